@@ -1,0 +1,49 @@
+//! Capacity estimators: how many requests a server may hold at once.
+//!
+//! | estimator | capacity | when |
+//! |---|---|---|
+//! | `static` | a number | it is known, and the servers are alike |
+//! | `average` | the mean of the requests in flight over the last interval | never by itself; it is the paper's, see [`Average`] |
+
+mod average;
+
+pub use average::Average;
+
+use crate::config::CapacityParameters;
+use crate::units::{Concurrency, Timestamp};
+
+/// The capacity of one server, as configured.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Capacity {
+    /// A fixed limit; none: everything is admitted.
+    Static(Option<Concurrency>),
+    /// The paper's estimator.
+    Average(Average),
+}
+
+impl Capacity {
+    /// The estimator that the parameters ask for, without any observation.
+    pub fn new(parameters: CapacityParameters) -> Self {
+        match parameters {
+            CapacityParameters::Unlimited => Self::Static(None),
+            CapacityParameters::Static(limit) => Self::Static(Some(limit)),
+            CapacityParameters::Average(interval) => Self::Average(Average::new(interval)),
+        }
+    }
+
+    /// Takes note that `active` requests were in the server at `now`, the arriving one included if it was admitted.
+    pub fn observe(&mut self, active: Concurrency, now: Timestamp) {
+        match self {
+            Self::Static(_) => {}
+            Self::Average(average) => average.observe(active, now),
+        }
+    }
+
+    /// The capacity in force; none: no limit (yet).
+    pub fn get(&self) -> Option<Concurrency> {
+        match self {
+            Self::Static(limit) => *limit,
+            Self::Average(average) => average.get(),
+        }
+    }
+}

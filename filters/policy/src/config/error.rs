@@ -1,0 +1,52 @@
+//! What is said about a value that cannot be used.
+
+use serde::de::DeserializeOwned;
+
+/// A value that cannot be used: where it stands, what it is and what would be allowed.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ConfigError {
+    /// The value was read, but lies outside its range.
+    #[error("{path}: {value} is not allowed, only {allowed}")]
+    OutOfRange {
+        /// Where the value stands, such as `services.backend.retries`.
+        path: String,
+        /// The value as it was given.
+        value: String,
+        /// The allowed range, in words.
+        allowed: String,
+    },
+    /// The text is not of the form that the schema wants (a wrong type, an unknown field, broken syntax).
+    #[error("{path}: {reason}")]
+    Malformed {
+        /// Where reading stopped, such as `services.backend.capacity`.
+        path: String,
+        /// What serde says, the allowed fields or types included.
+        reason: String,
+    },
+}
+
+impl ConfigError {
+    pub(super) fn out_of_range(path: String, value: impl ToString, allowed: impl Into<String>) -> Self {
+        Self::OutOfRange { path, value: value.to_string(), allowed: allowed.into() }
+    }
+
+    /// The same error with `prefix` (and a dot) before its path.
+    #[must_use]
+    pub fn under(mut self, prefix: &str) -> Self {
+        let (Self::OutOfRange { path, .. } | Self::Malformed { path, .. }) = &mut self;
+        *path = if path.is_empty() || path == "." { prefix.to_owned() } else { format!("{prefix}.{path}") };
+        self
+    }
+
+    /// Reads `T` out of JSON.
+    ///
+    /// # Errors
+    /// [`ConfigError::Malformed`] with the path of the field that does not fit.
+    pub fn read_json<T: DeserializeOwned>(json: &[u8]) -> Result<T, Self> {
+        let mut deserializer = serde_json::Deserializer::from_slice(json);
+        let value = serde_path_to_error::deserialize(&mut deserializer)
+            .map_err(|e| Self::Malformed { path: e.path().to_string(), reason: e.inner().to_string() })?;
+        deserializer.end().map_err(|e| Self::Malformed { path: ".".to_owned(), reason: e.to_string() })?;
+        Ok(value)
+    }
+}

@@ -1,0 +1,142 @@
+//! The plugin configuration of the filters: the JSON in Envoy's `configuration` field.
+
+use super::service::duration;
+use super::{ConfigError, ServiceSpec, Services, ServicesSpec};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// The plugin configuration as written; everything is optional.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct PluginSpec {
+    /// Inbound: the service that this proxy stands in front of.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub service: Option<String>,
+    /// Parameters that hold as long as the control plane says nothing else.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub services: BTreeMap<String, ServiceSpec>,
+    /// Where to ask for parameters; absent: nobody is asked.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub control_plane: Option<ControlPlaneSpec>,
+}
+
+/// How to reach the control plane.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct ControlPlaneSpec {
+    /// Envoy's cluster of the control plane.
+    pub cluster: String,
+    /// How long the control plane may hold a poll; `1s` to `60s`, default `30s`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub wait: Option<String>,
+}
+
+/// The plugin configuration, every value within its range.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct PluginConfig {
+    service: Option<String>,
+    services: Services,
+    control_plane: Option<ControlPlane>,
+}
+
+/// How to reach the control plane, validated.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ControlPlane {
+    cluster: String,
+    wait: Duration,
+}
+
+impl PluginConfig {
+    /// Reads and checks the plugin configuration; empty text is an empty configuration.
+    ///
+    /// # Errors
+    /// The first value that cannot be used.
+    pub fn from_json(json: &[u8]) -> Result<Self, ConfigError> {
+        let spec: PluginSpec =
+            if json.trim_ascii().is_empty() { PluginSpec::default() } else { ConfigError::read_json(json)? };
+        let services = ServicesSpec { services: spec.services }.validate()?;
+        if let Some(service) = spec.service.as_deref().filter(|name| name.is_empty()) {
+            return Err(ConfigError::out_of_range("service".into(), format!("{service:?}"), "the name of a service"));
+        }
+        let control_plane = spec.control_plane.map(ControlPlane::try_from).transpose()?;
+        Ok(Self { service: spec.service, services, control_plane })
+    }
+
+    /// The service that this proxy stands in front of.
+    pub fn service(&self) -> Option<&str> {
+        self.service.as_deref()
+    }
+
+    /// The static parameters.
+    pub fn services(&self) -> &Services {
+        &self.services
+    }
+
+    /// How to reach the control plane, if at all.
+    pub fn control_plane(&self) -> Option<&ControlPlane> {
+        self.control_plane.as_ref()
+    }
+}
+
+impl ControlPlane {
+    /// Envoy's cluster of the control plane.
+    pub fn cluster(&self) -> &str {
+        &self.cluster
+    }
+
+    /// How long the control plane may hold a poll, 1 s to 60 s.
+    pub fn wait(&self) -> Duration {
+        self.wait
+    }
+}
+
+impl TryFrom<ControlPlaneSpec> for ControlPlane {
+    type Error = ConfigError;
+
+    fn try_from(spec: ControlPlaneSpec) -> Result<Self, ConfigError> {
+        if spec.cluster.is_empty() {
+            return Err(ConfigError::out_of_range(
+                "controlPlane.cluster".into(),
+                "\"\"",
+                "the name of an Envoy cluster",
+            ));
+        }
+        let (default, least, most) = (Duration::from_secs(30), Duration::from_secs(1), Duration::from_secs(60));
+        let wait = duration("controlPlane.wait", spec.wait.as_deref(), default, least, most)?;
+        Ok(Self { cluster: spec.cluster, wait })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_is_a_configuration() {
+        assert_eq!(PluginConfig::from_json(b""), Ok(PluginConfig::default()));
+        assert_eq!(PluginConfig::from_json(b"{}"), Ok(PluginConfig::default()));
+    }
+
+    #[test]
+    fn reads_service_services_and_control_plane() {
+        let json = br#"{"service":"a","services":{"a":{"retries":2}},"controlPlane":{"cluster":"cp","wait":"5s"}}"#;
+        let config = PluginConfig::from_json(json).unwrap();
+        assert_eq!(config.service(), Some("a"));
+        assert_eq!(config.services()["a"].retries(), 2);
+        let control_plane = config.control_plane().unwrap();
+        assert_eq!((control_plane.cluster(), control_plane.wait()), ("cp", Duration::from_secs(5)));
+    }
+
+    #[test]
+    fn refuses_what_lies_outside() {
+        let refusal = |json: &[u8]| PluginConfig::from_json(json).unwrap_err().to_string();
+        assert_eq!(refusal(br#"{"service":""}"#), "service: \"\" is not allowed, only the name of a service");
+        assert!(
+            refusal(br#"{"controlPlane":{"cluster":"cp","wait":"61s"}}"#)
+                .starts_with("controlPlane.wait: \"61s\" is not allowed")
+        );
+        assert!(refusal(br#"{"controlplane":{}}"#).starts_with("controlplane: unknown field"));
+        assert!(refusal(br#"{} x"#).starts_with(".: trailing characters"));
+    }
+}

@@ -1,0 +1,324 @@
+//! The parameters of one service.
+
+use super::ConfigError;
+use crate::units::{Concurrency, Ratio};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+/// How a sender chooses among the endpoints of a service.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum RoutingKind {
+    /// Chips, backoff and probing, two choices among those that qualify.
+    #[default]
+    Bloc,
+    /// Uniformly at random.
+    Random,
+    /// One after the other.
+    RoundRobin,
+    /// Two at random, the one with fewer pending requests of this sender.
+    LeastRequest,
+}
+
+/// Where the capacity of an endpoint comes from, as written by the user.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "estimator", rename_all = "snake_case", rename_all_fields = "camelCase", deny_unknown_fields)]
+pub enum CapacitySpec {
+    /// A fixed number of requests.
+    Static {
+        /// Requests in flight at most; 1 to 1,000,000.
+        limit: u32,
+    },
+    /// The mean number of requests in flight (the paper's estimator; it can only fall).
+    Average {
+        /// How long a mean is taken over; `1s` to `1h`, default `30s`.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        interval: Option<String>,
+    },
+}
+
+/// The parameters of a service as written by the user; absent fields take their defaults.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct ServiceSpec {
+    /// How senders choose; default `bloc`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub routing: Option<RoutingKind>,
+    /// Retries after a rejection; 0 to 10, default 3.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub retries: Option<u32>,
+    /// How long an endpoint without a chip is left alone; `1ms` to `1h`, default `1s`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reset_interval: Option<String>,
+    /// Requests in flight that an endpoint admits; default: no limit.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub capacity: Option<CapacitySpec>,
+    /// Share of the capacity up to which chips are granted; above 0, at most 1, default 0.8.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub headroom: Option<f64>,
+    /// Chips that a sender keeps per endpoint at most; 1 to 1000, default 10.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_chips: Option<u32>,
+    /// Addresses `ip:port`; absent: learned from the answers.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub endpoints: Option<Vec<String>>,
+}
+
+/// A services file: the specs by the name of the service.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ServicesSpec {
+    /// The services by name.
+    pub services: BTreeMap<String, ServiceSpec>,
+}
+
+/// Validated parameters by service name.
+pub type Services = BTreeMap<String, ServiceParameters>;
+
+impl ServicesSpec {
+    /// Checks every service.
+    ///
+    /// # Errors
+    /// The first value that is not allowed, its path beginning with `services.`.
+    pub fn validate(&self) -> Result<Services, ConfigError> {
+        self.services
+            .iter()
+            .map(|(name, spec)| {
+                let path = format!("services.{name}");
+                if name.is_empty() || name.len() > 253 || !name.bytes().all(|b| b.is_ascii_graphic()) {
+                    return Err(ConfigError::out_of_range(
+                        path,
+                        format!("{name:?}"),
+                        "a name of 1 to 253 printable ASCII characters",
+                    ));
+                }
+                spec.validate().map(|parameters| (name.clone(), parameters)).map_err(|e| e.under(&path))
+            })
+            .collect()
+    }
+}
+
+/// The parameters of a service, every value within its range.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ServiceParameters {
+    routing: RoutingKind,
+    retries: u32,
+    reset_interval: Duration,
+    capacity: CapacityParameters,
+    headroom: Ratio,
+    max_chips: u32,
+    endpoints: Option<Vec<SocketAddr>>,
+}
+
+/// Where the capacity comes from, validated.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CapacityParameters {
+    /// No limit: everything is admitted.
+    Unlimited,
+    /// This many requests at once.
+    Static(Concurrency),
+    /// The mean number of requests in flight, renewed after each interval.
+    Average(Duration),
+}
+
+const DEFAULT_RETRIES: u32 = 3; // paper, 5.6: three retries
+const DEFAULT_RESET_INTERVAL: Duration = Duration::from_secs(1);
+const DEFAULT_HEADROOM: f64 = 0.8; // paper, 5.4.1
+const DEFAULT_MAX_CHIPS: u32 = 10;
+const DEFAULT_AVERAGE_INTERVAL: Duration = Duration::from_secs(30); // paper, 5.4.4
+
+impl ServiceSpec {
+    /// Checks every value and fills in the defaults.
+    ///
+    /// # Errors
+    /// The first value that is not allowed, its path relative to this spec.
+    pub fn validate(&self) -> Result<ServiceParameters, ConfigError> {
+        let retries = integer("retries", self.retries, DEFAULT_RETRIES, 0, 10)?;
+        let max_chips = integer("maxChips", self.max_chips, DEFAULT_MAX_CHIPS, 1, 1_000)?;
+        let reset_interval = duration(
+            "resetInterval",
+            self.reset_interval.as_deref(),
+            DEFAULT_RESET_INTERVAL,
+            Duration::from_millis(1),
+            Duration::from_secs(3600),
+        )?;
+        let headroom = self.headroom.unwrap_or(DEFAULT_HEADROOM);
+        let headroom = Ratio::new(headroom)
+            .filter(|ratio| ratio.get() > 0.0)
+            .ok_or_else(|| ConfigError::out_of_range("headroom".into(), headroom, "a number above 0 and at most 1"))?;
+        Ok(ServiceParameters {
+            routing: self.routing.unwrap_or_default(),
+            retries,
+            reset_interval,
+            capacity: self.capacity()?,
+            headroom,
+            max_chips,
+            endpoints: self.endpoints.as_deref().map(endpoints).transpose()?,
+        })
+    }
+
+    fn capacity(&self) -> Result<CapacityParameters, ConfigError> {
+        match &self.capacity {
+            None => Ok(CapacityParameters::Unlimited),
+            Some(CapacitySpec::Static { limit }) => {
+                let limit = integer("capacity.limit", Some(*limit), 1, 1, 1_000_000)?;
+                Ok(CapacityParameters::Static(Concurrency::new(limit)))
+            }
+            Some(CapacitySpec::Average { interval }) => {
+                let (least, most) = (Duration::from_secs(1), Duration::from_secs(3600));
+                duration("capacity.interval", interval.as_deref(), DEFAULT_AVERAGE_INTERVAL, least, most)
+                    .map(CapacityParameters::Average)
+            }
+        }
+    }
+}
+
+impl ServiceParameters {
+    /// How senders choose.
+    pub fn routing(&self) -> RoutingKind {
+        self.routing
+    }
+
+    /// Retries after a rejection, 0 to 10.
+    pub fn retries(&self) -> u32 {
+        self.retries
+    }
+
+    /// How long an endpoint without a chip is left alone, 1 ms to 1 h.
+    pub fn reset_interval(&self) -> Duration {
+        self.reset_interval
+    }
+
+    /// Where an endpoint's capacity comes from.
+    pub fn capacity(&self) -> CapacityParameters {
+        self.capacity
+    }
+
+    /// Share of the capacity up to which chips are granted, above 0 and at most 1.
+    pub fn headroom(&self) -> Ratio {
+        self.headroom
+    }
+
+    /// Chips that a sender keeps per endpoint at most, 1 to 1000.
+    pub fn max_chips(&self) -> u32 {
+        self.max_chips
+    }
+
+    /// The endpoints, if somebody named them; otherwise senders learn them.
+    pub fn endpoints(&self) -> Option<&[SocketAddr]> {
+        self.endpoints.as_deref()
+    }
+}
+
+fn integer(path: &str, value: Option<u32>, default: u32, least: u32, most: u32) -> Result<u32, ConfigError> {
+    let value = value.unwrap_or(default);
+    if (least..=most).contains(&value) {
+        Ok(value)
+    } else {
+        Err(ConfigError::out_of_range(path.into(), value, format!("{least} to {most}")))
+    }
+}
+
+pub(super) fn duration(
+    path: &str,
+    text: Option<&str>,
+    default: Duration,
+    least: Duration,
+    most: Duration,
+) -> Result<Duration, ConfigError> {
+    let Some(text) = text else { return Ok(default) };
+    match humantime::parse_duration(text) {
+        Ok(value) if (least..=most).contains(&value) => Ok(value),
+        _ => {
+            let (least, most) = (humantime::format_duration(least), humantime::format_duration(most));
+            let allowed = format!("a duration with its unit (such as 250ms), {least} to {most}");
+            Err(ConfigError::out_of_range(path.into(), format!("{text:?}"), allowed))
+        }
+    }
+}
+
+fn endpoints(texts: &[String]) -> Result<Vec<SocketAddr>, ConfigError> {
+    let mut addresses = Vec::with_capacity(texts.len());
+    for (i, text) in texts.iter().enumerate() {
+        let refuse = |allowed: &str| ConfigError::out_of_range(format!("endpoints[{i}]"), format!("{text:?}"), allowed);
+        let address: SocketAddr =
+            text.parse().map_err(|_| refuse("ip:port, such as 10.0.0.1:8080 or [fd00::1]:8080"))?;
+        if address.port() == 0 {
+            return Err(refuse("ports 1 to 65535"));
+        }
+        addresses.push(address);
+    }
+    addresses.sort_unstable();
+    if let Some(pair) = addresses.windows(2).find(|pair| pair.first() == pair.last()) {
+        let twice = pair.first().map(ToString::to_string).unwrap_or_default();
+        return Err(ConfigError::out_of_range("endpoints".into(), twice, "each address once"));
+    }
+    Ok(addresses)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refusal(json: &str) -> String {
+        let spec: Result<ServicesSpec, _> = ConfigError::read_json(json.as_bytes());
+        match spec.and_then(|spec| spec.validate().map(|_| ())) {
+            Ok(()) => panic!("accepted: {json}"),
+            Err(error) => error.to_string(),
+        }
+    }
+
+    #[test]
+    fn an_empty_spec_takes_the_defaults() {
+        let parameters = ServiceSpec::default().validate().unwrap();
+        assert_eq!(parameters.routing(), RoutingKind::Bloc);
+        assert_eq!(parameters.retries(), 3);
+        assert_eq!(parameters.reset_interval(), Duration::from_secs(1));
+        assert_eq!(parameters.capacity(), CapacityParameters::Unlimited);
+        assert_eq!(parameters.headroom().get(), 0.8);
+        assert_eq!(parameters.max_chips(), 10);
+        assert_eq!(parameters.endpoints(), None);
+    }
+
+    #[test]
+    fn a_refusal_names_path_value_and_range() {
+        assert_eq!(
+            refusal(r#"{"services":{"a.b":{"retries":11}}}"#),
+            "services.a.b.retries: 11 is not allowed, only 0 to 10"
+        );
+        assert_eq!(
+            refusal(r#"{"services":{"a":{"resetInterval":"2h"}}}"#),
+            "services.a.resetInterval: \"2h\" is not allowed, only a duration with its unit (such as 250ms), 1ms to 1h"
+        );
+        assert_eq!(
+            refusal(r#"{"services":{"a":{"headroom":0}}}"#),
+            "services.a.headroom: 0 is not allowed, only a number above 0 and at most 1"
+        );
+        assert_eq!(
+            refusal(r#"{"services":{"a":{"capacity":{"estimator":"static","limit":0}}}}"#),
+            "services.a.capacity.limit: 0 is not allowed, only 1 to 1000000"
+        );
+        assert_eq!(
+            refusal(r#"{"services":{"a":{"endpoints":["1.2.3.4:80","nonsense"]}}}"#),
+            "services.a.endpoints[1]: \"nonsense\" is not allowed, only ip:port, such as 10.0.0.1:8080 or [fd00::1]:8080"
+        );
+        assert_eq!(
+            refusal(r#"{"services":{"a":{"endpoints":["1.2.3.4:80","1.2.3.4:80"]}}}"#),
+            "services.a.endpoints: 1.2.3.4:80 is not allowed, only each address once"
+        );
+    }
+
+    #[test]
+    fn an_unknown_field_or_a_wrong_type_is_refused_with_its_path() {
+        let unknown = refusal(r#"{"services":{"a":{"retrys":1}}}"#);
+        assert!(unknown.starts_with("services.a.retrys: unknown field `retrys`, expected one of"), "{unknown}");
+        let wrong = refusal(r#"{"services":{"a":{"retries":"three"}}}"#);
+        assert!(wrong.starts_with("services.a.retries: invalid type: string \"three\""), "{wrong}");
+        let negative = refusal(r#"{"services":{"a":{"retries":-1}}}"#);
+        assert!(negative.starts_with("services.a.retries: invalid value: integer `-1`"), "{negative}");
+        let estimator = refusal(r#"{"services":{"a":{"capacity":{"estimator":"magic"}}}}"#);
+        assert!(estimator.contains("`static`") && estimator.contains("`average`"), "{estimator}");
+    }
+}

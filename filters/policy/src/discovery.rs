@@ -1,0 +1,81 @@
+//! Discovery: how a sender that nobody gave a list of endpoints finds out about all of them.
+//!
+//! Such a sender learns a server from the answer of a request that Envoy's own policy placed. A request that carries our list never meets a new
+//! server, so some requests must go without one: `explores` says which. While the last find is recent, that is while fewer than
+//! `8 * (known + 1)` requests have gone exploring since, every request explores; afterwards one in 50. Envoy's fallback policy, least request,
+//! prefers idle servers: of `n` unknown ones among `N`, eight rounds miss one with probability about `exp(-8)`.
+//!
+//! Cold start: everything explores, so the sender behaves like Envoy's fallback policy. Cost: a draw a request. Not in the paper, whose proxies
+//! ask a directory; wherever endpoints are configured or sent by the control plane, nothing explores.
+
+use crate::rng::Rng;
+
+const ROUNDS: usize = 8;
+const STEADY_SHARE: usize = 50;
+
+/// When to look for unknown servers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Discovery {
+    since_find: usize,
+}
+
+impl Discovery {
+    /// Whether the next request goes without a list, with `known` endpoints known.
+    pub fn explores(&mut self, known: usize, rng: &mut impl Rng) -> bool {
+        let searching = self.since_find < ROUNDS * (known + 1);
+        let explores = searching || rng.below(STEADY_SHARE) == 0;
+        self.since_find += usize::from(searching);
+        explores
+    }
+
+    /// Takes note that a server was found that was not known, or that one was lost: the search begins anew.
+    pub fn found(&mut self) {
+        self.since_find = 0;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+
+    /// A cluster of `n` servers of which exploring requests meet one at random (the worst that a fallback policy can be).
+    fn requests_until_all_known(n: usize, seed: u64) -> usize {
+        let mut rng = fastrand::Rng::with_seed(seed);
+        let (mut discovery, mut known) = (Discovery::default(), BTreeSet::new());
+        for request in 1..100_000 {
+            if discovery.explores(known.len(), &mut rng) && known.insert(rng.below(n)) {
+                discovery.found();
+            }
+            if known.len() == n {
+                return request;
+            }
+        }
+        usize::MAX
+    }
+
+    #[test]
+    fn all_servers_are_found_soon() {
+        for n in [1, 3, 10, 100] {
+            for seed in 0..20 {
+                let requests = requests_until_all_known(n, seed);
+                assert!(
+                    requests <= 12 * n * n.ilog2().max(1) as usize,
+                    "{n} servers, seed {seed}: {requests} requests"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn once_nothing_is_found_any_more_few_requests_explore() {
+        let mut rng = fastrand::Rng::with_seed(3);
+        let mut discovery = Discovery::default();
+        let at_first = (0..88).filter(|_| discovery.explores(10, &mut rng)).count();
+        assert_eq!(at_first, 88);
+        let later = (0..10_000).filter(|_| discovery.explores(10, &mut rng)).count();
+        assert!((140..260).contains(&later), "{later} of 10,000 explore");
+        discovery.found();
+        assert!(discovery.explores(10, &mut rng));
+    }
+}

@@ -1,0 +1,350 @@
+//! What a sender knows of the servers of one cluster: chips, backoff, pending requests (paper, sections 5.4.2 and 5.4.3).
+//!
+//! An endpoint *qualifies* when it has a chip, or when `reset_interval` has passed since its clock was set. The clock is set by every answer,
+//! every rejection and every failure, and by a probe.
+//!
+//! | event | chips | clock |
+//! |---|---|---|
+//! | added | 1 | now |
+//! | an attempt begins, with a chip | -1 | |
+//! | an attempt begins without one: a probe, or forced because nobody qualified | | now |
+//! | answered with a chip / without | +1, at most `max_chips` / +0 | now |
+//! | rejected | 0 | now |
+//! | failed: no answer came | | now |
+//!
+//! Qualified endpoints stand in a dense array, the others in a tree ordered by clock, so that choosing costs the same among ten
+//! endpoints as among a thousand: each move between the two costs `O(log n)`, and there is one a request or less.
+//!
+//! Cold start: one chip each, so every server may be tried once before it has spoken. Deviations from the paper: 1. chips are bounded by
+//! `max_chips` (there the counter may grow by one with each probe); 2. a forced attempt restarts the clock as a probe does, so that a
+//! sender to whom nobody is open goes round instead of hammering one server; 3. a failure (connection refused, reset, timeout) spends the chip and
+//! sets the clock, so that a dead server is left alone like one that rejected.
+
+use crate::load_report::LoadReport;
+use crate::units::Timestamp;
+use hashbrown::{HashMap, HashSet};
+use slotmap::{SlotMap, new_key_type};
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+new_key_type! {
+    /// Names an endpoint of one [`Endpoints`] for as long as it is there; never used again for another.
+    pub struct EndpointId;
+}
+
+/// One server as this sender sees it.
+#[derive(Clone, Debug)]
+pub struct Endpoint {
+    address: Box<str>,
+    chips: u32,
+    clock: Timestamp,
+    pending: u32,
+    report: LoadReport,
+    /// Where it stands in `Endpoints::all`.
+    place: usize,
+    /// Where it stands in `Endpoints::qualified`, if it does.
+    qualified: Option<usize>,
+}
+
+impl Endpoint {
+    /// Its address, `ip:port`.
+    pub fn address(&self) -> &str {
+        &self.address
+    }
+
+    /// Chips that this sender holds for it.
+    pub fn chips(&self) -> u32 {
+        self.chips
+    }
+
+    /// Attempts of this sender that it has not finished.
+    pub fn pending(&self) -> u32 {
+        self.pending
+    }
+
+    /// What it said last; empty if it has not spoken yet.
+    pub fn report(&self) -> &LoadReport {
+        &self.report
+    }
+}
+
+/// By what right an attempt goes to an endpoint.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Right {
+    /// A chip was spent.
+    Chip,
+    /// Its reset interval has passed: a probe.
+    Probe,
+    /// Nobody qualified, and its interval ends first.
+    Forced,
+}
+
+/// How an attempt ended, as far as the endpoint is concerned.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Answer {
+    /// The application answered, with this report.
+    Served(LoadReport),
+    /// The server rejected the request, with this report.
+    Rejected(LoadReport),
+    /// The application answered, and the server does not speak BLOC: as good as a chip.
+    Silent,
+    /// No answer came.
+    Failed,
+}
+
+/// The servers of one cluster.
+#[derive(Clone, Debug)]
+pub struct Endpoints {
+    reset_interval: Duration,
+    max_chips: u32,
+    by_address: HashMap<Box<str>, EndpointId>,
+    table: SlotMap<EndpointId, Endpoint>,
+    all: Vec<EndpointId>,
+    qualified: Vec<EndpointId>,
+    waiting: BTreeSet<(Timestamp, EndpointId)>,
+}
+
+impl Endpoints {
+    /// No servers yet; an endpoint without a chip is left alone for `reset_interval`.
+    pub fn new(reset_interval: Duration, max_chips: u32) -> Self {
+        Self {
+            reset_interval,
+            max_chips: max_chips.max(1),
+            by_address: HashMap::new(),
+            table: SlotMap::with_key(),
+            all: Vec::new(),
+            qualified: Vec::new(),
+            waiting: BTreeSet::new(),
+        }
+    }
+
+    /// New parameters; what is known of the servers stays.
+    pub fn configure(&mut self, reset_interval: Duration, max_chips: u32) {
+        self.reset_interval = reset_interval;
+        self.max_chips = max_chips.max(1);
+        for endpoint in self.table.values_mut() {
+            endpoint.chips = endpoint.chips.min(self.max_chips);
+        }
+    }
+
+    /// The number of servers.
+    pub fn len(&self) -> usize {
+        self.all.len()
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.all.is_empty()
+    }
+
+    /// The servers, in no particular order.
+    pub fn iter(&self) -> impl Iterator<Item = (EndpointId, &Endpoint)> {
+        self.table.iter()
+    }
+
+    /// One server, unless it has left.
+    pub fn get(&self, id: EndpointId) -> Option<&Endpoint> {
+        self.table.get(id)
+    }
+
+    /// The server with this address.
+    pub fn find(&self, address: &str) -> Option<EndpointId> {
+        self.by_address.get(address).copied()
+    }
+
+    /// Adds a server with one chip; one that is known already stays as it is.
+    pub fn add(&mut self, address: &str, now: Timestamp) -> EndpointId {
+        if let Some(id) = self.find(address) {
+            return id;
+        }
+        let id = self.table.insert(Endpoint {
+            address: address.into(),
+            chips: 1,
+            clock: now,
+            pending: 0,
+            report: LoadReport::default(),
+            place: self.all.len(),
+            qualified: Some(self.qualified.len()),
+        });
+        self.all.push(id);
+        self.qualified.push(id);
+        self.by_address.insert(address.into(), id);
+        id
+    }
+
+    /// Forgets a server; its attempts still under way find nothing to report to.
+    pub fn remove(&mut self, id: EndpointId) {
+        self.disqualify(id);
+        let Some(endpoint) = self.table.remove(id) else { return };
+        self.waiting.remove(&(endpoint.clock, id));
+        self.by_address.remove(&endpoint.address);
+        self.all.swap_remove(endpoint.place);
+        if let Some(moved) = self.all.get(endpoint.place).and_then(|&id| self.table.get_mut(id)) {
+            moved.place = endpoint.place;
+        }
+    }
+
+    /// Makes `addresses` the servers: what is missing is added, what is not among them is forgotten, the others keep their state.
+    pub fn replace<'a>(&mut self, addresses: impl IntoIterator<Item = &'a str>, now: Timestamp) {
+        let keep: HashSet<EndpointId> = addresses.into_iter().map(|address| self.add(address, now)).collect();
+        let gone: Vec<EndpointId> = self.table.keys().filter(|id| !keep.contains(id)).collect();
+        for id in gone {
+            self.remove(id);
+        }
+    }
+
+    /// An attempt to this server begins: spends a chip or restarts the clock, and counts it as pending.
+    pub fn begin(&mut self, id: EndpointId, now: Timestamp) -> Option<Right> {
+        self.requalify(now);
+        let endpoint = self.table.get_mut(id)?;
+        endpoint.pending += 1;
+        let right = if endpoint.chips > 0 {
+            endpoint.chips -= 1;
+            Right::Chip
+        } else {
+            let right = if endpoint.qualified.is_some() { Right::Probe } else { Right::Forced };
+            self.restart(id, now);
+            right
+        };
+        self.settle(id, now);
+        Some(right)
+    }
+
+    /// Takes note of how an attempt was answered. Its [`end`](Self::end) is reported separately: an answer has a body still to come.
+    pub fn answer(&mut self, id: EndpointId, answer: Answer, now: Timestamp) {
+        self.restart(id, now);
+        let Some(endpoint) = self.table.get_mut(id) else { return };
+        let earned = match answer {
+            Answer::Served(report) => {
+                endpoint.report = report;
+                report.chip
+            }
+            Answer::Silent => true,
+            Answer::Failed => false,
+            Answer::Rejected(report) => {
+                endpoint.report = report;
+                endpoint.chips = 0;
+                false
+            }
+        };
+        endpoint.chips = (endpoint.chips + u32::from(earned)).min(self.max_chips);
+        self.settle(id, now);
+    }
+
+    /// The attempt is over, one pending request less.
+    pub fn end(&mut self, id: EndpointId) {
+        if let Some(endpoint) = self.table.get_mut(id) {
+            endpoint.pending = endpoint.pending.saturating_sub(1);
+        }
+    }
+
+    /// The server was not in the cluster when an attempt should have gone to it: left alone for an interval.
+    pub fn missing(&mut self, id: EndpointId, now: Timestamp) {
+        self.restart(id, now);
+        if let Some(endpoint) = self.table.get_mut(id) {
+            endpoint.chips = 0;
+        }
+        self.settle(id, now);
+    }
+
+    /// Moves every server whose interval has passed by `now` among the qualified.
+    pub fn requalify(&mut self, now: Timestamp) {
+        while let Some(&(clock, id)) = self.waiting.first() {
+            if now.since(clock) < self.reset_interval {
+                return;
+            }
+            self.waiting.pop_first();
+            self.qualify(id);
+        }
+    }
+
+    /// All servers, as a row from which the routing draws.
+    pub(crate) fn all(&mut self) -> Row<'_> {
+        Row { ids: &mut self.all, table: &mut self.table, place: |endpoint| Some(&mut endpoint.place) }
+    }
+
+    /// The qualified servers, as a row from which the routing draws.
+    pub(crate) fn qualified(&mut self) -> Row<'_> {
+        Row { ids: &mut self.qualified, table: &mut self.table, place: |endpoint| endpoint.qualified.as_mut() }
+    }
+
+    /// The servers that do not qualify, the one whose interval ends first in front.
+    pub(crate) fn waiting(&self) -> impl Iterator<Item = EndpointId> {
+        self.waiting.iter().map(|&(_, id)| id)
+    }
+
+    fn qualify(&mut self, id: EndpointId) {
+        if let Some(endpoint) = self.table.get_mut(id).filter(|endpoint| endpoint.qualified.is_none()) {
+            endpoint.qualified = Some(self.qualified.len());
+            self.qualified.push(id);
+        }
+    }
+
+    fn disqualify(&mut self, id: EndpointId) {
+        let Some(place) = self.table.get_mut(id).and_then(|endpoint| endpoint.qualified.take()) else { return };
+        self.qualified.swap_remove(place);
+        if let Some(moved) = self.qualified.get(place).and_then(|&id| self.table.get_mut(id)) {
+            moved.qualified = Some(place);
+        }
+    }
+
+    /// Sets the clock; a server that waits goes to the end of the queue.
+    fn restart(&mut self, id: EndpointId, now: Timestamp) {
+        let Some(endpoint) = self.table.get_mut(id) else { return };
+        if self.waiting.remove(&(endpoint.clock, id)) {
+            self.waiting.insert((now, id));
+        }
+        endpoint.clock = now;
+    }
+
+    /// Puts the server where its chips and its clock say.
+    fn settle(&mut self, id: EndpointId, now: Timestamp) {
+        let Some(endpoint) = self.table.get(id) else { return };
+        let clock = endpoint.clock;
+        if endpoint.chips > 0 || now.since(clock) >= self.reset_interval {
+            self.waiting.remove(&(clock, id));
+            self.qualify(id);
+        } else {
+            self.disqualify(id);
+            self.waiting.insert((clock, id));
+        }
+    }
+}
+
+/// A dense array of endpoints whose order means nothing, so that drawing without replacement is a swap.
+pub(crate) struct Row<'a> {
+    ids: &'a mut Vec<EndpointId>,
+    table: &'a mut SlotMap<EndpointId, Endpoint>,
+    place: fn(&mut Endpoint) -> Option<&mut usize>,
+}
+
+impl Row<'_> {
+    pub(crate) fn len(&self) -> usize {
+        self.ids.len()
+    }
+
+    /// The server standing at `at`.
+    pub(crate) fn id(&self, at: usize) -> Option<EndpointId> {
+        self.ids.get(at).copied()
+    }
+
+    /// Requests of this sender that are pending at the server standing at `at`.
+    pub(crate) fn pending(&self, at: usize) -> u32 {
+        self.ids.get(at).and_then(|&id| self.table.get(id)).map_or(u32::MAX, |endpoint| endpoint.pending)
+    }
+
+    /// Moves the server standing at `at` to `to` (and the one there to `at`), and names it.
+    pub(crate) fn set_aside(&mut self, at: usize, to: usize) -> Option<EndpointId> {
+        let id = *self.ids.get(at)?;
+        let other = *self.ids.get(to)?;
+        for (id, place) in [(id, to), (other, at)] {
+            *self.ids.get_mut(place)? = id;
+            *(self.place)(self.table.get_mut(id)?)? = place;
+        }
+        Some(id)
+    }
+}
+
+#[cfg(test)]
+#[path = "endpoints_tests.rs"]
+mod tests;

@@ -1,0 +1,26 @@
+//! The decisions of BLOC, free of any host: no I/O, no clock, no entropy. Time and randomness are handed in.
+//!
+//! | module | decides |
+//! |---|---|
+//! | [`admission`] | whether a server takes a request, and whether an answer carries a chip |
+//! | [`capacity`] | how many requests a server may hold |
+//! | [`endpoints`] | what a sender knows of each server: chips, backoff, pending requests |
+//! | [`routing`] | which servers a request tries, and in which order |
+//! | [`sender`] | all of that together, for the requests of one proxy to one cluster |
+//! | [`discovery`] | when a sender without an endpoint list looks for servers that it does not know |
+//! | [`load_report`] | the header in which a server speaks of its load |
+//! | [`config`], [`sync`] | the configuration, and the messages that carry it |
+
+#![cfg_attr(not(test), deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing))]
+
+pub mod admission;
+pub mod capacity;
+pub mod config;
+pub mod discovery;
+pub mod endpoints;
+pub mod load_report;
+pub mod rng;
+pub mod routing;
+pub mod sender;
+pub mod sync;
+pub mod units;

@@ -1,0 +1,27 @@
+//! Least request with two choices: of two distinct servers drawn at random the one with fewer pending requests of this sender.
+//!
+//! Envoy's default and the paper's baseline (there "Least Connection", section 5.2); Mitzenmacher, "The power of two choices in
+//! randomized load balancing", 2001. Cost: two draws a place.
+
+use super::{Routing, draw_better_of_two};
+use crate::endpoints::{EndpointId, Endpoints};
+use crate::rng::Rng;
+use crate::units::Timestamp;
+
+/// Least request, two choices.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct LeastRequest;
+
+impl Routing for LeastRequest {
+    fn choose(
+        &mut self,
+        endpoints: &mut Endpoints,
+        length: usize,
+        _now: Timestamp,
+        rng: &mut impl Rng,
+        list: &mut Vec<EndpointId>,
+    ) {
+        list.clear();
+        draw_better_of_two(endpoints.all(), length, rng, list);
+    }
+}

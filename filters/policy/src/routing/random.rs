@@ -1,0 +1,30 @@
+//! Uniformly at random, without repeating a server. The baseline that knows nothing. Cost: a draw a place.
+
+use super::Routing;
+use crate::endpoints::{EndpointId, Endpoints};
+use crate::rng::Rng;
+use crate::units::Timestamp;
+
+/// Random choice.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Random;
+
+impl Routing for Random {
+    fn choose(
+        &mut self,
+        endpoints: &mut Endpoints,
+        length: usize,
+        _now: Timestamp,
+        rng: &mut impl Rng,
+        list: &mut Vec<EndpointId>,
+    ) {
+        list.clear();
+        let mut row = endpoints.all();
+        let mut left = row.len();
+        while left > 0 && list.len() < length {
+            let at = rng.below(left);
+            left -= 1;
+            list.extend(row.set_aside(at, left));
+        }
+    }
+}

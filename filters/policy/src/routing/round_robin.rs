@@ -1,0 +1,30 @@
+//! One server after the other; retries go on with the next ones. Every sender starts at a server drawn at random, so that many senders
+//! do not march in step. Cost: one look a place.
+
+use super::Routing;
+use crate::endpoints::{EndpointId, Endpoints};
+use crate::rng::Rng;
+use crate::units::Timestamp;
+
+/// Round robin.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct RoundRobin {
+    next: Option<usize>,
+}
+
+impl Routing for RoundRobin {
+    fn choose(
+        &mut self,
+        endpoints: &mut Endpoints,
+        length: usize,
+        _now: Timestamp,
+        rng: &mut impl Rng,
+        list: &mut Vec<EndpointId>,
+    ) {
+        list.clear();
+        let count = endpoints.len();
+        let Some(start) = self.next.unwrap_or_else(|| rng.below(count)).checked_rem(count) else { return };
+        self.next = Some(start + 1);
+        list.extend((0..length.min(count)).filter_map(|i| endpoints.all().id((start + i) % count)));
+    }
+}

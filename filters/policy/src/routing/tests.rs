@@ -1,0 +1,92 @@
+//! What every routing promises, and the shares that the baselines must give.
+
+use super::*;
+use proptest::prelude::*;
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+fn endpoints(count: usize) -> Endpoints {
+    let mut endpoints = Endpoints::new(Duration::from_secs(1), 10);
+    for i in 0..count {
+        endpoints.add(&format!("s{i}"), Timestamp::ZERO);
+    }
+    endpoints
+}
+
+const KINDS: [RoutingKind; 4] =
+    [RoutingKind::Bloc, RoutingKind::Random, RoutingKind::RoundRobin, RoutingKind::LeastRequest];
+
+proptest! {
+    #[test]
+    fn a_list_never_names_a_server_twice(count in 0usize..20, length in 0usize..12, seed: u64, begun in prop::collection::vec(0usize..20, 0..40)) {
+        let mut rng = fastrand::Rng::with_seed(seed);
+        for kind in KINDS {
+            let mut endpoints = endpoints(count);
+            let mut router = Router::from(kind);
+            let mut list = Vec::new();
+            for &i in &begun {
+                if let Some(id) = endpoints.find(&format!("s{i}")) {
+                    endpoints.begin(id, Timestamp::ZERO);
+                }
+                router.choose(&mut endpoints, length, Timestamp::ZERO, &mut rng, &mut list);
+                let distinct: BTreeSet<EndpointId> = list.iter().copied().collect();
+                prop_assert_eq!(distinct.len(), list.len(), "{:?}", kind);
+                prop_assert_eq!(list.len(), length.min(count), "{:?}", kind);
+            }
+        }
+    }
+}
+
+/// How often each of ten servers comes first in 100,000 lists.
+fn shares(kind: RoutingKind, endpoints: &mut Endpoints) -> BTreeMap<String, f64> {
+    let mut rng = fastrand::Rng::with_seed(5);
+    let (mut router, mut list, mut first) = (Router::from(kind), Vec::new(), BTreeMap::new());
+    for _ in 0..100_000 {
+        router.choose(endpoints, 3, Timestamp::ZERO, &mut rng, &mut list);
+        let address = endpoints.get(list[0]).unwrap().address().to_owned();
+        *first.entry(address).or_insert(0.0) += 1e-5;
+    }
+    first
+}
+
+#[test]
+fn equal_servers_get_equal_shares() {
+    for kind in KINDS {
+        let shares = shares(kind, &mut endpoints(10));
+        assert_eq!(shares.len(), 10, "{kind:?}");
+        // Four standard deviations of a share of 0.1 in 100,000 draws are 0.0038.
+        assert!(shares.values().all(|share| (share - 0.1).abs() < 0.0038), "{kind:?}: {shares:?}");
+    }
+}
+
+#[test]
+fn of_two_choices_the_one_with_fewer_pending_requests_is_tried() {
+    for kind in [RoutingKind::LeastRequest, RoutingKind::Bloc] {
+        let mut endpoints = endpoints(10);
+        let busy = endpoints.find("s3").unwrap();
+        endpoints.begin(busy, Timestamp::ZERO);
+        endpoints.answer(busy, crate::endpoints::Answer::Silent, Timestamp::ZERO);
+        let shares = shares(kind, &mut endpoints);
+        // The busy one loses every comparison, so it is never first while another one can be drawn beside it.
+        assert_eq!(shares.get("s3"), None, "{kind:?}");
+    }
+    let mut endpoints = endpoints(10);
+    let busy = endpoints.find("s3").unwrap();
+    endpoints.begin(busy, Timestamp::ZERO);
+    assert!(shares(RoutingKind::Random, &mut endpoints).contains_key("s3"), "random does not look");
+}
+
+#[test]
+fn round_robin_takes_turns() {
+    let mut endpoints = endpoints(3);
+    let (mut router, mut list) = (Router::from(RoutingKind::RoundRobin), Vec::new());
+    let mut rng = fastrand::Rng::with_seed(9);
+    let mut turns = Vec::new();
+    for _ in 0..6 {
+        router.choose(&mut endpoints, 2, Timestamp::ZERO, &mut rng, &mut list);
+        turns.push((list[0], list[1]));
+    }
+    assert_eq!(turns[0].1, turns[1].0, "the retry goes to the next one");
+    assert_eq!(turns[..3], turns[3..]);
+    assert_eq!(turns.iter().map(|turn| turn.0).collect::<BTreeSet<_>>().len(), 3);
+}

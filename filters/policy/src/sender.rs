@@ -1,0 +1,189 @@
+//! A sender: all that one proxy decides about the requests that it sends to one cluster.
+//!
+//! Puts together the parameters, the [`Endpoints`], a [`Router`] and, where nobody named the endpoints, [`Discovery`].
+
+use crate::config::ServiceParameters;
+use crate::discovery::Discovery;
+use crate::endpoints::{Endpoint, EndpointId, Endpoints};
+use crate::rng::Rng;
+use crate::routing::{Router, Routing};
+use crate::units::Timestamp;
+
+/// The service of a cluster: the host of an Istio cluster (`outbound|8080|subset|host`), else the cluster's own name.
+pub fn service_of(cluster: &str) -> &str {
+    match cluster.split_once('|') {
+        Some(("outbound" | "inbound", rest)) => {
+            rest.rsplit('|').next().filter(|host| !host.is_empty()).unwrap_or(cluster)
+        }
+        _ => cluster,
+    }
+}
+
+/// One proxy's view of one cluster.
+#[derive(Clone, Debug)]
+pub struct Sender {
+    parameters: ServiceParameters,
+    router: Router,
+    endpoints: Endpoints,
+    discovery: Discovery,
+    list: Vec<EndpointId>,
+}
+
+impl Sender {
+    /// A sender that has not sent anything.
+    pub fn new(parameters: ServiceParameters, now: Timestamp) -> Self {
+        let mut sender = Self {
+            router: Router::from(parameters.routing()),
+            endpoints: Endpoints::new(parameters.reset_interval(), parameters.max_chips()),
+            discovery: Discovery::default(),
+            list: Vec::new(),
+            parameters,
+        };
+        sender.set_endpoints(now);
+        sender
+    }
+
+    /// New parameters; what is known of the servers that stay stays.
+    pub fn configure(&mut self, parameters: ServiceParameters, now: Timestamp) {
+        if parameters.routing() != self.parameters.routing() {
+            self.router = Router::from(parameters.routing());
+        }
+        self.endpoints.configure(parameters.reset_interval(), parameters.max_chips());
+        self.parameters = parameters;
+        self.set_endpoints(now);
+    }
+
+    fn set_endpoints(&mut self, now: Timestamp) {
+        if let Some(addresses) = self.parameters.endpoints() {
+            let texts: Vec<String> = addresses.iter().map(ToString::to_string).collect();
+            self.endpoints.replace(texts.iter().map(String::as_str), now);
+        }
+    }
+
+    /// Whether the servers are learned from the answers, because nobody named them.
+    fn learns(&self) -> bool {
+        self.parameters.endpoints().is_none()
+    }
+
+    /// The parameters in force.
+    pub fn parameters(&self) -> &ServiceParameters {
+        &self.parameters
+    }
+
+    /// The servers.
+    pub fn endpoints(&self) -> &Endpoints {
+        &self.endpoints
+    }
+
+    /// The servers, to report attempts and answers to.
+    pub fn endpoints_mut(&mut self) -> &mut Endpoints {
+        &mut self.endpoints
+    }
+
+    /// Chooses the servers of a request, in the order in which they are to be tried: at most one for the first attempt and each retry. None at
+    /// all: no server is known, or the request is to go where Envoy's own policy sends it, so that new ones are found.
+    pub fn choose(&mut self, now: Timestamp, rng: &mut impl Rng) -> &[EndpointId] {
+        self.list.clear();
+        let explores = self.learns() && self.discovery.explores(self.endpoints.len(), rng);
+        if !explores {
+            let length = self.parameters.retries() as usize + 1;
+            self.router.choose(&mut self.endpoints, length, now, rng, &mut self.list);
+        }
+        &self.list
+    }
+
+    /// The addresses of the servers chosen last.
+    pub fn chosen(&self) -> impl Iterator<Item = &str> {
+        self.list.iter().filter_map(|&id| self.endpoints.get(id)).map(Endpoint::address)
+    }
+
+    /// The server with this address, to which an attempt goes; a new one is learned if nobody named the servers.
+    pub fn endpoint_at(&mut self, address: &str, now: Timestamp) -> Option<EndpointId> {
+        let known = self.endpoints.find(address);
+        if known.is_none() && self.learns() {
+            self.discovery.found();
+            return Some(self.endpoints.add(address, now));
+        }
+        known
+    }
+
+    /// Envoy does not have this server in the cluster (any more): one that was learned is forgotten, one that was named is left alone for an interval.
+    pub fn missing(&mut self, id: EndpointId, now: Timestamp) {
+        if self.learns() {
+            self.endpoints.remove(id);
+            self.discovery.found();
+        } else {
+            self.endpoints.missing(id, now);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::ServiceSpec;
+    use crate::endpoints::Right;
+    use std::collections::BTreeSet;
+
+    fn sender(endpoints: Option<&[&str]>) -> Sender {
+        let endpoints = endpoints.map(|texts| texts.iter().map(ToString::to_string).collect());
+        let spec = ServiceSpec { endpoints, retries: Some(2), ..ServiceSpec::default() };
+        Sender::new(spec.validate().unwrap(), Timestamp::ZERO)
+    }
+
+    #[test]
+    fn a_cluster_names_its_service() {
+        assert_eq!(service_of("backend"), "backend");
+        assert_eq!(service_of("outbound|8080||echo.default.svc.cluster.local"), "echo.default.svc.cluster.local");
+        assert_eq!(service_of("outbound|8080|v1|echo.default.svc.cluster.local"), "echo.default.svc.cluster.local");
+        assert_eq!(service_of("inbound|8080||"), "inbound|8080||");
+        assert_eq!(service_of("a|b"), "a|b");
+    }
+
+    #[test]
+    fn named_servers_are_chosen_at_once_one_for_each_attempt() {
+        let mut sender = sender(Some(&["1.1.1.1:1", "2.2.2.2:2", "3.3.3.3:3", "[::1]:4"]));
+        let mut rng = fastrand::Rng::with_seed(1);
+        assert_eq!(sender.choose(Timestamp::ZERO, &mut rng).len(), 3);
+        assert_eq!(sender.endpoint_at("9.9.9.9:9", Timestamp::ZERO), None, "only those that were named");
+        assert!(sender.endpoint_at("[::1]:4", Timestamp::ZERO).is_some());
+    }
+
+    #[test]
+    fn unnamed_servers_are_learned_and_forgotten() {
+        let mut sender = sender(None);
+        let mut rng = fastrand::Rng::with_seed(2);
+        assert!(sender.choose(Timestamp::ZERO, &mut rng).is_empty());
+        let first = sender.endpoint_at("1.1.1.1:1", Timestamp::ZERO).unwrap();
+        sender.endpoint_at("2.2.2.2:2", Timestamp::ZERO).unwrap();
+        let lists = (0..500).filter(|_| !sender.choose(Timestamp::ZERO, &mut rng).is_empty()).count();
+        assert!(lists > 450, "{lists} of 500 with a list");
+        sender.missing(first, Timestamp::ZERO);
+        assert_eq!(sender.endpoints().len(), 1);
+        assert!(sender.choose(Timestamp::ZERO, &mut rng).is_empty(), "the search begins anew");
+    }
+
+    #[test]
+    fn a_named_server_that_envoy_lacks_is_left_alone() {
+        let mut sender = sender(Some(&["1.1.1.1:1", "2.2.2.2:2"]));
+        let mut rng = fastrand::Rng::with_seed(3);
+        let missing = sender.endpoint_at("1.1.1.1:1", Timestamp::ZERO).unwrap();
+        sender.missing(missing, Timestamp::ZERO);
+        let first: BTreeSet<EndpointId> = (0..100).map(|_| sender.choose(Timestamp::ZERO, &mut rng)[0]).collect();
+        assert!(!first.contains(&missing));
+        assert_eq!(sender.endpoints().len(), 2);
+    }
+
+    #[test]
+    fn new_parameters_keep_what_is_known() {
+        let mut sender = sender(Some(&["1.1.1.1:1", "2.2.2.2:2"]));
+        let id = sender.endpoint_at("1.1.1.1:1", Timestamp::ZERO).unwrap();
+        sender.endpoints_mut().begin(id, Timestamp::ZERO);
+        let spec =
+            ServiceSpec { endpoints: Some(vec!["1.1.1.1:1".into()]), retries: Some(0), ..ServiceSpec::default() };
+        sender.configure(spec.validate().unwrap(), Timestamp::ZERO);
+        assert_eq!(sender.endpoints().len(), 1);
+        assert_eq!(sender.choose(Timestamp::ZERO, &mut fastrand::Rng::with_seed(4)), [id]);
+        assert_eq!(sender.endpoints_mut().begin(id, Timestamp::ZERO), Some(Right::Forced), "its chip was spent before");
+    }
+}

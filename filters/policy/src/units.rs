@@ -1,0 +1,105 @@
+//! Units as types, so that a number cannot be mistaken for another one.
+//!
+//! Time is monotonic and handed in by the caller; nothing in this crate reads a clock.
+
+use std::fmt;
+use std::time::Duration;
+
+/// A point on a monotonic clock, in nanoseconds since an arbitrary origin of one process.
+///
+/// Only differences mean anything. `Timestamp::ZERO` is the origin.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Timestamp(u64);
+
+impl Timestamp {
+    /// The origin of the clock.
+    pub const ZERO: Self = Self(0);
+
+    /// A timestamp from nanoseconds since the origin.
+    pub const fn from_nanos(nanos: u64) -> Self {
+        Self(nanos)
+    }
+
+    /// Nanoseconds since the origin.
+    pub const fn as_nanos(self) -> u64 {
+        self.0
+    }
+
+    /// The time that has passed since `earlier`; zero if `earlier` is in the future.
+    pub const fn since(self, earlier: Self) -> Duration {
+        Duration::from_nanos(self.0.saturating_sub(earlier.0))
+    }
+
+    /// This moment plus `duration`, at most the end of the clock (584 years).
+    #[must_use]
+    pub const fn after(self, duration: Duration) -> Self {
+        let nanos = duration.as_nanos();
+        if nanos > u64::MAX as u128 {
+            return Self(u64::MAX);
+        }
+        Self(self.0.saturating_add(nanos as u64))
+    }
+}
+
+/// A number of requests: in flight, or allowed to be in flight.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Concurrency(u32);
+
+impl Concurrency {
+    /// `requests` requests.
+    pub const fn new(requests: u32) -> Self {
+        Self(requests)
+    }
+
+    /// The number of requests.
+    pub const fn get(self) -> u32 {
+        self.0
+    }
+}
+
+impl fmt::Display for Concurrency {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// A share between 0 and 1, both included. Never a percentage, never NaN.
+#[derive(Clone, Copy, Debug, Default, PartialEq, PartialOrd)]
+pub struct Ratio(f64);
+
+impl Ratio {
+    /// The whole: 1.
+    pub const ONE: Self = Self(1.0);
+
+    /// A ratio, or nothing if `value` is NaN or outside 0 to 1.
+    pub fn new(value: f64) -> Option<Self> {
+        (0.0..=1.0).contains(&value).then_some(Self(value))
+    }
+
+    /// The value, 0 to 1.
+    pub const fn get(self) -> f64 {
+        self.0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn time_never_runs_backwards() {
+        let early = Timestamp::from_nanos(5);
+        let late = early.after(Duration::from_nanos(7));
+        assert_eq!(late.since(early), Duration::from_nanos(7));
+        assert_eq!(early.since(late), Duration::ZERO);
+        assert_eq!(late.after(Duration::MAX), Timestamp::from_nanos(u64::MAX));
+    }
+
+    #[test]
+    fn a_ratio_is_neither_nan_nor_outside_its_range() {
+        assert_eq!(Ratio::new(f64::NAN), None);
+        assert_eq!(Ratio::new(-0.1), None);
+        assert_eq!(Ratio::new(1.1), None);
+        assert_eq!(Ratio::new(0.8).map(Ratio::get), Some(0.8));
+    }
+}
