@@ -1,0 +1,59 @@
+#!/usr/bin/env bash
+# Builds target/bloc.wasm with whichever way to a wasm32 standard library this machine offers:
+#   1. the toolchain's own wasm32-unknown-unknown, added through rustup if it is missing;
+#   2. Debian's rustc-web, cargo-web, rust-web-src and lld, which bring the library's source.
+# When none works it prints the exact line to type.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+
+target=wasm32-unknown-unknown
+packages="rustc-web cargo-web rust-web-src lld"
+features=${BLOC_WASM_FEATURES:-}
+out=${1:-target/bloc.wasm}
+args=(build --profile wasm --target $target -p bloc-filters)
+[ -n "$features" ] && args+=(--features "$features")
+
+has_std() { [ -d "$("$1" --print sysroot 2>/dev/null)/lib/rustlib/$target/lib" ]; }
+has_debian() {
+  [ -x /usr/bin/cargo ] && [ -x /usr/bin/rustc ] && command -v wasm-ld >/dev/null &&
+    [ -f "$(/usr/bin/rustc --print sysroot)/lib/rustlib/src/rust/library/Cargo.lock" ]
+}
+with_toolchain() { cargo "${args[@]}"; }
+with_debian() {
+  # A target directory of its own: the two compilers would throw away each other's work.
+  RUSTC=/usr/bin/rustc RUSTC_BOOTSTRAP=1 CARGO_TARGET_WASM32_UNKNOWN_UNKNOWN_LINKER=wasm-ld CARGO_TARGET_DIR=target/debian \
+    /usr/bin/cargo "${args[@]}" -Zbuild-std=std,panic_abort
+}
+try_rustup() {
+  command -v rustup >/dev/null || return 1
+  echo "wasm: asking rustup for $target" >&2
+  timeout 300 rustup target add $target >&2 || return 1
+}
+try_debian() {
+  command -v apt-get >/dev/null && [ "$(id -u)" = 0 ] || return 1
+  echo "wasm: installing $packages" >&2
+  { apt-get update && DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends $packages; } >&2 || return 1
+}
+
+if has_std rustc; then way=toolchain
+elif has_debian; then way=debian
+elif try_rustup && has_std rustc; then way=toolchain
+elif try_debian && has_debian; then way=debian
+else
+  cat >&2 <<MSG
+wasm: this machine has no standard library for $target. Type one of:
+  rustup target add $target
+  sudo apt-get update && sudo apt-get install -y $packages
+MSG
+  exit 1
+fi
+
+if [ $way = toolchain ]; then with_toolchain; built=${CARGO_TARGET_DIR:-target}/$target/wasm/bloc_filters.wasm
+else with_debian; built=target/debian/$target/wasm/bloc_filters.wasm; fi
+
+mkdir -p "$(dirname "$out")"
+cmp -s "$built" "$out" || { cp "$built" "$out.new" && mv "$out.new" "$out"; }
+size=$(wc -c <"$out")
+limit=$((400 * 1024))
+echo "$out: $size bytes (limit $limit), built with the $way's library"
+[ "$size" -le $limit ] || { echo "wasm: $out is larger than $limit bytes" >&2; exit 1; }

@@ -1,0 +1,239 @@
+//! The agent: asks the control plane for parameters, once per Envoy process, and brings them to every thread.
+//!
+//! Every thread's VM ticks. One of them, the leader, holds a poll at the control plane; it is found by a lease in the shared data (a VM's
+//! number and when it ends, renewed on each tick, so a leader that died is replaced within [`LEASE`]). The leader puts the answer into the shared data; the others
+//! look at its version on each tick and read it when it has changed. A look is one host call, so a tick of [`TICK`] costs next to nothing and no
+//! wake-up can be lost (a shared queue per thread would wake sooner, but a queue whose thread's VM died would fill for ever).
+//!
+//! On failure: the last good state stays, and the poll is repeated after [`LEAST_PAUSE`] to [`MOST_PAUSE`], doubled each time, with jitter.
+
+use crate::host::{self, Headers};
+use crate::state;
+use bloc_policy::config::{ConfigError, ControlPlane, Services, ServicesSpec};
+use bloc_policy::rng::Rng;
+use bloc_policy::sync::{SYNC_PATH, ServiceLoad, SyncRequest, SyncResponse};
+use bloc_policy::units::{Concurrency, Timestamp};
+use std::cell::RefCell;
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+/// How often each thread looks.
+pub const TICK: Duration = Duration::from_millis(250);
+const LEASE: Duration = Duration::from_secs(2);
+const LEAST_PAUSE: Duration = Duration::from_millis(500);
+const MOST_PAUSE: Duration = Duration::from_secs(5);
+/// What a poll may take beyond the time that the control plane was asked to hold it.
+const GRACE: Duration = Duration::from_secs(5);
+
+const LEADER_KEY: &str = "bloc/leader";
+const VERSION_KEY: &str = "bloc/version";
+const SERVICES_KEY: &str = "bloc/services";
+const SEEN_KEY: &str = "bloc/seen";
+/// Services that are asked for at most.
+const MAX_SEEN: usize = 10_000;
+
+thread_local! {
+    static AGENT: RefCell<Agent> = RefCell::new(Agent::new(host::entropy()));
+}
+
+/// Works on this VM's agent.
+pub fn with<T>(work: impl FnOnce(&mut Agent) -> T) -> T {
+    AGENT.with(|agent| work(&mut agent.borrow_mut()))
+}
+
+/// The agent of one VM.
+pub struct Agent {
+    /// This VM's number.
+    vm: u64,
+    /// The root context whose ticks count: the one that was configured last.
+    owner: u32,
+    control_plane: Option<ControlPlane>,
+    /// The version in force in this VM.
+    version: u64,
+    poll: Option<Poll>,
+    failures: u32,
+    not_before: Timestamp,
+}
+
+/// A poll under way.
+struct Poll {
+    token: u32,
+    services: BTreeSet<String>,
+}
+
+impl Agent {
+    fn new(vm: u64) -> Self {
+        Self { vm, owner: 0, control_plane: None, version: 0, poll: None, failures: 0, not_before: Timestamp::ZERO }
+    }
+
+    /// A plugin was configured; its root context carries the agent from now on, unless it says nothing of a control plane and another did.
+    pub fn configure(&mut self, root: u32, control_plane: Option<&ControlPlane>) {
+        if control_plane.is_some() || self.control_plane.is_none() {
+            self.owner = root;
+            self.control_plane = control_plane.cloned();
+            // A poll of the root context before dies with it.
+            self.poll = None;
+            self.not_before = Timestamp::ZERO;
+        }
+    }
+
+    /// Does what is due; false if the ticks of this root context are not needed.
+    pub fn tick(&mut self, root: u32) -> bool {
+        if root != self.owner {
+            return false;
+        }
+        let new = state::with(|state| {
+            state.flush();
+            std::mem::take(&mut state.new_services)
+        });
+        if self.control_plane.is_none() {
+            return true;
+        }
+        if !new.is_empty() && !announce(&new) {
+            // Another thread was faster: again on the next tick.
+            state::with(|state| state.new_services.extend(new));
+        }
+        self.catch_up();
+        let now = host::now();
+        if self.leads(now) {
+            let services = seen();
+            let stale = self.poll.as_ref().is_none_or(|poll| poll.services != services);
+            if stale && now >= self.not_before {
+                self.ask(services, now);
+            }
+        }
+        true
+    }
+
+    /// Whether this VM holds the lease, which is renewed or taken over if it may be.
+    fn leads(&self, now: Timestamp) -> bool {
+        let (holder, cas) = match host::shared_data(LEADER_KEY) {
+            Some((value, cas)) => (lease(&value), cas),
+            None => (None, 0),
+        };
+        let free = holder.is_none_or(|(vm, ends)| vm == self.vm || now >= ends);
+        let mut value = self.vm.to_le_bytes().to_vec();
+        value.extend(now.after(LEASE).as_nanos().to_le_bytes());
+        free && host::set_shared_data(LEADER_KEY, &value, cas)
+    }
+
+    fn ask(&mut self, services: BTreeSet<String>, now: Timestamp) {
+        let Some(control_plane) = &self.control_plane else { return };
+        let load = state::with(|state| {
+            let report = |(service, inbound): (&String, &std::rc::Rc<RefCell<crate::inbound::Inbound>>)| {
+                let inbound = inbound.borrow();
+                let capacity = inbound.capacity().map(Concurrency::get);
+                ServiceLoad { service: service.clone(), in_flight: inbound.in_flight(), capacity }
+            };
+            state.served().map(report).collect::<Vec<_>>()
+        });
+        let request = SyncRequest {
+            proxy: host::text_property("node\0id").unwrap_or_default(),
+            version: self.version,
+            services: services.iter().cloned().collect(),
+            serves: load.iter().map(|load| load.service.clone()).collect(),
+            wait: Some(format!("{}ms", control_plane.wait().as_millis())),
+            load,
+        };
+        let Ok(body) = serde_json::to_vec(&request) else { return };
+        match host::post_json(control_plane.cluster(), SYNC_PATH, &body, control_plane.wait() + GRACE) {
+            Some(token) => self.poll = Some(Poll { token, services }),
+            None => self.pause("no such cluster", now),
+        }
+    }
+
+    /// The control plane has answered, or the call has failed.
+    pub fn answered(&mut self, token: u32, headers: usize, body_size: usize) {
+        if self.poll.as_ref().is_none_or(|poll| poll.token != token) {
+            return;
+        }
+        self.poll = None;
+        let now = host::now();
+        let status = if headers == 0 { None } else { host::header(Headers::CallResponse, ":status") };
+        match status.as_deref() {
+            Some(b"200") => match self.accept(&host::call_response_body(body_size)) {
+                Ok(()) => self.failures = 0,
+                Err(error) => self.pause(&format!("answer refused: {error}"), now),
+            },
+            Some(b"304") => self.failures = 0,
+            Some(status) => self.pause(&format!("status {}", String::from_utf8_lossy(status)), now),
+            None => self.pause("no answer", now),
+        }
+    }
+
+    /// Puts an answer in force here and in the shared data for the other threads.
+    fn accept(&mut self, body: &[u8]) -> Result<(), ConfigError> {
+        let (version, services) = read(body)?;
+        if version <= self.version {
+            return Ok(());
+        }
+        host::set_shared_data(SERVICES_KEY, body, 0);
+        host::set_shared_data(VERSION_KEY, &version.to_le_bytes(), 0);
+        self.put_in_force(version, services);
+        Ok(())
+    }
+
+    /// Takes over what the leader has put into the shared data.
+    fn catch_up(&mut self) {
+        let Some((value, _)) = host::shared_data(VERSION_KEY) else { return };
+        let version = value.try_into().map_or(0, u64::from_le_bytes);
+        if version <= self.version {
+            return;
+        }
+        let Some((body, _)) = host::shared_data(SERVICES_KEY) else { return };
+        match read(&body) {
+            Ok((version, services)) => self.put_in_force(version, services),
+            Err(error) => log::warn!("control plane: {error}"),
+        }
+    }
+
+    fn put_in_force(&mut self, version: u64, services: Services) {
+        if version > self.version {
+            log::debug!("control plane: version {version} in force");
+            self.version = version;
+            state::with(|state| state.update(services));
+        }
+    }
+
+    fn pause(&mut self, why: &str, now: Timestamp) {
+        let pause = LEAST_PAUSE.saturating_mul(1 << self.failures.min(10)).min(MOST_PAUSE);
+        let jitter = state::with(|state| 0.5 + 0.5 * state.rng.unit());
+        let pause = pause.mul_f64(jitter);
+        self.failures = self.failures.saturating_add(1);
+        self.not_before = now.after(pause);
+        log::warn!("control plane: {why}; the last good state stays, next try in {} ms", pause.as_millis());
+    }
+}
+
+fn read(body: &[u8]) -> Result<(u64, Services), ConfigError> {
+    let response: SyncResponse = ConfigError::read_json(body)?;
+    Ok((response.version, ServicesSpec { services: response.services }.validate()?))
+}
+
+/// VM and end of a lease.
+fn lease(value: &[u8]) -> Option<(u64, Timestamp)> {
+    let vm = u64::from_le_bytes(value.get(..8)?.try_into().ok()?);
+    let ends = u64::from_le_bytes(value.get(8..16)?.try_into().ok()?);
+    Some((vm, Timestamp::from_nanos(ends)))
+}
+
+/// The services that any thread has seen.
+fn seen() -> BTreeSet<String> {
+    names(&host::shared_data(SEEN_KEY).map(|(value, _)| value).unwrap_or_default())
+}
+
+/// Adds services to those that were seen; false if another thread was faster.
+fn announce(new: &BTreeSet<String>) -> bool {
+    let (value, cas) = host::shared_data(SEEN_KEY).unwrap_or_default();
+    let mut all = names(&value);
+    let before = all.len();
+    all.extend(new.iter().cloned());
+    if all.len() == before || all.len() > MAX_SEEN {
+        return true;
+    }
+    host::set_shared_data(SEEN_KEY, Vec::from_iter(all).join("\n").as_bytes(), cas)
+}
+
+fn names(value: &[u8]) -> BTreeSet<String> {
+    String::from_utf8_lossy(value).lines().map(str::to_owned).collect()
+}

@@ -1,0 +1,69 @@
+//! Metrics: what Envoy's `/stats` and `/stats/prometheus` show of us.
+//!
+//! A metric is named `bloc.<side>.<service>.<name>`; Envoy puts `wasmcustom.` in front. Gauges are written through, since they are shared
+//! state as well. Counters are summed up in the VM and handed to the host on each tick, which saves a host call for each event; so
+//! `/stats` is late by a tick at most.
+
+use crate::host;
+use proxy_wasm::types::MetricType;
+
+/// Counters of one service, summed up until the next tick.
+pub struct Counters<const N: usize> {
+    ids: [Option<u32>; N],
+    since_flush: [u32; N],
+}
+
+impl<const N: usize> Counters<N> {
+    /// Defines the counters `bloc.<side>.<service>.<name>`.
+    pub fn define(side: &str, service: &str, names: [&str; N]) -> Self {
+        let ids = names.map(|name| host::define_metric(MetricType::Counter, &format!("bloc.{side}.{service}.{name}")));
+        Self { ids, since_flush: [0; N] }
+    }
+
+    /// Counts one event.
+    pub fn count(&mut self, which: usize) {
+        if let Some(counter) = self.since_flush.get_mut(which) {
+            *counter = counter.saturating_add(1);
+        }
+    }
+
+    /// Hands the sums to the host.
+    pub fn flush(&mut self) {
+        for (id, sum) in self.ids.iter().zip(&mut self.since_flush) {
+            if let (Some(id), 1..) = (id, *sum) {
+                host::increment_metric(*id, i64::from(*sum));
+                *sum = 0;
+            }
+        }
+    }
+}
+
+/// A gauge `bloc.<side>.<service>.<name>`, the same for all threads of this Envoy.
+#[derive(Clone, Copy)]
+pub struct Gauge(Option<u32>);
+
+impl Gauge {
+    /// Defines the gauge, or finds it.
+    pub fn define(side: &str, service: &str, name: &str) -> Self {
+        Self(host::define_metric(MetricType::Gauge, &format!("bloc.{side}.{service}.{name}")))
+    }
+
+    /// Adds `offset`; atomic.
+    pub fn add(self, offset: i64) {
+        if let Some(id) = self.0 {
+            host::increment_metric(id, offset);
+        }
+    }
+
+    /// Sets the value.
+    pub fn set(self, value: u64) {
+        if let Some(id) = self.0 {
+            host::record_metric(id, value);
+        }
+    }
+
+    /// The value.
+    pub fn get(self) -> u64 {
+        self.0.map_or(0, host::metric)
+    }
+}

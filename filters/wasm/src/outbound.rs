@@ -1,0 +1,130 @@
+//! `bloc.outbound`: chooses the servers of a request, in order, and asks Envoy's router to try the next one after a rejection.
+//!
+//! On failure: open. A service that nobody configured, or one without a known server, goes on without a list, and Envoy's fallback policy places it.
+
+use crate::headers::{ENDPOINTS, LOAD, MAX_RETRIES, REJECT, RETRIABLE_HEADER_NAMES, RETRY_ON};
+use crate::host::{self, Headers};
+use crate::metrics::Counters;
+use crate::state::{self, State};
+use bloc_policy::config::ServiceParameters;
+use bloc_policy::endpoints::EndpointId;
+use bloc_policy::sender::Sender;
+use bloc_policy::units::Timestamp;
+use proxy_wasm::traits::{Context, HttpContext};
+use proxy_wasm::types::Action;
+use std::cell::RefCell;
+use std::fmt::Write;
+use std::rc::Rc;
+
+/// What is safe to send again: a rejection came before the application saw the request, the others before a server got it at all.
+const SAFE_RETRIES: &str = "retriable-headers,connect-failure,refused-stream";
+
+/// Requests that were given a list or not.
+pub const REQUESTS: usize = 0;
+/// Attempts, retries included.
+pub const ATTEMPTS: usize = 1;
+/// Attempts to servers without a chip, their interval having passed.
+pub const PROBES: usize = 2;
+/// Attempts to servers without a chip, because nobody qualified.
+pub const FORCED: usize = 3;
+/// Attempts that the server rejected.
+pub const REJECTIONS: usize = 4;
+/// Attempts without an answer.
+pub const FAILURES: usize = 5;
+/// Requests whose last attempt was rejected too.
+pub const EXHAUSTED: usize = 6;
+/// Requests without a list, placed by Envoy's fallback policy.
+pub const FALLBACKS: usize = 7;
+const COUNTERS: [&str; 8] =
+    ["requests", "attempts", "probes", "forced", "rejections", "failures", "retries_exhausted", "fallbacks"];
+
+/// A cluster that requests go to, as this thread sees it.
+pub struct Cluster {
+    /// What is decided about it.
+    pub sender: Sender,
+    /// Events to be counted.
+    pub counters: Counters<8>,
+}
+
+impl Cluster {
+    /// A cluster of this service with these parameters.
+    pub fn new(service: &str, parameters: ServiceParameters, now: Timestamp) -> Self {
+        Self { sender: Sender::new(parameters, now), counters: Counters::define("outbound", service, COUNTERS) }
+    }
+
+    /// Chooses the servers of a request and writes the list's header into the state's text; the first of them, if there is any.
+    fn choose(&mut self, state: &mut State, now: Timestamp) -> Option<EndpointId> {
+        self.counters.count(REQUESTS);
+        let first = self.sender.choose(now, &mut state.rng).first().copied();
+        state.text.clear();
+        for address in self.sender.chosen() {
+            let comma = if state.text.is_empty() { "" } else { "," };
+            let _ = write!(state.text, "{comma}{address}");
+        }
+        if first.is_none() {
+            self.counters.count(FALLBACKS);
+        }
+        first
+    }
+}
+
+/// One request on its way out.
+#[derive(Default)]
+pub struct OutboundRequest {
+    cluster: Option<Rc<RefCell<Cluster>>>,
+}
+
+impl Context for OutboundRequest {}
+
+impl HttpContext for OutboundRequest {
+    fn on_http_request_headers(&mut self, _headers: usize, _end_of_stream: bool) -> Action {
+        let cluster = host::text_property("xds\0cluster_name");
+        state::with(|state| {
+            state.expected = None;
+            self.cluster = cluster.and_then(|name| state.cluster(&name));
+            let Some(cluster) = &self.cluster else {
+                host::remove_header(Headers::Request, ENDPOINTS);
+                return;
+            };
+            let mut cluster = cluster.borrow_mut();
+            state.expected = cluster.choose(state, host::now());
+            match state.expected {
+                Some(_) => host::set_header(Headers::Request, ENDPOINTS, state.text.as_bytes()),
+                None => host::remove_header(Headers::Request, ENDPOINTS),
+            }
+            ask_for_retries(cluster.sender.parameters().retries(), &mut state.text);
+        });
+        Action::Continue
+    }
+
+    fn on_http_response_headers(&mut self, _headers: usize, _end_of_stream: bool) -> Action {
+        let Some(cluster) = &self.cluster else { return Action::Continue };
+        if host::header(Headers::Response, REJECT).is_some() {
+            host::remove_header(Headers::Response, REJECT);
+            cluster.borrow_mut().counters.count(EXHAUSTED);
+        }
+        host::remove_header(Headers::Response, LOAD);
+        Action::Continue
+    }
+}
+
+/// Asks Envoy's router for retries after a rejection, beside those that the application asked for.
+fn ask_for_retries(retries: u32, text: &mut String) {
+    text.clear();
+    let own = host::header(Headers::Request, RETRY_ON).and_then(|value| String::from_utf8(value).ok());
+    let mut most = retries;
+    match own.as_deref() {
+        Some(own) => {
+            let _ = write!(text, "{own},{SAFE_RETRIES}");
+            host::set_header(Headers::Request, RETRY_ON, text.as_bytes());
+            let asked = host::header(Headers::Request, MAX_RETRIES)
+                .and_then(|value| std::str::from_utf8(&value).ok()?.parse().ok());
+            most = most.max(asked.unwrap_or(1));
+        }
+        None => host::set_header(Headers::Request, RETRY_ON, SAFE_RETRIES.as_bytes()),
+    }
+    host::set_header(Headers::Request, RETRIABLE_HEADER_NAMES, REJECT.as_bytes());
+    text.clear();
+    let _ = write!(text, "{most}");
+    host::set_header(Headers::Request, MAX_RETRIES, text.as_bytes());
+}

@@ -1,0 +1,89 @@
+//! The root contexts: one for each plugin of each thread. They read the plugin configuration and make the contexts of the requests.
+
+use crate::agent;
+use crate::attempt::Attempt;
+use crate::host;
+use crate::inbound::{Inbound, InboundRequest};
+use crate::outbound::OutboundRequest;
+use crate::state;
+use bloc_policy::config::PluginConfig;
+use proxy_wasm::traits::{Context, HttpContext, RootContext};
+use proxy_wasm::types::ContextType;
+use std::cell::RefCell;
+use std::rc::Rc;
+
+/// Root id of the inbound filter.
+pub const INBOUND: &str = "bloc.inbound";
+/// Root id of the outbound filter.
+pub const OUTBOUND: &str = "bloc.outbound";
+/// Root id of the upstream filter.
+pub const ATTEMPT: &str = "bloc.attempt";
+
+/// Makes the root context of a plugin.
+pub fn create(context_id: u32) -> Box<dyn RootContext> {
+    Box::new(Root { context_id, id: host::text_property("plugin_root_id").unwrap_or_default(), inbound: None })
+}
+
+struct Root {
+    context_id: u32,
+    id: String,
+    inbound: Option<Rc<RefCell<Inbound>>>,
+}
+
+impl Context for Root {
+    fn on_http_call_response(&mut self, token: u32, headers: usize, body_size: usize, _trailers: usize) {
+        agent::with(|agent| agent.answered(token, headers, body_size));
+    }
+}
+
+impl RootContext for Root {
+    fn on_configure(&mut self, _size: usize) -> bool {
+        if ![INBOUND, OUTBOUND, ATTEMPT].contains(&self.id.as_str()) {
+            log::error!("unknown root_id {:?}, only {INBOUND}, {OUTBOUND} or {ATTEMPT}", self.id);
+            return false;
+        }
+        let plugin = match PluginConfig::from_json(&host::plugin_configuration()) {
+            Ok(plugin) => plugin,
+            Err(error) => {
+                log::error!("{}: configuration refused: {error}", self.id);
+                return false;
+            }
+        };
+        if self.id == ATTEMPT {
+            return true;
+        }
+        agent::with(|agent| agent.configure(self.context_id, plugin.control_plane()));
+        host::set_tick_period(agent::TICK);
+        let service = plugin.service().map(str::to_owned);
+        self.inbound = state::with(|state| {
+            state.configure(&self.id, plugin);
+            (self.id == INBOUND).then_some(service).flatten().map(|service| state.inbound(&service))
+        });
+        true
+    }
+
+    fn on_tick(&mut self) {
+        if !agent::with(|agent| agent.tick(self.context_id)) {
+            // A newer root context of this VM has taken over.
+            host::set_tick_period(std::time::Duration::ZERO);
+        }
+    }
+
+    fn get_type(&self) -> Option<ContextType> {
+        Some(ContextType::HttpContext)
+    }
+
+    fn create_http_context(&self, _context_id: u32) -> Option<Box<dyn HttpContext>> {
+        Some(match (self.id.as_str(), &self.inbound) {
+            (OUTBOUND, _) => Box::new(OutboundRequest::default()),
+            (ATTEMPT, _) => Box::new(Attempt::default()),
+            (_, Some(inbound)) => Box::new(InboundRequest::new(Rc::clone(inbound))),
+            (_, None) => Box::new(Untouched),
+        })
+    }
+}
+
+/// A request that is none of our business.
+struct Untouched;
+impl Context for Untouched {}
+impl HttpContext for Untouched {}

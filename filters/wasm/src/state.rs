@@ -1,0 +1,147 @@
+//! What a VM knows: one per worker thread, so no locks; shared by the three filters.
+//!
+//! Parameters come from the plugin configuration and, over it, from the control plane: what the control plane says of a service
+//! replaces what the plugin configuration says of it.
+
+use crate::inbound::Inbound;
+use crate::outbound::Cluster;
+use bloc_policy::config::{PluginConfig, ServiceParameters, Services};
+use bloc_policy::endpoints::EndpointId;
+use bloc_policy::sender::service_of;
+use hashbrown::HashMap;
+use std::cell::RefCell;
+use std::collections::BTreeSet;
+use std::rc::Rc;
+
+/// Clusters that a VM keeps state for; requests of others pass untouched. Envoy's own configuration bounds the number; this bounds a mistake.
+const MAX_CLUSTERS: usize = 10_000;
+
+/// The state of one VM.
+pub struct State {
+    /// The VM's generator.
+    pub rng: fastrand::Rng,
+    /// The services that this proxy stands in front of.
+    inbound: HashMap<String, Rc<RefCell<Inbound>>>,
+    /// The clusters that requests went to; none: nobody configured the service.
+    clusters: HashMap<String, Option<Rc<RefCell<Cluster>>>>,
+    /// The plugin configurations by root id.
+    plugins: HashMap<String, PluginConfig>,
+    /// What the control plane said last.
+    control_plane: Services,
+    /// Services of clusters seen since the agent last looked.
+    pub new_services: BTreeSet<String>,
+    /// Where header values are written, so that the steady path allocates nothing.
+    pub text: String,
+    /// The server that the request under way in this very call ought to go to; see `attempt`.
+    pub expected: Option<EndpointId>,
+}
+
+thread_local! {
+    static STATE: RefCell<State> = RefCell::new(State::new(crate::host::entropy()));
+}
+
+/// Works on the state of this VM. Calls to the host inside never come back into the guest, so it is never borrowed twice.
+pub fn with<T>(work: impl FnOnce(&mut State) -> T) -> T {
+    STATE.with(|state| work(&mut state.borrow_mut()))
+}
+
+impl State {
+    fn new(seed: u64) -> Self {
+        Self {
+            rng: fastrand::Rng::with_seed(seed),
+            inbound: HashMap::new(),
+            clusters: HashMap::new(),
+            plugins: HashMap::new(),
+            control_plane: Services::new(),
+            new_services: BTreeSet::new(),
+            text: String::new(),
+            expected: None,
+        }
+    }
+
+    /// The parameters in force for a service.
+    fn parameters(&self, service: &str, root_id: &str) -> Option<&ServiceParameters> {
+        self.control_plane
+            .get(service)
+            .or_else(|| self.plugins.get(root_id).and_then(|plugin| plugin.services().get(service)))
+    }
+
+    /// A plugin's configuration is in force from now on.
+    pub fn configure(&mut self, root_id: &str, plugin: PluginConfig) {
+        if let Some(service) = plugin.service() {
+            self.new_services.insert(service.to_owned());
+        }
+        self.new_services.extend(plugin.services().keys().cloned());
+        self.plugins.insert(root_id.to_owned(), plugin);
+        self.apply();
+    }
+
+    /// What the control plane says is in force from now on.
+    pub fn update(&mut self, services: Services) {
+        self.control_plane = services;
+        self.apply();
+    }
+
+    /// Brings the parameters in force to all that is there already.
+    fn apply(&mut self) {
+        let now = crate::host::now();
+        for (service, inbound) in &self.inbound {
+            inbound.borrow_mut().configure(self.parameters(service, crate::root::INBOUND));
+        }
+        let names: Vec<String> = self.clusters.keys().cloned().collect();
+        for name in names {
+            let parameters = self.parameters(service_of(&name), crate::root::OUTBOUND).cloned();
+            let Some(entry) = self.clusters.get_mut(&name) else { continue };
+            match (parameters, entry.as_ref()) {
+                (Some(parameters), Some(cluster)) => cluster.borrow_mut().sender.configure(parameters, now),
+                (Some(parameters), None) => {
+                    *entry = Some(Rc::new(RefCell::new(Cluster::new(service_of(&name), parameters, now))));
+                }
+                (None, _) => *entry = None,
+            }
+        }
+    }
+
+    /// The service that this proxy stands in front of, made on first use.
+    pub fn inbound(&mut self, service: &str) -> Rc<RefCell<Inbound>> {
+        if let Some(inbound) = self.inbound.get(service) {
+            return Rc::clone(inbound);
+        }
+        let inbound = Inbound::new(service, self.parameters(service, crate::root::INBOUND));
+        let inbound = Rc::new(RefCell::new(inbound));
+        self.inbound.insert(service.to_owned(), Rc::clone(&inbound));
+        inbound
+    }
+
+    /// The cluster with this name, made on first use; none if nobody configured its service.
+    pub fn cluster(&mut self, name: &str) -> Option<Rc<RefCell<Cluster>>> {
+        if let Some(known) = self.clusters.get(name) {
+            return known.clone();
+        }
+        if self.clusters.len() >= MAX_CLUSTERS {
+            return None;
+        }
+        let service = service_of(name);
+        self.new_services.insert(service.to_owned());
+        let cluster = self
+            .parameters(service, crate::root::OUTBOUND)
+            .map(|parameters| Rc::new(RefCell::new(Cluster::new(service, parameters.clone(), crate::host::now()))));
+        self.clusters.insert(name.to_owned(), cluster.clone());
+        cluster
+    }
+
+    /// The services that this proxy stands in front of.
+    pub fn served(&self) -> impl Iterator<Item = (&String, &Rc<RefCell<Inbound>>)> {
+        self.inbound.iter()
+    }
+
+    /// Hands all counters to the host.
+    pub fn flush(&mut self) {
+        for inbound in self.inbound.values() {
+            inbound.borrow_mut().counters.flush();
+        }
+        for cluster in self.clusters.values().flatten() {
+            cluster.borrow_mut().counters.flush();
+        }
+    }
+}
