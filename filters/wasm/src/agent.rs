@@ -25,6 +25,9 @@ const MOST_PAUSE: Duration = Duration::from_secs(5);
 /// What a poll may take beyond the time that the control plane was asked to hold it.
 const GRACE: Duration = Duration::from_secs(5);
 
+/// How much of a refusal is shown in the log, in bytes.
+const MAX_SHOWN: usize = 256;
+
 const LEADER_KEY: &str = "bloc/leader";
 const VERSION_KEY: &str = "bloc/version";
 const SERVICES_KEY: &str = "bloc/services";
@@ -128,7 +131,7 @@ impl Agent {
             state.served().map(report).collect::<Vec<_>>()
         });
         let request = SyncRequest {
-            proxy: host::text_property("node\0id").unwrap_or_default(),
+            proxy: host::text_property("xds\0node\0id").unwrap_or_default(),
             version: self.version,
             services: services.iter().cloned().collect(),
             serves: load.iter().map(|load| load.service.clone()).collect(),
@@ -156,7 +159,11 @@ impl Agent {
                 Err(error) => self.pause(&format!("answer refused: {error}"), now),
             },
             Some(b"304") => self.failures = 0,
-            Some(status) => self.pause(&format!("status {}", String::from_utf8_lossy(status)), now),
+            Some(status) => {
+                let said = host::call_response_body(body_size.min(MAX_SHOWN));
+                let (status, said) = (String::from_utf8_lossy(status), String::from_utf8_lossy(&said));
+                self.pause(&format!("status {status}: {said}"), now);
+            }
             None => self.pause("no answer", now),
         }
     }
