@@ -20,6 +20,7 @@
 //! sender to whom nobody is open goes round instead of hammering one server; 3. a failure (connection refused, reset, timeout) spends the chip and
 //! sets the clock, so that a dead server is left alone like one that rejected.
 
+use crate::estimate::Estimate;
 use crate::load_report::LoadReport;
 use crate::units::Timestamp;
 use hashbrown::{HashMap, HashSet};
@@ -40,6 +41,7 @@ pub struct Endpoint {
     clock: Timestamp,
     pending: u32,
     report: LoadReport,
+    estimate: Estimate,
     /// Where it stands in `Endpoints::all`.
     place: usize,
     /// Where it stands in `Endpoints::qualified`, if it does.
@@ -60,6 +62,11 @@ impl Endpoint {
     /// Attempts of this sender that it has not finished.
     pub fn pending(&self) -> u32 {
         self.pending
+    }
+
+    /// What this sender believes about its queue and service rate.
+    pub fn estimate(&self) -> &Estimate {
+        &self.estimate
     }
 
     /// What it said last; empty if it has not spoken yet.
@@ -142,6 +149,11 @@ impl Endpoints {
         self.table.iter()
     }
 
+    /// The servers in a fixed order, beginning with the `start`th and going round.
+    pub fn iter_from(&self, start: usize) -> impl Iterator<Item = (EndpointId, &Endpoint)> {
+        self.table.iter().skip(start).chain(self.table.iter().take(start))
+    }
+
     /// One server, unless it has left.
     pub fn get(&self, id: EndpointId) -> Option<&Endpoint> {
         self.table.get(id)
@@ -163,6 +175,7 @@ impl Endpoints {
             clock: now,
             pending: 0,
             report: LoadReport::default(),
+            estimate: Estimate::default(),
             place: self.all.len(),
             qualified: Some(self.qualified.len()),
         });
@@ -198,6 +211,7 @@ impl Endpoints {
         self.requalify(now);
         let endpoint = self.table.get_mut(id)?;
         endpoint.pending += 1;
+        endpoint.estimate.sent();
         let right = if endpoint.chips > 0 {
             endpoint.chips -= 1;
             Right::Chip
@@ -217,12 +231,20 @@ impl Endpoints {
         let earned = match answer {
             Answer::Served(report) => {
                 endpoint.report = report;
+                endpoint.estimate.hear(&report, now);
                 report.chip
             }
-            Answer::Silent => true,
-            Answer::Failed => false,
+            Answer::Silent => {
+                endpoint.estimate.ended();
+                true
+            }
+            Answer::Failed => {
+                endpoint.estimate.ended();
+                false
+            }
             Answer::Rejected(report) => {
                 endpoint.report = report;
+                endpoint.estimate.hear(&report, now);
                 endpoint.chips = 0;
                 false
             }

@@ -8,6 +8,7 @@ use crate::endpoints::{Endpoint, EndpointId, Endpoints};
 use crate::rng::Rng;
 use crate::routing::{Router, Routing};
 use crate::units::Timestamp;
+use std::time::Duration;
 
 /// The service of a cluster: the host of an Istio cluster (`outbound|8080|subset|host`), else the cluster's own name.
 pub fn service_of(cluster: &str) -> &str {
@@ -33,7 +34,7 @@ impl Sender {
     /// A sender that has not sent anything.
     pub fn new(parameters: ServiceParameters, now: Timestamp) -> Self {
         let mut sender = Self {
-            router: Router::from(parameters.routing()),
+            router: Router::new(parameters.routing(), parameters.reset_interval()),
             endpoints: Endpoints::new(parameters.reset_interval(), parameters.max_chips()),
             discovery: Discovery::default(),
             list: Vec::new(),
@@ -46,8 +47,9 @@ impl Sender {
     /// New parameters; what is known of the servers that stay stays.
     pub fn configure(&mut self, parameters: ServiceParameters, now: Timestamp) {
         if parameters.routing() != self.parameters.routing() {
-            self.router = Router::from(parameters.routing());
+            self.router = Router::new(parameters.routing(), parameters.reset_interval());
         }
+        self.router.configure(parameters.reset_interval());
         self.endpoints.configure(parameters.reset_interval(), parameters.max_chips());
         self.parameters = parameters;
         self.set_endpoints(now);
@@ -92,6 +94,13 @@ impl Sender {
         &self.list
     }
 
+    /// By how much the best server would miss the SLO, at the last choice; none: it would not, or there is no SLO, or nothing is known.
+    pub fn overrun(&self) -> Option<Duration> {
+        let slo = self.parameters.slo()?;
+        let expected = self.router.expected()?;
+        expected.checked_sub(slo + self.parameters.slo_grace()).filter(|overrun| !overrun.is_zero())
+    }
+
     /// The addresses of the servers chosen last.
     pub fn chosen(&self) -> impl Iterator<Item = &str> {
         self.list.iter().filter_map(|&id| self.endpoints.get(id)).map(Endpoint::address)
@@ -122,7 +131,8 @@ impl Sender {
 mod tests {
     use super::*;
     use crate::config::ServiceSpec;
-    use crate::endpoints::Right;
+    use crate::endpoints::{Answer, Right};
+    use crate::load_report::LoadReport;
     use std::collections::BTreeSet;
 
     fn sender(endpoints: Option<&[&str]>) -> Sender {
@@ -172,6 +182,29 @@ mod tests {
         let first: BTreeSet<EndpointId> = (0..100).map(|_| sender.choose(Timestamp::ZERO, &mut rng)[0]).collect();
         assert!(!first.contains(&missing));
         assert_eq!(sender.endpoints().len(), 2);
+    }
+
+    #[test]
+    fn beyond_the_slo_and_its_grace_a_request_is_refused() {
+        let spec = ServiceSpec {
+            routing: Some(crate::config::RoutingKind::Mu),
+            slo: Some("1s".into()),
+            slo_grace: Some("100ms".into()),
+            endpoints: Some(vec!["1.1.1.1:1".into()]),
+            ..ServiceSpec::default()
+        };
+        let mut sender = Sender::new(spec.validate().unwrap(), Timestamp::ZERO);
+        let mut rng = fastrand::Rng::with_seed(5);
+        let id = sender.endpoint_at("1.1.1.1:1", Timestamp::ZERO).unwrap();
+        sender.choose(Timestamp::ZERO, &mut rng);
+        assert_eq!(sender.overrun(), None, "nothing is known yet");
+        for (queue, overrun) in [(10, None), (11, Some(100)), (19, Some(900))] {
+            let report = LoadReport { queue: Some(queue), service: Some(10.0), ..LoadReport::default() };
+            sender.endpoints_mut().answer(id, Answer::Served(report), Timestamp::ZERO);
+            sender.choose(Timestamp::ZERO, &mut rng);
+            let millis = sender.overrun().map(|overrun| (overrun.as_secs_f64() * 1e3).round() as u64);
+            assert_eq!(millis, overrun, "queue {queue}");
+        }
     }
 
     #[test]

@@ -20,6 +20,8 @@ pub enum RoutingKind {
     RoundRobin,
     /// Two at random, the one with fewer pending requests of this sender.
     LeastRequest,
+    /// The smallest expected response time, from the queue lengths and service rates that the servers report.
+    Mu,
 }
 
 /// Where the capacity of an endpoint comes from, as written by the user.
@@ -36,6 +38,11 @@ pub enum CapacitySpec {
         /// How long a mean is taken over; `1s` to `1h`, default `30s`.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         interval: Option<String>,
+    },
+    /// As many as the measured service rate finishes within the SLO.
+    Slo {
+        /// The response time to be met; `1ms` to `1h`.
+        slo: String,
     },
 }
 
@@ -61,6 +68,18 @@ pub struct ServiceSpec {
     /// Chips that a sender keeps per endpoint at most; 1 to 1000, default 10.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_chips: Option<u32>,
+    /// Requests that the application works on at once; the sidecar holds those beyond. 1 to 100,000; default: nothing is held.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub concurrency: Option<u32>,
+    /// How long a request may be held; `1ms` to `1h`, default: as long as its deadline allows.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_queue_wait: Option<String>,
+    /// With `routing: mu`: the response time beyond which a sender answers 503 at once; `1ms` to `1h`, default: never.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub slo: Option<String>,
+    /// By how much the expected response time may exceed the SLO before that; `0s` to `1h`, default `0s`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub slo_grace: Option<String>,
     /// Addresses `ip:port`; absent: learned from the answers.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub endpoints: Option<Vec<String>>,
@@ -109,6 +128,10 @@ pub struct ServiceParameters {
     capacity: CapacityParameters,
     headroom: Ratio,
     max_chips: u32,
+    concurrency: Option<Concurrency>,
+    max_queue_wait: Option<Duration>,
+    slo: Option<Duration>,
+    slo_grace: Duration,
     endpoints: Option<Vec<SocketAddr>>,
 }
 
@@ -121,8 +144,12 @@ pub enum CapacityParameters {
     Static(Concurrency),
     /// The mean number of requests in flight, renewed after each interval.
     Average(Duration),
+    /// What the measured service rate finishes within this time.
+    Slo(Duration),
 }
 
+const MILLISECOND: Duration = Duration::from_millis(1);
+const HOUR: Duration = Duration::from_secs(3600);
 const DEFAULT_RETRIES: u32 = 3; // paper, 5.6: three retries
 const DEFAULT_RESET_INTERVAL: Duration = Duration::from_secs(1);
 const DEFAULT_HEADROOM: f64 = 0.8; // paper, 5.4.1
@@ -137,13 +164,8 @@ impl ServiceSpec {
     pub fn validate(&self) -> Result<ServiceParameters, ConfigError> {
         let retries = integer("retries", self.retries, DEFAULT_RETRIES, 0, 10)?;
         let max_chips = integer("maxChips", self.max_chips, DEFAULT_MAX_CHIPS, 1, 1_000)?;
-        let reset_interval = duration(
-            "resetInterval",
-            self.reset_interval.as_deref(),
-            DEFAULT_RESET_INTERVAL,
-            Duration::from_millis(1),
-            Duration::from_secs(3600),
-        )?;
+        let reset_interval =
+            duration("resetInterval", self.reset_interval.as_deref(), DEFAULT_RESET_INTERVAL, MILLISECOND, HOUR)?;
         let headroom = self.headroom.unwrap_or(DEFAULT_HEADROOM);
         let headroom = Ratio::new(headroom)
             .filter(|ratio| ratio.get() > 0.0)
@@ -155,6 +177,13 @@ impl ServiceSpec {
             capacity: self.capacity()?,
             headroom,
             max_chips,
+            concurrency: match self.concurrency {
+                Some(places) => Some(Concurrency::new(integer("concurrency", Some(places), 1, 1, 100_000)?)),
+                None => None,
+            },
+            max_queue_wait: optional_duration("maxQueueWait", self.max_queue_wait.as_deref())?,
+            slo: optional_duration("slo", self.slo.as_deref())?,
+            slo_grace: duration("sloGrace", self.slo_grace.as_deref(), Duration::ZERO, Duration::ZERO, HOUR)?,
             endpoints: self.endpoints.as_deref().map(endpoints).transpose()?,
         })
     }
@@ -167,9 +196,12 @@ impl ServiceSpec {
                 Ok(CapacityParameters::Static(Concurrency::new(limit)))
             }
             Some(CapacitySpec::Average { interval }) => {
-                let (least, most) = (Duration::from_secs(1), Duration::from_secs(3600));
-                duration("capacity.interval", interval.as_deref(), DEFAULT_AVERAGE_INTERVAL, least, most)
+                let least = Duration::from_secs(1);
+                duration("capacity.interval", interval.as_deref(), DEFAULT_AVERAGE_INTERVAL, least, HOUR)
                     .map(CapacityParameters::Average)
+            }
+            Some(CapacitySpec::Slo { slo }) => {
+                duration("capacity.slo", Some(slo), HOUR, MILLISECOND, HOUR).map(CapacityParameters::Slo)
             }
         }
     }
@@ -206,6 +238,26 @@ impl ServiceParameters {
         self.max_chips
     }
 
+    /// Requests that the application works on at once; none: nothing is held.
+    pub fn concurrency(&self) -> Option<Concurrency> {
+        self.concurrency
+    }
+
+    /// How long a request may be held, 1 ms to 1 h; none: as long as its deadline allows.
+    pub fn max_queue_wait(&self) -> Option<Duration> {
+        self.max_queue_wait
+    }
+
+    /// The response time beyond which a sender with `routing: mu` refuses at once, 1 ms to 1 h; none: never.
+    pub fn slo(&self) -> Option<Duration> {
+        self.slo
+    }
+
+    /// By how much the expected response time may exceed the SLO before that, 0 to 1 h.
+    pub fn slo_grace(&self) -> Duration {
+        self.slo_grace
+    }
+
     /// The endpoints, if somebody named them; otherwise senders learn them.
     pub fn endpoints(&self) -> Option<&[SocketAddr]> {
         self.endpoints.as_deref()
@@ -219,6 +271,10 @@ fn integer(path: &str, value: Option<u32>, default: u32, least: u32, most: u32) 
     } else {
         Err(ConfigError::out_of_range(path.into(), value, format!("{least} to {most}")))
     }
+}
+
+fn optional_duration(path: &str, text: Option<&str>) -> Result<Option<Duration>, ConfigError> {
+    text.map(|text| duration(path, Some(text), HOUR, MILLISECOND, HOUR)).transpose()
 }
 
 pub(super) fn duration(
@@ -300,6 +356,19 @@ mod tests {
             refusal(r#"{"services":{"a":{"capacity":{"estimator":"static","limit":0}}}}"#),
             "services.a.capacity.limit: 0 is not allowed, only 1 to 1000000"
         );
+        assert_eq!(
+            refusal(r#"{"services":{"a":{"concurrency":0}}}"#),
+            "services.a.concurrency: 0 is not allowed, only 1 to 100000"
+        );
+        for field in ["maxQueueWait", "slo", "sloGrace"] {
+            let text = refusal(&format!(r#"{{"services":{{"a":{{"{field}":"61m"}}}}}}"#));
+            assert!(
+                text.starts_with(&format!("services.a.{field}: \"61m\" is not allowed, only a duration")),
+                "{text}"
+            );
+        }
+        let text = refusal(r#"{"services":{"a":{"capacity":{"estimator":"slo","slo":"0s"}}}}"#);
+        assert!(text.starts_with("services.a.capacity.slo: \"0s\" is not allowed"), "{text}");
         assert_eq!(
             refusal(r#"{"services":{"a":{"endpoints":["1.2.3.4:80","nonsense"]}}}"#),
             "services.a.endpoints[1]: \"nonsense\" is not allowed, only ip:port, such as 10.0.0.1:8080 or [fd00::1]:8080"

@@ -1,0 +1,168 @@
+//! What a sender believes about a server between two reports (Mu, paper sections 4.3.2 and 4.3.3).
+//!
+//! - queue (requests): what the server reported last, plus `g` for each request sent there since, less one for each that ended without a report. `g` is the number of
+//!   senders like this one (1 for a lone gateway): while I send one request, the others send `g - 1`, of which I hear nothing yet.
+//! - service rate (requests/s): the server's own estimate if it reports one, else the rule of [`ServiceRate`].
+//!
+//! Aging: the weight of a reported queue falls from 1 to 0 over the horizon ([`HORIZON`] reset intervals), the mean over the service has the rest; so a server that
+//! looked full is not avoided for ever, and one that looked empty does not draw everybody.
+//! Cold start: a server that has not spoken has the mean queue and the largest service rate known.
+//!
+//! Deviations: 1. the reported queue counts the requests being executed too, because an idle server and one that is busy with no queue are not the same;
+//! 2. `g`; 3. the aging; 4. a server that knows its concurrency reports its service rate itself, which is exact where `R / c` is a guess.
+
+use crate::load_report::LoadReport;
+use crate::service_rate::ServiceRate;
+use crate::units::Timestamp;
+use std::time::Duration;
+
+/// The estimate for one server.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Estimate {
+    heard: Option<(Timestamp, f64)>,
+    sent: u32,
+    ended: u32,
+    rate: ServiceRate,
+    service: Option<f64>,
+}
+
+/// What is known of all servers of a service together.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Fleet {
+    /// The mean queue, in requests.
+    pub queue: f64,
+    /// The largest service rate, in requests per second; 1 if none is known: then all count the same.
+    pub most: f64,
+    /// How many senders like this one there are, at least 1.
+    pub senders: f64,
+    /// The weight that news loses in a nanosecond.
+    per_nano: f64,
+}
+
+impl Fleet {
+    /// Nothing is known; news is forgotten within [`HORIZON`] reset intervals.
+    pub fn new(reset_interval: Duration) -> Self {
+        let mut fleet = Self { queue: 0.0, most: 1.0, senders: 1.0, per_nano: 0.0 };
+        fleet.configure(reset_interval);
+        fleet
+    }
+
+    /// Another reset interval.
+    pub fn configure(&mut self, reset_interval: Duration) {
+        self.per_nano = 1.0 / (HORIZON * reset_interval.as_secs_f64() * 1e9);
+    }
+}
+
+/// After this many reset intervals a report counts for nothing.
+pub const HORIZON: f64 = 5.0;
+
+impl Estimate {
+    /// A request was sent there.
+    pub fn sent(&mut self) {
+        self.sent = self.sent.saturating_add(1);
+    }
+
+    /// A request that was sent there ended without a report.
+    pub fn ended(&mut self) {
+        self.ended = self.ended.saturating_add(1);
+    }
+
+    /// The server has spoken.
+    pub fn hear(&mut self, report: &LoadReport, now: Timestamp) {
+        let Some(queue) = report.queue else {
+            self.ended();
+            return;
+        };
+        (self.heard, self.sent, self.ended) = (Some((now, f64::from(queue))), 0, 0);
+        self.service = report.service;
+        if let (Some(rate), Some(confidence)) = (report.rate, report.confidence) {
+            self.rate.hear(rate, confidence, now);
+        }
+    }
+
+    /// The queue at `now` as far as this sender can know, in requests; at least its own `pending` ones.
+    pub fn known_queue(&self, fleet: &Fleet, pending: u32, now: Timestamp) -> f64 {
+        let base = match self.heard {
+            Some((at, queue)) => {
+                let weight = (1.0 - now.since(at).as_nanos() as f64 * fleet.per_nano).max(0.0);
+                fleet.queue + weight * (queue - fleet.queue)
+            }
+            None => fleet.queue,
+        };
+        (base + f64::from(self.sent) - f64::from(self.ended)).max(f64::from(pending))
+    }
+
+    /// What the other senders have sent meanwhile, if they did as this one did.
+    pub fn unknown_queue(&self, fleet: &Fleet) -> f64 {
+        (fleet.senders - 1.0) * f64::from(self.sent)
+    }
+
+    /// The service rate, in requests per second, if anything is known of it.
+    pub fn service_rate(&self) -> Option<f64> {
+        self.service.or_else(|| self.rate.get())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::units::Ratio;
+
+    fn at(millis: u64) -> Timestamp {
+        Timestamp::ZERO.after(Duration::from_millis(millis))
+    }
+
+    fn fleet(queue: f64, senders: f64) -> Fleet {
+        Fleet { queue, senders, ..Fleet::new(Duration::from_millis(200)) }
+    }
+
+    fn heard(queue: u32) -> Estimate {
+        let mut estimate = Estimate::default();
+        estimate.hear(&LoadReport { queue: Some(queue), ..LoadReport::default() }, at(0));
+        estimate
+    }
+
+    #[test]
+    fn the_queue_follows_what_is_sent_and_ended_until_the_next_report() {
+        let mut estimate = heard(5);
+        estimate.sent();
+        estimate.sent();
+        estimate.ended();
+        assert_eq!(estimate.known_queue(&fleet(5.0, 1.0), 0, at(0)), 6.0);
+        assert_eq!(estimate.unknown_queue(&fleet(5.0, 10.0)), 18.0, "each of mine stands for ten");
+        assert_eq!(estimate.unknown_queue(&fleet(5.0, 1.0)), 0.0);
+        estimate.hear(&LoadReport { queue: Some(2), ..LoadReport::default() }, at(1));
+        assert_eq!(estimate.known_queue(&fleet(2.0, 1.0), 0, at(1)), 2.0);
+        assert_eq!(estimate.known_queue(&fleet(2.0, 1.0), 3, at(1)), 3.0, "never less than what I know to be there");
+    }
+
+    #[test]
+    fn old_news_approaches_the_mean() {
+        for (said, mean) in [(0, 10.0), (20, 10.0)] {
+            let (estimate, fleet) = (heard(said), fleet(mean, 1.0));
+            let queues: Vec<f64> =
+                [0, 500, 1000, 5000].iter().map(|&millis| estimate.known_queue(&fleet, 0, at(millis))).collect();
+            let halfway = (f64::from(said) + mean) / 2.0;
+            for (queue, expected) in queues.iter().zip([f64::from(said), halfway, mean, mean]) {
+                assert!((queue - expected).abs() < 1e-9, "{queues:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_newcomer_has_the_mean_queue() {
+        assert_eq!(Estimate::default().known_queue(&fleet(4.0, 1.0), 0, at(0)), 4.0);
+    }
+
+    #[test]
+    fn a_servers_own_service_rate_goes_before_the_rule() {
+        let mut estimate = Estimate::default();
+        assert_eq!(estimate.service_rate(), None);
+        let report =
+            LoadReport { queue: Some(0), rate: Some(10.0), confidence: Ratio::new(0.5), ..LoadReport::default() };
+        estimate.hear(&report, at(0));
+        assert_eq!(estimate.service_rate(), Some(20.0));
+        estimate.hear(&LoadReport { service: Some(35.0), ..report }, at(0));
+        assert_eq!(estimate.service_rate(), Some(35.0));
+    }
+}
