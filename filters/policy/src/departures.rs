@@ -89,6 +89,11 @@ impl Departures {
         confident
     }
 
+    /// Whether the interval is over, so that [`measure`](Self::measure) would end it.
+    pub fn is_due(&self, now: Timestamp) -> bool {
+        self.began.is_none_or(|began| now.since(began) >= self.interval)
+    }
+
     /// Ends the interval if it is over (lines 17 to 32). `executing`: whether any request is in the application. To be called with each event, and
     /// at least a few times a second.
     pub fn measure(&mut self, totals: Totals, executing: bool, now: Timestamp) {
@@ -96,10 +101,10 @@ impl Departures {
             (self.began, self.counted) = (Some(now), totals);
             return;
         };
-        let elapsed = now.since(began);
-        if elapsed < self.interval {
+        if !self.is_due(now) {
             return;
         }
+        let elapsed = now.since(began);
         let departed = totals.departed.saturating_sub(self.counted.departed);
         let confident = totals.confident.saturating_sub(self.counted.confident);
         (self.began, self.counted) = (Some(now), totals);

@@ -90,6 +90,11 @@ impl Hall {
         self.workers.iter().map(|state| state.inside).sum()
     }
 
+    /// Requests of one worker that the application works on, granted ones included.
+    pub fn inside_of(&self, worker: Worker) -> u32 {
+        self.workers.get(usize::from(worker.0)).map_or(0, |state| state.inside)
+    }
+
     /// Requests in the line.
     pub fn waiting(&self) -> usize {
         self.line.len()

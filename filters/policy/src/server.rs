@@ -116,10 +116,17 @@ impl Server {
 
     /// A request has been answered, `execution` after it was handed to the application, and `queue` wait; whether it was confident.
     pub fn depart(&mut self, flag: Flag, execution: Duration, queue: u32) -> bool {
-        self.departures.depart(flag, execution, queue)
+        let confident = self.departures.depart(flag, execution, queue);
+        self.capacity.serve(self.service_rate(), self.concurrency);
+        confident
     }
 
-    /// Ends the measuring interval if it is over; to be called with each departure and a few times a second. `totals` are those of the whole server.
+    /// Whether the measuring interval is over; to be asked with each departure and a few times a second, and then to be ended.
+    pub fn is_due(&self, now: Timestamp) -> bool {
+        self.departures.is_due(now)
+    }
+
+    /// Ends the measuring interval if it is over. `totals` are those of the whole server.
     pub fn measure(&mut self, totals: Totals, executing: bool, now: Timestamp) {
         self.departures.measure(totals, executing, now);
         if let Some(rate) = self.departures.rate() {

@@ -11,6 +11,7 @@ use crate::host::{self, Headers};
 use crate::state;
 use bloc_policy::config::{ConfigError, ControlPlane, Services, ServicesSpec};
 use bloc_policy::rng::Rng;
+use bloc_policy::server::Server;
 use bloc_policy::sync::{SYNC_PATH, ServiceLoad, SyncRequest, SyncResponse};
 use bloc_policy::units::{Concurrency, Timestamp};
 use std::cell::RefCell;
@@ -22,6 +23,8 @@ pub const TICK: Duration = Duration::from_millis(250);
 const LEASE: Duration = Duration::from_secs(2);
 const LEAST_PAUSE: Duration = Duration::from_millis(500);
 const MOST_PAUSE: Duration = Duration::from_secs(5);
+/// A poll that is over sooner than this without news was not held for its time.
+const LEAST_WAIT: Duration = Duration::from_millis(900);
 /// What a poll may take beyond the time that the control plane was asked to hold it.
 const GRACE: Duration = Duration::from_secs(5);
 
@@ -61,6 +64,7 @@ pub struct Agent {
 /// A poll under way.
 struct Poll {
     token: u32,
+    since: Timestamp,
     services: BTreeSet<String>,
 }
 
@@ -125,8 +129,14 @@ impl Agent {
         let load = state::with(|state| {
             let report = |(service, inbound): (&String, &std::rc::Rc<RefCell<crate::inbound::Inbound>>)| {
                 let inbound = inbound.borrow();
-                let capacity = inbound.capacity().map(Concurrency::get);
-                ServiceLoad { service: service.clone(), in_flight: inbound.in_flight(), capacity }
+                let server = inbound.server();
+                ServiceLoad {
+                    service: service.clone(),
+                    in_flight: inbound.in_flight(),
+                    capacity: server.and_then(Server::capacity).map(Concurrency::get),
+                    departed: inbound.departed(),
+                    service_rate: server.and_then(Server::service_rate),
+                }
             };
             state.served().map(report).collect::<Vec<_>>()
         });
@@ -140,17 +150,14 @@ impl Agent {
         };
         let Ok(body) = serde_json::to_vec(&request) else { return };
         match host::post_json(control_plane.cluster(), SYNC_PATH, &body, control_plane.wait() + GRACE) {
-            Some(token) => self.poll = Some(Poll { token, services }),
+            Some(token) => self.poll = Some(Poll { token, since: now, services }),
             None => self.pause("no such cluster", now),
         }
     }
 
     /// The control plane has answered, or the call has failed.
     pub fn answered(&mut self, token: u32, headers: usize, body_size: usize) {
-        if self.poll.as_ref().is_none_or(|poll| poll.token != token) {
-            return;
-        }
-        self.poll = None;
+        let Some(poll) = self.poll.take_if(|poll| poll.token == token) else { return };
         let now = host::now();
         let status = if headers == 0 { None } else { host::header(Headers::CallResponse, ":status") };
         match status.as_deref() {
@@ -158,7 +165,13 @@ impl Agent {
                 Ok(()) => self.failures = 0,
                 Err(error) => self.pause(&format!("answer refused: {error}"), now),
             },
-            Some(b"304") => self.failures = 0,
+            Some(b"304") => {
+                self.failures = 0;
+                if now.since(poll.since) < LEAST_WAIT {
+                    // It shuts down, or another proxy goes by the same id: do not race with it.
+                    self.not_before = now.after(LEAST_WAIT.mul_f64(1.0 + state::with(|state| state.rng.unit())));
+                }
+            }
             Some(status) => {
                 let said = host::call_response_body(body_size.min(MAX_SHOWN));
                 let (status, said) = (String::from_utf8_lossy(status), String::from_utf8_lossy(&said));

@@ -9,6 +9,8 @@ pub const REJECT: &str = "x-bloc-reject";
 /// The longest wait that an attempt accepts.
 pub const BID: &str = "x-bloc-bid";
 
+/// Envoy's router: how long it waits for the answer, in milliseconds.
+pub const EXPECTED_TIMEOUT: &str = "x-envoy-expected-rq-timeout-ms";
 /// Envoy's router: on what to retry.
 pub const RETRY_ON: &str = "x-envoy-retry-on";
 /// Envoy's router: which response headers ask for a retry.

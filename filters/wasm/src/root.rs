@@ -54,6 +54,7 @@ impl RootContext for Root {
         }
         agent::with(|agent| agent.configure(self.context_id, plugin.control_plane()));
         host::set_tick_period(agent::TICK);
+        host::register_queue(state::with(|state| state.vm));
         let service = plugin.service().map(str::to_owned);
         self.inbound = state::with(|state| {
             state.configure(&self.id, plugin);
@@ -66,6 +67,25 @@ impl RootContext for Root {
         if !agent::with(|agent| agent.tick(self.context_id)) {
             // A newer root context of this VM has taken over.
             host::set_tick_period(std::time::Duration::ZERO);
+            return;
+        }
+        let now = host::now();
+        for inbound in state::with(|state| state.served().map(|(_, inbound)| Rc::clone(inbound)).collect::<Vec<_>>()) {
+            let turns = inbound.borrow_mut().tick(now);
+            turns.take(now);
+        }
+    }
+
+    fn on_queue_ready(&mut self, queue: u32) {
+        // A message names a service in whose line it is the turn of a request of this thread.
+        while let Some(service) = host::dequeue(queue) {
+            let inbound =
+                std::str::from_utf8(&service).ok().and_then(|service| state::with(|state| state.known(service)));
+            if let Some(inbound) = inbound {
+                let now = host::now();
+                let turns = inbound.borrow_mut().tick(now);
+                turns.take(now);
+            }
         }
     }
 
@@ -73,11 +93,11 @@ impl RootContext for Root {
         Some(ContextType::HttpContext)
     }
 
-    fn create_http_context(&self, _context_id: u32) -> Option<Box<dyn HttpContext>> {
+    fn create_http_context(&self, context_id: u32) -> Option<Box<dyn HttpContext>> {
         Some(match (self.id.as_str(), &self.inbound) {
             (OUTBOUND, _) => Box::new(OutboundRequest::default()),
             (ATTEMPT, _) => Box::new(Attempt::default()),
-            (_, Some(inbound)) => Box::new(InboundRequest::new(Rc::clone(inbound))),
+            (_, Some(inbound)) => Box::new(InboundRequest::new(context_id, Rc::clone(inbound))),
             (_, None) => Box::new(Untouched),
         })
     }
