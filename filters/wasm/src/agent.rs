@@ -22,6 +22,8 @@ pub const TICK: Duration = Duration::from_millis(250);
 const LEASE: Duration = Duration::from_secs(2);
 const LEAST_PAUSE: Duration = Duration::from_millis(500);
 const MOST_PAUSE: Duration = Duration::from_secs(5);
+/// A poll that is over sooner than this without news was not held for its time.
+const LEAST_WAIT: Duration = Duration::from_millis(900);
 /// What a poll may take beyond the time that the control plane was asked to hold it.
 const GRACE: Duration = Duration::from_secs(5);
 
@@ -61,6 +63,7 @@ pub struct Agent {
 /// A poll under way.
 struct Poll {
     token: u32,
+    since: Timestamp,
     services: BTreeSet<String>,
 }
 
@@ -140,17 +143,14 @@ impl Agent {
         };
         let Ok(body) = serde_json::to_vec(&request) else { return };
         match host::post_json(control_plane.cluster(), SYNC_PATH, &body, control_plane.wait() + GRACE) {
-            Some(token) => self.poll = Some(Poll { token, services }),
+            Some(token) => self.poll = Some(Poll { token, since: now, services }),
             None => self.pause("no such cluster", now),
         }
     }
 
     /// The control plane has answered, or the call has failed.
     pub fn answered(&mut self, token: u32, headers: usize, body_size: usize) {
-        if self.poll.as_ref().is_none_or(|poll| poll.token != token) {
-            return;
-        }
-        self.poll = None;
+        let Some(poll) = self.poll.take_if(|poll| poll.token == token) else { return };
         let now = host::now();
         let status = if headers == 0 { None } else { host::header(Headers::CallResponse, ":status") };
         match status.as_deref() {
@@ -158,7 +158,13 @@ impl Agent {
                 Ok(()) => self.failures = 0,
                 Err(error) => self.pause(&format!("answer refused: {error}"), now),
             },
-            Some(b"304") => self.failures = 0,
+            Some(b"304") => {
+                self.failures = 0;
+                if now.since(poll.since) < LEAST_WAIT {
+                    // It shuts down, or another proxy goes by the same id: do not race with it.
+                    self.not_before = now.after(LEAST_WAIT.mul_f64(1.0 + state::with(|state| state.rng.unit())));
+                }
+            }
             Some(status) => {
                 let said = host::call_response_body(body_size.min(MAX_SHOWN));
                 let (status, said) = (String::from_utf8_lossy(status), String::from_utf8_lossy(&said));
