@@ -1,0 +1,31 @@
+//! Wall-clock time, handed in so that tests can step it.
+
+use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+/// A source of wall-clock time; cheap to clone. May step backwards, as real ones do.
+#[derive(Clone)]
+pub struct Clock(Arc<dyn Fn() -> SystemTime + Send + Sync>);
+
+impl Clock {
+    /// The clock of the machine.
+    pub fn system() -> Self {
+        Self::new(SystemTime::now)
+    }
+
+    /// A clock that shows what `now` returns.
+    pub fn new(now: impl Fn() -> SystemTime + Send + Sync + 'static) -> Self {
+        Self(Arc::new(now))
+    }
+
+    /// The time.
+    pub fn now(&self) -> SystemTime {
+        (self.0)()
+    }
+
+    /// The time in whole milliseconds since 1970, 0 for anything earlier.
+    pub fn unix_millis(&self) -> u64 {
+        let since = self.now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
+    }
+}

@@ -1,0 +1,79 @@
+//! The HTTP interface.
+//!
+//! | request | answer |
+//! |---|---|
+//! | `POST /v1/sync` | the long poll of the proxies, see [`sync`] |
+//! | `GET /v1/services` | the services in force, their source, the last refusal, the proxies |
+//! | `GET /v1/services/{name}` | one service and its proxies; 404 if it does not exist |
+//! | `GET /healthz` | 200 as long as the process runs |
+//! | `GET /readyz` | 200 once services are in force; 503 before, and from the beginning of a shutdown |
+//! | `GET /metrics` | OpenMetrics text, see [`metrics`](crate::metrics) |
+//!
+//! Errors are `{"error": "..."}`.
+
+mod sync;
+
+use crate::metrics::{self, Metrics};
+use crate::store::Store;
+use axum::extract::{DefaultBodyLimit, Path, State};
+use axum::http::{StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use axum::routing::{get, post};
+use axum::{Json, Router};
+use bloc_policy::sync::SYNC_PATH;
+use std::sync::Arc;
+
+/// The largest body of a request, 64 KiB: a proxy that calls 1,000 services with names of 50 bytes.
+const MAX_BODY_BYTES: usize = 64 << 10;
+
+/// What the handlers share.
+#[derive(Clone)]
+struct Context {
+    store: Store,
+    metrics: Arc<Metrics>,
+}
+
+/// All routes.
+pub fn router(store: Store, metrics: Arc<Metrics>) -> Router {
+    Router::new()
+        .route(SYNC_PATH, post(sync::sync))
+        .route("/v1/services", get(services))
+        .route("/v1/services/{name}", get(service))
+        .route("/healthz", get(|| async { "ok\n" }))
+        .route("/readyz", get(readyz))
+        .route("/metrics", get(scrape))
+        .fallback(|| async { refusal(StatusCode::NOT_FOUND, "no such path") })
+        .method_not_allowed_fallback(|| async { refusal(StatusCode::METHOD_NOT_ALLOWED, "not this method") })
+        .layer(DefaultBodyLimit::max(MAX_BODY_BYTES))
+        .with_state(Context { store, metrics })
+}
+
+async fn services(State(context): State<Context>) -> Response {
+    Json(context.store.overview()).into_response()
+}
+
+async fn service(State(context): State<Context>, Path(name): Path<String>) -> Response {
+    match context.store.service(&name) {
+        Some(service) => Json(service).into_response(),
+        None => refusal(StatusCode::NOT_FOUND, &format!("no service {name:?}")),
+    }
+}
+
+async fn readyz(State(context): State<Context>) -> Response {
+    if context.store.is_ready() {
+        "ready\n".into_response()
+    } else {
+        (StatusCode::SERVICE_UNAVAILABLE, "not ready\n").into_response()
+    }
+}
+
+async fn scrape(State(context): State<Context>) -> Response {
+    match context.metrics.encode(context.store.counts()) {
+        Ok(text) => ([(header::CONTENT_TYPE, metrics::CONTENT_TYPE)], text).into_response(),
+        Err(error) => refusal(StatusCode::INTERNAL_SERVER_ERROR, &error.to_string()),
+    }
+}
+
+fn refusal(status: StatusCode, message: &str) -> Response {
+    (status, Json(serde_json::json!({ "error": message }))).into_response()
+}

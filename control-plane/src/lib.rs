@@ -1,0 +1,22 @@
+//! The control plane: it hands the parameters and endpoints of services to the proxies.
+//!
+//! A [source](source) validates what an operator wrote and publishes [`Snapshot`]s into the [`Store`]; proxies ask the
+//! [HTTP interface](http) by long poll (`POST /v1/sync`) and are answered as soon as something that they subscribed to has
+//! changed. Nothing in the mesh depends on this process being up: a proxy that loses it keeps its last good state.
+//!
+//! ```text
+//! file ──► source::FileSource ──Snapshot──► Store ──wakes the subscribers──► http ──► proxies
+//! ```
+
+pub mod clock;
+pub mod http;
+pub mod metrics;
+pub mod server;
+pub mod snapshot;
+pub mod source;
+pub mod store;
+
+pub use clock::Clock;
+pub use server::serve;
+pub use snapshot::Snapshot;
+pub use store::Store;

@@ -1,0 +1,115 @@
+//! What the control plane counts, for Prometheus (OpenMetrics text).
+//!
+//! | metric | kind | meaning |
+//! |---|---|---|
+//! | `bloc_config_accepted_total` | counter | contents of the source that were accepted |
+//! | `bloc_config_rejected_total` | counter | contents of the source that were refused; the last good one stays in force |
+//! | `bloc_config_version` | gauge | newest version |
+//! | `bloc_config_services` | gauge | services in force |
+//! | `bloc_config_loaded_timestamp_seconds` | gauge | when the services in force were accepted, since 1970 |
+//! | `bloc_polls_held` | gauge | polls that are held |
+//! | `bloc_proxies_connected` | gauge | proxies that hold a poll or were heard of within their last two waits |
+//! | `bloc_sync_answers_total{answer}` | counter | ended polls: `changed`, `unchanged`, `superseded`, `closing`, `refused` (4xx, 503) |
+
+use crate::store::{Counts, Outcome};
+use prometheus_client::encoding::text;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::registry::Registry;
+
+/// The content type of [`Metrics::encode`].
+pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+
+type AnswerLabel = [(&'static str, &'static str); 1];
+
+/// All metrics.
+#[derive(Debug)]
+pub struct Metrics {
+    registry: Registry,
+    accepted: Counter,
+    rejected: Counter,
+    answers: Family<AnswerLabel, Counter>,
+    version: Gauge,
+    services: Gauge,
+    loaded: Gauge,
+    polls_held: Gauge,
+    proxies_connected: Gauge,
+}
+
+impl Default for Metrics {
+    fn default() -> Self {
+        let mut metrics = Self {
+            registry: Registry::default(),
+            accepted: Counter::default(),
+            rejected: Counter::default(),
+            answers: Family::default(),
+            version: Gauge::default(),
+            services: Gauge::default(),
+            loaded: Gauge::default(),
+            polls_held: Gauge::default(),
+            proxies_connected: Gauge::default(),
+        };
+        let r = &mut metrics.registry;
+        r.register("bloc_config_accepted", "Contents of the source that were accepted", metrics.accepted.clone());
+        r.register("bloc_config_rejected", "Contents of the source that were refused", metrics.rejected.clone());
+        r.register("bloc_config_version", "Newest version", metrics.version.clone());
+        r.register("bloc_config_services", "Services in force", metrics.services.clone());
+        r.register(
+            "bloc_config_loaded_timestamp_seconds",
+            "When the services in force were accepted, since 1970",
+            metrics.loaded.clone(),
+        );
+        r.register("bloc_polls_held", "Polls that are held", metrics.polls_held.clone());
+        r.register("bloc_proxies_connected", "Proxies heard of lately", metrics.proxies_connected.clone());
+        r.register("bloc_sync_answers", "Ended polls by answer", metrics.answers.clone());
+        metrics
+    }
+}
+
+impl Metrics {
+    /// Counts content of the source that was accepted.
+    pub fn count_accepted(&self) {
+        self.accepted.inc();
+    }
+
+    /// Counts content of the source that was refused.
+    pub fn count_rejected(&self) {
+        self.rejected.inc();
+    }
+
+    /// Counts the end of a poll.
+    pub fn count_outcome(&self, outcome: &Outcome) {
+        self.count_answer(match outcome {
+            Outcome::Changed(_) => "changed",
+            Outcome::Unchanged => "unchanged",
+            Outcome::Superseded => "superseded",
+            Outcome::Closing => "closing",
+        });
+    }
+
+    /// Counts a request that was no poll, or that there was no room for.
+    pub fn count_refused(&self) {
+        self.count_answer("refused");
+    }
+
+    /// All metrics as OpenMetrics text, the gauges set from `counts`.
+    ///
+    /// # Errors
+    /// If formatting fails, which a string does not.
+    pub fn encode(&self, counts: Counts) -> Result<String, std::fmt::Error> {
+        let gauge = |value: usize| i64::try_from(value).unwrap_or(i64::MAX);
+        self.version.set(i64::try_from(counts.version).unwrap_or(i64::MAX));
+        self.services.set(gauge(counts.services));
+        self.polls_held.set(gauge(counts.polls_held));
+        self.proxies_connected.set(gauge(counts.proxies_connected));
+        self.loaded.set(counts.loaded_unix_seconds.and_then(|s| i64::try_from(s).ok()).unwrap_or(0));
+        let mut out = String::new();
+        text::encode(&mut out, &self.registry)?;
+        Ok(out)
+    }
+
+    fn count_answer(&self, answer: &'static str) {
+        self.answers.get_or_create(&[("answer", answer)]).inc();
+    }
+}

@@ -1,0 +1,94 @@
+//! What an operator sees: the JSON of `GET /v1/services` and `GET /v1/services/{name}`.
+
+use bloc_policy::config::ServiceSpec;
+use bloc_policy::sync::ServiceLoad;
+use serde::Serialize;
+use std::collections::BTreeMap;
+
+/// Everything: the services in force, where they come from, and who listens.
+#[derive(Clone, Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Overview {
+    /// The newest version.
+    pub version: u64,
+    /// Where the services come from, such as `file:services.yaml`.
+    pub source: String,
+    /// When the services in force were accepted (RFC 3339).
+    pub loaded: Option<String>,
+    /// The last content of the source that was refused.
+    pub refusal: Option<Refusal>,
+    /// The services in force by name.
+    pub services: BTreeMap<String, ServiceView>,
+    /// The proxies that were heard of within the last hour, by id.
+    pub proxies: Vec<ProxyView>,
+}
+
+/// Content of the source that was refused.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Refusal {
+    /// Path, value and allowed range.
+    pub message: String,
+    /// When it was refused (RFC 3339).
+    pub at: String,
+    /// Whether good content has come since.
+    pub resolved: bool,
+}
+
+/// One service.
+#[derive(Clone, Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ServiceView {
+    /// The version of its last change.
+    pub version: u64,
+    /// What proxies are sent.
+    pub spec: ServiceSpec,
+}
+
+/// One service and the proxies that subscribed to it.
+#[derive(Clone, Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ServiceDetail {
+    /// Its name.
+    pub name: String,
+    /// The service.
+    #[serde(flatten)]
+    pub service: ServiceView,
+    /// Who calls it or stands in front of it, by id.
+    pub proxies: Vec<ProxyView>,
+}
+
+/// One proxy.
+#[derive(Clone, Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ProxyView {
+    /// Its id.
+    pub proxy: String,
+    /// The version that it acknowledged with its last poll.
+    pub version: u64,
+    /// Whether it holds a poll, or was heard of within its last two waits.
+    pub connected: bool,
+    /// When it was last heard of (RFC 3339).
+    pub last_seen: String,
+    /// The services that it calls.
+    pub services: Vec<String>,
+    /// The services that it stands in front of.
+    pub serves: Vec<String>,
+    /// The load that it reported.
+    pub load: Vec<ServiceLoad>,
+}
+
+/// Numbers for the metrics.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Counts {
+    /// The newest version.
+    pub version: u64,
+    /// Services in force.
+    pub services: usize,
+    /// Polls that are held.
+    pub polls_held: usize,
+    /// Proxies that are connected.
+    pub proxies_connected: usize,
+    /// When the services in force were accepted, in seconds since 1970.
+    pub loaded_unix_seconds: Option<u64>,
+}

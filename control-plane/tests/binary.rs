@@ -1,0 +1,119 @@
+//! The binary: its flags, its exit codes, and that SIGTERM lets nobody wait.
+#![allow(missing_docs, reason = "tests")]
+
+mod common;
+
+use bloc_policy::sync::SyncResponse;
+use common::LIMIT;
+use std::path::Path;
+use std::process::{Output, Stdio};
+use std::time::Duration;
+use tokio::process::{Child, Command};
+use tokio::time::{Instant, timeout};
+
+fn command(arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_bloc-control-plane"));
+    command.args(arguments).stdout(Stdio::piped()).stderr(Stdio::piped()).kill_on_drop(true);
+    command
+}
+
+async fn run(arguments: &[&str]) -> Output {
+    timeout(LIMIT, command(arguments).output()).await.unwrap().unwrap()
+}
+
+fn file(directory: &Path, name: &str, yaml: &str) -> String {
+    let path = directory.join(name);
+    std::fs::write(&path, yaml).unwrap();
+    path.display().to_string()
+}
+
+#[tokio::test]
+async fn check_says_what_is_wrong() {
+    let directory = tempfile::tempdir().unwrap();
+    let good = run(&["check", &file(directory.path(), "good", "services: {a: {}}")]).await;
+    assert_eq!((good.status.code(), good.stdout.as_slice()), (Some(0), &b"ok: 1 services\n"[..]));
+    let bad = run(&["check", &file(directory.path(), "bad", "services: {a: {headroom: 2}}")]).await;
+    let message = String::from_utf8(bad.stderr).unwrap();
+    assert_eq!(bad.status.code(), Some(1));
+    assert!(message.contains("services.a.headroom: 2 is not allowed, only a number above 0"), "{message}");
+}
+
+#[tokio::test]
+async fn a_bad_or_missing_file_at_the_start_is_an_exit() {
+    let directory = tempfile::tempdir().unwrap();
+    let bad = file(directory.path(), "bad", "services: {a: {retries: 11}}");
+    for (source, reason) in [
+        (format!("file:{bad}"), "services.a.retries: 11 is not allowed, only 0 to 10"),
+        (format!("file:{}/none", directory.path().display()), "cannot be read"),
+    ] {
+        let stale = file(directory.path(), "address", "127.0.0.1:1\n");
+        let output = run(&["--source", &source, "--listen", "127.0.0.1:0", "--address-file", &stale]).await;
+        assert!(!Path::new(&stale).exists(), "nobody listens there");
+        let message = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(1), "{message}");
+        assert!(message.contains(reason), "{message}");
+    }
+    let misuse = run(&["--source", "nonsense"]).await;
+    assert_eq!(misuse.status.code(), Some(2));
+    assert!(String::from_utf8(misuse.stderr).unwrap().contains("expected file:PATH"));
+}
+
+#[tokio::test]
+async fn sigterm_answers_held_polls_and_ends() {
+    let directory = tempfile::tempdir().unwrap();
+    let source = format!("file:{}", file(directory.path(), "services.yaml", "services: {a: {}}"));
+    let address_file = directory.path().join("address");
+    std::fs::write(&address_file, "127.0.0.1:1\n").unwrap();
+    let address_argument = address_file.display().to_string();
+    let arguments =
+        ["--source", &source, "--listen", "127.0.0.1:0", "--address-file", &address_argument, "--log-format", "json"];
+    let child = command(&arguments).spawn().unwrap();
+    let url = format!("http://{}/v1/sync", address(&address_file).await);
+
+    let client = reqwest::Client::builder().no_proxy().timeout(LIMIT).build().unwrap();
+    let first = client.post(&url).body(r#"{"proxy":"p","version":0,"services":["a"]}"#).send().await.unwrap();
+    let version = first.json::<SyncResponse>().await.unwrap().version;
+    let body = format!(r#"{{"proxy":"p","version":{version},"services":["a"]}}"#);
+    let poll = tokio::spawn(client.post(&url).body(body).send());
+    held(&client, &url).await;
+
+    let start = Instant::now();
+    let output = terminate(child).await;
+    assert_eq!(poll.await.unwrap().unwrap().status(), 304);
+    assert_eq!(output.status.code(), Some(0));
+    assert!(start.elapsed() < Duration::from_secs(3), "{:?}", start.elapsed());
+    let log = String::from_utf8(output.stderr).unwrap();
+    let line: serde_json::Value = serde_json::from_str(log.lines().last().unwrap()).unwrap();
+    assert_eq!(line["fields"]["held"], 1, "{log}");
+}
+
+/// The address, once the file is there.
+async fn address(file: &Path) -> String {
+    let start = Instant::now();
+    loop {
+        match std::fs::read_to_string(file) {
+            Ok(text) if text != "127.0.0.1:1\n" => return text.trim().to_owned(),
+            _ => assert!(start.elapsed() < LIMIT, "no address"),
+        }
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+}
+
+/// Returns once a poll is held.
+async fn held(client: &reqwest::Client, url: &str) {
+    let url = url.replace("/v1/sync", "/metrics");
+    let start = Instant::now();
+    loop {
+        let text = client.get(&url).send().await.unwrap().text().await.unwrap();
+        if common::metric(&text, "bloc_polls_held") == 1.0 {
+            return;
+        }
+        assert!(start.elapsed() < LIMIT, "{text}");
+    }
+}
+
+async fn terminate(child: Child) -> Output {
+    let pid = child.id().unwrap().to_string();
+    assert!(Command::new("kill").args(["-TERM", &pid]).status().await.unwrap().success());
+    timeout(LIMIT, child.wait_with_output()).await.unwrap().unwrap()
+}

@@ -1,0 +1,131 @@
+//! A control plane on a port of its own, with a services file, and proxies that poll it over real HTTP.
+#![allow(dead_code, missing_docs, reason = "each test file uses its part")]
+
+use bloc_control_plane::metrics::Metrics;
+use bloc_control_plane::source::{FileSource, Publisher};
+use bloc_control_plane::{Clock, Store, serve};
+use bloc_policy::sync::{SyncRequest, SyncResponse};
+use reqwest::{Client, Response, StatusCode};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+use tempfile::TempDir;
+use tokio::net::TcpListener;
+use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
+use tokio::time::{Instant, timeout};
+
+/// No wait of a test is longer.
+pub const LIMIT: Duration = Duration::from_secs(20);
+
+pub struct Server {
+    pub url: String,
+    pub client: Client,
+    pub store: Store,
+    directory: TempDir,
+    stop: oneshot::Sender<()>,
+    serving: JoinHandle<std::io::Result<()>>,
+    watching: JoinHandle<()>,
+}
+
+impl Server {
+    pub async fn start(yaml: &str) -> Self {
+        Self::start_at(yaml, Clock::system()).await
+    }
+
+    pub async fn start_at(yaml: &str, clock: Clock) -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("services.yaml");
+        std::fs::write(&path, yaml).unwrap();
+        let metrics = Arc::new(Metrics::default());
+        let store = Store::new(format!("file:{}", path.display()), clock);
+        let publisher = Publisher::new(store.clone(), Arc::clone(&metrics));
+        let (source, snapshot) = FileSource::open(path).await.unwrap();
+        publisher.accept(snapshot);
+        let watching = tokio::spawn(async move {
+            source.watch(publisher).await;
+        });
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}", listener.local_addr().unwrap());
+        let (stop, stopped) = oneshot::channel();
+        let stopped = async move {
+            let _ = stopped.await;
+        };
+        let serving = tokio::spawn(serve(listener, store.clone(), metrics, stopped));
+        let client = Client::builder().no_proxy().timeout(LIMIT).build().unwrap();
+        Self { url, client, store, directory, stop, serving, watching }
+    }
+
+    pub fn path(&self) -> PathBuf {
+        self.directory.path().join("services.yaml")
+    }
+
+    pub fn write(&self, yaml: &str) {
+        std::fs::write(self.path(), yaml).unwrap();
+    }
+
+    pub async fn get(&self, path: &str) -> (StatusCode, String) {
+        let response = self.client.get(format!("{}{path}", self.url)).send().await.unwrap();
+        (response.status(), response.text().await.unwrap())
+    }
+
+    pub async fn post(&self, body: impl Into<reqwest::Body>) -> (StatusCode, String) {
+        let response = self.client.post(format!("{}/v1/sync", self.url)).body(body).send().await.unwrap();
+        (response.status(), response.text().await.unwrap())
+    }
+
+    /// Polls until the answer.
+    pub fn poll(&self, proxy: &str, version: u64, services: &[&str]) -> JoinHandle<Response> {
+        let services = services.iter().map(ToString::to_string).collect();
+        let request = SyncRequest { proxy: proxy.into(), version, services, ..SyncRequest::default() };
+        let request = self.client.post(format!("{}/v1/sync", self.url)).json(&request);
+        tokio::spawn(async move { request.send().await.unwrap() })
+    }
+
+    /// The state that a poll is answered with.
+    pub async fn state(&self, proxy: &str, version: u64, services: &[&str]) -> SyncResponse {
+        state(self.poll(proxy, version, services)).await
+    }
+
+    /// A poll that the server is holding; `version` has to be current.
+    pub async fn hold(&self, proxy: &str, version: u64, services: &[&str]) -> JoinHandle<Response> {
+        let before = self.store.counts().polls_held;
+        let poll = self.poll(proxy, version, services);
+        self.until(|server| server.store.counts().polls_held > before).await;
+        poll
+    }
+
+    /// Waits for something that has no event to wait for.
+    pub async fn until(&self, condition: impl Fn(&Self) -> bool) {
+        let start = Instant::now();
+        while !condition(self) {
+            assert!(start.elapsed() < LIMIT, "did not come to pass");
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
+    }
+
+    /// Stops it and returns when it has stopped.
+    pub async fn stop(self) {
+        self.watching.abort();
+        self.stop.send(()).unwrap();
+        timeout(LIMIT, self.serving).await.unwrap().unwrap().unwrap();
+    }
+}
+
+/// The state that a poll ended with.
+pub async fn state(poll: JoinHandle<Response>) -> SyncResponse {
+    let response = timeout(LIMIT, poll).await.unwrap().unwrap();
+    assert_eq!(response.status(), StatusCode::OK);
+    response.json().await.unwrap()
+}
+
+/// A clock that stands at `millis` after 1970.
+pub fn clock_at(millis: u64) -> Clock {
+    Clock::new(move || std::time::UNIX_EPOCH + Duration::from_millis(millis))
+}
+
+/// The value of a metric without labels, or with `labels` as they are written.
+pub fn metric(text: &str, name: &str) -> f64 {
+    let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+    line.unwrap_or_else(|| panic!("no {name} in {text}")).parse().unwrap()
+}

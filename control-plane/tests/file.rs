@@ -1,0 +1,125 @@
+//! Every way in which a services file changes, or fails to.
+#![allow(missing_docs, reason = "tests")]
+
+mod common;
+
+use common::{Server, metric, state};
+use reqwest::{Response, StatusCode};
+use std::io::Write;
+use std::os::unix::fs::symlink;
+use std::time::Duration;
+use tokio::task::JoinHandle;
+use tokio::time::Instant;
+
+const ONE: &str = "services: {a: {retries: 1}}";
+
+async fn holding(yaml: &str) -> (Server, u64, JoinHandle<Response>) {
+    let server = Server::start(yaml).await;
+    let version = server.state("p", 0, &["a"]).await.version;
+    let poll = server.hold("p", version, &["a"]).await;
+    (server, version, poll)
+}
+
+async fn expect_retries(poll: JoinHandle<Response>, retries: u32, since: Instant) {
+    assert_eq!(state(poll).await.services["a"].retries, Some(retries));
+    assert!(since.elapsed() < Duration::from_secs(1), "{:?}", since.elapsed());
+}
+
+#[tokio::test]
+async fn a_file_that_is_replaced_by_rename_is_seen() {
+    let (server, _, poll) = holding(ONE).await;
+    let beside = server.path().with_extension("new");
+    std::fs::write(&beside, "services: {a: {retries: 2}}").unwrap();
+    let start = Instant::now();
+    std::fs::rename(beside, server.path()).unwrap();
+    expect_retries(poll, 2, start).await;
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn an_edit_through_a_link_to_another_directory_is_seen() {
+    // As Kubernetes mounts a ConfigMap: services.yaml -> ..data/services.yaml, ..data -> a directory that is swapped.
+    let elsewhere = tempfile::tempdir().unwrap();
+    let generation = |name: &str, yaml: &str| {
+        std::fs::create_dir(elsewhere.path().join(name)).unwrap();
+        std::fs::write(elsewhere.path().join(name).join("services.yaml"), yaml).unwrap();
+        symlink(name, elsewhere.path().join("data.new")).unwrap();
+        std::fs::rename(elsewhere.path().join("data.new"), elsewhere.path().join("data")).unwrap();
+    };
+    let server = Server::start(ONE).await;
+    generation("1", "services: {a: {retries: 2}}");
+    std::fs::remove_file(server.path()).unwrap();
+    symlink(elsewhere.path().join("data/services.yaml"), server.path()).unwrap();
+    server.until(|server| server.store.overview().services["a"].spec.retries == Some(2)).await;
+    let version = server.state("p", 0, &["a"]).await.version;
+    let poll = server.hold("p", version, &["a"]).await;
+    let start = Instant::now();
+    generation("2", "services: {a: {retries: 3}}");
+    expect_retries(poll, 3, start).await;
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn an_edit_of_the_same_size_and_time_stamp_is_seen() {
+    let (server, _, poll) = holding(ONE).await;
+    let modified = std::fs::metadata(server.path()).unwrap().modified().unwrap();
+    let start = Instant::now();
+    let mut file = std::fs::OpenOptions::new().write(true).open(server.path()).unwrap();
+    file.write_all(b"services: {a: {retries: 2}}").unwrap();
+    file.set_modified(modified).unwrap();
+    drop(file);
+    expect_retries(poll, 2, start).await;
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn a_bad_file_is_refused_and_the_last_good_one_stays() {
+    let (server, version, poll) = holding(ONE).await;
+    server.write("services: {a: {retries: 11}}");
+    server.until(|server| server.store.overview().refusal.is_some()).await;
+    let overview: serde_json::Value = serde_json::from_str(&server.get("/v1/services").await.1).unwrap();
+    let message = overview["refusal"]["message"].as_str().unwrap();
+    assert!(message.contains("services.a.retries: 11 is not allowed, only 0 to 10"), "{message}");
+    assert_eq!(overview["refusal"]["resolved"], false);
+    assert_eq!((&overview["version"], &overview["services"]["a"]["spec"]["retries"]), (&version.into(), &1.into()));
+    assert_eq!(server.get("/readyz").await.0, StatusCode::OK);
+
+    std::fs::remove_file(server.path()).unwrap();
+    server.until(|s| s.store.overview().refusal.is_some_and(|r| r.message.contains("cannot be read"))).await;
+    let (_, metrics) = server.get("/metrics").await;
+    assert_eq!(metric(&metrics, "bloc_config_rejected_total"), 2.0, "each refusal counts once");
+    assert!(!poll.is_finished());
+
+    // The file as it was is no change; then one that is.
+    server.write(ONE);
+    server.until(|server| server.store.overview().refusal.is_some_and(|r| r.resolved)).await;
+    assert_eq!(server.store.counts().version, version);
+    assert!(!poll.is_finished());
+    let start = Instant::now();
+    server.write("services: {a: {retries: 2}}");
+    expect_retries(poll, 2, start).await;
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn unchanged_content_is_not_even_read_as_new() {
+    let (server, version, poll) = holding(ONE).await;
+    for _ in 0..3 {
+        server.write(ONE);
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+    server.write("services: {a: {retries: 1}} # a comment");
+    let accepted = |text: &str| metric(text, "bloc_config_accepted_total") == 2.0;
+    let mut metrics = String::new();
+    for _ in 0..200 {
+        metrics = server.get("/metrics").await.1;
+        if accepted(&metrics) {
+            break;
+        }
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    assert!(accepted(&metrics), "{metrics}");
+    assert_eq!(server.store.counts().version, version);
+    assert!(!poll.is_finished());
+    server.stop().await;
+}

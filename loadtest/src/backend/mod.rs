@@ -1,0 +1,9 @@
+//! The application behind a sidecar: a real HTTP server whose service time is known exactly.
+
+mod places;
+mod server;
+mod service_time;
+
+pub use places::Places;
+pub use server::{APP_HEADER, Backend, COST_HEADER, answer};
+pub use service_time::ServiceTime;

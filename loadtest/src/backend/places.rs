@@ -1,0 +1,134 @@
+//! A first-in-first-out queue in front of a fixed number of places, paced exactly.
+//!
+//! A timer fires up to a millisecond late. If each service began at the moment when the previous one was *seen* to end, a busy server
+//! of 50 ms would serve 19.7 instead of 20 requests per second. So a service that waited begins when the previous one
+//! was *meant* to end:
+//!
+//! `end = max(arrival, intended end of the previous service in this place) + service time`
+//!
+//! A client that goes away while it waits gives up its position; once its service began, the place stays taken to the end.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+use tokio::sync::Semaphore;
+use tokio::time::{Instant, sleep_until};
+
+/// The places of one server.
+#[derive(Debug)]
+pub struct Places {
+    semaphore: Arc<Semaphore>,
+    /// When the free places became free; as many as the semaphore has permits.
+    free_since: Mutex<BinaryHeap<Reverse<Instant>>>,
+}
+
+impl Places {
+    /// So many requests are served at once (at least one).
+    pub fn new(concurrency: usize) -> Arc<Self> {
+        let concurrency = concurrency.max(1);
+        let free_since = Mutex::new(std::iter::repeat_n(Reverse(Instant::now()), concurrency).collect());
+        Arc::new(Self { semaphore: Arc::new(Semaphore::new(concurrency)), free_since })
+    }
+
+    /// Waits for a place and for as long as the service takes; `service` is asked when it begins.
+    pub async fn serve(self: &Arc<Self>, service: impl FnOnce() -> Duration) {
+        let arrival = Instant::now();
+        let Ok(permit) = Arc::clone(&self.semaphore).acquire_owned().await else { return };
+        let Reverse(free) = self.heap().pop().unwrap_or(Reverse(arrival));
+        let end = arrival.max(free) + service();
+        let places = Arc::clone(self);
+        // A task of its own: the work goes on when the client goes away.
+        let work = tokio::spawn(async move {
+            sleep_until(end).await;
+            places.heap().push(Reverse(end));
+            drop(permit);
+        });
+        let _ = work.await;
+    }
+
+    fn heap(&self) -> std::sync::MutexGuard<'_, BinaryHeap<Reverse<Instant>>> {
+        self.free_since.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tokio::time::{advance, sleep};
+
+    const SERVICE: Duration = Duration::from_micros(50_300);
+
+    #[tokio::test(start_paused = true)]
+    async fn a_busy_server_keeps_its_rate_exactly() {
+        for concurrency in [1u32, 3] {
+            let places = Places::new(concurrency as usize);
+            let start = Instant::now();
+            let requests: Vec<_> = (0..300)
+                .map(|_| {
+                    let places = Arc::clone(&places);
+                    tokio::spawn(async move { places.serve(|| SERVICE).await })
+                })
+                .collect();
+            for request in requests {
+                request.await.unwrap();
+            }
+            let ideal = SERVICE * 300 / concurrency;
+            let late = start.elapsed() - ideal;
+            assert!(late <= Duration::from_millis(1), "{concurrency}: {late:?} late");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn first_in_first_out() {
+        let places = Places::new(1);
+        let order = Arc::new(Mutex::new(Vec::new()));
+        let mut requests = Vec::new();
+        for n in 0..20 {
+            let (places, order) = (Arc::clone(&places), Arc::clone(&order));
+            requests.push(tokio::spawn(async move {
+                places.serve(|| SERVICE).await;
+                order.lock().unwrap().push(n);
+            }));
+            tokio::task::yield_now().await;
+        }
+        for request in requests {
+            request.await.unwrap();
+        }
+        assert_eq!(*order.lock().unwrap(), (0..20).collect::<Vec<_>>());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_leaves_the_queue_costs_nothing_who_is_served_keeps_the_place() {
+        let places = Places::new(1);
+        let begin = |n: &'static str| {
+            let places = Arc::clone(&places);
+            tokio::spawn(async move {
+                places.serve(|| SERVICE).await;
+                n
+            })
+        };
+        let start = Instant::now();
+        let (served, waiting, last) = (begin("served"), begin("waiting"), begin("last"));
+        sleep(Duration::from_millis(10)).await;
+        served.abort();
+        waiting.abort();
+        last.await.unwrap();
+        let ideal = SERVICE * 2;
+        assert!(
+            start.elapsed() >= ideal && start.elapsed() <= ideal + Duration::from_millis(1),
+            "{:?}",
+            start.elapsed()
+        );
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_idle_server_does_not_save_up_time() {
+        let places = Places::new(1);
+        places.serve(|| SERVICE).await;
+        advance(Duration::from_secs(5)).await;
+        let start = Instant::now();
+        places.serve(|| SERVICE).await;
+        assert!(start.elapsed() >= SERVICE);
+    }
+}

@@ -1,0 +1,169 @@
+//! The HTTP server (HTTP/1.1, and HTTP/2 without TLS).
+//!
+//! Every request waits for its place and for its service time, then gets a small body that names the backend, and the header
+//! `x-app`, by which a client tells an application's answer from a proxy's. What changes that:
+//!
+//! | request | effect |
+//! |---|---|
+//! | header `x-cost: 2.5` or path `/cost/2.5` | service time times 2.5; 0 to 100, otherwise 400 |
+//! | path `/status/429` | answers with that status (200 to 599, otherwise 400) |
+//! | path `/echo` | answers with the body of the request |
+//! | path `/headers` | answers with the request's headers, one `name: value` a line |
+
+use super::{Places, ServiceTime};
+use http_body_util::{BodyExt, Full};
+use hyper::body::{Bytes, Incoming};
+use hyper::service::service_fn;
+use hyper::{Request, Response, StatusCode};
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use hyper_util::server::conn::auto;
+use rand::SeedableRng;
+use rand::rngs::StdRng;
+use std::convert::Infallible;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+use tokio::net::TcpListener;
+
+/// The response header that names the application.
+pub const APP_HEADER: &str = "x-app";
+/// The request header that multiplies the service time.
+pub const COST_HEADER: &str = "x-cost";
+
+/// One application instance.
+#[derive(Debug)]
+pub struct Backend {
+    name: String,
+    service_time: ServiceTime,
+    speed: f64,
+    places: Arc<Places>,
+    rng: Mutex<StdRng>,
+}
+
+/// The body of an ordinary answer of the backend `name`.
+pub fn answer(name: &str) -> String {
+    format!("served by {name}\n")
+}
+
+impl Backend {
+    /// A backend that serves `concurrency` requests at once, each in a `service_time` divided by `speed`.
+    pub fn new(name: &str, service_time: ServiceTime, concurrency: usize, speed: f64, seed: u64) -> Arc<Self> {
+        let rng = Mutex::new(StdRng::seed_from_u64(seed));
+        Arc::new(Self { name: name.to_owned(), service_time, speed, places: Places::new(concurrency), rng })
+    }
+
+    /// Serves until the task is dropped.
+    pub async fn serve(self: Arc<Self>, listener: TcpListener) {
+        loop {
+            // What fails here is one connection (or file descriptors run short for a moment), not the server.
+            let Ok((stream, _)) = listener.accept().await else {
+                tokio::task::yield_now().await;
+                continue;
+            };
+            let _ = stream.set_nodelay(true);
+            let backend = Arc::clone(&self);
+            tokio::spawn(async move {
+                let service = service_fn(move |request| {
+                    let backend = Arc::clone(&backend);
+                    async move { Ok::<_, Infallible>(backend.respond(request).await) }
+                });
+                let _ = auto::Builder::new(TokioExecutor::new()).serve_connection(TokioIo::new(stream), service).await;
+            });
+        }
+    }
+
+    async fn respond(&self, request: Request<Incoming>) -> Response<Full<Bytes>> {
+        let (parts, body) = request.into_parts();
+        let path = parts.uri.path();
+        let cost = match parts.headers.get(COST_HEADER) {
+            Some(value) => value.to_str().ok(),
+            None => Some(path.strip_prefix("/cost/").unwrap_or("1")),
+        };
+        let Some(cost) = cost.and_then(|text| text.parse().ok()).filter(|cost| (0.0..=100.0).contains(cost)) else {
+            return self.reply(StatusCode::BAD_REQUEST, "the cost must be a number from 0 to 100\n".into());
+        };
+        let status = match path.strip_prefix("/status/") {
+            Some(code) => code
+                .parse()
+                .ok()
+                .filter(|code| (200..600).contains(code))
+                .and_then(|code| StatusCode::from_u16(code).ok()),
+            None => Some(StatusCode::OK),
+        };
+        let Some(status) = status else {
+            return self.reply(StatusCode::BAD_REQUEST, "the status must be a number from 200 to 599\n".into());
+        };
+        let Ok(body) = body.collect().await else {
+            return self.reply(StatusCode::BAD_REQUEST, "the body broke off\n".into());
+        };
+        self.places.serve(|| self.service_time(cost)).await;
+        let answer = match path {
+            "/echo" => body.to_bytes(),
+            "/headers" => {
+                parts.headers.iter().flat_map(|(name, value)| header_line(name.as_str(), value.as_bytes())).collect()
+            }
+            _ => answer(&self.name).into(),
+        };
+        self.reply(status, answer)
+    }
+
+    fn service_time(&self, cost: f64) -> Duration {
+        let mut rng = self.rng.lock().unwrap_or_else(PoisonError::into_inner);
+        self.service_time.draw(&mut *rng).mul_f64(cost / self.speed)
+    }
+
+    fn reply(&self, status: StatusCode, body: Bytes) -> Response<Full<Bytes>> {
+        let mut response = Response::new(Full::new(body));
+        *response.status_mut() = status;
+        if let Ok(name) = self.name.parse() {
+            response.headers_mut().insert(APP_HEADER, name);
+        }
+        response
+    }
+}
+
+fn header_line(name: &str, value: &[u8]) -> Vec<u8> {
+    [name.as_bytes(), b": ", value, b"\n"].concat()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::http::get;
+    use tokio::time::Instant;
+
+    async fn asked(path: &str) -> (StatusCode, String, Duration) {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let server = tokio::spawn(Backend::new("b1", "fixed:20ms".parse().unwrap(), 1, 2.0, 1).serve(listener));
+        let start = Instant::now();
+        let (status, body) = get(address, path, Duration::from_secs(5)).await.unwrap();
+        server.abort();
+        (status, String::from_utf8(body.to_vec()).unwrap(), start.elapsed())
+    }
+
+    #[tokio::test]
+    async fn answers_after_the_service_time() {
+        let (status, body, time) = asked("/").await;
+        assert_eq!((status, body.as_str()), (StatusCode::OK, "served by b1\n"));
+        assert!(time >= Duration::from_millis(10) && time < Duration::from_millis(19), "{time:?}");
+    }
+
+    #[tokio::test]
+    async fn cost_multiplies_and_is_checked() {
+        let (status, _, time) = asked("/cost/2.5").await;
+        assert_eq!(status, StatusCode::OK);
+        assert!(time >= Duration::from_millis(25), "{time:?}");
+        for path in ["/cost/101", "/cost/-1", "/cost/NaN", "/cost/x"] {
+            let (status, body, _) = asked(path).await;
+            assert_eq!(status, StatusCode::BAD_REQUEST, "{path}");
+            assert_eq!(body, "the cost must be a number from 0 to 100\n");
+        }
+    }
+
+    #[tokio::test]
+    async fn other_paths_change_the_answer() {
+        assert_eq!(asked("/status/429").await.0.as_u16(), 429);
+        assert_eq!(asked("/status/700").await.0.as_u16(), 400);
+        assert!(asked("/headers").await.1.contains("connection: close\n"));
+    }
+}

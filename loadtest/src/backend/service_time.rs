@@ -1,0 +1,155 @@
+//! How long one request takes.
+
+use crate::quantity::{self, NotAllowed};
+use rand::Rng;
+use rand_distr::{Distribution, Exp1, StandardNormal, StandardUniform};
+use std::fmt;
+use std::str::FromStr;
+use std::time::Duration;
+
+/// The distribution of the service time, written `fixed:50ms`, `uniform:40ms-650ms`, `normal:250ms/125ms` (mean / standard
+/// deviation; a negative draw counts as zero) or `exponential:10ms` (mean). Each duration is 1 µs to 1 h.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ServiceTime {
+    /// Always the same.
+    Fixed(Duration),
+    /// Any between the two, equally likely.
+    Uniform(Duration, Duration),
+    /// Mean and standard deviation.
+    Normal(Duration, Duration),
+    /// The mean.
+    Exponential(Duration),
+}
+
+const LEAST: Duration = Duration::from_micros(1);
+const MOST: Duration = Duration::from_secs(3600);
+
+impl ServiceTime {
+    /// The next service time.
+    pub fn draw(&self, rng: &mut impl Rng) -> Duration {
+        match *self {
+            Self::Fixed(time) => time,
+            Self::Uniform(low, high) => {
+                let share: f64 = StandardUniform.sample(rng);
+                low + (high - low).mul_f64(share)
+            }
+            Self::Normal(mean, deviation) => {
+                let z: f64 = StandardNormal.sample(rng);
+                let seconds = mean.as_secs_f64() + z * deviation.as_secs_f64();
+                Duration::try_from_secs_f64(seconds).unwrap_or_default()
+            }
+            Self::Exponential(mean) => {
+                let x: f64 = Exp1.sample(rng);
+                mean.mul_f64(x)
+            }
+        }
+    }
+
+    /// The nominal mean.
+    pub fn mean(&self) -> Duration {
+        match *self {
+            Self::Fixed(mean) | Self::Normal(mean, _) | Self::Exponential(mean) => mean,
+            Self::Uniform(low, high) => (low + high) / 2,
+        }
+    }
+
+    /// The same distribution on a time axis stretched by `factor`.
+    pub fn scaled(&self, factor: f64) -> Self {
+        let scale = |time: Duration| time.mul_f64(factor);
+        match *self {
+            Self::Fixed(time) => Self::Fixed(scale(time)),
+            Self::Uniform(low, high) => Self::Uniform(scale(low), scale(high)),
+            Self::Normal(mean, deviation) => Self::Normal(scale(mean), scale(deviation)),
+            Self::Exponential(mean) => Self::Exponential(scale(mean)),
+        }
+    }
+}
+
+impl FromStr for ServiceTime {
+    type Err = NotAllowed;
+
+    fn from_str(text: &str) -> Result<Self, NotAllowed> {
+        let forms = || {
+            let forms =
+                "fixed:50ms, uniform:40ms-650ms, normal:250ms/125ms or exponential:10ms, each duration 1us to 1h";
+            NotAllowed(forms.to_owned())
+        };
+        let time = |text: &str| quantity::duration(text, LEAST, MOST).map_err(|_| forms());
+        let two = |text: &str, separator| -> Result<_, NotAllowed> {
+            let (first, second) = text.split_once(separator).ok_or_else(forms)?;
+            Ok((time(first)?, time(second)?))
+        };
+        match text.split_once(':').ok_or_else(forms)? {
+            ("fixed", rest) => time(rest).map(Self::Fixed),
+            ("uniform", rest) => match two(rest, '-')? {
+                (low, high) if low <= high => Ok(Self::Uniform(low, high)),
+                _ => Err(forms()),
+            },
+            ("normal", rest) => two(rest, '/').map(|(mean, deviation)| Self::Normal(mean, deviation)),
+            ("exponential", rest) => time(rest).map(Self::Exponential),
+            _ => Err(forms()),
+        }
+    }
+}
+
+impl fmt::Display for ServiceTime {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let shown = humantime::format_duration;
+        let whole = |time: Duration| {
+            shown(Duration::from_micros(u64::try_from(time.as_micros()).unwrap_or(u64::MAX))).to_string()
+        };
+        // humantime separates units with spaces and reads them without.
+        let whole = |time| whole(time).replace(' ', "");
+        match *self {
+            Self::Fixed(time) => write!(f, "fixed:{}", whole(time)),
+            Self::Uniform(low, high) => write!(f, "uniform:{}-{}", whole(low), whole(high)),
+            Self::Normal(mean, deviation) => write!(f, "normal:{}/{}", whole(mean), whole(deviation)),
+            Self::Exponential(mean) => write!(f, "exponential:{}", whole(mean)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rand::SeedableRng;
+    use rand::rngs::StdRng;
+
+    /// Mean and standard deviation of 100,000 draws, in milliseconds.
+    fn moments(text: &str) -> (f64, f64) {
+        let time: ServiceTime = text.parse().unwrap();
+        let mut rng = StdRng::seed_from_u64(7);
+        let draws: Vec<f64> = (0..100_000).map(|_| time.draw(&mut rng).as_secs_f64() * 1e3).collect();
+        let mean = draws.iter().sum::<f64>() / draws.len() as f64;
+        let variance = draws.iter().map(|x| (x - mean).powi(2)).sum::<f64>() / draws.len() as f64;
+        (mean, variance.sqrt())
+    }
+
+    fn close(measured: (f64, f64), mean: f64, deviation: f64) {
+        let near = |a: f64, b: f64| (a - b).abs() <= 0.02 * b.max(0.01);
+        assert!(near(measured.0, mean) && near(measured.1, deviation), "{measured:?}, expected {mean} and {deviation}");
+    }
+
+    #[test]
+    fn draws_have_the_moments_of_their_distribution() {
+        close(moments("fixed:50ms"), 50.0, 0.0);
+        close(moments("uniform:40ms-640ms"), 340.0, 600.0 / 12f64.sqrt());
+        close(moments("normal:250ms/50ms"), 250.0, 50.0);
+        close(moments("exponential:10ms"), 10.0, 10.0);
+    }
+
+    #[test]
+    fn what_is_shown_can_be_read() {
+        for text in ["fixed:50ms", "uniform:40ms-1s500ms", "normal:250ms/125ms", "exponential:10ms"] {
+            let time: ServiceTime = text.parse().unwrap();
+            assert_eq!(time.to_string(), text);
+        }
+    }
+
+    #[test]
+    fn refuses_what_is_no_service_time() {
+        for text in ["50ms", "fixed:0ms", "fixed:2h", "uniform:2s-1s", "normal:1s", "gamma:1s", "fixed:50"] {
+            assert!(text.parse::<ServiceTime>().is_err(), "{text}");
+        }
+    }
+}

@@ -1,0 +1,151 @@
+//! One experiment: a mesh, a load on it, a record of what came out.
+
+use crate::envoy;
+use crate::load::{self, Load, LoadPlan, Tally};
+use crate::mesh::{Mesh, MeshError, MeshSpec, Tools};
+use crate::record::{Environment, Figures, Record, Row, milliseconds, rounded};
+use indicatif::ProgressBar;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::time::{Instant, interval, sleep_until};
+
+/// The load begins this long after the mesh is ready, so that all clients hear the same start.
+const HEAD_START: Duration = Duration::from_millis(100);
+/// Open loop: more requests than these do not wait at once (each holds a socket or two, here and in the gateway).
+const OUTSTANDING_LIMIT: usize = 4_000;
+
+/// An experiment.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Case {
+    /// The mesh.
+    pub mesh: MeshSpec,
+    /// The load on it.
+    pub load: Load,
+    /// Clients keep their connections.
+    pub keep_alive: bool,
+    /// A request without an answer for so long is an error.
+    pub timeout: Duration,
+    /// The load runs for so long before anything counts.
+    pub warm_up: Duration,
+    /// How long is measured.
+    pub duration: Duration,
+}
+
+impl Case {
+    /// A short name, unique among the cases of a demo; also that of the run directory.
+    pub fn name(&self) -> String {
+        format!("{}-{}-{}", self.load.experiment(), self.mesh.policy.name(), self.mesh.frontends)
+    }
+
+    /// Starts the mesh, measures, ends the mesh. Progress goes to `bar`.
+    ///
+    /// # Errors
+    /// The mesh does not start, or one of its processes ends early.
+    pub async fn run(&self, tools: &Tools, directory: &Path, bar: &ProgressBar) -> Result<Record, MeshError> {
+        bar.set_message("mesh");
+        let began = Instant::now();
+        let mut mesh = Mesh::start(&self.mesh, tools, directory, bar).await?;
+        let mesh_start = began.elapsed();
+
+        let plan = LoadPlan {
+            target: mesh.gateway(),
+            path: "/".to_owned(),
+            load: self.load,
+            keep_alive: self.keep_alive,
+            timeout: self.timeout,
+            warm_up: self.warm_up,
+            window: self.duration,
+            outstanding_limit: OUTSTANDING_LIMIT,
+            seed: self.mesh.seed,
+        };
+        let tally = Arc::new(Tally::default());
+        let start = Instant::now() + HEAD_START;
+        let (opens, closes) = (start + self.warm_up, start + self.warm_up + self.duration);
+        let counters = async {
+            sleep_until(opens).await;
+            let before = mesh.counters().await?;
+            sleep_until(closes).await;
+            Ok::<_, MeshError>(mesh.counters().await?.since(&before))
+        };
+        let (measured, counters, ()) =
+            tokio::join!(load::run(&plan, start, Arc::clone(&tally)), counters, show(&tally, start, closes, bar));
+        mesh.check()?;
+        let counters = counters?;
+        mesh.end().await;
+
+        let figures = Figures::from(&measured);
+        let [p10_ms, p50_ms, p90_ms, p99_ms] = figures.percentiles_ms;
+        Ok(Record {
+            row: Row {
+                experiment: self.load.experiment().to_owned(),
+                policy: self.mesh.policy,
+                frontends: self.mesh.frontends,
+                backends: self.mesh.backends,
+                load: self.load.to_string(),
+                service_ms: milliseconds(self.mesh.service_time.mean()),
+                requests: figures.requests,
+                ok: figures.ok,
+                shed: figures.shed,
+                errors: figures.errors,
+                p10_ms,
+                p50_ms,
+                p90_ms,
+                p99_ms,
+                throughput_rps: figures.throughput_rps,
+                attempts_per_request: rounded(counters.attempts_per_request(), 1e3),
+            },
+            quantiles_ms: figures.quantiles_ms,
+            errors_by_kind: measured.errors().into_iter().map(|(kind, count)| (kind.to_string(), count)).collect(),
+            counters: counters.filters,
+            command: self.command(),
+            measured_s: self.duration.as_secs_f64(),
+            mesh_start_s: rounded(mesh_start.as_secs_f64(), 10.0),
+            environment: Environment::here(envoy::version(&tools.envoy)),
+        })
+    }
+
+    /// The command line that repeats this case.
+    pub fn command(&self) -> String {
+        let time = |time: Duration| humantime::format_duration(time).to_string().replace(' ', "");
+        let mesh = &self.mesh;
+        let mut command = format!(
+            "bloc-lab run --policy {} --frontends {} --backends {} --load {} --service-time {} --concurrency {} --warm-up {} \
+             --duration {} --timeout {} --workers {} --seed {}",
+            mesh.policy.name(),
+            mesh.frontends,
+            mesh.backends,
+            self.load,
+            mesh.service_time,
+            mesh.concurrency,
+            time(self.warm_up),
+            time(self.duration),
+            time(self.timeout),
+            mesh.workers,
+            mesh.seed,
+        );
+        if mesh.policy.routing().is_some() {
+            let capacity = mesh.capacity.map_or_else(|| "none".to_owned(), |limit| limit.to_string());
+            let reset = time(mesh.reset_interval);
+            command += &format!(" --capacity {capacity} --reset-interval {reset} --retries {}", mesh.retries);
+            command += if mesh.control_plane { "" } else { " --no-control-plane" };
+        }
+        if !mesh.speeds.is_empty() {
+            let speeds: Vec<String> = mesh.speeds.iter().map(ToString::to_string).collect();
+            command += &format!(" --speeds {}", speeds.join(","));
+        }
+        command + if self.keep_alive { " --keep-alive" } else { "" }
+    }
+}
+
+/// Moves the bar along until the load has ended.
+async fn show(tally: &Tally, start: Instant, closes: Instant, bar: &ProgressBar) {
+    bar.set_length((closes - start).as_secs());
+    let mut ticks = interval(Duration::from_millis(250));
+    while Instant::now() < closes {
+        ticks.tick().await;
+        let (ok, shed, errors) = tally.counts();
+        bar.set_position(start.elapsed().as_secs());
+        bar.set_message(format!("load: {ok} ok, {shed} shed, {errors} errors"));
+    }
+}

@@ -1,0 +1,42 @@
+//! `bloc-lab backend`.
+
+use super::mesh_options::speed;
+use anyhow::Context;
+use bloc_lab::backend::{Backend, ServiceTime};
+use bloc_lab::quantity::number;
+use clap::Args;
+use std::net::SocketAddr;
+use tokio::net::TcpListener;
+
+/// Serve as an application with a known service time.
+#[derive(Debug, Args)]
+pub struct Serve {
+    /// Where to listen; port 0 takes a free one
+    #[arg(long, default_value = "127.0.0.1:0")]
+    listen: SocketAddr,
+    /// What its answers call it
+    #[arg(long, default_value = "backend")]
+    name: String,
+    /// fixed:50ms, uniform:40ms-650ms, normal:250ms/125ms (mean/deviation) or exponential:10ms
+    #[arg(long, default_value = "fixed:50ms")]
+    service_time: ServiceTime,
+    /// Requests that are served at once; 1 to 1000
+    #[arg(long, default_value = "1", value_parser = |text: &str| number::<usize>(text, 1, 1_000))]
+    concurrency: usize,
+    /// Service times are divided by this; 0.01 to 100
+    #[arg(long, default_value = "1", value_parser = speed)]
+    speed: f64,
+    /// Determines the service times
+    #[arg(long, default_value = "1")]
+    seed: u64,
+}
+
+impl Serve {
+    /// Serves until the process ends.
+    pub async fn run(self) -> anyhow::Result<()> {
+        let listener = TcpListener::bind(self.listen).await.with_context(|| format!("--listen {}", self.listen))?;
+        println!("listening {}", listener.local_addr()?);
+        Backend::new(&self.name, self.service_time, self.concurrency, self.speed, self.seed).serve(listener).await;
+        Ok(())
+    }
+}

@@ -1,0 +1,64 @@
+//! `bloc-lab demo`.
+
+use super::mesh_options::tools;
+use super::{bar, run_directory};
+use anyhow::Context;
+use bloc_lab::demo::cases;
+use bloc_lab::mesh::target_directory;
+use bloc_lab::quantity::{duration, number};
+use bloc_lab::report;
+use clap::Args;
+use std::path::PathBuf;
+use std::time::Duration;
+use tokio::time::Instant;
+
+/// Run the paper's experiment.
+#[derive(Debug, Args)]
+pub struct Demo {
+    /// All times as a share of the paper's (250 ms, reset interval 1 s); 0.02 to 1
+    #[arg(long, default_value = "0.2", value_parser = |text: &str| number(text, 0.02, 1.0))]
+    scale: f64,
+    /// How long each case is measured; default 140 s times the scale; 1s to 1h
+    #[arg(long, value_parser = |text: &str| duration(text, Duration::from_secs(1), Duration::from_secs(3600)))]
+    duration: Option<Duration>,
+    /// Determines the arrivals
+    #[arg(long, default_value = "1")]
+    seed: u64,
+    /// No control plane, only the static configuration
+    #[arg(long)]
+    no_control_plane: bool,
+    /// Where summary.json, records.json and report.html go; default target/demo
+    #[arg(long, value_name = "DIRECTORY")]
+    out: Option<PathBuf>,
+}
+
+impl Demo {
+    /// Runs all cases, one after the other.
+    pub async fn run(self) -> anyhow::Result<()> {
+        let (tools, began) = (tools()?, Instant::now());
+        tools.need(true, !self.no_control_plane)?;
+        let out = self.out.unwrap_or_else(|| target_directory().join("demo"));
+        std::fs::create_dir_all(&out).with_context(|| format!("--out {}", out.display()))?;
+        let cases = cases(self.scale, self.duration, self.seed, !self.no_control_plane);
+        let mut records = Vec::with_capacity(cases.len());
+        for (n, case) in cases.iter().enumerate() {
+            let name = case.name();
+            let bar = bar(format!("{}/{} {name}", n + 1, cases.len()));
+            let record = case.run(&tools, &run_directory(&name), &bar).await?;
+            bar.finish_and_clear();
+            let row = &record.row;
+            eprintln!("{}/{} {name}: {} ok, {} shed, {} errors", n + 1, cases.len(), row.ok, row.shed, row.errors);
+            records.push(record);
+        }
+        println!("{}", report::table(&records));
+        report::write_summary(&records, &out.join("summary.json")).context("summary.json")?;
+        report::write_records(&records, &out.join("records.json")).context("records.json")?;
+        report::write_page(&records, &super::this_command(), &out.join("report.html")).context("report.html")?;
+        for finding in report::findings(&records) {
+            let mark = if finding.reached { "reached" } else { "missed " };
+            println!("{mark}  {}: {} (aim: {})", finding.what, finding.measured, finding.expected);
+        }
+        println!("{} in {:.0} s", out.display(), began.elapsed().as_secs_f64());
+        Ok(())
+    }
+}

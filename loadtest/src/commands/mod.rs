@@ -1,0 +1,63 @@
+//! The commands of `bloc-lab`, one file each.
+
+mod backend;
+mod demo;
+mod mesh_options;
+mod report;
+mod run;
+mod stats;
+mod up;
+
+use clap::Subcommand;
+use indicatif::{ProgressBar, ProgressStyle};
+use std::path::PathBuf;
+
+/// What to do.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Run one case: start a mesh, load it, measure, end it
+    Run(run::Run),
+    /// Start a mesh and leave it standing until Ctrl-C
+    Up(up::Up),
+    /// Print the counters of the mesh that `up` started
+    Stats(stats::Stats),
+    /// Run the paper's experiment, print a table, write summary.json and report.html
+    Demo(demo::Demo),
+    /// Make a table and a page out of the files of other commands
+    Report(report::Report),
+    /// Serve as an application with a known service time
+    Backend(backend::Serve),
+}
+
+impl Command {
+    /// Does it.
+    pub async fn run(self) -> anyhow::Result<()> {
+        match self {
+            Self::Run(run) => run.run().await,
+            Self::Up(up) => up.run().await,
+            Self::Stats(stats) => stats.run().await,
+            Self::Demo(demo) => demo.run().await,
+            Self::Report(report) => report.run(),
+            Self::Backend(backend) => backend.run().await,
+        }
+    }
+}
+
+/// A progress bar with a label in front; silent when standard error is no terminal.
+fn bar(label: String) -> ProgressBar {
+    let style = ProgressStyle::with_template("{prefix:<36} {bar:24} {pos:>3}/{len:<3} {msg}");
+    let bar = ProgressBar::new(0).with_prefix(label);
+    bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
+    bar
+}
+
+/// The directory of a run under `target/lab/`.
+fn run_directory(name: &str) -> PathBuf {
+    bloc_lab::mesh::target_directory().join("lab").join(format!("{name}-{}", std::process::id()))
+}
+
+/// The command that runs now, as a user would type it.
+fn this_command() -> String {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    format!("bloc-lab {}", arguments.join(" "))
+}

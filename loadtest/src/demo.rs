@@ -1,0 +1,76 @@
+//! The paper's experiment of section 5.6.2, and the same three candidates at 90% load.
+//!
+//! 100 closed-loop clients, 10 backends that serve one request at a time in 250 ms, capacity 10, reset interval 1 s, 3 retries. At
+//! scale 0.2 all times are a fifth: 50 ms and 200 ms; every response time shrinks with them, so shapes and ratios stay.
+
+use crate::backend::ServiceTime;
+use crate::case::Case;
+use crate::load::Load;
+use crate::mesh::MeshSpec;
+use crate::policy::Policy;
+use std::time::Duration;
+
+const BACKENDS: usize = 10;
+const CLIENTS: usize = 100;
+const LOAD_SHARE: f64 = 0.9;
+const SERVICE_TIME: Duration = Duration::from_millis(250);
+const RESET_INTERVAL: Duration = Duration::from_secs(1);
+/// Six times the mean response time of the closed loop: its clients start together and need that to spread out.
+const WARM_UP: Duration = Duration::from_secs(15);
+/// At scale 0.2 this is 28 s: six cases, six meshes and six warm-ups fit into five minutes.
+const DURATION: Duration = Duration::from_secs(140);
+
+/// The cases at `scale` (1: the paper's times), each measured for `duration` (default 140 s times `scale`).
+pub fn cases(scale: f64, duration: Option<Duration>, seed: u64, control_plane: bool) -> Vec<Case> {
+    let service_time = SERVICE_TIME.mul_f64(scale);
+    let rate = crate::record::rounded(LOAD_SHARE * BACKENDS as f64 / service_time.as_secs_f64(), 1e3);
+    let loads = [Load::Closed { clients: CLIENTS }, Load::Poisson { rate }];
+    let candidates = [(Policy::LeastRequest, 40), (Policy::LeastRequest, 1), (Policy::Bloc, 40)];
+    let case = |load, (policy, frontends)| Case {
+        mesh: MeshSpec {
+            policy,
+            frontends,
+            backends: BACKENDS,
+            service_time: ServiceTime::Fixed(service_time),
+            concurrency: 1,
+            speeds: vec![],
+            capacity: Some(10),
+            reset_interval: RESET_INTERVAL.mul_f64(scale),
+            retries: 3,
+            control_plane,
+            workers: 1,
+            seed,
+        },
+        load,
+        keep_alive: false,
+        timeout: Duration::from_secs(20),
+        warm_up: WARM_UP.mul_f64(scale),
+        duration: duration.unwrap_or(DURATION.mul_f64(scale)),
+    };
+    loads.into_iter().flat_map(|load| candidates.map(|candidate| case(load, candidate))).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_fifth_of_the_paper() {
+        let cases = cases(0.2, None, 1, true);
+        let names: Vec<String> = cases.iter().map(Case::name).collect();
+        let expected = [
+            "closed-loop-least_request-40",
+            "closed-loop-least_request-1",
+            "closed-loop-bloc-40",
+            "poisson-least_request-40",
+            "poisson-least_request-1",
+            "poisson-bloc-40",
+        ];
+        assert_eq!(names, expected);
+        let first = &cases[0];
+        assert_eq!(first.mesh.service_time, ServiceTime::Fixed(Duration::from_millis(50)));
+        assert_eq!(first.mesh.reset_interval, Duration::from_millis(200));
+        assert_eq!((first.duration, first.warm_up), (Duration::from_secs(28), Duration::from_secs(3)));
+        assert_eq!(cases[3].load, Load::Poisson { rate: 180.0 });
+    }
+}

@@ -1,0 +1,115 @@
+//! Whole bootstraps: gateway, the sidecar of a frontend, the sidecar of a backend.
+//!
+//! Each has one listener on a free loopback port (named after what it does: `gateway`, `outbound`, `inbound`) and an admin
+//! interface on another. No timeout of Envoy's decides anything: routes and streams have none, so that only the experiment does.
+
+use super::cluster::{Balancing, address, static_cluster};
+use super::filter::{CONTROL_PLANE_CLUSTER, Plugin, wasm_filter};
+use serde_json::{Value, json};
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::Path;
+
+/// The service behind the frontends, and the name of their cluster for it.
+pub const SERVICE: &str = "backend";
+
+/// What a frontend's sidecar calls.
+#[derive(Clone, Debug)]
+pub struct Outbound<'a> {
+    /// The name of the cluster, which is the name of the service.
+    pub cluster: &'a str,
+    /// The endpoints: the inbound listeners of the backends' sidecars.
+    pub endpoints: &'a [SocketAddr],
+    /// How Envoy chooses among them.
+    pub balancing: Balancing,
+    /// The filters; absent: stock Envoy.
+    pub plugin: Option<&'a Plugin>,
+}
+
+/// The gateway: least request over the frontends.
+pub fn gateway(frontends: &[SocketAddr]) -> Value {
+    let route = json!({"cluster": "frontend", "timeout": "0s"});
+    let filters = vec![router(vec![])];
+    bootstrap("gateway", route, filters, vec![static_cluster("frontend", frontends, Balancing::LeastRequestOfTwo)])
+}
+
+/// The sidecar of a frontend: listener `outbound`, filters `bloc.outbound` and, for each attempt, `bloc.attempt`.
+pub fn sidecar_outbound(outbound: &Outbound<'_>) -> Value {
+    let mut route = json!({"cluster": outbound.cluster, "timeout": "0s"});
+    let mut clusters = vec![static_cluster(outbound.cluster, outbound.endpoints, outbound.balancing)];
+    let Some(plugin) = outbound.plugin else {
+        return bootstrap("outbound", route, vec![router(vec![])], clusters);
+    };
+    // What is retried, and how often, the filter says per request; Envoy's usual backoff of 25 ms would eat the gain.
+    route["retry_policy"] = json!({"retry_back_off": {"base_interval": "0.001s", "max_interval": "0.010s"}});
+    clusters.extend(control_plane(plugin));
+    let filters = vec![
+        wasm_filter("bloc.outbound", &plugin.module, Some(&plugin.configuration)),
+        router(vec![wasm_filter("bloc.attempt", &plugin.module, None), upstream_codec()]),
+    ];
+    bootstrap("outbound", route, filters, clusters)
+}
+
+/// The sidecar of a backend: listener `inbound`, filter `bloc.inbound` if there is a plugin, then the application.
+pub fn sidecar_inbound(app: SocketAddr, plugin: Option<&Plugin>) -> Value {
+    let route = json!({"cluster": "app", "timeout": "0s"});
+    let mut clusters = vec![static_cluster("app", &[app], Balancing::RoundRobin)];
+    clusters.extend(plugin.and_then(control_plane));
+    let mut filters: Vec<Value> =
+        plugin.iter().map(|plugin| wasm_filter("bloc.inbound", &plugin.module, Some(&plugin.configuration))).collect();
+    filters.push(router(vec![]));
+    bootstrap("inbound", route, filters, clusters)
+}
+
+fn control_plane(plugin: &Plugin) -> Option<Value> {
+    plugin.control_plane.map(|at| static_cluster(CONTROL_PLANE_CLUSTER, &[at], Balancing::RoundRobin))
+}
+
+fn router(upstream_http_filters: Vec<Value>) -> Value {
+    let mut config = json!({"@type": "type.googleapis.com/envoy.extensions.filters.http.router.v3.Router"});
+    if !upstream_http_filters.is_empty() {
+        config["upstream_http_filters"] = json!(upstream_http_filters);
+    }
+    json!({"name": "envoy.filters.http.router", "typed_config": config})
+}
+
+fn upstream_codec() -> Value {
+    json!({
+        "name": "envoy.filters.http.upstream_codec",
+        "typed_config": {"@type": "type.googleapis.com/envoy.extensions.filters.http.upstream_codec.v3.UpstreamCodec"},
+    })
+}
+
+fn bootstrap(name: &str, route: Value, http_filters: Vec<Value>, clusters: Vec<Value>) -> Value {
+    let loopback = address(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)));
+    let connection_manager = json!({
+        "@type": "type.googleapis.com/envoy.extensions.filters.network.http_connection_manager.v3.HttpConnectionManager",
+        "stat_prefix": name,
+        "codec_type": "AUTO",
+        "stream_idle_timeout": "0s",
+        "route_config": {"virtual_hosts": [
+            {"name": name, "domains": ["*"], "routes": [{"match": {"prefix": "/"}, "route": route}]}
+        ]},
+        "http_filters": http_filters,
+    });
+    json!({
+        "admin": {"address": loopback},
+        "stats_config": {"stats_tags": [
+            {"tag_name": "bloc_service", "regex": r"^wasmcustom\.bloc\.(?:inbound|outbound)\.((.+)\.)[a-z_]+$"}
+        ]},
+        "static_resources": {
+            "listeners": [{
+                "name": name,
+                "address": loopback,
+                "filter_chains": [{"filters": [
+                    {"name": "envoy.filters.network.http_connection_manager", "typed_config": connection_manager}
+                ]}],
+            }],
+            "clusters": clusters,
+        },
+    })
+}
+
+/// Writes a bootstrap to a file (Envoy reads JSON from a file that ends in `.json`).
+pub(super) fn write(bootstrap: &Value, file: &Path) -> std::io::Result<()> {
+    std::fs::write(file, format!("{bootstrap:#}\n"))
+}

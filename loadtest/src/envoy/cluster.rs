@@ -1,0 +1,74 @@
+//! Clusters of fixed addresses.
+
+use serde_json::{Value, json};
+use std::net::SocketAddr;
+
+/// How Envoy's load balancer chooses a host.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Balancing {
+    /// Uniformly at random.
+    Random,
+    /// One after the other.
+    RoundRobin,
+    /// Two at random, the one with fewer requests in flight (Envoy's default).
+    LeastRequestOfTwo,
+    /// The one with the fewest requests in flight of all: join the shortest queue, if this proxy sees all requests.
+    LeastRequestOfAll,
+    /// The hosts that `bloc.outbound` lists in `x-bloc-endpoints`, the nth for attempt n; then two choices.
+    ChosenByFilter,
+}
+
+const POLICIES: &str = "type.googleapis.com/envoy.extensions.load_balancing_policies";
+/// Queues are meant to be long here, and circuit breakers would cut them.
+const UNLIMITED: u32 = u32::MAX;
+
+/// A cluster `name` of `endpoints`, its circuit breakers out of the way; its hosts are spoken to in the protocol
+/// (HTTP/1.1 or HTTP/2) in which the request came.
+pub fn static_cluster(name: &str, endpoints: &[SocketAddr], balancing: Balancing) -> Value {
+    let hosts: Vec<Value> = endpoints.iter().map(|at| json!({"endpoint": {"address": address(*at)}})).collect();
+    json!({
+        "name": name,
+        "type": "STATIC",
+        "connect_timeout": "5s",
+        "load_assignment": {"cluster_name": name, "endpoints": [{"lb_endpoints": hosts}]},
+        "load_balancing_policy": {"policies": [policy(balancing)]},
+        "circuit_breakers": {"thresholds": [{
+            "max_connections": UNLIMITED,
+            "max_pending_requests": UNLIMITED,
+            "max_requests": UNLIMITED,
+            "max_retries": UNLIMITED,
+        }]},
+        "typed_extension_protocol_options": {"envoy.extensions.upstreams.http.v3.HttpProtocolOptions": {
+            "@type": "type.googleapis.com/envoy.extensions.upstreams.http.v3.HttpProtocolOptions",
+            "use_downstream_protocol_config": {"http_protocol_options": {}, "http2_protocol_options": {}},
+        }},
+    })
+}
+
+/// An address as Envoy writes it.
+pub(super) fn address(at: SocketAddr) -> Value {
+    json!({"socket_address": {"address": at.ip().to_string(), "port_value": at.port()}})
+}
+
+fn policy(balancing: Balancing) -> Value {
+    let extension = |name: &str, message: &str, mut fields: Value| {
+        fields["@type"] = json!(format!("{POLICIES}.{name}.v3.{message}"));
+        json!({"typed_extension_config": {"name": format!("envoy.load_balancing_policies.{name}"), "typed_config": fields}})
+    };
+    match balancing {
+        Balancing::Random => extension("random", "Random", json!({})),
+        Balancing::RoundRobin => extension("round_robin", "RoundRobin", json!({})),
+        Balancing::LeastRequestOfTwo => extension("least_request", "LeastRequest", json!({})),
+        Balancing::LeastRequestOfAll => {
+            extension("least_request", "LeastRequest", json!({"selection_method": "FULL_SCAN"}))
+        }
+        Balancing::ChosenByFilter => extension(
+            "override_host",
+            "OverrideHost",
+            json!({
+                "override_host_sources": [{"header": "x-bloc-endpoints"}],
+                "fallback_policy": {"policies": [policy(Balancing::LeastRequestOfTwo)]},
+            }),
+        ),
+    }
+}

@@ -1,0 +1,15 @@
+//! Envoy: bootstraps, the binary, a running instance.
+//!
+//! The builders give plain JSON, so that a test may change any detail before it starts the instance.
+
+mod binary;
+mod bootstrap;
+mod cluster;
+mod filter;
+mod instance;
+
+pub use binary::{EnvoyMissing, locate, target_directory, version};
+pub use bootstrap::{Outbound, SERVICE, gateway, sidecar_inbound, sidecar_outbound};
+pub use cluster::{Balancing, static_cluster};
+pub use filter::{CONTROL_PLANE_CLUSTER, Plugin, wasm_filter};
+pub use instance::{Envoy, EnvoyError, counters};

@@ -1,0 +1,81 @@
+//! One GET over plain HTTP/1.1, for admin interfaces and readiness.
+
+use http_body_util::{BodyExt, Empty};
+use hyper::body::Bytes;
+use hyper::{Request, StatusCode, header};
+use hyper_util::rt::TokioIo;
+use std::net::SocketAddr;
+use std::time::Duration;
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+
+/// Why there is no answer.
+#[derive(Debug, thiserror::Error)]
+pub enum HttpError {
+    /// No connection.
+    #[error("cannot connect to {address}: {source}")]
+    Connect {
+        /// The server.
+        address: SocketAddr,
+        /// Why not.
+        source: std::io::Error,
+    },
+    /// The exchange broke off.
+    #[error("http://{address}{path}: {source}")]
+    Exchange {
+        /// The server.
+        address: SocketAddr,
+        /// What was asked for.
+        path: String,
+        /// Why.
+        source: hyper::Error,
+    },
+    /// The path is not one.
+    #[error("not a path: {0}")]
+    Path(#[from] hyper::http::Error),
+    /// It took too long.
+    #[error("http://{address}{path}: no answer within {limit:?}")]
+    Late {
+        /// The server.
+        address: SocketAddr,
+        /// What was asked for.
+        path: String,
+        /// How long was waited.
+        limit: Duration,
+    },
+}
+
+/// Gets `path` (with its query) from `address`, on a connection of its own, within `limit`.
+///
+/// # Errors
+/// No complete answer; any status is an answer.
+pub async fn get(address: SocketAddr, path: &str, limit: Duration) -> Result<(StatusCode, Bytes), HttpError> {
+    let late = |_| HttpError::Late { address, path: path.to_owned(), limit };
+    timeout(limit, exchange(address, path)).await.map_err(late)?
+}
+
+async fn exchange(address: SocketAddr, path: &str) -> Result<(StatusCode, Bytes), HttpError> {
+    let broken = |source| HttpError::Exchange { address, path: path.to_owned(), source };
+    let request = Request::get(path)
+        .header(header::HOST, address.to_string())
+        .header(header::CONNECTION, "close")
+        .body(Empty::<Bytes>::new())?;
+    let stream = TcpStream::connect(address).await.map_err(|source| HttpError::Connect { address, source })?;
+    let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.map_err(broken)?;
+    let answer = async {
+        let response = sender.send_request(request).await?;
+        let status = response.status();
+        Ok((status, response.into_body().collect().await?.to_bytes()))
+    };
+    // The connection makes progress only while it is polled; it belongs to this exchange and ends with it.
+    let mut connection = std::pin::pin!(connection);
+    let mut answer = std::pin::pin!(answer);
+    tokio::select! {
+        biased;
+        answer = &mut answer => answer.map_err(broken),
+        ended = &mut connection => {
+            ended.map_err(broken)?;
+            answer.await.map_err(broken)
+        }
+    }
+}

@@ -1,0 +1,29 @@
+//! The lab: a local mesh of real Envoys, the load on it, and the report.
+//!
+//! | module | what it is for |
+//! |---|---|
+//! | [`process`] | a child process as a guard: it never outlives us |
+//! | [`http`] | one GET, for admin interfaces and readiness |
+//! | [`envoy`] | bootstraps for gateway and sidecars, finding and running Envoy |
+//! | [`backend`] | the application: a paced HTTP server |
+//! | [`policy`] | what balances the load in a case |
+//! | [`mesh`] | backends, sidecars, control plane, frontends and gateway, started in waves |
+//! | [`load`] | closed loop and open loop clients, what they saw |
+//! | [`case`] | one experiment: a mesh, a load, a record |
+//! | [`record`] | the row of `summary.json` and all that a report needs beyond it |
+//! | [`report`] | terminal table and HTML page |
+//! | [`demo`] | the cases of `make demo` and `make paper` |
+//! | [`quantity`] | command line values with their ranges |
+
+pub mod backend;
+pub mod case;
+pub mod demo;
+pub mod envoy;
+pub mod http;
+pub mod load;
+pub mod mesh;
+pub mod policy;
+pub mod process;
+pub mod quantity;
+pub mod record;
+pub mod report;

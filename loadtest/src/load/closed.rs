@@ -1,0 +1,49 @@
+//! The closed loop: each client sends its next request at once when the last one ended, whether answered, shed or failed, as the
+//! load generator of the paper does (5.6.1).
+//!
+//! All clients start together, so the warm-up has to be long enough for them to spread out. A request counts when it ends within
+//! the window. What is still out when the window closes is cut off and counts nowhere.
+
+use super::{Client, LoadPlan, Sample, Tally};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep, sleep_until, timeout_at};
+
+/// A client that cannot even connect waits this long, lest it keeps a core busy with failing.
+const FAILURE_PAUSE: Duration = Duration::from_millis(10);
+
+pub(super) async fn run(
+    plan: &LoadPlan,
+    client: Arc<Client>,
+    clients: usize,
+    start: Instant,
+    tally: Arc<Tally>,
+) -> Vec<Sample> {
+    let opens = start + plan.warm_up;
+    let closes = opens + plan.window;
+    let mut loops = JoinSet::new();
+    for _ in 0..clients {
+        let (client, tally) = (Arc::clone(&client), Arc::clone(&tally));
+        loops.spawn(async move {
+            sleep_until(start).await;
+            let mut samples = Vec::new();
+            loop {
+                let began = Instant::now();
+                let Ok(outcome) = timeout_at(closes, client.request()).await else { return samples };
+                let ended = Instant::now();
+                tally.count(outcome);
+                if ended >= closes {
+                    return samples;
+                }
+                if ended >= opens {
+                    samples.push(Sample { latency: ended - began, outcome });
+                }
+                if matches!(outcome, super::Outcome::Error(_)) {
+                    sleep(FAILURE_PAUSE).await;
+                }
+            }
+        });
+    }
+    loops.join_all().await.concat()
+}

@@ -1,0 +1,100 @@
+//! The open loop: arrivals of a Poisson process, computed ahead from the seed.
+//!
+//! A request's latency counts from the moment at which it was meant to begin. It counts when that moment lies within the window; then
+//! its end is waited for, however late (up to its timeout). Two runs with the same seed have the same arrivals.
+
+use super::{Client, ErrorKind, LoadPlan, Outcome, Sample, Tally};
+use rand::SeedableRng;
+use rand::rngs::StdRng;
+use rand_distr::{Distribution, Exp1};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::Semaphore;
+use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep_until};
+
+/// The moments, from the start, at which requests begin: exponential gaps of mean `1 / rate` (requests per second), up to `end`.
+pub fn poisson_arrivals(rate: f64, end: Duration, seed: u64) -> Vec<Duration> {
+    let mut rng = StdRng::seed_from_u64(seed);
+    let mut at = 0.0;
+    let gaps = std::iter::from_fn(|| {
+        let gap: f64 = Exp1.sample(&mut rng);
+        at += gap / rate;
+        Duration::try_from_secs_f64(at).ok()
+    });
+    gaps.take_while(|arrival| *arrival < end).collect()
+}
+
+pub(super) async fn run(
+    plan: &LoadPlan,
+    client: Arc<Client>,
+    rate: f64,
+    start: Instant,
+    tally: Arc<Tally>,
+) -> Vec<Sample> {
+    let places = Arc::new(Semaphore::new(plan.outstanding_limit));
+    let mut requests = JoinSet::new();
+    for arrival in poisson_arrivals(rate, plan.warm_up + plan.window, plan.seed) {
+        let intended = start + arrival;
+        let counts = arrival >= plan.warm_up;
+        sleep_until(intended).await;
+        let (client, tally, place) = (Arc::clone(&client), Arc::clone(&tally), Arc::clone(&places).try_acquire_owned());
+        requests.spawn(async move {
+            let outcome = match place {
+                Ok(_place) => client.request().await,
+                Err(_) => Outcome::Error(ErrorKind::Outstanding),
+            };
+            tally.count(outcome);
+            counts.then(|| Sample { latency: intended.elapsed(), outcome })
+        });
+    }
+    requests.join_all().await.into_iter().flatten().collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn arrivals_are_poisson_and_repeat_with_the_seed() {
+        let (rate, end) = (200.0, Duration::from_secs(500));
+        let arrivals = poisson_arrivals(rate, end, 5);
+        assert_eq!(arrivals, poisson_arrivals(rate, end, 5));
+        assert_ne!(arrivals, poisson_arrivals(rate, end, 6));
+        assert!(arrivals.is_sorted() && arrivals.iter().all(|at| *at < end));
+        // Counts per second of a Poisson process: mean and variance are both the rate.
+        let mut counts = vec![0.0; 500];
+        arrivals.iter().for_each(|at| counts[at.as_secs() as usize] += 1.0);
+        let mean = counts.iter().sum::<f64>() / 500.0;
+        let variance = counts.iter().map(|n: &f64| (n - mean).powi(2)).sum::<f64>() / 500.0;
+        // Four standard errors of each.
+        assert!((mean - rate).abs() < 4.0 * (rate / 500.0).sqrt(), "mean {mean}");
+        assert!((variance / rate - 1.0).abs() < 4.0 * (2.0 / 500.0f64).sqrt(), "variance {variance}");
+    }
+
+    fn plan(target: std::net::SocketAddr) -> LoadPlan {
+        LoadPlan {
+            target,
+            path: "/".into(),
+            load: "poisson:200".parse().unwrap(),
+            keep_alive: false,
+            timeout: Duration::from_millis(200),
+            warm_up: Duration::from_millis(100),
+            window: Duration::from_millis(400),
+            outstanding_limit: 5,
+            seed: 1,
+        }
+    }
+
+    #[tokio::test]
+    async fn a_silent_server_gives_timeouts_and_the_limit_is_reported() {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let plan = plan(listener.local_addr().unwrap());
+        let measured = super::super::run(&plan, Instant::now(), Arc::default()).await;
+        let arrivals = poisson_arrivals(200.0, Duration::from_millis(500), 1);
+        let counted = arrivals.iter().filter(|at| **at >= plan.warm_up).count();
+        assert_eq!(measured.samples.len(), counted);
+        let errors = measured.errors();
+        assert!(errors[&ErrorKind::Timeout] >= 5 && errors[&ErrorKind::Outstanding] > 0, "{errors:?}");
+    }
+}

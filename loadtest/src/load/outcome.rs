@@ -1,0 +1,133 @@
+//! What became of a request, and of all of them.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// What became of a request, as its client saw it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Outcome {
+    /// A 2xx answer of an application, with the body that it should have.
+    Ok,
+    /// A 429 that is not an application's: rejected after all retries.
+    Shed,
+    /// Anything else.
+    Error(ErrorKind),
+}
+
+/// Why a request counts as an error.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum ErrorKind {
+    /// No connection.
+    Connect,
+    /// The exchange broke off.
+    Broken,
+    /// No answer in time.
+    Timeout,
+    /// Another status than 2xx and a shed's 429, or a status that the application did not send.
+    Status(u16),
+    /// The application's answer was not the one that it gave.
+    Body,
+    /// Not sent: too many were outstanding.
+    Outstanding,
+}
+
+impl std::fmt::Display for ErrorKind {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Connect => f.write_str("no connection"),
+            Self::Broken => f.write_str("broken off"),
+            Self::Timeout => f.write_str("timeout"),
+            Self::Status(code) => write!(f, "status {code}"),
+            Self::Body => f.write_str("changed body"),
+            Self::Outstanding => f.write_str("too many outstanding"),
+        }
+    }
+}
+
+/// One request.
+#[derive(Clone, Copy, Debug)]
+pub struct Sample {
+    /// From its (intended) start to its end.
+    pub latency: Duration,
+    /// What became of it.
+    pub outcome: Outcome,
+}
+
+/// All requests that count.
+#[derive(Debug, Default)]
+pub struct Measurement {
+    /// The requests.
+    pub samples: Vec<Sample>,
+    /// How long was measured.
+    pub window: Duration,
+}
+
+impl Measurement {
+    /// The latencies of the answered requests, ascending.
+    pub fn sorted_latencies(&self) -> Vec<Duration> {
+        let answered = self.samples.iter().filter(|sample| sample.outcome == Outcome::Ok);
+        let mut latencies: Vec<Duration> = answered.map(|sample| sample.latency).collect();
+        latencies.sort_unstable();
+        latencies
+    }
+
+    /// How many requests were shed.
+    pub fn shed(&self) -> u64 {
+        self.samples.iter().filter(|sample| sample.outcome == Outcome::Shed).count() as u64
+    }
+
+    /// How many errors of each kind there were.
+    pub fn errors(&self) -> BTreeMap<ErrorKind, u64> {
+        let mut kinds = BTreeMap::new();
+        for sample in &self.samples {
+            if let Outcome::Error(kind) = sample.outcome {
+                *kinds.entry(kind).or_default() += 1;
+            }
+        }
+        kinds
+    }
+}
+
+/// The smallest of the `sorted` values that at least the `share` (0 to 1) of them does not exceed; the nearest-rank percentile.
+/// `None` when there are none.
+pub fn quantile(sorted: &[Duration], share: f64) -> Option<Duration> {
+    let rank = (share * sorted.len() as f64).ceil() as usize;
+    sorted.get(rank.saturating_sub(1)).copied()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rand::rngs::StdRng;
+    use rand::{RngExt, SeedableRng};
+
+    /// The definition, word by word.
+    fn oracle(values: &[Duration], share: f64) -> Option<Duration> {
+        let covers = |v: &Duration| values.iter().filter(|w| *w <= v).count() as f64 >= share * values.len() as f64;
+        values.iter().filter(|v| covers(v)).min().copied()
+    }
+
+    #[test]
+    fn quantiles_agree_with_their_definition() {
+        let mut rng = StdRng::seed_from_u64(3);
+        for size in [0usize, 1, 2, 3, 10, 99, 100, 101] {
+            let values: Vec<Duration> = (0..size).map(|_| Duration::from_millis(rng.random_range(0..50))).collect();
+            let mut sorted = values.clone();
+            sorted.sort_unstable();
+            for share in [0.0, 0.1, 0.5, 0.9, 0.99, 1.0] {
+                assert_eq!(quantile(&sorted, share), oracle(&values, share), "{share} of {size}");
+            }
+        }
+    }
+
+    #[test]
+    fn only_answers_count_in_the_latencies() {
+        let sample = |ms, outcome| Sample { latency: Duration::from_millis(ms), outcome };
+        let error = Outcome::Error(ErrorKind::Timeout);
+        let samples = vec![sample(9, Outcome::Ok), sample(1, Outcome::Shed), sample(2, error), sample(3, Outcome::Ok)];
+        let measurement = Measurement { samples, window: Duration::from_secs(1) };
+        assert_eq!(measurement.sorted_latencies(), [Duration::from_millis(3), Duration::from_millis(9)]);
+        assert_eq!(measurement.shed(), 1);
+        assert_eq!(measurement.errors(), BTreeMap::from([(ErrorKind::Timeout, 1)]));
+    }
+}

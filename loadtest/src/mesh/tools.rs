@@ -1,0 +1,68 @@
+//! The programs that a mesh is made of, and where they are.
+
+use crate::envoy::{self, EnvoyMissing};
+use std::path::{Path, PathBuf};
+
+pub use crate::envoy::target_directory;
+
+/// The programs of a mesh.
+#[derive(Clone, Debug)]
+pub struct Tools {
+    /// Envoy.
+    pub envoy: PathBuf,
+    /// `bloc-lab`, whose `backend` command serves.
+    pub lab: PathBuf,
+    /// `bloc.wasm`; needed by policies with filters.
+    pub module: PathBuf,
+    /// `bloc-control-plane`; needed when a mesh has one.
+    pub control_plane: PathBuf,
+}
+
+/// A program that is needed is not there.
+#[derive(Debug, thiserror::Error)]
+pub enum ToolsMissing {
+    /// Envoy.
+    #[error(transparent)]
+    Envoy(#[from] EnvoyMissing),
+    /// Something of ours.
+    #[error("{path} is missing: run `{command}`")]
+    Unbuilt {
+        /// Where it should be.
+        path: String,
+        /// What makes it.
+        command: &'static str,
+    },
+}
+
+impl Tools {
+    /// Where they usually are: Envoy as [`envoy::locate`] says; the control plane beside `lab`; the module in `BLOC_WASM`, otherwise
+    /// `target/bloc.wasm`.
+    ///
+    /// # Errors
+    /// There is no Envoy. Of the others only [`Tools::need`] knows which are wanted.
+    pub fn beside(lab: &Path) -> Result<Self, ToolsMissing> {
+        let module = std::env::var_os("BLOC_WASM").filter(|path| !path.is_empty());
+        Ok(Self {
+            envoy: envoy::locate()?,
+            lab: lab.to_owned(),
+            module: module.map_or_else(|| target_directory().join("bloc.wasm"), PathBuf::from),
+            control_plane: lab.with_file_name("bloc-control-plane"),
+        })
+    }
+
+    /// Checks that everything of ours is there that a mesh needs.
+    ///
+    /// # Errors
+    /// [`ToolsMissing::Unbuilt`] with the command that helps.
+    pub fn need(&self, filters: bool, control_plane: bool) -> Result<(), ToolsMissing> {
+        let needs = [
+            (true, &self.lab, "cargo build --release -p bloc-lab"),
+            (filters, &self.module, "make wasm"),
+            (control_plane, &self.control_plane, "cargo build --release -p bloc-control-plane"),
+        ];
+        match needs.into_iter().find(|(needed, path, _)| *needed && !path.is_file()) {
+            None => Ok(()),
+            Some((_, path, command)) => Err(ToolsMissing::Unbuilt { path: path.display().to_string(), command }),
+        }
+    }
+}

@@ -1,0 +1,304 @@
+//! A child process as a guard.
+//!
+//! A [`Process`] ends when it is dropped, and also when this program is killed without a chance to clean up: it is started
+//! through util-linux's `setpriv --pdeathsig KILL`. The kernel sends that signal when the *thread* that started the child
+//! ends, therefore one thread of its own, which lasts as long as the program, starts them all.
+//! Output goes to a log file, and the end of that file is part of every error.
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use std::ffi::OsString;
+use std::fs::File;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::{ExitStatus, Stdio};
+use std::sync::{OnceLock, mpsc};
+use std::time::Duration;
+use tokio::io::{AsyncBufReadExt, BufReader};
+use tokio::process::{Child, ChildStdout, Command};
+use tokio::sync::oneshot;
+use tokio::time::{Instant, sleep, timeout};
+
+/// How long a process has between SIGTERM and SIGKILL. Envoy needs some 0.1 s, more when forty of them go at once.
+const GRACE: Duration = Duration::from_secs(3);
+/// How often a file that a child is to write is looked for.
+const FILE_POLL: Duration = Duration::from_millis(20);
+/// How many lines of the log an error shows.
+const TAIL_LINES: usize = 15;
+
+/// What can go wrong with a child process.
+#[derive(Debug, thiserror::Error)]
+pub enum ProcessError {
+    /// It could not be started.
+    #[error("{name}: cannot start {program}: {source}")]
+    Start {
+        /// The process.
+        name: String,
+        /// What was to be run.
+        program: String,
+        /// Why not.
+        source: io::Error,
+    },
+    /// It ended although it should still run.
+    #[error("{name} ended with {status}; its log {log} ends with:\n{tail}")]
+    Ended {
+        /// The process.
+        name: String,
+        /// How it ended.
+        status: String,
+        /// Its log file.
+        log: String,
+        /// The last lines of the log.
+        tail: String,
+    },
+    /// It did not get ready in time.
+    #[error("{name}: no {awaited} within {limit:?}; its log {log} ends with:\n{tail}")]
+    Late {
+        /// The process.
+        name: String,
+        /// What was waited for.
+        awaited: String,
+        /// For how long.
+        limit: Duration,
+        /// Its log file.
+        log: String,
+        /// The last lines of the log.
+        tail: String,
+    },
+}
+
+/// A program to start.
+#[derive(Debug)]
+pub struct Program {
+    /// What errors and the log file call it; unique within its run directory.
+    pub name: String,
+    /// The executable.
+    pub executable: PathBuf,
+    /// Its arguments.
+    pub arguments: Vec<OsString>,
+}
+
+/// A running child; dropping it kills it.
+#[derive(Debug)]
+pub struct Process {
+    name: String,
+    log: PathBuf,
+    child: Child,
+    stdout: Option<BufReader<ChildStdout>>,
+}
+
+impl Process {
+    /// Starts `program`, its standard error going to `<directory>/<name>.log`.
+    ///
+    /// # Errors
+    /// The log cannot be written, or the program (or `setpriv`) cannot be started.
+    pub async fn start(program: Program, directory: &Path) -> Result<Self, ProcessError> {
+        let Program { name, executable, arguments } = program;
+        let shown = executable.display().to_string();
+        let failed = |source| ProcessError::Start { name: name.clone(), program: shown.clone(), source };
+        if !executable.is_file() {
+            return Err(failed(io::Error::new(io::ErrorKind::NotFound, "there is no such file")));
+        }
+        let log = directory.join(format!("{name}.log"));
+        let stderr = File::create(&log).map_err(failed)?;
+        let mut command = Command::new("setpriv");
+        command.args(["--pdeathsig", "KILL", "--"]).arg(&executable).args(&arguments);
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(stderr);
+        // A group of its own: Ctrl-C reaches us alone, and we end the children in order.
+        command.process_group(0).kill_on_drop(true);
+        let mut child = spawn(command).await.map_err(failed)?;
+        let stdout = child.stdout.take().map(BufReader::new);
+        Ok(Self { name, log, child, stdout })
+    }
+
+    /// What errors call it.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The process id, as long as it runs.
+    pub fn id(&self) -> Option<u32> {
+        self.child.id()
+    }
+
+    /// The first line that it prints on standard output.
+    ///
+    /// # Errors
+    /// It ends or stays silent for `limit`.
+    pub async fn first_line(&mut self, limit: Duration) -> Result<String, ProcessError> {
+        let mut line = String::new();
+        if let Some(stdout) = &mut self.stdout {
+            let _ = timeout(limit, stdout.read_line(&mut line)).await;
+        }
+        if line.ends_with('\n') {
+            return Ok(line.trim_end().to_owned());
+        }
+        // End of file comes a moment before the exit status.
+        let _ = timeout(Duration::from_millis(200), self.child.wait()).await;
+        self.check()?;
+        Err(self.late("line on standard output", limit))
+    }
+
+    /// The text of a file that the child is to write, once it ends with a complete word (Envoy and the control plane write their
+    /// address this way).
+    ///
+    /// # Errors
+    /// It ends, or the file does not hold `accept`able text within `limit`.
+    pub async fn written<T>(
+        &mut self,
+        file: &Path,
+        limit: Duration,
+        accept: impl Fn(&str) -> Option<T>,
+    ) -> Result<T, ProcessError> {
+        let deadline = Instant::now() + limit;
+        while Instant::now() < deadline {
+            if let Some(value) = std::fs::read_to_string(file).ok().and_then(|text| accept(text.trim())) {
+                return Ok(value);
+            }
+            self.check()?;
+            sleep(FILE_POLL).await;
+        }
+        Err(self.late(&format!("usable {}", file.display()), limit))
+    }
+
+    /// Whether it still runs.
+    ///
+    /// # Errors
+    /// [`ProcessError::Ended`] with the end of its log.
+    pub fn check(&mut self) -> Result<(), ProcessError> {
+        match self.child.try_wait() {
+            Ok(None) => Ok(()),
+            Ok(Some(status)) => Err(self.ended(status.to_string())),
+            Err(error) => Err(self.ended(error.to_string())),
+        }
+    }
+
+    /// The error for something that did not happen in time.
+    pub fn late(&self, awaited: &str, limit: Duration) -> ProcessError {
+        ProcessError::Late {
+            name: self.name.clone(),
+            awaited: awaited.to_owned(),
+            limit,
+            log: self.log.display().to_string(),
+            tail: self.tail(),
+        }
+    }
+
+    /// SIGTERM, a bounded wait, SIGKILL. Returns how it ended, if the system says so.
+    pub async fn end(mut self) -> Option<ExitStatus> {
+        self.signal(Signal::SIGTERM);
+        if let Ok(status) = timeout(GRACE, self.child.wait()).await {
+            return status.ok();
+        }
+        self.kill().await
+    }
+
+    /// SIGKILL at once, as a crash would.
+    pub async fn kill(mut self) -> Option<ExitStatus> {
+        let _ = self.child.start_kill();
+        timeout(GRACE, self.child.wait()).await.ok()?.ok()
+    }
+
+    fn signal(&self, signal: Signal) {
+        // The id is there only as long as the child has not been waited for, so it cannot be anybody else's.
+        if let Some(id) = self.child.id().and_then(|id| i32::try_from(id).ok()) {
+            let _ = kill(Pid::from_raw(id), signal);
+        }
+    }
+
+    fn ended(&self, status: String) -> ProcessError {
+        ProcessError::Ended { name: self.name.clone(), status, log: self.log.display().to_string(), tail: self.tail() }
+    }
+
+    fn tail(&self) -> String {
+        let text =
+            std::fs::read(&self.log).map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).unwrap_or_default();
+        let lines: Vec<&str> = text.lines().collect();
+        let shown: Vec<String> =
+            lines[lines.len().saturating_sub(TAIL_LINES)..].iter().map(|line| format!("  {line}")).collect();
+        if shown.is_empty() { "  (nothing)".to_owned() } else { shown.join("\n") }
+    }
+}
+
+impl Drop for Process {
+    /// Kills the child and waits a moment for its end, so that nothing is left when the program returns.
+    fn drop(&mut self) {
+        if self.child.start_kill().is_err() {
+            return;
+        }
+        for _ in 0..200 {
+            if !matches!(self.child.try_wait(), Ok(None)) {
+                return;
+            }
+            // No event can be awaited in `drop`; a killed process is gone within a few of these.
+            std::thread::sleep(Duration::from_millis(2));
+        }
+    }
+}
+
+type Job = Box<dyn FnOnce() + Send>;
+
+/// Starts the command on the thread that lasts.
+async fn spawn(mut command: Command) -> io::Result<Child> {
+    static STARTER: OnceLock<mpsc::Sender<Job>> = OnceLock::new();
+    let starter = STARTER.get_or_init(|| {
+        let (jobs, inbox) = mpsc::channel::<Job>();
+        std::thread::spawn(move || inbox.into_iter().for_each(|job| job()));
+        jobs
+    });
+    let (answer, started) = oneshot::channel();
+    let runtime = tokio::runtime::Handle::current();
+    let job: Job = Box::new(move || {
+        let _guard = runtime.enter();
+        let _ = answer.send(command.spawn());
+    });
+    let gone = |_| io::Error::other("the thread that starts processes is gone");
+    starter.send(job).map_err(|e| gone(e.to_string()))?;
+    started.await.map_err(|e| gone(e.to_string()))?
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shell(name: &str, script: &str) -> Program {
+        Program { name: name.into(), executable: "/bin/sh".into(), arguments: vec!["-c".into(), script.into()] }
+    }
+
+    fn runs(id: u32) -> bool {
+        Path::new(&format!("/proc/{id}")).exists()
+    }
+
+    #[tokio::test]
+    async fn a_dropped_process_is_gone() {
+        let directory = tempfile::tempdir().unwrap();
+        let mut process = Process::start(shell("sleeper", "echo up; exec sleep 60"), directory.path()).await.unwrap();
+        assert_eq!(process.first_line(Duration::from_secs(5)).await.unwrap(), "up");
+        let id = process.id().unwrap();
+        assert!(runs(id));
+        drop(process);
+        assert!(!runs(id));
+    }
+
+    #[tokio::test]
+    async fn one_that_ignores_sigterm_is_killed() {
+        let directory = tempfile::tempdir().unwrap();
+        let mut process =
+            Process::start(shell("deaf", "trap '' TERM; echo up; while :; do sleep 1; done"), directory.path())
+                .await
+                .unwrap();
+        process.first_line(Duration::from_secs(5)).await.unwrap();
+        let id = process.id().unwrap();
+        process.end().await;
+        assert!(!runs(id));
+    }
+
+    #[tokio::test]
+    async fn an_early_end_shows_the_log() {
+        let directory = tempfile::tempdir().unwrap();
+        let mut process =
+            Process::start(shell("broken", "echo why it failed >&2; exit 3"), directory.path()).await.unwrap();
+        let error = process.first_line(Duration::from_secs(5)).await.unwrap_err().to_string();
+        assert!(error.contains("broken ended with exit status: 3") && error.contains("why it failed"), "{error}");
+    }
+}

@@ -1,0 +1,222 @@
+//! What is kept of a case: its row in `summary.json`, and what a report needs beyond it.
+
+use crate::load::{Measurement, quantile};
+use crate::policy::Policy;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// One row of `summary.json`; the fields are fixed, others' tools read them.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Row {
+    /// `closed-loop` or `poisson`.
+    pub experiment: String,
+    /// What balanced the load.
+    pub policy: Policy,
+    /// How many frontends.
+    pub frontends: usize,
+    /// How many backends.
+    pub backends: usize,
+    /// As on the command line, such as `closed:100`.
+    pub load: String,
+    /// Mean service time.
+    pub service_ms: f64,
+    /// All requests that count.
+    pub requests: u64,
+    /// Those that an application answered.
+    pub ok: u64,
+    /// Those that were rejected after all retries.
+    pub shed: u64,
+    /// All others.
+    pub errors: u64,
+    /// 10th percentile of the response time, over `ok`, like the next three; none if nothing was answered.
+    pub p10_ms: Option<f64>,
+    /// Median.
+    pub p50_ms: Option<f64>,
+    /// 90th percentile.
+    pub p90_ms: Option<f64>,
+    /// 99th percentile.
+    pub p99_ms: Option<f64>,
+    /// `ok` per second.
+    pub throughput_rps: f64,
+    /// How often the frontends' sidecars sent a request to a server, per request.
+    pub attempts_per_request: f64,
+}
+
+/// A row and what lies behind it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Record {
+    /// The row.
+    pub row: Row,
+    /// Response times at the shares 0, 1/400, ... 1 of the answered requests, in milliseconds; empty if nothing was answered.
+    pub quantiles_ms: Vec<f64>,
+    /// Errors by kind.
+    pub errors_by_kind: BTreeMap<String, u64>,
+    /// The filters' own counters, summed over all sidecars, within the measured time.
+    pub counters: BTreeMap<String, u64>,
+    /// The command that repeats this case.
+    pub command: String,
+    /// How long was measured, in seconds.
+    pub measured_s: f64,
+    /// How long the mesh took to get ready, in seconds.
+    pub mesh_start_s: f64,
+    /// Where it was measured.
+    pub environment: Environment,
+}
+
+/// Where a case was measured.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Environment {
+    /// The processor, as the system calls it.
+    pub processor: String,
+    /// How many cores.
+    pub cores: usize,
+    /// The release of Envoy.
+    pub envoy: String,
+    /// The release of this program, and whether it is a debug build.
+    pub lab: String,
+}
+
+/// Steps of [`Record::quantiles_ms`].
+const STEPS: usize = 400;
+
+impl Record {
+    /// The share of the answered requests that the `step`th quantile stands for.
+    pub fn share(step: usize) -> f64 {
+        step as f64 / STEPS as f64
+    }
+
+    /// `p90 - p10`, in milliseconds.
+    pub fn range_ms(&self) -> Option<f64> {
+        Some(self.row.p90_ms? - self.row.p10_ms?)
+    }
+}
+
+impl From<Row> for Record {
+    /// A record of which nothing but the row is known.
+    fn from(row: Row) -> Self {
+        Self {
+            row,
+            quantiles_ms: vec![],
+            errors_by_kind: BTreeMap::new(),
+            counters: BTreeMap::new(),
+            command: String::new(),
+            measured_s: 0.0,
+            mesh_start_s: 0.0,
+            environment: Environment::default(),
+        }
+    }
+}
+
+impl Environment {
+    /// This machine, this program, and an Envoy of the given release.
+    pub fn here(envoy: String) -> Self {
+        let text = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+        let model = text.lines().find_map(|line| line.strip_prefix("model name")?.split_once(": "));
+        let build = if cfg!(debug_assertions) { " (debug build)" } else { "" };
+        Self {
+            processor: model.map_or_else(|| std::env::consts::ARCH.to_owned(), |(_, name)| name.to_owned()),
+            cores: std::thread::available_parallelism().map_or(1, usize::from),
+            envoy,
+            lab: format!("{}{build}", env!("CARGO_PKG_VERSION")),
+        }
+    }
+}
+
+/// Figures of a measurement, ready for a row.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Figures {
+    /// All requests that count.
+    pub requests: u64,
+    /// Answered.
+    pub ok: u64,
+    /// Rejected after all retries.
+    pub shed: u64,
+    /// All others.
+    pub errors: u64,
+    /// 10th, 50th, 90th, 99th percentile in milliseconds.
+    pub percentiles_ms: [Option<f64>; 4],
+    /// Response times at equidistant shares, see [`Record::quantiles_ms`].
+    pub quantiles_ms: Vec<f64>,
+    /// `ok` per second.
+    pub throughput_rps: f64,
+}
+
+impl From<&Measurement> for Figures {
+    fn from(measurement: &Measurement) -> Self {
+        let sorted = measurement.sorted_latencies();
+        let at = |share| quantile(&sorted, share).map(milliseconds);
+        let ok = sorted.len() as u64;
+        Self {
+            requests: measurement.samples.len() as u64,
+            ok,
+            shed: measurement.shed(),
+            errors: measurement.errors().values().sum(),
+            percentiles_ms: [0.1, 0.5, 0.9, 0.99].map(at),
+            quantiles_ms: (0..=STEPS).filter_map(|step| at(Record::share(step))).collect(),
+            throughput_rps: rounded(ok as f64 / measurement.window.as_secs_f64().max(1e-9), 100.0),
+        }
+    }
+}
+
+/// Milliseconds, to the microsecond.
+pub fn milliseconds(time: Duration) -> f64 {
+    rounded(time.as_secs_f64() * 1e3, 1e3)
+}
+
+/// `value` to a `1 / steps`th.
+pub fn rounded(value: f64, steps: f64) -> f64 {
+    (value * steps).round() / steps
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::load::{ErrorKind, Outcome, Sample};
+
+    #[test]
+    fn figures_count_every_request_once() {
+        let sample = |ms, outcome| Sample { latency: Duration::from_millis(ms), outcome };
+        let mut samples: Vec<Sample> = (1..=100).map(|ms| sample(ms, Outcome::Ok)).collect();
+        samples.extend([
+            sample(1, Outcome::Shed),
+            sample(1, Outcome::Shed),
+            sample(1, Outcome::Error(ErrorKind::Timeout)),
+        ]);
+        let figures = Figures::from(&Measurement { samples, window: Duration::from_secs(4) });
+        assert_eq!((figures.requests, figures.ok, figures.shed, figures.errors), (103, 100, 2, 1));
+        assert_eq!(figures.percentiles_ms, [Some(10.0), Some(50.0), Some(90.0), Some(99.0)]);
+        assert_eq!(figures.throughput_rps, 25.0);
+        assert_eq!((figures.quantiles_ms.len(), figures.quantiles_ms[0], figures.quantiles_ms[400]), (401, 1.0, 100.0));
+    }
+
+    #[test]
+    fn a_row_has_exactly_the_fields_that_were_agreed() {
+        let row = Row {
+            experiment: "closed-loop".into(),
+            policy: Policy::LeastRequest,
+            frontends: 40,
+            backends: 10,
+            load: "closed:100".into(),
+            service_ms: 50.0,
+            requests: 1,
+            ok: 1,
+            shed: 0,
+            errors: 0,
+            p10_ms: Some(1.5),
+            p50_ms: None,
+            p90_ms: None,
+            p99_ms: None,
+            throughput_rps: 0.0,
+            attempts_per_request: 1.0,
+        };
+        let expected = concat!(
+            r#"{"experiment":"closed-loop","policy":"least_request","frontends":40,"backends":10,"load":"closed:100","#,
+            r#""service_ms":50.0,"requests":1,"ok":1,"shed":0,"errors":0,"p10_ms":1.5,"p50_ms":null,"p90_ms":null,"#,
+            r#""p99_ms":null,"throughput_rps":0.0,"attempts_per_request":1.0}"#
+        );
+        assert_eq!(serde_json::to_string(&row).unwrap(), expected);
+        assert_eq!(serde_json::from_str::<Row>(expected).unwrap(), row);
+    }
+}

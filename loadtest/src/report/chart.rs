@@ -1,0 +1,170 @@
+//! Charts as inline SVG. Colours and fonts come from the page's style sheet, so that light and dark need no second drawing.
+
+use crate::record::Record;
+use maud::{Markup, html};
+
+/// A record with the name and the colour (1, 2, ...) that it has everywhere on the page.
+#[derive(Clone, Debug)]
+pub struct Series<'a> {
+    /// The record.
+    pub record: &'a Record,
+    /// What it is called.
+    pub name: String,
+    /// Its colour in the style sheet.
+    pub colour: usize,
+}
+
+const WIDTH: f64 = 860.0;
+const LEFT: f64 = 64.0;
+const RIGHT: f64 = 24.0;
+/// Names stand to the left of bars.
+const NAMES: f64 = 250.0;
+const ROW: f64 = 34.0;
+
+/// The share of requests (up) that were answered within a time (right).
+pub fn cumulative(series: &[Series<'_>]) -> Markup {
+    let (top, height) = (16.0, 300.0);
+    let most = series.iter().filter_map(|s| s.record.quantiles_ms.last()).fold(0.0, |a: f64, b| a.max(*b));
+    let axis = Axis::new(most, LEFT, WIDTH - RIGHT);
+    let y = |share: f64| top + height * (1.0 - share);
+    html! {
+        svg viewBox=(format!("0 0 {WIDTH} {}", top + height + 52.0)) role="img" aria-label="Share of requests answered within a time" {
+            @for percent in [0, 10, 50, 90, 99] {
+                @let at = y(f64::from(percent) / 100.0);
+                line.grid x1=(LEFT) x2=(WIDTH - RIGHT) y1=(at) y2=(at) {}
+                text.tick x=(LEFT - 10.0) y=(at + 4.0) text-anchor="end" { (percent) "%" }
+            }
+            (axis.draw(top, top + height, "response time in milliseconds"))
+            @for s in series {
+                polyline class=(format!("curve c{}", s.colour)) points=(points(s.record, &axis, y)) { title { (s.name) } }
+            }
+        }
+    }
+}
+
+fn points(record: &Record, axis: &Axis, y: impl Fn(f64) -> f64) -> String {
+    let point = |(step, ms): (usize, &f64)| format!("{:.1},{:.1}", axis.at(*ms), y(Record::share(step)));
+    record.quantiles_ms.iter().enumerate().map(point).collect::<Vec<_>>().join(" ")
+}
+
+/// For each record a bar from the 10th to the 90th percentile, a mark at the median and a whisker to the 99th.
+pub fn ranges(series: &[Series<'_>]) -> Markup {
+    let most = series.iter().filter_map(|s| s.record.row.p99_ms).fold(0.0, f64::max);
+    rows(series, most, "response time in milliseconds", |s, axis, middle| {
+        let row = &s.record.row;
+        let (Some(p10), Some(p50), Some(p90), Some(p99)) = (row.p10_ms, row.p50_ms, row.p90_ms, row.p99_ms) else {
+            return html! { text.tick x=(NAMES) y=(middle + 4.0) { "nothing was answered" } };
+        };
+        // A range too narrow to be seen is still drawn, without room for the gap.
+        let width = (axis.at(p90) - axis.at(p10)).max(5.0);
+        html! {
+            line class=(format!("whisker c{}", s.colour)) x1=(axis.at(p90)) x2=(axis.at(p99)) y1=(middle) y2=(middle) {}
+            line class=(format!("whisker c{}", s.colour)) x1=(axis.at(p99)) x2=(axis.at(p99)) y1=(middle - 6.0) y2=(middle + 6.0) {}
+            rect class=(format!("bar c{}", s.colour)) x=(axis.at(p10)) y=(middle - 9.0) width=(width) height="18" rx="3" {
+                title { (s.name) ": p10 " (ms(p10)) ", median " (ms(p50)) ", p90 " (ms(p90)) ", p99 " (ms(p99)) }
+            }
+            @if width > 12.0 { line.median x1=(axis.at(p50)) x2=(axis.at(p50)) y1=(middle - 9.0) y2=(middle + 9.0) {} }
+        }
+    })
+}
+
+/// For each record what became of its requests, per second: answered, then shed, then errors.
+pub fn rates(series: &[Series<'_>]) -> Markup {
+    let per_second = |s: &Series<'_>, count: u64| count as f64 / s.record.measured_s.max(1e-9);
+    let most = series.iter().map(|s| per_second(s, s.record.row.requests)).fold(0.0, f64::max);
+    rows(series, most, "requests per second", |s, axis, middle| {
+        let row = &s.record.row;
+        let parts = [("answered", "bar", row.ok), ("shed", "bar shed", row.shed), ("errors", "bar errors", row.errors)];
+        let mut from = 0.0;
+        html! {
+            @for (what, class, count) in parts {
+                @if count > 0 {
+                    @let rate = per_second(s, count);
+                    @let start = axis.at(from);
+                    @let width = (axis.at(from + rate) - start - 2.0).max(1.0);
+                    rect class=(format!("{class} c{}", s.colour)) x=(start) y=(middle - 9.0) width=(width) height="18" rx="3" {
+                        title { (s.name) ": " (format!("{rate:.1}")) " " (what) " per second" }
+                    }
+                    @if width > 60.0 {
+                        text.inside x=(start + 8.0) y=(middle + 4.0) { (format!("{rate:.0} {what}")) }
+                    }
+                    ({ from += rate; "" })
+                }
+            }
+        }
+    })
+}
+
+fn rows(series: &[Series<'_>], most: f64, unit: &str, draw: impl Fn(&Series<'_>, &Axis, f64) -> Markup) -> Markup {
+    let (top, bottom) = (8.0, 8.0 + ROW * series.len() as f64);
+    let axis = Axis::new(most, NAMES, WIDTH - RIGHT);
+    html! {
+        svg viewBox=(format!("0 0 {WIDTH} {}", bottom + 52.0)) role="img" aria-label=(unit) {
+            (axis.draw(top, bottom, unit))
+            @for (n, s) in series.iter().enumerate() {
+                @let middle = top + ROW * (n as f64 + 0.5);
+                text.name x=(NAMES - 14.0) y=(middle + 4.0) text-anchor="end" { (s.name) }
+                (draw(s, &axis, middle))
+            }
+        }
+    }
+}
+
+/// Milliseconds as a reader wants them.
+pub fn ms(value: f64) -> String {
+    if value >= 10.0 { format!("{value:.0} ms") } else { format!("{value:.1} ms") }
+}
+
+/// A horizontal axis from zero to `end`.
+#[derive(Debug)]
+struct Axis {
+    end: f64,
+    step: f64,
+    left: f64,
+    right: f64,
+}
+
+impl Axis {
+    /// An axis that reaches at least `most`, in round steps.
+    fn new(most: f64, left: f64, right: f64) -> Self {
+        let most = if most > 0.0 { most } else { 1.0 };
+        let power = 10f64.powf((most / 6.0).log10().floor());
+        let step =
+            [1.0, 2.0, 2.5, 5.0, 10.0].map(|n| n * power).into_iter().find(|step| most / step <= 7.0).unwrap_or(most);
+        Self { end: (most / step).ceil() * step, step, left, right }
+    }
+
+    fn at(&self, value: f64) -> f64 {
+        self.left + (self.right - self.left) * value / self.end
+    }
+
+    fn ticks(&self) -> impl Iterator<Item = f64> {
+        let (step, count) = (self.step, (self.end / self.step).round() as u32);
+        (0..=count).map(move |n| f64::from(n) * step)
+    }
+
+    fn draw(&self, top: f64, bottom: f64, label: &str) -> Markup {
+        html! {
+            @for tick in self.ticks() {
+                line.grid x1=(self.at(tick)) x2=(self.at(tick)) y1=(top) y2=(bottom) {}
+                text.tick x=(self.at(tick)) y=(bottom + 18.0) text-anchor="middle" { (crate::record::rounded(tick, 1e3)) }
+            }
+            text.tick x=(self.right) y=(bottom + 40.0) text-anchor="end" { (label) }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_axis_covers_its_values_in_few_round_steps() {
+        for most in [0.3, 1.0, 7.0, 99.0, 512.0, 1096.0, 5170.0] {
+            let axis = Axis::new(most, 0.0, 100.0);
+            let ticks = axis.ticks().count();
+            assert!(axis.end >= most && axis.end < 1.6 * most && (3..=9).contains(&ticks), "{most}: {axis:?}");
+            assert_eq!((axis.at(0.0), axis.at(axis.end)), (0.0, 100.0));
+        }
+    }
+}

@@ -1,0 +1,117 @@
+//! What the figures say, in sentences: BLOC beside least request with as many frontends, both from the same run.
+
+use crate::policy::Policy;
+use crate::record::Record;
+
+/// One comparison with what it was expected to be.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Finding {
+    /// What was compared.
+    pub what: String,
+    /// What came out.
+    pub measured: String,
+    /// What was expected.
+    pub expected: &'static str,
+    /// Whether it came out so.
+    pub reached: bool,
+}
+
+/// BLOC's range at most this share of least request's.
+const RANGE_SHARE: f64 = 0.25;
+/// BLOC's 99th percentile at most this share of least request's.
+const TAIL_SHARE: f64 = 0.65;
+/// BLOC's throughput at least this share of least request's.
+const THROUGHPUT_SHARE: f64 = 0.97;
+
+/// The findings of the closed loop; empty when the records lack one of the two, or its answers.
+pub fn findings(records: &[Record]) -> Vec<Finding> {
+    let of = |policy, frontends: Option<usize>| {
+        let fits = |record: &&Record| {
+            let row = &record.row;
+            row.experiment == "closed-loop" && row.policy == policy && frontends.is_none_or(|n| n == row.frontends)
+        };
+        records.iter().find(fits)
+    };
+    let pair =
+        of(Policy::Bloc, None).and_then(|bloc| Some((bloc, of(Policy::LeastRequest, Some(bloc.row.frontends))?)));
+    pair.and_then(|(bloc, least)| compare(bloc, least)).unwrap_or_default()
+}
+
+fn compare(bloc: &Record, least: &Record) -> Option<Vec<Finding>> {
+    let ratio = |what: &str, bloc: f64, least: f64, unit: &str, expected, reached: fn(f64) -> bool| {
+        let share = bloc / least;
+        let measured = format!("{bloc:.0} {unit} against {least:.0} {unit}: {share:.3}");
+        Finding { what: what.to_owned(), measured, expected, reached: reached(share) }
+    };
+    let errors = bloc.row.errors;
+    Some(vec![
+        ratio("Range from p10 to p90", bloc.range_ms()?, least.range_ms()?, "ms", "at most 0.25", |share| {
+            share <= RANGE_SHARE
+        }),
+        ratio("99th percentile", bloc.row.p99_ms?, least.row.p99_ms?, "ms", "at most 0.65", |share| {
+            share <= TAIL_SHARE
+        }),
+        ratio(
+            "Answered requests per second",
+            bloc.row.throughput_rps,
+            least.row.throughput_rps,
+            "/s",
+            "at least 0.97",
+            |share| share >= THROUGHPUT_SHARE,
+        ),
+        Finding {
+            what: "Errors other than sheds with BLOC".to_owned(),
+            measured: errors.to_string(),
+            expected: "none",
+            reached: errors == 0,
+        },
+    ])
+}
+
+/// How many clients of a closed loop wait for an answer at any moment (Little's law: rate times mean response time), and how long one of the
+/// others takes for a request that is shed, in milliseconds. `None` without sheds, or when the record lacks the response times.
+pub fn circling(record: &Record) -> Option<(f64, f64)> {
+    let row = &record.row;
+    let clients: f64 = row.load.strip_prefix("closed:")?.parse().ok()?;
+    if row.shed == 0 || record.quantiles_ms.is_empty() || record.measured_s <= 0.0 {
+        return None;
+    }
+    let mean_s = record.quantiles_ms.iter().sum::<f64>() / record.quantiles_ms.len() as f64 / 1e3;
+    let waiting = (row.throughput_rps * mean_s).min(clients);
+    let sheds_per_s = row.shed as f64 / record.measured_s;
+    Some((waiting, 1e3 * (clients - waiting) / sheds_per_s))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::example::record;
+
+    #[test]
+    fn each_finding_is_reached_up_to_its_bound_and_not_beyond() {
+        let least = record(Policy::LeastRequest, 40, [200.0, 500.0, 1000.0, 1000.0], 200.0);
+        let reached = |percentiles, throughput, errors| {
+            let mut bloc = record(Policy::Bloc, 40, percentiles, throughput);
+            bloc.row.errors = errors;
+            findings(&[least.clone(), bloc]).iter().map(|finding| finding.reached).collect::<Vec<_>>()
+        };
+        assert_eq!(reached([300.0, 400.0, 500.0, 650.0], 194.0, 0), [true; 4]);
+        assert_eq!(reached([300.0, 400.0, 501.0, 651.0], 193.9, 1), [false; 4]);
+    }
+
+    #[test]
+    fn compares_only_with_as_many_frontends() {
+        let bloc = record(Policy::Bloc, 40, [300.0; 4], 200.0);
+        assert_eq!(findings(&[bloc.clone(), record(Policy::LeastRequest, 1, [300.0; 4], 200.0)]), []);
+        assert_eq!(findings(&[bloc]), []);
+    }
+
+    #[test]
+    fn who_does_not_wait_circles() {
+        let mut bloc = record(Policy::Bloc, 40, [490.0; 4], 200.0);
+        assert_eq!(circling(&bloc), None);
+        (bloc.row.shed, bloc.measured_s) = (1000, 10.0);
+        let (waiting, cycle_ms) = circling(&bloc).unwrap();
+        assert!((waiting - 98.0).abs() < 1e-6 && (cycle_ms - 20.0).abs() < 1e-6, "{waiting} {cycle_ms}");
+    }
+}

@@ -1,0 +1,112 @@
+//! The page: one file, nothing to fetch, readable without the paper.
+
+use super::chart::Series;
+use super::findings::findings;
+use super::sections;
+use crate::policy::Policy;
+use crate::record::{Record, Row};
+use maud::{DOCTYPE, Markup, PreEscaped, html};
+
+const STYLE: &str = include_str!("style.css");
+const COLOURS: usize = 6;
+
+/// The page about `records`, made by `command`.
+pub fn page(records: &[Record], command: &str) -> Markup {
+    let series = series(records);
+    let mut experiments: Vec<&str> = Vec::new();
+    for record in records {
+        if !experiments.contains(&record.row.experiment.as_str()) {
+            experiments.push(&record.row.experiment);
+        }
+    }
+    html! {
+        (DOCTYPE)
+        html lang="en" {
+            head {
+                meta charset="utf-8";
+                meta name="viewport" content="width=device-width, initial-scale=1";
+                title { "BLOC on real Envoys" }
+                style { (PreEscaped(STYLE)) }
+            }
+            body { main {
+                h1 { "Load balancing in a service mesh, measured" }
+                p.soft { "Real Envoy proxies on one machine, real HTTP requests; every figure on this page comes from the run described at its end." }
+                (sections::setting(records))
+                (sections::verdict(&findings(records)))
+                @for experiment in experiments {
+                    @let those: Vec<Series<'_>> = series.iter().filter(|s| s.record.row.experiment == experiment).cloned().collect();
+                    (sections::experiment(experiment, &those))
+                }
+                (sections::reading())
+                (sections::origin(records, command))
+            } }
+        }
+    }
+}
+
+/// The records with their names and colours; the same candidate has the same colour in every experiment.
+fn series(records: &[Record]) -> Vec<Series<'_>> {
+    let mut names: Vec<String> = Vec::new();
+    let mut coloured = |record| {
+        let name = candidate(record);
+        let at = names.iter().position(|known| *known == name).unwrap_or_else(|| {
+            names.push(name.clone());
+            names.len() - 1
+        });
+        (name, at % COLOURS + 1)
+    };
+    records
+        .iter()
+        .map(|record| {
+            let (name, colour) = coloured(&record.row);
+            Series { record, name, colour }
+        })
+        .collect()
+}
+
+/// What a policy in so many frontends is called.
+fn candidate(row: &Row) -> String {
+    let policy = match row.policy {
+        Policy::Random => "Random",
+        Policy::RoundRobin => "Round robin",
+        Policy::LeastRequest => "Least request",
+        Policy::Bloc => "BLOC",
+    };
+    match row.frontends {
+        1 => format!("{policy}, 1 frontend"),
+        n => format!("{policy}, {n} frontends"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::example::record;
+
+    #[test]
+    fn one_file_with_every_candidate_in_one_colour() {
+        let mut records = vec![
+            record(Policy::LeastRequest, 40, [200.0, 500.0, 900.0, 1000.0], 200.0),
+            record(Policy::Bloc, 40, [490.0, 500.0, 505.0, 510.0], 200.0),
+        ];
+        let mut poisson = records[1].clone();
+        (poisson.row.experiment, poisson.row.load) = ("poisson".into(), "poisson:180".into());
+        records.insert(0, poisson);
+        let colours: Vec<_> = series(&records).into_iter().map(|s| (s.name, s.colour)).collect();
+        let expected = [("BLOC, 40 frontends", 1), ("Least request, 40 frontends", 2), ("BLOC, 40 frontends", 1)];
+        assert_eq!(colours, expected.map(|(name, colour)| (name.to_owned(), colour)));
+
+        let text = page(&records, "bloc-lab demo").into_string();
+        assert_eq!(text.matches("<polyline").count(), 3);
+        assert_eq!(text.matches("<h2>").count(), 6);
+        // Nothing to fetch: no address but that of a namespace.
+        assert!(!text.contains("http") && !text.contains("<script") && !text.contains("url("));
+    }
+
+    #[test]
+    fn rows_without_distributions_make_a_page_without_curves() {
+        let row = record(Policy::Bloc, 40, [490.0, 500.0, 505.0, 510.0], 200.0).row;
+        let text = page(&[Record::from(row)], "bloc-lab report summary.json").into_string();
+        assert!(!text.contains("<polyline") && text.contains("BLOC, 40 frontends"));
+    }
+}

@@ -1,0 +1,124 @@
+//! A small mesh of real Envoys, end to end. It needs Envoy (`ENVOY`, or what `loadtest/install-envoy.sh` installed) and takes some seconds.
+
+use bloc_lab::mesh::{Mesh, MeshSpec, Tools};
+use bloc_lab::policy::Policy;
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+const LAB: &str = env!("CARGO_BIN_EXE_bloc-lab");
+
+fn tools() -> Tools {
+    match Tools::beside(Path::new(LAB)) {
+        Ok(tools) => tools,
+        Err(missing) => panic!("{missing}"),
+    }
+}
+
+/// The processes whose command line mentions `text`.
+fn mentioning(text: &Path) -> Vec<String> {
+    let text = text.to_str().unwrap();
+    let processes = std::fs::read_dir("/proc").unwrap().filter_map(Result::ok);
+    let commands = processes.filter_map(|process| std::fs::read(process.path().join("cmdline")).ok());
+    commands
+        .map(|bytes| String::from_utf8_lossy(&bytes).replace('\0', " "))
+        .filter(|line| line.contains(text))
+        .collect()
+}
+
+fn runs(id: u32) -> bool {
+    Path::new(&format!("/proc/{id}")).exists()
+}
+
+/// Waits until `done`, ten seconds at most.
+fn eventually(what: &str, mut done: impl FnMut() -> bool) {
+    let deadline = Instant::now() + Duration::from_secs(10);
+    while !done() {
+        assert!(Instant::now() < deadline, "not within 10 s: {what}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+fn spec() -> MeshSpec {
+    MeshSpec {
+        policy: Policy::LeastRequest,
+        frontends: 2,
+        backends: 2,
+        service_time: "fixed:20ms".parse().unwrap(),
+        concurrency: 1,
+        speeds: vec![],
+        capacity: None,
+        reset_interval: Duration::from_millis(200),
+        retries: 3,
+        control_plane: false,
+        workers: 1,
+        seed: 1,
+    }
+}
+
+#[test]
+fn a_case_measures_what_two_servers_can_do_and_leaves_nothing() {
+    let target = tempfile::tempdir().unwrap();
+    let json = target.path().join("row.json");
+    let mut command = Command::new(LAB);
+    command.args(["run", "--policy", "least_request", "--frontends", "2", "--backends", "2", "--load", "closed:8"]);
+    command.args(["--service-time", "fixed:20ms", "--warm-up", "500ms", "--duration", "2s", "--json"]).arg(&json);
+    // Logs and bootstraps go below this, so that the children can be told from those of other tests.
+    let output = command.env("CARGO_TARGET_DIR", target.path()).env("ENVOY", &tools().envoy).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+
+    let rows: Vec<serde_json::Value> = serde_json::from_slice(&std::fs::read(&json).unwrap()).unwrap();
+    let number = |name: &str| rows[0][name].as_f64().unwrap();
+    // Two servers of 50 requests per second, always busy; 8 clients share them.
+    assert!((number("throughput_rps") - 100.0).abs() <= 3.0, "{rows:?}");
+    assert!((number("p50_ms") - 80.0).abs() <= 25.0, "{rows:?}");
+    assert_eq!((number("shed"), number("errors"), number("attempts_per_request")), (0.0, 0.0, 1.0), "{rows:?}");
+    assert_eq!(mentioning(target.path()), [""; 0]);
+}
+
+#[tokio::test]
+async fn a_dropped_mesh_leaves_nothing() {
+    let directory = tempfile::tempdir().unwrap();
+    let bar = indicatif::ProgressBar::hidden();
+    let mut mesh = Mesh::start(&spec(), &tools(), directory.path(), &bar).await.unwrap();
+    let ids = mesh.process_ids();
+    assert_eq!(ids.len(), 2 + 2 + 2 + 1);
+    assert!(ids.iter().all(|id| runs(*id)));
+    drop(mesh);
+    assert!(!ids.iter().any(|id| runs(*id)));
+}
+
+#[test]
+fn an_ended_lab_takes_its_mesh_along_whatever_ends_it() {
+    for signal in [Signal::SIGINT, Signal::SIGTERM, Signal::SIGKILL] {
+        let target = tempfile::tempdir().unwrap();
+        let mut command = Command::new(LAB);
+        command.args(["up", "--policy", "random", "--frontends", "1", "--backends", "1"]).stdout(Stdio::piped());
+        let mut lab = command.env("CARGO_TARGET_DIR", target.path()).env("ENVOY", &tools().envoy).spawn().unwrap();
+        eventually("the mesh stands", || target.path().join("lab/mesh.json").exists());
+        assert!(mentioning(target.path()).len() >= 3);
+        kill(Pid::from_raw(lab.id().try_into().unwrap()), signal).unwrap();
+        lab.wait().unwrap();
+        eventually("the mesh is gone", || mentioning(target.path()).is_empty());
+    }
+}
+
+#[test]
+fn a_bad_argument_is_refused_with_option_value_and_range() {
+    for (option, value, range) in [
+        ("--frontends", "0", "1 to 200"),
+        ("--load", "closed:0", "1 to 10000 clients"),
+        ("--service-time", "fixed:0ms", "1us to 1h"),
+        ("--capacity", "0", "1 to 1000000, or none"),
+        ("--reset-interval", "2h", "1ms to 1h"),
+        ("--retries", "11", "0 to 10"),
+        ("--duration", "1ms", "100ms to 1day"),
+    ] {
+        let output = Command::new(LAB).args(["run", option, value]).output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(2), "{said}");
+        assert!(said.contains(option) && said.contains(&format!("'{value}'")) && said.contains(range), "{said}");
+    }
+}

@@ -1,0 +1,81 @@
+//! Configuration and its update under load.
+
+use crate::support::{App, Place, Pod, dynamic, eventually, inbound, request, send};
+use bloc_lab::envoy::{Envoy, SERVICE};
+use serde_json::{Value, json};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+fn capacity(limit: u32) -> Value {
+    json!({"service": SERVICE, "services": {SERVICE: {"capacity": {"estimator": "static", "limit": limit}}}})
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_update_takes_effect_under_load_and_a_bad_one_leaves_the_running_one_in_force() {
+    let place = Place::new();
+    let app = App::start("pod").await;
+    let mut bootstrap = inbound(&place, app.address, &capacity(100), None);
+    let mut listeners = dynamic(&mut bootstrap, place.path());
+    let sidecar = Envoy::start(&place.envoy, place.path(), "pod", &bootstrap, 2).await.unwrap();
+    let address = sidecar.listener("inbound").unwrap();
+    let pod = Pod { app, sidecar, address };
+    assert_eq!(load(&pod).await, "chip=1, queue=0, capacity=100");
+
+    let (stop, sent) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
+    let clients: Vec<_> = (0..4)
+        .map(|_| {
+            let (stop, sent) = (Arc::clone(&stop), Arc::clone(&sent));
+            tokio::spawn(async move {
+                while !stop.load(Ordering::Relaxed) {
+                    let answer = send(address, request("/x"), "").await.expect("no request is lost");
+                    assert_eq!(answer.app(), Some("pod"));
+                    sent.fetch_add(1, Ordering::Relaxed);
+                }
+            })
+        })
+        .collect();
+
+    listeners.update(1, &capacity(50));
+    eventually("the new capacity", async || (pod.metric("capacity").await == 50).then_some(())).await;
+    eventually("its use by the workers", async || load(&pod).await.ends_with("capacity=50").then_some(())).await;
+
+    listeners.update(2, &json!({"service": SERVICE, "services": {SERVICE: {"retries": 11}}}));
+    let log = place.path().join("pod.log");
+    let said = eventually("a refusal in Envoy's log", async || {
+        let text = std::fs::read_to_string(&log).unwrap();
+        text.lines().find(|line| line.contains("configuration refused")).map(str::to_owned)
+    })
+    .await;
+    assert!(said.contains("services.backend.retries: 11 is not allowed, only 0 to 10"), "{said}");
+    let before = sent.load(Ordering::Relaxed);
+    eventually("traffic after the refusal", async || (sent.load(Ordering::Relaxed) > before + 100).then_some(())).await;
+    assert!(load(&pod).await.ends_with("capacity=50"), "the running configuration stays");
+
+    // And a good one after the bad one is taken again.
+    listeners.update(3, &capacity(25));
+    eventually("the capacity after that", async || load(&pod).await.ends_with("capacity=25").then_some(())).await;
+    stop.store(true, Ordering::Relaxed);
+    for client in clients {
+        client.await.unwrap();
+    }
+    eventually("an empty server", async || (pod.metric("in_flight").await == 0).then_some(())).await;
+}
+
+async fn load(pod: &Pod) -> String {
+    // The clients that run beside make the queue vary.
+    let answer = send(pod.address, request("/probe"), "").await.unwrap();
+    answer.header("x-bloc-load").unwrap().to_owned()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_bad_configuration_at_the_start_is_refused_with_path_value_and_range() {
+    let place = Place::new();
+    let app = App::start("pod").await;
+    let bad = json!({"services": {SERVICE: {"headroom": 1.5}}});
+    let error = Envoy::start(&place.envoy, place.path(), "pod", &inbound(&place, app.address, &bad, None), 2)
+        .await
+        .unwrap_err();
+    let said = std::fs::read_to_string(place.path().join("pod.log")).unwrap();
+    let expected = "services.backend.headroom: 1.5 is not allowed, only a number above 0 and at most 1";
+    assert!(said.contains(expected), "{error}\n{said}");
+}

@@ -1,0 +1,12 @@
+//! The three filters in real Envoys with two workers each: what clients and backends saw.
+//!
+//! Needs target/bloc.wasm, Envoy and the control plane's binary, all of which `make test` provides.
+
+mod configuration;
+mod control_plane;
+mod discovery;
+mod failure;
+mod headers;
+mod in_flight;
+mod rejection;
+mod support;

@@ -1,0 +1,117 @@
+//! An application: a real HTTP server that does what the path says and remembers what it saw.
+//!
+//! `/hold` answers when it is released, `/slow` after 100 ms, `/own-429` with a 429 of its own, `/lie` with our headers, `/abort` with half a
+//! body and a reset; everything else with the request's body.
+
+use http_body_util::{BodyExt, StreamBody};
+use hyper::body::{Bytes, Frame, Incoming};
+use hyper::header::HeaderMap;
+use hyper::service::service_fn;
+use hyper::{Method, Request, Response, StatusCode};
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use hyper_util::server::conn::auto;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+use tokio::net::TcpListener;
+use tokio::sync::{Semaphore, watch};
+
+#[derive(Clone, Debug)]
+pub struct Seen {
+    pub method: Method,
+    pub path: String,
+    pub headers: HeaderMap,
+    pub body: Bytes,
+}
+
+pub struct App {
+    pub address: SocketAddr,
+    inner: Arc<Inner>,
+    stop: watch::Sender<bool>,
+}
+
+struct Inner {
+    name: String,
+    seen: Mutex<Vec<Seen>>,
+    release: Semaphore,
+}
+
+type Body = http_body_util::combinators::BoxBody<Bytes, io::Error>;
+
+impl App {
+    pub async fn start(name: &str) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let (stop, stopped) = watch::channel(false);
+        let inner = Arc::new(Inner { name: name.into(), seen: Mutex::default(), release: Semaphore::new(0) });
+        tokio::spawn(serve(listener, Arc::clone(&inner), stopped));
+        Self { address, inner, stop }
+    }
+
+    /// What it has seen of `path` so far.
+    pub fn seen(&self, path: &str) -> Vec<Seen> {
+        self.inner.seen.lock().unwrap().iter().filter(|seen| seen.path == path).cloned().collect()
+    }
+
+    /// Lets one request to `/hold` go.
+    pub fn release(&self) {
+        self.inner.release.add_permits(1);
+    }
+
+    /// Closes the listener and all connections, as a crash would.
+    pub fn crash(&self) {
+        self.stop.send_replace(true);
+    }
+}
+
+async fn serve(listener: TcpListener, inner: Arc<Inner>, mut stopped: watch::Receiver<bool>) {
+    loop {
+        let accepted = tokio::select! {
+            accepted = listener.accept() => accepted,
+            _ = stopped.changed() => return,
+        };
+        let Ok((stream, _)) = accepted else { return };
+        let (inner, mut stopped) = (Arc::clone(&inner), stopped.clone());
+        tokio::spawn(async move {
+            let service = service_fn(move |request| answer(Arc::clone(&inner), request));
+            let builder = auto::Builder::new(TokioExecutor::new());
+            tokio::select! {
+                _ = builder.serve_connection(TokioIo::new(stream), service) => {}
+                _ = stopped.changed() => {}
+            }
+        });
+    }
+}
+
+async fn answer(inner: Arc<Inner>, request: Request<Incoming>) -> Result<Response<Body>, hyper::Error> {
+    let (parts, body) = request.into_parts();
+    let body = body.collect().await?.to_bytes();
+    let path = parts.uri.path().to_owned();
+    let seen = Seen { method: parts.method, path: path.clone(), headers: parts.headers, body: body.clone() };
+    inner.seen.lock().unwrap().push(seen);
+    let response = Response::builder().header("x-app", &inner.name);
+    let whole = |bytes: Bytes| http_body_util::Full::new(bytes).map_err(|never| match never {}).boxed();
+    let response = match path.as_str() {
+        "/own-429" => response.status(StatusCode::TOO_MANY_REQUESTS),
+        "/lie" => response
+            .header("x-bloc-load", "chip=1, queue=0")
+            .header("x-bloc-reject", "capacity")
+            .header("x-bloc-bid", "1"),
+        "/hold" => {
+            inner.release.acquire().await.unwrap().forget();
+            response
+        }
+        "/slow" => {
+            tokio::time::sleep(Duration::from_millis(100)).await;
+            response
+        }
+        "/abort" => {
+            let half = [Ok(Frame::data(Bytes::from("half"))), Err(io::Error::other("aborted"))];
+            let body = StreamBody::new(futures_util::stream::iter(half)).boxed();
+            return Ok(response.body(body).unwrap());
+        }
+        _ => response,
+    };
+    Ok(response.body(whole(body)).unwrap())
+}

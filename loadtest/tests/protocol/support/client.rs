@@ -1,0 +1,89 @@
+//! A client: each request on a connection of its own.
+
+use super::PATIENCE;
+use http_body_util::{BodyExt, Full};
+use hyper::body::Bytes;
+use hyper::header::HeaderMap;
+use hyper::{Request, StatusCode, http::request::Builder};
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use std::net::SocketAddr;
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+
+/// A complete answer.
+#[derive(Debug)]
+pub struct Answer {
+    pub status: StatusCode,
+    pub headers: HeaderMap,
+    pub body: Bytes,
+}
+
+impl Answer {
+    /// The application that answered; none: it was not an application.
+    pub fn app(&self) -> Option<&str> {
+        self.header("x-app")
+    }
+
+    pub fn header(&self, name: &str) -> Option<&str> {
+        self.headers.get(name).and_then(|value| value.to_str().ok())
+    }
+
+    /// Names of headers that are ours.
+    pub fn ours(&self) -> Vec<String> {
+        self.headers.keys().map(ToString::to_string).filter(|name| name.starts_with("x-bloc")).collect()
+    }
+}
+
+/// A GET for `path`, to be added to.
+pub fn request(path: &str) -> Builder {
+    Request::get(path).header("host", "backend")
+}
+
+/// Sends over HTTP/1.1 and waits for the whole answer.
+pub async fn send(to: SocketAddr, request: Builder, body: &'static str) -> Result<Answer, String> {
+    let request = request.body(Full::new(Bytes::from(body))).unwrap();
+    let exchange = async {
+        let stream = TcpStream::connect(to).await.map_err(|e| e.to_string())?;
+        let (mut sender, connection) =
+            hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.map_err(|e| e.to_string())?;
+        // Dropped with the task's handle when the exchange is given up: then the client is gone.
+        let connection = AbortOnDrop(tokio::spawn(connection));
+        let answer = collect(sender.send_request(request).await).await;
+        drop(connection);
+        answer
+    };
+    timeout(PATIENCE, exchange).await.map_err(|_| "timed out".to_owned())?
+}
+
+/// Sends a gRPC request over HTTP/2.
+pub async fn grpc(to: SocketAddr, path: &str) -> Result<Answer, String> {
+    let request = Request::post(format!("http://backend{path}"))
+        .header("content-type", "application/grpc")
+        .header("te", "trailers")
+        .body(Full::new(Bytes::from_static(&[0; 5])))
+        .unwrap();
+    let exchange = async {
+        let stream = TcpStream::connect(to).await.map_err(|e| e.to_string())?;
+        let handshake = hyper::client::conn::http2::handshake(TokioExecutor::new(), TokioIo::new(stream));
+        let (mut sender, connection) = handshake.await.map_err(|e| e.to_string())?;
+        let connection = AbortOnDrop(tokio::spawn(connection));
+        let answer = collect(sender.send_request(request).await).await;
+        drop(connection);
+        answer
+    };
+    timeout(PATIENCE, exchange).await.map_err(|_| "timed out".to_owned())?
+}
+
+async fn collect(response: hyper::Result<hyper::Response<hyper::body::Incoming>>) -> Result<Answer, String> {
+    let (parts, body) = response.map_err(|e| e.to_string())?.into_parts();
+    let body = body.collect().await.map_err(|e| e.to_string())?.to_bytes();
+    Ok(Answer { status: parts.status, headers: parts.headers, body })
+}
+
+struct AbortOnDrop<T>(tokio::task::JoinHandle<T>);
+
+impl<T> Drop for AbortOnDrop<T> {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}

@@ -1,0 +1,30 @@
+//! What the tests stand on: applications, pods, senders, and a client.
+
+mod app;
+mod client;
+mod place;
+mod pods;
+
+pub use app::App;
+pub use client::{Answer, grpc, request, send};
+pub use place::Place;
+pub use pods::{Pod, dynamic, inbound, metric, outbound, sender};
+
+use std::future::Future;
+use std::time::Duration;
+use tokio::time::{Instant, sleep};
+
+/// How long something that must happen may take before a test fails. Generous: a machine under load is slow, not wrong.
+pub const PATIENCE: Duration = Duration::from_secs(20);
+
+/// Waits until `condition` gives a value.
+pub async fn eventually<T, F: Future<Output = Option<T>>>(what: &str, mut condition: impl FnMut() -> F) -> T {
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        if let Some(value) = condition().await {
+            return value;
+        }
+        assert!(Instant::now() < deadline, "{what} did not happen within {PATIENCE:?}");
+        sleep(Duration::from_millis(20)).await;
+    }
+}

@@ -1,0 +1,47 @@
+//! Where a test's files are, and the parts that it needs.
+
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+use tempfile::TempDir;
+
+/// The parts of one test.
+pub struct Place {
+    pub directory: TempDir,
+    pub envoy: PathBuf,
+    pub module: PathBuf,
+    pub control_plane: PathBuf,
+}
+
+impl Place {
+    /// A fresh directory; fails if something is missing, or if the module is older than its sources.
+    pub fn new() -> Self {
+        let lab = Path::new(env!("CARGO_BIN_EXE_bloc-lab"));
+        let module = bloc_lab::envoy::target_directory().join("bloc.wasm");
+        let built = modified(&module).unwrap_or_else(|| panic!("{} is missing: run make wasm", module.display()));
+        let workspace = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
+        for sources in ["filters/policy/src", "filters/wasm/src"] {
+            let newest = newest(&workspace.join(sources));
+            assert!(newest <= built, "{} is older than {sources}: run make wasm", module.display());
+        }
+        let control_plane = lab.with_file_name("bloc-control-plane");
+        assert!(control_plane.is_file(), "{} is missing: run cargo build", control_plane.display());
+        let envoy = bloc_lab::envoy::locate().unwrap_or_else(|error| panic!("{error}"));
+        Self { directory: tempfile::tempdir().unwrap(), envoy, module, control_plane }
+    }
+
+    pub fn path(&self) -> &Path {
+        self.directory.path()
+    }
+}
+
+fn modified(file: &Path) -> Option<SystemTime> {
+    file.metadata().and_then(|metadata| metadata.modified()).ok()
+}
+
+fn newest(directory: &Path) -> SystemTime {
+    let entries = directory.read_dir().unwrap().map(|entry| entry.unwrap().path());
+    entries
+        .map(|path| if path.is_dir() { newest(&path) } else { modified(&path).unwrap() })
+        .max()
+        .unwrap_or(SystemTime::UNIX_EPOCH)
+}
