@@ -28,8 +28,10 @@ const REJECTED_DEADLINE: usize = 2;
 const CHIPS_GRANTED: usize = 3;
 const CHIPS_WITHHELD: usize = 4;
 const HELD: usize = 5;
-const COUNTERS: [&str; 6] =
-    ["admitted", "rejected_capacity", "rejected_deadline", "chips_granted", "chips_withheld", "held"];
+/// Let in by a tick, not by the announcement that their place is free: as good as none while announcements arrive.
+const RESCUED: usize = 6;
+const COUNTERS: [&str; 7] =
+    ["admitted", "rejected_capacity", "rejected_deadline", "chips_granted", "chips_withheld", "held", "rescued"];
 
 /// A service that this proxy stands in front of, as this thread sees it.
 pub struct Inbound {
@@ -42,7 +44,7 @@ pub struct Inbound {
     /// The capacity that the gauge shows.
     shown: Option<Concurrency>,
     /// Events to be counted.
-    pub counters: Counters<6>,
+    pub counters: Counters<7>,
 }
 
 impl Inbound {
@@ -86,8 +88,17 @@ impl Inbound {
         self.departed.get()
     }
 
-    /// What is due a few times a second: ends the measuring interval, and looks after the line.
+    /// What is due a few times a second: ends the measuring interval, and looks after the line in case an announcement was lost.
     pub fn tick(&mut self, now: Timestamp) -> Turns {
+        let turns = self.look(now);
+        for _ in 0..turns.in_turn() {
+            self.counters.count(RESCUED);
+        }
+        turns
+    }
+
+    /// Looks after the line.
+    pub fn look(&mut self, now: Timestamp) -> Turns {
         self.measure(now);
         let Some(server) = &self.server else { return Turns::default() };
         if server.concurrency().is_none() && self.line.is_idle() {

@@ -177,6 +177,11 @@ pub struct Turns {
 }
 
 impl Turns {
+    /// How many may go.
+    pub fn in_turn(&self) -> usize {
+        self.in_turn.len()
+    }
+
     /// Lets go whose turn it is, and answers who has waited too long.
     pub fn take(self, now: Timestamp) {
         for (context, request) in self.in_turn {

@@ -83,7 +83,7 @@ impl RootContext for Root {
                 std::str::from_utf8(&service).ok().and_then(|service| state::with(|state| state.known(service)));
             if let Some(inbound) = inbound {
                 let now = host::now();
-                let turns = inbound.borrow_mut().tick(now);
+                let turns = inbound.borrow_mut().look(now);
                 turns.take(now);
             }
         }
