@@ -19,7 +19,7 @@ test: wasm envoy ## Unit and property tests, then the filters in real Envoys (ab
 
 .PHONY: paper
 paper: release envoy ## The paper's experiment at full scale (250 ms, 5 minutes a case; about 35 minutes)
-	$(LAB) demo --scale 1
+	$(LAB) demo --scale 1 --duration 5m --out target/paper
 
 .PHONY: wasm
 wasm: ## Build target/bloc.wasm
