@@ -10,6 +10,7 @@
 //! | an attempt begins without one: a probe, or forced because nobody qualified | | now |
 //! | answered with a chip / without | +1, at most `max_chips` / +0 | now |
 //! | rejected | 0 | now |
+//! | bounced by its bid | +0 | now |
 //! | failed: no answer came | | now |
 //!
 //! Qualified endpoints stand in a dense array, the others in a tree ordered by clock, so that choosing costs the same among ten
@@ -93,6 +94,8 @@ pub enum Answer {
     Served(LoadReport),
     /// The server rejected the request, with this report.
     Rejected(LoadReport),
+    /// The server bounced the request because it would take longer than the bid, with this report.
+    Bounced(LoadReport),
     /// The application answered, and the server does not speak BLOC: as good as a chip.
     Silent,
     /// No answer came.
@@ -233,6 +236,11 @@ impl Endpoints {
                 endpoint.report = report;
                 endpoint.estimate.hear(&report, now);
                 report.chip
+            }
+            Answer::Bounced(report) => {
+                endpoint.report = report;
+                endpoint.estimate.hear(&report, now);
+                false
             }
             Answer::Silent => {
                 endpoint.estimate.ended();

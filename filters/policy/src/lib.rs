@@ -11,6 +11,7 @@
 //! | [`endpoints`] | what a sender knows of each server: chips, backoff, pending requests |
 //! | [`routing`] | which servers a request tries, and in which order |
 //! | [`sender`] | all of that together, for the requests of one proxy to one cluster |
+//! | [`bid`] | how long an attempt is willing to wait |
 //! | [`discovery`] | when a sender without an endpoint list looks for servers that it does not know |
 //! | [`load_report`] | the header in which a server speaks of its load |
 //! | [`config`], [`sync`] | the configuration, and the messages that carry it |
@@ -18,6 +19,7 @@
 #![cfg_attr(not(test), deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing))]
 
 pub mod admission;
+pub mod bid;
 pub mod capacity;
 pub mod config;
 pub mod departures;

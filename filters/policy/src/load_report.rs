@@ -35,6 +35,12 @@ pub struct LoadReport {
 }
 
 impl LoadReport {
+    /// When a request that came now might expect its answer: `max((queue + 1) / service rate, execution time)`.
+    pub fn expected(&self) -> Option<Duration> {
+        let line = Duration::try_from_secs_f64((f64::from(self.queue?) + 1.0) / self.service?).ok()?;
+        Some(line.max(self.execution.unwrap_or_default()))
+    }
+
     /// Writes the header's value into `into`, which is emptied first.
     pub fn encode(&self, into: &mut String) {
         into.clear();

@@ -2,9 +2,10 @@
 //!
 //! Puts together the parameters, the [`Endpoints`], a [`Router`] and, where nobody named the endpoints, [`Discovery`].
 
-use crate::config::ServiceParameters;
+use crate::bid::{self, Bids};
+use crate::config::{RoutingKind, ServiceParameters};
 use crate::discovery::Discovery;
-use crate::endpoints::{Endpoint, EndpointId, Endpoints};
+use crate::endpoints::{Answer, Endpoint, EndpointId, Endpoints};
 use crate::rng::Rng;
 use crate::routing::{Router, Routing};
 use crate::units::Timestamp;
@@ -27,6 +28,7 @@ pub struct Sender {
     router: Router,
     endpoints: Endpoints,
     discovery: Discovery,
+    bids: Bids,
     list: Vec<EndpointId>,
 }
 
@@ -37,6 +39,7 @@ impl Sender {
             router: Router::new(parameters.routing(), parameters.reset_interval()),
             endpoints: Endpoints::new(parameters.reset_interval(), parameters.max_chips()),
             discovery: Discovery::default(),
+            bids: Bids::default(),
             list: Vec::new(),
             parameters,
         };
@@ -82,13 +85,44 @@ impl Sender {
         &mut self.endpoints
     }
 
+    /// How often a request may be sent again: the retries of the parameters, and one for each bid that may bounce.
+    pub fn retries(&self) -> u32 {
+        match self.parameters.routing() {
+            RoutingKind::Bid => self.parameters.retries() + bid::MULTIPLES.len() as u32,
+            _ => self.parameters.retries(),
+        }
+    }
+
+    /// The bid of attempt `attempt` (the first is 0): the longest expected response time that it accepts; none: without limit.
+    pub fn bid(&self, attempt: usize) -> Option<Duration> {
+        match self.parameters.routing() {
+            RoutingKind::Bid => self.bids.bid(attempt),
+            _ => None,
+        }
+    }
+
+    /// An attempt that began at `began` was answered.
+    pub fn answer(&mut self, id: EndpointId, answer: Answer, began: Timestamp, now: Timestamp) {
+        if self.parameters.routing() == RoutingKind::Bid {
+            match &answer {
+                Answer::Served(report) | Answer::Rejected(report) => self.bids.hear(report),
+                Answer::Bounced(report) => {
+                    self.bids.hear(report);
+                    self.bids.bounced(now.since(began));
+                }
+                Answer::Silent | Answer::Failed => {}
+            }
+        }
+        self.endpoints.answer(id, answer, now);
+    }
+
     /// Chooses the servers of a request, in the order in which they are to be tried: at most one for the first attempt and each retry. None at
     /// all: no server is known, or the request is to go where Envoy's own policy sends it, so that new ones are found.
     pub fn choose(&mut self, now: Timestamp, rng: &mut impl Rng) -> &[EndpointId] {
         self.list.clear();
         let explores = self.learns() && self.discovery.explores(self.endpoints.len(), rng);
         if !explores {
-            let length = self.parameters.retries() as usize + 1;
+            let length = self.retries() as usize + 1;
             self.router.choose(&mut self.endpoints, length, now, rng, &mut self.list);
         }
         &self.list
@@ -131,7 +165,7 @@ impl Sender {
 mod tests {
     use super::*;
     use crate::config::ServiceSpec;
-    use crate::endpoints::{Answer, Right};
+    use crate::endpoints::Right;
     use crate::load_report::LoadReport;
     use std::collections::BTreeSet;
 

@@ -22,6 +22,8 @@ use std::time::Duration;
 pub enum Rejection {
     /// The server is at its capacity.
     Capacity,
+    /// It would take longer than the attempt's bid.
+    Bid,
     /// It would be, or was, held for too long.
     Deadline,
 }
@@ -31,6 +33,7 @@ impl Rejection {
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Capacity => "capacity",
+            Self::Bid => "bid",
             Self::Deadline => "deadline",
         }
     }
@@ -93,20 +96,31 @@ impl Server {
         self.capacity.get()
     }
 
-    /// A request has come and meets `others` in the server; `deadline` is the time that it has left, if it says so.
+    /// A request has come and meets `others` in the server; it accepts to wait as long as its `bid`, and has so much time left until its `deadline`, as far as it says
+    /// so. The capacity counts first: a bid is for a place in the line, not for one beyond it.
     ///
     /// # Errors
     /// Why it must not enter.
-    pub fn arrive(&mut self, others: Concurrency, deadline: Option<Duration>, now: Timestamp) -> Result<(), Rejection> {
+    pub fn arrive(
+        &mut self,
+        others: Concurrency,
+        bid: Option<Duration>,
+        deadline: Option<Duration>,
+        now: Timestamp,
+    ) -> Result<(), Rejection> {
         let admitted = Admission::new(self.capacity(), self.headroom).admits(others);
         self.capacity.observe(Concurrency::new(others.get().saturating_add(u32::from(admitted))), now);
         if !admitted {
             return Err(Rejection::Capacity);
         }
-        match (deadline, self.expected(others)) {
-            (Some(left), Some(expected)) if expected > left => Err(Rejection::Deadline),
-            _ => Ok(()),
+        let Some(expected) = self.expected(others) else { return Ok(()) };
+        if deadline.is_some_and(|left| expected > left) {
+            return Err(Rejection::Deadline);
         }
+        if bid.is_some_and(|most| expected > most) {
+            return Err(Rejection::Bid);
+        }
+        Ok(())
     }
 
     /// The flag of a request that has come and met `queue` waiting ones: those in the line, or without one those in the server.
@@ -165,7 +179,7 @@ impl Server {
             rate: self.departures.rate(),
             confidence: self.departures.rate().map(|_| self.departures.confidence()),
             execution: self.departures.execution(),
-            service: self.concurrency.and_then(|_| self.service_rate()),
+            service: self.service_rate(),
         }
     }
 }
@@ -208,10 +222,22 @@ mod tests {
         let now = Timestamp::ZERO;
         let left = |millis| Some(Duration::from_millis(millis));
         assert_eq!(server.expected(requests(4)), left(500));
-        assert_eq!(server.arrive(requests(4), left(499), now), Err(Rejection::Deadline));
-        assert_eq!(server.arrive(requests(4), left(500), now), Ok(()));
-        assert_eq!(server.arrive(requests(4), None, now), Ok(()));
-        assert_eq!(server.arrive(requests(0), left(99), now), Err(Rejection::Deadline));
+        assert_eq!(server.arrive(requests(4), None, left(499), now), Err(Rejection::Deadline));
+        assert_eq!(server.arrive(requests(4), None, left(500), now), Ok(()));
+        assert_eq!(server.arrive(requests(4), None, None, now), Ok(()));
+        assert_eq!(server.arrive(requests(0), None, left(99), now), Err(Rejection::Deadline));
+    }
+
+    #[test]
+    fn what_takes_longer_than_its_bid_is_bounced() {
+        let mut server = with_execution(server(ServiceSpec { concurrency: Some(1), ..ServiceSpec::default() }), 100);
+        let now = Timestamp::ZERO;
+        let bid = |millis| Some(Duration::from_millis(millis));
+        assert_eq!(server.arrive(requests(2), bid(299), None, now), Err(Rejection::Bid));
+        assert_eq!(server.arrive(requests(2), bid(300), None, now), Ok(()));
+        assert_eq!(server.arrive(requests(2), None, None, now), Ok(()), "without limit");
+        let mut cold = self::server(ServiceSpec { concurrency: Some(1), ..ServiceSpec::default() });
+        assert_eq!(cold.arrive(requests(9), bid(1), None, now), Ok(()), "who does not know takes it");
     }
 
     #[test]
@@ -229,8 +255,8 @@ mod tests {
     fn at_its_capacity_a_server_bounces() {
         let mut server =
             server(ServiceSpec { capacity: Some(CapacitySpec::Static { limit: 2 }), ..ServiceSpec::default() });
-        assert_eq!(server.arrive(requests(1), None, Timestamp::ZERO), Ok(()));
-        assert_eq!(server.arrive(requests(2), None, Timestamp::ZERO), Err(Rejection::Capacity));
+        assert_eq!(server.arrive(requests(1), None, None, Timestamp::ZERO), Ok(()));
+        assert_eq!(server.arrive(requests(2), None, None, Timestamp::ZERO), Err(Rejection::Capacity));
     }
 
     #[test]

@@ -22,6 +22,8 @@ pub enum RoutingKind {
     LeastRequest,
     /// The smallest expected response time, from the queue lengths and service rates that the servers report.
     Mu,
+    /// Each attempt bids how long it is willing to wait, and the server decides.
+    Bid,
 }
 
 /// Where the capacity of an endpoint comes from, as written by the user.

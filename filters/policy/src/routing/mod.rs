@@ -3,12 +3,14 @@
 //! Every policy is a [`Routing`]: it names distinct endpoints, the first for the first attempt, the others for the retries. [`Router`] is the one
 //! that the parameters ask for.
 
+mod bid;
 mod bloc;
 mod least_request;
 mod mu;
 mod random;
 mod round_robin;
 
+pub use bid::Bid;
 pub use bloc::Bloc;
 pub use least_request::LeastRequest;
 pub use mu::Mu;
@@ -48,6 +50,8 @@ pub enum Router {
     LeastRequest(LeastRequest),
     /// The smallest expected response time.
     Mu(Mu),
+    /// The order in which bids are made.
+    Bid(Bid),
 }
 
 impl Router {
@@ -58,6 +62,7 @@ impl Router {
             RoutingKind::Bloc => Self::Bloc(Bloc),
             RoutingKind::Random => Self::Random(Random),
             RoutingKind::RoundRobin => Self::RoundRobin(RoundRobin::default()),
+            RoutingKind::Bid => Self::Bid(Bid),
             RoutingKind::LeastRequest => Self::LeastRequest(LeastRequest),
         }
     }
@@ -93,6 +98,7 @@ impl Routing for Router {
             Self::RoundRobin(routing) => routing.choose(endpoints, length, now, rng, list),
             Self::LeastRequest(routing) => routing.choose(endpoints, length, now, rng, list),
             Self::Mu(routing) => routing.choose(endpoints, length, now, rng, list),
+            Self::Bid(routing) => routing.choose(endpoints, length, now, rng, list),
         }
     }
 }

@@ -13,8 +13,14 @@ fn endpoints(count: usize) -> Endpoints {
     endpoints
 }
 
-const KINDS: [RoutingKind; 5] =
-    [RoutingKind::Bloc, RoutingKind::Random, RoutingKind::RoundRobin, RoutingKind::LeastRequest, RoutingKind::Mu];
+const KINDS: [RoutingKind; 6] = [
+    RoutingKind::Bloc,
+    RoutingKind::Random,
+    RoutingKind::RoundRobin,
+    RoutingKind::LeastRequest,
+    RoutingKind::Mu,
+    RoutingKind::Bid,
+];
 
 fn router(kind: RoutingKind) -> Router {
     Router::new(kind, Duration::from_secs(1))
