@@ -13,8 +13,11 @@
 //! Defaults: see [`MULTIPLES`] and [`SHARE`]. Cold start: without a mean there is no bid. Cost: a few multiplications an attempt. Not in the papers: this is the
 //! project's own step.
 
-use crate::load_report::LoadReport;
+use crate::load_report::{LoadReport, decimal, write_thousandths};
 use std::time::Duration;
+
+/// The header in which an attempt bids, in milliseconds.
+pub const BID_HEADER: &str = "x-bloc-bid";
 
 /// What the bids are, as multiples of the mean.
 pub const MULTIPLES: [f64; 5] = [0.6, 0.7, 0.8, 0.9, 1.0];
@@ -75,6 +78,18 @@ impl Bids {
     }
 }
 
+/// Writes the header's value: milliseconds with at most three decimals.
+pub fn encode(bid: Duration, into: &mut String) {
+    into.clear();
+    write_thousandths(into, u64::try_from(bid.as_micros()).unwrap_or(u64::MAX));
+}
+
+/// Reads the header's value; what is not a bid is none, which accepts any wait.
+pub fn decode(value: &[u8]) -> Option<Duration> {
+    let millis = decimal(value).filter(|millis| *millis >= 0.0)?;
+    Duration::try_from_secs_f64(millis / 1e3).ok()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -118,5 +133,18 @@ mod tests {
         fast.hear(&report(4, 2));
         fast.bounced(Duration::from_millis(2));
         assert_eq!(fast.count(), 0);
+    }
+
+    #[test]
+    fn a_bid_is_read_as_it_was_written_and_nonsense_is_none() {
+        let mut text = String::new();
+        for micros in [0, 1, 1_500, 120_000, 3_600_000_000] {
+            encode(Duration::from_micros(micros), &mut text);
+            assert_eq!(decode(text.as_bytes()).map(|bid| bid.as_micros()), Some(u128::from(micros)), "{text}");
+        }
+        for nonsense in ["", "-1", "NaN", "inf", "1e3", "12ms", "1.2345", " 5", "9999999999999999"] {
+            assert_eq!(decode(nonsense.as_bytes()), None, "{nonsense:?}");
+        }
+        assert_eq!(decode(b"\xff"), None);
     }
 }

@@ -88,10 +88,16 @@ impl LoadReport {
     }
 }
 
-/// A decimal without trailing zeros; integers instead of floating-point formatting, which would be a tenth of the module.
+/// A member with a decimal.
 fn write_decimal(into: &mut String, key: &str, thousandths: u64) {
+    let _ = write!(into, ", {key}=");
+    write_thousandths(into, thousandths);
+}
+
+/// A decimal without trailing zeros; integers instead of floating-point formatting, which would be a tenth of the module.
+pub(crate) fn write_thousandths(into: &mut String, thousandths: u64) {
     let (whole, fraction) = (thousandths / 1000, thousandths % 1000);
-    let _ = write!(into, ", {key}={whole}");
+    let _ = write!(into, "{whole}");
     let _ = match fraction {
         0 => Ok(()),
         n if n % 100 == 0 => write!(into, ".{}", n / 100),
@@ -116,7 +122,7 @@ fn member_of(member: &[u8]) -> Option<(&[u8], Option<f64>)> {
     match value {
         b"?1" => Some((key, Some(1.0))),
         b"?0" => Some((key, Some(0.0))),
-        [b'0'..=b'9' | b'-', ..] => Some((key, Some(number_of(value)?))),
+        [b'0'..=b'9' | b'-', ..] => Some((key, Some(decimal(value)?))),
         [b'a'..=b'z' | b'A'..=b'Z' | b'*', rest @ ..] if rest.iter().all(is_token) => Some((key, None)),
         _ => None,
     }
@@ -127,7 +133,7 @@ fn is_token(byte: &u8) -> bool {
 }
 
 /// An integer of at most 15 digits, or a decimal of at most 12 and 3.
-fn number_of(text: &[u8]) -> Option<f64> {
+pub(crate) fn decimal(text: &[u8]) -> Option<f64> {
     let (sign, digits) = text.strip_prefix(b"-").map_or((1.0, text), |digits| (-1.0, digits));
     let (whole, fraction) = match digits.iter().position(|&byte| byte == b'.') {
         Some(at) => (digits.get(..at)?, Some(digits.get(at + 1..)?)),

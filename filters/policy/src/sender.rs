@@ -93,6 +93,11 @@ impl Sender {
         }
     }
 
+    /// Whether attempts bid.
+    pub fn bids(&self) -> bool {
+        self.parameters.routing() == RoutingKind::Bid
+    }
+
     /// The bid of attempt `attempt` (the first is 0): the longest expected response time that it accepts; none: without limit.
     pub fn bid(&self, attempt: usize) -> Option<Duration> {
         match self.parameters.routing() {

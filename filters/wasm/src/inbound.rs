@@ -8,6 +8,7 @@ use crate::host::{self, Headers};
 use crate::line::{Line, Turns, Waits};
 use crate::metrics::{Counters, Gauge, Total};
 use crate::state;
+use bloc_policy::bid;
 use bloc_policy::config::ServiceParameters;
 use bloc_policy::departures::{Flag, Totals};
 use bloc_policy::load_report::LoadReport;
@@ -30,8 +31,17 @@ const CHIPS_WITHHELD: usize = 4;
 const HELD: usize = 5;
 /// Let in by a tick, not by the announcement that their place is free: as good as none while announcements arrive.
 const RESCUED: usize = 6;
-const COUNTERS: [&str; 7] =
-    ["admitted", "rejected_capacity", "rejected_deadline", "chips_granted", "chips_withheld", "held", "rescued"];
+const REJECTED_BID: usize = 7;
+const COUNTERS: [&str; 8] = [
+    "admitted",
+    "rejected_capacity",
+    "rejected_deadline",
+    "chips_granted",
+    "chips_withheld",
+    "held",
+    "rescued",
+    "rejected_bid",
+];
 
 /// A service that this proxy stands in front of, as this thread sees it.
 pub struct Inbound {
@@ -44,7 +54,7 @@ pub struct Inbound {
     /// The capacity that the gauge shows.
     shown: Option<Concurrency>,
     /// Events to be counted.
-    pub counters: Counters<7>,
+    pub counters: Counters<8>,
 }
 
 impl Inbound {
@@ -177,6 +187,7 @@ impl Request {
         self.stage.set(Stage::Bounced(why, server.bare_report(others)));
         let (counter, details) = match why {
             Rejection::Capacity => (REJECTED_CAPACITY, "bloc_capacity"),
+            Rejection::Bid => (REJECTED_BID, "bloc_bid"),
             Rejection::Deadline => (REJECTED_DEADLINE, "bloc_deadline"),
         };
         inbound.counters.count(counter);
@@ -198,7 +209,7 @@ impl InboundRequest {
     }
 
     /// Decides about a request that has come.
-    fn arrive(&self) -> Action {
+    fn arrive(&self, bid: Option<Duration>) -> Action {
         let request = &self.request;
         let mut borrowed = request.inbound.borrow_mut();
         let inbound = &mut *borrowed;
@@ -208,7 +219,7 @@ impl InboundRequest {
         let others = Concurrency::new(u32::try_from(inbound.in_flight.get().saturating_sub(1)).unwrap_or(u32::MAX));
         let deadline = deadline();
         let now = host::now();
-        let verdict = server.arrive(others, deadline, now);
+        let verdict = server.arrive(others, bid, deadline, now);
         let flag = server.flag(waiting(server, others));
         let (concurrency, patience) = (server.concurrency(), server.patience(deadline));
         inbound.show_capacity();
@@ -263,10 +274,14 @@ impl Context for InboundRequest {}
 
 impl HttpContext for InboundRequest {
     fn on_http_request_headers(&mut self, _headers: usize, _end_of_stream: bool) -> Action {
-        for name in [ENDPOINTS, BID, LOAD, REJECT] {
+        for name in [ENDPOINTS, LOAD, REJECT] {
             host::remove_header(Headers::Request, name);
         }
-        self.arrive()
+        let bid = host::header(Headers::Request, BID);
+        if bid.is_some() {
+            host::remove_header(Headers::Request, BID);
+        }
+        self.arrive(bid.as_deref().and_then(bid::decode))
     }
 
     fn on_http_response_headers(&mut self, _headers: usize, _end_of_stream: bool) -> Action {

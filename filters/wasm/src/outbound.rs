@@ -40,7 +40,9 @@ pub const EXHAUSTED: usize = 6;
 pub const FALLBACKS: usize = 7;
 /// Requests refused because no server would have met the SLO.
 pub const REFUSED_SLO: usize = 8;
-const COUNTERS: [&str; 9] = [
+/// Attempts that the server bounced because it would take longer than their bid.
+pub const BOUNCES: usize = 9;
+const COUNTERS: [&str; 10] = [
     "requests",
     "attempts",
     "probes",
@@ -50,6 +52,7 @@ const COUNTERS: [&str; 9] = [
     "retries_exhausted",
     "fallbacks",
     "refused_slo",
+    "bounces",
 ];
 
 /// A cluster that requests go to, as this thread sees it.
@@ -57,7 +60,7 @@ pub struct Cluster {
     /// What is decided about it.
     pub sender: Sender,
     /// Events to be counted.
-    pub counters: Counters<9>,
+    pub counters: Counters<10>,
 }
 
 impl Cluster {
@@ -110,7 +113,7 @@ impl HttpContext for OutboundRequest {
                 Some(_) => host::set_header(Headers::Request, ENDPOINTS, state.text.as_bytes()),
                 None => host::remove_header(Headers::Request, ENDPOINTS),
             }
-            ask_for_retries(cluster.sender.parameters().retries(), &mut state.text);
+            ask_for_retries(cluster.sender.retries(), &mut state.text);
             None
         });
         let Some(overrun) = overrun else { return Action::Continue };
