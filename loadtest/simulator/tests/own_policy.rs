@@ -77,7 +77,7 @@ impl ServerModel for Server {
         Verdict::Admitted
     }
 
-    fn answer(&mut self, _: u32, _: Duration, _: Timestamp, _: &mut fastrand::Rng) -> Option<LoadReport> {
+    fn answer(&mut self, _: u32, _: Timestamp, _: &mut fastrand::Rng) -> Option<LoadReport> {
         self.in_flight -= 1;
         Some(self.report())
     }

@@ -87,8 +87,7 @@ impl Simulation<'_> {
         }
         let place = request.server as usize;
         let server = &mut self.servers[place];
-        let execution = self.now.since(request.begun);
-        let report = server.model.answer(index, execution, self.now, &mut self.generators.servers);
+        let report = server.model.answer(index, self.now, &mut self.generators.servers);
         request.answer = report.map_or(Answer::Silent, Answer::Served);
         request.place = Place::Network;
         server.leave(request, self.now);

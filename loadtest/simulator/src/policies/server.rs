@@ -17,7 +17,7 @@ impl ServerModel for Plain {
         Verdict::Admitted
     }
 
-    fn answer(&mut self, _: u32, _: Duration, _: Timestamp, _: &mut fastrand::Rng) -> Option<LoadReport> {
+    fn answer(&mut self, _: u32, _: Timestamp, _: &mut fastrand::Rng) -> Option<LoadReport> {
         None
     }
 }
@@ -63,7 +63,7 @@ impl ServerModel for Inbound {
         Verdict::Admitted
     }
 
-    fn answer(&mut self, _: u32, _: Duration, _: Timestamp, rng: &mut fastrand::Rng) -> Option<LoadReport> {
+    fn answer(&mut self, _: u32, _: Timestamp, rng: &mut fastrand::Rng) -> Option<LoadReport> {
         self.in_flight -= 1;
         let chip = self.admission().grants_chip(Concurrency::new(self.in_flight), rng);
         Some(self.report(chip, self.in_flight))
@@ -90,7 +90,7 @@ impl ServerModel for Lying {
         Verdict::Admitted
     }
 
-    fn answer(&mut self, _: u32, _: Duration, _: Timestamp, _: &mut fastrand::Rng) -> Option<LoadReport> {
+    fn answer(&mut self, _: u32, _: Timestamp, _: &mut fastrand::Rng) -> Option<LoadReport> {
         Some(self.report)
     }
 
@@ -114,7 +114,7 @@ mod tests {
         assert_eq!(inbound.arrive(1, None, now, &mut rng), Verdict::Admitted);
         let report = LoadReport { queue: Some(2), capacity: Some(2), ..LoadReport::default() };
         assert_eq!(inbound.arrive(2, None, now, &mut rng), Verdict::Rejected(report));
-        assert_eq!(inbound.answer(0, Duration::ZERO, now, &mut rng).and_then(|report| report.queue), Some(1));
+        assert_eq!(inbound.answer(0, now, &mut rng).and_then(|report| report.queue), Some(1));
         assert_eq!(inbound.arrive(3, None, now, &mut rng), Verdict::Admitted);
     }
 }
