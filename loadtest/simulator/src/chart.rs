@@ -17,6 +17,8 @@ const LEFT: f64 = 72.0;
 const RIGHT: f64 = 170.0;
 const TOP: f64 = 48.0;
 const BOTTOM: f64 = 56.0;
+/// From one line of text to the next.
+const LINE: f64 = 16.0;
 /// Blue, orange, green, purple, grey, red: distinct for the colour-blind as well (Okabe and Ito).
 const COLOURS: [&str; 6] = ["#0072b2", "#e69f00", "#009e73", "#cc79a7", "#777777", "#d55e00"];
 const STYLE: &str = "text{font:13px sans-serif;fill:#444}.title{font-size:16px}.grid{stroke:#999;stroke-opacity:.35}polyline{fill:none;stroke-width:2.5}@media(prefers-color-scheme:dark){text{fill:#ccc}}";
@@ -30,6 +32,8 @@ pub fn lines(title: &str, x_name: &str, y_name: &str, curves: &[Curve]) -> Strin
     let (x_end, y_end) = (f64::from(x_ticks) * x_step, f64::from(y_ticks) * y_step);
     let x = |value: f64| LEFT + value / x_end * (WIDTH - LEFT - RIGHT);
     let y = |value: f64| HEIGHT - BOTTOM - value / y_end * (HEIGHT - TOP - BOTTOM);
+    let last = |curve: &Curve| curve.points.last().map_or(0.0, |last| last.1);
+    let names = apart(&curves.iter().map(|curve| y(last(curve)) + 4.0).collect::<Vec<_>>());
     let drawing: Markup = html! {
         svg xmlns="http://www.w3.org/2000/svg" viewBox=(format!("0 0 {WIDTH} {HEIGHT}")) role="img" aria-label=(title) {
             style { (PreEscaped(STYLE)) }
@@ -45,15 +49,24 @@ pub fn lines(title: &str, x_name: &str, y_name: &str, curves: &[Curve]) -> Strin
             }
             text x=((LEFT + WIDTH - RIGHT) / 2.0) y=(HEIGHT - 14.0) text-anchor="middle" { (x_name) }
             text x="18" y=(TOP - 8.0) { (y_name) }
-            @for (curve, colour) in curves.iter().zip(COLOURS.iter().cycle()) {
+            @for ((curve, colour), name_y) in curves.iter().zip(COLOURS.iter().cycle()).zip(names) {
                 polyline stroke=(colour) points=(curve.points.iter().map(|p| format!("{:.1},{:.1}", x(p.0), y(p.1))).collect::<Vec<_>>().join(" ")) {}
-                @if let Some(last) = curve.points.last() {
-                    text x=(WIDTH - RIGHT + 8.0) y=(y(last.1) + 4.0) style=(format!("fill:{colour}")) { (curve.name) }
-                }
+                text x=(WIDTH - RIGHT + 8.0) y=(name_y) style=(format!("fill:{colour}")) { (curve.name) }
             }
         }
     };
     drawing.into_string()
+}
+
+/// The heights of the names, moved down where two would overlap.
+fn apart(heights: &[f64]) -> Vec<f64> {
+    let mut order: Vec<usize> = (0..heights.len()).collect();
+    order.sort_by(|&a, &b| heights[a].total_cmp(&heights[b]));
+    let mut moved = heights.to_vec();
+    for pair in order.windows(2) {
+        moved[pair[1]] = moved[pair[1]].max(moved[pair[0]] + LINE);
+    }
+    moved
 }
 
 /// A round distance between ticks, of which four to ten reach `most`.
@@ -90,6 +103,11 @@ mod tests {
             assert!((4..=10).contains(&ticks(most, step)), "{most}: {} ticks of {step}", ticks(most, step));
         }
         assert_eq!(step(100.0), 20.0);
+    }
+
+    #[test]
+    fn names_do_not_overlap() {
+        assert_eq!(apart(&[100.0, 40.0, 41.0, 50.0]), [100.0, 40.0, 56.0, 72.0]);
     }
 
     #[test]

@@ -113,7 +113,7 @@ impl Tally {
     }
 
     fn counts(&self, started: Timestamp) -> bool {
-        started >= self.opens && started < self.closes
+        started >= self.opens
     }
 
     /// A request has come.
