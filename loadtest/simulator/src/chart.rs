@@ -98,7 +98,7 @@ mod tests {
 
     #[test]
     fn ticks_are_round_and_few() {
-        for most in [0.07, 1.0, 7.3, 40.0, 99.9, 12_345.0] {
+        for most in [0.07, 1.0, 7.3, 25.0, 40.0, 99.9, 12_345.0] {
             let step = step(most);
             assert!((4..=10).contains(&ticks(most, step)), "{most}: {} ticks of {step}", ticks(most, step));
         }

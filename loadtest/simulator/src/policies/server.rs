@@ -117,4 +117,16 @@ mod tests {
         assert_eq!(inbound.answer(0, now, &mut rng).and_then(|report| report.queue), Some(1));
         assert_eq!(inbound.arrive(3, None, now, &mut rng), Verdict::Admitted);
     }
+
+    #[test]
+    fn a_liar_calls_itself_empty() {
+        let spec = ServiceSpec { capacity: Some(CapacitySpec::Static { limit: 1 }), ..ServiceSpec::default() };
+        let mut liar = Lying::new(&spec.validate().unwrap());
+        let mut rng = fastrand::Rng::with_seed(1);
+        for request in 0..3 {
+            assert_eq!(liar.arrive(request, None, Timestamp::ZERO, &mut rng), Verdict::Admitted);
+        }
+        let report = liar.answer(0, Timestamp::ZERO, &mut rng).unwrap();
+        assert!(report.chip && report.queue == Some(0) && report.capacity == Some(1), "{report:?}");
+    }
 }
