@@ -4,9 +4,9 @@
 //!   senders like this one (1 for a lone gateway): while I send one request, the others send `g - 1`, of which I hear nothing yet.
 //! - service rate (requests/s): the server's own estimate if it reports one, else the rule of [`ServiceRate`].
 //!
-//! Aging: the weight of a reported queue falls from 1 to 0 over the horizon ([`HORIZON`] reset intervals), the mean over the service has the rest; so a server that
-//! looked full is not avoided for ever, and one that looked empty does not draw everybody.
-//! Cold start: a server that has not spoken has the mean queue and the largest service rate known.
+//! Aging: the weight of a reported queue falls from 1 to 0 over the horizon ([`HORIZON`] reset intervals); the rest has the queue that would make this server's wait the mean one
+//! of the service. So a server that looked full is not avoided for ever, and one that looked empty does not draw everybody.
+//! Cold start: a server that has not spoken has the mean wait and the largest service rate known.
 //!
 //! Deviations: 1. the reported queue counts the requests being executed too, because an idle server and one that is busy with no queue are not the same;
 //! 2. `g`; 3. the aging; 4. a server that knows its concurrency reports its service rate itself, which is exact where `R / c` is a guess.
@@ -29,8 +29,8 @@ pub struct Estimate {
 /// What is known of all servers of a service together.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Fleet {
-    /// The mean queue, in requests.
-    pub queue: f64,
+    /// The mean wait: all queues over all service rates, in seconds.
+    pub wait: f64,
     /// The largest service rate, in requests per second; 1 if none is known: then all count the same.
     pub most: f64,
     /// How many senders like this one there are, at least 1.
@@ -42,7 +42,7 @@ pub struct Fleet {
 impl Fleet {
     /// Nothing is known; news is forgotten within [`HORIZON`] reset intervals.
     pub fn new(reset_interval: Duration) -> Self {
-        let mut fleet = Self { queue: 0.0, most: 1.0, senders: 1.0, per_nano: 0.0 };
+        let mut fleet = Self { wait: 0.0, most: 1.0, senders: 1.0, per_nano: 0.0 };
         fleet.configure(reset_interval);
         fleet
     }
@@ -54,7 +54,7 @@ impl Fleet {
 }
 
 /// After this many reset intervals a report counts for nothing.
-pub const HORIZON: f64 = 5.0;
+pub const HORIZON: f64 = 10.0;
 
 impl Estimate {
     /// A request was sent there.
@@ -80,14 +80,15 @@ impl Estimate {
         }
     }
 
-    /// The queue at `now` as far as this sender can know, in requests; at least its own `pending` ones.
-    pub fn known_queue(&self, fleet: &Fleet, pending: u32, now: Timestamp) -> f64 {
+    /// The queue at `now` as far as this sender can know, in requests, of a server with this service `rate` (requests/s); at least its own `pending` ones.
+    pub fn known_queue(&self, fleet: &Fleet, rate: f64, pending: u32, now: Timestamp) -> f64 {
+        let usual = fleet.wait * rate;
         let base = match self.heard {
             Some((at, queue)) => {
                 let weight = (1.0 - now.since(at).as_nanos() as f64 * fleet.per_nano).max(0.0);
-                fleet.queue + weight * (queue - fleet.queue)
+                usual + weight * (queue - usual)
             }
-            None => fleet.queue,
+            None => usual,
         };
         (base + f64::from(self.sent) - f64::from(self.ended)).max(f64::from(pending))
     }
@@ -112,8 +113,9 @@ mod tests {
         Timestamp::ZERO.after(Duration::from_millis(millis))
     }
 
-    fn fleet(queue: f64, senders: f64) -> Fleet {
-        Fleet { queue, senders, ..Fleet::new(Duration::from_millis(200)) }
+    /// A service whose servers have this queue on average and serve one request a second.
+    fn fleet(wait: f64, senders: f64) -> Fleet {
+        Fleet { wait, senders, ..Fleet::new(Duration::from_millis(200)) }
     }
 
     fn heard(queue: u32) -> Estimate {
@@ -128,12 +130,16 @@ mod tests {
         estimate.sent();
         estimate.sent();
         estimate.ended();
-        assert_eq!(estimate.known_queue(&fleet(5.0, 1.0), 0, at(0)), 6.0);
+        assert_eq!(estimate.known_queue(&fleet(5.0, 1.0), 1.0, 0, at(0)), 6.0);
         assert_eq!(estimate.unknown_queue(&fleet(5.0, 10.0)), 18.0, "each of mine stands for ten");
         assert_eq!(estimate.unknown_queue(&fleet(5.0, 1.0)), 0.0);
         estimate.hear(&LoadReport { queue: Some(2), ..LoadReport::default() }, at(1));
-        assert_eq!(estimate.known_queue(&fleet(2.0, 1.0), 0, at(1)), 2.0);
-        assert_eq!(estimate.known_queue(&fleet(2.0, 1.0), 3, at(1)), 3.0, "never less than what I know to be there");
+        assert_eq!(estimate.known_queue(&fleet(2.0, 1.0), 1.0, 0, at(1)), 2.0);
+        assert_eq!(
+            estimate.known_queue(&fleet(2.0, 1.0), 1.0, 3, at(1)),
+            3.0,
+            "never less than what I know to be there"
+        );
     }
 
     #[test]
@@ -141,7 +147,7 @@ mod tests {
         for (said, mean) in [(0, 10.0), (20, 10.0)] {
             let (estimate, fleet) = (heard(said), fleet(mean, 1.0));
             let queues: Vec<f64> =
-                [0, 500, 1000, 5000].iter().map(|&millis| estimate.known_queue(&fleet, 0, at(millis))).collect();
+                [0, 1000, 2000, 9000].iter().map(|&millis| estimate.known_queue(&fleet, 1.0, 0, at(millis))).collect();
             let halfway = (f64::from(said) + mean) / 2.0;
             for (queue, expected) in queues.iter().zip([f64::from(said), halfway, mean, mean]) {
                 assert!((queue - expected).abs() < 1e-9, "{queues:?}");
@@ -150,8 +156,13 @@ mod tests {
     }
 
     #[test]
-    fn a_newcomer_has_the_mean_queue() {
-        assert_eq!(Estimate::default().known_queue(&fleet(4.0, 1.0), 0, at(0)), 4.0);
+    fn a_newcomer_has_the_mean_wait() {
+        assert_eq!(
+            Estimate::default().known_queue(&fleet(4.0, 1.0), 2.0, 0, at(0)),
+            8.0,
+            "twice as fast, twice the queue"
+        );
+        assert_eq!(Estimate::default().known_queue(&fleet(4.0, 1.0), 1.0, 0, at(0)), 4.0);
     }
 
     #[test]

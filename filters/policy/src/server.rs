@@ -4,7 +4,8 @@
 //! in, because all threads of an Envoy share them.
 //!
 //! Service rate `mu` (requests/s), best knowledge first: with `concurrency: C`, `mu = C / execution time`, since the execution time is measured from the hand-over to the
-//! application on; else by the rule of [`ServiceRate`] from departure rate and confidence.
+//! application on; else by the rule of [`ServiceRate`] from departure rate and confidence, at least one request at a time, `1 / execution time`: without that an idle
+//! server whose few departures were confident by chance is taken for a slow one, is left alone, and stays idle (simulated: one gateway, 20 servers, p50 27 s instead of 71 ms).
 //! Expected response time of a request that meets `n` others: `max((n + 1) / mu, execution time)`. Cold start: unknown, and nothing is rejected for it.
 
 use crate::admission::Admission;
@@ -153,6 +154,10 @@ impl Server {
     pub fn service_rate(&self) -> Option<f64> {
         match (self.concurrency, self.departures.execution()) {
             (Some(places), Some(time)) if !time.is_zero() => Some(f64::from(places.get()) / time.as_secs_f64()),
+            (None, Some(time)) if !time.is_zero() => {
+                let one_by_one = 1.0 / time.as_secs_f64();
+                Some(self.rate.get().map_or(one_by_one, |rate| rate.max(one_by_one)))
+            }
             _ => self.rate.get(),
         }
     }
@@ -214,6 +219,15 @@ mod tests {
         assert_eq!(server.capacity(), Some(requests(80)));
         let report = server.bare_report(requests(3));
         assert_eq!((report.service, report.queue, report.chip), (Some(40.0), Some(3), false));
+    }
+
+    #[test]
+    fn an_idle_server_is_not_taken_for_a_slow_one() {
+        let mut server = with_execution(server(ServiceSpec::default()), 50);
+        let at = |seconds| Timestamp::ZERO.after(Duration::from_secs(seconds));
+        // One departure in ten seconds, and a confident one.
+        server.measure(Totals { departed: 1, confident: 1 }, true, at(10));
+        assert_eq!(server.service_rate(), Some(20.0));
     }
 
     #[test]

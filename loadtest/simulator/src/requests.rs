@@ -68,6 +68,8 @@ pub enum Place {
 pub struct Request {
     /// When it came.
     pub started: Timestamp,
+    /// When this attempt began.
+    pub began: Timestamp,
     /// When this attempt reached its server.
     pub reached: Timestamp,
     /// When its server began to work on it.
@@ -101,6 +103,7 @@ impl Request {
     pub fn new(started: Timestamp, work: Duration, sender: u32, client: u32) -> Self {
         Self {
             started,
+            began: started,
             reached: started,
             begun: started,
             work,

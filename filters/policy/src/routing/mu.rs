@@ -1,14 +1,16 @@
 //! Mu: the server with the smallest expected response time (paper, section 4.3.3, equation 4.1).
 //!
-//! `R_i = (Q_i + 1) / mu_i`, with the queue `Q_i` (requests) and the service rate `mu_i` (requests/s) of [`Estimate`]; ties go to the one met first from a random start.
-//! The list for the retries goes on with the next smallest.
+//! `R_i = (Q_i + 1) / mu_i`, with the queue `Q_i` (requests) and the service rate `mu_i` (requests/s) of [`crate::estimate`]; ties go to the one met first from a random
+//! start. The list for the retries goes on with the next smallest.
 //!
-//! Herding: many senders see the same empty server at the same time. Each learns how many senders like itself there are, `g` = mean reported queue / mean
-//! own pending requests per server, counts each request that it sends `g` times until the next report, and looks at a server whose queue is `d` below the mean
-//! only with probability `(d + 1) / g`, so that together they send about as many as are missing there. A lone gateway has `g = 1` and always looks at all.
+//! Herding: many senders see the same empty server, and each hears only with its own answers that it fills up. Each learns how many senders like itself there are, `g` =
+//! mean queue / mean own pending requests per server, both smoothed, and counts each request that it sends `g` times until the next report of that server: while it sends one,
+//! the others send `g - 1`. A lone gateway has `g = 1`. Simulated (4 servers of two speeds, 4 requests at once each, 90% load): without `g`, ten senders never get out of
+//! oscillation (queues of thousands); with `g` their p99 is 360 ms, where the exact equation has 331 and least request 825. Tried and dropped: looking at an attractive server only with a
+//! probability (p99 660 ms), because then nobody goes where there is room.
 //!
 //! Cold start: all servers count the same, so the choice is the fewest pending requests. Cost: one pass over the servers.
-//! Deviations: 1. the measures against herding, on which the paper is silent; 2. see [`crate::estimate`].
+//! Deviations: 1. the measure against herding, on which the paper is silent; 2. see [`crate::estimate`].
 
 use super::Routing;
 use crate::endpoints::{EndpointId, Endpoints};
@@ -26,7 +28,7 @@ const PLACES: usize = 11;
 #[derive(Clone, Debug)]
 pub struct Mu {
     fleet: Fleet,
-    /// Smoothed means per server: the reported queue, and the pending requests of this sender.
+    /// Smoothed means per server: the queue, and the pending requests of this sender.
     queue: f64,
     pending: f64,
     /// The expected response time of the best server at the last choice, in seconds; none if no service rate is known.
@@ -67,33 +69,27 @@ impl Routing for Mu {
             return;
         }
         let mut best: [(f64, Option<EndpointId>); PLACES] = [(f64::INFINITY, None); PLACES];
-        let (mut queues, mut pending, mut most) = (0.0, 0u64, 0.0f64);
+        let (mut queues, mut rates, mut pending, mut most) = (0.0, 0.0, 0u64, 0.0f64);
         let start = rng.below(count);
         for (id, endpoint) in endpoints.iter_from(start) {
             let estimate = endpoint.estimate();
-            let queue = estimate.known_queue(&self.fleet, endpoint.pending(), now);
-            let rate = estimate.service_rate();
+            let known = estimate.service_rate();
+            let rate = known.unwrap_or(self.fleet.most);
+            let queue = estimate.known_queue(&self.fleet, rate, endpoint.pending(), now);
             queues += queue;
+            rates += rate;
             pending += u64::from(endpoint.pending());
-            most = most.max(rate.unwrap_or(0.0));
-            let mut cost = (queue + estimate.unknown_queue(&self.fleet) + 1.0) / rate.unwrap_or(self.fleet.most);
-            let missing = self.fleet.queue - queue;
-            if self.fleet.senders > 1.0 && missing > 0.0 && rng.unit() * self.fleet.senders > missing + 1.0 {
-                // Somebody else fills it up; as a last resort it stays on the list.
-                cost += f64::from(u32::MAX);
-            }
-            let worst = best.get(length - 1).map_or(f64::INFINITY, |place| place.0);
-            if cost < worst {
+            most = most.max(known.unwrap_or(0.0));
+            let cost = (queue + estimate.unknown_queue(&self.fleet) + 1.0) / rate;
+            if best.get(length - 1).is_some_and(|worst| cost < worst.0) {
                 insert(&mut best, length, cost, id);
             }
         }
         list.extend(best.iter().take(length).filter_map(|place| place.1));
-        let first = best.first().map_or(f64::INFINITY, |place| place.0);
-        self.expected = (most > 0.0 && first < f64::from(u32::MAX)).then_some(first);
-        let mean = queues / count as f64;
-        self.fleet.queue = mean;
+        self.expected = best.first().map(|place| place.0).filter(|_| most > 0.0);
+        self.fleet.wait = queues / rates;
         self.fleet.most = if most > 0.0 { most } else { 1.0 };
-        self.queue += WEIGHT * (mean - self.queue);
+        self.queue += WEIGHT * (queues / count as f64 - self.queue);
         self.pending += WEIGHT * (pending as f64 / count as f64 - self.pending);
         self.fleet.senders = if self.pending > 0.0 { (self.queue / self.pending).max(1.0) } else { 1.0 };
     }

@@ -16,13 +16,14 @@ impl Simulation<'_> {
         let mut moment = Moment { now: self.now, rng: &mut self.generators.senders, view: &self.view };
         let attempt = request.attempts;
         let Some(choice) = sender.choose(&mut request.plan, u32::from(attempt), &mut moment) else {
-            let end = if matches!(request.answer, Answer::Rejected(_)) { End::Shed } else { End::Error };
+            let end = if matches!(request.answer, Answer::Rejected(_) | Answer::Bounced(_)) { End::Shed } else { End::Error };
             return self.end(index, end);
         };
         if attempt == 0 {
             sender.probe(&mut self.probed, &mut moment);
         }
         request.attempts += 1;
+        request.began = self.now;
         (request.server, request.bid, request.place) = (choice.server, choice.bid, Place::Network);
         let (origin, started) = (request.sender, request.started);
         self.tally.attempt(started);
@@ -57,8 +58,9 @@ impl Simulation<'_> {
             return self.after(self.scenario.one_way, Event::Return(index));
         }
         match server.model.arrive(index, request.bid, self.now, &mut self.generators.servers) {
-            Verdict::Rejected(report) => {
-                request.answer = Answer::Rejected(report);
+            verdict @ (Verdict::Rejected(report) | Verdict::Bounced(report)) => {
+                let bounced = matches!(verdict, Verdict::Bounced(_));
+                request.answer = if bounced { Answer::Bounced(report) } else { Answer::Rejected(report) };
                 self.view.committed[place] -= 1;
                 self.after(self.scenario.bounce.saturating_sub(self.scenario.one_way), Event::Return(index));
             }
@@ -100,12 +102,13 @@ impl Simulation<'_> {
     /// The answer to an attempt comes back to its sender.
     pub(super) fn come_back(&mut self, index: u32) {
         let request = self.requests[index];
-        self.senders[request.sender as usize].answer(request.server, &request.answer, self.now);
-        let may_retry = u32::from(request.attempts) <= self.retries;
+        self.senders[request.sender as usize].answer(request.server, &request.answer, request.began, self.now);
+        let retries = self.senders[request.sender as usize].retries().unwrap_or(self.retries);
+        let may_retry = u32::from(request.attempts) <= retries;
         match request.answer {
             Answer::Served(_) | Answer::Silent => self.end(index, End::Ok),
-            Answer::Rejected(_) if may_retry => self.attempt(index),
-            Answer::Rejected(_) => self.end(index, End::Shed),
+            Answer::Rejected(_) | Answer::Bounced(_) if may_retry => self.attempt(index),
+            Answer::Rejected(_) | Answer::Bounced(_) => self.end(index, End::Shed),
             Answer::Failed if may_retry && self.scenario.retry_failures => self.attempt(index),
             Answer::Failed => self.end(index, End::Error),
         }

@@ -39,7 +39,7 @@ impl SenderModel for Sender {
         Some(Choice { server, bid: None })
     }
 
-    fn answer(&mut self, server: u32, _answer: &Answer, _now: Timestamp) {
+    fn answer(&mut self, server: u32, _answer: &Answer, _began: Timestamp, _now: Timestamp) {
         self.pending[server as usize] -= 1;
     }
 }

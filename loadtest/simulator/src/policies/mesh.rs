@@ -162,13 +162,18 @@ impl SenderModel for MeshSender {
             let server = Self::fallback(sender, &directory, moment.rng)?;
             begin(sender, server)
         })?;
-        Some(Choice { server, bid: None })
+        let bid = sender.bid(attempt as usize);
+        Some(Choice { server, bid })
     }
 
-    fn answer(&mut self, server: u32, answer: &Answer, now: Timestamp) {
+    fn retries(&self) -> Option<u32> {
+        self.sender.as_ref().map(Sender::retries)
+    }
+
+    fn answer(&mut self, server: u32, answer: &Answer, began: Timestamp, now: Timestamp) {
         let Some(sender) = self.sender.as_mut() else { return };
         let id = self.directory.borrow().ids[server as usize];
-        sender.endpoints_mut().answer(id, *answer, now);
+        sender.answer(id, *answer, began, now);
         sender.endpoints_mut().end(id);
     }
 }
@@ -194,7 +199,7 @@ mod tests {
                 let chosen: BTreeSet<u32> = (0..100)
                     .map(|_| {
                         let server = sender.choose(&mut Plan::default(), 0, &mut moment).unwrap().server;
-                        sender.answer(server, &Answer::Silent, Timestamp::ZERO);
+                        sender.answer(server, &Answer::Silent, Timestamp::ZERO, Timestamp::ZERO);
                         server
                     })
                     .collect();

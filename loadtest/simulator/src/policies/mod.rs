@@ -152,8 +152,13 @@ pub trait SenderModel {
     /// and is empty at its first attempt.
     fn choose(&mut self, plan: &mut Plan, attempt: u32, moment: &mut Moment<'_>) -> Option<Choice>;
 
-    /// An attempt that `server` had is over.
-    fn answer(&mut self, server: u32, answer: &Answer, now: Timestamp);
+    /// An attempt that `server` had, and that began at `began`, is over.
+    fn answer(&mut self, server: u32, answer: &Answer, began: Timestamp, now: Timestamp);
+
+    /// How often a request may be sent again; none: as often as the service's parameters say.
+    fn retries(&self) -> Option<u32> {
+        None
+    }
 
     /// Puts the servers that are to be probed now, after a request's first choice, into `into`, which is empty.
     fn probe(&mut self, _into: &mut Vec<u32>, _moment: &mut Moment<'_>) {}
@@ -169,6 +174,8 @@ pub enum Verdict {
     Admitted,
     /// It may not.
     Rejected(LoadReport),
+    /// It would take longer than its bid.
+    Bounced(LoadReport),
 }
 
 /// The decisions of one server. `request` names a request while it is in the server.

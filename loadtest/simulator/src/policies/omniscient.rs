@@ -39,7 +39,7 @@ impl SenderModel for Omniscient {
         available.then_some(Choice { server: server as u32, bid: None })
     }
 
-    fn answer(&mut self, _server: u32, _answer: &Answer, _now: Timestamp) {}
+    fn answer(&mut self, _server: u32, _answer: &Answer, _began: Timestamp, _now: Timestamp) {}
 }
 
 /// The place of the least value, at a tie of one of the equals.

@@ -1,11 +1,13 @@
 //! What stands in front of a server.
 
 use super::{ServerModel, Verdict};
-use bloc_policy::admission::Admission;
 use bloc_policy::capacity::Capacity;
 use bloc_policy::config::ServiceParameters;
+use bloc_policy::departures::{Flag, Totals};
 use bloc_policy::load_report::LoadReport;
-use bloc_policy::units::{Concurrency, Ratio, Timestamp};
+use bloc_policy::server::{Rejection, Server};
+use bloc_policy::units::{Concurrency, Timestamp};
+use std::collections::HashMap;
 use std::time::Duration;
 
 /// Nothing: everything is admitted, nothing is said.
@@ -22,51 +24,64 @@ impl ServerModel for Plain {
     }
 }
 
-/// The inbound filter: the calls that it makes to `bloc_policy`, in the same order.
+/// The inbound filter: the calls that it makes to `bloc_policy::server`, in the same order.
+///
+/// Without a limit of its own the application's line is inside the application, so the sidecar counts what is in the server; with `concurrency` in the service's
+/// parameters it is the sidecar that holds them, and it counts those beyond. Requests carry no deadline.
 #[derive(Clone, Debug)]
 pub struct Inbound {
+    server: Server,
     in_flight: u32,
-    capacity: Capacity,
-    headroom: Ratio,
+    totals: Totals,
+    /// By the request's number: its flag, and when it was handed to the application as far as the sidecar knows.
+    inside: HashMap<u32, (Flag, Timestamp)>,
 }
 
 impl Inbound {
     /// An idle server with these parameters.
     pub fn new(parameters: &ServiceParameters) -> Self {
-        Self { in_flight: 0, capacity: Capacity::new(parameters.capacity()), headroom: parameters.headroom() }
+        Self { server: Server::new(parameters), in_flight: 0, totals: Totals::default(), inside: HashMap::new() }
     }
 
-    fn admission(&self) -> Admission {
-        Admission::new(self.capacity.get(), self.headroom)
-    }
-
-    #[allow(clippy::needless_update, reason = "what else a report holds is none of this model's business")]
-    fn report(&self, chip: bool, others: u32) -> LoadReport {
-        LoadReport {
-            chip,
-            queue: Some(others),
-            capacity: self.capacity.get().map(Concurrency::get),
-            ..LoadReport::default()
-        }
+    fn waiting(&self, others: u32) -> u32 {
+        others.saturating_sub(self.server.concurrency().map_or(0, Concurrency::get))
     }
 }
 
 impl ServerModel for Inbound {
-    fn arrive(&mut self, _: u32, _bid: Option<Duration>, now: Timestamp, _: &mut fastrand::Rng) -> Verdict {
-        let others = self.in_flight;
-        let admitted = self.admission().admits(Concurrency::new(others));
-        self.capacity.observe(Concurrency::new(others + u32::from(admitted)), now);
-        if !admitted {
-            return Verdict::Rejected(self.report(false, others));
+    fn arrive(&mut self, request: u32, bid: Option<Duration>, now: Timestamp, _: &mut fastrand::Rng) -> Verdict {
+        let others = Concurrency::new(self.in_flight);
+        let verdict = self.server.arrive(others, bid, None, now);
+        let flag = self.server.flag(self.waiting(self.in_flight));
+        match verdict {
+            Ok(()) => {}
+            Err(Rejection::Bid) => return Verdict::Bounced(self.server.bare_report(others)),
+            Err(_) => return Verdict::Rejected(self.server.bare_report(others)),
         }
         self.in_flight += 1;
+        self.inside.insert(request, (flag, now));
         Verdict::Admitted
     }
 
-    fn answer(&mut self, _: u32, _: Timestamp, rng: &mut fastrand::Rng) -> Option<LoadReport> {
-        self.in_flight -= 1;
-        let chip = self.admission().grants_chip(Concurrency::new(self.in_flight), rng);
-        Some(self.report(chip, self.in_flight))
+    fn begin(&mut self, request: u32, now: Timestamp) {
+        // Otherwise the hand-over is the arrival: the line is the application's, and the sidecar does not see when the work begins.
+        if self.server.concurrency().is_some()
+            && let Some((_, since)) = self.inside.get_mut(&request)
+        {
+            *since = now;
+        }
+    }
+
+    fn answer(&mut self, request: u32, now: Timestamp, rng: &mut fastrand::Rng) -> Option<LoadReport> {
+        let others = self.in_flight - 1;
+        let (flag, since) = self.inside.remove(&request)?;
+        self.totals.departed += 1;
+        self.totals.confident += u64::from(self.server.depart(flag, now.since(since), self.waiting(others)));
+        if self.server.is_due(now) {
+            self.server.measure(self.totals, self.in_flight > 0, now);
+        }
+        self.in_flight = others;
+        Some(self.server.report(Concurrency::new(others), rng))
     }
 }
 
