@@ -234,25 +234,19 @@ impl Endpoints {
         let earned = match answer {
             Answer::Served(report) => {
                 endpoint.report = report;
-                endpoint.estimate.hear(&report, now);
+                endpoint.estimate.hear(&report, endpoint.pending, now);
                 report.chip
             }
             Answer::Bounced(report) => {
                 endpoint.report = report;
-                endpoint.estimate.hear(&report, now);
+                endpoint.estimate.hear(&report, endpoint.pending, now);
                 false
             }
-            Answer::Silent => {
-                endpoint.estimate.ended();
-                true
-            }
-            Answer::Failed => {
-                endpoint.estimate.ended();
-                false
-            }
+            Answer::Silent => true,
+            Answer::Failed => false,
             Answer::Rejected(report) => {
                 endpoint.report = report;
-                endpoint.estimate.hear(&report, now);
+                endpoint.estimate.hear(&report, endpoint.pending, now);
                 endpoint.chips = 0;
                 false
             }
