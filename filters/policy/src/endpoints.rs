@@ -10,7 +10,7 @@
 //! | an attempt begins without one: a probe, or forced because nobody qualified | | now |
 //! | answered with a chip / without | +1, at most `max_chips` / +0 | now |
 //! | rejected | 0 | now |
-//! | bounced by its bid | +0 | now |
+//! | bounced by its bid | +1, the one that was spent | now |
 //! | failed: no answer came | | now |
 //!
 //! Qualified endpoints stand in a dense array, the others in a tree ordered by clock, so that choosing costs the same among ten
@@ -21,6 +21,7 @@
 //! sender to whom nobody is open goes round instead of hammering one server; 3. a failure (connection refused, reset, timeout) spends the chip and
 //! sets the clock, so that a dead server is left alone like one that rejected.
 
+use crate::bid::Promises;
 use crate::estimate::Estimate;
 use crate::load_report::LoadReport;
 use crate::units::Timestamp;
@@ -43,6 +44,7 @@ pub struct Endpoint {
     pending: u32,
     report: LoadReport,
     estimate: Estimate,
+    promises: Promises,
     /// Where it stands in `Endpoints::all`.
     place: usize,
     /// Where it stands in `Endpoints::qualified`, if it does.
@@ -68,6 +70,11 @@ impl Endpoint {
     /// What this sender believes about its queue and service rate.
     pub fn estimate(&self) -> &Estimate {
         &self.estimate
+    }
+
+    /// Whether its taking a request for a bid means anything.
+    pub fn promises(&self) -> &Promises {
+        &self.promises
     }
 
     /// What it said last; empty if it has not spoken yet.
@@ -179,6 +186,7 @@ impl Endpoints {
             pending: 0,
             report: LoadReport::default(),
             estimate: Estimate::default(),
+            promises: Promises::default(),
             place: self.all.len(),
             qualified: Some(self.qualified.len()),
         });
@@ -238,9 +246,11 @@ impl Endpoints {
                 report.chip
             }
             Answer::Bounced(report) => {
+                endpoint.promises.bounced();
                 endpoint.report = report;
                 endpoint.estimate.hear(&report, endpoint.pending, now);
-                false
+                // The server has room, only not at this price: the chip that was spent comes back.
+                true
             }
             Answer::Silent => true,
             Answer::Failed => false,
@@ -253,6 +263,13 @@ impl Endpoints {
         };
         endpoint.chips = (endpoint.chips + u32::from(earned)).min(self.max_chips);
         self.settle(id, now);
+    }
+
+    /// A server took a request for the `bid` that it carried (none: without limit) and answered it after `took`, silently or with a report.
+    pub fn judge(&mut self, id: EndpointId, bid: Option<Duration>, took: Duration, silent: bool) {
+        if let Some(endpoint) = self.table.get_mut(id) {
+            endpoint.promises.judge(bid, took, silent);
+        }
     }
 
     /// The attempt is over, one pending request less.

@@ -106,14 +106,18 @@ impl Sender {
         }
     }
 
-    /// An attempt that began at `began` was answered.
-    pub fn answer(&mut self, id: EndpointId, answer: Answer, began: Timestamp, now: Timestamp) {
-        if self.parameters.routing() == RoutingKind::Bid {
+    /// An attempt that began at `began`, with this `bid`, was answered.
+    pub fn answer(&mut self, id: EndpointId, answer: Answer, bid: Option<Duration>, began: Timestamp, now: Timestamp) {
+        if self.bids() {
+            let took = now.since(began);
+            if matches!(answer, Answer::Served(_) | Answer::Silent) {
+                self.endpoints.judge(id, bid, took, matches!(answer, Answer::Silent));
+            }
             match &answer {
                 Answer::Served(report) | Answer::Rejected(report) => self.bids.hear(report),
                 Answer::Bounced(report) => {
                     self.bids.hear(report);
-                    self.bids.bounced(now.since(began));
+                    self.bids.bounced(took);
                 }
                 Answer::Silent | Answer::Failed => {}
             }
@@ -129,6 +133,12 @@ impl Sender {
         if !explores {
             let length = self.retries() as usize + 1;
             self.router.choose(&mut self.endpoints, length, now, rng, &mut self.list);
+        }
+        if self.bids()
+            && let Some(further) = self.list.get_mut(1..)
+        {
+            // In place, so that nothing is allocated, and stable: the list is short.
+            further.sort_by_key(|&id| self.endpoints.get(id).is_some_and(|endpoint| endpoint.promises().are_empty()));
         }
         &self.list
     }
@@ -244,6 +254,51 @@ mod tests {
             let millis = sender.overrun().map(|overrun| (overrun.as_secs_f64() * 1e3).round() as u64);
             assert_eq!(millis, overrun, "queue {queue}");
         }
+    }
+
+    #[test]
+    fn a_request_may_bounce_on_every_bid_and_still_has_its_retries() {
+        let spec = ServiceSpec {
+            routing: Some(RoutingKind::Bid),
+            retries: Some(2),
+            endpoints: Some((1..=9).map(|i| format!("1.1.1.{i}:1")).collect()),
+            ..ServiceSpec::default()
+        };
+        let mut sender = Sender::new(spec.validate().unwrap(), Timestamp::ZERO);
+        let mut rng = fastrand::Rng::with_seed(6);
+        assert_eq!(sender.retries(), 7, "five bids and two retries");
+        assert_eq!(sender.choose(Timestamp::ZERO, &mut rng).len(), 8);
+        assert_eq!(sender.bid(0), None, "nothing is known yet");
+        let id = sender.endpoint_at("1.1.1.1:1", Timestamp::ZERO).unwrap();
+        let report = LoadReport { queue: Some(9), service: Some(20.0), ..LoadReport::default() };
+        let now = Timestamp::ZERO.after(Duration::from_millis(1));
+        sender.answer(id, Answer::Bounced(report), None, Timestamp::ZERO, now);
+        assert_eq!(sender.bid(0), Some(Duration::from_millis(400)), "0.8 of half a second");
+        assert_eq!(sender.bid(4), Some(Duration::from_millis(700)));
+        assert_eq!(sender.bid(5), None, "the rest goes without limit");
+    }
+
+    #[test]
+    fn a_server_that_takes_every_bid_stands_last_after_the_first_place() {
+        let spec = ServiceSpec {
+            routing: Some(RoutingKind::Bid),
+            endpoints: Some((1..=5).map(|i| format!("1.1.1.{i}:1")).collect()),
+            ..ServiceSpec::default()
+        };
+        let mut sender = Sender::new(spec.validate().unwrap(), Timestamp::ZERO);
+        let mut rng = fastrand::Rng::with_seed(7);
+        for i in 1..=5 {
+            let id = sender.endpoint_at(&format!("1.1.1.{i}:1"), Timestamp::ZERO).unwrap();
+            sender.answer(id, Answer::Bounced(LoadReport::default()), None, Timestamp::ZERO, Timestamp::ZERO);
+        }
+        let silent = sender.endpoint_at("1.1.1.3:1", Timestamp::ZERO).unwrap();
+        sender.answer(silent, Answer::Silent, None, Timestamp::ZERO, Timestamp::ZERO);
+        let places: Vec<usize> = (0..1000)
+            .map(|_| sender.choose(Timestamp::ZERO, &mut rng).iter().position(|&id| id == silent).unwrap())
+            .collect();
+        assert!(places.iter().all(|&place| place == 0 || place == 4), "first by its share, or last");
+        let first = places.iter().filter(|&&place| place == 0).count();
+        assert!((150..250).contains(&first), "{first} of 1000 first");
     }
 
     #[test]

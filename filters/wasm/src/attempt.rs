@@ -14,6 +14,7 @@ use proxy_wasm::traits::{Context, HttpContext};
 use proxy_wasm::types::Action;
 use std::cell::RefCell;
 use std::rc::Rc;
+use std::time::Duration;
 
 /// One attempt.
 #[derive(Default)]
@@ -26,6 +27,7 @@ struct UnderWay {
     cluster: Rc<RefCell<Cluster>>,
     endpoint: EndpointId,
     began: Timestamp,
+    bid: Option<Duration>,
     answered: bool,
 }
 
@@ -50,14 +52,14 @@ impl UnderWay {
                 Right::Probe => inner.counters.count(PROBES),
                 Right::Forced => inner.counters.count(FORCED),
             }
-            if inner.sender.bids()
-                && let Some(bid) = attempt_number().and_then(|attempt| inner.sender.bid(attempt))
-            {
+            let bids = inner.sender.bids();
+            let bid = bids.then(attempt_number).flatten().and_then(|attempt| inner.sender.bid(attempt));
+            if let Some(bid) = bid {
                 bid::encode(bid, &mut state.text);
                 host::set_header(Headers::Request, BID, state.text.as_bytes());
             }
             drop(inner);
-            Some(Self { cluster, endpoint, began: now, answered: false })
+            Some(Self { cluster, endpoint, began: now, bid, answered: false })
         })
     }
 
@@ -70,7 +72,7 @@ impl UnderWay {
             Answer::Failed => cluster.counters.count(FAILURES),
             Answer::Served(_) | Answer::Silent => {}
         }
-        cluster.sender.answer(self.endpoint, answer, self.began, host::now());
+        cluster.sender.answer(self.endpoint, answer, self.bid, self.began, host::now());
     }
 }
 

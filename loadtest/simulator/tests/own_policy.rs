@@ -49,7 +49,7 @@ impl SenderModel for Sender {
         Some(Choice { server: plan.next()?, bid })
     }
 
-    fn answer(&mut self, _server: u32, answer: &Answer, _began: Timestamp, _now: Timestamp) {
+    fn answer(&mut self, _server: u32, answer: &Answer, _bid: Option<Duration>, _began: Timestamp, _now: Timestamp) {
         if let Answer::Served(LoadReport { queue: Some(queue), .. })
         | Answer::Rejected(LoadReport { queue: Some(queue), .. }) = answer
         {

@@ -3,14 +3,12 @@
 //! Every policy is a [`Routing`]: it names distinct endpoints, the first for the first attempt, the others for the retries. [`Router`] is the one
 //! that the parameters ask for.
 
-mod bid;
 mod bloc;
 mod least_request;
 mod mu;
 mod random;
 mod round_robin;
 
-pub use bid::Bid;
 pub use bloc::Bloc;
 pub use least_request::LeastRequest;
 pub use mu::Mu;
@@ -50,8 +48,6 @@ pub enum Router {
     LeastRequest(LeastRequest),
     /// The smallest expected response time.
     Mu(Mu),
-    /// The order in which bids are made.
-    Bid(Bid),
 }
 
 impl Router {
@@ -59,10 +55,10 @@ impl Router {
     pub fn new(kind: RoutingKind, reset_interval: Duration) -> Self {
         match kind {
             RoutingKind::Mu => Self::Mu(Mu::new(reset_interval)),
-            RoutingKind::Bloc => Self::Bloc(Bloc),
+            // Bids are made to the servers that BLOC would choose, in its order.
+            RoutingKind::Bloc | RoutingKind::Bid => Self::Bloc(Bloc),
             RoutingKind::Random => Self::Random(Random),
             RoutingKind::RoundRobin => Self::RoundRobin(RoundRobin::default()),
-            RoutingKind::Bid => Self::Bid(Bid),
             RoutingKind::LeastRequest => Self::LeastRequest(LeastRequest),
         }
     }
@@ -98,7 +94,6 @@ impl Routing for Router {
             Self::RoundRobin(routing) => routing.choose(endpoints, length, now, rng, list),
             Self::LeastRequest(routing) => routing.choose(endpoints, length, now, rng, list),
             Self::Mu(routing) => routing.choose(endpoints, length, now, rng, list),
-            Self::Bid(routing) => routing.choose(endpoints, length, now, rng, list),
         }
     }
 }

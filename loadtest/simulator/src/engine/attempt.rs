@@ -16,7 +16,8 @@ impl Simulation<'_> {
         let mut moment = Moment { now: self.now, rng: &mut self.generators.senders, view: &self.view };
         let attempt = request.attempts;
         let Some(choice) = sender.choose(&mut request.plan, u32::from(attempt), &mut moment) else {
-            let end = if matches!(request.answer, Answer::Rejected(_) | Answer::Bounced(_)) { End::Shed } else { End::Error };
+            let end =
+                if matches!(request.answer, Answer::Rejected(_) | Answer::Bounced(_)) { End::Shed } else { End::Error };
             return self.end(index, end);
         };
         if attempt == 0 {
@@ -102,7 +103,13 @@ impl Simulation<'_> {
     /// The answer to an attempt comes back to its sender.
     pub(super) fn come_back(&mut self, index: u32) {
         let request = self.requests[index];
-        self.senders[request.sender as usize].answer(request.server, &request.answer, request.began, self.now);
+        self.senders[request.sender as usize].answer(
+            request.server,
+            &request.answer,
+            request.bid,
+            request.began,
+            self.now,
+        );
         let retries = self.senders[request.sender as usize].retries().unwrap_or(self.retries);
         let may_retry = u32::from(request.attempts) <= retries;
         match request.answer {

@@ -6,6 +6,7 @@ use super::{Choice, Moment, Policy, SenderModel};
 use crate::requests::Plan;
 use bloc_policy::endpoints::Answer;
 use bloc_policy::units::Timestamp;
+use std::time::Duration;
 
 /// Least request, full scan.
 #[derive(Clone, Copy, Debug, Default)]
@@ -39,7 +40,7 @@ impl SenderModel for Sender {
         Some(Choice { server, bid: None })
     }
 
-    fn answer(&mut self, server: u32, _answer: &Answer, _began: Timestamp, _now: Timestamp) {
+    fn answer(&mut self, server: u32, _answer: &Answer, _bid: Option<Duration>, _began: Timestamp, _now: Timestamp) {
         self.pending[server as usize] -= 1;
     }
 }

@@ -17,6 +17,7 @@ use slotmap::Key;
 use std::cell::RefCell;
 use std::net::SocketAddr;
 use std::rc::Rc;
+use std::time::Duration;
 
 /// A routing of `bloc_policy`.
 pub struct Mesh {
@@ -170,10 +171,10 @@ impl SenderModel for MeshSender {
         self.sender.as_ref().map(Sender::retries)
     }
 
-    fn answer(&mut self, server: u32, answer: &Answer, began: Timestamp, now: Timestamp) {
+    fn answer(&mut self, server: u32, answer: &Answer, bid: Option<Duration>, began: Timestamp, now: Timestamp) {
         let Some(sender) = self.sender.as_mut() else { return };
         let id = self.directory.borrow().ids[server as usize];
-        sender.answer(id, *answer, began, now);
+        sender.answer(id, *answer, bid, began, now);
         sender.endpoints_mut().end(id);
     }
 }
@@ -199,7 +200,7 @@ mod tests {
                 let chosen: BTreeSet<u32> = (0..100)
                     .map(|_| {
                         let server = sender.choose(&mut Plan::default(), 0, &mut moment).unwrap().server;
-                        sender.answer(server, &Answer::Silent, Timestamp::ZERO, Timestamp::ZERO);
+                        sender.answer(server, &Answer::Silent, None, Timestamp::ZERO, Timestamp::ZERO);
                         server
                     })
                     .collect();

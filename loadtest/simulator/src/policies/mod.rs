@@ -152,8 +152,8 @@ pub trait SenderModel {
     /// and is empty at its first attempt.
     fn choose(&mut self, plan: &mut Plan, attempt: u32, moment: &mut Moment<'_>) -> Option<Choice>;
 
-    /// An attempt that `server` had, and that began at `began`, is over.
-    fn answer(&mut self, server: u32, answer: &Answer, began: Timestamp, now: Timestamp);
+    /// An attempt that `server` had, and that began at `began` with this `bid`, is over.
+    fn answer(&mut self, server: u32, answer: &Answer, bid: Option<Duration>, began: Timestamp, now: Timestamp);
 
     /// How often a request may be sent again; none: as often as the service's parameters say.
     fn retries(&self) -> Option<u32> {

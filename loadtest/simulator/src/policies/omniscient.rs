@@ -7,6 +7,7 @@ use crate::fleet::{UNAVAILABLE, View};
 use crate::requests::Plan;
 use bloc_policy::endpoints::Answer;
 use bloc_policy::units::Timestamp;
+use std::time::Duration;
 
 /// What the omniscient balancer looks at.
 #[derive(Clone, Copy, Debug)]
@@ -39,7 +40,7 @@ impl SenderModel for Omniscient {
         available.then_some(Choice { server: server as u32, bid: None })
     }
 
-    fn answer(&mut self, _server: u32, _answer: &Answer, _began: Timestamp, _now: Timestamp) {}
+    fn answer(&mut self, _server: u32, _answer: &Answer, _bid: Option<Duration>, _began: Timestamp, _now: Timestamp) {}
 }
 
 /// The place of the least value, at a tie of one of the equals.
