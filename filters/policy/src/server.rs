@@ -144,6 +144,10 @@ impl Server {
     /// Ends the measuring interval if it is over. `totals` are those of the whole server.
     pub fn measure(&mut self, totals: Totals, executing: bool, now: Timestamp) {
         self.departures.measure(totals, executing, now);
+        if self.departures.execution().is_none() {
+            // A thread that has not served anything lately sees the totals of the others, but has measured nothing.
+            return;
+        }
         if let Some(rate) = self.departures.rate() {
             self.rate.hear(rate, self.departures.confidence(), now);
         }
@@ -219,6 +223,17 @@ mod tests {
         assert_eq!(server.capacity(), Some(requests(80)));
         let report = server.bare_report(requests(3));
         assert_eq!((report.service, report.queue, report.chip), (Some(40.0), Some(3), false));
+    }
+
+    #[test]
+    fn a_thread_that_serves_nothing_claims_to_know_nothing() {
+        let mut server =
+            server(ServiceSpec { capacity: Some(CapacitySpec::Slo { slo: "1s".into() }), ..ServiceSpec::default() });
+        for second in 0..5 {
+            let totals = Totals { departed: second * 100, confident: 0 };
+            server.measure(totals, true, Timestamp::ZERO.after(Duration::from_secs(second)));
+        }
+        assert_eq!((server.service_rate(), server.capacity()), (None, None));
     }
 
     #[test]

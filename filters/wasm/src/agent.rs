@@ -11,9 +11,8 @@ use crate::host::{self, Headers};
 use crate::state;
 use bloc_policy::config::{ConfigError, ControlPlane, Services, ServicesSpec};
 use bloc_policy::rng::Rng;
-use bloc_policy::server::Server;
 use bloc_policy::sync::{SYNC_PATH, ServiceLoad, SyncRequest, SyncResponse};
-use bloc_policy::units::{Concurrency, Timestamp};
+use bloc_policy::units::Timestamp;
 use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -126,20 +125,8 @@ impl Agent {
 
     fn ask(&mut self, services: BTreeSet<String>, now: Timestamp) {
         let Some(control_plane) = &self.control_plane else { return };
-        let load = state::with(|state| {
-            let report = |(service, inbound): (&String, &std::rc::Rc<RefCell<crate::inbound::Inbound>>)| {
-                let inbound = inbound.borrow();
-                let server = inbound.server();
-                ServiceLoad {
-                    service: service.clone(),
-                    in_flight: inbound.in_flight(),
-                    capacity: server.and_then(Server::capacity).map(Concurrency::get),
-                    departed: inbound.departed(),
-                    service_rate: server.and_then(Server::service_rate),
-                }
-            };
-            state.served().map(report).collect::<Vec<_>>()
-        });
+        let load: Vec<ServiceLoad> =
+            state::with(|state| state.served().map(|(service, inbound)| inbound.borrow().load(service)).collect());
         let request = SyncRequest {
             proxy: host::text_property("xds\0node\0id").unwrap_or_default(),
             version: self.version,

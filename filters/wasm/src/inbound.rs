@@ -13,6 +13,7 @@ use bloc_policy::config::ServiceParameters;
 use bloc_policy::departures::{Flag, Totals};
 use bloc_policy::load_report::LoadReport;
 use bloc_policy::server::{Rejection, Server};
+use bloc_policy::sync::ServiceLoad;
 use bloc_policy::units::{Concurrency, Timestamp};
 use proxy_wasm::traits::{Context, HttpContext};
 use proxy_wasm::types::Action;
@@ -49,6 +50,8 @@ pub struct Inbound {
     line: Line,
     in_flight: Gauge,
     capacity_in_force: Gauge,
+    /// Requests per 1000 s, because gauges are whole numbers; 0: not known.
+    service_rate: Gauge,
     departed: Total,
     confident: Total,
     /// The capacity that the gauge shows.
@@ -65,6 +68,7 @@ impl Inbound {
             line: Line::new(service, vm),
             in_flight: Gauge::define("inbound", service, "in_flight"),
             capacity_in_force: Gauge::define("inbound", service, "capacity"),
+            service_rate: Gauge::define("inbound", service, "service_rate_per_1000s"),
             departed: Total::define("inbound", service, "departed"),
             confident: Total::define("inbound", service, "departed_confident"),
             shown: None,
@@ -83,19 +87,17 @@ impl Inbound {
         self.show_capacity();
     }
 
-    /// The decisions and measurements, if the service has parameters.
-    pub fn server(&self) -> Option<&Server> {
-        self.server.as_ref()
-    }
-
-    /// Requests in flight in the whole Envoy.
-    pub fn in_flight(&self) -> u64 {
-        self.in_flight.get()
-    }
-
-    /// Requests answered by the whole Envoy.
-    pub fn departed(&self) -> u64 {
-        self.departed.get()
+    /// What the whole Envoy has to tell of its load: this thread may not have served anything.
+    pub fn load(&self, service: &str) -> ServiceLoad {
+        let known = |gauge: Gauge| Some(gauge.get()).filter(|value| *value > 0);
+        ServiceLoad {
+            service: service.to_owned(),
+            // A count that a crash has left below zero reads as a huge one.
+            in_flight: i64::try_from(self.in_flight.get()).map_or(0, i64::unsigned_abs),
+            capacity: known(self.capacity_in_force).and_then(|capacity| u32::try_from(capacity).ok()),
+            departed: self.departed.get(),
+            service_rate: known(self.service_rate).map(|per_1000s| per_1000s as f64 / 1e3),
+        }
     }
 
     /// What is due a few times a second: ends the measuring interval, and looks after the line in case an announcement was lost.
@@ -122,6 +124,9 @@ impl Inbound {
         if server.is_due(now) {
             let totals = Totals { departed: self.departed.get(), confident: self.confident.get() };
             server.measure(totals, self.in_flight.get() > 0, now);
+            if let Some(rate) = server.service_rate() {
+                self.service_rate.set((rate * 1e3) as u64);
+            }
             self.show_capacity();
         }
     }
