@@ -2,7 +2,7 @@
 
 use crate::envoy;
 use crate::load::{self, Load, LoadPlan, Tally};
-use crate::mesh::{Mesh, MeshError, MeshSpec, Tools};
+use crate::mesh::{Mesh, MeshError, MeshSpec, Tools, show_capacity};
 use crate::record::{Environment, Figures, Record, Row, milliseconds, rounded};
 use indicatif::ProgressBar;
 use std::path::Path;
@@ -11,13 +11,15 @@ use std::time::Duration;
 use tokio::time::{Instant, interval, sleep_until};
 
 /// The load begins this long after the mesh is ready, so that all clients hear the same start.
-const HEAD_START: Duration = Duration::from_millis(100);
+pub(crate) const HEAD_START: Duration = Duration::from_millis(100);
 /// Open loop: more requests than these do not wait at once (each holds a socket or two, here and in the gateway).
 const OUTSTANDING_LIMIT: usize = 4_000;
 
 /// An experiment.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Case {
+    /// What it is called in `summary.json`; otherwise after the shape of its load.
+    pub experiment: Option<String>,
     /// The mesh.
     pub mesh: MeshSpec,
     /// The load on it.
@@ -35,7 +37,11 @@ pub struct Case {
 impl Case {
     /// A short name, unique among the cases of a demo; also that of the run directory.
     pub fn name(&self) -> String {
-        format!("{}-{}-{}", self.load.experiment(), self.mesh.policy.name(), self.mesh.frontends)
+        format!("{}-{}-{}", self.experiment(), self.mesh.policy.name(), self.mesh.frontends)
+    }
+
+    fn experiment(&self) -> &str {
+        self.experiment.as_deref().unwrap_or_else(|| self.load.experiment())
     }
 
     /// Starts the mesh, measures, ends the mesh. Progress goes to `bar`.
@@ -78,7 +84,7 @@ impl Case {
         let [p10_ms, p50_ms, p90_ms, p99_ms] = figures.percentiles_ms;
         Ok(Record {
             row: Row {
-                experiment: self.load.experiment().to_owned(),
+                experiment: self.experiment().to_owned(),
                 policy: self.mesh.policy,
                 frontends: self.mesh.frontends,
                 backends: self.mesh.backends,
@@ -94,6 +100,7 @@ impl Case {
                 p99_ms,
                 throughput_rps: figures.throughput_rps,
                 attempts_per_request: rounded(counters.attempts_per_request(), 1e3),
+                mean_ms: figures.mean_ms,
             },
             quantiles_ms: figures.quantiles_ms,
             errors_by_kind: measured.errors().into_iter().map(|(kind, count)| (kind.to_string(), count)).collect(),
@@ -125,11 +132,15 @@ impl Case {
             mesh.seed,
         );
         if mesh.policy.routing().is_some() {
-            let capacity = mesh.capacity.map_or_else(|| "none".to_owned(), |limit| limit.to_string());
+            let capacity = show_capacity(mesh.capacity.as_ref());
             let reset = time(mesh.reset_interval);
             command += &format!(" --capacity {capacity} --reset-interval {reset} --retries {}", mesh.retries);
             command += if mesh.control_plane { "" } else { " --no-control-plane" };
+            command += if mesh.hold { " --hold" } else { " --no-hold" };
+            command += &mesh.slo.map(|slo| format!(" --slo {}", time(slo))).unwrap_or_default();
         }
+        command += if mesh.two_choices { " --two-choices" } else { "" };
+        command += &self.experiment.as_ref().map(|name| format!(" --experiment {name}")).unwrap_or_default();
         if !mesh.speeds.is_empty() {
             let speeds: Vec<String> = mesh.speeds.iter().map(ToString::to_string).collect();
             command += &format!(" --speeds {}", speeds.join(","));

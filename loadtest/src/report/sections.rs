@@ -4,7 +4,8 @@ use super::chart::{self, Series};
 use super::findings::{Finding, circling};
 use super::paper;
 use super::table::share;
-use crate::record::Record;
+use crate::policy::Policy;
+use crate::record::{Record, Row};
 use maud::{Markup, html};
 
 /// What was run.
@@ -43,7 +44,7 @@ pub fn verdict(findings: &[Finding]) -> Markup {
     }
     html! {
         h2 { "In short" }
-        p { "The closed loop, BLOC against least request with as many frontends:" }
+        p { "BLOC in the closed loop, and Mu with servers of different speeds, each against least request with as many frontends:" }
         div.card.table { table.findings {
             thead { tr { th { "" } th { "measured" } th { "aim" } th { "" } } }
             tbody { @for finding in findings { tr {
@@ -63,6 +64,7 @@ pub fn experiment(name: &str, series: &[Series<'_>]) -> Markup {
     html! {
         h2 { (title(name)) }
         (description(load))
+        @if name == crate::heterogeneous::EXPERIMENT { (heterogeneous_note(series)) }
         ul.legend { @for s in series { li class=(format!("c{}", s.colour)) { (s.name) } } }
         @if !drawn.is_empty() {
             h3 { "How many requests were answered within a time" }
@@ -80,6 +82,22 @@ pub fn experiment(name: &str, series: &[Series<'_>]) -> Markup {
         (table(series))
         @for s in series { (circling_note(s)) }
     }
+}
+
+/// Mu beside least request, in two sentences.
+fn heterogeneous_note(series: &[Series<'_>]) -> Markup {
+    let of = |policy| series.iter().map(|s| &s.record.row).find(|row| row.policy == policy);
+    let (mu, least) = (of(Policy::Mu), of(Policy::LeastRequest));
+    let ratio = |value: fn(&Row) -> Option<f64>| Some(format!("{:.0}%", 100.0 * value(mu?)? / value(least?)?));
+    html! { p {
+        "Two of the four servers are twice as fast as the others, which counting open requests does not show: least request makes as long a queue at a slow server as at a fast "
+        "one, and whoever is sent to the slow one waits twice as long. Mu learns from the servers' proxies how many requests each has and how fast it finishes them, and sends a request "
+        "where its answer is expected first"
+        @if let (Some(mean), Some(p99)) = (ratio(|row| row.mean_ms), ratio(|row| row.p99_ms)) {
+            ": here its mean response time is " (mean) " of least request's and its 99th percentile " (p99)
+        }
+        "."
+    } }
 }
 
 /// What the lines mean.
@@ -121,6 +139,7 @@ fn title(experiment: &str) -> &str {
     match experiment {
         "closed-loop" => "Overload: clients that never pause",
         "poisson" => "High load: arrivals at random",
+        crate::heterogeneous::EXPERIMENT => "Servers of different speeds",
         other => other,
     }
 }

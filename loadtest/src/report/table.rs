@@ -21,6 +21,7 @@ pub fn table(records: &[Record]) -> Table {
         "p99 ms",
         "ok/s",
         "attempts",
+        "mean ms",
     ]);
     for record in records {
         let row = &record.row;
@@ -36,6 +37,7 @@ pub fn table(records: &[Record]) -> Table {
             time(row.p99_ms),
             format!("{:.1}", row.throughput_rps),
             format!("{:.2}", row.attempts_per_request),
+            time(row.mean_ms),
         ];
         let names = [row.experiment.clone(), row.policy.name().to_owned(), row.frontends.to_string(), row.load.clone()];
         let numbers = numbers.into_iter().map(|number| Cell::new(number).set_alignment(CellAlignment::Right));
