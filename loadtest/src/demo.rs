@@ -19,12 +19,12 @@ const SERVICE_TIME: Duration = Duration::from_millis(250);
 const RESET_INTERVAL: Duration = Duration::from_secs(1);
 /// Six times the mean response time of the closed loop: its clients start together and need that to spread out.
 const WARM_UP: Duration = Duration::from_secs(15);
-/// At scale 0.2 this is 26 s: eight cases, eight meshes and eight warm-ups fit into five minutes.
-const DURATION: Duration = Duration::from_secs(130);
-/// At scale 0.2 this is 22 s, some 2,400 requests. The servers' times are not scaled: they are what the experiment is about.
-const HETEROGENEOUS_DURATION: Duration = Duration::from_secs(110);
+/// At scale 0.2 this is 20 s: ten cases, their meshes and their warm-ups fit into five minutes.
+const DURATION: Duration = Duration::from_secs(100);
+/// At scale 0.2 this is 14 s, some 1,500 requests. The servers' times are not scaled: they are what the experiment is about.
+const HETEROGENEOUS_DURATION: Duration = Duration::from_secs(70);
 
-/// The cases at `scale` (1: the paper's times), each measured for `duration` (default 130 s times `scale`, heterogeneous 110 s).
+/// The cases at `scale` (1: the paper's times), each measured for `duration` (default 100 s times `scale`, heterogeneous 70 s).
 pub fn cases(scale: f64, duration: Option<Duration>, seed: u64, control_plane: bool) -> Vec<Case> {
     let service_time = SERVICE_TIME.mul_f64(scale);
     let rate = crate::record::rounded(LOAD_SHARE * BACKENDS as f64 / service_time.as_secs_f64(), 1e3);
@@ -56,13 +56,18 @@ pub fn cases(scale: f64, duration: Option<Duration>, seed: u64, control_plane: b
         warm_up: WARM_UP.mul_f64(scale),
         duration: duration.unwrap_or(DURATION.mul_f64(scale)),
     };
-    let heterogeneous = [Policy::LeastRequest, Policy::Mu].map(|policy| {
+    let bids = {
+        let mut bids = case(loads[1], (Policy::Bid, 40));
+        bids.mesh.hold = true;
+        bids
+    };
+    let heterogeneous = [Policy::LeastRequest, Policy::Mu, Policy::Bid].map(|policy| {
         let duration = duration.unwrap_or(HETEROGENEOUS_DURATION.mul_f64(scale));
         let mesh = heterogeneous::mesh(policy, 1, seed, control_plane);
         heterogeneous::case(mesh, heterogeneous::LOAD_SHARE, duration)
     });
     let overload = loads.into_iter().flat_map(|load| candidates.map(|candidate| case(load, candidate)));
-    overload.chain(heterogeneous).collect()
+    overload.chain([bids]).chain(heterogeneous).collect()
 }
 
 #[cfg(test)]
@@ -80,14 +85,16 @@ mod tests {
             "poisson-least_request-40",
             "poisson-least_request-1",
             "poisson-bloc-40",
+            "poisson-bid-40",
             "heterogeneous-least_request-1",
             "heterogeneous-mu-1",
+            "heterogeneous-bid-1",
         ];
         assert_eq!(names, expected);
         let first = &cases[0];
         assert_eq!(first.mesh.service_time, ServiceTime::Fixed(Duration::from_millis(50)));
         assert_eq!(first.mesh.reset_interval, Duration::from_millis(200));
-        assert_eq!((first.duration, first.warm_up), (Duration::from_secs(26), Duration::from_secs(3)));
+        assert_eq!((first.duration, first.warm_up), (Duration::from_secs(20), Duration::from_secs(3)));
         assert_eq!(cases[3].load, Load::Poisson { rate: 180.0 });
     }
 }

@@ -21,6 +21,8 @@ pub enum Policy {
     Bloc,
     /// The filters of this project: the smallest expected response time.
     Mu,
+    /// The filters of this project: attempts bid how long they are willing to wait.
+    Bid,
 }
 
 impl Policy {
@@ -33,6 +35,7 @@ impl Policy {
             Self::LeastRequestOfAll => "least_request_of_all",
             Self::Bloc => "bloc",
             Self::Mu => "mu",
+            Self::Bid => "bid",
         }
     }
 
@@ -42,7 +45,13 @@ impl Policy {
             Self::Random | Self::RoundRobin | Self::LeastRequest | Self::LeastRequestOfAll => None,
             Self::Bloc => Some(RoutingKind::Bloc),
             Self::Mu => Some(RoutingKind::Mu),
+            Self::Bid => Some(RoutingKind::Bid),
         }
+    }
+
+    /// Whether a backend's sidecar has to know what the backend works on at once, unless it is told otherwise: these route by how fast servers are.
+    pub fn measures(self) -> bool {
+        matches!(self, Self::Mu | Self::Bid)
     }
 
     /// What Envoy's own load balancer does in each of `frontends` sidecars; `two_choices`: least request is Envoy's default even in a
@@ -53,7 +62,7 @@ impl Policy {
             Self::RoundRobin => Balancing::RoundRobin,
             Self::LeastRequest if frontends > 1 || two_choices => Balancing::LeastRequestOfTwo,
             Self::LeastRequest | Self::LeastRequestOfAll => Balancing::LeastRequestOfAll,
-            Self::Bloc | Self::Mu => Balancing::ChosenByFilter,
+            Self::Bloc | Self::Mu | Self::Bid => Balancing::ChosenByFilter,
         }
     }
 }

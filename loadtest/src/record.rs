@@ -45,6 +45,9 @@ pub struct Row {
     /// Mean response time, over `ok`; none if nothing was answered.
     #[serde(default)]
     pub mean_ms: Option<f64>,
+    /// CPU time of all Envoys together for each answered request; none if nothing was answered.
+    #[serde(default)]
+    pub envoy_cpu_ms_per_request: Option<f64>,
 }
 
 /// A row and what lies behind it.
@@ -217,15 +220,16 @@ mod tests {
             throughput_rps: 0.0,
             attempts_per_request: 1.0,
             mean_ms: Some(2.5),
+            envoy_cpu_ms_per_request: Some(1.25),
         };
         let expected = concat!(
             r#"{"experiment":"closed-loop","policy":"least_request","frontends":40,"backends":10,"load":"closed:100","#,
             r#""service_ms":50.0,"requests":1,"ok":1,"shed":0,"errors":0,"p10_ms":1.5,"p50_ms":null,"p90_ms":null,"#,
-            r#""p99_ms":null,"throughput_rps":0.0,"attempts_per_request":1.0,"mean_ms":2.5}"#
+            r#""p99_ms":null,"throughput_rps":0.0,"attempts_per_request":1.0,"mean_ms":2.5,"envoy_cpu_ms_per_request":1.25}"#
         );
         assert_eq!(serde_json::to_string(&row).unwrap(), expected);
         assert_eq!(serde_json::from_str::<Row>(expected).unwrap(), row);
-        let earlier = expected.replace(r#","mean_ms":2.5"#, "");
+        let earlier = expected.replace(r#","mean_ms":2.5,"envoy_cpu_ms_per_request":1.25"#, "");
         assert_eq!(serde_json::from_str::<Row>(&earlier).unwrap().mean_ms, None, "rows of earlier releases");
     }
 }

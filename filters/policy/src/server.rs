@@ -6,6 +6,8 @@
 //! Service rate `mu` (requests/s), best knowledge first: with `concurrency: C`, `mu = C / execution time`, since the execution time is measured from the hand-over to the
 //! application on; else by the rule of [`ServiceRate`] from departure rate and confidence, at least one request at a time, `1 / execution time`: without that an idle
 //! server whose few departures were confident by chance is taken for a slow one, is left alone, and stays idle (simulated: one gateway, 20 servers, p50 27 s instead of 71 ms).
+//! With `hold: false` the line is in the application, and a request that met `n >= C` others took `(n + 1/2) / C` execution times (`n - C` whole ones before it, half of one that had
+//! begun, its own); so much its response time is divided by.
 //! Expected response time of a request that meets `n` others: `max((n + 1) / mu, execution time)`. Cold start: unknown, and nothing is rejected for it.
 
 use crate::admission::Admission;
@@ -46,6 +48,7 @@ pub struct Server {
     source: CapacityParameters,
     headroom: Ratio,
     concurrency: Option<Concurrency>,
+    hold: bool,
     max_queue_wait: Option<Duration>,
     capacity: Capacity,
     departures: Departures,
@@ -59,6 +62,7 @@ impl Server {
             source: parameters.capacity(),
             headroom: parameters.headroom(),
             concurrency: parameters.concurrency(),
+            hold: parameters.hold(),
             max_queue_wait: parameters.max_queue_wait(),
             capacity: Capacity::new(parameters.capacity()),
             departures: Departures::default(),
@@ -74,12 +78,18 @@ impl Server {
         }
         self.headroom = parameters.headroom();
         self.concurrency = parameters.concurrency();
+        self.hold = parameters.hold();
         self.max_queue_wait = parameters.max_queue_wait();
     }
 
-    /// Requests that the application works on at once; none: nothing is held.
+    /// Requests that the application works on at once, if that is known.
     pub fn concurrency(&self) -> Option<Concurrency> {
         self.concurrency
+    }
+
+    /// How many requests the application may have at once; none: nothing is held.
+    pub fn places(&self) -> Option<Concurrency> {
+        self.concurrency.filter(|_| self.hold)
     }
 
     /// How long a request may be held that arrived with this time left until its deadline.
@@ -129,8 +139,14 @@ impl Server {
         self.departures.arrive(queue)
     }
 
-    /// A request has been answered, `execution` after it was handed to the application, and `queue` wait; whether it was confident.
-    pub fn depart(&mut self, flag: Flag, execution: Duration, queue: u32) -> bool {
+    /// A request that met `others` in the server has been answered, `took` after it was handed to the application, and `queue` wait; whether it was confident.
+    pub fn depart(&mut self, flag: Flag, others: Concurrency, took: Duration, queue: u32) -> bool {
+        let execution = match self.concurrency {
+            Some(places) if !self.hold && others >= places => {
+                took.mul_f64(f64::from(places.get()) / (f64::from(others.get()) + 0.5))
+            }
+            _ => took,
+        };
         let confident = self.departures.depart(flag, execution, queue);
         self.capacity.serve(self.service_rate(), self.concurrency);
         confident
@@ -208,7 +224,7 @@ mod tests {
 
     fn with_execution(mut server: Server, millis: u64) -> Server {
         let flag = server.flag(0);
-        server.depart(flag, Duration::from_millis(millis), 0);
+        server.depart(flag, Concurrency::new(0), Duration::from_millis(millis), 0);
         server.measure(Totals::default(), true, Timestamp::ZERO);
         server
     }
@@ -223,6 +239,20 @@ mod tests {
         assert_eq!(server.capacity(), Some(requests(80)));
         let report = server.bare_report(requests(3));
         assert_eq!((report.service, report.queue, report.chip), (Some(40.0), Some(3), false));
+    }
+
+    #[test]
+    fn a_line_inside_the_application_is_taken_out_of_the_execution_time() {
+        let mut server = server(ServiceSpec { concurrency: Some(2), hold: Some(false), ..ServiceSpec::default() });
+        assert_eq!((server.places(), server.concurrency()), (None, Some(requests(2))));
+        // Service times of 100 ms: alone, beside another one, and behind 2, 3 and 7, of which the first has been half served.
+        for (others, took) in [(0, 100), (1, 100), (2, 125), (3, 175), (7, 375)] {
+            let flag = server.flag(0);
+            server.depart(flag, requests(others), Duration::from_millis(took), 0);
+            let execution = server.bare_report(requests(0)).execution.unwrap();
+            assert!((execution.as_secs_f64() - 0.1).abs() < 1e-6, "{others} others: {execution:?}");
+        }
+        assert_eq!(server.service_rate().map(f64::round), Some(20.0));
     }
 
     #[test]

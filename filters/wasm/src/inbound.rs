@@ -113,10 +113,10 @@ impl Inbound {
     pub fn look(&mut self, now: Timestamp) -> Turns {
         self.measure(now);
         let Some(server) = &self.server else { return Turns::default() };
-        if server.concurrency().is_none() && self.line.is_idle() {
+        if server.places().is_none() && self.line.is_idle() {
             return Turns::default();
         }
-        self.line.look(server.concurrency(), now)
+        self.line.look(server.places(), now)
     }
 
     fn measure(&mut self, now: Timestamp) {
@@ -161,9 +161,9 @@ enum Stage {
     /// Not ours: no parameters, or not here yet.
     Untouched,
     /// In the line.
-    Waiting { flag: Flag },
+    Waiting { flag: Flag, others: Concurrency },
     /// Handed to the application at this time; in the hall or not.
-    Inside { flag: Flag, since: Timestamp, hall: bool },
+    Inside { flag: Flag, others: Concurrency, since: Timestamp, hall: bool },
     /// Answered by the application.
     Answered { hall: bool },
     /// Answered by us.
@@ -172,8 +172,8 @@ enum Stage {
 
 impl Waits for Request {
     fn enter(&self, now: Timestamp) {
-        if let Stage::Waiting { flag } = self.stage.get() {
-            self.stage.set(Stage::Inside { flag, since: now, hall: true });
+        if let Stage::Waiting { flag, others } = self.stage.get() {
+            self.stage.set(Stage::Inside { flag, others, since: now, hall: true });
         }
     }
 
@@ -226,7 +226,7 @@ impl InboundRequest {
         let now = host::now();
         let verdict = server.arrive(others, bid, deadline, now);
         let flag = server.flag(waiting(server, others));
-        let (concurrency, patience) = (server.concurrency(), server.patience(deadline));
+        let (places, patience) = (server.places(), server.patience(deadline));
         inbound.show_capacity();
         if let Err(why) = verdict {
             drop(borrowed);
@@ -234,29 +234,29 @@ impl InboundRequest {
             return Action::Pause;
         }
         inbound.counters.count(ADMITTED);
-        let hall = concurrency.is_some();
-        if concurrency.is_none_or(|concurrency| inbound.line.come(concurrency, now)) {
-            request.stage.set(Stage::Inside { flag, since: now, hall });
+        let hall = places.is_some();
+        if places.is_none_or(|places| inbound.line.come(places, now)) {
+            request.stage.set(Stage::Inside { flag, others, since: now, hall });
             return Action::Continue;
         }
         inbound.counters.count(HELD);
-        request.stage.set(Stage::Waiting { flag });
+        request.stage.set(Stage::Waiting { flag, others });
         let waits: Rc<dyn Waits> = Rc::clone(request) as Rc<dyn Waits>;
         inbound.line.hold(self.context, &waits, patience, now);
         Action::Pause
     }
 
     /// The report for the answer of the application, which is measured by the way.
-    fn report(&self, flag: Option<(Flag, Timestamp)>) -> Option<LoadReport> {
+    fn report(&self, served: Option<(Flag, Concurrency, Timestamp)>) -> Option<LoadReport> {
         let mut borrowed = self.request.inbound.borrow_mut();
         let inbound = &mut *borrowed;
         let others = inbound.others();
         let server = inbound.server.as_mut()?;
-        if let Some((flag, since)) = flag {
+        if let Some((flag, met, since)) = served {
             let now = host::now();
             let queue = waiting(server, others);
             inbound.departed.add(1);
-            if server.depart(flag, now.since(since), queue) {
+            if server.depart(flag, met, now.since(since), queue) {
                 inbound.confident.add(1);
             }
             inbound.measure(now);
@@ -298,9 +298,9 @@ impl HttpContext for InboundRequest {
             stage => {
                 host::remove_header(Headers::Response, REJECT);
                 match stage {
-                    Stage::Inside { flag, since, hall } => {
+                    Stage::Inside { flag, others, since, hall } => {
                         self.request.stage.set(Stage::Answered { hall });
-                        self.report(Some((flag, since)))
+                        self.report(Some((flag, others, since)))
                     }
                     Stage::Waiting { .. } => self.report(None),
                     // A request that came before the parameters is not counted, and reports nothing.
@@ -337,8 +337,8 @@ impl Drop for InboundRequest {
         }
         if hall {
             let now = host::now();
-            let concurrency = inbound.server.as_ref().and_then(Server::concurrency);
-            let turns = inbound.line.leave(concurrency, now);
+            let places = inbound.server.as_ref().and_then(Server::places);
+            let turns = inbound.line.leave(places, now);
             drop(inbound);
             turns.take(now);
         }

@@ -167,6 +167,12 @@ impl Mesh {
         envoys.map(Envoy::process).chain(others).try_for_each(Process::check).map_err(Into::into)
     }
 
+    /// The process ids of all Envoys.
+    pub fn envoy_ids(&mut self) -> Vec<u32> {
+        let envoys = self.frontends.iter_mut().chain(&mut self.sidecars).chain([&mut self.gateway]);
+        envoys.map(Envoy::process).filter_map(|process| process.id()).collect()
+    }
+
     /// The process ids of everything that runs.
     pub fn process_ids(&mut self) -> Vec<u32> {
         let envoys = self.frontends.iter_mut().chain(&mut self.sidecars).chain([&mut self.gateway]);

@@ -72,7 +72,9 @@ impl MeshSpec {
             retries: Some(self.retries),
             reset_interval: Some(humantime::format_duration(self.reset_interval).to_string()),
             capacity: self.capacity.clone(),
-            concurrency: self.hold.then(|| u32::try_from(self.concurrency).unwrap_or(u32::MAX)),
+            concurrency: (self.hold || self.policy.measures())
+                .then(|| u32::try_from(self.concurrency).unwrap_or(u32::MAX)),
+            hold: self.policy.measures().then_some(self.hold),
             slo: self.slo.map(|slo| humantime::format_duration(slo).to_string()),
             endpoints: endpoints.map(|addresses| addresses.iter().map(ToString::to_string).collect()),
             ..ServiceSpec::default()

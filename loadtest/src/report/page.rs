@@ -73,6 +73,7 @@ fn candidate(row: &Row) -> String {
         Policy::LeastRequestOfAll => "Least request of all",
         Policy::Bloc => "BLOC",
         Policy::Mu => "Mu",
+        Policy::Bid => "Bids",
     };
     match row.frontends {
         1 => format!("{policy}, 1 frontend"),

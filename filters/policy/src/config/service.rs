@@ -70,9 +70,12 @@ pub struct ServiceSpec {
     /// Chips that a sender keeps per endpoint at most; 1 to 1000, default 10.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_chips: Option<u32>,
-    /// Requests that the application works on at once; the sidecar holds those beyond. 1 to 100,000; default: nothing is held.
+    /// Requests that the application works on at once. 1 to 100,000; default: not known, and nothing is held.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub concurrency: Option<u32>,
+    /// With `concurrency`: whether the sidecar holds the requests beyond it; otherwise they wait in the application. Default: true.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hold: Option<bool>,
     /// How long a request may be held; `1ms` to `1h`, default: as long as its deadline allows.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_queue_wait: Option<String>,
@@ -131,6 +134,7 @@ pub struct ServiceParameters {
     headroom: Ratio,
     max_chips: u32,
     concurrency: Option<Concurrency>,
+    hold: bool,
     max_queue_wait: Option<Duration>,
     slo: Option<Duration>,
     slo_grace: Duration,
@@ -183,6 +187,7 @@ impl ServiceSpec {
                 Some(places) => Some(Concurrency::new(integer("concurrency", Some(places), 1, 1, 100_000)?)),
                 None => None,
             },
+            hold: self.concurrency.is_some() && self.hold.unwrap_or(true),
             max_queue_wait: optional_duration("maxQueueWait", self.max_queue_wait.as_deref())?,
             slo: optional_duration("slo", self.slo.as_deref())?,
             slo_grace: duration("sloGrace", self.slo_grace.as_deref(), Duration::ZERO, Duration::ZERO, HOUR)?,
@@ -240,7 +245,12 @@ impl ServiceParameters {
         self.max_chips
     }
 
-    /// Requests that the application works on at once; none: nothing is held.
+    /// Whether the sidecar holds requests beyond the concurrency.
+    pub fn hold(&self) -> bool {
+        self.hold
+    }
+
+    /// Requests that the application works on at once, if that is known.
     pub fn concurrency(&self) -> Option<Concurrency> {
         self.concurrency
     }

@@ -34,7 +34,7 @@ pub struct Inbound {
     in_flight: u32,
     totals: Totals,
     /// By the request's number: its flag, and when it was handed to the application as far as the sidecar knows.
-    inside: HashMap<u32, (Flag, Timestamp)>,
+    inside: HashMap<u32, (Flag, Concurrency, Timestamp)>,
 }
 
 impl Inbound {
@@ -59,14 +59,14 @@ impl ServerModel for Inbound {
             Err(_) => return Verdict::Rejected(self.server.bare_report(others)),
         }
         self.in_flight += 1;
-        self.inside.insert(request, (flag, now));
+        self.inside.insert(request, (flag, others, now));
         Verdict::Admitted
     }
 
     fn begin(&mut self, request: u32, now: Timestamp) {
         // Otherwise the hand-over is the arrival: the line is the application's, and the sidecar does not see when the work begins.
-        if self.server.concurrency().is_some()
-            && let Some((_, since)) = self.inside.get_mut(&request)
+        if self.server.places().is_some()
+            && let Some((_, _, since)) = self.inside.get_mut(&request)
         {
             *since = now;
         }
@@ -74,9 +74,9 @@ impl ServerModel for Inbound {
 
     fn answer(&mut self, request: u32, now: Timestamp, rng: &mut fastrand::Rng) -> Option<LoadReport> {
         let others = self.in_flight - 1;
-        let (flag, since) = self.inside.remove(&request)?;
+        let (flag, met, since) = self.inside.remove(&request)?;
         self.totals.departed += 1;
-        self.totals.confident += u64::from(self.server.depart(flag, now.since(since), self.waiting(others)));
+        self.totals.confident += u64::from(self.server.depart(flag, met, now.since(since), self.waiting(others)));
         if self.server.is_due(now) {
             self.server.measure(self.totals, self.in_flight > 0, now);
         }
