@@ -3,6 +3,7 @@
 //! The requests in flight are counted in a gauge that all threads of the Envoy share, from the request's headers to the end of the stream,
 //! whatever ends it. On failure: open. A service without parameters, or a proxy without a service, passes everything untouched.
 
+use crate::agent;
 use crate::headers::{BID, ENDPOINTS, EXPECTED_TIMEOUT, LOAD, REJECT};
 use crate::host::{self, Headers};
 use crate::line::{Line, Turns, Waits};
@@ -23,6 +24,11 @@ use std::time::Duration;
 
 const TOO_MANY_REQUESTS: u32 = 429;
 const RESOURCE_EXHAUSTED: i32 = 8;
+
+/// Who has waited too long is found within this time.
+const TICK_WHILE_HOLDING: Duration = Duration::from_millis(50);
+/// A sign of life for the hall several times within [`bloc_policy::hall::LIFE`].
+const TICK_WITH_PLACES: Duration = Duration::from_millis(250);
 
 const ADMITTED: usize = 0;
 const REJECTED_CAPACITY: usize = 1;
@@ -97,6 +103,16 @@ impl Inbound {
             capacity: known(self.capacity_in_force).and_then(|capacity| u32::try_from(capacity).ok()),
             departed: self.departed.get(),
             service_rate: known(self.service_rate).map(|per_1000s| per_1000s as f64 / 1e3),
+        }
+    }
+
+    /// How often a tick is needed.
+    pub fn tick_period(&self) -> Duration {
+        let holds = self.server.as_ref().is_some_and(|server| server.places().is_some());
+        match (self.line.is_idle(), self.line.anybody_waits()) {
+            (_, true) => TICK_WHILE_HOLDING,
+            (idle, false) if holds || !idle => TICK_WITH_PLACES,
+            _ => agent::TICK,
         }
     }
 
@@ -242,6 +258,9 @@ impl InboundRequest {
         inbound.counters.count(HELD);
         request.stage.set(Stage::Waiting { flag, others });
         let waits: Rc<dyn Waits> = Rc::clone(request) as Rc<dyn Waits>;
+        if patience.is_some() {
+            host::set_tick_period(TICK_WHILE_HOLDING);
+        }
         inbound.line.hold(self.context, &waits, patience, now);
         Action::Pause
     }

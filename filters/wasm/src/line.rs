@@ -156,6 +156,11 @@ impl Line {
         self.held.is_empty() && self.inside == 0
     }
 
+    /// Whether a request of this thread waits.
+    pub fn anybody_waits(&self) -> bool {
+        !self.held.is_empty()
+    }
+
     fn remove(&mut self, place: usize, now: Timestamp) -> Option<Held> {
         let own = self.held.len();
         self.step(now, |hall, worker| hall.give_up(worker, place, own));

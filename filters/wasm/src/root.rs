@@ -11,6 +11,7 @@ use proxy_wasm::traits::{Context, HttpContext, RootContext};
 use proxy_wasm::types::ContextType;
 use std::cell::RefCell;
 use std::rc::Rc;
+use std::time::Duration;
 
 /// Root id of the inbound filter.
 pub const INBOUND: &str = "bloc.inbound";
@@ -64,23 +65,29 @@ impl RootContext for Root {
     }
 
     fn on_tick(&mut self) {
-        if !agent::with(|agent| agent.tick(self.context_id)) {
-            // A newer root context of this VM has taken over.
-            host::set_tick_period(std::time::Duration::ZERO);
+        let carries = agent::with(|agent| agent.tick(self.context_id));
+        let Some(inbound) = &self.inbound else {
+            if !carries {
+                // A newer root context of this VM has taken over.
+                host::set_tick_period(Duration::ZERO);
+            }
             return;
-        }
+        };
+        host::set_tick_period(inbound.borrow().tick_period());
         let now = host::now();
-        for inbound in state::with(|state| state.served().map(|(_, inbound)| Rc::clone(inbound)).collect::<Vec<_>>()) {
-            let turns = inbound.borrow_mut().tick(now);
-            turns.take(now);
-        }
+        let turns = inbound.borrow_mut().tick(now);
+        turns.take(now);
     }
 
     fn on_queue_ready(&mut self, queue: u32) {
-        // A message names a service in whose line it is the turn of a request of this thread.
-        while let Some(service) = host::dequeue(queue) {
+        // A message names a service in whose line it is the turn of a request of this thread, or says that there is a new version.
+        while let Some(message) = host::dequeue(queue) {
+            if message == agent::NEWS {
+                agent::with(|agent| agent.catch_up());
+                continue;
+            }
             let inbound =
-                std::str::from_utf8(&service).ok().and_then(|service| state::with(|state| state.known(service)));
+                std::str::from_utf8(&message).ok().and_then(|service| state::with(|state| state.known(service)));
             if let Some(inbound) = inbound {
                 let now = host::now();
                 let turns = inbound.borrow_mut().look(now);
