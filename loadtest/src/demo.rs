@@ -56,11 +56,7 @@ pub fn cases(scale: f64, duration: Option<Duration>, seed: u64, control_plane: b
         warm_up: WARM_UP.mul_f64(scale),
         duration: duration.unwrap_or(DURATION.mul_f64(scale)),
     };
-    let bids = {
-        let mut bids = case(loads[1], (Policy::Bid, 40));
-        bids.mesh.hold = true;
-        bids
-    };
+    let bids = case(loads[1], (Policy::Bid, 40));
     let heterogeneous = [Policy::LeastRequest, Policy::Mu, Policy::Bid].map(|policy| {
         let duration = duration.unwrap_or(HETEROGENEOUS_DURATION.mul_f64(scale));
         let mesh = heterogeneous::mesh(policy, 1, seed, control_plane);

@@ -28,7 +28,7 @@ pub fn mesh(policy: Policy, frontends: usize, seed: u64, control_plane: bool) ->
         concurrency: 4,
         speeds: vec![2.0, 2.0, 1.0, 1.0],
         capacity: None,
-        hold: policy.measures(),
+        hold: policy.holds(),
         slo: None,
         two_choices: true,
         reset_interval: Duration::from_millis(200),

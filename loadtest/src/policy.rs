@@ -49,9 +49,15 @@ impl Policy {
         }
     }
 
-    /// Whether a backend's sidecar has to know what the backend works on at once, unless it is told otherwise: these route by how fast servers are.
+    /// Whether a backend's sidecar has to know what the backend works on at once: these route by how fast servers are.
     pub fn measures(self) -> bool {
         matches!(self, Self::Mu | Self::Bid)
+    }
+
+    /// Whether it also holds what exceeds that, unless it is told otherwise. Bids gain nothing by it, and an application that is handed its next request only
+    /// when the last one has left loses some 2 ms each.
+    pub fn holds(self) -> bool {
+        self == Self::Mu
     }
 
     /// What Envoy's own load balancer does in each of `frontends` sidecars; `two_choices`: least request is Envoy's default even in a

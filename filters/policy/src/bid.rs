@@ -16,7 +16,9 @@
 //!
 //! | multiples | 50 ms, 90% | 50 ms, 95% | two speeds, 95% | exponential 10 ms, 90% |
 //! |---|---|---|---|---|
-//! | **0.8 to 1.4 in five** | 1.23, 2.2 | 1.11, 2.3 | 1.08, 2.3 | 1.23, 2.3 |
+//! | **0.9, 1.0, 1.1, 1.25, 1.4** | 1.24, 2.0 | 1.12, 2.1 | 1.09, 2.1 | 1.25, 2.1 |
+//! | 0.8 to 1.4 in five | 1.23, 2.3 | 1.10, 2.4 | 1.08, 2.3 | 1.23, 2.3 |
+//! | 0.9 to 1.5 in five | 1.26, 1.9 | 1.14, 2.0 | 1.11, 2.0 | 1.27, 2.0 |
 //! | 0.6 to 1.0 in five | 1.31, 3.8 | 1.11, 3.9 | 1.13, 3.7 | 1.21, 3.4 |
 //! | 0.6 to 1.4 in five | 1.23, 3.0 | 1.09, 3.0 | 1.06, 2.9 | 1.20, 2.8 |
 //! | 0.6 to 1.5 in seven | 1.20, 3.3 | 1.08, 3.4 | 1.05, 3.3 | 1.19, 2.8 |
@@ -41,7 +43,7 @@ use std::time::Duration;
 pub const BID_HEADER: &str = "x-bloc-bid";
 
 /// What the bids are, as multiples of the mean.
-pub const MULTIPLES: [f64; 5] = [0.8, 0.95, 1.1, 1.25, 1.4];
+pub const MULTIPLES: [f64; 5] = [0.9, 1.0, 1.1, 1.25, 1.4];
 /// The share of the mean wait that the bounces of a request may cost together.
 const SHARE: f64 = 0.5;
 /// The weight of the newest in the running means.
@@ -181,7 +183,7 @@ mod tests {
         }
         let millis: Vec<Option<u128>> =
             (0..7).map(|attempt| bids.bid(attempt).map(|bid| (bid.as_secs_f64() * 1e3).round() as u128)).collect();
-        assert_eq!(millis, [Some(160), Some(190), Some(220), Some(250), Some(280), None, None]);
+        assert_eq!(millis, [Some(180), Some(200), Some(220), Some(250), Some(280), None, None]);
     }
 
     #[test]

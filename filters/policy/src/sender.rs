@@ -273,7 +273,7 @@ mod tests {
         let report = LoadReport { queue: Some(9), service: Some(20.0), ..LoadReport::default() };
         let now = Timestamp::ZERO.after(Duration::from_millis(1));
         sender.answer(id, Answer::Bounced(report), None, Timestamp::ZERO, now);
-        assert_eq!(sender.bid(0), Some(Duration::from_millis(400)), "0.8 of half a second");
+        assert_eq!(sender.bid(0), Some(Duration::from_millis(450)), "0.9 of half a second");
         assert_eq!(sender.bid(4), Some(Duration::from_millis(700)));
         assert_eq!(sender.bid(5), None, "the rest goes without limit");
     }

@@ -34,10 +34,10 @@ pub struct MeshOptions {
     /// none; default static:10 for bloc, none for mu
     #[arg(long, value_parser = capacity)]
     capacity: Option<Capacity>,
-    /// Filters: a backend's sidecar holds the requests beyond --concurrency; default for mu and bid
+    /// Filters: a backend's sidecar holds the requests beyond --concurrency; default for mu
     #[arg(long, overrides_with = "no_hold")]
     hold: bool,
-    /// Filters: a backend's sidecar holds nothing; default for bloc
+    /// Filters: a backend's sidecar holds nothing; default for bloc and bid
     #[arg(long)]
     no_hold: bool,
     /// mu: the expected response time beyond which a frontend answers 503 at once; 1ms to 1h
@@ -84,7 +84,7 @@ impl MeshOptions {
                 Some(Capacity(capacity)) => capacity.clone(),
                 None => (self.policy == Policy::Bloc).then_some(BLOC_CAPACITY),
             },
-            hold: self.hold || self.policy.measures() && !self.no_hold,
+            hold: self.hold || self.policy.holds() && !self.no_hold,
             slo: self.slo,
             two_choices: self.two_choices,
             reset_interval: self.reset_interval,
