@@ -63,7 +63,7 @@ pub fn candidates(time: ServiceTime, interval: Duration) -> [CapacitySpec; 3] {
     let limit = ((SLO.as_secs_f64() / time.mean().as_secs_f64()).floor() as u32).max(1);
     let text = |time: Duration| humantime::format_duration(time).to_string();
     [
-        CapacitySpec::Static { limit },
+        CapacitySpec::Static { limit: limit.into() },
         CapacitySpec::Average { interval: Some(text(interval)) },
         CapacitySpec::Slo { slo: text(SLO) },
     ]

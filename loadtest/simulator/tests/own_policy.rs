@@ -86,7 +86,7 @@ impl ServerModel for Server {
 #[test]
 fn bids_come_near_the_omniscient_balancer() {
     let mut scenario = Scenario { ..case(PolicyKind::Jsq, 5000) };
-    scenario.service.retries = Some(BIDS.len() as u32);
+    scenario.service.retries = Some(BIDS.len() as i64);
     let bids = bloc_sim::run_with(&scenario, &Bids).unwrap();
     let jsq = bloc_sim::run(&scenario).unwrap();
     let least_request = bloc_sim::run(&Scenario { policy: PolicyKind::LeastRequest, ..scenario }).unwrap();

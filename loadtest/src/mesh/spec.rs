@@ -69,11 +69,11 @@ impl MeshSpec {
     pub fn services(&self, endpoints: Option<&[SocketAddr]>) -> BTreeMap<String, ServiceSpec> {
         let spec = ServiceSpec {
             routing: self.policy.routing(),
-            retries: Some(self.retries),
+            retries: Some(self.retries.into()),
             reset_interval: Some(humantime::format_duration(self.reset_interval).to_string()),
             capacity: self.capacity.clone(),
             concurrency: (self.hold || self.policy.measures())
-                .then(|| u32::try_from(self.concurrency).unwrap_or(u32::MAX)),
+                .then(|| i64::try_from(self.concurrency).unwrap_or(i64::MAX)),
             hold: self.policy.measures().then_some(self.hold),
             slo: self.slo.map(|slo| humantime::format_duration(slo).to_string()),
             endpoints: endpoints.map(|addresses| addresses.iter().map(ToString::to_string).collect()),

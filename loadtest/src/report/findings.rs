@@ -27,12 +27,20 @@ const THROUGHPUT_SHARE: f64 = 0.97;
 /// With servers of different speeds, Mu's 99th percentile at most this share of least request's.
 const HETEROGENEOUS_TAIL_SHARE: f64 = 0.5;
 
-/// The findings of the closed loop and of the heterogeneous servers; none where the records lack one of the two, or its answers.
+/// With bids, the 99th percentile at 90% load at most this share of least request's.
+const BID_TAIL_SHARE: f64 = 0.4;
+/// And at most this many times that of the central balancer, which sees everything.
+const BID_CENTRAL_SHARE: f64 = 1.25;
+/// With bids, CPU time of all proxies for a request at most this share of least request's.
+const BID_CPU_SHARE: f64 = 1.5;
+
+/// The findings of the closed loop, of bids at high load and of the heterogeneous servers; none where the records lack one of the two, or its answers.
 pub fn findings(records: &[Record]) -> Vec<Finding> {
     let overload = pair(records, "closed-loop", Policy::Bloc).and_then(|(bloc, least)| compare(bloc, least));
     let heterogeneous =
         pair(records, heterogeneous::EXPERIMENT, Policy::Mu).and_then(|(mu, least)| compare_mu(mu, least));
-    overload.into_iter().chain(heterogeneous).flatten().collect()
+    let bids = pair(records, "poisson", Policy::Bid).and_then(|(bid, least)| compare_bid(records, bid, least));
+    overload.into_iter().chain(bids).chain(heterogeneous).flatten().collect()
 }
 
 /// The first record of `policy` in the experiment and the one of least request with as many frontends and the same load.
@@ -41,6 +49,29 @@ pub fn pair<'a>(records: &'a [Record], experiment: &str, policy: Policy) -> Opti
     let ours = of(policy).next()?;
     let same = |least: &&Record| least.row.frontends == ours.row.frontends && least.row.load == ours.row.load;
     Some((ours, of(Policy::LeastRequest).find(same)?))
+}
+
+fn compare_bid(records: &[Record], bid: &Record, least: &Record) -> Option<Vec<Finding>> {
+    let (p99, mut found) = (bid.row.p99_ms?, Vec::new());
+    let mut finding = |what: &str, measured: f64, other: f64, unit: &str, expected, most: f64| {
+        let share = measured / other;
+        let measured = format!("{measured:.1} {unit} against {other:.1} {unit}: {share:.3}");
+        found.push(Finding { what: format!("Bids at high load, {what}"), measured, expected, reached: share <= most });
+    };
+    finding("99th percentile", p99, least.row.p99_ms?, "ms", "at most 0.4", BID_TAIL_SHARE);
+    let sees_all = |r: &&Record| {
+        r.row.experiment == "poisson"
+            && r.row.policy == Policy::LeastRequest
+            && r.row.frontends == 1
+            && r.row.load == bid.row.load
+    };
+    if let Some(central) = records.iter().find(sees_all).and_then(|record| record.row.p99_ms) {
+        finding("99th percentile beside the central balancer's", p99, central, "ms", "at most 1.25", BID_CENTRAL_SHARE);
+    }
+    if let (Some(ours), Some(theirs)) = (bid.row.envoy_cpu_ms_per_request, least.row.envoy_cpu_ms_per_request) {
+        finding("CPU of all proxies per request", ours, theirs, "ms", "at most 1.5", BID_CPU_SHARE);
+    }
+    Some(found)
 }
 
 fn compare_mu(mu: &Record, least: &Record) -> Option<Vec<Finding>> {
@@ -110,6 +141,26 @@ pub fn circling(record: &Record) -> Option<(f64, f64)> {
 mod tests {
     use super::*;
     use crate::report::example::record;
+
+    #[test]
+    fn bids_are_measured_against_least_request_and_the_central_balancer() {
+        let run = |policy, frontends, p99, cpu| {
+            let mut record = record(policy, frontends, [50.0, 100.0, 150.0, p99], 180.0);
+            (record.row.experiment, record.row.load) = ("poisson".into(), "poisson:180".into());
+            record.row.envoy_cpu_ms_per_request = Some(cpu);
+            record
+        };
+        let reached = |p99, cpu| {
+            let records = [
+                run(Policy::LeastRequest, 40, 500.0, 2.0),
+                run(Policy::LeastRequest, 1, 160.0, 1.0),
+                run(Policy::Bid, 40, p99, cpu),
+            ];
+            findings(&records).iter().map(|finding| finding.reached).collect::<Vec<_>>()
+        };
+        assert_eq!(reached(200.0, 3.0), [true, true, true]);
+        assert_eq!(reached(201.0, 3.1), [false, false, false]);
+    }
 
     #[test]
     fn each_finding_is_reached_up_to_its_bound_and_not_beyond() {

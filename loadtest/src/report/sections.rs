@@ -33,6 +33,12 @@ pub fn setting(records: &[Record]) -> Markup {
                 "once; the frontend's proxy then tries another server, and with every answer learns whether the server has room for more. A request that is turned away "
                 "everywhere it was tried is " i { "shed" } ": its client gets an immediate error instead of a long wait."
             }
+            @if records.iter().any(|record| record.row.policy == Policy::Bid) {
+                li {
+                    b { "Bids" } ": each try says how long it is willing to wait, about the usual time at first and then more. A backend's proxy knows exactly how long it would take, and turns a "
+                    "try away at once that would wait longer; the frontend's proxy then tries another server. The last try accepts any wait, so nothing is shed for it."
+                }
+            }
         }
     }
 }
@@ -44,7 +50,7 @@ pub fn verdict(findings: &[Finding]) -> Markup {
     }
     html! {
         h2 { "In short" }
-        p { "BLOC in the closed loop, and Mu with servers of different speeds, each against least request with as many frontends:" }
+        p { "BLOC in the closed loop, bids at high load, and Mu with servers of different speeds, each against least request with as many frontends:" }
         div.card.table { table.findings {
             thead { tr { th { "" } th { "measured" } th { "aim" } th { "" } } }
             tbody { @for finding in findings { tr {
@@ -110,7 +116,7 @@ pub fn reading() -> Markup {
             dt { "ok" } dd { "An application answered." }
             dt { "shed" } dd { "Turned away by the mesh after all retries, with status 429, before any application saw it." }
             dt { "errors" } dd { "Everything else: no connection, no answer in time, another status, a changed body." }
-            dt { "attempts" } dd { "How often a request was sent to a server's proxy, on average; above 1 because BLOC tries elsewhere when it is turned away." }
+            dt { "attempts" } dd { "How often a request was sent to a server's proxy, on average; above 1 because BLOC and bids try elsewhere when they are turned away." }
         }
     }
 }

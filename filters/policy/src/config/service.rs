@@ -33,7 +33,7 @@ pub enum CapacitySpec {
     /// A fixed number of requests.
     Static {
         /// Requests in flight at most; 1 to 1,000,000.
-        limit: u32,
+        limit: i64,
     },
     /// The mean number of requests in flight (the paper's estimator; it can only fall).
     Average {
@@ -57,7 +57,7 @@ pub struct ServiceSpec {
     pub routing: Option<RoutingKind>,
     /// Retries after a rejection; 0 to 10, default 3.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub retries: Option<u32>,
+    pub retries: Option<i64>,
     /// How long an endpoint without a chip is left alone; `1ms` to `1h`, default `1s`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reset_interval: Option<String>,
@@ -69,10 +69,10 @@ pub struct ServiceSpec {
     pub headroom: Option<f64>,
     /// Chips that a sender keeps per endpoint at most; 1 to 1000, default 10.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub max_chips: Option<u32>,
+    pub max_chips: Option<i64>,
     /// Requests that the application works on at once. 1 to 100,000; default: not known, and nothing is held.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub concurrency: Option<u32>,
+    pub concurrency: Option<i64>,
     /// With `concurrency`: whether the sidecar holds the requests beyond it; otherwise they wait in the application. Default: true.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hold: Option<bool>,
@@ -276,13 +276,13 @@ impl ServiceParameters {
     }
 }
 
-fn integer(path: &str, value: Option<u32>, default: u32, least: u32, most: u32) -> Result<u32, ConfigError> {
-    let value = value.unwrap_or(default);
-    if (least..=most).contains(&value) {
-        Ok(value)
-    } else {
-        Err(ConfigError::out_of_range(path.into(), value, format!("{least} to {most}")))
-    }
+/// Numbers are read wider than they may be, so that the refusal of a negative or a huge one can name the range.
+fn integer(path: &str, value: Option<i64>, default: u32, least: u32, most: u32) -> Result<u32, ConfigError> {
+    let Some(value) = value else { return Ok(default) };
+    u32::try_from(value)
+        .ok()
+        .filter(|value| (least..=most).contains(value))
+        .ok_or_else(|| ConfigError::out_of_range(path.into(), value, format!("{least} to {most}")))
 }
 
 fn optional_duration(path: &str, text: Option<&str>) -> Result<Option<Duration>, ConfigError> {
@@ -397,8 +397,11 @@ mod tests {
         assert!(unknown.starts_with("services.a.retrys: unknown field `retrys`, expected one of"), "{unknown}");
         let wrong = refusal(r#"{"services":{"a":{"retries":"three"}}}"#);
         assert!(wrong.starts_with("services.a.retries: invalid type: string \"three\""), "{wrong}");
-        let negative = refusal(r#"{"services":{"a":{"retries":-1}}}"#);
-        assert!(negative.starts_with("services.a.retries: invalid value: integer `-1`"), "{negative}");
+        let range = "is not allowed, only 0 to 10";
+        for number in ["-1", "99999999999"] {
+            let text = refusal(&format!(r#"{{"services":{{"a":{{"retries":{number}}}}}}}"#));
+            assert_eq!(text, format!("services.a.retries: {number} {range}"));
+        }
         let estimator = refusal(r#"{"services":{"a":{"capacity":{"estimator":"magic"}}}}"#);
         assert!(estimator.contains("`static`") && estimator.contains("`average`"), "{estimator}");
     }
