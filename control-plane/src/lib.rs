@@ -2,7 +2,7 @@
 //!
 //! A [source](source) validates what an operator wrote and publishes [`Snapshot`]s into the [`Store`]; proxies ask the
 //! [HTTP interface](http) by long poll (`POST /v1/sync`) and are answered as soon as something that they subscribed to has
-//! changed. Nothing in the mesh depends on this process being up: a proxy that loses it keeps its last good state.
+//! changed. With their polls proxies report the [load] of what they serve, out of which come the signals for scaling. Nothing in the mesh depends on this process being up: a proxy that loses it keeps its last good state.
 //!
 //! ```text
 //! file ──► source::FileSource ──Snapshot──► Store ──wakes the subscribers──► http ──► proxies
@@ -10,6 +10,7 @@
 
 pub mod clock;
 pub mod http;
+pub mod load;
 pub mod metrics;
 pub mod server;
 pub mod snapshot;
@@ -17,6 +18,7 @@ pub mod source;
 pub mod store;
 
 pub use clock::Clock;
+pub use load::ReportInterval;
 pub use server::serve;
 pub use snapshot::Snapshot;
 pub use store::Store;

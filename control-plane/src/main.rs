@@ -3,7 +3,7 @@
 use anyhow::{Context, Result, anyhow};
 use bloc_control_plane::metrics::Metrics;
 use bloc_control_plane::source::{FileSource, Publisher};
-use bloc_control_plane::{Clock, Store, serve};
+use bloc_control_plane::{Clock, ReportInterval, Store, serve};
 use clap::{Parser, Subcommand, ValueEnum};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -32,6 +32,10 @@ struct Arguments {
     /// Writes ip:port into this file when the server is listening
     #[arg(long, value_name = "FILE")]
     address_file: Option<PathBuf>,
+
+    /// How often proxies that serve something report their load, 1s to 60s: their polls are held no longer
+    #[arg(long, value_name = "DURATION", default_value = "5s")]
+    report_interval: ReportInterval,
 
     /// How the log on standard error looks
     #[arg(long, value_enum, default_value = "text")]
@@ -106,7 +110,7 @@ async fn run(arguments: Arguments) -> Result<()> {
     }
     let stop = stop_signal()?;
     let metrics = Arc::new(Metrics::default());
-    let store = Store::new(format!("file:{}", path.display()), Clock::system());
+    let store = Store::new(format!("file:{}", path.display()), Clock::system(), arguments.report_interval);
     let publisher = Publisher::new(store.clone(), Arc::clone(&metrics));
     let (source, snapshot) = FileSource::open(path).await?;
     publisher.accept(snapshot);

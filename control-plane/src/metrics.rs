@@ -9,14 +9,20 @@
 //! | `bloc_config_loaded_timestamp_seconds` | gauge | when the services in force were accepted, since 1970 |
 //! | `bloc_polls_held` | gauge | polls that are held |
 //! | `bloc_proxies_connected` | gauge | proxies that hold a poll or were heard of within their last two waits |
+//! | `bloc_load_reports_dropped_total` | counter | reports of services that are not in force, or of more than 1,000 |
 //! | `bloc_sync_answers_total{answer}` | counter | ended polls: `changed`, `unchanged`, `superseded`, `closing`, `refused` (4xx, 503) |
+//! | `bloc_service_*{service}` | gauge | the signals for scaling, see the table in the README |
 
+mod load;
+
+use crate::load::Signals;
 use crate::store::{Counts, Outcome};
 use prometheus_client::encoding::text;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
+use std::collections::BTreeMap;
 
 /// The content type of [`Metrics::encode`].
 pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
@@ -93,11 +99,11 @@ impl Metrics {
         self.count_answer("refused");
     }
 
-    /// All metrics as OpenMetrics text, the gauges set from `counts`.
+    /// All metrics as OpenMetrics text, the gauges set from `counts`, those of services from `signals`.
     ///
     /// # Errors
     /// If formatting fails, which a string does not.
-    pub fn encode(&self, counts: Counts) -> Result<String, std::fmt::Error> {
+    pub fn encode(&self, counts: Counts, signals: &BTreeMap<String, Signals>) -> Result<String, std::fmt::Error> {
         let gauge = |value: usize| i64::try_from(value).unwrap_or(i64::MAX);
         self.version.set(i64::try_from(counts.version).unwrap_or(i64::MAX));
         self.services.set(gauge(counts.services));
@@ -105,7 +111,9 @@ impl Metrics {
         self.proxies_connected.set(gauge(counts.proxies_connected));
         self.loaded.set(counts.loaded_unix_seconds.and_then(|s| i64::try_from(s).ok()).unwrap_or(0));
         let mut out = String::new();
-        text::encode(&mut out, &self.registry)?;
+        text::encode_registry(&mut out, &self.registry)?;
+        text::encode_registry(&mut out, &load::registry(counts.load_reports_dropped, signals))?;
+        text::encode_eof(&mut out)?;
         Ok(out)
     }
 

@@ -56,6 +56,9 @@ async fn a_bad_or_missing_file_at_the_start_is_an_exit() {
     let misuse = run(&["--source", "nonsense"]).await;
     assert_eq!(misuse.status.code(), Some(2));
     assert!(String::from_utf8(misuse.stderr).unwrap().contains("expected file:PATH"));
+    let misuse = run(&["--source", "file:x", "--report-interval", "500ms"]).await;
+    assert_eq!(misuse.status.code(), Some(2));
+    assert!(String::from_utf8(misuse.stderr).unwrap().contains("\"500ms\" is not allowed, only 1s to 60s"));
 }
 
 #[tokio::test]

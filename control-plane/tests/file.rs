@@ -21,7 +21,7 @@ async fn holding(yaml: &str) -> (Server, u64, JoinHandle<Response>) {
 }
 
 async fn expect_retries(poll: JoinHandle<Response>, retries: u32, since: Instant) {
-    assert_eq!(state(poll).await.services["a"].retries, Some(retries));
+    assert_eq!(state(poll).await.services["a"].retries, Some(retries.into()));
     assert!(since.elapsed() < Duration::from_secs(1), "{:?}", since.elapsed());
 }
 

@@ -2,22 +2,24 @@
 
 use crate::envoy;
 use crate::load::{self, Load, LoadPlan, Tally};
-use crate::mesh::{Mesh, MeshError, MeshSpec, Tools};
+use crate::mesh::{Mesh, MeshError, MeshSpec, Tools, show_capacity};
 use crate::record::{Environment, Figures, Record, Row, milliseconds, rounded};
 use indicatif::ProgressBar;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::{Instant, interval, sleep_until};
 
 /// The load begins this long after the mesh is ready, so that all clients hear the same start.
-const HEAD_START: Duration = Duration::from_millis(100);
+pub(crate) const HEAD_START: Duration = Duration::from_millis(100);
 /// Open loop: more requests than these do not wait at once (each holds a socket or two, here and in the gateway).
 const OUTSTANDING_LIMIT: usize = 4_000;
 
 /// An experiment.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Case {
+    /// What it is called in `summary.json`; otherwise after the shape of its load.
+    pub experiment: Option<String>,
     /// The mesh.
     pub mesh: MeshSpec,
     /// The load on it.
@@ -35,7 +37,11 @@ pub struct Case {
 impl Case {
     /// A short name, unique among the cases of a demo; also that of the run directory.
     pub fn name(&self) -> String {
-        format!("{}-{}-{}", self.load.experiment(), self.mesh.policy.name(), self.mesh.frontends)
+        format!("{}-{}-{}", self.experiment(), self.mesh.policy.name(), self.mesh.frontends)
+    }
+
+    fn experiment(&self) -> &str {
+        self.experiment.as_deref().unwrap_or_else(|| self.load.experiment())
     }
 
     /// Starts the mesh, measures, ends the mesh. Progress goes to `bar`.
@@ -43,11 +49,30 @@ impl Case {
     /// # Errors
     /// The mesh does not start, or one of its processes ends early.
     pub async fn run(&self, tools: &Tools, directory: &Path, bar: &ProgressBar) -> Result<Record, MeshError> {
+        let mut standing = self.start(tools, directory, bar).await?;
+        let record = self.measure(&mut standing, bar).await?;
+        standing.mesh.end().await;
+        Ok(record)
+    }
+
+    /// Starts the mesh of this case, and of all others that differ only in their load.
+    ///
+    /// # Errors
+    /// The mesh does not start.
+    pub async fn start(&self, tools: &Tools, directory: &Path, bar: &ProgressBar) -> Result<Standing, MeshError> {
         bar.set_message("mesh");
         let began = Instant::now();
-        let mut mesh = Mesh::start(&self.mesh, tools, directory, bar).await?;
-        let mesh_start = began.elapsed();
+        let mesh = Mesh::start(&self.mesh, tools, directory, bar).await?;
+        Ok(Standing { mesh, took: began.elapsed(), envoy: tools.envoy.clone() })
+    }
 
+    /// Measures on a mesh that stands.
+    ///
+    /// # Errors
+    /// One of its processes ended early.
+    pub async fn measure(&self, standing: &mut Standing, bar: &ProgressBar) -> Result<Record, MeshError> {
+        let Standing { mesh, took, envoy } = standing;
+        let envoys = mesh.envoy_ids();
         let plan = LoadPlan {
             target: mesh.gateway(),
             path: "/".to_owned(),
@@ -64,21 +89,21 @@ impl Case {
         let (opens, closes) = (start + self.warm_up, start + self.warm_up + self.duration);
         let counters = async {
             sleep_until(opens).await;
-            let before = mesh.counters().await?;
+            let (before, cpu) = (mesh.counters().await?, cpu_time(&envoys));
             sleep_until(closes).await;
-            Ok::<_, MeshError>(mesh.counters().await?.since(&before))
+            let cpu = cpu_time(&envoys).saturating_sub(cpu);
+            Ok::<_, MeshError>((mesh.counters().await?.since(&before), cpu))
         };
         let (measured, counters, ()) =
             tokio::join!(load::run(&plan, start, Arc::clone(&tally)), counters, show(&tally, start, closes, bar));
         mesh.check()?;
-        let counters = counters?;
-        mesh.end().await;
+        let (counters, cpu) = counters?;
 
         let figures = Figures::from(&measured);
         let [p10_ms, p50_ms, p90_ms, p99_ms] = figures.percentiles_ms;
         Ok(Record {
             row: Row {
-                experiment: self.load.experiment().to_owned(),
+                experiment: self.experiment().to_owned(),
                 policy: self.mesh.policy,
                 frontends: self.mesh.frontends,
                 backends: self.mesh.backends,
@@ -94,14 +119,16 @@ impl Case {
                 p99_ms,
                 throughput_rps: figures.throughput_rps,
                 attempts_per_request: rounded(counters.attempts_per_request(), 1e3),
+                mean_ms: figures.mean_ms,
+                envoy_cpu_ms_per_request: per_request(cpu, figures.ok),
             },
             quantiles_ms: figures.quantiles_ms,
             errors_by_kind: measured.errors().into_iter().map(|(kind, count)| (kind.to_string(), count)).collect(),
             counters: counters.filters,
             command: self.command(),
             measured_s: self.duration.as_secs_f64(),
-            mesh_start_s: rounded(mesh_start.as_secs_f64(), 10.0),
-            environment: Environment::here(envoy::version(&tools.envoy)),
+            mesh_start_s: rounded(took.as_secs_f64(), 10.0),
+            environment: Environment::here(envoy::version(envoy)),
         })
     }
 
@@ -125,17 +152,48 @@ impl Case {
             mesh.seed,
         );
         if mesh.policy.routing().is_some() {
-            let capacity = mesh.capacity.map_or_else(|| "none".to_owned(), |limit| limit.to_string());
+            let capacity = show_capacity(mesh.capacity.as_ref());
             let reset = time(mesh.reset_interval);
             command += &format!(" --capacity {capacity} --reset-interval {reset} --retries {}", mesh.retries);
             command += if mesh.control_plane { "" } else { " --no-control-plane" };
+            command += if mesh.hold { " --hold" } else { " --no-hold" };
+            command += &mesh.slo.map(|slo| format!(" --slo {}", time(slo))).unwrap_or_default();
         }
+        command += if mesh.two_choices { " --two-choices" } else { "" };
+        command += &self.experiment.as_ref().map(|name| format!(" --experiment {name}")).unwrap_or_default();
         if !mesh.speeds.is_empty() {
             let speeds: Vec<String> = mesh.speeds.iter().map(ToString::to_string).collect();
             command += &format!(" --speeds {}", speeds.join(","));
         }
         command + if self.keep_alive { " --keep-alive" } else { "" }
     }
+}
+
+/// A mesh that stands, to measure cases on.
+#[derive(Debug)]
+pub struct Standing {
+    /// The mesh; to be ended when the last case is done.
+    pub mesh: Mesh,
+    took: Duration,
+    envoy: PathBuf,
+}
+
+/// CPU time that these processes have used so far; one that is gone counts as none.
+fn cpu_time(processes: &[u32]) -> Duration {
+    // Linux accounts in hundredths of a second, whatever the kernel's own clock.
+    let ticks: u64 =
+        processes.iter().filter_map(|id| ticks(&std::fs::read_to_string(format!("/proc/{id}/stat")).ok()?)).sum();
+    Duration::from_millis(10 * ticks)
+}
+
+/// User and system time out of `/proc/ID/stat`: the 14th and 15th field; the second one, the name, may contain anything but ends with the last `)`.
+fn ticks(stat: &str) -> Option<u64> {
+    let mut fields = stat.rsplit_once(')')?.1.split_ascii_whitespace().skip(11);
+    Some(fields.next()?.parse::<u64>().ok()? + fields.next()?.parse::<u64>().ok()?)
+}
+
+fn per_request(cpu: Duration, requests: u64) -> Option<f64> {
+    (requests > 0).then(|| rounded(cpu.as_secs_f64() * 1e3 / requests as f64, 1e3))
 }
 
 /// Moves the bar along until the load has ended.
@@ -147,5 +205,22 @@ async fn show(tally: &Tally, start: Instant, closes: Instant, bar: &ProgressBar)
         let (ok, shed, errors) = tally.counts();
         bar.set_position(start.elapsed().as_secs());
         bar.set_message(format!("load: {ok} ok, {shed} shed, {errors} errors"));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn user_and_system_time_are_added_whatever_the_process_is_called() {
+        let stat = "7 (a) b) S 1 7 7 0 -1 4194560 100 0 0 0 123 45 0 0 20 0 1 0 100 1 1 1";
+        assert_eq!(ticks(stat), Some(168));
+        assert_eq!(ticks("7 (short) S 1"), None);
+        let own = cpu_time(&[std::process::id()]);
+        let began = Instant::now();
+        while cpu_time(&[std::process::id()]) < own + Duration::from_millis(20) {
+            assert!(began.elapsed() < Duration::from_secs(20), "no CPU time is seen");
+        }
     }
 }

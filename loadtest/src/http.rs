@@ -1,8 +1,8 @@
-//! One GET over plain HTTP/1.1, for admin interfaces and readiness.
+//! One request over plain HTTP/1.1, for admin interfaces and readiness.
 
 use http_body_util::{BodyExt, Empty};
 use hyper::body::Bytes;
-use hyper::{Request, StatusCode, header};
+use hyper::{Method, Request, StatusCode, header};
 use hyper_util::rt::TokioIo;
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -50,13 +50,32 @@ pub enum HttpError {
 /// # Errors
 /// No complete answer; any status is an answer.
 pub async fn get(address: SocketAddr, path: &str, limit: Duration) -> Result<(StatusCode, Bytes), HttpError> {
-    let late = |_| HttpError::Late { address, path: path.to_owned(), limit };
-    timeout(limit, exchange(address, path)).await.map_err(late)?
+    request(Method::GET, address, path, limit).await
 }
 
-async fn exchange(address: SocketAddr, path: &str) -> Result<(StatusCode, Bytes), HttpError> {
+/// Posts nothing to `path`, otherwise like [`get`].
+///
+/// # Errors
+/// No complete answer; any status is an answer.
+pub async fn post(address: SocketAddr, path: &str, limit: Duration) -> Result<(StatusCode, Bytes), HttpError> {
+    request(Method::POST, address, path, limit).await
+}
+
+async fn request(
+    method: Method,
+    address: SocketAddr,
+    path: &str,
+    limit: Duration,
+) -> Result<(StatusCode, Bytes), HttpError> {
+    let late = |_| HttpError::Late { address, path: path.to_owned(), limit };
+    timeout(limit, exchange(method, address, path)).await.map_err(late)?
+}
+
+async fn exchange(method: Method, address: SocketAddr, path: &str) -> Result<(StatusCode, Bytes), HttpError> {
     let broken = |source| HttpError::Exchange { address, path: path.to_owned(), source };
-    let request = Request::get(path)
+    let request = Request::builder()
+        .method(method)
+        .uri(path)
         .header(header::HOST, address.to_string())
         .header(header::CONNECTION, "close")
         .body(Empty::<Bytes>::new())?;

@@ -5,6 +5,7 @@
 //! | [`process`] | a child process as a guard: it never outlives us |
 //! | [`http`] | one GET, for admin interfaces and readiness |
 //! | [`envoy`] | bootstraps for gateway and sidecars, finding and running Envoy |
+//! | [`agility`] | a new server joins four that are nearly overloaded |
 //! | [`backend`] | the application: a paced HTTP server |
 //! | [`policy`] | what balances the load in a case |
 //! | [`mesh`] | backends, sidecars, control plane, frontends and gateway, started in waves |
@@ -13,17 +14,26 @@
 //! | [`record`] | the row of `summary.json` and all that a report needs beyond it |
 //! | [`report`] | terminal table and HTML page |
 //! | [`demo`] | the cases of `make demo` and `make paper` |
+//! | [`estimators`] | where the capacity comes from, side by side |
+//! | [`heterogeneous`] | servers of different speeds |
+//! | [`overhead`] | what the hold queue costs |
+//! | [`timeline`] | percentiles over time |
 //! | [`quantity`] | command line values with their ranges |
 
+pub mod agility;
 pub mod backend;
 pub mod case;
 pub mod demo;
 pub mod envoy;
+pub mod estimators;
+pub mod heterogeneous;
 pub mod http;
 pub mod load;
 pub mod mesh;
+pub mod overhead;
 pub mod policy;
 pub mod process;
 pub mod quantity;
 pub mod record;
 pub mod report;
+pub mod timeline;

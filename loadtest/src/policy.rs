@@ -15,8 +15,14 @@ pub enum Policy {
     RoundRobin,
     /// Stock Envoy, fewest requests in flight: the better of two at random, or with one frontend (which sees all) the best of all.
     LeastRequest,
-    /// The filters of this project.
+    /// Stock Envoy, fewest requests in flight of all servers, however many frontends.
+    LeastRequestOfAll,
+    /// The filters of this project: chips and retries.
     Bloc,
+    /// The filters of this project: the smallest expected response time.
+    Mu,
+    /// The filters of this project: attempts bid how long they are willing to wait.
+    Bid,
 }
 
 impl Policy {
@@ -26,26 +32,65 @@ impl Policy {
             Self::Random => "random",
             Self::RoundRobin => "round_robin",
             Self::LeastRequest => "least_request",
+            Self::LeastRequestOfAll => "least_request_of_all",
             Self::Bloc => "bloc",
+            Self::Mu => "mu",
+            Self::Bid => "bid",
         }
     }
 
     /// How the filters route; `None`: no filter anywhere, the honest baseline.
     pub fn routing(self) -> Option<RoutingKind> {
         match self {
-            Self::Random | Self::RoundRobin | Self::LeastRequest => None,
+            Self::Random | Self::RoundRobin | Self::LeastRequest | Self::LeastRequestOfAll => None,
             Self::Bloc => Some(RoutingKind::Bloc),
+            Self::Mu => Some(RoutingKind::Mu),
+            Self::Bid => Some(RoutingKind::Bid),
         }
     }
 
-    /// What Envoy's own load balancer does in each of `frontends` sidecars.
-    pub fn balancing(self, frontends: usize) -> Balancing {
+    /// Whether a backend's sidecar has to know what the backend works on at once: these route by how fast servers are.
+    pub fn measures(self) -> bool {
+        matches!(self, Self::Mu | Self::Bid)
+    }
+
+    /// Whether it also holds what exceeds that, unless it is told otherwise. Bids gain nothing by it, and an application that is handed its next request only
+    /// when the last one has left loses some 2 ms each.
+    pub fn holds(self) -> bool {
+        self == Self::Mu
+    }
+
+    /// What Envoy's own load balancer does in each of `frontends` sidecars; `two_choices`: least request is Envoy's default even in a
+    /// single one.
+    pub fn balancing(self, frontends: usize, two_choices: bool) -> Balancing {
         match self {
             Self::Random => Balancing::Random,
             Self::RoundRobin => Balancing::RoundRobin,
-            Self::LeastRequest if frontends == 1 => Balancing::LeastRequestOfAll,
-            Self::LeastRequest => Balancing::LeastRequestOfTwo,
-            Self::Bloc => Balancing::ChosenByFilter,
+            Self::LeastRequest if frontends > 1 || two_choices => Balancing::LeastRequestOfTwo,
+            Self::LeastRequest | Self::LeastRequestOfAll => Balancing::LeastRequestOfAll,
+            Self::Bloc | Self::Mu | Self::Bid => Balancing::ChosenByFilter,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_single_frontend_compares_all_unless_told_to_be_stock_envoy() {
+        let least = |frontends, two_choices| Policy::LeastRequest.balancing(frontends, two_choices);
+        assert_eq!(least(1, false), Balancing::LeastRequestOfAll);
+        assert_eq!((least(1, true), least(2, false)), (Balancing::LeastRequestOfTwo, Balancing::LeastRequestOfTwo));
+        assert_eq!(Policy::LeastRequestOfAll.balancing(2, true), Balancing::LeastRequestOfAll);
+    }
+
+    #[test]
+    fn names_are_those_of_the_command_line_and_of_the_summary() {
+        use clap::ValueEnum;
+        for policy in Policy::value_variants() {
+            assert_eq!(policy.to_possible_value().unwrap().get_name(), policy.name());
+            assert_eq!(serde_json::to_string(policy).unwrap(), format!("{:?}", policy.name()));
         }
     }
 }

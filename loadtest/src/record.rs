@@ -10,7 +10,7 @@ use std::time::Duration;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Row {
-    /// `closed-loop` or `poisson`.
+    /// `closed-loop`, `poisson`, or the name of the experiment that the case belongs to, such as `heterogeneous`.
     pub experiment: String,
     /// What balanced the load.
     pub policy: Policy,
@@ -42,6 +42,12 @@ pub struct Row {
     pub throughput_rps: f64,
     /// How often the frontends' sidecars sent a request to a server, per request.
     pub attempts_per_request: f64,
+    /// Mean response time, over `ok`; none if nothing was answered.
+    #[serde(default)]
+    pub mean_ms: Option<f64>,
+    /// CPU time of all Envoys together for each answered request; none if nothing was answered.
+    #[serde(default)]
+    pub envoy_cpu_ms_per_request: Option<f64>,
 }
 
 /// A row and what lies behind it.
@@ -137,6 +143,8 @@ pub struct Figures {
     pub errors: u64,
     /// 10th, 50th, 90th, 99th percentile in milliseconds.
     pub percentiles_ms: [Option<f64>; 4],
+    /// The mean in milliseconds.
+    pub mean_ms: Option<f64>,
     /// Response times at equidistant shares, see [`Record::quantiles_ms`].
     pub quantiles_ms: Vec<f64>,
     /// `ok` per second.
@@ -154,6 +162,7 @@ impl From<&Measurement> for Figures {
             shed: measurement.shed(),
             errors: measurement.errors().values().sum(),
             percentiles_ms: [0.1, 0.5, 0.9, 0.99].map(at),
+            mean_ms: (ok > 0).then(|| rounded(sorted.iter().sum::<Duration>().as_secs_f64() * 1e3 / ok as f64, 1e3)),
             quantiles_ms: (0..=STEPS).filter_map(|step| at(Record::share(step))).collect(),
             throughput_rps: rounded(ok as f64 / measurement.window.as_secs_f64().max(1e-9), 100.0),
         }
@@ -177,7 +186,7 @@ mod tests {
 
     #[test]
     fn figures_count_every_request_once() {
-        let sample = |ms, outcome| Sample { latency: Duration::from_millis(ms), outcome };
+        let sample = |ms, outcome| Sample { latency: Duration::from_millis(ms), outcome, ended: Duration::ZERO };
         let mut samples: Vec<Sample> = (1..=100).map(|ms| sample(ms, Outcome::Ok)).collect();
         samples.extend([
             sample(1, Outcome::Shed),
@@ -187,7 +196,7 @@ mod tests {
         let figures = Figures::from(&Measurement { samples, window: Duration::from_secs(4) });
         assert_eq!((figures.requests, figures.ok, figures.shed, figures.errors), (103, 100, 2, 1));
         assert_eq!(figures.percentiles_ms, [Some(10.0), Some(50.0), Some(90.0), Some(99.0)]);
-        assert_eq!(figures.throughput_rps, 25.0);
+        assert_eq!((figures.throughput_rps, figures.mean_ms), (25.0, Some(50.5)));
         assert_eq!((figures.quantiles_ms.len(), figures.quantiles_ms[0], figures.quantiles_ms[400]), (401, 1.0, 100.0));
     }
 
@@ -210,13 +219,17 @@ mod tests {
             p99_ms: None,
             throughput_rps: 0.0,
             attempts_per_request: 1.0,
+            mean_ms: Some(2.5),
+            envoy_cpu_ms_per_request: Some(1.25),
         };
         let expected = concat!(
             r#"{"experiment":"closed-loop","policy":"least_request","frontends":40,"backends":10,"load":"closed:100","#,
             r#""service_ms":50.0,"requests":1,"ok":1,"shed":0,"errors":0,"p10_ms":1.5,"p50_ms":null,"p90_ms":null,"#,
-            r#""p99_ms":null,"throughput_rps":0.0,"attempts_per_request":1.0}"#
+            r#""p99_ms":null,"throughput_rps":0.0,"attempts_per_request":1.0,"mean_ms":2.5,"envoy_cpu_ms_per_request":1.25}"#
         );
         assert_eq!(serde_json::to_string(&row).unwrap(), expected);
         assert_eq!(serde_json::from_str::<Row>(expected).unwrap(), row);
+        let earlier = expected.replace(r#","mean_ms":2.5,"envoy_cpu_ms_per_request":1.25"#, "");
+        assert_eq!(serde_json::from_str::<Row>(&earlier).unwrap().mean_ms, None, "rows of earlier releases");
     }
 }

@@ -46,10 +46,14 @@ fn spec() -> MeshSpec {
         policy: Policy::LeastRequest,
         frontends: 2,
         backends: 2,
+        spare: 0,
         service_time: "fixed:20ms".parse().unwrap(),
         concurrency: 1,
         speeds: vec![],
         capacity: None,
+        hold: false,
+        slo: None,
+        two_choices: false,
         reset_interval: Duration::from_millis(200),
         retries: 3,
         control_plane: false,
@@ -90,6 +94,29 @@ async fn a_dropped_mesh_leaves_nothing() {
     assert!(!ids.iter().any(|id| runs(*id)));
 }
 
+#[tokio::test]
+async fn a_spare_backend_gets_requests_once_it_has_joined() {
+    let directory = tempfile::tempdir().unwrap();
+    let bar = indicatif::ProgressBar::hidden();
+    let spec = MeshSpec { backends: 1, spare: 1, frontends: 1, ..spec() };
+    let mesh = Mesh::start(&spec, &tools(), directory.path(), &bar).await.unwrap();
+    let names = async || {
+        let mut names = std::collections::BTreeSet::new();
+        for _ in 0..20 {
+            let (_, body) = bloc_lab::http::get(mesh.gateway(), "/", Duration::from_secs(10)).await.unwrap();
+            names.insert(String::from_utf8(body.to_vec()).unwrap());
+        }
+        names.into_iter().collect::<String>()
+    };
+    assert_eq!(names().await, "served by backend-0\n");
+    mesh.join_spare().unwrap();
+    let deadline = Instant::now() + Duration::from_secs(10);
+    while names().await != "served by backend-0\nserved by backend-1\n" {
+        assert!(Instant::now() < deadline, "no request reached the newcomer within 10 s");
+    }
+    mesh.end().await;
+}
+
 #[test]
 fn an_ended_lab_takes_its_mesh_along_whatever_ends_it() {
     for signal in [Signal::SIGINT, Signal::SIGTERM, Signal::SIGKILL] {
@@ -111,7 +138,7 @@ fn a_bad_argument_is_refused_with_option_value_and_range() {
         ("--frontends", "0", "1 to 200"),
         ("--load", "closed:0", "1 to 10000 clients"),
         ("--service-time", "fixed:0ms", "1us to 1h"),
-        ("--capacity", "0", "1 to 1000000, or none"),
+        ("--capacity", "0", "static:LIMIT with 1 to 1000000"),
         ("--reset-interval", "2h", "1ms to 1h"),
         ("--retries", "11", "0 to 10"),
         ("--duration", "1ms", "100ms to 1day"),

@@ -4,7 +4,7 @@
 //! |---|---|
 //! | `POST /v1/sync` | the long poll of the proxies, see [`sync`] |
 //! | `GET /v1/services` | the services in force, their source, the last refusal, the proxies |
-//! | `GET /v1/services/{name}` | one service and its proxies; 404 if it does not exist |
+//! | `GET /v1/services/{name}` | one service, its [`load`](crate::load::Signals) and its proxies; 404 if it does not exist |
 //! | `GET /healthz` | 200 as long as the process runs |
 //! | `GET /readyz` | 200 once services are in force; 503 before, and from the beginning of a shutdown |
 //! | `GET /metrics` | OpenMetrics text, see [`metrics`](crate::metrics) |
@@ -68,7 +68,7 @@ async fn readyz(State(context): State<Context>) -> Response {
 }
 
 async fn scrape(State(context): State<Context>) -> Response {
-    match context.metrics.encode(context.store.counts()) {
+    match context.metrics.encode(context.store.counts(), &context.store.signals()) {
         Ok(text) => ([(header::CONTENT_TYPE, metrics::CONTENT_TYPE)], text).into_response(),
         Err(error) => refusal(StatusCode::INTERNAL_SERVER_ERROR, &error.to_string()),
     }

@@ -18,6 +18,7 @@ pub use versions::MAX_PRESENTED;
 pub use view::{Counts, Overview, ProxyView, Refusal, ServiceDetail, ServiceView};
 
 use crate::clock::Clock;
+use crate::load::{ReportInterval, Signals};
 use crate::snapshot::{Service, Snapshot};
 use polls::{PollId, Wake};
 use proxies::Record;
@@ -35,10 +36,10 @@ pub struct Store(Arc<Shared>);
 struct Shared {
     clock: Clock,
     source: String,
+    report_interval: ReportInterval,
     inner: Mutex<Inner>,
 }
 
-#[derive(Default)]
 struct Inner {
     state: state::State,
     loaded: Option<SystemTime>,
@@ -92,9 +93,11 @@ pub struct Published {
 }
 
 impl Store {
-    /// An empty store, not ready before the first snapshot. `source` says where the services come from, for operators.
-    pub fn new(source: impl Into<String>, clock: Clock) -> Self {
-        Self(Arc::new(Shared { clock, source: source.into(), inner: Mutex::default() }))
+    /// An empty store, not ready before the first snapshot. `source` says where the services come from, for operators; the polls of
+    /// proxies that serve something are held for `report_interval` at most.
+    pub fn new(source: impl Into<String>, clock: Clock, report_interval: ReportInterval) -> Self {
+        let inner = Inner { state: state::State::new(report_interval), loaded: None, refusal: None };
+        Self(Arc::new(Shared { clock, source: source.into(), report_interval, inner: Mutex::new(inner) }))
     }
 
     /// Puts a snapshot in force and wakes the polls that subscribed to what it changes.
@@ -120,7 +123,8 @@ impl Store {
     ///
     /// # Errors
     /// [`StoreError::TooManyProxies`].
-    pub async fn sync(&self, poll: Poll) -> Result<Outcome, StoreError> {
+    pub async fn sync(&self, mut poll: Poll) -> Result<Outcome, StoreError> {
+        poll.report_every(self.0.report_interval);
         let arrival = self.lock().state.arrive(&poll, Instant::now())?;
         let (id, woken) = match arrival {
             Arrival::Answered(outcome) => return Ok(outcome),
@@ -171,7 +175,13 @@ impl Store {
         let inner = self.lock();
         let service = view(inner.state.catalog.current().get(name)?);
         let proxies = self.proxies(&inner, |record| record.services.iter().chain(&record.serves).any(|s| s == name));
-        Some(ServiceDetail { name: name.to_owned(), service, proxies })
+        let load = inner.state.loads.signals(name, Instant::now());
+        Some(ServiceDetail { name: name.to_owned(), service, load, proxies })
+    }
+
+    /// The signals for scaling of the services that were reported, by name; their number is bounded.
+    pub fn signals(&self) -> BTreeMap<String, Signals> {
+        self.lock().state.loads.all(Instant::now())
     }
 
     /// Numbers for the metrics.
@@ -182,6 +192,7 @@ impl Store {
             services: inner.state.catalog.current().len(),
             polls_held: inner.state.polls.len(),
             proxies_connected: inner.state.proxies.connected(Instant::now()),
+            load_reports_dropped: inner.state.loads.dropped(),
             loaded_unix_seconds: inner
                 .loaded
                 .and_then(|at| at.duration_since(UNIX_EPOCH).ok())

@@ -1,5 +1,6 @@
 //! A poll, checked: who asks, what it has, what it wants to hear of and how long it waits.
 
+use crate::load::ReportInterval;
 use bloc_policy::config::ConfigError;
 use bloc_policy::sync::{ServiceLoad, SyncRequest};
 use std::collections::BTreeSet;
@@ -14,6 +15,12 @@ pub const DEFAULT_WAIT: Duration = Duration::from_secs(30);
 pub const WAIT_RANGE: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(60));
 /// Services and loads that one proxy may name.
 const MAX_NAMES: usize = 1_000;
+/// Requests in flight that a proxy may report: ten times the largest capacity. A count below zero shows as a number near 2^64.
+const MAX_IN_FLIGHT: u64 = 10_000_000;
+/// Departures that a proxy may report, 2^53, as for versions: three centuries at a million a second.
+const MAX_DEPARTED: u64 = 1 << 53;
+/// The service rate that a proxy may report, in requests per second: a million at once, in a microsecond each.
+const MAX_SERVICE_RATE: f64 = 1e12;
 /// The longest name of a proxy or service, in bytes: a DNS name's length.
 const MAX_NAME_LENGTH: usize = 253;
 
@@ -39,12 +46,49 @@ impl TryFrom<SyncRequest> for Poll {
         check_names("services", services.iter())?;
         check_names("serves", serves.iter())?;
         check_names("load", load.iter().map(|load| &load.service))?;
+        check_loads(&load, &serves)?;
         if version > MAX_PRESENTED {
             return Err(refusal("version", version, "0 to 9007199254740992".into()));
         }
         let subscription = Arc::new(services.iter().chain(&serves).cloned().collect());
         Ok(Self { proxy, version, services, serves, load, wait: parse_wait(wait.as_deref())?, subscription })
     }
+}
+
+impl Poll {
+    /// A proxy that serves something is to report again after `interval` at the latest.
+    pub(super) fn report_every(&mut self, interval: ReportInterval) {
+        if !self.serves.is_empty() {
+            self.wait = self.wait.min(interval.get());
+        }
+    }
+}
+
+/// Numbers that no proxy in its senses sends would poison the sums of a whole service.
+fn check_loads(loads: &[ServiceLoad], serves: &[String]) -> Result<(), ConfigError> {
+    let serves: BTreeSet<&String> = serves.iter().collect();
+    let mut named = BTreeSet::new();
+    for (i, load) in loads.iter().enumerate() {
+        let refuse =
+            |field: &str, value: String, allowed: String| refusal(&format!("load[{i}].{field}"), value, allowed);
+        let ServiceLoad { service, in_flight, departed, service_rate, .. } = load;
+        if !serves.contains(service) {
+            return Err(refuse("service", format!("{service:?}"), "a name that is in serves".into()));
+        }
+        if !named.insert(service) {
+            return Err(refuse("service", format!("{service:?}"), "each service once".into()));
+        }
+        if *in_flight > MAX_IN_FLIGHT {
+            return Err(refuse("inFlight", in_flight.to_string(), format!("0 to {MAX_IN_FLIGHT}")));
+        }
+        if *departed > MAX_DEPARTED {
+            return Err(refuse("departed", departed.to_string(), format!("0 to {MAX_DEPARTED}")));
+        }
+        if let Some(rate) = service_rate.filter(|rate| !(0.0..=MAX_SERVICE_RATE).contains(rate)) {
+            return Err(refuse("serviceRate", rate.to_string(), "0 to 1e12".into()));
+        }
+    }
+    Ok(())
 }
 
 fn parse_wait(text: Option<&str>) -> Result<Duration, ConfigError> {
@@ -99,6 +143,17 @@ mod tests {
     }
 
     #[test]
+    fn who_serves_something_reports_at_least_every_interval() {
+        let wait = |serves: &[&str], wait: &str| {
+            let serves = serves.iter().map(ToString::to_string).collect();
+            let mut poll = Poll::try_from(SyncRequest { serves, wait: Some(wait.into()), ..request() }).unwrap();
+            poll.report_every("5s".parse().unwrap());
+            poll.wait.as_secs()
+        };
+        assert_eq!((wait(&["a"], "30s"), wait(&["a"], "2s"), wait(&[], "30s")), (5, 2, 30));
+    }
+
+    #[test]
     fn what_cannot_be_is_refused() {
         let error = |request: SyncRequest| Poll::try_from(request).unwrap_err().to_string();
         assert!(error(SyncRequest::default()).starts_with("proxy: \"\" is not allowed"));
@@ -112,6 +167,21 @@ mod tests {
         );
         let load = vec![ServiceLoad::default()];
         assert!(error(SyncRequest { load, ..request() }).starts_with("load[0]: "));
+        let load = |load: ServiceLoad| SyncRequest { serves: vec!["a".into()], load: vec![load], ..request() };
+        let of = |service_rate| load(ServiceLoad { service: "a".into(), service_rate, ..Default::default() });
+        for rate in [f64::NAN, f64::INFINITY, -1.0, -1e-9, 1.1e12] {
+            assert_eq!(error(of(Some(rate))), format!("load[0].serviceRate: {rate} is not allowed, only 0 to 1e12"));
+        }
+        assert!([None, Some(0.0), Some(-0.0), Some(1e12)].map(of).into_iter().all(|r| Poll::try_from(r).is_ok()));
+        let of =
+            |in_flight, departed| load(ServiceLoad { service: "a".into(), in_flight, departed, ..Default::default() });
+        assert!(error(of(u64::MAX, 0)).starts_with("load[0].inFlight: 18446744073709551615 is not allowed"));
+        assert!(error(of(0, MAX_DEPARTED + 1)).starts_with("load[0].departed: "));
+        assert!(Poll::try_from(of(MAX_IN_FLIGHT, MAX_DEPARTED)).is_ok());
+        let twice = SyncRequest { load: vec![of(0, 0).load.remove(0), of(0, 0).load.remove(0)], ..of(0, 0) };
+        assert_eq!(error(twice), "load[1].service: \"a\" is not allowed, only each service once");
+        let foreign = error(SyncRequest { serves: vec!["b".into()], ..of(0, 0) });
+        assert_eq!(foreign, "load[0].service: \"a\" is not allowed, only a name that is in serves");
         assert!(error(SyncRequest { version: MAX_PRESENTED + 1, ..request() }).starts_with("version: "));
         assert!(Poll::try_from(SyncRequest { version: MAX_PRESENTED, ..request() }).is_ok());
     }

@@ -16,6 +16,7 @@ use super::polls::{PollId, Polls, Wake};
 use super::proxies::Proxies;
 use super::versions::Versions;
 use super::{Answer, Outcome, StoreError};
+use crate::load::{Loads, ReportInterval};
 use crate::snapshot::Snapshot;
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -37,10 +38,16 @@ pub struct State {
     pub catalog: Catalog,
     pub proxies: Proxies,
     pub polls: Polls,
+    pub loads: Loads,
     pub closing: bool,
 }
 
 impl State {
+    /// Nothing yet.
+    pub fn new(report_interval: ReportInterval) -> Self {
+        Self { loads: Loads::new(report_interval), ..Self::default() }
+    }
+
     /// Decides about a poll.
     pub fn arrive(&mut self, poll: &Poll, now: Instant) -> Result<Arrival, StoreError> {
         if self.closing {
@@ -50,6 +57,7 @@ impl State {
         if let Some(older) = record.held.take() {
             self.polls.wake(older, Wake::Superseded);
         }
+        self.loads.hear(&poll.proxy, &poll.load, |name| self.catalog.current().contains_key(name), now);
         let changed = self.catalog.version_of(&poll.subscription);
         let version = if !self.catalog.is_published() {
             None
@@ -110,6 +118,7 @@ impl State {
         }
         let version = self.versions.advance(unix_millis);
         self.catalog.replace(snapshot, &changes, version);
+        self.loads.retain(|name| self.catalog.current().contains_key(name));
         let woken = if first { self.polls.wake_all(Wake::Changed) } else { self.polls.wake_subscribers(&changes) };
         (changes, woken)
     }

@@ -1,7 +1,7 @@
 //! What proxies are told, in virtual time.
 
 use super::*;
-use bloc_policy::sync::{SyncRequest, SyncResponse};
+use bloc_policy::sync::{ServiceLoad, SyncRequest, SyncResponse};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use tokio::task::JoinHandle;
@@ -19,7 +19,7 @@ impl World {
         let millis = Arc::new(AtomicU64::new(millis));
         let shown = Arc::clone(&millis);
         let clock = Clock::new(move || UNIX_EPOCH + Duration::from_millis(shown.load(Ordering::Relaxed)));
-        Self { store: Store::new("test", clock), millis }
+        Self { store: Store::new("test", clock, ReportInterval::default()), millis }
     }
 
     fn new(yaml: &str) -> Self {
@@ -236,4 +236,39 @@ async fn operators_see_services_refusals_and_proxies() {
     assert!(world.store.overview().refusal.is_some_and(|r| r.resolved));
     assert_eq!(world.store.service("a").unwrap().proxies.len(), 1);
     assert!(world.store.service("b").is_none());
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_serves_something_reports_every_interval() {
+    let world = World::new("services: {a: {}, b: {}}");
+    let start = Instant::now();
+    let report = |proxy: &str| SyncRequest {
+        proxy: proxy.into(),
+        version: START,
+        serves: vec!["a".into()],
+        load: vec![ServiceLoad {
+            service: "a".into(),
+            departed: 10 * start.elapsed().as_secs(),
+            in_flight: 2,
+            service_rate: Some(20.0),
+            ..ServiceLoad::default()
+        }],
+        ..SyncRequest::default()
+    };
+    for _ in 0..4 {
+        let poll = |proxy| world.store.sync(Poll::try_from(report(proxy)).unwrap());
+        let (p, q) = tokio::join!(poll("p"), poll("q"));
+        assert!(matches!((p.unwrap(), q.unwrap()), (Outcome::Unchanged, Outcome::Unchanged)));
+    }
+    assert_eq!(start.elapsed().as_secs(), 20, "held 5 s each, not 30");
+    let load = world.store.service("a").unwrap().load.unwrap();
+    assert_eq!((load.servers, load.demand_requests, load.arrival_rate_per_second), (2, 4, Some(20.0)));
+    assert_eq!(load.utilisation_ratio, Some(0.5));
+    assert_eq!(world.store.service("b").unwrap().load, None);
+    world.publish("services: {b: {}}");
+    assert!(world.store.signals().is_empty(), "the service is gone");
+    world.answered("r", 0, &["b"]).await;
+    drop(world.store.sync(Poll::try_from(report("p")).unwrap()).await);
+    assert!(world.store.signals().is_empty());
+    assert_eq!(world.store.counts().load_reports_dropped, 1);
 }

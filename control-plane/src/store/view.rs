@@ -1,5 +1,6 @@
 //! What an operator sees: the JSON of `GET /v1/services` and `GET /v1/services/{name}`.
 
+use crate::load::Signals;
 use bloc_policy::config::ServiceSpec;
 use bloc_policy::sync::ServiceLoad;
 use serde::Serialize;
@@ -54,6 +55,8 @@ pub struct ServiceDetail {
     /// The service.
     #[serde(flatten)]
     pub service: ServiceView,
+    /// What its proxies report, added up; `null` if none ever did.
+    pub load: Option<Signals>,
     /// Who calls it or stands in front of it, by id.
     pub proxies: Vec<ProxyView>,
 }
@@ -89,6 +92,8 @@ pub struct Counts {
     pub polls_held: usize,
     /// Proxies that are connected.
     pub proxies_connected: usize,
+    /// Reports of services that are not in force, or beyond the bound.
+    pub load_reports_dropped: u64,
     /// When the services in force were accepted, in seconds since 1970.
     pub loaded_unix_seconds: Option<u64>,
 }

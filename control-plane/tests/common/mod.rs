@@ -3,7 +3,7 @@
 
 use bloc_control_plane::metrics::Metrics;
 use bloc_control_plane::source::{FileSource, Publisher};
-use bloc_control_plane::{Clock, Store, serve};
+use bloc_control_plane::{Clock, ReportInterval, Store, serve};
 use bloc_policy::sync::{SyncRequest, SyncResponse};
 use reqwest::{Client, Response, StatusCode};
 use std::path::PathBuf;
@@ -34,11 +34,15 @@ impl Server {
     }
 
     pub async fn start_at(yaml: &str, clock: Clock) -> Self {
+        Self::start_with(yaml, clock, ReportInterval::default()).await
+    }
+
+    pub async fn start_with(yaml: &str, clock: Clock, report_interval: ReportInterval) -> Self {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("services.yaml");
         std::fs::write(&path, yaml).unwrap();
         let metrics = Arc::new(Metrics::default());
-        let store = Store::new(format!("file:{}", path.display()), clock);
+        let store = Store::new(format!("file:{}", path.display()), clock, report_interval);
         let publisher = Publisher::new(store.clone(), Arc::clone(&metrics));
         let (source, snapshot) = FileSource::open(path).await.unwrap();
         publisher.accept(snapshot);

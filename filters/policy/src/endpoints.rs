@@ -10,6 +10,7 @@
 //! | an attempt begins without one: a probe, or forced because nobody qualified | | now |
 //! | answered with a chip / without | +1, at most `max_chips` / +0 | now |
 //! | rejected | 0 | now |
+//! | bounced by its bid | +1, the one that was spent | now |
 //! | failed: no answer came | | now |
 //!
 //! Qualified endpoints stand in a dense array, the others in a tree ordered by clock, so that choosing costs the same among ten
@@ -20,6 +21,8 @@
 //! sender to whom nobody is open goes round instead of hammering one server; 3. a failure (connection refused, reset, timeout) spends the chip and
 //! sets the clock, so that a dead server is left alone like one that rejected.
 
+use crate::bid::Promises;
+use crate::estimate::Estimate;
 use crate::load_report::LoadReport;
 use crate::units::Timestamp;
 use hashbrown::{HashMap, HashSet};
@@ -40,6 +43,8 @@ pub struct Endpoint {
     clock: Timestamp,
     pending: u32,
     report: LoadReport,
+    estimate: Estimate,
+    promises: Promises,
     /// Where it stands in `Endpoints::all`.
     place: usize,
     /// Where it stands in `Endpoints::qualified`, if it does.
@@ -60,6 +65,16 @@ impl Endpoint {
     /// Attempts of this sender that it has not finished.
     pub fn pending(&self) -> u32 {
         self.pending
+    }
+
+    /// What this sender believes about its queue and service rate.
+    pub fn estimate(&self) -> &Estimate {
+        &self.estimate
+    }
+
+    /// Whether its taking a request for a bid means anything.
+    pub fn promises(&self) -> &Promises {
+        &self.promises
     }
 
     /// What it said last; empty if it has not spoken yet.
@@ -86,6 +101,8 @@ pub enum Answer {
     Served(LoadReport),
     /// The server rejected the request, with this report.
     Rejected(LoadReport),
+    /// The server bounced the request because it would take longer than the bid, with this report.
+    Bounced(LoadReport),
     /// The application answered, and the server does not speak BLOC: as good as a chip.
     Silent,
     /// No answer came.
@@ -142,6 +159,11 @@ impl Endpoints {
         self.table.iter()
     }
 
+    /// The servers in a fixed order, beginning with the `start`th and going round.
+    pub fn iter_from(&self, start: usize) -> impl Iterator<Item = (EndpointId, &Endpoint)> {
+        self.table.iter().skip(start).chain(self.table.iter().take(start))
+    }
+
     /// One server, unless it has left.
     pub fn get(&self, id: EndpointId) -> Option<&Endpoint> {
         self.table.get(id)
@@ -163,6 +185,8 @@ impl Endpoints {
             clock: now,
             pending: 0,
             report: LoadReport::default(),
+            estimate: Estimate::default(),
+            promises: Promises::default(),
             place: self.all.len(),
             qualified: Some(self.qualified.len()),
         });
@@ -198,6 +222,7 @@ impl Endpoints {
         self.requalify(now);
         let endpoint = self.table.get_mut(id)?;
         endpoint.pending += 1;
+        endpoint.estimate.sent();
         let right = if endpoint.chips > 0 {
             endpoint.chips -= 1;
             Right::Chip
@@ -217,18 +242,34 @@ impl Endpoints {
         let earned = match answer {
             Answer::Served(report) => {
                 endpoint.report = report;
+                endpoint.estimate.hear(&report, endpoint.pending, now);
                 report.chip
+            }
+            Answer::Bounced(report) => {
+                endpoint.promises.bounced();
+                endpoint.report = report;
+                endpoint.estimate.hear(&report, endpoint.pending, now);
+                // The server has room, only not at this price: the chip that was spent comes back.
+                true
             }
             Answer::Silent => true,
             Answer::Failed => false,
             Answer::Rejected(report) => {
                 endpoint.report = report;
+                endpoint.estimate.hear(&report, endpoint.pending, now);
                 endpoint.chips = 0;
                 false
             }
         };
         endpoint.chips = (endpoint.chips + u32::from(earned)).min(self.max_chips);
         self.settle(id, now);
+    }
+
+    /// A server took a request for the `bid` that it carried (none: without limit) and answered it after `took`, silently or with a report.
+    pub fn judge(&mut self, id: EndpointId, bid: Option<Duration>, took: Duration, silent: bool) {
+        if let Some(endpoint) = self.table.get_mut(id) {
+            endpoint.promises.judge(bid, took, silent);
+        }
     }
 
     /// The attempt is over, one pending request less.

@@ -220,6 +220,20 @@ fn replacing_keeps_the_state_of_those_that_stay() {
 }
 
 #[test]
+fn a_bounce_gives_the_chip_back() {
+    let mut endpoints = Endpoints::new(RESET, MAX_CHIPS);
+    let id = endpoints.add("s", at(0));
+    assert_eq!(endpoints.begin(id, at(1)), Some(Right::Chip));
+    endpoints.answer(id, Answer::Bounced(report(false)), at(1));
+    endpoints.end(id);
+    assert_eq!(
+        endpoints.begin(id, at(2)),
+        Some(Right::Chip),
+        "or bouncing servers would look worse than those that take everything"
+    );
+}
+
+#[test]
 fn a_silent_server_keeps_its_chip_and_a_missing_one_loses_it() {
     let mut endpoints = Endpoints::new(RESET, MAX_CHIPS);
     let id = endpoints.add("s", at(0));

@@ -3,10 +3,15 @@
 //! | module | decides |
 //! |---|---|
 //! | [`admission`] | whether a server takes a request, and whether an answer carries a chip |
+//! | [`server`] | all of that together, for one server: admission, capacity, measurement, report |
+//! | [`hall`] | which requests the application works on, and who waits in which order |
+//! | [`departures`], [`service_rate`] | how fast a server is |
+//! | [`estimate`] | what a sender believes about a server between two reports |
 //! | [`capacity`] | how many requests a server may hold |
 //! | [`endpoints`] | what a sender knows of each server: chips, backoff, pending requests |
 //! | [`routing`] | which servers a request tries, and in which order |
 //! | [`sender`] | all of that together, for the requests of one proxy to one cluster |
+//! | [`bid`] | how long an attempt is willing to wait |
 //! | [`discovery`] | when a sender without an endpoint list looks for servers that it does not know |
 //! | [`load_report`] | the header in which a server speaks of its load |
 //! | [`config`], [`sync`] | the configuration, and the messages that carry it |
@@ -14,13 +19,19 @@
 #![cfg_attr(not(test), deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing))]
 
 pub mod admission;
+pub mod bid;
 pub mod capacity;
 pub mod config;
+pub mod departures;
 pub mod discovery;
 pub mod endpoints;
+pub mod estimate;
+pub mod hall;
 pub mod load_report;
 pub mod rng;
 pub mod routing;
 pub mod sender;
+pub mod server;
+pub mod service_rate;
 pub mod sync;
 pub mod units;

@@ -1,11 +1,13 @@
 //! The load report: the header in which a server tells a sender how it is.
 //!
-//! An RFC 9651 dictionary of numbers: `chip=1, queue=7, capacity=10, rate=38.2, confidence=0.93, exec=251.3`
-//! (requests, requests, requests, requests per second, ratio, milliseconds). Members that are missing are unknown; members that this version
+//! An RFC 9651 dictionary of numbers: `chip=1, queue=7, capacity=10, rate=38.2, confidence=0.93, exec=251.3, service=40`
+//! (requests, requests, requests, requests per second, ratio, milliseconds, requests per second). Members that are missing are unknown; members that this version
 //! does not know are passed over. Values are integers, decimals, booleans or tokens; anything else, or broken syntax, makes the
 //! whole header unreadable, as the RFC demands. Reading and writing allocate nothing but the caller's buffer.
 
+use crate::units::Ratio;
 use std::fmt::Write;
+use std::time::Duration;
 
 /// The header's name, in lower case.
 pub const LOAD_HEADER: &str = "x-bloc-load";
@@ -22,9 +24,23 @@ pub struct LoadReport {
     pub queue: Option<u32>,
     /// The capacity in force, in requests.
     pub capacity: Option<u32>,
+    /// The smoothed departure rate, in requests per second.
+    pub rate: Option<f64>,
+    /// The share of departures that left a server that was busy all the time.
+    pub confidence: Option<Ratio>,
+    /// The mean time that the application takes for a request.
+    pub execution: Option<Duration>,
+    /// The service rate by the server's own estimate, in requests per second: what it finishes when it is busy.
+    pub service: Option<f64>,
 }
 
 impl LoadReport {
+    /// When a request that came now might expect its answer: `max((queue + 1) / service rate, execution time)`.
+    pub fn expected(&self) -> Option<Duration> {
+        let line = Duration::try_from_secs_f64((f64::from(self.queue?) + 1.0) / self.service?).ok()?;
+        Some(line.max(self.execution.unwrap_or_default()))
+    }
+
     /// Writes the header's value into `into`, which is emptied first.
     pub fn encode(&self, into: &mut String) {
         into.clear();
@@ -34,6 +50,18 @@ impl LoadReport {
         }
         if let Some(capacity) = self.capacity {
             let _ = write!(into, ", capacity={capacity}");
+        }
+        let decimals = [
+            ("rate", self.rate),
+            ("confidence", self.confidence.map(Ratio::get)),
+            ("exec", self.execution.map(|time| time.as_secs_f64() * 1e3)),
+            ("service", self.service),
+        ];
+        for (key, value) in decimals {
+            let thousandths = value.map(|value| (value * 1e3).round()).filter(|n| (0.0..1e15).contains(n));
+            if let Some(thousandths) = thousandths {
+                write_decimal(into, key, thousandths as u64);
+            }
         }
     }
 
@@ -49,11 +77,33 @@ impl LoadReport {
                 b"chip" => report.chip = number.is_some_and(|n| n >= 1.0),
                 b"queue" => report.queue = count(number),
                 b"capacity" => report.capacity = count(number),
+                b"rate" => report.rate = positive(number),
+                b"confidence" => report.confidence = number.and_then(Ratio::new),
+                b"exec" => report.execution = positive(number).map(|ms| Duration::from_secs_f64(ms / 1e3)),
+                b"service" => report.service = positive(number),
                 _ => {}
             }
         }
         Some(report)
     }
+}
+
+/// A member with a decimal.
+fn write_decimal(into: &mut String, key: &str, thousandths: u64) {
+    let _ = write!(into, ", {key}=");
+    write_thousandths(into, thousandths);
+}
+
+/// A decimal without trailing zeros; integers instead of floating-point formatting, which would be a tenth of the module.
+pub(crate) fn write_thousandths(into: &mut String, thousandths: u64) {
+    let (whole, fraction) = (thousandths / 1000, thousandths % 1000);
+    let _ = write!(into, "{whole}");
+    let _ = match fraction {
+        0 => Ok(()),
+        n if n % 100 == 0 => write!(into, ".{}", n / 100),
+        n if n % 10 == 0 => write!(into, ".{:02}", n / 10),
+        n => write!(into, ".{n:03}"),
+    };
 }
 
 /// Key and number of a member; the number is absent for a token.
@@ -72,7 +122,7 @@ fn member_of(member: &[u8]) -> Option<(&[u8], Option<f64>)> {
     match value {
         b"?1" => Some((key, Some(1.0))),
         b"?0" => Some((key, Some(0.0))),
-        [b'0'..=b'9' | b'-', ..] => Some((key, Some(number_of(value)?))),
+        [b'0'..=b'9' | b'-', ..] => Some((key, Some(decimal(value)?))),
         [b'a'..=b'z' | b'A'..=b'Z' | b'*', rest @ ..] if rest.iter().all(is_token) => Some((key, None)),
         _ => None,
     }
@@ -83,23 +133,36 @@ fn is_token(byte: &u8) -> bool {
 }
 
 /// An integer of at most 15 digits, or a decimal of at most 12 and 3.
-fn number_of(text: &[u8]) -> Option<f64> {
-    let digits = text.strip_prefix(b"-").unwrap_or(text);
+pub(crate) fn decimal(text: &[u8]) -> Option<f64> {
+    let (sign, digits) = text.strip_prefix(b"-").map_or((1.0, text), |digits| (-1.0, digits));
     let (whole, fraction) = match digits.iter().position(|&byte| byte == b'.') {
         Some(at) => (digits.get(..at)?, Some(digits.get(at + 1..)?)),
         None => (digits, None),
     };
-    let longest = if fraction.is_some() { 12 } else { 15 };
-    let sound = |part: &[u8], most: usize| (1..=most).contains(&part.len()) && part.iter().all(u8::is_ascii_digit);
-    if !sound(whole, longest) || fraction.is_some_and(|part| !sound(part, 3)) {
+    let whole = integer_of(whole, if fraction.is_some() { 12 } else { 15 })?;
+    let thousandths = match fraction {
+        Some(part) => integer_of(part, 3)? * [0, 100, 10, 1].get(part.len())?,
+        None => 0,
+    };
+    // Exact up to 2^53: fifteen digits fit, and the sum is rounded once.
+    Some(sign * ((whole * 1000 + thousandths) as f64 / 1e3))
+}
+
+fn integer_of(digits: &[u8], longest: usize) -> Option<u64> {
+    if !(1..=longest).contains(&digits.len()) || !digits.iter().all(u8::is_ascii_digit) {
         return None;
     }
-    std::str::from_utf8(text).ok()?.parse().ok()
+    Some(digits.iter().fold(0, |sum, digit| sum * 10 + u64::from(digit - b'0')))
 }
 
 /// A number of requests: whole, not negative, at most what fits.
 fn count(number: Option<f64>) -> Option<u32> {
     number.filter(|n| *n >= 0.0).map(|n| n as u32)
+}
+
+/// A number above zero.
+fn positive(number: Option<f64>) -> Option<f64> {
+    number.filter(|n| *n > 0.0)
 }
 
 fn trim(text: &[u8]) -> &[u8] {
@@ -110,7 +173,7 @@ fn trim(text: &[u8]) -> &[u8] {
 mod tests {
     use super::*;
     use proptest::prelude::*;
-    use sfv::{BareItem, Dictionary, FieldType, ListEntry, Parser};
+    use sfv::{BareItem, Dictionary, ListEntry, Parser};
 
     fn sfv_number(dictionary: &Dictionary, key: &str) -> Option<f64> {
         match dictionary.get(key) {
@@ -126,25 +189,47 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_written_is_read_back_by_us_and_by_the_oracle(chip: bool, queue: Option<u32>, capacity: Option<u32>) {
-            let report = LoadReport { chip, queue, capacity };
+        fn what_is_written_is_read_back_by_us_and_by_the_oracle(
+            chip: bool,
+            queue: Option<u32>,
+            capacity: Option<u32>,
+            rate in prop::option::of(1u64..1_000_000_000),
+            confidence in prop::option::of(0u64..=1000),
+            exec in prop::option::of(1u64..1_000_000_000),
+            service in prop::option::of(1u64..1_000_000_000),
+        ) {
+            let decimal = |thousandths: Option<u64>| thousandths.map(|n| n as f64 / 1e3);
+            let report = LoadReport {
+                chip,
+                queue,
+                capacity,
+                rate: decimal(rate),
+                confidence: decimal(confidence).and_then(Ratio::new),
+                execution: decimal(exec).map(|ms| Duration::from_secs_f64(ms / 1e3)),
+                service: decimal(service),
+            };
             let mut text = String::from("left over");
             report.encode(&mut text);
             prop_assert_eq!(LoadReport::decode(text.as_bytes()), Some(report));
             let oracle: Dictionary = Parser::new(&text).parse().unwrap();
             prop_assert_eq!(sfv_number(&oracle, "queue"), queue.map(f64::from));
             prop_assert_eq!(sfv_number(&oracle, "capacity"), capacity.map(f64::from));
-            prop_assert_eq!(oracle.serialize().unwrap(), text);
+            prop_assert_eq!(sfv_number(&oracle, "rate"), decimal(rate));
+            prop_assert_eq!(sfv_number(&oracle, "confidence"), decimal(confidence));
+            prop_assert_eq!(sfv_number(&oracle, "exec"), decimal(exec));
+            prop_assert_eq!(sfv_number(&oracle, "service"), decimal(service));
+            prop_assert!(text.len() < MAX_LENGTH / 2);
         }
 
         /// Whatever we accept the oracle accepts, and both see the same numbers.
         #[test]
         fn nothing_is_read_that_the_oracle_refuses(
-            text in "(chip|queue|capacity|Rate|x)(=(-?[0-9]{1,16}(\\.[0-9]{0,4})?|\\?[01]|to/k:en|\"s\"))?(, ?(chip|queue|other)(=[0-9]{1,3})?){0,2}"
+            text in "(chip|queue|capacity|rate|Rate|x)(=(-?[0-9]{1,16}(\\.[0-9]{0,4})?|\\?[01]|to/k:en|\"s\"))?(, ?(chip|queue|other)(=[0-9]{1,3})?){0,2}"
         ) {
             if let Some(report) = LoadReport::decode(text.as_bytes()) {
                 let oracle: Dictionary = Parser::new(&text).parse().unwrap();
                 prop_assert_eq!(report.queue, count(sfv_number(&oracle, "queue")));
+                prop_assert_eq!(report.rate, positive(sfv_number(&oracle, "rate")));
                 prop_assert_eq!(report.chip, sfv_number(&oracle, "chip").is_some_and(|n| n >= 1.0));
             }
         }
@@ -166,6 +251,8 @@ mod tests {
         {
             assert_eq!(read(broken), None, "{broken:?}");
         }
+        assert_eq!(read("rate=0").map(|r| r.rate), Some(None));
+        assert_eq!(read("confidence=1.001").map(|r| r.confidence), Some(None));
         assert_eq!(LoadReport::decode(&[b'a'; MAX_LENGTH + 1]), None);
     }
 }

@@ -2,12 +2,14 @@
 //!
 //! Puts together the parameters, the [`Endpoints`], a [`Router`] and, where nobody named the endpoints, [`Discovery`].
 
-use crate::config::ServiceParameters;
+use crate::bid::{self, Bids};
+use crate::config::{RoutingKind, ServiceParameters};
 use crate::discovery::Discovery;
-use crate::endpoints::{Endpoint, EndpointId, Endpoints};
+use crate::endpoints::{Answer, Endpoint, EndpointId, Endpoints};
 use crate::rng::Rng;
 use crate::routing::{Router, Routing};
 use crate::units::Timestamp;
+use std::time::Duration;
 
 /// The service of a cluster: the host of an Istio cluster (`outbound|8080|subset|host`), else the cluster's own name.
 pub fn service_of(cluster: &str) -> &str {
@@ -26,6 +28,7 @@ pub struct Sender {
     router: Router,
     endpoints: Endpoints,
     discovery: Discovery,
+    bids: Bids,
     list: Vec<EndpointId>,
 }
 
@@ -33,9 +36,10 @@ impl Sender {
     /// A sender that has not sent anything.
     pub fn new(parameters: ServiceParameters, now: Timestamp) -> Self {
         let mut sender = Self {
-            router: Router::from(parameters.routing()),
+            router: Router::new(parameters.routing(), parameters.reset_interval()),
             endpoints: Endpoints::new(parameters.reset_interval(), parameters.max_chips()),
             discovery: Discovery::default(),
+            bids: Bids::default(),
             list: Vec::new(),
             parameters,
         };
@@ -46,8 +50,9 @@ impl Sender {
     /// New parameters; what is known of the servers that stay stays.
     pub fn configure(&mut self, parameters: ServiceParameters, now: Timestamp) {
         if parameters.routing() != self.parameters.routing() {
-            self.router = Router::from(parameters.routing());
+            self.router = Router::new(parameters.routing(), parameters.reset_interval());
         }
+        self.router.configure(parameters.reset_interval());
         self.endpoints.configure(parameters.reset_interval(), parameters.max_chips());
         self.parameters = parameters;
         self.set_endpoints(now);
@@ -80,16 +85,69 @@ impl Sender {
         &mut self.endpoints
     }
 
+    /// How often a request may be sent again: the retries of the parameters, and one for each bid that may bounce.
+    pub fn retries(&self) -> u32 {
+        match self.parameters.routing() {
+            RoutingKind::Bid => self.parameters.retries() + bid::MULTIPLES.len() as u32,
+            _ => self.parameters.retries(),
+        }
+    }
+
+    /// Whether attempts bid.
+    pub fn bids(&self) -> bool {
+        self.parameters.routing() == RoutingKind::Bid
+    }
+
+    /// The bid of attempt `attempt` (the first is 0): the longest expected response time that it accepts; none: without limit.
+    pub fn bid(&self, attempt: usize) -> Option<Duration> {
+        match self.parameters.routing() {
+            RoutingKind::Bid => self.bids.bid(attempt),
+            _ => None,
+        }
+    }
+
+    /// An attempt that began at `began`, with this `bid`, was answered.
+    pub fn answer(&mut self, id: EndpointId, answer: Answer, bid: Option<Duration>, began: Timestamp, now: Timestamp) {
+        if self.bids() {
+            let took = now.since(began);
+            if matches!(answer, Answer::Served(_) | Answer::Silent) {
+                self.endpoints.judge(id, bid, took, matches!(answer, Answer::Silent));
+            }
+            match &answer {
+                Answer::Served(report) | Answer::Rejected(report) => self.bids.hear(report),
+                Answer::Bounced(report) => {
+                    self.bids.hear(report);
+                    self.bids.bounced(took);
+                }
+                Answer::Silent | Answer::Failed => {}
+            }
+        }
+        self.endpoints.answer(id, answer, now);
+    }
+
     /// Chooses the servers of a request, in the order in which they are to be tried: at most one for the first attempt and each retry. None at
     /// all: no server is known, or the request is to go where Envoy's own policy sends it, so that new ones are found.
     pub fn choose(&mut self, now: Timestamp, rng: &mut impl Rng) -> &[EndpointId] {
         self.list.clear();
         let explores = self.learns() && self.discovery.explores(self.endpoints.len(), rng);
         if !explores {
-            let length = self.parameters.retries() as usize + 1;
+            let length = self.retries() as usize + 1;
             self.router.choose(&mut self.endpoints, length, now, rng, &mut self.list);
         }
+        if self.bids()
+            && let Some(further) = self.list.get_mut(1..)
+        {
+            // In place, so that nothing is allocated, and stable: the list is short.
+            further.sort_by_key(|&id| self.endpoints.get(id).is_some_and(|endpoint| endpoint.promises().are_empty()));
+        }
         &self.list
+    }
+
+    /// By how much the best server would miss the SLO, at the last choice; none: it would not, or there is no SLO, or nothing is known.
+    pub fn overrun(&self) -> Option<Duration> {
+        let slo = self.parameters.slo()?;
+        let expected = self.router.expected()?;
+        expected.checked_sub(slo + self.parameters.slo_grace()).filter(|overrun| !overrun.is_zero())
     }
 
     /// The addresses of the servers chosen last.
@@ -123,6 +181,7 @@ mod tests {
     use super::*;
     use crate::config::ServiceSpec;
     use crate::endpoints::Right;
+    use crate::load_report::LoadReport;
     use std::collections::BTreeSet;
 
     fn sender(endpoints: Option<&[&str]>) -> Sender {
@@ -172,6 +231,74 @@ mod tests {
         let first: BTreeSet<EndpointId> = (0..100).map(|_| sender.choose(Timestamp::ZERO, &mut rng)[0]).collect();
         assert!(!first.contains(&missing));
         assert_eq!(sender.endpoints().len(), 2);
+    }
+
+    #[test]
+    fn beyond_the_slo_and_its_grace_a_request_is_refused() {
+        let spec = ServiceSpec {
+            routing: Some(crate::config::RoutingKind::Mu),
+            slo: Some("1s".into()),
+            slo_grace: Some("100ms".into()),
+            endpoints: Some(vec!["1.1.1.1:1".into()]),
+            ..ServiceSpec::default()
+        };
+        let mut sender = Sender::new(spec.validate().unwrap(), Timestamp::ZERO);
+        let mut rng = fastrand::Rng::with_seed(5);
+        let id = sender.endpoint_at("1.1.1.1:1", Timestamp::ZERO).unwrap();
+        sender.choose(Timestamp::ZERO, &mut rng);
+        assert_eq!(sender.overrun(), None, "nothing is known yet");
+        for (queue, overrun) in [(10, None), (11, Some(100)), (19, Some(900))] {
+            let report = LoadReport { queue: Some(queue), service: Some(10.0), ..LoadReport::default() };
+            sender.endpoints_mut().answer(id, Answer::Served(report), Timestamp::ZERO);
+            sender.choose(Timestamp::ZERO, &mut rng);
+            let millis = sender.overrun().map(|overrun| (overrun.as_secs_f64() * 1e3).round() as u64);
+            assert_eq!(millis, overrun, "queue {queue}");
+        }
+    }
+
+    #[test]
+    fn a_request_may_bounce_on_every_bid_and_still_has_its_retries() {
+        let spec = ServiceSpec {
+            routing: Some(RoutingKind::Bid),
+            retries: Some(2),
+            endpoints: Some((1..=9).map(|i| format!("1.1.1.{i}:1")).collect()),
+            ..ServiceSpec::default()
+        };
+        let mut sender = Sender::new(spec.validate().unwrap(), Timestamp::ZERO);
+        let mut rng = fastrand::Rng::with_seed(6);
+        assert_eq!(sender.retries(), 7, "five bids and two retries");
+        assert_eq!(sender.choose(Timestamp::ZERO, &mut rng).len(), 8);
+        assert_eq!(sender.bid(0), None, "nothing is known yet");
+        let id = sender.endpoint_at("1.1.1.1:1", Timestamp::ZERO).unwrap();
+        let report = LoadReport { queue: Some(9), service: Some(20.0), ..LoadReport::default() };
+        let now = Timestamp::ZERO.after(Duration::from_millis(1));
+        sender.answer(id, Answer::Bounced(report), None, Timestamp::ZERO, now);
+        assert_eq!(sender.bid(0), Some(Duration::from_millis(450)), "0.9 of half a second");
+        assert_eq!(sender.bid(4), Some(Duration::from_millis(700)));
+        assert_eq!(sender.bid(5), None, "the rest goes without limit");
+    }
+
+    #[test]
+    fn a_server_that_takes_every_bid_stands_last_after_the_first_place() {
+        let spec = ServiceSpec {
+            routing: Some(RoutingKind::Bid),
+            endpoints: Some((1..=5).map(|i| format!("1.1.1.{i}:1")).collect()),
+            ..ServiceSpec::default()
+        };
+        let mut sender = Sender::new(spec.validate().unwrap(), Timestamp::ZERO);
+        let mut rng = fastrand::Rng::with_seed(7);
+        for i in 1..=5 {
+            let id = sender.endpoint_at(&format!("1.1.1.{i}:1"), Timestamp::ZERO).unwrap();
+            sender.answer(id, Answer::Bounced(LoadReport::default()), None, Timestamp::ZERO, Timestamp::ZERO);
+        }
+        let silent = sender.endpoint_at("1.1.1.3:1", Timestamp::ZERO).unwrap();
+        sender.answer(silent, Answer::Silent, None, Timestamp::ZERO, Timestamp::ZERO);
+        let places: Vec<usize> = (0..1000)
+            .map(|_| sender.choose(Timestamp::ZERO, &mut rng).iter().position(|&id| id == silent).unwrap())
+            .collect();
+        assert!(places.iter().all(|&place| place == 0 || place == 4), "first by its share, or last");
+        let first = places.iter().filter(|&&place| place == 0).count();
+        assert!((150..250).contains(&first), "{first} of 1000 first");
     }
 
     #[test]

@@ -44,6 +44,12 @@ pub struct ServiceLoad {
     /// The capacity in force, in requests; absent: no limit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub capacity: Option<u32>,
+    /// Requests answered since the proxy started; the control plane makes a rate of it.
+    #[serde(default)]
+    pub departed: u64,
+    /// What the server finishes when it is busy, in requests per second; absent: not known yet.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub service_rate: Option<f64>,
 }
 
 /// What the control plane answers.

@@ -4,14 +4,17 @@
 
 use crate::headers::{BID, ENDPOINTS, LOAD, REJECT};
 use crate::host::{self, Headers};
-use crate::outbound::{ATTEMPTS, Cluster, FAILURES, FORCED, PROBES, REJECTIONS};
+use crate::outbound::{ATTEMPTS, BOUNCES, Cluster, FAILURES, FORCED, PROBES, REJECTIONS};
 use crate::state;
+use bloc_policy::bid;
 use bloc_policy::endpoints::{Answer, EndpointId, Right};
 use bloc_policy::load_report::LoadReport;
+use bloc_policy::units::Timestamp;
 use proxy_wasm::traits::{Context, HttpContext};
 use proxy_wasm::types::Action;
 use std::cell::RefCell;
 use std::rc::Rc;
+use std::time::Duration;
 
 /// One attempt.
 #[derive(Default)]
@@ -23,6 +26,8 @@ pub struct Attempt {
 struct UnderWay {
     cluster: Rc<RefCell<Cluster>>,
     endpoint: EndpointId,
+    began: Timestamp,
+    bid: Option<Duration>,
     answered: bool,
 }
 
@@ -47,8 +52,14 @@ impl UnderWay {
                 Right::Probe => inner.counters.count(PROBES),
                 Right::Forced => inner.counters.count(FORCED),
             }
+            let bids = inner.sender.bids();
+            let bid = bids.then(attempt_number).flatten().and_then(|attempt| inner.sender.bid(attempt));
+            if let Some(bid) = bid {
+                bid::encode(bid, &mut state.text);
+                host::set_header(Headers::Request, BID, state.text.as_bytes());
+            }
             drop(inner);
-            Some(Self { cluster, endpoint, answered: false })
+            Some(Self { cluster, endpoint, began: now, bid, answered: false })
         })
     }
 
@@ -57,11 +68,19 @@ impl UnderWay {
         let mut cluster = self.cluster.borrow_mut();
         match answer {
             Answer::Rejected(_) => cluster.counters.count(REJECTIONS),
+            Answer::Bounced(_) => cluster.counters.count(BOUNCES),
             Answer::Failed => cluster.counters.count(FAILURES),
             Answer::Served(_) | Answer::Silent => {}
         }
-        cluster.sender.endpoints_mut().answer(self.endpoint, answer, host::now());
+        cluster.sender.answer(self.endpoint, answer, self.bid, self.began, host::now());
     }
+}
+
+/// The number of this attempt of its request; the first is 0.
+fn attempt_number() -> Option<usize> {
+    let count = host::property("upstream\0request_attempt_count")?;
+    let count = u64::from_le_bytes(count.try_into().ok()?);
+    usize::try_from(count.checked_sub(1)?).ok()
 }
 
 impl Drop for UnderWay {
@@ -90,18 +109,21 @@ impl HttpContext for Attempt {
             host::remove_header(Headers::Response, LOAD);
         }
         let report = report.as_deref().and_then(LoadReport::decode);
-        let rejected = match report {
+        let rejection = match report {
             // A rejection never carries a chip.
             Some(LoadReport { chip: true, .. }) | None => {
                 host::remove_header(Headers::Response, REJECT);
-                false
+                None
             }
-            Some(_) => host::header(Headers::Response, REJECT).is_some(),
+            Some(_) => host::header(Headers::Response, REJECT),
         };
         if let Some(under_way) = &mut self.under_way {
             under_way.answer(match report {
-                Some(report) if rejected => Answer::Rejected(report),
-                Some(report) => Answer::Served(report),
+                Some(report) => match rejection.as_deref() {
+                    Some(b"bid") => Answer::Bounced(report),
+                    Some(_) => Answer::Rejected(report),
+                    None => Answer::Served(report),
+                },
                 None => Answer::Silent,
             });
         }

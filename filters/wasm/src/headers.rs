@@ -1,14 +1,15 @@
 //! The names of the headers that the filters read, write and strip.
 
+pub use bloc_policy::bid::BID_HEADER as BID;
 pub use bloc_policy::load_report::LOAD_HEADER as LOAD;
 
 /// The ordered servers of a request; lives inside one Envoy only.
 pub const ENDPOINTS: &str = "x-bloc-endpoints";
 /// Why a request was bounced before the application saw it.
 pub const REJECT: &str = "x-bloc-reject";
-/// The longest wait that an attempt accepts.
-pub const BID: &str = "x-bloc-bid";
 
+/// Envoy's router: how long it waits for the answer, in milliseconds.
+pub const EXPECTED_TIMEOUT: &str = "x-envoy-expected-rq-timeout-ms";
 /// Envoy's router: on what to retry.
 pub const RETRY_ON: &str = "x-envoy-retry-on";
 /// Envoy's router: which response headers ask for a retry.

@@ -66,6 +66,18 @@ mod ffi {
         pub fn proxy_record_metric(id: u32, value: u64) -> u32;
         pub fn proxy_get_metric(id: u32, value: *mut u64) -> u32;
         pub fn proxy_set_tick_period_milliseconds(period: u32) -> u32;
+        pub fn proxy_register_shared_queue(name: *const u8, name_size: usize, id: *mut u32) -> u32;
+        pub fn proxy_resolve_shared_queue(
+            vm_id: *const u8,
+            vm_id_size: usize,
+            name: *const u8,
+            name_size: usize,
+            id: *mut u32,
+        ) -> u32;
+        pub fn proxy_enqueue_shared_queue(id: u32, value: *const u8, value_size: usize) -> u32;
+        pub fn proxy_dequeue_shared_queue(id: u32, value: *mut *mut u8, value_size: *mut usize) -> u32;
+        pub fn proxy_set_effective_context(context: u32) -> u32;
+        pub fn proxy_continue_stream(stream: u32) -> u32;
     }
 
     #[link(wasm_import_module = "wasi_snapshot_preview1")]
@@ -269,4 +281,57 @@ pub fn post_json(cluster: &str, path: &str, body: &[u8], timeout: Duration) -> O
     let headers =
         vec![(":method", "POST"), (":path", path), (":authority", cluster), ("content-type", "application/json")];
     hostcalls::dispatch_http_call(cluster, headers, Some(body), Vec::new(), timeout).ok()
+}
+
+fn queue_name(vm: u64) -> String {
+    format!("bloc/vm/{vm:016x}")
+}
+
+/// Registers the queue of the VM with this number; messages come to `on_queue_ready` of the current root context.
+pub fn register_queue(vm: u64) {
+    let (name, mut id) = (queue_name(vm), 0);
+    // SAFETY: the pointers are valid for the call.
+    unsafe {
+        ffi::proxy_register_shared_queue(name.as_ptr(), name.len(), &mut id);
+    }
+}
+
+/// Puts a message into the queue of another VM of the same id.
+pub fn wake(vm: u64, message: &[u8]) {
+    let (vm_id, name, mut id) = (property("plugin_vm_id").unwrap_or_default(), queue_name(vm), 0);
+    // SAFETY: the pointers are valid for the calls.
+    unsafe {
+        if ffi::proxy_resolve_shared_queue(vm_id.as_ptr(), vm_id.len(), name.as_ptr(), name.len(), &mut id) == OK {
+            ffi::proxy_enqueue_shared_queue(id, message.as_ptr(), message.len());
+        }
+    }
+}
+
+/// Takes a message out of a queue.
+pub fn dequeue(queue: u32) -> Option<Vec<u8>> {
+    let (mut data, mut size) = (null_mut(), 0);
+    // SAFETY: the pointers are valid for the call.
+    unsafe {
+        let status = ffi::proxy_dequeue_shared_queue(queue, &mut data, &mut size);
+        (status == OK).then(|| owned(data, size))
+    }
+}
+
+/// Does something on behalf of another context. It stays the effective one until the present callback ends, so this comes last.
+pub fn in_context(context: u32, work: impl FnOnce()) {
+    // SAFETY: no pointers.
+    if unsafe { ffi::proxy_set_effective_context(context) } == OK {
+        work();
+    }
+}
+
+/// Lets a paused request go on.
+pub fn resume_request(context: u32) {
+    const HTTP_REQUEST: u32 = 0;
+    in_context(context, || {
+        // SAFETY: no pointers.
+        unsafe {
+            ffi::proxy_continue_stream(HTTP_REQUEST);
+        }
+    });
 }

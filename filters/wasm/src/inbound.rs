@@ -1,55 +1,82 @@
-//! `bloc.inbound`: admits or bounces a request before the application sees it, and stamps the load on every answer.
+//! `bloc.inbound`: admits, holds or bounces a request before the application sees it, and stamps the load on every answer.
 //!
 //! The requests in flight are counted in a gauge that all threads of the Envoy share, from the request's headers to the end of the stream,
 //! whatever ends it. On failure: open. A service without parameters, or a proxy without a service, passes everything untouched.
 
-use crate::headers::{BID, ENDPOINTS, LOAD, REJECT};
+use crate::agent;
+use crate::headers::{BID, ENDPOINTS, EXPECTED_TIMEOUT, LOAD, REJECT};
 use crate::host::{self, Headers};
-use crate::metrics::{Counters, Gauge};
+use crate::line::{Line, Turns, Waits};
+use crate::metrics::{Counters, Gauge, Total};
 use crate::state;
-use bloc_policy::admission::Admission;
-use bloc_policy::capacity::Capacity;
-use bloc_policy::config::{CapacityParameters, ServiceParameters};
+use bloc_policy::bid;
+use bloc_policy::config::ServiceParameters;
+use bloc_policy::departures::{Flag, Totals};
 use bloc_policy::load_report::LoadReport;
-use bloc_policy::units::{Concurrency, Ratio};
+use bloc_policy::server::{Rejection, Server};
+use bloc_policy::sync::ServiceLoad;
+use bloc_policy::units::{Concurrency, Timestamp};
 use proxy_wasm::traits::{Context, HttpContext};
 use proxy_wasm::types::Action;
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::rc::Rc;
+use std::time::Duration;
 
 const TOO_MANY_REQUESTS: u32 = 429;
 const RESOURCE_EXHAUSTED: i32 = 8;
 
+/// Who has waited too long is found within this time.
+const TICK_WHILE_HOLDING: Duration = Duration::from_millis(50);
+/// A sign of life for the hall several times within [`bloc_policy::hall::LIFE`].
+const TICK_WITH_PLACES: Duration = Duration::from_millis(250);
+
 const ADMITTED: usize = 0;
 const REJECTED_CAPACITY: usize = 1;
-const CHIPS_GRANTED: usize = 2;
-const CHIPS_WITHHELD: usize = 3;
-const COUNTERS: [&str; 4] = ["admitted", "rejected_capacity", "chips_granted", "chips_withheld"];
+const REJECTED_DEADLINE: usize = 2;
+const CHIPS_GRANTED: usize = 3;
+const CHIPS_WITHHELD: usize = 4;
+const HELD: usize = 5;
+/// Let in by a tick, not by the announcement that their place is free: as good as none while announcements arrive.
+const RESCUED: usize = 6;
+const REJECTED_BID: usize = 7;
+const COUNTERS: [&str; 8] = [
+    "admitted",
+    "rejected_capacity",
+    "rejected_deadline",
+    "chips_granted",
+    "chips_withheld",
+    "held",
+    "rescued",
+    "rejected_bid",
+];
 
 /// A service that this proxy stands in front of, as this thread sees it.
 pub struct Inbound {
-    parameters: Option<Parameters>,
+    server: Option<Server>,
+    line: Line,
     in_flight: Gauge,
     capacity_in_force: Gauge,
+    /// Requests per 1000 s, because gauges are whole numbers; 0: not known.
+    service_rate: Gauge,
+    departed: Total,
+    confident: Total,
     /// The capacity that the gauge shows.
     shown: Option<Concurrency>,
     /// Events to be counted.
-    pub counters: Counters<4>,
-}
-
-struct Parameters {
-    source: CapacityParameters,
-    capacity: Capacity,
-    headroom: Ratio,
+    pub counters: Counters<8>,
 }
 
 impl Inbound {
-    /// A service with these parameters; none: it passes everything.
-    pub fn new(service: &str, parameters: Option<&ServiceParameters>) -> Self {
+    /// A service with these parameters (none: it passes everything), in the VM with this number.
+    pub fn new(service: &str, parameters: Option<&ServiceParameters>, vm: u64) -> Self {
         let mut inbound = Self {
-            parameters: None,
+            server: None,
+            line: Line::new(service, vm),
             in_flight: Gauge::define("inbound", service, "in_flight"),
             capacity_in_force: Gauge::define("inbound", service, "capacity"),
+            service_rate: Gauge::define("inbound", service, "service_rate_per_1000s"),
+            departed: Total::define("inbound", service, "departed"),
+            confident: Total::define("inbound", service, "departed_confident"),
             shown: None,
             counters: Counters::define("inbound", service, COUNTERS),
         };
@@ -57,143 +84,247 @@ impl Inbound {
         inbound
     }
 
-    /// New parameters; an estimator whose own parameters stay as they are keeps what it has learned.
+    /// New parameters; what has been measured stays.
     pub fn configure(&mut self, parameters: Option<&ServiceParameters>) {
-        let before = self.parameters.take();
-        self.parameters = parameters.map(|parameters| Parameters {
-            source: parameters.capacity(),
-            headroom: parameters.headroom(),
-            capacity: before
-                .filter(|before| before.source == parameters.capacity())
-                .map_or_else(|| Capacity::new(parameters.capacity()), |before| before.capacity),
-        });
+        match (&mut self.server, parameters) {
+            (Some(server), Some(parameters)) => server.configure(parameters),
+            (server, parameters) => *server = parameters.map(Server::new),
+        }
         self.show_capacity();
     }
 
-    /// The capacity in force, in requests; none: no limit.
-    pub fn capacity(&self) -> Option<Concurrency> {
-        self.parameters.as_ref().and_then(|parameters| parameters.capacity.get())
+    /// What the whole Envoy has to tell of its load: this thread may not have served anything.
+    pub fn load(&self, service: &str) -> ServiceLoad {
+        let known = |gauge: Gauge| Some(gauge.get()).filter(|value| *value > 0);
+        ServiceLoad {
+            service: service.to_owned(),
+            // A count that a crash has left below zero reads as a huge one.
+            in_flight: i64::try_from(self.in_flight.get()).map_or(0, i64::unsigned_abs),
+            capacity: known(self.capacity_in_force).and_then(|capacity| u32::try_from(capacity).ok()),
+            departed: self.departed.get(),
+            service_rate: known(self.service_rate).map(|per_1000s| per_1000s as f64 / 1e3),
+        }
     }
 
-    /// Requests in flight in the whole Envoy.
-    pub fn in_flight(&self) -> u64 {
-        self.in_flight.get()
+    /// How often a tick is needed.
+    pub fn tick_period(&self) -> Duration {
+        let holds = self.server.as_ref().is_some_and(|server| server.places().is_some());
+        match (self.line.is_idle(), self.line.anybody_waits()) {
+            (_, true) => TICK_WHILE_HOLDING,
+            (idle, false) if holds || !idle => TICK_WITH_PLACES,
+            _ => agent::TICK,
+        }
+    }
+
+    /// What is due a few times a second: ends the measuring interval, and looks after the line in case an announcement was lost.
+    pub fn tick(&mut self, now: Timestamp) -> Turns {
+        let turns = self.look(now);
+        for _ in 0..turns.in_turn() {
+            self.counters.count(RESCUED);
+        }
+        turns
+    }
+
+    /// Looks after the line.
+    pub fn look(&mut self, now: Timestamp) -> Turns {
+        self.measure(now);
+        let Some(server) = &self.server else { return Turns::default() };
+        if server.places().is_none() && self.line.is_idle() {
+            return Turns::default();
+        }
+        self.line.look(server.places(), now)
+    }
+
+    fn measure(&mut self, now: Timestamp) {
+        let Some(server) = &mut self.server else { return };
+        if server.is_due(now) {
+            let totals = Totals { departed: self.departed.get(), confident: self.confident.get() };
+            server.measure(totals, self.in_flight.get() > 0, now);
+            if let Some(rate) = server.service_rate() {
+                self.service_rate.set((rate * 1e3) as u64);
+            }
+            self.show_capacity();
+        }
     }
 
     fn show_capacity(&mut self) {
-        let capacity = self.capacity();
+        let capacity = self.server.as_ref().and_then(Server::capacity);
         if self.shown != capacity {
             self.shown = capacity;
             self.capacity_in_force.set(capacity.map_or(0, |limit| u64::from(limit.get())));
         }
     }
 
-    /// A request has come: counts it in, or says that it must not.
-    fn enter(&mut self) -> Verdict {
-        let Some(parameters) = &mut self.parameters else { return Verdict::Untouched };
-        self.in_flight.add(1);
-        // Another thread may come in between: then both see the higher count, and at worst both are bounced, never both admitted too many.
-        let others = count(self.in_flight.get().saturating_sub(1));
-        let admitted = Admission::new(parameters.capacity.get(), parameters.headroom).admits(others);
-        if matches!(parameters.source, CapacityParameters::Average(_)) {
-            parameters
-                .capacity
-                .observe(Concurrency::new(others.get().saturating_add(u32::from(admitted))), host::now());
-            self.show_capacity();
-        }
-        if admitted {
-            self.counters.count(ADMITTED);
-            Verdict::Admitted
-        } else {
-            self.in_flight.add(-1);
-            self.counters.count(REJECTED_CAPACITY);
-            Verdict::Rejected(LoadReport {
-                chip: false,
-                queue: Some(others.get()),
-                capacity: self.capacity().map(Concurrency::get),
-            })
-        }
-    }
-
-    /// The report for an answer while the request is still counted.
-    fn report(&mut self) -> Option<LoadReport> {
-        let parameters = self.parameters.as_ref()?;
-        let others = count(self.in_flight.get().saturating_sub(1));
-        let capacity = parameters.capacity.get();
-        let admission = Admission::new(capacity, parameters.headroom);
-        let chip = state::with(|state| admission.grants_chip(others, &mut state.rng));
-        self.counters.count(if chip { CHIPS_GRANTED } else { CHIPS_WITHHELD });
-        Some(LoadReport { chip, queue: Some(others.get()), capacity: capacity.map(Concurrency::get) })
+    /// Requests in the server besides one that is counted.
+    fn others(&self) -> Concurrency {
+        Concurrency::new(u32::try_from(self.in_flight.get().saturating_sub(1)).unwrap_or(u32::MAX))
     }
 }
 
-enum Verdict {
-    Untouched,
-    Admitted,
-    Rejected(LoadReport),
+/// How many of them wait: those beyond what the application works on, or all if that is not known.
+fn waiting(server: &Server, others: Concurrency) -> u32 {
+    others.get().saturating_sub(server.concurrency().map_or(0, Concurrency::get))
 }
 
-fn count(requests: u64) -> Concurrency {
-    Concurrency::new(u32::try_from(requests).unwrap_or(u32::MAX))
-}
-
-/// One request on its way in.
-pub struct InboundRequest {
+/// One request, as the line and its own context share it.
+struct Request {
     inbound: Rc<RefCell<Inbound>>,
-    in_flight: Option<InFlight>,
-    /// We answered it ourselves, with this report.
-    rejected: Option<LoadReport>,
+    stage: Cell<Stage>,
 }
 
-/// A request that is counted; dropping it counts it out, once.
-struct InFlight(Gauge);
+#[derive(Clone, Copy)]
+enum Stage {
+    /// Not ours: no parameters, or not here yet.
+    Untouched,
+    /// In the line.
+    Waiting { flag: Flag, others: Concurrency },
+    /// Handed to the application at this time; in the hall or not.
+    Inside { flag: Flag, others: Concurrency, since: Timestamp, hall: bool },
+    /// Answered by the application.
+    Answered { hall: bool },
+    /// Answered by us.
+    Bounced(Rejection, LoadReport),
+}
 
-impl Drop for InFlight {
-    fn drop(&mut self) {
-        self.0.add(-1);
+impl Waits for Request {
+    fn enter(&self, now: Timestamp) {
+        if let Stage::Waiting { flag, others } = self.stage.get() {
+            self.stage.set(Stage::Inside { flag, others, since: now, hall: true });
+        }
     }
+
+    fn give_up(&self) {
+        self.bounce(Rejection::Deadline);
+    }
+}
+
+impl Request {
+    /// A request that is counted as in flight is answered by us.
+    fn bounce(&self, why: Rejection) {
+        let mut inbound = self.inbound.borrow_mut();
+        let others = inbound.others();
+        inbound.in_flight.add(-1);
+        let Some(server) = &inbound.server else { return };
+        self.stage.set(Stage::Bounced(why, server.bare_report(others)));
+        let (counter, details) = match why {
+            Rejection::Capacity => (REJECTED_CAPACITY, "bloc_capacity"),
+            Rejection::Bid => (REJECTED_BID, "bloc_bid"),
+            Rejection::Deadline => (REJECTED_DEADLINE, "bloc_deadline"),
+        };
+        inbound.counters.count(counter);
+        // The headers are put on in `on_http_response_headers`, which Envoy calls for local replies too.
+        host::respond(TOO_MANY_REQUESTS, RESOURCE_EXHAUSTED, details, &[]);
+    }
+}
+
+/// The context of one request on its way in.
+pub struct InboundRequest {
+    context: u32,
+    request: Rc<Request>,
 }
 
 impl InboundRequest {
     /// A request to this service.
-    pub fn new(inbound: Rc<RefCell<Inbound>>) -> Self {
-        Self { inbound, in_flight: None, rejected: None }
+    pub fn new(context: u32, inbound: Rc<RefCell<Inbound>>) -> Self {
+        Self { context, request: Rc::new(Request { inbound, stage: Cell::new(Stage::Untouched) }) }
     }
+
+    /// Decides about a request that has come.
+    fn arrive(&self, bid: Option<Duration>) -> Action {
+        let request = &self.request;
+        let mut borrowed = request.inbound.borrow_mut();
+        let inbound = &mut *borrowed;
+        let Some(server) = &mut inbound.server else { return Action::Continue };
+        inbound.in_flight.add(1);
+        // Another thread may come in between: then both see the higher count, and at worst both are bounced, never one admitted too many.
+        let others = Concurrency::new(u32::try_from(inbound.in_flight.get().saturating_sub(1)).unwrap_or(u32::MAX));
+        let deadline = deadline();
+        let now = host::now();
+        let verdict = server.arrive(others, bid, deadline, now);
+        let flag = server.flag(waiting(server, others));
+        let (places, patience) = (server.places(), server.patience(deadline));
+        inbound.show_capacity();
+        if let Err(why) = verdict {
+            drop(borrowed);
+            request.bounce(why);
+            return Action::Pause;
+        }
+        inbound.counters.count(ADMITTED);
+        let hall = places.is_some();
+        if places.is_none_or(|places| inbound.line.come(places, now)) {
+            request.stage.set(Stage::Inside { flag, others, since: now, hall });
+            return Action::Continue;
+        }
+        inbound.counters.count(HELD);
+        request.stage.set(Stage::Waiting { flag, others });
+        let waits: Rc<dyn Waits> = Rc::clone(request) as Rc<dyn Waits>;
+        if patience.is_some() {
+            host::set_tick_period(TICK_WHILE_HOLDING);
+        }
+        inbound.line.hold(self.context, &waits, patience, now);
+        Action::Pause
+    }
+
+    /// The report for the answer of the application, which is measured by the way.
+    fn report(&self, served: Option<(Flag, Concurrency, Timestamp)>) -> Option<LoadReport> {
+        let mut borrowed = self.request.inbound.borrow_mut();
+        let inbound = &mut *borrowed;
+        let others = inbound.others();
+        let server = inbound.server.as_mut()?;
+        if let Some((flag, met, since)) = served {
+            let now = host::now();
+            let queue = waiting(server, others);
+            inbound.departed.add(1);
+            if server.depart(flag, met, now.since(since), queue) {
+                inbound.confident.add(1);
+            }
+            inbound.measure(now);
+        }
+        let server = inbound.server.as_ref()?;
+        let report = state::with(|state| server.report(others, &mut state.rng));
+        inbound.counters.count(if report.chip { CHIPS_GRANTED } else { CHIPS_WITHHELD });
+        Some(report)
+    }
+}
+
+/// How long the caller waits for its answer, if it says so.
+fn deadline() -> Option<Duration> {
+    let value = host::header(Headers::Request, EXPECTED_TIMEOUT)?;
+    let millis: u64 = std::str::from_utf8(&value).ok()?.parse().ok()?;
+    (millis > 0).then(|| Duration::from_millis(millis))
 }
 
 impl Context for InboundRequest {}
 
 impl HttpContext for InboundRequest {
     fn on_http_request_headers(&mut self, _headers: usize, _end_of_stream: bool) -> Action {
-        for name in [ENDPOINTS, BID, LOAD, REJECT] {
+        for name in [ENDPOINTS, LOAD, REJECT] {
             host::remove_header(Headers::Request, name);
         }
-        let mut inbound = self.inbound.borrow_mut();
-        match inbound.enter() {
-            Verdict::Untouched => Action::Continue,
-            Verdict::Admitted => {
-                self.in_flight = Some(InFlight(inbound.in_flight));
-                Action::Continue
-            }
-            Verdict::Rejected(report) => {
-                self.rejected = Some(report);
-                // The headers are put on in `on_http_response_headers`, which Envoy calls for local replies too.
-                host::respond(TOO_MANY_REQUESTS, RESOURCE_EXHAUSTED, "bloc_capacity", &[]);
-                Action::Pause
-            }
+        let bid = host::header(Headers::Request, BID);
+        if bid.is_some() {
+            host::remove_header(Headers::Request, BID);
         }
+        self.arrive(bid.as_deref().and_then(bid::decode))
     }
 
     fn on_http_response_headers(&mut self, _headers: usize, _end_of_stream: bool) -> Action {
-        let report = match self.rejected {
-            Some(report) => {
-                host::set_header(Headers::Response, REJECT, b"capacity");
+        let report = match self.request.stage.get() {
+            Stage::Bounced(why, report) => {
+                host::set_header(Headers::Response, REJECT, why.as_str().as_bytes());
                 Some(report)
             }
-            None => {
+            stage => {
                 host::remove_header(Headers::Response, REJECT);
-                // A request that is not counted (it came before the parameters) reports nothing.
-                self.in_flight.as_ref().and_then(|_| self.inbound.borrow_mut().report())
+                match stage {
+                    Stage::Inside { flag, others, since, hall } => {
+                        self.request.stage.set(Stage::Answered { hall });
+                        self.report(Some((flag, others, since)))
+                    }
+                    Stage::Waiting { .. } => self.report(None),
+                    // A request that came before the parameters is not counted, and reports nothing.
+                    Stage::Untouched | Stage::Answered { .. } | Stage::Bounced(..) => None,
+                }
             }
         };
         match report {
@@ -204,5 +335,31 @@ impl HttpContext for InboundRequest {
             None => host::remove_header(Headers::Response, LOAD),
         }
         Action::Continue
+    }
+}
+
+impl Drop for InboundRequest {
+    /// The stream has ended, whatever ended it: the request is counted out, once, and its place passed on.
+    fn drop(&mut self) {
+        let (counted, hall) = match self.request.stage.get() {
+            Stage::Untouched | Stage::Bounced(..) => (false, false),
+            Stage::Waiting { .. } => {
+                let mut inbound = self.request.inbound.borrow_mut();
+                inbound.line.gone(self.context, host::now());
+                (true, false)
+            }
+            Stage::Inside { hall, .. } | Stage::Answered { hall } => (true, hall),
+        };
+        let mut inbound = self.request.inbound.borrow_mut();
+        if counted {
+            inbound.in_flight.add(-1);
+        }
+        if hall {
+            let now = host::now();
+            let places = inbound.server.as_ref().and_then(Server::places);
+            let turns = inbound.line.leave(places, now);
+            drop(inbound);
+            turns.take(now);
+        }
     }
 }

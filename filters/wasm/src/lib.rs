@@ -3,6 +3,7 @@
 //! | root id | where | what |
 //! |---|---|---|
 //! | `bloc.inbound` | HTTP filter of the inbound listener | [`inbound`]: admits or bounces, draws a chip, stamps the load |
+//! | | | [`line`]: holds requests beyond the application's concurrency |
 //! | `bloc.outbound` | HTTP filter of the outbound listener or gateway | [`outbound`]: chooses an ordered list of servers |
 //! | `bloc.attempt` | upstream HTTP filter of the router | [`attempt`]: sees each attempt, learns from each answer |
 //!
@@ -17,6 +18,7 @@ mod attempt;
 mod headers;
 mod host;
 mod inbound;
+mod line;
 mod metrics;
 mod outbound;
 mod root;

@@ -67,3 +67,26 @@ impl Gauge {
         self.0.map_or(0, host::metric)
     }
 }
+
+/// A counter `bloc.<side>.<service>.<name>` that is written through, because all threads of this Envoy read it.
+#[derive(Clone, Copy)]
+pub struct Total(Option<u32>);
+
+impl Total {
+    /// Defines the counter, or finds it.
+    pub fn define(side: &str, service: &str, name: &str) -> Self {
+        Self(host::define_metric(MetricType::Counter, &format!("bloc.{side}.{service}.{name}")))
+    }
+
+    /// Adds `offset`; atomic.
+    pub fn add(self, offset: u32) {
+        if let Some(id) = self.0 {
+            host::increment_metric(id, i64::from(offset));
+        }
+    }
+
+    /// The value.
+    pub fn get(self) -> u64 {
+        self.0.map_or(0, host::metric)
+    }
+}

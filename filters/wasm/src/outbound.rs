@@ -16,6 +16,9 @@ use std::cell::RefCell;
 use std::fmt::Write;
 use std::rc::Rc;
 
+const SERVICE_UNAVAILABLE: u32 = 503;
+const UNAVAILABLE: i32 = 14;
+
 /// What is safe to send again: a rejection came before the application saw the request, the others before a server got it at all.
 const SAFE_RETRIES: &str = "retriable-headers,connect-failure,refused-stream";
 
@@ -35,15 +38,29 @@ pub const FAILURES: usize = 5;
 pub const EXHAUSTED: usize = 6;
 /// Requests without a list, placed by Envoy's fallback policy.
 pub const FALLBACKS: usize = 7;
-const COUNTERS: [&str; 8] =
-    ["requests", "attempts", "probes", "forced", "rejections", "failures", "retries_exhausted", "fallbacks"];
+/// Requests refused because no server would have met the SLO.
+pub const REFUSED_SLO: usize = 8;
+/// Attempts that the server bounced because it would take longer than their bid.
+pub const BOUNCES: usize = 9;
+const COUNTERS: [&str; 10] = [
+    "requests",
+    "attempts",
+    "probes",
+    "forced",
+    "rejections",
+    "failures",
+    "retries_exhausted",
+    "fallbacks",
+    "refused_slo",
+    "bounces",
+];
 
 /// A cluster that requests go to, as this thread sees it.
 pub struct Cluster {
     /// What is decided about it.
     pub sender: Sender,
     /// Events to be counted.
-    pub counters: Counters<8>,
+    pub counters: Counters<10>,
 }
 
 impl Cluster {
@@ -79,22 +96,31 @@ impl Context for OutboundRequest {}
 impl HttpContext for OutboundRequest {
     fn on_http_request_headers(&mut self, _headers: usize, _end_of_stream: bool) -> Action {
         let cluster = host::text_property("xds\0cluster_name");
-        state::with(|state| {
+        let overrun = state::with(|state| {
             state.expected = None;
             self.cluster = cluster.and_then(|name| state.cluster(&name));
             let Some(cluster) = &self.cluster else {
                 host::remove_header(Headers::Request, ENDPOINTS);
-                return;
+                return None;
             };
             let mut cluster = cluster.borrow_mut();
             state.expected = cluster.choose(state, host::now());
+            if let Some(overrun) = cluster.sender.overrun() {
+                cluster.counters.count(REFUSED_SLO);
+                return Some(overrun);
+            }
             match state.expected {
                 Some(_) => host::set_header(Headers::Request, ENDPOINTS, state.text.as_bytes()),
                 None => host::remove_header(Headers::Request, ENDPOINTS),
             }
-            ask_for_retries(cluster.sender.parameters().retries(), &mut state.text);
+            ask_for_retries(cluster.sender.retries(), &mut state.text);
+            None
         });
-        Action::Continue
+        let Some(overrun) = overrun else { return Action::Continue };
+        // Whoever comes back when the queues have shrunk by as much may be served in time.
+        let seconds = overrun.as_secs() + 1;
+        host::respond(SERVICE_UNAVAILABLE, UNAVAILABLE, "bloc_slo", &[("retry-after", &seconds.to_string())]);
+        Action::Pause
     }
 
     fn on_http_response_headers(&mut self, _headers: usize, _end_of_stream: bool) -> Action {

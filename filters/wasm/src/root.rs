@@ -11,6 +11,7 @@ use proxy_wasm::traits::{Context, HttpContext, RootContext};
 use proxy_wasm::types::ContextType;
 use std::cell::RefCell;
 use std::rc::Rc;
+use std::time::Duration;
 
 /// Root id of the inbound filter.
 pub const INBOUND: &str = "bloc.inbound";
@@ -54,6 +55,7 @@ impl RootContext for Root {
         }
         agent::with(|agent| agent.configure(self.context_id, plugin.control_plane()));
         host::set_tick_period(agent::TICK);
+        host::register_queue(state::with(|state| state.vm));
         let service = plugin.service().map(str::to_owned);
         self.inbound = state::with(|state| {
             state.configure(&self.id, plugin);
@@ -63,9 +65,34 @@ impl RootContext for Root {
     }
 
     fn on_tick(&mut self) {
-        if !agent::with(|agent| agent.tick(self.context_id)) {
-            // A newer root context of this VM has taken over.
-            host::set_tick_period(std::time::Duration::ZERO);
+        let carries = agent::with(|agent| agent.tick(self.context_id));
+        let Some(inbound) = &self.inbound else {
+            if !carries {
+                // A newer root context of this VM has taken over.
+                host::set_tick_period(Duration::ZERO);
+            }
+            return;
+        };
+        host::set_tick_period(inbound.borrow().tick_period());
+        let now = host::now();
+        let turns = inbound.borrow_mut().tick(now);
+        turns.take(now);
+    }
+
+    fn on_queue_ready(&mut self, queue: u32) {
+        // A message names a service in whose line it is the turn of a request of this thread, or says that there is a new version.
+        while let Some(message) = host::dequeue(queue) {
+            if message == agent::NEWS {
+                agent::with(|agent| agent.catch_up());
+                continue;
+            }
+            let inbound =
+                std::str::from_utf8(&message).ok().and_then(|service| state::with(|state| state.known(service)));
+            if let Some(inbound) = inbound {
+                let now = host::now();
+                let turns = inbound.borrow_mut().look(now);
+                turns.take(now);
+            }
         }
     }
 
@@ -73,11 +100,11 @@ impl RootContext for Root {
         Some(ContextType::HttpContext)
     }
 
-    fn create_http_context(&self, _context_id: u32) -> Option<Box<dyn HttpContext>> {
+    fn create_http_context(&self, context_id: u32) -> Option<Box<dyn HttpContext>> {
         Some(match (self.id.as_str(), &self.inbound) {
             (OUTBOUND, _) => Box::new(OutboundRequest::default()),
             (ATTEMPT, _) => Box::new(Attempt::default()),
-            (_, Some(inbound)) => Box::new(InboundRequest::new(Rc::clone(inbound))),
+            (_, Some(inbound)) => Box::new(InboundRequest::new(context_id, Rc::clone(inbound))),
             (_, None) => Box::new(Untouched),
         })
     }

@@ -18,6 +18,8 @@ const MAX_CLUSTERS: usize = 10_000;
 
 /// The state of one VM.
 pub struct State {
+    /// The VM's number, drawn at random; never 0.
+    pub vm: u64,
     /// The VM's generator.
     pub rng: fastrand::Rng,
     /// The services that this proxy stands in front of.
@@ -48,6 +50,7 @@ pub fn with<T>(work: impl FnOnce(&mut State) -> T) -> T {
 impl State {
     fn new(seed: u64) -> Self {
         Self {
+            vm: seed.max(1),
             rng: fastrand::Rng::with_seed(seed),
             inbound: HashMap::new(),
             clusters: HashMap::new(),
@@ -107,10 +110,15 @@ impl State {
         if let Some(inbound) = self.inbound.get(service) {
             return Rc::clone(inbound);
         }
-        let inbound = Inbound::new(service, self.parameters(service, crate::root::INBOUND));
+        let inbound = Inbound::new(service, self.parameters(service, crate::root::INBOUND), self.vm);
         let inbound = Rc::new(RefCell::new(inbound));
         self.inbound.insert(service.to_owned(), Rc::clone(&inbound));
         inbound
+    }
+
+    /// The service that this proxy stands in front of, if it is known already.
+    pub fn known(&self, service: &str) -> Option<Rc<RefCell<Inbound>>> {
+        self.inbound.get(service).map(Rc::clone)
     }
 
     /// The cluster with this name, made on first use; none if nobody configured its service.

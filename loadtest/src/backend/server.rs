@@ -8,13 +8,15 @@
 //! | header `x-cost: 2.5` or path `/cost/2.5` | service time times 2.5; 0 to 100, otherwise 400 |
 //! | path `/status/429` | answers with that status (200 to 599, otherwise 400) |
 //! | path `/echo` | answers with the body of the request |
+//! | `POST /admin/speed/0.5` | from now on service times are divided by this; 0.01 to 100, otherwise 400; answered at once |
 //! | path `/headers` | answers with the request's headers, one `name: value` a line |
 
 use super::{Places, ServiceTime};
+use crate::quantity::number;
 use http_body_util::{BodyExt, Full};
 use hyper::body::{Bytes, Incoming};
 use hyper::service::service_fn;
-use hyper::{Request, Response, StatusCode};
+use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use hyper_util::server::conn::auto;
 use rand::SeedableRng;
@@ -34,7 +36,7 @@ pub const COST_HEADER: &str = "x-cost";
 pub struct Backend {
     name: String,
     service_time: ServiceTime,
-    speed: f64,
+    speed: Mutex<f64>,
     places: Arc<Places>,
     rng: Mutex<StdRng>,
 }
@@ -48,6 +50,7 @@ impl Backend {
     /// A backend that serves `concurrency` requests at once, each in a `service_time` divided by `speed`.
     pub fn new(name: &str, service_time: ServiceTime, concurrency: usize, speed: f64, seed: u64) -> Arc<Self> {
         let rng = Mutex::new(StdRng::seed_from_u64(seed));
+        let speed = Mutex::new(speed);
         Arc::new(Self { name: name.to_owned(), service_time, speed, places: Places::new(concurrency), rng })
     }
 
@@ -74,6 +77,9 @@ impl Backend {
     async fn respond(&self, request: Request<Incoming>) -> Response<Full<Bytes>> {
         let (parts, body) = request.into_parts();
         let path = parts.uri.path();
+        if let (&Method::POST, Some(speed)) = (&parts.method, path.strip_prefix("/admin/speed/")) {
+            return self.change_speed(speed);
+        }
         let cost = match parts.headers.get(COST_HEADER) {
             Some(value) => value.to_str().ok(),
             None => Some(path.strip_prefix("/cost/").unwrap_or("1")),
@@ -106,9 +112,18 @@ impl Backend {
         self.reply(status, answer)
     }
 
+    fn change_speed(&self, text: &str) -> Response<Full<Bytes>> {
+        let Ok(speed) = number(text, 0.01, 100.0) else {
+            return self.reply(StatusCode::BAD_REQUEST, "the speed must be a number from 0.01 to 100\n".into());
+        };
+        *self.speed.lock().unwrap_or_else(PoisonError::into_inner) = speed;
+        self.reply(StatusCode::OK, Bytes::new())
+    }
+
     fn service_time(&self, cost: f64) -> Duration {
+        let speed = *self.speed.lock().unwrap_or_else(PoisonError::into_inner);
         let mut rng = self.rng.lock().unwrap_or_else(PoisonError::into_inner);
-        self.service_time.draw(&mut *rng).mul_f64(cost / self.speed)
+        self.service_time.draw(&mut *rng).mul_f64(cost / speed)
     }
 
     fn reply(&self, status: StatusCode, body: Bytes) -> Response<Full<Bytes>> {
@@ -128,7 +143,7 @@ fn header_line(name: &str, value: &[u8]) -> Vec<u8> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::http::get;
+    use crate::http::{get, post};
     use tokio::time::Instant;
 
     async fn asked(path: &str) -> (StatusCode, String, Duration) {
@@ -165,5 +180,21 @@ mod tests {
         assert_eq!(asked("/status/429").await.0.as_u16(), 429);
         assert_eq!(asked("/status/700").await.0.as_u16(), 400);
         assert!(asked("/headers").await.1.contains("connection: close\n"));
+    }
+
+    #[tokio::test]
+    async fn another_speed_holds_from_the_next_request_on() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let server = tokio::spawn(Backend::new("b1", "fixed:20ms".parse().unwrap(), 1, 1.0, 1).serve(listener));
+        let limit = Duration::from_secs(5);
+        assert_eq!(post(address, "/admin/speed/0.2", limit).await.unwrap().0, StatusCode::OK);
+        for path in ["/admin/speed/0", "/admin/speed/x"] {
+            assert_eq!(post(address, path, limit).await.unwrap().0, StatusCode::BAD_REQUEST, "{path}");
+        }
+        let start = Instant::now();
+        get(address, "/", limit).await.unwrap();
+        assert!(start.elapsed() >= Duration::from_millis(100), "{:?}", start.elapsed());
+        server.abort();
     }
 }

@@ -2,9 +2,10 @@
 
 use anyhow::Context;
 use bloc_lab::backend::ServiceTime;
-use bloc_lab::mesh::{MeshSpec, Tools};
+use bloc_lab::mesh::{MeshSpec, Tools, read_capacity};
 use bloc_lab::policy::Policy;
 use bloc_lab::quantity::{NotAllowed, duration, number};
+use bloc_policy::config::CapacitySpec;
 use clap::Args;
 use std::time::Duration;
 
@@ -29,11 +30,24 @@ pub struct MeshOptions {
     /// Speed factors of the backends, handed out in turn; 0.01 to 100 each
     #[arg(long, value_delimiter = ',', value_parser = speed)]
     speeds: Vec<f64>,
-    /// bloc: requests in flight that a backend's sidecar admits; 1 to 1000000, or none
-    #[arg(long, default_value = "10", value_parser = capacity)]
-    capacity: Capacity,
+    /// Filters: requests in flight that a backend's sidecar admits: static:10, slo:500ms (as many as it finishes within that), average:30s, or
+    /// none; default static:10 for bloc, none for mu
+    #[arg(long, value_parser = capacity)]
+    capacity: Option<Capacity>,
+    /// Filters: a backend's sidecar holds the requests beyond --concurrency; default for mu
+    #[arg(long, overrides_with = "no_hold")]
+    hold: bool,
+    /// Filters: a backend's sidecar holds nothing; default for bloc and bid
+    #[arg(long)]
+    no_hold: bool,
+    /// mu: the expected response time beyond which a frontend answers 503 at once; 1ms to 1h
+    #[arg(long, value_parser = duration_option)]
+    slo: Option<Duration>,
+    /// least_request: Envoy's default of two choices even with one frontend
+    #[arg(long)]
+    two_choices: bool,
     /// bloc: how long a server without a chip is left alone; 1ms to 1h
-    #[arg(long, default_value = "200ms", value_parser = reset_interval)]
+    #[arg(long, default_value = "200ms", value_parser = duration_option)]
     reset_interval: Duration,
     /// bloc: retries after a rejection; 0 to 10
     #[arg(long, default_value = "3", value_parser = |text: &str| number::<u32>(text, 0, 10))]
@@ -49,8 +63,11 @@ pub struct MeshOptions {
     seed: u64,
 }
 
-#[derive(Clone, Copy, Debug)]
-struct Capacity(Option<u32>);
+#[derive(Clone, Debug)]
+struct Capacity(Option<CapacitySpec>);
+
+/// As in the paper's experiment of section 5.6.2.
+const BLOC_CAPACITY: CapacitySpec = CapacitySpec::Static { limit: 10 };
 
 impl MeshOptions {
     /// The mesh that they describe.
@@ -59,10 +76,17 @@ impl MeshOptions {
             policy: self.policy,
             frontends: self.frontends,
             backends: self.backends,
+            spare: 0,
             service_time: self.service_time,
             concurrency: self.concurrency,
             speeds: self.speeds.clone(),
-            capacity: self.capacity.0,
+            capacity: match &self.capacity {
+                Some(Capacity(capacity)) => capacity.clone(),
+                None => (self.policy == Policy::Bloc).then_some(BLOC_CAPACITY),
+            },
+            hold: self.hold || self.policy.holds() && !self.no_hold,
+            slo: self.slo,
+            two_choices: self.two_choices,
             reset_interval: self.reset_interval,
             retries: self.retries,
             control_plane: !self.no_control_plane,
@@ -84,14 +108,9 @@ pub fn speed(text: &str) -> Result<f64, NotAllowed> {
 }
 
 fn capacity(text: &str) -> Result<Capacity, NotAllowed> {
-    match text {
-        "none" => Ok(Capacity(None)),
-        _ => number(text, 1, 1_000_000)
-            .map(|limit| Capacity(Some(limit)))
-            .map_err(|NotAllowed(range)| NotAllowed(format!("{range}, or none"))),
-    }
+    read_capacity(text).map(Capacity)
 }
 
-fn reset_interval(text: &str) -> Result<Duration, NotAllowed> {
+fn duration_option(text: &str) -> Result<Duration, NotAllowed> {
     duration(text, Duration::from_millis(1), Duration::from_secs(3600))
 }

@@ -1,8 +1,11 @@
 //! The commands of `bloc-lab`, one file each.
 
+mod agility;
 mod backend;
 mod demo;
+mod estimators;
 mod mesh_options;
+mod overhead;
 mod report;
 mod run;
 mod stats;
@@ -23,6 +26,12 @@ pub enum Command {
     Stats(stats::Stats),
     /// Run the paper's experiment, print a table, write summary.json and report.html
     Demo(demo::Demo),
+    /// A new server joins four that are nearly overloaded: how soon does it help?
+    Agility(agility::AgilityCommand),
+    /// Compare where a backend's capacity comes from: known, average, SLO
+    Estimators(estimators::Estimators),
+    /// Measure what the hold queue costs a request that does not wait
+    Overhead(overhead::OverheadCommand),
     /// Make a table and a page out of the files of other commands
     Report(report::Report),
     /// Serve as an application with a known service time
@@ -37,6 +46,9 @@ impl Command {
             Self::Up(up) => up.run().await,
             Self::Stats(stats) => stats.run().await,
             Self::Demo(demo) => demo.run().await,
+            Self::Agility(agility) => agility.run().await,
+            Self::Estimators(estimators) => estimators.run().await,
+            Self::Overhead(overhead) => overhead.run().await,
             Self::Report(report) => report.run(),
             Self::Backend(backend) => backend.run().await,
         }

@@ -31,6 +31,9 @@ pub struct Run {
     /// A request without an answer for so long is an error; 1ms to 1h
     #[arg(long, default_value = "20s", value_parser = |text: &str| duration(text, Duration::from_millis(1), DAY / 24))]
     timeout: Duration,
+    /// What the case is called in the row; default closed-loop or poisson
+    #[arg(long, value_name = "NAME")]
+    experiment: Option<String>,
     /// Write the row of summary.json (an array with one row)
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
@@ -45,6 +48,7 @@ impl Run {
     /// Runs it, prints the table, writes the files.
     pub async fn run(self) -> anyhow::Result<()> {
         let case = Case {
+            experiment: self.experiment,
             mesh: self.mesh.spec(),
             load: self.load,
             keep_alive: self.keep_alive,

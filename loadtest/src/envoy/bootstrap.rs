@@ -94,7 +94,7 @@ fn bootstrap(name: &str, route: Value, http_filters: Vec<Value>, clusters: Vec<V
     json!({
         "admin": {"address": loopback},
         "stats_config": {"stats_tags": [
-            {"tag_name": "bloc_service", "regex": r"^wasmcustom\.bloc\.(?:inbound|outbound)\.((.+)\.)[a-z_]+$"}
+            {"tag_name": "bloc_service", "regex": r"^wasmcustom\.bloc\.(?:inbound|outbound)\.((.+)\.)[a-z_0-9]+$"}
         ]},
         "static_resources": {
             "listeners": [{

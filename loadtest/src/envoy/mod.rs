@@ -5,11 +5,13 @@
 mod binary;
 mod bootstrap;
 mod cluster;
+mod discovery;
 mod filter;
 mod instance;
 
 pub use binary::{EnvoyMissing, locate, target_directory, version};
 pub use bootstrap::{Outbound, SERVICE, gateway, sidecar_inbound, sidecar_outbound};
 pub use cluster::{Balancing, static_cluster};
+pub use discovery::Discovery;
 pub use filter::{CONTROL_PLANE_CLUSTER, Plugin, wasm_filter};
 pub use instance::{Envoy, EnvoyError, counters};

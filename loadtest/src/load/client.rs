@@ -68,7 +68,7 @@ impl Client {
             self.idle.lock().unwrap_or_else(PoisonError::into_inner).push(connection);
         }
         let app = head.headers.get(APP_HEADER).map(|name| String::from_utf8_lossy(name.as_bytes()).into_owned());
-        Ok(judge(head.status, app.as_deref(), &body))
+        Ok(judge(head.status, app.as_deref(), head.headers.contains_key(header::RETRY_AFTER), &body))
     }
 
     fn kept(&self) -> Option<Connection> {
@@ -92,11 +92,12 @@ impl Client {
     }
 }
 
-fn judge(status: StatusCode, app: Option<&str>, body: &[u8]) -> Outcome {
+fn judge(status: StatusCode, app: Option<&str>, retry_after: bool, body: &[u8]) -> Outcome {
     match app {
         Some(name) if status.is_success() && body == answer(name).as_bytes() => Outcome::Ok,
         Some(_) if status.is_success() => Outcome::Error(ErrorKind::Body),
         None if status == StatusCode::TOO_MANY_REQUESTS => Outcome::Shed,
+        None if status == StatusCode::SERVICE_UNAVAILABLE && retry_after => Outcome::Shed,
         _ => Outcome::Error(ErrorKind::Status(status.as_u16())),
     }
 }
@@ -108,12 +109,14 @@ mod tests {
     #[test]
     fn tells_the_application_from_the_mesh() {
         let error = |kind| Outcome::Error(kind);
-        assert_eq!(judge(StatusCode::OK, Some("b1"), b"served by b1\n"), Outcome::Ok);
-        assert_eq!(judge(StatusCode::OK, Some("b1"), b"served by b2\n"), error(ErrorKind::Body));
-        assert_eq!(judge(StatusCode::OK, None, b"served by b1\n"), error(ErrorKind::Status(200)));
-        assert_eq!(judge(StatusCode::TOO_MANY_REQUESTS, None, b""), Outcome::Shed);
-        assert_eq!(judge(StatusCode::TOO_MANY_REQUESTS, Some("b1"), b""), error(ErrorKind::Status(429)));
-        assert_eq!(judge(StatusCode::SERVICE_UNAVAILABLE, None, b""), error(ErrorKind::Status(503)));
+        assert_eq!(judge(StatusCode::OK, Some("b1"), false, b"served by b1\n"), Outcome::Ok);
+        assert_eq!(judge(StatusCode::OK, Some("b1"), false, b"served by b2\n"), error(ErrorKind::Body));
+        assert_eq!(judge(StatusCode::OK, None, false, b"served by b1\n"), error(ErrorKind::Status(200)));
+        assert_eq!(judge(StatusCode::TOO_MANY_REQUESTS, None, false, b""), Outcome::Shed);
+        assert_eq!(judge(StatusCode::TOO_MANY_REQUESTS, Some("b1"), false, b""), error(ErrorKind::Status(429)));
+        assert_eq!(judge(StatusCode::SERVICE_UNAVAILABLE, None, false, b""), error(ErrorKind::Status(503)));
+        assert_eq!(judge(StatusCode::SERVICE_UNAVAILABLE, None, true, b""), Outcome::Shed);
+        assert_eq!(judge(StatusCode::SERVICE_UNAVAILABLE, Some("b1"), true, b""), error(ErrorKind::Status(503)));
     }
 
     #[tokio::test]

@@ -37,7 +37,7 @@ pub(super) async fn run(
                     return samples;
                 }
                 if ended >= opens {
-                    samples.push(Sample { latency: ended - began, outcome });
+                    samples.push(Sample { latency: ended - began, outcome, ended: ended - start });
                 }
                 if matches!(outcome, super::Outcome::Error(_)) {
                     sleep(FAILURE_PAUSE).await;

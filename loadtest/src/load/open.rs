@@ -45,7 +45,8 @@ pub(super) async fn run(
                 Err(_) => Outcome::Error(ErrorKind::Outstanding),
             };
             tally.count(outcome);
-            counts.then(|| Sample { latency: intended.elapsed(), outcome })
+            let latency = intended.elapsed();
+            counts.then_some(Sample { latency, outcome, ended: arrival + latency })
         });
     }
     requests.join_all().await.into_iter().flatten().collect()

@@ -8,7 +8,7 @@ use std::time::Duration;
 pub enum Outcome {
     /// A 2xx answer of an application, with the body that it should have.
     Ok,
-    /// A 429 that is not an application's: rejected after all retries.
+    /// Not an application's: a 429, rejected after all retries; or a 503 with `retry-after`, refused by the sender.
     Shed,
     /// Anything else.
     Error(ErrorKind),
@@ -51,6 +51,8 @@ pub struct Sample {
     pub latency: Duration,
     /// What became of it.
     pub outcome: Outcome,
+    /// When it ended, from the start of the load.
+    pub ended: Duration,
 }
 
 /// All requests that count.
@@ -122,7 +124,7 @@ mod tests {
 
     #[test]
     fn only_answers_count_in_the_latencies() {
-        let sample = |ms, outcome| Sample { latency: Duration::from_millis(ms), outcome };
+        let sample = |ms, outcome| Sample { latency: Duration::from_millis(ms), outcome, ended: Duration::ZERO };
         let error = Outcome::Error(ErrorKind::Timeout);
         let samples = vec![sample(9, Outcome::Ok), sample(1, Outcome::Shed), sample(2, error), sample(3, Outcome::Ok)];
         let measurement = Measurement { samples, window: Duration::from_secs(1) };

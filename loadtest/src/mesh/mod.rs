@@ -8,10 +8,15 @@
 //!
 //! Every box is a process of its own, so that each frontend's filter has a VM and a state of its own, as separate pods have.
 
+mod capacity;
 mod counters;
+mod registry;
 mod running;
+mod spec;
 mod tools;
 
+pub use capacity::{read_capacity, show_capacity};
 pub use counters::{Admins, Counters};
-pub use running::{Mesh, MeshError, MeshSpec};
+pub use running::{Mesh, MeshError};
+pub use spec::MeshSpec;
 pub use tools::{Tools, ToolsMissing, target_directory};

@@ -1,19 +1,18 @@
 //! Starting a mesh in waves, each wave in parallel, and ending it.
 
 use super::counters::{Admins, Counters};
+use super::registry::{self, Registry};
+use super::spec::MeshSpec;
 use super::tools::{Tools, ToolsMissing};
-use crate::backend::ServiceTime;
 use crate::envoy::{self, CONTROL_PLANE_CLUSTER, Envoy, EnvoyError, Outbound, Plugin, SERVICE};
 use crate::http::{self, HttpError};
-use crate::policy::Policy;
 use crate::process::{Process, ProcessError, Program};
-use bloc_policy::config::{CapacitySpec, ControlPlaneSpec, PluginSpec, ServiceSpec, ServicesSpec};
+use bloc_policy::config::{ControlPlaneSpec, PluginSpec};
 use futures_util::future::{join_all, try_join_all};
 use indicatif::ProgressBar;
 use serde_json::Value;
-use std::collections::BTreeMap;
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 use tokio::sync::Semaphore;
 
@@ -21,35 +20,6 @@ const START_LIMIT: Duration = Duration::from_secs(20);
 /// Envoys that start at once, per core: a start is nearly all computing (compiling the module), so that more would only make each
 /// other late.
 const STARTS_PER_CORE: usize = 4;
-
-/// What a mesh is to be.
-#[derive(Clone, Debug, PartialEq)]
-pub struct MeshSpec {
-    /// What balances the load.
-    pub policy: Policy,
-    /// How many frontends.
-    pub frontends: usize,
-    /// How many backends.
-    pub backends: usize,
-    /// How long a backend takes for a request.
-    pub service_time: ServiceTime,
-    /// How many requests a backend serves at once.
-    pub concurrency: usize,
-    /// Speed factors, handed out to the backends in turn; empty: all 1.
-    pub speeds: Vec<f64>,
-    /// Requests in flight that a backend's sidecar admits; `None`: no limit.
-    pub capacity: Option<u32>,
-    /// How long a server without a chip is left alone.
-    pub reset_interval: Duration,
-    /// Retries after a rejection.
-    pub retries: u32,
-    /// Whether the sidecars get their parameters from a control plane too.
-    pub control_plane: bool,
-    /// Worker threads of each Envoy.
-    pub workers: usize,
-    /// Determines the service times.
-    pub seed: u64,
-}
 
 /// Why there is no mesh.
 #[derive(Debug, thiserror::Error)]
@@ -66,6 +36,14 @@ pub enum MeshError {
     /// A sidecar does not answer.
     #[error(transparent)]
     Http(#[from] HttpError),
+    /// A backend refuses another speed.
+    #[error("backend-{backend} answers {status} to another speed")]
+    Speed {
+        /// Which.
+        backend: usize,
+        /// What it said.
+        status: hyper::StatusCode,
+    },
     /// A file cannot be written.
     #[error("{path}: {source}")]
     File {
@@ -85,6 +63,8 @@ pub struct Mesh {
     backends: Vec<Process>,
     control_plane: Option<Process>,
     url: SocketAddr,
+    apps: Vec<SocketAddr>,
+    registry: Registry,
 }
 
 impl Mesh {
@@ -103,26 +83,64 @@ impl Mesh {
         let directory = &directory.canonicalize().map_err(|source| file_error(directory, source))?;
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         let builder = Builder { spec, tools, directory, progress, starts: Semaphore::new(STARTS_PER_CORE * cores) };
-        progress.set_length((spec.frontends + 2 * spec.backends + 1 + usize::from(spec.has_control_plane())) as u64);
+        let pods = spec.backends + spec.spare;
+        progress.set_length((spec.frontends + 2 * pods + 1 + usize::from(spec.has_control_plane())) as u64);
         progress.set_position(0);
 
         let (backends, control_plane) = tokio::try_join!(builder.backends(), builder.control_plane())?;
         let (backends, apps): (Vec<_>, Vec<_>) = backends.into_iter().unzip();
         let (control_plane, control_plane_address) = control_plane.unzip();
         let sidecars = builder.sidecars(&apps, control_plane_address).await?;
-        let endpoints = listeners(&sidecars, "inbound")?;
-        if control_plane.is_some() {
-            builder.write_services(&spec.services(Some(&endpoints)))?;
-        }
-        let frontends = builder.frontends(&endpoints, control_plane_address).await?;
+        let registry = Registry::new(spec, directory, listeners(&sidecars, "inbound")?)?;
+        registry.announce(spec.backends)?;
+        let frontends = builder.frontends(&registry, control_plane_address).await?;
         let gateway = builder.envoy("gateway".into(), envoy::gateway(&listeners(&frontends, "outbound")?)).await?;
         let url = gateway.listener("gateway")?;
-        Ok(Self { gateway, frontends, sidecars, backends, control_plane, url })
+        Ok(Self { gateway, frontends, sidecars, backends, control_plane, url, apps, registry })
     }
 
     /// Where clients send their requests.
     pub fn gateway(&self) -> SocketAddr {
         self.url
+    }
+
+    /// Where the sidecars of the backends listen, the spare ones' last.
+    pub fn endpoints(&self) -> &[SocketAddr] {
+        self.registry.endpoints()
+    }
+
+    /// The spare backends join: Envoy hears of them through EDS, the filters through the control plane, if there is one.
+    ///
+    /// # Errors
+    /// A file cannot be written.
+    pub fn join_spare(&self) -> Result<(), MeshError> {
+        self.registry.announce(self.apps.len())
+    }
+
+    /// From now on each backend is `factor` times as fast as at first.
+    ///
+    /// # Errors
+    /// One does not answer, or refuses.
+    pub async fn change_speed(&self, factor: f64) -> Result<(), MeshError> {
+        for (n, app) in self.apps.iter().enumerate() {
+            let path = format!("/admin/speed/{}", self.registry.spec().speed(n) * factor);
+            let (status, _) = http::post(*app, &path, START_LIMIT).await?;
+            if !status.is_success() {
+                return Err(MeshError::Speed { backend: n, status });
+            }
+        }
+        Ok(())
+    }
+
+    /// The gauge `name` of `bloc.inbound` in each backend's sidecar; zero where there is none.
+    ///
+    /// # Errors
+    /// One does not answer.
+    pub async fn gauges(&self, name: &str) -> Result<Vec<u64>, MeshError> {
+        let name = format!("wasmcustom.bloc.inbound.{SERVICE}.{name}");
+        let read = self.sidecars.iter().map(|sidecar| sidecar.stats(&name));
+        let all = try_join_all(read).await?;
+        Ok(all.into_iter().map(|stats| stats.get(&name).copied().unwrap_or_default()).collect())
     }
 
     /// The admin interfaces of the sidecars.
@@ -149,6 +167,12 @@ impl Mesh {
         envoys.map(Envoy::process).chain(others).try_for_each(Process::check).map_err(Into::into)
     }
 
+    /// The process ids of all Envoys.
+    pub fn envoy_ids(&mut self) -> Vec<u32> {
+        let envoys = self.frontends.iter_mut().chain(&mut self.sidecars).chain([&mut self.gateway]);
+        envoys.map(Envoy::process).filter_map(|process| process.id()).collect()
+    }
+
     /// The process ids of everything that runs.
     pub fn process_ids(&mut self) -> Vec<u32> {
         let envoys = self.frontends.iter_mut().chain(&mut self.sidecars).chain([&mut self.gateway]);
@@ -164,24 +188,6 @@ impl Mesh {
     }
 }
 
-impl MeshSpec {
-    fn has_control_plane(&self) -> bool {
-        self.control_plane && self.policy.routing().is_some()
-    }
-
-    fn services(&self, endpoints: Option<&[SocketAddr]>) -> BTreeMap<String, ServiceSpec> {
-        let spec = ServiceSpec {
-            routing: self.policy.routing(),
-            retries: Some(self.retries),
-            reset_interval: Some(humantime::format_duration(self.reset_interval).to_string()),
-            capacity: self.capacity.map(|limit| CapacitySpec::Static { limit }),
-            endpoints: endpoints.map(|addresses| addresses.iter().map(ToString::to_string).collect()),
-            ..ServiceSpec::default()
-        };
-        BTreeMap::from([(SERVICE.to_owned(), spec)])
-    }
-}
-
 /// What every step of a start needs.
 struct Builder<'a> {
     spec: &'a MeshSpec,
@@ -193,12 +199,13 @@ struct Builder<'a> {
 
 impl Builder<'_> {
     async fn backends(&self) -> Result<Vec<(Process, SocketAddr)>, MeshError> {
-        try_join_all((0..self.spec.backends).map(|n| self.backend(n))).await
+        let all = self.spec.backends + self.spec.spare;
+        try_join_all((0..all).map(|n| self.backend(n))).await
     }
 
     async fn backend(&self, n: usize) -> Result<(Process, SocketAddr), MeshError> {
         let spec = self.spec;
-        let speed = if spec.speeds.is_empty() { 1.0 } else { spec.speeds[n % spec.speeds.len()] };
+        let speed = spec.speed(n);
         let name = format!("backend-{n}");
         let options = [
             ("--name", name.clone()),
@@ -224,8 +231,8 @@ impl Builder<'_> {
             return Ok(None);
         }
         // The endpoints are the sidecars, which need the control plane's address first; it learns them from the file later.
-        self.write_services(&self.spec.services(None))?;
-        let (source, address) = (self.services_file(), self.directory.join("control-plane.address"));
+        registry::write_services(self.directory, &self.spec.services(None))?;
+        let (source, address) = (registry::services_file(self.directory), self.directory.join("control-plane.address"));
         let _ = std::fs::remove_file(&address);
         let options = ["--source", &format!("file:{}", source.display()), "--listen", "127.0.0.1:0", "--address-file"];
         let mut arguments: Vec<std::ffi::OsString> = options.iter().map(Into::into).collect();
@@ -249,15 +256,13 @@ impl Builder<'_> {
         try_join_all(apps.iter().enumerate().map(start)).await
     }
 
-    async fn frontends(
-        &self,
-        endpoints: &[SocketAddr],
-        control_plane: Option<SocketAddr>,
-    ) -> Result<Vec<Envoy>, MeshError> {
+    async fn frontends(&self, registry: &Registry, control_plane: Option<SocketAddr>) -> Result<Vec<Envoy>, MeshError> {
+        let endpoints = &registry.endpoints()[..self.spec.backends];
         let plugin = self.plugin(None, Some(endpoints), control_plane);
-        let balancing = self.spec.policy.balancing(self.spec.frontends);
+        let balancing = self.spec.balancing();
         let outbound = Outbound { cluster: SERVICE, endpoints, balancing, plugin: plugin.as_ref() };
-        let bootstrap = envoy::sidecar_outbound(&outbound);
+        let mut bootstrap = envoy::sidecar_outbound(&outbound);
+        registry.attach(&mut bootstrap);
         try_join_all((0..self.spec.frontends).map(|n| self.envoy(format!("frontend-{n}"), bootstrap.clone()))).await
     }
 
@@ -285,25 +290,12 @@ impl Builder<'_> {
         let configuration = serde_json::json!(configuration).to_string();
         Some(Plugin { module: self.tools.module.clone(), configuration, control_plane })
     }
-
-    fn services_file(&self) -> PathBuf {
-        self.directory.join("services.yaml")
-    }
-
-    /// Writes the services file in one step; JSON is YAML.
-    fn write_services(&self, services: &BTreeMap<String, ServiceSpec>) -> Result<(), MeshError> {
-        let (file, draft) = (self.services_file(), self.directory.join("services.yaml.new"));
-        let text = format!("{:#}\n", serde_json::json!(ServicesSpec { services: services.clone() }));
-        std::fs::write(&draft, text)
-            .and_then(|()| std::fs::rename(&draft, &file))
-            .map_err(|source| file_error(&file, source))
-    }
 }
 
 fn listeners(envoys: &[Envoy], name: &str) -> Result<Vec<SocketAddr>, MeshError> {
     Ok(envoys.iter().map(|envoy| envoy.listener(name)).collect::<Result<_, _>>()?)
 }
 
-fn file_error(path: &Path, source: std::io::Error) -> MeshError {
+pub(super) fn file_error(path: &Path, source: std::io::Error) -> MeshError {
     MeshError::File { path: path.display().to_string(), source }
 }

@@ -14,9 +14,9 @@ pub struct Series<'a> {
     pub colour: usize,
 }
 
-const WIDTH: f64 = 860.0;
-const LEFT: f64 = 64.0;
-const RIGHT: f64 = 24.0;
+pub(super) const WIDTH: f64 = 860.0;
+pub(super) const LEFT: f64 = 64.0;
+pub(super) const RIGHT: f64 = 24.0;
 /// Names stand to the left of bars.
 const NAMES: f64 = 250.0;
 const ROW: f64 = 34.0;
@@ -117,7 +117,7 @@ pub fn ms(value: f64) -> String {
 
 /// A horizontal axis from zero to `end`.
 #[derive(Debug)]
-struct Axis {
+pub(super) struct Axis {
     end: f64,
     step: f64,
     left: f64,
@@ -126,7 +126,7 @@ struct Axis {
 
 impl Axis {
     /// An axis that reaches at least `most`, in round steps.
-    fn new(most: f64, left: f64, right: f64) -> Self {
+    pub(super) fn new(most: f64, left: f64, right: f64) -> Self {
         let most = if most > 0.0 { most } else { 1.0 };
         let power = 10f64.powf((most / 6.0).log10().floor());
         let step =
@@ -134,16 +134,16 @@ impl Axis {
         Self { end: (most / step).ceil() * step, step, left, right }
     }
 
-    fn at(&self, value: f64) -> f64 {
+    pub(super) fn at(&self, value: f64) -> f64 {
         self.left + (self.right - self.left) * value / self.end
     }
 
-    fn ticks(&self) -> impl Iterator<Item = f64> {
+    pub(super) fn ticks(&self) -> impl Iterator<Item = f64> {
         let (step, count) = (self.step, (self.end / self.step).round() as u32);
         (0..=count).map(move |n| f64::from(n) * step)
     }
 
-    fn draw(&self, top: f64, bottom: f64, label: &str) -> Markup {
+    pub(super) fn draw(&self, top: f64, bottom: f64, label: &str) -> Markup {
         html! {
             @for tick in self.ticks() {
                 line.grid x1=(self.at(tick)) x2=(self.at(tick)) y1=(top) y2=(bottom) {}

@@ -23,6 +23,8 @@ pub fn record(policy: Policy, frontends: usize, percentiles: [f64; 4], throughpu
         p99_ms,
         throughput_rps,
         attempts_per_request: 1.0,
+        mean_ms: p50_ms,
+        envoy_cpu_ms_per_request: Some(1.0),
     };
     let [first, _, _, last] = percentiles;
     let quantiles_ms = (0..=400).map(|step| first + (last - first) * Record::share(step)).collect();

@@ -1,5 +1,6 @@
-//! What the figures say, in sentences: BLOC beside least request with as many frontends, both from the same run.
+//! What the figures say, in sentences: BLOC, and Mu, beside least request with as many frontends, both from the same run.
 
+use crate::heterogeneous;
 use crate::policy::Policy;
 use crate::record::Record;
 
@@ -23,18 +24,72 @@ const TAIL_SHARE: f64 = 0.65;
 /// BLOC's throughput at least this share of least request's.
 const THROUGHPUT_SHARE: f64 = 0.97;
 
-/// The findings of the closed loop; empty when the records lack one of the two, or its answers.
+/// With servers of different speeds, Mu's 99th percentile at most this share of least request's.
+const HETEROGENEOUS_TAIL_SHARE: f64 = 0.5;
+
+/// With bids, the 99th percentile at 90% load at most this share of least request's.
+const BID_TAIL_SHARE: f64 = 0.4;
+/// And at most this many times that of the central balancer, which sees everything.
+const BID_CENTRAL_SHARE: f64 = 1.25;
+/// With bids, CPU time of all proxies for a request at most this share of least request's.
+const BID_CPU_SHARE: f64 = 1.5;
+
+/// The findings of the closed loop, of bids at high load and of the heterogeneous servers; none where the records lack one of the two, or its answers.
 pub fn findings(records: &[Record]) -> Vec<Finding> {
-    let of = |policy, frontends: Option<usize>| {
-        let fits = |record: &&Record| {
-            let row = &record.row;
-            row.experiment == "closed-loop" && row.policy == policy && frontends.is_none_or(|n| n == row.frontends)
-        };
-        records.iter().find(fits)
+    let overload = pair(records, "closed-loop", Policy::Bloc).and_then(|(bloc, least)| compare(bloc, least));
+    let heterogeneous =
+        pair(records, heterogeneous::EXPERIMENT, Policy::Mu).and_then(|(mu, least)| compare_mu(mu, least));
+    let bids = pair(records, "poisson", Policy::Bid).and_then(|(bid, least)| compare_bid(records, bid, least));
+    overload.into_iter().chain(bids).chain(heterogeneous).flatten().collect()
+}
+
+/// The first record of `policy` in the experiment and the one of least request with as many frontends and the same load.
+pub fn pair<'a>(records: &'a [Record], experiment: &str, policy: Policy) -> Option<(&'a Record, &'a Record)> {
+    let of = |policy| records.iter().filter(move |r| r.row.experiment == experiment && r.row.policy == policy);
+    let ours = of(policy).next()?;
+    let same = |least: &&Record| least.row.frontends == ours.row.frontends && least.row.load == ours.row.load;
+    Some((ours, of(Policy::LeastRequest).find(same)?))
+}
+
+fn compare_bid(records: &[Record], bid: &Record, least: &Record) -> Option<Vec<Finding>> {
+    let (p99, mut found) = (bid.row.p99_ms?, Vec::new());
+    let mut finding = |what: &str, measured: f64, other: f64, unit: &str, expected, most: f64| {
+        let share = measured / other;
+        let measured = format!("{measured:.1} {unit} against {other:.1} {unit}: {share:.3}");
+        found.push(Finding { what: format!("Bids at high load, {what}"), measured, expected, reached: share <= most });
     };
-    let pair =
-        of(Policy::Bloc, None).and_then(|bloc| Some((bloc, of(Policy::LeastRequest, Some(bloc.row.frontends))?)));
-    pair.and_then(|(bloc, least)| compare(bloc, least)).unwrap_or_default()
+    finding("99th percentile", p99, least.row.p99_ms?, "ms", "at most 0.4", BID_TAIL_SHARE);
+    let sees_all = |r: &&Record| {
+        r.row.experiment == "poisson"
+            && r.row.policy == Policy::LeastRequest
+            && r.row.frontends == 1
+            && r.row.load == bid.row.load
+    };
+    if let Some(central) = records.iter().find(sees_all).and_then(|record| record.row.p99_ms) {
+        finding("99th percentile beside the central balancer's", p99, central, "ms", "at most 1.25", BID_CENTRAL_SHARE);
+    }
+    if let (Some(ours), Some(theirs)) = (bid.row.envoy_cpu_ms_per_request, least.row.envoy_cpu_ms_per_request) {
+        finding("CPU of all proxies per request", ours, theirs, "ms", "at most 1.5", BID_CPU_SHARE);
+    }
+    Some(found)
+}
+
+fn compare_mu(mu: &Record, least: &Record) -> Option<Vec<Finding>> {
+    let finding = |what: &str, mu: f64, least: f64, expected, reached: fn(f64) -> bool| {
+        let measured = format!("{mu:.0} ms against {least:.0} ms: {:.3}", mu / least);
+        Finding {
+            what: format!("Servers of different speeds, {what}"),
+            measured,
+            expected,
+            reached: reached(mu / least),
+        }
+    };
+    Some(vec![
+        finding("99th percentile", mu.row.p99_ms?, least.row.p99_ms?, "at most 0.5", |share| {
+            share <= HETEROGENEOUS_TAIL_SHARE
+        }),
+        finding("mean", mu.row.mean_ms?, least.row.mean_ms?, "below 1", |share| share < 1.0),
+    ])
 }
 
 fn compare(bloc: &Record, least: &Record) -> Option<Vec<Finding>> {
@@ -88,6 +143,26 @@ mod tests {
     use crate::report::example::record;
 
     #[test]
+    fn bids_are_measured_against_least_request_and_the_central_balancer() {
+        let run = |policy, frontends, p99, cpu| {
+            let mut record = record(policy, frontends, [50.0, 100.0, 150.0, p99], 180.0);
+            (record.row.experiment, record.row.load) = ("poisson".into(), "poisson:180".into());
+            record.row.envoy_cpu_ms_per_request = Some(cpu);
+            record
+        };
+        let reached = |p99, cpu| {
+            let records = [
+                run(Policy::LeastRequest, 40, 500.0, 2.0),
+                run(Policy::LeastRequest, 1, 160.0, 1.0),
+                run(Policy::Bid, 40, p99, cpu),
+            ];
+            findings(&records).iter().map(|finding| finding.reached).collect::<Vec<_>>()
+        };
+        assert_eq!(reached(200.0, 3.0), [true, true, true]);
+        assert_eq!(reached(201.0, 3.1), [false, false, false]);
+    }
+
+    #[test]
     fn each_finding_is_reached_up_to_its_bound_and_not_beyond() {
         let least = record(Policy::LeastRequest, 40, [200.0, 500.0, 1000.0, 1000.0], 200.0);
         let reached = |percentiles, throughput, errors| {
@@ -104,6 +179,23 @@ mod tests {
         let bloc = record(Policy::Bloc, 40, [300.0; 4], 200.0);
         assert_eq!(findings(&[bloc.clone(), record(Policy::LeastRequest, 1, [300.0; 4], 200.0)]), []);
         assert_eq!(findings(&[bloc]), []);
+    }
+
+    #[test]
+    fn mu_is_compared_at_the_same_load_with_as_many_gateways() {
+        let run = |policy, p99, mean, load: &str| {
+            let mut record = record(policy, 1, [100.0, 100.0, 100.0, p99], 100.0);
+            record.row.experiment = "heterogeneous".into();
+            (record.row.load, record.row.mean_ms) = (load.into(), Some(mean));
+            record
+        };
+        let least = run(Policy::LeastRequest, 500.0, 200.0, "poisson:108");
+        let reached = |p99, mean| {
+            let records = [least.clone(), run(Policy::Mu, p99, mean, "poisson:108")];
+            findings(&records).iter().map(|finding| finding.reached).collect::<Vec<_>>()
+        };
+        assert_eq!((reached(250.0, 199.0), reached(251.0, 200.0)), (vec![true; 2], vec![false; 2]));
+        assert_eq!(findings(&[least.clone(), run(Policy::Mu, 100.0, 100.0, "poisson:96")]), []);
     }
 
     #[test]

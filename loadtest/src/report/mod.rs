@@ -5,6 +5,8 @@ mod chart;
 mod example;
 mod files;
 mod findings;
+mod lines;
+mod other;
 mod page;
 mod paper;
 mod sections;
@@ -12,5 +14,6 @@ mod table;
 
 pub use files::{read, write_page, write_records, write_summary};
 pub use findings::{Finding, circling, findings};
+pub use other::{estimator_page, estimator_table, joining_line, joining_page};
 pub use page::page;
 pub use table::table;

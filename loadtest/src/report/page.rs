@@ -7,7 +7,7 @@ use crate::policy::Policy;
 use crate::record::{Record, Row};
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
-const STYLE: &str = include_str!("style.css");
+pub(super) const STYLE: &str = include_str!("style.css");
 const COLOURS: usize = 6;
 
 /// The page about `records`, made by `command`.
@@ -70,7 +70,10 @@ fn candidate(row: &Row) -> String {
         Policy::Random => "Random",
         Policy::RoundRobin => "Round robin",
         Policy::LeastRequest => "Least request",
+        Policy::LeastRequestOfAll => "Least request of all",
         Policy::Bloc => "BLOC",
+        Policy::Mu => "Mu",
+        Policy::Bid => "Bids",
     };
     match row.frontends {
         1 => format!("{policy}, 1 frontend"),

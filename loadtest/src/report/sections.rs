@@ -4,7 +4,8 @@ use super::chart::{self, Series};
 use super::findings::{Finding, circling};
 use super::paper;
 use super::table::share;
-use crate::record::Record;
+use crate::policy::Policy;
+use crate::record::{Record, Row};
 use maud::{Markup, html};
 
 /// What was run.
@@ -32,6 +33,12 @@ pub fn setting(records: &[Record]) -> Markup {
                 "once; the frontend's proxy then tries another server, and with every answer learns whether the server has room for more. A request that is turned away "
                 "everywhere it was tried is " i { "shed" } ": its client gets an immediate error instead of a long wait."
             }
+            @if records.iter().any(|record| record.row.policy == Policy::Bid) {
+                li {
+                    b { "Bids" } ": each try says how long it is willing to wait, about the usual time at first and then more. A backend's proxy knows exactly how long it would take, and turns a "
+                    "try away at once that would wait longer; the frontend's proxy then tries another server. The last try accepts any wait, so nothing is shed for it."
+                }
+            }
         }
     }
 }
@@ -43,7 +50,7 @@ pub fn verdict(findings: &[Finding]) -> Markup {
     }
     html! {
         h2 { "In short" }
-        p { "The closed loop, BLOC against least request with as many frontends:" }
+        p { "BLOC in the closed loop, bids at high load, and Mu with servers of different speeds, each against least request with as many frontends:" }
         div.card.table { table.findings {
             thead { tr { th { "" } th { "measured" } th { "aim" } th { "" } } }
             tbody { @for finding in findings { tr {
@@ -63,6 +70,7 @@ pub fn experiment(name: &str, series: &[Series<'_>]) -> Markup {
     html! {
         h2 { (title(name)) }
         (description(load))
+        @if name == crate::heterogeneous::EXPERIMENT { (heterogeneous_note(series)) }
         ul.legend { @for s in series { li class=(format!("c{}", s.colour)) { (s.name) } } }
         @if !drawn.is_empty() {
             h3 { "How many requests were answered within a time" }
@@ -82,6 +90,22 @@ pub fn experiment(name: &str, series: &[Series<'_>]) -> Markup {
     }
 }
 
+/// Mu beside least request, in two sentences.
+fn heterogeneous_note(series: &[Series<'_>]) -> Markup {
+    let of = |policy| series.iter().map(|s| &s.record.row).find(|row| row.policy == policy);
+    let (mu, least) = (of(Policy::Mu), of(Policy::LeastRequest));
+    let ratio = |value: fn(&Row) -> Option<f64>| Some(format!("{:.0}%", 100.0 * value(mu?)? / value(least?)?));
+    html! { p {
+        "Two of the four servers are twice as fast as the others, which counting open requests does not show: least request makes as long a queue at a slow server as at a fast "
+        "one, and whoever is sent to the slow one waits twice as long. Mu learns from the servers' proxies how many requests each has and how fast it finishes them, and sends a request "
+        "where its answer is expected first"
+        @if let (Some(mean), Some(p99)) = (ratio(|row| row.mean_ms), ratio(|row| row.p99_ms)) {
+            ": here its mean response time is " (mean) " of least request's and its 99th percentile " (p99)
+        }
+        "."
+    } }
+}
+
 /// What the lines mean.
 pub fn reading() -> Markup {
     html! {
@@ -92,7 +116,7 @@ pub fn reading() -> Markup {
             dt { "ok" } dd { "An application answered." }
             dt { "shed" } dd { "Turned away by the mesh after all retries, with status 429, before any application saw it." }
             dt { "errors" } dd { "Everything else: no connection, no answer in time, another status, a changed body." }
-            dt { "attempts" } dd { "How often a request was sent to a server's proxy, on average; above 1 because BLOC tries elsewhere when it is turned away." }
+            dt { "attempts" } dd { "How often a request was sent to a server's proxy, on average; above 1 because BLOC and bids try elsewhere when they are turned away." }
         }
     }
 }
@@ -121,6 +145,7 @@ fn title(experiment: &str) -> &str {
     match experiment {
         "closed-loop" => "Overload: clients that never pause",
         "poisson" => "High load: arrivals at random",
+        crate::heterogeneous::EXPERIMENT => "Servers of different speeds",
         other => other,
     }
 }

@@ -21,6 +21,8 @@ pub fn table(records: &[Record]) -> Table {
         "p99 ms",
         "ok/s",
         "attempts",
+        "mean ms",
+        "CPU ms",
     ]);
     for record in records {
         let row = &record.row;
@@ -36,6 +38,8 @@ pub fn table(records: &[Record]) -> Table {
             time(row.p99_ms),
             format!("{:.1}", row.throughput_rps),
             format!("{:.2}", row.attempts_per_request),
+            time(row.mean_ms),
+            row.envoy_cpu_ms_per_request.map_or_else(|| "-".to_owned(), |ms| format!("{ms:.2}")),
         ];
         let names = [row.experiment.clone(), row.policy.name().to_owned(), row.frontends.to_string(), row.load.clone()];
         let numbers = numbers.into_iter().map(|number| Cell::new(number).set_alignment(CellAlignment::Right));

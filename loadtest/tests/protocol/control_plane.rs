@@ -76,8 +76,7 @@ async fn pod(place: &Place, name: &str, control_plane: SocketAddr) -> Pod {
 }
 
 async fn capacity_of(pod: &Pod) -> Option<u32> {
-    let answer = send(pod.address, request("/probe"), "").await.unwrap();
-    answer.header("x-bloc-load")?.rsplit("capacity=").next()?.parse().ok()
+    send(pod.address, request("/probe"), "").await.unwrap().load()?.2
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -65,5 +65,5 @@ async fn is_back_at_zero_whatever_ended_the_requests() {
     .await;
     // A client that gave up early may have done so before its request was on the way.
     assert!(counted <= 1000, "{counted} of 1000 requests counted");
-    assert_eq!(send(to, request("/x"), "").await.unwrap().header("x-bloc-load"), Some("chip=1, queue=0, capacity=15"));
+    assert_eq!(send(to, request("/x"), "").await.unwrap().load(), Some((true, Some(0), Some(CAPACITY))));
 }

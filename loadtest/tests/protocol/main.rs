@@ -7,6 +7,7 @@ mod control_plane;
 mod discovery;
 mod failure;
 mod headers;
+mod hold;
 mod in_flight;
 mod rejection;
 mod support;

@@ -79,7 +79,7 @@ async fn what_a_sidecar_says_to_its_peer() {
     let place = Place::new();
     let pod = Pod::with_capacity(&place, "pod", 1).await;
     let answer = send(pod.address, request("/x"), "").await.unwrap();
-    assert_eq!(answer.header("x-bloc-load"), Some("chip=1, queue=0, capacity=1"));
+    assert_eq!(answer.load(), Some((true, Some(0), Some(1))));
     assert_eq!(answer.header("x-bloc-reject"), None);
 
     let held = fill(&pod).await;
@@ -87,14 +87,14 @@ async fn what_a_sidecar_says_to_its_peer() {
     let answer = send(pod.address, request("/x"), "").await.unwrap();
     assert_eq!(answer.status.as_u16(), 429);
     assert_eq!(answer.header("x-bloc-reject"), Some("capacity"));
-    assert_eq!(answer.header("x-bloc-load"), Some("chip=0, queue=1, capacity=1"));
+    assert_eq!(answer.load(), Some((false, Some(1), Some(1))));
 
     let answer = grpc(pod.address, "/package.Service/Method").await.unwrap();
     assert_eq!(answer.status.as_u16(), 200);
     assert_eq!(answer.header("grpc-status"), Some("8"), "in the headers, for there is nothing but them");
     assert_eq!(answer.header("content-type"), Some("application/grpc"));
     assert_eq!(answer.header("x-bloc-reject"), Some("capacity"));
-    assert_eq!(answer.header("x-bloc-load"), Some("chip=0, queue=1, capacity=1"));
+    assert_eq!(answer.load(), Some((false, Some(1), Some(1))));
     assert_eq!(answer.body.len(), 0);
     assert_eq!(pod.app.seen("/package.Service/Method").len(), 0);
 

@@ -3,11 +3,14 @@
 //! | estimator | capacity | when |
 //! |---|---|---|
 //! | `static` | a number | it is known, and the servers are alike |
+//! | `slo` | what the measured service rate finishes within the SLO | whenever it is not known, or the servers differ, or change |
 //! | `average` | the mean of the requests in flight over the last interval | never by itself; it is the paper's, see [`Average`] |
 
 mod average;
+mod slo;
 
 pub use average::Average;
+pub use slo::Slo;
 
 use crate::config::CapacityParameters;
 use crate::units::{Concurrency, Timestamp};
@@ -19,6 +22,8 @@ pub enum Capacity {
     Static(Option<Concurrency>),
     /// The paper's estimator.
     Average(Average),
+    /// What the service rate finishes within the SLO.
+    Slo(Slo),
 }
 
 impl Capacity {
@@ -28,14 +33,22 @@ impl Capacity {
             CapacityParameters::Unlimited => Self::Static(None),
             CapacityParameters::Static(limit) => Self::Static(Some(limit)),
             CapacityParameters::Average(interval) => Self::Average(Average::new(interval)),
+            CapacityParameters::Slo(slo) => Self::Slo(Slo::new(slo)),
         }
     }
 
     /// Takes note that `active` requests were in the server at `now`, the arriving one included if it was admitted.
     pub fn observe(&mut self, active: Concurrency, now: Timestamp) {
         match self {
-            Self::Static(_) => {}
+            Self::Static(_) | Self::Slo(_) => {}
             Self::Average(average) => average.observe(active, now),
+        }
+    }
+
+    /// Takes over the service rate (requests/s) of a server that works on `concurrency` requests at once.
+    pub fn serve(&mut self, rate: Option<f64>, concurrency: Option<Concurrency>) {
+        if let Self::Slo(slo) = self {
+            slo.update(rate, concurrency);
         }
     }
 
@@ -44,6 +57,7 @@ impl Capacity {
         match self {
             Self::Static(limit) => *limit,
             Self::Average(average) => average.get(),
+            Self::Slo(slo) => slo.get(),
         }
     }
 }

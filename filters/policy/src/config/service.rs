@@ -20,6 +20,10 @@ pub enum RoutingKind {
     RoundRobin,
     /// Two at random, the one with fewer pending requests of this sender.
     LeastRequest,
+    /// The smallest expected response time, from the queue lengths and service rates that the servers report.
+    Mu,
+    /// Each attempt bids how long it is willing to wait, and the server decides.
+    Bid,
 }
 
 /// Where the capacity of an endpoint comes from, as written by the user.
@@ -29,13 +33,18 @@ pub enum CapacitySpec {
     /// A fixed number of requests.
     Static {
         /// Requests in flight at most; 1 to 1,000,000.
-        limit: u32,
+        limit: i64,
     },
     /// The mean number of requests in flight (the paper's estimator; it can only fall).
     Average {
         /// How long a mean is taken over; `1s` to `1h`, default `30s`.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         interval: Option<String>,
+    },
+    /// As many as the measured service rate finishes within the SLO.
+    Slo {
+        /// The response time to be met; `1ms` to `1h`.
+        slo: String,
     },
 }
 
@@ -48,7 +57,7 @@ pub struct ServiceSpec {
     pub routing: Option<RoutingKind>,
     /// Retries after a rejection; 0 to 10, default 3.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub retries: Option<u32>,
+    pub retries: Option<i64>,
     /// How long an endpoint without a chip is left alone; `1ms` to `1h`, default `1s`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reset_interval: Option<String>,
@@ -60,7 +69,22 @@ pub struct ServiceSpec {
     pub headroom: Option<f64>,
     /// Chips that a sender keeps per endpoint at most; 1 to 1000, default 10.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub max_chips: Option<u32>,
+    pub max_chips: Option<i64>,
+    /// Requests that the application works on at once. 1 to 100,000; default: not known, and nothing is held.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub concurrency: Option<i64>,
+    /// With `concurrency`: whether the sidecar holds the requests beyond it; otherwise they wait in the application. Default: true.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hold: Option<bool>,
+    /// How long a request may be held; `1ms` to `1h`, default: as long as its deadline allows.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_queue_wait: Option<String>,
+    /// With `routing: mu`: the response time beyond which a sender answers 503 at once; `1ms` to `1h`, default: never.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub slo: Option<String>,
+    /// By how much the expected response time may exceed the SLO before that; `0s` to `1h`, default `0s`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub slo_grace: Option<String>,
     /// Addresses `ip:port`; absent: learned from the answers.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub endpoints: Option<Vec<String>>,
@@ -109,6 +133,11 @@ pub struct ServiceParameters {
     capacity: CapacityParameters,
     headroom: Ratio,
     max_chips: u32,
+    concurrency: Option<Concurrency>,
+    hold: bool,
+    max_queue_wait: Option<Duration>,
+    slo: Option<Duration>,
+    slo_grace: Duration,
     endpoints: Option<Vec<SocketAddr>>,
 }
 
@@ -121,8 +150,12 @@ pub enum CapacityParameters {
     Static(Concurrency),
     /// The mean number of requests in flight, renewed after each interval.
     Average(Duration),
+    /// What the measured service rate finishes within this time.
+    Slo(Duration),
 }
 
+const MILLISECOND: Duration = Duration::from_millis(1);
+const HOUR: Duration = Duration::from_secs(3600);
 const DEFAULT_RETRIES: u32 = 3; // paper, 5.6: three retries
 const DEFAULT_RESET_INTERVAL: Duration = Duration::from_secs(1);
 const DEFAULT_HEADROOM: f64 = 0.8; // paper, 5.4.1
@@ -137,13 +170,8 @@ impl ServiceSpec {
     pub fn validate(&self) -> Result<ServiceParameters, ConfigError> {
         let retries = integer("retries", self.retries, DEFAULT_RETRIES, 0, 10)?;
         let max_chips = integer("maxChips", self.max_chips, DEFAULT_MAX_CHIPS, 1, 1_000)?;
-        let reset_interval = duration(
-            "resetInterval",
-            self.reset_interval.as_deref(),
-            DEFAULT_RESET_INTERVAL,
-            Duration::from_millis(1),
-            Duration::from_secs(3600),
-        )?;
+        let reset_interval =
+            duration("resetInterval", self.reset_interval.as_deref(), DEFAULT_RESET_INTERVAL, MILLISECOND, HOUR)?;
         let headroom = self.headroom.unwrap_or(DEFAULT_HEADROOM);
         let headroom = Ratio::new(headroom)
             .filter(|ratio| ratio.get() > 0.0)
@@ -155,6 +183,14 @@ impl ServiceSpec {
             capacity: self.capacity()?,
             headroom,
             max_chips,
+            concurrency: match self.concurrency {
+                Some(places) => Some(Concurrency::new(integer("concurrency", Some(places), 1, 1, 100_000)?)),
+                None => None,
+            },
+            hold: self.concurrency.is_some() && self.hold.unwrap_or(true),
+            max_queue_wait: optional_duration("maxQueueWait", self.max_queue_wait.as_deref())?,
+            slo: optional_duration("slo", self.slo.as_deref())?,
+            slo_grace: duration("sloGrace", self.slo_grace.as_deref(), Duration::ZERO, Duration::ZERO, HOUR)?,
             endpoints: self.endpoints.as_deref().map(endpoints).transpose()?,
         })
     }
@@ -167,9 +203,12 @@ impl ServiceSpec {
                 Ok(CapacityParameters::Static(Concurrency::new(limit)))
             }
             Some(CapacitySpec::Average { interval }) => {
-                let (least, most) = (Duration::from_secs(1), Duration::from_secs(3600));
-                duration("capacity.interval", interval.as_deref(), DEFAULT_AVERAGE_INTERVAL, least, most)
+                let least = Duration::from_secs(1);
+                duration("capacity.interval", interval.as_deref(), DEFAULT_AVERAGE_INTERVAL, least, HOUR)
                     .map(CapacityParameters::Average)
+            }
+            Some(CapacitySpec::Slo { slo }) => {
+                duration("capacity.slo", Some(slo), HOUR, MILLISECOND, HOUR).map(CapacityParameters::Slo)
             }
         }
     }
@@ -206,19 +245,48 @@ impl ServiceParameters {
         self.max_chips
     }
 
+    /// Whether the sidecar holds requests beyond the concurrency.
+    pub fn hold(&self) -> bool {
+        self.hold
+    }
+
+    /// Requests that the application works on at once, if that is known.
+    pub fn concurrency(&self) -> Option<Concurrency> {
+        self.concurrency
+    }
+
+    /// How long a request may be held, 1 ms to 1 h; none: as long as its deadline allows.
+    pub fn max_queue_wait(&self) -> Option<Duration> {
+        self.max_queue_wait
+    }
+
+    /// The response time beyond which a sender with `routing: mu` refuses at once, 1 ms to 1 h; none: never.
+    pub fn slo(&self) -> Option<Duration> {
+        self.slo
+    }
+
+    /// By how much the expected response time may exceed the SLO before that, 0 to 1 h.
+    pub fn slo_grace(&self) -> Duration {
+        self.slo_grace
+    }
+
     /// The endpoints, if somebody named them; otherwise senders learn them.
     pub fn endpoints(&self) -> Option<&[SocketAddr]> {
         self.endpoints.as_deref()
     }
 }
 
-fn integer(path: &str, value: Option<u32>, default: u32, least: u32, most: u32) -> Result<u32, ConfigError> {
-    let value = value.unwrap_or(default);
-    if (least..=most).contains(&value) {
-        Ok(value)
-    } else {
-        Err(ConfigError::out_of_range(path.into(), value, format!("{least} to {most}")))
-    }
+/// Numbers are read wider than they may be, so that the refusal of a negative or a huge one can name the range.
+fn integer(path: &str, value: Option<i64>, default: u32, least: u32, most: u32) -> Result<u32, ConfigError> {
+    let Some(value) = value else { return Ok(default) };
+    u32::try_from(value)
+        .ok()
+        .filter(|value| (least..=most).contains(value))
+        .ok_or_else(|| ConfigError::out_of_range(path.into(), value, format!("{least} to {most}")))
+}
+
+fn optional_duration(path: &str, text: Option<&str>) -> Result<Option<Duration>, ConfigError> {
+    text.map(|text| duration(path, Some(text), HOUR, MILLISECOND, HOUR)).transpose()
 }
 
 pub(super) fn duration(
@@ -301,6 +369,19 @@ mod tests {
             "services.a.capacity.limit: 0 is not allowed, only 1 to 1000000"
         );
         assert_eq!(
+            refusal(r#"{"services":{"a":{"concurrency":0}}}"#),
+            "services.a.concurrency: 0 is not allowed, only 1 to 100000"
+        );
+        for field in ["maxQueueWait", "slo", "sloGrace"] {
+            let text = refusal(&format!(r#"{{"services":{{"a":{{"{field}":"61m"}}}}}}"#));
+            assert!(
+                text.starts_with(&format!("services.a.{field}: \"61m\" is not allowed, only a duration")),
+                "{text}"
+            );
+        }
+        let text = refusal(r#"{"services":{"a":{"capacity":{"estimator":"slo","slo":"0s"}}}}"#);
+        assert!(text.starts_with("services.a.capacity.slo: \"0s\" is not allowed"), "{text}");
+        assert_eq!(
             refusal(r#"{"services":{"a":{"endpoints":["1.2.3.4:80","nonsense"]}}}"#),
             "services.a.endpoints[1]: \"nonsense\" is not allowed, only ip:port, such as 10.0.0.1:8080 or [fd00::1]:8080"
         );
@@ -316,8 +397,11 @@ mod tests {
         assert!(unknown.starts_with("services.a.retrys: unknown field `retrys`, expected one of"), "{unknown}");
         let wrong = refusal(r#"{"services":{"a":{"retries":"three"}}}"#);
         assert!(wrong.starts_with("services.a.retries: invalid type: string \"three\""), "{wrong}");
-        let negative = refusal(r#"{"services":{"a":{"retries":-1}}}"#);
-        assert!(negative.starts_with("services.a.retries: invalid value: integer `-1`"), "{negative}");
+        let range = "is not allowed, only 0 to 10";
+        for number in ["-1", "99999999999"] {
+            let text = refusal(&format!(r#"{{"services":{{"a":{{"retries":{number}}}}}}}"#));
+            assert_eq!(text, format!("services.a.retries: {number} {range}"));
+        }
         let estimator = refusal(r#"{"services":{"a":{"capacity":{"estimator":"magic"}}}}"#);
         assert!(estimator.contains("`static`") && estimator.contains("`average`"), "{estimator}");
     }

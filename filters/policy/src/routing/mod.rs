@@ -5,11 +5,13 @@
 
 mod bloc;
 mod least_request;
+mod mu;
 mod random;
 mod round_robin;
 
 pub use bloc::Bloc;
 pub use least_request::LeastRequest;
+pub use mu::Mu;
 pub use random::Random;
 pub use round_robin::RoundRobin;
 
@@ -17,6 +19,7 @@ use crate::config::RoutingKind;
 use crate::endpoints::{EndpointId, Endpoints, Row};
 use crate::rng::Rng;
 use crate::units::Timestamp;
+use std::time::Duration;
 
 /// A way to choose servers.
 pub trait Routing {
@@ -43,15 +46,35 @@ pub enum Router {
     RoundRobin(RoundRobin),
     /// Two choices, fewer pending requests.
     LeastRequest(LeastRequest),
+    /// The smallest expected response time.
+    Mu(Mu),
 }
 
-impl From<RoutingKind> for Router {
-    fn from(kind: RoutingKind) -> Self {
+impl Router {
+    /// The routing of this kind, for a service with this reset interval.
+    pub fn new(kind: RoutingKind, reset_interval: Duration) -> Self {
         match kind {
-            RoutingKind::Bloc => Self::Bloc(Bloc),
+            RoutingKind::Mu => Self::Mu(Mu::new(reset_interval)),
+            // Bids are made to the servers that BLOC would choose, in its order.
+            RoutingKind::Bloc | RoutingKind::Bid => Self::Bloc(Bloc),
             RoutingKind::Random => Self::Random(Random),
             RoutingKind::RoundRobin => Self::RoundRobin(RoundRobin::default()),
             RoutingKind::LeastRequest => Self::LeastRequest(LeastRequest),
+        }
+    }
+
+    /// Another reset interval.
+    pub fn configure(&mut self, reset_interval: Duration) {
+        if let Self::Mu(mu) = self {
+            mu.configure(reset_interval);
+        }
+    }
+
+    /// The response time that the best server promised at the last choice, if this routing knows.
+    pub fn expected(&self) -> Option<Duration> {
+        match self {
+            Self::Mu(mu) => mu.expected(),
+            _ => None,
         }
     }
 }
@@ -70,6 +93,7 @@ impl Routing for Router {
             Self::Random(routing) => routing.choose(endpoints, length, now, rng, list),
             Self::RoundRobin(routing) => routing.choose(endpoints, length, now, rng, list),
             Self::LeastRequest(routing) => routing.choose(endpoints, length, now, rng, list),
+            Self::Mu(routing) => routing.choose(endpoints, length, now, rng, list),
         }
     }
 }

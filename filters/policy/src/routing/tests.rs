@@ -13,8 +13,18 @@ fn endpoints(count: usize) -> Endpoints {
     endpoints
 }
 
-const KINDS: [RoutingKind; 4] =
-    [RoutingKind::Bloc, RoutingKind::Random, RoutingKind::RoundRobin, RoutingKind::LeastRequest];
+const KINDS: [RoutingKind; 6] = [
+    RoutingKind::Bloc,
+    RoutingKind::Random,
+    RoutingKind::RoundRobin,
+    RoutingKind::LeastRequest,
+    RoutingKind::Mu,
+    RoutingKind::Bid,
+];
+
+fn router(kind: RoutingKind) -> Router {
+    Router::new(kind, Duration::from_secs(1))
+}
 
 proptest! {
     #[test]
@@ -22,7 +32,7 @@ proptest! {
         let mut rng = fastrand::Rng::with_seed(seed);
         for kind in KINDS {
             let mut endpoints = endpoints(count);
-            let mut router = Router::from(kind);
+            let mut router = router(kind);
             let mut list = Vec::new();
             for &i in &begun {
                 if let Some(id) = endpoints.find(&format!("s{i}")) {
@@ -40,7 +50,7 @@ proptest! {
 /// How often each of ten servers comes first in 100,000 lists.
 fn shares(kind: RoutingKind, endpoints: &mut Endpoints) -> BTreeMap<String, f64> {
     let mut rng = fastrand::Rng::with_seed(5);
-    let (mut router, mut list, mut first) = (Router::from(kind), Vec::new(), BTreeMap::new());
+    let (mut router, mut list, mut first) = (router(kind), Vec::new(), BTreeMap::new());
     for _ in 0..100_000 {
         router.choose(endpoints, 3, Timestamp::ZERO, &mut rng, &mut list);
         let address = endpoints.get(list[0]).unwrap().address().to_owned();
@@ -61,7 +71,7 @@ fn equal_servers_get_equal_shares() {
 
 #[test]
 fn of_two_choices_the_one_with_fewer_pending_requests_is_tried() {
-    for kind in [RoutingKind::LeastRequest, RoutingKind::Bloc] {
+    for kind in [RoutingKind::LeastRequest, RoutingKind::Bloc, RoutingKind::Mu] {
         let mut endpoints = endpoints(10);
         let busy = endpoints.find("s3").unwrap();
         endpoints.begin(busy, Timestamp::ZERO);
@@ -79,7 +89,7 @@ fn of_two_choices_the_one_with_fewer_pending_requests_is_tried() {
 #[test]
 fn round_robin_takes_turns() {
     let mut endpoints = endpoints(3);
-    let (mut router, mut list) = (Router::from(RoutingKind::RoundRobin), Vec::new());
+    let (mut router, mut list) = (router(RoutingKind::RoundRobin), Vec::new());
     let mut rng = fastrand::Rng::with_seed(9);
     let mut turns = Vec::new();
     for _ in 0..6 {
@@ -89,4 +99,41 @@ fn round_robin_takes_turns() {
     assert_eq!(turns[0].1, turns[1].0, "the retry goes to the next one");
     assert_eq!(turns[..3], turns[3..]);
     assert_eq!(turns.iter().map(|turn| turn.0).collect::<BTreeSet<_>>().len(), 3);
+}
+
+fn report(queue: u32, service: f64) -> crate::endpoints::Answer {
+    let report = crate::load_report::LoadReport { queue: Some(queue), service: Some(service), ..Default::default() };
+    crate::endpoints::Answer::Served(report)
+}
+
+#[test]
+fn mu_orders_by_expected_response_time() {
+    let mut endpoints = endpoints(4);
+    for (name, queue, service) in [("s0", 3, 10.0), ("s1", 3, 40.0), ("s2", 0, 20.0), ("s3", 9, 200.0)] {
+        let id = endpoints.find(name).unwrap();
+        endpoints.answer(id, report(queue, service), Timestamp::ZERO);
+    }
+    let (mut router, mut list) = (router(RoutingKind::Mu), Vec::new());
+    // 0.4 s, 0.1 s, 0.05 s, 0.05 s.
+    router.choose(&mut endpoints, 4, Timestamp::ZERO, &mut fastrand::Rng::with_seed(1), &mut list);
+    let order: Vec<&str> = list.iter().map(|&id| endpoints.get(id).unwrap().address()).collect();
+    assert!(order[..2] == ["s2", "s3"] || order[..2] == ["s3", "s2"], "{order:?}");
+    assert_eq!(order[2..], ["s1", "s0"]);
+    assert_eq!(router.expected(), Some(Duration::from_millis(50)));
+}
+
+#[test]
+fn mu_gives_a_newcomer_the_largest_rate_known_and_counts_what_it_sends() {
+    let mut endpoints = endpoints(2);
+    let id = endpoints.find("s0").unwrap();
+    endpoints.answer(id, report(0, 10.0), Timestamp::ZERO);
+    let (mut router, mut list, mut rng) = (router(RoutingKind::Mu), Vec::new(), fastrand::Rng::with_seed(1));
+    let mut first = Vec::new();
+    for _ in 0..6 {
+        router.choose(&mut endpoints, 1, Timestamp::ZERO, &mut rng, &mut list);
+        endpoints.begin(list[0], Timestamp::ZERO);
+        first.push(list[0]);
+    }
+    let to_newcomer = first.iter().filter(|&&other| other != id).count();
+    assert_eq!(to_newcomer, 3, "as fast as the other one, so they share");
 }

@@ -1,6 +1,6 @@
 //! An application: a real HTTP server that does what the path says and remembers what it saw.
 //!
-//! `/hold` answers when it is released, `/slow` after 100 ms, `/own-429` with a 429 of its own, `/lie` with our headers, `/abort` with half a
+//! `/hold` answers when it is released, `/brief` after 1 ms, `/slow` after 100 ms, `/own-429` with a 429 of its own, `/lie` with our headers, `/abort` with half a
 //! body and a reset; everything else with the request's body.
 
 use http_body_util::{BodyExt, StreamBody};
@@ -12,6 +12,7 @@ use hyper_util::rt::{TokioExecutor, TokioIo};
 use hyper_util::server::conn::auto;
 use std::io;
 use std::net::SocketAddr;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::net::TcpListener;
@@ -34,6 +35,8 @@ pub struct App {
 struct Inner {
     name: String,
     seen: Mutex<Vec<Seen>>,
+    at_once: AtomicUsize,
+    most_at_once: AtomicUsize,
     release: Semaphore,
 }
 
@@ -44,7 +47,13 @@ impl App {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let (stop, stopped) = watch::channel(false);
-        let inner = Arc::new(Inner { name: name.into(), seen: Mutex::default(), release: Semaphore::new(0) });
+        let inner = Arc::new(Inner {
+            name: name.into(),
+            seen: Mutex::default(),
+            at_once: 0.into(),
+            most_at_once: 0.into(),
+            release: Semaphore::new(0),
+        });
         tokio::spawn(serve(listener, Arc::clone(&inner), stopped));
         Self { address, inner, stop }
     }
@@ -52,6 +61,16 @@ impl App {
     /// What it has seen of `path` so far.
     pub fn seen(&self, path: &str) -> Vec<Seen> {
         self.inner.seen.lock().unwrap().iter().filter(|seen| seen.path == path).cloned().collect()
+    }
+
+    /// All that it has seen so far, in order.
+    pub fn all_seen(&self) -> Vec<Seen> {
+        self.inner.seen.lock().unwrap().clone()
+    }
+
+    /// How many requests it has worked on at once at the most.
+    pub fn most_at_once(&self) -> usize {
+        self.inner.most_at_once.load(Ordering::SeqCst)
     }
 
     /// Lets one request to `/hold` go.
@@ -90,6 +109,7 @@ async fn answer(inner: Arc<Inner>, request: Request<Incoming>) -> Result<Respons
     let path = parts.uri.path().to_owned();
     let seen = Seen { method: parts.method, path: path.clone(), headers: parts.headers, body: body.clone() };
     inner.seen.lock().unwrap().push(seen);
+    let _working = Working::begin(&inner);
     let response = Response::builder().header("x-app", &inner.name);
     let whole = |bytes: Bytes| http_body_util::Full::new(bytes).map_err(|never| match never {}).boxed();
     let response = match path.as_str() {
@@ -100,6 +120,10 @@ async fn answer(inner: Arc<Inner>, request: Request<Incoming>) -> Result<Respons
             .header("x-bloc-bid", "1"),
         "/hold" => {
             inner.release.acquire().await.unwrap().forget();
+            response
+        }
+        "/brief" => {
+            tokio::time::sleep(Duration::from_millis(1)).await;
             response
         }
         "/slow" => {
@@ -114,4 +138,21 @@ async fn answer(inner: Arc<Inner>, request: Request<Incoming>) -> Result<Respons
         _ => response,
     };
     Ok(response.body(whole(body)).unwrap())
+}
+
+/// A request that the application works on.
+struct Working<'a>(&'a Inner);
+
+impl<'a> Working<'a> {
+    fn begin(inner: &'a Inner) -> Self {
+        let now = inner.at_once.fetch_add(1, Ordering::SeqCst) + 1;
+        inner.most_at_once.fetch_max(now, Ordering::SeqCst);
+        Self(inner)
+    }
+}
+
+impl Drop for Working<'_> {
+    fn drop(&mut self) {
+        self.0.at_once.fetch_sub(1, Ordering::SeqCst);
+    }
 }

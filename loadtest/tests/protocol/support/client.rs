@@ -1,6 +1,7 @@
 //! A client: each request on a connection of its own.
 
 use super::PATIENCE;
+use bloc_policy::load_report::LoadReport;
 use http_body_util::{BodyExt, Full};
 use hyper::body::Bytes;
 use hyper::header::HeaderMap;
@@ -26,6 +27,12 @@ impl Answer {
 
     pub fn header(&self, name: &str) -> Option<&str> {
         self.headers.get(name).and_then(|value| value.to_str().ok())
+    }
+
+    /// What the server says about itself: chip, queue and capacity.
+    pub fn load(&self) -> Option<(bool, Option<u32>, Option<u32>)> {
+        let report = LoadReport::decode(self.headers.get("x-bloc-load")?.as_bytes()).expect("a load report");
+        Some((report.chip, report.queue, report.capacity))
     }
 
     /// Names of headers that are ours.

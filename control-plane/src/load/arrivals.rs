@@ -1,0 +1,112 @@
+//! The arrival rate of one server, from the growth of its counters between reports.
+//!
+//! What has arrived is what has departed or is still in flight, so over a span `T` (s) from a baseline report to this one
+//!
+//! ```text
+//! rate = max(0, (departed + inFlight) - (departed + inFlight at the baseline)) / T       requests/s
+//! ```
+//!
+//! Cold start: no rate before the second report. Reports that come less than half an interval after the baseline (a poll that was
+//! answered early, a report sent twice) leave it in place: a handful of requests over a few milliseconds is no rate. A late report
+//! gives the mean over its longer span. A `departed` that has fallen means that the proxy was restarted: its first report is the new
+//! baseline, and the last rate stands until the next. A report that overtook another looks the same, and costs one rate that is too high by what
+//! lay between the two. Growth beyond [`MAX_RATE`] is not believed and treated likewise.
+
+use bloc_policy::sync::ServiceLoad;
+use std::time::Duration;
+use tokio::time::Instant;
+
+/// More than this one Envoy does not take in, in requests per second: it is fifty times what the fastest machines do.
+pub const MAX_RATE: f64 = 1e7;
+
+/// The counters of one server.
+#[derive(Debug)]
+pub struct Arrivals {
+    since: Instant,
+    arrived: u64,
+    departed: u64,
+    rate: Option<f64>,
+}
+
+impl Arrivals {
+    /// From the first report of a server.
+    pub fn new(load: &ServiceLoad, now: Instant) -> Self {
+        Self { since: now, arrived: arrived(load), departed: load.departed, rate: None }
+    }
+
+    /// Takes note of a further report; `least_span` is how much time makes a rate.
+    pub fn hear(&mut self, load: &ServiceLoad, least_span: Duration, now: Instant) {
+        let restarted = load.departed < self.departed;
+        self.departed = load.departed;
+        let span = now.saturating_duration_since(self.since);
+        if span < least_span && !restarted {
+            return;
+        }
+        let rate = arrived(load).saturating_sub(self.arrived) as f64 / span.as_secs_f64();
+        if !restarted && rate <= MAX_RATE {
+            self.rate = Some(rate);
+        }
+        (self.since, self.arrived) = (now, arrived(load));
+    }
+
+    /// Requests per second, finite and at least 0; `None` before there was a span to measure.
+    pub fn rate(&self) -> Option<f64> {
+        self.rate
+    }
+}
+
+fn arrived(load: &ServiceLoad) -> u64 {
+    load.departed.saturating_add(load.in_flight)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LEAST: Duration = Duration::from_millis(2_500);
+
+    /// The rates after each of `reports`: milliseconds, departed, in flight.
+    fn rates(reports: &[(u64, u64, u64)]) -> Vec<Option<f64>> {
+        let start = Instant::now();
+        let load =
+            |&(_, departed, in_flight): &(u64, u64, u64)| ServiceLoad { departed, in_flight, ..Default::default() };
+        let mut arrivals = Arrivals::new(&load(&reports[0]), start);
+        let hear = |report: &(u64, u64, u64)| {
+            arrivals.hear(&load(report), LEAST, start + Duration::from_millis(report.0));
+            arrivals.rate()
+        };
+        reports[1..].iter().map(hear).collect()
+    }
+
+    #[test]
+    fn what_departed_or_is_in_flight_has_arrived() {
+        assert_eq!(rates(&[(0, 1_000, 10), (5_000, 1_100, 60)]), [Some(30.0)]);
+        assert_eq!(rates(&[(0, 0, 100), (5_000, 100, 0)]), [Some(0.0)], "the queue drains, nobody comes");
+        assert_eq!(rates(&[(0, 0, 100), (5_000, 20, 50)]), [Some(0.0)], "clients left");
+    }
+
+    #[test]
+    fn a_doubled_or_early_report_waits_for_a_span() {
+        let expected = [None, None, Some(20.0), Some(20.0)];
+        assert_eq!(rates(&[(0, 0, 0), (0, 0, 0), (100, 90, 0), (5_000, 100, 0), (5_001, 100, 0)]), expected);
+    }
+
+    #[test]
+    fn a_late_report_is_the_mean_over_its_span() {
+        assert_eq!(rates(&[(0, 0, 0), (5_000, 50, 0), (17_500, 300, 0)]), [Some(10.0), Some(20.0)]);
+    }
+
+    #[test]
+    fn a_restart_is_a_new_baseline() {
+        let reports = [(0, 1_000, 0), (5_000, 1_100, 0), (10_000, 7, 3), (15_000, 60, 0)];
+        assert_eq!(rates(&reports), [Some(20.0), Some(20.0), Some(10.0)]);
+        // Also if it shows against an early report only, and not against the baseline.
+        assert_eq!(rates(&[(0, 100, 0), (1_000, 150, 0), (2_000, 120, 0), (7_000, 170, 0)]), [None, None, Some(10.0)]);
+    }
+
+    #[test]
+    fn a_leap_is_not_believed() {
+        let reports = [(0, 0, 0), (5_000, 100, 0), (10_000, 1 << 53, 0), (15_000, (1 << 53) + 50, 0)];
+        assert_eq!(rates(&reports), [Some(20.0), Some(20.0), Some(10.0)]);
+    }
+}

@@ -1,0 +1,52 @@
+//! The signals of one service: the field `load` of `GET /v1/services/{name}`, and the `bloc_service_*` metrics.
+
+use serde::Serialize;
+
+/// The signals of one service at one moment. `null` is "not known", which is not 0.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Signals {
+    /// Servers that were heard of within three report intervals.
+    pub servers: usize,
+    /// Those of them that said how fast they are.
+    pub servers_with_service_rate: usize,
+    /// Requests in flight, waiting ones included, over all servers.
+    pub demand_requests: u64,
+    /// Sum of the capacities in force, in requests; `null` if a server has no limit.
+    pub capacity_requests: Option<u64>,
+    /// What the servers took in, in requests per second, over about the last report interval.
+    pub arrival_rate_per_second: Option<f64>,
+    /// What the servers finish when all are busy, in requests per second; a server that did not say counts as the mean of the others.
+    pub service_rate_per_second: Option<f64>,
+    /// The service rates of the single servers.
+    pub service_rate_per_server: Option<Spread>,
+    /// Arrival rate by service rate; above 1 while queues grow. Finite.
+    pub utilisation_ratio: Option<f64>,
+    /// The arrival rate that is predicted for [`prediction_horizon_seconds`](Self::prediction_horizon_seconds) ahead, in requests per second.
+    pub predicted_arrival_rate_per_second: Option<f64>,
+    /// How far the prediction looks ahead, in seconds.
+    pub prediction_horizon_seconds: f64,
+}
+
+/// Service rates over the servers that know theirs, in requests per second.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Spread {
+    /// The slowest server's.
+    pub min_per_second: f64,
+    /// Their mean.
+    pub mean_per_second: f64,
+    /// The fastest server's.
+    pub max_per_second: f64,
+}
+
+impl Spread {
+    /// Of rates that are finite; `None` of none.
+    pub fn of(rates: &[f64]) -> Option<Self> {
+        (!rates.is_empty()).then(|| Self {
+            min_per_second: rates.iter().copied().fold(f64::INFINITY, f64::min),
+            mean_per_second: rates.iter().sum::<f64>() / rates.len() as f64,
+            max_per_second: rates.iter().copied().fold(0.0, f64::max),
+        })
+    }
+}

@@ -1,0 +1,198 @@
+//! What proxies report, in time that is handed in, and what is made of it.
+
+use super::*;
+use bloc_policy::sync::ServiceLoad;
+use std::time::Duration;
+use tokio::time::Instant;
+
+/// Loads with a report interval of 5 s, and the hour.
+struct World {
+    loads: Loads,
+    start: Instant,
+}
+
+impl World {
+    fn new() -> Self {
+        Self { loads: Loads::default(), start: Instant::now() }
+    }
+
+    fn at(&self, millis: u64) -> Instant {
+        self.start + Duration::from_millis(millis)
+    }
+
+    /// `proxy` reports of service a.
+    fn report(&mut self, millis: u64, proxy: &str, departed: u64, in_flight: u64, service_rate: Option<f64>) {
+        let load = ServiceLoad { service: "a".into(), departed, in_flight, service_rate, capacity: Some(10) };
+        self.loads.hear(proxy, &[load], |name| name == "a", self.at(millis));
+    }
+
+    /// `servers` proxies report every 5 s, each at its own moment, that they took in `rate` requests per second.
+    fn steady(&mut self, seconds: std::ops::RangeInclusive<u64>, servers: u64, rate: u64, service_rate: Option<f64>) {
+        for second in seconds.step_by(5) {
+            for server in 0..servers {
+                self.report(1_000 * second + server, &format!("p{server}"), rate * second, 2, service_rate);
+            }
+        }
+    }
+
+    fn signals(&self, millis: u64) -> Signals {
+        self.loads.signals("a", self.at(millis)).unwrap()
+    }
+
+    fn arrivals(&self, millis: u64) -> Option<f64> {
+        self.signals(millis).arrival_rate_per_second
+    }
+}
+
+fn is_close(value: Option<f64>, expected: f64) -> bool {
+    value.is_some_and(|value| (value / expected - 1.0).abs() < 0.01)
+}
+
+#[test]
+fn servers_are_added_up() {
+    let mut world = World::new();
+    for (second, departed) in [(0, 0), (5, 100), (10, 200), (15, 300)] {
+        world.report(1_000 * second, "fast", 2 * departed, 4, Some(60.0));
+        world.report(1_000 * second, "slow", departed, 3, Some(20.0));
+    }
+    let spread = Spread { min_per_second: 20.0, mean_per_second: 40.0, max_per_second: 60.0 };
+    let expected = Signals {
+        servers: 2,
+        servers_with_service_rate: 2,
+        demand_requests: 7,
+        capacity_requests: Some(20),
+        arrival_rate_per_second: Some(60.0),
+        service_rate_per_second: Some(80.0),
+        service_rate_per_server: Some(spread),
+        utilisation_ratio: Some(0.75),
+        predicted_arrival_rate_per_second: Some(60.0),
+        prediction_horizon_seconds: 30.0,
+    };
+    assert_eq!(world.signals(15_000), expected);
+    assert_eq!(world.loads.all(world.at(15_000)), [("a".to_owned(), expected)].into());
+}
+
+#[test]
+fn what_is_not_known_is_absent() {
+    let mut world = World::new();
+    assert_eq!(world.loads.signals("a", world.start), None);
+    world.loads.hear(
+        "p",
+        &[ServiceLoad { service: "a".into(), in_flight: 3, ..Default::default() }],
+        |_| true,
+        world.start,
+    );
+    let cold = world.signals(0);
+    assert_eq!((cold.servers, cold.demand_requests, cold.capacity_requests), (1, 3, None), "one has no limit");
+    assert_eq!((cold.arrival_rate_per_second, cold.predicted_arrival_rate_per_second), (None, None));
+    assert_eq!((cold.service_rate_per_second, cold.service_rate_per_server), (None, None));
+    world.steady(0..=60, 1, 10, Some(0.0));
+    let hung = world.signals(60_000);
+    assert_eq!((hung.service_rate_per_second, hung.utilisation_ratio), (Some(0.0), None), "never NaN or infinite");
+    world.steady(65..=65, 1, 10, Some(f64::MIN_POSITIVE));
+    assert_eq!(world.signals(65_000).utilisation_ratio, None);
+}
+
+#[test]
+fn half_a_sum_is_none() {
+    // Ten servers reconnect over 4.5 s after a restart of the control plane.
+    let mut world = World::new();
+    for second in [0, 5] {
+        for server in 0..10 {
+            let at = 1_000 * second + 500 * server;
+            world.report(at, &format!("p{server}"), 1_000 + 20 * second, 1, None);
+            assert_eq!(world.arrivals(at), None, "server {server} at {at} ms");
+        }
+    }
+    world.report(10_000, "p0", 1_200, 1, None);
+    assert_eq!(world.arrivals(10_000), Some(200.0));
+    assert_eq!(world.signals(10_000).predicted_arrival_rate_per_second, Some(200.0), "the restart is no surge");
+}
+
+#[test]
+fn one_that_reports_only_once_in_a_while_does_not_hide_the_rest() {
+    let mut world = World::new();
+    for second in [0, 5, 10, 15, 20] {
+        world.report(1_000 * second, "p", 20 * second, 0, None);
+        // A new proxy each time, which is not heard of again.
+        world.report(1_000 * second + 1, &format!("restless{second}"), 0, 0, None);
+    }
+    assert_eq!((world.arrivals(14_999), world.arrivals(20_001)), (Some(20.0), Some(20.0)));
+}
+
+#[test]
+fn a_server_that_joins_lowers_the_utilisation_at_once() {
+    let mut world = World::new();
+    world.steady(0..=60, 4, 18, Some(20.0));
+    assert!(is_close(world.signals(60_004).utilisation_ratio, 0.9));
+    world.report(61_000, "new", 0, 0, None);
+    let signals = world.signals(61_000);
+    assert_eq!((signals.servers, signals.servers_with_service_rate), (5, 4));
+    assert_eq!(signals.service_rate_per_second, Some(100.0));
+    assert!(is_close(signals.arrival_rate_per_second, 72.0));
+    assert!(is_close(signals.utilisation_ratio, 0.72));
+}
+
+#[test]
+fn the_silent_are_dropped_after_three_intervals() {
+    let mut world = World::new();
+    world.steady(0..=20, 2, 10, Some(20.0));
+    world.steady(25..=30, 1, 10, Some(20.0));
+    assert_eq!((world.signals(35_000).servers, world.signals(35_001).servers), (2, 1));
+    assert!(is_close(world.arrivals(35_000), 20.0) && is_close(world.arrivals(35_001), 10.0));
+    let gone = world.signals(45_000);
+    assert_eq!((gone.servers, gone.demand_requests, gone.capacity_requests), (0, 0, None));
+    assert_eq!((gone.arrival_rate_per_second, gone.utilisation_ratio), (None, None));
+    assert_eq!(gone.predicted_arrival_rate_per_second, None);
+    // One that comes back begins anew: what happened meanwhile has no rate.
+    world.report(60_000, "p1", 5_000, 0, None);
+    assert_eq!((world.signals(60_000).servers, world.arrivals(60_000)), (1, None));
+    world.report(65_000, "p1", 5_050, 0, None);
+    assert_eq!(world.arrivals(65_000), Some(10.0));
+    assert_eq!(world.signals(65_000).predicted_arrival_rate_per_second, Some(10.0), "no trend from before");
+}
+
+#[test]
+fn late_doubled_and_restarted_reports_do_no_harm() {
+    let mut world = World::new();
+    world.steady(0..=30, 2, 10, Some(20.0));
+    world.steady(30..=30, 2, 10, Some(20.0));
+    assert!(is_close(world.arrivals(30_001), 20.0), "doubled");
+    world.report(39_000, "p0", 390, 2, Some(20.0));
+    world.report(42_000, "p1", 420, 2, Some(20.0));
+    assert!(is_close(world.arrivals(42_000), 20.0), "late");
+    world.report(44_000, "p0", 5, 2, Some(20.0));
+    assert!(is_close(world.arrivals(44_000), 20.0), "restarted");
+    world.report(49_000, "p0", 55, 2, Some(20.0));
+    world.report(49_001, "p1", 1 << 53, 10_000_000, Some(20.0));
+    let signals = world.signals(49_001);
+    assert!(is_close(signals.arrival_rate_per_second, 20.0), "a leap: {signals:?}");
+    assert!(is_close(signals.utilisation_ratio, 0.5) && is_close(signals.predicted_arrival_rate_per_second, 20.0));
+}
+
+#[test]
+fn a_rising_rate_is_predicted_above_its_last_value() {
+    let mut world = World::new();
+    // 10 + t/5 requests a second: after t seconds, 10 t + t^2/10 have come.
+    for second in (0..=300).step_by(5) {
+        world.report(1_000 * second, "p", 10 * second + second * second / 10, 0, None);
+    }
+    let (now, predicted) =
+        (world.arrivals(300_000).unwrap(), world.signals(300_000).predicted_arrival_rate_per_second.unwrap());
+    println!("last {now:.1}, predicted {predicted:.1} for 76.0");
+    assert!((68.0..71.0).contains(&now), "the mean of the last interval, half of it late: {now}");
+    assert!((74.0..78.0).contains(&predicted), "{predicted}");
+}
+
+#[test]
+fn names_from_outside_are_bounded() {
+    let mut world = World::new();
+    let load = |service: String| ServiceLoad { service, ..Default::default() };
+    let loads: Vec<_> = (0..MAX_SERVICES + 5).map(|i| load(format!("s{i}"))).collect();
+    world.loads.hear("p", &loads, |name| name != "s0", world.start);
+    assert_eq!((world.loads.all(world.start).len(), world.loads.dropped()), (MAX_SERVICES, 5));
+    world.loads.hear("q", &loads[..2], |name| name != "s0", world.start);
+    assert_eq!(world.loads.signals("s1", world.start).map(|s| s.servers), Some(2), "a known one is still heard");
+    world.loads.retain(|name| name == "s1");
+    assert_eq!(world.loads.all(world.start).len(), 1);
+}

@@ -1,0 +1,55 @@
+//! The signals for scaling, as gauges with the label `service`.
+//!
+//! Made anew for each scrape: a service or a value that is gone must not leave its last value behind. What is not known has no series.
+//! Cardinality: up to 10 series for each of the 1,000 services at most that `Loads` keeps.
+
+use crate::load::Signals;
+use prometheus_client::metrics::counter::ConstCounter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::registry::Registry;
+use std::collections::BTreeMap;
+use std::sync::atomic::AtomicU64;
+
+type Labels = Vec<(&'static str, String)>;
+type Value = fn(&Signals) -> Option<f64>;
+
+/// Name, help and value of the gauges that have one series for each service.
+const GAUGES: &[(&str, &str, Value)] = &[
+    ("bloc_service_servers", "Servers that report", |s| Some(s.servers as f64)),
+    ("bloc_service_demand_requests", "Requests in flight, waiting ones included", |s| Some(s.demand_requests as f64)),
+    ("bloc_service_capacity_requests", "Sum of the capacities in force", |s| s.capacity_requests.map(|c| c as f64)),
+    ("bloc_service_arrival_rate", "Requests per second that the servers took in", |s| s.arrival_rate_per_second),
+    ("bloc_service_rate", "Requests per second that the servers finish when busy", |s| s.service_rate_per_second),
+    ("bloc_service_utilisation", "Arrival rate by service rate (ratio)", |s| s.utilisation_ratio),
+    ("bloc_service_predicted_arrival_rate", "Requests per second predicted for 30 s ahead", |s| {
+        s.predicted_arrival_rate_per_second
+    }),
+];
+
+/// A registry of the signals of all services.
+pub fn registry(dropped: u64, signals: &BTreeMap<String, Signals>) -> Registry {
+    let mut registry = Registry::default();
+    registry.register(
+        "bloc_load_reports_dropped",
+        "Reports of services that are not in force, or too many",
+        ConstCounter::new(dropped),
+    );
+    for &(name, help, value) in GAUGES {
+        let gauges = Family::<Labels, Gauge<f64, AtomicU64>>::default();
+        for (service, value) in signals.iter().filter_map(|(service, signals)| Some((service, value(signals)?))) {
+            gauges.get_or_create(&vec![("service", service.clone())]).set(value);
+        }
+        registry.register(name, help, gauges);
+    }
+    let per_server = Family::<Labels, Gauge<f64, AtomicU64>>::default();
+    for (service, spread) in signals.iter().filter_map(|(s, signals)| Some((s, signals.service_rate_per_server?))) {
+        let (min, mean, max) = (spread.min_per_second, spread.mean_per_second, spread.max_per_second);
+        for (statistic, value) in [("min", min), ("mean", mean), ("max", max)] {
+            let labels = vec![("service", service.clone()), ("statistic", statistic.to_owned())];
+            per_server.get_or_create(&labels).set(value);
+        }
+    }
+    registry.register("bloc_service_rate_per_server", "Requests per second that single servers finish", per_server);
+    registry
+}

@@ -1,0 +1,112 @@
+//! Signals for scaling over real HTTP.
+#![allow(missing_docs, reason = "tests")]
+
+mod common;
+
+use bloc_control_plane::Clock;
+use common::{LIMIT, Server, metric};
+use reqwest::StatusCode;
+use serde_json::{Value, json};
+use std::time::Duration;
+use tokio::time::Instant;
+
+const TWO: &str = "services: {a: {}, 'quo\"te': {}}";
+
+/// Reports that what `proxy` serves has taken in `departed` requests so far; returns when the poll is over.
+async fn report(server: &Server, proxy: &str, version: u64, departed: u64) -> StatusCode {
+    let load = |service: &str, rate: f64| json!({"service": service, "inFlight": 4, "capacity": 10, "departed": departed, "serviceRate": rate});
+    let body = json!({
+        "proxy": proxy, "version": version, "serves": ["a", "quo\"te", "nobody's"], "wait": "30s",
+        "load": [load("a", 500.0), load("quo\"te", 1.0), load("nobody's", 1.0)],
+    });
+    server.post(body.to_string()).await.0
+}
+
+async fn load(server: &Server) -> Value {
+    let service: Value = serde_json::from_str(&server.get("/v1/services/a").await.1).unwrap();
+    service["load"].clone()
+}
+
+#[tokio::test]
+async fn signals_come_out_of_the_polls() {
+    let server = Server::start_with(TWO, Clock::system(), "1s".parse().unwrap()).await;
+    assert_eq!(load(&server).await, Value::Null);
+    let version = server.store.counts().version;
+    let start = Instant::now();
+    for departed in [1_000, 1_200, 1_400] {
+        let both = tokio::join!(report(&server, "p", version, departed), report(&server, "q", version, departed));
+        assert_eq!(both, (StatusCode::NOT_MODIFIED, StatusCode::NOT_MODIFIED));
+    }
+    let elapsed = start.elapsed();
+    assert!((Duration::from_millis(2_950)..LIMIT).contains(&elapsed), "three times 1 s: {elapsed:?}");
+
+    let signals = load(&server).await;
+    let number = |field: &str| signals[field].as_f64().unwrap_or_else(|| panic!("no {field} in {signals}"));
+    assert_eq!((number("servers"), number("serversWithServiceRate")), (2.0, 2.0));
+    assert_eq!((number("demandRequests"), number("capacityRequests")), (8.0, 20.0));
+    assert_eq!(number("serviceRatePerSecond"), 1_000.0);
+    let per_server = json!({"minPerSecond": 500.0, "meanPerSecond": 500.0, "maxPerSecond": 500.0});
+    assert_eq!(signals["serviceRatePerServer"], per_server);
+    let rate = number("arrivalRatePerSecond");
+    assert!((100.0..=400.0).contains(&rate), "200 a second each, less what the machine is late: {rate}");
+    assert!((number("utilisationRatio") - rate / 1_000.0).abs() < 1e-9);
+    assert!((100.0..=500.0).contains(&number("predictedArrivalRatePerSecond")));
+    assert_eq!(number("predictionHorizonSeconds"), 30.0);
+
+    let (_, text) = server.get("/metrics").await;
+    let of_a = |name: &str| metric(&text, &format!("bloc_service_{name}{{service=\"a\"}}"));
+    assert_eq!((of_a("servers"), of_a("demand_requests"), of_a("capacity_requests")), (2.0, 8.0, 20.0));
+    assert_eq!(of_a("rate"), 1_000.0);
+    // JSON readers may lose the last digit.
+    let is_close = |name: &str, expected: f64| (of_a(name) - expected).abs() < 1e-6;
+    assert!(is_close("arrival_rate", rate) && is_close("utilisation", rate / 1_000.0), "{text}");
+    assert!(is_close("predicted_arrival_rate", number("predictedArrivalRatePerSecond")), "{text}");
+    for statistic in ["min", "mean", "max"] {
+        let name = format!("bloc_service_rate_per_server{{service=\"a\",statistic=\"{statistic}\"}}");
+        assert_eq!(metric(&text, &name), 500.0);
+    }
+    assert_eq!(metric(&text, r#"bloc_service_servers{service="quo\"te"}"#), 2.0);
+    assert_eq!(metric(&text, "bloc_load_reports_dropped_total"), 6.0);
+    assert!(!text.contains("nobody's") && text.ends_with("# EOF\n") && text.matches("# EOF").count() == 1, "{text}");
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn what_is_not_known_has_no_series() {
+    let server = Server::start_with(TWO, Clock::system(), "1s".parse().unwrap()).await;
+    let body = r#"{"proxy":"p","version":0,"serves":["a"],"load":[{"service":"a","inFlight":3}]}"#;
+    assert_eq!(server.post(body).await.0, StatusCode::OK);
+    let (_, text) = server.get("/metrics").await;
+    let lines: Vec<_> = text.lines().filter(|line| line.starts_with("bloc_service_")).collect();
+    assert_eq!(lines, ["bloc_service_servers{service=\"a\"} 1.0", "bloc_service_demand_requests{service=\"a\"} 3.0"]);
+    assert_eq!(load(&server).await["utilisationRatio"], Value::Null);
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn garbage_is_refused_and_leaves_no_trace() {
+    let server = Server::start(TWO).await;
+    for (fields, reason) in [
+        (r#""inFlight":1,"serviceRate":NaN"#, "load[0].serviceRate: "),
+        (r#""inFlight":1,"serviceRate":-1"#, "load[0].serviceRate: -1 is not allowed, only 0 to 1e12"),
+        (r#""inFlight":1,"serviceRate":1e13"#, "load[0].serviceRate: 10000000000000 is not allowed"),
+        (r#""inFlight":1,"serviceRate":1e999"#, "load[0].serviceRate: "),
+        (r#""inFlight":-1"#, "load[0].inFlight: "),
+        (r#""inFlight":18446744073709551615"#, "load[0].inFlight: 18446744073709551615 is not allowed"),
+        (r#""inFlight":1.5"#, "load[0].inFlight: "),
+        (r#""inFlight":1,"departed":-1"#, "load[0].departed: "),
+        (r#""inFlight":1,"departed":9007199254740993"#, "load[0].departed: 9007199254740993 is not allowed"),
+        (r#""inFlight":1,"capacity":-1"#, "load[0].capacity: "),
+        (r#""inFlight":1,"capacity":4294967296"#, "load[0].capacity: "),
+        (r#""departed":1"#, "missing field `inFlight`"),
+    ] {
+        let body = format!(r#"{{"proxy":"p","version":0,"serves":["a"],"load":[{{"service":"a",{fields}}}]}}"#);
+        let (status, text) = server.post(body).await;
+        assert_eq!(status, StatusCode::BAD_REQUEST, "{fields}: {text}");
+        let error: Value = serde_json::from_str(&text).unwrap();
+        assert!(error["error"].as_str().unwrap().contains(reason), "{fields}: {text}");
+    }
+    assert_eq!(load(&server).await, Value::Null);
+    assert!(server.store.overview().proxies.is_empty());
+    server.stop().await;
+}

@@ -1,0 +1,173 @@
+//! What a sender believes about a server between two reports (Mu, paper sections 4.3.2 and 4.3.3).
+//!
+//! - queue (requests) `= pending + others`: what this sender has there, which it knows exactly, and what the other senders have there: the reported queue without its own part,
+//!   plus `g - 1` for each request that it has sent there since. `g` is the number of senders like this one (1 for a lone gateway): while I send one request, the others send
+//!   `g - 1`, of which I hear nothing yet.
+//! - service rate (requests/s): the server's own estimate if it reports one, else the rule of [`ServiceRate`].
+//!
+//! Aging: the weight of the reported part falls from 1 to 0 over the horizon ([`HORIZON`] reset intervals). The rest has the others' usual part, `(1 - 1/g)` of the queue that
+//! would make this server's wait the mean one of the service; so a server that looked full is not avoided for ever, one that looked empty does not draw everybody, and one
+//! that nobody has heard of looks a little better than the mean. (With the whole mean in that place a server that was left alone long enough looked as full as those that were not,
+//! for ever: simulated, half of the fleet starved.)
+//! Cold start: a server that has not spoken has the mean wait and the largest service rate known.
+//!
+//! Deviations: 1. the reported queue counts the requests being executed too, because an idle server and one that is busy with no queue are not the same;
+//! 2. `g`; 3. the aging; 4. a server that knows its concurrency reports its service rate itself, which is exact where `R / c` is a guess.
+
+use crate::load_report::LoadReport;
+use crate::service_rate::ServiceRate;
+use crate::units::Timestamp;
+use std::time::Duration;
+
+/// The estimate for one server.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Estimate {
+    /// When the server spoke last, and what the other senders had there.
+    heard: Option<(Timestamp, f64)>,
+    sent: u32,
+    rate: ServiceRate,
+    service: Option<f64>,
+}
+
+/// What is known of all servers of a service together.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Fleet {
+    /// The mean wait: all queues over all service rates, in seconds.
+    pub wait: f64,
+    /// The largest service rate, in requests per second; 1 if none is known: then all count the same.
+    pub most: f64,
+    /// How many senders like this one there are, at least 1.
+    pub senders: f64,
+    /// The weight that news loses in a nanosecond.
+    per_nano: f64,
+}
+
+impl Fleet {
+    /// Nothing is known; news is forgotten within [`HORIZON`] reset intervals.
+    pub fn new(reset_interval: Duration) -> Self {
+        let mut fleet = Self { wait: 0.0, most: 1.0, senders: 1.0, per_nano: 0.0 };
+        fleet.configure(reset_interval);
+        fleet
+    }
+
+    /// Another reset interval.
+    pub fn configure(&mut self, reset_interval: Duration) {
+        self.per_nano = 1.0 / (HORIZON * reset_interval.as_secs_f64() * 1e9);
+    }
+}
+
+/// After this many reset intervals a report counts for nothing.
+pub const HORIZON: f64 = 10.0;
+
+impl Estimate {
+    /// A request was sent there.
+    pub fn sent(&mut self) {
+        self.sent = self.sent.saturating_add(1);
+    }
+
+    /// The server has spoken, in answer to one of the `pending` requests that this sender had there.
+    pub fn hear(&mut self, report: &LoadReport, pending: u32, now: Timestamp) {
+        let Some(queue) = report.queue else { return };
+        let others = queue.saturating_sub(pending.saturating_sub(1));
+        (self.heard, self.sent) = (Some((now, f64::from(others))), 0);
+        self.service = report.service;
+        if let (Some(rate), Some(confidence)) = (report.rate, report.confidence) {
+            self.rate.hear(rate, confidence, now);
+        }
+    }
+
+    /// The queue at `now` as far as this sender can know, in requests, of a server with this service `rate` (requests/s) at which it has `pending` requests.
+    pub fn known_queue(&self, fleet: &Fleet, rate: f64, pending: u32, now: Timestamp) -> f64 {
+        let usual = fleet.wait * rate * (1.0 - 1.0 / fleet.senders);
+        let others = match self.heard {
+            Some((at, others)) => {
+                let weight = (1.0 - now.since(at).as_nanos() as f64 * fleet.per_nano).max(0.0);
+                usual + weight * (others - usual)
+            }
+            None => usual,
+        };
+        f64::from(pending) + others
+    }
+
+    /// What the other senders have sent meanwhile, if they did as this one did.
+    pub fn unknown_queue(&self, fleet: &Fleet) -> f64 {
+        (fleet.senders - 1.0) * f64::from(self.sent)
+    }
+
+    /// The service rate, in requests per second, if anything is known of it.
+    pub fn service_rate(&self) -> Option<f64> {
+        self.service.or_else(|| self.rate.get())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::units::Ratio;
+
+    fn at(millis: u64) -> Timestamp {
+        Timestamp::ZERO.after(Duration::from_millis(millis))
+    }
+
+    /// A service whose servers have this queue on average and serve one request a second.
+    fn fleet(wait: f64, senders: f64) -> Fleet {
+        Fleet { wait, senders, ..Fleet::new(Duration::from_millis(200)) }
+    }
+
+    fn heard(queue: u32, pending: u32) -> Estimate {
+        let mut estimate = Estimate::default();
+        estimate.hear(&LoadReport { queue: Some(queue), ..LoadReport::default() }, pending, at(0));
+        estimate
+    }
+
+    #[test]
+    fn the_queue_is_what_i_have_there_and_what_the_others_have() {
+        // Seven besides the answered one, two of them mine: five are the others'.
+        let mut estimate = heard(7, 3);
+        assert_eq!(estimate.known_queue(&fleet(9.0, 1.0), 1.0, 2, at(0)), 7.0);
+        estimate.sent();
+        assert_eq!(estimate.known_queue(&fleet(9.0, 1.0), 1.0, 3, at(0)), 8.0);
+        assert_eq!(estimate.unknown_queue(&fleet(9.0, 1.0)), 0.0);
+        assert_eq!(estimate.unknown_queue(&fleet(9.0, 10.0)), 9.0, "each of mine stands for ten");
+        estimate.hear(&LoadReport { queue: Some(0), ..LoadReport::default() }, 3, at(1));
+        assert_eq!(estimate.unknown_queue(&fleet(9.0, 10.0)), 0.0, "a report tells of all");
+    }
+
+    #[test]
+    fn old_news_approaches_the_others_usual_part() {
+        for said in [0u32, 20] {
+            // Ten on average, of which nine tenths are the others'.
+            let (estimate, fleet) = (heard(said, 1), fleet(10.0, 10.0));
+            let queues: Vec<f64> =
+                [0, 1000, 2000, 9000].iter().map(|&ms| estimate.known_queue(&fleet, 1.0, 0, at(ms))).collect();
+            let halfway = (f64::from(said) + 9.0) / 2.0;
+            for (queue, expected) in queues.iter().zip([f64::from(said), halfway, 9.0, 9.0]) {
+                assert!((queue - expected).abs() < 1e-9, "{queues:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_lone_gateway_knows_its_queues_exactly() {
+        let estimate = heard(4, 5);
+        assert_eq!(estimate.known_queue(&fleet(10.0, 1.0), 1.0, 4, at(60_000)), 4.0);
+        assert_eq!(Estimate::default().known_queue(&fleet(10.0, 1.0), 1.0, 0, at(0)), 0.0);
+    }
+
+    #[test]
+    fn a_newcomer_has_the_others_usual_part() {
+        assert_eq!(Estimate::default().known_queue(&fleet(4.0, 2.0), 2.0, 0, at(0)), 4.0, "half of 4 s at 2/s");
+    }
+
+    #[test]
+    fn a_servers_own_service_rate_goes_before_the_rule() {
+        let mut estimate = Estimate::default();
+        assert_eq!(estimate.service_rate(), None);
+        let report =
+            LoadReport { queue: Some(0), rate: Some(10.0), confidence: Ratio::new(0.5), ..LoadReport::default() };
+        estimate.hear(&report, 1, at(0));
+        assert_eq!(estimate.service_rate(), Some(20.0));
+        estimate.hear(&LoadReport { service: Some(35.0), ..report }, 1, at(0));
+        assert_eq!(estimate.service_rate(), Some(35.0));
+    }
+}

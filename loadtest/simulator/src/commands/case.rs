@@ -1,0 +1,131 @@
+//! The options that make a case.
+
+use anyhow::{Context, bail};
+use bloc_policy::config::{CapacitySpec, ServiceSpec};
+use bloc_sim::Scenario;
+use bloc_sim::incident::Incident;
+use bloc_sim::load::Load;
+use bloc_sim::policies::PolicyKind;
+use bloc_sim::scenario::Spread;
+use bloc_sim::service_time::ServiceTime;
+use std::time::Duration;
+
+/// What is simulated; options that are absent leave the defaults of the command.
+#[derive(Clone, Debug, Default, clap::Args)]
+pub struct CaseOptions {
+    /// Senders.
+    #[arg(long)]
+    pub senders: Option<u32>,
+    /// Servers.
+    #[arg(long)]
+    pub servers: Option<u32>,
+    /// Speeds of the servers, in turn: 1,2 makes every second one twice as fast.
+    #[arg(long, value_delimiter = ',')]
+    pub speeds: Vec<f64>,
+    /// Requests that a server works on at once.
+    #[arg(long)]
+    pub concurrency: Option<u32>,
+    /// fixed:250ms, uniform:40ms-650ms, normal:250ms/125ms, exponential:10ms or pareto:10ms/1.5.
+    #[arg(long)]
+    pub service_time: Option<ServiceTime>,
+    /// closed:CLIENTS, closed:CLIENTS/THINK, poisson:RPS or share:SHARE (of what the servers can do).
+    #[arg(long)]
+    pub load: Option<Load>,
+    /// How the gateway spreads requests over the senders.
+    #[arg(long)]
+    pub spread: Option<Spread>,
+    /// From sender to server or back.
+    #[arg(long, value_parser = humantime::parse_duration)]
+    pub one_way: Option<Duration>,
+    /// From sending an attempt to its rejection's arrival.
+    #[arg(long, value_parser = humantime::parse_duration)]
+    pub bounce: Option<Duration>,
+    /// After this time an attempt to an unreachable server fails.
+    #[arg(long, value_parser = humantime::parse_duration)]
+    pub connect_timeout: Option<Duration>,
+    /// Retry attempts that failed, too.
+    #[arg(long)]
+    pub retry_failures: bool,
+    /// The load runs for so long before anything counts.
+    #[arg(long, value_parser = humantime::parse_duration)]
+    pub warm_up: Option<Duration>,
+    /// How long is measured.
+    #[arg(long, value_parser = humantime::parse_duration)]
+    pub duration: Option<Duration>,
+    /// down:3@10s-20s, join:3@10s, leave:3@10s, slow:3@10s-20s=0.5, partition@10s-20s, lying:3, silent:3; may be repeated.
+    #[arg(long = "incident")]
+    pub incidents: Vec<Incident>,
+    /// Requests that a server admits at once, or `none`.
+    #[arg(long)]
+    pub capacity: Option<String>,
+    /// Retries after a rejection.
+    #[arg(long)]
+    pub retries: Option<u32>,
+    /// How long a server without a chip is left alone.
+    #[arg(long)]
+    pub reset_interval: Option<String>,
+    /// The service's parameters as the filters read them (JSON, for example {"headroom":0.9}); the options above come on top.
+    #[arg(long)]
+    pub service: Option<String>,
+    /// Where all random numbers come from.
+    #[arg(long)]
+    pub seed: Option<u64>,
+}
+
+impl CaseOptions {
+    /// The case: `base`, changed by the options.
+    ///
+    /// # Errors
+    /// A parameter of the service cannot be read.
+    pub fn scenario(&self, base: Scenario, policy: Option<PolicyKind>) -> anyhow::Result<Scenario> {
+        let mut incidents = base.incidents;
+        incidents.extend(self.incidents.iter().cloned());
+        let one_way = self.one_way.unwrap_or(base.one_way);
+        Ok(Scenario {
+            policy: policy.unwrap_or(base.policy),
+            senders: self.senders.unwrap_or(base.senders),
+            servers: self.servers.unwrap_or(base.servers),
+            speeds: if self.speeds.is_empty() { base.speeds } else { self.speeds.clone() },
+            concurrency: self.concurrency.unwrap_or(base.concurrency),
+            service_time: self.service_time.unwrap_or(base.service_time),
+            load: self.load.unwrap_or(base.load),
+            spread: self.spread.unwrap_or(base.spread),
+            one_way,
+            bounce: self.bounce.unwrap_or(base.bounce),
+            connect_timeout: self.connect_timeout.unwrap_or(base.connect_timeout),
+            retry_failures: self.retry_failures || base.retry_failures,
+            warm_up: self.warm_up.unwrap_or(base.warm_up),
+            duration: self.duration.unwrap_or(base.duration),
+            incidents,
+            service: self.service(base.service)?,
+            seed: self.seed.unwrap_or(base.seed),
+        })
+    }
+
+    fn service(&self, base: ServiceSpec) -> anyhow::Result<ServiceSpec> {
+        let given: ServiceSpec = match &self.service {
+            Some(text) => serde_json::from_str(text).context("--service")?,
+            None => ServiceSpec::default(),
+        };
+        if given.routing.is_some() || given.endpoints.is_some() {
+            bail!("--service: routing and endpoints are filled in");
+        }
+        let capacity = match self.capacity.as_deref() {
+            None => given.capacity.clone().or(base.capacity),
+            Some("none") => None,
+            Some(limit) => {
+                Some(CapacitySpec::Static { limit: limit.parse().context("--capacity: a number, or `none`")? })
+            }
+        };
+        Ok(ServiceSpec {
+            retries: self.retries.or(given.retries).or(base.retries),
+            reset_interval: self
+                .reset_interval
+                .clone()
+                .or_else(|| given.reset_interval.clone())
+                .or(base.reset_interval),
+            capacity,
+            ..given
+        })
+    }
+}

@@ -1,0 +1,6 @@
+//! The commands, one file each.
+
+pub mod case;
+pub mod figure;
+pub mod run;
+pub mod sweep;

@@ -1,0 +1,152 @@
+//! The way of a request: chosen, sent, admitted or bounced, worked on, answered, perhaps retried.
+
+use super::{ProbeUnderWay, Simulation};
+use crate::events::Event;
+use crate::outcome::End;
+use crate::policies::{Moment, Verdict};
+use crate::requests::Place;
+use bloc_policy::endpoints::Answer;
+use bloc_policy::units::Timestamp;
+
+impl Simulation<'_> {
+    /// Begins the next attempt of a request.
+    pub(super) fn attempt(&mut self, index: u32) {
+        let request = &mut self.requests[index];
+        let sender = &mut self.senders[request.sender as usize];
+        let mut moment = Moment { now: self.now, rng: &mut self.generators.senders, view: &self.view };
+        let attempt = request.attempts;
+        let Some(choice) = sender.choose(&mut request.plan, u32::from(attempt), &mut moment) else {
+            let end =
+                if matches!(request.answer, Answer::Rejected(_) | Answer::Bounced(_)) { End::Shed } else { End::Error };
+            return self.end(index, end);
+        };
+        if attempt == 0 {
+            sender.probe(&mut self.probed, &mut moment);
+        }
+        request.attempts += 1;
+        request.began = self.now;
+        (request.server, request.bid, request.place) = (choice.server, choice.bid, Place::Network);
+        let (origin, started) = (request.sender, request.started);
+        self.tally.attempt(started);
+        self.view.committed[choice.server as usize] += 1;
+        if self.reaches(origin, choice.server) {
+            self.after(self.scenario.one_way, Event::Reach(index));
+        } else {
+            self.requests[index].answer = Answer::Failed;
+            self.view.committed[choice.server as usize] -= 1;
+            self.after(self.scenario.connect_timeout, Event::Return(index));
+        }
+        if !self.probed.is_empty() {
+            self.send_probes(origin, started);
+        }
+    }
+
+    /// Whether the network takes anything from this sender to this server.
+    fn reaches(&self, sender: u32, server: u32) -> bool {
+        let cut_off = sender < self.scenario.senders / 2 && server < self.scenario.servers / 2;
+        !(self.parted && cut_off)
+    }
+
+    /// An attempt reaches its server.
+    pub(super) fn reach(&mut self, index: u32) {
+        let request = &mut self.requests[index];
+        let place = request.server as usize;
+        let server = &mut self.servers[place];
+        request.reached = self.now;
+        if !server.up {
+            request.answer = Answer::Failed;
+            self.view.committed[place] -= 1;
+            return self.after(self.scenario.one_way, Event::Return(index));
+        }
+        match server.model.arrive(index, request.bid, self.now, &mut self.generators.servers) {
+            verdict @ (Verdict::Rejected(report) | Verdict::Bounced(report)) => {
+                let bounced = matches!(verdict, Verdict::Bounced(_));
+                request.answer = if bounced { Answer::Bounced(report) } else { Answer::Rejected(report) };
+                self.view.committed[place] -= 1;
+                self.after(self.scenario.bounce.saturating_sub(self.scenario.one_way), Event::Return(index));
+            }
+            Verdict::Admitted => {
+                server.join(index, &mut self.requests);
+                self.inside += 1;
+                self.tally.admitted(server.inside, self.inside as f64 / f64::from(self.alive));
+                self.serve(place);
+            }
+        }
+    }
+
+    /// If the server has a free place, the next request of its line takes it.
+    fn serve(&mut self, place: usize) {
+        let next = self.servers[place].next(self.scenario.concurrency, &mut self.requests, self.now);
+        if let Some((request, time)) = next {
+            self.after(time, Event::Finish(request));
+        }
+    }
+
+    /// A server has finished a request.
+    pub(super) fn finish(&mut self, index: u32) {
+        let request = &mut self.requests[index];
+        if request.place == Place::Ghost {
+            return self.requests.free(index);
+        }
+        let place = request.server as usize;
+        let server = &mut self.servers[place];
+        let report = server.model.answer(index, self.now, &mut self.generators.servers);
+        request.answer = report.map_or(Answer::Silent, Answer::Served);
+        request.place = Place::Network;
+        server.leave(request, self.now);
+        self.inside -= 1;
+        self.view.committed[place] -= 1;
+        self.serve(place);
+        self.after(self.scenario.one_way, Event::Return(index));
+    }
+
+    /// The answer to an attempt comes back to its sender.
+    pub(super) fn come_back(&mut self, index: u32) {
+        let request = self.requests[index];
+        self.senders[request.sender as usize].answer(
+            request.server,
+            &request.answer,
+            request.bid,
+            request.began,
+            self.now,
+        );
+        let retries = self.senders[request.sender as usize].retries().unwrap_or(self.retries);
+        let may_retry = u32::from(request.attempts) <= retries;
+        match request.answer {
+            Answer::Served(_) | Answer::Silent => self.end(index, End::Ok),
+            Answer::Rejected(_) | Answer::Bounced(_) if may_retry => self.attempt(index),
+            Answer::Rejected(_) | Answer::Bounced(_) => self.end(index, End::Shed),
+            Answer::Failed if may_retry && self.scenario.retry_failures => self.attempt(index),
+            Answer::Failed => self.end(index, End::Error),
+        }
+    }
+
+    fn send_probes(&mut self, sender: u32, started: Timestamp) {
+        self.tally.probe(started, self.probed.len());
+        while let Some(server) = self.probed.pop() {
+            if self.reaches(sender, server) {
+                let probe = self.probes.insert(ProbeUnderWay { sender, server, answer: None });
+                self.after(self.scenario.one_way, Event::ProbeReach(probe));
+            }
+        }
+    }
+
+    /// A probe reaches its server; a dead one does not answer.
+    pub(super) fn probe_reaches(&mut self, index: u32) {
+        let server = &self.servers[self.probes[index].server as usize];
+        if !server.up {
+            return self.probes.free(index);
+        }
+        self.probes[index].answer = Some(server.probe());
+        self.after(self.scenario.one_way, Event::ProbeReturn(index));
+    }
+
+    /// The answer to a probe comes back.
+    pub(super) fn probe_comes_back(&mut self, index: u32) {
+        let ProbeUnderWay { sender, server, ref answer } = self.probes[index];
+        if let Some(answer) = *answer {
+            self.senders[sender as usize].probed(server, answer, self.now);
+        }
+        self.probes.free(index);
+    }
+}

@@ -1,0 +1,121 @@
+//! How it begins, and where requests come from.
+
+use super::Simulation;
+use crate::events::Event;
+use crate::fleet::{Server, UNAVAILABLE};
+use crate::load::Load;
+use crate::outcome::End;
+use crate::policies::{Lying, Plain, ServerModel};
+use crate::requests::{NONE, Request};
+use crate::scenario::{ScenarioError, Spread};
+use crate::service_time::exponential;
+use std::time::Duration;
+
+impl Simulation<'_> {
+    pub(super) fn set_up(&mut self) -> Result<(), ScenarioError> {
+        let scenario = self.scenario;
+        for server in 0..scenario.servers {
+            let member = !scenario.incidents.iter().any(|incident| incident.joins_later(server));
+            let model = self.server_model(server)?;
+            self.servers.push(Server::new(model, scenario.speed(server), member, self.policy.probes()));
+            self.view.committed.push(if member { 0 } else { UNAVAILABLE });
+            self.view.rates.push(scenario.service_rate(server));
+        }
+        self.tell_members();
+        for index in 0..self.changes.len() {
+            self.events.push(self.changes[index].0, Event::Incident(index as u32));
+        }
+        match scenario.load {
+            // Spread over one service time, lest all clients march in step.
+            Load::Closed { clients, .. } => {
+                for client in 0..clients {
+                    let delay = scenario.service_time.mean().mul_f64(self.generators.arrivals.f64());
+                    self.after(delay, Event::Client(client));
+                }
+            }
+            Load::Poisson { .. } | Load::Share(_) => self.await_arrival(),
+        }
+        Ok(())
+    }
+
+    /// What stands in front of a server.
+    pub(super) fn server_model(&self, server: u32) -> Result<Box<dyn ServerModel>, ScenarioError> {
+        let incidents = &self.scenario.incidents;
+        Ok(if incidents.iter().any(|incident| incident.lies(server)) {
+            Box::new(Lying::new(&self.scenario.service.validate()?))
+        } else if incidents.iter().any(|incident| incident.silences(server)) {
+            Box::new(Plain)
+        } else {
+            self.policy.server()
+        })
+    }
+
+    /// All senders hear who the servers are.
+    pub(super) fn tell_members(&mut self) {
+        let members: Vec<u32> = (0..self.scenario.servers).filter(|&s| self.servers[s as usize].member).collect();
+        for sender in &mut self.senders {
+            sender.members(&members, self.now);
+        }
+    }
+
+    fn await_arrival(&mut self) {
+        if let Some(gap) = self.gap {
+            let delay = exponential(gap, &mut self.generators.arrivals);
+            if self.now.after(delay) < self.tally.closes() {
+                self.after(delay, Event::Arrival);
+            }
+        }
+    }
+
+    pub(super) fn arrive(&mut self) {
+        self.await_arrival();
+        self.start(NONE);
+    }
+
+    /// A client sends its next request, unless the time is over.
+    pub(super) fn send(&mut self, client: u32) {
+        if self.now < self.tally.closes() {
+            self.start(client);
+        }
+    }
+
+    fn start(&mut self, client: u32) {
+        let sender = self.spread();
+        self.open[sender as usize] += 1;
+        self.tally.start();
+        let work = self.scenario.service_time.draw(&mut self.generators.work);
+        let request = self.requests.insert(Request::new(self.now, work, sender, client));
+        self.attempt(request);
+    }
+
+    fn spread(&mut self) -> u32 {
+        let senders = self.scenario.senders;
+        match self.scenario.spread {
+            Spread::Random => self.generators.arrivals.u32(..senders),
+            Spread::RoundRobin => {
+                self.next_sender = (self.next_sender + 1) % senders;
+                self.next_sender
+            }
+            Spread::LeastRequest => {
+                let (first, second) =
+                    (self.generators.arrivals.u32(..senders), self.generators.arrivals.u32(..senders));
+                if self.open[second as usize] < self.open[first as usize] { second } else { first }
+            }
+        }
+    }
+
+    /// A request is over; a closed loop's client goes on.
+    pub(super) fn end(&mut self, index: u32, end: End) {
+        let request = self.requests[index];
+        let wait = request.begun.since(request.reached);
+        self.open[request.sender as usize] -= 1;
+        self.tally.end(end, request.started, wait, self.now);
+        self.requests.free(index);
+        if request.client != NONE {
+            let think = self.scenario.load.think(&mut self.generators.arrivals);
+            // Where nobody can be asked, a request fails in no time; a client does not spin on that.
+            let pause = if request.attempts == 0 { Duration::from_millis(1) } else { Duration::ZERO };
+            self.after(think + pause, Event::Client(request.client));
+        }
+    }
+}

@@ -1,0 +1,193 @@
+//! The servers: a number of places, one FIFO line, a speed.
+
+use crate::policies::{Probe, ServerModel};
+use crate::requests::{NONE, Place, Request, Slab};
+use bloc_policy::units::Timestamp;
+use std::time::Duration;
+
+/// A count this high stands for a server that must not be chosen; what it has under way is counted on top.
+pub const UNAVAILABLE: u32 = 1 << 30;
+/// For the probes a server remembers so many latencies for each number of requests met; odd, so that there is a median.
+const LATENCIES: usize = 5;
+/// Numbers above this count as this.
+const MOST_MET: usize = 63;
+
+/// What an omniscient balancer sees at the moment of its decision.
+#[derive(Clone, Debug, Default)]
+pub struct View {
+    /// For each server the requests in it and those on their way to it; [`UNAVAILABLE`] and more: dead, or not a member.
+    pub committed: Vec<u32>,
+    /// For each server what it can do now, in requests per second.
+    pub rates: Vec<f64>,
+}
+
+/// A server.
+pub struct Server {
+    /// Its sidecar.
+    pub model: Box<dyn ServerModel>,
+    /// Its own speed.
+    pub speed: f64,
+    /// How many times its own speed it works at.
+    pub factor: f64,
+    /// Whether it lives.
+    pub up: bool,
+    /// Whether the senders know it.
+    pub member: bool,
+    /// Requests in it, in service or in line.
+    pub inside: u32,
+    busy: u32,
+    first: u32,
+    last: u32,
+    latencies: Option<Latencies>,
+}
+
+impl Server {
+    /// An idle server.
+    pub fn new(model: Box<dyn ServerModel>, speed: f64, member: bool, probed: bool) -> Self {
+        let latencies = probed.then(Latencies::default);
+        Self { model, speed, factor: 1.0, up: true, member, inside: 0, busy: 0, first: NONE, last: NONE, latencies }
+    }
+
+    /// A request is admitted: joins the line. Call [`next`](Self::next) then.
+    pub fn join(&mut self, request: u32, requests: &mut Slab<Request>) {
+        requests[request].met = self.inside;
+        requests[request].place = Place::Line;
+        requests[request].behind = NONE;
+        self.inside += 1;
+        if self.last == NONE {
+            self.first = request;
+        } else {
+            requests[self.last].behind = request;
+        }
+        self.last = request;
+    }
+
+    /// If a place is free and a request waits, it is taken into service: which one, and how long it takes.
+    pub fn next(&mut self, concurrency: u32, requests: &mut Slab<Request>, now: Timestamp) -> Option<(u32, Duration)> {
+        if self.busy >= concurrency || self.first == NONE {
+            return None;
+        }
+        let index = self.first;
+        let request = &mut requests[index];
+        self.first = request.behind;
+        if self.first == NONE {
+            self.last = NONE;
+        }
+        self.busy += 1;
+        (request.place, request.begun) = (Place::Service, now);
+        self.model.begin(index, now);
+        let speed = self.speed * self.factor;
+        let time = if speed == 1.0 { request.work } else { request.work.div_f64(speed) };
+        Some((index, time))
+    }
+
+    /// A request in service is finished.
+    pub fn leave(&mut self, request: &Request, now: Timestamp) {
+        self.busy -= 1;
+        self.inside -= 1;
+        if let Some(latencies) = &mut self.latencies {
+            latencies.record(request.met, now.since(request.reached));
+        }
+    }
+
+    /// It dies: nothing is in it any more. What comes back later is another process, with this sidecar.
+    pub fn die(&mut self, successor: Box<dyn ServerModel>) {
+        (self.model, self.up, self.inside, self.busy) = (successor, false, 0, 0);
+        (self.first, self.last) = (NONE, NONE);
+        self.latencies = self.latencies.is_some().then(Latencies::default);
+    }
+
+    /// What it answers to a probe.
+    pub fn probe(&self) -> Probe {
+        if self.model.lies() {
+            return Probe { in_flight: 0, latency: Duration::ZERO };
+        }
+        let latency = self.latencies.as_ref().map_or(Duration::ZERO, |latencies| latencies.estimate(self.inside));
+        Probe { in_flight: self.inside, latency }
+    }
+}
+
+/// For each number of requests that a request can meet in the server, the latencies of the last ones that met so many. The estimate is the median of those at the
+/// present number, or at the nearest that has any (Prequal, section 4 of its paper). A ring over all answers instead would forget what an idle server is like
+/// while it is busy, call it slow when it is idle, and starve it: tried, and seen.
+#[derive(Clone, Debug)]
+struct Latencies {
+    met: Vec<Recent>,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Recent {
+    ring: [Duration; LATENCIES],
+    count: usize,
+}
+
+impl Default for Latencies {
+    fn default() -> Self {
+        Self { met: vec![Recent::default(); MOST_MET + 1] }
+    }
+}
+
+impl Latencies {
+    fn record(&mut self, met: u32, latency: Duration) {
+        let recent = &mut self.met[(met as usize).min(MOST_MET)];
+        recent.ring[recent.count % LATENCIES] = latency;
+        recent.count += 1;
+    }
+
+    fn estimate(&self, inside: u32) -> Duration {
+        let at = (inside as usize).min(MOST_MET);
+        let known = |place: &usize| self.met.get(*place).is_some_and(|recent| recent.count > 0);
+        let nearest = (0..=MOST_MET).flat_map(|off| [at.wrapping_sub(off), at + off]).find(known);
+        let Some(recent) = nearest.map(|place| &self.met[place]) else { return Duration::ZERO };
+        let mut latencies = recent.ring;
+        let count = recent.count.min(LATENCIES);
+        let (_, median, _) = latencies[..count].select_nth_unstable(count / 2);
+        *median
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::policies::Plain;
+
+    fn at(millis: u64) -> Timestamp {
+        Timestamp::ZERO.after(Duration::from_millis(millis))
+    }
+
+    #[test]
+    fn the_line_is_first_come_first_served() {
+        let mut server = Server::new(Box::new(Plain), 2.0, true, false);
+        let mut requests = Slab::default();
+        let all: Vec<u32> = (0..4)
+            .map(|i| requests.insert(Request::new(at(0), Duration::from_millis(10 * (i + 1)), 0, NONE)))
+            .collect();
+        for &request in &all {
+            server.join(request, &mut requests);
+        }
+        let time = |millis| Duration::from_millis(millis);
+        assert_eq!(server.next(2, &mut requests, at(0)), Some((all[0], time(5))));
+        assert_eq!(server.next(2, &mut requests, at(0)), Some((all[1], time(10))));
+        assert_eq!(server.next(2, &mut requests, at(0)), None, "both places are taken");
+        server.leave(&requests[all[0]].clone(), at(5));
+        server.factor = 0.5;
+        assert_eq!(server.next(2, &mut requests, at(5)), Some((all[2], time(30))));
+        server.leave(&requests[all[1]].clone(), at(10));
+        assert_eq!(server.next(2, &mut requests, at(10)), Some((all[3], time(40))));
+        assert_eq!((server.inside, requests[all[3]].met), (2, 3));
+    }
+
+    #[test]
+    fn the_estimate_is_the_median_of_the_latencies_at_the_nearest_load() {
+        let mut latencies = Latencies::default();
+        assert_eq!(latencies.estimate(3), Duration::ZERO);
+        for (met, millis) in [(0, 10), (4, 50), (4, 70), (4, 60), (9, 100)] {
+            latencies.record(met, Duration::from_millis(millis));
+        }
+        assert_eq!(latencies.estimate(3), Duration::from_millis(60));
+        assert_eq!(latencies.estimate(20), Duration::from_millis(100));
+        (0..LATENCIES).for_each(|_| latencies.record(4, Duration::from_millis(20)));
+        assert_eq!(latencies.estimate(4), Duration::from_millis(20), "old ones are forgotten");
+        assert_eq!(latencies.estimate(0), Duration::from_millis(10), "but not by newer ones elsewhere");
+    }
+}

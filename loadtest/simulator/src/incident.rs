@@ -1,0 +1,238 @@
+//! What happens to the fleet while it works.
+
+use bloc_policy::units::Timestamp;
+use std::fmt;
+use std::ops::RangeInclusive;
+use std::str::FromStr;
+use std::time::Duration;
+
+/// Something out of the ordinary. Times count from the start of the simulation, warm-up included; servers are numbered from 0, and `3` may be `3-7`.
+///
+/// | text | meaning |
+/// |---|---|
+/// | `down:3@10s-20s` | dies at 10 s: what is in it fails, connections are refused; back, empty and without memory, at 20 s |
+/// | `join:3@10s` | is not there before 10 s; then all senders hear of it |
+/// | `leave:3@10s` | all senders forget it at 10 s; it finishes what it has |
+/// | `slow:3@10s-20s=0.5` | works at half of its speed from 10 s to 20 s |
+/// | `partition@10s-20s` | the first half of the senders cannot reach the first half of the servers: attempts fail after the connect timeout |
+/// | `lying:3` | admits everything, reports no queue, and grants chips, whatever is in it; slow it down to make it answer late |
+/// | `silent:3` | speaks none of our headers, and admits everything |
+///
+/// Without `-20s` it lasts for ever.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Incident {
+    kind: Kind,
+    servers: RangeInclusive<u32>,
+    from: Duration,
+    until: Option<Duration>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Kind {
+    Down,
+    Join,
+    Leave,
+    Slow(f64),
+    Partition,
+    Lying,
+    Silent,
+}
+
+/// A change at a moment.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Change {
+    /// The server is there (again) or dead.
+    Up(u32, bool),
+    /// The senders know the server or not.
+    Member(u32, bool),
+    /// The server's speed is now so many times its own.
+    Slow(u32, f64),
+    /// The network is parted or whole.
+    Parted(bool),
+}
+
+/// A text that is no incident.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "an incident is down:3@10s-20s, join:3@10s, leave:3@10s, slow:3@10s-20s=0.5 (factor above 0, at most 100), partition@10s-20s, lying:3 or silent:3, where 3 may be 3-7"
+)]
+pub struct NoIncident;
+
+impl Incident {
+    /// The changes that make it up.
+    pub fn changes(&self) -> Vec<(Timestamp, Change)> {
+        let at = |time: Duration| Timestamp::ZERO.after(time);
+        let mut changes = Vec::new();
+        let mut both = |first: Change, second: Change| {
+            changes.push((at(self.from), first));
+            changes.extend(self.until.map(|until| (at(until), second)));
+        };
+        match self.kind {
+            Kind::Partition => both(Change::Parted(true), Change::Parted(false)),
+            Kind::Down => self.servers.clone().for_each(|s| both(Change::Up(s, false), Change::Up(s, true))),
+            Kind::Join => self.servers.clone().for_each(|s| both(Change::Member(s, true), Change::Member(s, false))),
+            Kind::Leave => self.servers.clone().for_each(|s| both(Change::Member(s, false), Change::Member(s, true))),
+            Kind::Slow(factor) => {
+                self.servers.clone().for_each(|s| both(Change::Slow(s, factor), Change::Slow(s, 1.0)))
+            }
+            Kind::Lying | Kind::Silent => {}
+        }
+        changes
+    }
+
+    /// The highest server that it concerns.
+    pub fn last_server(&self) -> u32 {
+        *self.servers.end()
+    }
+
+    /// Whether `server` is not there at the start.
+    pub fn joins_later(&self, server: u32) -> bool {
+        self.kind == Kind::Join && self.servers.contains(&server)
+    }
+
+    /// Whether `server` lies.
+    pub fn lies(&self, server: u32) -> bool {
+        self.kind == Kind::Lying && self.servers.contains(&server)
+    }
+
+    /// Whether `server` does not speak.
+    pub fn silences(&self, server: u32) -> bool {
+        self.kind == Kind::Silent && self.servers.contains(&server)
+    }
+}
+
+impl FromStr for Incident {
+    type Err = NoIncident;
+
+    fn from_str(text: &str) -> Result<Self, NoIncident> {
+        let (head, when) = text.split_once('@').map_or((text, None), |(head, when)| (head, Some(when)));
+        let (name, servers) = head.split_once(':').map_or((head, None), |(name, servers)| (name, Some(servers)));
+        let (when, factor) = match when.and_then(|when| when.split_once('=')) {
+            Some((when, factor)) => (Some(when), Some(factor)),
+            None => (when, None),
+        };
+        let kind = match (name, factor) {
+            ("down", None) => Kind::Down,
+            ("join", None) => Kind::Join,
+            ("leave", None) => Kind::Leave,
+            ("partition", None) => Kind::Partition,
+            ("lying", None) => Kind::Lying,
+            ("silent", None) => Kind::Silent,
+            ("slow", Some(factor)) => {
+                let factor = factor.parse().ok().filter(|&f: &f64| f > 0.0 && f <= 100.0);
+                Kind::Slow(factor.ok_or(NoIncident)?)
+            }
+            _ => return Err(NoIncident),
+        };
+        let servers = match (kind, servers) {
+            (Kind::Partition, None) => 0..=0,
+            (Kind::Partition, Some(_)) | (_, None) => return Err(NoIncident),
+            (_, Some(text)) => {
+                let (first, last) = text.split_once('-').unwrap_or((text, text));
+                let number = |text: &str| text.parse::<u32>().map_err(|_| NoIncident);
+                number(first)?..=number(last)?
+            }
+        };
+        let (from, until) = match (kind, when) {
+            (Kind::Lying | Kind::Silent, None) => (Duration::ZERO, None),
+            (Kind::Lying | Kind::Silent, Some(_)) | (_, None) => return Err(NoIncident),
+            (_, Some(when)) => {
+                let time = |text: &str| humantime::parse_duration(text).map_err(|_| NoIncident);
+                match when.split_once('-') {
+                    Some((from, until)) => (time(from)?, Some(time(until)?)),
+                    None => (time(when)?, None),
+                }
+            }
+        };
+        if servers.is_empty() || until.is_some_and(|until| until <= from) {
+            return Err(NoIncident);
+        }
+        Ok(Self { kind, servers, from, until })
+    }
+}
+
+impl fmt::Display for Incident {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let name = match self.kind {
+            Kind::Down => "down",
+            Kind::Join => "join",
+            Kind::Leave => "leave",
+            Kind::Slow(_) => "slow",
+            Kind::Partition => "partition",
+            Kind::Lying => "lying",
+            Kind::Silent => "silent",
+        };
+        f.write_str(name)?;
+        if self.kind != Kind::Partition {
+            write!(f, ":{}", self.servers.start())?;
+            if self.servers.start() != self.servers.end() {
+                write!(f, "-{}", self.servers.end())?;
+            }
+        }
+        let shown = |time: Duration| humantime::format_duration(time).to_string().replace(' ', "");
+        if !matches!(self.kind, Kind::Lying | Kind::Silent) {
+            write!(f, "@{}", shown(self.from))?;
+            if let Some(until) = self.until {
+                write!(f, "-{}", shown(until))?;
+            }
+        }
+        if let Kind::Slow(factor) = self.kind {
+            write!(f, "={factor}")?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_shown_can_be_read() {
+        for text in [
+            "down:3@10s-20s",
+            "down:3-7@10s",
+            "join:0@1m",
+            "leave:4@5s",
+            "slow:2@10s-20s=0.5",
+            "slow:2@0s=0.25",
+            "partition@10s-20s",
+            "lying:3",
+            "silent:0-4",
+        ] {
+            assert_eq!(text.parse::<Incident>().unwrap().to_string(), text);
+        }
+    }
+
+    #[test]
+    fn refuses_what_is_no_incident() {
+        for text in [
+            "down:3",
+            "down@1s",
+            "down:3@20s-10s",
+            "slow:3@1s",
+            "slow:3@1s=0",
+            "down:3@1s=2",
+            "partition:1@1s",
+            "lying:3@1s",
+            "down:7-3@1s",
+            "fire:1@1s",
+        ] {
+            assert_eq!(text.parse::<Incident>(), Err(NoIncident), "{text}");
+        }
+    }
+
+    #[test]
+    fn what_begins_ends() {
+        let at = |seconds| Timestamp::ZERO.after(Duration::from_secs(seconds));
+        let slow: Incident = "slow:2-3@10s-20s=0.5".parse().unwrap();
+        let expected = [
+            (at(10), Change::Slow(2, 0.5)),
+            (at(20), Change::Slow(2, 1.0)),
+            (at(10), Change::Slow(3, 0.5)),
+            (at(20), Change::Slow(3, 1.0)),
+        ];
+        assert_eq!(slow.changes(), expected);
+        assert_eq!("down:1@5s".parse::<Incident>().unwrap().changes(), [(at(5), Change::Up(1, false))]);
+    }
+}

@@ -1,0 +1,224 @@
+//! What came out of a case.
+
+use crate::scenario::Scenario;
+use bloc_policy::units::Timestamp;
+use hdrhistogram::Histogram;
+use serde::Serialize;
+use std::time::Duration;
+
+/// The result of a case; the same seed gives the same one. Percentiles are over the requests that an application answered, from the moment at which they
+/// came, to three digits.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Outcome {
+    /// Requests that came within the measured time.
+    pub requests: u64,
+    /// Of these, answered by an application.
+    pub ok: u64,
+    /// Of these, rejected after all retries.
+    pub shed: u64,
+    /// Of these, failed otherwise.
+    pub errors: u64,
+    /// Response time.
+    pub p10_ms: Option<f64>,
+    /// Response time.
+    pub p50_ms: Option<f64>,
+    /// Response time.
+    pub p90_ms: Option<f64>,
+    /// Response time.
+    pub p99_ms: Option<f64>,
+    /// Response time.
+    pub mean_ms: Option<f64>,
+    /// Waiting time in the line of the server that answered.
+    pub wait_p99_ms: Option<f64>,
+    /// Waiting time in the line of the server that answered.
+    pub wait_mean_ms: Option<f64>,
+    /// Answers of applications within the measured time, per second.
+    pub throughput_rps: f64,
+    /// Attempts for each request.
+    pub attempts_per_request: f64,
+    /// Probes for each request.
+    pub probes_per_request: f64,
+    /// The most requests that were in one server at once, from the start on.
+    pub max_in_server: u32,
+    /// By how much one server's requests exceeded the mean over all servers at most, at an arrival, from the start on.
+    pub max_overshoot: f64,
+    /// Requests and what became of them from start to end, warm-up included: came.
+    pub total_started: u64,
+    /// Answered, shed, failed.
+    pub total_ended: u64,
+    /// Events that happened.
+    pub events: u64,
+}
+
+/// How a request ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum End {
+    /// An application answered.
+    Ok,
+    /// Rejected by everyone asked.
+    Shed,
+    /// No answer.
+    Error,
+}
+
+/// Counts while the simulation runs.
+pub struct Tally {
+    opens: Timestamp,
+    closes: Timestamp,
+    window: Duration,
+    response: Histogram<u64>,
+    wait: Histogram<u64>,
+    counts: [u64; 3],
+    started: u64,
+    ended: u64,
+    attempts: u64,
+    probes: u64,
+    answered_within: u64,
+    max_in_server: u32,
+    max_overshoot: f64,
+}
+
+/// Two weeks, in nanoseconds: longer response times count as this.
+const LONGEST: u64 = 14 * 24 * 3600 * 1_000_000_000;
+const DIGITS: u8 = 3;
+
+impl Tally {
+    /// Nothing has happened.
+    ///
+    /// # Panics
+    /// Never: the bounds of the histograms are constants that they allow.
+    pub fn new(scenario: &Scenario) -> Self {
+        let histogram = || Histogram::new_with_bounds(1, LONGEST, DIGITS).expect("bounds and digits are in range");
+        let opens = Timestamp::ZERO.after(scenario.warm_up);
+        Self {
+            opens,
+            closes: opens.after(scenario.duration),
+            window: scenario.duration,
+            response: histogram(),
+            wait: histogram(),
+            counts: [0; 3],
+            started: 0,
+            ended: 0,
+            attempts: 0,
+            probes: 0,
+            answered_within: 0,
+            max_in_server: 0,
+            max_overshoot: 0.0,
+        }
+    }
+
+    /// After this moment no request comes.
+    pub fn closes(&self) -> Timestamp {
+        self.closes
+    }
+
+    fn counts(&self, started: Timestamp) -> bool {
+        started >= self.opens
+    }
+
+    /// A request has come.
+    pub fn start(&mut self) {
+        self.started += 1;
+    }
+
+    /// An attempt of a request that came at `started` begins.
+    pub fn attempt(&mut self, started: Timestamp) {
+        self.attempts += u64::from(self.counts(started));
+    }
+
+    /// So many probes are sent on behalf of a request that came at `started`.
+    pub fn probe(&mut self, started: Timestamp, probes: usize) {
+        self.probes += if self.counts(started) { probes as u64 } else { 0 };
+    }
+
+    /// A server admitted a request and now has `inside`, while the mean over all servers is `mean`.
+    pub fn admitted(&mut self, inside: u32, mean: f64) {
+        self.max_in_server = self.max_in_server.max(inside);
+        self.max_overshoot = self.max_overshoot.max(f64::from(inside) - mean);
+    }
+
+    /// A request has ended at `now`.
+    pub fn end(&mut self, end: End, started: Timestamp, wait: Duration, now: Timestamp) {
+        self.ended += 1;
+        if end == End::Ok && now >= self.opens && now < self.closes {
+            self.answered_within += 1;
+        }
+        if !self.counts(started) {
+            return;
+        }
+        self.counts[end as usize] += 1;
+        if end == End::Ok {
+            self.response.saturating_record(nanos(now.since(started)));
+            self.wait.saturating_record(nanos(wait));
+        }
+    }
+
+    /// The result.
+    pub fn outcome(&self, events: u64) -> Outcome {
+        let [ok, shed, errors] = self.counts;
+        let requests = ok + shed + errors;
+        let per_request = |count: u64| rounded(count as f64 / (requests.max(1)) as f64, 1e4);
+        let at = |histogram: &Histogram<u64>, quantile| {
+            (ok > 0).then(|| milliseconds(histogram.value_at_quantile(quantile) as f64))
+        };
+        Outcome {
+            requests,
+            ok,
+            shed,
+            errors,
+            p10_ms: at(&self.response, 0.1),
+            p50_ms: at(&self.response, 0.5),
+            p90_ms: at(&self.response, 0.9),
+            p99_ms: at(&self.response, 0.99),
+            mean_ms: (ok > 0).then(|| milliseconds(self.response.mean())),
+            wait_p99_ms: at(&self.wait, 0.99),
+            wait_mean_ms: (ok > 0).then(|| milliseconds(self.wait.mean())),
+            throughput_rps: rounded(self.answered_within as f64 / self.window.as_secs_f64(), 1e3),
+            attempts_per_request: per_request(self.attempts),
+            probes_per_request: per_request(self.probes),
+            max_in_server: self.max_in_server,
+            max_overshoot: rounded(self.max_overshoot, 1e2),
+            total_started: self.started,
+            total_ended: self.ended,
+            events,
+        }
+    }
+}
+
+fn nanos(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
+}
+
+fn milliseconds(nanos: f64) -> f64 {
+    rounded(nanos / 1e6, 1e3)
+}
+
+fn rounded(value: f64, parts: f64) -> f64 {
+    (value * parts).round() / parts
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_requests_of_the_measured_time_count() {
+        let second = Duration::from_secs(1);
+        let at = |seconds| Timestamp::ZERO.after(second * seconds);
+        let scenario = Scenario { warm_up: 10 * second, duration: 10 * second, ..Scenario::default() };
+        let mut tally = Tally::new(&scenario);
+        for (end, started, ended) in
+            [(End::Ok, 9, 11), (End::Ok, 10, 12), (End::Shed, 19, 19), (End::Error, 15, 16), (End::Ok, 19, 22)]
+        {
+            tally.start();
+            tally.attempt(at(started));
+            tally.end(end, at(started), second, at(ended));
+        }
+        let outcome = tally.outcome(7);
+        assert_eq!((outcome.requests, outcome.ok, outcome.shed, outcome.errors), (4, 2, 1, 1));
+        assert_eq!((outcome.total_started, outcome.total_ended), (5, 5));
+        assert_eq!(outcome.throughput_rps, 0.2, "two answers came within the ten seconds");
+        assert_eq!(outcome.attempts_per_request, 1.0);
+        assert!((outcome.p10_ms.unwrap() - 2000.0).abs() < 2.0 && (outcome.p99_ms.unwrap() - 3000.0).abs() < 3.0);
+    }
+}

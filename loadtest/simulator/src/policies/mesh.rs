@@ -1,0 +1,217 @@
+//! The policies of `bloc-policy`, through the calls that the filters make: `choose` once a request, `begin`, `answer` and `end` for each attempt.
+//!
+//! A request whose list is used up before its retries are goes where Envoy's fallback policy sends it: the better of two at random by the sender's own pending
+//! requests. All senders hear of the same servers in the same order, so an endpoint has the same id in all of them, and one table serves all.
+
+use super::{Choice, Inbound, Moment, Plain, Policy, SenderModel, ServerModel};
+use crate::requests::{NONE, Plan};
+use crate::scenario::{Scenario, ScenarioError};
+use bloc_policy::config::{RoutingKind, ServiceParameters, ServiceSpec};
+use bloc_policy::endpoints::{Answer, EndpointId};
+use bloc_policy::rng::Rng;
+use bloc_policy::sender::Sender;
+use bloc_policy::units::Timestamp;
+use serde::Deserialize;
+use serde::de::value::{Error, StrDeserializer};
+use slotmap::Key;
+use std::cell::RefCell;
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::time::Duration;
+
+/// A routing of `bloc_policy`.
+pub struct Mesh {
+    directory: Rc<RefCell<Directory>>,
+    admission: bool,
+}
+
+impl Mesh {
+    /// With the inbound filter before each server.
+    ///
+    /// # Errors
+    /// `bloc_policy` has no such routing, or refuses the parameters.
+    pub fn new(routing: &'static str, scenario: &Scenario) -> Result<Self, ScenarioError> {
+        let kind = RoutingKind::deserialize(StrDeserializer::<Error>::new(routing));
+        let kind = kind.map_err(|_| ScenarioError::NoSuchRouting(routing))?;
+        let spec = ServiceSpec { routing: Some(kind), endpoints: None, ..scenario.service.clone() };
+        let directory = Directory {
+            parameters: spec.validate()?,
+            spec,
+            members: Vec::new(),
+            ids: vec![EndpointId::null(); scenario.servers as usize],
+            servers: Vec::new(),
+        };
+        Ok(Self { directory: Rc::new(RefCell::new(directory)), admission: true })
+    }
+
+    /// With nothing before the servers: stock Envoy.
+    ///
+    /// # Errors
+    /// See [`new`](Self::new).
+    pub fn without_admission(routing: &'static str, scenario: &Scenario) -> Result<Self, ScenarioError> {
+        Ok(Self { admission: false, ..Self::new(routing, scenario)? })
+    }
+}
+
+impl Policy for Mesh {
+    fn sender(&self) -> Box<dyn SenderModel> {
+        Box::new(MeshSender { sender: None, directory: Rc::clone(&self.directory) })
+    }
+
+    fn server(&self) -> Box<dyn ServerModel> {
+        if !self.admission {
+            return Box::new(Plain);
+        }
+        Box::new(Inbound::new(&self.directory.borrow().parameters))
+    }
+}
+
+/// What all senders share: the parameters in force, and who is who.
+struct Directory {
+    spec: ServiceSpec,
+    parameters: ServiceParameters,
+    members: Vec<u32>,
+    /// The endpoint of each server.
+    ids: Vec<EndpointId>,
+    /// The server of each endpoint, by the slot of its id.
+    servers: Vec<u32>,
+}
+
+impl Directory {
+    fn address(server: u32) -> String {
+        let [_, b, c, d] = server.to_be_bytes();
+        SocketAddr::from(([10, b, c, d], 80)).to_string()
+    }
+
+    /// New members, unless they are known already.
+    fn update(&mut self, members: &[u32]) {
+        if self.members == members {
+            return;
+        }
+        self.members = members.to_vec();
+        let endpoints = members.iter().map(|&server| Self::address(server)).collect();
+        let spec = ServiceSpec { endpoints: Some(endpoints), ..self.spec.clone() };
+        self.parameters = spec.validate().expect("a spec that was valid without endpoints is valid with these");
+    }
+
+    /// Learns the ids from a sender that has the members in force.
+    fn learn(&mut self, sender: &Sender) {
+        for &server in &self.members {
+            let id = sender.endpoints().find(&Self::address(server)).expect("a member is an endpoint of every sender");
+            let slot = slot(id);
+            if self.servers.len() <= slot {
+                self.servers.resize(slot + 1, NONE);
+            }
+            (self.ids[server as usize], self.servers[slot]) = (id, server);
+        }
+    }
+}
+
+fn slot(id: EndpointId) -> usize {
+    (id.data().as_ffi() & u64::from(u32::MAX)) as usize
+}
+
+struct MeshSender {
+    sender: Option<Sender>,
+    directory: Rc<RefCell<Directory>>,
+}
+
+impl MeshSender {
+    /// Where Envoy's fallback policy would go.
+    fn fallback(sender: &Sender, directory: &Directory, rng: &mut fastrand::Rng) -> Option<u32> {
+        let members = &directory.members;
+        let pending = |server: u32| {
+            sender.endpoints().get(directory.ids[server as usize]).map_or(u32::MAX, |endpoint| endpoint.pending())
+        };
+        let first = *members.get(rng.below(members.len()))?;
+        let second = *members.get(rng.below(members.len()))?;
+        Some(if pending(second) < pending(first) { second } else { first })
+    }
+}
+
+impl SenderModel for MeshSender {
+    fn members(&mut self, servers: &[u32], now: Timestamp) {
+        let mut directory = self.directory.borrow_mut();
+        let first = directory.members != servers;
+        directory.update(servers);
+        let parameters = directory.parameters.clone();
+        let sender = match self.sender.take() {
+            Some(mut sender) => {
+                sender.configure(parameters, now);
+                sender
+            }
+            None => Sender::new(parameters, now),
+        };
+        if first {
+            directory.learn(&sender);
+        }
+        self.sender = Some(sender);
+    }
+
+    fn choose(&mut self, plan: &mut Plan, attempt: u32, moment: &mut Moment<'_>) -> Option<Choice> {
+        let sender = self.sender.as_mut()?;
+        let directory = self.directory.borrow();
+        if attempt == 0 {
+            let list = sender.choose(moment.now, moment.rng);
+            plan.set(list.iter().map(|&id| directory.servers[slot(id)]));
+        }
+        // Envoy passes over servers that have left since the list was made.
+        let begin = |sender: &mut Sender, server: u32| {
+            sender.endpoints_mut().begin(directory.ids[server as usize], moment.now).map(|_| server)
+        };
+        let server = plan.find_map(|server| begin(sender, server)).or_else(|| {
+            let server = Self::fallback(sender, &directory, moment.rng)?;
+            begin(sender, server)
+        })?;
+        let bid = sender.bid(attempt as usize);
+        Some(Choice { server, bid })
+    }
+
+    fn retries(&self) -> Option<u32> {
+        self.sender.as_ref().map(Sender::retries)
+    }
+
+    fn answer(&mut self, server: u32, answer: &Answer, bid: Option<Duration>, began: Timestamp, now: Timestamp) {
+        let Some(sender) = self.sender.as_mut() else { return };
+        let id = self.directory.borrow().ids[server as usize];
+        sender.answer(id, *answer, bid, began, now);
+        sender.endpoints_mut().end(id);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fleet::View;
+    use std::collections::BTreeSet;
+
+    #[test]
+    fn members_that_come_and_go_keep_their_names() {
+        let scenario = Scenario { servers: 5, ..Scenario::default() };
+        let mesh = Mesh::new("random", &scenario).unwrap();
+        let (mut rng, view) = (fastrand::Rng::with_seed(1), View::default());
+        let mut senders: Vec<_> = (0..2).map(|_| mesh.sender()).collect();
+        for members in [vec![0, 1, 2], vec![1, 2, 4], vec![0, 1, 3, 4], vec![2, 3]] {
+            for sender in &mut senders {
+                sender.members(&members, Timestamp::ZERO);
+            }
+            for sender in &mut senders {
+                let mut moment = Moment { now: Timestamp::ZERO, rng: &mut rng, view: &view };
+                let chosen: BTreeSet<u32> = (0..100)
+                    .map(|_| {
+                        let server = sender.choose(&mut Plan::default(), 0, &mut moment).unwrap().server;
+                        sender.answer(server, &Answer::Silent, None, Timestamp::ZERO, Timestamp::ZERO);
+                        server
+                    })
+                    .collect();
+                assert_eq!(chosen.into_iter().collect::<Vec<_>>(), members);
+            }
+        }
+    }
+
+    #[test]
+    fn a_routing_that_the_policy_crate_lacks_is_refused() {
+        let error = Mesh::new("magic", &Scenario::default()).err().map(|error| error.to_string());
+        assert_eq!(error.as_deref(), Some("policy: `bloc-policy` has no routing `magic`"));
+    }
+}

@@ -1,0 +1,76 @@
+//! The omniscient balancer: every sender sees every server as it is at the moment of decision, what is on its way there included.
+//!
+//! The mark to reach; nothing real can do it. At a tie one of the equals at random. Cost: a look at every server.
+
+use super::{Choice, Moment, Policy, SenderModel};
+use crate::fleet::{UNAVAILABLE, View};
+use crate::requests::Plan;
+use bloc_policy::endpoints::Answer;
+use bloc_policy::units::Timestamp;
+use std::time::Duration;
+
+/// What the omniscient balancer looks at.
+#[derive(Clone, Copy, Debug)]
+pub enum Omniscient {
+    /// The number of requests: join the shortest queue.
+    Queue,
+    /// (requests + 1) / service rate: the response time to be expected.
+    Wait,
+}
+
+impl Policy for Omniscient {
+    fn sender(&self) -> Box<dyn SenderModel> {
+        Box::new(*self)
+    }
+}
+
+impl SenderModel for Omniscient {
+    fn members(&mut self, _servers: &[u32], _now: Timestamp) {}
+
+    fn choose(&mut self, _plan: &mut Plan, _attempt: u32, moment: &mut Moment<'_>) -> Option<Choice> {
+        let View { committed, rates } = moment.view;
+        let server = match self {
+            Self::Queue => least(committed.iter().copied(), moment.rng),
+            Self::Wait => {
+                let wait = |(&committed, &rate): (&u32, &f64)| f64::from(committed + 1) / rate;
+                least(committed.iter().zip(rates).map(wait), moment.rng)
+            }
+        }?;
+        let available = *committed.get(server)? < UNAVAILABLE;
+        available.then_some(Choice { server: server as u32, bid: None })
+    }
+
+    fn answer(&mut self, _server: u32, _answer: &Answer, _bid: Option<Duration>, _began: Timestamp, _now: Timestamp) {}
+}
+
+/// The place of the least value, at a tie of one of the equals.
+fn least<T: PartialOrd + Copy>(values: impl Iterator<Item = T> + Clone, rng: &mut fastrand::Rng) -> Option<usize> {
+    let least = values.clone().reduce(|a, b| if b < a { b } else { a })?;
+    let equals = values.clone().filter(|&value| value == least).count();
+    let chosen = if equals == 1 { 0 } else { rng.usize(..equals) };
+    values.enumerate().filter(|&(_, value)| value == least).nth(chosen).map(|(place, _)| place)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shares(policy: Omniscient, view: &View) -> [u32; 4] {
+        let mut rng = fastrand::Rng::with_seed(3);
+        let mut chosen = [0; 4];
+        for _ in 0..1000 {
+            let mut moment = Moment { now: Timestamp::ZERO, rng: &mut rng, view };
+            let choice = policy.clone().choose(&mut Plan::default(), 0, &mut moment).unwrap();
+            chosen[choice.server as usize] += 1;
+        }
+        chosen
+    }
+
+    #[test]
+    fn the_shortest_queue_or_wait_is_joined_and_equals_share() {
+        let view = View { committed: vec![UNAVAILABLE, 1, 1, 3], rates: vec![9.0, 1.0, 1.0, 2.5] };
+        let [none, a, b, more] = shares(Omniscient::Queue, &view);
+        assert!(none == 0 && more == 0 && a.abs_diff(b) < 150, "{a} and {b}");
+        assert_eq!(shares(Omniscient::Wait, &view), [0, 0, 0, 1000], "4 / 2.5 is less than 2 / 1");
+    }
+}

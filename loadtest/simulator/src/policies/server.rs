@@ -1,0 +1,147 @@
+//! What stands in front of a server.
+
+use super::{ServerModel, Verdict};
+use bloc_policy::capacity::Capacity;
+use bloc_policy::config::ServiceParameters;
+use bloc_policy::departures::{Flag, Totals};
+use bloc_policy::load_report::LoadReport;
+use bloc_policy::server::{Rejection, Server};
+use bloc_policy::units::{Concurrency, Timestamp};
+use std::collections::HashMap;
+use std::time::Duration;
+
+/// Nothing: everything is admitted, nothing is said.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Plain;
+
+impl ServerModel for Plain {
+    fn arrive(&mut self, _: u32, _: Option<Duration>, _: Timestamp, _: &mut fastrand::Rng) -> Verdict {
+        Verdict::Admitted
+    }
+
+    fn answer(&mut self, _: u32, _: Timestamp, _: &mut fastrand::Rng) -> Option<LoadReport> {
+        None
+    }
+}
+
+/// The inbound filter: the calls that it makes to `bloc_policy::server`, in the same order.
+///
+/// Without a limit of its own the application's line is inside the application, so the sidecar counts what is in the server; with `concurrency` in the service's
+/// parameters it is the sidecar that holds them, and it counts those beyond. Requests carry no deadline.
+#[derive(Clone, Debug)]
+pub struct Inbound {
+    server: Server,
+    in_flight: u32,
+    totals: Totals,
+    /// By the request's number: its flag, and when it was handed to the application as far as the sidecar knows.
+    inside: HashMap<u32, (Flag, Concurrency, Timestamp)>,
+}
+
+impl Inbound {
+    /// An idle server with these parameters.
+    pub fn new(parameters: &ServiceParameters) -> Self {
+        Self { server: Server::new(parameters), in_flight: 0, totals: Totals::default(), inside: HashMap::new() }
+    }
+
+    fn waiting(&self, others: u32) -> u32 {
+        others.saturating_sub(self.server.concurrency().map_or(0, Concurrency::get))
+    }
+}
+
+impl ServerModel for Inbound {
+    fn arrive(&mut self, request: u32, bid: Option<Duration>, now: Timestamp, _: &mut fastrand::Rng) -> Verdict {
+        let others = Concurrency::new(self.in_flight);
+        let verdict = self.server.arrive(others, bid, None, now);
+        let flag = self.server.flag(self.waiting(self.in_flight));
+        match verdict {
+            Ok(()) => {}
+            Err(Rejection::Bid) => return Verdict::Bounced(self.server.bare_report(others)),
+            Err(_) => return Verdict::Rejected(self.server.bare_report(others)),
+        }
+        self.in_flight += 1;
+        self.inside.insert(request, (flag, others, now));
+        Verdict::Admitted
+    }
+
+    fn begin(&mut self, request: u32, now: Timestamp) {
+        // Otherwise the hand-over is the arrival: the line is the application's, and the sidecar does not see when the work begins.
+        if self.server.places().is_some()
+            && let Some((_, _, since)) = self.inside.get_mut(&request)
+        {
+            *since = now;
+        }
+    }
+
+    fn answer(&mut self, request: u32, now: Timestamp, rng: &mut fastrand::Rng) -> Option<LoadReport> {
+        let others = self.in_flight - 1;
+        let (flag, met, since) = self.inside.remove(&request)?;
+        self.totals.departed += 1;
+        self.totals.confident += u64::from(self.server.depart(flag, met, now.since(since), self.waiting(others)));
+        if self.server.is_due(now) {
+            self.server.measure(self.totals, self.in_flight > 0, now);
+        }
+        self.in_flight = others;
+        Some(self.server.report(Concurrency::new(others), rng))
+    }
+}
+
+/// A server that calls itself empty, whatever is in it: admits everything, grants every chip, answers probes with zero.
+#[derive(Clone, Debug)]
+pub struct Lying {
+    report: LoadReport,
+}
+
+impl Lying {
+    /// A liar with these parameters.
+    #[allow(clippy::needless_update, reason = "what else a report holds, a liar leaves out")]
+    pub fn new(parameters: &ServiceParameters) -> Self {
+        let capacity = Capacity::new(parameters.capacity()).get().map(Concurrency::get);
+        Self { report: LoadReport { chip: true, queue: Some(0), capacity, ..LoadReport::default() } }
+    }
+}
+
+impl ServerModel for Lying {
+    fn arrive(&mut self, _: u32, _: Option<Duration>, _: Timestamp, _: &mut fastrand::Rng) -> Verdict {
+        Verdict::Admitted
+    }
+
+    fn answer(&mut self, _: u32, _: Timestamp, _: &mut fastrand::Rng) -> Option<LoadReport> {
+        Some(self.report)
+    }
+
+    fn lies(&self) -> bool {
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use bloc_policy::config::{CapacitySpec, ServiceSpec};
+
+    #[test]
+    fn beyond_its_capacity_the_inbound_filter_rejects_with_a_report() {
+        let spec = ServiceSpec { capacity: Some(CapacitySpec::Static { limit: 2 }), ..ServiceSpec::default() };
+        let mut inbound = Inbound::new(&spec.validate().unwrap());
+        let mut rng = fastrand::Rng::with_seed(1);
+        let now = Timestamp::ZERO;
+        assert_eq!(inbound.arrive(0, None, now, &mut rng), Verdict::Admitted);
+        assert_eq!(inbound.arrive(1, None, now, &mut rng), Verdict::Admitted);
+        let report = LoadReport { queue: Some(2), capacity: Some(2), ..LoadReport::default() };
+        assert_eq!(inbound.arrive(2, None, now, &mut rng), Verdict::Rejected(report));
+        assert_eq!(inbound.answer(0, now, &mut rng).and_then(|report| report.queue), Some(1));
+        assert_eq!(inbound.arrive(3, None, now, &mut rng), Verdict::Admitted);
+    }
+
+    #[test]
+    fn a_liar_calls_itself_empty() {
+        let spec = ServiceSpec { capacity: Some(CapacitySpec::Static { limit: 1 }), ..ServiceSpec::default() };
+        let mut liar = Lying::new(&spec.validate().unwrap());
+        let mut rng = fastrand::Rng::with_seed(1);
+        for request in 0..3 {
+            assert_eq!(liar.arrive(request, None, Timestamp::ZERO, &mut rng), Verdict::Admitted);
+        }
+        let report = liar.answer(0, Timestamp::ZERO, &mut rng).unwrap();
+        assert!(report.chip && report.queue == Some(0) && report.capacity == Some(1), "{report:?}");
+    }
+}

@@ -1,0 +1,211 @@
+//! The requests under way: a slab whose slots are used again, so that nothing is allocated once it has grown to the most that were under way at once.
+
+use bloc_policy::endpoints::Answer;
+use bloc_policy::units::Timestamp;
+use std::time::Duration;
+
+/// No request, server, sender or client.
+pub const NONE: u32 = u32::MAX;
+/// One attempt and at most ten retries.
+pub const MOST_ATTEMPTS: usize = 11;
+
+/// The servers of a request in the order in which they are to be tried, for policies that choose them all at once.
+#[derive(Clone, Copy, Debug)]
+pub struct Plan {
+    servers: [u32; MOST_ATTEMPTS],
+    length: u8,
+    next: u8,
+}
+
+impl Default for Plan {
+    fn default() -> Self {
+        Self { servers: [NONE; MOST_ATTEMPTS], length: 0, next: 0 }
+    }
+}
+
+impl Plan {
+    /// Replaces the servers, of which at most [`MOST_ATTEMPTS`] are kept.
+    pub fn set(&mut self, servers: impl IntoIterator<Item = u32>) {
+        *self = Self::default();
+        for (place, server) in self.servers.iter_mut().zip(servers) {
+            *place = server;
+            self.length += 1;
+        }
+    }
+
+    /// The servers.
+    pub fn servers(&self) -> &[u32] {
+        &self.servers[..usize::from(self.length)]
+    }
+}
+
+/// The next server.
+impl Iterator for Plan {
+    type Item = u32;
+
+    fn next(&mut self) -> Option<u32> {
+        let server = *self.servers().get(usize::from(self.next))?;
+        self.next += 1;
+        Some(server)
+    }
+}
+
+/// Where a request is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// On its way to a server or back.
+    Network,
+    /// In the line of its server.
+    Line,
+    /// Being worked on.
+    Service,
+    /// It died with its server and goes on under another number; this slot waits for the event that will not mean anything any more.
+    Ghost,
+}
+
+/// A request under way.
+#[derive(Clone, Copy, Debug)]
+pub struct Request {
+    /// When it came.
+    pub started: Timestamp,
+    /// When this attempt began.
+    pub began: Timestamp,
+    /// When this attempt reached its server.
+    pub reached: Timestamp,
+    /// When its server began to work on it.
+    pub begun: Timestamp,
+    /// What it costs a server of speed 1.
+    pub work: Duration,
+    /// The longest wait that this attempt accepts; none: any.
+    pub bid: Option<Duration>,
+    /// How this attempt ended, once that is known.
+    pub answer: Answer,
+    /// The servers to be tried.
+    pub plan: Plan,
+    /// Which sender sends it.
+    pub sender: u32,
+    /// Where this attempt goes.
+    pub server: u32,
+    /// Which client waits for it; [`NONE`]: open load.
+    pub client: u32,
+    /// The one behind it in the line.
+    pub behind: u32,
+    /// Requests in the server when it came.
+    pub met: u32,
+    /// Attempts that have begun.
+    pub attempts: u8,
+    /// Where it is.
+    pub place: Place,
+}
+
+impl Request {
+    /// A request that has not been sent anywhere.
+    pub fn new(started: Timestamp, work: Duration, sender: u32, client: u32) -> Self {
+        Self {
+            started,
+            began: started,
+            reached: started,
+            begun: started,
+            work,
+            bid: None,
+            answer: Answer::Failed,
+            plan: Plan::default(),
+            sender,
+            server: NONE,
+            client,
+            behind: NONE,
+            met: 0,
+            attempts: 0,
+            place: Place::Network,
+        }
+    }
+}
+
+/// Values by small numbers that are used again.
+#[derive(Clone, Debug)]
+pub struct Slab<T> {
+    slots: Vec<T>,
+    free: Vec<u32>,
+}
+
+impl<T> Default for Slab<T> {
+    fn default() -> Self {
+        Self { slots: Vec::new(), free: Vec::new() }
+    }
+}
+
+impl<T> Slab<T> {
+    /// Keeps a value under a number that is free.
+    pub fn insert(&mut self, value: T) -> u32 {
+        match self.free.pop() {
+            Some(index) => {
+                self.slots[index as usize] = value;
+                index
+            }
+            None => {
+                self.slots.push(value);
+                (self.slots.len() - 1) as u32
+            }
+        }
+    }
+
+    /// The number is free again.
+    pub fn free(&mut self, index: u32) {
+        self.free.push(index);
+    }
+
+    /// The numbers in use and those that were.
+    pub fn indices(&self) -> std::ops::Range<u32> {
+        0..self.slots.len() as u32
+    }
+
+    /// How many are kept.
+    pub fn len(&self) -> usize {
+        self.slots.len() - self.free.len()
+    }
+
+    /// Whether none is kept.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
+impl<T> std::ops::Index<u32> for Slab<T> {
+    type Output = T;
+
+    fn index(&self, index: u32) -> &T {
+        &self.slots[index as usize]
+    }
+}
+
+impl<T> std::ops::IndexMut<u32> for Slab<T> {
+    fn index_mut(&mut self, index: u32) -> &mut T {
+        &mut self.slots[index as usize]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_number_that_is_free_is_used_again() {
+        let mut slab = Slab::default();
+        let (first, second) = (slab.insert('a'), slab.insert('b'));
+        slab.free(first);
+        assert_eq!(slab.len(), 1);
+        assert_eq!(slab.insert('c'), first);
+        assert_eq!((slab[first], slab[second]), ('c', 'b'));
+        assert_eq!(slab.indices(), 0..2);
+    }
+
+    #[test]
+    fn a_plan_is_followed_once() {
+        let mut plan = Plan::default();
+        plan.set(0..20);
+        assert_eq!(plan.servers().len(), MOST_ATTEMPTS);
+        assert_eq!((plan.next(), plan.next()), (Some(0), Some(1)));
+        plan.set([7]);
+        assert_eq!((plan.next(), plan.next()), (Some(7), None));
+    }
+}

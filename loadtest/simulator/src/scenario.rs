@@ -1,0 +1,245 @@
+//! One case: who, how many, how fast, how far, under which load.
+
+use crate::events::INDEX_LIMIT;
+use crate::incident::Incident;
+use crate::load::Load;
+use crate::policies::PolicyKind;
+use crate::service_time::ServiceTime;
+use bloc_policy::config::{ConfigError, ServiceSpec};
+use serde::{Serialize, Serializer};
+use std::fmt::Display;
+use std::time::Duration;
+
+/// A case. The public fields may hold anything; [`run`](crate::run) checks them.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Scenario {
+    /// Who decides.
+    pub policy: PolicyKind,
+    /// Senders, 1 to 100,000.
+    pub senders: u32,
+    /// Servers, 1 to 100,000.
+    pub servers: u32,
+    /// Speeds of the servers, in turn; none: all 1. Each above 0, at most 1000.
+    pub speeds: Vec<f64>,
+    /// Requests that a server works on at once, 1 to 10,000.
+    pub concurrency: u32,
+    /// What a request costs.
+    #[serde(serialize_with = "text")]
+    pub service_time: ServiceTime,
+    /// The load.
+    #[serde(serialize_with = "text")]
+    pub load: Load,
+    /// How the gateway spreads the requests over the senders.
+    pub spread: Spread,
+    /// From sender to server or back.
+    #[serde(serialize_with = "time")]
+    pub one_way: Duration,
+    /// From sending an attempt to the rejection's arrival; at least `one_way`.
+    #[serde(serialize_with = "time")]
+    pub bounce: Duration,
+    /// After this time an attempt to an unreachable server fails.
+    #[serde(serialize_with = "time")]
+    pub connect_timeout: Duration,
+    /// Whether an attempt that failed is retried, as one that was rejected is. The filters leave that to the user's own retry policy.
+    pub retry_failures: bool,
+    /// The load runs for so long before anything counts.
+    #[serde(serialize_with = "time")]
+    pub warm_up: Duration,
+    /// Requests that come within this time count.
+    #[serde(serialize_with = "time")]
+    pub duration: Duration,
+    /// What happens meanwhile.
+    #[serde(serialize_with = "texts")]
+    pub incidents: Vec<Incident>,
+    /// The service's parameters, as the filters get them; routing and endpoints are filled in.
+    pub service: ServiceSpec,
+    /// Where all random numbers come from.
+    pub seed: u64,
+}
+
+/// How the gateway spreads requests over the senders.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, clap::ValueEnum)]
+#[serde(rename_all = "snake_case")]
+#[value(rename_all = "snake_case")]
+pub enum Spread {
+    /// Uniformly at random.
+    #[default]
+    Random,
+    /// Two at random, the one with fewer requests under way: what an Envoy gateway does by default.
+    LeastRequest,
+    /// One after the other.
+    RoundRobin,
+}
+
+/// Why a case cannot be simulated.
+#[derive(Debug, thiserror::Error)]
+pub enum ScenarioError {
+    /// A value outside its range.
+    #[error("{path}: {value} is not allowed, only {allowed}")]
+    OutOfRange {
+        /// Which value.
+        path: &'static str,
+        /// What it is.
+        value: String,
+        /// What it may be.
+        allowed: &'static str,
+    },
+    /// The service's parameters are not allowed.
+    #[error("service.{0}")]
+    Service(#[from] ConfigError),
+    /// The policy crate does not have this routing.
+    #[error("policy: `bloc-policy` has no routing `{0}`")]
+    NoSuchRouting(&'static str),
+    /// All servers join later.
+    #[error("incidents: no server is there at the start")]
+    NobodyThere,
+}
+
+impl Default for Scenario {
+    /// Issue 4's first case: 40 senders, 10 servers one request at a time, 250 ms, 95%; BLOC with the paper's capacity of 10.
+    fn default() -> Self {
+        Self {
+            policy: PolicyKind::Bloc,
+            senders: 40,
+            servers: 10,
+            speeds: Vec::new(),
+            concurrency: 1,
+            service_time: ServiceTime::Fixed(Duration::from_millis(250)),
+            load: Load::Share(0.95),
+            spread: Spread::Random,
+            one_way: Duration::from_micros(500),
+            bounce: Duration::from_micros(1500),
+            connect_timeout: Duration::from_secs(1),
+            retry_failures: false,
+            warm_up: Duration::from_secs(60),
+            duration: Duration::from_secs(600),
+            incidents: Vec::new(),
+            service: ServiceSpec {
+                capacity: Some(bloc_policy::config::CapacitySpec::Static { limit: 10 }),
+                ..ServiceSpec::default()
+            },
+            seed: 1,
+        }
+    }
+}
+
+impl Scenario {
+    /// Checks every value.
+    ///
+    /// # Errors
+    /// The first value that is not allowed.
+    pub fn validate(&self) -> Result<(), ScenarioError> {
+        range("senders", self.senders, 1, 100_000, "1 to 100000")?;
+        range("servers", self.servers, 1, 100_000, "1 to 100000")?;
+        range("concurrency", self.concurrency, 1, 10_000, "1 to 10000")?;
+        for &speed in &self.speeds {
+            range("speeds", speed, f64::MIN_POSITIVE, 1000.0, "above 0, at most 1000")?;
+        }
+        let hour = Duration::from_secs(3600);
+        shown_range("one_way", self.one_way, Duration::ZERO, hour, "0s to 1h")?;
+        shown_range("bounce", self.bounce, self.one_way, hour, "the one-way delay to 1h")?;
+        shown_range("connect_timeout", self.connect_timeout, Duration::ZERO, hour, "0s to 1h")?;
+        shown_range("warm_up", self.warm_up, Duration::ZERO, 1000 * hour, "0s to 1000h")?;
+        shown_range("duration", self.duration, Duration::from_millis(1), 1000 * hour, "1ms to 1000h")?;
+        for incident in &self.incidents {
+            range("incidents", incident.last_server(), 0, self.servers - 1, "servers that exist, numbered from 0")?;
+        }
+        if let Load::Closed { clients, .. } = self.load {
+            range("load", clients, 1, INDEX_LIMIT - 1, "fewer clients")?;
+        }
+        if self.members().next().is_none() {
+            return Err(ScenarioError::NobodyThere);
+        }
+        self.service.validate()?;
+        Ok(())
+    }
+
+    /// The servers that are there at the start.
+    pub fn members(&self) -> impl Iterator<Item = u32> {
+        (0..self.servers).filter(|&server| !self.incidents.iter().any(|incident| incident.joins_later(server)))
+    }
+
+    /// The speed of a server.
+    pub fn speed(&self, server: u32) -> f64 {
+        self.speeds.get(server as usize % self.speeds.len().max(1)).copied().unwrap_or(1.0)
+    }
+
+    /// What a server can do at most, in requests per second.
+    pub fn service_rate(&self, server: u32) -> f64 {
+        self.speed(server) * f64::from(self.concurrency) / self.service_time.mean().as_secs_f64()
+    }
+}
+
+fn range<T: PartialOrd + Display>(
+    path: &'static str,
+    value: T,
+    least: T,
+    most: T,
+    allowed: &'static str,
+) -> Result<(), ScenarioError> {
+    if value >= least && value <= most {
+        return Ok(());
+    }
+    Err(ScenarioError::OutOfRange { path, value: value.to_string(), allowed })
+}
+
+fn shown_range(
+    path: &'static str,
+    value: Duration,
+    least: Duration,
+    most: Duration,
+    allowed: &'static str,
+) -> Result<(), ScenarioError> {
+    let shown = humantime::format_duration(value).to_string();
+    if (least..=most).contains(&value) {
+        return Ok(());
+    }
+    Err(ScenarioError::OutOfRange { path, value: shown, allowed })
+}
+
+fn text<S: Serializer>(value: &impl Display, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_str(value)
+}
+
+fn texts<S: Serializer>(values: &[Incident], serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_seq(values.iter().map(ToString::to_string))
+}
+
+fn time<S: Serializer>(value: &Duration, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_str(&humantime::format_duration(*value))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refusal(change: impl FnOnce(&mut Scenario)) -> String {
+        let mut scenario = Scenario::default();
+        change(&mut scenario);
+        scenario.validate().unwrap_err().to_string()
+    }
+
+    #[test]
+    fn a_refusal_names_path_value_and_range() {
+        assert!(Scenario::default().validate().is_ok());
+        assert_eq!(refusal(|s| s.senders = 0), "senders: 0 is not allowed, only 1 to 100000");
+        assert_eq!(
+            refusal(|s| s.speeds = vec![1.0, f64::NAN]),
+            "speeds: NaN is not allowed, only above 0, at most 1000"
+        );
+        assert_eq!(
+            refusal(|s| s.bounce = Duration::from_micros(1)),
+            "bounce: 1us is not allowed, only the one-way delay to 1h"
+        );
+        assert_eq!(refusal(|s| s.service.retries = Some(11)), "service.retries: 11 is not allowed, only 0 to 10");
+        assert!(refusal(|s| s.incidents = vec!["lying:10".parse().unwrap()]).starts_with("incidents: 10 is not"));
+        assert!(refusal(|s| s.incidents = vec!["join:0-9@1s".parse().unwrap()]).contains("no server is there"));
+    }
+
+    #[test]
+    fn speeds_come_in_turn() {
+        let scenario = Scenario { speeds: vec![1.0, 2.0], ..Scenario::default() };
+        assert_eq!((scenario.speed(2), scenario.speed(3)), (1.0, 2.0));
+        assert_eq!(scenario.service_rate(1), 8.0);
+    }
+}

@@ -1,0 +1,178 @@
+//! How long one request takes on a server of speed 1.
+
+use std::fmt;
+use std::str::FromStr;
+use std::time::Duration;
+
+/// The distribution of the service time, written `fixed:50ms`, `uniform:40ms-650ms`, `normal:250ms/125ms` (mean / standard deviation; a negative draw
+/// counts as zero), `exponential:10ms` (mean) or `pareto:10ms/1.5` (mean / shape; the longest is [`SPAN`] times the shortest, so that mean and
+/// variance exist and a run of some minutes sees the whole tail). Each duration is 1 µs to 1 h, the shape above 1 and at most 10.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum ServiceTime {
+    /// Always the same.
+    Fixed(Duration),
+    /// Any between the two, equally likely.
+    Uniform(Duration, Duration),
+    /// Mean and standard deviation.
+    Normal(Duration, Duration),
+    /// The mean.
+    Exponential(Duration),
+    /// The mean and the shape of a bounded Pareto distribution: the smaller the shape, the heavier the tail.
+    Pareto(Duration, f64),
+}
+
+/// How many times the shortest a Pareto draw can be.
+pub const SPAN: f64 = 1000.0;
+const LEAST: Duration = Duration::from_micros(1);
+const MOST: Duration = Duration::from_secs(3600);
+
+/// A text that is no service time.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "a service time is fixed:50ms, uniform:40ms-650ms, normal:250ms/125ms, exponential:10ms or pareto:10ms/1.5, each duration 1us to 1h, the shape above 1 and at most 10"
+)]
+pub struct NoServiceTime;
+
+impl ServiceTime {
+    /// The next service time.
+    pub fn draw(&self, rng: &mut fastrand::Rng) -> Duration {
+        match *self {
+            Self::Fixed(time) => time,
+            Self::Uniform(low, high) => low + (high - low).mul_f64(rng.f64()),
+            Self::Normal(mean, deviation) => {
+                // Box and Muller; the second number of the pair is not kept.
+                let z = (-2.0 * (1.0 - rng.f64()).ln()).sqrt() * (std::f64::consts::TAU * rng.f64()).cos();
+                let seconds = mean.as_secs_f64() + z * deviation.as_secs_f64();
+                Duration::try_from_secs_f64(seconds).unwrap_or_default()
+            }
+            Self::Exponential(mean) => exponential(mean, rng),
+            Self::Pareto(mean, shape) => {
+                let shortest =
+                    mean.as_secs_f64() / (shape / (shape - 1.0) * (1.0 - SPAN.powf(1.0 - shape)) / mass(shape));
+                Duration::from_secs_f64(shortest * (1.0 - rng.f64() * mass(shape)).powf(-1.0 / shape))
+            }
+        }
+    }
+
+    /// The nominal mean.
+    pub fn mean(&self) -> Duration {
+        match *self {
+            Self::Fixed(mean) | Self::Normal(mean, _) | Self::Exponential(mean) | Self::Pareto(mean, _) => mean,
+            Self::Uniform(low, high) => (low + high) / 2,
+        }
+    }
+}
+
+/// An exponentially distributed duration.
+pub fn exponential(mean: Duration, rng: &mut fastrand::Rng) -> Duration {
+    mean.mul_f64(-(1.0 - rng.f64()).ln())
+}
+
+/// The share of an unbounded Pareto distribution that lies within the span.
+fn mass(shape: f64) -> f64 {
+    1.0 - SPAN.powf(-shape)
+}
+
+impl FromStr for ServiceTime {
+    type Err = NoServiceTime;
+
+    fn from_str(text: &str) -> Result<Self, NoServiceTime> {
+        let time = |text: &str| {
+            let time = humantime::parse_duration(text).ok();
+            time.filter(|time| (LEAST..=MOST).contains(time)).ok_or(NoServiceTime)
+        };
+        let (name, rest) = text.split_once(':').ok_or(NoServiceTime)?;
+        let two = |separator| rest.split_once(separator).ok_or(NoServiceTime);
+        match name {
+            "fixed" => time(rest).map(Self::Fixed),
+            "uniform" => {
+                let (low, high) = two('-')?;
+                let (low, high) = (time(low)?, time(high)?);
+                if low <= high { Ok(Self::Uniform(low, high)) } else { Err(NoServiceTime) }
+            }
+            "normal" => two('/').and_then(|(mean, deviation)| Ok(Self::Normal(time(mean)?, time(deviation)?))),
+            "exponential" => time(rest).map(Self::Exponential),
+            "pareto" => {
+                let (mean, shape) = two('/')?;
+                let shape = shape.parse().ok().filter(|&shape: &f64| shape > 1.0 && shape <= 10.0);
+                Ok(Self::Pareto(time(mean)?, shape.ok_or(NoServiceTime)?))
+            }
+            _ => Err(NoServiceTime),
+        }
+    }
+}
+
+impl fmt::Display for ServiceTime {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // humantime separates units with spaces and reads them without.
+        let shown = |time: Duration| humantime::format_duration(time).to_string().replace(' ', "");
+        match *self {
+            Self::Fixed(time) => write!(f, "fixed:{}", shown(time)),
+            Self::Uniform(low, high) => write!(f, "uniform:{}-{}", shown(low), shown(high)),
+            Self::Normal(mean, deviation) => write!(f, "normal:{}/{}", shown(mean), shown(deviation)),
+            Self::Exponential(mean) => write!(f, "exponential:{}", shown(mean)),
+            Self::Pareto(mean, shape) => write!(f, "pareto:{}/{shape}", shown(mean)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Mean and standard deviation of 400,000 draws, in milliseconds.
+    fn moments(text: &str) -> (f64, f64) {
+        let time: ServiceTime = text.parse().unwrap();
+        let mut rng = fastrand::Rng::with_seed(7);
+        let draws: Vec<f64> = (0..400_000).map(|_| time.draw(&mut rng).as_secs_f64() * 1e3).collect();
+        let mean = draws.iter().sum::<f64>() / draws.len() as f64;
+        let variance = draws.iter().map(|x| (x - mean).powi(2)).sum::<f64>() / draws.len() as f64;
+        (mean, variance.sqrt())
+    }
+
+    fn close(text: &str, mean: f64, deviation: f64) {
+        let measured = moments(text);
+        let near = |a: f64, b: f64| (a - b).abs() <= 0.02 * b.max(0.01);
+        assert!(near(measured.0, mean) && near(measured.1, deviation), "{text}: {measured:?}, not {mean}, {deviation}");
+    }
+
+    #[test]
+    fn draws_have_the_moments_of_their_distribution() {
+        close("fixed:50ms", 50.0, 0.0);
+        close("uniform:40ms-640ms", 340.0, 600.0 / 12f64.sqrt());
+        close("normal:250ms/50ms", 250.0, 50.0);
+        close("exponential:10ms", 10.0, 10.0);
+        // A light tail, of which the bound cuts off nothing: shortest 10 * 5 / 6, variance shortest^2 * 6 / (5^2 * 4).
+        close("pareto:10ms/6", 10.0, (10.0 * 5.0 / 6.0) * (6.0f64 / 100.0).sqrt());
+    }
+
+    #[test]
+    fn a_heavy_tail_has_its_mean_and_its_bounds() {
+        let time: ServiceTime = "pareto:10ms/1.5".parse().unwrap();
+        let mut rng = fastrand::Rng::with_seed(7);
+        let draws: Vec<f64> = (0..400_000).map(|_| time.draw(&mut rng).as_secs_f64() * 1e3).collect();
+        let mean = draws.iter().sum::<f64>() / draws.len() as f64;
+        // The standard error of the mean is 0.05.
+        assert!((mean - 10.0).abs() < 0.2, "{mean}");
+        let (least, most) = draws.iter().fold((f64::MAX, 0f64), |(a, b), &x| (a.min(x), b.max(x)));
+        assert!((least - 3.442).abs() < 0.001 && most > 1500.0 && most <= 3442.1, "{least} to {most}");
+    }
+
+    #[test]
+    fn what_is_shown_can_be_read() {
+        for text in ["fixed:50ms", "uniform:40ms-1s500ms", "normal:250ms/125ms", "exponential:10ms", "pareto:10ms/1.5"]
+        {
+            let time: ServiceTime = text.parse().unwrap();
+            assert_eq!(time.to_string(), text);
+        }
+    }
+
+    #[test]
+    fn refuses_what_is_no_service_time() {
+        for text in
+            ["50ms", "fixed:0ms", "fixed:2h", "uniform:2s-1s", "normal:1s", "gamma:1s", "pareto:1s/1", "pareto:1s/NaN"]
+        {
+            assert_eq!(text.parse::<ServiceTime>(), Err(NoServiceTime), "{text}");
+        }
+    }
+}

@@ -1,0 +1,29 @@
+//! Cases that the tests share.
+
+use bloc_sim::Scenario;
+use bloc_sim::policies::PolicyKind;
+use std::time::Duration;
+
+/// Issue 4's first case, short: 40 senders, 10 servers, 250 ms, 95%.
+pub fn case(policy: PolicyKind, seconds: u64) -> Scenario {
+    Scenario {
+        policy,
+        warm_up: Duration::from_secs(100),
+        duration: Duration::from_secs(seconds),
+        seed: 5,
+        ..Scenario::default()
+    }
+}
+
+/// What can be simulated today.
+#[allow(dead_code, reason = "not every test file asks all of them")]
+pub const POLICIES: [PolicyKind; 8] = [
+    PolicyKind::Random,
+    PolicyKind::RoundRobin,
+    PolicyKind::LeastRequest,
+    PolicyKind::LeastRequestFull,
+    PolicyKind::Bloc,
+    PolicyKind::Prequal,
+    PolicyKind::Jsq,
+    PolicyKind::ShortestWait,
+];

@@ -1,0 +1,98 @@
+//! Nothing is lost, and the same seed gives the same result.
+
+mod common;
+
+use bloc_sim::policies::PolicyKind;
+use bloc_sim::{Outcome, Scenario};
+use common::{POLICIES, case};
+use std::time::Duration;
+
+/// In a debug build `run` also checks at the end that every queue, count and slot is empty.
+fn run(scenario: &Scenario) -> Outcome {
+    let outcome = bloc_sim::run(scenario).unwrap();
+    assert_eq!(outcome.total_started, outcome.total_ended, "{:?}", scenario.policy);
+    assert_eq!(outcome.requests, outcome.ok + outcome.shed + outcome.errors);
+    outcome
+}
+
+#[test]
+fn a_closed_loop_loses_no_request_whatever_the_policy() {
+    for policy in POLICIES {
+        let scenario = Scenario { load: "closed:120".parse().unwrap(), ..case(policy, 200) };
+        let outcome = run(&scenario);
+        assert!(outcome.ok > 7_500, "{policy:?}: {outcome:?}");
+        if outcome.shed == 0 {
+            // Little: clients = throughput * response time.
+            let clients = outcome.throughput_rps * outcome.mean_ms.unwrap() / 1e3;
+            assert!((clients / 120.0 - 1.0).abs() < 0.02, "{policy:?}: {clients} clients by Little's law");
+        }
+    }
+}
+
+#[test]
+fn a_closed_loop_on_one_server_is_a_carousel() {
+    let scenario = Scenario {
+        policy: PolicyKind::LeastRequest,
+        senders: 1,
+        servers: 1,
+        load: "closed:5".parse().unwrap(),
+        service_time: "fixed:10ms".parse().unwrap(),
+        one_way: Duration::ZERO,
+        ..case(PolicyKind::LeastRequest, 100)
+    };
+    let outcome = run(&scenario);
+    assert_eq!(outcome.throughput_rps, 100.0);
+    assert!(
+        (outcome.p10_ms.unwrap() - 50.0).abs() < 0.05 && (outcome.p99_ms.unwrap() - 50.0).abs() < 0.05,
+        "{outcome:?}"
+    );
+}
+
+#[test]
+fn thinking_clients_load_less() {
+    let scenario = Scenario { load: "closed:20/750ms".parse().unwrap(), ..case(PolicyKind::Jsq, 2000) };
+    let outcome = run(&scenario);
+    let cycle = 750.0 + outcome.mean_ms.unwrap();
+    assert!((outcome.throughput_rps * cycle / 20_000.0 - 1.0).abs() < 0.02, "{outcome:?}");
+}
+
+#[test]
+fn nothing_is_lost_in_a_catastrophe() {
+    let incidents = [
+        "down:0-3@150s-200s",
+        "join:9@120s",
+        "leave:8@180s",
+        "slow:5@150s=0.2",
+        "partition@220s-260s",
+        "lying:4",
+        "silent:6",
+    ];
+    for policy in POLICIES {
+        for retry_failures in [false, true] {
+            let scenario = Scenario {
+                incidents: incidents.iter().map(|text| text.parse().unwrap()).collect(),
+                load: "share:1.3".parse().unwrap(),
+                retry_failures,
+                ..case(policy, 200)
+            };
+            let outcome = run(&scenario);
+            assert!(outcome.ok > 3000 && outcome.errors > 0, "{policy:?}: {outcome:?}");
+        }
+    }
+}
+
+#[test]
+fn the_same_seed_gives_the_same_result_and_another_one_another() {
+    for policy in POLICIES {
+        let scenario = Scenario { load: "share:1.05".parse().unwrap(), ..case(policy, 200) };
+        let first = run(&scenario);
+        assert_eq!(first, run(&scenario), "{policy:?}");
+        assert_ne!(first, run(&Scenario { seed: 6, ..scenario }), "{policy:?}");
+    }
+}
+
+#[test]
+fn every_policy_meets_the_same_requests() {
+    let counts: Vec<u64> = POLICIES.iter().map(|&policy| run(&case(policy, 200)).total_started).collect();
+    assert!(counts.windows(2).all(|pair| pair[0] == pair[1]), "{counts:?}");
+}

@@ -1,0 +1,70 @@
+//! Servers of different speeds (paper, section 4.3.3): two are twice as fast as the other two, and one gateway sends to all of them.
+//!
+//! Each works on 4 requests at once, a fast one takes 100 ms for each: `2 * 4 / 0.1 s + 2 * 4 / 0.2 s = 120` requests per second in total.
+//! The paper's baseline is stock Envoy's least request, that is two choices, also with a single gateway.
+
+use crate::backend::ServiceTime;
+use crate::case::Case;
+use crate::load::Load;
+use crate::mesh::MeshSpec;
+use crate::policy::Policy;
+use std::time::Duration;
+
+/// The experiment's name in `summary.json`.
+pub const EXPERIMENT: &str = "heterogeneous";
+/// The load at which the aims hold, as a share of what all servers can do.
+pub const LOAD_SHARE: f64 = 0.9;
+/// At first a server's rate is not known; it takes some intervals of a second.
+const WARM_UP: Duration = Duration::from_secs(5);
+
+/// Four servers, two of them fast; `frontends` gateways.
+pub fn mesh(policy: Policy, frontends: usize, seed: u64, control_plane: bool) -> MeshSpec {
+    MeshSpec {
+        policy,
+        frontends,
+        backends: 4,
+        spare: 0,
+        service_time: ServiceTime::Fixed(Duration::from_millis(200)),
+        concurrency: 4,
+        speeds: vec![2.0, 2.0, 1.0, 1.0],
+        capacity: None,
+        hold: policy.holds(),
+        slo: None,
+        two_choices: true,
+        reset_interval: Duration::from_millis(200),
+        retries: 3,
+        control_plane,
+        workers: 1,
+        seed,
+    }
+}
+
+/// The case at `share` of the total rate, measured for `duration`.
+pub fn case(mesh: MeshSpec, share: f64, duration: Duration) -> Case {
+    let rate = crate::record::rounded(share * mesh.total_rate(mesh.backends), 1e3);
+    Case {
+        experiment: Some(EXPERIMENT.to_owned()),
+        mesh,
+        load: Load::Poisson { rate },
+        keep_alive: false,
+        timeout: Duration::from_secs(20),
+        warm_up: WARM_UP,
+        duration,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::envoy::Balancing;
+
+    #[test]
+    fn the_case_of_the_paper() {
+        let case = case(mesh(Policy::LeastRequest, 1, 1, true), LOAD_SHARE, Duration::from_secs(1));
+        assert_eq!(case.load, Load::Poisson { rate: 108.0 }, "90% of 120 per second");
+        assert_eq!(case.name(), "heterogeneous-least_request-1");
+        assert_eq!(case.mesh.policy.balancing(1, case.mesh.two_choices), Balancing::LeastRequestOfTwo);
+        let command = case.command();
+        assert!(command.contains("--two-choices --experiment heterogeneous --speeds 2,2,1,1"), "{command}");
+    }
+}

@@ -1,0 +1,72 @@
+//! Who belongs to the service, and how the mesh hears of it: the control plane's services file for the filters, EDS for Envoy itself.
+
+use super::running::{MeshError, file_error};
+use super::spec::MeshSpec;
+use crate::envoy::{Discovery, SERVICE};
+use bloc_policy::config::{ServiceSpec, ServicesSpec};
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+
+/// The endpoints of the service; those beyond `spec.backends` are spare until they are announced.
+#[derive(Debug)]
+pub(super) struct Registry {
+    spec: MeshSpec,
+    directory: PathBuf,
+    endpoints: Vec<SocketAddr>,
+    /// Only with spare backends; otherwise the clusters are static.
+    discovery: Option<Discovery>,
+}
+
+impl Registry {
+    pub(super) fn new(spec: &MeshSpec, directory: &Path, endpoints: Vec<SocketAddr>) -> Result<Self, MeshError> {
+        let discovery = if spec.spare == 0 {
+            None
+        } else {
+            let watched = directory.join("eds");
+            std::fs::create_dir_all(&watched).map_err(|source| file_error(&watched, source))?;
+            Some(Discovery::new(SERVICE, &watched))
+        };
+        Ok(Self { spec: spec.clone(), directory: directory.to_owned(), endpoints, discovery })
+    }
+
+    pub(super) fn spec(&self) -> &MeshSpec {
+        &self.spec
+    }
+
+    pub(super) fn endpoints(&self) -> &[SocketAddr] {
+        &self.endpoints
+    }
+
+    pub(super) fn attach(&self, bootstrap: &mut Value) {
+        if let Some(discovery) = &self.discovery {
+            discovery.attach(bootstrap);
+        }
+    }
+
+    /// The first `count` endpoints are the service.
+    pub(super) fn announce(&self, count: usize) -> Result<(), MeshError> {
+        let members = &self.endpoints[..count.min(self.endpoints.len())];
+        if let Some(discovery) = &self.discovery {
+            discovery.announce(members).map_err(|source| file_error(&self.directory.join("eds"), source))?;
+        }
+        if self.spec.has_control_plane() {
+            write_services(&self.directory, &self.spec.services(Some(members)))?;
+        }
+        Ok(())
+    }
+}
+
+pub(super) fn services_file(directory: &Path) -> PathBuf {
+    directory.join("services.yaml")
+}
+
+/// Writes the services file in one step; JSON is YAML.
+pub(super) fn write_services(directory: &Path, services: &BTreeMap<String, ServiceSpec>) -> Result<(), MeshError> {
+    let (file, draft) = (services_file(directory), directory.join("services.yaml.new"));
+    let text = format!("{:#}\n", serde_json::json!(ServicesSpec { services: services.clone() }));
+    std::fs::write(&draft, text)
+        .and_then(|()| std::fs::rename(&draft, &file))
+        .map_err(|source| file_error(&file, source))
+}

@@ -1,0 +1,138 @@
+//! The hold queue: the application never works on more than `concurrency` requests, over all workers, and nobody is forgotten.
+
+use crate::support::{App, Place, Pod, eventually, inbound, request, send};
+use bloc_lab::envoy::{Envoy, SERVICE};
+use serde_json::{Value, json};
+use std::time::Duration;
+use tokio::time::{Instant, timeout};
+
+const WORKERS: usize = 4;
+
+async fn pod(place: &Place, spec: Value) -> Pod {
+    let app = App::start("pod").await;
+    let configuration = json!({"service": SERVICE, "services": {SERVICE: spec}});
+    let mut bootstrap = inbound(place, app.address, &configuration, None);
+    // Connections evenly over the workers, so that all four of them hold requests.
+    bootstrap["static_resources"]["listeners"][0]["connection_balance_config"] = json!({"exact_balance": {}});
+    // Peers are inside the mesh: Envoy takes x-envoy-* headers from nobody else.
+    let manager = &mut bootstrap["static_resources"]["listeners"][0]["filter_chains"][0]["filters"][0]["typed_config"];
+    manager["use_remote_address"] = json!(true);
+    manager["internal_address_config"] = json!({"cidr_ranges": [{"address_prefix": "127.0.0.0", "prefix_len": 8}]});
+    let sidecar = Envoy::start(&place.envoy, place.path(), "pod", &bootstrap, WORKERS).await.unwrap();
+    let address = sidecar.listener("inbound").unwrap();
+    Pod { app, sidecar, address }
+}
+
+/// Thousands of short requests, a third of which the client gives up at a random moment: the bound holds, everybody else is served, and at the end the
+/// hall is empty: a request that comes then is not held.
+#[tokio::test(flavor = "multi_thread")]
+async fn with_four_workers_the_bound_holds_and_no_wakeup_is_lost() {
+    let place = Place::new();
+    let pod = pod(&place, json!({"concurrency": 3})).await;
+    let to = pod.address;
+    let mut random = fastrand::Rng::with_seed(42);
+    let mut requests = tokio::task::JoinSet::new();
+    let (mut served, mut cancelled) = (0, 0);
+    for i in 0..3000u32 {
+        let patience = (i % 3 == 0).then(|| Duration::from_micros(random.u64(0..20_000)));
+        requests.spawn(async move {
+            match patience {
+                Some(patience) => timeout(patience, send(to, request("/brief"), "")).await.ok(),
+                None => Some(send(to, request("/brief"), "").await),
+            }
+        });
+        while requests.len() >= 40 {
+            match requests.join_next().await.unwrap().unwrap() {
+                Some(answer) => {
+                    assert_eq!(answer.expect("nobody is forgotten").app(), Some("pod"));
+                    served += 1;
+                }
+                None => cancelled += 1,
+            }
+        }
+    }
+    while let Some(done) = requests.join_next().await {
+        if let Some(answer) = done.unwrap() {
+            assert_eq!(answer.expect("nobody is forgotten").app(), Some("pod"));
+            served += 1;
+        }
+    }
+    let most = pod.app.most_at_once();
+    println!("served {served}, cancelled {cancelled}, at once {most}");
+    assert!(served >= 2000 && cancelled > 100);
+    assert_eq!(most, 3, "the bound is reached, and never passed");
+    eventually("an empty server", async || (pod.metric("in_flight").await == 0).then_some(())).await;
+    let held =
+        eventually("the count of held requests", async || Some(pod.metric("held").await).filter(|&held| held > 500))
+            .await;
+    assert!(held < 3000);
+    let rescued = pod.metric("rescued").await;
+    println!("held {held}, rescued {rescued}");
+    // A tick may come between an announcement and its arrival; without announcements nearly all would have to wait for a tick.
+    assert!(rescued * 20 < held, "{rescued} of {held} held requests were let in by a tick only");
+    // All three places are free again: three requests are inside at once, the fourth waits.
+    let holding: Vec<_> = (0..4).map(|_| tokio::spawn(send(to, request("/hold"), ""))).collect();
+    eventually("three inside", async || (pod.app.seen("/hold").len() == 3).then_some(())).await;
+    eventually("the fourth in the sidecar", async || (pod.metric("in_flight").await == 4).then_some(())).await;
+    assert_eq!(pod.app.seen("/hold").len(), 3);
+    for _ in 0..4 {
+        pod.app.release();
+    }
+    for held in holding {
+        assert_eq!(held.await.unwrap().unwrap().app(), Some("pod"));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_line_is_first_come_first_served_and_bodies_stay_intact() {
+    let place = Place::new();
+    let pod = pod(&place, json!({"concurrency": 1})).await;
+    let to = pod.address;
+    let first = tokio::spawn(send(to, request("/hold"), ""));
+    eventually("the first inside", async || (pod.app.seen("/hold").len() == 1).then_some(())).await;
+    let mut others = Vec::new();
+    for i in 0..12u64 {
+        let post = hyper::Request::post(format!("/n/{i}")).header("host", SERVICE);
+        others.push(tokio::spawn(send(to, post, "a body that waits with its request")));
+        // One after the other into the line, whatever worker each belongs to.
+        eventually("its place in the line", async || (pod.metric("in_flight").await == i + 2).then_some(())).await;
+    }
+    pod.app.release();
+    first.await.unwrap().unwrap();
+    for other in others {
+        assert_eq!(other.await.unwrap().unwrap().body, "a body that waits with its request");
+    }
+    let order: Vec<String> =
+        pod.app.all_seen().into_iter().map(|seen| seen.path).filter(|path| path.starts_with("/n/")).collect();
+    let expected: Vec<String> = (0..12).map(|i| format!("/n/{i}")).collect();
+    assert_eq!(order, expected);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn who_has_waited_too_long_or_cannot_meet_the_deadline_is_bounced() {
+    let place = Place::new();
+    let pod = pod(&place, json!({"concurrency": 1, "maxQueueWait": "300ms"})).await;
+    let to = pod.address;
+    let first = tokio::spawn(send(to, request("/hold"), ""));
+    eventually("the first inside", async || (pod.app.seen("/hold").len() == 1).then_some(())).await;
+    let began = Instant::now();
+    let late = send(to, request("/x"), "").await.unwrap();
+    assert_eq!((late.status.as_u16(), late.app()), (429, None));
+    assert_eq!(late.header("x-bloc-reject"), Some("deadline"));
+    assert_eq!(late.load(), Some((false, Some(1), None)));
+    assert!(began.elapsed() >= Duration::from_millis(300), "not before its time");
+    assert_eq!(pod.app.seen("/x").len(), 0);
+    pod.app.release();
+    first.await.unwrap().unwrap();
+    eventually("the count", async || (pod.metric("rejected_deadline").await == 1).then_some(())).await;
+
+    // The execution time is known now (some hundred milliseconds): a deadline of 20 ms cannot be met.
+    let deadline = |ms: &str| request("/x").header("x-envoy-expected-rq-timeout-ms", ms);
+    let hopeless = send(to, deadline("20"), "").await.unwrap();
+    assert_eq!((hopeless.header("x-bloc-reject"), hopeless.app()), (Some("deadline"), None));
+    assert_eq!(send(to, deadline("10000"), "").await.unwrap().app(), Some("pod"));
+    for nonsense in ["", "soon", "-1", "0"] {
+        assert_eq!(send(to, deadline(nonsense), "").await.unwrap().app(), Some("pod"), "{nonsense:?} is no deadline");
+    }
+    assert_eq!(pod.metric("in_flight").await, 0);
+}
