@@ -45,7 +45,7 @@ fn bloc_never_has_more_than_the_capacity_in_a_server() {
         let mut scenario = Scenario { load: load.parse().unwrap(), ..case(PolicyKind::Bloc, 200) };
         scenario.service.capacity = Some(CapacitySpec::Static { limit });
         let outcome = bloc_sim::run(&scenario).unwrap();
-        assert_eq!(outcome.max_in_server, limit, "{load}: the limit is reached and not passed");
+        assert_eq!(i64::from(outcome.max_in_server), limit, "{load}: the limit is reached and not passed");
         assert!(outcome.shed > 0 && outcome.attempts_per_request > 1.0, "{load}: {outcome:?}");
     }
 }

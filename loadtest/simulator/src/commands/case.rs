@@ -60,7 +60,7 @@ pub struct CaseOptions {
     pub capacity: Option<String>,
     /// Retries after a rejection.
     #[arg(long)]
-    pub retries: Option<u32>,
+    pub retries: Option<i64>,
     /// How long a server without a chip is left alone.
     #[arg(long)]
     pub reset_interval: Option<String>,
