@@ -139,7 +139,7 @@ services:
         );
         assert_eq!(
             refusal("services:\n  backend:\n    retries: three\n"),
-            "services.backend.retries: invalid type: string \"three\", expected u32 at line 3, column 14"
+            "services.backend.retries: invalid type: string \"three\", expected i64 at line 3, column 14"
         );
         let unknown = refusal("services:\n  backend:\n    retrys: 3\n");
         assert!(unknown.starts_with("services.backend.retrys: unknown field `retrys`, expected one of"), "{unknown}");
