@@ -9,5 +9,6 @@ mod failure;
 mod headers;
 mod hold;
 mod in_flight;
+mod price;
 mod rejection;
 mod support;

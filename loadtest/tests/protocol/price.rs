@@ -1,0 +1,128 @@
+//! What a request is willing to wait: bids, and the SLO at the ingress.
+
+use crate::support::{Answer, Place, Pod, eventually, metric, outbound, request, send};
+use bloc_lab::envoy::{Envoy, SERVICE};
+use serde_json::{Value, json};
+use std::net::SocketAddr;
+use tokio::task::JoinHandle;
+
+/// A pod that works on one request at a time, as it says, and has served a few of 100 ms.
+async fn pod(place: &Place, name: &str) -> Pod {
+    let spec = json!({"concurrency": 1, "hold": false});
+    let pod = Pod::start(place, name, json!({"service": SERVICE, "services": {SERVICE: spec}})).await;
+    // Each of its workers measures for itself.
+    for _ in 0..12 {
+        send(pod.address, request("/slow"), "").await.unwrap();
+    }
+    pod
+}
+
+/// Requests that stay in the pod until they are released.
+async fn fill(pod: &Pod, count: usize) -> Vec<JoinHandle<Result<Answer, String>>> {
+    let to = pod.address;
+    let held = (0..count).map(|_| tokio::spawn(async move { send(to, request("/hold"), "").await })).collect();
+    eventually("the held requests' arrival", async || (pod.app.seen("/hold").len() == count).then_some(())).await;
+    held
+}
+
+async fn release(pod: &Pod, held: Vec<JoinHandle<Result<Answer, String>>>) {
+    for _ in &held {
+        pod.app.release();
+    }
+    for held in held {
+        assert_eq!(held.await.unwrap().unwrap().status.as_u16(), 200);
+    }
+}
+
+/// The sidecar of a caller, with a single worker, so that all requests meet the same knowledge.
+async fn sender(place: &Place, endpoints: &[SocketAddr], mut spec: Value) -> (Envoy, SocketAddr) {
+    spec["endpoints"] = json!(endpoints.iter().map(ToString::to_string).collect::<Vec<_>>());
+    let bootstrap = outbound(place, endpoints, &json!({"services": {SERVICE: spec}}), None);
+    let envoy = Envoy::start(&place.envoy, place.path(), "sender", &bootstrap, 1).await.unwrap();
+    let address = envoy.listener("outbound").unwrap();
+    (envoy, address)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_attempt_that_would_wait_longer_than_its_bid_is_bounced() {
+    let place = Place::new();
+    let pod = pod(&place, "pod").await;
+    let held = fill(&pod, 5).await;
+    let bid = |bid: &'static str| request("/x").header("x-bloc-bid", bid);
+    let bounced = send(pod.address, bid("300"), "").await.unwrap();
+    assert_eq!((bounced.status.as_u16(), bounced.header("x-bloc-reject"), bounced.app()), (429, Some("bid"), None));
+    assert_eq!(bounced.load(), Some((false, Some(5), None)));
+    assert_eq!(pod.app.seen("/x").len(), 0);
+    let served = send(pod.address, bid("60000"), "").await.unwrap();
+    assert_eq!(served.app(), Some("pod"));
+    for nonsense in ["", "-1", "NaN", "1e3", "soon", "99999999999999999999"] {
+        let served = send(pod.address, bid(nonsense), "").await.unwrap();
+        assert_eq!(served.app(), Some("pod"), "{nonsense:?} is as good as no bid");
+    }
+    assert_eq!(pod.app.seen("/x").len(), 7);
+    assert!(pod.app.seen("/x").iter().all(|seen| !seen.headers.contains_key("x-bloc-bid")));
+    eventually("the count", async || (pod.metric("rejected_bid").await == 1).then_some(())).await;
+    release(&pod, held).await;
+    eventually("an empty server", async || (pod.metric("in_flight").await == 0).then_some(())).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn bids_find_the_idle_server_and_nothing_is_shed() {
+    let place = Place::new();
+    let (busy, idle) = (pod(&place, "busy").await, pod(&place, "idle").await);
+    let (envoy, to) = sender(&place, &[busy.address, idle.address], json!({"routing": "bid"})).await;
+    let held = fill(&busy, 30).await;
+    // Until it has heard of both, it may be served by the busy one; a price is known afterwards.
+    for _ in 0..30 {
+        assert_eq!(send(to, request("/warm"), "").await.unwrap().status.as_u16(), 200);
+    }
+    let before = metric(&envoy, "outbound", "bounces").await;
+    let mut idle_served = 0;
+    for _ in 0..40 {
+        let answer = send(to, request("/x"), "a body that travels along").await.unwrap();
+        assert_eq!((answer.status.as_u16(), answer.body.as_ref()), (200, b"a body that travels along".as_slice()));
+        assert_eq!(answer.ours(), Vec::<String>::new());
+        idle_served += usize::from(answer.app() == Some("idle"));
+    }
+    assert_eq!(idle_served, 40, "the busy one would take three seconds");
+    assert!(idle.app.seen("/x").iter().all(|seen| !seen.headers.contains_key("x-bloc-bid")));
+    let bounces =
+        eventually("bounces", async || Some(metric(&envoy, "outbound", "bounces").await).filter(|&n| n > before)).await;
+    println!("{bounces} bounces");
+    assert_eq!(metric(&envoy, "outbound", "retries_exhausted").await, 0);
+    release(&busy, held).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_ingress_refuses_what_no_server_would_answer_in_time() {
+    let place = Place::new();
+    let pod = pod(&place, "pod").await;
+    let spec = json!({"routing": "mu", "slo": "2s", "sloGrace": "500ms"});
+    let (envoy, to) = sender(&place, &[pod.address], spec).await;
+    // A lone gateway knows what it has there itself: fill the server through it.
+    assert_eq!(send(to, request("/slow"), "").await.unwrap().status.as_u16(), 200);
+    let mut held = Vec::new();
+    for n in 1..=40 {
+        held.push(tokio::spawn(async move { send(to, request("/hold"), "").await }));
+        eventually("its arrival or refusal", async || {
+            (pod.app.seen("/hold").len() == n || held.last().unwrap().is_finished()).then_some(())
+        })
+        .await;
+        if held.last().unwrap().is_finished() {
+            break;
+        }
+    }
+    let refused = held.pop().unwrap().await.unwrap().unwrap();
+    assert_eq!((refused.status.as_u16(), refused.app()), (503, None));
+    assert_eq!(refused.header("retry-after"), Some("1"), "a moment over the bound of 2.5 s");
+    assert_eq!(refused.ours(), Vec::<String>::new());
+    // 2.5 s at some 100 ms each; the clock of a busy machine makes it a little less.
+    assert!((10..=25).contains(&held.len()), "{} requests were let in", held.len());
+    eventually("the count", async || (metric(&envoy, "outbound", "refused_slo").await == 1).then_some(())).await;
+    release(&pod, held).await;
+    assert_eq!(
+        send(to, request("/x"), "").await.unwrap().app(),
+        Some("pod"),
+        "and when the line is short again, it is open"
+    );
+}
