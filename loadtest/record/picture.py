@@ -1,16 +1,21 @@
-"""Takes the first chart out of a report and writes it as a picture that stands alone: picture.py REPORT.html PICTURE.svg"""
+"""Takes the curves of one experiment out of a report and writes them as a picture that stands alone:
+
+    picture.py REPORT.html EXPERIMENT PICTURE.svg        EXPERIMENT counts from 1, in the order of the report
+"""
 import re
 import sys
 
-page = open(sys.argv[1], encoding="utf-8").read()
+report, number, target = sys.argv[1:]
+page = open(report, encoding="utf-8").read()
 style = re.search(r"<style>(.*?)</style>", page, re.S).group(1)
-chart = re.search(r"<svg(.*?)</svg>", page, re.S).group(1)
-names = re.search(r'<ul class="legend">(.*?)</ul>', page, re.S).group(1)
+experiment = page.split('<ul class="legend">')[int(number)]
+names = experiment.split("</ul>", 1)[0]
+chart = re.search(r"<svg(.*?)</svg>", experiment, re.S).group(1)
 legend, x = "", 64
 for colour, name in re.findall(r'<li class="(c\d)">(.*?)</li>', names, re.S):
     legend += f'<rect class="{colour} bar" x="{x}" y="-18" width="18" height="4"/><text class="name" x="{x + 24}" y="-12">{name}</text>'
     x += 60 + 7 * len(name)
 chart = re.sub(r'viewBox="0 0 (\d+) (\d+)"', lambda m: f'viewBox="0 -34 {m[1]} {int(m[2]) + 40}"', chart, count=1)
 head, body = chart.split(">", 1)
-with open(sys.argv[2], "w", encoding="utf-8") as picture:
+with open(target, "w", encoding="utf-8") as picture:
     picture.write(f'<svg xmlns="http://www.w3.org/2000/svg"{head}><style>{style} svg {{ background: var(--page) }}</style>{legend}{body}</svg>\n')

@@ -1,4 +1,4 @@
-//! How to try a policy of one's own, and that bids do what issue 4 says of them: a throw-away version of the bid policy, a hundred lines outside the crate.
+//! How to try a policy of one's own: a throw-away version of the bid policy, a hundred lines outside the crate.
 //!
 //! A request asks servers at random, each once; attempt k bids `BIDS[k]` times the sender's running mean of the expected response times that it has heard of; the server
 //! bounces the attempt if (in flight + 1) * service time is longer; the last attempt bids without limit.

@@ -4,7 +4,7 @@ use bloc_sim::Scenario;
 use bloc_sim::policies::PolicyKind;
 use std::time::Duration;
 
-/// Issue 4's first case, short: 40 senders, 10 servers, 250 ms, 95%.
+/// 40 senders, 10 servers, 250 ms, 95%.
 pub fn case(policy: PolicyKind, seconds: u64) -> Scenario {
     Scenario {
         policy,
@@ -17,12 +17,14 @@ pub fn case(policy: PolicyKind, seconds: u64) -> Scenario {
 
 /// What can be simulated today.
 #[allow(dead_code, reason = "not every test file asks all of them")]
-pub const POLICIES: [PolicyKind; 8] = [
+pub const POLICIES: [PolicyKind; 10] = [
     PolicyKind::Random,
     PolicyKind::RoundRobin,
     PolicyKind::LeastRequest,
     PolicyKind::LeastRequestFull,
     PolicyKind::Bloc,
+    PolicyKind::Mu,
+    PolicyKind::Bid,
     PolicyKind::Prequal,
     PolicyKind::Jsq,
     PolicyKind::ShortestWait,
