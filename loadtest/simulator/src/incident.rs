@@ -14,6 +14,7 @@ use std::time::Duration;
 /// | `join:3@10s` | is not there before 10 s; then all senders hear of it |
 /// | `leave:3@10s` | all senders forget it at 10 s; it finishes what it has |
 /// | `slow:3@10s-20s=0.5` | works at half of its speed from 10 s to 20 s |
+/// | `load@10s-20s=0.5` | an open load brings half as many requests |
 /// | `partition@10s-20s` | the first half of the senders cannot reach the first half of the servers: attempts fail after the connect timeout |
 /// | `lying:3` | admits everything, reports no queue, and grants chips, whatever is in it; slow it down to make it answer late |
 /// | `silent:3` | speaks none of our headers, and admits everything |
@@ -33,6 +34,7 @@ enum Kind {
     Join,
     Leave,
     Slow(f64),
+    Load(f64),
     Partition,
     Lying,
     Silent,
@@ -47,6 +49,8 @@ pub enum Change {
     Member(u32, bool),
     /// The server's speed is now so many times its own.
     Slow(u32, f64),
+    /// An open load is now so many times its own.
+    Load(f64),
     /// The network is parted or whole.
     Parted(bool),
 }
@@ -54,7 +58,7 @@ pub enum Change {
 /// A text that is no incident.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "an incident is down:3@10s-20s, join:3@10s, leave:3@10s, slow:3@10s-20s=0.5 (factor above 0, at most 100), partition@10s-20s, lying:3 or silent:3, where 3 may be 3-7"
+    "an incident is down:3@10s-20s, join:3@10s, leave:3@10s, slow:3@10s-20s=0.5 or load@10s-20s=0.5 (factor above 0, at most 100), partition@10s-20s, lying:3 or silent:3, where 3 may be 3-7"
 )]
 pub struct NoIncident;
 
@@ -68,6 +72,7 @@ impl Incident {
             changes.extend(self.until.map(|until| (at(until), second)));
         };
         match self.kind {
+            Kind::Load(factor) => both(Change::Load(factor), Change::Load(1.0)),
             Kind::Partition => both(Change::Parted(true), Change::Parted(false)),
             Kind::Down => self.servers.clone().for_each(|s| both(Change::Up(s, false), Change::Up(s, true))),
             Kind::Join => self.servers.clone().for_each(|s| both(Change::Member(s, true), Change::Member(s, false))),
@@ -118,15 +123,15 @@ impl FromStr for Incident {
             ("partition", None) => Kind::Partition,
             ("lying", None) => Kind::Lying,
             ("silent", None) => Kind::Silent,
-            ("slow", Some(factor)) => {
-                let factor = factor.parse().ok().filter(|&f: &f64| f > 0.0 && f <= 100.0);
-                Kind::Slow(factor.ok_or(NoIncident)?)
+            ("slow" | "load", Some(factor)) => {
+                let factor = factor.parse().ok().filter(|&f: &f64| f > 0.0 && f <= 100.0).ok_or(NoIncident)?;
+                if name == "slow" { Kind::Slow(factor) } else { Kind::Load(factor) }
             }
             _ => return Err(NoIncident),
         };
         let servers = match (kind, servers) {
-            (Kind::Partition, None) => 0..=0,
-            (Kind::Partition, Some(_)) | (_, None) => return Err(NoIncident),
+            (Kind::Partition | Kind::Load(_), None) => 0..=0,
+            (Kind::Partition | Kind::Load(_), Some(_)) | (_, None) => return Err(NoIncident),
             (_, Some(text)) => {
                 let (first, last) = text.split_once('-').unwrap_or((text, text));
                 let number = |text: &str| text.parse::<u32>().map_err(|_| NoIncident);
@@ -158,12 +163,13 @@ impl fmt::Display for Incident {
             Kind::Join => "join",
             Kind::Leave => "leave",
             Kind::Slow(_) => "slow",
+            Kind::Load(_) => "load",
             Kind::Partition => "partition",
             Kind::Lying => "lying",
             Kind::Silent => "silent",
         };
         f.write_str(name)?;
-        if self.kind != Kind::Partition {
+        if !matches!(self.kind, Kind::Partition | Kind::Load(_)) {
             write!(f, ":{}", self.servers.start())?;
             if self.servers.start() != self.servers.end() {
                 write!(f, "-{}", self.servers.end())?;
@@ -176,7 +182,7 @@ impl fmt::Display for Incident {
                 write!(f, "-{}", shown(until))?;
             }
         }
-        if let Kind::Slow(factor) = self.kind {
+        if let Kind::Slow(factor) | Kind::Load(factor) = self.kind {
             write!(f, "={factor}")?;
         }
         Ok(())
@@ -197,6 +203,7 @@ mod tests {
             "slow:2@10s-20s=0.5",
             "slow:2@0s=0.25",
             "partition@10s-20s",
+            "load@10s-20s=0.25",
             "lying:3",
             "silent:0-4",
         ] {
@@ -214,6 +221,8 @@ mod tests {
             "slow:3@1s=0",
             "down:3@1s=2",
             "partition:1@1s",
+            "load:1@1s=2",
+            "load@1s",
             "lying:3@1s",
             "down:7-3@1s",
             "fire:1@1s",
@@ -233,6 +242,8 @@ mod tests {
             (at(20), Change::Slow(3, 1.0)),
         ];
         assert_eq!(slow.changes(), expected);
+        let load: Incident = "load@10s-20s=0.5".parse().unwrap();
+        assert_eq!(load.changes(), [(at(10), Change::Load(0.5)), (at(20), Change::Load(1.0))]);
         assert_eq!("down:1@5s".parse::<Incident>().unwrap().changes(), [(at(5), Change::Up(1, false))]);
     }
 }

@@ -11,6 +11,7 @@
 //! | [`fleet`], [`requests`], [`events`] | servers and their queues; requests under way; the queue of events |
 //! | [`outcome`] | what came out |
 //! | [`figure`], [`chart`] | figure 5.6 of the paper |
+//! | [`estimators`] | where a server's capacity comes from: ours beside published ones |
 //!
 //! What is modelled, and what is not: a request costs a service time that is drawn once and stays its own through all retries; a server works on
 //! `concurrency` requests at once, each at the server's speed, and the others wait in one FIFO line; a request in service keeps the speed at which it
@@ -22,6 +23,7 @@
 
 pub mod chart;
 pub mod engine;
+pub mod estimators;
 pub mod events;
 pub mod figure;
 pub mod fleet;

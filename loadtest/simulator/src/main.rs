@@ -18,6 +18,7 @@ enum Command {
     #[command(name = "figure-5-6")]
     Figure(Box<commands::figure::FigureCommand>),
     Sweep(Box<commands::sweep::Sweep>),
+    Estimators(commands::estimators::Estimators),
 }
 
 fn main() -> anyhow::Result<()> {
@@ -25,5 +26,6 @@ fn main() -> anyhow::Result<()> {
         Command::Run(command) => command.run(),
         Command::Figure(command) => command.run(),
         Command::Sweep(command) => command.run(),
+        Command::Estimators(command) => command.run(),
     }
 }

@@ -14,6 +14,9 @@ pub struct Outcome {
     pub requests: u64,
     /// Of these, answered by an application.
     pub ok: u64,
+    /// Of those, within the scenario's goal; none without one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub within_goal: Option<u64>,
     /// Of these, rejected after all retries.
     pub shed: u64,
     /// Of these, failed otherwise.
@@ -69,6 +72,8 @@ pub struct Tally {
     response: Histogram<u64>,
     wait: Histogram<u64>,
     counts: [u64; 3],
+    goal: Option<Duration>,
+    within_goal: u64,
     started: u64,
     ended: u64,
     attempts: u64,
@@ -97,6 +102,8 @@ impl Tally {
             response: histogram(),
             wait: histogram(),
             counts: [0; 3],
+            goal: scenario.goal,
+            within_goal: 0,
             started: 0,
             ended: 0,
             attempts: 0,
@@ -148,6 +155,7 @@ impl Tally {
         }
         self.counts[end as usize] += 1;
         if end == End::Ok {
+            self.within_goal += u64::from(self.goal.is_some_and(|goal| now.since(started) <= goal));
             self.response.saturating_record(nanos(now.since(started)));
             self.wait.saturating_record(nanos(wait));
         }
@@ -164,6 +172,7 @@ impl Tally {
         Outcome {
             requests,
             ok,
+            within_goal: self.goal.map(|_| self.within_goal),
             shed,
             errors,
             p10_ms: at(&self.response, 0.1),
@@ -205,7 +214,8 @@ mod tests {
     fn only_the_requests_of_the_measured_time_count() {
         let second = Duration::from_secs(1);
         let at = |seconds| Timestamp::ZERO.after(second * seconds);
-        let scenario = Scenario { warm_up: 10 * second, duration: 10 * second, ..Scenario::default() };
+        let scenario =
+            Scenario { warm_up: 10 * second, duration: 10 * second, goal: Some(2 * second), ..Scenario::default() };
         let mut tally = Tally::new(&scenario);
         for (end, started, ended) in
             [(End::Ok, 9, 11), (End::Ok, 10, 12), (End::Shed, 19, 19), (End::Error, 15, 16), (End::Ok, 19, 22)]
@@ -216,6 +226,7 @@ mod tests {
         }
         let outcome = tally.outcome(7);
         assert_eq!((outcome.requests, outcome.ok, outcome.shed, outcome.errors), (4, 2, 1, 1));
+        assert_eq!(outcome.within_goal, Some(1), "the other one took three seconds");
         assert_eq!((outcome.total_started, outcome.total_ended), (5, 5));
         assert_eq!(outcome.throughput_rps, 0.2, "two answers came within the ten seconds");
         assert_eq!(outcome.attempts_per_request, 1.0);

@@ -48,6 +48,9 @@ pub struct Scenario {
     /// Requests that come within this time count.
     #[serde(serialize_with = "time")]
     pub duration: Duration,
+    /// The response time to be met, if the outcome is to say how many answers met it.
+    #[serde(skip_serializing_if = "Option::is_none", serialize_with = "some_time")]
+    pub goal: Option<Duration>,
     /// What happens meanwhile.
     #[serde(serialize_with = "texts")]
     pub incidents: Vec<Incident>,
@@ -113,6 +116,7 @@ impl Default for Scenario {
             retry_failures: false,
             warm_up: Duration::from_secs(60),
             duration: Duration::from_secs(600),
+            goal: None,
             incidents: Vec::new(),
             service: ServiceSpec {
                 capacity: Some(bloc_policy::config::CapacitySpec::Static { limit: 10 }),
@@ -207,6 +211,10 @@ fn texts<S: Serializer>(values: &[Incident], serializer: S) -> Result<S::Ok, S::
 
 fn time<S: Serializer>(value: &Duration, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.collect_str(&humantime::format_duration(*value))
+}
+
+fn some_time<S: Serializer>(value: &Option<Duration>, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_str(&humantime::format_duration(value.unwrap_or_default()))
 }
 
 #[cfg(test)]

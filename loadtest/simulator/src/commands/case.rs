@@ -96,6 +96,7 @@ impl CaseOptions {
             retry_failures: self.retry_failures || base.retry_failures,
             warm_up: self.warm_up.unwrap_or(base.warm_up),
             duration: self.duration.unwrap_or(base.duration),
+            goal: base.goal,
             incidents,
             service: self.service(base.service)?,
             seed: self.seed.unwrap_or(base.seed),

@@ -1,4 +1,4 @@
-//! What happens to the fleet: deaths and returns, joins and leaves, slow-downs, partitions.
+//! What happens to the fleet: deaths and returns, joins and leaves, slow-downs, other loads, partitions.
 
 use super::Simulation;
 use crate::events::Event;
@@ -17,6 +17,7 @@ impl Simulation<'_> {
                 self.servers[server as usize].factor = factor;
                 self.view.rates[server as usize] = self.scenario.service_rate(server) * factor;
             }
+            Change::Load(factor) => self.load_factor = factor,
             Change::Parted(parted) => self.parted = parted,
         }
     }

@@ -74,6 +74,8 @@ struct Simulation<'a> {
     changes: Vec<(Timestamp, Change)>,
     /// Mean time between arrivals of an open load.
     gap: Option<Duration>,
+    /// How many times its own an open load is.
+    load_factor: f64,
     retries: u32,
     generators: Generators,
     tally: Tally,
@@ -108,6 +110,7 @@ impl<'a> Simulation<'a> {
             parted: false,
             changes,
             gap: scenario.load.rate(capacity).map(|rate| Duration::from_secs_f64(1.0 / rate)),
+            load_factor: 1.0,
             retries: scenario.service.validate()?.retries(),
             generators,
             tally: Tally::new(scenario),

@@ -60,7 +60,8 @@ impl Simulation<'_> {
 
     fn await_arrival(&mut self) {
         if let Some(gap) = self.gap {
-            let delay = exponential(gap, &mut self.generators.arrivals);
+            // A gap that has begun is not cut short when the load changes.
+            let delay = exponential(gap.div_f64(self.load_factor), &mut self.generators.arrivals);
             if self.now.after(delay) < self.tally.closes() {
                 self.after(delay, Event::Arrival);
             }

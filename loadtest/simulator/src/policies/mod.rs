@@ -19,12 +19,14 @@ mod least_request_full;
 mod mesh;
 mod omniscient;
 mod prequal;
+mod published;
 mod server;
 
 pub use least_request_full::LeastRequestFull;
 pub use mesh::Mesh;
 pub use omniscient::Omniscient;
 pub use prequal::Prequal;
+pub use published::{Aimd, Estimator, Gradient2, Limited, Vegas};
 pub use server::{Inbound, Lying, Plain};
 
 use crate::fleet::View;
