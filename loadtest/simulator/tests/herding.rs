@@ -107,13 +107,18 @@ fn a_new_server_is_used_and_not_buried() {
         for seed in 1..=5 {
             let seen = join(gateways, seed);
             let at_join = seen.mean_at_join.expect("the newcomer gets requests");
-            println!("{gateways} gateways, seed {seed}: {at_join:.1} in each at the join, {} in the newcomer at the most, {} to it", seen.most_in_newcomer, seen.to_newcomer);
+            println!(
+                "{gateways} gateways, seed {seed}: {at_join:.1} in each at the join, {} in the newcomer at the most, {} to it",
+                seen.most_in_newcomer, seen.to_newcomer
+            );
             // Ten seconds at a fair share of 18 a second.
             assert!(seen.to_newcomer > 100, "{} requests to the newcomer", seen.to_newcomer);
             most += f64::from(seen.most_in_newcomer);
             mean += at_join;
         }
-        assert!(most <= 2.0 * mean, "{gateways} gateways: {most} in the newcomer, {mean} in the others, sums of five runs");
+        assert!(
+            most <= 2.0 * mean,
+            "{gateways} gateways: {most} in the newcomer, {mean} in the others, sums of five runs"
+        );
     }
 }
-

@@ -1,0 +1,78 @@
+//! The routing `bid` as the filters have it: near the omniscient balancer, and never below BLOC.
+
+mod common;
+
+use bloc_policy::config::CapacitySpec;
+use bloc_sim::Scenario;
+use bloc_sim::outcome::Outcome;
+use bloc_sim::policies::PolicyKind;
+use common::case;
+
+/// 40 senders, 10 servers that take 50 ms for one request at a time and say so.
+fn run(policy: PolicyKind, load: &str, change: impl FnOnce(&mut Scenario)) -> Outcome {
+    let mut scenario =
+        Scenario { service_time: "fixed:50ms".parse().unwrap(), load: load.parse().unwrap(), ..case(policy, 400) };
+    scenario.service.concurrency = Some(1);
+    scenario.service.hold = Some(false);
+    scenario.service.capacity = None;
+    change(&mut scenario);
+    bloc_sim::run(&scenario).unwrap()
+}
+
+fn p99(outcome: &Outcome) -> f64 {
+    outcome.p99_ms.unwrap()
+}
+
+#[test]
+fn near_the_omniscient_balancer_at_about_one_bounce_a_request() {
+    for load in ["share:0.9", "share:0.95"] {
+        let [bid, jsq, least] =
+            [PolicyKind::Bid, PolicyKind::Jsq, PolicyKind::LeastRequest].map(|policy| run(policy, load, |_| {}));
+        println!("{load}: bid {} jsq {} least request {}", p99(&bid), p99(&jsq), p99(&least));
+        assert!(p99(&bid) < 1.35 * p99(&jsq) && p99(&bid) < 0.6 * p99(&least), "{load}");
+        assert_eq!((bid.shed, bid.errors), (0, 0));
+        assert!((1.5..2.5).contains(&bid.attempts_per_request), "{} attempts", bid.attempts_per_request);
+    }
+}
+
+#[test]
+fn servers_of_two_speeds_are_told_apart() {
+    let two_speeds = |scenario: &mut Scenario| scenario.speeds = vec![2.0, 1.0];
+    let bid = run(PolicyKind::Bid, "share:0.95", two_speeds);
+    let central = run(PolicyKind::ShortestWait, "share:0.95", two_speeds);
+    let least = run(PolicyKind::LeastRequest, "share:0.95", two_speeds);
+    println!("bid {} central {} least request {}", p99(&bid), p99(&central), p99(&least));
+    assert!(p99(&bid) < 1.35 * p99(&central) && p99(&bid) < 0.25 * p99(&least));
+}
+
+#[test]
+fn under_overload_as_much_is_answered_as_with_bloc() {
+    let capacity = |scenario: &mut Scenario| scenario.service.capacity = Some(CapacitySpec::Static { limit: 10 });
+    for load in ["share:1.05", "share:1.3"] {
+        let (bid, bloc) = (run(PolicyKind::Bid, load, capacity), run(PolicyKind::Bloc, load, capacity));
+        println!("{load}: {} answered with bids, {} with bloc", bid.ok, bloc.ok);
+        assert!(bid.ok as f64 >= 0.995 * bloc.ok as f64, "{load}");
+    }
+}
+
+#[test]
+fn one_bad_server_does_no_more_harm_than_with_bloc() {
+    for incident in ["lying:3", "silent:3", "slow:3@100s-500s=0.3", "down:3@150s-250s", "partition@150s-250s"] {
+        let bad = |scenario: &mut Scenario| {
+            scenario.incidents = vec![incident.parse().unwrap()];
+            scenario.retry_failures = true;
+        };
+        let (bid, bloc) = (run(PolicyKind::Bid, "share:0.8", bad), run(PolicyKind::Bloc, "share:0.8", bad));
+        println!("{incident}: p99 {} with bids, {} with bloc; ok {} and {}", p99(&bid), p99(&bloc), bid.ok, bloc.ok);
+        assert!(p99(&bid) < 1.3 * p99(&bloc), "{incident}");
+        assert!(bid.ok as f64 >= 0.995 * bloc.ok as f64, "{incident}");
+    }
+}
+
+#[test]
+fn where_a_bounce_costs_more_than_it_saves_there_are_none() {
+    let fast = |scenario: &mut Scenario| scenario.service_time = "fixed:1ms".parse().unwrap();
+    let bid = run(PolicyKind::Bid, "share:0.5", fast);
+    println!("{} attempts per request", bid.attempts_per_request);
+    assert!(bid.attempts_per_request < 1.02);
+}
