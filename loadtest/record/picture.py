@@ -14,7 +14,7 @@ chart = re.search(r"<svg(.*?)</svg>", experiment, re.S).group(1)
 legend, x = "", 64
 for colour, name in re.findall(r'<li class="(c\d)">(.*?)</li>', names, re.S):
     legend += f'<rect class="{colour} bar" x="{x}" y="-18" width="18" height="4"/><text class="name" x="{x + 24}" y="-12">{name}</text>'
-    x += 60 + 7 * len(name)
+    x += 42 + 6.6 * len(name)
 chart = re.sub(r'viewBox="0 0 (\d+) (\d+)"', lambda m: f'viewBox="0 -34 {m[1]} {int(m[2]) + 40}"', chart, count=1)
 head, body = chart.split(">", 1)
 with open(target, "w", encoding="utf-8") as picture:
