@@ -234,10 +234,13 @@ impl InboundRequest {
         let request = &self.request;
         let mut borrowed = request.inbound.borrow_mut();
         let inbound = &mut *borrowed;
-        let Some(server) = &mut inbound.server else { return Action::Continue };
+        if inbound.server.is_none() {
+            return Action::Continue;
+        }
         inbound.in_flight.add(1);
         // Another thread may come in between: then both see the higher count, and at worst both are bounced, never one admitted too many.
-        let others = Concurrency::new(u32::try_from(inbound.in_flight.get().saturating_sub(1)).unwrap_or(u32::MAX));
+        let others = inbound.others();
+        let Some(server) = &mut inbound.server else { return Action::Continue };
         let deadline = deadline();
         let now = host::now();
         let verdict = server.arrive(others, bid, deadline, now);

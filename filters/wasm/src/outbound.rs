@@ -2,7 +2,7 @@
 //!
 //! On failure: open. A service that nobody configured, or one without a known server, goes on without a list, and Envoy's fallback policy places it.
 
-use crate::headers::{ENDPOINTS, LOAD, MAX_RETRIES, REJECT, RETRIABLE_HEADER_NAMES, RETRY_ON};
+use crate::headers::{BID, ENDPOINTS, LOAD, MAX_RETRIES, REJECT, RETRIABLE_HEADER_NAMES, RETRY_ON};
 use crate::host::{self, Headers};
 use crate::metrics::Counters;
 use crate::state::{self, State};
@@ -129,7 +129,10 @@ impl HttpContext for OutboundRequest {
             host::remove_header(Headers::Response, REJECT);
             cluster.borrow_mut().counters.count(EXHAUSTED);
         }
-        host::remove_header(Headers::Response, LOAD);
+        // BID and ENDPOINTS are request headers, but an application may answer with anything.
+        for name in [LOAD, BID, ENDPOINTS] {
+            host::remove_header(Headers::Response, name);
+        }
         Action::Continue
     }
 }

@@ -117,7 +117,8 @@ async fn answer(inner: Arc<Inner>, request: Request<Incoming>) -> Result<Respons
         "/lie" => response
             .header("x-bloc-load", "chip=1, queue=0")
             .header("x-bloc-reject", "capacity")
-            .header("x-bloc-bid", "1"),
+            .header("x-bloc-bid", "1")
+            .header("x-bloc-endpoints", "127.0.0.1:1"),
         "/hold" => {
             inner.release.acquire().await.unwrap().forget();
             response
