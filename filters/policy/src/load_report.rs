@@ -140,12 +140,15 @@ pub(crate) fn decimal(text: &[u8]) -> Option<f64> {
         None => (digits, None),
     };
     let whole = integer_of(whole, if fraction.is_some() { 12 } else { 15 })?;
-    let thousandths = match fraction {
-        Some(part) => integer_of(part, 3)? * [0, 100, 10, 1].get(part.len())?,
-        None => 0,
+    let magnitude = match fraction {
+        // In thousandths fifteen digits at the most, which are exact; rounded once, by the division.
+        Some(part) => {
+            let thousandths = integer_of(part, 3)? * [0, 100, 10, 1].get(part.len())?;
+            (whole * 1000 + thousandths) as f64 / 1e3
+        }
+        None => whole as f64,
     };
-    // Exact up to 2^53: fifteen digits fit, and the sum is rounded once.
-    Some(sign * ((whole * 1000 + thousandths) as f64 / 1e3))
+    Some(sign * magnitude)
 }
 
 fn integer_of(digits: &[u8], longest: usize) -> Option<u64> {
@@ -252,6 +255,12 @@ mod tests {
             assert_eq!(read(broken), None, "{broken:?}");
         }
         assert_eq!(read("rate=0").map(|r| r.rate), Some(None));
+        assert_eq!(
+            read("rate=72100000000001").and_then(|r| r.rate),
+            Some(72_100_000_000_001.0),
+            "all fifteen digits count"
+        );
+        assert_eq!(read("rate=999999999999.999").and_then(|r| r.rate), Some(999_999_999_999.999));
         assert_eq!(read("confidence=1.001").map(|r| r.confidence), Some(None));
         assert_eq!(LoadReport::decode(&[b'a'; MAX_LENGTH + 1]), None);
     }
