@@ -18,11 +18,17 @@ has_debian() {
   [ -x /usr/bin/cargo ] && [ -x /usr/bin/rustc ] && command -v wasm-ld >/dev/null &&
     [ -f "$(/usr/bin/rustc --print sysroot)/lib/rustlib/src/rust/library/Cargo.lock" ]
 }
-with_toolchain() { cargo "${args[@]}"; }
+linker=$PWD/filters/linker/wasm-ld
+with_toolchain() {
+  local lld
+  lld=$(rustc --print sysroot)/lib/rustlib/$(rustc -vV | sed -n 's/^host: //p')/bin/rust-lld
+  if [ -x "$lld" ]; then lld="$lld -flavor wasm"; else lld=wasm-ld; fi
+  BLOC_WASM_LD=$lld CARGO_TARGET_WASM32_UNKNOWN_UNKNOWN_LINKER=$linker cargo "${args[@]}"
+}
 with_debian() {
   # A target directory of its own: the two compilers would throw away each other's work.
-  RUSTC=/usr/bin/rustc RUSTC_BOOTSTRAP=1 CARGO_TARGET_WASM32_UNKNOWN_UNKNOWN_LINKER=wasm-ld CARGO_TARGET_DIR=target/debian \
-    /usr/bin/cargo "${args[@]}" -Zbuild-std=std,panic_abort
+  RUSTC=/usr/bin/rustc RUSTC_BOOTSTRAP=1 BLOC_WASM_LD=wasm-ld CARGO_TARGET_WASM32_UNKNOWN_UNKNOWN_LINKER=$linker \
+    CARGO_TARGET_DIR=target/debian /usr/bin/cargo "${args[@]}" -Zbuild-std=std,panic_abort
 }
 try_rustup() {
   command -v rustup >/dev/null || return 1
