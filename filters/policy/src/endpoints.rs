@@ -105,6 +105,8 @@ pub enum Answer {
     Bounced(LoadReport),
     /// The application answered, and the server does not speak BLOC: as good as a chip.
     Silent,
+    /// The application answered, and the server speaks [ORCA](crate::orca) but not BLOC: as good as a chip, and its numbers count.
+    Orca(LoadReport),
     /// No answer came.
     Failed,
 }
@@ -240,7 +242,7 @@ impl Endpoints {
         self.restart(id, now);
         let Some(endpoint) = self.table.get_mut(id) else { return };
         let earned = match answer {
-            Answer::Served(report) => {
+            Answer::Served(report) | Answer::Orca(report) => {
                 endpoint.report = report;
                 endpoint.estimate.hear(&report, endpoint.pending, now);
                 report.chip

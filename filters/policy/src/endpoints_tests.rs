@@ -234,6 +234,16 @@ fn a_bounce_gives_the_chip_back() {
 }
 
 #[test]
+fn a_server_that_speaks_orca_keeps_its_chip_and_its_numbers_count() {
+    let mut endpoints = Endpoints::new(RESET, MAX_CHIPS);
+    let id = endpoints.add("s", at(0));
+    endpoints.begin(id, at(1));
+    endpoints.answer(id, Answer::Orca(crate::orca::decode(b"TEXT cpu_utilization=0.5,rps=20").unwrap()), at(1));
+    let endpoint = endpoints.get(id).unwrap();
+    assert_eq!((endpoint.chips(), endpoint.estimate().service_rate()), (1, Some(40.0)));
+}
+
+#[test]
 fn a_silent_server_keeps_its_chip_and_a_missing_one_loses_it() {
     let mut endpoints = Endpoints::new(RESET, MAX_CHIPS);
     let id = endpoints.add("s", at(0));

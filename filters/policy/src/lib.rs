@@ -14,6 +14,7 @@
 //! | [`bid`] | how long an attempt is willing to wait |
 //! | [`discovery`] | when a sender without an endpoint list looks for servers that it does not know |
 //! | [`load_report`] | the header in which a server speaks of its load |
+//! | [`orca`] | the same in the words that other servers and balancers use |
 //! | [`config`], [`sync`] | the configuration, and the messages that carry it |
 
 #![cfg_attr(not(test), deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing))]
@@ -28,6 +29,7 @@ pub mod endpoints;
 pub mod estimate;
 pub mod hall;
 pub mod load_report;
+pub mod orca;
 pub mod rng;
 pub mod routing;
 pub mod sender;

@@ -110,8 +110,9 @@ impl Sender {
     pub fn answer(&mut self, id: EndpointId, answer: Answer, bid: Option<Duration>, began: Timestamp, now: Timestamp) {
         if self.bids() {
             let took = now.since(began);
-            if matches!(answer, Answer::Served(_) | Answer::Silent) {
-                self.endpoints.judge(id, bid, took, matches!(answer, Answer::Silent));
+            if matches!(answer, Answer::Served(_) | Answer::Silent | Answer::Orca(_)) {
+                // Who speaks ORCA only takes every bid.
+                self.endpoints.judge(id, bid, took, !matches!(answer, Answer::Served(_)));
             }
             match &answer {
                 Answer::Served(report) | Answer::Rejected(report) => self.bids.hear(report),
@@ -119,7 +120,7 @@ impl Sender {
                     self.bids.hear(report);
                     self.bids.bounced(took);
                 }
-                Answer::Silent | Answer::Failed => {}
+                Answer::Silent | Answer::Orca(_) | Answer::Failed => {}
             }
         }
         self.endpoints.answer(id, answer, now);

@@ -50,6 +50,7 @@ pub struct Server {
     concurrency: Option<Concurrency>,
     hold: bool,
     max_queue_wait: Option<Duration>,
+    orca: bool,
     capacity: Capacity,
     departures: Departures,
     rate: ServiceRate,
@@ -64,6 +65,7 @@ impl Server {
             concurrency: parameters.concurrency(),
             hold: parameters.hold(),
             max_queue_wait: parameters.max_queue_wait(),
+            orca: parameters.orca(),
             capacity: Capacity::new(parameters.capacity()),
             departures: Departures::default(),
             rate: ServiceRate::default(),
@@ -80,6 +82,12 @@ impl Server {
         self.concurrency = parameters.concurrency();
         self.hold = parameters.hold();
         self.max_queue_wait = parameters.max_queue_wait();
+        self.orca = parameters.orca();
+    }
+
+    /// Whether the load is also reported as ORCA.
+    pub fn orca(&self) -> bool {
+        self.orca
     }
 
     /// Requests that the application works on at once, if that is known.

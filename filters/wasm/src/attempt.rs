@@ -2,13 +2,14 @@
 //!
 //! On failure: open. An attempt of a service that nobody configured is stripped of our headers and otherwise left alone.
 
-use crate::headers::{BID, ENDPOINTS, LOAD, REJECT};
+use crate::headers::{BID, ENDPOINTS, LOAD, ORCA, REJECT};
 use crate::host::{self, Headers};
 use crate::outbound::{ATTEMPTS, BOUNCES, Cluster, FAILURES, FORCED, PROBES, REJECTIONS};
 use crate::state;
 use bloc_policy::bid;
 use bloc_policy::endpoints::{Answer, EndpointId, Right};
 use bloc_policy::load_report::LoadReport;
+use bloc_policy::orca;
 use bloc_policy::units::Timestamp;
 use proxy_wasm::traits::{Context, HttpContext};
 use proxy_wasm::types::Action;
@@ -70,7 +71,7 @@ impl UnderWay {
             Answer::Rejected(_) => cluster.counters.count(REJECTIONS),
             Answer::Bounced(_) => cluster.counters.count(BOUNCES),
             Answer::Failed => cluster.counters.count(FAILURES),
-            Answer::Served(_) | Answer::Silent => {}
+            Answer::Served(_) | Answer::Orca(_) | Answer::Silent => {}
         }
         cluster.sender.answer(self.endpoint, answer, self.bid, self.began, host::now());
     }
@@ -124,7 +125,9 @@ impl HttpContext for Attempt {
                     Some(_) => Answer::Rejected(report),
                     None => Answer::Served(report),
                 },
-                None => Answer::Silent,
+                None => host::header(Headers::Response, ORCA)
+                    .and_then(|value| orca::decode(&value))
+                    .map_or(Answer::Silent, Answer::Orca),
             });
         }
         Action::Continue

@@ -4,7 +4,7 @@
 //! whatever ends it. On failure: open. A service without parameters, or a proxy without a service, passes everything untouched.
 
 use crate::agent;
-use crate::headers::{BID, ENDPOINTS, EXPECTED_TIMEOUT, LOAD, REJECT};
+use crate::headers::{BID, ENDPOINTS, EXPECTED_TIMEOUT, LOAD, ORCA, REJECT};
 use crate::host::{self, Headers};
 use crate::line::{Line, Turns, Waits};
 use crate::metrics::{Counters, Gauge, Total};
@@ -13,6 +13,7 @@ use bloc_policy::bid;
 use bloc_policy::config::ServiceParameters;
 use bloc_policy::departures::{Flag, Totals};
 use bloc_policy::load_report::LoadReport;
+use bloc_policy::orca;
 use bloc_policy::server::{Rejection, Server};
 use bloc_policy::sync::ServiceLoad;
 use bloc_policy::units::{Concurrency, Timestamp};
@@ -330,10 +331,14 @@ impl HttpContext for InboundRequest {
                 }
             }
         };
+        let orca = self.request.inbound.borrow().server.as_ref().is_some_and(Server::orca);
         match report {
             Some(report) => state::with(|state| {
                 report.encode(&mut state.text);
                 host::set_header(Headers::Response, LOAD, state.text.as_bytes());
+                if orca && orca::encode(&report, &mut state.text) {
+                    host::set_header(Headers::Response, ORCA, state.text.as_bytes());
+                }
             }),
             None => host::remove_header(Headers::Response, LOAD),
         }

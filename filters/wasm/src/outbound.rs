@@ -2,7 +2,7 @@
 //!
 //! On failure: open. A service that nobody configured, or one without a known server, goes on without a list, and Envoy's fallback policy places it.
 
-use crate::headers::{BID, ENDPOINTS, LOAD, MAX_RETRIES, REJECT, RETRIABLE_HEADER_NAMES, RETRY_ON};
+use crate::headers::{BID, ENDPOINTS, LOAD, MAX_RETRIES, ORCA, REJECT, RETRIABLE_HEADER_NAMES, RETRY_ON};
 use crate::host::{self, Headers};
 use crate::metrics::Counters;
 use crate::state::{self, State};
@@ -132,6 +132,10 @@ impl HttpContext for OutboundRequest {
         // BID and ENDPOINTS are request headers, but an application may answer with anything.
         for name in [LOAD, BID, ENDPOINTS] {
             host::remove_header(Headers::Response, name);
+        }
+        // With `orca` it is the sidecars' own; without, an application's.
+        if cluster.borrow().sender.parameters().orca() {
+            host::remove_header(Headers::Response, ORCA);
         }
         Action::Continue
     }

@@ -9,6 +9,7 @@ mod failure;
 mod headers;
 mod hold;
 mod in_flight;
+mod orca;
 mod price;
 mod rejection;
 mod support;

@@ -85,6 +85,9 @@ pub struct ServiceSpec {
     /// By how much the expected response time may exceed the SLO before that; `0s` to `1h`, default `0s`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub slo_grace: Option<String>,
+    /// Whether the server's sidecar also reports its load as ORCA (`endpoint-load-metrics`); default false.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub orca: Option<bool>,
     /// Addresses `ip:port`; absent: learned from the answers.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub endpoints: Option<Vec<String>>,
@@ -138,6 +141,7 @@ pub struct ServiceParameters {
     max_queue_wait: Option<Duration>,
     slo: Option<Duration>,
     slo_grace: Duration,
+    orca: bool,
     endpoints: Option<Vec<SocketAddr>>,
 }
 
@@ -191,6 +195,7 @@ impl ServiceSpec {
             max_queue_wait: optional_duration("maxQueueWait", self.max_queue_wait.as_deref())?,
             slo: optional_duration("slo", self.slo.as_deref())?,
             slo_grace: duration("sloGrace", self.slo_grace.as_deref(), Duration::ZERO, Duration::ZERO, HOUR)?,
+            orca: self.orca.unwrap_or(false),
             endpoints: self.endpoints.as_deref().map(endpoints).transpose()?,
         })
     }
@@ -268,6 +273,11 @@ impl ServiceParameters {
     /// By how much the expected response time may exceed the SLO before that, 0 to 1 h.
     pub fn slo_grace(&self) -> Duration {
         self.slo_grace
+    }
+
+    /// Whether the server also reports its load as ORCA.
+    pub fn orca(&self) -> bool {
+        self.orca
     }
 
     /// The endpoints, if somebody named them; otherwise senders learn them.

@@ -1,0 +1,96 @@
+//! ORCA: what our servers tell Envoy's own balancer, and what our senders hear from servers that speak nothing else.
+
+use crate::support::{App, Place, Pod, eventually, outbound, request, send, sender};
+use bloc_lab::envoy::SERVICE;
+use serde_json::json;
+
+const ORCA: &str = "endpoint-load-metrics";
+
+/// A pod whose application works on so many requests at once, and says so by ORCA.
+async fn pod(place: &Place, name: &str, concurrency: u32) -> Pod {
+    let spec = json!({"concurrency": concurrency, "orca": true});
+    Pod::start(place, name, json!({"service": SERVICE, "services": {SERVICE: spec}})).await
+}
+
+/// Sends so many requests to `/slow`, sixteen at once.
+async fn load(to: std::net::SocketAddr, count: usize) {
+    let mut under_way = tokio::task::JoinSet::new();
+    for _ in 0..count {
+        under_way.spawn(send(to, request("/slow"), ""));
+        while under_way.len() >= 16 {
+            assert_eq!(under_way.join_next().await.unwrap().unwrap().unwrap().status.as_u16(), 200);
+        }
+    }
+    while let Some(done) = under_way.join_next().await {
+        assert_eq!(done.unwrap().unwrap().status.as_u16(), 200);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn envoys_own_balancer_weighs_our_servers_by_what_they_could_answer() {
+    let place = Place::new();
+    let (small, large) = (pod(&place, "small", 1).await, pod(&place, "large", 4).await);
+    let mut bootstrap = outbound(&place, &[small.address, large.address], &json!({}), None);
+    bootstrap["static_resources"]["clusters"][0]["load_balancing_policy"] = json!({"policies": [{"typed_extension_config": {
+        "name": "envoy.load_balancing_policies.client_side_weighted_round_robin",
+        "typed_config": {
+            "@type": "type.googleapis.com/envoy.extensions.load_balancing_policies.client_side_weighted_round_robin.v3.ClientSideWeightedRoundRobin",
+            "blackout_period": "0s",
+            "weight_update_period": "0.1s",
+        },
+    }}]});
+    let (_envoy, to) = sender(&place, &bootstrap).await;
+    // Weights are known once both have measured a rate.
+    for pod in [&small, &large] {
+        eventually("a report", async || {
+            load(pod.address, 16).await;
+            let answer = send(pod.address, request("/x"), "").await.unwrap();
+            answer.header(ORCA).is_some().then_some(())
+        })
+        .await;
+    }
+    let served = || [&small, &large].map(|pod| pod.app.seen("/slow").len());
+    eventually("a share for each server as it can bear", async || {
+        let before = served();
+        load(to, 80).await;
+        let [small, large] = [0, 1].map(|i| served()[i] - before[i]);
+        println!("small {small}, large {large}");
+        // One to four; without weights one to one.
+        (large > 2 * small).then_some(())
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn our_own_senders_strip_what_our_own_servers_say() {
+    let place = Place::new();
+    let pod = pod(&place, "pod", 4).await;
+    let known = json!({"services": {SERVICE: {"endpoints": [pod.address.to_string()], "orca": true}}});
+    let (_envoy, to) = sender(&place, &outbound(&place, &[pod.address], &known, None)).await;
+    eventually("a report", async || {
+        load(pod.address, 16).await;
+        send(pod.address, request("/x"), "").await.unwrap().header(ORCA).is_some().then_some(())
+    })
+    .await;
+    let answer = send(to, request("/x"), "").await.unwrap();
+    assert_eq!((answer.app(), answer.header(ORCA)), (Some("pod"), None));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn servers_without_bloc_are_weighed_by_their_orca_reports() {
+    let place = Place::new();
+    // Twenty requests a second, and eighty.
+    let (small, large) = (App::start("20").await, App::start("80").await);
+    let addresses = [small.address, large.address];
+    let endpoints: Vec<String> = addresses.iter().map(ToString::to_string).collect();
+    let known = json!({"services": {SERVICE: {"endpoints": endpoints, "routing": "mu"}}});
+    let bootstrap = outbound(&place, &addresses, &known, None);
+    let (_envoy, to) = sender(&place, &bootstrap).await;
+    for _ in 0..100 {
+        let answer = send(to, request("/orca"), "").await.unwrap();
+        assert!(answer.header(ORCA).is_some(), "the application's own header is the client's to see");
+    }
+    let served = [small.seen("/orca").len(), large.seen("/orca").len()];
+    // Two workers, each has to hear of both; without the reports each gets half.
+    assert!(served[1] > 80, "{served:?}");
+}
