@@ -30,6 +30,8 @@ pub enum Event {
     ProbeReturn(u32),
     /// Something happens to the fleet.
     Incident(u32),
+    /// This request reaches its sender, or the back-off before its next attempt is over.
+    Enter(u32),
 }
 
 impl Event {
@@ -43,6 +45,7 @@ impl Event {
             Self::ProbeReach(index) => (5, index),
             Self::ProbeReturn(index) => (6, index),
             Self::Incident(index) => (7, index),
+            Self::Enter(index) => (8, index),
         };
         kind << 28 | index
     }
@@ -57,7 +60,8 @@ impl Event {
             4 => Self::Return(index),
             5 => Self::ProbeReach(index),
             6 => Self::ProbeReturn(index),
-            _ => Self::Incident(index),
+            7 => Self::Incident(index),
+            _ => Self::Enter(index),
         }
     }
 }
@@ -118,6 +122,7 @@ mod tests {
             Event::ProbeReach(index),
             Event::ProbeReturn(index),
             Event::Incident(index),
+            Event::Enter(index),
         ] {
             assert_eq!(Event::unpack(event.pack()), event);
         }

@@ -5,7 +5,7 @@
 //!
 //! | module | what it holds |
 //! |---|---|
-//! | [`scenario`], [`load`], [`service_time`], [`incident`] | what is simulated, as the command line writes it |
+//! | [`scenario`], [`load`], [`service_time`], [`back_off`], [`incident`] | what is simulated, as the command line writes it |
 //! | [`policies`] | who decides: one file for each policy, behind three small traits |
 //! | [`engine`] | the events and what they do |
 //! | [`fleet`], [`requests`], [`events`] | servers and their queues; requests under way; the queue of events |
@@ -15,12 +15,13 @@
 //!
 //! What is modelled, and what is not: a request costs a service time that is drawn once and stays its own through all retries; a server works on
 //! `concurrency` requests at once, each at the server's speed, and the others wait in one FIFO line; a request in service keeps the speed at which it
-//! began. The network delays, it neither loses nor reorders. The gateway, connections, CPU and the proxies' own time are not modelled, so
-//! compare with a real mesh at service times well above a millisecond.
+//! began. The network delays, it neither loses nor reorders. What gateway, connections and proxies cost is one constant before and behind the sender (`edge`); that they take turns on a CPU is not
+//! modelled, so compare with a real mesh at service times well above a millisecond. `bloc-lab agree` does so, with replayed arrivals and measured constants.
 //!
 //! Every draw comes from one of four generators (arrivals, service times, senders, servers), all seeded from one number: the same seed gives the same
 //! result, and every policy meets the same arrivals with the same service times.
 
+pub mod back_off;
 pub mod chart;
 pub mod engine;
 pub mod estimators;

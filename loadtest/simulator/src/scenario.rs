@@ -1,5 +1,6 @@
 //! One case: who, how many, how fast, how far, under which load.
 
+use crate::back_off::BackOff;
 use crate::events::INDEX_LIMIT;
 use crate::incident::Incident;
 use crate::load::Load;
@@ -8,6 +9,7 @@ use crate::service_time::ServiceTime;
 use bloc_policy::config::{ConfigError, ServiceSpec};
 use serde::{Serialize, Serializer};
 use std::fmt::Display;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// A case. The public fields may hold anything; [`run`](crate::run) checks them.
@@ -29,14 +31,22 @@ pub struct Scenario {
     /// The load.
     #[serde(serialize_with = "text")]
     pub load: Load,
+    /// Open load: the moments at which requests come, in rising order, instead of drawn ones; none: drawn. Those beyond the measured time are left out, and incidents do not change them.
+    #[serde(skip)]
+    pub arrivals: Option<Arc<[Duration]>>,
     /// How the gateway spreads the requests over the senders.
     pub spread: Spread,
+    /// From a client to its sender and back again, both together: what a request spends outside of what balances it.
+    #[serde(serialize_with = "time")]
+    pub edge: Duration,
     /// From sender to server or back.
     #[serde(serialize_with = "time")]
     pub one_way: Duration,
     /// From sending an attempt to the rejection's arrival; at least `one_way`.
     #[serde(serialize_with = "time")]
     pub bounce: Duration,
+    /// How long a sender waits before a retry, beside the bounce itself.
+    pub back_off: BackOff,
     /// After this time an attempt to an unreachable server fails.
     #[serde(serialize_with = "time")]
     pub connect_timeout: Duration,
@@ -109,9 +119,12 @@ impl Default for Scenario {
             concurrency: 1,
             service_time: ServiceTime::Fixed(Duration::from_millis(250)),
             load: Load::Share(0.95),
+            arrivals: None,
             spread: Spread::Random,
+            edge: Duration::ZERO,
             one_way: Duration::from_micros(500),
             bounce: Duration::from_micros(1500),
+            back_off: BackOff::default(),
             connect_timeout: Duration::from_secs(1),
             retry_failures: false,
             warm_up: Duration::from_secs(60),
@@ -140,6 +153,7 @@ impl Scenario {
             range("speeds", speed, f64::MIN_POSITIVE, 1000.0, "above 0, at most 1000")?;
         }
         let hour = Duration::from_secs(3600);
+        shown_range("edge", self.edge, Duration::ZERO, hour, "0s to 1h")?;
         shown_range("one_way", self.one_way, Duration::ZERO, hour, "0s to 1h")?;
         shown_range("bounce", self.bounce, self.one_way, hour, "the one-way delay to 1h")?;
         shown_range("connect_timeout", self.connect_timeout, Duration::ZERO, hour, "0s to 1h")?;

@@ -3,6 +3,7 @@
 use anyhow::{Context, bail};
 use bloc_policy::config::{CapacitySpec, ServiceSpec};
 use bloc_sim::Scenario;
+use bloc_sim::back_off::BackOff;
 use bloc_sim::incident::Incident;
 use bloc_sim::load::Load;
 use bloc_sim::policies::PolicyKind;
@@ -34,12 +35,18 @@ pub struct CaseOptions {
     /// How the gateway spreads requests over the senders.
     #[arg(long)]
     pub spread: Option<Spread>,
+    /// From a client to its sender and back again, both together.
+    #[arg(long, value_parser = humantime::parse_duration)]
+    pub edge: Option<Duration>,
     /// From sender to server or back.
     #[arg(long, value_parser = humantime::parse_duration)]
     pub one_way: Option<Duration>,
     /// From sending an attempt to its rejection's arrival.
     #[arg(long, value_parser = humantime::parse_duration)]
     pub bounce: Option<Duration>,
+    /// Envoy's back-off before a retry, such as 1ms-10ms; default: none.
+    #[arg(long)]
+    pub back_off: Option<BackOff>,
     /// After this time an attempt to an unreachable server fails.
     #[arg(long, value_parser = humantime::parse_duration)]
     pub connect_timeout: Option<Duration>,
@@ -89,9 +96,12 @@ impl CaseOptions {
             concurrency: self.concurrency.unwrap_or(base.concurrency),
             service_time: self.service_time.unwrap_or(base.service_time),
             load: self.load.unwrap_or(base.load),
+            arrivals: base.arrivals,
             spread: self.spread.unwrap_or(base.spread),
+            edge: self.edge.unwrap_or(base.edge),
             one_way,
             bounce: self.bounce.unwrap_or(base.bounce),
+            back_off: self.back_off.unwrap_or(base.back_off),
             connect_timeout: self.connect_timeout.unwrap_or(base.connect_timeout),
             retry_failures: self.retry_failures || base.retry_failures,
             warm_up: self.warm_up.unwrap_or(base.warm_up),

@@ -7,6 +7,7 @@ use crate::policies::{Moment, Verdict};
 use crate::requests::Place;
 use bloc_policy::endpoints::Answer;
 use bloc_policy::units::Timestamp;
+use std::time::Duration;
 
 impl Simulation<'_> {
     /// Begins the next attempt of a request.
@@ -114,10 +115,19 @@ impl Simulation<'_> {
         let may_retry = u32::from(request.attempts) <= retries;
         match request.answer {
             Answer::Served(_) | Answer::Silent => self.end(index, End::Ok),
-            Answer::Rejected(_) | Answer::Bounced(_) if may_retry => self.attempt(index),
+            Answer::Rejected(_) | Answer::Bounced(_) if may_retry => self.retry(index),
             Answer::Rejected(_) | Answer::Bounced(_) => self.end(index, End::Shed),
-            Answer::Failed if may_retry && self.scenario.retry_failures => self.attempt(index),
+            Answer::Failed if may_retry && self.scenario.retry_failures => self.retry(index),
             Answer::Failed => self.end(index, End::Error),
+        }
+    }
+
+    /// Begins the next attempt once the back-off is over.
+    fn retry(&mut self, index: u32) {
+        let retry = u32::from(self.requests[index].attempts);
+        match self.scenario.back_off.draw(retry, &mut self.generators.senders) {
+            Duration::ZERO => self.attempt(index),
+            wait => self.after(wait, Event::Enter(index)),
         }
     }
 

@@ -76,6 +76,8 @@ struct Simulation<'a> {
     gap: Option<Duration>,
     /// How many times its own an open load is.
     load_factor: f64,
+    /// Replayed arrivals that have been put on the calendar.
+    replayed: usize,
     retries: u32,
     generators: Generators,
     tally: Tally,
@@ -111,6 +113,7 @@ impl<'a> Simulation<'a> {
             changes,
             gap: scenario.load.rate(capacity).map(|rate| Duration::from_secs_f64(1.0 / rate)),
             load_factor: 1.0,
+            replayed: 0,
             retries: scenario.service.validate()?.retries(),
             generators,
             tally: Tally::new(scenario),
@@ -144,6 +147,7 @@ impl<'a> Simulation<'a> {
             Event::ProbeReach(probe) => self.probe_reaches(probe),
             Event::ProbeReturn(probe) => self.probe_comes_back(probe),
             Event::Incident(change) => self.change(change),
+            Event::Enter(request) => self.attempt(request),
         }
         true
     }

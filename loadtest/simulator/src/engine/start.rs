@@ -9,6 +9,7 @@ use crate::policies::{Lying, Plain, ServerModel};
 use crate::requests::{NONE, Request};
 use crate::scenario::{ScenarioError, Spread};
 use crate::service_time::exponential;
+use bloc_policy::units::Timestamp;
 use std::time::Duration;
 
 impl Simulation<'_> {
@@ -59,7 +60,13 @@ impl Simulation<'_> {
     }
 
     fn await_arrival(&mut self) {
-        if let Some(gap) = self.gap {
+        if let Some(arrivals) = &self.scenario.arrivals {
+            let next = arrivals.get(self.replayed).map(|at| Timestamp::ZERO.after(*at));
+            if let Some(at) = next.filter(|at| *at < self.tally.closes()) {
+                self.replayed += 1;
+                self.events.push(at, Event::Arrival);
+            }
+        } else if let Some(gap) = self.gap {
             // A gap that has begun is not cut short when the load changes.
             let delay = exponential(gap.div_f64(self.load_factor), &mut self.generators.arrivals);
             if self.now.after(delay) < self.tally.closes() {
@@ -86,7 +93,10 @@ impl Simulation<'_> {
         self.tally.start();
         let work = self.scenario.service_time.draw(&mut self.generators.work);
         let request = self.requests.insert(Request::new(self.now, work, sender, client));
-        self.attempt(request);
+        match self.scenario.edge / 2 {
+            Duration::ZERO => self.attempt(request),
+            there => self.after(there, Event::Enter(request)),
+        }
     }
 
     fn spread(&mut self) -> u32 {
@@ -110,13 +120,14 @@ impl Simulation<'_> {
         let request = self.requests[index];
         let wait = request.begun.since(request.reached);
         self.open[request.sender as usize] -= 1;
-        self.tally.end(end, request.started, wait, self.now);
+        let back = self.scenario.edge - self.scenario.edge / 2;
+        self.tally.end(end, request.started, wait, self.now.after(back));
         self.requests.free(index);
         if request.client != NONE {
             let think = self.scenario.load.think(&mut self.generators.arrivals);
             // Where nobody can be asked, a request fails in no time; a client does not spin on that.
             let pause = if request.attempts == 0 { Duration::from_millis(1) } else { Duration::ZERO };
-            self.after(think + pause, Event::Client(request.client));
+            self.after(back + think + pause, Event::Client(request.client));
         }
     }
 }

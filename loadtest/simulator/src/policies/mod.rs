@@ -7,6 +7,7 @@
 //! | name | sender | servers |
 //! |---|---|---|
 //! | `random`, `round_robin`, `least_request` | `bloc_policy::sender`, that routing | plain |
+//! | `envoy_least_request` | the same as Envoy does it by itself ([`EnvoyLeastRequest`]) | plain |
 //! | `least_request_full` | fewest own pending requests among all ([`LeastRequestFull`]) | plain |
 //! | `bloc` | `bloc_policy::sender` | `bloc_policy`: admission, capacity, chips |
 //! | `mu`, `bid` | the same, once `bloc_policy` knows a routing of that name | the same |
@@ -15,6 +16,7 @@
 //!
 //! Plain servers admit everything and say nothing, as without our filters.
 
+mod envoy_least_request;
 mod least_request_full;
 mod mesh;
 mod omniscient;
@@ -22,6 +24,7 @@ mod prequal;
 mod published;
 mod server;
 
+pub use envoy_least_request::EnvoyLeastRequest;
 pub use least_request_full::LeastRequestFull;
 pub use mesh::Mesh;
 pub use omniscient::Omniscient;
@@ -49,6 +52,8 @@ pub enum PolicyKind {
     RoundRobin,
     /// Two at random, the one with fewer of the sender's own pending requests.
     LeastRequest,
+    /// The same, and the two may be one: what Envoy does by default.
+    EnvoyLeastRequest,
     /// Of all servers the one with the fewest of the sender's own pending requests: the paper's Least Connection.
     LeastRequestFull,
     /// Chips, backoff, probing, admission.
@@ -72,6 +77,7 @@ impl PolicyKind {
             Self::Random => "random",
             Self::RoundRobin => "round_robin",
             Self::LeastRequest => "least_request",
+            Self::EnvoyLeastRequest => "envoy_least_request",
             Self::LeastRequestFull => "least_request_full",
             Self::Bloc => "bloc",
             Self::Mu => "mu",
@@ -94,6 +100,7 @@ pub fn named(scenario: &Scenario) -> Result<Box<dyn Policy>, ScenarioError> {
             Box::new(Mesh::without_admission(kind.name(), scenario)?)
         }
         PolicyKind::Bloc | PolicyKind::Mu | PolicyKind::Bid => Box::new(Mesh::new(kind.name(), scenario)?),
+        PolicyKind::EnvoyLeastRequest => Box::new(EnvoyLeastRequest),
         PolicyKind::LeastRequestFull => Box::new(LeastRequestFull),
         PolicyKind::Prequal => Box::new(Prequal),
         PolicyKind::Jsq => Box::new(Omniscient::Queue),

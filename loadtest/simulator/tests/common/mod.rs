@@ -17,10 +17,11 @@ pub fn case(policy: PolicyKind, seconds: u64) -> Scenario {
 
 /// What can be simulated today.
 #[allow(dead_code, reason = "not every test file asks all of them")]
-pub const POLICIES: [PolicyKind; 10] = [
+pub const POLICIES: [PolicyKind; 11] = [
     PolicyKind::Random,
     PolicyKind::RoundRobin,
     PolicyKind::LeastRequest,
+    PolicyKind::EnvoyLeastRequest,
     PolicyKind::LeastRequestFull,
     PolicyKind::Bloc,
     PolicyKind::Mu,

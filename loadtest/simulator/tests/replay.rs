@@ -1,0 +1,70 @@
+//! Arrivals that are replayed instead of drawn, the way outside of what balances, and Envoy's back-off.
+
+use bloc_sim::policies::PolicyKind;
+use bloc_sim::{Outcome, Scenario};
+use std::time::Duration;
+
+fn run(millis: &[u64], change: impl FnOnce(&mut Scenario)) -> Outcome {
+    let mut scenario = Scenario {
+        policy: PolicyKind::Random,
+        senders: 1,
+        servers: 1,
+        service_time: "fixed:10ms".parse().unwrap(),
+        arrivals: Some(millis.iter().copied().map(Duration::from_millis).collect()),
+        one_way: Duration::ZERO,
+        bounce: Duration::ZERO,
+        warm_up: Duration::ZERO,
+        duration: Duration::from_secs(1),
+        ..Scenario::default()
+    };
+    change(&mut scenario);
+    bloc_sim::run(&scenario).unwrap()
+}
+
+fn near(measured: Option<f64>, expected: f64) {
+    assert!((measured.unwrap() / expected - 1.0).abs() < 0.002, "{measured:?}, expected {expected}");
+}
+
+#[test]
+fn requests_come_when_they_are_said_to() {
+    // Alone; alone; behind one that has 8 ms to go; after the end.
+    let outcome = run(&[0, 100, 102, 1000], |_| {});
+    assert_eq!((outcome.requests, outcome.ok, outcome.total_started), (3, 3, 3));
+    near(outcome.p10_ms, 10.0);
+    near(outcome.mean_ms, (10.0 + 10.0 + 18.0) / 3.0);
+    let warm = run(&[0, 100, 102], |scenario| scenario.warm_up = Duration::from_millis(101));
+    assert_eq!(warm.requests, 1, "those of the warm-up do not count");
+    near(warm.p50_ms, 18.0);
+}
+
+#[test]
+fn the_edge_is_added_to_each_request_and_to_the_round_of_each_client() {
+    let edge = |scenario: &mut Scenario| scenario.edge = Duration::from_millis(5);
+    near(run(&[0, 100, 102], edge).p99_ms, 23.0);
+    let closed = |edge_ms| {
+        run(&[], |scenario| {
+            scenario.arrivals = None;
+            scenario.load = "closed:1".parse().unwrap();
+            (scenario.edge, scenario.duration) = (Duration::from_millis(edge_ms), Duration::from_secs(100));
+        })
+    };
+    near(Some(closed(0).throughput_rps), 100.0);
+    near(Some(closed(15).throughput_rps), 40.0);
+    near(closed(15).p50_ms, 25.0);
+}
+
+#[test]
+fn a_back_off_comes_before_every_retry_but_the_first() {
+    // One place, taken for 10 ms: the second request is rejected at once and again until it has no retries left, or the place is free.
+    let outcome = |text: &str| {
+        run(&[0, 1], |scenario| {
+            scenario.policy = PolicyKind::Bloc;
+            scenario.back_off = text.parse().unwrap();
+            scenario.service.capacity = Some(bloc_policy::config::CapacitySpec::Static { limit: 1 });
+            scenario.service.retries = Some(3);
+        })
+    };
+    assert_eq!((outcome("0ms-0ms").ok, outcome("1ms-1ms").shed), (1, 1), "four attempts in no time");
+    let patient = outcome("1000ms-1000ms");
+    assert_eq!((patient.ok, patient.attempts_per_request), (2, 1.5));
+}
