@@ -5,6 +5,11 @@
 //! | [`process`] | a child process as a guard: it never outlives us |
 //! | [`http`] | one GET, for admin interfaces and readiness |
 //! | [`envoy`] | bootstraps for gateway and sidecars, finding and running Envoy |
+//! | [`ablation`] | chips alone, bids alone, both, neither |
+//! | [`agree`] | whether the simulator says what the mesh says |
+//! | [`bounce`] | what a bounce costs |
+//! | [`goals`] | what bids are claimed to do |
+//! | [`rounds`] | the same cases several times, and their medians |
 //! | [`agility`] | a new server joins four that are nearly overloaded |
 //! | [`backend`] | the application: a paced HTTP server |
 //! | [`policy`] | what balances the load in a case |
@@ -20,12 +25,16 @@
 //! | [`timeline`] | percentiles over time |
 //! | [`quantity`] | command line values with their ranges |
 
+pub mod ablation;
 pub mod agility;
+pub mod agree;
 pub mod backend;
+pub mod bounce;
 pub mod case;
 pub mod demo;
 pub mod envoy;
 pub mod estimators;
+pub mod goals;
 pub mod heterogeneous;
 pub mod http;
 pub mod load;
@@ -36,4 +45,5 @@ pub mod process;
 pub mod quantity;
 pub mod record;
 pub mod report;
+pub mod rounds;
 pub mod timeline;

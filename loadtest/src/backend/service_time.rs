@@ -65,6 +65,12 @@ impl ServiceTime {
     }
 }
 
+impl From<Duration> for ServiceTime {
+    fn from(time: Duration) -> Self {
+        Self::Fixed(time)
+    }
+}
+
 impl FromStr for ServiceTime {
     type Err = NotAllowed;
 

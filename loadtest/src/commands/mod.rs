@@ -1,13 +1,18 @@
 //! The commands of `bloc-lab`, one file each.
 
+mod ablation;
 mod agility;
+mod agree;
 mod backend;
+mod bounce;
 mod demo;
 mod estimators;
+mod goals;
 mod mesh_options;
 mod overhead;
 mod report;
 mod run;
+mod series;
 mod stats;
 mod up;
 
@@ -32,6 +37,14 @@ pub enum Command {
     Estimators(estimators::Estimators),
     /// Measure what the hold queue costs a request that does not wait
     Overhead(overhead::OverheadCommand),
+    /// Check that simulator and real mesh agree within 15%
+    Agree(agree::Agree),
+    /// Check what bids are claimed to do, medians of several rounds
+    Goals(goals::Goals),
+    /// Compare chips alone, bids alone, both and neither at four service times
+    Ablation(ablation::Ablation),
+    /// Measure what a bounce costs sender and server
+    Bounce(bounce::Bounce),
     /// Make a table and a page out of the files of other commands
     Report(report::Report),
     /// Serve as an application with a known service time
@@ -49,6 +62,10 @@ impl Command {
             Self::Agility(agility) => agility.run().await,
             Self::Estimators(estimators) => estimators.run().await,
             Self::Overhead(overhead) => overhead.run().await,
+            Self::Agree(agree) => agree.run().await,
+            Self::Goals(goals) => goals.run().await,
+            Self::Ablation(ablation) => ablation.run().await,
+            Self::Bounce(bounce) => bounce.run().await,
             Self::Report(report) => report.run(),
             Self::Backend(backend) => backend.run().await,
         }

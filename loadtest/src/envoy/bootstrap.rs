@@ -8,9 +8,13 @@ use super::filter::{CONTROL_PLANE_CLUSTER, Plugin, wasm_filter};
 use serde_json::{Value, json};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::Path;
+use std::time::Duration;
 
 /// The service behind the frontends, and the name of their cluster for it.
 pub const SERVICE: &str = "backend";
+
+/// Envoy waits a random number of whole milliseconds before a retry, below the first of these at first, then below twice as much and so on up to the second.
+pub const BACK_OFF: [Duration; 2] = [Duration::from_millis(1), Duration::from_millis(10)];
 
 /// What a frontend's sidecar calls.
 #[derive(Clone, Debug)]
@@ -40,7 +44,8 @@ pub fn sidecar_outbound(outbound: &Outbound<'_>) -> Value {
         return bootstrap("outbound", route, vec![router(vec![])], clusters);
     };
     // What is retried, and how often, the filter says per request; Envoy's usual backoff of 25 ms would eat the gain.
-    route["retry_policy"] = json!({"retry_back_off": {"base_interval": "0.001s", "max_interval": "0.010s"}});
+    let [base, max] = BACK_OFF.map(|time| format!("{:.3}s", time.as_secs_f64()));
+    route["retry_policy"] = json!({"retry_back_off": {"base_interval": base, "max_interval": max}});
     clusters.extend(control_plane(plugin));
     let filters = vec![
         wasm_filter("bloc.outbound", &plugin.module, Some(&plugin.configuration)),

@@ -46,6 +46,28 @@ pub struct MeshSpec {
 }
 
 impl MeshSpec {
+    /// The fleet that most comparisons are made with: 10 backends that serve one request at a time, nothing limited, nothing held, a reset interval of 200 ms, a control plane.
+    pub fn fleet(policy: Policy, frontends: usize, service_time: ServiceTime) -> Self {
+        Self {
+            policy,
+            frontends,
+            backends: 10,
+            spare: 0,
+            service_time,
+            concurrency: 1,
+            speeds: vec![],
+            capacity: None,
+            hold: false,
+            slo: None,
+            two_choices: false,
+            reset_interval: Duration::from_millis(200),
+            retries: 3,
+            control_plane: true,
+            workers: 1,
+            seed: 1,
+        }
+    }
+
     /// The speed factor of backend `n`.
     pub fn speed(&self, n: usize) -> f64 {
         self.speeds.get(n % self.speeds.len().max(1)).copied().unwrap_or(1.0)

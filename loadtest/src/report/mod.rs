@@ -1,8 +1,10 @@
 //! What is shown of the records: a table for the terminal, a page for the browser, files for other tools.
 
+mod ablation;
 mod chart;
+mod comparisons;
 #[cfg(test)]
-mod example;
+pub(crate) mod example;
 mod files;
 mod findings;
 mod lines;
@@ -12,6 +14,8 @@ mod paper;
 mod sections;
 mod table;
 
+pub use ablation::ablation_table;
+pub use comparisons::{agreement_table, goal_table};
 pub use files::{read, write_page, write_records, write_summary};
 pub use findings::{Finding, circling, findings};
 pub use other::{estimator_page, estimator_table, joining_line, joining_page};

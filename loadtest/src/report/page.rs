@@ -3,6 +3,7 @@
 use super::chart::Series;
 use super::findings::findings;
 use super::sections;
+use crate::ablation;
 use crate::policy::Policy;
 use crate::record::{Record, Row};
 use maud::{DOCTYPE, Markup, PreEscaped, html};
@@ -12,9 +13,10 @@ const COLOURS: usize = 6;
 
 /// The page about `records`, made by `command`.
 pub fn page(records: &[Record], command: &str) -> Markup {
-    let series = series(records);
+    let (parts, others): (Vec<&Record>, Vec<&Record>) = records.iter().partition(|record| ablation::contains(record));
+    let series = series(&others);
     let mut experiments: Vec<&str> = Vec::new();
-    for record in records {
+    for record in &others {
         if !experiments.contains(&record.row.experiment.as_str()) {
             experiments.push(&record.row.experiment);
         }
@@ -37,6 +39,7 @@ pub fn page(records: &[Record], command: &str) -> Markup {
                     @let those: Vec<Series<'_>> = series.iter().filter(|s| s.record.row.experiment == experiment).cloned().collect();
                     (sections::experiment(experiment, &those))
                 }
+                (super::ablation::section(&parts))
                 (sections::reading())
                 (sections::origin(records, command))
             } }
@@ -45,9 +48,9 @@ pub fn page(records: &[Record], command: &str) -> Markup {
 }
 
 /// The records with their names and colours; the same candidate has the same colour in every experiment.
-fn series(records: &[Record]) -> Vec<Series<'_>> {
+fn series<'a>(records: &[&'a Record]) -> Vec<Series<'a>> {
     let mut names: Vec<String> = Vec::new();
-    let mut coloured = |record| {
+    let mut coloured = |record: &Row| {
         let name = candidate(record);
         let at = names.iter().position(|known| *known == name).unwrap_or_else(|| {
             names.push(name.clone());
@@ -57,7 +60,7 @@ fn series(records: &[Record]) -> Vec<Series<'_>> {
     };
     records
         .iter()
-        .map(|record| {
+        .map(|&record| {
             let (name, colour) = coloured(&record.row);
             Series { record, name, colour }
         })
@@ -95,7 +98,8 @@ mod tests {
         let mut poisson = records[1].clone();
         (poisson.row.experiment, poisson.row.load) = ("poisson".into(), "poisson:180".into());
         records.insert(0, poisson);
-        let colours: Vec<_> = series(&records).into_iter().map(|s| (s.name, s.colour)).collect();
+        let colours: Vec<_> =
+            series(&records.iter().collect::<Vec<_>>()).into_iter().map(|s| (s.name, s.colour)).collect();
         let expected = [("BLOC, 40 frontends", 1), ("Least request, 40 frontends", 2), ("BLOC, 40 frontends", 1)];
         assert_eq!(colours, expected.map(|(name, colour)| (name.to_owned(), colour)));
 

@@ -1,0 +1,108 @@
+//! What each part does: chips without bids, bids without chips, both, neither; at four service times, so that a user can see what is worth its CPU.
+//!
+//! - *neither*: stock Envoy's least request, no filter.
+//! - *chips*: `routing: bloc` with a capacity of 10.
+//! - *bids*: `routing: bid` without a capacity: then every answer carries a chip, no server is ever left alone, and chips decide nothing.
+//! - *both*: `routing: bid` with that capacity.
+//!
+//! 40 frontends, 10 backends one request at a time, Poisson arrivals at 90% of what they can do, or 900 a second where that is less, which two cores can just handle: at 10 ms these are
+//! 90%, at 1 ms 9%. All times but that of the measurement follow the service time: the reset interval is four of them, 20 ms at least.
+
+use crate::case::Case;
+use crate::load::Load;
+use crate::mesh::MeshSpec;
+use crate::policy::Policy;
+use crate::record::Record;
+use bloc_policy::config::CapacitySpec;
+use std::time::Duration;
+
+/// The experiments' names in `summary.json` begin with this.
+pub const PREFIX: &str = "ablation-";
+/// The service times in milliseconds.
+pub const SERVICE_TIMES: [u64; 4] = [1, 10, 50, 250];
+/// What is on; each with the name of its experiment behind [`PREFIX`].
+pub const PARTS: [&str; 4] = ["neither", "chips", "bids", "both"];
+
+const SHARE: f64 = 0.9;
+const MOST_RATE: f64 = 900.0;
+const WARM_UP: Duration = Duration::from_secs(3);
+const LIMIT: i64 = 10;
+
+/// The cases, each measured for `duration`; the slowest, in which few requests come, for twice as long.
+pub fn cases(duration: Duration, seed: u64) -> Vec<Case> {
+    let capacity = || Some(CapacitySpec::Static { limit: LIMIT });
+    let case = |millis: u64, part: &str| {
+        let service_time = Duration::from_millis(millis);
+        let (policy, capacity) = match part {
+            "chips" => (Policy::Bloc, capacity()),
+            "bids" => (Policy::Bid, None),
+            "both" => (Policy::Bid, capacity()),
+            _ => (Policy::LeastRequest, None),
+        };
+        let reset_interval = (4 * service_time).max(Duration::from_millis(20));
+        let mesh = MeshSpec { capacity, reset_interval, seed, ..MeshSpec::fleet(policy, 40, service_time.into()) };
+        Case {
+            experiment: Some(format!("{PREFIX}{part}")),
+            load: Load::Poisson { rate: (SHARE * mesh.total_rate(mesh.backends)).min(MOST_RATE) },
+            keep_alive: false,
+            timeout: Duration::from_secs(20),
+            warm_up: WARM_UP.max(30 * service_time),
+            duration: if millis > 100 { 2 * duration } else { duration },
+            mesh,
+        }
+    };
+    SERVICE_TIMES.iter().flat_map(|&millis| PARTS.iter().map(move |part| case(millis, part))).collect()
+}
+
+/// Whether a record is one of these.
+pub fn contains(record: &Record) -> bool {
+    record.row.experiment.starts_with(PREFIX)
+}
+
+/// Attempts that servers bounced, for each request: for their bid, and at their capacity.
+pub fn bounces(record: &Record) -> [f64; 2] {
+    ["rejected_bid", "rejected_capacity"].map(|reason| {
+        let count: u64 = record
+            .counters
+            .iter()
+            .filter(|(name, _)| name.starts_with("bloc.inbound.") && name.ends_with(reason))
+            .map(|(_, count)| count)
+            .sum();
+        count as f64 / record.row.requests.max(1) as f64
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::example::record;
+
+    #[test]
+    fn four_parts_at_four_service_times() {
+        let cases = cases(Duration::from_secs(15), 1);
+        assert_eq!(cases.len(), 16);
+        let loads: Vec<String> = cases.iter().step_by(4).map(|case| case.load.to_string()).collect();
+        assert_eq!(loads, ["poisson:900", "poisson:900", "poisson:180", "poisson:36"]);
+        let parts: Vec<_> = cases[..4].iter().map(|case| (case.mesh.policy, case.mesh.capacity.is_some())).collect();
+        let expected = [(Policy::LeastRequest, false), (Policy::Bloc, true), (Policy::Bid, false), (Policy::Bid, true)];
+        assert_eq!(parts, expected);
+        let total: Duration = cases.iter().map(|case| case.warm_up + case.duration).sum();
+        assert!(total < Duration::from_secs(8 * 60), "{total:?}, and the starts of 16 meshes");
+    }
+
+    #[test]
+    fn bounces_are_told_apart_by_their_reason() {
+        let mut record = record(Policy::Bid, 40, [1.0; 4], 1.0);
+        record.row.requests = 100;
+        for (name, count) in [
+            ("bloc.inbound.backend.rejected_bid", 150),
+            ("bloc.inbound.backend.rejected_capacity", 20),
+            ("bloc.inbound.backend.rejected_deadline", 7),
+            ("bloc.outbound.backend.rejections", 170),
+        ] {
+            record.counters.insert(name.to_owned(), count);
+        }
+        assert_eq!(bounces(&record), [1.5, 0.2]);
+        assert!(!contains(&record));
+    }
+}

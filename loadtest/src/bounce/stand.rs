@@ -1,0 +1,225 @@
+//! The sender, the servers, and the requests that keep three of them busy.
+
+use super::figures::{Bounces, Samples};
+use super::{BUSY, HELD, Plan};
+use crate::backend::{Backend, ServiceTime};
+use crate::case::cpu_time;
+use crate::envoy::{Balancing, Envoy, EnvoyError, Outbound, Plugin, SERVICE, sidecar_inbound, sidecar_outbound};
+use crate::mesh::{Tools, ToolsMissing};
+use bloc_policy::config::{PluginSpec, RoutingKind, ServiceSpec};
+use http_body_util::{BodyExt, Empty};
+use hyper::body::Bytes;
+use hyper::client::conn::http1::{SendRequest, handshake};
+use hyper::{Request, StatusCode, header};
+use hyper_util::rt::TokioIo;
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::path::Path;
+use std::time::Duration;
+use tokio::io::AsyncWriteExt;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep, timeout};
+
+const LIMIT: Duration = Duration::from_secs(20);
+/// Requests before each block that do not count: the sender's mean finds out that servers are busy, or idle again.
+const SETTLING: usize = 50;
+/// In how many attempts the answer came, says Envoy.
+const ATTEMPTS_HEADER: &str = "x-envoy-attempt-count";
+
+/// Why nothing was measured.
+#[derive(Debug, thiserror::Error)]
+pub enum BounceError {
+    /// A program is missing.
+    #[error(transparent)]
+    Tools(#[from] ToolsMissing),
+    /// An Envoy failed.
+    #[error(transparent)]
+    Envoy(#[from] EnvoyError),
+    /// A socket or a directory.
+    #[error(transparent)]
+    Io(#[from] std::io::Error),
+    /// A request failed.
+    #[error("a request broke off: {0}")]
+    Http(#[from] hyper::Error),
+    /// A request was answered otherwise.
+    #[error("a request was answered {0}, or without {ATTEMPTS_HEADER}")]
+    Answer(StatusCode),
+    /// A request was not answered.
+    #[error("no answer within {LIMIT:?}")]
+    Late,
+    /// The requests that are to keep a server busy do not get there.
+    #[error("the servers have {0:?} requests inside instead of {HELD} each after {LIMIT:?}")]
+    NotBusy(Vec<u64>),
+}
+
+/// The sender and the servers, standing.
+#[derive(Debug)]
+pub struct Stand {
+    sender: Envoy,
+    servers: Vec<Envoy>,
+    client: SendRequest<Empty<Bytes>>,
+    held: Vec<TcpStream>,
+    /// Applications and the client's connection; they end with this.
+    _tasks: JoinSet<()>,
+}
+
+impl Stand {
+    /// Starts everything; files and logs go to `directory`. The sender waits before a retry as [`BACK_OFF`](crate::envoy::BACK_OFF) says, but at most `max_back_off`, 1 ms or more.
+    ///
+    /// # Errors
+    /// Something is missing or does not start.
+    pub async fn start(tools: &Tools, directory: &Path, max_back_off: Duration) -> Result<Self, BounceError> {
+        tools.need(true, false)?;
+        std::fs::create_dir_all(directory)?;
+        let mut tasks = JoinSet::new();
+        let mut servers = Vec::new();
+        for n in 0..=BUSY {
+            let listener = TcpListener::bind("127.0.0.1:0").await?;
+            let address = listener.local_addr()?;
+            let time = ServiceTime::Fixed(Duration::from_millis(1));
+            tasks.spawn(Backend::new(&format!("backend-{n}"), time, 1, 1.0, 1).serve(listener));
+            let bootstrap = sidecar_inbound(address, Some(&plugin(tools, None)));
+            servers.push(Envoy::start(&tools.envoy, directory, &format!("server-{n}"), &bootstrap, 1).await?);
+        }
+        let endpoints = listeners(&servers)?;
+        let plugin = plugin(tools, Some(&endpoints));
+        let balancing = Balancing::ChosenByFilter;
+        let mut bootstrap =
+            sidecar_outbound(&Outbound { cluster: SERVICE, endpoints: &endpoints, balancing, plugin: Some(&plugin) });
+        let manager =
+            &mut bootstrap["static_resources"]["listeners"][0]["filter_chains"][0]["filters"][0]["typed_config"];
+        manager["route_config"]["virtual_hosts"][0]["include_attempt_count_in_response"] = json!(true);
+        let back_off = &mut manager["route_config"]["virtual_hosts"][0]["routes"][0]["route"]["retry_policy"];
+        back_off["retry_back_off"]["max_interval"] = json!(format!("{:.3}s", max_back_off.as_secs_f64()));
+        let sender = Envoy::start(&tools.envoy, directory, "sender", &bootstrap, 1).await?;
+        let stream = TcpStream::connect(sender.listener("outbound")?).await?;
+        stream.set_nodelay(true)?;
+        let (client, connection) = handshake(TokioIo::new(stream)).await?;
+        tasks.spawn(async move {
+            let _ = connection.await;
+        });
+        Ok(Self { sender, servers, client, held: Vec::new(), _tasks: tasks })
+    }
+
+    /// Asks, in blocks with busy servers and without in turn; `progress` hears of each round.
+    ///
+    /// # Errors
+    /// A request fails, or the servers do not get busy.
+    pub async fn measure(&mut self, plan: Plan, mut progress: impl FnMut(usize)) -> Result<Bounces, BounceError> {
+        let mut bounces = Bounces::default();
+        for round in 0..plan.rounds {
+            // Each goes first equally often.
+            for busy in [round % 2 == 0, round % 2 != 0] {
+                self.keep_busy(busy).await?;
+                for _ in 0..SETTLING {
+                    self.request().await?;
+                }
+                let samples = self.block(plan).await?;
+                if busy { bounces.busy.add(samples) } else { bounces.idle.add(samples) }
+            }
+            progress(round + 1);
+        }
+        self.held.clear();
+        Ok(bounces)
+    }
+
+    /// Ends it.
+    pub async fn end(self) {
+        drop(self.held);
+        self.sender.end().await;
+        for server in self.servers {
+            server.end().await;
+        }
+    }
+
+    async fn block(&mut self, plan: Plan) -> Result<Samples, BounceError> {
+        let (sender, servers) = (ids([&mut self.sender]), ids(&mut self.servers));
+        let before = (cpu_time(&sender), cpu_time(&servers));
+        let mut times: BTreeMap<u32, Vec<Duration>> = BTreeMap::new();
+        for _ in 0..plan.block {
+            let began = Instant::now();
+            let attempts = self.request().await?;
+            times.entry(attempts.saturating_sub(1)).or_default().push(began.elapsed());
+            if !plan.pause.is_zero() {
+                sleep(plan.pause).await;
+            }
+        }
+        let sender_cpu = cpu_time(&sender).saturating_sub(before.0);
+        Ok(Samples { times, sender_cpu, server_cpu: cpu_time(&servers).saturating_sub(before.1) })
+    }
+
+    /// One request; in how many attempts it was answered.
+    async fn request(&mut self) -> Result<u32, BounceError> {
+        let mut request = Request::new(Empty::new());
+        *request.uri_mut() = hyper::Uri::from_static("/cost/0");
+        request.headers_mut().insert(header::HOST, header::HeaderValue::from_static("backend.mesh"));
+        let exchange = async {
+            self.client.ready().await?;
+            let (head, body) = self.client.send_request(request).await?.into_parts();
+            body.collect().await?;
+            Ok::<_, hyper::Error>(head)
+        };
+        let head = timeout(LIMIT, exchange).await.map_err(|_| BounceError::Late)??;
+        let attempts = head.headers.get(ATTEMPTS_HEADER).and_then(|value| value.to_str().ok()?.parse().ok());
+        attempts.filter(|_| head.status == StatusCode::OK).ok_or(BounceError::Answer(head.status))
+    }
+
+    /// Fills the servers but one with requests that do not end, or takes these away.
+    async fn keep_busy(&mut self, busy: bool) -> Result<(), BounceError> {
+        if !busy {
+            self.held.clear();
+        } else if self.held.is_empty() {
+            for address in &listeners(&self.servers)?[..BUSY] {
+                for _ in 0..HELD {
+                    let mut stream = TcpStream::connect(address).await?;
+                    // The application waits for the body, which never comes.
+                    stream.write_all(b"POST / HTTP/1.1\r\nhost: backend.mesh\r\ncontent-length: 1\r\n\r\n").await?;
+                    self.held.push(stream);
+                }
+            }
+        }
+        let expected = if busy { HELD as u64 } else { 0 };
+        let deadline = Instant::now() + LIMIT;
+        loop {
+            let mut inside = Vec::new();
+            let name = format!("wasmcustom.bloc.inbound.{SERVICE}.in_flight");
+            for server in &self.servers[..BUSY] {
+                inside.push(server.stats(&name).await?.get(&name).copied().unwrap_or_default());
+            }
+            if inside.iter().all(|&requests| requests == expected) {
+                return Ok(());
+            }
+            if Instant::now() > deadline {
+                return Err(BounceError::NotBusy(inside));
+            }
+            sleep(Duration::from_millis(20)).await;
+        }
+    }
+}
+
+fn plugin(tools: &Tools, endpoints: Option<&[SocketAddr]>) -> Plugin {
+    let spec = ServiceSpec {
+        routing: Some(RoutingKind::Bid),
+        concurrency: Some(1),
+        hold: Some(false),
+        endpoints: endpoints.map(|addresses| addresses.iter().map(ToString::to_string).collect()),
+        ..ServiceSpec::default()
+    };
+    let configuration = PluginSpec {
+        service: endpoints.is_none().then(|| SERVICE.to_owned()),
+        services: BTreeMap::from([(SERVICE.to_owned(), spec)]),
+        control_plane: None,
+    };
+    let configuration: Value = json!(configuration);
+    Plugin { module: tools.module.clone(), configuration: configuration.to_string(), control_plane: None }
+}
+
+fn listeners(servers: &[Envoy]) -> Result<Vec<SocketAddr>, EnvoyError> {
+    servers.iter().map(|server| server.listener("inbound")).collect()
+}
+
+fn ids<'a>(envoys: impl IntoIterator<Item = &'a mut Envoy>) -> Vec<u32> {
+    envoys.into_iter().filter_map(|envoy| envoy.process().id()).collect()
+}

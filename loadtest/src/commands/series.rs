@@ -1,0 +1,41 @@
+//! Many cases in a row, in one or more rounds.
+
+use super::mesh_options::tools;
+use super::{bar, run_directory};
+use bloc_lab::case::Case;
+use bloc_lab::record::Record;
+use bloc_lab::rounds::{Runs, by_mesh, in_round};
+
+/// Measures the cases, round after round; the records come in the order of the cases. In every second round the last mesh is the first, so that none always comes after the same other.
+pub async fn measure(cases: &[Case], rounds: usize) -> anyhow::Result<Vec<Runs>> {
+    let tools = tools()?;
+    let filters = cases.iter().any(|case| case.mesh.policy.routing().is_some());
+    tools.need(filters, filters && cases.iter().any(|case| case.mesh.control_plane))?;
+    let mut records: Vec<Vec<Record>> = vec![Vec::with_capacity(rounds); cases.len()];
+    let (all, mut done) = (rounds * cases.len(), 0);
+    for round in 0..rounds {
+        let mut groups = by_mesh(cases);
+        if round % 2 != 0 {
+            groups.reverse();
+        }
+        for group in groups {
+            let first = in_round(&cases[group[0]], round);
+            let starting = bar(first.name());
+            let mut standing = first.start(&tools, &run_directory(&first.name()), &starting).await?;
+            starting.finish_and_clear();
+            for place in group {
+                let case = in_round(&cases[place], round);
+                done += 1;
+                let name = format!("{done}/{all} {}", case.name());
+                let bar = bar(name.clone());
+                let record = case.measure(&mut standing, &bar).await?;
+                bar.finish_and_clear();
+                let row = &record.row;
+                eprintln!("{name}: {} ok, {} shed, {} errors", row.ok, row.shed, row.errors);
+                records[place].push(record);
+            }
+            standing.mesh.end().await;
+        }
+    }
+    Ok(cases.iter().cloned().zip(records).map(|(case, records)| Runs { case, records }).collect())
+}

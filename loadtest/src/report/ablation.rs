@@ -1,0 +1,83 @@
+//! The section about the parts: chips, bids, both, neither.
+
+use crate::ablation::{PREFIX, bounces};
+use crate::record::Record;
+use comfy_table::{Cell, CellAlignment, Table, presets};
+use maud::{Markup, html};
+
+const HEADER: [&str; 9] =
+    ["service time", "load", "on", "p50 ms", "p99 ms", "bounced: bid", "at capacity", "shed", "CPU ms"];
+
+/// The cells of a record, in the order of [`HEADER`].
+fn cells(record: &Record) -> [String; 9] {
+    let row = &record.row;
+    let time = |ms: Option<f64>| ms.map_or_else(|| "-".to_owned(), |ms| format!("{ms:.1}"));
+    let [bid, capacity] = bounces(record);
+    [
+        format!("{} ms", row.service_ms),
+        row.load.replace("poisson:", "") + "/s",
+        row.experiment.trim_start_matches(PREFIX).to_owned(),
+        time(row.p50_ms),
+        time(row.p99_ms),
+        format!("{bid:.2}"),
+        format!("{capacity:.2}"),
+        format!("{:.1}%", super::table::share(row.shed, row.requests)),
+        row.envoy_cpu_ms_per_request.map_or_else(|| "-".to_owned(), |ms| format!("{ms:.2}")),
+    ]
+}
+
+/// The records for the terminal.
+pub fn ablation_table(records: &[Record]) -> Table {
+    let mut table = Table::new();
+    table.load_style(presets::UTF8_HORIZONTAL_ONLY);
+    table.set_header(HEADER);
+    for record in records {
+        let cell = |(place, text): (usize, String)| {
+            let cell = Cell::new(text);
+            if place < 3 { cell } else { cell.set_alignment(CellAlignment::Right) }
+        };
+        table.add_row(cells(record).into_iter().enumerate().map(cell));
+    }
+    table
+}
+
+/// The section of the page; nothing without records.
+pub fn section(records: &[&Record]) -> Markup {
+    if records.is_empty() {
+        return html! {};
+    }
+    html! {
+        h2 { "What each part does" }
+        p {
+            "Bids and chips can be had one without the other. " b { "Chips" } ": a server turns away what exceeds its capacity, and callers leave it alone for a while. "
+            b { "Bids" } ": each try says how long it is willing to wait, and a server that would take longer turns it away. " b { "Neither" }
+            ": Envoy's own least request, without any filter. Each time a request is turned away it goes elsewhere, which costs a bounce: how many there were for each request, and "
+            "what all proxies together spent on it, is in the columns on the right. The faster the servers, the less there is to gain and the more a bounce weighs."
+        }
+        div.card.table { table {
+            thead { tr { @for name in HEADER { th { (name) } } } }
+            tbody { @for record in records { tr { @for cell in cells(record) { td { (cell) } } } } }
+        } }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::policy::Policy;
+    use crate::report::example::record;
+
+    #[test]
+    fn a_row_names_the_part_and_its_price() {
+        let mut record = record(Policy::Bid, 40, [50.0, 91.0, 136.0, 164.0], 180.0);
+        (record.row.experiment, record.row.load) = ("ablation-both".into(), "poisson:180".into());
+        record.counters.insert("bloc.inbound.backend.rejected_bid".into(), 2_400);
+        let text = ablation_table(std::slice::from_ref(&record)).to_string();
+        for cell in ["50 ms", "180/s", "both", "91.0", "164.0", "1.20", "0.00", "0.0%", "1.00"] {
+            assert!(text.contains(cell), "{cell} in {text}");
+        }
+        let page = super::super::page(&[record], "x").into_string();
+        assert!(page.contains("What each part does") && page.contains("<td>1.20</td>"));
+        assert!(!page.contains("Where most requests lie"), "a table, no curves");
+    }
+}

@@ -1,0 +1,97 @@
+//! Tables of what was compared: simulator and mesh, claims and their aims.
+
+use crate::agree::Agreement;
+use crate::goals::Goal;
+use comfy_table::{Cell, CellAlignment, Table, presets};
+
+fn table(header: &[&str]) -> Table {
+    let mut table = Table::new();
+    table.load_style(presets::UTF8_HORIZONTAL_ONLY);
+    table.set_header(header);
+    table
+}
+
+fn numbers(values: impl IntoIterator<Item = String>) -> impl Iterator<Item = Cell> {
+    values.into_iter().map(|value| Cell::new(value).set_alignment(CellAlignment::Right))
+}
+
+/// Mesh, simulator and their ratio, a line for each case.
+pub fn agreement_table(agreements: &[Agreement]) -> Table {
+    let mut table = table(&[
+        "case",
+        "p50 mesh",
+        "simulator",
+        "ratio",
+        "p99 mesh",
+        "simulator",
+        "ratio",
+        "by chance",
+        "attempts mesh",
+        "simulator",
+        "",
+    ]);
+    for one in agreements {
+        let [p50, p99] = one.ratios();
+        let [least, most] = one.scatter_ms;
+        let values = [
+            format!("{:.1}", one.mesh_ms[0]),
+            format!("{:.1}", one.simulated_ms[0]),
+            format!("{p50:.3}"),
+            format!("{:.1}", one.mesh_ms[1]),
+            format!("{:.1}", one.simulated_ms[1]),
+            format!("{p99:.3}"),
+            format!("{least:.0} to {most:.0}"),
+            format!("{:.2}", one.attempts[0]),
+            format!("{:.2}", one.attempts[1]),
+            if one.holds() { "agrees" } else { "OFF" }.to_owned(),
+        ];
+        table.add_row(std::iter::once(Cell::new(&one.name)).chain(numbers(values)));
+    }
+    table
+}
+
+/// Each claim with its aim and what was measured.
+pub fn goal_table(goals: &[Goal]) -> Table {
+    let mut table = table(&["case", "claim", "aim", "bids", "other", "measured", ""]);
+    for goal in goals {
+        let names = [goal.experiment.as_str(), goal.what, goal.aim.as_str()];
+        let (bids, other) = goal.values;
+        let values = [
+            format!("{bids:.2}"),
+            other.map_or_else(|| "-".to_owned(), |other| format!("{other:.2}")),
+            format!("{:.3}", goal.measured),
+            if goal.holds { "holds" } else { "MISSED" }.to_owned(),
+        ];
+        table.add_row(names.into_iter().map(Cell::new).chain(numbers(values)));
+    }
+    table
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_does_not_hold_is_marked() {
+        let agreement = |p99| Agreement {
+            name: "bids-bid-40".into(),
+            mesh_ms: [91.0, p99],
+            simulated_ms: [90.0, 160.0],
+            scatter_ms: [150.0, 171.0],
+            attempts: [2.04, 2.01],
+        };
+        let text = agreement_table(&[agreement(164.0), agreement(200.0)]).to_string();
+        assert_eq!((text.matches("agrees").count(), text.matches("OFF").count()), (1, 1), "{text}");
+        assert!(text.contains("1.011") && text.contains("1.250") && text.contains("150 to 171"), "{text}");
+        let goal = |holds| Goal {
+            experiment: "50ms-90".into(),
+            what: "p99",
+            aim: "at most 0.40".into(),
+            values: (164.0, Some(823.0)),
+            measured: 0.199,
+            holds,
+        };
+        let text = goal_table(&[goal(true), goal(false)]).to_string();
+        assert_eq!((text.matches("holds").count(), text.matches("MISSED").count()), (1, 1), "{text}");
+    }
+}

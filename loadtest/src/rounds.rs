@@ -1,0 +1,85 @@
+//! The same cases several times over, and the medians of the rounds.
+//!
+//! A machine that others use is slow at times. Each round runs all cases, so that whatever the machine does hits them alike, with arrivals of its own; what counts is the median of the rounds.
+
+use crate::case::Case;
+use crate::record::Record;
+
+/// A case and what came of it, one record a round.
+#[derive(Clone, Debug)]
+pub struct Runs {
+    /// The case, with the seed of the first round.
+    pub case: Case,
+    /// One record a round.
+    pub records: Vec<Record>,
+}
+
+impl Runs {
+    /// The median over the rounds; none if a round lacks the value.
+    pub fn median(&self, value: impl Fn(&Record) -> Option<f64>) -> Option<f64> {
+        median(&self.records.iter().map(value).collect::<Option<Vec<f64>>>()?)
+    }
+
+    /// The round whose 99th percentile is the median: a run that did happen, so that its figures belong together. None without rounds.
+    pub fn middle(&self) -> Option<&Record> {
+        let mut rounds: Vec<&Record> = self.records.iter().collect();
+        rounds.sort_by(|a, b| a.row.p99_ms.unwrap_or(f64::MAX).total_cmp(&b.row.p99_ms.unwrap_or(f64::MAX)));
+        rounds.get(rounds.len().saturating_sub(1) / 2).copied()
+    }
+}
+
+/// The case as it runs in this round, counted from 0: with other arrivals.
+pub fn in_round(case: &Case, round: usize) -> Case {
+    let mut case = case.clone();
+    case.mesh.seed = case.mesh.seed.wrapping_add(round as u64);
+    case
+}
+
+/// The places of the cases, those together that differ only in their load and so share a mesh, whose start is what takes long.
+pub fn by_mesh(cases: &[Case]) -> Vec<Vec<usize>> {
+    let mut groups: Vec<Vec<usize>> = Vec::new();
+    for (place, case) in cases.iter().enumerate() {
+        match groups.iter_mut().find(|group| cases[group[0]].mesh == case.mesh) {
+            Some(group) => group.push(place),
+            None => groups.push(vec![place]),
+        }
+    }
+    groups
+}
+
+/// The middle value, of an even number the mean of the two in the middle; none of none.
+pub fn median(values: &[f64]) -> Option<f64> {
+    let mut sorted = values.to_vec();
+    sorted.sort_unstable_by(f64::total_cmp);
+    let upper = *sorted.get(sorted.len() / 2)?;
+    let lower = *sorted.get(sorted.len().saturating_sub(1) / 2)?;
+    Some((lower + upper) / 2.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::demo::cases;
+    use crate::policy::Policy;
+    use crate::report::example::record;
+
+    #[test]
+    fn cases_that_differ_only_in_their_load_share_a_mesh() {
+        let cases = cases(0.2, None, 1, true);
+        assert_eq!(by_mesh(&cases), [vec![0, 3], vec![1, 4], vec![2, 5], vec![6], vec![7], vec![8], vec![9]]);
+        assert_eq!(in_round(&cases[0], 2).mesh.seed, 3);
+    }
+
+    #[test]
+    fn the_median_is_in_the_middle() {
+        assert_eq!(median(&[]), None);
+        assert_eq!(median(&[3.0, 1.0, 9.0]), Some(3.0));
+        assert_eq!(median(&[9.0, 1.0, 2.0, 3.0]), Some(2.5));
+        let run = |p99| record(Policy::Bid, 40, [1.0, 2.0, 3.0, p99], 10.0);
+        let mut runs = Runs { case: cases(0.2, None, 1, true)[6].clone(), records: vec![run(9.0), run(5.0), run(7.0)] };
+        assert_eq!(runs.median(|record| record.row.p99_ms), Some(7.0));
+        assert_eq!(runs.middle().unwrap().row.p99_ms, Some(7.0));
+        runs.records[0].row.p99_ms = None;
+        assert_eq!(runs.median(|record| record.row.p99_ms), None, "a round without answers hides nothing");
+    }
+}
