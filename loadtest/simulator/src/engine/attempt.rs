@@ -114,7 +114,7 @@ impl Simulation<'_> {
         let retries = self.senders[request.sender as usize].retries().unwrap_or(self.retries);
         let may_retry = u32::from(request.attempts) <= retries;
         match request.answer {
-            Answer::Served(_) | Answer::Silent => self.end(index, End::Ok),
+            Answer::Served(_) | Answer::Orca(_) | Answer::Silent => self.end(index, End::Ok),
             Answer::Rejected(_) | Answer::Bounced(_) if may_retry => self.retry(index),
             Answer::Rejected(_) | Answer::Bounced(_) => self.end(index, End::Shed),
             Answer::Failed if may_retry && self.scenario.retry_failures => self.retry(index),
