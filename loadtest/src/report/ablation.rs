@@ -77,7 +77,10 @@ mod tests {
             assert!(text.contains(cell), "{cell} in {text}");
         }
         let page = super::super::page(&[record], "x").into_string();
-        assert!(page.contains("What each part does") && page.contains("<td>1.20</td>"));
+        assert!(
+            page.contains("What each part does") && page.contains("<td>1.20</td><td>0.00</td>"),
+            "bids before capacity"
+        );
         assert!(!page.contains("Where most requests lie"), "a table, no curves");
     }
 }
