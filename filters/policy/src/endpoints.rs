@@ -22,7 +22,7 @@
 //! sets the clock, so that a dead server is left alone like one that rejected.
 
 use crate::bid::Promises;
-use crate::estimate::Estimate;
+use crate::estimate::{Estimate, Standing};
 use crate::load_report::LoadReport;
 use crate::units::Timestamp;
 use hashbrown::{HashMap, HashSet};
@@ -119,6 +119,8 @@ pub struct Endpoints {
     by_address: HashMap<Box<str>, EndpointId>,
     table: SlotMap<EndpointId, Endpoint>,
     all: Vec<EndpointId>,
+    /// Beside `all`, place by place: what a choice that looks at every server reads, so that it need not look into the table.
+    standings: Vec<Standing>,
     qualified: Vec<EndpointId>,
     waiting: BTreeSet<(Timestamp, EndpointId)>,
 }
@@ -132,6 +134,7 @@ impl Endpoints {
             by_address: HashMap::new(),
             table: SlotMap::with_key(),
             all: Vec::new(),
+            standings: Vec::new(),
             qualified: Vec::new(),
             waiting: BTreeSet::new(),
         }
@@ -161,9 +164,14 @@ impl Endpoints {
         self.table.iter()
     }
 
-    /// The servers in a fixed order, beginning with the `start`th and going round.
-    pub fn iter_from(&self, start: usize) -> impl Iterator<Item = (EndpointId, &Endpoint)> {
-        self.table.iter().skip(start).chain(self.table.iter().take(start))
+    /// What this sender believes about each server, by place: the servers in a fixed order.
+    pub fn standings(&self) -> &[Standing] {
+        &self.standings
+    }
+
+    /// The server at a place of [`standings`](Self::standings).
+    pub fn at(&self, place: usize) -> Option<EndpointId> {
+        self.all.get(place).copied()
     }
 
     /// One server, unless it has left.
@@ -193,6 +201,7 @@ impl Endpoints {
             qualified: Some(self.qualified.len()),
         });
         self.all.push(id);
+        self.standings.push(Standing::default());
         self.qualified.push(id);
         self.by_address.insert(address.into(), id);
         id
@@ -205,6 +214,7 @@ impl Endpoints {
         self.waiting.remove(&(endpoint.clock, id));
         self.by_address.remove(&endpoint.address);
         self.all.swap_remove(endpoint.place);
+        self.standings.swap_remove(endpoint.place);
         if let Some(moved) = self.all.get(endpoint.place).and_then(|&id| self.table.get_mut(id)) {
             moved.place = endpoint.place;
         }
@@ -225,6 +235,7 @@ impl Endpoints {
         let endpoint = self.table.get_mut(id)?;
         endpoint.pending += 1;
         endpoint.estimate.sent();
+        note(&mut self.standings, endpoint);
         let right = if endpoint.chips > 0 {
             endpoint.chips -= 1;
             Right::Chip
@@ -264,6 +275,7 @@ impl Endpoints {
             }
         };
         endpoint.chips = (endpoint.chips + u32::from(earned)).min(self.max_chips);
+        note(&mut self.standings, endpoint);
         self.settle(id, now);
     }
 
@@ -278,6 +290,7 @@ impl Endpoints {
     pub fn end(&mut self, id: EndpointId) {
         if let Some(endpoint) = self.table.get_mut(id) {
             endpoint.pending = endpoint.pending.saturating_sub(1);
+            note(&mut self.standings, endpoint);
         }
     }
 
@@ -303,12 +316,14 @@ impl Endpoints {
 
     /// All servers, as a row from which the routing draws.
     pub(crate) fn all(&mut self) -> Row<'_> {
-        Row { ids: &mut self.all, table: &mut self.table, place: |endpoint| Some(&mut endpoint.place) }
+        let standings = self.standings.as_mut_slice();
+        Row { ids: &mut self.all, standings, table: &mut self.table, place: |endpoint| Some(&mut endpoint.place) }
     }
 
     /// The qualified servers, as a row from which the routing draws.
     pub(crate) fn qualified(&mut self) -> Row<'_> {
-        Row { ids: &mut self.qualified, table: &mut self.table, place: |endpoint| endpoint.qualified.as_mut() }
+        let (ids, table) = (&mut self.qualified, &mut self.table);
+        Row { ids, standings: &mut [], table, place: |endpoint| endpoint.qualified.as_mut() }
     }
 
     /// The servers that do not qualify, the one whose interval ends first in front.
@@ -354,9 +369,18 @@ impl Endpoints {
     }
 }
 
+/// Brings the standing of an endpoint up to date.
+fn note(standings: &mut [Standing], endpoint: &Endpoint) {
+    if let Some(standing) = standings.get_mut(endpoint.place) {
+        *standing = endpoint.estimate.standing(endpoint.pending);
+    }
+}
+
 /// A dense array of endpoints whose order means nothing, so that drawing without replacement is a swap.
 pub(crate) struct Row<'a> {
     ids: &'a mut Vec<EndpointId>,
+    /// What moves along; empty: nothing.
+    standings: &'a mut [Standing],
     table: &'a mut SlotMap<EndpointId, Endpoint>,
     place: fn(&mut Endpoint) -> Option<&mut usize>,
 }
@@ -383,6 +407,9 @@ impl Row<'_> {
         for (id, place) in [(id, to), (other, at)] {
             *self.ids.get_mut(place)? = id;
             *(self.place)(self.table.get_mut(id)?)? = place;
+        }
+        if at.max(to) < self.standings.len() {
+            self.standings.swap(at, to);
         }
         Some(id)
     }

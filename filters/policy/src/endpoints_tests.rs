@@ -1,7 +1,7 @@
 //! [`Endpoints`] against an oracle that keeps every endpoint in a plain map and finds out who qualifies by looking at each.
 
 use super::*;
-use crate::routing::{Bloc, Routing};
+use crate::routing::{Bloc, LeastRequest, Routing};
 use proptest::prelude::*;
 use std::collections::BTreeMap;
 
@@ -13,7 +13,7 @@ fn at(millis: u64) -> Timestamp {
 }
 
 fn report(chip: bool) -> LoadReport {
-    LoadReport { chip, ..LoadReport::default() }
+    LoadReport { chip, queue: Some(7), service: Some(if chip { 10.0 } else { 20.0 }), ..LoadReport::default() }
 }
 
 #[derive(Clone, Debug)]
@@ -128,6 +128,13 @@ proptest! {
                         }
                     }
                 }
+            }
+            // A draw from all of them moves them about.
+            LeastRequest.choose(&mut endpoints, 2, at(now), &mut rng, &mut list);
+            prop_assert_eq!(endpoints.standings().len(), naive.len());
+            for (place, standing) in endpoints.standings().iter().enumerate() {
+                let endpoint = endpoints.at(place).and_then(|id| endpoints.get(id)).unwrap();
+                prop_assert_eq!(*standing, endpoint.estimate().standing(endpoint.pending()), "at {}", place);
             }
             prop_assert_eq!(endpoints.len(), naive.len());
             for (_, endpoint) in endpoints.iter() {

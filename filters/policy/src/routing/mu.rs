@@ -9,12 +9,12 @@
 //! oscillation (queues of thousands); with `g` their p99 is 360 ms, where the exact equation has 331 and least request 825. Tried and dropped: looking at an attractive server only with a
 //! probability (p99 660 ms), because then nobody goes where there is room.
 //!
-//! Cold start: all servers count the same, so the choice is the fewest pending requests. Cost: one pass over the servers.
+//! Cold start: all servers count the same, so the choice is the fewest pending requests. Cost: one pass over the servers, over numbers that lie side by side (some 3 ns each).
 //! Deviations: 1. the measure against herding, on which the paper is silent; 2. see [`crate::estimate`].
 
 use super::Routing;
 use crate::endpoints::{EndpointId, Endpoints};
-use crate::estimate::Fleet;
+use crate::estimate::{Fleet, Standing};
 use crate::rng::Rng;
 use crate::units::Timestamp;
 use std::time::Duration;
@@ -23,6 +23,9 @@ use std::time::Duration;
 const WEIGHT: f64 = 0.02;
 /// More places than this are not needed: ten retries at the most.
 const PLACES: usize = 11;
+
+/// Two roundings and then some.
+const MARGIN: f64 = 1.0 + 8.0 * f64::EPSILON;
 
 /// Mu's selection.
 #[derive(Clone, Debug)]
@@ -68,24 +71,12 @@ impl Routing for Mu {
         if count == 0 || length == 0 {
             return;
         }
-        let mut best: [(f64, Option<EndpointId>); PLACES] = [(f64::INFINITY, None); PLACES];
-        let (mut queues, mut rates, mut pending, mut most) = (0.0, 0.0, 0u64, 0.0f64);
-        let start = rng.below(count);
-        for (id, endpoint) in endpoints.iter_from(start) {
-            let estimate = endpoint.estimate();
-            let known = estimate.service_rate();
-            let rate = known.unwrap_or(self.fleet.most);
-            let queue = estimate.known_queue(&self.fleet, rate, endpoint.pending(), now);
-            queues += queue;
-            rates += rate;
-            pending += u64::from(endpoint.pending());
-            most = most.max(known.unwrap_or(0.0));
-            let cost = (queue + estimate.unknown_queue(&self.fleet) + 1.0) / rate;
-            if best.get(length - 1).is_some_and(|worst| cost < worst.0) {
-                insert(&mut best, length, cost, id);
-            }
-        }
-        list.extend(best.iter().take(length).filter_map(|place| place.1));
+        let (front, back) = endpoints.standings().split_at_checked(rng.below(count)).unwrap_or_default();
+        let mut scan = Scan::new(length);
+        scan.look(back, front.len(), self.fleet, now);
+        scan.look(front, 0, self.fleet, now);
+        let Scan { best, queues, rates, pending, most, .. } = scan;
+        list.extend(best.iter().take(length).filter_map(|&(_, place)| endpoints.at(place)));
         self.expected = best.first().map(|place| place.0).filter(|_| most > 0.0);
         self.fleet.wait = queues / rates;
         self.fleet.most = if most > 0.0 { most } else { 1.0 };
@@ -95,14 +86,61 @@ impl Routing for Mu {
     }
 }
 
-/// Puts a server into the ordered row of the best.
-fn insert(best: &mut [(f64, Option<EndpointId>)], length: usize, cost: f64, id: EndpointId) {
-    let Some(row) = best.get_mut(..length) else { return };
-    let place = row.partition_point(|other| other.0 <= cost);
-    if let Some(tail) = row.get_mut(place..) {
-        tail.rotate_right(1);
-        if let Some(first) = tail.first_mut() {
-            *first = (cost, Some(id));
+/// A look at all servers: the best of them, and the sums.
+struct Scan {
+    /// Expected response times in seconds, and places, in order.
+    best: [(f64, usize); PLACES],
+    length: usize,
+    queues: f64,
+    rates: f64,
+    pending: u64,
+    /// The largest service rate that is known; 0: none.
+    most: f64,
+}
+
+impl Scan {
+    fn new(length: usize) -> Self {
+        let best = [(f64::INFINITY, usize::MAX); PLACES];
+        Self { best, length, queues: 0.0, rates: 0.0, pending: 0, most: 0.0 }
+    }
+
+    /// Looks at some of the servers, the first of which stands at `place`. Sums and parameters are this function's own while it runs, so that they stay in registers.
+    fn look(&mut self, standings: &[Standing], mut place: usize, fleet: Fleet, now: Timestamp) {
+        let Self { mut queues, mut rates, mut pending, mut most, .. } = *self;
+        let mut worst = self.worst();
+        for standing in standings {
+            let known = standing.service_rate();
+            let rate = if known > 0.0 { known } else { fleet.most };
+            let queue = standing.known_queue(&fleet, rate, now);
+            queues += queue;
+            rates += rate;
+            pending += u64::from(standing.pending());
+            most = if known > most { known } else { most };
+            let line = queue + standing.unknown_queue(&fleet) + 1.0;
+            // A division takes as long as all the rest: those that are too dear by more than a rounding error are spared it.
+            if line < worst * rate * MARGIN && line / rate < worst {
+                self.insert(line / rate, place);
+                worst = self.worst();
+            }
+            place += 1;
+        }
+        (self.queues, self.rates, self.pending, self.most) = (queues, rates, pending, most);
+    }
+
+    /// The cost of the last of the best.
+    fn worst(&self) -> f64 {
+        self.best.get(self.length - 1).map_or(0.0, |last| last.0)
+    }
+
+    /// Puts a server among the best, of which the last one drops out.
+    fn insert(&mut self, cost: f64, place: usize) {
+        let Some(row) = self.best.get_mut(..self.length) else { return };
+        let rank = row.partition_point(|other| other.0 <= cost);
+        if let Some(tail) = row.get_mut(rank..) {
+            tail.rotate_right(1);
+            if let Some(first) = tail.first_mut() {
+                *first = (cost, place);
+            }
         }
     }
 }

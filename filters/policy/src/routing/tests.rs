@@ -122,6 +122,27 @@ fn mu_orders_by_expected_response_time() {
     assert_eq!(router.expected(), Some(Duration::from_millis(50)));
 }
 
+proptest! {
+    /// The oracle sorts all servers. Small numbers, so that many are equally good; the rates have no exact inverse, so that roundings differ.
+    #[test]
+    fn mu_finds_the_best_of_all(servers in prop::collection::vec((0u32..9, 1u32..8), 1..60), length in 1usize..12, seed: u64) {
+        let mut endpoints = endpoints(servers.len());
+        let mut costs = Vec::new();
+        for (i, (queue, rate)) in servers.into_iter().enumerate() {
+            let id = endpoints.find(&format!("s{i}")).unwrap();
+            endpoints.answer(id, report(queue, 0.3 * f64::from(rate)), Timestamp::ZERO);
+            costs.push((id, (f64::from(queue) + 1.0) / (0.3 * f64::from(rate))));
+        }
+        let (mut router, mut list) = (router(RoutingKind::Mu), Vec::new());
+        router.choose(&mut endpoints, length, Timestamp::ZERO, &mut fastrand::Rng::with_seed(seed), &mut list);
+        let chosen: Vec<f64> = list.iter().map(|id| costs.iter().find(|cost| cost.0 == *id).unwrap().1).collect();
+        let mut sorted: Vec<f64> = costs.iter().map(|cost| cost.1).collect();
+        sorted.sort_by(f64::total_cmp);
+        sorted.truncate(length);
+        prop_assert_eq!(chosen, sorted);
+    }
+}
+
 #[test]
 fn mu_gives_a_newcomer_the_largest_rate_known_and_counts_what_it_sends() {
     let mut endpoints = endpoints(2);
