@@ -1,8 +1,10 @@
 #!/usr/bin/env bash
-# Builds target/bloc.wasm with whichever way to a wasm32 standard library this machine offers:
+# Builds a module, target/bloc.wasm unless told otherwise, with whichever way to a wasm32 standard library this machine offers:
 #   1. the toolchain's own wasm32-unknown-unknown, added through rustup if it is missing;
 #   2. Debian's rustc-web, cargo-web, rust-web-src and lld, which bring the library's source.
 # When none works it prints the exact line to type.
+#
+#   filters/build-wasm.sh [FILE [PACKAGE]]      such as: filters/build-wasm.sh target/reference.wasm bloc-reference-guests
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -10,7 +12,8 @@ target=wasm32-unknown-unknown
 packages="rustc-web cargo-web rust-web-src lld"
 features=${BLOC_WASM_FEATURES:-}
 out=${1:-target/bloc.wasm}
-args=(build --profile wasm --target $target -p bloc-filters)
+package=${2:-bloc-filters}
+args=(build --profile wasm --target $target -p "$package")
 [ -n "$features" ] && args+=(--features "$features")
 
 has_std() { [ -d "$("$1" --print sysroot 2>/dev/null)/lib/rustlib/$target/lib" ]; }
@@ -54,8 +57,8 @@ MSG
   exit 1
 fi
 
-if [ $way = toolchain ]; then with_toolchain; built=${CARGO_TARGET_DIR:-target}/$target/wasm/bloc_filters.wasm
-else with_debian; built=target/debian/$target/wasm/bloc_filters.wasm; fi
+if [ $way = toolchain ]; then with_toolchain; built=${CARGO_TARGET_DIR:-target}/$target/wasm/${package//-/_}.wasm
+else with_debian; built=target/debian/$target/wasm/${package//-/_}.wasm; fi
 
 mkdir -p "$(dirname "$out")"
 cp "$built" "$out.new" && mv "$out.new" "$out"

@@ -1,0 +1,121 @@
+//! The decisions, natively: what a sender and a server compute for each request. Inputs are made outside the measured loop, results are checked.
+
+use bloc_benches::fleet::{SEED, Work, report, server};
+use bloc_policy::admission::Admission;
+use bloc_policy::bid;
+use bloc_policy::config::RoutingKind;
+use bloc_policy::estimate::{Estimate, Fleet};
+use bloc_policy::load_report::LoadReport;
+use bloc_policy::service_rate::ServiceRate;
+use bloc_policy::units::{Concurrency, Ratio, Timestamp};
+use criterion::{BenchmarkId, Criterion, criterion_group, criterion_main};
+use std::hint::black_box;
+use std::time::Duration;
+
+const SERVERS: [u32; 4] = [3, 10, 100, 1000];
+
+/// The choice alone, and a whole request: choice, begin, answer and end.
+fn choice(c: &mut Criterion) {
+    let routings = [
+        ("bloc", RoutingKind::Bloc, 4),
+        ("bid", RoutingKind::Bid, 9),
+        ("least_request", RoutingKind::LeastRequest, 4),
+        ("mu", RoutingKind::Mu, 4),
+    ];
+    for (what, measured) in [("choose", Work::choose as fn(&mut Work) -> usize), ("sender", Work::request)] {
+        let mut group = c.benchmark_group(what);
+        for (name, routing, places) in routings {
+            for servers in SERVERS {
+                let Ok(mut work) = Work::new(routing, servers) else { panic!("no sender to {servers} servers") };
+                let places = places.min(servers as usize);
+                group.bench_function(BenchmarkId::new(name, servers), |b| {
+                    b.iter(|| assert_eq!(measured(&mut work), places));
+                });
+            }
+        }
+        group.finish();
+    }
+}
+
+fn inbound(c: &mut Criterion) {
+    let mut group = c.benchmark_group("server");
+    let mut rng = fastrand::Rng::with_seed(SEED);
+    let headroom = Ratio::new(0.8).expect("a ratio");
+    let admission = Admission::new(Some(Concurrency::new(10)), headroom);
+    group.bench_function("chip", |b| {
+        let mut granted = 0u64;
+        b.iter(|| granted += u64::from(admission.grants_chip(black_box(Concurrency::new(4)), &mut rng)));
+        assert!(granted > 0, "half of them carry a chip");
+    });
+    let (mut server, now) = server().expect("a server");
+    let deadline = Some(Duration::from_secs(1));
+    group.bench_function("admit", |b| {
+        b.iter(|| assert_eq!(server.arrive(black_box(Concurrency::new(7)), None, deadline, now), Ok(())));
+    });
+    group.bench_function("bounce", |b| {
+        let bid = Some(Duration::from_millis(150));
+        b.iter(|| assert!(server.arrive(black_box(Concurrency::new(7)), bid, deadline, now).is_err()));
+    });
+    group.bench_function("depart_and_report", |b| {
+        let flag = server.flag(1);
+        b.iter(|| {
+            server.depart(flag, black_box(Concurrency::new(2)), Duration::from_millis(100), 1);
+            let report = server.report(Concurrency::new(2), &mut rng);
+            assert_eq!(report.capacity, Some(10));
+        });
+    });
+    group.finish();
+}
+
+fn estimates(c: &mut Criterion) {
+    let mut group = c.benchmark_group("estimate");
+    let mut fleet = Fleet::new(Duration::from_secs(1));
+    (fleet.wait, fleet.most, fleet.senders) = (0.2, 40.0, 3.0);
+    let now = Timestamp::ZERO.after(Duration::from_secs(1));
+    let mut estimate = Estimate::default();
+    group.bench_function("hear", |b| b.iter(|| estimate.hear(black_box(&report(7)), 3, now)));
+    let later = now.after(Duration::from_millis(100));
+    group.bench_function("queue", |b| {
+        b.iter(|| assert!(estimate.standing(black_box(3)).known_queue(&fleet, 40.0, later) > 0.0));
+    });
+    let mut rate = ServiceRate::default();
+    group.bench_function("service_rate", |b| {
+        b.iter(|| {
+            rate.hear(black_box(38.2), headroom(), now);
+            assert!(rate.get() > Some(38.2));
+        });
+    });
+    group.finish();
+}
+
+fn headroom() -> Ratio {
+    Ratio::new(0.93).expect("a ratio")
+}
+
+fn headers(c: &mut Criterion) {
+    let mut group = c.benchmark_group("header");
+    let (load, mut text) = (report(7), String::new());
+    group.bench_function("load_encode", |b| {
+        b.iter(|| {
+            black_box(&load).encode(&mut text);
+            assert_eq!(text.len(), 78);
+        });
+    });
+    group.bench_function("load_decode", |b| {
+        b.iter(|| assert_eq!(LoadReport::decode(black_box(text.as_bytes())), Some(load)))
+    });
+    let Ok(work) = Work::new(RoutingKind::Bid, 10) else { panic!("no sender") };
+    group.bench_function("bid", |b| b.iter(|| assert!(black_box(&work).bid().is_some())));
+    let amount = Duration::from_micros(187_300);
+    group.bench_function("bid_encode", |b| {
+        b.iter(|| {
+            bid::encode(black_box(amount), &mut text);
+            assert_eq!(text, "187.3");
+        });
+    });
+    group.bench_function("bid_decode", |b| b.iter(|| assert_eq!(bid::decode(black_box(b"187.3")), Some(amount))));
+    group.finish();
+}
+
+criterion_group!(benches, choice, inbound, estimates, headers);
+criterion_main!(benches);

@@ -1,0 +1,168 @@
+//! Inputs: a sender that has worked for a while, and what servers say to it.
+
+use bloc_policy::config::{CapacitySpec, RoutingKind, ServiceSpec};
+use bloc_policy::endpoints::{Answer, EndpointId};
+use bloc_policy::load_report::LoadReport;
+use bloc_policy::sender::Sender;
+use bloc_policy::server::Server;
+use bloc_policy::units::{Concurrency, Ratio, Timestamp};
+use std::collections::VecDeque;
+use std::time::Duration;
+
+/// The seed of every generator here: the benches do the same each time.
+pub const SEED: u64 = 1;
+/// One answer in so many is a rejection, so that a part of the servers waits for the end of its reset interval.
+const REJECTS: usize = 16;
+/// Requests before the measurement, for each server.
+const WARM_UP: usize = 20;
+/// How often each server gets a request, on average; also the reset interval, so that with any number of servers the same share of them waits.
+const PERIOD: Duration = Duration::from_millis(1);
+
+/// A sender in the midst of its work: each server has about one pending request, and one answer in 16 is a rejection.
+#[derive(Clone, Debug)]
+pub struct Work {
+    sender: Sender,
+    rng: fastrand::Rng,
+    now: Timestamp,
+    /// The time from one request to the next.
+    step: Duration,
+    pending: VecDeque<EndpointId>,
+}
+
+impl Work {
+    /// A sender to `servers` servers that has sent 20 requests to each of them.
+    ///
+    /// # Errors
+    /// More servers than there are addresses of the form `10.x.y.z`, or none.
+    pub fn new(routing: RoutingKind, servers: u32) -> anyhow::Result<Self> {
+        let address = |n: u32| format!("10.{}.{}.{}:8080", n >> 16, n >> 8 & 255, n & 255);
+        let spec = ServiceSpec {
+            routing: Some(routing),
+            reset_interval: Some(format!("{}ms", PERIOD.as_millis())),
+            endpoints: Some((0..servers).map(address).collect()),
+            ..ServiceSpec::default()
+        };
+        let mut work = Self {
+            sender: Sender::new(spec.validate()?, Timestamp::ZERO),
+            rng: fastrand::Rng::with_seed(SEED),
+            now: Timestamp::ZERO,
+            step: PERIOD / servers.max(1),
+            pending: VecDeque::new(),
+        };
+        for _ in 0..servers as usize * WARM_UP {
+            work.request();
+        }
+        Ok(work)
+    }
+
+    /// Chooses the servers of a request; how many there are in the list.
+    pub fn choose(&mut self) -> usize {
+        self.sender.choose(self.now, &mut self.rng).len()
+    }
+
+    /// A request from its choice to the answer of an earlier one; how many servers were in its list.
+    pub fn request(&mut self) -> usize {
+        self.now = self.now.after(self.step);
+        let list = self.sender.choose(self.now, &mut self.rng);
+        let (length, first) = (list.len(), list.first().copied());
+        if let Some(id) = first {
+            self.sender.endpoints_mut().begin(id, self.now);
+            self.pending.push_back(id);
+        }
+        if self.pending.len() > self.sender.endpoints().len()
+            && let Some(id) = self.pending.pop_front()
+        {
+            let report = report((self.rng.usize(..20)) as u32);
+            let answer = match self.rng.usize(..REJECTS) {
+                0 => Answer::Rejected(LoadReport { chip: false, ..report }),
+                _ => Answer::Served(report),
+            };
+            let bid = self.sender.bid(0);
+            self.sender.answer(id, answer, bid, self.began(), self.now);
+            self.sender.endpoints_mut().end(id);
+        }
+        length
+    }
+
+    /// When the request began that is answered now.
+    fn began(&self) -> Timestamp {
+        Timestamp::from_nanos(self.now.as_nanos().saturating_sub(PERIOD.as_nanos() as u64))
+    }
+
+    /// The bid of a request's first attempt.
+    pub fn bid(&self) -> Option<Duration> {
+        self.sender.bid(0)
+    }
+}
+
+/// What a server says that has so many other requests.
+pub fn report(queue: u32) -> LoadReport {
+    LoadReport {
+        chip: true,
+        queue: Some(queue),
+        capacity: Some(10),
+        rate: Some(38.2),
+        confidence: Ratio::new(0.93),
+        execution: Some(Duration::from_micros(251_300)),
+        service: Some(40.0),
+    }
+}
+
+/// A server of capacity 10 by the SLO estimator that works on 4 requests at once and has answered a thousand.
+///
+/// # Errors
+/// Never, unless the ranges of the parameters change.
+pub fn server() -> anyhow::Result<(Server, Timestamp)> {
+    let spec = ServiceSpec {
+        capacity: Some(CapacitySpec::Slo { slo: "250ms".into() }),
+        concurrency: Some(4),
+        hold: Some(false),
+        ..ServiceSpec::default()
+    };
+    let mut server = Server::new(&spec.validate()?);
+    let flag = server.flag(1);
+    for _ in 0..1000 {
+        server.depart(flag, Concurrency::new(2), Duration::from_millis(100), 1);
+    }
+    let now = Timestamp::ZERO.after(Duration::from_secs(100));
+    Ok((server, now))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use bloc_policy::endpoints::Right;
+
+    #[test]
+    fn a_list_has_a_place_for_each_attempt() {
+        for (routing, places) in
+            [(RoutingKind::Bloc, 4), (RoutingKind::LeastRequest, 4), (RoutingKind::Mu, 4), (RoutingKind::Bid, 9)]
+        {
+            for servers in [3, 10, 100] {
+                let mut work = Work::new(routing, servers).unwrap();
+                assert_eq!(work.choose(), places.min(servers as usize), "{routing:?} among {servers}");
+                assert_eq!(work.request(), places.min(servers as usize), "{routing:?} among {servers}");
+            }
+        }
+    }
+
+    #[test]
+    fn some_servers_wait_and_most_do_not() {
+        for servers in [10, 300] {
+            let mut work = Work::new(RoutingKind::Bloc, servers).unwrap();
+            let ids: Vec<EndpointId> = work.sender.endpoints().iter().map(|(id, _)| id).collect();
+            let endpoints = work.sender.endpoints_mut();
+            let waiting = ids.iter().filter(|&&id| endpoints.begin(id, work.now) == Some(Right::Forced)).count();
+            assert!((1..servers as usize * 3 / 4).contains(&waiting), "{waiting} of {servers} wait");
+            let silent = work.sender.endpoints().iter().filter(|(_, one)| one.report().queue.is_none()).count();
+            assert!(silent * 10 <= servers as usize, "{silent} of {servers} have not spoken");
+        }
+    }
+
+    #[test]
+    fn a_warm_sender_bids_and_a_warm_server_measures() {
+        assert!(Work::new(RoutingKind::Bid, 10).unwrap().bid().is_some());
+        let (server, _) = server().unwrap();
+        assert_eq!(server.capacity().map(Concurrency::get), Some(10));
+    }
+}

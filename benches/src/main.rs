@@ -1,0 +1,142 @@
+//! `bloc-bench`: criterion's results in one file, and the record of what was measured.
+
+use anyhow::Context;
+use bloc_benches::environment::Environment;
+use bloc_benches::record;
+use bloc_benches::summary::{self, Bench, Bound};
+use clap::{Parser, Subcommand};
+use comfy_table::{Cell, CellAlignment, Table, presets};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use std::path::{Path, PathBuf};
+
+#[derive(Debug, Parser)]
+#[command(name = "bloc-bench", version, about = "Criterion's results in one file, and the record of what was measured")]
+struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Print criterion's results and write them to one file
+    Summary {
+        /// Where criterion has put them
+        criterion: PathBuf,
+        /// Where the summary goes
+        out: PathBuf,
+    },
+    /// Add the results to the tables of a directory: policy.csv from a summary, envoy.csv from what `bloc-lab cost` wrote
+    Record {
+        /// summary.json
+        #[arg(long)]
+        summary: Option<PathBuf>,
+        /// envoy.json
+        #[arg(long)]
+        envoy: Option<PathBuf>,
+        /// The directory
+        directory: PathBuf,
+    },
+}
+
+/// summary.json.
+#[derive(Debug, Serialize, Deserialize)]
+struct Summary {
+    environment: Environment,
+    bounds: Vec<Bound>,
+    benches: Vec<Bench>,
+}
+
+fn main() -> anyhow::Result<()> {
+    match Arguments::parse().command {
+        Command::Summary { criterion, out } => summarise(&criterion, &out),
+        Command::Record { summary, envoy, directory } => {
+            if let Some(file) = summary {
+                record_summary(&file, &directory)?;
+            }
+            envoy.map_or(Ok(()), |file| record_envoy(&file, &directory))
+        }
+    }
+}
+
+fn summarise(criterion: &Path, out: &Path) -> anyhow::Result<()> {
+    let benches = summary::read(criterion)?;
+    let mut table = Table::new();
+    table.load_style(presets::UTF8_HORIZONTAL_ONLY).set_header(["", "median", "95% confidence"]);
+    for Bench { name, median_ns, low_ns, high_ns } in &benches {
+        let interval = format!("{} to {}", time(*low_ns), time(*high_ns));
+        let numbers = [time(*median_ns), interval].map(|text| Cell::new(text).set_alignment(CellAlignment::Right));
+        table.add_row([Cell::new(name)].into_iter().chain(numbers));
+    }
+    println!("{table}");
+    let bounds = summary::bounds(&benches);
+    for Bound { what, value, most } in &bounds {
+        println!("{what}: {value:.2}, at most {most}: {}", if value <= most { "kept" } else { "EXCEEDED" });
+    }
+    if let Some(directory) = out.parent() {
+        std::fs::create_dir_all(directory).with_context(|| out.display().to_string())?;
+    }
+    let summary = Summary { environment: Environment::here(), bounds, benches };
+    std::fs::write(out, serde_json::to_string_pretty(&summary)?).with_context(|| out.display().to_string())?;
+    println!("{}", out.display());
+    Ok(())
+}
+
+fn time(nanos: f64) -> String {
+    match nanos {
+        ..1e3 => format!("{nanos:.1} ns"),
+        ..1e6 => format!("{:.2} us", nanos / 1e3),
+        _ => format!("{:.2} ms", nanos / 1e6),
+    }
+}
+
+fn record_summary(file: &Path, directory: &Path) -> anyhow::Result<()> {
+    let text = std::fs::read(file).with_context(|| file.display().to_string())?;
+    let Summary { environment, benches, .. } =
+        serde_json::from_slice(&text).with_context(|| file.display().to_string())?;
+    let rows: Vec<Vec<String>> = benches
+        .into_iter()
+        .map(|bench| {
+            let numbers = [bench.median_ns, bench.low_ns, bench.high_ns].map(|nanos| format!("{nanos:.1}"));
+            [bench.name].into_iter().chain(numbers).collect()
+        })
+        .collect();
+    record::append(&directory.join("policy.csv"), &environment, &["bench", "median_ns", "low_ns", "high_ns"], &rows)?;
+    Ok(())
+}
+
+/// The medians of what `bloc-lab cost` measured. Its file does not name the commit: this one is taken, so record at once.
+fn record_envoy(file: &Path, directory: &Path) -> anyhow::Result<()> {
+    const COLUMNS: [&str; 15] = [
+        "envoy",
+        "policy",
+        "variant",
+        "cpu_us",
+        "added_us",
+        "busy",
+        "throughput_rps",
+        "half_cpu_us",
+        "half_p50_ms",
+        "half_p99_ms",
+        "start_ms",
+        "start_cpu_ms",
+        "start_mib",
+        "after_mib",
+        "worker_mib",
+    ];
+    let text = std::fs::read(file).with_context(|| file.display().to_string())?;
+    let document: Value = serde_json::from_slice(&text).with_context(|| file.display().to_string())?;
+    let shown = |value: &Value| match value {
+        Value::String(text) => text.clone(),
+        Value::Number(number) => number.as_f64().map_or_else(String::new, |number| format!("{number:.3}")),
+        _ => String::new(),
+    };
+    let common = [&document["environment"]["envoy"], &document["policy"]].map(shown);
+    let rows = document["medians"]
+        .as_array()
+        .context("no medians")?
+        .iter()
+        .map(|row| common.iter().cloned().chain(COLUMNS[2..].iter().map(|column| shown(&row[column]))).collect());
+    record::append(&directory.join("envoy.csv"), &Environment::here(), &COLUMNS, &rows.collect::<Vec<_>>())?;
+    Ok(())
+}
