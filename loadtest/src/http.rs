@@ -2,7 +2,7 @@
 
 use http_body_util::{BodyExt, Empty};
 use hyper::body::Bytes;
-use hyper::{Method, Request, StatusCode, header};
+use hyper::{Method, Request, Response, StatusCode, header};
 use hyper_util::rt::TokioIo;
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -50,6 +50,14 @@ pub enum HttpError {
 /// # Errors
 /// No complete answer; any status is an answer.
 pub async fn get(address: SocketAddr, path: &str, limit: Duration) -> Result<(StatusCode, Bytes), HttpError> {
+    Ok(plain(fetch(address, path, limit).await?))
+}
+
+/// Like [`get`], with the headers.
+///
+/// # Errors
+/// No complete answer; any status is an answer.
+pub async fn fetch(address: SocketAddr, path: &str, limit: Duration) -> Result<Response<Bytes>, HttpError> {
     request(Method::GET, address, path, limit).await
 }
 
@@ -58,7 +66,11 @@ pub async fn get(address: SocketAddr, path: &str, limit: Duration) -> Result<(St
 /// # Errors
 /// No complete answer; any status is an answer.
 pub async fn post(address: SocketAddr, path: &str, limit: Duration) -> Result<(StatusCode, Bytes), HttpError> {
-    request(Method::POST, address, path, limit).await
+    Ok(plain(request(Method::POST, address, path, limit).await?))
+}
+
+fn plain(response: Response<Bytes>) -> (StatusCode, Bytes) {
+    (response.status(), response.into_body())
 }
 
 async fn request(
@@ -66,12 +78,12 @@ async fn request(
     address: SocketAddr,
     path: &str,
     limit: Duration,
-) -> Result<(StatusCode, Bytes), HttpError> {
+) -> Result<Response<Bytes>, HttpError> {
     let late = |_| HttpError::Late { address, path: path.to_owned(), limit };
     timeout(limit, exchange(method, address, path)).await.map_err(late)?
 }
 
-async fn exchange(method: Method, address: SocketAddr, path: &str) -> Result<(StatusCode, Bytes), HttpError> {
+async fn exchange(method: Method, address: SocketAddr, path: &str) -> Result<Response<Bytes>, HttpError> {
     let broken = |source| HttpError::Exchange { address, path: path.to_owned(), source };
     let request = Request::builder()
         .method(method)
@@ -82,9 +94,8 @@ async fn exchange(method: Method, address: SocketAddr, path: &str) -> Result<(St
     let stream = TcpStream::connect(address).await.map_err(|source| HttpError::Connect { address, source })?;
     let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.map_err(broken)?;
     let answer = async {
-        let response = sender.send_request(request).await?;
-        let status = response.status();
-        Ok((status, response.into_body().collect().await?.to_bytes()))
+        let (parts, body) = sender.send_request(request).await?.into_parts();
+        Ok(Response::from_parts(parts, body.collect().await?.to_bytes()))
     };
     // The connection makes progress only while it is polled; it belongs to this exchange and ends with it.
     let mut connection = std::pin::pin!(connection);

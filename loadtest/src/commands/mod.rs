@@ -5,6 +5,7 @@ mod agility;
 mod agree;
 mod backend;
 mod bounce;
+mod cost;
 mod demo;
 mod estimators;
 mod goals;
@@ -35,6 +36,8 @@ pub enum Command {
     Agility(agility::AgilityCommand),
     /// Compare where a backend's capacity comes from: known, average, SLO
     Estimators(estimators::Estimators),
+    /// Measure what a request pays in a real Envoy, with and without filters
+    Cost(cost::CostCommand),
     /// Measure what the hold queue costs a request that does not wait
     Overhead(overhead::OverheadCommand),
     /// Check that simulator and real mesh agree within 15%
@@ -61,6 +64,7 @@ impl Command {
             Self::Demo(demo) => demo.run().await,
             Self::Agility(agility) => agility.run().await,
             Self::Estimators(estimators) => estimators.run().await,
+            Self::Cost(cost) => cost.run().await,
             Self::Overhead(overhead) => overhead.run().await,
             Self::Agree(agree) => agree.run().await,
             Self::Goals(goals) => goals.run().await,

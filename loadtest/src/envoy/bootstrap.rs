@@ -65,6 +65,41 @@ pub fn sidecar_inbound(app: SocketAddr, plugin: Option<&Plugin>) -> Value {
     bootstrap("inbound", route, filters, clusters)
 }
 
+/// An Envoy that answers by itself with status 200 and these `headers`, on as many listeners: `upstream-0`, `upstream-1`, ...
+pub fn upstream(listeners: usize, headers: &[(&str, &str)]) -> Value {
+    let added: Vec<Value> =
+        headers.iter().map(|(key, value)| json!({"header": {"key": key, "value": value}})).collect();
+    let mut whole = bootstrap("upstream", json!({}), vec![router(vec![])], vec![]);
+    let listener = &mut whole["static_resources"]["listeners"][0];
+    let route = &mut listener["filter_chains"][0]["filters"][0]["typed_config"]["route_config"]["virtual_hosts"][0]["routes"]
+        [0];
+    *route = json!({
+        "match": {"prefix": "/"},
+        "direct_response": {"status": 200, "body": {"inline_string": "served\n"}},
+        "response_headers_to_add": added,
+    });
+    let listener = listener.take();
+    let all = (0..listeners).map(|n| {
+        let mut listener = listener.clone();
+        listener["name"] = json!(format!("upstream-{n}"));
+        listener
+    });
+    whole["static_resources"]["listeners"] = all.collect();
+    whole
+}
+
+/// Puts filters into a bootstrap of one listener: `downstream` in front of those that it has, `upstream` into the router, where they meet each attempt.
+pub fn add_filters(bootstrap: &mut Value, downstream: &[Value], upstream: &[Value]) {
+    let manager = &mut bootstrap["static_resources"]["listeners"][0]["filter_chains"][0]["filters"][0]["typed_config"];
+    let Some(filters) = manager["http_filters"].as_array_mut() else { return };
+    if let Some(router) = filters.last_mut().filter(|_| !upstream.is_empty()) {
+        let own = router["typed_config"]["upstream_http_filters"].as_array().cloned();
+        let own = own.unwrap_or_else(|| vec![upstream_codec()]);
+        router["typed_config"]["upstream_http_filters"] = upstream.iter().cloned().chain(own).collect();
+    }
+    filters.splice(0..0, downstream.iter().cloned());
+}
+
 fn control_plane(plugin: &Plugin) -> Option<Value> {
     plugin.control_plane.map(|at| static_cluster(CONTROL_PLANE_CLUSTER, &[at], Balancing::RoundRobin))
 }
@@ -117,4 +152,23 @@ fn bootstrap(name: &str, route: Value, http_filters: Vec<Value>, clusters: Vec<V
 /// Writes a bootstrap to a file (Envoy reads JSON from a file that ends in `.json`).
 pub(super) fn write(bootstrap: &Value, file: &Path) -> std::io::Result<()> {
     std::fs::write(file, format!("{bootstrap:#}\n"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn added_filters_come_first_and_the_router_keeps_its_codec() {
+        let mut whole = gateway(&[]);
+        add_filters(&mut whole, &[json!({"name": "a"}), json!({"name": "b"})], &[json!({"name": "c"})]);
+        add_filters(&mut whole, &[], &[json!({"name": "d"})]);
+        let manager = &whole["static_resources"]["listeners"][0]["filter_chains"][0]["filters"][0]["typed_config"];
+        let names = |filters: &Value| -> Vec<String> {
+            filters.as_array().unwrap().iter().map(|filter| filter["name"].as_str().unwrap().to_owned()).collect()
+        };
+        assert_eq!(names(&manager["http_filters"]), ["a", "b", "envoy.filters.http.router"]);
+        let upstream = &manager["http_filters"][2]["typed_config"]["upstream_http_filters"];
+        assert_eq!(names(upstream), ["d", "c", "envoy.filters.http.upstream_codec"]);
+    }
 }

@@ -16,6 +16,8 @@ pub enum Balancing {
     LeastRequestOfAll,
     /// The hosts that `bloc.outbound` lists in `x-bloc-endpoints`, the nth for attempt n; then two choices.
     ChosenByFilter,
+    /// Weighted by the load that the hosts report (ORCA).
+    WeightedByReports,
 }
 
 const POLICIES: &str = "type.googleapis.com/envoy.extensions.load_balancing_policies";
@@ -62,6 +64,11 @@ fn policy(balancing: Balancing) -> Value {
         Balancing::LeastRequestOfAll => {
             extension("least_request", "LeastRequest", json!({"selection_method": "FULL_SCAN"}))
         }
+        Balancing::WeightedByReports => extension(
+            "client_side_weighted_round_robin",
+            "ClientSideWeightedRoundRobin",
+            json!({"blackout_period": "1s", "weight_update_period": "1s"}),
+        ),
         Balancing::ChosenByFilter => extension(
             "override_host",
             "OverrideHost",

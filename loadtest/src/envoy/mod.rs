@@ -10,7 +10,7 @@ mod filter;
 mod instance;
 
 pub use binary::{EnvoyMissing, locate, target_directory, version};
-pub use bootstrap::{BACK_OFF, Outbound, SERVICE, gateway, sidecar_inbound, sidecar_outbound};
+pub use bootstrap::{BACK_OFF, Outbound, SERVICE, add_filters, gateway, sidecar_inbound, sidecar_outbound, upstream};
 pub use cluster::{Balancing, static_cluster};
 pub use discovery::Discovery;
 pub use filter::{CONTROL_PLANE_CLUSTER, Plugin, wasm_filter};

@@ -1,0 +1,129 @@
+//! wrk, with one thread, on its own core.
+
+use serde::Deserialize;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::time::Duration;
+use tokio::process::Command;
+
+const SCRIPT: &str = include_str!("../../wrk/cost.lua");
+/// The mean pause of a connection when the load is not to be all that the proxy can take: much longer than the answers, so that the rate hardly depends on them, and
+/// ten times what wrk can time.
+const THINK: Duration = Duration::from_millis(10);
+
+/// Why there is no measurement.
+#[derive(Debug, thiserror::Error)]
+pub enum LoadError {
+    /// wrk, or `taskset` in front of it.
+    #[error("wrk (is it installed?): {0}")]
+    Start(#[from] std::io::Error),
+    /// It said something else than expected.
+    #[error("wrk: {status}: {said}")]
+    Answer {
+        /// How it ended.
+        status: std::process::ExitStatus,
+        /// What it wrote.
+        said: String,
+    },
+    /// Some requests were not answered with success; then the others mean nothing.
+    #[error("{failed} of {requests} requests failed")]
+    Failed {
+        /// All.
+        requests: u64,
+        /// Those with an error, or a status of 400 or above.
+        failed: u64,
+    },
+}
+
+/// What wrk saw.
+#[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
+pub struct Seen {
+    /// Answered requests.
+    pub requests: u64,
+    failed: u64,
+    duration_us: f64,
+    p50_us: f64,
+    p99_us: f64,
+}
+
+impl Seen {
+    /// Requests per second.
+    pub fn rate(&self) -> f64 {
+        self.requests as f64 * 1e6 / self.duration_us
+    }
+
+    /// The median response time in milliseconds.
+    pub fn p50_ms(&self) -> f64 {
+        self.p50_us / 1e3
+    }
+
+    /// The 99th percentile in milliseconds.
+    pub fn p99_ms(&self) -> f64 {
+        self.p99_us / 1e3
+    }
+}
+
+/// wrk as it is run here.
+#[derive(Clone, Debug)]
+pub struct Wrk {
+    script: PathBuf,
+    cores: String,
+}
+
+impl Wrk {
+    /// On these cores; its script is written to `directory`.
+    ///
+    /// # Errors
+    /// The script cannot be written.
+    pub fn new(directory: &Path, cores: &str) -> std::io::Result<Self> {
+        let script = directory.join("cost.lua");
+        std::fs::write(&script, SCRIPT)?;
+        Ok(Self { script, cores: cores.to_owned() })
+    }
+
+    /// As many requests as `connections` get answered.
+    ///
+    /// # Errors
+    /// wrk does not run, or a request fails.
+    pub async fn saturate(&self, to: SocketAddr, connections: usize, time: Duration) -> Result<Seen, LoadError> {
+        self.run(to, connections, time, None).await
+    }
+
+    /// About `rate` requests per second, from connections that pause for 10 ms on average.
+    ///
+    /// # Errors
+    /// wrk does not run, or a request fails.
+    pub async fn paced(&self, to: SocketAddr, rate: f64, time: Duration) -> Result<Seen, LoadError> {
+        // `as` saturates; a rate is some tens of thousands.
+        let connections = (rate * THINK.as_secs_f64()).round() as usize;
+        self.run(to, connections.max(1), time, Some(THINK)).await
+    }
+
+    async fn run(
+        &self,
+        to: SocketAddr,
+        connections: usize,
+        time: Duration,
+        think: Option<Duration>,
+    ) -> Result<Seen, LoadError> {
+        let mut command = Command::new("taskset");
+        command.args(["-c", &self.cores, "wrk", "--threads", "1", "--timeout", "20s"]);
+        command.args(["--connections", &connections.to_string(), "--duration", &format!("{}s", time.as_secs().max(1))]);
+        command.arg("--script").arg(&self.script).arg(format!("http://{to}/"));
+        if let Some(think) = think {
+            command.env("THINK_MS", think.as_millis().to_string());
+        }
+        let output = command.stdin(Stdio::null()).kill_on_drop(true).output().await?;
+        let said = String::from_utf8_lossy(&output.stdout).into_owned();
+        let seen = said.lines().last().and_then(|line| serde_json::from_str::<Seen>(line).ok());
+        match seen.filter(|seen| output.status.success() && seen.requests > 0) {
+            Some(Seen { requests, failed, .. }) if failed > 0 => Err(LoadError::Failed { requests, failed }),
+            Some(seen) => Ok(seen),
+            None => {
+                let said = said + &String::from_utf8_lossy(&output.stderr);
+                Err(LoadError::Answer { status: output.status, said: said.trim().to_owned() })
+            }
+        }
+    }
+}
