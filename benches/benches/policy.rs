@@ -117,5 +117,13 @@ fn headers(c: &mut Criterion) {
     group.finish();
 }
 
-criterion_group!(benches, choice, inbound, estimates, headers);
+/// Forty benches are to take two minutes and not ten; half a second brings caches, branch predictors and clocks to rest.
+fn brief() -> Criterion {
+    Criterion::default()
+        .warm_up_time(Duration::from_millis(500))
+        .measurement_time(Duration::from_millis(1500))
+        .sample_size(50)
+}
+
+criterion_group!(name = benches; config = brief(); targets = choice, inbound, estimates, headers);
 criterion_main!(benches);

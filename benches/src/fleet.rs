@@ -148,7 +148,7 @@ mod tests {
 
     #[test]
     fn some_servers_wait_and_most_do_not() {
-        for servers in [10, 300] {
+        for servers in [30, 300] {
             let mut work = Work::new(RoutingKind::Bloc, servers).unwrap();
             let ids: Vec<EndpointId> = work.sender.endpoints().iter().map(|(id, _)| id).collect();
             let endpoints = work.sender.endpoints_mut();
@@ -156,6 +156,11 @@ mod tests {
             assert!((1..servers as usize * 3 / 4).contains(&waiting), "{waiting} of {servers} wait");
             let silent = work.sender.endpoints().iter().filter(|(_, one)| one.report().queue.is_none()).count();
             assert!(silent * 10 <= servers as usize, "{silent} of {servers} have not spoken");
+            let rejecting = work.sender.endpoints().iter().filter(|(_, one)| !one.report().chip).count();
+            assert!(
+                (1..servers as usize / 2).contains(&rejecting),
+                "{rejecting} of {servers} rejected the last request"
+            );
         }
     }
 

@@ -45,16 +45,16 @@ mod tests {
         let environment = Environment {
             date: "2026-01-31".into(),
             commit: "abc".into(),
-            rustc: "rustc 1.95.0".into(),
-            processor: "Some, \"fast\" one".into(),
+            rustc: "rustc \"1.95\"".into(),
+            processor: "Some, fast one".into(),
             cores: 2,
         };
         for value in ["1", "2"] {
             append(&file, &environment, &["bench", "ns"], &[vec!["a".into(), value.into()]]).unwrap();
         }
         let expected = "date,commit,rustc,processor,cores,bench,ns\n\
-            2026-01-31,abc,rustc 1.95.0,\"Some, \"\"fast\"\" one\",2,a,1\n\
-            2026-01-31,abc,rustc 1.95.0,\"Some, \"\"fast\"\" one\",2,a,2\n";
+            2026-01-31,abc,\"rustc \"\"1.95\"\"\",\"Some, fast one\",2,a,1\n\
+            2026-01-31,abc,\"rustc \"\"1.95\"\"\",\"Some, fast one\",2,a,2\n";
         assert_eq!(std::fs::read_to_string(&file).unwrap(), expected);
         assert!(append(&file, &environment, &["bench", "us"], &[]).is_err());
     }

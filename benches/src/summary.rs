@@ -169,6 +169,7 @@ mod tests {
         std::fs::create_dir_all(criterion.path().join("choose/mu/3/base")).unwrap();
         let expected = [bench("a/b", 5.0), bench("choose/mu/3", 100.0), bench("choose/mu/10", 200.0)];
         assert_eq!(read(criterion.path()).unwrap(), expected);
+        assert!(order("choose/mu/3") < order("choose/mu/10") && order("choose/bloc/10") < order("choose/mu/3"));
         std::fs::write(criterion.path().join("a/b/new/estimates.json"), "{}").unwrap();
         assert!(matches!(read(criterion.path()), Err(SummaryError::Content { .. })));
     }
