@@ -188,7 +188,6 @@ impl Place<'_> {
         };
         let start = Start { time: began.elapsed(), cpu: cpu_time(process)?, resident: resident(process)? };
         pin(process, &self.cores.measured).await?;
-        // A sender of BLOC that explores leaves the choice to Envoy once in a while; the filters are in force for any request.
         match variant.fault(&answer) {
             Some(fault) => Err(CostError::Fault(fault)),
             None => Ok((Standing { variant, envoy, process, address }, start)),

@@ -127,3 +127,47 @@ impl Wrk {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::net::TcpListener;
+
+    /// A server that gives everybody this status.
+    async fn server(status: &'static str) -> SocketAddr {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        tokio::spawn(async move {
+            while let Ok((mut stream, _)) = listener.accept().await {
+                tokio::spawn(async move {
+                    let mut request = [0; 4096];
+                    let answer = format!("HTTP/1.1 {status}\r\ncontent-length: 0\r\n\r\n");
+                    while stream.read(&mut request).await.is_ok_and(|size| size > 0) {
+                        if stream.write_all(answer.as_bytes()).await.is_err() {
+                            return;
+                        }
+                    }
+                });
+            }
+        });
+        address
+    }
+
+    #[tokio::test]
+    async fn wrk_counts_answers_pauses_when_told_and_failures_fail() {
+        let directory = tempfile::tempdir().unwrap();
+        let wrk = Wrk::new(directory.path(), "0").unwrap();
+        let second = Duration::from_secs(1);
+        let good = server("200 OK").await;
+        let seen = wrk.saturate(good, 2, second).await.unwrap();
+        assert!(seen.requests > 0 && seen.rate() > 0.0 && seen.p99_ms() >= seen.p50_ms(), "{seen:?}");
+        // One connection that pauses for 10 ms on average; a busy machine makes it fewer.
+        let paced = wrk.paced(good, 100.0, second).await.unwrap();
+        assert!((1..=250).contains(&paced.requests), "{paced:?}");
+        let refused = wrk.saturate(server("503 Service Unavailable").await, 2, second).await;
+        assert!(matches!(refused, Err(LoadError::Failed { requests, failed }) if failed == requests), "{refused:?}");
+        let nobody = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
+        assert!(matches!(wrk.saturate(nobody, 2, second).await, Err(LoadError::Answer { .. })));
+    }
+}
