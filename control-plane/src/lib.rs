@@ -2,20 +2,25 @@
 //!
 //! A [source](source) validates what an operator wrote and publishes [`Snapshot`]s into the [`Store`]; proxies ask the
 //! [HTTP interface](http) by long poll (`POST /v1/sync`) and are answered as soon as something that they subscribed to has
-//! changed. With their polls proxies report the [load] of what they serve, out of which come the signals for scaling. Nothing in the mesh depends on this process being up: a proxy that loses it keeps its last good state.
+//! changed. With their polls proxies report the [load] of what they serve, out of which come the signals for scaling. Nothing in the
+//! mesh depends on this process being up: a proxy that loses it keeps its last good state. Several replicas may run side by side.
 //!
 //! ```text
-//! file ──► source::FileSource ──Snapshot──► Store ──wakes the subscribers──► http ──► proxies
+//! file ───────────► source::FileSource ───────┐
+//! Kubernetes API ─► source::KubernetesSource ─┴─Snapshot──► Store ──wakes the subscribers──► http ──► proxies
 //! ```
 
+pub mod check;
 pub mod clock;
 pub mod http;
 pub mod load;
 pub mod metrics;
+pub mod schema;
 pub mod server;
 pub mod snapshot;
 pub mod source;
 pub mod store;
+pub mod yaml;
 
 pub use clock::Clock;
 pub use load::ReportInterval;

@@ -1,10 +1,16 @@
 //! `bloc-control-plane`: reads services from a source and serves them to the proxies.
 
 use anyhow::{Context, Result, anyhow};
+use bloc_control_plane::check::{Good, check};
+use bloc_control_plane::http::identity::Identity;
 use bloc_control_plane::metrics::Metrics;
-use bloc_control_plane::source::{FileSource, Publisher};
-use bloc_control_plane::{Clock, ReportInterval, Store, serve};
+use bloc_control_plane::server::Serving;
+use bloc_control_plane::source::{self, FileSource, KubernetesSource, Publisher};
+use bloc_control_plane::store::Reach;
+use bloc_control_plane::{Clock, ReportInterval, Store, schema, serve};
 use clap::{Parser, Subcommand, ValueEnum};
+use kube::Config;
+use std::fmt::{self, Display};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -14,6 +20,9 @@ use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 use tracing_subscriber::EnvFilter;
 
+/// The namespace of the control plane, unless it is told another.
+const NAMESPACE: &str = "bloc-system";
+
 /// Hands the parameters and endpoints of services to the proxies, by long poll.
 #[derive(Parser)]
 #[command(version, subcommand_negates_reqs = true, args_conflicts_with_subcommands = true)]
@@ -21,9 +30,17 @@ struct Arguments {
     #[command(subcommand)]
     command: Option<Command>,
 
-    /// Where the services come from: file:PATH, a YAML file that is watched
+    /// Where the services come from: file:PATH, a YAML file that is watched, or kubernetes
     #[arg(long, value_name = "SOURCE", required = true)]
     source: Option<Source>,
+
+    /// With kubernetes: the namespace whose ConfigMap speaks for the whole cluster
+    #[arg(long, value_name = "NAME", default_value = NAMESPACE)]
+    namespace: String,
+
+    /// With kubernetes: the domain at the end of the hosts of Services
+    #[arg(long, value_name = "DOMAIN", default_value = "cluster.local")]
+    cluster_domain: String,
 
     /// Where to listen; port 0 takes a free one
     #[arg(long, value_name = "IP:PORT", default_value = "127.0.0.1:7080")]
@@ -37,6 +54,10 @@ struct Arguments {
     #[arg(long, value_name = "DURATION", default_value = "5s")]
     report_interval: ReportInterval,
 
+    /// How proxies prove who they are: none, or by the SPIFFE id that our own sidecar tells
+    #[arg(long, value_enum, default_value = "none")]
+    identity: IdentityKind,
+
     /// How the log on standard error looks
     #[arg(long, value_enum, default_value = "text")]
     log_format: LogFormat,
@@ -48,16 +69,51 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Checks a services file; exit code 1 and the reason if it would be refused
+    /// Checks a services file, or the ConfigMaps in a file of manifests; exit code 1 and the reason if one would be refused
     Check {
         /// The file
         file: PathBuf,
+
+        /// The namespace whose ConfigMap speaks for the whole cluster
+        #[arg(long, value_name = "NAME", default_value = NAMESPACE)]
+        namespace: String,
     },
+    /// Prints the JSON Schema, for editors
+    Schema {
+        /// Of what
+        #[arg(value_enum)]
+        form: Form,
+    },
+}
+
+/// What people write.
+#[derive(Clone, Copy, ValueEnum)]
+enum Form {
+    /// A services file
+    Services,
+    /// services.yaml in a ConfigMap
+    Policy,
 }
 
 #[derive(Clone)]
 enum Source {
     File(PathBuf),
+    Kubernetes,
+}
+
+impl Display for Source {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::File(path) => write!(f, "file:{}", path.display()),
+            Self::Kubernetes => f.write_str("kubernetes"),
+        }
+    }
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum IdentityKind {
+    None,
+    Spiffe,
 }
 
 #[derive(Clone, ValueEnum)]
@@ -72,7 +128,8 @@ impl FromStr for Source {
     fn from_str(text: &str) -> Result<Self, String> {
         match text.split_once(':') {
             Some(("file", path)) if !path.is_empty() => Ok(Self::File(path.into())),
-            _ => Err("expected file:PATH".to_owned()),
+            None if text == "kubernetes" => Ok(Self::Kubernetes),
+            _ => Err("expected file:PATH or kubernetes".to_owned()),
         }
     }
 }
@@ -89,12 +146,10 @@ async fn main() -> ExitCode {
 }
 
 async fn run(arguments: Arguments) -> Result<()> {
-    if let Some(Command::Check { file }) = arguments.command {
-        let (_, snapshot) = FileSource::open(file).await?;
-        println!("ok: {} services", snapshot.services().len());
-        return Ok(());
+    if let Some(command) = arguments.command {
+        return answer(command);
     }
-    let Some(Source::File(path)) = arguments.source else { return Err(anyhow!("--source is missing")) };
+    let Some(source) = arguments.source else { return Err(anyhow!("--source is missing")) };
     let log = tracing_subscriber::fmt().with_env_filter(arguments.log).with_writer(std::io::stderr);
     match arguments.log_format {
         LogFormat::Text => log.with_ansi(false).init(),
@@ -110,11 +165,21 @@ async fn run(arguments: Arguments) -> Result<()> {
     }
     let stop = stop_signal()?;
     let metrics = Arc::new(Metrics::default());
-    let store = Store::new(format!("file:{}", path.display()), Clock::system(), arguments.report_interval);
+    let store = Store::new(source.to_string(), Clock::system(), arguments.report_interval);
     let publisher = Publisher::new(store.clone(), Arc::clone(&metrics));
-    let (source, snapshot) = FileSource::open(path).await?;
-    publisher.accept(snapshot);
-    let source = tokio::spawn(source.watch(publisher));
+    let source = match source {
+        Source::File(path) => {
+            let (source, snapshot) = FileSource::open(path).await?;
+            publisher.accept(snapshot, Reach::default());
+            tokio::spawn(async move {
+                source.watch(publisher).await;
+            })
+        }
+        Source::Kubernetes => {
+            let client = kubernetes().await.context("no way to the Kubernetes API")?;
+            tokio::spawn(KubernetesSource::new(client, arguments.namespace, arguments.cluster_domain).run(publisher))
+        }
+    };
 
     let listen = arguments.listen;
     let listener = TcpListener::bind(listen).await.with_context(|| format!("cannot listen on {listen}"))?;
@@ -123,9 +188,34 @@ async fn run(arguments: Arguments) -> Result<()> {
     if let Some(file) = &arguments.address_file {
         write(file, address).with_context(|| format!("{}: cannot be written", file.display()))?;
     }
-    let result = serve(listener, store, metrics, stop).await;
+    let identity = match arguments.identity {
+        IdentityKind::None => Identity::None,
+        IdentityKind::Spiffe => Identity::Spiffe,
+    };
+    serve(listener, store, metrics, Serving { identity, ..Serving::default() }, stop).await;
     source.abort();
-    Ok(result?)
+    Ok(())
+}
+
+/// What needs no server.
+fn answer(command: Command) -> Result<()> {
+    match command {
+        Command::Check { file, namespace } => {
+            let text = std::fs::read_to_string(&file).with_context(|| format!("{}: cannot be read", file.display()))?;
+            match check(&text, &namespace).with_context(|| file.display().to_string())? {
+                Good::Services(count) => println!("ok: {count} services"),
+                Good::ConfigMaps(count) => println!("ok: {count} ConfigMaps"),
+            }
+        }
+        Command::Schema { form: Form::Services } => print!("{}", schema::services()),
+        Command::Schema { form: Form::Policy } => print!("{}", schema::policy()),
+    }
+    Ok(())
+}
+
+/// A client with what `KUBECONFIG`, `~/.kube/config` or the pod says.
+async fn kubernetes() -> Result<kube::Client> {
+    Ok(source::kubernetes::client(Config::infer().await?)?)
 }
 
 /// Completes at SIGTERM or SIGINT.

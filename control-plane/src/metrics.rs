@@ -4,13 +4,16 @@
 //! |---|---|---|
 //! | `bloc_config_accepted_total` | counter | contents of the source that were accepted |
 //! | `bloc_config_rejected_total` | counter | contents of the source that were refused; the last good one stays in force |
-//! | `bloc_config_version` | gauge | newest version |
+//! | `bloc_config_refused` | gauge | contents of the source (file, ConfigMaps) that are refused now |
+//! | `bloc_config_version` | gauge | stands for the content in force: replicas that agree show the same, and a change is another number; no order |
 //! | `bloc_config_services` | gauge | services in force |
 //! | `bloc_config_loaded_timestamp_seconds` | gauge | when the services in force were accepted, since 1970 |
 //! | `bloc_polls_held` | gauge | polls that are held |
 //! | `bloc_proxies_connected` | gauge | proxies that hold a poll or were heard of within their last two waits |
+//! | `bloc_proxies_stale` | gauge | those of them that have not acknowledged what is in force |
 //! | `bloc_load_reports_dropped_total` | counter | reports of services that are not in force, or of more than 1,000 |
 //! | `bloc_sync_answers_total{answer}` | counter | ended polls: `changed`, `unchanged`, `superseded`, `closing`, `refused` (4xx, 503) |
+//! | `bloc_kubernetes_watch_errors_total{kind}` | counter | lists and watches at the Kubernetes API that failed; `endpointslices`, `services`, `configmaps` |
 //! | `bloc_service_*{service}` | gauge | the signals for scaling, see the table in the README |
 
 mod load;
@@ -27,7 +30,7 @@ use std::collections::BTreeMap;
 /// The content type of [`Metrics::encode`].
 pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
-type AnswerLabel = [(&'static str, &'static str); 1];
+type Label = [(&'static str, &'static str); 1];
 
 /// All metrics.
 #[derive(Debug)]
@@ -35,12 +38,15 @@ pub struct Metrics {
     registry: Registry,
     accepted: Counter,
     rejected: Counter,
-    answers: Family<AnswerLabel, Counter>,
+    answers: Family<Label, Counter>,
+    watch_errors: Family<Label, Counter>,
+    refused: Gauge,
     version: Gauge,
     services: Gauge,
     loaded: Gauge,
     polls_held: Gauge,
     proxies_connected: Gauge,
+    proxies_stale: Gauge,
 }
 
 impl Default for Metrics {
@@ -50,16 +56,19 @@ impl Default for Metrics {
             accepted: Counter::default(),
             rejected: Counter::default(),
             answers: Family::default(),
+            watch_errors: Family::default(),
+            refused: Gauge::default(),
             version: Gauge::default(),
             services: Gauge::default(),
             loaded: Gauge::default(),
             polls_held: Gauge::default(),
             proxies_connected: Gauge::default(),
+            proxies_stale: Gauge::default(),
         };
         let r = &mut metrics.registry;
         r.register("bloc_config_accepted", "Contents of the source that were accepted", metrics.accepted.clone());
         r.register("bloc_config_rejected", "Contents of the source that were refused", metrics.rejected.clone());
-        r.register("bloc_config_version", "Newest version", metrics.version.clone());
+        r.register("bloc_config_version", "Stands for the content in force, without an order", metrics.version.clone());
         r.register("bloc_config_services", "Services in force", metrics.services.clone());
         r.register(
             "bloc_config_loaded_timestamp_seconds",
@@ -68,6 +77,9 @@ impl Default for Metrics {
         );
         r.register("bloc_polls_held", "Polls that are held", metrics.polls_held.clone());
         r.register("bloc_proxies_connected", "Proxies heard of lately", metrics.proxies_connected.clone());
+        r.register("bloc_proxies_stale", "Connected proxies behind what is in force", metrics.proxies_stale.clone());
+        r.register("bloc_config_refused", "Contents of the source that are refused now", metrics.refused.clone());
+        r.register("bloc_kubernetes_watch_errors", "Failed lists and watches", metrics.watch_errors.clone());
         r.register("bloc_sync_answers", "Ended polls by answer", metrics.answers.clone());
         metrics
     }
@@ -84,13 +96,18 @@ impl Metrics {
         self.rejected.inc();
     }
 
+    /// Counts a list or a watch of a kind of Kubernetes object that failed.
+    pub fn count_watch_error(&self, kind: &'static str) {
+        self.watch_errors.get_or_create(&[("kind", kind)]).inc();
+    }
+
     /// Counts the end of a poll.
     pub fn count_outcome(&self, outcome: &Outcome) {
         self.count_answer(match outcome {
             Outcome::Changed(_) => "changed",
             Outcome::Unchanged => "unchanged",
             Outcome::Superseded => "superseded",
-            Outcome::Closing => "closing",
+            Outcome::Closing { .. } => "closing",
         });
     }
 
@@ -105,10 +122,13 @@ impl Metrics {
     /// If formatting fails, which a string does not.
     pub fn encode(&self, counts: Counts, signals: &BTreeMap<String, Signals>) -> Result<String, std::fmt::Error> {
         let gauge = |value: usize| i64::try_from(value).unwrap_or(i64::MAX);
-        self.version.set(i64::try_from(counts.version).unwrap_or(i64::MAX));
+        // 52 bits, which a floating-point number keeps.
+        self.version.set(i64::try_from(counts.digest >> 12).unwrap_or(i64::MAX));
         self.services.set(gauge(counts.services));
         self.polls_held.set(gauge(counts.polls_held));
         self.proxies_connected.set(gauge(counts.proxies_connected));
+        self.refused.set(gauge(counts.refused));
+        self.proxies_stale.set(gauge(counts.proxies_stale));
         self.loaded.set(counts.loaded_unix_seconds.and_then(|s| i64::try_from(s).ok()).unwrap_or(0));
         let mut out = String::new();
         text::encode_registry(&mut out, &self.registry)?;

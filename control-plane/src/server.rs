@@ -1,56 +1,113 @@
 //! Serves the HTTP interface until told to stop.
+//!
+//! Own loop over hyper instead of `axum::serve`, which bounds neither the time that the head of a request may take nor the number of connections.
 
 use crate::http;
+use crate::http::identity::{Identity, Peer};
 use crate::metrics::Metrics;
 use crate::store::Store;
-use axum::serve::ListenerExt;
-use std::io;
+use axum::Router;
+use axum::body::Body;
+use hyper::body::Incoming;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper_util::server::conn::auto::Builder;
+use hyper_util::server::graceful::GracefulShutdown;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::net::TcpListener;
-use tokio::sync::Notify;
-use tokio::time::sleep;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Semaphore;
+use tokio::time::{sleep, timeout};
+use tower_service::Service;
 
 /// How long answers may take to leave after the beginning of a shutdown; held polls are answered at once, so that this only
 /// cuts off clients that do not read.
 const DRAIN: Duration = Duration::from_secs(5);
+/// What accepting waits after an error, which mostly is that there are too many open files.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+/// How it is served.
+#[derive(Clone, Copy, Debug)]
+pub struct Serving {
+    /// How proxies prove who they are.
+    pub identity: Identity,
+    /// How long the head of a request may take, and a connection without one may live.
+    pub head_timeout: Duration,
+    /// Connections at once; more wait to be accepted.
+    pub max_connections: usize,
+}
+
+impl Default for Serving {
+    fn default() -> Self {
+        // A proxy asks again a second after its last answer. As many connections as proxies are remembered.
+        Self { identity: Identity::None, head_timeout: Duration::from_secs(30), max_connections: 50_000 }
+    }
+}
 
 /// Serves `store` on `listener` until `shutdown` completes; then answers the polls that are held (304), takes no new
 /// connections, and returns when all answers have left or 5 s have passed.
-///
-/// # Errors
-/// If the listener fails.
 pub async fn serve(
     listener: TcpListener,
     store: Store,
     metrics: Arc<Metrics>,
-    shutdown: impl Future<Output = ()> + Send + 'static,
-) -> io::Result<()> {
-    let closing = Arc::new(Notify::new());
-    let closed = Arc::clone(&closing);
-    let router = http::router(store.clone(), metrics);
+    serving: Serving,
+    shutdown: impl Future<Output = ()>,
+) {
+    let router = http::router(store.clone(), metrics, serving.identity);
+    let mut builder = Builder::new(TokioExecutor::new());
+    builder.http1().timer(TokioTimer::new()).header_read_timeout(serving.head_timeout);
+    builder.http2().timer(TokioTimer::new()).keep_alive_interval(Some(serving.head_timeout));
+    let (builder, connections) = (Arc::new(builder), Arc::new(Semaphore::new(serving.max_connections)));
+    let graceful = GracefulShutdown::new();
+    let mut shutdown = pin!(shutdown);
+    loop {
+        let room = Arc::clone(&connections).acquire_owned();
+        let accepted = tokio::select! {
+            accepted = async { (room.await, listener.accept().await) } => accepted,
+            () = &mut shutdown => break,
+        };
+        let (room, stream, peer) = match accepted {
+            (Ok(room), Ok((stream, peer))) => (room, stream, Peer(peer)),
+            (_, Err(error)) => {
+                tracing::warn!(%error, "a connection cannot be accepted");
+                sleep(ACCEPT_PAUSE).await;
+                continue;
+            }
+            (Err(_), _) => break,
+        };
+        let connection = connection(Arc::clone(&builder), router.clone(), graceful.watcher(), stream, peer);
+        tokio::spawn(async move {
+            connection.await;
+            drop(room);
+        });
+    }
+    drop(listener);
+    let held = store.close();
+    tracing::info!(held, "shutting down, held polls are answered");
+    if timeout(DRAIN, graceful.shutdown()).await.is_err() {
+        tracing::warn!("some clients did not take their answers within 5s");
+    }
+}
+
+async fn connection(
+    builder: Arc<Builder<TokioExecutor>>,
+    router: Router,
+    watcher: hyper_util::server::graceful::Watcher,
+    stream: TcpStream,
+    peer: Peer,
+) {
     // Answers are small and awaited: waiting for more to send would only delay them.
-    let listener = listener.tap_io(|stream| {
-        if let Err(error) = stream.set_nodelay(true) {
-            tracing::debug!(%error, "no TCP_NODELAY");
-        }
+    if let Err(error) = stream.set_nodelay(true) {
+        tracing::debug!(%error, "no TCP_NODELAY");
+    }
+    let service = service_fn(move |mut request: hyper::Request<Incoming>| {
+        request.extensions_mut().insert(peer);
+        // A router is always ready.
+        router.clone().call(request.map(Body::new))
     });
-    let begin = async move {
-        shutdown.await;
-        let held = store.close();
-        tracing::info!(held, "shutting down, held polls are answered");
-        closing.notify_one();
-    };
-    let server = axum::serve(listener, router).with_graceful_shutdown(begin);
-    let deadline = async move {
-        closed.notified().await;
-        sleep(DRAIN).await;
-    };
-    tokio::select! {
-        result = server.into_future() => result,
-        () = deadline => {
-            tracing::warn!("some clients did not take their answers within 5s");
-            Ok(())
-        }
+    let connection = builder.serve_connection(TokioIo::new(stream), service).into_owned();
+    if let Err(error) = watcher.watch(connection).await {
+        tracing::debug!(error, "a connection broke");
     }
 }

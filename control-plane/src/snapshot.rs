@@ -2,10 +2,10 @@
 //!
 //! It is accepted or refused as a whole, so that a proxy never sees half of an edit.
 
+use crate::yaml;
 use bloc_policy::config::{ConfigError, ServiceParameters, ServiceSpec, ServicesSpec};
-use serde_json::Value;
-use serde_saphyr::{DuplicateKeyPolicy, NonFiniteFloatPolicy, UserMessageFormatter, options};
 use std::collections::BTreeMap;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
 /// One service: as the operator wrote it, and validated.
@@ -13,9 +13,32 @@ use std::sync::Arc;
 pub struct Service {
     spec: ServiceSpec,
     parameters: ServiceParameters,
+    digest: u64,
 }
 
 impl Service {
+    /// A service out of what was written and what it means.
+    fn of(spec: ServiceSpec, parameters: ServiceParameters) -> Self {
+        let mut hasher = DefaultHasher::new();
+        // Meaning, not notation; floating-point numbers have no hash, but they have a text.
+        format!("{parameters:?}").hash(&mut hasher);
+        Self { spec, parameters, digest: hasher.finish() }
+    }
+
+    /// Checks a spec.
+    ///
+    /// # Errors
+    /// The first value that is not allowed, its path relative to the spec.
+    pub fn validate(spec: ServiceSpec) -> Result<Self, ConfigError> {
+        let parameters = spec.validate()?;
+        Ok(Self::of(spec, parameters))
+    }
+
+    /// Stands for what it means: the same for the same meaning in every process of one build.
+    pub fn digest(&self) -> u64 {
+        self.digest
+    }
+
     /// The spec as written; this is what proxies are sent.
     pub fn spec(&self) -> &ServiceSpec {
         &self.spec
@@ -23,7 +46,7 @@ impl Service {
 
     /// Whether a proxy would do the same with both: `1s` and `1000ms`, or another order of endpoints, make no difference.
     pub fn means_the_same_as(&self, other: &Self) -> bool {
-        self.parameters == other.parameters
+        std::ptr::eq(self, other) || self.parameters == other.parameters
     }
 }
 
@@ -45,27 +68,23 @@ impl Snapshot {
             .into_iter()
             .filter_map(|(name, spec)| {
                 let parameters = parameters.remove(&name)?;
-                Some((name, Arc::new(Service { spec, parameters })))
+                Some((name, Arc::new(Service::of(spec, parameters))))
             })
             .collect();
         Ok(Self { services })
     }
 
+    /// Out of services that were checked one by one.
+    pub fn new(services: BTreeMap<String, Arc<Service>>) -> Self {
+        Self { services }
+    }
+
     /// Reads and checks a services file (`services: {name: {...}}`).
     ///
-    /// The YAML is read as plain values first and these by the one schema that the filters use for JSON, so that both accept
-    /// and say the same; where in the file a refused value stands is added if it can be found.
-    ///
     /// # Errors
-    /// [`ConfigError::Malformed`] for what is not YAML of that schema (a name given twice included); else as
-    /// [`Snapshot::validate`].
+    /// As [`yaml::read`] and [`Snapshot::validate`].
     pub fn from_yaml(text: &str) -> Result<Self, ConfigError> {
-        let values: Value = serde_saphyr::from_str_with_options(text, options()).map_err(|e| malformed(".", &e))?;
-        let spec: ServicesSpec = serde_path_to_error::deserialize(values).map_err(|error| {
-            let place = place_of_refusal(text).map(|place| format!(" at {place}")).unwrap_or_default();
-            ConfigError::Malformed { path: error.path().to_string(), reason: format!("{}{place}", error.inner()) }
-        })?;
-        Self::validate(spec)
+        Self::validate(yaml::read(text)?)
     }
 
     /// The services by name.
@@ -77,26 +96,6 @@ impl Snapshot {
     pub(crate) fn into_services(self) -> BTreeMap<String, Arc<Service>> {
         self.services
     }
-}
-
-fn options() -> serde_saphyr::Options {
-    options! {
-        duplicate_keys: DuplicateKeyPolicy::Error,
-        // As text it is refused under its name; as a number it would become JSON's null and with that the default.
-        non_finite_float_policy: NonFiniteFloatPolicy::AsString,
-        // A refusal is one line of the log.
-        with_snippet: false,
-    }
-}
-
-fn malformed(path: &str, error: &serde_saphyr::Error) -> ConfigError {
-    ConfigError::Malformed { path: path.to_owned(), reason: error.render_with_formatter(&UserMessageFormatter) }
-}
-
-/// Where reading straight into the schema stops, as `line 3, column 5`; `None` where YAML's own reading is more lenient.
-fn place_of_refusal(text: &str) -> Option<String> {
-    let error = serde_saphyr::from_str_with_options::<ServicesSpec>(text, options()).err()?;
-    error.location().map(|at| format!("line {}, column {}", at.line(), at.column()))
 }
 
 #[cfg(test)]

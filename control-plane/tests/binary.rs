@@ -74,9 +74,9 @@ async fn sigterm_answers_held_polls_and_ends() {
     let url = format!("http://{}/v1/sync", address(&address_file).await);
 
     let client = reqwest::Client::builder().no_proxy().timeout(LIMIT).build().unwrap();
-    let first = client.post(&url).body(r#"{"proxy":"p","version":0,"services":["a"]}"#).send().await.unwrap();
+    let first = client.post(&url).body(r#"{"proxy":"p","services":["a"]}"#).send().await.unwrap();
     let version = first.json::<SyncResponse>().await.unwrap().version;
-    let body = format!(r#"{{"proxy":"p","version":{version},"services":["a"]}}"#);
+    let body = format!(r#"{{"proxy":"p","version":"{version}","services":["a"]}}"#);
     let poll = tokio::spawn(client.post(&url).body(body).send());
     held(&client, &url).await;
 

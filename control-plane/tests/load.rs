@@ -3,7 +3,6 @@
 
 mod common;
 
-use bloc_control_plane::Clock;
 use common::{LIMIT, Server, metric};
 use reqwest::StatusCode;
 use serde_json::{Value, json};
@@ -13,7 +12,7 @@ use tokio::time::Instant;
 const TWO: &str = "services: {a: {}, 'quo\"te': {}}";
 
 /// Reports that what `proxy` serves has taken in `departed` requests so far; returns when the poll is over.
-async fn report(server: &Server, proxy: &str, version: u64, departed: u64) -> StatusCode {
+async fn report(server: &Server, proxy: &str, version: &str, departed: u64) -> StatusCode {
     let load = |service: &str, rate: f64| json!({"service": service, "inFlight": 4, "capacity": 10, "departed": departed, "serviceRate": rate});
     let body = json!({
         "proxy": proxy, "version": version, "serves": ["a", "quo\"te", "nobody's"], "wait": "30s",
@@ -29,12 +28,12 @@ async fn load(server: &Server) -> Value {
 
 #[tokio::test]
 async fn signals_come_out_of_the_polls() {
-    let server = Server::start_with(TWO, Clock::system(), "1s".parse().unwrap()).await;
+    let server = Server::start_with(TWO, "1s".parse().unwrap()).await;
     assert_eq!(load(&server).await, Value::Null);
-    let version = server.store.counts().version;
+    let version = server.state("r", "", &["a", "quo\"te"]).await.version;
     let start = Instant::now();
     for departed in [1_000, 1_200, 1_400] {
-        let both = tokio::join!(report(&server, "p", version, departed), report(&server, "q", version, departed));
+        let both = tokio::join!(report(&server, "p", &version, departed), report(&server, "q", &version, departed));
         assert_eq!(both, (StatusCode::NOT_MODIFIED, StatusCode::NOT_MODIFIED));
     }
     let elapsed = start.elapsed();
@@ -73,8 +72,8 @@ async fn signals_come_out_of_the_polls() {
 
 #[tokio::test]
 async fn what_is_not_known_has_no_series() {
-    let server = Server::start_with(TWO, Clock::system(), "1s".parse().unwrap()).await;
-    let body = r#"{"proxy":"p","version":0,"serves":["a"],"load":[{"service":"a","inFlight":3}]}"#;
+    let server = Server::start_with(TWO, "1s".parse().unwrap()).await;
+    let body = r#"{"proxy":"p","serves":["a"],"load":[{"service":"a","inFlight":3}]}"#;
     assert_eq!(server.post(body).await.0, StatusCode::OK);
     let (_, text) = server.get("/metrics").await;
     let lines: Vec<_> = text.lines().filter(|line| line.starts_with("bloc_service_")).collect();
@@ -100,7 +99,7 @@ async fn garbage_is_refused_and_leaves_no_trace() {
         (r#""inFlight":1,"capacity":4294967296"#, "load[0].capacity: "),
         (r#""departed":1"#, "missing field `inFlight`"),
     ] {
-        let body = format!(r#"{{"proxy":"p","version":0,"serves":["a"],"load":[{{"service":"a",{fields}}}]}}"#);
+        let body = format!(r#"{{"proxy":"p","serves":["a"],"load":[{{"service":"a",{fields}}}]}}"#);
         let (status, text) = server.post(body).await;
         assert_eq!(status, StatusCode::BAD_REQUEST, "{fields}: {text}");
         let error: Value = serde_json::from_str(&text).unwrap();

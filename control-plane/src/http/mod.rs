@@ -11,6 +11,7 @@
 //!
 //! Errors are `{"error": "..."}`.
 
+pub mod identity;
 mod sync;
 
 use crate::metrics::{self, Metrics};
@@ -21,6 +22,7 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Json, Router};
 use bloc_policy::sync::SYNC_PATH;
+use identity::Identity;
 use std::sync::Arc;
 
 /// The largest body of a request, 64 KiB: a proxy that calls 1,000 services with names of 50 bytes.
@@ -31,10 +33,11 @@ const MAX_BODY_BYTES: usize = 64 << 10;
 struct Context {
     store: Store,
     metrics: Arc<Metrics>,
+    identity: Identity,
 }
 
-/// All routes.
-pub fn router(store: Store, metrics: Arc<Metrics>) -> Router {
+/// All routes; `identity` says how proxies prove who they are.
+pub fn router(store: Store, metrics: Arc<Metrics>, identity: Identity) -> Router {
     Router::new()
         .route(SYNC_PATH, post(sync::sync))
         .route("/v1/services", get(services))
@@ -45,7 +48,7 @@ pub fn router(store: Store, metrics: Arc<Metrics>) -> Router {
         .fallback(|| async { refusal(StatusCode::NOT_FOUND, "no such path") })
         .method_not_allowed_fallback(|| async { refusal(StatusCode::METHOD_NOT_ALLOWED, "not this method") })
         .layer(DefaultBodyLimit::max(MAX_BODY_BYTES))
-        .with_state(Context { store, metrics })
+        .with_state(Context { store, metrics, identity })
 }
 
 async fn services(State(context): State<Context>) -> Response {

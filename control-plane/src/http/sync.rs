@@ -1,13 +1,14 @@
 //! `POST /v1/sync`: body [`SyncRequest`], answer 200 with a [`SyncResponse`](bloc_policy::sync::SyncResponse) at once or when
 //! something changes, 304 without a body when the wait is over, a newer poll of the same proxy arrives, or the control plane
-//! shuts down. 400 for what is no such body, 408 for one that does not arrive, 413 above 64 KiB, 503 when too many proxies ask.
+//! shuts down, then with a `retry-after`. 400 for what is no such body, 401 and 403 for who may not ask so (see [`identity`]), 408 for one that does not arrive, 413 above 64 KiB, 503 when too many proxies ask.
 
+use super::identity::{self, Peer};
 use super::{Context, refusal};
-use crate::store::{Outcome, Poll};
+use crate::store::{Outcome, Poll, StoreError};
 use axum::Json;
 use axum::body::Bytes;
 use axum::extract::{FromRequest, Request, State};
-use axum::http::StatusCode;
+use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use bloc_policy::config::ConfigError;
 use bloc_policy::sync::SyncRequest;
@@ -18,7 +19,7 @@ use tokio::time::timeout;
 const BODY_TIMEOUT: Duration = Duration::from_secs(10);
 
 pub async fn sync(State(context): State<Context>, request: Request) -> Response {
-    let poll = match read(request).await {
+    let poll = match read(&context, request).await {
         Ok(poll) => poll,
         Err((status, message)) => {
             context.metrics.count_refused();
@@ -31,18 +32,28 @@ pub async fn sync(State(context): State<Context>, request: Request) -> Response 
             context.metrics.count_outcome(&outcome);
             match outcome {
                 Outcome::Changed(answer) => Json(answer).into_response(),
-                Outcome::Unchanged | Outcome::Superseded | Outcome::Closing => StatusCode::NOT_MODIFIED.into_response(),
+                Outcome::Unchanged | Outcome::Superseded => StatusCode::NOT_MODIFIED.into_response(),
+                Outcome::Closing { within } => {
+                    let seconds = [(header::RETRY_AFTER, within.as_secs().to_string())];
+                    (StatusCode::NOT_MODIFIED, seconds).into_response()
+                }
             }
         }
         Err(error) => {
             context.metrics.count_refused();
             tracing::warn!(%error, "poll refused");
-            refusal(StatusCode::SERVICE_UNAVAILABLE, &error.to_string())
+            let status = match error {
+                StoreError::TooManyProxies => StatusCode::SERVICE_UNAVAILABLE,
+                StoreError::NotYours => StatusCode::FORBIDDEN,
+            };
+            refusal(status, &error.to_string())
         }
     }
 }
 
-async fn read(request: Request) -> Result<Poll, (StatusCode, String)> {
+async fn read(context: &Context, request: Request) -> Result<Poll, (StatusCode, String)> {
+    let peer = request.extensions().get::<Peer>().copied();
+    let spiffe = context.identity.of(request.headers(), peer)?;
     // Whatever the content type says: not every Proxy-Wasm host sets one.
     let body = timeout(BODY_TIMEOUT, Bytes::from_request(request, &()))
         .await
@@ -50,5 +61,8 @@ async fn read(request: Request) -> Result<Poll, (StatusCode, String)> {
         .map_err(|rejection| (rejection.status(), rejection.body_text()))?;
     let bad_request = |error: ConfigError| (StatusCode::BAD_REQUEST, error.to_string());
     let request: SyncRequest = ConfigError::read_json(&body).map_err(bad_request)?;
-    Poll::try_from(request).map_err(bad_request)
+    if let Some(spiffe) = &spiffe {
+        identity::check(spiffe, &request)?;
+    }
+    Ok(Poll::try_from(request).map_err(bad_request)?.from(spiffe))
 }

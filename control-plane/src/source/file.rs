@@ -10,6 +10,7 @@
 
 use super::Publisher;
 use crate::snapshot::Snapshot;
+use crate::store::Reach;
 use bloc_policy::config::ConfigError;
 use notify::{EventKind, RecommendedWatcher, RecursiveMode, Watcher};
 use std::io;
@@ -20,6 +21,8 @@ use tokio::io::AsyncReadExt;
 use tokio::sync::Notify;
 use tokio::time::{MissedTickBehavior, interval, sleep};
 
+/// Where its refusals come from; there is one file.
+const ORIGIN: &str = "file";
 /// How often the file is read although nothing was notified: with [`SETTLE`], well within the promised second.
 const POLL: Duration = Duration::from_millis(250);
 /// How long the content must stand still: longer than the gap between an editor's truncation and its write.
@@ -89,8 +92,11 @@ impl FileSource {
             }
             match self.next_reading().await {
                 None => {}
-                Some(Ok(snapshot)) => publisher.accept(snapshot),
-                Some(Err(error)) => publisher.refuse(&error),
+                Some(Ok(snapshot)) => {
+                    publisher.resolve(ORIGIN);
+                    publisher.accept(snapshot, Reach::default());
+                }
+                Some(Err(error)) => publisher.refuse(ORIGIN, &error),
             }
         }
     }

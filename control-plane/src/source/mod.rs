@@ -1,16 +1,18 @@
 //! Where services come from.
 //!
 //! A source is a task that reads something, validates it as a whole and hands every new reading to its [`Publisher`]. It says
-//! nothing as long as nothing changes, and it ends when its future is dropped. The first reading happens before the
-//! server listens, so that bad content at the start is an exit, not an empty mesh.
+//! nothing as long as nothing changes, and it ends when its future is dropped. A file is read before the
+//! server listens, so that bad content at the start is an exit, not an empty mesh; a cluster is read after that, and until then the server is not ready.
 
 mod file;
+pub mod kubernetes;
 
 pub use file::{FileSource, ReadError};
+pub use kubernetes::KubernetesSource;
 
 use crate::metrics::Metrics;
 use crate::snapshot::Snapshot;
-use crate::store::Store;
+use crate::store::{Reach, Store};
 use std::fmt::Display;
 use std::sync::Arc;
 
@@ -30,13 +32,13 @@ impl Publisher {
         Self { store, metrics }
     }
 
-    /// Puts a snapshot in force.
-    pub fn accept(&self, snapshot: Snapshot) {
-        let published = self.store.publish(snapshot);
+    /// Puts a snapshot in force, for which the source had read as far as `reach`.
+    pub fn accept(&self, snapshot: Snapshot, reach: Reach) {
+        let published = self.store.publish(snapshot, reach);
         self.metrics.count_accepted();
-        let (version, woken) = (published.version, published.woken);
+        let (version, woken) = (published.version.to_string(), published.woken);
         if published.changed.is_empty() {
-            tracing::info!(version, "services read again, nothing changed");
+            tracing::debug!(version, "services read again, nothing changed");
         } else {
             let (changed, some) = (published.changed.len(), published.changed.get(..LOGGED_NAMES));
             let names = some.unwrap_or(&published.changed).join(",");
@@ -44,11 +46,26 @@ impl Publisher {
         }
     }
 
-    /// Notes a reading that was refused; what is in force stays.
-    pub fn refuse(&self, reason: &impl Display) {
+    /// Notes that what comes from `origin` was refused; what is in force stays. `reason` says where, what and what would be allowed.
+    pub fn refuse(&self, origin: &str, reason: &impl Display) {
         let message = reason.to_string();
-        tracing::error!(reason = message, "services refused, the last good ones stay in force");
+        tracing::error!(reason = message, "refused, the last good state stays in force");
         self.metrics.count_rejected();
-        self.store.refuse(message);
+        self.store.refuse(origin, message);
+    }
+
+    /// Notes that what comes from `origin` is good again, or gone.
+    pub fn resolve(&self, origin: &str) {
+        self.store.resolve(origin);
+    }
+
+    /// What this publishes into.
+    pub fn store(&self) -> &Store {
+        &self.store
+    }
+
+    /// Where a source counts.
+    pub fn metrics(&self) -> Arc<Metrics> {
+        Arc::clone(&self.metrics)
     }
 }

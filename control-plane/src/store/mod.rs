@@ -1,7 +1,7 @@
 //! What is in force, who listens, and the polls that wait for a change.
 //!
 //! One lock guards it all: every step under it is short (no I/O, no waiting), and a change costs its subscribers only.
-//! The decisions are in `state`, the numbers of states in `versions`.
+//! The decisions are in `state`, what a version says in `version`.
 
 mod catalog;
 mod poll;
@@ -10,11 +10,11 @@ mod proxies;
 mod state;
 #[cfg(test)]
 mod tests;
-mod versions;
+mod version;
 mod view;
 
 pub use poll::{DEFAULT_WAIT, Poll, WAIT_RANGE};
-pub use versions::MAX_PRESENTED;
+pub use version::{Progress, Reach, Version};
 pub use view::{Counts, Overview, ProxyView, Refusal, ServiceDetail, ServiceView};
 
 use crate::clock::Clock;
@@ -26,8 +26,9 @@ use serde::{Serialize, Serializer};
 use state::Arrival;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{SystemTime, UNIX_EPOCH};
-use tokio::time::{Instant, timeout};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use tokio::sync::Notify;
+use tokio::time::{Instant, timeout_at};
 
 /// The shared state of the control plane; cheap to clone.
 #[derive(Clone)]
@@ -38,22 +39,32 @@ struct Shared {
     source: String,
     report_interval: ReportInterval,
     inner: Mutex<Inner>,
+    /// Told when a poll wants progress that we lack.
+    wants: Notify,
 }
 
 struct Inner {
     state: state::State,
     loaded: Option<SystemTime>,
-    refusal: Option<(String, SystemTime, bool)>,
+    /// What was refused and was not made good yet, by where it comes from.
+    refused: BTreeMap<String, (String, SystemTime)>,
+    /// What was refused last, and where it came from.
+    refusal: Option<(String, String, SystemTime)>,
 }
 
 /// The state of a subscription; serializes as [`bloc_policy::sync::SyncResponse`], without copying the specs.
 #[derive(Clone, Debug, Serialize)]
 pub struct Answer {
     /// Its version.
-    pub version: u64,
+    #[serde(serialize_with = "as_text")]
+    pub version: Version,
     /// The services that exist; the others are absent.
     #[serde(serialize_with = "as_specs")]
     pub services: BTreeMap<String, Arc<Service>>,
+}
+
+fn as_text<S: Serializer>(version: &Version, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_str(version)
 }
 
 fn as_specs<S: Serializer>(services: &BTreeMap<String, Arc<Service>>, serializer: S) -> Result<S::Ok, S::Error> {
@@ -70,7 +81,10 @@ pub enum Outcome {
     /// The same proxy has sent a newer poll.
     Superseded,
     /// The control plane shuts down.
-    Closing,
+    Closing {
+        /// The proxy is to come back at a random moment within this time, of 1 s at least: a thousand others do too.
+        within: Duration,
+    },
 }
 
 /// Why a poll cannot be served.
@@ -79,13 +93,16 @@ pub enum StoreError {
     /// So many proxies were heard of within the last hour that there is no room for another.
     #[error("too many proxies")]
     TooManyProxies,
+    /// The proxy's id was first heard of from somebody else.
+    #[error("proxy: this id belongs to another certificate")]
+    NotYours,
 }
 
 /// What a published snapshot changed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Published {
-    /// The newest version; unchanged if nothing changed.
-    pub version: u64,
+    /// The version of all that is in force.
+    pub version: Version,
     /// The services that changed, by name.
     pub changed: Vec<String>,
     /// Held polls that were woken.
@@ -96,26 +113,59 @@ impl Store {
     /// An empty store, not ready before the first snapshot. `source` says where the services come from, for operators; the polls of
     /// proxies that serve something are held for `report_interval` at most.
     pub fn new(source: impl Into<String>, clock: Clock, report_interval: ReportInterval) -> Self {
-        let inner = Inner { state: state::State::new(report_interval), loaded: None, refusal: None };
-        Self(Arc::new(Shared { clock, source: source.into(), report_interval, inner: Mutex::new(inner) }))
+        let inner =
+            Inner { state: state::State::new(report_interval), loaded: None, refused: BTreeMap::new(), refusal: None };
+        Self(Arc::new(Shared {
+            clock,
+            source: source.into(),
+            report_interval,
+            inner: Mutex::new(inner),
+            wants: Notify::new(),
+        }))
     }
 
-    /// Puts a snapshot in force and wakes the polls that subscribed to what it changes.
-    pub fn publish(&self, snapshot: Snapshot) -> Published {
+    /// Puts a snapshot in force and wakes the polls that subscribed to what it changes. `reach` is how far the source had read for it; nowhere for a source
+    /// that has no revisions.
+    pub fn publish(&self, snapshot: Snapshot, reach: Reach) -> Published {
         let now = self.0.clock.now();
         let mut inner = self.lock();
-        let (changed, woken) = inner.state.publish(snapshot, self.0.clock.unix_millis());
+        let (changed, woken) = inner.state.publish(snapshot, reach);
         inner.loaded = Some(now);
-        if let Some((_, _, resolved)) = &mut inner.refusal {
-            *resolved = true;
-        }
-        Published { version: inner.state.versions.newest(), changed: changed.into_iter().collect(), woken }
+        Published { version: inner.state.version(), changed: changed.into_iter().collect(), woken }
     }
 
-    /// Notes that the source had something that was refused; what is in force stays.
-    pub fn refuse(&self, message: String) {
+    /// Notes that the source has read up to `progress`, and that nothing changed.
+    pub fn advance(&self, progress: Progress) {
+        self.lock().state.advance(progress);
+    }
+
+    /// Whether proxies have seen revisions of the source at `place` elsewhere that we lack.
+    pub fn wants_at(&self, place: usize) -> bool {
+        self.lock().state.wants_at(place)
+    }
+
+    /// Completes when a poll may want progress that we lack.
+    pub async fn wants(&self) {
+        self.0.wants.notified().await;
+    }
+
+    /// Notes that a list of all that there was at `place`, begun at `begun`, was at `revision`: if a proxy came with more before that, it has it from
+    /// another history.
+    pub fn listed(&self, place: usize, revision: u64, begun: Instant) {
+        self.lock().state.listed(place, revision, begun);
+    }
+
+    /// Notes that something of the source was refused; what is in force stays. `origin` says where it comes from.
+    pub fn refuse(&self, origin: &str, message: String) {
         let now = self.0.clock.now();
-        self.lock().refusal = Some((message, now, false));
+        let mut inner = self.lock();
+        inner.refused.insert(origin.to_owned(), (message.clone(), now));
+        inner.refusal = Some((origin.to_owned(), message, now));
+    }
+
+    /// Notes that what comes from `origin` is good, or gone.
+    pub fn resolve(&self, origin: &str) {
+        self.lock().refused.remove(origin);
     }
 
     /// Answers a poll, at once or when something that it subscribed to changes, its wait is over, a newer poll of the same proxy
@@ -125,20 +175,29 @@ impl Store {
     /// [`StoreError::TooManyProxies`].
     pub async fn sync(&self, mut poll: Poll) -> Result<Outcome, StoreError> {
         poll.report_every(self.0.report_interval);
+        let ends = Instant::now() + poll.wait;
         let arrival = self.lock().state.arrive(&poll, Instant::now())?;
-        let (id, woken) = match arrival {
+        let (id, mut woken) = match arrival {
             Arrival::Answered(outcome) => return Ok(outcome),
             Arrival::Held(id, woken) => (id, woken),
         };
-        let held = HeldPoll { store: self, poll: &poll, id };
-        let wake = timeout(poll.wait, woken).await;
-        drop(held);
-        Ok(match wake {
-            Ok(Ok(Wake::Changed)) => Outcome::Changed(self.lock().state.resume(&poll)),
-            Ok(Ok(Wake::Superseded)) => Outcome::Superseded,
-            Ok(Ok(Wake::Closing)) => Outcome::Closing,
-            Ok(Err(_)) | Err(_) => Outcome::Unchanged,
-        })
+        let mut held = HeldPoll { store: self, poll: &poll, id };
+        loop {
+            if self.lock().state.wants() {
+                self.0.wants.notify_one();
+            }
+            match timeout_at(ends, woken).await {
+                Ok(Ok(Wake::Moved)) => {}
+                Ok(Ok(Wake::Superseded)) => return Ok(Outcome::Superseded),
+                Ok(Ok(Wake::Closing)) => return Ok(Outcome::Closing { within: self.lock().state.spread }),
+                Ok(Err(_)) | Err(_) => return Ok(Outcome::Unchanged),
+            }
+            let arrival = self.lock().state.resume(&poll, held.id, Instant::now());
+            match arrival {
+                Arrival::Answered(outcome) => return Ok(outcome),
+                Arrival::Held(id, next) => (held.id, woken) = (id, next),
+            }
+        }
     }
 
     /// Ends all held polls and holds none from now on. Returns how many were held.
@@ -155,17 +214,23 @@ impl Store {
     /// Everything, for operators.
     pub fn overview(&self) -> Overview {
         let inner = self.lock();
-        let refusal = inner.refusal.as_ref().map(|(message, at, resolved)| Refusal {
+        let refusal = inner.refusal.as_ref().map(|(origin, message, at)| Refusal {
             message: message.clone(),
             at: rfc3339(*at),
-            resolved: *resolved,
+            resolved: !inner.refused.contains_key(origin),
+        });
+        let refused = inner.refused.values().map(|(message, at)| Refusal {
+            message: message.clone(),
+            at: rfc3339(*at),
+            resolved: false,
         });
         Overview {
-            version: inner.state.versions.newest(),
+            version: inner.state.version().to_string(),
             source: self.0.source.clone(),
             loaded: inner.loaded.map(rfc3339),
             refusal,
-            services: inner.state.catalog.current().iter().map(|(name, e)| (name.clone(), view(e))).collect(),
+            refused: refused.collect(),
+            services: inner.state.catalog.iter().map(|(name, service)| (name.clone(), view(service))).collect(),
             proxies: self.proxies(&inner, |_| true),
         }
     }
@@ -173,7 +238,7 @@ impl Store {
     /// One service, for operators; `None` if it does not exist.
     pub fn service(&self, name: &str) -> Option<ServiceDetail> {
         let inner = self.lock();
-        let service = view(inner.state.catalog.current().get(name)?);
+        let service = view(inner.state.catalog.get(name)?);
         let proxies = self.proxies(&inner, |record| record.services.iter().chain(&record.serves).any(|s| s == name));
         let load = inner.state.loads.signals(name, Instant::now());
         Some(ServiceDetail { name: name.to_owned(), service, load, proxies })
@@ -186,12 +251,14 @@ impl Store {
 
     /// Numbers for the metrics.
     pub fn counts(&self) -> Counts {
-        let inner = self.lock();
+        let (inner, now) = (self.lock(), Instant::now());
         Counts {
-            version: inner.state.versions.newest(),
-            services: inner.state.catalog.current().len(),
+            digest: inner.state.catalog.digest(),
+            services: inner.state.catalog.len(),
             polls_held: inner.state.polls.len(),
-            proxies_connected: inner.state.proxies.connected(Instant::now()),
+            proxies_connected: inner.state.proxies.connected(now),
+            proxies_stale: inner.state.stale(now),
+            refused: inner.refused.len(),
             load_reports_dropped: inner.state.loads.dropped(),
             loaded_unix_seconds: inner
                 .loaded
@@ -204,7 +271,8 @@ impl Store {
         let (now, wall) = (Instant::now(), self.0.clock.now());
         let view = |(proxy, record): (&String, &Record)| ProxyView {
             proxy: proxy.clone(),
-            version: record.acknowledged,
+            version: record.version.as_ref().map(ToString::to_string).unwrap_or_default(),
+            current: inner.state.is_current(record.version.as_ref(), &record.subscription),
             connected: record.is_connected(now),
             last_seen: rfc3339(wall.checked_sub(now.saturating_duration_since(record.seen)).unwrap_or(UNIX_EPOCH)),
             services: record.services.clone(),
@@ -233,12 +301,12 @@ impl Drop for HeldPoll<'_> {
     }
 }
 
-fn view(entry: &catalog::Entry) -> ServiceView {
-    ServiceView { version: entry.version, spec: entry.service.spec().clone() }
+fn view(service: &Service) -> ServiceView {
+    ServiceView { version: format!("{:016x}", service.digest()), spec: service.spec().clone() }
 }
 
 fn rfc3339(time: SystemTime) -> String {
     // humantime cannot write years before 1970 or after 9999, which a broken clock may show.
-    let year_9999 = UNIX_EPOCH + std::time::Duration::from_secs(253_402_300_799);
+    let year_9999 = UNIX_EPOCH + Duration::from_secs(253_402_300_799);
     humantime::format_rfc3339_millis(time.clamp(UNIX_EPOCH, year_9999)).to_string()
 }

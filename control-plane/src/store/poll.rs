@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::versions::MAX_PRESENTED;
+use super::version::{MAX_LENGTH, Version};
 
 /// How long a poll is held unless it says otherwise: well below the idle timeouts of proxies in between.
 pub const DEFAULT_WAIT: Duration = Duration::from_secs(30);
@@ -17,7 +17,7 @@ pub const WAIT_RANGE: (Duration, Duration) = (Duration::from_secs(1), Duration::
 const MAX_NAMES: usize = 1_000;
 /// Requests in flight that a proxy may report: ten times the largest capacity. A count below zero shows as a number near 2^64.
 const MAX_IN_FLIGHT: u64 = 10_000_000;
-/// Departures that a proxy may report, 2^53, as for versions: three centuries at a million a second.
+/// Departures that a proxy may report, 2^53, beyond which JSON tools lose digits: three centuries at a million a second.
 const MAX_DEPARTED: u64 = 1 << 53;
 /// The service rate that a proxy may report, in requests per second: a million at once, in a microsecond each.
 const MAX_SERVICE_RATE: f64 = 1e12;
@@ -28,11 +28,14 @@ const MAX_NAME_LENGTH: usize = 253;
 #[derive(Clone, Debug)]
 pub struct Poll {
     pub(super) proxy: String,
-    pub(super) version: u64,
+    /// What it has; `None`: nothing, or nothing that we could have issued.
+    pub(super) version: Option<Version>,
     pub(super) services: Vec<String>,
     pub(super) serves: Vec<String>,
     pub(super) load: Vec<ServiceLoad>,
     pub(super) wait: Duration,
+    /// Who asks, if that was proved.
+    pub(super) identity: Option<String>,
     /// What it calls and what it stands in front of, together.
     pub(super) subscription: Arc<BTreeSet<String>>,
 }
@@ -47,15 +50,35 @@ impl TryFrom<SyncRequest> for Poll {
         check_names("serves", serves.iter())?;
         check_names("load", load.iter().map(|load| &load.service))?;
         check_loads(&load, &serves)?;
-        if version > MAX_PRESENTED {
-            return Err(refusal("version", version, "0 to 9007199254740992".into()));
+        if version.len() > MAX_LENGTH {
+            return Err(refusal(
+                "version",
+                format!("of {} bytes", version.len()),
+                format!("{MAX_LENGTH} bytes at most"),
+            ));
         }
+        let version = version.parse().ok();
         let subscription = Arc::new(services.iter().chain(&serves).cloned().collect());
-        Ok(Self { proxy, version, services, serves, load, wait: parse_wait(wait.as_deref())?, subscription })
+        Ok(Self {
+            proxy,
+            version,
+            services,
+            serves,
+            load,
+            wait: parse_wait(wait.as_deref())?,
+            identity: None,
+            subscription,
+        })
     }
 }
 
 impl Poll {
+    /// The same, from somebody who has proved who he is.
+    #[must_use]
+    pub fn from(self, identity: Option<String>) -> Self {
+        Self { identity, ..self }
+    }
+
     /// A proxy that serves something is to report again after `interval` at the latest.
     pub(super) fn report_every(&mut self, interval: ReportInterval) {
         if !self.serves.is_empty() {
@@ -182,7 +205,7 @@ mod tests {
         assert_eq!(error(twice), "load[1].service: \"a\" is not allowed, only each service once");
         let foreign = error(SyncRequest { serves: vec!["b".into()], ..of(0, 0) });
         assert_eq!(foreign, "load[0].service: \"a\" is not allowed, only a name that is in serves");
-        assert!(error(SyncRequest { version: MAX_PRESENTED + 1, ..request() }).starts_with("version: "));
-        assert!(Poll::try_from(SyncRequest { version: MAX_PRESENTED, ..request() }).is_ok());
+        assert!(error(SyncRequest { version: "0".repeat(MAX_LENGTH + 1), ..request() }).starts_with("version: "));
+        assert!(Poll::try_from(SyncRequest { version: "of another program".into(), ..request() }).is_ok());
     }
 }

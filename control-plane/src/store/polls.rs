@@ -12,8 +12,8 @@ pub type PollId = u64;
 /// Why a held poll ends before its wait is over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wake {
-    /// Something that it subscribed to has changed.
-    Changed,
+    /// Something has changed: it is to be decided about again.
+    Moved,
     /// The same proxy has sent a newer poll.
     Superseded,
     /// The control plane shuts down.
@@ -26,6 +26,8 @@ pub struct Polls {
     next: PollId,
     held: HashMap<PollId, Held>,
     subscribers: HashMap<String, HashSet<PollId>>,
+    /// Those that know more than we do.
+    behind: HashSet<PollId>,
 }
 
 #[derive(Debug)]
@@ -40,10 +42,14 @@ impl Polls {
         self.held.len()
     }
 
-    /// Holds a poll; the receiver hears why it ends. Whoever drops the receiver must [`release`](Self::release) the id.
-    pub fn hold(&mut self, subscription: Arc<BTreeSet<String>>) -> (PollId, oneshot::Receiver<Wake>) {
+    /// Holds a poll; the receiver hears why it ends. Whoever drops the receiver must [`release`](Self::release) the id. `behind`: it waits for
+    /// our progress and not only for a change.
+    pub fn hold(&mut self, subscription: Arc<BTreeSet<String>>, behind: bool) -> (PollId, oneshot::Receiver<Wake>) {
         let id = self.next;
         self.next += 1;
+        if behind {
+            self.behind.insert(id);
+        }
         for name in subscription.iter() {
             self.subscribers.entry(name.clone()).or_default().insert(id);
         }
@@ -56,13 +62,21 @@ impl Polls {
     pub fn wake_subscribers<'a>(&mut self, names: impl IntoIterator<Item = &'a String>) -> usize {
         let ids: HashSet<PollId> =
             names.into_iter().filter_map(|name| self.subscribers.get(name)).flatten().copied().collect();
-        ids.iter().for_each(|&id| self.wake(id, Wake::Changed));
+        ids.iter().for_each(|&id| self.wake(id, Wake::Moved));
+        ids.len()
+    }
+
+    /// Ends those that wait for our progress.
+    pub fn wake_behind(&mut self) -> usize {
+        let ids = std::mem::take(&mut self.behind);
+        ids.iter().for_each(|&id| self.wake(id, Wake::Moved));
         ids.len()
     }
 
     /// Ends all.
     pub fn wake_all(&mut self, why: Wake) -> usize {
         self.subscribers.clear();
+        self.behind.clear();
         let count = self.held.len();
         for (_, held) in self.held.drain() {
             // A receiver that is gone belongs to a client that left; there is nobody to tell.
@@ -85,6 +99,7 @@ impl Polls {
 
     fn take(&mut self, id: PollId) -> Option<Held> {
         let held = self.held.remove(&id)?;
+        self.behind.remove(&id);
         for name in held.subscription.iter() {
             if let Some(ids) = self.subscribers.get_mut(name) {
                 ids.remove(&id);
@@ -108,28 +123,30 @@ mod tests {
     #[test]
     fn a_change_wakes_its_subscribers_once() {
         let mut polls = Polls::default();
-        let (_, mut both) = polls.hold(names(&["a", "b"]));
-        let (_, mut other) = polls.hold(names(&["c"]));
+        let (_, mut both) = polls.hold(names(&["a", "b"]), false);
+        let (_, mut other) = polls.hold(names(&["c"]), true);
         assert_eq!(polls.wake_subscribers(names(&["a", "b"]).iter()), 1);
-        assert_eq!(both.try_recv(), Ok(Wake::Changed));
+        assert_eq!(both.try_recv(), Ok(Wake::Moved));
         assert!(other.try_recv().is_err());
         assert_eq!(polls.len(), 1);
+        assert_eq!((polls.wake_behind(), polls.wake_behind()), (1, 0));
+        assert_eq!(other.try_recv(), Ok(Wake::Moved));
     }
 
     #[test]
     fn nothing_stays_behind() {
         let mut polls = Polls::default();
-        let (id, woken) = polls.hold(names(&["a"]));
+        let (id, woken) = polls.hold(names(&["a"]), true);
         drop(woken);
         polls.release(id);
         polls.release(id);
-        let (id, mut superseded) = polls.hold(names(&["a"]));
+        let (id, mut superseded) = polls.hold(names(&["a"]), true);
         polls.wake(id, Wake::Superseded);
         assert_eq!(superseded.try_recv(), Ok(Wake::Superseded));
-        assert!(polls.held.is_empty() && polls.subscribers.is_empty());
-        let (_, mut closed) = polls.hold(names(&["a"]));
+        assert!(polls.held.is_empty() && polls.subscribers.is_empty() && polls.behind.is_empty());
+        let (_, mut closed) = polls.hold(names(&["a"]), true);
         assert_eq!(polls.wake_all(Wake::Closing), 1);
         assert_eq!(closed.try_recv(), Ok(Wake::Closing));
-        assert!(polls.held.is_empty() && polls.subscribers.is_empty());
+        assert!(polls.held.is_empty() && polls.subscribers.is_empty() && polls.behind.is_empty());
     }
 }

@@ -1,11 +1,12 @@
-//! What is remembered of each proxy: its last poll, and the last answer that it was given and for which subscription.
+//! What is remembered of each proxy, its last poll: for operators, and so that a newer poll ends the older one.
 //!
-//! The remembered answer tells whether the version that a proxy presents proves what it has; see [`Record::has_received`].
 //! Records of proxies that were not heard of for an hour are dropped, and their number is bounded, because ids come from
 //! outside.
 
+use super::StoreError;
 use super::poll::Poll;
 use super::polls::PollId;
+use super::version::Version;
 use bloc_policy::sync::ServiceLoad;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -27,41 +28,19 @@ pub struct Proxies {
 /// What is remembered of one proxy.
 #[derive(Debug)]
 pub struct Record {
-    pub(super) acknowledged: u64,
+    pub(super) version: Option<Version>,
+    pub(super) subscription: Arc<BTreeSet<String>>,
     pub(super) services: Vec<String>,
     pub(super) serves: Vec<String>,
     pub(super) load: Vec<ServiceLoad>,
     pub(super) seen: Instant,
     pub(super) held: Option<PollId>,
+    /// Whose it is, if that was proved.
+    identity: Option<String>,
     wait: Duration,
-    answered: Option<Answered>,
-}
-
-#[derive(Debug)]
-struct Answered {
-    version: u64,
-    subscription: Arc<BTreeSet<String>>,
 }
 
 impl Record {
-    /// Whether `poll` presents the very version that this proxy was last answered with, for at least this subscription. Then it
-    /// has that state; otherwise the answer may have been lost, or the subscription has grown since.
-    pub fn has_received(&self, poll: &Poll) -> bool {
-        self.answered.as_ref().is_some_and(|answered| {
-            answered.version == poll.version && poll.subscription.is_subset(&answered.subscription)
-        })
-    }
-
-    /// Whether it was ever answered with a state.
-    pub fn was_answered(&self) -> bool {
-        self.answered.is_some()
-    }
-
-    /// Remembers that `poll` is answered with `version`.
-    pub fn answer(&mut self, poll: &Poll, version: u64) {
-        self.answered = Some(Answered { version, subscription: Arc::clone(&poll.subscription) });
-    }
-
     /// Whether it holds a poll, or was heard of within its last two waits.
     pub fn is_connected(&self, now: Instant) -> bool {
         self.held.is_some() || now.saturating_duration_since(self.seen) <= self.wait * 2
@@ -69,29 +48,37 @@ impl Record {
 }
 
 impl Proxies {
-    /// The record of the proxy behind `poll`, brought up to date; `None` if there is no room for another proxy.
-    pub fn note(&mut self, poll: &Poll, now: Instant) -> Option<&mut Record> {
+    /// The record of the proxy behind `poll`, brought up to date.
+    ///
+    /// # Errors
+    /// If there is no room for another proxy, or it is somebody else's.
+    pub fn note(&mut self, poll: &Poll, now: Instant) -> Result<&mut Record, StoreError> {
         self.sweep(now);
         if self.records.len() >= MAX_PROXIES && !self.records.contains_key(&poll.proxy) {
-            return None;
+            return Err(StoreError::TooManyProxies);
+        }
+        if self.records.get(&poll.proxy).is_some_and(|record| record.identity != poll.identity) {
+            return Err(StoreError::NotYours);
         }
         let record = self.records.entry(poll.proxy.clone()).or_insert_with(|| Record {
-            acknowledged: 0,
+            identity: poll.identity.clone(),
+            version: None,
+            subscription: Arc::default(),
             services: Vec::new(),
             serves: Vec::new(),
             load: Vec::new(),
             seen: now,
             held: None,
             wait: poll.wait,
-            answered: None,
         });
-        record.acknowledged = poll.version;
+        record.version.clone_from(&poll.version);
+        record.subscription = Arc::clone(&poll.subscription);
         record.services.clone_from(&poll.services);
         record.serves.clone_from(&poll.serves);
         record.load.clone_from(&poll.load);
         record.wait = poll.wait;
         record.seen = now;
-        Some(record)
+        Ok(record)
     }
 
     /// The record of a proxy.
@@ -124,27 +111,14 @@ mod tests {
     use super::*;
     use bloc_policy::sync::SyncRequest;
 
-    fn poll(proxy: &str, version: u64, services: &[&str]) -> Poll {
-        let services = services.iter().map(ToString::to_string).collect();
-        Poll::try_from(SyncRequest { proxy: proxy.into(), version, services, ..SyncRequest::default() }).unwrap()
-    }
-
-    #[test]
-    fn an_answer_counts_when_its_version_comes_back_for_no_more_services() {
-        let mut proxies = Proxies::default();
-        let record = proxies.note(&poll("p", 0, &["a", "b"]), Instant::now()).unwrap();
-        assert!(!record.has_received(&poll("p", 0, &["a", "b"])));
-        record.answer(&poll("p", 0, &["a", "b"]), 7);
-        assert!(record.has_received(&poll("p", 7, &["a", "b"])));
-        assert!(record.has_received(&poll("p", 7, &["a"])));
-        assert!(!record.has_received(&poll("p", 7, &["a", "c"])));
-        assert!(!record.has_received(&poll("p", 6, &["a"])));
+    fn poll(proxy: &str) -> Poll {
+        Poll::try_from(SyncRequest { proxy: proxy.into(), ..SyncRequest::default() }).unwrap()
     }
 
     #[test]
     fn connected_is_who_was_heard_of_within_two_waits() {
         let (mut proxies, start) = (Proxies::default(), Instant::now());
-        proxies.note(&poll("p", 0, &[]), start).unwrap();
+        proxies.note(&poll("p"), start).unwrap();
         assert_eq!(proxies.connected(start + Duration::from_secs(60)), 1);
         assert_eq!(proxies.connected(start + Duration::from_secs(61)), 0);
         proxies.get_mut("p").unwrap().held = Some(1);
@@ -155,11 +129,22 @@ mod tests {
     fn silent_proxies_are_forgotten_and_their_number_is_bounded() {
         let (mut proxies, start) = (Proxies::default(), Instant::now());
         for i in 0..MAX_PROXIES {
-            assert!(proxies.note(&poll(&i.to_string(), 0, &[]), start).is_some());
+            assert!(proxies.note(&poll(&i.to_string()), start).is_ok());
         }
-        assert!(proxies.note(&poll("one-more", 0, &[]), start).is_none());
-        assert!(proxies.note(&poll("0", 0, &[]), start).is_some(), "a known one is still served");
-        assert!(proxies.note(&poll("one-more", 0, &[]), start + KEEP).is_some());
+        assert_eq!(proxies.note(&poll("one-more"), start).err(), Some(StoreError::TooManyProxies));
+        assert!(proxies.note(&poll("0"), start).is_ok(), "a known one is still served");
+        assert!(proxies.note(&poll("one-more"), start + KEEP).is_ok());
         assert_eq!(proxies.iter().count(), 1);
+    }
+
+    #[test]
+    fn an_id_belongs_to_whom_it_was_first_heard_from() {
+        let (mut proxies, start) = (Proxies::default(), Instant::now());
+        let from = |identity: &str| poll("p").from(Some(identity.to_owned()));
+        assert!(proxies.note(&from("one"), start).is_ok());
+        assert_eq!(proxies.note(&from("other"), start).err(), Some(StoreError::NotYours));
+        assert_eq!(proxies.note(&poll("p"), start).err(), Some(StoreError::NotYours));
+        assert!(proxies.note(&from("one"), start).is_ok());
+        proxies.note(&from("one"), start + KEEP).unwrap();
     }
 }

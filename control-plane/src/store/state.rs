@@ -1,27 +1,36 @@
 //! The decisions of the store, without locks, waiting or I/O: time is handed in.
 //!
-//! When a poll arrives, it is answered at once or held:
+//! A poll is answered or held, when it arrives and again whenever something moves:
 //! 1. Before the first snapshot it is held: nothing is known yet, and an empty answer would take services away.
-//! 2. Something that it subscribed to has changed after its version: answered.
-//! 3. It presents what it was last answered with, for no more services than then: held.
-//! 4. Its version is not surely ours (the control plane was restarted after its clock was set back): answered, under a version above
-//!    both; see [`Versions`].
-//! 5. We know the proxy, but not that it has what it asks for (its subscription grew, or an answer was lost): answered, under a
-//!    new number, so that the acknowledgement tells this answer from the one before.
-//! 6. Otherwise its version speaks for itself: held.
+//! 2. It presents the digest of what it asks for: held, it is up to date.
+//! 3. It presents progress that we lack: held, and the source is told to make sure that it is up to date. What differs may be what we do not know yet, and
+//!    the proxy would fall back to an older state. If the source finds that its whole history ends before that, the version is of another history (a
+//!    restored etcd, another cluster), and counts for nothing.
+//! 4. Otherwise it is answered, under the digest and the progress of the last change.
+//!
+//! Nothing is remembered of a proxy for that: it may ask any replica, and an answer that was lost is given again.
 
 use super::catalog::Catalog;
 use super::poll::Poll;
 use super::polls::{PollId, Polls, Wake};
-use super::proxies::Proxies;
-use super::versions::Versions;
+use super::proxies::{Proxies, Record};
+use super::version::{Progress, Reach, Version};
 use super::{Answer, Outcome, StoreError};
 use crate::load::{Loads, ReportInterval};
 use crate::snapshot::Snapshot;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::time::Duration;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
+
+/// Revisions that are wanted, and those remembered as of another history: more than a mesh has at once of different ones.
+const MAX_FOREIGN: usize = 1_000;
+
+/// How many proxies may come back in a second when we close; a replica takes in some thousands on one core.
+const RECONNECTS_PER_SECOND: u64 = 1_000;
+/// The longest that they are spread over, in seconds; as long they would miss a change.
+const MOST_SPREAD: u64 = 15;
 
 /// What becomes of a poll that arrives.
 pub enum Arrival {
@@ -34,12 +43,21 @@ pub enum Arrival {
 /// All that the store knows.
 #[derive(Debug, Default)]
 pub struct State {
-    pub versions: Versions,
     pub catalog: Catalog,
     pub proxies: Proxies,
     pub polls: Polls,
     pub loads: Loads,
     pub closing: bool,
+    /// Within which time proxies are to come back after we have closed.
+    pub spread: Duration,
+    /// How far the source has surely read.
+    known: Progress,
+    /// Up to where something changed: what answers are stamped with. Never ahead of `known`.
+    changed: Progress,
+    /// Revisions that proxies presented and we lack, by place and revision, and since when.
+    wanted: BTreeMap<(usize, u64), Instant>,
+    /// Those of them that lie beyond the end of our history.
+    foreign: BTreeSet<(usize, u64)>,
 }
 
 impl State {
@@ -48,52 +66,77 @@ impl State {
         Self { loads: Loads::new(report_interval), ..Self::default() }
     }
 
-    /// Decides about a poll.
+    /// Decides about a poll that arrives.
     pub fn arrive(&mut self, poll: &Poll, now: Instant) -> Result<Arrival, StoreError> {
         if self.closing {
-            return Ok(Arrival::Answered(Outcome::Closing));
+            return Ok(Arrival::Answered(Outcome::Closing { within: self.spread }));
         }
-        let record = self.proxies.note(poll, now).ok_or(StoreError::TooManyProxies)?;
+        let record = self.proxies.note(poll, now)?;
         if let Some(older) = record.held.take() {
             self.polls.wake(older, Wake::Superseded);
         }
-        self.loads.hear(&poll.proxy, &poll.load, |name| self.catalog.current().contains_key(name), now);
-        let changed = self.catalog.version_of(&poll.subscription);
-        let version = if !self.catalog.is_published() {
-            None
-        } else if changed > poll.version {
-            Some(changed)
-        } else if record.has_received(poll) {
-            None
-        } else if self.versions.is_doubtful(poll.version) {
-            Some(self.versions.raise_above(poll.version))
-        } else if record.was_answered() {
-            Some(self.versions.renumber())
-        } else {
-            None
-        };
-        Ok(match version {
-            Some(version) => {
-                record.answer(poll, version);
-                Arrival::Answered(Outcome::Changed(self.answer(&poll.subscription, version)))
-            }
-            None => {
-                let (id, woken) = self.polls.hold(Arc::clone(&poll.subscription));
-                record.held = Some(id);
-                Arrival::Held(id, woken)
-            }
-        })
+        self.loads.hear(&poll.proxy, &poll.load, |name| self.catalog.get(name).is_some(), now);
+        Ok(self.decide(poll, now))
     }
 
-    /// The answer to a poll that was held until something it subscribed to changed.
-    pub fn resume(&mut self, poll: &Poll) -> Answer {
-        let changed = self.catalog.version_of(&poll.subscription);
-        // The version presented can only be the higher one after the first snapshot, as in rule 4.
-        let version = if changed > poll.version { changed } else { self.versions.raise_above(poll.version) };
-        if let Some(record) = self.proxies.get_mut(&poll.proxy) {
-            record.answer(poll, version);
+    /// Decides again about a poll that was held as `id`, after something moved.
+    pub fn resume(&mut self, poll: &Poll, id: PollId, now: Instant) -> Arrival {
+        if self.closing {
+            return Arrival::Answered(Outcome::Closing { within: self.spread });
         }
-        self.answer(&poll.subscription, version)
+        if self.proxies.get_mut(&poll.proxy).is_none_or(|record| record.held != Some(id)) {
+            return Arrival::Answered(Outcome::Superseded);
+        }
+        self.decide(poll, now)
+    }
+
+    fn decide(&mut self, poll: &Poll, now: Instant) -> Arrival {
+        let digest = self.catalog.digest_of(&poll.subscription);
+        let current = poll.version.as_ref().is_some_and(|version| version.digest == digest);
+        let lacking = self.lacking(poll.version.as_ref());
+        if self.catalog.is_published() && !current && lacking.is_empty() {
+            return Arrival::Answered(Outcome::Changed(self.answer(&poll.subscription, digest)));
+        }
+        let behind = !lacking.is_empty();
+        for place in lacking.into_iter() {
+            if self.wanted.len() < MAX_FOREIGN {
+                self.wanted.entry(place).or_insert(now);
+            }
+        }
+        let (id, woken) = self.polls.hold(Arc::clone(&poll.subscription), behind);
+        if let Some(record) = self.proxies.get_mut(&poll.proxy) {
+            record.held = Some(id);
+        }
+        Arrival::Held(id, woken)
+    }
+
+    /// The version of everything.
+    pub fn version(&self) -> Version {
+        Version { digest: self.catalog.digest(), progress: self.changed.clone() }
+    }
+
+    /// Connected proxies that have not acknowledged what is in force.
+    pub fn stale(&self, now: Instant) -> usize {
+        let stale = |record: &&Record| {
+            record.is_connected(now) && !self.is_current(record.version.as_ref(), &record.subscription)
+        };
+        self.proxies.iter().map(|(_, record)| record).filter(stale).count()
+    }
+
+    /// Whether somebody wants progress that we lack.
+    pub fn wants(&self) -> bool {
+        !self.wanted.is_empty()
+    }
+
+    /// Whether `version` is what is in force of `subscription`.
+    pub fn is_current(&self, version: Option<&Version>, subscription: &BTreeSet<String>) -> bool {
+        version.is_some_and(|version| version.digest == self.catalog.digest_of(subscription))
+    }
+
+    /// The progress that a proxy has and we lack.
+    fn lacking(&self, version: Option<&Version>) -> Vec<(usize, u64)> {
+        let Some(version) = version else { return Vec::new() };
+        self.known.behind(&version.progress).filter(|place| !self.foreign.contains(place)).collect()
     }
 
     /// A held poll has ended, for whatever reason.
@@ -107,33 +150,56 @@ impl State {
         }
     }
 
-    /// Puts a snapshot in force. Returns the names that changed and how many polls were woken.
-    pub fn publish(&mut self, snapshot: Snapshot, unix_millis: u64) -> (BTreeSet<String>, usize) {
+    /// Puts a snapshot in force, which is what the source says at `reach`. Returns the names that changed and how many polls were woken.
+    pub fn publish(&mut self, snapshot: Snapshot, reach: Reach) -> (BTreeSet<String>, usize) {
         let first = !self.catalog.is_published();
-        let changes = self.catalog.changes(&snapshot);
-        if changes.is_empty() && !first {
-            // Same meaning, perhaps other words: no new version, nobody is woken.
-            self.catalog.replace(snapshot, &changes, self.versions.newest());
-            return (changes, 0);
+        let changes = self.catalog.replace(snapshot);
+        self.changed = reach.changed;
+        self.loads.retain(|name| self.catalog.get(name).is_some());
+        let woken = if first { self.polls.wake_all(Wake::Moved) } else { self.polls.wake_subscribers(&changes) };
+        (changes, woken + self.advance(reach.known))
+    }
+
+    /// The source has read on, and nothing changed. Returns how many polls were woken.
+    pub fn advance(&mut self, progress: Progress) -> usize {
+        self.known = progress;
+        let known = self.known.revisions();
+        self.wanted.retain(|(place, revision), _| known.get(*place).is_some_and(|known| known < revision));
+        self.polls.wake_behind()
+    }
+
+    /// Whether proxies presented revisions at `place` that we lack.
+    pub fn wants_at(&self, place: usize) -> bool {
+        self.wanted.range((place, 0)..=(place, u64::MAX)).next().is_some()
+    }
+
+    /// The source was listed at `place`, newest state and all, and is at `revision`; the list was begun at `begun`. What was wanted before that and is not
+    /// in it, is of another history. Returns how many polls were woken.
+    pub fn listed(&mut self, place: usize, revision: u64, begun: Instant) -> usize {
+        let of_others =
+            self.wanted.extract_if((place, revision.saturating_add(1))..=(place, u64::MAX), |_, since| *since < begun);
+        let of_others: Vec<_> = of_others.map(|(place, _)| place).collect();
+        if of_others.is_empty() {
+            return 0;
         }
-        let version = self.versions.advance(unix_millis);
-        self.catalog.replace(snapshot, &changes, version);
-        self.loads.retain(|name| self.catalog.current().contains_key(name));
-        let woken = if first { self.polls.wake_all(Wake::Changed) } else { self.polls.wake_subscribers(&changes) };
-        (changes, woken)
+        if self.foreign.len() >= MAX_FOREIGN {
+            self.foreign.clear();
+        }
+        self.foreign.extend(of_others);
+        self.polls.wake_behind()
     }
 
     /// Ends all polls and holds none from now on.
     pub fn close(&mut self) -> usize {
         self.closing = true;
+        let seconds = u64::try_from(self.polls.len()).unwrap_or(u64::MAX) / RECONNECTS_PER_SECOND;
+        self.spread = Duration::from_secs(seconds.clamp(1, MOST_SPREAD));
         self.polls.wake_all(Wake::Closing)
     }
 
-    fn answer(&self, subscription: &BTreeSet<String>, version: u64) -> Answer {
-        let services = subscription
-            .iter()
-            .filter_map(|name| self.catalog.current().get(name).map(|e| (name.clone(), Arc::clone(&e.service))))
-            .collect();
-        Answer { version, services }
+    fn answer(&self, subscription: &BTreeSet<String>, digest: u64) -> Answer {
+        let services =
+            self.catalog.of(subscription).map(|(name, service)| (name.clone(), Arc::clone(service))).collect();
+        Answer { version: Version { digest, progress: self.changed.clone() }, services }
     }
 }

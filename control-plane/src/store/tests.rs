@@ -2,40 +2,45 @@
 
 use super::*;
 use bloc_policy::sync::{ServiceLoad, SyncRequest, SyncResponse};
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
 use tokio::task::JoinHandle;
 
-const START: u64 = 1_000_000;
-
-/// A store whose wall clock the test steps.
+/// A store whose wall clock stands.
 struct World {
     store: Store,
-    millis: Arc<AtomicU64>,
 }
 
 impl World {
-    fn empty(millis: u64) -> Self {
-        let millis = Arc::new(AtomicU64::new(millis));
-        let shown = Arc::clone(&millis);
-        let clock = Clock::new(move || UNIX_EPOCH + Duration::from_millis(shown.load(Ordering::Relaxed)));
-        Self { store: Store::new("test", clock, ReportInterval::default()), millis }
+    fn empty() -> Self {
+        let clock = Clock::new(|| UNIX_EPOCH + Duration::from_secs(1_000));
+        Self { store: Store::new("test", clock, ReportInterval::default()) }
     }
 
     fn new(yaml: &str) -> Self {
-        let world = Self::empty(START);
+        let world = Self::empty();
         world.publish(yaml);
         world
     }
 
+    /// A replica that has read up to `revisions`.
+    fn replica(yaml: &str, revisions: &[u64]) -> Self {
+        let world = Self::empty();
+        world.publish_at(yaml, revisions);
+        world
+    }
+
     fn publish(&self, yaml: &str) -> Published {
-        self.store.publish(Snapshot::from_yaml(yaml).unwrap())
+        self.publish_at(yaml, &[])
+    }
+
+    fn publish_at(&self, yaml: &str, revisions: &[u64]) -> Published {
+        let at = Progress::new(revisions.iter().copied());
+        self.store.publish(Snapshot::from_yaml(yaml).unwrap(), Reach { known: at.clone(), changed: at })
     }
 
     /// Sends a poll and lets it go as far as it can without time passing.
-    async fn send(&self, proxy: &str, version: u64, services: &[&str]) -> JoinHandle<Outcome> {
+    async fn send(&self, proxy: &str, version: &str, services: &[&str]) -> JoinHandle<Outcome> {
         let services = services.iter().map(ToString::to_string).collect();
-        let request = SyncRequest { proxy: proxy.into(), version, services, ..SyncRequest::default() };
+        let request = SyncRequest { proxy: proxy.into(), version: version.into(), services, ..SyncRequest::default() };
         let (store, poll) = (self.store.clone(), Poll::try_from(request).unwrap());
         let task = tokio::spawn(async move { store.sync(poll).await.unwrap() });
         tokio::task::yield_now().await;
@@ -43,14 +48,14 @@ impl World {
     }
 
     /// A poll that has to be answered at once, with a state.
-    async fn answered(&self, proxy: &str, version: u64, services: &[&str]) -> SyncResponse {
+    async fn answered(&self, proxy: &str, version: &str, services: &[&str]) -> SyncResponse {
         let task = self.send(proxy, version, services).await;
         assert!(task.is_finished(), "{proxy} at {version} is held");
         state(task).await
     }
 
     /// A poll that has to be held.
-    async fn held(&self, proxy: &str, version: u64, services: &[&str]) -> JoinHandle<Outcome> {
+    async fn held(&self, proxy: &str, version: &str, services: &[&str]) -> JoinHandle<Outcome> {
         let task = self.send(proxy, version, services).await;
         assert!(!task.is_finished(), "{proxy} at {version} was answered: {:?}", task.await);
         task
@@ -72,19 +77,21 @@ fn names(state: &SyncResponse) -> Vec<&str> {
 #[tokio::test(start_paused = true)]
 async fn a_new_proxy_is_answered_at_once_even_with_nothing() {
     let world = World::new("services: {a: {retries: 1}, b: {}}");
-    let state = world.answered("p", 0, &["a", "none"]).await;
-    assert_eq!((state.version, names(&state)), (START, vec!["a"]));
+    let state = world.answered("p", "", &["a", "none"]).await;
+    assert_eq!(names(&state), ["a"]);
     assert_eq!(state.services["a"].retries, Some(1));
-    assert_eq!(world.answered("q", 0, &["none"]).await, SyncResponse { version: START, ..Default::default() });
-    assert_eq!(world.answered("r", 0, &[]).await.version, START);
+    let nothing = world.answered("q", "", &["none"]).await;
+    assert!(nothing.services.is_empty() && !nothing.version.is_empty());
+    assert_eq!(world.answered("r", "", &[]).await, nothing, "the same nothing");
+    assert_eq!(names(&world.answered("s", "what is this", &["a"]).await), ["a"]);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_poll_is_held_until_its_wait_is_over() {
     let world = World::new("services: {a: {}}");
-    let version = world.answered("p", 0, &["a"]).await.version;
+    let version = world.answered("p", "", &["a"]).await.version;
     let start = Instant::now();
-    let poll = world.held("p", version, &["a"]).await;
+    let poll = world.held("p", &version, &["a"]).await;
     assert_eq!(world.store.counts().polls_held, 1);
     assert!(matches!(poll.await.unwrap(), Outcome::Unchanged));
     assert_eq!(start.elapsed().as_secs(), DEFAULT_WAIT.as_secs());
@@ -94,23 +101,24 @@ async fn a_poll_is_held_until_its_wait_is_over() {
 #[tokio::test(start_paused = true)]
 async fn a_change_is_pushed_to_its_subscribers_only() {
     let world = World::new("services: {a: {}, b: {}}");
-    world.answered("p", 0, &["a"]).await;
-    world.answered("q", 0, &["b"]).await;
-    let (p, q) = (world.held("p", START, &["a"]).await, world.held("q", START, &["b"]).await);
+    let a = world.answered("p", "", &["a"]).await.version;
+    let b = world.answered("q", "", &["b"]).await.version;
+    let (p, q) = (world.held("p", &a, &["a"]).await, world.held("q", &b, &["b"]).await);
     let published = world.publish("services: {a: {retries: 1}, b: {}, c: {}}");
     assert_eq!((published.changed, published.woken), (vec!["a".into(), "c".into()], 1));
     let state = state(p).await;
-    assert_eq!((state.version, state.services["a"].retries), (START + 1, Some(1)));
+    assert_eq!(state.services["a"].retries, Some(1));
+    assert_ne!(state.version, a);
     tokio::task::yield_now().await;
     assert!(!q.is_finished());
-    world.held("p", state.version, &["a"]).await;
+    world.held("p", &state.version, &["a"]).await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_removed_service_is_absent() {
     let world = World::new("services: {a: {}, b: {}}");
-    world.answered("p", 0, &["a", "b"]).await;
-    let poll = world.held("p", START, &["a", "b"]).await;
+    let version = world.answered("p", "", &["a", "b"]).await.version;
+    let poll = world.held("p", &version, &["a", "b"]).await;
     world.publish("services: {b: {}}");
     assert_eq!(names(&state(poll).await), ["b"]);
 }
@@ -118,23 +126,23 @@ async fn a_removed_service_is_absent() {
 #[tokio::test(start_paused = true)]
 async fn content_that_means_the_same_is_no_change() {
     let world = World::new("services: {a: {resetInterval: 1s}}");
-    world.answered("p", 0, &["a"]).await;
-    world.millis.fetch_add(5_000, Ordering::Relaxed);
-    let poll = world.held("p", START, &["a"]).await;
-    assert_eq!(world.publish("services: {a: {resetInterval: 1000ms}} # other words").version, START);
+    let version = world.answered("p", "", &["a"]).await.version;
+    let poll = world.held("p", &version, &["a"]).await;
+    assert_eq!(world.publish("services: {a: {resetInterval: 1000ms}} # other words").woken, 0);
     tokio::task::yield_now().await;
     assert!(!poll.is_finished());
+    world.held("p", &version, &["a"]).await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_newer_poll_of_the_same_proxy_supersedes_the_older() {
     let world = World::new("services: {a: {}}");
-    world.answered("p", 0, &["a"]).await;
-    let older = world.held("p", START, &["a"]).await;
-    let newer = world.held("p", START, &["a"]).await;
+    let version = world.answered("p", "", &["a"]).await.version;
+    let older = world.held("p", &version, &["a"]).await;
+    let newer = world.held("p", &version, &["a"]).await;
     assert!(matches!(older.await.unwrap(), Outcome::Superseded));
     assert_eq!(world.store.counts().polls_held, 1, "the older one's end does not take the newer one with it");
-    let newest = world.held("p", START, &["a"]).await;
+    let newest = world.held("p", &version, &["a"]).await;
     assert!(matches!(newer.await.unwrap(), Outcome::Superseded));
     world.publish("services: {}");
     assert!(names(&state(newest).await).is_empty());
@@ -143,8 +151,8 @@ async fn a_newer_poll_of_the_same_proxy_supersedes_the_older() {
 #[tokio::test(start_paused = true)]
 async fn a_poll_whose_client_left_is_released() {
     let world = World::new("services: {a: {}}");
-    world.answered("p", 0, &["a"]).await;
-    let poll = world.held("p", START, &["a"]).await;
+    let version = world.answered("p", "", &["a"]).await.version;
+    let poll = world.held("p", &version, &["a"]).await;
     poll.abort();
     assert!(poll.await.unwrap_err().is_cancelled());
     let counts = world.store.counts();
@@ -155,84 +163,120 @@ async fn a_poll_whose_client_left_is_released() {
 
 #[tokio::test(start_paused = true)]
 async fn nothing_is_said_before_the_first_snapshot() {
-    let world = World::empty(START);
-    let poll = world.held("p", 0, &["a"]).await;
-    let returning = world.held("q", START + 5, &["a"]).await;
+    let world = World::empty();
+    let poll = world.held("p", "", &["a"]).await;
+    let returning = world.held("q", "00000000000000ff", &["a"]).await;
     assert!(!world.store.is_ready());
     world.publish("services: {a: {}}");
     assert!(world.store.is_ready());
-    assert_eq!(state(poll).await.version, START);
-    assert!(state(returning).await.version > START + 5, "it came with a version of an earlier life");
+    assert_eq!(state(poll).await, state(returning).await);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_restart_with_a_newer_clock_answers_everybody() {
-    let world = World::new("services: {a: {retries: 2}}");
-    let state = world.answered("p", START - 500, &["a", "gone"]).await;
-    assert_eq!((state.version, names(&state)), (START, vec!["a"]));
-    world.held("p", START, &["a", "gone"]).await;
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_restart_with_an_older_clock_answers_everybody_once() {
-    let world = World::new("services: {a: {retries: 2}}");
-    // Versions of the earlier life: far above ours, below the first of them, and the very one that we then issue.
-    for (proxy, version) in [("p", START + 9_000), ("q", START + 8_000), ("r", START + 9_001)] {
-        let state = world.answered(proxy, version, &["a"]).await;
-        assert!(state.version > version, "{proxy} would ignore {}", state.version);
-        assert_eq!(state.services["a"].retries, Some(2));
-        world.held(proxy, state.version, &["a"]).await;
-    }
-    let version = world.publish("services: {a: {retries: 3}}").version;
-    assert!(version > START + 9_001);
-    assert_eq!(world.answered("p", START + 9_001, &["a"]).await.version, version);
+async fn a_restart_answers_those_who_have_something_else() {
+    let before = World::new("services: {a: {retries: 2}, b: {}}");
+    let a = before.answered("p", "", &["a"]).await.version;
+    let both = before.answered("q", "", &["a", "b"]).await.version;
+    let after = World::new("services: {a: {retries: 2}}");
+    after.held("p", &a, &["a"]).await;
+    assert_eq!(names(&after.answered("q", &both, &["a", "b"]).await), ["a"]);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_grown_subscription_is_answered_although_nothing_changed() {
     let world = World::new("services: {a: {}, b: {}}");
-    world.answered("p", 0, &["a"]).await;
-    let state = world.answered("p", START, &["a", "b"]).await;
+    let a = world.answered("p", "", &["a"]).await.version;
+    let state = world.answered("p", &a, &["a", "b"]).await;
     assert_eq!(names(&state), ["a", "b"]);
-    assert!(state.version > START);
     // That answer was lost: the proxy asks again as before, and is answered again.
-    let again = world.answered("p", START, &["a", "b"]).await;
-    assert_eq!(names(&again), ["a", "b"]);
-    world.held("p", again.version, &["a", "b"]).await;
-    world.held("p", again.version, &["b"]).await;
+    assert_eq!(world.answered("p", &a, &["a", "b"]).await, state);
+    world.held("p", &state.version, &["a", "b"]).await;
+    world.held("p", &a, &["a", "none"]).await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_proxy_unknown_to_us_with_our_version_is_held() {
-    let world = World::new("services: {a: {}}");
-    world.held("p", START, &["a"]).await;
+async fn replicas_give_the_same_state_the_same_digest() {
+    let (one, other) = (World::replica("services: {a: {}}", &[7]), World::replica("services: {a: {}, b: {}}", &[9]));
+    let version = one.answered("p", "", &["a"]).await.version;
+    other.held("p", &version, &["a"]).await;
+    let version = other.answered("q", "", &["a"]).await.version;
+    one.held("q", &version, &["a"]).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_replica_that_knows_less_does_not_undo_what_a_proxy_has() {
+    let (ahead, behind) = (World::replica("services: {}", &[9, 5]), World::replica("services: {a: {}}", &[8, 6]));
+    let version = ahead.answered("p", "", &["a"]).await.version;
+    let poll = behind.held("p", &version, &["a"]).await;
+    assert_eq!((behind.store.wants_at(0), behind.store.wants_at(1)), (true, false));
+    behind.store.wants().await;
+    // A change that is older than what the proxy has is not told either; what comes after it is.
+    behind.publish_at("services: {a: {retries: 1}}", &[8, 7]);
+    tokio::task::yield_now().await;
+    assert!(!poll.is_finished());
+    behind.publish_at("services: {a: {retries: 2}}", &[10, 7]);
+    assert_eq!(state(poll).await.services["a"].retries, Some(2));
+    assert!(!behind.store.wants_at(0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn reading_on_without_a_change_is_enough_to_contradict() {
+    let (ahead, behind) = (World::replica("services: {}", &[9]), World::replica("services: {a: {}}", &[8]));
+    let version = ahead.answered("p", "", &["a"]).await.version;
+    let poll = behind.held("p", &version, &["a"]).await;
+    behind.store.advance(Progress::new([9]));
+    assert_eq!(names(&state(poll).await), ["a"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_version_of_another_history_counts_for_nothing_once_that_is_sure() {
+    let (before, restored) = (World::replica("services: {}", &[900]), World::replica("services: {a: {}}", &[8]));
+    let version = before.answered("p", "", &["a"]).await.version;
+    let poll = restored.held("p", &version, &["a"]).await;
+    // A list that was begun earlier may have missed it.
+    restored.store.listed(0, 8, Instant::now());
+    tokio::task::yield_now().await;
+    assert!(!poll.is_finished());
+    tokio::time::advance(Duration::from_millis(1)).await;
+    restored.store.listed(0, 8, Instant::now());
+    let state = state(poll).await;
+    assert_eq!(names(&state), ["a"]);
+    restored.held("p", &state.version, &["a"]).await;
+    assert_eq!(names(&restored.answered("q", &version, &["a"]).await), ["a"]);
+    let file = World::new("services: {b: {}}");
+    assert!(names(&file.answered("p", &state.version, &["a"]).await).is_empty(), "a source without revisions");
 }
 
 #[tokio::test(start_paused = true)]
 async fn closing_ends_all_polls() {
     let world = World::new("services: {a: {}}");
-    world.answered("p", 0, &["a"]).await;
-    let poll = world.held("p", START, &["a"]).await;
+    let version = world.answered("p", "", &["a"]).await.version;
+    let poll = world.held("p", &version, &["a"]).await;
     assert_eq!(world.store.close(), 1);
-    assert!(matches!(poll.await.unwrap(), Outcome::Closing));
-    assert!(matches!(world.send("p", START, &["a"]).await.await.unwrap(), Outcome::Closing));
+    assert!(matches!(poll.await.unwrap(), Outcome::Closing { within } if within.as_secs() == 1));
+    assert!(matches!(world.send("p", &version, &["a"]).await.await.unwrap(), Outcome::Closing { .. }));
     assert!(!world.store.is_ready());
 }
 
 #[tokio::test(start_paused = true)]
 async fn operators_see_services_refusals_and_proxies() {
     let world = World::new("services: {a: {retries: 1}}");
-    world.answered("p", 0, &["a"]).await;
-    let _poll = world.held("p", START, &["a"]).await;
-    world.store.refuse("services.a.retries: 11 is not allowed, only 0 to 10".into());
+    let version = world.answered("p", "", &["a"]).await.version;
+    let _poll = world.held("p", &version, &["a"]).await;
+    world.store.refuse("file", "services.a.retries: 11 is not allowed, only 0 to 10".into());
     let view = world.store.overview();
-    assert_eq!((view.version, view.source.as_str()), (START, "test"));
+    assert_eq!((view.version.as_str(), view.source.as_str()), (version.as_str(), "test"));
     assert_eq!(view.loaded.as_deref(), Some("1970-01-01T00:16:40.000Z"));
     assert_eq!(view.services["a"].spec.retries, Some(1));
     assert!(view.refusal.is_some_and(|r| r.message.contains("only 0 to 10") && !r.resolved));
     let [proxy] = &view.proxies[..] else { panic!("{:?}", view.proxies) };
-    assert_eq!((proxy.proxy.as_str(), proxy.version, proxy.connected), ("p", START, true));
+    assert_eq!((proxy.proxy.as_str(), &proxy.version, proxy.connected, proxy.current), ("p", &version, true, true));
+    assert_eq!(world.store.counts().proxies_stale, 0);
+    assert_eq!((view.refused.len(), world.store.counts().refused), (1, 1));
     world.publish("services: {a: {retries: 2}}");
+    world.store.resolve("file");
+    assert_eq!(world.store.counts().proxies_stale, 1);
+    assert!(!world.store.overview().proxies[0].current);
     assert!(world.store.overview().refusal.is_some_and(|r| r.resolved));
     assert_eq!(world.store.service("a").unwrap().proxies.len(), 1);
     assert!(world.store.service("b").is_none());
@@ -241,10 +285,10 @@ async fn operators_see_services_refusals_and_proxies() {
 #[tokio::test(start_paused = true)]
 async fn who_serves_something_reports_every_interval() {
     let world = World::new("services: {a: {}, b: {}}");
-    let start = Instant::now();
+    let (start, version) = (Instant::now(), world.answered("p", "", &["a"]).await.version);
     let report = |proxy: &str| SyncRequest {
         proxy: proxy.into(),
-        version: START,
+        version: version.clone(),
         serves: vec!["a".into()],
         load: vec![ServiceLoad {
             service: "a".into(),
@@ -267,7 +311,7 @@ async fn who_serves_something_reports_every_interval() {
     assert_eq!(world.store.service("b").unwrap().load, None);
     world.publish("services: {b: {}}");
     assert!(world.store.signals().is_empty(), "the service is gone");
-    world.answered("r", 0, &["b"]).await;
+    world.answered("r", "", &["b"]).await;
     drop(world.store.sync(Poll::try_from(report("p")).unwrap()).await);
     assert!(world.store.signals().is_empty());
     assert_eq!(world.store.counts().load_reports_dropped, 1);

@@ -10,14 +10,16 @@ use std::collections::BTreeMap;
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Overview {
-    /// The newest version.
-    pub version: u64,
+    /// The version of all that is in force.
+    pub version: String,
     /// Where the services come from, such as `file:services.yaml`.
     pub source: String,
     /// When the services in force were accepted (RFC 3339).
     pub loaded: Option<String>,
     /// The last content of the source that was refused.
     pub refusal: Option<Refusal>,
+    /// Everything that was refused and was not made good yet.
+    pub refused: Vec<Refusal>,
     /// The services in force by name.
     pub services: BTreeMap<String, ServiceView>,
     /// The proxies that were heard of within the last hour, by id.
@@ -40,8 +42,8 @@ pub struct Refusal {
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ServiceView {
-    /// The version of its last change.
-    pub version: u64,
+    /// Stands for its content: the same in all replicas.
+    pub version: String,
     /// What proxies are sent.
     pub spec: ServiceSpec,
 }
@@ -67,8 +69,10 @@ pub struct ServiceDetail {
 pub struct ProxyView {
     /// Its id.
     pub proxy: String,
-    /// The version that it acknowledged with its last poll.
-    pub version: u64,
+    /// The version that it presented with its last poll; empty if it has nothing.
+    pub version: String,
+    /// Whether that is what is in force of what it subscribed to.
+    pub current: bool,
     /// Whether it holds a poll, or was heard of within its last two waits.
     pub connected: bool,
     /// When it was last heard of (RFC 3339).
@@ -84,14 +88,18 @@ pub struct ProxyView {
 /// Numbers for the metrics.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Counts {
-    /// The newest version.
-    pub version: u64,
+    /// Stands for the content of all that is in force.
+    pub digest: u64,
     /// Services in force.
     pub services: usize,
     /// Polls that are held.
     pub polls_held: usize,
     /// Proxies that are connected.
     pub proxies_connected: usize,
+    /// Those of them that have not acknowledged what is in force.
+    pub proxies_stale: usize,
+    /// Contents of the source that were refused and not made good yet.
+    pub refused: usize,
     /// Reports of services that are not in force, or beyond the bound.
     pub load_reports_dropped: u64,
     /// When the services in force were accepted, in seconds since 1970.

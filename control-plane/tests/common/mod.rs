@@ -1,8 +1,12 @@
 //! A control plane on a port of its own, with a services file, and proxies that poll it over real HTTP.
 #![allow(dead_code, missing_docs, reason = "each test file uses its part")]
 
+pub mod fake_api;
+
 use bloc_control_plane::metrics::Metrics;
+use bloc_control_plane::server::Serving;
 use bloc_control_plane::source::{FileSource, Publisher};
+use bloc_control_plane::store::Reach;
 use bloc_control_plane::{Clock, ReportInterval, Store, serve};
 use bloc_policy::sync::{SyncRequest, SyncResponse};
 use reqwest::{Client, Response, StatusCode};
@@ -24,28 +28,28 @@ pub struct Server {
     pub store: Store,
     directory: TempDir,
     stop: oneshot::Sender<()>,
-    serving: JoinHandle<std::io::Result<()>>,
+    serving: JoinHandle<()>,
     watching: JoinHandle<()>,
 }
 
 impl Server {
     pub async fn start(yaml: &str) -> Self {
-        Self::start_at(yaml, Clock::system()).await
+        Self::start_with(yaml, ReportInterval::default()).await
     }
 
-    pub async fn start_at(yaml: &str, clock: Clock) -> Self {
-        Self::start_with(yaml, clock, ReportInterval::default()).await
+    pub async fn start_with(yaml: &str, report_interval: ReportInterval) -> Self {
+        Self::start_serving(yaml, report_interval, Serving::default()).await
     }
 
-    pub async fn start_with(yaml: &str, clock: Clock, report_interval: ReportInterval) -> Self {
+    pub async fn start_serving(yaml: &str, report_interval: ReportInterval, serving: Serving) -> Self {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("services.yaml");
         std::fs::write(&path, yaml).unwrap();
         let metrics = Arc::new(Metrics::default());
-        let store = Store::new(format!("file:{}", path.display()), clock, report_interval);
+        let store = Store::new(format!("file:{}", path.display()), Clock::system(), report_interval);
         let publisher = Publisher::new(store.clone(), Arc::clone(&metrics));
         let (source, snapshot) = FileSource::open(path).await.unwrap();
-        publisher.accept(snapshot);
+        publisher.accept(snapshot, Reach::default());
         let watching = tokio::spawn(async move {
             source.watch(publisher).await;
         });
@@ -55,7 +59,7 @@ impl Server {
         let stopped = async move {
             let _ = stopped.await;
         };
-        let serving = tokio::spawn(serve(listener, store.clone(), metrics, stopped));
+        let serving = tokio::spawn(serve(listener, store.clone(), metrics, serving, stopped));
         let client = Client::builder().no_proxy().timeout(LIMIT).build().unwrap();
         Self { url, client, store, directory, stop, serving, watching }
     }
@@ -66,6 +70,11 @@ impl Server {
 
     pub fn write(&self, yaml: &str) {
         std::fs::write(self.path(), yaml).unwrap();
+    }
+
+    /// The version of everything.
+    pub fn version(&self) -> String {
+        self.store.overview().version
     }
 
     pub async fn get(&self, path: &str) -> (StatusCode, String) {
@@ -79,20 +88,20 @@ impl Server {
     }
 
     /// Polls until the answer.
-    pub fn poll(&self, proxy: &str, version: u64, services: &[&str]) -> JoinHandle<Response> {
+    pub fn poll(&self, proxy: &str, version: &str, services: &[&str]) -> JoinHandle<Response> {
         let services = services.iter().map(ToString::to_string).collect();
-        let request = SyncRequest { proxy: proxy.into(), version, services, ..SyncRequest::default() };
+        let request = SyncRequest { proxy: proxy.into(), version: version.into(), services, ..SyncRequest::default() };
         let request = self.client.post(format!("{}/v1/sync", self.url)).json(&request);
         tokio::spawn(async move { request.send().await.unwrap() })
     }
 
     /// The state that a poll is answered with.
-    pub async fn state(&self, proxy: &str, version: u64, services: &[&str]) -> SyncResponse {
+    pub async fn state(&self, proxy: &str, version: &str, services: &[&str]) -> SyncResponse {
         state(self.poll(proxy, version, services)).await
     }
 
     /// A poll that the server is holding; `version` has to be current.
-    pub async fn hold(&self, proxy: &str, version: u64, services: &[&str]) -> JoinHandle<Response> {
+    pub async fn hold(&self, proxy: &str, version: &str, services: &[&str]) -> JoinHandle<Response> {
         let before = self.store.counts().polls_held;
         let poll = self.poll(proxy, version, services);
         self.until(|server| server.store.counts().polls_held > before).await;
@@ -112,7 +121,7 @@ impl Server {
     pub async fn stop(self) {
         self.watching.abort();
         self.stop.send(()).unwrap();
-        timeout(LIMIT, self.serving).await.unwrap().unwrap().unwrap();
+        timeout(LIMIT, self.serving).await.unwrap().unwrap();
     }
 }
 
@@ -121,11 +130,6 @@ pub async fn state(poll: JoinHandle<Response>) -> SyncResponse {
     let response = timeout(LIMIT, poll).await.unwrap().unwrap();
     assert_eq!(response.status(), StatusCode::OK);
     response.json().await.unwrap()
-}
-
-/// A clock that stands at `millis` after 1970.
-pub fn clock_at(millis: u64) -> Clock {
-    Clock::new(move || std::time::UNIX_EPOCH + Duration::from_millis(millis))
 }
 
 /// The value of a metric without labels, or with `labels` as they are written.

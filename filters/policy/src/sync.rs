@@ -1,8 +1,10 @@
 //! The messages between a proxy and the control plane: `POST /v1/sync`, a long poll.
 //!
-//! The answer is 200 with a [`SyncResponse`] as soon as something that the proxy subscribed to has changed after the version
-//! that it has, or 304 without a body after `wait`. Versions only grow; an answer with a version below the one a proxy holds
-//! is to be ignored by the proxy.
+//! The answer is 200 with a [`SyncResponse`] as soon as what the proxy subscribed to is something else than what it has, or 304
+//! without a body after `wait`. A version is text that only the control plane can read: a proxy presents the one that it has, and
+//! takes over the answer if it still has that one then. That the answer is not older is the control plane's business, which may be several
+//! replicas: they give the same state the same version, and one that knows less than a proxy says nothing. An answer with a `retry-after`
+//! asks the proxy to come back at a random moment within so many seconds.
 
 use crate::config::ServiceSpec;
 use serde::{Deserialize, Serialize};
@@ -17,8 +19,9 @@ pub const SYNC_PATH: &str = "/v1/sync";
 pub struct SyncRequest {
     /// Who asks: the proxy's id, the same for all of its threads (Envoy's `node.id`).
     pub proxy: String,
-    /// The version that it has; 0 if it has nothing.
-    pub version: u64,
+    /// The version that it has; absent or empty if it has nothing.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub version: String,
     /// The services that it calls.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub services: Vec<String>,
@@ -56,8 +59,8 @@ pub struct ServiceLoad {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct SyncResponse {
-    /// The version of this state.
-    pub version: u64,
+    /// The version of this state, never empty.
+    pub version: String,
     /// All that the proxy subscribed to and that exists; a service that is missing here is not configured (any more).
     pub services: BTreeMap<String, ServiceSpec>,
 }

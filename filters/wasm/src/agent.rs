@@ -5,7 +5,11 @@
 //! the queues of the others; an announcement that is lost is made up for by the next tick, on which each looks at the version. A tick wakes a thread that may be
 //! idle, which is what makes it dear (0.3 ms of CPU for each request, when fifty Envoys with little traffic ticked four times a second), hence only one a second.
 //!
-//! On failure: the last good state stays, and the poll is repeated after [`LEAST_PAUSE`] to [`MOST_PAUSE`], doubled each time, with jitter.
+//! What the shared data holds is in force. The leader's answer replaces it only if it is still what the poll was asked with, so that two threads that both
+//! believe to lead for a moment cannot bring an older state back; each state carries a [`Stamp`] of its own for that.
+//!
+//! On failure: the last good state stays, and the poll is repeated after [`LEAST_PAUSE`] to [`MOST_PAUSE`], doubled each time, with jitter. An answer with a
+//! `retry-after` (the control plane is about to stop) spreads the proxies at random over that time, or a thousand of them would reconnect at once.
 
 use crate::host::{self, Headers};
 use crate::state;
@@ -27,12 +31,17 @@ const LEAST_WAIT: Duration = Duration::from_millis(900);
 /// What a poll may take beyond the time that the control plane was asked to hold it.
 const GRACE: Duration = Duration::from_secs(5);
 
+/// The longest that a `retry-after` is obeyed.
+const MOST_RETRY_AFTER: Duration = Duration::from_secs(60);
+
 /// How much of a refusal is shown in the log, in bytes.
 const MAX_SHOWN: usize = 256;
 
 const LEADER_KEY: &str = "bloc/leader";
-const VERSION_KEY: &str = "bloc/version";
-const SERVICES_KEY: &str = "bloc/services";
+/// The stamp of what is in force: a look at each tick, which is why it is not only in front of the state.
+const STAMP_KEY: &str = "bloc/stamp";
+/// The stamp again, then the control plane's answer.
+const STATE_KEY: &str = "bloc/state";
 const SEEN_KEY: &str = "bloc/seen";
 const VMS_KEY: &str = "bloc/vms";
 /// VMs that are told of news at most; more than that were made anew after crashes, and most of them are gone.
@@ -49,6 +58,9 @@ pub fn with<T>(work: impl FnOnce(&mut Agent) -> T) -> T {
     AGENT.with(|agent| work(&mut agent.borrow_mut()))
 }
 
+/// Names a state in force within this Envoy: the VM that brought it and that VM's count, little endian. Only equality means something.
+type Stamp = [u8; 16];
+
 /// The agent of one VM.
 pub struct Agent {
     /// This VM's number.
@@ -56,8 +68,12 @@ pub struct Agent {
     /// The root context whose ticks count: the one that was configured last.
     owner: u32,
     control_plane: Option<ControlPlane>,
-    /// The version in force in this VM.
-    version: u64,
+    /// The version in force in this VM; empty: none.
+    version: String,
+    /// The stamp of the state in force in this VM.
+    stamp: Stamp,
+    /// States that this VM brought.
+    brought: u64,
     poll: Option<Poll>,
     failures: u32,
     not_before: Timestamp,
@@ -70,6 +86,8 @@ struct Poll {
     token: u32,
     since: Timestamp,
     services: BTreeSet<String>,
+    /// What was in force when it was asked.
+    stamp: Stamp,
 }
 
 impl Agent {
@@ -78,7 +96,9 @@ impl Agent {
             vm,
             owner: 0,
             control_plane: None,
-            version: 0,
+            version: String::new(),
+            stamp: Stamp::default(),
+            brought: 0,
             poll: None,
             failures: 0,
             not_before: Timestamp::ZERO,
@@ -144,7 +164,7 @@ impl Agent {
             state::with(|state| state.served().map(|(service, inbound)| inbound.borrow().load(service)).collect());
         let request = SyncRequest {
             proxy: host::text_property("xds\0node\0id").unwrap_or_default(),
-            version: self.version,
+            version: self.version.clone(),
             services: services.iter().cloned().collect(),
             serves: load.iter().map(|load| load.service.clone()).collect(),
             wait: Some(format!("{}ms", control_plane.wait().as_millis())),
@@ -152,7 +172,7 @@ impl Agent {
         };
         let Ok(body) = serde_json::to_vec(&request) else { return };
         match host::post_json(control_plane.cluster(), SYNC_PATH, &body, control_plane.wait() + GRACE) {
-            Some(token) => self.poll = Some(Poll { token, since: now, services }),
+            Some(token) => self.poll = Some(Poll { token, since: now, services, stamp: self.stamp }),
             None => self.pause("no such cluster", now),
         }
     }
@@ -163,15 +183,18 @@ impl Agent {
         let now = host::now();
         let status = if headers == 0 { None } else { host::header(Headers::CallResponse, ":status") };
         match status.as_deref() {
-            Some(b"200") => match self.accept(&host::call_response_body(body_size)) {
+            Some(b"200") => match self.accept(poll.stamp, &host::call_response_body(body_size)) {
                 Ok(()) => self.failures = 0,
                 Err(error) => self.pause(&format!("answer refused: {error}"), now),
             },
             Some(b"304") => {
                 self.failures = 0;
-                if now.since(poll.since) < LEAST_WAIT {
-                    // It shuts down, or another proxy goes by the same id: do not race with it.
-                    self.not_before = now.after(LEAST_WAIT.mul_f64(1.0 + state::with(|state| state.rng.unit())));
+                let jitter = state::with(|state| state.rng.unit());
+                if let Some(within) = retry_after() {
+                    self.not_before = now.after(within.mul_f64(jitter));
+                } else if now.since(poll.since) < LEAST_WAIT {
+                    // Another proxy goes by the same id: do not race with it.
+                    self.not_before = now.after(LEAST_WAIT.mul_f64(1.0 + jitter));
                 }
             }
             Some(status) => {
@@ -183,41 +206,54 @@ impl Agent {
         }
     }
 
-    /// Puts an answer in force here and in the shared data for the other threads.
-    fn accept(&mut self, body: &[u8]) -> Result<(), ConfigError> {
+    /// Puts the answer to what was asked with `stamp` in force, here and in the shared data for the other threads.
+    fn accept(&mut self, stamp: Stamp, body: &[u8]) -> Result<(), ConfigError> {
         let (version, services) = read(body)?;
-        if version <= self.version {
+        if version == self.version && stamp == self.stamp {
             return Ok(());
         }
-        host::set_shared_data(SERVICES_KEY, body, 0);
-        host::set_shared_data(VERSION_KEY, &version.to_le_bytes(), 0);
+        let (in_force, cas) = host::shared_data(STATE_KEY).unwrap_or_default();
+        self.brought = self.brought.saturating_add(1);
+        let mut state = [self.vm.to_le_bytes(), self.brought.to_le_bytes()].concat();
+        let new = stamp_of(&state);
+        state.extend_from_slice(body);
+        if stamp_of(&in_force) != stamp || !host::set_shared_data(STATE_KEY, &state, cas) {
+            // Another thread brought something since; the next poll tells how this answer compares with that.
+            self.take_over();
+            return Ok(());
+        }
+        host::set_shared_data(STAMP_KEY, &new, 0);
         for vm in vms().into_iter().filter(|vm| *vm != self.vm) {
             host::wake(vm, NEWS);
         }
-        self.put_in_force(version, services);
+        self.put_in_force(new, version, services);
         Ok(())
     }
 
-    /// Takes over what the leader has put into the shared data.
+    /// Takes over what another thread has put into the shared data.
     pub fn catch_up(&mut self) {
-        let Some((value, _)) = host::shared_data(VERSION_KEY) else { return };
-        let version = value.try_into().map_or(0, u64::from_le_bytes);
-        if version <= self.version {
+        if host::shared_data(STAMP_KEY).is_some_and(|(value, _)| stamp_of(&value) != self.stamp) {
+            self.take_over();
+        }
+    }
+
+    fn take_over(&mut self) {
+        let Some((value, _)) = host::shared_data(STATE_KEY) else { return };
+        let (stamp, body) = (stamp_of(&value), value.get(size_of::<Stamp>()..).unwrap_or_default());
+        if stamp == self.stamp {
             return;
         }
-        let Some((body, _)) = host::shared_data(SERVICES_KEY) else { return };
-        match read(&body) {
-            Ok((version, services)) => self.put_in_force(version, services),
+        match read(body) {
+            Ok((version, services)) => self.put_in_force(stamp, version, services),
             Err(error) => log::warn!("control plane: {error}"),
         }
     }
 
-    fn put_in_force(&mut self, version: u64, services: Services) {
-        if version > self.version {
-            log::debug!("control plane: version {version} in force");
-            self.version = version;
-            state::with(|state| state.update(services));
-        }
+    fn put_in_force(&mut self, stamp: Stamp, version: String, services: Services) {
+        log::debug!("control plane: version {version} in force");
+        self.version = version;
+        self.stamp = stamp;
+        state::with(|state| state.update(services));
     }
 
     fn pause(&mut self, why: &str, now: Timestamp) {
@@ -230,7 +266,19 @@ impl Agent {
     }
 }
 
-fn read(body: &[u8]) -> Result<(u64, Services), ConfigError> {
+/// The stamp at the beginning of a shared value; all zero if there is none.
+fn stamp_of(value: &[u8]) -> Stamp {
+    value.get(..size_of::<Stamp>()).and_then(|stamp| stamp.try_into().ok()).unwrap_or_default()
+}
+
+/// How long the control plane asks to be left alone, if it does.
+fn retry_after() -> Option<Duration> {
+    let seconds = host::header(Headers::CallResponse, "retry-after")?;
+    let seconds = std::str::from_utf8(&seconds).ok()?.parse().ok()?;
+    Some(Duration::from_secs(seconds).min(MOST_RETRY_AFTER))
+}
+
+fn read(body: &[u8]) -> Result<(String, Services), ConfigError> {
     let response: SyncResponse = ConfigError::read_json(body)?;
     Ok((response.version, ServicesSpec { services: response.services }.validate()?))
 }

@@ -7,7 +7,7 @@ use crate::inbound::Inbound;
 use crate::outbound::Cluster;
 use bloc_policy::config::{PluginConfig, ServiceParameters, Services};
 use bloc_policy::endpoints::EndpointId;
-use bloc_policy::sender::service_of;
+use bloc_policy::sender::{parameters_of, service_of};
 use hashbrown::HashMap;
 use std::cell::RefCell;
 use std::collections::BTreeSet;
@@ -93,7 +93,9 @@ impl State {
         }
         let names: Vec<String> = self.clusters.keys().cloned().collect();
         for name in names {
-            let parameters = self.parameters(service_of(&name), crate::root::OUTBOUND).cloned();
+            let parameters = self
+                .parameters(service_of(&name), crate::root::OUTBOUND)
+                .map(|parameters| parameters_of(&name, parameters));
             let Some(entry) = self.clusters.get_mut(&name) else { continue };
             match (parameters, entry.as_ref()) {
                 (Some(parameters), Some(cluster)) => cluster.borrow_mut().sender.configure(parameters, now),
@@ -133,7 +135,8 @@ impl State {
         self.new_services.insert(service.to_owned());
         let cluster = self
             .parameters(service, crate::root::OUTBOUND)
-            .map(|parameters| Rc::new(RefCell::new(Cluster::new(service, parameters.clone(), crate::host::now()))));
+            .map(|parameters| parameters_of(name, parameters))
+            .map(|parameters| Rc::new(RefCell::new(Cluster::new(service, parameters, crate::host::now()))));
         self.clusters.insert(name.to_owned(), cluster.clone());
         cluster
     }

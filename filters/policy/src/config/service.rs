@@ -7,8 +7,13 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::time::Duration;
 
+/// What the schema for editors says of a duration; the ranges are in the descriptions.
+#[cfg(feature = "schema")]
+const DURATION: &str = r"^(\s*\d+\s*(ns|us|ms|s|sec|secs|m|min|mins|h|hr|hour|hours))+\s*$";
+
 /// How a sender chooses among the endpoints of a service.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum RoutingKind {
     /// Chips, backoff and probing, two choices among those that qualify.
@@ -28,28 +33,33 @@ pub enum RoutingKind {
 
 /// Where the capacity of an endpoint comes from, as written by the user.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(tag = "estimator", rename_all = "snake_case", rename_all_fields = "camelCase", deny_unknown_fields)]
 pub enum CapacitySpec {
     /// A fixed number of requests.
     Static {
         /// Requests in flight at most; 1 to 1,000,000.
+        #[cfg_attr(feature = "schema", schemars(range(min = 1, max = 1_000_000)))]
         limit: i64,
     },
     /// The mean number of requests in flight (the paper's estimator; it can only fall).
     Average {
         /// How long a mean is taken over; `1s` to `1h`, default `30s`.
         #[serde(default, skip_serializing_if = "Option::is_none")]
+        #[cfg_attr(feature = "schema", schemars(regex(pattern = DURATION)))]
         interval: Option<String>,
     },
     /// As many as the measured service rate finishes within the SLO.
     Slo {
         /// The response time to be met; `1ms` to `1h`.
+        #[cfg_attr(feature = "schema", schemars(regex(pattern = DURATION)))]
         slo: String,
     },
 }
 
 /// The parameters of a service as written by the user; absent fields take their defaults.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ServiceSpec {
     /// How senders choose; default `bloc`.
@@ -57,33 +67,41 @@ pub struct ServiceSpec {
     pub routing: Option<RoutingKind>,
     /// Retries after a rejection; 0 to 10, default 3.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "schema", schemars(range(min = 0, max = 10)))]
     pub retries: Option<i64>,
     /// How long an endpoint without a chip is left alone; `1ms` to `1h`, default `1s`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "schema", schemars(regex(pattern = DURATION)))]
     pub reset_interval: Option<String>,
     /// Requests in flight that an endpoint admits; default: no limit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub capacity: Option<CapacitySpec>,
     /// Share of the capacity up to which chips are granted; above 0, at most 1, default 0.8.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "schema", schemars(range(min = 0, max = 1)))]
     pub headroom: Option<f64>,
     /// Chips that a sender keeps per endpoint at most; 1 to 1000, default 10.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "schema", schemars(range(min = 1, max = 1_000)))]
     pub max_chips: Option<i64>,
     /// Requests that the application works on at once. 1 to 100,000; default: not known, and nothing is held.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "schema", schemars(range(min = 1, max = 100_000)))]
     pub concurrency: Option<i64>,
     /// With `concurrency`: whether the sidecar holds the requests beyond it; otherwise they wait in the application. Default: true.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hold: Option<bool>,
     /// How long a request may be held; `1ms` to `1h`, default: as long as its deadline allows.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "schema", schemars(regex(pattern = DURATION)))]
     pub max_queue_wait: Option<String>,
     /// With `routing: mu`: the response time beyond which a sender answers 503 at once; `1ms` to `1h`, default: never.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "schema", schemars(regex(pattern = DURATION)))]
     pub slo: Option<String>,
     /// By how much the expected response time may exceed the SLO before that; `0s` to `1h`, default `0s`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "schema", schemars(regex(pattern = DURATION)))]
     pub slo_grace: Option<String>,
     /// Whether the server's sidecar also reports its load as ORCA (`endpoint-load-metrics`); default false.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -91,10 +109,14 @@ pub struct ServiceSpec {
     /// Addresses `ip:port`; absent: learned from the answers.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub endpoints: Option<Vec<String>>,
+    /// Addresses `ip:port` by the port of the service, for clusters whose name tells it; these win over `endpoints`.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub endpoints_by_port: BTreeMap<u16, Vec<String>>,
 }
 
 /// A services file: the specs by the name of the service.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct ServicesSpec {
     /// The services by name.
@@ -143,6 +165,7 @@ pub struct ServiceParameters {
     slo_grace: Duration,
     orca: bool,
     endpoints: Option<Vec<SocketAddr>>,
+    endpoints_by_port: BTreeMap<u16, Vec<SocketAddr>>,
 }
 
 /// Where the capacity comes from, validated.
@@ -196,8 +219,49 @@ impl ServiceSpec {
             slo: optional_duration("slo", self.slo.as_deref())?,
             slo_grace: duration("sloGrace", self.slo_grace.as_deref(), Duration::ZERO, Duration::ZERO, HOUR)?,
             orca: self.orca.unwrap_or(false),
-            endpoints: self.endpoints.as_deref().map(endpoints).transpose()?,
+            endpoints: self.endpoints.as_deref().map(|texts| endpoints("endpoints", texts)).transpose()?,
+            endpoints_by_port: (self.endpoints_by_port.iter())
+                .map(|(port, texts)| Ok((*port, endpoints(&format!("endpointsByPort.{port}"), texts)?)))
+                .collect::<Result<_, ConfigError>>()?,
         })
+    }
+
+    /// What this spec says, and `base` where it says nothing.
+    #[must_use]
+    pub fn or(self, base: Self) -> Self {
+        // Taken apart in full, so that a new field cannot be forgotten.
+        let Self {
+            routing,
+            retries,
+            reset_interval,
+            capacity,
+            headroom,
+            max_chips,
+            concurrency,
+            hold,
+            max_queue_wait,
+            slo,
+            slo_grace,
+            orca,
+            endpoints,
+            endpoints_by_port,
+        } = self;
+        Self {
+            routing: routing.or(base.routing),
+            retries: retries.or(base.retries),
+            reset_interval: reset_interval.or(base.reset_interval),
+            capacity: capacity.or(base.capacity),
+            headroom: headroom.or(base.headroom),
+            max_chips: max_chips.or(base.max_chips),
+            concurrency: concurrency.or(base.concurrency),
+            hold: hold.or(base.hold),
+            max_queue_wait: max_queue_wait.or(base.max_queue_wait),
+            slo: slo.or(base.slo),
+            slo_grace: slo_grace.or(base.slo_grace),
+            orca: orca.or(base.orca),
+            endpoints: endpoints.or(base.endpoints),
+            endpoints_by_port: if endpoints_by_port.is_empty() { base.endpoints_by_port } else { endpoints_by_port },
+        }
     }
 
     fn capacity(&self) -> Result<CapacityParameters, ConfigError> {
@@ -284,6 +348,24 @@ impl ServiceParameters {
     pub fn endpoints(&self) -> Option<&[SocketAddr]> {
         self.endpoints.as_deref()
     }
+
+    /// The same with the endpoints of one port of the service, where somebody named endpoints by port; `None`, a cluster whose name tells no
+    /// port, takes those of the only port.
+    #[must_use]
+    pub fn at_port(&self, port: Option<u16>) -> Self {
+        let by_port = match port {
+            Some(port) => self.endpoints_by_port.get(&port),
+            None => self.endpoints_by_port.values().next().filter(|_| self.endpoints_by_port.len() == 1),
+        };
+        let endpoints = by_port.or(self.endpoints.as_ref()).cloned();
+        Self { endpoints, endpoints_by_port: BTreeMap::new(), ..self.clone() }
+    }
+
+    /// The same without endpoints, so that senders learn them.
+    #[must_use]
+    pub fn without_endpoints(&self) -> Self {
+        Self { endpoints: None, endpoints_by_port: BTreeMap::new(), ..self.clone() }
+    }
 }
 
 /// Numbers are read wider than they may be, so that the refusal of a negative or a huge one can name the range.
@@ -317,10 +399,10 @@ pub(super) fn duration(
     }
 }
 
-fn endpoints(texts: &[String]) -> Result<Vec<SocketAddr>, ConfigError> {
+fn endpoints(path: &str, texts: &[String]) -> Result<Vec<SocketAddr>, ConfigError> {
     let mut addresses = Vec::with_capacity(texts.len());
     for (i, text) in texts.iter().enumerate() {
-        let refuse = |allowed: &str| ConfigError::out_of_range(format!("endpoints[{i}]"), format!("{text:?}"), allowed);
+        let refuse = |allowed: &str| ConfigError::out_of_range(format!("{path}[{i}]"), format!("{text:?}"), allowed);
         let address: SocketAddr =
             text.parse().map_err(|_| refuse("ip:port, such as 10.0.0.1:8080 or [fd00::1]:8080"))?;
         if address.port() == 0 {
@@ -331,7 +413,7 @@ fn endpoints(texts: &[String]) -> Result<Vec<SocketAddr>, ConfigError> {
     addresses.sort_unstable();
     if let Some(pair) = addresses.windows(2).find(|pair| pair.first() == pair.last()) {
         let twice = pair.first().map(ToString::to_string).unwrap_or_default();
-        return Err(ConfigError::out_of_range("endpoints".into(), twice, "each address once"));
+        return Err(ConfigError::out_of_range(path.into(), twice, "each address once"));
     }
     Ok(addresses)
 }
@@ -398,6 +480,36 @@ mod tests {
         assert_eq!(
             refusal(r#"{"services":{"a":{"endpoints":["1.2.3.4:80","1.2.3.4:80"]}}}"#),
             "services.a.endpoints: 1.2.3.4:80 is not allowed, only each address once"
+        );
+    }
+
+    #[test]
+    fn what_is_not_said_comes_from_the_base() {
+        let spec = |json: &str| -> ServiceSpec { ConfigError::read_json(json.as_bytes()).unwrap() };
+        let base = r#"{"retries":1,"headroom":0.5,"capacity":{"estimator":"static","limit":3},"slo":"1s"}"#;
+        let over = r#"{"retries":2,"capacity":{"estimator":"slo","slo":"2s"}}"#;
+        let both = r#"{"retries":2,"headroom":0.5,"capacity":{"estimator":"slo","slo":"2s"},"slo":"1s"}"#;
+        assert_eq!(spec(over).or(spec(base)), spec(both));
+        assert_eq!(spec(base).or(ServiceSpec::default()), spec(base));
+        assert_eq!(ServiceSpec::default().or(spec(base)), spec(base));
+    }
+
+    #[test]
+    fn each_port_has_endpoints_of_its_own() {
+        let json = r#"{"endpoints":["9.9.9.9:9"],"endpointsByPort":{"80":["1.1.1.1:8080"],"443":[]}}"#;
+        let spec: ServiceSpec = ConfigError::read_json(json.as_bytes()).unwrap();
+        let parameters = spec.validate().unwrap();
+        let at = |port| parameters.at_port(port).endpoints().map(|e| e.iter().map(ToString::to_string).collect());
+        assert_eq!(at(Some(80)), Some(vec!["1.1.1.1:8080".to_owned()]));
+        assert_eq!(at(Some(443)), Some(vec![]), "none is ready");
+        assert_eq!(at(Some(81)), Some(vec!["9.9.9.9:9".to_owned()]));
+        assert_eq!(at(None), at(Some(81)), "two ports: it may be either");
+        assert_eq!(parameters.without_endpoints().endpoints(), None);
+        let one: ServiceSpec = ConfigError::read_json(br#"{"endpointsByPort":{"80":["1.1.1.1:8080"]}}"#).unwrap();
+        assert_eq!(one.validate().unwrap().at_port(None).endpoints().map(<[_]>::len), Some(1));
+        assert_eq!(
+            refusal(r#"{"services":{"a":{"endpointsByPort":{"80":["1.2.3.4:0"]}}}}"#),
+            "services.a.endpointsByPort.80[0]: \"1.2.3.4:0\" is not allowed, only ports 1 to 65535"
         );
     }
 

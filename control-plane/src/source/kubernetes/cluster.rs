@@ -1,0 +1,235 @@
+//! What is known of the cluster, and the services that follow from it. No I/O: the watches hand in what they read.
+//!
+//! A Service is in force if a ConfigMap manages it. Only what an object concerns is computed anew when it changes; the others stay the very
+//! same values, so that publishing costs a look at each.
+//!
+//! A ConfigMap that is refused changes nothing: what it said last stays in force, as long as it exists. Of several in one namespace the
+//! oldest counts and the others are refused.
+
+use super::endpoints::{self, Slice};
+use super::policy::{PolicySpec, Scope};
+use crate::snapshot::{Service, Snapshot};
+use bloc_policy::config::ServiceSpec;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::Arc;
+
+/// Namespace and name.
+pub type Key = (String, String);
+
+/// A ConfigMap with parameters.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Policy {
+    /// When it was made, in seconds since 1970.
+    pub created: i64,
+    /// What it says; `None`: it is refused, and what it said last counts.
+    pub spec: Option<Arc<PolicySpec>>,
+}
+
+/// What is known.
+#[derive(Debug)]
+pub struct Cluster {
+    namespace: String,
+    domain: String,
+    services: HashMap<Key, endpoints::Service>,
+    slices: HashMap<Key, Slice>,
+    /// The names of the slices of a Service.
+    slices_of: HashMap<Key, BTreeSet<String>>,
+    policies: BTreeMap<Key, Policy>,
+    /// Services to be computed anew.
+    dirty: BTreeSet<Key>,
+    /// Whether the hosts of other registries are to be computed anew.
+    foreign_dirty: bool,
+    built: BTreeMap<String, Arc<Service>>,
+}
+
+impl Cluster {
+    /// Nothing yet. Cluster-wide parameters come from `namespace`; hosts end with `.svc.{domain}`.
+    pub fn new(namespace: &str, domain: &str) -> Self {
+        Self {
+            namespace: namespace.to_owned(),
+            domain: domain.to_owned(),
+            services: HashMap::new(),
+            slices: HashMap::new(),
+            slices_of: HashMap::new(),
+            policies: BTreeMap::new(),
+            dirty: BTreeSet::new(),
+            foreign_dirty: false,
+            built: BTreeMap::new(),
+        }
+    }
+
+    /// What the names in a ConfigMap of `namespace` stand for.
+    pub fn scope(&self, namespace: &str) -> Scope {
+        if namespace == self.namespace { Scope::Cluster } else { Scope::Namespace }
+    }
+
+    /// An EndpointSlice is there; whether that is news.
+    pub fn put_slice(&mut self, key: Key, slice: Slice) -> bool {
+        if self.slices.get(&key) == Some(&slice) {
+            return false;
+        }
+        self.remove_slice(&key);
+        let service = (key.0.clone(), slice.service.clone());
+        self.slices_of.entry(service.clone()).or_default().insert(key.1.clone());
+        self.slices.insert(key, slice);
+        self.dirty.insert(service);
+        true
+    }
+
+    /// A Service is there; whether that is news.
+    pub fn put_service(&mut self, key: Key, service: endpoints::Service) -> bool {
+        let news = self.services.get(&key) != Some(&service);
+        if news {
+            self.services.insert(key.clone(), service);
+            self.dirty.insert(key);
+        }
+        news
+    }
+
+    /// A ConfigMap is there; whether that is news.
+    pub fn put_policy(&mut self, key: Key, mut policy: Policy) -> bool {
+        if policy.spec.is_none() {
+            policy.spec = self.policies.get(&key).and_then(|last| last.spec.clone());
+        }
+        let news = self.policies.get(&key) != Some(&policy);
+        if news {
+            self.touch(&key.0);
+            self.policies.insert(key, policy);
+        }
+        news
+    }
+
+    /// An EndpointSlice is gone.
+    pub fn remove_slice(&mut self, key: &Key) {
+        let Some(slice) = self.slices.remove(key) else { return };
+        let service = (key.0.clone(), slice.service);
+        if let Some(names) = self.slices_of.get_mut(&service) {
+            names.remove(&key.1);
+            if names.is_empty() {
+                self.slices_of.remove(&service);
+            }
+        }
+        self.dirty.insert(service);
+    }
+
+    /// A Service is gone.
+    pub fn remove_service(&mut self, key: &Key) {
+        if self.services.remove(key).is_some() {
+            self.dirty.insert(key.clone());
+        }
+    }
+
+    /// A ConfigMap is gone, or none of ours any more.
+    pub fn remove_policy(&mut self, key: &Key) {
+        if self.policies.remove(key).is_some() {
+            self.touch(&key.0);
+        }
+    }
+
+    /// Whether something good was read of this ConfigMap.
+    pub fn has_spec(&self, key: &Key) -> bool {
+        self.policies.get(key).is_some_and(|policy| policy.spec.is_some())
+    }
+
+    /// The slices that are known.
+    pub fn slices(&self) -> BTreeSet<Key> {
+        self.slices.keys().cloned().collect()
+    }
+
+    /// The Services that are known.
+    pub fn services(&self) -> BTreeSet<Key> {
+        self.services.keys().cloned().collect()
+    }
+
+    /// The ConfigMap of a namespace that counts: the oldest, of equal ones the first by name.
+    pub fn policy_in_force(&self, namespace: &str) -> Option<&Key> {
+        let all =
+            self.policies.range((namespace.to_owned(), String::new())..).take_while(|(key, _)| key.0 == namespace);
+        all.min_by_key(|(_, policy)| policy.created).map(|(key, _)| key)
+    }
+
+    /// All services in force, those that something happened to computed anew.
+    pub fn snapshot(&mut self) -> Snapshot {
+        if std::mem::take(&mut self.foreign_dirty) {
+            self.build_foreign();
+        }
+        for key in std::mem::take(&mut self.dirty) {
+            self.build(&key);
+        }
+        Snapshot::new(self.built.clone())
+    }
+
+    fn host(&self, (namespace, name): &Key) -> String {
+        format!("{name}.{namespace}.svc.{}", self.domain)
+    }
+
+    /// Whatever a ConfigMap of `namespace` concerns is to be computed anew.
+    fn touch(&mut self, namespace: &str) {
+        let cluster = self.scope(namespace) == Scope::Cluster;
+        self.foreign_dirty |= cluster;
+        self.dirty.extend(self.services.keys().filter(|(own, _)| cluster || own == namespace).cloned());
+    }
+
+    fn spec_in(&self, namespace: &str) -> Option<&PolicySpec> {
+        self.policies.get(self.policy_in_force(namespace)?)?.spec.as_deref()
+    }
+
+    fn build(&mut self, key: &Key) {
+        let host = self.host(key);
+        match self.spec_of(key, &host) {
+            Some(spec) => self.put(host, spec),
+            None => {
+                self.built.remove(&host);
+            }
+        }
+    }
+
+    /// The parameters and endpoints of a Service; `None` if it does not exist or nobody manages it.
+    fn spec_of(&self, key: &Key, host: &str) -> Option<ServiceSpec> {
+        let service = self.services.get(key)?;
+        let own = if key.0 == self.namespace { None } else { self.spec_in(&key.0) };
+        let said = [(self.spec_in(&self.namespace), host), (own, key.1.as_str())];
+        let mut managed = false;
+        let mut spec = ServiceSpec::default();
+        for (policy, name) in said {
+            let Some(policy) = policy else { continue };
+            let (layers, manages) = policy.of(name);
+            spec = layers.cloned().fold(spec, |base, layer| layer.or(base));
+            managed |= manages;
+        }
+        if spec.endpoints.is_none() && spec.endpoints_by_port.is_empty() {
+            let names = self.slices_of.get(key).into_iter().flatten();
+            let slices = names.filter_map(|name| self.slices.get(&(key.0.clone(), name.clone())));
+            for (port, addresses) in endpoints::by_port(service, slices).into_iter().flatten() {
+                spec.endpoints_by_port.insert(port, addresses.iter().map(ToString::to_string).collect());
+            }
+        }
+        managed.then_some(spec)
+    }
+
+    /// The hosts that are no Services, which the cluster's ConfigMap may name too.
+    fn build_foreign(&mut self) {
+        let ours = format!(".svc.{}", self.domain);
+        self.built.retain(|host, _| host.ends_with(&ours));
+        let Some(policy) = self.spec_in(&self.namespace) else { return };
+        let hosts = policy.services.iter().filter(|(name, _)| *name != super::policy::ALL && !name.ends_with(&ours));
+        let specs: Vec<_> =
+            hosts.map(|(host, spec)| (host.clone(), spec.clone().or(policy.defaults.clone()))).collect();
+        for (host, spec) in specs {
+            self.put(host, spec);
+        }
+    }
+
+    fn put(&mut self, host: String, spec: ServiceSpec) {
+        match Service::validate(spec) {
+            Ok(service) => {
+                let same = self.built.get(&host).is_some_and(|before| before.means_the_same_as(&service));
+                if !same {
+                    self.built.insert(host, Arc::new(service));
+                }
+            }
+            // Its parts were checked one by one, so this would be a bug; the last good state is the safest then too.
+            Err(error) => tracing::error!(host, %error, "a service cannot be put together"),
+        }
+    }
+}

@@ -1,0 +1,185 @@
+//! The addresses behind a Service, out of its EndpointSlices.
+//!
+//! - An endpoint takes requests when it is `ready` (not said counts as ready). If none is, those that are `terminating` and still `serving` do, as in kube-proxy.
+//! - The ports of a slice are target ports; a port of the Service finds its own by name. Only TCP counts.
+//! - Of a dual-stack Service only the first family counts: the others are the same pods again, and Envoy knows a pod by one address.
+//! - An endpoint may stand in two slices for a moment; it counts once.
+
+use k8s_openapi::api::core::v1 as core;
+use k8s_openapi::api::discovery::v1 as discovery;
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::{IpAddr, SocketAddr};
+
+/// The label that names a slice's Service.
+const SERVICE_LABEL: &str = "kubernetes.io/service-name";
+
+/// What matters of a Service.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Service {
+    /// Its port numbers by their names.
+    ports: Vec<(u16, String)>,
+    /// Its first family, `IPv4` or `IPv6`.
+    family: Option<String>,
+    /// Whether others than its own slices say where it is: an `ExternalName`.
+    elsewhere: bool,
+}
+
+impl From<core::Service> for Service {
+    fn from(service: core::Service) -> Self {
+        let spec = service.spec.unwrap_or_default();
+        let ports = spec.ports.unwrap_or_default().into_iter().filter(|port| is_tcp(port.protocol.as_deref()));
+        Self {
+            ports: ports.filter_map(|p| Some((u16::try_from(p.port).ok()?, p.name.unwrap_or_default()))).collect(),
+            family: spec.ip_families.and_then(|families| families.into_iter().next()),
+            elsewhere: spec.type_.as_deref() == Some("ExternalName"),
+        }
+    }
+}
+
+/// What matters of an EndpointSlice.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Slice {
+    /// The name of its Service, in the same namespace.
+    pub service: String,
+    family: String,
+    /// Its target ports by their names.
+    ports: Vec<(String, u16)>,
+    ready: Vec<IpAddr>,
+    draining: Vec<IpAddr>,
+}
+
+impl Slice {
+    /// `None` for a slice of no Service, or of names instead of addresses.
+    pub fn new(slice: discovery::EndpointSlice) -> Option<Self> {
+        let service = slice.metadata.labels.and_then(|mut labels| labels.remove(SERVICE_LABEL))?;
+        if slice.address_type == "FQDN" {
+            return None;
+        }
+        let ports = slice.ports.unwrap_or_default().into_iter().filter(|port| is_tcp(port.protocol.as_deref()));
+        let ports = ports.filter_map(|p| Some((p.name.unwrap_or_default(), u16::try_from(p.port?).ok()?)));
+        let mut this = Self { service, family: slice.address_type, ports: ports.collect(), ..Self::default() };
+        for endpoint in slice.endpoints.unwrap_or_default() {
+            let conditions = endpoint.conditions.unwrap_or_default();
+            let ready = conditions.ready.unwrap_or(true);
+            let draining = conditions.terminating.unwrap_or(false) && conditions.serving.unwrap_or(ready);
+            // All addresses of an endpoint are the same server; consumers are to use the first.
+            let address = endpoint.addresses.first().and_then(|address| address.parse().ok());
+            match address {
+                Some(address) if ready => this.ready.push(address),
+                Some(address) if draining => this.draining.push(address),
+                _ => {}
+            }
+        }
+        Some(this)
+    }
+}
+
+/// The addresses by port of the Service; `None` if Kubernetes does not know them, so that senders have to learn them.
+pub fn by_port<'a>(
+    service: &Service,
+    slices: impl Iterator<Item = &'a Slice> + Clone,
+) -> Option<BTreeMap<u16, Vec<SocketAddr>>> {
+    if service.elsewhere || service.ports.is_empty() {
+        return None;
+    }
+    // Without a word of the Service (an old API server), IPv4 if there is any.
+    let family = service.family.as_deref().or_else(|| slices.clone().map(|slice| slice.family.as_str()).min());
+    let slices = slices.filter(|slice| Some(slice.family.as_str()) == family);
+    let of = |name: &str, addresses: fn(&Slice) -> &[IpAddr]| -> BTreeSet<SocketAddr> {
+        let port = |slice: &Slice| slice.ports.iter().find(|(own, _)| own == name).map(|(_, port)| *port);
+        let at = |slice: &'a Slice| port(slice).map(|port| (addresses(slice), port));
+        let at = slices.clone().filter_map(at).filter(|(_, port)| *port > 0);
+        at.flat_map(|(addresses, port)| addresses.iter().map(move |ip| SocketAddr::new(*ip, port))).collect()
+    };
+    let ports = service.ports.iter().map(|(port, name)| {
+        let mut addresses = of(name, |slice| &slice.ready);
+        if addresses.is_empty() {
+            addresses = of(name, |slice| &slice.draining);
+        }
+        (*port, addresses.into_iter().collect())
+    });
+    Some(ports.collect())
+}
+
+fn is_tcp(protocol: Option<&str>) -> bool {
+    protocol.is_none_or(|protocol| protocol == "TCP")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::{Value, json};
+
+    fn service(spec: Value) -> Service {
+        serde_json::from_value::<core::Service>(json!({"metadata": {"name": "a"}, "spec": spec})).unwrap().into()
+    }
+
+    fn slice(family: &str, ports: Value, endpoints: &[(&str, Value)]) -> Slice {
+        let endpoints: Vec<Value> =
+            endpoints.iter().map(|(ip, conditions)| json!({"addresses": [ip], "conditions": conditions})).collect();
+        let slice = json!({
+            "metadata": {"name": "a-1", "labels": {SERVICE_LABEL: "a"}},
+            "addressType": family, "ports": ports, "endpoints": endpoints,
+        });
+        Slice::new(serde_json::from_value(slice).unwrap()).unwrap()
+    }
+
+    fn addresses(service: &Service, slices: &[Slice]) -> Vec<(u16, Vec<String>)> {
+        let by_port = by_port(service, slices.iter()).unwrap();
+        by_port.into_iter().map(|(port, all)| (port, all.iter().map(ToString::to_string).collect())).collect()
+    }
+
+    fn web() -> Value {
+        json!([{"name": "web", "port": 8080}])
+    }
+
+    #[test]
+    fn who_is_ready_takes_requests() {
+        let service = service(json!({"ports": [{"name": "web", "port": 80}], "ipFamilies": ["IPv4"]}));
+        let endpoints = [
+            ("10.0.0.1", json!({"ready": true})),
+            ("10.0.0.2", json!({"ready": false, "serving": false})),
+            ("10.0.0.3", json!({"ready": false, "serving": true, "terminating": true})),
+            ("10.0.0.4", json!({})),
+        ];
+        let got = addresses(&service, &[slice("IPv4", web(), &endpoints)]);
+        assert_eq!(got, [(80, vec!["10.0.0.1:8080".into(), "10.0.0.4:8080".into()])]);
+        let got = addresses(&service, &[slice("IPv4", web(), &endpoints[1..3])]);
+        assert_eq!(got, [(80, vec!["10.0.0.3:8080".into()])], "better a server that leaves than none");
+        assert_eq!(addresses(&service, &[]), [(80, vec![])]);
+    }
+
+    #[test]
+    fn ports_find_their_targets_by_name_over_several_slices() {
+        let ports = json!([{"name": "web", "port": 80}, {"name": "admin", "port": 81}, {"name": "dns", "port": 53, "protocol": "UDP"}]);
+        let service = service(json!({"ports": ports, "ipFamilies": ["IPv4"]}));
+        let ready = |ip| [(ip, json!({"ready": true}))];
+        let slices = [
+            slice("IPv4", json!([{"name": "web", "port": 8080}, {"name": "admin", "port": 9000}]), &ready("10.0.0.1")),
+            slice("IPv4", json!([{"name": "web", "port": 8081}]), &ready("10.0.0.2")),
+            slice("IPv4", json!([{"name": "web", "port": 8080}]), &ready("10.0.0.1")),
+        ];
+        let web = vec!["10.0.0.1:8080".to_owned(), "10.0.0.2:8081".to_owned()];
+        assert_eq!(addresses(&service, &slices), [(80, web), (81, vec!["10.0.0.1:9000".to_owned()])]);
+    }
+
+    #[test]
+    fn a_pod_of_two_families_is_one_server() {
+        let ready = |ip| [(ip, json!({"ready": true}))];
+        let slices = [slice("IPv6", web(), &ready("fd00::1")), slice("IPv4", web(), &ready("10.0.0.1"))];
+        let of = |families: Value| {
+            let service = service(json!({"ports": [{"name": "web", "port": 80}], "ipFamilies": families}));
+            addresses(&service, &slices).remove(0).1
+        };
+        assert_eq!(of(json!(["IPv6", "IPv4"])), ["[fd00::1]:8080"]);
+        assert_eq!(of(json!(["IPv4", "IPv6"])), ["10.0.0.1:8080"]);
+        assert_eq!(of(Value::Null), ["10.0.0.1:8080"]);
+    }
+
+    #[test]
+    fn what_kubernetes_does_not_know_is_left_to_the_senders() {
+        let external = service(json!({"type": "ExternalName", "externalName": "example.org", "ports": [{"port": 80}]}));
+        assert_eq!(by_port(&external, [].iter()), None);
+        assert_eq!(by_port(&service(json!({"clusterIP": "None"})), [].iter()), None, "without ports");
+    }
+}

@@ -1,0 +1,79 @@
+//! Tells the owner of a ConfigMap that it was refused: a Kubernetes Event on it, which `kubectl describe` shows.
+
+use k8s_openapi::api::core::v1::ObjectReference;
+use k8s_openapi::api::events::v1::Event;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta};
+use k8s_openapi::jiff::Timestamp;
+use kube::api::PostParams;
+use kube::{Api, Client, Error};
+use std::hash::{DefaultHasher, Hash, Hasher};
+
+/// What Kubernetes takes for a note, in bytes.
+const MAX_NOTE: usize = 1024;
+/// The name under which we report.
+const CONTROLLER: &str = "bloc.dev/control-plane";
+
+/// Reports that `object` was refused for `reason`. Replicas report the same refusal under the same name, so that it is there once.
+pub async fn report(client: Client, object: ObjectReference, reason: String) {
+    let namespace = object.namespace.clone().unwrap_or_default();
+    let event = event(object, &reason, Timestamp::now());
+    match Api::<Event>::namespaced(client, &namespace).create(&PostParams::default(), &event).await {
+        Ok(_) => {}
+        Err(Error::Api(status)) if status.code == 409 => {}
+        // The log and the status say the same.
+        Err(error) => tracing::warn!(%error, "the refusal of a ConfigMap cannot be reported as an Event"),
+    }
+}
+
+fn event(object: ObjectReference, reason: &str, now: Timestamp) -> Event {
+    let mut hasher = DefaultHasher::new();
+    (&object.uid, &object.resource_version, reason).hash(&mut hasher);
+    let name = object.name.as_deref().unwrap_or("configmap");
+    Event {
+        metadata: ObjectMeta {
+            name: Some(format!("{name}.{:016x}", hasher.finish())),
+            namespace: object.namespace.clone(),
+            ..ObjectMeta::default()
+        },
+        action: Some("Validate".into()),
+        event_time: Some(MicroTime(now)),
+        note: Some(shortened(reason)),
+        reason: Some("Refused".into()),
+        regarding: Some(object),
+        reporting_controller: Some(CONTROLLER.into()),
+        reporting_instance: Some(std::env::var("HOSTNAME").unwrap_or_else(|_| "bloc-control-plane".into())),
+        type_: Some("Warning".into()),
+        ..Event::default()
+    }
+}
+
+fn shortened(reason: &str) -> String {
+    let note = format!("refused, what it said before stays in force: {reason}");
+    let end = (0..=MAX_NOTE.min(note.len())).rev().find(|end| note.is_char_boundary(*end)).unwrap_or(0);
+    note[..end].to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_same_refusal_has_the_same_name() {
+        let object = |revision: &str| ObjectReference {
+            name: Some("bloc".into()),
+            uid: Some("u".into()),
+            resource_version: Some(revision.into()),
+            ..ObjectReference::default()
+        };
+        let name = |revision, reason| event(object(revision), reason, Timestamp::now()).metadata.name;
+        assert_eq!(name("1", "no"), name("1", "no"));
+        assert_ne!(name("1", "no"), name("2", "no"));
+        assert_ne!(name("1", "no"), name("1", "never"));
+    }
+
+    #[test]
+    fn a_long_reason_is_cut_between_characters() {
+        let note = shortened(&"é".repeat(2_000));
+        assert!((MAX_NOTE - 1..=MAX_NOTE).contains(&note.len()), "{}", note.len());
+    }
+}

@@ -1,0 +1,228 @@
+//! Brings the readings of the watches together: into the picture of the cluster, into progress, and into verdicts on ConfigMaps.
+
+use super::cluster::{Cluster, Key, Policy};
+use super::copies::{Content, Copies, Due, is_copy};
+use super::policy::{KEY, PolicySpec};
+use super::watch::{Object, Reading};
+use crate::snapshot::Snapshot;
+use crate::store::{Progress, Reach};
+use k8s_openapi::api::core::v1::{ConfigMap, ObjectReference};
+use kube::{Resource, ResourceExt};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+/// The places of the watches in a progress.
+pub const SLICES: usize = 0;
+/// See [`SLICES`].
+pub const SERVICES: usize = 1;
+/// See [`SLICES`].
+pub const POLICIES: usize = 2;
+/// How many they are.
+pub const PLACES: usize = 3;
+
+/// What became of a ConfigMap.
+#[derive(Debug)]
+pub enum Verdict {
+    /// It is refused.
+    Refused {
+        /// Which; with its resource version.
+        object: Box<ObjectReference>,
+        /// Path, value and allowed range.
+        reason: String,
+    },
+    /// It was refused, and is good or gone now.
+    Resolved(Key),
+}
+
+/// All that was read.
+#[derive(Debug)]
+pub struct Feed {
+    cluster: Cluster,
+    known: [u64; PLACES],
+    /// Up to where something changed.
+    changed: [u64; PLACES],
+    /// Whether each watch has been listed.
+    listed: [bool; PLACES],
+    /// Whether something was read since the last snapshot that may change it.
+    moved: bool,
+    maps: BTreeMap<Key, Map>,
+    copies: Copies,
+    namespace: String,
+}
+
+/// A ConfigMap of ours.
+#[derive(Debug)]
+struct Map {
+    object: ObjectReference,
+    problem: Option<String>,
+    /// What it says, if that is good.
+    content: Option<Content>,
+    /// What was said of it last.
+    said: Option<(ObjectReference, String)>,
+}
+
+impl Feed {
+    /// Nothing yet; see [`Cluster::new`].
+    pub fn new(namespace: &str, domain: &str) -> Self {
+        Self {
+            cluster: Cluster::new(namespace, domain),
+            known: [0; PLACES],
+            changed: [0; PLACES],
+            listed: [false; PLACES],
+            moved: false,
+            maps: BTreeMap::new(),
+            copies: Copies::default(),
+            namespace: namespace.to_owned(),
+        }
+    }
+
+    /// Whether every watch has been listed once.
+    pub fn is_synced(&self) -> bool {
+        self.listed.iter().all(|listed| *listed)
+    }
+
+    /// How far was read, and how much of it mattered.
+    pub fn reach(&self) -> Reach {
+        Reach { known: Progress::new(self.known), changed: Progress::new(self.changed) }
+    }
+
+    /// All services, if something was read since that may change them.
+    pub fn snapshot(&mut self) -> Option<Snapshot> {
+        (self.is_synced() && std::mem::take(&mut self.moved)).then(|| self.cluster.snapshot())
+    }
+
+    /// Takes note of what the watch at `place` reports. Returns verdicts on ConfigMaps that are new.
+    pub fn read(&mut self, place: usize, reading: Reading) -> Vec<Verdict> {
+        let mut verdicts = Vec::new();
+        let (revision, news) = match reading {
+            Reading::Listed { mut objects, revision, .. } => {
+                // Copies first: a bad original may need its copy.
+                objects.sort_by_key(|(_, object)| !matches!(object, Object::Policy(map) if is_copy(map)));
+                let mut gone = match place {
+                    SLICES => self.cluster.slices(),
+                    SERVICES => self.cluster.services(),
+                    _ => {
+                        let copies = self.copies.names().map(|name| (self.namespace.clone(), name.clone()));
+                        copies.chain(self.maps.keys().cloned()).collect::<BTreeSet<_>>()
+                    }
+                };
+                // A list that brings no news leaves the last change where it was: the state has been the same since.
+                let mut news = !self.is_listed(place);
+                for (key, object) in objects {
+                    gone.remove(&key);
+                    news |= self.put(key, object);
+                }
+                news |= !gone.is_empty();
+                for key in gone {
+                    verdicts.extend(self.remove(place, &key));
+                }
+                if let Some(listed) = self.listed.get_mut(place) {
+                    *listed = true;
+                }
+                (revision, news)
+            }
+            Reading::Applied { key, object, revision } => {
+                self.put(key, object);
+                (revision, true)
+            }
+            Reading::Deleted { key, revision } => {
+                verdicts.extend(self.remove(place, &key));
+                (revision, true)
+            }
+            Reading::Passed { revision } => (revision, false),
+        };
+        if let Some(known) = self.known.get_mut(place) {
+            *known = revision;
+        }
+        if let Some(changed) = self.changed.get_mut(place).filter(|_| news) {
+            *changed = revision;
+        }
+        self.moved |= news;
+        if place == POLICIES {
+            verdicts.extend(self.verdicts());
+        }
+        verdicts
+    }
+
+    fn is_listed(&self, place: usize) -> bool {
+        self.listed.get(place).copied().unwrap_or(false)
+    }
+
+    /// Takes an object over; whether it is news.
+    fn put(&mut self, key: Key, object: Object) -> bool {
+        match object {
+            Object::Slice(slice) => self.cluster.put_slice(key, slice),
+            Object::Service(service) => self.cluster.put_service(key, service),
+            Object::Policy(map) if !is_copy(&map) => self.put_map(key, &map),
+            Object::Policy(map) if key.0 == self.namespace => {
+                self.copies.put(&map);
+                false
+            }
+            // Whoever calls something of his a copy does not speak for others.
+            Object::Policy(_) => false,
+        }
+    }
+
+    fn put_map(&mut self, key: Key, map: &ConfigMap) -> bool {
+        let created = map.creation_timestamp().map_or(0, |time| time.0.as_second());
+        let (scope, object) = (self.cluster.scope(&key.0), map.object_ref(&()));
+        let uid = object.uid.clone().unwrap_or_default();
+        let (spec, problem) = match PolicySpec::read(map, scope) {
+            Ok(spec) => (Some(Arc::new(spec)), None),
+            Err(error) if self.cluster.has_spec(&key) => (None, Some(error.to_string())),
+            Err(error) => (self.copies.of(&key, &uid, scope), Some(error.to_string())),
+        };
+        let text = map.data.as_ref().and_then(|data| data.get(KEY)).filter(|_| problem.is_none());
+        let revision = object.resource_version.as_deref().and_then(|text| text.parse().ok()).unwrap_or(0);
+        let content = text.map(|text| Content { uid, revision, text: text.clone() });
+        let said = self.maps.remove(&key).and_then(|map| map.said);
+        self.maps.insert(key.clone(), Map { object, problem, content, said });
+        self.cluster.put_policy(key, Policy { created, spec })
+    }
+
+    fn remove(&mut self, place: usize, key: &Key) -> Option<Verdict> {
+        match place {
+            SLICES => self.cluster.remove_slice(key),
+            SERVICES => self.cluster.remove_service(key),
+            _ => {
+                if key.0 == self.namespace {
+                    self.copies.remove(&key.1);
+                }
+                self.cluster.remove_policy(key);
+                return self.maps.remove(key)?.said.map(|_| Verdict::Resolved(key.clone()));
+            }
+        }
+        None
+    }
+
+    /// What has to be done about the copies of ConfigMaps.
+    pub fn due(&mut self) -> Vec<Due> {
+        if !self.is_synced() {
+            return Vec::new();
+        }
+        self.copies.due(self.maps.iter().map(|(key, map)| (key, map.content.as_ref())))
+    }
+
+    /// What has to be said of ConfigMaps and was not yet.
+    fn verdicts(&mut self) -> Vec<Verdict> {
+        let mut verdicts = Vec::new();
+        for (key, map) in &mut self.maps {
+            let counts = self.cluster.policy_in_force(&key.0).filter(|other| *other != key);
+            let crowded = counts.map(|(_, name)| {
+                format!("metadata.namespace: {:?} is not allowed, only one ConfigMap a namespace; the older {name:?} counts", key.0)
+            });
+            match map.problem.clone().or(crowded) {
+                Some(reason) => {
+                    let said = (map.object.clone(), reason.clone());
+                    if map.said.as_ref() != Some(&said) {
+                        map.said = Some(said);
+                        verdicts.push(Verdict::Refused { object: Box::new(map.object.clone()), reason });
+                    }
+                }
+                None if map.said.take().is_some() => verdicts.push(Verdict::Resolved(key.clone())),
+                None => {}
+            }
+        }
+        verdicts
+    }
+}

@@ -1,0 +1,191 @@
+//! Services from the Kubernetes API.
+//!
+//! | object | what is taken from it | module |
+//! |---|---|---|
+//! | EndpointSlice, Service | the endpoints, by port of the Service | `endpoints` |
+//! | ConfigMap labelled `bloc.dev/policy: "true"` | which services are managed, and their parameters | `policy`; `copies` of the good ones |
+//!
+//! Three [watches](watch) feed one [picture of the cluster](cluster). From an event to its publication pass [`SETTLE`] and the time to compute the services
+//! that it concerns. Nothing is published before all three lists are complete; after that, what is known stays as long as the API cannot be reached.
+
+mod cluster;
+mod copies;
+mod endpoints;
+mod events;
+mod feed;
+mod policy;
+#[cfg(test)]
+mod tests;
+mod watch;
+
+pub use policy::{ALL, KEY, LABEL, PolicySpec, Scope};
+
+use super::Publisher;
+use crate::metrics::Metrics;
+use endpoints::Slice;
+use feed::{Feed, PLACES, POLICIES, SERVICES, SLICES, Verdict};
+use k8s_openapi::api::core::v1::{ConfigMap, Service};
+use k8s_openapi::api::discovery::v1::EndpointSlice;
+use kube::{Api, Client, Config, Resource};
+use serde::de::DeserializeOwned;
+use std::fmt::Debug;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::{Notify, mpsc};
+use tokio::task::JoinSet;
+use tokio::time::sleep;
+use watch::{Object, Reading, Watch};
+
+/// Events come in bursts (a rollout, a restart of the API server); so long they are gathered, which a second leaves room for.
+const SETTLE: Duration = Duration::from_millis(20);
+/// What another replica has told a proxy is mostly on its way to us; so long we wait before we list again to make sure.
+const PATIENCE: Duration = Duration::from_millis(200);
+/// Readings that wait to be taken; beyond it the watches wait.
+const BACKLOG: usize = 1_024;
+
+/// A connection to the API server that is silent for so long is given up: on a watch it says something once a minute at least.
+const SILENCE: Duration = Duration::from_secs(90);
+
+/// A client for a source.
+///
+/// # Errors
+/// If `config` is not good for one.
+pub fn client(mut config: Config) -> Result<Client, kube::Error> {
+    config.read_timeout = Some(SILENCE);
+    // The watches pause themselves, and what fails is to be seen.
+    config.default_retry = false;
+    Client::try_from(config)
+}
+
+/// The services of a cluster.
+pub struct KubernetesSource {
+    client: Client,
+    namespace: String,
+    domain: String,
+}
+
+impl KubernetesSource {
+    /// Watches through `client`. The ConfigMap in `namespace` speaks for the whole cluster; hosts end with `.svc.{domain}`.
+    pub fn new(client: Client, namespace: impl Into<String>, domain: impl Into<String>) -> Self {
+        Self { client, namespace: namespace.into(), domain: domain.into() }
+    }
+
+    /// Publishes every change from now on; ends only when its future is dropped.
+    pub async fn run(self, publisher: Publisher) {
+        let (sender, mut readings) = mpsc::channel(BACKLOG);
+        let refresh: [Arc<Notify>; PLACES] = Default::default();
+        let mut tasks = JoinSet::new();
+        let watching = Watching { client: &self.client, sender, refresh: &refresh, metrics: publisher.metrics() };
+        watching.start(&mut tasks, SLICES, "endpointslices", None, |slice: EndpointSlice| {
+            Slice::new(slice).map(Object::Slice)
+        });
+        watching
+            .start(&mut tasks, SERVICES, "services", None, |service: Service| Some(Object::Service(service.into())));
+        watching.start(
+            &mut tasks,
+            POLICIES,
+            "configmaps",
+            Some("bloc.dev/policy in (true,last-good)"),
+            |map: ConfigMap| Some(Object::Policy(Box::new(map))),
+        );
+        drop(watching);
+
+        let mut feed = Feed::new(&self.namespace, &self.domain);
+        let mut batch = Vec::new();
+        loop {
+            tokio::select! {
+                count = readings.recv_many(&mut batch, BACKLOG) => {
+                    if count == 0 {
+                        return;
+                    }
+                    sleep(SETTLE).await;
+                    while let Ok(reading) = readings.try_recv() {
+                        batch.push(reading);
+                    }
+                    self.take(&mut feed, &mut batch, &publisher, &mut tasks);
+                }
+                () = publisher.store().wants() => {
+                    let (store, refresh) = (publisher.store().clone(), refresh.clone());
+                    tasks.spawn(async move {
+                        sleep(PATIENCE).await;
+                        for (place, refresh) in refresh.iter().enumerate() {
+                            if store.wants_at(place) {
+                                refresh.notify_one();
+                            }
+                        }
+                    });
+                }
+                Some(_) = tasks.join_next() => {}
+            }
+        }
+    }
+
+    fn take(&self, feed: &mut Feed, batch: &mut Vec<(usize, Reading)>, publisher: &Publisher, tasks: &mut JoinSet<()>) {
+        let mut listed = Vec::new();
+        for (place, reading) in batch.drain(..) {
+            if let Reading::Listed { revision, begun, .. } = reading {
+                listed.push((place, revision, begun));
+            }
+            for verdict in feed.read(place, reading) {
+                match verdict {
+                    Verdict::Refused { object, reason } => {
+                        let (namespace, name) = (object.namespace.as_deref(), object.name.as_deref());
+                        let origin = origin(namespace.unwrap_or_default(), name.unwrap_or_default());
+                        publisher.refuse(&origin, &format!("{origin}: {reason}"));
+                        tasks.spawn(events::report(self.client.clone(), *object, reason));
+                    }
+                    Verdict::Resolved((namespace, name)) => publisher.resolve(&origin(&namespace, &name)),
+                }
+            }
+        }
+        for due in feed.due() {
+            tasks.spawn(due.settle(self.client.clone(), self.namespace.clone()));
+        }
+        match feed.snapshot() {
+            Some(snapshot) => publisher.accept(snapshot, feed.reach()),
+            None if feed.is_synced() => publisher.store().advance(feed.reach().known),
+            None => {}
+        }
+        for (place, revision, begun) in listed {
+            publisher.store().listed(place, revision, begun);
+        }
+    }
+}
+
+fn origin(namespace: &str, name: &str) -> String {
+    format!("ConfigMap {namespace}/{name}")
+}
+
+/// What the watches share.
+struct Watching<'a> {
+    client: &'a Client,
+    sender: mpsc::Sender<(usize, Reading)>,
+    refresh: &'a [Arc<Notify>; PLACES],
+    metrics: Arc<Metrics>,
+}
+
+impl Watching<'_> {
+    fn start<K>(
+        &self,
+        tasks: &mut JoinSet<()>,
+        place: usize,
+        name: &'static str,
+        selector: Option<&'static str>,
+        reduce: fn(K) -> Option<Object>,
+    ) where
+        K: Resource<DynamicType = ()> + Clone + DeserializeOwned + Debug + Send + Sync + 'static,
+    {
+        let Some(refresh) = self.refresh.get(place) else { return };
+        let watch = Watch {
+            api: Api::<K>::all(self.client.clone()),
+            name,
+            selector,
+            place,
+            reduce,
+            readings: self.sender.clone(),
+            refresh: Arc::clone(refresh),
+            metrics: Arc::clone(&self.metrics),
+        };
+        tasks.spawn(watch.run());
+    }
+}

@@ -1,0 +1,189 @@
+//! What a ConfigMap says: parameters for the services of its namespace, or of the whole cluster.
+//!
+//! ```yaml
+//! apiVersion: v1
+//! kind: ConfigMap
+//! metadata: {name: bloc, namespace: shop, labels: {bloc.dev/policy: "true"}}
+//! data:
+//!   services.yaml: |
+//!     defaults: {retries: 2}                      # for every service that is managed here
+//!     services:
+//!       checkout: {routing: bid, concurrency: 4}  # shop's own Service checkout
+//!       "*": {}                                   # and all the others of this namespace
+//! ```
+//!
+//! In the control plane's own namespace the names are hosts (`checkout.shop.svc.cluster.local`, also those of other registries), and `*` stands for every
+//! Service of the cluster. A Service that nobody names, nor a `*`, is left alone. What is said more closely wins, value by value:
+//! the cluster's `defaults`, its `*`, its word on the host, then the namespace's `defaults`, its `*`, its word on the name.
+
+use crate::yaml;
+use bloc_policy::config::{ConfigError, ServiceSpec};
+use k8s_openapi::api::core::v1::ConfigMap;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// The label, with the value `true`, of the ConfigMaps that are ours.
+pub const LABEL: &str = "bloc.dev/policy";
+/// The key of their data.
+pub const KEY: &str = "services.yaml";
+/// Stands for all services.
+pub const ALL: &str = "*";
+
+/// Parameters, as written in `services.yaml` of a ConfigMap.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct PolicySpec {
+    /// For every service that is managed.
+    #[serde(default)]
+    pub defaults: ServiceSpec,
+    /// By the name of the service; `*` manages all.
+    #[serde(default)]
+    pub services: BTreeMap<String, ServiceSpec>,
+}
+
+/// Where the names of a ConfigMap point.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scope {
+    /// At the whole cluster.
+    Cluster,
+    /// At one namespace.
+    Namespace,
+}
+
+impl PolicySpec {
+    /// Reads and checks a ConfigMap.
+    ///
+    /// # Errors
+    /// The first value that is not allowed, with its path within `services.yaml`.
+    pub fn read(map: &ConfigMap, scope: Scope) -> Result<Self, ConfigError> {
+        let malformed = |path: &str, reason: String| ConfigError::Malformed { path: path.to_owned(), reason };
+        let data = map.data.as_ref();
+        let keys = data.into_iter().flat_map(BTreeMap::keys).chain(map.binary_data.iter().flat_map(BTreeMap::keys));
+        if let Some(key) = keys.into_iter().find(|key| *key != KEY) {
+            return Err(malformed("data", format!("unknown key `{key}`, expected `{KEY}`")));
+        }
+        let text =
+            data.and_then(|data| data.get(KEY)).ok_or_else(|| malformed("data", format!("missing key `{KEY}`")))?;
+        Self::read_text(text, scope)
+    }
+
+    /// Reads and checks the text of `services.yaml`.
+    ///
+    /// # Errors
+    /// As [`read`](Self::read).
+    pub fn read_text(text: &str, scope: Scope) -> Result<Self, ConfigError> {
+        let spec: Self = yaml::read(text)?;
+        spec.validate(scope)?;
+        Ok(spec)
+    }
+
+    fn validate(&self, scope: Scope) -> Result<(), ConfigError> {
+        let refuse = |path: String, value: String, allowed: &str| {
+            Err(ConfigError::OutOfRange { path, value, allowed: allowed.to_owned() })
+        };
+        self.defaults.validate().map_err(|error| error.under("defaults"))?;
+        for (path, spec) in
+            [("defaults".to_owned(), Some(&self.defaults)), (format!("services.{ALL}"), self.services.get(ALL))]
+        {
+            if spec.is_some_and(|spec| spec.endpoints.is_some() || !spec.endpoints_by_port.is_empty()) {
+                return refuse(format!("{path}.endpoints"), "a list".into(), "with the name of one service");
+            }
+        }
+        for (name, spec) in &self.services {
+            let path = format!("services.{name}");
+            let fits = match scope {
+                _ if name == ALL => true,
+                Scope::Namespace => is_name(name),
+                Scope::Cluster => name.len() <= 253 && name.contains('.') && name.split('.').all(is_name),
+            };
+            if !fits {
+                let allowed = match scope {
+                    Scope::Namespace => {
+                        "the name of a Service of this namespace (lower case, digits, `-`; no dots), or `*`"
+                    }
+                    Scope::Cluster => "a host such as backend.default.svc.cluster.local, or `*`",
+                };
+                return refuse(path, format!("{name:?}"), allowed);
+            }
+            spec.validate().map_err(|error| error.under(&path))?;
+        }
+        Ok(())
+    }
+
+    /// What it says of the service that it calls `name`, from the general to the particular, and whether it manages it.
+    pub fn of(&self, name: &str) -> (impl Iterator<Item = &ServiceSpec>, bool) {
+        let (all, one) = (self.services.get(ALL), self.services.get(name));
+        ([Some(&self.defaults), all, one].into_iter().flatten(), all.or(one).is_some())
+    }
+}
+
+/// Whether it is a DNS label.
+fn is_name(name: &str) -> bool {
+    let allowed = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-';
+    (1..=63).contains(&name.len()) && name.bytes().all(allowed) && !name.starts_with('-') && !name.ends_with('-')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn read(text: &str, scope: Scope) -> Result<PolicySpec, String> {
+        let map = json!({"metadata": {"name": "bloc"}, "data": {KEY: text}});
+        PolicySpec::read(&serde_json::from_value(map).unwrap(), scope).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn says_from_the_general_to_the_particular() {
+        let policy = "{defaults: {retries: 1}, services: {a: {retries: 2}, '*': {retries: 3}}}";
+        let policy = read(policy, Scope::Namespace).unwrap();
+        let of = |name| policy.of(name).0.map(|spec| spec.retries.unwrap()).collect::<Vec<_>>();
+        assert_eq!((of("a"), of("b")), (vec![1, 3, 2], vec![1, 3]));
+        assert!(policy.of("b").1);
+        let named = read("{defaults: {retries: 1}, services: {a: {}}}", Scope::Namespace).unwrap();
+        assert!(named.of("a").1 && !named.of("b").1, "defaults alone manage nothing");
+        assert_eq!(read("{}", Scope::Cluster), Ok(PolicySpec::default()));
+    }
+
+    #[test]
+    fn a_refusal_names_path_value_and_range() {
+        let refusal = |text| read(text, Scope::Namespace).unwrap_err();
+        assert_eq!(refusal("services:\n  a: {retries: 11}\n"), "services.a.retries: 11 is not allowed, only 0 to 10");
+        assert_eq!(refusal("defaults: {retries: -1}"), "defaults.retries: -1 is not allowed, only 0 to 10");
+        let unknown = refusal("services:\n  a:\n    retrys: 1\n");
+        assert!(
+            unknown.starts_with("services.a.retrys: unknown field `retrys`") && unknown.ends_with("line 3, column 5"),
+            "{unknown}"
+        );
+        assert!(refusal("service: {}").starts_with("service: unknown field `service`"));
+        assert!(
+            refusal("defaults: {endpoints: []}").starts_with("defaults.endpoints: a list is not allowed, only with")
+        );
+        assert!(refusal("services: {'*': {endpoints: []}}").starts_with("services.*.endpoints: "));
+        assert!(refusal("services: [").starts_with(".: "));
+    }
+
+    #[test]
+    fn a_namespace_speaks_of_its_own_services_only() {
+        let foreign = read("services: {a.other: {}}", Scope::Namespace).unwrap_err();
+        assert!(
+            foreign.starts_with("services.a.other: \"a.other\" is not allowed, only the name of a Service"),
+            "{foreign}"
+        );
+        assert!(read("services: {a.other.svc.cluster.local: {}, api.example.org: {}}", Scope::Cluster).is_ok());
+        assert!(read("services: {a: {}}", Scope::Cluster).unwrap_err().contains("only a host such as"));
+    }
+
+    #[test]
+    fn other_keys_are_refused() {
+        let refusal = |map: serde_json::Value| {
+            PolicySpec::read(&serde_json::from_value(map).unwrap(), Scope::Cluster).unwrap_err().to_string()
+        };
+        assert_eq!(
+            refusal(json!({"data": {"service.yaml": ""}})),
+            "data: unknown key `service.yaml`, expected `services.yaml`"
+        );
+        assert_eq!(refusal(json!({"data": {}})), "data: missing key `services.yaml`");
+    }
+}

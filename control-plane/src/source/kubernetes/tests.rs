@@ -1,0 +1,281 @@
+//! Scenarios on readings of the watches, without an API.
+
+use super::feed::{Feed, POLICIES, SERVICES, SLICES, Verdict};
+use super::watch::{Object, Reading};
+use super::{KEY, Slice};
+use crate::snapshot::Snapshot;
+use serde_json::{Value, json};
+use tokio::time::Instant;
+
+/// A cluster at which everything happens one revision after the other.
+struct World {
+    feed: Feed,
+    revision: u64,
+    verdicts: Vec<String>,
+}
+
+type Named = ((String, String), Object);
+
+fn named(path: &str) -> (String, String) {
+    let (namespace, name) = path.split_once('/').unwrap();
+    (namespace.to_owned(), name.to_owned())
+}
+
+fn service(path: &str) -> Named {
+    let spec = json!({"ports": [{"name": "web", "port": 80}], "ipFamilies": ["IPv4"]});
+    let service: k8s_openapi::api::core::v1::Service = serde_json::from_value(json!({"spec": spec})).unwrap();
+    (named(path), Object::Service(service.into()))
+}
+
+/// A slice of the Service with the name before the dash.
+fn slice(path: &str, ready: &[&str]) -> Named {
+    let service = named(path).1.split_once('-').unwrap().0.to_owned();
+    let endpoints: Vec<Value> = ready.iter().map(|ip| json!({"addresses": [ip]})).collect();
+    let slice = json!({
+        "metadata": {"labels": {"kubernetes.io/service-name": service}}, "addressType": "IPv4",
+        "ports": [{"name": "web", "port": 8080}], "endpoints": endpoints,
+    });
+    (named(path), Object::Slice(Slice::new(serde_json::from_value(slice).unwrap()).unwrap()))
+}
+
+fn policy(path: &str, created: &str, services: &str) -> Named {
+    let (namespace, name) = named(path);
+    let metadata =
+        json!({"namespace": namespace, "name": name, "creationTimestamp": created, "resourceVersion": services});
+    let map = json!({"metadata": metadata, "data": {KEY: services}});
+    (named(path), Object::Policy(Box::new(serde_json::from_value(map).unwrap())))
+}
+
+const MORNING: &str = "2026-11-20T08:00:00Z";
+const NOON: &str = "2026-11-20T12:00:00Z";
+
+impl World {
+    fn empty() -> Self {
+        Self { feed: Feed::new("bloc-system", "cluster.local"), revision: 0, verdicts: Vec::new() }
+    }
+
+    /// The Services a and b of shop, c of bank, with an endpoint each.
+    fn new() -> Self {
+        let mut world = Self::empty();
+        world.list(SERVICES, vec![service("shop/a"), service("shop/b"), service("bank/c")]);
+        world.list(
+            SLICES,
+            vec![slice("shop/a-1", &["10.0.0.1"]), slice("shop/b-1", &["10.0.0.2"]), slice("bank/c-1", &["10.0.0.3"])],
+        );
+        world.list(POLICIES, vec![]);
+        world
+    }
+
+    fn read(&mut self, place: usize, reading: impl FnOnce(u64) -> Reading) {
+        self.revision += 1;
+        for verdict in self.feed.read(place, reading(self.revision)) {
+            self.verdicts.push(match verdict {
+                Verdict::Refused { object, reason } => format!("{}: {reason}", object.name.unwrap()),
+                Verdict::Resolved((_, name)) => format!("{name} resolved"),
+            });
+        }
+    }
+
+    fn list(&mut self, place: usize, objects: Vec<Named>) {
+        self.read(place, |revision| Reading::Listed { objects, revision, begun: Instant::now() });
+    }
+
+    fn apply(&mut self, (key, object): Named) {
+        let place = match object {
+            Object::Slice(_) => SLICES,
+            Object::Service(_) => SERVICES,
+            Object::Policy(_) => POLICIES,
+        };
+        self.read(place, |revision| Reading::Applied { key, object, revision });
+    }
+
+    fn delete(&mut self, place: usize, path: &str) {
+        self.read(place, |revision| Reading::Deleted { key: named(path), revision });
+    }
+
+    fn snapshot(&mut self) -> Snapshot {
+        self.feed.snapshot().expect("something moved")
+    }
+
+    /// The services in force, as `name.namespace`.
+    fn names(&mut self) -> Vec<String> {
+        let snapshot = self.snapshot();
+        snapshot.services().keys().map(|host| host.replace(".svc.cluster.local", "")).collect()
+    }
+
+    /// Retries and endpoints of a Service.
+    fn of(&mut self, name: &str) -> (Option<i64>, Vec<String>) {
+        let snapshot = self.snapshot();
+        let spec = snapshot.services()[&format!("{name}.svc.cluster.local")].spec().clone();
+        (spec.retries, spec.endpoints_by_port.into_values().flatten().collect())
+    }
+
+    fn verdicts(&mut self) -> Vec<String> {
+        std::mem::take(&mut self.verdicts)
+    }
+}
+
+#[test]
+fn nothing_is_said_before_all_three_lists_are_there() {
+    let mut world = World::empty();
+    world.list(SERVICES, vec![service("shop/a")]);
+    world.list(POLICIES, vec![policy("shop/bloc", NOON, "services: {a: {}}")]);
+    assert!(!world.feed.is_synced() && world.feed.snapshot().is_none());
+    world.list(SLICES, vec![slice("shop/a-1", &["10.0.0.1"])]);
+    assert_eq!(world.feed.reach().known.revisions(), [3, 1, 2]);
+    assert_eq!(world.of("a.shop"), (None, vec!["10.0.0.1:8080".into()]));
+}
+
+#[test]
+fn only_what_a_config_map_manages_is_in_force() {
+    let mut world = World::new();
+    assert!(world.names().is_empty());
+    world.apply(policy("shop/bloc", NOON, "{defaults: {retries: 1}, services: {a: {}, nowhere: {}}}"));
+    assert_eq!(world.names(), ["a.shop"]);
+    world.apply(policy("shop/bloc", NOON, "services: {'*': {}}"));
+    assert_eq!(world.names(), ["a.shop", "b.shop"]);
+    world.apply(policy("bloc-system/bloc", NOON, "services: {'*': {}, api.example.org: {}}"));
+    assert_eq!(world.names(), ["a.shop", "api.example.org", "b.shop", "c.bank"]);
+    world.apply(policy("bloc-system/bloc", NOON, "services: {c.bank.svc.cluster.local: {}}"));
+    assert_eq!(world.names(), ["a.shop", "b.shop", "c.bank"]);
+    world.delete(POLICIES, "bloc-system/bloc");
+    world.delete(POLICIES, "shop/bloc");
+    assert!(world.names().is_empty());
+}
+
+#[test]
+fn what_is_said_more_closely_wins() {
+    let mut world = World::new();
+    world.apply(policy(
+        "bloc-system/bloc",
+        NOON,
+        "{defaults: {retries: 1, maxChips: 5}, services: {'*': {}, a.shop.svc.cluster.local: {retries: 2}}}",
+    ));
+    assert_eq!((world.of("a.shop").0, world.feed.snapshot().is_none()), (Some(2), true));
+    world.apply(policy("shop/bloc", NOON, "{defaults: {retries: 3}, services: {b: {retries: 4}}}"));
+    let snapshot = world.snapshot();
+    let of = |name: &str| {
+        let spec = snapshot.services()[&format!("{name}.svc.cluster.local")].spec();
+        (spec.retries.unwrap(), spec.max_chips.unwrap())
+    };
+    assert_eq!((of("a.shop"), of("b.shop"), of("c.bank")), ((3, 5), (4, 5), (1, 5)));
+}
+
+#[test]
+fn endpoints_follow_the_slices() {
+    let mut world = World::new();
+    world.apply(policy("bloc-system/bloc", NOON, "services: {'*': {}}"));
+    world.apply(slice("shop/a-2", &["10.0.0.9"]));
+    assert_eq!(world.of("a.shop").1, ["10.0.0.1:8080", "10.0.0.9:8080"]);
+    world.apply(slice("shop/a-1", &[]));
+    assert_eq!(world.of("a.shop").1, ["10.0.0.9:8080"]);
+    world.delete(SLICES, "shop/a-2");
+    assert_eq!(world.of("a.shop").1, Vec::<String>::new());
+    world.delete(SERVICES, "shop/a");
+    assert_eq!(world.names(), ["b.shop", "c.bank"]);
+    world.apply(service("shop/a"));
+    assert_eq!(world.names(), ["a.shop", "b.shop", "c.bank"]);
+    // A slice that is given to another Service.
+    world.apply((named("shop/b-1"), slice("shop/a-1", &["10.0.0.2"]).1));
+    assert_eq!(world.of("a.shop").1, ["10.0.0.2:8080"]);
+    world.apply(slice("shop/a-1", &["10.0.0.7"]));
+    world.apply((named("shop/a-1"), slice("shop/b-1", &["10.0.0.7"]).1));
+    assert_eq!(world.of("b.shop").1, ["10.0.0.7:8080"]);
+}
+
+#[test]
+fn a_new_list_changes_only_what_changed() {
+    let mut world = World::new();
+    world.apply(policy("bloc-system/bloc", NOON, "services: {'*': {}}"));
+    let before = world.snapshot();
+    world.list(SLICES, vec![slice("shop/a-1", &["10.0.0.1"]), slice("bank/c-1", &["10.0.0.4"])]);
+    let after = world.snapshot();
+    let same = |host: &str| std::sync::Arc::ptr_eq(&before.services()[host], &after.services()[host]);
+    assert!(same("a.shop.svc.cluster.local"), "the very same value");
+    assert!(!same("b.shop.svc.cluster.local") && !same("c.bank.svc.cluster.local"));
+    world.list(SERVICES, vec![service("shop/a")]);
+    world.list(POLICIES, vec![policy("bloc-system/bloc", NOON, "services: {'*': {}}")]);
+    assert_eq!(world.names(), ["a.shop"]);
+}
+
+#[test]
+fn a_bad_config_map_changes_nothing_and_is_refused_once() {
+    let mut world = World::new();
+    world.apply(policy("shop/bloc", NOON, "services: {a: {retries: 1}}"));
+    world.apply(policy("shop/bloc", NOON, "services: {a: {retries: 11}}"));
+    let refusal = "bloc: services.a.retries: 11 is not allowed, only 0 to 10";
+    assert_eq!((world.verdicts(), world.of("a.shop").0), (vec![refusal.to_owned()], Some(1)));
+    world.list(POLICIES, vec![policy("shop/bloc", NOON, "services: {a: {retries: 11}}")]);
+    assert_eq!((world.verdicts(), world.feed.snapshot().is_none()), (vec![], true), "listed again");
+    world.apply(policy("shop/bloc", NOON, "services: {a: {retries: 2}}"));
+    assert_eq!((world.verdicts(), world.of("a.shop").0), (vec!["bloc resolved".to_owned()], Some(2)));
+    world.apply(policy("shop/bloc", NOON, "nonsense"));
+    world.delete(POLICIES, "shop/bloc");
+    assert_eq!(world.verdicts().len(), 2);
+    assert!(world.names().is_empty());
+}
+
+#[test]
+fn the_oldest_config_map_of_a_namespace_counts() {
+    let mut world = World::new();
+    world.apply(policy("shop/a-later-one", NOON, "services: {a: {retries: 1}}"));
+    assert_eq!(world.of("a.shop").0, Some(1));
+    world.apply(policy("shop/bloc", MORNING, "services: {a: {retries: 2}}"));
+    assert_eq!(world.of("a.shop").0, Some(2));
+    let refusal = "a-later-one: metadata.namespace: \"shop\" is not allowed, only one ConfigMap a namespace; the older \"bloc\" counts";
+    assert_eq!(world.verdicts(), [refusal]);
+    world.delete(POLICIES, "shop/bloc");
+    assert_eq!((world.verdicts(), world.of("a.shop").0), (vec!["a-later-one resolved".to_owned()], Some(1)));
+}
+
+#[test]
+fn a_bookmark_is_progress_without_a_change() {
+    let mut world = World::new();
+    world.snapshot();
+    world.read(SERVICES, |_| Reading::Passed { revision: 900 });
+    assert!(world.feed.snapshot().is_none());
+    assert_eq!(world.feed.reach().known.revisions(), [2, 900, 3]);
+    assert_eq!(world.feed.reach().changed.revisions(), [2, 1, 3]);
+}
+
+#[test]
+fn a_list_without_news_is_progress_without_a_change() {
+    let mut world = World::new();
+    world.apply(policy("shop/bloc", NOON, "services: {a: {}}"));
+    world.snapshot();
+    let slices =
+        || vec![slice("shop/a-1", &["10.0.0.1"]), slice("shop/b-1", &["10.0.0.2"]), slice("bank/c-1", &["10.0.0.3"])];
+    world.list(SLICES, slices());
+    world.list(POLICIES, vec![policy("shop/bloc", NOON, "services: {a: {}}")]);
+    assert!(world.feed.snapshot().is_none());
+    assert_eq!(world.feed.reach().known.revisions(), [5, 1, 6]);
+    assert_eq!(world.feed.reach().changed.revisions(), [2, 1, 4]);
+    world.list(SLICES, slices().split_off(1));
+    assert_eq!(world.feed.reach().changed.revisions(), [7, 1, 4]);
+}
+
+#[test]
+fn a_replica_that_starts_with_a_bad_config_map_takes_its_copy() {
+    let mut old = World::new();
+    old.apply(policy("shop/bloc", NOON, "services: {a: {retries: 1}}"));
+    assert_eq!(old.feed.due().len(), 1);
+    let copy = json!({
+        "metadata": {
+            "namespace": "bloc-system", "name": "last-good.shop.bloc", "labels": {"bloc.dev/policy": "last-good"},
+            "annotations": {"bloc.dev/of": "shop/bloc", "bloc.dev/uid": "", "bloc.dev/revision": "4"},
+        },
+        "data": {KEY: "services: {a: {retries: 1}}"},
+    });
+    let copy = || Object::Policy(Box::new(serde_json::from_value(copy.clone()).unwrap()));
+    let bad = || policy("shop/bloc", NOON, "services: {a: {retries: 11}}");
+    let mut new = World::new();
+    new.list(POLICIES, vec![bad(), (named("bloc-system/last-good.shop.bloc"), copy())]);
+    assert_eq!((new.of("a.shop").0, new.verdicts().len()), (Some(1), 1));
+    assert!(new.feed.due().is_empty());
+    new.list(POLICIES, vec![(named("bloc-system/last-good.shop.bloc"), copy())]);
+    assert!(new.names().is_empty(), "the original is gone");
+    assert_eq!(new.feed.due().len(), 1, "and its copy follows");
+    let mut forged = World::new();
+    forged.list(POLICIES, vec![bad(), (named("bank/last-good.shop.bloc"), copy())]);
+    assert!(forged.names().is_empty(), "a copy of another namespace");
+}

@@ -1,0 +1,220 @@
+//! Lists one kind of object, then watches it, and begins anew when the API server says that it has to.
+//!
+//! This is what `kube::runtime::watcher` does too, but that one keeps to itself which revision a list or a bookmark stands for, and on these rests
+//! what a replica may say (see `adr/0001-versions.md`). A list is handed over as a whole when it is complete, so that a new beginning never shows half of the cluster.
+//!
+//! On failure: what is known stays, and the next try follows after [`LEAST_PAUSE`] to [`MOST_PAUSE`], doubled each time, with jitter. A
+//! watch that ends or breaks is taken up where it was; only 410 (the server has forgotten that revision) costs a list.
+
+use super::cluster::Key;
+use super::endpoints::{Service, Slice};
+use crate::metrics::Metrics;
+use futures_util::StreamExt;
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube::api::{ListParams, WatchEvent, WatchParams};
+use kube::{Api, Error, Resource, ResourceExt};
+use serde::de::DeserializeOwned;
+use std::fmt::Debug;
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::{Notify, mpsc};
+use tokio::time::{Instant, sleep, sleep_until};
+
+const LEAST_PAUSE: Duration = Duration::from_millis(200);
+/// An API server that is back is to be noticed soon; two replicas with three watches each do it no harm.
+const MOST_PAUSE: Duration = Duration::from_secs(5);
+/// How long one watch lasts, in seconds.
+const WATCH_SECONDS: u32 = 280;
+/// Objects in a page of a list: slices of 100 endpoints take some 20 KiB each.
+const PAGE: u32 = 500;
+/// Lists that are only to make sure follow each other no faster.
+const LEAST_REFRESH: Duration = Duration::from_secs(5);
+
+/// An object, reduced to what matters.
+#[derive(Debug)]
+pub enum Object {
+    /// An EndpointSlice.
+    Slice(Slice),
+    /// A Service.
+    Service(Service),
+    /// A ConfigMap with parameters.
+    Policy(Box<ConfigMap>),
+}
+
+/// What a watch reports.
+#[derive(Debug)]
+pub enum Reading {
+    /// Everything that there is, at a revision; `begun` is when the list was begun.
+    Listed { objects: Vec<(Key, Object)>, revision: u64, begun: Instant },
+    /// One object is there.
+    Applied { key: Key, object: Object, revision: u64 },
+    /// One object is gone, or none of ours any more.
+    Deleted { key: Key, revision: u64 },
+    /// Nothing happened up to a revision.
+    Passed { revision: u64 },
+}
+
+/// The watch of one kind of object.
+pub struct Watch<K> {
+    /// What is watched.
+    pub api: Api<K>,
+    /// Its name in log and metrics.
+    pub name: &'static str,
+    /// Which of it.
+    pub selector: Option<&'static str>,
+    /// Which watch it is.
+    pub place: usize,
+    /// What matters of an object; `None` if nothing does.
+    pub reduce: fn(K) -> Option<Object>,
+    /// Where readings go.
+    pub readings: mpsc::Sender<(usize, Reading)>,
+    /// Told when it is to list again to make sure that it is up to date.
+    pub refresh: Arc<Notify>,
+    /// What is counted.
+    pub metrics: Arc<Metrics>,
+}
+
+/// Why following a watch ended.
+enum End {
+    /// The server closed it: to be taken up where it was.
+    Closed,
+    /// To be listed anew.
+    Stale,
+}
+
+impl<K: Resource + Clone + DeserializeOwned + Debug + Send + 'static> Watch<K> {
+    /// Watches until nobody reads any more.
+    pub async fn run(self) {
+        let mut failures = 0;
+        while !self.readings.is_closed() {
+            let begun = Instant::now();
+            match self.list().await {
+                Ok((objects, revision)) => {
+                    failures = 0;
+                    self.send(Reading::Listed { objects, revision, begun }).await;
+                    self.follow(revision, begun).await;
+                }
+                Err(error) => self.pause("list", &error, &mut failures).await,
+            }
+        }
+    }
+
+    async fn list(&self) -> Result<(Vec<(Key, Object)>, u64), Error> {
+        let mut params = ListParams { label_selector: self.selector.map(str::to_owned), ..ListParams::default() };
+        params = params.limit(PAGE);
+        let (mut objects, mut revision) = (Vec::new(), 0);
+        loop {
+            let page = self.api.list(&params).await?;
+            revision = revision.max(number(page.metadata.resource_version.as_deref()));
+            for object in page.items {
+                let key = key(&object);
+                objects.extend((self.reduce)(object).map(|object| (key, object)));
+            }
+            match page.metadata.continue_.filter(|token| !token.is_empty()) {
+                Some(token) => params = params.continue_token(&token),
+                None => return Ok((objects, revision)),
+            }
+        }
+    }
+
+    /// Reports what happens after `revision`, until it has to be listed anew.
+    async fn follow(&self, mut revision: u64, listed: Instant) {
+        let mut failures = 0;
+        while !self.readings.is_closed() {
+            let (before, started) = (revision, Instant::now());
+            match self.watch(&mut revision, listed).await {
+                Ok(End::Closed) => {
+                    failures = 0;
+                    // A server that closes at once is not to be begun in a circle.
+                    sleep_until(started + LEAST_PAUSE).await;
+                }
+                Ok(End::Stale) => return,
+                Err(error) => {
+                    if revision > before {
+                        failures = 0;
+                    }
+                    self.pause("watch", &error, &mut failures).await;
+                }
+            }
+        }
+    }
+
+    async fn watch(&self, revision: &mut u64, listed: Instant) -> Result<End, Error> {
+        let mut params = WatchParams::default().timeout(WATCH_SECONDS);
+        params.label_selector = self.selector.map(str::to_owned);
+        let mut events = match self.api.watch(&params, &revision.to_string()).await {
+            Ok(events) => pin!(events),
+            Err(error) => return self.judge(error),
+        };
+        loop {
+            let event = tokio::select! {
+                event = events.next() => event,
+                () = self.refresh.notified() => {
+                    sleep_until(listed + LEAST_REFRESH).await;
+                    return Ok(End::Stale);
+                }
+            };
+            let reading = match event {
+                None => return Ok(End::Closed),
+                Some(Err(error)) => return self.judge(error),
+                Some(Ok(WatchEvent::Added(object) | WatchEvent::Modified(object))) => {
+                    *revision = of(&object);
+                    let key = key(&object);
+                    match (self.reduce)(object) {
+                        Some(object) => Reading::Applied { key, object, revision: *revision },
+                        None => Reading::Deleted { key, revision: *revision },
+                    }
+                }
+                Some(Ok(WatchEvent::Deleted(object))) => {
+                    *revision = of(&object);
+                    Reading::Deleted { key: key(&object), revision: *revision }
+                }
+                Some(Ok(WatchEvent::Bookmark(bookmark))) => {
+                    *revision = number(Some(&bookmark.metadata.resource_version));
+                    Reading::Passed { revision: *revision }
+                }
+                Some(Ok(WatchEvent::Error(status))) => return self.judge(Error::Api(status)),
+            };
+            self.send(reading).await;
+        }
+    }
+
+    /// 410 says that the server has forgotten the revision.
+    fn judge(&self, error: Error) -> Result<End, Error> {
+        match error {
+            Error::Api(status) if status.code == 410 => {
+                tracing::info!(kind = self.name, "the watch is too old, listing anew");
+                Ok(End::Stale)
+            }
+            error => Err(error),
+        }
+    }
+
+    async fn send(&self, reading: Reading) {
+        // Nobody reads any more: the loops look at that.
+        let _ = self.readings.send((self.place, reading)).await;
+    }
+
+    async fn pause(&self, what: &'static str, error: &Error, failures: &mut u32) {
+        self.metrics.count_watch_error(self.name);
+        let pause = LEAST_PAUSE.saturating_mul(1 << (*failures).min(10)).min(MOST_PAUSE);
+        let pause = pause.mul_f64(0.5 + 0.5 * fastrand::f64());
+        *failures = failures.saturating_add(1);
+        tracing::warn!(kind = self.name, what, %error, "the Kubernetes API; what is known stays, next try in {} ms", pause.as_millis());
+        sleep(pause).await;
+    }
+}
+
+fn key<K: Resource>(object: &K) -> Key {
+    (object.namespace().unwrap_or_default(), object.name_any())
+}
+
+fn of<K: Resource>(object: &K) -> u64 {
+    number(object.meta().resource_version.as_deref())
+}
+
+/// A resource version as a number: by Kubernetes' promise since 1.35, and in fact before, they are numbers that grow.
+fn number(revision: Option<&str>) -> u64 {
+    revision.and_then(|text| text.parse().ok()).unwrap_or(0)
+}

@@ -1,0 +1,140 @@
+//! What a version says: which state it is, and how much of the source's history is in it.
+//!
+//! ```text
+//! 6f0c3a9be1d24578@1042.997.1011
+//! digest            progress
+//! ```
+//!
+//! The *digest* stands for the content of all that a proxy subscribed to. It depends on nothing else, so that replicas and restarts give the
+//! same state the same one, and equality tells whether a proxy is up to date. The *progress* orders what equality cannot: for each thing that
+//! the source watches the revision of its last change (none for a file). A replica with less progress than a proxy has seen may not contradict it. A version is text to everybody but us; the decisions are in
+//! [`state`](super::state), the reasons in `adr/0001-versions.md`.
+
+use std::fmt::{self, Display};
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::str::FromStr;
+
+/// The longest version that a proxy may present, in bytes: a digest and eight revisions take less.
+pub const MAX_LENGTH: usize = 200;
+
+/// How far a source has read: a revision for each thing that it watches, which only grow.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Progress(Vec<u64>);
+
+impl Progress {
+    /// From one revision for each thing watched.
+    pub fn new(revisions: impl IntoIterator<Item = u64>) -> Self {
+        Self(revisions.into_iter().collect())
+    }
+
+    /// The revisions.
+    pub fn revisions(&self) -> &[u64] {
+        &self.0
+    }
+
+    /// The places where `other` is ahead, with its revision there; none for the progress of another kind of source, whose numbers mean nothing here.
+    pub fn behind<'a>(&'a self, other: &'a Self) -> impl Iterator<Item = (usize, u64)> + 'a {
+        let comparable = self.0.len() == other.0.len();
+        let pairs = self.0.iter().zip(&other.0).enumerate();
+        pairs.filter(move |(_, (own, other))| comparable && own < other).map(|(i, (_, other))| (i, *other))
+    }
+}
+
+/// How far a source has read, and how much of that mattered.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Reach {
+    /// Up to here it surely knows everything.
+    pub known: Progress,
+    /// Up to here something changed: what it knows is the state from here to `known`.
+    pub changed: Progress,
+}
+
+/// A version that this program, perhaps another replica of it, has issued.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Version {
+    /// Which state.
+    pub digest: u64,
+    /// How much of the source's history it contains.
+    pub progress: Progress,
+}
+
+impl Display for Version {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:016x}", self.digest)?;
+        self.progress.0.iter().enumerate().try_for_each(|(i, revision)| {
+            let separator = if i == 0 { '@' } else { '.' };
+            write!(f, "{separator}{revision}")
+        })
+    }
+}
+
+/// Text that is no version of ours.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("not a version")]
+pub struct NotAVersion;
+
+impl FromStr for Version {
+    type Err = NotAVersion;
+
+    fn from_str(text: &str) -> Result<Self, NotAVersion> {
+        let (digest, progress) = match text.split_once('@') {
+            Some((digest, progress)) => {
+                let revisions: Result<_, _> = progress.split('.').map(str::parse).collect();
+                (digest, Progress(revisions.map_err(|_| NotAVersion)?))
+            }
+            None => (text, Progress::default()),
+        };
+        let digest = u64::from_str_radix(digest, 16).ok().filter(|_| digest.len() == 16).ok_or(NotAVersion)?;
+        Ok(Self { digest, progress })
+    }
+}
+
+/// The digest of named things, each with a digest of its own; to be handed in by ascending name.
+pub fn digest<'a>(things: impl IntoIterator<Item = (&'a String, u64)>) -> u64 {
+    // SipHash with fixed keys: the same in every process of one build. Another build may differ, which costs one superfluous answer.
+    let mut hasher = DefaultHasher::new();
+    for thing in things {
+        thing.hash(&mut hasher);
+    }
+    hasher.finish()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn is_written_and_read() {
+        for (text, progress) in
+            [("00000000000000ff", vec![]), ("6f0c3a9be1d24578@7.0.18446744073709551615", vec![7, 0, u64::MAX])]
+        {
+            let version: Version = text.parse().unwrap();
+            assert_eq!(version.progress.revisions(), progress);
+            assert_eq!(version.to_string(), text);
+        }
+        for text in
+            ["", "ff", "000000000000000g", "00000000000000ff@", "00000000000000ff@1.", "00000000000000ff@1.x", "7"]
+        {
+            assert_eq!(text.parse::<Version>(), Err(NotAVersion), "{text}");
+        }
+    }
+
+    #[test]
+    fn less_progress_in_one_place_is_behind_there() {
+        let behind = |own: &[u64], other: &[u64]| {
+            let (own, other) = (Progress::new(own.iter().copied()), Progress::new(other.iter().copied()));
+            own.behind(&other).collect::<Vec<_>>()
+        };
+        assert_eq!(behind(&[5, 7], &[5, 7]), []);
+        assert_eq!(behind(&[5, 7], &[9, 3]), [(0, 9)]);
+        assert_eq!(behind(&[], &[9, 3]), [], "another kind of source");
+    }
+
+    #[test]
+    fn a_digest_depends_on_names_and_contents() {
+        let (a, b) = ("a".to_owned(), "b".to_owned());
+        assert_eq!(digest([(&a, 1), (&b, 2)]), digest([(&a, 1), (&b, 2)]));
+        assert_ne!(digest([(&a, 1), (&b, 2)]), digest([(&a, 2), (&b, 1)]));
+        assert_ne!(digest([(&a, 1)]), digest([]));
+    }
+}

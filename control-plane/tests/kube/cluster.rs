@@ -1,0 +1,298 @@
+//! A kube-apiserver and its etcd on loopback ports of their own, and control planes that ask it with no more rights than `rbac.yaml` gives.
+
+use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Service};
+use k8s_openapi::api::discovery::v1::EndpointSlice;
+use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding, Role, RoleBinding};
+use kube::api::{DeleteParams, Patch, PatchParams};
+use kube::{Api, Client, Config};
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+use std::net::TcpListener;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::time::Duration;
+use tempfile::TempDir;
+use tokio::process::{Child, Command};
+use tokio::time::{Instant, sleep, timeout};
+
+/// No wait of a test is longer.
+pub const LIMIT: Duration = Duration::from_secs(60);
+/// Where build.sh puts the programs, unless `KUBE_BIN` says otherwise.
+const PROGRAMS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../target/kube");
+
+pub struct Cluster {
+    directory: TempDir,
+    ports: [u16; 3],
+    etcd: Child,
+    server: Child,
+    pub client: Client,
+}
+
+fn free_port() -> u16 {
+    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
+}
+
+fn program(name: &str) -> PathBuf {
+    let path = std::env::var_os("KUBE_BIN").map_or_else(|| PathBuf::from(PROGRAMS), PathBuf::from).join(name);
+    assert!(path.is_file(), "{} is missing: control-plane/tests/kube/build.sh builds it", path.display());
+    path
+}
+
+fn start(directory: &Path, name: &str, executable: &Path, arguments: &[String]) -> Child {
+    let log =
+        std::fs::OpenOptions::new().create(true).append(true).open(directory.join(format!("{name}.log"))).unwrap();
+    let mut command = Command::new(executable);
+    command.args(arguments).current_dir(directory).stdin(Stdio::null()).kill_on_drop(true);
+    command.env("KUBECONFIG", directory.join("kubeconfig"));
+    command.stdout(log.try_clone().unwrap()).stderr(log).spawn().unwrap()
+}
+
+impl Cluster {
+    pub async fn start() -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path();
+        let key = path.join("sa.key").display().to_string();
+        let made = Command::new("openssl").args(["genrsa", "-out", &key, "2048"]).output().await.unwrap();
+        assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+        std::fs::write(path.join("tokens.csv"), "admin,admin,admin,system:masters\nbloc,bloc,bloc\n").unwrap();
+        let ports = [free_port(), free_port(), free_port()];
+        std::fs::write(path.join("kubeconfig"), kubeconfig(ports[2]).to_string()).unwrap();
+        let etcd = start(path, "etcd", &program("etcd"), &etcd_arguments(&ports));
+        let server = start(path, "kube-apiserver", &program("kube-apiserver"), &server_arguments(&ports));
+        let mut config = Config::new(format!("https://127.0.0.1:{}", ports[2]).parse().unwrap());
+        config.accept_invalid_certs = true;
+        config.auth_info.token = Some("admin".to_owned().into());
+        let cluster = Self { directory, ports, etcd, server, client: Client::try_from(config).unwrap() };
+        cluster.ready().await;
+        for name in ["bloc-system", "shop"] {
+            let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}});
+            cluster.apply::<Namespace>(Api::all(cluster.client.clone()), namespace).await;
+        }
+        for document in include_str!("../../rbac.yaml").split("---") {
+            let mut object: Value = serde_saphyr::from_str(document).unwrap();
+            let client = cluster.client.clone();
+            let subjects = json!([{"kind": "User", "name": "bloc", "apiGroup": "rbac.authorization.k8s.io"}]);
+            match object["kind"].as_str().unwrap() {
+                "ClusterRole" => cluster.apply::<ClusterRole>(Api::all(client), object).await,
+                "Role" => cluster.apply::<Role>(Api::namespaced(client, "bloc-system"), object).await,
+                "ClusterRoleBinding" => {
+                    object["subjects"] = subjects;
+                    cluster.apply::<ClusterRoleBinding>(Api::all(client), object).await;
+                }
+                "RoleBinding" => {
+                    object["subjects"] = subjects;
+                    cluster.apply::<RoleBinding>(Api::namespaced(client, "bloc-system"), object).await;
+                }
+                other => panic!("{other}"),
+            }
+        }
+        cluster
+    }
+
+    /// Waits until the API server says that it is ready.
+    pub async fn ready(&self) {
+        let begin = Instant::now();
+        loop {
+            let request = axum::http::Request::get("/readyz").body(Vec::new()).unwrap();
+            match self.client.request_text(request).await {
+                Ok(text) if text == "ok" => return,
+                answer => assert!(begin.elapsed() < LIMIT, "no API server: {answer:?}"),
+            }
+            sleep(Duration::from_millis(200)).await;
+        }
+    }
+
+    /// Kills the API server, which ends all watches.
+    pub async fn kill_server(&mut self) {
+        self.server.kill().await.unwrap();
+    }
+
+    /// Starts it again.
+    pub async fn restart_server(&mut self) {
+        self.server =
+            start(self.directory.path(), "kube-apiserver", &program("kube-apiserver"), &server_arguments(&self.ports));
+        self.ready().await;
+    }
+
+    async fn apply<K>(&self, api: Api<K>, object: Value)
+    where
+        K: Clone + DeserializeOwned + std::fmt::Debug,
+    {
+        let name = object["metadata"]["name"].as_str().unwrap().to_owned();
+        let begin = Instant::now();
+        loop {
+            match api.patch(&name, &PatchParams::apply("test").force(), &Patch::Apply(&object)).await {
+                Ok(_) => return,
+                // A new namespace or right is not known everywhere at once.
+                Err(error) => {
+                    let bad = matches!(&error, kube::Error::Api(status) if [400, 422].contains(&status.code));
+                    assert!(!bad && begin.elapsed() < LIMIT, "{error}");
+                }
+            }
+            sleep(Duration::from_millis(100)).await;
+        }
+    }
+
+    /// Creates or changes a Service of shop with the port 80.
+    pub async fn service(&self, name: &str) {
+        let service = json!({
+            "apiVersion": "v1", "kind": "Service", "metadata": {"name": name},
+            "spec": {"ports": [{"name": "web", "port": 80}]},
+        });
+        self.apply::<Service>(Api::namespaced(self.client.clone(), "shop"), service).await;
+    }
+
+    pub async fn delete_service(&self, name: &str) {
+        let api = Api::<Service>::namespaced(self.client.clone(), "shop");
+        api.delete(name, &DeleteParams::default()).await.unwrap();
+    }
+
+    /// Creates or changes a slice of a Service of shop, with endpoints that are ready.
+    pub async fn slice(&self, service: &str, name: &str, ready: &[String]) {
+        let endpoints: Vec<Value> =
+            ready.iter().map(|ip| json!({"addresses": [ip], "conditions": {"ready": true}})).collect();
+        let slice = json!({
+            "apiVersion": "discovery.k8s.io/v1", "kind": "EndpointSlice", "addressType": "IPv4",
+            "metadata": {"name": name, "labels": {"kubernetes.io/service-name": service}},
+            "ports": [{"name": "web", "port": 8080, "protocol": "TCP"}], "endpoints": endpoints,
+        });
+        self.apply::<EndpointSlice>(Api::namespaced(self.client.clone(), "shop"), slice).await;
+    }
+
+    /// Sets the parameters of shop.
+    pub async fn policy(&self, services: &str) {
+        let map = json!({
+            "apiVersion": "v1", "kind": "ConfigMap",
+            "metadata": {"name": "bloc", "labels": {"bloc.dev/policy": "true"}}, "data": {"services.yaml": services},
+        });
+        self.apply::<ConfigMap>(Api::namespaced(self.client.clone(), "shop"), map).await;
+    }
+
+    /// Takes the control plane's rights, or gives them back.
+    pub async fn rights(&self, given: bool) {
+        let api = Api::<ClusterRole>::all(self.client.clone());
+        let mut role: Value =
+            serde_saphyr::from_str(include_str!("../../rbac.yaml").split("---").next().unwrap()).unwrap();
+        if !given {
+            role["rules"] = json!([]);
+        }
+        self.apply(api, role).await;
+    }
+
+    /// A control plane that listens.
+    pub async fn control_plane(&self, name: &str) -> ControlPlane {
+        let file = self.directory.path().join(format!("{name}.address"));
+        let arguments = ["--source", "kubernetes", "--listen", "127.0.0.1:0", "--address-file"].map(str::to_owned);
+        let arguments = [&arguments[..], &[file.display().to_string()]].concat();
+        let process =
+            start(self.directory.path(), name, Path::new(env!("CARGO_BIN_EXE_bloc-control-plane")), &arguments);
+        let begin = Instant::now();
+        let address = loop {
+            match std::fs::read_to_string(&file) {
+                Ok(text) => break text.trim().to_owned(),
+                Err(_) => assert!(begin.elapsed() < LIMIT, "{name} does not listen"),
+            }
+            sleep(Duration::from_millis(20)).await;
+        };
+        let client = reqwest::Client::builder().no_proxy().timeout(LIMIT).build().unwrap();
+        ControlPlane { url: format!("http://{address}"), client, process }
+    }
+
+    /// What a program has written to its log.
+    pub fn log(&self, name: &str) -> String {
+        std::fs::read_to_string(self.directory.path().join(format!("{name}.log"))).unwrap_or_default()
+    }
+}
+
+impl Drop for Cluster {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            for name in ["one", "two"] {
+                eprintln!("== {name}\n{}", self.log(name));
+            }
+        }
+        // Killed when dropped, but etcd last, or the API server spends its last moments complaining.
+        let _ = (self.server.start_kill(), self.etcd.start_kill());
+    }
+}
+
+fn etcd_arguments(ports: &[u16; 3]) -> Vec<String> {
+    let (client, peer) = (format!("http://127.0.0.1:{}", ports[0]), format!("http://127.0.0.1:{}", ports[1]));
+    vec![
+        "--data-dir=etcd".into(),
+        format!("--listen-client-urls={client}"),
+        format!("--advertise-client-urls={client}"),
+        format!("--listen-peer-urls={peer}"),
+        format!("--initial-advertise-peer-urls={peer}"),
+        format!("--initial-cluster=default={peer}"),
+        "--unsafe-no-fsync".into(),
+        "--log-level=error".into(),
+    ]
+}
+
+fn server_arguments(ports: &[u16; 3]) -> Vec<String> {
+    let mut arguments: Vec<String> = [
+        "--bind-address=127.0.0.1",
+        "--advertise-address=127.0.0.1",
+        "--cert-dir=certs",
+        "--service-account-key-file=sa.key",
+        "--service-account-signing-key-file=sa.key",
+        "--service-account-issuer=https://kubernetes.default.svc",
+        "--service-cluster-ip-range=10.96.0.0/16",
+        "--authorization-mode=RBAC",
+        "--token-auth-file=tokens.csv",
+        "--disable-admission-plugins=ServiceAccount",
+        "--endpoint-reconciler-type=none",
+    ]
+    .map(str::to_owned)
+    .to_vec();
+    arguments.push(format!("--etcd-servers=http://127.0.0.1:{}", ports[0]));
+    arguments.push(format!("--secure-port={}", ports[2]));
+    arguments
+}
+
+/// JSON is YAML too.
+fn kubeconfig(port: u16) -> Value {
+    json!({
+        "apiVersion": "v1", "kind": "Config", "current-context": "x",
+        "clusters": [{"name": "c", "cluster": {"server": format!("https://127.0.0.1:{port}"), "insecure-skip-tls-verify": true}}],
+        "users": [{"name": "u", "user": {"token": "bloc"}}],
+        "contexts": [{"name": "x", "context": {"cluster": "c", "user": "u"}}],
+    })
+}
+
+/// A running control plane.
+pub struct ControlPlane {
+    pub url: String,
+    client: reqwest::Client,
+    process: Child,
+}
+
+impl ControlPlane {
+    pub async fn get(&self, path: &str) -> String {
+        self.client.get(format!("{}{path}", self.url)).send().await.unwrap().text().await.unwrap()
+    }
+
+    pub async fn is_ready(&self) -> bool {
+        self.get("/readyz").await == "ready\n"
+    }
+
+    /// The value of a metric.
+    pub async fn metric(&self, name: &str) -> Option<f64> {
+        let text = self.get("/metrics").await;
+        text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' ')?.parse().ok())
+    }
+
+    pub async fn kill(mut self) {
+        timeout(LIMIT, self.process.kill()).await.unwrap().unwrap();
+    }
+}
+
+/// Waits for something that has no event to wait for.
+pub async fn until(what: &str, mut condition: impl AsyncFnMut() -> bool) {
+    let begin = Instant::now();
+    while !condition().await {
+        assert!(begin.elapsed() < LIMIT, "{what} did not come to pass");
+        sleep(Duration::from_millis(50)).await;
+    }
+}

@@ -1,0 +1,158 @@
+//! The control plane at a real kube-apiserver and etcd, which `build.sh` builds: `make test-kube`.
+#![allow(missing_docs, reason = "tests")]
+
+mod cluster;
+mod proxy;
+
+use cluster::{Cluster, until};
+use k8s_openapi::api::events::v1::Event;
+use kube::Api;
+use kube::api::ListParams;
+use proxy::Proxy;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+use tokio::time::sleep;
+
+const A: &str = "a.shop.svc.cluster.local";
+
+fn ips(range: std::ops::Range<usize>) -> Vec<String> {
+    range.map(|i| format!("10.1.{}.{}", i / 250, i % 250 + 1)).collect()
+}
+
+#[tokio::test]
+#[ignore = "needs kube-apiserver and etcd: make test-kube"]
+async fn services_come_grow_shrink_and_go() {
+    let cluster = Cluster::start().await;
+    let control_plane = cluster.control_plane("one").await;
+    until("readiness", async || control_plane.is_ready().await).await;
+    let mut proxy = Proxy::new("p", A, std::slice::from_ref(&control_plane.url), 0);
+    assert!(proxy.poll().await && proxy.known().is_none());
+
+    cluster.policy("services: {a: {retries: 2}}").await;
+    cluster.service("a").await;
+    cluster.slice("a", "a-1", &ips(0..1)).await;
+    proxy.endpoints(&ips(0..1)).await;
+    assert_eq!(proxy.state.services[A].retries, Some(2));
+    // The largest slices that there are.
+    cluster.slice("a", "a-1", &ips(0..1_000)).await;
+    cluster.slice("a", "a-2", &ips(1_000..2_000)).await;
+    let mut all = ips(0..2_000);
+    all.sort_by_key(|ip| ip.parse::<std::net::Ipv4Addr>().unwrap());
+    proxy.endpoints(&all).await;
+    cluster.slice("a", "a-1", &[]).await;
+    cluster.slice("a", "a-2", &ips(7..8)).await;
+    proxy.endpoints(&ips(7..8)).await;
+    cluster.delete_service("a").await;
+    until("the service to go", async || {
+        proxy.poll().await;
+        proxy.known().is_none()
+    })
+    .await;
+}
+
+#[tokio::test]
+#[ignore = "needs kube-apiserver and etcd: make test-kube"]
+async fn a_bad_config_map_gets_an_event_and_changes_nothing() {
+    let cluster = Cluster::start().await;
+    cluster.policy("services: {a: {retries: 2}}").await;
+    cluster.service("a").await;
+    let control_plane = cluster.control_plane("one").await;
+    let mut proxy = Proxy::new("p", A, std::slice::from_ref(&control_plane.url), 0);
+    proxy.endpoints(&[]).await;
+    cluster.policy("services: {a: {retries: 11}}").await;
+    let events = Api::<Event>::namespaced(cluster.client.clone(), "shop");
+    let reason = "services.a.retries: 11 is not allowed, only 0 to 10";
+    until("the Event", async || {
+        let events = events.list(&ListParams::default()).await.unwrap().items;
+        events.iter().any(|event| event.note.as_deref().is_some_and(|note| note.ends_with(reason)))
+    })
+    .await;
+    assert!(control_plane.get("/v1/services").await.contains(reason));
+    assert!(!proxy.poll().await);
+    cluster.policy("services: {a: {retries: 3}}").await;
+    until("the good one", async || proxy.poll().await && proxy.state.services[A].retries == Some(3)).await;
+}
+
+#[tokio::test]
+#[ignore = "needs kube-apiserver and etcd: make test-kube"]
+async fn without_rights_or_without_an_api_server_the_last_good_state_stays() {
+    let mut cluster = Cluster::start().await;
+    cluster.policy("services: {'*': {}}").await;
+    cluster.service("a").await;
+    cluster.slice("a", "a-1", &ips(0..1)).await;
+    let control_plane = cluster.control_plane("one").await;
+    let mut proxy = Proxy::new("p", A, std::slice::from_ref(&control_plane.url), 0);
+    proxy.endpoints(&ips(0..1)).await;
+    let errors = r#"bloc_kubernetes_watch_errors_total{kind="endpointslices"}"#;
+
+    // Watches live on when rights are withdrawn, until they are renewed: an API server that restarts makes that happen.
+    cluster.rights(false).await;
+    cluster.kill_server().await;
+    cluster.restart_server().await;
+    until("a failure", async || control_plane.metric(errors).await.unwrap_or(0.0) > 0.0).await;
+    until("the refusal", async || cluster.log("one").contains("forbidden")).await;
+    cluster.slice("a", "a-1", &ips(0..2)).await;
+    assert!(control_plane.is_ready().await);
+    assert!(!proxy.poll().await);
+    cluster.rights(true).await;
+    proxy.endpoints(&ips(0..2)).await;
+
+    cluster.kill_server().await;
+    sleep(Duration::from_secs(30)).await;
+    assert!(control_plane.is_ready().await);
+    let mut new = Proxy::new("q", A, std::slice::from_ref(&control_plane.url), 0);
+    new.endpoints(&ips(0..2)).await;
+    cluster.restart_server().await;
+    cluster.slice("a", "a-1", &ips(0..3)).await;
+    proxy.endpoints(&ips(0..3)).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs kube-apiserver and etcd: make test-kube"]
+async fn no_proxy_goes_back_while_it_moves_between_replicas_and_one_dies() {
+    const PROXIES: usize = 100;
+    const GENERATIONS: usize = 60;
+    let cluster = Cluster::start().await;
+    cluster.policy("services: {a: {}}").await;
+    cluster.service("a").await;
+    cluster.slice("a", "a-1", &ips(0..1)).await;
+    let one = cluster.control_plane("one").await;
+    let two = cluster.control_plane("two").await;
+    for replica in [&one, &two] {
+        until("readiness", async || replica.is_ready().await).await;
+    }
+    let urls = [one.url.clone(), two.url.clone()];
+    let arrived = Arc::new(AtomicUsize::new(0));
+    let proxies: Vec<_> = (0..PROXIES)
+        .map(|i| {
+            let (mut proxy, arrived) = (Proxy::new(&format!("p{i}"), A, &urls, i), Arc::clone(&arrived));
+            proxy.turn();
+            tokio::spawn(async move {
+                let mut generation = 0;
+                while generation < GENERATIONS {
+                    // After every answer to the other replica: the one that has heard less must not undo it.
+                    if proxy.poll().await {
+                        proxy.turn();
+                    }
+                    let known = proxy.known().unwrap_or_default().first().cloned().unwrap_or_default();
+                    let now = (0..=GENERATIONS).find(|i| known == format!("{}:8080", ips(*i..*i + 1)[0])).unwrap_or(0);
+                    assert!(now >= generation, "from {generation} back to {now}");
+                    generation = now;
+                }
+                arrived.fetch_add(1, Ordering::Relaxed);
+            })
+        })
+        .collect();
+    for generation in 1..GENERATIONS / 2 {
+        cluster.slice("a", "a-1", &ips(generation..generation + 1)).await;
+    }
+    one.kill().await;
+    for generation in GENERATIONS / 2..=GENERATIONS {
+        cluster.slice("a", "a-1", &ips(generation..generation + 1)).await;
+    }
+    until("all proxies at the last state", async || arrived.load(Ordering::Relaxed) == PROXIES).await;
+    for proxy in proxies {
+        proxy.await.unwrap();
+    }
+}
