@@ -43,9 +43,8 @@ fn inbound(c: &mut Criterion) {
     let headroom = Ratio::new(0.8).expect("a ratio");
     let admission = Admission::new(Some(Concurrency::new(10)), headroom);
     group.bench_function("chip", |b| {
-        let mut granted = 0u64;
-        b.iter(|| granted += u64::from(admission.grants_chip(black_box(Concurrency::new(4)), &mut rng)));
-        assert!(granted > 0, "half of them carry a chip");
+        // An empty server draws too, and always grants.
+        b.iter(|| assert!(admission.grants_chip(black_box(Concurrency::new(0)), &mut rng)));
     });
     let (mut server, now) = server().expect("a server");
     let deadline = Some(Duration::from_secs(1));
@@ -95,14 +94,16 @@ fn headroom() -> Ratio {
 fn headers(c: &mut Criterion) {
     let mut group = c.benchmark_group("header");
     let (load, mut text) = (report(7), String::new());
+    load.encode(&mut text);
+    let (length, header) = (text.len(), text.clone());
     group.bench_function("load_encode", |b| {
         b.iter(|| {
             black_box(&load).encode(&mut text);
-            assert_eq!(text.len(), 78);
+            assert_eq!(text.len(), length);
         });
     });
     group.bench_function("load_decode", |b| {
-        b.iter(|| assert_eq!(LoadReport::decode(black_box(text.as_bytes())), Some(load)))
+        b.iter(|| assert_eq!(LoadReport::decode(black_box(header.as_bytes())), Some(load)))
     });
     let Ok(work) = Work::new(RoutingKind::Bid, 10) else { panic!("no sender") };
     group.bench_function("bid", |b| b.iter(|| assert!(black_box(&work).bid().is_some())));
