@@ -176,9 +176,12 @@ impl State {
     /// The source was listed at `place`, newest state and all, and is at `revision`; the list was begun at `begun`. What was wanted before that and is not
     /// in it, is of another history. Returns how many polls were woken.
     pub fn listed(&mut self, place: usize, revision: u64, begun: Instant) -> usize {
-        let of_others =
-            self.wanted.extract_if((place, revision.saturating_add(1))..=(place, u64::MAX), |_, since| *since < begun);
-        let of_others: Vec<_> = of_others.map(|(place, _)| place).collect();
+        let beyond = (place, revision.saturating_add(1))..=(place, u64::MAX);
+        let of_others: Vec<_> =
+            self.wanted.range(beyond).filter(|(_, since)| **since < begun).map(|(place, _)| *place).collect();
+        for place in &of_others {
+            self.wanted.remove(place);
+        }
         if of_others.is_empty() {
             return 0;
         }

@@ -10,6 +10,8 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 
 /// What Kubernetes takes for a note, in bytes.
 const MAX_NOTE: usize = 1024;
+/// What is kept of the name of a ConfigMap, so that the Event's name is not too long for Kubernetes.
+const MAX_NAME: usize = 200;
 /// The name under which we report.
 const CONTROLLER: &str = "bloc.dev/control-plane";
 
@@ -28,7 +30,7 @@ pub async fn report(client: Client, object: ObjectReference, reason: String) {
 fn event(object: ObjectReference, reason: &str, now: Timestamp) -> Event {
     let mut hasher = DefaultHasher::new();
     (&object.uid, &object.resource_version, reason).hash(&mut hasher);
-    let name = object.name.as_deref().unwrap_or("configmap");
+    let name: String = object.name.as_deref().unwrap_or("configmap").chars().take(MAX_NAME).collect();
     Event {
         metadata: ObjectMeta {
             name: Some(format!("{name}.{:016x}", hasher.finish())),

@@ -33,7 +33,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::{Notify, mpsc};
 use tokio::task::JoinSet;
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep, sleep_until};
 use watch::{Object, Reading, Watch};
 
 /// Events come in bursts (a rollout, a restart of the API server); so long they are gathered, which a second leaves room for.
@@ -92,6 +92,8 @@ impl KubernetesSource {
 
         let mut feed = Feed::new(&self.namespace, &self.domain);
         let mut batch = Vec::new();
+        // When it is looked whether somebody still wants what we lack.
+        let mut look = None;
         loop {
             tokio::select! {
                 count = readings.recv_many(&mut batch, BACKLOG) => {
@@ -104,16 +106,14 @@ impl KubernetesSource {
                     }
                     self.take(&mut feed, &mut batch, &publisher, &mut tasks);
                 }
-                () = publisher.store().wants() => {
-                    let (store, refresh) = (publisher.store().clone(), refresh.clone());
-                    tasks.spawn(async move {
-                        sleep(PATIENCE).await;
-                        for (place, refresh) in refresh.iter().enumerate() {
-                            if store.wants_at(place) {
-                                refresh.notify_one();
-                            }
+                () = publisher.store().wants(), if look.is_none() => look = Some(Instant::now() + PATIENCE),
+                () = sleep_until(look.unwrap_or_else(Instant::now)), if look.is_some() => {
+                    look = None;
+                    for (place, refresh) in refresh.iter().enumerate() {
+                        if publisher.store().wants_at(place) {
+                            refresh.notify_one();
                         }
-                    });
+                    }
                 }
                 Some(_) = tasks.join_next() => {}
             }

@@ -147,13 +147,16 @@ impl<K: Resource + Clone + DeserializeOwned + Debug + Send + 'static> Watch<K> {
             Ok(events) => pin!(events),
             Err(error) => return self.judge(error),
         };
+        // When it is to be listed anew although nothing is wrong; until then events are read as ever.
+        let mut refresh = None;
         loop {
             let event = tokio::select! {
                 event = events.next() => event,
-                () = self.refresh.notified() => {
-                    sleep_until(listed + LEAST_REFRESH).await;
-                    return Ok(End::Stale);
+                () = self.refresh.notified(), if refresh.is_none() => {
+                    refresh = Some(listed + LEAST_REFRESH);
+                    continue;
                 }
+                () = sleep_until(refresh.unwrap_or(listed)), if refresh.is_some() => return Ok(End::Stale),
             };
             let reading = match event {
                 None => return Ok(End::Closed),
