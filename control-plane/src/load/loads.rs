@@ -1,7 +1,8 @@
 //! The loads of all services.
 
+use super::events::EventRates;
 use super::interval::ReportInterval;
-use super::service::Service;
+use super::service::{ServerLoad, Service};
 use super::signals::Signals;
 use bloc_policy::sync::ServiceLoad;
 use std::collections::BTreeMap;
@@ -52,6 +53,16 @@ impl Loads {
     pub fn all(&self, now: Instant) -> BTreeMap<String, Signals> {
         let signals = |(name, service): (&String, &Service)| (name.clone(), service.signals(self.interval, now));
         self.services.iter().map(signals).collect()
+    }
+
+    /// The events at a service, over all its servers; `None` if no server has been measured yet.
+    pub fn events(&self, service: &str, now: Instant) -> Option<EventRates> {
+        self.services.get(service)?.events(self.interval, now)
+    }
+
+    /// The servers of a service, by proxy.
+    pub fn servers(&self, service: &str, now: Instant) -> Vec<ServerLoad> {
+        self.services.get(service).map(|service| service.servers(self.interval, now)).unwrap_or_default()
     }
 
     /// Reports of services that are not in force, or beyond the bound.

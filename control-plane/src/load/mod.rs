@@ -29,6 +29,7 @@
 //! one ingress, so that sidecars and several gateways are covered too; 2. the predictor, see [`Holt`].
 
 mod arrivals;
+mod events;
 mod holt;
 mod interval;
 mod loads;
@@ -37,8 +38,9 @@ mod signals;
 #[cfg(test)]
 mod tests;
 
+pub use events::EventRates;
 pub use holt::Holt;
 pub use interval::{NotAReportInterval, ReportInterval};
 pub use loads::{Loads, MAX_SERVICES};
-pub use service::{HORIZON, KEEP_INTERVALS};
+pub use service::{HORIZON, KEEP_INTERVALS, ServerLoad};
 pub use signals::{Signals, Spread};

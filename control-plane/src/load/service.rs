@@ -1,6 +1,7 @@
 //! The servers of one service as they reported, and what follows for the service.
 
 use super::arrivals::Arrivals;
+use super::events::{EventRates, Events};
 use super::holt::Holt;
 use super::interval::ReportInterval;
 use super::signals::{Signals, Spread};
@@ -36,6 +37,24 @@ struct Server {
     capacity: Option<u32>,
     service_rate: Option<f64>,
     arrivals: Arrivals,
+    events: Events,
+}
+
+/// What one server reported last.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ServerLoad {
+    /// The proxy in front of it.
+    pub proxy: String,
+    /// When it was heard of.
+    pub seen: Instant,
+    /// Requests in flight, waiting ones included.
+    pub in_flight: u64,
+    /// The capacity in force, in requests; `None`: no limit.
+    pub capacity: Option<u32>,
+    /// What it finishes when it is busy, in requests per second, if it said so.
+    pub service_rate: Option<f64>,
+    /// What happened at it, if that has been measured yet.
+    pub events: Option<EventRates>,
 }
 
 impl Server {
@@ -55,15 +74,17 @@ impl Service {
         if !self.servers.values().any(|server| server.is_fresh(interval, now)) {
             *self = Self::new(now);
         }
-        let arrivals = match self.servers.remove(proxy) {
+        let (arrivals, events) = match self.servers.remove(proxy) {
             Some(mut server) => {
                 server.arrivals.hear(load, interval.get() / 2, now);
-                server.arrivals
+                server.events.hear(load, interval.get() / 2, now);
+                (server.arrivals, server.events)
             }
-            None => Arrivals::new(load, now),
+            None => (Arrivals::new(load, now), Events::new(load, now)),
         };
         let ServiceLoad { in_flight, capacity, service_rate, .. } = *load;
-        self.servers.insert(proxy.to_owned(), Server { seen: now, in_flight, capacity, service_rate, arrivals });
+        self.servers
+            .insert(proxy.to_owned(), Server { seen: now, in_flight, capacity, service_rate, arrivals, events });
         // Not at each report: it takes a pass over all servers.
         if now.saturating_duration_since(self.looked) >= interval.get() {
             self.look(interval, now);
@@ -107,6 +128,29 @@ impl Service {
             predicted_arrival_rate_per_second: arrival_rate.and(trend).map(|trend| trend.predict(HORIZON)),
             prediction_horizon_seconds: HORIZON.as_secs_f64(),
         }
+    }
+
+    /// The events over the fresh servers that were measured; `None` if none was.
+    pub fn events(&self, interval: ReportInterval, now: Instant) -> Option<EventRates> {
+        let fresh = self.servers.values().filter(|server| server.is_fresh(interval, now));
+        fresh.filter_map(|server| server.events.rates()).reduce(|mut sum, rates| {
+            sum += rates;
+            sum
+        })
+    }
+
+    /// The fresh servers, by proxy.
+    pub fn servers(&self, interval: ReportInterval, now: Instant) -> Vec<ServerLoad> {
+        let fresh = self.servers.iter().filter(|(_, server)| server.is_fresh(interval, now));
+        let load = |(proxy, server): (&String, &Server)| ServerLoad {
+            proxy: proxy.clone(),
+            seen: server.seen,
+            in_flight: server.in_flight,
+            capacity: server.capacity,
+            service_rate: server.service_rate,
+            events: server.events.rates(),
+        };
+        fresh.map(load).collect()
     }
 
     /// Requests per second over the fresh servers; `None` as long as it would be half a sum.

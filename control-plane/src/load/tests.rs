@@ -22,7 +22,14 @@ impl World {
 
     /// `proxy` reports of service a.
     fn report(&mut self, millis: u64, proxy: &str, departed: u64, in_flight: u64, service_rate: Option<f64>) {
-        let load = ServiceLoad { service: "a".into(), departed, in_flight, service_rate, capacity: Some(10) };
+        let load = ServiceLoad {
+            service: "a".into(),
+            departed,
+            in_flight,
+            service_rate,
+            capacity: Some(10),
+            ..Default::default()
+        };
         self.loads.hear(proxy, &[load], |name| name == "a", self.at(millis));
     }
 

@@ -17,7 +17,7 @@ pub const WAIT_RANGE: (Duration, Duration) = (Duration::from_secs(1), Duration::
 const MAX_NAMES: usize = 1_000;
 /// Requests in flight that a proxy may report: ten times the largest capacity. A count below zero shows as a number near 2^64.
 const MAX_IN_FLIGHT: u64 = 10_000_000;
-/// Departures that a proxy may report, 2^53, beyond which JSON tools lose digits: three centuries at a million a second.
+/// Departures, and events of other kinds, that a proxy may report, 2^53, beyond which JSON tools lose digits: three centuries at a million a second.
 const MAX_DEPARTED: u64 = 1 << 53;
 /// The service rate that a proxy may report, in requests per second: a million at once, in a microsecond each.
 const MAX_SERVICE_RATE: f64 = 1e12;
@@ -106,6 +106,19 @@ fn check_loads(loads: &[ServiceLoad], serves: &[String]) -> Result<(), ConfigErr
         }
         if *departed > MAX_DEPARTED {
             return Err(refuse("departed", departed.to_string(), format!("0 to {MAX_DEPARTED}")));
+        }
+        let events = [
+            ("departedConfident", load.events.departed_confident),
+            ("chipsGranted", load.events.chips_granted),
+            ("chipsWithheld", load.events.chips_withheld),
+            ("rejectedCapacity", load.events.rejected_capacity),
+            ("rejectedBid", load.events.rejected_bid),
+            ("rejectedDeadline", load.events.rejected_deadline),
+        ];
+        for (name, count) in events {
+            if count > MAX_DEPARTED {
+                return Err(refuse(&format!("events.{name}"), count.to_string(), format!("0 to {MAX_DEPARTED}")));
+            }
         }
         if let Some(rate) = service_rate.filter(|rate| !(0.0..=MAX_SERVICE_RATE).contains(rate)) {
             return Err(refuse("serviceRate", rate.to_string(), "0 to 1e12".into()));
@@ -201,6 +214,9 @@ mod tests {
         assert!(error(of(u64::MAX, 0)).starts_with("load[0].inFlight: 18446744073709551615 is not allowed"));
         assert!(error(of(0, MAX_DEPARTED + 1)).starts_with("load[0].departed: "));
         assert!(Poll::try_from(of(MAX_IN_FLIGHT, MAX_DEPARTED)).is_ok());
+        let mut many = of(0, 0);
+        many.load[0].events.rejected_bid = MAX_DEPARTED + 1;
+        assert!(error(many).starts_with("load[0].events.rejectedBid: 9007199254740993 is not allowed"));
         let twice = SyncRequest { load: vec![of(0, 0).load.remove(0), of(0, 0).load.remove(0)], ..of(0, 0) };
         assert_eq!(error(twice), "load[1].service: \"a\" is not allowed, only each service once");
         let foreign = error(SyncRequest { serves: vec!["b".into()], ..of(0, 0) });

@@ -53,6 +53,27 @@ pub struct ServiceLoad {
     /// What the server finishes when it is busy, in requests per second; absent: not known yet.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub service_rate: Option<f64>,
+    /// What else has happened at it since the proxy started.
+    #[serde(default)]
+    pub events: ServiceEvents,
+}
+
+/// Counters of one service at one proxy since the proxy started; the control plane makes rates of them. They lag by a tick at most.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, rename_all = "camelCase", deny_unknown_fields)]
+pub struct ServiceEvents {
+    /// Requests answered that left a server that had been busy all the time since they came.
+    pub departed_confident: u64,
+    /// Answers with a chip.
+    pub chips_granted: u64,
+    /// Answers without one.
+    pub chips_withheld: u64,
+    /// Requests bounced because the server was at its capacity.
+    pub rejected_capacity: u64,
+    /// Requests bounced because they would have taken longer than their bid.
+    pub rejected_bid: u64,
+    /// Requests bounced because they would have missed their deadline, or were held for too long.
+    pub rejected_deadline: u64,
 }
 
 /// What the control plane answers.

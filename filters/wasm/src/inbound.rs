@@ -15,7 +15,7 @@ use bloc_policy::departures::{Flag, Totals};
 use bloc_policy::load_report::LoadReport;
 use bloc_policy::orca;
 use bloc_policy::server::{Rejection, Server};
-use bloc_policy::sync::ServiceLoad;
+use bloc_policy::sync::{ServiceEvents, ServiceLoad};
 use bloc_policy::units::{Concurrency, Timestamp};
 use proxy_wasm::traits::{Context, HttpContext};
 use proxy_wasm::types::Action;
@@ -104,6 +104,14 @@ impl Inbound {
             capacity: known(self.capacity_in_force).and_then(|capacity| u32::try_from(capacity).ok()),
             departed: self.departed.get(),
             service_rate: known(self.service_rate).map(|per_1000s| per_1000s as f64 / 1e3),
+            events: ServiceEvents {
+                departed_confident: self.confident.get(),
+                chips_granted: self.counters.total(CHIPS_GRANTED),
+                chips_withheld: self.counters.total(CHIPS_WITHHELD),
+                rejected_capacity: self.counters.total(REJECTED_CAPACITY),
+                rejected_bid: self.counters.total(REJECTED_BID),
+                rejected_deadline: self.counters.total(REJECTED_DEADLINE),
+            },
         }
     }
 

@@ -27,6 +27,11 @@ impl<const N: usize> Counters<N> {
         }
     }
 
+    /// What all threads of this Envoy have handed to the host.
+    pub fn total(&self, which: usize) -> u64 {
+        self.ids.get(which).copied().flatten().map_or(0, host::metric)
+    }
+
     /// Hands the sums to the host.
     pub fn flush(&mut self) {
         for (id, sum) in self.ids.iter().zip(&mut self.since_flush) {

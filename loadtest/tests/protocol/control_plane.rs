@@ -11,14 +11,14 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 use tokio::time::Instant;
 
-struct ControlPlane {
+pub struct ControlPlane {
     process: Process,
-    address: SocketAddr,
+    pub address: SocketAddr,
     file: PathBuf,
 }
 
 impl ControlPlane {
-    async fn start(place: &Place, listen: &str) -> Self {
+    pub async fn start(place: &Place, listen: &str) -> Self {
         let (file, written) = (place.path().join("services.yaml"), place.path().join("control-plane.address"));
         let _ = std::fs::remove_file(&written);
         let arguments = [
@@ -39,7 +39,7 @@ impl ControlPlane {
         Self { process, address, file }
     }
 
-    async fn get(&self, path: &str) -> String {
+    pub async fn get(&self, path: &str) -> String {
         let (_, body) = bloc_lab::http::get(self.address, path, Duration::from_secs(5)).await.unwrap();
         String::from_utf8_lossy(&body).into_owned()
     }
@@ -55,7 +55,7 @@ impl ControlPlane {
     }
 }
 
-fn write(place: &Place, capacity: &str, endpoints: &[SocketAddr]) {
+pub fn write(place: &Place, capacity: &str, endpoints: &[SocketAddr]) {
     let endpoints: Vec<String> = endpoints.iter().map(|at| format!("\"{at}\"")).collect();
     let text = format!(
         "services:\n  {SERVICE}:\n    capacity: {{estimator: static, limit: {capacity}}}\n    endpoints: [{}]\n",
@@ -66,7 +66,7 @@ fn write(place: &Place, capacity: &str, endpoints: &[SocketAddr]) {
     std::fs::rename(new, file).unwrap();
 }
 
-async fn pod(place: &Place, name: &str, control_plane: SocketAddr) -> Pod {
+pub async fn pod(place: &Place, name: &str, control_plane: SocketAddr) -> Pod {
     let app = App::start(name).await;
     let configuration = json!({"service": SERVICE, "controlPlane": {"cluster": "bloc-control-plane", "wait": "5s"}});
     let bootstrap = inbound(place, app.address, &configuration, Some(control_plane));

@@ -12,4 +12,5 @@ mod in_flight;
 mod orca;
 mod price;
 mod rejection;
+mod report;
 mod support;
