@@ -1,0 +1,177 @@
+//! The dashboard and the alerts: every metric that they name exists, and promtool's tests of the alerts pass.
+//!
+//! Needs promtool, in Debian's package `prometheus`. Without it its test says so and passes; with BLOC_REQUIRE_TOOLS=1 it fails instead, as in CI.
+#![allow(missing_docs, reason = "tests")]
+
+use bloc_control_plane::load::{Signals, Spread};
+use bloc_control_plane::metrics::Metrics;
+use bloc_control_plane::store::Counts;
+use promql_parser::parser::{self, Expr};
+use promql_parser::util::{ExprVisitor, walk_expr};
+use serde_json::Value;
+use std::collections::{BTreeMap, BTreeSet};
+use std::convert::Infallible;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+fn dashboards() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("dashboards")
+}
+
+/// The metrics of the sidecars as Prometheus sees them, from the sources of the filters.
+fn of_sidecars() -> BTreeSet<String> {
+    let mut names = BTreeSet::new();
+    let sources = [
+        ("inbound", include_str!("../../filters/wasm/src/inbound.rs")),
+        ("outbound", include_str!("../../filters/wasm/src/outbound.rs")),
+    ];
+    for (side, source) in sources {
+        let (_, rest) = source.split_once("const COUNTERS: [&str; ").unwrap();
+        let (_, rest) = rest.split_once("= [").unwrap();
+        let counters = rest.split_once("];").unwrap().0.split('"').skip(1).step_by(2);
+        let define = format!("define(\"{side}\", service, \"");
+        let others = source.split(&define).skip(1).map(|rest| rest.split_once('"').unwrap().0);
+        names.extend(counters.chain(others).map(|name| format!("bloc_{side}_{name}")));
+    }
+    names
+}
+
+/// The metrics of the control plane, as it writes them.
+fn of_the_control_plane() -> BTreeSet<String> {
+    let rates = Spread { min_per_second: 1.0, mean_per_second: 1.0, max_per_second: 1.0 };
+    let signals = Signals {
+        servers: 1,
+        servers_with_service_rate: 1,
+        demand_requests: 1,
+        capacity_requests: Some(1),
+        arrival_rate_per_second: Some(1.0),
+        service_rate_per_second: Some(1.0),
+        service_rate_per_server: Some(rates),
+        utilisation_ratio: Some(1.0),
+        predicted_arrival_rate_per_second: Some(1.0),
+        prediction_horizon_seconds: 30.0,
+    };
+    let counts = Counts {
+        version: 1,
+        services: 1,
+        polls_held: 1,
+        proxies_connected: 1,
+        proxies_stale: 1,
+        refused: 1,
+        load_reports_dropped: 1,
+        loaded_unix_seconds: Some(1),
+    };
+    let metrics = Metrics::default();
+    metrics.count_refused();
+    let text = metrics.encode(counts, &BTreeMap::from([("a".to_owned(), signals)])).unwrap();
+    let lines = text.lines().filter(|line| !line.starts_with('#'));
+    lines.filter_map(|line| line.split(['{', ' ']).next().map(str::to_owned)).collect()
+}
+
+/// The names of the metrics in a query.
+fn named(query: &str) -> BTreeSet<String> {
+    struct Names(BTreeSet<String>);
+    impl ExprVisitor for Names {
+        type Error = Infallible;
+        fn pre_visit(&mut self, expr: &Expr) -> Result<bool, Infallible> {
+            let selector = match expr {
+                Expr::VectorSelector(selector) => Some(selector),
+                Expr::MatrixSelector(matrix) => Some(&matrix.vs),
+                _ => None,
+            };
+            self.0.extend(selector.map(|selector| selector.name.clone().expect("a metric is named")));
+            Ok(true)
+        }
+    }
+    let expr = parser::parse(&query.replace("$__rate_interval", "5m")).unwrap_or_else(|e| panic!("{query}: {e}"));
+    let mut names = Names(BTreeSet::new());
+    let Ok(_) = walk_expr(&mut names, &expr);
+    names.0
+}
+
+/// The queries under `field` anywhere inside of `value`.
+fn queries(value: &Value, field: &str, found: &mut Vec<String>) {
+    match value {
+        Value::Object(fields) => {
+            found.extend(fields.get(field).and_then(Value::as_str).map(str::to_owned));
+            fields.values().for_each(|value| queries(value, field, found));
+        }
+        Value::Array(values) => values.iter().for_each(|value| queries(value, field, found)),
+        _ => {}
+    }
+}
+
+fn dashboard() -> Value {
+    serde_json::from_str(&std::fs::read_to_string(dashboards().join("bloc.json")).unwrap()).unwrap()
+}
+
+#[test]
+fn every_metric_of_the_dashboard_exists_and_every_metric_of_the_sidecars_is_shown() {
+    let (sidecars, control_plane) = (of_sidecars(), of_the_control_plane());
+    assert!(
+        sidecars.contains("bloc_inbound_in_flight") && sidecars.contains("bloc_outbound_retries_exhausted"),
+        "{sidecars:?}"
+    );
+    let mut found = Vec::new();
+    queries(&dashboard(), "expr", &mut found);
+    assert!(found.len() > 30, "{found:?}");
+    let named: BTreeSet<String> = found.iter().flat_map(|query| named(query)).collect();
+    let unknown: Vec<_> =
+        named.iter().filter(|name| !sidecars.contains(*name) && !control_plane.contains(*name)).collect();
+    assert_eq!(unknown, Vec::<&String>::new());
+    let unseen: Vec<_> = sidecars.iter().filter(|name| !named.contains(*name)).collect();
+    assert_eq!(unseen, Vec::<&String>::new());
+}
+
+#[test]
+fn every_metric_of_the_alerts_exists() {
+    let alerts: Value =
+        serde_saphyr::from_str(&std::fs::read_to_string(dashboards().join("alerts.yaml")).unwrap()).unwrap();
+    let mut found = Vec::new();
+    queries(&alerts, "expr", &mut found);
+    assert_eq!(found.len(), 6);
+    let known = &of_sidecars() | &of_the_control_plane();
+    let unknown: Vec<String> =
+        found.iter().flat_map(|query| named(query)).filter(|name| !known.contains(name)).collect();
+    assert_eq!(unknown, Vec::<String>::new());
+}
+
+#[test]
+fn panels_lie_side_by_side_and_say_what_they_show() {
+    let dashboard = dashboard();
+    let panels = dashboard["panels"].as_array().unwrap();
+    let mut taken = BTreeSet::new();
+    let mut ids = BTreeSet::new();
+    for panel in panels {
+        assert!(ids.insert(panel["id"].as_u64().unwrap()), "{panel}");
+        assert!(panel["title"].as_str().is_some_and(|title| !title.is_empty()), "{panel}");
+        let at = |side: &str| panel["gridPos"][side].as_u64().unwrap();
+        assert!(at("x") + at("w") <= 24, "{panel}");
+        for cell in (at("x")..at("x") + at("w")).flat_map(|x| (at("y")..at("y") + at("h")).map(move |y| (x, y))) {
+            assert!(taken.insert(cell), "{panel} overlaps another");
+        }
+    }
+}
+
+#[test]
+fn promtool_finds_nothing_wrong_with_the_alerts() {
+    if Command::new("promtool").arg("--version").output().is_err() {
+        let message = "the alerts are not tested: apt-get install --no-install-recommends prometheus";
+        assert!(std::env::var_os("BLOC_REQUIRE_TOOLS").is_none(), "{message}");
+        let _ = writeln!(std::io::stderr(), "SKIPPED: {message}");
+        return;
+    }
+    for arguments in [["check", "rules", "alerts.yaml"], ["test", "rules", "alerts_test.yaml"]] {
+        let output = Command::new("promtool").args(arguments).current_dir(dashboards()).output().unwrap();
+        let text = [output.stdout, output.stderr].concat();
+        assert!(output.status.success(), "promtool {}: {}", arguments.join(" "), String::from_utf8_lossy(&text));
+    }
+    // An alert that no test names is an alert that nobody has seen fire.
+    let read = |file: &str| std::fs::read_to_string(dashboards().join(file)).unwrap();
+    let (alerts, tests) = (read("alerts.yaml"), read("alerts_test.yaml"));
+    for name in alerts.lines().filter_map(|line| line.trim().strip_prefix("- alert: ")) {
+        let fires = format!("alertname: {name}\n        exp_alerts:\n          - exp_labels");
+        assert!(tests.contains(&fires), "{name} never fires in the tests");
+    }
+}
