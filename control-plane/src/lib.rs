@@ -15,6 +15,7 @@ pub mod clock;
 pub mod http;
 pub mod load;
 pub mod metrics;
+pub mod page;
 pub mod schema;
 pub mod server;
 pub mod snapshot;

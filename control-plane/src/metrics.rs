@@ -10,7 +10,7 @@
 //! | `bloc_config_loaded_timestamp_seconds` | gauge | when the services in force were accepted, since 1970 |
 //! | `bloc_polls_held` | gauge | polls that are held |
 //! | `bloc_proxies_connected` | gauge | proxies that hold a poll or were heard of within their last two waits |
-//! | `bloc_proxies_stale` | gauge | those of them that have not acknowledged what is in force |
+//! | `bloc_proxies_stale` | gauge | those of them that have not taken what is in force for 10 s or more |
 //! | `bloc_load_reports_dropped_total` | counter | reports of services that are not in force, or of more than 1,000 |
 //! | `bloc_sync_answers_total{answer}` | counter | ended polls: `changed`, `unchanged`, `superseded`, `closing`, `refused` (4xx, 503) |
 //! | `bloc_kubernetes_watch_errors_total{kind}` | counter | lists and watches at the Kubernetes API that failed; `endpointslices`, `services`, `configmaps` |

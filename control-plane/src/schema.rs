@@ -30,8 +30,10 @@ mod tests {
     #[test]
     fn the_published_schemas_are_those_of_the_code() {
         let how = "bloc-control-plane schema FORM writes it anew";
-        assert_eq!(services(), include_str!("../schema/services.json"), "{how}");
-        assert_eq!(policy(), include_str!("../schema/policy.json"), "{how}");
+        // Not the text: a crate that only tests use makes serde_json keep the order of fields.
+        let parse = |text: &str| serde_json::from_str::<serde_json::Value>(text).unwrap();
+        assert_eq!(parse(&services()), parse(include_str!("../schema/services.json")), "{how}");
+        assert_eq!(parse(&policy()), parse(include_str!("../schema/policy.json")), "{how}");
     }
 
     #[test]

@@ -53,7 +53,7 @@ fn of_the_control_plane() -> BTreeSet<String> {
         prediction_horizon_seconds: 30.0,
     };
     let counts = Counts {
-        version: 1,
+        digest: 1,
         services: 1,
         polls_held: 1,
         proxies_connected: 1,

@@ -9,12 +9,13 @@
 //! | `GET /readyz` | 200 once services are in force; 503 before, and from the beginning of a shutdown |
 //! | `GET /metrics` | OpenMetrics text, see [`metrics`](crate::metrics) |
 //!
-//! Errors are `{"error": "..."}`.
+//! Beside these the [`page`] has its own routes: `/` and `/v1/status`. Errors are `{"error": "..."}`.
 
 pub mod identity;
 mod sync;
 
 use crate::metrics::{self, Metrics};
+use crate::page;
 use crate::store::Store;
 use axum::extract::{DefaultBodyLimit, Path, State};
 use axum::http::{StatusCode, header};
@@ -36,7 +37,7 @@ struct Context {
     identity: Identity,
 }
 
-/// All routes; `identity` says how proxies prove who they are.
+/// All routes; `identity` says how proxies prove who they are. To be called inside of a tokio runtime: the page takes its samples there.
 pub fn router(store: Store, metrics: Arc<Metrics>, identity: Identity) -> Router {
     Router::new()
         .route(SYNC_PATH, post(sync::sync))
@@ -45,6 +46,7 @@ pub fn router(store: Store, metrics: Arc<Metrics>, identity: Identity) -> Router
         .route("/healthz", get(|| async { "ok\n" }))
         .route("/readyz", get(readyz))
         .route("/metrics", get(scrape))
+        .merge(page::routes(store.clone(), page::SAMPLE_EVERY))
         .fallback(|| async { refusal(StatusCode::NOT_FOUND, "no such path") })
         .method_not_allowed_fallback(|| async { refusal(StatusCode::METHOD_NOT_ALLOWED, "not this method") })
         .layer(DefaultBodyLimit::max(MAX_BODY_BYTES))

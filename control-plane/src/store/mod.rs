@@ -4,25 +4,33 @@
 //! The decisions are in `state`, what a version says in `version`.
 
 mod catalog;
+mod history;
 mod poll;
 mod polls;
 mod proxies;
+mod staleness;
 mod state;
+mod status;
 #[cfg(test)]
 mod tests;
 mod version;
 mod view;
 
+pub use history::{Difference, Event, EventKind};
 pub use poll::{DEFAULT_WAIT, Poll, WAIT_RANGE};
+pub use staleness::LOOK_EVERY;
+pub use status::{Condition, ProxyCounts, ProxyState, SenderStatus, ServiceReport, ServiceStatus, Status};
 pub use version::{Progress, Reach, Version};
 pub use view::{Counts, Overview, ProxyView, Refusal, ServiceDetail, ServiceView};
 
 use crate::clock::Clock;
 use crate::load::{ReportInterval, Signals};
 use crate::snapshot::{Service, Snapshot};
+use history::{Coming, History};
 use polls::{PollId, Wake};
 use proxies::Record;
 use serde::{Serialize, Serializer};
+use staleness::Staleness;
 use state::Arrival;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -50,6 +58,8 @@ struct Inner {
     refused: BTreeMap<String, (String, SystemTime)>,
     /// What was refused last, and where it came from.
     refusal: Option<(String, String, SystemTime)>,
+    history: History,
+    staleness: Staleness,
 }
 
 /// The state of a subscription; serializes as [`bloc_policy::sync::SyncResponse`], without copying the specs.
@@ -113,8 +123,14 @@ impl Store {
     /// An empty store, not ready before the first snapshot. `source` says where the services come from, for operators; the polls of
     /// proxies that serve something are held for `report_interval` at most.
     pub fn new(source: impl Into<String>, clock: Clock, report_interval: ReportInterval) -> Self {
-        let inner =
-            Inner { state: state::State::new(report_interval), loaded: None, refused: BTreeMap::new(), refusal: None };
+        let inner = Inner {
+            state: state::State::new(report_interval),
+            loaded: None,
+            refused: BTreeMap::new(),
+            refusal: None,
+            history: History::default(),
+            staleness: Staleness::default(),
+        };
         Self(Arc::new(Shared {
             clock,
             source: source.into(),
@@ -129,9 +145,14 @@ impl Store {
     pub fn publish(&self, snapshot: Snapshot, reach: Reach) -> Published {
         let now = self.0.clock.now();
         let mut inner = self.lock();
+        let coming = Coming::compare(inner.state.catalog.iter(), &snapshot);
         let (changed, woken) = inner.state.publish(snapshot, reach);
         inner.loaded = Some(now);
-        Published { version: inner.state.version(), changed: changed.into_iter().collect(), woken }
+        let version = inner.state.version();
+        if let Some(coming) = coming {
+            inner.history.changed(&self.0.source, coming, version.to_string(), now);
+        }
+        Published { version, changed: changed.into_iter().collect(), woken }
     }
 
     /// Notes that the source has read up to `progress`, and that nothing changed.
@@ -159,13 +180,16 @@ impl Store {
     pub fn refuse(&self, origin: &str, message: String) {
         let now = self.0.clock.now();
         let mut inner = self.lock();
+        inner.history.refused(origin, &message, now);
         inner.refused.insert(origin.to_owned(), (message.clone(), now));
         inner.refusal = Some((origin.to_owned(), message, now));
     }
 
     /// Notes that what comes from `origin` is good, or gone.
     pub fn resolve(&self, origin: &str) {
-        self.lock().refused.remove(origin);
+        let mut inner = self.lock();
+        inner.refused.remove(origin);
+        inner.history.resolved(origin);
     }
 
     /// Answers a poll, at once or when something that it subscribed to changes, its wait is over, a newer poll of the same proxy
@@ -257,7 +281,7 @@ impl Store {
             services: inner.state.catalog.len(),
             polls_held: inner.state.polls.len(),
             proxies_connected: inner.state.proxies.connected(now),
-            proxies_stale: inner.state.stale(now),
+            proxies_stale: inner.stale(),
             refused: inner.refused.len(),
             load_reports_dropped: inner.state.loads.dropped(),
             loaded_unix_seconds: inner
@@ -285,6 +309,17 @@ impl Store {
     fn lock(&self) -> MutexGuard<'_, Inner> {
         // A panic under the lock would be a bug in `state`; the rest of the mesh is better served by what is there.
         self.0.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Inner {
+    /// How many proxies are stale.
+    fn stale(&self) -> usize {
+        let now = Instant::now();
+        let stale = |(proxy, record): &(&String, &Record)| {
+            record.is_connected(now) && self.staleness.since(proxy, record, now).is_some()
+        };
+        self.state.proxies.iter().filter(stale).count()
     }
 }
 

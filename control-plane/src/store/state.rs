@@ -115,12 +115,11 @@ impl State {
         Version { digest: self.catalog.digest(), progress: self.changed.clone() }
     }
 
-    /// Connected proxies that have not acknowledged what is in force.
-    pub fn stale(&self, now: Instant) -> usize {
-        let stale = |record: &&Record| {
-            record.is_connected(now) && !self.is_current(record.version.as_ref(), &record.subscription)
-        };
-        self.proxies.iter().map(|(_, record)| record).filter(stale).count()
+    /// Whether there is a newer state for a proxy than it has. One that has seen more of the source than we did is not behind, we are.
+    pub fn is_behind(&self, record: &Record) -> bool {
+        let version = record.version.as_ref();
+        let current = self.is_current(version, &record.subscription);
+        self.catalog.is_published() && !current && self.lacking(version).is_empty()
     }
 
     /// Whether somebody wants progress that we lack.

@@ -275,6 +275,9 @@ async fn operators_see_services_refusals_and_proxies() {
     assert_eq!((view.refused.len(), world.store.counts().refused), (1, 1));
     world.publish("services: {a: {retries: 2}}");
     world.store.resolve("file");
+    world.store.look_for_stale();
+    assert_eq!(world.store.counts().proxies_stale, 0, "it has had no time");
+    tokio::time::advance(super::LOOK_EVERY).await;
     assert_eq!(world.store.counts().proxies_stale, 1);
     assert!(!world.store.overview().proxies[0].current);
     assert!(world.store.overview().refusal.is_some_and(|r| r.resolved));

@@ -96,7 +96,7 @@ pub struct Counts {
     pub polls_held: usize,
     /// Proxies that are connected.
     pub proxies_connected: usize,
-    /// Those of them that have not acknowledged what is in force.
+    /// Those of them that have not taken what is in force for a while.
     pub proxies_stale: usize,
     /// Contents of the source that were refused and not made good yet.
     pub refused: usize,

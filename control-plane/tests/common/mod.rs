@@ -87,6 +87,11 @@ impl Server {
         (response.status(), response.text().await.unwrap())
     }
 
+    /// The status of a POST to `path`.
+    pub async fn post_to(&self, path: &str, body: &'static str) -> StatusCode {
+        self.client.post(format!("{}{path}", self.url)).body(body).send().await.unwrap().status()
+    }
+
     /// Polls until the answer.
     pub fn poll(&self, proxy: &str, version: &str, services: &[&str]) -> JoinHandle<Response> {
         let services = services.iter().map(ToString::to_string).collect();

@@ -17,7 +17,11 @@ fn on_the_dashboard() -> BTreeSet<&'static str> {
 async fn metrics(envoy: &Envoy) -> BTreeSet<String> {
     let text = envoy.admin_get("/stats/prometheus").await.unwrap();
     let label = format!("bloc_service=\"{SERVICE}\"");
-    text.lines().filter(|line| line.contains(&label)).filter_map(|line| line.split_once('{')).map(|(name, _)| name.to_owned()).collect()
+    text.lines()
+        .filter(|line| line.contains(&label))
+        .filter_map(|line| line.split_once('{'))
+        .map(|(name, _)| name.to_owned())
+        .collect()
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -34,11 +38,12 @@ async fn what_happens_at_a_server_is_reported_and_shown() {
     eventually("a chip and a rejection in the report", async || {
         let both = tokio::join!(send(address, request("/slow"), ""), send(address, request("/slow"), ""));
         assert!(both.0.is_ok() && both.1.is_ok());
-        let service: Value = serde_json::from_str(&control_plane.get(&format!("/v1/services/{SERVICE}")).await).unwrap();
+        let service: Value =
+            serde_json::from_str(&control_plane.get(&format!("/v1/services/{SERVICE}")).await).unwrap();
         let load = &service["proxies"][0]["load"][0];
         let events = &load["events"];
-        let [granted, rejected, departed] =
-            [&events["chipsGranted"], &events["rejectedCapacity"], &load["departed"]].map(|count| count.as_u64().unwrap_or(0));
+        let [granted, rejected, departed] = [&events["chipsGranted"], &events["rejectedCapacity"], &load["departed"]]
+            .map(|count| count.as_u64().unwrap_or(0));
         (granted > 0 && rejected > 0 && departed > 0).then_some(())
     })
     .await;

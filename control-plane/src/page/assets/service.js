@@ -1,0 +1,134 @@
+// One service: its parameters, servers and senders, and the last 15 minutes.
+
+let opened = null;
+
+/** A table of its own inside of a region that scrolls. */
+function tableOf(id, title, heads) {
+  const body = element("tbody");
+  const head = heads.map(([text, kind]) => element("th", { scope: "col", class: kind }, text));
+  const heading = element("h3", { id }, title);
+  const table = element("table", { "aria-labelledby": id }, element("thead", {}, element("tr", {}, ...head)), body);
+  const region = element("div", { class: "scroll", role: "region", "aria-labelledby": id, tabindex: "0" }, table);
+  const note = element("p", { class: "quiet" });
+  return { heading, region, body, note, rows: new Map() };
+}
+
+/** The skeleton of the view of a service; `update` fills it in. */
+function openService(name) {
+  const title = element("h2", { id: "service-title", tabindex: "-1" }, name);
+  const state = element("span");
+  const figures = {};
+  const figureList = element("dl", { class: "figures" });
+  for (const [key, text] of [
+    ["servers", "Servers"], ["inFlight", "In flight"], ["capacity", "Capacity"], ["arrivals", "Requests/s"], ["departures", "Departures/s"],
+    ["busy", "Busy"], ["rejected", "Rejected"], ["bounced", "Bids bounced/s"], ["confidence", "Confidence"], ["chips", "Chips given"],
+  ]) {
+    figures[key] = element("dd", {}, UNKNOWN);
+    figureList.append(element("div", {}, element("dt", {}, text), figures[key]));
+  }
+  const charts = element("div", { class: "charts" });
+  const parameters = element("dl", { class: "parameters" });
+  const addresses = element("p", { class: "quiet" });
+  const servers = tableOf("servers-title", "Servers", [
+    ["Proxy"], ["Condition"], ["Queue", "number"], ["Capacity", "number"], ["Departures/s", "number"], ["Confidence", "number"],
+    ["Chips/s", "number"], ["No chip/s", "number wide"], ["Rejected/s", "number"], ["Bids bounced/s", "number wide"], ["Heard", "number"],
+  ]);
+  const senders = tableOf("senders-title", "Senders", [["Proxy"], ["State"], ["Version", "number"], ["Heard", "number"]]);
+  byId("service-body").replaceChildren(
+    element("div", { class: "title" }, title, state), figureList, charts,
+    element("h3", {}, "Parameters in force"), parameters, addresses,
+    servers.heading, servers.region, servers.note, senders.heading, senders.region, senders.note,
+  );
+  opened = { name, title, state, figures, charts, parameters, addresses, servers, senders, sample: null, written: null };
+}
+
+function showService(report) {
+  const load = report.load || {};
+  const events = report.events;
+  setWord(opened.state, report.condition);
+  const figure = (key, text) => setText(opened.figures[key], text);
+  const chips = events ? events.chipsGranted + events.chipsWithheld : 0;
+  figure("servers", count(load.servers));
+  figure("inFlight", count(load.demandRequests));
+  figure("capacity", load.servers > 0 && load.capacityRequests === null ? "no limit" : count(load.capacityRequests));
+  figure("arrivals", rate(load.arrivalRatePerSecond));
+  figure("departures", rate(events?.departures));
+  figure("busy", percent(load.utilisationRatio));
+  figure("rejected", events ? percent(report.rejectedShare) : UNKNOWN);
+  figure("bounced", rate(events?.rejectedBid));
+  figure("confidence", events && events.departures > 0 ? percent(Math.min(1, events.confident / events.departures)) : UNKNOWN);
+  figure("chips", chips > 0 ? percent(events.chipsGranted / chips) : UNKNOWN);
+  showCharts(report);
+  showParameters(report);
+  const table = (table, items, all, make, none) => {
+    reconcile(table.body, table.rows, items, (item) => item.proxy, make);
+    const cut = all > items.length ? `The first ${whole.format(items.length)} of ${whole.format(all)}.` : "";
+    setText(table.note, all === 0 ? none : cut);
+    table.region.hidden = all === 0;
+  };
+  setText(opened.servers.heading, `Servers ${whole.format(report.serverCount)}`);
+  setText(opened.senders.heading, `Senders ${whole.format(report.senderCount)}`);
+  table(opened.servers, report.servers, report.serverCount, makeServerRow, "No server reports to this control plane.");
+  table(opened.senders, report.senderList, report.senderCount, makeSenderRow, "No proxy has asked for this service.");
+}
+
+function showCharts(report) {
+  if (!report.sparklines || opened.sample === report.sample) return;
+  opened.sample = report.sample;
+  const { arrivals, inFlight, rejected } = report.sparklines;
+  const chart = (title, values, unit, bad) => element("figure", {},
+    element("figcaption", {}, element("span", {}, title), element("span", { class: "quiet" }, inWords(values, unit))),
+    sparkline([{ values, bad }], `${title}, last 15 minutes: ${inWords(values, unit)}`, true));
+  opened.charts.replaceChildren(
+    chart("Requests", arrivals, "/s"), chart("In flight", inFlight, " requests"), chart("Rejected", rejected, "/s", true));
+}
+
+function showParameters(report) {
+  const written = JSON.stringify([report.parameters, report.addresses]);
+  if (opened.written === written) return;
+  opened.written = written;
+  opened.parameters.replaceChildren(...report.parameters.map((parameter) => element("div", {},
+    element("dt", {}, parameter.name),
+    element("dd", parameter.written ? {} : { class: "quiet" }, parameter.written ? parameter.value : `${parameter.value} (default)`))));
+  const { addresses } = report;
+  const first = (addresses || []).slice(0, 20).join(", ");
+  setText(opened.addresses, addresses
+    ? `endpoints: ${whole.format(report.endpoints)}${first ? `, ${first}` : ""}${addresses.length > 20 ? ", …" : ""}`
+    : "endpoints: learned from the answers");
+}
+
+function makeServerRow(server) {
+  const cells = Array.from({ length: 10 }, (_, i) => element("td", { class: i === 0 ? null : i === 6 || i === 8 ? "number wide" : "number" }));
+  const row = element("tr", {}, element("th", { scope: "row" }, server.proxy), ...cells);
+  function update(server) {
+    const events = server.events;
+    const rejected = events ? events.rejectedCapacity + events.rejectedDeadline : null;
+    setWord(cells[0], server.condition);
+    const texts = [
+      count(server.queue), server.capacity === null ? "no limit" : count(server.capacity), rate(events?.departures), percent(server.confidence),
+      rate(events?.chipsGranted), rate(events?.chipsWithheld), rate(rejected), rate(events?.rejectedBid), ago(server.seen),
+    ];
+    texts.forEach((text, i) => setText(cells[i + 1], text));
+    setAttribute(cells[7], "data-tone", rejected > 0 ? "bad" : null);
+  }
+  return { row, update };
+}
+
+function makeSenderRow(sender) {
+  const [state, version, heard] = [element("td"), element("td", { class: "number" }), element("td", { class: "number" })];
+  const row = element("tr", {}, element("th", { scope: "row" }, sender.proxy), state, version, heard);
+  function update(sender) {
+    setWord(state, sender.state);
+    setText(version, sender.version === null ? "none yet" : short(sender.version));
+    setText(heard, ago(sender.seen));
+  }
+  return { row, update };
+}
+
+/** The service is not there, or not any more. */
+function showNoService(name) {
+  if (opened?.missing) return;
+  opened = { name, missing: true };
+  const title = element("h2", { id: "service-title", tabindex: "-1" }, name);
+  byId("service-body").replaceChildren(element("div", { class: "title" }, title), element("p", {}, "No such service is in force."));
+}

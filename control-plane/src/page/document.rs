@@ -1,0 +1,80 @@
+//! The page as one document: HTML with its style and script inside, under a Content-Security-Policy that allows just these two, by their digests.
+//!
+//! Names of services and proxies come from outside. The script shows them as text only; if it ever failed to, the policy keeps what is
+//! shown from running, loading or sending anything.
+
+use axum::body::Bytes;
+use axum::http::{HeaderValue, header};
+use axum::response::{IntoResponse, Response};
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use sha2::{Digest, Sha256};
+
+const HTML: &str = include_str!("assets/page.html");
+const STYLE: &str = include_str!("assets/page.css");
+/// In the order in which they are read.
+const SCRIPTS: [&str; 4] = [
+    include_str!("assets/show.js"),
+    include_str!("assets/glance.js"),
+    include_str!("assets/service.js"),
+    include_str!("assets/page.js"),
+];
+
+/// The document and its policy.
+pub struct Document {
+    html: Bytes,
+    policy: HeaderValue,
+}
+
+impl Document {
+    /// Puts the parts together.
+    pub fn new() -> Self {
+        // What a digest covers is all between the tags.
+        let script = format!("\n\"use strict\";\n{}", SCRIPTS.concat());
+        let style = format!("\n{STYLE}");
+        let html = HTML.replace("{{style}}", &style).replace("{{script}}", &script);
+        let policy = format!(
+            "default-src 'none'; connect-src 'self'; script-src '{}'; style-src '{}'; img-src data:; base-uri 'none'; form-action 'none'; \
+             frame-ancestors 'none'",
+            digest(&script),
+            digest(&style),
+        );
+        // The digests are base64, which a header may carry.
+        let policy = HeaderValue::from_str(&policy).unwrap_or(HeaderValue::from_static("default-src 'none'"));
+        Self { html: html.into(), policy }
+    }
+
+    /// The answer to `GET /`.
+    pub fn response(&self) -> Response {
+        let headers = [
+            (header::CONTENT_TYPE, HeaderValue::from_static("text/html; charset=utf-8")),
+            (header::CONTENT_SECURITY_POLICY, self.policy.clone()),
+            (header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff")),
+            (header::REFERRER_POLICY, HeaderValue::from_static("no-referrer")),
+            (header::CACHE_CONTROL, HeaderValue::from_static("no-cache")),
+        ];
+        (headers, self.html.clone()).into_response()
+    }
+}
+
+fn digest(text: &str) -> String {
+    format!("sha256-{}", STANDARD.encode(Sha256::digest(text)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn everything_is_inside_and_nothing_is_left_to_fill_in() {
+        let document = Document::new();
+        let html = String::from_utf8(document.html.to_vec()).unwrap();
+        assert!(html.contains("prefers-color-scheme") && html.contains("If-None-Match") && !html.contains("{{"));
+        for elsewhere in ["http:", "https:", "src=", "@import", "url("] {
+            let found = html.replace("http://www.w3.org/2000/svg", "").find(elsewhere);
+            assert_eq!(found, None, "{elsewhere}");
+        }
+        let policy = document.policy.to_str().unwrap();
+        assert!(policy.starts_with("default-src 'none'") && !policy.contains("unsafe"), "{policy}");
+    }
+}

@@ -1,0 +1,157 @@
+//! `GET /v1/status`: everything at a glance. The services are filtered, sorted and cut here, so that the page is sent only the lines that it shows.
+
+use super::samples::{Samples, Sparklines};
+use crate::store::{Condition, Event, ProxyCounts, SenderStatus, ServiceStatus, Status};
+use serde::{Deserialize, Serialize};
+use std::cmp::Ordering;
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// Lines in an answer at most.
+const MAX_LINES: usize = 1_000;
+/// Services in trouble that are named beside the lines.
+const MAX_TROUBLED: usize = 10;
+
+/// Which lines are wanted.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(default)]
+pub struct Query {
+    /// Only services whose name contains this, whatever the case.
+    pub filter: String,
+    /// What comes first.
+    pub sort: Sort,
+    /// Lines at most; 100 by default, 1,000 at most.
+    pub limit: usize,
+    /// Whether the lines carry their last 15 minutes.
+    pub sparklines: bool,
+}
+
+impl Default for Query {
+    fn default() -> Self {
+        Self { filter: String::new(), sort: Sort::default(), limit: 100, sparklines: false }
+    }
+}
+
+/// What comes first; services that are equal in it are in the order of their names.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Sort {
+    /// The worst condition.
+    #[default]
+    Condition,
+    /// The name.
+    Name,
+    /// The highest arrival rate.
+    Arrivals,
+    /// The highest utilisation.
+    Utilisation,
+}
+
+/// The answer.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Glance<'a> {
+    /// Which replica answers.
+    instance: String,
+    version: &'a str,
+    source: &'a str,
+    ready: bool,
+    loaded: Option<&'a str>,
+    history: u64,
+    refusals: &'a [Event],
+    proxies: ProxyCounts,
+    stale: &'a [SenderStatus],
+    /// How many services are in which condition.
+    conditions: BTreeMap<&'static str, usize>,
+    /// The first few services in trouble, the worst first, whatever the filter.
+    troubled: Vec<Line<'a>>,
+    /// How many services there are.
+    total: usize,
+    /// How many the filter lets through.
+    matching: usize,
+    sample: u64,
+    sample_seconds: f64,
+    services: Vec<Line<'a>>,
+}
+
+#[derive(Debug, Serialize)]
+struct Line<'a> {
+    #[serde(flatten)]
+    status: &'a ServiceStatus,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    sparklines: Option<Sparklines>,
+}
+
+impl<'a> Glance<'a> {
+    /// What `query` asks for.
+    pub fn new(status: &'a Status, query: &Query, samples: &Samples, sample_every: Duration) -> Self {
+        let filter = query.filter.to_ascii_lowercase();
+        let mut matching: Vec<&ServiceStatus> =
+            status.services.iter().filter(|s| s.name.to_ascii_lowercase().contains(&filter)).collect();
+        matching.sort_by(|a, b| compare(a, b, query.sort).then_with(|| a.name.cmp(&b.name)));
+        let mut troubled: Vec<&ServiceStatus> = status.services.iter().filter(|s| is_trouble(s.condition)).collect();
+        troubled.sort_by(|a, b| {
+            compare(a, b, Sort::Condition).then_with(|| descending(a.rejected_share, b.rejected_share))
+        });
+        let mut conditions = BTreeMap::new();
+        for service in &status.services {
+            *conditions.entry(word(service.condition)).or_default() += 1;
+        }
+        let line = |status: &'a ServiceStatus| {
+            let sparklines = query.sparklines.then(|| samples.of(&status.name)).flatten();
+            Line { status, sparklines }
+        };
+        Self {
+            instance: std::env::var("HOSTNAME").unwrap_or_default(),
+            version: &status.version,
+            source: &status.source,
+            ready: status.ready,
+            loaded: status.loaded.as_deref(),
+            history: status.history,
+            refusals: &status.refusals,
+            proxies: status.proxies,
+            stale: &status.stale,
+            conditions,
+            troubled: troubled.into_iter().take(MAX_TROUBLED).map(|status| Line { status, sparklines: None }).collect(),
+            total: status.services.len(),
+            matching: matching.len(),
+            sample: samples.taken(),
+            sample_seconds: sample_every.as_secs_f64(),
+            services: matching.into_iter().take(query.limit.min(MAX_LINES)).map(line).collect(),
+        }
+    }
+}
+
+fn is_trouble(condition: Condition) -> bool {
+    match condition {
+        Condition::Rejecting | Condition::Overloaded | Condition::Shedding | Condition::Silent => true,
+        Condition::Ok | Condition::Unreported => false,
+    }
+}
+
+fn word(condition: Condition) -> &'static str {
+    match condition {
+        Condition::Rejecting => "rejecting",
+        Condition::Overloaded => "overloaded",
+        Condition::Shedding => "shedding",
+        Condition::Silent => "silent",
+        Condition::Ok => "ok",
+        Condition::Unreported => "unreported",
+    }
+}
+
+fn compare(a: &ServiceStatus, b: &ServiceStatus, sort: Sort) -> Ordering {
+    let known = |value: Option<f64>| value.unwrap_or(-1.0);
+    let load =
+        |s: &ServiceStatus, value: fn(&crate::load::Signals) -> Option<f64>| known(s.load.as_ref().and_then(value));
+    match sort {
+        Sort::Condition => a.condition.cmp(&b.condition),
+        Sort::Name => Ordering::Equal,
+        Sort::Arrivals => descending(load(a, |l| l.arrival_rate_per_second), load(b, |l| l.arrival_rate_per_second)),
+        Sort::Utilisation => descending(load(a, |l| l.utilisation_ratio), load(b, |l| l.utilisation_ratio)),
+    }
+}
+
+fn descending(a: f64, b: f64) -> Ordering {
+    b.total_cmp(&a)
+}

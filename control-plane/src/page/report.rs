@@ -1,0 +1,107 @@
+//! `GET /v1/status/services/{name}`: one service with its parameters, servers, senders and the last 15 minutes.
+
+use super::parameters::{self, Parameter};
+use super::samples::{Samples, Sparklines};
+use crate::load::EventRates;
+use crate::store::{SenderStatus, ServiceReport, ServiceStatus};
+use serde::Serialize;
+use std::time::Duration;
+
+/// Servers, senders and endpoints in an answer at most; the worst come first.
+const MAX_SHOWN: usize = 500;
+
+/// The answer.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Report {
+    #[serde(flatten)]
+    status: ServiceStatus,
+    parameters: Vec<Parameter>,
+    /// The addresses that were written; `null`: learned from the answers.
+    addresses: Option<Vec<String>>,
+    server_count: usize,
+    servers: Vec<Server>,
+    sender_count: usize,
+    /// Stale ones first, then silent ones.
+    sender_list: Vec<SenderStatus>,
+    sample: u64,
+    sample_seconds: f64,
+    sparklines: Option<Sparklines>,
+}
+
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Server {
+    proxy: String,
+    /// `rejecting`, `full` or `ok`.
+    condition: ServerCondition,
+    /// Requests in flight, waiting ones included.
+    queue: u64,
+    capacity: Option<u32>,
+    service_rate: Option<f64>,
+    confidence: Option<f64>,
+    /// Per second.
+    events: Option<EventRates>,
+    seen: String,
+}
+
+/// How a server does; the worst first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "lowercase")]
+enum ServerCondition {
+    /// It rejects requests for its capacity or their deadline.
+    Rejecting,
+    /// It has as many requests as it admits.
+    Full,
+    Ok,
+}
+
+impl Report {
+    /// Puts the worst first and cuts what is too long.
+    pub fn new(report: ServiceReport, samples: &Samples, sample_every: Duration) -> Self {
+        let ServiceReport { status, spec, parameters, servers, mut senders } = report;
+        let (server_count, sender_count) = (servers.len(), senders.len());
+        let mut servers: Vec<Server> = servers
+            .into_iter()
+            .map(|(load, seen)| Server {
+                condition: condition(load.in_flight, load.capacity, load.events.as_ref()),
+                proxy: load.proxy,
+                queue: load.in_flight,
+                capacity: load.capacity,
+                service_rate: load.service_rate,
+                confidence: load.events.and_then(|events| events.confidence()),
+                events: load.events,
+                seen,
+            })
+            .collect();
+        servers.sort_by(|a, b| (a.condition, &a.proxy).cmp(&(b.condition, &b.proxy)));
+        servers.truncate(MAX_SHOWN);
+        senders.sort_by(|a, b| (a.state, &a.proxy).cmp(&(b.state, &b.proxy)));
+        senders.truncate(MAX_SHOWN);
+        Self {
+            parameters: parameters::in_force(&spec, &parameters),
+            addresses: parameters::addresses(&spec).map(|mut addresses| {
+                addresses.truncate(MAX_SHOWN);
+                addresses
+            }),
+            sample: samples.taken(),
+            sample_seconds: sample_every.as_secs_f64(),
+            sparklines: samples.of(&status.name),
+            status,
+            server_count,
+            servers,
+            sender_count,
+            sender_list: senders,
+        }
+    }
+}
+
+fn condition(in_flight: u64, capacity: Option<u32>, events: Option<&EventRates>) -> ServerCondition {
+    if events.is_some_and(|events| events.rejected() > 0.0) {
+        ServerCondition::Rejecting
+    } else if capacity.is_some_and(|capacity| in_flight >= u64::from(capacity)) {
+        ServerCondition::Full
+    } else {
+        ServerCondition::Ok
+    }
+}

@@ -1,0 +1,132 @@
+//! The last 15 minutes of each service, one sample every 10 s, for the sparklines.
+//!
+//! Bounds: [`KEPT`] samples of [`SERIES`] numbers for each service that servers report of, of which there are 1,000 at most: about 1 MB. A service that is gone takes its samples
+//! with it; one that fell silent keeps them until they are over.
+
+use crate::store::ServiceStatus;
+use serde::{Serialize, Serializer};
+use std::collections::{BTreeMap, VecDeque};
+
+/// Samples of a service that are kept.
+pub const KEPT: usize = 90;
+/// Numbers in a sample.
+const SERIES: usize = 3;
+
+/// The samples of all services.
+#[derive(Debug, Default)]
+pub struct Samples {
+    /// How many samples have been taken.
+    taken: u64,
+    services: BTreeMap<String, VecDeque<[f32; SERIES]>>,
+}
+
+/// The samples of a service, the oldest first, rounded to three digits; `null` where something was not known.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Sparklines {
+    /// Requests per second that the servers took in.
+    pub arrivals: Vec<Value>,
+    /// Requests in flight.
+    pub in_flight: Vec<Value>,
+    /// Requests per second that were rejected, for the capacity or for their deadline.
+    pub rejected: Vec<Value>,
+}
+
+/// A number that may not be known.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Value(f32);
+
+impl Serialize for Value {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        if self.0.is_finite() { serializer.serialize_f32(self.0) } else { serializer.serialize_none() }
+    }
+}
+
+impl Samples {
+    /// How many samples have been taken so far.
+    pub fn taken(&self) -> u64 {
+        self.taken
+    }
+
+    /// Takes a sample of each service.
+    pub fn take(&mut self, services: &[ServiceStatus]) {
+        self.taken += 1;
+        let mut before = std::mem::take(&mut self.services);
+        for service in services {
+            let kept = before.remove(&service.name);
+            let Some(load) = &service.load else { continue };
+            let known = load.servers > 0;
+            let number = |value: Option<f64>| value.filter(|_| known).map_or(f32::NAN, round);
+            let sample = [
+                number(load.arrival_rate_per_second),
+                number(Some(load.demand_requests as f64)),
+                number(service.events.map(|events| events.rejected())),
+            ];
+            let mut samples = kept.unwrap_or_default();
+            if samples.len() == KEPT {
+                samples.pop_front();
+            }
+            samples.push_back(sample);
+            self.services.insert(service.name.clone(), samples);
+        }
+    }
+
+    /// The samples of one service; `None` if there are none.
+    pub fn of(&self, service: &str) -> Option<Sparklines> {
+        let samples = self.services.get(service)?;
+        let series = |i: usize| samples.iter().map(|s| Value(s.get(i).copied().unwrap_or(f32::NAN))).collect();
+        Some(Sparklines { arrivals: series(0), in_flight: series(1), rejected: series(2) })
+    }
+}
+
+/// To three digits: nobody sees more in a sparkline, and it is half of what is sent.
+fn round(value: f64) -> f32 {
+    if value == 0.0 {
+        return 0.0;
+    }
+    let scale = 10_f64.powf(2.0 - value.abs().log10().floor());
+    ((value * scale).round() / scale) as f32
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::Store;
+    use crate::{Clock, ReportInterval, Snapshot};
+
+    fn services(yaml: &str) -> Vec<ServiceStatus> {
+        let store = Store::new("test", Clock::system(), ReportInterval::default());
+        store.publish(Snapshot::from_yaml(yaml).unwrap(), crate::store::Reach::default());
+        store.status().services
+    }
+
+    /// Service a with so many requests in flight.
+    fn with_load(in_flight: u64) -> Vec<ServiceStatus> {
+        let mut services = services("services: {a: {}, never: {}}");
+        let mut loads = crate::load::Loads::default();
+        let load = bloc_policy::sync::ServiceLoad { service: "a".into(), in_flight, ..Default::default() };
+        let now = tokio::time::Instant::now();
+        loads.hear("p", &[load], |_| true, now);
+        services[0].load = loads.signals("a", now);
+        services
+    }
+
+    #[test]
+    fn keeps_fifteen_minutes_and_forgets_who_is_gone() {
+        let mut samples = Samples::default();
+        for i in 0..100 {
+            samples.take(&with_load(i));
+        }
+        let of = samples.of("a").unwrap();
+        assert_eq!((of.in_flight.len(), of.in_flight[0], of.in_flight[89]), (90, Value(10.0), Value(99.0)));
+        assert_eq!(serde_json::to_string(&of.arrivals[..2]).unwrap(), "[null,null]", "not known is not 0");
+        assert_eq!((samples.taken(), samples.of("never")), (100, None));
+        samples.take(&services("services: {b: {}}"));
+        assert_eq!(samples.of("a"), None);
+    }
+
+    #[test]
+    fn three_digits_are_enough() {
+        assert_eq!([1234.5, 0.012_345, 99.96, 0.0].map(round), [1230.0, 0.0123, 100.0, 0.0]);
+    }
+}

@@ -1,0 +1,321 @@
+//! What changed lately and what was refused, for people who look.
+//!
+//! Changes of parameters, changes of endpoints only, and refusals are kept apart, each up to a bound: pods that come and go must not
+//! push out the edit that somebody looks for. Per event at most [`MAX_NAMED`] services are described. Times are those of the wall clock.
+
+use super::rfc3339;
+use crate::snapshot::{Service, Snapshot};
+use bloc_policy::config::ServiceSpec;
+use serde::Serialize;
+use serde_json::Value;
+use std::collections::{BTreeMap, BTreeSet, HashSet, VecDeque};
+use std::sync::Arc;
+use std::time::SystemTime;
+
+/// Changes of parameters, and refusals, that are kept.
+const MAX_EVENTS: usize = 100;
+/// Changes of nothing but endpoints that are kept.
+const MAX_ENDPOINT_EVENTS: usize = 50;
+/// Services that one event describes.
+const MAX_NAMED: usize = 5;
+/// Sources whose refusals are remembered as being in force.
+const MAX_REFUSED: usize = 100;
+/// The longest text that is kept of a refusal or a value, in characters.
+const MAX_TEXT: usize = 500;
+
+/// What kind of event it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum EventKind {
+    /// Services came, went, or got other parameters.
+    Change,
+    /// Only endpoints came or went.
+    Endpoints,
+    /// The source had something that was refused.
+    Refusal,
+}
+
+/// Something that happened to the configuration.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Event {
+    /// Its place in the order of events; grows.
+    pub number: u64,
+    /// When it happened, the last time if it was repeated (RFC 3339).
+    pub at: String,
+    /// Its kind.
+    pub kind: EventKind,
+    /// Where it came from, such as `file:services.yaml`.
+    pub source: String,
+    /// A refusal: path, value and allowed range.
+    pub message: Option<String>,
+    /// A refusal: how often in a row, 1 at least.
+    pub times: u32,
+    /// A refusal: whether good content has come from there since.
+    pub resolved: bool,
+    /// A change: the version from which it is in force.
+    pub version: Option<String>,
+    /// A change: how many services it concerned.
+    pub changed: usize,
+    /// A change: the first few of them, and what became different.
+    pub services: Vec<Difference>,
+}
+
+/// What became different in one service.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Difference {
+    /// The service.
+    pub name: String,
+    /// Such as `added`, `retries: 3 → 5` or `endpoints: +2 −1`.
+    pub what: Vec<String>,
+}
+
+/// The events that are remembered.
+#[derive(Debug, Default)]
+pub struct History {
+    number: u64,
+    changes: VecDeque<Event>,
+    endpoints: VecDeque<Event>,
+    refusals: VecDeque<Event>,
+    /// The numbers of the refusals in force, by source.
+    in_force: BTreeMap<String, u64>,
+}
+
+/// A change that is about to be put in force.
+#[derive(Debug)]
+pub struct Coming {
+    kind: EventKind,
+    changed: usize,
+    services: Vec<Difference>,
+}
+
+impl Coming {
+    /// What `snapshot` would change; `None` if nothing.
+    pub fn compare<'a>(
+        in_force: impl Iterator<Item = (&'a String, &'a Arc<Service>)>,
+        snapshot: &Snapshot,
+    ) -> Option<Self> {
+        let before: BTreeMap<&String, &Arc<Service>> = in_force.collect();
+        let after = snapshot.services();
+        let gone = before.keys().copied().filter(|name| !after.contains_key(*name));
+        let new = after.iter().filter(|(name, s)| before.get(name).is_none_or(|b| !b.means_the_same_as(s)));
+        let names: BTreeSet<&String> = gone.chain(new.map(|(name, _)| name)).collect();
+        let difference = |name: &&String| {
+            let (before, after) = (before.get(*name).map(|s| s.spec()), after.get(*name).map(|s| s.spec()));
+            Difference { name: (*name).clone(), what: differences(before, after) }
+        };
+        let services: Vec<Difference> = names.iter().take(MAX_NAMED).map(difference).collect();
+        let only_endpoints = services.iter().flat_map(|s| &s.what).all(|what| what.starts_with("endpoints: "));
+        let kind = if only_endpoints { EventKind::Endpoints } else { EventKind::Change };
+        (!names.is_empty()).then_some(Self { kind, changed: names.len(), services })
+    }
+}
+
+impl History {
+    /// Grows with every event.
+    pub fn number(&self) -> u64 {
+        self.number
+    }
+
+    /// A change is in force as `version`.
+    pub fn changed(&mut self, source: &str, coming: Coming, version: String, at: SystemTime) {
+        let Coming { kind, changed, services } = coming;
+        let event = Event { version: Some(version), changed, services, ..self.event(kind, source, at) };
+        match kind {
+            EventKind::Endpoints => push(&mut self.endpoints, event, MAX_ENDPOINT_EVENTS),
+            EventKind::Change | EventKind::Refusal => push(&mut self.changes, event, MAX_EVENTS),
+        }
+    }
+
+    /// `source` had something that was refused; the same again only counts.
+    pub fn refused(&mut self, source: &str, message: &str, at: SystemTime) {
+        let message: String = message.chars().take(MAX_TEXT).collect();
+        let event = self.event(EventKind::Refusal, source, at);
+        if let Some(number) = self.in_force.get(source).copied()
+            && let Some(before) = self.refusals.iter_mut().find(|event| event.number == number)
+        {
+            if before.message.as_ref() == Some(&message) {
+                (before.times, before.at) = (before.times.saturating_add(1), event.at);
+                return;
+            }
+            before.resolved = true;
+        }
+        if self.in_force.len() < MAX_REFUSED || self.in_force.contains_key(source) {
+            self.in_force.insert(source.to_owned(), event.number);
+        }
+        push(&mut self.refusals, Event { message: Some(message), ..event }, MAX_EVENTS);
+    }
+
+    /// Good content has come from `source`.
+    pub fn resolved(&mut self, source: &str) {
+        let Some(number) = self.in_force.remove(source) else { return };
+        self.number += 1;
+        if let Some(event) = self.refusals.iter_mut().find(|event| event.number == number) {
+            event.resolved = true;
+        }
+    }
+
+    /// The refusals in force, the latest first.
+    pub fn refusals_in_force(&self) -> Vec<Event> {
+        let numbers: HashSet<u64> = self.in_force.values().copied().collect();
+        self.refusals.iter().rev().filter(|event| numbers.contains(&event.number)).cloned().collect()
+    }
+
+    /// All that is remembered, the latest first.
+    pub fn events(&self) -> Vec<Event> {
+        let mut events: Vec<Event> =
+            self.changes.iter().chain(&self.endpoints).chain(&self.refusals).cloned().collect();
+        events.sort_by(|a, b| (&b.at, b.number).cmp(&(&a.at, a.number)));
+        events
+    }
+
+    fn event(&mut self, kind: EventKind, source: &str, at: SystemTime) -> Event {
+        self.number += 1;
+        Event {
+            number: self.number,
+            at: rfc3339(at),
+            kind,
+            source: source.to_owned(),
+            message: None,
+            times: 1,
+            resolved: false,
+            version: None,
+            changed: 0,
+            services: Vec::new(),
+        }
+    }
+}
+
+fn push(events: &mut VecDeque<Event>, event: Event, most: usize) {
+    if events.len() >= most {
+        events.pop_front();
+    }
+    events.push_back(event);
+}
+
+/// What became different, field by field as it was written.
+fn differences(before: Option<&ServiceSpec>, after: Option<&ServiceSpec>) -> Vec<String> {
+    let (before, after) = match (before, after) {
+        (None, _) => return vec!["added".to_owned()],
+        (_, None) => return vec!["removed".to_owned()],
+        (Some(before), Some(after)) => (before, after),
+    };
+    let mut what = fields(before, after);
+    if (&before.endpoints, &before.endpoints_by_port) != (&after.endpoints, &after.endpoints_by_port) {
+        // Each address with the port of the service that it is for, if there is one.
+        let set = |spec: &ServiceSpec| {
+            let by_port =
+                spec.endpoints_by_port.iter().flat_map(|(port, list)| list.iter().map(|at| (Some(*port), at.clone())));
+            spec.endpoints.iter().flatten().map(|at| (None, at.clone())).chain(by_port).collect::<HashSet<_>>()
+        };
+        let (old, new) = (set(before), set(after));
+        let (come, gone) = (new.difference(&old).count(), old.difference(&new).count());
+        what.push(match &after.endpoints {
+            None if after.endpoints_by_port.is_empty() => "endpoints: learned from the answers from now on".to_owned(),
+            _ => format!("endpoints: +{come} −{gone}, {} now", new.len()),
+        });
+    }
+    what
+}
+
+fn fields(before: &ServiceSpec, after: &ServiceSpec) -> Vec<String> {
+    let object = |spec: &ServiceSpec| match serde_json::to_value(spec) {
+        Ok(Value::Object(fields)) => fields,
+        _ => serde_json::Map::new(),
+    };
+    let (before, after) = (object(before), object(after));
+    let names: BTreeSet<&String> =
+        before.keys().chain(after.keys()).filter(|name| !name.starts_with("endpoints")).collect();
+    let differ = names.into_iter().filter(|name| before.get(*name) != after.get(*name));
+    differ.map(|name| format!("{name}: {} → {}", written(before.get(name)), written(after.get(name)))).collect()
+}
+
+/// A value without JSON's punctuation: `{"estimator":"static","limit":10}` is `static 10`.
+fn written(value: Option<&Value>) -> String {
+    let text = match value {
+        None => "default".to_owned(),
+        Some(Value::String(text)) => text.clone(),
+        Some(Value::Object(fields)) => fields.values().map(|v| written(Some(v))).collect::<Vec<_>>().join(" "),
+        Some(other) => other.to_string(),
+    };
+    text.chars().take(MAX_TEXT).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::{Duration, UNIX_EPOCH};
+
+    fn at(seconds: u64) -> SystemTime {
+        UNIX_EPOCH + Duration::from_secs(seconds)
+    }
+
+    /// A catalog with `before` and what `after` would change in it.
+    fn coming(before: &str, after: &str) -> Option<Coming> {
+        let before = Snapshot::from_yaml(before).unwrap();
+        Coming::compare(before.services().iter(), &Snapshot::from_yaml(after).unwrap())
+    }
+
+    #[test]
+    fn a_change_says_what_became_different() {
+        let before = "services: {gone: {}, a: {retries: 3, capacity: {estimator: static, limit: 10}}, same: {}}";
+        let after = "services: {new: {}, a: {capacity: {estimator: slo, slo: 2s}, endpoints: ['1.1.1.1:1']}, same: {}}";
+        let coming = coming(before, after).unwrap();
+        assert_eq!((coming.kind, coming.changed), (EventKind::Change, 3));
+        let what = |name: &str| coming.services.iter().find(|s| s.name == name).unwrap().what.clone();
+        assert_eq!((what("gone"), what("new")), (vec!["removed".to_owned()], vec!["added".to_owned()]));
+        let expected = ["capacity: static 10 → slo 2s", "retries: 3 → default", "endpoints: +1 −0, 1 now"];
+        assert_eq!(what("a"), expected);
+    }
+
+    #[test]
+    fn pods_that_come_and_go_do_not_push_out_an_edit() {
+        let mut history = History::default();
+        history.changed("file:x", coming("services: {}", "services: {a: {}}").unwrap(), "1".into(), at(0));
+        for i in 0..1_000_u64 {
+            let [before, after] =
+                [i, i + 1].map(|i| format!("services: {{a: {{endpoints: ['127.0.0.1:{}']}}}}", 1 + i % 9));
+            history.changed("file:x", coming(&before, &after).unwrap(), i.to_string(), at(i + 1));
+        }
+        let events = history.events();
+        assert_eq!(events.len(), MAX_ENDPOINT_EVENTS + 1);
+        assert_eq!((events[0].kind, &*events[0].at), (EventKind::Endpoints, "1970-01-01T00:16:40.000Z"));
+        assert_eq!(events.last().unwrap().services[0].what, ["added"]);
+        assert!(coming("services: {a: {}}", "services: {a: {retries: 3}}").is_none(), "the default, written down");
+        let by_port = |ip| format!("services: {{a: {{endpointsByPort: {{80: ['{ip}:8080']}}}}}}");
+        let moved = coming(&by_port("1.1.1.1"), &by_port("2.2.2.2")).unwrap();
+        assert_eq!((moved.kind, &*moved.services[0].what[0]), (EventKind::Endpoints, "endpoints: +1 −1, 1 now"));
+    }
+
+    #[test]
+    fn a_refusal_is_in_force_until_good_content_comes_from_there() {
+        let mut history = History::default();
+        history.refused("x", "bad", at(1));
+        history.refused("x", "bad", at(2));
+        history.refused("y", "worse", at(3));
+        let messages =
+            |events: Vec<Event>| events.into_iter().map(|e| (e.message.unwrap(), e.times)).collect::<Vec<_>>();
+        assert_eq!(messages(history.refusals_in_force()), [("worse".to_owned(), 1), ("bad".to_owned(), 2)]);
+        let number = history.number();
+        history.resolved("x");
+        assert!(history.number() > number, "who looks is told");
+        assert_eq!(messages(history.refusals_in_force()), [("worse".to_owned(), 1)]);
+        history.refused("y", "other", at(4));
+        assert_eq!(messages(history.refusals_in_force()), [("other".to_owned(), 1)], "it replaces the one before");
+        let resolved: Vec<bool> = history.events().iter().map(|event| event.resolved).collect();
+        assert_eq!(resolved, [false, true, true]);
+    }
+
+    #[test]
+    fn what_is_remembered_is_bounded() {
+        let mut history = History::default();
+        for i in 0..3 * MAX_EVENTS {
+            history.refused(&format!("source {i}"), &"x".repeat(10_000), at(0));
+        }
+        assert_eq!((history.events().len(), history.in_force.len()), (MAX_EVENTS, MAX_REFUSED));
+        assert_eq!(history.events()[0].message.as_ref().map(String::len), Some(MAX_TEXT));
+        let many: String = (0..1_000).map(|i| format!("s{i}: {{}}, ")).collect();
+        let coming = coming("services: {}", &format!("services: {{{many}}}")).unwrap();
+        assert_eq!((coming.changed, coming.services.len()), (1_000, MAX_NAMED));
+    }
+}

@@ -1,0 +1,114 @@
+//! Proxies that ask the store as real ones do, and report what they are told to.
+
+use bloc_control_plane::store::{Outcome, Poll, Reach};
+use bloc_control_plane::{Clock, ReportInterval, Snapshot, Store, page};
+use bloc_policy::sync::{ServiceEvents, ServiceLoad, SyncRequest};
+use std::future::IntoFuture;
+use std::time::Duration;
+use tokio::net::TcpListener;
+use tokio::task::JoinSet;
+use tokio::time::Instant;
+
+/// How often the proxies report: half of what a rate needs, so that two in a row make one.
+const WAIT: &str = "2600ms";
+
+/// A page over a store, with proxies.
+pub struct Fleet {
+    pub store: Store,
+    pub url: String,
+    tasks: JoinSet<()>,
+}
+
+/// One proxy.
+#[derive(Clone, Default)]
+pub struct Proxy {
+    pub id: String,
+    pub calls: Vec<String>,
+    /// What it serves, and what happens there each second.
+    pub serves: Vec<Load>,
+    /// It never takes a state.
+    pub refuses: bool,
+}
+
+/// What happens at one server in a second.
+#[derive(Clone, Default)]
+pub struct Load {
+    pub service: String,
+    pub in_flight: u64,
+    pub capacity: Option<u32>,
+    pub service_rate: Option<f64>,
+    /// Answers, chips and rejections per second.
+    pub departed: u64,
+    pub events: ServiceEvents,
+    /// By how much it swings within 20 s, 0 to 1.
+    pub swing: f64,
+}
+
+impl Fleet {
+    /// The page over these services, sampled every `sample_every`.
+    pub async fn start(yaml: &str, sample_every: Duration) -> Self {
+        let store = Store::new("file:services.yaml", Clock::system(), ReportInterval::default());
+        store.publish(Snapshot::from_yaml(yaml).unwrap(), Reach::default());
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}", listener.local_addr().unwrap());
+        let mut tasks = JoinSet::new();
+        let server = axum::serve(listener, page::routes::<()>(store.clone(), sample_every));
+        tasks.spawn(async move { server.into_future().await.unwrap() });
+        Self { store, url, tasks }
+    }
+
+    /// A proxy that asks from now on.
+    pub fn add(&mut self, proxy: Proxy) {
+        let store = self.store.clone();
+        self.tasks.spawn(async move { proxy.ask(store).await });
+    }
+}
+
+impl Proxy {
+    async fn ask(self, store: Store) {
+        let start = Instant::now();
+        let mut version = String::new();
+        loop {
+            let request = SyncRequest {
+                proxy: self.id.clone(),
+                version: version.clone(),
+                services: self.calls.clone(),
+                serves: self.serves.iter().map(|load| load.service.clone()).collect(),
+                wait: Some(WAIT.to_owned()),
+                load: self.serves.iter().map(|load| load.at(start.elapsed().as_secs_f64())).collect(),
+            };
+            let outcome = store.sync(Poll::try_from(request).unwrap()).await.unwrap();
+            match outcome {
+                Outcome::Changed(answer) if !self.refuses => version = answer.version.to_string(),
+                Outcome::Changed(_) => tokio::time::sleep(Duration::from_millis(500)).await,
+                _ => {}
+            }
+        }
+    }
+}
+
+impl Load {
+    /// The report after so many seconds.
+    fn at(&self, seconds: f64) -> ServiceLoad {
+        let turn = std::f64::consts::TAU / 20.0;
+        // The integral of 1 + swing * sin(turn * t), so that rates swing and counters only grow.
+        let weight = seconds + self.swing * (1.0 - (turn * seconds).cos()) / turn;
+        let grown = |per_second: u64| (per_second as f64 * weight) as u64;
+        let e = &self.events;
+        ServiceLoad {
+            service: self.service.clone(),
+            in_flight: (self.in_flight as f64 * (1.0 + self.swing * (turn * seconds).sin())) as u64,
+            capacity: self.capacity,
+            departed: grown(self.departed),
+            service_rate: self.service_rate,
+            events: ServiceEvents {
+                departed_confident: grown(e.departed_confident),
+                chips_granted: grown(e.chips_granted),
+                chips_withheld: grown(e.chips_withheld),
+                rejected_capacity: grown(e.rejected_capacity),
+                rejected_bid: grown(e.rejected_bid),
+                rejected_deadline: grown(e.rejected_deadline),
+            },
+        }
+    }
+}

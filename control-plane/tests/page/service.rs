@@ -1,0 +1,124 @@
+//! What servers report and who calls them: the view of one service, and what is wrong at the top.
+
+use crate::browser::{Browser, in_browser};
+use crate::fleet::{Fleet, Load, Proxy};
+use bloc_policy::sync::ServiceEvents;
+use std::time::Duration;
+
+const SAMPLE_EVERY: Duration = Duration::from_millis(500);
+const SERVICES: &str =
+    "services: {shop: {routing: bid, concurrency: 4, capacity: {estimator: static, limit: 10}}, calm: {}, quiet: {}}";
+
+fn load(service: &str, rejected_capacity: u64) -> Load {
+    let events = ServiceEvents {
+        departed_confident: 40,
+        chips_granted: 30,
+        chips_withheld: 20,
+        rejected_capacity,
+        rejected_bid: 125,
+        rejected_deadline: 0,
+    };
+    Load {
+        service: service.into(),
+        in_flight: 7,
+        capacity: Some(10),
+        service_rate: Some(80.0),
+        departed: 50,
+        events,
+        swing: 0.0,
+    }
+}
+
+fn fleet(fleet: &mut Fleet) {
+    fleet.add(Proxy { id: "shop-0".into(), serves: vec![load("shop", 25)], ..Proxy::default() });
+    fleet.add(Proxy { id: "shop-1".into(), serves: vec![load("shop", 0)], ..Proxy::default() });
+    fleet.add(Proxy { id: "calm-0".into(), serves: vec![load("calm", 0)], ..Proxy::default() });
+    fleet.add(Proxy { id: "caller".into(), calls: vec!["shop".into(), "calm".into()], ..Proxy::default() });
+}
+
+/// The cells of the row whose head is `name`.
+async fn row(browser: &Browser, name: &str) -> Vec<String> {
+    let rows = "[...document.querySelectorAll('tbody tr')].filter(row => row.checkVisibility())";
+    browser
+        .value(&format!(
+            "[...{rows}.find(row => row.cells[0].innerText === {name:?}).cells].map(cell => cell.innerText)"
+        ))
+        .await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_service_shows_its_servers_its_senders_and_the_last_minutes() {
+    in_browser(|browser| async move {
+        let mut world = Fleet::start(SERVICES, SAMPLE_EVERY).await;
+        fleet(&mut world);
+        browser.open(&world.url).await;
+        browser.until_shown("#attention", "shop rejects").await;
+        browser.until("document.querySelectorAll('#service-rows svg path.bad[d^=M]').length === 1").await;
+        let shop = row(&browser, "shop").await;
+        assert_eq!((shop[1].as_str(), shop[2].as_str(), shop[8].as_str()), ("rejecting", "2", "bid"));
+        assert_eq!(row(&browser, "calm").await[1], "ok");
+        assert_eq!(row(&browser, "quiet").await[1..4], ["no reports", "–", "–"]);
+
+        let _: () = browser.value("void document.querySelector('#service-rows a').click()").await;
+        browser.until_shown("#service", "shop-1").await;
+        browser.until("document.querySelectorAll('.charts svg').length === 3").await;
+        let near = |text: &str, expected: f64| {
+            let value: f64 = text.trim_end_matches('%').parse().unwrap_or_else(|_| panic!("{text}"));
+            assert!((value / expected - 1.0).abs() < 0.1, "{text}, not about {expected}");
+        };
+        let server = row(&browser, "shop-0").await;
+        assert_eq!(server[1..4], ["rejecting", "7", "10"]);
+        for (cell, expected) in [(4, 50.0), (5, 80.0), (6, 30.0), (7, 20.0), (8, 25.0), (9, 125.0)] {
+            near(&server[cell], expected);
+        }
+        let other = row(&browser, "shop-1").await;
+        assert_eq!((other[1].as_str(), other[8].as_str()), ("ok", "0"));
+        assert_eq!(row(&browser, "caller").await[1], "current");
+        let figures = browser.text("#service .figures").await;
+        assert!(
+            figures.contains("Servers\n2") && figures.contains("In flight\n14") && figures.contains("Capacity\n20"),
+            "{figures}"
+        );
+        let parameters = browser.text("#service .parameters").await;
+        assert!(parameters.contains("10 requests") && parameters.contains("1s (default)"), "{parameters}");
+        let label: String = browser.value("document.querySelector('.charts svg').getAttribute('aria-label')").await;
+        assert!(label.starts_with("Requests, last 15 minutes: "), "{label}");
+        let points = "document.querySelector('.charts path').getAttribute('d').split('L').length";
+        let before: usize = browser.value(points).await;
+        browser.until(&format!("{points} > {before}")).await;
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_proxy_that_does_not_take_the_newest_state_is_stale() {
+    in_browser(|browser| async move {
+        let mut world = Fleet::start(SERVICES, SAMPLE_EVERY).await;
+        world.add(Proxy { id: "stubborn".into(), calls: vec!["shop".into()], refuses: true, ..Proxy::default() });
+        world.add(Proxy { id: "good".into(), calls: vec!["shop".into()], ..Proxy::default() });
+        browser.open(&format!("{}/#/service/shop", world.url)).await;
+        browser.until_shown("#service", "stubborn").await;
+        browser.until_shown("#attention", "1 proxy does not take the newest state: stubborn (has none)").await;
+        assert_eq!(row(&browser, "stubborn").await[1..3], ["stale", "none yet"]);
+        assert_eq!(row(&browser, "good").await[1], "current");
+        assert_eq!(world.store.counts().proxies_stale, 1);
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_focus_goes_along_with_a_row_that_moves() {
+    in_browser(|browser| async move {
+        let mut world = Fleet::start("services: {b: {}, c: {}}", SAMPLE_EVERY).await;
+        world.add(Proxy { id: "b-0".into(), serves: vec![load("b", 0)], ..Proxy::default() });
+        world.add(Proxy { id: "c-0".into(), serves: vec![load("c", 0)], ..Proxy::default() });
+        let names = "[...document.querySelectorAll('#service-rows th')].map(head => head.innerText).join()";
+        browser.open(&world.url).await;
+        browser.until(&format!("{names} === 'b,c'")).await;
+        let _: () = browser.value("void document.querySelectorAll('#service-rows a')[1].focus()").await;
+        world.add(Proxy { id: "c-1".into(), serves: vec![load("c", 25)], ..Proxy::default() });
+        browser.until(&format!("{names} === 'c,b'")).await;
+        assert_eq!(browser.value::<String>("document.activeElement.textContent").await, "c");
+    })
+    .await;
+}
