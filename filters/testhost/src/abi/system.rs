@@ -1,0 +1,69 @@
+//! Clocks, randomness, ticks, contexts, the log.
+
+use super::memory::Slice;
+use super::{Answer, Call};
+use crate::guest::Context;
+use crate::status::{Refusal, Status};
+use std::time::Duration;
+
+/// What `random_get` gives at once at most, in bytes, as in Envoy.
+const MOST_RANDOM: u32 = 64 * 1024;
+
+impl Call<'_, '_> {
+    pub(super) fn clock(&mut self, id: u32, to: u32) -> Answer {
+        let process = &self.guest().process;
+        let nanos = match id {
+            0 => process.realtime(),
+            1 => process.now(),
+            _ => return Err(Refusal::Fault(Status::Unimplemented, format!("there is no clock {id}"))),
+        };
+        self.write(to, &(nanos.as_nanos() as u64).to_le_bytes())
+    }
+
+    pub(super) fn realtime(&mut self, to: u32) -> Answer {
+        self.clock(0, to)
+    }
+
+    pub(super) fn random(&mut self, to: u32, size: u32) -> Answer {
+        if size > MOST_RANDOM {
+            return Err(Refusal::Fault(Status::Unimplemented, format!("{size} random bytes are too many")));
+        }
+        let mut bytes = vec![0; size as usize];
+        self.guest().process.with(|process| process.rng.fill(&mut bytes));
+        self.write(to, &bytes)
+    }
+
+    pub(super) fn set_tick_period(&mut self, period: u32) -> Answer {
+        let guest = self.guest();
+        let mut address = guest.address;
+        address.root = guest.root();
+        guest.process.set_timer(address, Duration::from_millis(period.into()));
+        Ok(())
+    }
+
+    pub(super) fn set_effective_context(&mut self, context: u32) -> Answer {
+        let guest = self.guest();
+        if !guest.contexts.contains_key(&context) {
+            return Err(Refusal::bad(format!("there is no context {context}")));
+        }
+        guest.effective = Some(context);
+        Ok(())
+    }
+
+    pub(super) fn done(&mut self) -> Answer {
+        let context = self.guest().effective();
+        match self.guest().contexts.get(&context) {
+            Some(Context::Root(_)) => Ok(()),
+            _ => Err(Refusal::Fault(Status::NotFound, "nobody waits for this context to be done".into())),
+        }
+    }
+
+    pub(super) fn log(&mut self, level: u32, text: Slice) -> Answer {
+        let text = self.read(text)?;
+        if level > 5 {
+            return Err(Refusal::bad(format!("there is no log level {level}")));
+        }
+        self.guest().process.log(level, String::from_utf8_lossy(&text).into_owned());
+        Ok(())
+    }
+}

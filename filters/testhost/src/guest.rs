@@ -1,0 +1,231 @@
+//! What the host knows about one VM while its code runs: contexts, what they may see at this moment, and what is to be done afterwards.
+
+use crate::cost::Tally;
+use crate::headers::Headers;
+use crate::metrics::Kind;
+use crate::process::Process;
+use crate::shared::Address;
+use crate::status::{Refusal, Status};
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::rc::Rc;
+use wasmtime::{Memory, TypedFunc};
+
+/// Properties of a stream by path; the parts of a path are separated by `\0`.
+pub(crate) type Properties = BTreeMap<Vec<u8>, Vec<u8>>;
+
+/// The data of a VM's store.
+pub(crate) struct Guest {
+    pub(crate) process: Process,
+    pub(crate) address: Address,
+    pub(crate) vm_id: Rc<str>,
+    pub(crate) vm_configuration: Vec<u8>,
+    pub(crate) memory: Option<Memory>,
+    pub(crate) allocate: Option<TypedFunc<u32, u32>>,
+    pub(crate) contexts: HashMap<u32, Context>,
+    pub(crate) last_context: u32,
+    /// The callback that the VM is in.
+    pub(crate) callback: &'static str,
+    pub(crate) current: u32,
+    pub(crate) effective: Option<u32>,
+    /// What is done when the callback has returned, as in Envoy.
+    pub(crate) actions: VecDeque<Action>,
+    pub(crate) metrics: HashMap<u32, (Vec<u8>, Kind)>,
+    pub(crate) call_response: Option<CallResponse>,
+    /// What is counted, by root context; the one that counts now.
+    pub(crate) tallies: Vec<(u32, Tally)>,
+    pub(crate) counting: usize,
+    pub(crate) timed: bool,
+    pub(crate) functions: Vec<&'static str>,
+}
+
+/// The answer to a call of the guest's own, which is there during `proxy_on_http_call_response` only.
+pub(crate) struct CallResponse {
+    pub(crate) root: u32,
+    pub(crate) headers: Headers,
+    pub(crate) body: Vec<u8>,
+}
+
+/// A context.
+pub(crate) enum Context {
+    Root(RootState),
+    Stream(Box<StreamState>),
+}
+
+/// A root context: a plugin.
+pub(crate) struct RootState {
+    pub(crate) root_id: Rc<str>,
+    pub(crate) configuration: Rc<[u8]>,
+    /// The configuration can be read while it is being configured only.
+    pub(crate) configuring: bool,
+}
+
+/// An HTTP stream, or one attempt of one.
+#[derive(Default)]
+pub(crate) struct StreamState {
+    pub(crate) root: u32,
+    pub(crate) properties: Properties,
+    /// The maps that the guest may touch at this moment.
+    pub(crate) request: Option<Headers>,
+    pub(crate) response: Option<Headers>,
+    pub(crate) request_body: Option<Vec<u8>>,
+    pub(crate) response_body: Option<Vec<u8>>,
+    /// The maps as the access log sees them.
+    pub(crate) logged_request: Option<Headers>,
+    pub(crate) logged_response: Option<Headers>,
+    pub(crate) logging: bool,
+    pub(crate) request_paused: bool,
+    pub(crate) response_paused: bool,
+    pub(crate) request_resumed: bool,
+    pub(crate) response_resumed: bool,
+    pub(crate) reset: bool,
+    pub(crate) answered: bool,
+    pub(crate) reply: Option<LocalReply>,
+}
+
+/// An answer that the filter gave in place of the upstream.
+#[derive(Clone, Debug)]
+pub struct LocalReply {
+    /// Its headers, after the response callback has seen them.
+    pub headers: Headers,
+    /// Its body.
+    pub body: Vec<u8>,
+    /// What Envoy shows as `%RESPONSE_CODE_DETAILS%`.
+    pub details: String,
+}
+
+impl LocalReply {
+    /// The HTTP status.
+    pub fn status(&self) -> u32 {
+        self.headers.text(":status").and_then(|status| status.parse().ok()).unwrap_or(0)
+    }
+}
+
+/// What is done when a callback has returned.
+pub(crate) enum Action {
+    Reply { context: u32, reply: LocalReply },
+    ResumeRequest(u32),
+    ResumeResponse(u32),
+    Reset(u32),
+}
+
+impl Guest {
+    /// The tally of the root context whose callback runs.
+    pub(crate) fn tally(&mut self) -> &mut Tally {
+        &mut self.tallies[self.counting].1
+    }
+
+    /// From now on the root context of this context counts.
+    pub(crate) fn count_for(&mut self, context: u32) {
+        let root = match self.contexts.get(&context) {
+            Some(Context::Stream(stream)) => stream.root,
+            _ => context,
+        };
+        let known = self.tallies.iter().position(|(known, _)| *known == root);
+        self.counting = known.unwrap_or_else(|| {
+            self.tallies.push((root, Tally::new(self.functions.len())));
+            self.tallies.len() - 1
+        });
+    }
+
+    /// The context that host calls are made for.
+    pub(crate) fn effective(&self) -> u32 {
+        self.effective.unwrap_or(self.current)
+    }
+
+    /// The root context of the one that host calls are made for.
+    pub(crate) fn root(&self) -> u32 {
+        match self.contexts.get(&self.effective()) {
+            Some(Context::Stream(stream)) => stream.root,
+            _ => self.effective(),
+        }
+    }
+
+    pub(crate) fn root_state(&mut self) -> Option<&mut RootState> {
+        match self.contexts.get_mut(&self.root()) {
+            Some(Context::Root(root)) => Some(root),
+            _ => None,
+        }
+    }
+
+    /// The stream that host calls are made for.
+    pub(crate) fn stream(&mut self) -> Result<&mut StreamState, Refusal> {
+        let context = self.effective();
+        match self.contexts.get_mut(&context) {
+            Some(Context::Stream(stream)) => Ok(stream),
+            _ => Err(Refusal::bad(format!("context {context} is not that of a stream"))),
+        }
+    }
+
+    /// The stream with this context.
+    pub(crate) fn stream_of(&mut self, context: u32) -> Option<&mut StreamState> {
+        match self.contexts.get_mut(&context) {
+            Some(Context::Stream(stream)) => Some(stream),
+            _ => None,
+        }
+    }
+
+    pub(crate) fn next_context(&mut self) -> u32 {
+        self.last_context += 1;
+        self.last_context
+    }
+
+    /// A header map of the ABI. `write`: it is to be changed.
+    pub(crate) fn map(&mut self, map: u32, write: bool) -> Result<Headers, Refusal> {
+        let absent = |what: &str| Refusal::bad(format!("{what} are not there at this moment"));
+        match map {
+            0 | 2 => {
+                let stream = self.stream()?;
+                let (present, logged, what) = match map {
+                    0 => (&stream.request, &stream.logged_request, "request headers"),
+                    _ => (&stream.response, &stream.logged_response, "response headers"),
+                };
+                let logged = logged.as_ref().filter(|_| stream.logging && !write);
+                present.as_ref().or(logged).cloned().ok_or_else(|| absent(what))
+            }
+            6 => {
+                let root = self.root();
+                let response = self.call_response.as_ref().filter(|response| response.root == root);
+                if write {
+                    return Err(Refusal::bad("the headers of a call's answer cannot be changed"));
+                }
+                response.map(|response| response.headers.clone()).ok_or_else(|| absent("headers of a call's answer"))
+            }
+            1 | 3 | 7 => Err(absent("trailers")),
+            4 | 5 => Err(absent("gRPC metadata")),
+            _ => Err(Refusal::bad(format!("there is no map {map}"))),
+        }
+    }
+
+    /// A property; none if there is none.
+    pub(crate) fn property(&mut self, path: &[u8]) -> Option<Vec<u8>> {
+        match path {
+            b"plugin_root_id" => return self.root_state().map(|root| root.root_id.as_bytes().to_vec()),
+            b"plugin_name" => return self.root_state().map(|root| root.root_id.as_bytes().to_vec()),
+            b"plugin_vm_id" => return Some(self.vm_id.as_bytes().to_vec()),
+            b"xds\0node\0id" => return Some(self.process.node().into_bytes()),
+            _ => {}
+        }
+        self.stream().ok()?.properties.get(path).cloned()
+    }
+
+    /// A buffer of the ABI.
+    pub(crate) fn buffer(&mut self, buffer: u32) -> Result<Vec<u8>, Refusal> {
+        let absent = |what: &str| Refusal::Fault(Status::NotFound, format!("{what} is not there at this moment"));
+        match buffer {
+            0 => self.stream()?.request_body.clone().ok_or_else(|| absent("the request's body")),
+            1 => self.stream()?.response_body.clone().ok_or_else(|| absent("the response's body")),
+            4 => {
+                let root = self.root();
+                let response = self.call_response.as_ref().filter(|response| response.root == root);
+                response.map(|response| response.body.clone()).ok_or_else(|| absent("the body of a call's answer"))
+            }
+            6 => Ok(self.vm_configuration.clone()),
+            7 => {
+                let root = self.root_state().filter(|root| root.configuring);
+                root.map(|root| root.configuration.to_vec()).ok_or_else(|| absent("the plugin configuration"))
+            }
+            2 | 3 | 5 | 8 => Err(absent("this buffer")),
+            _ => Err(Refusal::bad(format!("there is no buffer {buffer}"))),
+        }
+    }
+}

@@ -1,0 +1,41 @@
+//! A strict Proxy-Wasm 0.2.1 host on wasmtime, which runs the real bloc.wasm in tests and benches.
+//!
+//! Start at [`Process`] (an Envoy), [`Vm`] (one of its worker threads), [`Root`] (a plugin) and [`Stream`] (a request or an attempt); [`Caller`] and [`Server`] play whole
+//! requests. [`steady`] and [`gates`] say what a request costs, [`soak`] watches the memory, [`probe`] and [`conformance`] compare the host itself with Envoy. The README has an
+//! example, and what is as in Envoy and what is not.
+//!
+//! A host call that Envoy would refuse, or that a guest must not make, is a [`Fault`] and panics at the end of the callback.
+
+mod abi;
+mod calls;
+pub mod conformance;
+mod cost;
+mod exchange;
+mod exports;
+pub mod gates;
+mod guest;
+mod headers;
+mod instance;
+mod metrics;
+mod module;
+pub mod probe;
+mod process;
+mod root;
+mod shared;
+pub mod soak;
+mod status;
+pub mod steady;
+mod stream;
+mod vm;
+
+pub use calls::HttpCall;
+pub use cost::Cost;
+pub use exchange::{Caller, Outcome, Response, Server};
+pub use guest::LocalReply;
+pub use headers::{HeaderMap, Headers};
+pub use module::{Compile, Module, ModuleError, just_built};
+pub use process::{LogLine, Process};
+pub use root::Root;
+pub use status::{Fault, Status};
+pub use stream::{Flow, Stream};
+pub use vm::{FailurePolicy, Refused, Vm, VmOptions};

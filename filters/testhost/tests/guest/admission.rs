@@ -1,0 +1,87 @@
+//! Admission over the workers of one Envoy.
+
+use crate::support::{GET, admitted, inbound, metric, process, refused, worker};
+use bloc_policy::load_report::LoadReport;
+use bloc_testhost::{Headers, Response};
+use serde_json::json;
+use std::time::Duration;
+
+fn capacity(limit: u32) -> serde_json::Value {
+    json!({"capacity": {"estimator": "static", "limit": limit}})
+}
+
+#[test]
+fn two_workers_share_one_count() {
+    let process = process(1);
+    let workers = [inbound(&process, &capacity(3)), inbound(&process, &capacity(3))];
+    let first = admitted(&workers[0]);
+    let others = [admitted(&workers[1]), admitted(&workers[0])];
+    assert_eq!(metric(&process, "inbound", "in_flight"), Some(3));
+
+    for worker in &workers {
+        let reply = refused(worker, &[]);
+        assert_eq!(reply.status(), 429);
+        assert_eq!(reply.details, "bloc_capacity");
+        assert_eq!(reply.headers.text("x-bloc-reject").as_deref(), Some("capacity"));
+        let report = LoadReport::decode(reply.headers.borrow().get("x-bloc-load").unwrap()).unwrap();
+        assert_eq!((report.chip, report.queue), (false, Some(3)));
+    }
+    assert_eq!(metric(&process, "inbound", "in_flight"), Some(3), "who is rejected is not counted");
+
+    first.done();
+    let late = admitted(&workers[1]);
+    drop((others, late));
+    assert_eq!(metric(&process, "inbound", "in_flight"), Some(0), "clients that go away are counted out");
+    process.advance(Duration::from_secs(1));
+    assert_eq!(metric(&process, "inbound", "admitted"), Some(4));
+    assert_eq!(metric(&process, "inbound", "rejected_capacity"), Some(2));
+}
+
+#[test]
+fn a_grpc_request_is_rejected_in_grpcs_own_way() {
+    let process = process(2);
+    let root = inbound(&process, &capacity(1));
+    let _held = admitted(&root);
+    let reply = refused(&root, &[("content-type", "application/grpc")]);
+    assert_eq!(reply.status(), 200);
+    assert_eq!(reply.headers.text("grpc-status").as_deref(), Some("8"));
+    assert_eq!(reply.headers.text("x-bloc-reject").as_deref(), Some("capacity"));
+}
+
+#[test]
+fn headers_of_ours_reach_neither_application_nor_peer_as_forged() {
+    let process = process(3);
+    let root = inbound(&process, &capacity(10));
+    let forged =
+        [("x-bloc-endpoints", "1.1.1.1:1"), ("x-bloc-load", "chip=1"), ("X-Bloc-Reject", "bid"), ("x-bloc-bid", "7")];
+    let request = Headers::new([&GET[..], &forged].concat().as_slice());
+    let mut stream = root.stream();
+    assert!(stream.request_headers(&request, true).continues());
+    assert_eq!(request.borrow().names("x-bloc"), Vec::<String>::new());
+    let lie = Response::new(200, &[("x-bloc-reject", "capacity"), ("x-bloc-load", "chip=1, queue=99")], b"");
+    assert!(stream.response_headers(&lie.headers, true).continues());
+    assert_eq!(lie.headers.borrow().names("x-bloc"), ["x-bloc-load"]);
+    let report = LoadReport::decode(lie.headers.borrow().get("x-bloc-load").unwrap()).unwrap();
+    assert_eq!(report.queue, Some(0), "the filter's own report and not the application's");
+}
+
+/// Header values may be any bytes, and everybody on the network may send them.
+#[test]
+fn values_that_are_not_utf8_are_no_reason_to_trap() {
+    let process = process(4);
+    let vm = worker(&process);
+    let root = vm.root("bloc.inbound", crate::support::parameters(&capacity(10))).unwrap();
+    let odd = b"\xff\xfe=\x80";
+    for name in ["x-bloc-bid", "x-bloc-load", "x-envoy-expected-rq-timeout-ms", "x-bloc-endpoints"] {
+        let request = Headers::new(&GET);
+        request.edit(|map| map.add(name, odd));
+        let mut stream = root.stream();
+        assert!(stream.request_headers(&request, true).continues(), "{name}");
+        let response = Response::new(200, &[], b"");
+        response.headers.edit(|map| map.add("x-bloc-load", odd));
+        assert!(stream.response_headers(&response.headers, true).continues());
+        assert!(LoadReport::decode(response.headers.borrow().get("x-bloc-load").unwrap()).is_some());
+        stream.done();
+    }
+    assert!(!vm.is_dead());
+}

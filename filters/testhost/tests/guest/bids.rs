@@ -1,0 +1,48 @@
+//! Bids: a server that would take longer than the caller waits says so at once.
+
+use crate::support::{GET, admitted, inbound, metric, process, refused};
+use bloc_testhost::{Headers, Response, Root, Stream};
+use serde_json::json;
+use std::time::Duration;
+
+const WORK: Duration = Duration::from_millis(100);
+
+fn serve(stream: Stream) {
+    let mut stream = stream;
+    assert!(stream.response_headers(&Response::new(200, &[], b"").headers, true).continues());
+    stream.done();
+}
+
+fn bid(root: &Root, millis: &str) -> (Headers, bloc_testhost::Flow, Stream) {
+    let request = Headers::new(&[&GET[..], &[("x-bloc-bid", millis)]].concat());
+    let mut stream = root.stream();
+    let flow = stream.request_headers(&request, true);
+    (request, flow, stream)
+}
+
+#[test]
+fn a_server_with_a_queue_bounces_what_it_would_not_finish_in_time() {
+    let process = process(1);
+    let root = inbound(&process, &json!({"routing": "bid", "concurrency": 1, "hold": false}));
+    // It learns how long a request takes.
+    for _ in 0..200 {
+        let stream = admitted(&root);
+        process.advance(WORK);
+        serve(stream);
+    }
+    let queue = [admitted(&root), admitted(&root), admitted(&root)];
+    let reply = refused(&root, &[("x-bloc-bid", "150")]);
+    assert_eq!((reply.status(), reply.details.as_str()), (429, "bloc_bid"));
+    assert_eq!(reply.headers.text("x-bloc-reject").as_deref(), Some("bid"));
+    assert_eq!(metric(&process, "inbound", "in_flight"), Some(3), "the bounced one is not counted");
+
+    for generous in ["100000", "no number", "-1"] {
+        let (request, flow, _) = bid(&root, generous);
+        assert!(flow.continues(), "{generous}: {flow:?}");
+        assert_eq!(request.borrow().names("x-bloc"), Vec::<String>::new(), "the application does not see bids");
+    }
+    assert!(admitted(&root).is_paused().eq(&false), "no bid, no limit");
+    queue.into_iter().for_each(serve);
+    process.advance(Duration::from_secs(1));
+    assert_eq!(metric(&process, "inbound", "rejected_bid"), Some(1));
+}

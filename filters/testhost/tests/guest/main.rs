@@ -1,0 +1,15 @@
+//! The real module in this host, and the strictness of the host itself.
+//!
+//! Needs target/bloc.wasm, which `make wasm` builds.
+
+mod admission;
+mod bids;
+mod configuration;
+mod control_plane;
+mod gates;
+mod hold;
+mod memory;
+mod retries;
+mod strictness;
+mod support;
+mod traps;
