@@ -5,18 +5,24 @@
 //! `8 * (known + 1)` requests have gone exploring since, every request explores; afterwards one in 50. Envoy's fallback policy, least request,
 //! prefers idle servers: of `n` unknown ones among `N`, eight rounds miss one with probability about `exp(-8)`.
 //!
+//! Where servers come and go all the time, the last find is always recent, so no list ever names one that has left, and nothing would tell that it has. Therefore, at each find, those are
+//! forgotten that no attempt met while `16 * (known + 1)` requests went exploring: a server that is still there is missed by so many with probability about `exp(-16)`, and is learned anew when it is met.
+//!
 //! Cold start: everything explores, so the sender behaves like Envoy's fallback policy. Cost: a draw a request. Not in the paper, whose proxies
 //! ask a directory; wherever endpoints are configured or sent by the control plane, nothing explores.
 
 use crate::rng::Rng;
 
 const ROUNDS: usize = 8;
+const ROUNDS_UNTIL_GONE: usize = 16;
 const STEADY_SHARE: usize = 50;
 
 /// When to look for unknown servers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Discovery {
     since_find: usize,
+    /// Requests that went exploring, ever.
+    explored: u64,
 }
 
 impl Discovery {
@@ -25,7 +31,18 @@ impl Discovery {
         let searching = self.since_find < ROUNDS * (known + 1);
         let explores = searching || rng.below(STEADY_SHARE) == 0;
         self.since_find += usize::from(searching);
+        self.explored += u64::from(explores);
         explores
+    }
+
+    /// How many requests have gone exploring.
+    pub fn explored(&self) -> u64 {
+        self.explored
+    }
+
+    /// Whether a server is gone that was met last when `met` requests had gone exploring, with `known` endpoints known.
+    pub fn is_gone(&self, met: u64, known: usize) -> bool {
+        self.explored.saturating_sub(met) > (ROUNDS_UNTIL_GONE * (known + 1)) as u64
     }
 
     /// Takes note that a server was found that was not known, or that one was lost: the search begins anew.

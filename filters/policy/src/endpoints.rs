@@ -42,6 +42,8 @@ pub struct Endpoint {
     chips: u32,
     clock: Timestamp,
     pending: u32,
+    /// When it was met last, as [`Endpoints::meet`] was told.
+    met: u64,
     report: LoadReport,
     estimate: Estimate,
     promises: Promises,
@@ -194,6 +196,7 @@ impl Endpoints {
             chips: 1,
             clock: now,
             pending: 0,
+            met: 0,
             report: LoadReport::default(),
             estimate: Estimate::default(),
             promises: Promises::default(),
@@ -217,6 +220,22 @@ impl Endpoints {
         self.standings.swap_remove(endpoint.place);
         if let Some(moved) = self.all.get(endpoint.place).and_then(|&id| self.table.get_mut(id)) {
             moved.place = endpoint.place;
+        }
+    }
+
+    /// An attempt met this server, when so many requests had gone exploring.
+    pub fn meet(&mut self, id: EndpointId, explored: u64) {
+        if let Some(endpoint) = self.table.get_mut(id) {
+            endpoint.met = explored;
+        }
+    }
+
+    /// Forgets the servers without a pending attempt that were met last at a time of which `is_gone` says that it is too long ago.
+    pub fn forget(&mut self, is_gone: impl Fn(u64) -> bool) {
+        let gone = self.table.iter().filter(|(_, endpoint)| endpoint.pending == 0 && is_gone(endpoint.met));
+        let gone: Vec<EndpointId> = gone.map(|(id, _)| id).collect();
+        for id in gone {
+            self.remove(id);
         }
     }
 

@@ -171,11 +171,17 @@ impl Sender {
     /// The server with this address, to which an attempt goes; a new one is learned if nobody named the servers.
     pub fn endpoint_at(&mut self, address: &str, now: Timestamp) -> Option<EndpointId> {
         let known = self.endpoints.find(address);
-        if known.is_none() && self.learns() {
-            self.discovery.found();
-            return Some(self.endpoints.add(address, now));
+        if !self.learns() {
+            return known;
         }
-        known
+        let id = known.unwrap_or_else(|| {
+            self.discovery.found();
+            let count = self.endpoints.len();
+            self.endpoints.forget(|met| self.discovery.is_gone(met, count));
+            self.endpoints.add(address, now)
+        });
+        self.endpoints.meet(id, self.discovery.explored());
+        Some(id)
     }
 
     /// Envoy does not have this server in the cluster (any more): one that was learned is forgotten, one that was named is left alone for an interval.
@@ -236,6 +242,35 @@ mod tests {
         assert_eq!(sender.choose(Timestamp::ZERO, &mut rng).len(), 3);
         assert_eq!(sender.endpoint_at("9.9.9.9:9", Timestamp::ZERO), None, "only those that were named");
         assert!(sender.endpoint_at("[::1]:4", Timestamp::ZERO).is_some());
+    }
+
+    /// A new server for each twentieth request: every request explores, so no list ever names a server that has left.
+    #[test]
+    fn servers_that_come_and_go_all_the_time_are_not_kept() {
+        let (mut sender, mut rng) = (sender(None), fastrand::Rng::with_seed(3));
+        let mut most = 0;
+        for request in 0..20_000u32 {
+            assert!(sender.choose(Timestamp::ZERO, &mut rng).is_empty());
+            let newest = request / 20;
+            let address = format!("10.0.{}.{}:80", newest / 256, newest % 256 + request % 10);
+            sender.endpoint_at(&address, Timestamp::ZERO).unwrap();
+            most = most.max(sender.endpoints().len());
+        }
+        assert!((10..150).contains(&most), "{most} servers known at once");
+    }
+
+    /// Attempts meet the servers that are there, so none of them is forgotten, however many there are.
+    #[test]
+    fn servers_that_stay_are_not_forgotten_when_new_ones_are_found() {
+        let (mut sender, mut rng) = (sender(None), fastrand::Rng::with_seed(4));
+        for known in 1..=200u32 {
+            for _ in 0..50 {
+                sender.choose(Timestamp::ZERO, &mut rng);
+                let address = format!("10.0.0.{}:80", rng.u32(0..known));
+                sender.endpoint_at(&address, Timestamp::ZERO).unwrap();
+            }
+        }
+        assert!(sender.endpoints().len() >= 198, "{} of 200 known", sender.endpoints().len());
     }
 
     #[test]
