@@ -149,12 +149,18 @@ impl Cluster {
 
     /// Creates or changes a slice of a Service of shop, with endpoints that are ready.
     pub async fn slice(&self, service: &str, name: &str, ready: &[String]) {
+        let endpoints: Vec<_> = ready.iter().map(|ip| (ip.as_str(), true)).collect();
+        self.slice_at(service, name, 8080, &endpoints).await;
+    }
+
+    /// The same with another target port, and endpoints that are ready or not.
+    pub async fn slice_at(&self, service: &str, name: &str, port: u16, endpoints: &[(&str, bool)]) {
         let endpoints: Vec<Value> =
-            ready.iter().map(|ip| json!({"addresses": [ip], "conditions": {"ready": true}})).collect();
+            endpoints.iter().map(|(ip, ready)| json!({"addresses": [ip], "conditions": {"ready": ready}})).collect();
         let slice = json!({
             "apiVersion": "discovery.k8s.io/v1", "kind": "EndpointSlice", "addressType": "IPv4",
             "metadata": {"name": name, "labels": {"kubernetes.io/service-name": service}},
-            "ports": [{"name": "web", "port": 8080, "protocol": "TCP"}], "endpoints": endpoints,
+            "ports": [{"name": "web", "port": port, "protocol": "TCP"}], "endpoints": endpoints,
         });
         self.apply::<EndpointSlice>(Api::namespaced(self.client.clone(), "shop"), slice).await;
     }

@@ -1,7 +1,8 @@
-//! The control plane at a real kube-apiserver and etcd, which `build.sh` builds: `make test-kube`.
+//! The control plane at a real kube-apiserver and etcd, which `build.sh` builds: `run.sh`.
 #![allow(missing_docs, reason = "tests")]
 
 mod cluster;
+mod envoys;
 mod proxy;
 
 use cluster::{Cluster, until};
@@ -70,6 +71,11 @@ async fn a_bad_config_map_gets_an_event_and_changes_nothing() {
     .await;
     assert!(control_plane.get("/v1/services").await.contains(reason));
     assert!(!proxy.poll().await);
+    // A replica that never read the good one takes its copy.
+    let late = cluster.control_plane("two").await;
+    let mut other = Proxy::new("q", A, std::slice::from_ref(&late.url), 0);
+    until("the copy", async || other.poll().await).await;
+    assert_eq!(other.state.services[A].retries, Some(2));
     cluster.policy("services: {a: {retries: 3}}").await;
     until("the good one", async || proxy.poll().await && proxy.state.services[A].retries == Some(3)).await;
 }
