@@ -256,7 +256,6 @@ fn properties() -> Probe {
         "plugin_name",
         "xds\0cluster_name",
         "upstream\0address",
-        "upstream\0request_attempt_count",
         "cluster_name",
         "no_such_property",
         "xds\0no_such",

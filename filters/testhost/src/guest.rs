@@ -212,8 +212,10 @@ impl Guest {
     pub(crate) fn buffer(&mut self, buffer: u32) -> Result<Vec<u8>, Refusal> {
         let absent = |what: &str| Refusal::Fault(Status::NotFound, format!("{what} is not there at this moment"));
         match buffer {
-            0 => self.stream()?.request_body.clone().ok_or_else(|| absent("the request's body")),
-            1 => self.stream()?.response_body.clone().ok_or_else(|| absent("the response's body")),
+            // A body that is not there is empty.
+            0 => Ok(self.stream()?.request_body.clone().unwrap_or_default()),
+            1 => Ok(self.stream()?.response_body.clone().unwrap_or_default()),
+            5 => Ok(Vec::new()),
             4 => {
                 let root = self.root();
                 let response = self.call_response.as_ref().filter(|response| response.root == root);
@@ -224,7 +226,7 @@ impl Guest {
                 let root = self.root_state().filter(|root| root.configuring);
                 root.map(|root| root.configuration.to_vec()).ok_or_else(|| absent("the plugin configuration"))
             }
-            2 | 3 | 5 | 8 => Err(absent("this buffer")),
+            2 | 3 | 8 => Err(absent("this buffer")),
             _ => Err(Refusal::bad(format!("there is no buffer {buffer}"))),
         }
     }

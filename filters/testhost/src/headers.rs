@@ -1,7 +1,7 @@
 //! Header maps as Envoy keeps them: bytes, in order, names in lower case, names that begin with `:` first.
 //!
 //! Envoy keeps some headers in fields of their own ("inline"). Of those there is never a second one: what is added is appended to the
-//! value, with a comma (`cookie`: a semicolon). `host` is another name of `:authority`.
+//! value, with a comma. `host` is another name of `:authority`.
 
 use std::cell::{Ref, RefCell};
 use std::rc::Rc;
@@ -22,7 +22,6 @@ const INLINE: &[&str] = &[
     "content-encoding",
     "content-length",
     "content-type",
-    "cookie",
     "date",
     "etag",
     "expect",
@@ -76,7 +75,7 @@ impl HeaderMap {
         let (name, value) = (canonical(name.as_ref()), value.as_ref());
         let inline = INLINE.iter().any(|inline| inline.as_bytes() == name);
         if let Some((_, present)) = self.pairs.iter_mut().find(|(known, _)| inline && *known == name) {
-            present.extend(if name == b"cookie" { b"; ".as_slice() } else { b"," });
+            present.push(b',');
             present.extend(value);
             return;
         }

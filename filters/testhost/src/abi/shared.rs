@@ -6,6 +6,15 @@ use crate::metrics::Kind;
 use crate::status::{Refusal, Status};
 use std::rc::Rc;
 
+/// The room for kinds in the id of a metric; not all of it is used.
+const KINDS: u32 = 4;
+
+/// Whether an id would be that of a counter or a gauge; Envoy looks at that first.
+fn has_value(id: u32) -> Result<(), Refusal> {
+    let kind = Kind::read(id % KINDS).filter(|kind| *kind != Kind::Histogram);
+    kind.map(drop).ok_or_else(|| Refusal::bad(format!("metric {id} is neither counter nor gauge")))
+}
+
 fn unknown(what: &str, id: u32) -> Refusal {
     Refusal::Fault(Status::NotFound, format!("there is no {what} {id}"))
 }
@@ -61,8 +70,9 @@ impl Call<'_, '_> {
         let name = self.read(name)?;
         let guest = self.guest();
         guest.process.with(|process| process.metrics.define(&name, kind));
-        // As in Envoy each definition has an id of its own, whose last two bits are the kind.
-        let id = (guest.metrics.len() as u32 + 1) * 4 + kind as u32;
+        // As in Envoy each definition has an id of its own, numbered by kind, whose last two bits are the kind.
+        let same = guest.metrics.values().filter(|(_, known)| *known == kind).count() as u32;
+        let id = (same + 1) * KINDS + kind as u32;
         guest.metrics.insert(id, (name, kind));
         self.write(to, &id.to_le_bytes())
     }
@@ -72,6 +82,7 @@ impl Call<'_, '_> {
     }
 
     pub(super) fn increment_metric(&mut self, id: u32, offset: i64) -> Answer {
+        has_value(id)?;
         let metric = self.metric(id)?;
         self.guest().process.with(|process| process.metrics.increment(&metric, offset))
     }
@@ -82,6 +93,7 @@ impl Call<'_, '_> {
     }
 
     pub(super) fn get_metric(&mut self, id: u32, to: u32) -> Answer {
+        has_value(id)?;
         let metric = self.metric(id)?;
         let value = self.guest().process.with(|process| process.metrics.get(&metric))?;
         self.write(to, &value.to_le_bytes())

@@ -97,7 +97,7 @@ fn queues_buffers_and_calls() {
     refuses(Status::NotFound, "proxy_dequeue_shared_queue", &[Arg::I32(1), Arg::Buffer]);
     let all = [Arg::I32(0), Arg::I32(100), Arg::Buffer];
     let buffer = |buffer: i32| [&[Arg::I32(buffer)], &all[..]].concat();
-    refuses(Status::NotFound, "proxy_get_buffer_bytes", &buffer(0));
+    refuses(Status::NotFound, "proxy_get_buffer_bytes", &buffer(4));
     refuses(Status::NotFound, "proxy_get_buffer_bytes", &buffer(7));
     refuses(Status::BadArgument, "proxy_get_buffer_bytes", &buffer(9));
     let nowhere = [text("cluster"), text(""), text(""), text(""), Arg::I32(1000), Arg::Word];
