@@ -3,6 +3,7 @@
 //! Needs target/bloc.wasm, Envoy and the control plane's binary, all of which `make test` provides.
 
 mod configuration;
+mod conformance;
 mod control_plane;
 mod discovery;
 mod failure;
