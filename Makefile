@@ -7,7 +7,7 @@ LAB := target/release/bloc-lab
 
 .PHONY: help
 help: ## List the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 .PHONY: demo
 demo: release envoy ## Run the main job: a mesh of real Envoys under load, a table and a report (about 5 minutes)
@@ -20,6 +20,49 @@ test: wasm envoy ## Unit and property tests, then the filters in real Envoys (ab
 .PHONY: paper
 paper: release envoy ## The paper's experiment at full scale (250 ms, 5 minutes a case; about 35 minutes)
 	$(LAB) demo --scale 1 --duration 5m --out target/paper
+
+.PHONY: agree
+agree: release envoy ## Check that simulator and real mesh agree within 15% (about 15 minutes)
+	$(LAB) agree
+
+.PHONY: goals
+goals: release envoy ## Check what bids are claimed to do, medians of 3 rounds (about 25 minutes)
+	$(LAB) goals
+
+.PHONY: ablation
+ablation: release envoy ## Chips alone, bids alone, both, neither, at four service times (about 9 minutes)
+	$(LAB) ablation
+
+.PHONY: bench
+bench: wasm reference ## What a request pays: the decisions natively, the filters on wasmtime (about 3 minutes after the build)
+	rm -rf target/bench/criterion
+	CRITERION_HOME=$(CURDIR)/target/bench/criterion cargo bench --locked -p bloc-benches --benches
+	cargo run --locked --release -p bloc-benches -- summary target/bench/criterion target/bench/summary.json
+
+.PHONY: bench-envoy
+bench-envoy: release reference envoy ## What a request pays in a real Envoy (about 3 minutes)
+	$(LAB) cost
+
+.PHONY: bench-record
+bench-record: bench bench-envoy ## Both, added to benches/record
+	cargo run --locked --release -p bloc-benches -- record --summary target/bench/summary.json --envoy target/bench/envoy.json benches/record
+
+.PHONY: soak
+soak: wasm ## 5 million requests and 10,000 servers coming and going on wasmtime: the module's memory stays flat
+	cargo run --locked --release -p bloc-testhost --example soak
+
+.PHONY: test-kube
+test-kube: wasm envoy ## The control plane at a real kube-apiserver and etcd, which Go builds once (needs Go; 2 minutes after that)
+	cargo build --locked -p bloc-control-plane -p bloc-lab
+	control-plane/tests/kube/run.sh
+
+.PHONY: page
+page: ## Write the picture of the control plane's page (needs Debian's chromium and chromium-driver)
+	cargo test --locked -p bloc-control-plane --test page picture -- --ignored
+
+.PHONY: reference
+reference: ## Build target/reference.wasm, the filters that the benches compare with
+	filters/build-wasm.sh target/reference.wasm bloc-reference-guests
 
 .PHONY: wasm
 wasm: ## Build target/bloc.wasm
