@@ -124,6 +124,7 @@ impl Agent {
         }
         let new = state::with(|state| {
             state.flush();
+            state.look_anew();
             std::mem::take(&mut state.new_services)
         });
         if self.control_plane.is_none() {

@@ -1,7 +1,10 @@
 //! `bloc.inbound`: admits, holds or bounces a request before the application sees it, and stamps the load on every answer.
 //!
+//! Which service the proxy stands in front of, the plugin configuration says; where it does not, Istio does: it writes the services into the
+//! metadata of each inbound cluster, so one configuration serves every workload of a mesh, also one with several ports.
+//!
 //! The requests in flight are counted in a gauge that all threads of the Envoy share, from the request's headers to the end of the stream,
-//! whatever ends it. On failure: open. A service without parameters, or a proxy without a service, passes everything untouched.
+//! whatever ends it. On failure: open. A service without parameters, or a proxy without a service, passes everything, only stripped of our headers.
 
 use crate::agent;
 use crate::headers::{BID, ENDPOINTS, EXPECTED_TIMEOUT, LOAD, ORCA, REJECT};
@@ -224,23 +227,73 @@ impl Request {
         // The headers are put on in `on_http_response_headers`, which Envoy calls for local replies too.
         host::respond(TOO_MANY_REQUESTS, RESOURCE_EXHAUSTED, details, &[]);
     }
+
+    /// An answer goes out, the application's or ours: marks it as a rejection or as none, and gives the report for it.
+    fn answered(&self) -> Option<LoadReport> {
+        let stage = self.stage.get();
+        if let Stage::Bounced(why, report) = stage {
+            host::set_header(Headers::Response, REJECT, why.as_str().as_bytes());
+            return Some(report);
+        }
+        host::remove_header(Headers::Response, REJECT);
+        match stage {
+            Stage::Inside { flag, others, since, hall } => {
+                self.stage.set(Stage::Answered { hall });
+                self.report(Some((flag, others, since)))
+            }
+            Stage::Waiting { .. } => self.report(None),
+            // A request that came before the parameters is not counted, and reports nothing.
+            Stage::Untouched | Stage::Answered { .. } | Stage::Bounced(..) => None,
+        }
+    }
+
+    /// The report for the answer of the application, which is measured by the way.
+    fn report(&self, served: Option<(Flag, Concurrency, Timestamp)>) -> Option<LoadReport> {
+        let mut borrowed = self.inbound.borrow_mut();
+        let inbound = &mut *borrowed;
+        let others = inbound.others();
+        let server = inbound.server.as_mut()?;
+        if let Some((flag, met, since)) = served {
+            let now = host::now();
+            let queue = waiting(server, others);
+            inbound.departed.add(1);
+            if server.depart(flag, met, now.since(since), queue) {
+                inbound.confident.add(1);
+            }
+            inbound.measure(now);
+        }
+        let server = inbound.server.as_ref()?;
+        let report = state::with(|state| server.report(others, &mut state.rng));
+        inbound.counters.count(if report.chip { CHIPS_GRANTED } else { CHIPS_WITHHELD });
+        Some(report)
+    }
 }
 
 /// The context of one request on its way in.
 pub struct InboundRequest {
     context: u32,
-    request: Rc<Request>,
+    /// The service that the plugin configuration names.
+    named: Option<Rc<RefCell<Inbound>>>,
+    /// None until its headers have come, and if it belongs to no service.
+    request: Option<Rc<Request>>,
 }
 
 impl InboundRequest {
-    /// A request to this service.
-    pub fn new(context: u32, inbound: Rc<RefCell<Inbound>>) -> Self {
-        Self { context, request: Rc::new(Request { inbound, stage: Cell::new(Stage::Untouched) }) }
+    /// A request to this service; none: to that of the cluster that it is routed to.
+    pub fn new(context: u32, named: Option<Rc<RefCell<Inbound>>>) -> Self {
+        Self { context, named, request: None }
+    }
+
+    /// The service that this request belongs to.
+    fn service(&mut self) -> Option<Rc<RefCell<Inbound>>> {
+        self.named.take().or_else(|| {
+            let cluster = host::text_property("xds\0cluster_name")?;
+            state::with(|state| state.inbound_behind(&cluster))
+        })
     }
 
     /// Decides about a request that has come.
-    fn arrive(&self, bid: Option<Duration>) -> Action {
-        let request = &self.request;
+    fn arrive(&self, request: &Rc<Request>, bid: Option<Duration>) -> Action {
         let mut borrowed = request.inbound.borrow_mut();
         let inbound = &mut *borrowed;
         if inbound.server.is_none() {
@@ -276,27 +329,6 @@ impl InboundRequest {
         inbound.line.hold(self.context, &waits, patience, now);
         Action::Pause
     }
-
-    /// The report for the answer of the application, which is measured by the way.
-    fn report(&self, served: Option<(Flag, Concurrency, Timestamp)>) -> Option<LoadReport> {
-        let mut borrowed = self.request.inbound.borrow_mut();
-        let inbound = &mut *borrowed;
-        let others = inbound.others();
-        let server = inbound.server.as_mut()?;
-        if let Some((flag, met, since)) = served {
-            let now = host::now();
-            let queue = waiting(server, others);
-            inbound.departed.add(1);
-            if server.depart(flag, met, now.since(since), queue) {
-                inbound.confident.add(1);
-            }
-            inbound.measure(now);
-        }
-        let server = inbound.server.as_ref()?;
-        let report = state::with(|state| server.report(others, &mut state.rng));
-        inbound.counters.count(if report.chip { CHIPS_GRANTED } else { CHIPS_WITHHELD });
-        Some(report)
-    }
 }
 
 /// How long the caller waits for its answer, if it says so.
@@ -317,26 +349,18 @@ impl HttpContext for InboundRequest {
         if bid.is_some() {
             host::remove_header(Headers::Request, BID);
         }
-        self.arrive(bid.as_deref().and_then(bid::decode))
+        let Some(inbound) = self.service() else { return Action::Continue };
+        let request = Rc::new(Request { inbound, stage: Cell::new(Stage::Untouched) });
+        self.request = Some(Rc::clone(&request));
+        self.arrive(&request, bid.as_deref().and_then(bid::decode))
     }
 
     fn on_http_response_headers(&mut self, _headers: usize, _end_of_stream: bool) -> Action {
-        let report = match self.request.stage.get() {
-            Stage::Bounced(why, report) => {
-                host::set_header(Headers::Response, REJECT, why.as_str().as_bytes());
-                Some(report)
-            }
-            stage => {
+        let report = match &self.request {
+            Some(request) => request.answered(),
+            None => {
                 host::remove_header(Headers::Response, REJECT);
-                match stage {
-                    Stage::Inside { flag, others, since, hall } => {
-                        self.request.stage.set(Stage::Answered { hall });
-                        self.report(Some((flag, others, since)))
-                    }
-                    Stage::Waiting { .. } => self.report(None),
-                    // A request that came before the parameters is not counted, and reports nothing.
-                    Stage::Untouched | Stage::Answered { .. } | Stage::Bounced(..) => None,
-                }
+                None
             }
         };
         let orca = self.request.inbound.borrow().server.as_ref().is_some_and(Server::orca);
@@ -357,16 +381,17 @@ impl HttpContext for InboundRequest {
 impl Drop for InboundRequest {
     /// The stream has ended, whatever ended it: the request is counted out, once, and its place passed on.
     fn drop(&mut self) {
-        let (counted, hall) = match self.request.stage.get() {
+        let Some(request) = &self.request else { return };
+        let (counted, hall) = match request.stage.get() {
             Stage::Untouched | Stage::Bounced(..) => (false, false),
             Stage::Waiting { .. } => {
-                let mut inbound = self.request.inbound.borrow_mut();
+                let mut inbound = request.inbound.borrow_mut();
                 inbound.line.gone(self.context, host::now());
                 (true, false)
             }
             Stage::Inside { hall, .. } | Stage::Answered { hall } => (true, hall),
         };
-        let mut inbound = self.request.inbound.borrow_mut();
+        let mut inbound = request.inbound.borrow_mut();
         if counted {
             inbound.in_flight.add(-1);
         }

@@ -3,14 +3,13 @@
 use crate::agent;
 use crate::attempt::Attempt;
 use crate::host;
-use crate::inbound::{Inbound, InboundRequest};
+use crate::inbound::InboundRequest;
+use crate::line::Turns;
 use crate::outbound::OutboundRequest;
 use crate::state;
 use bloc_policy::config::PluginConfig;
 use proxy_wasm::traits::{Context, HttpContext, RootContext};
 use proxy_wasm::types::ContextType;
-use std::cell::RefCell;
-use std::rc::Rc;
 use std::time::Duration;
 
 /// Root id of the inbound filter.
@@ -22,13 +21,14 @@ pub const ATTEMPT: &str = "bloc.attempt";
 
 /// Makes the root context of a plugin.
 pub fn create(context_id: u32) -> Box<dyn RootContext> {
-    Box::new(Root { context_id, id: host::text_property("plugin_root_id").unwrap_or_default(), inbound: None })
+    Box::new(Root { context_id, id: host::text_property("plugin_root_id").unwrap_or_default(), service: None })
 }
 
 struct Root {
     context_id: u32,
     id: String,
-    inbound: Option<Rc<RefCell<Inbound>>>,
+    /// The service that an inbound filter stands in front of, if its configuration names one.
+    service: Option<String>,
 }
 
 impl Context for Root {
@@ -56,27 +56,37 @@ impl RootContext for Root {
         agent::with(|agent| agent.configure(self.context_id, plugin.control_plane()));
         host::set_tick_period(agent::TICK);
         host::register_queue(state::with(|state| state.vm));
-        let service = plugin.service().map(str::to_owned);
-        self.inbound = state::with(|state| {
+        let inbound = self.id == INBOUND;
+        self.service = plugin.service().filter(|_| inbound).map(str::to_owned);
+        state::with(|state| {
             state.configure(&self.id, plugin);
-            (self.id == INBOUND).then_some(service).flatten().map(|service| state.inbound(&service))
+            if inbound {
+                state.inbound_root = self.context_id;
+            }
+            if let Some(service) = &self.service {
+                state.inbound(service);
+            }
         });
         true
     }
 
     fn on_tick(&mut self) {
         let carries = agent::with(|agent| agent.tick(self.context_id));
-        let Some(inbound) = &self.inbound else {
+        let (serves, served) = state::with(|state| (state.inbound_root == self.context_id, state.served_here()));
+        if !serves {
             if !carries {
                 // A newer root context of this VM has taken over.
                 host::set_tick_period(Duration::ZERO);
             }
             return;
-        };
-        host::set_tick_period(inbound.borrow().tick_period());
+        }
+        let period = served.iter().map(|inbound| inbound.borrow().tick_period()).min();
+        host::set_tick_period(period.unwrap_or(agent::TICK));
         let now = host::now();
-        let turns = inbound.borrow_mut().tick(now);
-        turns.take(now);
+        let turns: Vec<Turns> = served.iter().map(|inbound| inbound.borrow_mut().tick(now)).collect();
+        for turns in turns {
+            turns.take(now);
+        }
     }
 
     fn on_queue_ready(&mut self, queue: u32) {
@@ -101,16 +111,13 @@ impl RootContext for Root {
     }
 
     fn create_http_context(&self, context_id: u32) -> Option<Box<dyn HttpContext>> {
-        Some(match (self.id.as_str(), &self.inbound) {
-            (OUTBOUND, _) => Box::new(OutboundRequest::default()),
-            (ATTEMPT, _) => Box::new(Attempt::default()),
-            (_, Some(inbound)) => Box::new(InboundRequest::new(context_id, Rc::clone(inbound))),
-            (_, None) => Box::new(Untouched),
+        Some(match self.id.as_str() {
+            OUTBOUND => Box::new(OutboundRequest::default()),
+            ATTEMPT => Box::new(Attempt::default()),
+            _ => {
+                let named = self.service.as_deref().and_then(|service| state::with(|state| state.known(service)));
+                Box::new(InboundRequest::new(context_id, named))
+            }
         })
     }
 }
-
-/// A request that is none of our business.
-struct Untouched;
-impl Context for Untouched {}
-impl HttpContext for Untouched {}

@@ -3,6 +3,7 @@
 //! Parameters come from the plugin configuration and, over it, from the control plane: what the control plane says of a service
 //! replaces what the plugin configuration says of it.
 
+use crate::host;
 use crate::inbound::Inbound;
 use crate::outbound::Cluster;
 use bloc_policy::config::{PluginConfig, ServiceParameters, Services};
@@ -16,6 +17,9 @@ use std::rc::Rc;
 /// Clusters that a VM keeps state for; requests of others pass untouched. Envoy's own configuration bounds the number; this bounds a mistake.
 const MAX_CLUSTERS: usize = 10_000;
 
+/// Where Istio writes the host of the service that an inbound cluster belongs to.
+const ISTIO_SERVICE: &str = "xds\0cluster_metadata\0filter_metadata\0istio\0services\x000\0host";
+
 /// The state of one VM.
 pub struct State {
     /// The VM's number, drawn at random; never 0.
@@ -24,6 +28,10 @@ pub struct State {
     pub rng: fastrand::Rng,
     /// The services that this proxy stands in front of.
     inbound: HashMap<String, Rc<RefCell<Inbound>>>,
+    /// Those behind the inbound clusters that requests went to since the last tick; none: the cluster belongs to no service.
+    behind: HashMap<String, Option<Rc<RefCell<Inbound>>>>,
+    /// The root context that looks after them: the one that was configured last.
+    pub inbound_root: u32,
     /// The clusters that requests went to; none: nobody configured the service.
     clusters: HashMap<String, Option<Rc<RefCell<Cluster>>>>,
     /// The plugin configurations by root id.
@@ -39,7 +47,7 @@ pub struct State {
 }
 
 thread_local! {
-    static STATE: RefCell<State> = RefCell::new(State::new(crate::host::entropy()));
+    static STATE: RefCell<State> = RefCell::new(State::new(host::entropy()));
 }
 
 /// Works on the state of this VM. Calls to the host inside never come back into the guest, so it is never borrowed twice.
@@ -53,6 +61,8 @@ impl State {
             vm: seed.max(1),
             rng: fastrand::Rng::with_seed(seed),
             inbound: HashMap::new(),
+            behind: HashMap::new(),
+            inbound_root: 0,
             clusters: HashMap::new(),
             plugins: HashMap::new(),
             control_plane: Services::new(),
@@ -87,7 +97,7 @@ impl State {
 
     /// Brings the parameters in force to all that is there already.
     fn apply(&mut self) {
-        let now = crate::host::now();
+        let now = host::now();
         for (service, inbound) in &self.inbound {
             inbound.borrow_mut().configure(self.parameters(service, crate::root::INBOUND));
         }
@@ -118,6 +128,33 @@ impl State {
         inbound
     }
 
+    /// The service that Istio names in the metadata of the cluster that the request under way is routed to; the first if there are several.
+    pub fn inbound_behind(&mut self, cluster: &str) -> Option<Rc<RefCell<Inbound>>> {
+        if let Some(known) = self.behind.get(cluster) {
+            return known.clone();
+        }
+        let service = host::text_property(ISTIO_SERVICE).filter(|service| !service.is_empty());
+        let inbound = service.filter(|service| self.has_room_for(service)).map(|service| {
+            if !self.inbound.contains_key(&service) {
+                self.new_services.insert(service.clone());
+            }
+            self.inbound(&service)
+        });
+        if self.behind.len() < MAX_CLUSTERS {
+            self.behind.insert(cluster.to_owned(), inbound.clone());
+        }
+        inbound
+    }
+
+    fn has_room_for(&self, service: &str) -> bool {
+        self.inbound.len() < MAX_CLUSTERS || self.inbound.contains_key(service)
+    }
+
+    /// Forgets which services are behind the inbound clusters: Istio may have changed that.
+    pub fn look_anew(&mut self) {
+        self.behind.clear();
+    }
+
     /// The service that this proxy stands in front of, if it is known already.
     pub fn known(&self, service: &str) -> Option<Rc<RefCell<Inbound>>> {
         self.inbound.get(service).map(Rc::clone)
@@ -136,7 +173,7 @@ impl State {
         let cluster = self
             .parameters(service, crate::root::OUTBOUND)
             .map(|parameters| parameters_of(name, parameters))
-            .map(|parameters| Rc::new(RefCell::new(Cluster::new(service, parameters, crate::host::now()))));
+            .map(|parameters| Rc::new(RefCell::new(Cluster::new(service, parameters, host::now()))));
         self.clusters.insert(name.to_owned(), cluster.clone());
         cluster
     }
@@ -144,6 +181,11 @@ impl State {
     /// The services that this proxy stands in front of.
     pub fn served(&self) -> impl Iterator<Item = (&String, &Rc<RefCell<Inbound>>)> {
         self.inbound.iter()
+    }
+
+    /// The services that this proxy stands in front of, to be worked on while the state is not borrowed.
+    pub fn served_here(&self) -> Vec<Rc<RefCell<Inbound>>> {
+        self.inbound.values().map(Rc::clone).collect()
     }
 
     /// Hands all counters to the host.

@@ -10,6 +10,7 @@ mod failure;
 mod headers;
 mod hold;
 mod in_flight;
+mod istio;
 mod orca;
 mod price;
 mod rejection;
