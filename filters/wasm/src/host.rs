@@ -4,6 +4,7 @@
 //! runs for each request is declared here and answers with an `Option` or nothing.
 #![allow(unsafe_code, reason = "the Proxy-Wasm ABI is a C ABI")]
 
+use bloc_policy::sender::service_of;
 use bloc_policy::units::Timestamp;
 use proxy_wasm::hostcalls;
 use proxy_wasm::types::{MapType, MetricType};
@@ -278,8 +279,10 @@ pub fn plugin_configuration() -> Vec<u8> {
 
 /// Posts JSON to a cluster; the answer comes to `on_http_call_response` of the current root context. Whether the call was taken.
 pub fn post_json(cluster: &str, path: &str, body: &[u8], timeout: Duration) -> Option<u32> {
+    // The name of an Istio cluster is no authority: a sidecar in front of the control plane would answer 400.
+    let authority = service_of(cluster);
     let headers =
-        vec![(":method", "POST"), (":path", path), (":authority", cluster), ("content-type", "application/json")];
+        vec![(":method", "POST"), (":path", path), (":authority", authority), ("content-type", "application/json")];
     hostcalls::dispatch_http_call(cluster, headers, Some(body), Vec::new(), timeout).ok()
 }
 
