@@ -55,10 +55,15 @@ impl UnderWay {
             }
             let bids = inner.sender.bids();
             let bid = bids.then(attempt_number).flatten().and_then(|attempt| inner.sender.bid(attempt));
-            if let Some(bid) = bid {
-                bid::encode(bid, &mut state.text);
-                host::set_header(Headers::Request, BID, state.text.as_bytes());
+            // Also without a bid: it tells the server that somebody reads its report.
+            match bid {
+                Some(bid) => bid::encode(bid, &mut state.text),
+                None => {
+                    state.text.clear();
+                    state.text.push_str(bid::ANY);
+                }
             }
+            host::set_header(Headers::Request, BID, state.text.as_bytes());
             drop(inner);
             Some(Self { cluster, endpoint, began: now, bid, answered: false })
         })

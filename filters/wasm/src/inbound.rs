@@ -181,6 +181,8 @@ fn waiting(server: &Server, others: Concurrency) -> u32 {
 /// One request, as the line and its own context share it.
 struct Request {
     inbound: Rc<RefCell<Inbound>>,
+    /// Whether the caller reads our headers. Others get none, since nobody would take them away before the calling application.
+    speaks: bool,
     stage: Cell<Stage>,
 }
 
@@ -231,19 +233,21 @@ impl Request {
     /// An answer goes out, the application's or ours: marks it as a rejection or as none, and gives the report for it.
     fn answered(&self) -> Option<LoadReport> {
         let stage = self.stage.get();
-        if let Stage::Bounced(why, report) = stage {
-            host::set_header(Headers::Response, REJECT, why.as_str().as_bytes());
-            return Some(report);
-        }
-        host::remove_header(Headers::Response, REJECT);
         match stage {
+            Stage::Bounced(why, _) if self.speaks => {
+                host::set_header(Headers::Response, REJECT, why.as_str().as_bytes());
+            }
+            _ => host::remove_header(Headers::Response, REJECT),
+        }
+        match stage {
+            Stage::Bounced(_, report) => Some(report),
             Stage::Inside { flag, others, since, hall } => {
                 self.stage.set(Stage::Answered { hall });
                 self.report(Some((flag, others, since)))
             }
             Stage::Waiting { .. } => self.report(None),
             // A request that came before the parameters is not counted, and reports nothing.
-            Stage::Untouched | Stage::Answered { .. } | Stage::Bounced(..) => None,
+            Stage::Untouched | Stage::Answered { .. } => None,
         }
     }
 
@@ -263,6 +267,9 @@ impl Request {
             inbound.measure(now);
         }
         let server = inbound.server.as_ref()?;
+        if !self.speaks {
+            return server.orca().then(|| server.bare_report(others));
+        }
         let report = state::with(|state| server.report(others, &mut state.rng));
         inbound.counters.count(if report.chip { CHIPS_GRANTED } else { CHIPS_WITHHELD });
         Some(report)
@@ -350,29 +357,33 @@ impl HttpContext for InboundRequest {
             host::remove_header(Headers::Request, BID);
         }
         let Some(inbound) = self.service() else { return Action::Continue };
-        let request = Rc::new(Request { inbound, stage: Cell::new(Stage::Untouched) });
+        let request = Rc::new(Request { inbound, speaks: bid.is_some(), stage: Cell::new(Stage::Untouched) });
         self.request = Some(Rc::clone(&request));
         self.arrive(&request, bid.as_deref().and_then(bid::decode))
     }
 
     fn on_http_response_headers(&mut self, _headers: usize, _end_of_stream: bool) -> Action {
-        let report = match &self.request {
-            Some(request) => request.answered(),
-            None => {
-                host::remove_header(Headers::Response, REJECT);
-                None
+        let Some(request) = &self.request else {
+            for name in [REJECT, LOAD] {
+                host::remove_header(Headers::Response, name);
             }
+            return Action::Continue;
         };
-        let orca = self.request.inbound.borrow().server.as_ref().is_some_and(Server::orca);
-        match report {
+        let report = request.answered();
+        match report.as_ref().filter(|_| request.speaks) {
             Some(report) => state::with(|state| {
                 report.encode(&mut state.text);
                 host::set_header(Headers::Response, LOAD, state.text.as_bytes());
-                if orca && orca::encode(&report, &mut state.text) {
-                    host::set_header(Headers::Response, ORCA, state.text.as_bytes());
-                }
             }),
             None => host::remove_header(Headers::Response, LOAD),
+        }
+        let orca = request.inbound.borrow().server.as_ref().is_some_and(Server::orca);
+        if let Some(report) = report.filter(|_| orca) {
+            state::with(|state| {
+                if orca::encode(&report, &mut state.text) {
+                    host::set_header(Headers::Response, ORCA, state.text.as_bytes());
+                }
+            });
         }
         Action::Continue
     }

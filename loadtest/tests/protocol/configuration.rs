@@ -1,6 +1,6 @@
 //! Configuration and its update under load.
 
-use crate::support::{App, Place, Pod, dynamic, eventually, inbound, request, send};
+use crate::support::{App, Place, Pod, dynamic, eventually, inbound, request, send, spoken};
 use bloc_lab::envoy::{Envoy, SERVICE};
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -62,7 +62,7 @@ async fn an_update_takes_effect_under_load_and_a_bad_one_leaves_the_running_one_
 }
 
 async fn capacity_of(pod: &Pod) -> Option<u32> {
-    send(pod.address, request("/probe"), "").await.unwrap().load()?.2
+    send(pod.address, spoken("/probe"), "").await.unwrap().load()?.2
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -1,6 +1,6 @@
 //! The control plane and the sidecars.
 
-use crate::support::{App, Place, Pod, eventually, inbound, outbound, request, send, sender};
+use crate::support::{App, Place, Pod, eventually, inbound, outbound, request, send, sender, spoken};
 use bloc_lab::envoy::{Envoy, SERVICE};
 use bloc_lab::process::{Process, Program};
 use serde_json::json;
@@ -76,7 +76,7 @@ pub async fn pod(place: &Place, name: &str, control_plane: SocketAddr) -> Pod {
 }
 
 async fn capacity_of(pod: &Pod) -> Option<u32> {
-    send(pod.address, request("/probe"), "").await.unwrap().load()?.2
+    send(pod.address, spoken("/probe"), "").await.unwrap().load()?.2
 }
 
 #[tokio::test(flavor = "multi_thread")]

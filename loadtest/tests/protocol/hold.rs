@@ -1,6 +1,6 @@
 //! The hold queue: the application never works on more than `concurrency` requests, over all workers, and nobody is forgotten.
 
-use crate::support::{App, Place, Pod, eventually, inbound, request, send};
+use crate::support::{App, Place, Pod, eventually, inbound, request, send, spoken};
 use bloc_lab::envoy::{Envoy, SERVICE};
 use serde_json::{Value, json};
 use std::time::Duration;
@@ -127,7 +127,7 @@ async fn who_has_waited_too_long_or_cannot_meet_the_deadline_is_bounced() {
     let first = tokio::spawn(send(to, request("/hold"), ""));
     eventually("the first inside", async || (pod.app.seen("/hold").len() == 1).then_some(())).await;
     let began = Instant::now();
-    let late = send(to, request("/x"), "").await.unwrap();
+    let late = send(to, spoken("/x"), "").await.unwrap();
     assert_eq!((late.status.as_u16(), late.app()), (429, None));
     assert_eq!(late.header("x-bloc-reject"), Some("deadline"));
     assert_eq!(late.load(), Some((false, Some(1), None)));
@@ -138,7 +138,7 @@ async fn who_has_waited_too_long_or_cannot_meet_the_deadline_is_bounced() {
     eventually("the count", async || (pod.metric("rejected_deadline").await == 1).then_some(())).await;
 
     // The execution time is known now (some hundred milliseconds): a deadline of 20 ms cannot be met.
-    let deadline = |ms: &str| request("/x").header("x-envoy-expected-rq-timeout-ms", ms);
+    let deadline = |ms: &str| spoken("/x").header("x-envoy-expected-rq-timeout-ms", ms);
     let hopeless = send(to, deadline("20"), "").await.unwrap();
     assert_eq!((hopeless.header("x-bloc-reject"), hopeless.app()), (Some("deadline"), None));
     assert_eq!(send(to, deadline("10000"), "").await.unwrap().app(), Some("pod"));

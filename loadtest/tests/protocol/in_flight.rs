@@ -1,6 +1,6 @@
 //! The count of requests in flight.
 
-use crate::support::{App, Place, Pod, eventually, inbound, request, send};
+use crate::support::{App, Place, Pod, eventually, inbound, request, send, spoken};
 use bloc_lab::envoy::{Envoy, SERVICE};
 use serde_json::json;
 use std::time::Duration;
@@ -65,5 +65,5 @@ async fn is_back_at_zero_whatever_ended_the_requests() {
     .await;
     // A client that gave up early may have done so before its request was on the way.
     assert!(counted <= 1000, "{counted} of 1000 requests counted");
-    assert_eq!(send(to, request("/x"), "").await.unwrap().load(), Some((true, Some(0), Some(CAPACITY))));
+    assert_eq!(send(to, spoken("/x"), "").await.unwrap().load(), Some((true, Some(0), Some(CAPACITY))));
 }

@@ -1,6 +1,6 @@
 //! A plugin configuration that names no service: Istio's metadata of the inbound cluster does.
 
-use crate::support::{App, Place, eventually, inbound, request, send};
+use crate::support::{App, Place, eventually, inbound, request, send, spoken};
 use bloc_lab::envoy::Envoy;
 use serde_json::{Value, json};
 
@@ -24,7 +24,7 @@ async fn the_inbound_filter_takes_the_first_service_of_the_cluster() {
     let first = json!({"host": HOST, "name": "shop", "namespace": "default"});
     let (_app, sidecar) = start(&place, json!([first, other])).await;
     let address = sidecar.listener("inbound").unwrap();
-    let answer = send(address, request("/x"), "").await.unwrap();
+    let answer = send(address, spoken("/x"), "").await.unwrap();
     assert_eq!((answer.app(), answer.load().and_then(|load| load.2)), (Some("pod"), Some(7)));
     let admitted = format!("wasmcustom.bloc.inbound.{HOST}.admitted");
     eventually("the count of what was admitted", async || {

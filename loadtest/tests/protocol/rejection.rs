@@ -1,6 +1,6 @@
 //! Rejections and retries.
 
-use crate::support::{Place, Pod, eventually, grpc, outbound, request, send, sender};
+use crate::support::{Place, Pod, eventually, grpc, outbound, request, send, sender, spoken};
 use bloc_lab::envoy::SERVICE;
 use serde_json::json;
 
@@ -78,13 +78,13 @@ async fn with_every_server_full_the_client_gets_a_plain_429() {
 async fn what_a_sidecar_says_to_its_peer() {
     let place = Place::new();
     let pod = Pod::with_capacity(&place, "pod", 1).await;
-    let answer = send(pod.address, request("/x"), "").await.unwrap();
+    let answer = send(pod.address, spoken("/x"), "").await.unwrap();
     assert_eq!(answer.load(), Some((true, Some(0), Some(1))));
     assert_eq!(answer.header("x-bloc-reject"), None);
 
     let held = fill(&pod).await;
     assert_eq!(pod.metric("in_flight").await, 1);
-    let answer = send(pod.address, request("/x"), "").await.unwrap();
+    let answer = send(pod.address, spoken("/x"), "").await.unwrap();
     assert_eq!(answer.status.as_u16(), 429);
     assert_eq!(answer.header("x-bloc-reject"), Some("capacity"));
     assert_eq!(answer.load(), Some((false, Some(1), Some(1))));
@@ -98,6 +98,19 @@ async fn what_a_sidecar_says_to_its_peer() {
     assert_eq!(answer.body.len(), 0);
     assert_eq!(pod.app.seen("/package.Service/Method").len(), 0);
 
+    pod.app.release();
+    held.await.unwrap().unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_caller_without_the_filters_is_told_nothing_but_the_status() {
+    let place = Place::new();
+    let pod = Pod::with_capacity(&place, "pod", 1).await;
+    let answer = send(pod.address, request("/x"), "").await.unwrap();
+    assert_eq!((answer.app(), answer.ours()), (Some("pod"), vec![]));
+    let held = fill(&pod).await;
+    let answer = send(pod.address, request("/x"), "").await.unwrap();
+    assert_eq!((answer.status.as_u16(), answer.app(), answer.ours()), (429, None, vec![]));
     pod.app.release();
     held.await.unwrap().unwrap();
 }

@@ -9,6 +9,9 @@ pub const SERVICE: &str = "backend";
 /// A request without anything special.
 pub const GET: [(&str, &str); 3] = [(":method", "GET"), (":path", "/"), (":authority", "backend")];
 
+/// What a caller with our filters says at least; last, so that a bid of the test's own comes first.
+pub const SPOKEN: [(&str, &str); 1] = [("x-bloc-bid", bloc_policy::bid::ANY)];
+
 /// The module, compiled once for all tests.
 pub fn module() -> &'static Module {
     static MODULE: OnceLock<Module> = OnceLock::new();
@@ -63,7 +66,7 @@ pub fn admitted(root: &Root) -> Stream {
 /// A request that was answered by the filter.
 pub fn refused(root: &Root, extra: &[(&str, &str)]) -> LocalReply {
     let mut stream = root.stream();
-    match stream.request_headers([&GET, extra].concat().as_slice(), true) {
+    match stream.request_headers([&GET, extra, &SPOKEN].concat().as_slice(), true) {
         Flow::Reply(reply) => reply,
         other => panic!("{other:?}"),
     }

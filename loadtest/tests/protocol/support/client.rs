@@ -46,6 +46,11 @@ pub fn request(path: &str) -> Builder {
     Request::get(path).header("host", "backend")
 }
 
+/// The same as a sidecar with our filters sends it, which reads the answer's load report.
+pub fn spoken(path: &str) -> Builder {
+    request(path).header("x-bloc-bid", bloc_policy::bid::ANY)
+}
+
 /// Sends over HTTP/1.1 and waits for the whole answer.
 pub async fn send(to: SocketAddr, request: Builder, body: &'static str) -> Result<Answer, String> {
     let request = request.body(Full::new(Bytes::from(body))).unwrap();
@@ -67,6 +72,7 @@ pub async fn grpc(to: SocketAddr, path: &str) -> Result<Answer, String> {
     let request = Request::post(format!("http://backend{path}"))
         .header("content-type", "application/grpc")
         .header("te", "trailers")
+        .header("x-bloc-bid", bloc_policy::bid::ANY)
         .body(Full::new(Bytes::from_static(&[0; 5])))
         .unwrap();
     let exchange = async {

@@ -6,7 +6,7 @@ mod place;
 mod pods;
 
 pub use app::App;
-pub use client::{Answer, grpc, request, send};
+pub use client::{Answer, grpc, request, send, spoken};
 pub use place::Place;
 pub use pods::{Pod, dynamic, inbound, metric, outbound, sender};
 
