@@ -1,0 +1,86 @@
+//! A machine of our own: everything runs in new mount, network and process namespaces, which have no way out to any other network and end
+//! with us, whatever happens to us.
+//!
+//! `/etc`, `/run` and `/var/lib` are others there, so that what a node would have in them touches nothing outside.
+
+use anyhow::{Context, Result, bail};
+use std::path::Path;
+use std::process::{Command, ExitCode, ExitStatus};
+
+/// Set for the program inside.
+const INSIDE: &str = "BLOC_E2E_INSIDE";
+/// Where the program inside keeps what lasts as long as it does: a file system in memory.
+pub const SCRATCH: &str = "/run/bloc-e2e";
+
+/// Whether this is the program inside.
+pub fn is_inside() -> bool {
+    std::env::var_os(INSIDE).is_some()
+}
+
+/// Runs this program again with the same arguments, inside, and says how it ended.
+///
+/// # Errors
+/// The namespaces cannot be made, for want of rights.
+pub fn enter() -> Result<ExitCode> {
+    let program = std::env::current_exe()?;
+    let namespaces = ["--mount", "--net", "--pid", "--fork", "--kill-child", "--mount-proc"];
+    let may = Command::new("unshare").args(namespaces).arg("true").output().context("unshare (of util-linux)")?;
+    if !may.status.success() {
+        bail!("no new namespaces, this needs root: {}", String::from_utf8_lossy(&may.stderr).trim());
+    }
+    let status = Command::new("unshare")
+        .args(namespaces)
+        .arg("--")
+        .arg(program)
+        .args(std::env::args_os().skip(1))
+        .env(INSIDE, "1")
+        .status()?;
+    Ok(code(status))
+}
+
+fn code(status: ExitStatus) -> ExitCode {
+    status.code().and_then(|code| u8::try_from(code).ok()).map_or(ExitCode::FAILURE, ExitCode::from)
+}
+
+/// Makes `/etc`, `/run` and `/var/lib` ours, and the node's network: a bridge with the address `address`, in CIDR notation.
+///
+/// # Errors
+/// A step failed; the message has what it said.
+pub fn furnish(bridge: &str, address: &str) -> Result<()> {
+    script(&format!(
+        "mount -t tmpfs -o mode=755 tmpfs /run
+         for folder in etc var/lib; do
+           mkdir -p {SCRATCH}/new/$folder {SCRATCH}/work/$folder
+           mount -t overlay overlay -o lowerdir=/$folder,upperdir={SCRATCH}/new/$folder,workdir={SCRATCH}/work/$folder /$folder
+         done
+         ip link set lo up
+         ip link add {bridge} type bridge
+         ip addr add {address} dev {bridge}
+         ip link set {bridge} up"
+    ))
+}
+
+/// Runs a shell script, all of whose steps must succeed.
+///
+/// # Errors
+/// What it said.
+pub fn script(text: &str) -> Result<()> {
+    let output = Command::new("/bin/sh").args(["-euc", text]).output()?;
+    if output.status.success() {
+        return Ok(());
+    }
+    bail!("{}: {}\nof: {text}", output.status, String::from_utf8_lossy(&output.stderr).trim());
+}
+
+/// The full path of a program on `PATH`.
+///
+/// # Errors
+/// It is not installed.
+pub fn program(name: &str) -> Result<std::path::PathBuf> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&path)
+        .chain(["/usr/sbin", "/sbin"].map(|folder| Path::new(folder).to_owned()))
+        .map(|folder| folder.join(name))
+        .find(|file| file.is_file())
+        .with_context(|| format!("{name} is not installed"))
+}

@@ -1,0 +1,256 @@
+//! The kubelet, as far as this mesh needs one: it gives each pod of the API server namespaces and an address of its own, mounts the volumes that the pod
+//! declares, starts the programs that stand for its images, probes them, and reports.
+//!
+//! What it does not do is what containers are for: a pod sees the files of this machine, and resources are not limited.
+
+mod container;
+mod environment;
+mod sandbox;
+mod volumes;
+
+pub use sandbox::Sandbox;
+
+use crate::api::Api;
+use crate::cluster::NODE;
+use crate::tools::Tools;
+use anyhow::{Context, Result};
+use bloc_lab::process::Process;
+use container::Stage;
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use std::net::Ipv4Addr;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+use tokio::time::sleep;
+
+/// The node's name.
+const NAME: &str = "node";
+const POLL: Duration = Duration::from_millis(300);
+
+/// What a program that stands for an image is told, by the name of its container: arguments that the pod's own do not have.
+pub type Extras = BTreeMap<String, Vec<String>>;
+
+/// The node's agent.
+#[derive(Clone)]
+pub struct Kubelet {
+    api: Api,
+    tools: Tools,
+    logs: PathBuf,
+    pods: Arc<Mutex<BTreeMap<String, Pod>>>,
+    extras: Arc<Mutex<Extras>>,
+}
+
+/// A pod that this node has.
+#[derive(Clone, Debug)]
+pub struct Pod {
+    /// Its name.
+    pub name: String,
+    /// Its namespace.
+    pub namespace: String,
+    /// Its labels.
+    pub labels: BTreeMap<String, String>,
+    /// Its address.
+    pub address: Ipv4Addr,
+    /// Whether its probes succeed.
+    pub ready: bool,
+    /// Its namespaces; dropped, all in it ends.
+    pub sandbox: Arc<Sandbox>,
+    /// Why it did not start.
+    pub error: Option<String>,
+}
+
+impl Kubelet {
+    /// A node that runs whatever pods there are; logs of pods go to `logs`.
+    ///
+    /// # Errors
+    /// The API server does not take the node.
+    pub async fn start(api: Api, tools: Tools, logs: PathBuf) -> Result<Self> {
+        let node = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": NAME}});
+        api.send(reqwest::Method::POST, "/api/v1/nodes", "application/json", &node).await?;
+        let kubelet = Self { api, tools, logs, pods: Arc::default(), extras: Arc::default() };
+        tokio::spawn(kubelet.clone().run());
+        Ok(kubelet)
+    }
+
+    /// Arguments for the containers of this name that start from now on.
+    pub fn tell(&self, container: &str, arguments: &[&str]) {
+        let arguments = arguments.iter().map(ToString::to_string).collect();
+        self.extras.lock().unwrap_or_else(PoisonError::into_inner).insert(container.to_owned(), arguments);
+    }
+
+    /// The pods with this label in this namespace, by name.
+    pub fn pods(&self, namespace: &str, label: &str, value: &str) -> Vec<Pod> {
+        let pods = self.pods.lock().unwrap_or_else(PoisonError::into_inner);
+        let wanted = |pod: &&Pod| pod.namespace == namespace && pod.labels.get(label).is_some_and(|it| it == value);
+        pods.values().filter(wanted).cloned().collect()
+    }
+
+    async fn run(self) {
+        let (mut next, mut failures) = (u32::from(Ipv4Addr::new(10, 77, 1, 0)), 0);
+        loop {
+            // One failure is nothing: the API server may be starting.
+            failures = match self.look(&mut next).await {
+                Ok(()) => 0,
+                Err(error) if failures == 5 => {
+                    eprintln!("kubelet: {error:#}");
+                    6
+                }
+                Err(_) => failures + 1,
+            };
+            sleep(POLL).await;
+        }
+    }
+
+    async fn look(&self, next: &mut u32) -> Result<()> {
+        let pods = self.api.list("/api/v1/pods").await?;
+        let ids: BTreeMap<String, Value> = pods.into_iter().map(|pod| (text(&pod["metadata"]["uid"]), pod)).collect();
+        let known: Vec<String> = {
+            let mut running = self.pods.lock().unwrap_or_else(PoisonError::into_inner);
+            running.retain(|id, _| ids.get(id).is_some_and(|pod| !leaves(pod)));
+            running.keys().cloned().collect()
+        };
+        for pod in ids.values().filter(|pod| leaves(pod)) {
+            // What ran in it has just been killed, without the grace that a real kubelet gives.
+            let now = json!({"apiVersion": "v1", "kind": "DeleteOptions", "gracePeriodSeconds": 0});
+            let _ = self.api.send(reqwest::Method::DELETE, &path(pod), "application/json", &now).await;
+        }
+        for (id, spec) in ids.into_iter().filter(|(id, pod)| !known.contains(id) && !leaves(pod)) {
+            *next += 1;
+            let address = Ipv4Addr::from(*next);
+            let metadata = &spec["metadata"];
+            let labels = metadata["labels"].as_object().into_iter().flatten();
+            let pod = Pod {
+                name: text(&metadata["name"]),
+                namespace: text(&metadata["namespace"]),
+                labels: labels.map(|(name, value)| (name.clone(), text(value))).collect(),
+                address,
+                ready: false,
+                sandbox: Arc::new(Sandbox::start(&text(&metadata["name"]), &self.logs, address).await?),
+                error: None,
+            };
+            self.pods.lock().unwrap_or_else(PoisonError::into_inner).insert(id.clone(), pod.clone());
+            let kubelet = self.clone();
+            tokio::spawn(async move {
+                if let Err(error) = kubelet.keep(&id, pod, spec).await {
+                    let message = format!("{error:#}");
+                    kubelet.change(&id, |pod| pod.error = Some(message.clone()));
+                    eprintln!("kubelet: {message}");
+                }
+            });
+        }
+        self.name_services().await
+    }
+
+    fn change(&self, id: &str, change: impl FnOnce(&mut Pod)) -> bool {
+        let mut pods = self.pods.lock().unwrap_or_else(PoisonError::into_inner);
+        pods.get_mut(id).map(change).is_some()
+    }
+
+    /// Starts a pod and probes it as long as it is there.
+    async fn keep(&self, id: &str, pod: Pod, mut spec: Value) -> Result<()> {
+        let path = path(&spec);
+        let binding = json!({"apiVersion": "v1", "kind": "Binding", "metadata": {"name": pod.name}, "target": {"kind": "Node", "name": NAME}});
+        self.api.send(reqwest::Method::POST, &format!("{path}/binding"), "application/json", &binding).await?;
+        spec["spec"]["nodeName"] = json!(NAME);
+        spec["status"]["podIP"] = json!(pod.address);
+        spec["status"]["hostIP"] = json!(NODE);
+        self.report(&path, &spec, &pod, false).await?;
+        volumes::mount(&self.api, &spec, &pod.sandbox, &self.logs.join(&pod.name)).await.context(pod.name.clone())?;
+        let mut running: Vec<Process> = Vec::new();
+        for container in container::all(&spec) {
+            let extras = self.extras.lock().unwrap_or_else(PoisonError::into_inner).clone();
+            let extra = extras.get(&container.name).map_or(&[][..], Vec::as_slice);
+            let command = container.command(&self.tools, &spec, extra)?;
+            let name = format!("{}-{}", pod.name, container.name);
+            let mut process = pod.sandbox.run(&name, &self.logs, &command).await?;
+            match container.stage {
+                Stage::Init => container::finish(&mut process).await.with_context(|| name.clone())?,
+                // Where it is a sidecar the others wait for it; the pilot-agent needs some seconds.
+                Stage::Sidecar => {
+                    while !container.is_ready(pod.address).await {
+                        process.check()?;
+                        if !self.change(id, |_| ()) {
+                            return Ok(());
+                        }
+                        sleep(POLL).await;
+                    }
+                    running.push(process);
+                }
+                Stage::Main => running.push(process),
+            }
+        }
+        let mut reported = false;
+        loop {
+            for process in &mut running {
+                process.check()?;
+            }
+            let mut ready = true;
+            for container in container::all(&spec).filter(|container| container.stage != Stage::Init) {
+                ready = ready && container.is_ready(pod.address).await;
+            }
+            if !self.change(id, |pod| pod.ready = ready) {
+                return Ok(());
+            }
+            if ready != reported {
+                self.report(&path, &spec, &pod, ready).await?;
+                reported = ready;
+            }
+            sleep(POLL).await;
+        }
+    }
+
+    async fn report(&self, path: &str, spec: &Value, pod: &Pod, ready: bool) -> Result<()> {
+        let state = if ready { "True" } else { "False" };
+        let conditions = ["PodScheduled", "Initialized", "ContainersReady", "Ready"];
+        let status = |kind: &str| if kind.contains("Ready") { state } else { "True" };
+        let containers = spec["spec"]["containers"].as_array().into_iter().flatten().map(|container| {
+            json!({"name": container["name"], "image": container["image"], "imageID": "", "restartCount": 0, "ready": ready,
+                   "state": {"running": {"startedAt": "2026-01-01T00:00:00Z"}}})
+        });
+        let status = json!({"status": {
+            "phase": "Running",
+            "podIP": pod.address,
+            "podIPs": [{"ip": pod.address}],
+            "hostIP": NODE,
+            "conditions": conditions.map(|kind| json!({"type": kind, "status": status(kind)})),
+            "containerStatuses": containers.collect::<Vec<Value>>(),
+        }});
+        self.api.merge(&format!("{path}/status"), &status).await.map(drop)
+    }
+
+    /// Names are found in `/etc/hosts`. A service has its own address there, which the sidecars capture; istiod, whom they ask themselves, its pod's.
+    async fn name_services(&self) -> Result<()> {
+        let mut hosts = "127.0.0.1 localhost\n".to_owned();
+        for service in self.api.list("/api/v1/services").await? {
+            let (name, namespace) = (text(&service["metadata"]["name"]), text(&service["metadata"]["namespace"]));
+            let istiod = self.pods(&namespace, "app", "istiod").first().map(|pod| pod.address.to_string());
+            let address = match istiod {
+                Some(address) if name == "istiod" => address,
+                _ => text(&service["spec"]["clusterIP"]),
+            };
+            hosts +=
+                &format!("{address} {name}.{namespace}.svc.cluster.local {name}.{namespace}.svc {name}.{namespace}\n");
+        }
+        if std::fs::read_to_string("/etc/hosts").is_ok_and(|now| now == hosts) {
+            return Ok(());
+        }
+        Ok(std::fs::write("/etc/hosts", hosts)?)
+    }
+}
+
+/// The path of a pod.
+fn path(pod: &Value) -> String {
+    let metadata = &pod["metadata"];
+    format!("/api/v1/namespaces/{}/pods/{}", text(&metadata["namespace"]), text(&metadata["name"]))
+}
+
+/// Whether somebody has deleted it.
+fn leaves(pod: &Value) -> bool {
+    !pod["metadata"]["deletionTimestamp"].is_null()
+}
+
+/// A value as text; empty if it is none.
+fn text(value: &Value) -> String {
+    value.as_str().unwrap_or_default().to_owned()
+}

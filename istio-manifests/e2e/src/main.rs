@@ -1,0 +1,89 @@
+//! The manifests on a real istiod, a real Kubernetes API server and real Envoys, on one machine and without containers.
+//!
+//! | module | what it is for |
+//! |---|---|
+//! | [`inside`] | namespaces of our own: a machine in the machine |
+//! | [`node`], [`kubelet`] | what a node is: pods with an address, volumes, programs and probes |
+//! | [`cluster`], [`api`] | etcd, API server, controller manager, and how to talk to them |
+//! | [`istio`] | istiod and the gateway, installed as istioctl does |
+//! | [`mesh`] | all of it |
+//! | [`scenario`] | what is tested |
+//!
+//! What is real: every manifest, admission by Istio's webhooks, injection, certificates, the capture of traffic in each pod, and all of Envoy's configuration. What is
+//! played: the scheduler and the kubelet, and the images, for which programs of this machine stand.
+
+mod api;
+mod cluster;
+mod frontend;
+mod inside;
+mod istio;
+mod kubelet;
+mod mesh;
+mod node;
+mod programs;
+mod scenario;
+mod tools;
+
+use anyhow::Result;
+use bloc_lab::envoy::target_directory;
+use clap::{Parser, Subcommand};
+use std::process::ExitCode;
+
+/// The manifests on a real istiod and a real Kubernetes API server, without containers.
+#[derive(Parser)]
+struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Bring up the mesh and run the scenarios
+    Test,
+    /// Bring up Istio and the shop with BLOC, and keep it until Ctrl-C
+    Up,
+    /// The application of the sample's frontends
+    #[command(hide = true)]
+    Frontend,
+    /// Get a URL, from within a pod
+    #[command(hide = true)]
+    Get {
+        /// The URL
+        url: String,
+    },
+}
+
+fn main() -> ExitCode {
+    match run(&Arguments::parse().command) {
+        Ok(code) => code,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(command: &Command) -> Result<ExitCode> {
+    let runtime = || tokio::runtime::Builder::new_multi_thread().enable_all().build();
+    match command {
+        Command::Frontend => return runtime()?.block_on(frontend::serve()).map(|()| ExitCode::SUCCESS),
+        Command::Get { url } => {
+            let answer = runtime()?.block_on(mesh::Answer::get(url))?;
+            println!("{}", serde_json::to_string(&answer)?);
+            return Ok(ExitCode::SUCCESS);
+        }
+        Command::Test | Command::Up => {}
+    }
+    if !inside::is_inside() {
+        // What is missing is better said before.
+        tools::Tools::find()?;
+        return inside::enter();
+    }
+    let logs = target_directory().join("istio-e2e");
+    runtime()?.block_on(async {
+        match command {
+            Command::Test => scenario::run(&logs).await,
+            _ => scenario::up(&logs).await,
+        }
+    })
+}

@@ -1,0 +1,255 @@
+//! The whole mesh: node, cluster, Istio; what the scenarios do with it.
+
+use crate::api::{Api, eventually};
+use crate::cluster::Cluster;
+use crate::istio::{self, ROOT, ready};
+use crate::kubelet::{Kubelet, Pod};
+use crate::node;
+use crate::tools::Tools;
+use anyhow::{Context, Result, bail};
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use tokio::process::Command;
+
+/// An answer.
+#[derive(Debug, serde::Serialize, serde::Deserialize)]
+pub struct Answer {
+    /// Its status.
+    pub status: u16,
+    /// Its headers, for reading.
+    pub headers: String,
+    /// Its body.
+    pub body: String,
+}
+
+impl Answer {
+    /// Gets a URL.
+    ///
+    /// # Errors
+    /// No answer.
+    pub async fn get(url: &str) -> Result<Self> {
+        let answer = reqwest::Client::new().get(url).timeout(crate::api::PATIENCE).send().await?;
+        let (status, headers) = (answer.status().as_u16(), format!("{:?}", answer.headers()));
+        Ok(Self { status, headers, body: answer.text().await? })
+    }
+}
+
+/// Everything that runs.
+pub struct Mesh {
+    /// The API server.
+    pub api: Api,
+    /// The node.
+    pub kubelet: Kubelet,
+    /// The programs.
+    pub tools: Tools,
+    /// Where the logs are.
+    pub logs: PathBuf,
+    cluster: Cluster,
+}
+
+impl Mesh {
+    /// Brings up Istio on an empty cluster.
+    ///
+    /// # Errors
+    /// A part is missing or does not get ready.
+    pub async fn start(logs: &Path) -> Result<Self> {
+        let tools = Tools::find()?;
+        let _ = std::fs::remove_dir_all(logs);
+        std::fs::create_dir_all(logs)?;
+        node::make(&tools).context("the node")?;
+        let cluster = Cluster::start(&tools, logs).await.context("the cluster")?;
+        let kubelet = Kubelet::start(cluster.api.clone(), tools.clone(), logs.to_owned()).await.context("the node")?;
+        istio::install(&cluster.api, &kubelet, &tools, logs).await.context("Istio")?;
+        Ok(Self { api: cluster.api.clone(), kubelet, tools, logs: logs.to_owned(), cluster })
+    }
+
+    /// `kubectl apply -k` of a folder of istio-manifests/.
+    ///
+    /// # Errors
+    /// Refused.
+    pub async fn apply_folder(&self, folder: &str) -> Result<String> {
+        let folder = self.tools.manifests.join(folder);
+        self.api.kubectl(["apply".as_ref(), "-k".as_ref(), folder.as_os_str()]).await
+    }
+
+    /// `kubectl delete -k` of a folder of istio-manifests/, and its end.
+    ///
+    /// # Errors
+    /// Refused.
+    pub async fn delete_folder(&self, folder: &str) -> Result<String> {
+        let folder = self.tools.manifests.join(folder);
+        self.api.kubectl(["delete".as_ref(), "--ignore-not-found".as_ref(), "-k".as_ref(), folder.as_os_str()]).await
+    }
+
+    /// Puts the module into a namespace, as the README says.
+    ///
+    /// # Errors
+    /// Refused.
+    pub async fn bring_module(&self, namespace: &str, module: &Path) -> Result<()> {
+        let file = format!("--from-file=bloc.wasm={}", module.display());
+        self.api.kubectl(["-n", namespace, "create", "configmap", "bloc-module", &file]).await.map(drop)
+    }
+
+    /// Waits until the Deployment called `app` has so many ready pods as it is now, and no others.
+    ///
+    /// # Errors
+    /// They do not get ready.
+    pub async fn ready(&self, namespace: &str, app: &str, count: usize) -> Result<()> {
+        self.until(&format!("the rollout of {app} in {namespace}"), async || {
+            let path = format!("/apis/apps/v1/namespaces/{namespace}/deployments/{app}");
+            let deployment = self.api.get(&path).await?.context("no such Deployment")?;
+            let status = |name: &str| deployment["status"][name].as_u64().unwrap_or(0) == count as u64;
+            let seen = deployment["status"]["observedGeneration"] == deployment["metadata"]["generation"];
+            Ok(seen && status("updatedReplicas") && status("readyReplicas") && status("replicas"))
+        })
+        .await?;
+        ready(&self.kubelet, namespace, "app", app, count).await
+    }
+
+    /// The only ingress gateway.
+    ///
+    /// # Errors
+    /// There is none.
+    pub fn gateway(&self) -> Result<Pod> {
+        self.kubelet.pods(ROOT, "istio", "ingressgateway").into_iter().next().context("no gateway")
+    }
+
+    /// What the admin interface of a pod's Envoy answers, through Istio's agent as `kubectl exec` would.
+    ///
+    /// # Errors
+    /// No answer.
+    pub async fn admin(&self, pod: &Pod, path: &str) -> Result<String> {
+        let agent = format!("{}/bin/pilot-agent", crate::inside::SCRATCH);
+        self.exec(pod, &[&agent, "request", "GET", path]).await
+    }
+
+    /// What a program prints that runs in a pod.
+    ///
+    /// # Errors
+    /// It failed.
+    pub async fn exec(&self, pod: &Pod, command: &[&str]) -> Result<String> {
+        let mut process = Command::new("nsenter");
+        process.args(pod.sandbox.enter().into_iter().skip(1)).args(command).stdin(Stdio::null()).kill_on_drop(true);
+        let output = tokio::time::timeout(crate::api::PATIENCE, process.output()).await.context("takes too long")??;
+        if !output.status.success() {
+            bail!("{command:?} in {}: {}", pod.name, String::from_utf8_lossy(&output.stderr));
+        }
+        Ok(String::from_utf8(output.stdout)?)
+    }
+
+    /// The statistics of our filters in a pod's Envoy, by name without the prefix `wasmcustom.bloc.`.
+    ///
+    /// # Errors
+    /// No answer.
+    pub async fn statistics(&self, pod: &Pod) -> Result<BTreeMap<String, i64>> {
+        let text = self.admin(pod, "stats?filter=wasmcustom").await?;
+        let numbers = text.lines().filter_map(|line| {
+            let (name, value) = line.split_once(": ")?;
+            Some((name.strip_prefix("wasmcustom.bloc.")?.to_owned(), value.parse().ok()?))
+        });
+        Ok(numbers.collect())
+    }
+
+    /// Sum over these pods of a statistic of the shop's backend, such as `inbound.admitted`.
+    ///
+    /// # Errors
+    /// No answer.
+    pub async fn sum(&self, pods: &[Pod], side: &str, name: &str) -> Result<i64> {
+        let mut sum = 0;
+        for pod in pods {
+            let all = self.statistics(pod).await?;
+            sum += all.get(&format!("{side}.backend.shop.svc.cluster.local.{name}")).copied().unwrap_or(0);
+        }
+        Ok(sum)
+    }
+
+    /// Configurations that a proxy has refused, from istiod's log.
+    ///
+    /// # Errors
+    /// The log cannot be read.
+    pub fn refused_configurations(&self) -> Result<Vec<String>> {
+        let istiod = self.kubelet.pods(ROOT, "app", "istiod").into_iter().next().context("no istiod")?;
+        let log = std::fs::read_to_string(self.logs.join(format!("{}-discovery.log", istiod.name)))?;
+        Ok(log.lines().filter(|line| line.contains("ACK ERROR")).map(str::to_owned).collect())
+    }
+
+    /// Asks the shop, through the gateway.
+    ///
+    /// # Errors
+    /// No answer.
+    pub async fn ask(&self, path: &str) -> Result<Answer> {
+        Answer::get(&format!("http://{}:8080{path}", self.gateway()?.address)).await
+    }
+
+    /// Asks as an application in this pod would.
+    ///
+    /// # Errors
+    /// No answer.
+    pub async fn ask_from(&self, pod: &Pod, url: &str) -> Result<Answer> {
+        let program = std::env::current_exe()?.display().to_string();
+        let text = self.exec(pod, &[&program, "get", url]).await?;
+        Ok(serde_json::from_str(&text)?)
+    }
+
+    /// The shop's backends.
+    pub fn backends(&self) -> Vec<Pod> {
+        self.kubelet.pods("shop", "app", "backend")
+    }
+
+    /// The shop's frontends.
+    pub fn frontends(&self) -> Vec<Pod> {
+        self.kubelet.pods("shop", "app", "frontend")
+    }
+
+    /// Writes the parameters of the backend of a namespace, fields as in `{...}`, into that namespace's ConfigMap.
+    ///
+    /// # Errors
+    /// Refused.
+    pub async fn set_parameters(&self, namespace: &str, fields: &str) -> Result<()> {
+        let shipped = std::fs::read_to_string(self.tools.manifests.join("samples/shop-bloc/policy.yaml"))?;
+        let head = shipped
+            .split("  services.yaml:")
+            .next()
+            .unwrap_or_default()
+            .replace("namespace: shop", &format!("namespace: {namespace}"));
+        let text = format!("{head}  services.yaml: |\n    services:\n      backend: {{{fields}}}\n");
+        let file = self.logs.join(format!("policy-{namespace}.yaml"));
+        std::fs::write(&file, text)?;
+        self.api.kubectl(["apply".as_ref(), "-f".as_ref(), file.as_os_str()]).await.map(drop)
+    }
+
+    /// Waits until every backend of the shop admits so many requests.
+    ///
+    /// # Errors
+    /// It does not happen.
+    pub async fn capacity_in_force(&self, capacity: i64) -> Result<()> {
+        self.until(&format!("a capacity of {capacity} in every backend"), async || {
+            for pod in self.backends() {
+                if self.sum(std::slice::from_ref(&pod), "inbound", "capacity").await? != capacity {
+                    // A filter that has not seen a request does not know yet what it stands in front of.
+                    self.ask("/").await?;
+                    return Ok(false);
+                }
+            }
+            Ok(true)
+        })
+        .await
+    }
+
+    /// Waits until `condition` holds.
+    ///
+    /// # Errors
+    /// It does not.
+    pub async fn until(&self, what: &str, mut condition: impl AsyncFnMut() -> Result<bool>) -> Result<()> {
+        eventually(what, async || Ok(condition().await?.then_some(()))).await
+    }
+
+    /// Whether the cluster still runs.
+    ///
+    /// # Errors
+    /// A part of it has ended.
+    pub fn check(&mut self) -> Result<()> {
+        self.cluster.check()
+    }
+}

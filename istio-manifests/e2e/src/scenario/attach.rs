@@ -1,0 +1,68 @@
+//! Attaching: the shop without BLOC, then with it, by the manifests as they are shipped.
+
+use crate::mesh::Mesh;
+use anyhow::{Result, ensure};
+
+/// Istio alone.
+pub async fn the_shop_answers_without_bloc(mesh: &Mesh) -> Result<()> {
+    mesh.kubelet.tell("backend", &["--service-time", "fixed:20ms", "--concurrency", "2"]);
+    mesh.apply_folder("samples/shop").await?;
+    mesh.ready("shop", "backend", 5).await?;
+    mesh.ready("shop", "frontend", 3).await?;
+    mesh.until("an answer through the gateway", async || Ok(mesh.ask("/").await?.status == 200)).await
+}
+
+/// A dry run of all that is shipped: fields, and what Istio's webhook says of them.
+pub async fn the_api_server_accepts_every_manifest(mesh: &Mesh) -> Result<()> {
+    // What lies in a namespace cannot be tried before there is one.
+    mesh.api.kubectl(["create", "namespace", "bloc-system"]).await?;
+    for folder in
+        ["overlays/sidecars", "overlays/ingress-gateway", "overlays/everything", "module-remote", "samples/shop-bloc"]
+    {
+        let path = mesh.tools.manifests.join(folder);
+        let server = "--dry-run=server --server-side --validate=strict".split(' ').map(AsRef::as_ref);
+        let arguments = ["apply".as_ref()].into_iter().chain(server).chain(["-k".as_ref(), path.as_os_str()]);
+        mesh.api.kubectl(arguments).await?;
+    }
+    mesh.api.kubectl(["delete", "namespace", "bloc-system"]).await.map(drop)
+}
+
+/// The control plane and the filters, then the shop's label and parameters.
+pub async fn the_manifests_as_shipped_attach_it(mesh: &Mesh) -> Result<()> {
+    mesh.apply_folder("overlays/everything").await?;
+    mesh.bring_module("shop", &mesh.tools.module).await?;
+    mesh.apply_folder("samples/shop-bloc").await?;
+    mesh.ready("bloc-system", "bloc-control-plane", 2).await?;
+    mesh.ready("shop", "backend", 5).await?;
+    mesh.ready("shop", "frontend", 3).await?;
+    let (backends, frontends) = (mesh.backends(), mesh.frontends());
+    mesh.until("requests that both sides' filters have seen", async || {
+        ensure!(mesh.ask("/").await?.status == 200, "no answer");
+        let (admitted, attempts) =
+            (mesh.sum(&backends, "inbound", "admitted"), mesh.sum(&frontends, "outbound", "attempts"));
+        Ok(admitted.await? > 0 && attempts.await? > 0)
+    })
+    .await
+}
+
+/// A request that comes without a certificate does not reach an application.
+pub async fn only_mutual_tls_is_spoken(mesh: &Mesh) -> Result<()> {
+    for pod in mesh.backends().into_iter().chain(mesh.kubelet.pods("bloc-system", "app", "bloc-control-plane")) {
+        let port = if pod.namespace == "shop" { 8080 } else { 7080 };
+        let answer = reqwest::get(format!("http://{}:{port}/", pod.address)).await;
+        ensure!(answer.is_err(), "{} answers in plain text: {answer:?}", pod.name);
+    }
+    Ok(())
+}
+
+/// The backend shows what it was sent, the client sees what came back.
+pub async fn nothing_internal_is_seen_by_applications_or_clients(mesh: &Mesh) -> Result<()> {
+    for _ in 0..20 {
+        let answer = mesh.ask("/headers").await?;
+        ensure!(answer.status == 200, "{answer:?}");
+        ensure!(answer.body.contains("x-request-id"), "not the request's headers: {}", answer.body);
+        ensure!(!answer.body.contains("x-bloc"), "an application sees {}", answer.body);
+        ensure!(!answer.headers.contains("x-bloc"), "a client sees {}", answer.headers);
+    }
+    Ok(())
+}

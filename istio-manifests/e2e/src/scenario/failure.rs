@@ -1,0 +1,64 @@
+//! What is not there.
+
+use crate::mesh::Mesh;
+use anyhow::{Result, ensure};
+
+/// All replicas of the control plane go; what is in force stays, and a pod that starts meanwhile serves.
+pub async fn without_the_control_plane_everything_goes_on(mesh: &Mesh) -> Result<()> {
+    let scale = |replicas: &'static str| {
+        mesh.api.kubectl(["-n", "bloc-system", "scale", "deployment", "bloc-control-plane", replicas])
+    };
+    scale("--replicas=0").await?;
+    mesh.ready("bloc-system", "bloc-control-plane", 0).await?;
+    mesh.capacity_in_force(9).await?;
+    replace_a_backend(mesh).await?;
+    answers(mesh).await?;
+    scale("--replicas=2").await?;
+    mesh.ready("bloc-system", "bloc-control-plane", 2).await?;
+    mesh.capacity_in_force(9).await
+}
+
+/// The ConfigMap with the module is gone when a pod starts.
+pub async fn a_pod_whose_module_is_missing_serves(mesh: &Mesh) -> Result<()> {
+    mesh.api.kubectl(["-n", "shop", "delete", "configmap", "bloc-module"]).await?;
+    serves_without_filters(mesh).await
+}
+
+/// The ConfigMap has something else in it.
+pub async fn a_pod_whose_module_is_garbage_serves(mesh: &Mesh) -> Result<()> {
+    let garbage = mesh.logs.join("garbage.wasm");
+    std::fs::write(&garbage, [b"\0asm\x01\0\0\0".as_slice(), &[0xff; 1_000]].concat())?;
+    mesh.bring_module("shop", &garbage).await?;
+    serves_without_filters(mesh).await?;
+    mesh.api.kubectl(["-n", "shop", "delete", "configmap", "bloc-module"]).await?;
+    mesh.bring_module("shop", &mesh.tools.module).await?;
+    replace_a_backend(mesh).await.map(drop)
+}
+
+async fn serves_without_filters(mesh: &Mesh) -> Result<()> {
+    let name = replace_a_backend(mesh).await?;
+    answers(mesh).await?;
+    let pod = mesh.backends().into_iter().find(|pod| pod.name == name);
+    let pod = pod.ok_or_else(|| anyhow::anyhow!("{name} is gone"))?;
+    mesh.until("an answer of the new pod", async || Ok(mesh.ask("/").await?.body.contains(&name))).await?;
+    ensure!(mesh.statistics(&pod).await?.is_empty(), "{name} has the filters");
+    Ok(())
+}
+
+/// Deletes a backend's pod and waits for the one that replaces it, whose name it says.
+async fn replace_a_backend(mesh: &Mesh) -> Result<String> {
+    let names = || mesh.backends().into_iter().map(|pod| pod.name).collect::<Vec<_>>();
+    let before = names();
+    mesh.api.kubectl(["-n", "shop", "delete", "pod", &before[0]]).await?;
+    mesh.until("a new pod", async || Ok(names().iter().any(|name| !before.contains(name)))).await?;
+    mesh.ready("shop", "backend", 5).await?;
+    names().into_iter().find(|name| !before.contains(name)).ok_or_else(|| anyhow::anyhow!("no new pod"))
+}
+
+async fn answers(mesh: &Mesh) -> Result<()> {
+    for _ in 0..30 {
+        let answer = mesh.ask("/").await?;
+        ensure!(answer.status == 200, "{answer:?}");
+    }
+    Ok(())
+}

@@ -1,0 +1,59 @@
+//! Leaving: one workload, then everything, in the way that the README says.
+
+use crate::kubelet::Pod;
+use crate::mesh::Mesh;
+use anyhow::{Result, bail, ensure};
+
+/// Without the label the pods that follow have no filters, and are asked all the same.
+pub async fn a_workload_opts_out(mesh: &Mesh) -> Result<()> {
+    let patch = r#"{"spec": {"template": {"metadata": {"labels": {"bloc.dev/proxy": null}}}}}"#;
+    mesh.api.kubectl(["-n", "shop", "patch", "deployment", "backend", "-p", patch]).await?;
+    mesh.ready("shop", "backend", 5).await?;
+    for _ in 0..30 {
+        let answer = mesh.ask("/").await?;
+        ensure!(answer.status == 200, "{answer:?}");
+    }
+    for pod in mesh.backends() {
+        ensure!(mesh.statistics(&pod).await?.is_empty(), "{} has the filters", pod.name);
+    }
+    Ok(())
+}
+
+/// What a proxy's configuration has of BLOC, except for the workload's own label.
+const TRACES: [&str; 5] = ["bloc.inbound", "bloc.outbound", "bloc.attempt", "x-bloc-endpoints", "bloc-control-plane"];
+
+/// Filters first, then the control plane, then what the shop has of it.
+pub async fn uninstall_leaves_nothing(mesh: &Mesh) -> Result<()> {
+    for folder in ["samples/shop-bloc/service", "overlays/everything"] {
+        mesh.delete_folder(folder).await?;
+    }
+    mesh.api.kubectl(["-n", "shop", "delete", "configmap", "bloc-policy", "bloc-module"]).await?;
+    mesh.until("proxies without a trace of it", async || {
+        for pod in mesh.frontends().iter().chain(&mesh.backends()).chain([&mesh.gateway()?]) {
+            let dump = mesh.admin(pod, "config_dump").await?;
+            if let Some(line) = dump.lines().position(|line| TRACES.iter().any(|trace| line.contains(trace))) {
+                let around = dump.lines().skip(line.saturating_sub(8)).take(16).collect::<Vec<_>>().join("\n");
+                bail!("{} has {around}", pod.name);
+            }
+        }
+        Ok(true)
+    })
+    .await?;
+    let kinds = "all,configmaps,serviceaccounts,clusterroles,clusterrolebindings,networkpolicies,poddisruptionbudgets,namespaces,envoyfilters,\
+                 authorizationpolicies,peerauthentications";
+    mesh.until("nothing of it in the cluster", async || {
+        let left = mesh.api.kubectl(["get", kinds, "-A", "-l", "app.kubernetes.io/part-of=bloc", "-o", "name"]).await?;
+        let named = mesh.api.kubectl(["get", kinds, "-A", "-o", "name"]).await?;
+        Ok(left.trim().is_empty() && !named.contains("bloc"))
+    })
+    .await?;
+    // The workloads' label and volume are theirs; without them they are as they were.
+    mesh.apply_folder("samples/shop").await?;
+    mesh.ready("shop", "backend", 5).await?;
+    mesh.ready("shop", "frontend", 3).await?;
+    let labelled = |pod: &Pod| pod.labels.contains_key("bloc.dev/proxy");
+    ensure!(!mesh.frontends().iter().chain(&mesh.backends()).any(labelled), "a pod still has the label");
+    let answer = mesh.ask("/").await?;
+    ensure!(answer.status == 200, "{answer:?}");
+    Ok(())
+}
