@@ -206,10 +206,10 @@ impl Step {
         }
         if self.arguments.iter().any(|argument| matches!(argument, Arg::Buffer)) {
             // A call that failed leaves what was there before: nothing is reported twice.
-            let _ = write!(
+            let _ = writeln!(
                 call,
                 "(if (i32.load (i32.const {BUFFER})) (then (call $bytes (i32.load (i32.const {BUFFER})) (i32.load (i32.const {}))) \
-                 (i32.store (i32.const {BUFFER}) (i32.const 0))))\n",
+                 (i32.store (i32.const {BUFFER}) (i32.const 0))))",
                 BUFFER + 4
             );
         }

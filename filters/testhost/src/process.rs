@@ -240,7 +240,8 @@ impl Process {
             }
             // As in Envoy: whatever the callback asked for counts from its end.
             self.with(|process| {
-                let (now, gone) = (process.now, !process.vms.get(address.vm).is_some_and(|vm| vm.strong_count() > 0));
+                let now = process.now;
+                let gone = process.vms.get(address.vm).is_none_or(|vm| vm.strong_count() == 0);
                 if gone {
                     process.timers.remove(&address);
                 } else if let Some(timer) = process.timers.get_mut(&address) {
