@@ -16,6 +16,9 @@ const CANCELLED: u64 = 50;
 const REFUSED: u64 = 37;
 const LIES: u64 = 41;
 
+/// The level from which on a log line says that something went wrong.
+const WARNING: u32 = 3;
+
 /// How the caller hears of servers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Servers {
@@ -114,7 +117,9 @@ impl Soak {
             if request == self.requests / 10 {
                 warm = pages(&calling, &serving);
             }
-            process.take_log();
+            for line in process.take_log() {
+                assert!(line.level < WARNING, "{}", line.text);
+            }
         }
         assert!(!calling.is_dead() && !serving.is_dead(), "a guest has trapped");
         // The roots: outbound, attempt, inbound.
@@ -140,6 +145,6 @@ fn address(number: u64) -> String {
 
 fn announce(process: &Process, call: &HttpCall, version: u64, spec: &str, hosts: &VecDeque<String>) {
     let hosts = hosts.iter().map(|host| format!(r#""{host}""#)).collect::<Vec<_>>().join(",");
-    let body = format!(r#"{{"version":{version},"services":{{"backend":{{{spec},"endpoints":[{hosts}]}}}}}}"#);
+    let body = format!(r#"{{"version":"{version}","services":{{"backend":{{{spec},"endpoints":[{hosts}]}}}}}}"#);
     process.answer(call, 200, &[], body.as_bytes());
 }

@@ -20,7 +20,7 @@ fn only(process: &Process) -> HttpCall {
     calls.into_iter().next().unwrap()
 }
 
-fn news(version: u64, limit: u32) -> Vec<u8> {
+fn news(version: &str, limit: u32) -> Vec<u8> {
     let spec = json!({"capacity": {"estimator": "static", "limit": limit}});
     json!({"version": version, "services": {SERVICE: spec}}).to_string().into_bytes()
 }
@@ -33,16 +33,16 @@ fn one_worker_asks_and_the_other_hears_of_it_through_its_queue() {
     let call = only(&process);
     assert_eq!(call.headers.text(":path"), Some("/v1/sync"));
     let request: SyncRequest = serde_json::from_slice(&call.body).unwrap();
-    assert_eq!((request.version, request.serves), (0, vec![SERVICE.to_owned()]));
+    assert_eq!((request.version, request.serves), (String::new(), vec![SERVICE.to_owned()]));
     assert_eq!(request.wait.as_deref(), Some("30000ms"));
 
-    process.answer(&call, 200, &[], &news(7, 5));
+    process.answer(&call, 200, &[], &news("7", 5));
     assert_eq!(metric(&process, "inbound", "capacity"), Some(5));
     assert_eq!(process.wakeups(), 1, "the other worker is told");
     process.deliver();
     process.advance(SECOND);
     let again: SyncRequest = serde_json::from_slice(&only(&process).body).unwrap();
-    assert_eq!(again.version, 7);
+    assert_eq!(again.version, "7");
     assert_eq!(again.load[0].capacity, Some(5));
 }
 
@@ -51,7 +51,7 @@ fn every_worker_has_the_news_even_if_it_was_not_told() {
     let process = process(2).with_cluster(CLUSTER);
     let workers = workers(&process);
     process.advance(SECOND * 3);
-    process.answer(&only(&process), 200, &[], &news(1, 1));
+    process.answer(&only(&process), 200, &[], &news("1", 1));
     process.lose_wakeups();
     process.advance(SECOND);
     for worker in &workers {
@@ -65,10 +65,10 @@ fn a_bad_answer_changes_nothing_and_is_named_in_the_log() {
     let process = process(3).with_cluster(CLUSTER);
     let _workers = workers(&process);
     process.advance(SECOND * 3);
-    process.answer(&only(&process), 200, &[], &news(1, 5));
+    process.answer(&only(&process), 200, &[], &news("1", 5));
     process.advance(SECOND);
     process.take_log();
-    process.answer(&only(&process), 200, &[], &news(2, 0));
+    process.answer(&only(&process), 200, &[], &news("2", 0));
     assert_eq!(metric(&process, "inbound", "capacity"), Some(5));
     assert!(process.take_log().iter().any(|line| line.level == 3 && line.text.contains("limit")));
     process.advance(SECOND * 6);
