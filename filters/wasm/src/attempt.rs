@@ -102,10 +102,13 @@ impl Context for Attempt {}
 
 impl HttpContext for Attempt {
     fn on_http_request_headers(&mut self, _headers: usize, _end_of_stream: bool) -> Action {
-        for name in [ENDPOINTS, BID, LOAD, REJECT] {
+        for name in [ENDPOINTS, LOAD, REJECT] {
             host::remove_header(Headers::Request, name);
         }
         self.under_way = UnderWay::begin();
+        if self.under_way.is_none() {
+            host::remove_header(Headers::Request, BID);
+        }
         Action::Continue
     }
 

@@ -2,7 +2,9 @@
 //!
 //! First the host calls, made by a probe; then the filters themselves. See filters/testhost/README.md.
 
-use crate::support::{Answer, App, Place, Pod, eventually, grpc, inbound, metric, outbound, request, send, sender};
+use crate::support::{
+    Answer, App, Place, Pod, eventually, grpc, inbound, metric, outbound, request, send, sender, spoken as asked,
+};
 use bloc_lab::envoy::{Envoy, SERVICE, wasm_filter};
 use bloc_policy::load_report::LoadReport;
 use bloc_testhost::conformance::{REQUEST, ROOT_ID, compared, scenarios, table};
@@ -85,7 +87,9 @@ fn host() -> (Process, bloc_testhost::Vm) {
     (process, vm)
 }
 
-const GET: [(&str, &str); 3] = [(":method", "GET"), (":path", "/x"), (":authority", SERVICE)];
+/// As a caller with our filters sends it.
+const GET: [(&str, &str); 4] =
+    [(":method", "GET"), (":path", "/x"), (":authority", SERVICE), ("x-bloc-bid", bloc_policy::bid::ANY)];
 /// What a sidecar says to its peer, apart from the times that it measured: status, chip, queue and capacity, reason, gRPC status.
 type Spoken = (u32, Option<(bool, Option<u32>, Option<u32>)>, Vec<Option<String>>);
 const SPOKEN: [&str; 3] = ["x-bloc-reject", "grpc-status", "content-type"];
@@ -114,7 +118,7 @@ async fn a_server_says_the_same_to_its_peer() {
     let spec = json!({"capacity": {"estimator": "static", "limit": 1}});
     let server = Server::new(&vm, &json!({"service": SERVICE, "services": {SERVICE: spec}}).to_string()).unwrap();
 
-    let there = send(pod.address, request("/x"), "").await.unwrap();
+    let there = send(pod.address, asked("/x"), "").await.unwrap();
     let here = server.handle(GET, |_| Response::new(200, &[], b""));
     assert_eq!(spoken(&there), spoken_here(&here.headers), "admitted");
 
@@ -124,7 +128,7 @@ async fn a_server_says_the_same_to_its_peer() {
     let mut held_here = server.root().stream();
     assert!(held_here.request_headers(GET, true).continues());
 
-    let there = send(pod.address, request("/x"), "").await.unwrap();
+    let there = send(pod.address, asked("/x"), "").await.unwrap();
     assert_eq!(spoken(&there), spoken_here(&refused(&server, &[]).headers), "rejected");
     let there = grpc(pod.address, "/x").await.unwrap();
     let here = refused(&server, &[("content-type", "application/grpc")]);
@@ -134,7 +138,7 @@ async fn a_server_says_the_same_to_its_peer() {
     held_there.await.unwrap().unwrap();
     held_here.done();
     let there = eventually("the server's being empty", async || {
-        let answer = send(pod.address, request("/x"), "").await.unwrap();
+        let answer = send(pod.address, asked("/x"), "").await.unwrap();
         (answer.load().map(|load| load.1) == Some(Some(0))).then_some(answer)
     })
     .await;

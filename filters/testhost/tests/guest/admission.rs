@@ -1,6 +1,6 @@
 //! Admission over the workers of one Envoy.
 
-use crate::support::{GET, admitted, inbound, metric, process, refused, worker};
+use crate::support::{GET, SPOKEN, admitted, inbound, metric, process, refused, worker};
 use bloc_policy::load_report::LoadReport;
 use bloc_testhost::{Headers, Response};
 use serde_json::json;
@@ -75,6 +75,8 @@ fn values_that_are_not_utf8_are_no_reason_to_trap() {
     for name in ["x-bloc-bid", "x-bloc-load", "x-envoy-expected-rq-timeout-ms", "x-bloc-endpoints"] {
         let request = Headers::new(&GET);
         request.edit(|map| map.add(name, odd));
+        // After the odd one, if that is a bid.
+        request.edit(|map| map.add(SPOKEN[0].0, SPOKEN[0].1.as_bytes()));
         let mut stream = root.stream();
         assert!(stream.request_headers(&request, true).continues(), "{name}");
         let response = Response::new(200, &[], b"");

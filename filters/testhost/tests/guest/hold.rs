@@ -1,6 +1,6 @@
 //! The hold queue over two workers: who waits is let in when it is his turn, whatever happens to the messages between the workers.
 
-use crate::support::{GET, admitted, inbound, metric, process};
+use crate::support::{GET, SPOKEN, admitted, inbound, metric, process};
 use bloc_testhost::{Flow, Process, Root, Stream};
 use serde_json::json;
 use std::time::Duration;
@@ -14,7 +14,7 @@ fn workers(process: &Process) -> [Root; 2] {
 
 fn held(root: &Root, extra: &[(&str, &str)]) -> Stream {
     let mut stream = root.stream();
-    let flow = stream.request_headers([&GET, extra].concat().as_slice(), true);
+    let flow = stream.request_headers([&GET, extra, &SPOKEN].concat().as_slice(), true);
     assert!(matches!(flow, Flow::Pause), "{flow:?}");
     assert!(stream.is_paused() && !stream.is_resumed());
     stream
