@@ -56,6 +56,16 @@ test-kube: wasm envoy ## The control plane at a real kube-apiserver and etcd, wh
 	cargo build --locked -p bloc-control-plane -p bloc-lab
 	control-plane/tests/kube/run.sh
 
+.PHONY: test-istio
+test-istio: wasm envoy ## The manifests as shipped, on a real istiod and API server (root; Go for the first build; 3 minutes after that)
+	istio-manifests/e2e/build.sh
+	cargo build --locked -p bloc-control-plane -p bloc-lab -p bloc-e2e
+	target/debug/bloc-e2e test
+
+.PHONY: gates
+gates: wasm ## What a request costs in host calls and instructions, beside the record that make test holds it to
+	cargo run --locked -p bloc-testhost --example gates
+
 .PHONY: page
 page: ## Write the picture of the control plane's page (needs Debian's chromium and chromium-driver)
 	cargo test --locked -p bloc-control-plane --test page picture -- --ignored
