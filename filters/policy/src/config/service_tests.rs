@@ -1,0 +1,106 @@
+//! The parameters of a service: defaults, ranges, and what an error says.
+
+use super::*;
+
+fn refusal(json: &str) -> String {
+    let spec: Result<ServicesSpec, _> = ConfigError::read_json(json.as_bytes());
+    match spec.and_then(|spec| spec.validate().map(|_| ())) {
+        Ok(()) => panic!("accepted: {json}"),
+        Err(error) => error.to_string(),
+    }
+}
+
+#[test]
+fn an_empty_spec_takes_the_defaults() {
+    let parameters = ServiceSpec::default().validate().unwrap();
+    assert_eq!(parameters.routing(), RoutingKind::Bloc);
+    assert_eq!(parameters.retries(), 3);
+    assert_eq!(parameters.reset_interval(), Duration::from_secs(1));
+    assert_eq!(parameters.capacity(), CapacityParameters::Unlimited);
+    assert_eq!(parameters.headroom().get(), 0.8);
+    assert_eq!(parameters.max_chips(), 10);
+    assert_eq!(parameters.endpoints(), None);
+}
+
+#[test]
+fn a_refusal_names_path_value_and_range() {
+    assert_eq!(
+        refusal(r#"{"services":{"a.b":{"retries":11}}}"#),
+        "services.a.b.retries: 11 is not allowed, only 0 to 10"
+    );
+    assert_eq!(
+        refusal(r#"{"services":{"a":{"resetInterval":"2h"}}}"#),
+        "services.a.resetInterval: \"2h\" is not allowed, only a duration with its unit (such as 250ms), 1ms to 1h"
+    );
+    assert_eq!(
+        refusal(r#"{"services":{"a":{"headroom":0}}}"#),
+        "services.a.headroom: 0 is not allowed, only a number above 0 and at most 1"
+    );
+    assert_eq!(
+        refusal(r#"{"services":{"a":{"capacity":{"estimator":"static","limit":0}}}}"#),
+        "services.a.capacity.limit: 0 is not allowed, only 1 to 1000000"
+    );
+    assert_eq!(
+        refusal(r#"{"services":{"a":{"concurrency":0}}}"#),
+        "services.a.concurrency: 0 is not allowed, only 1 to 100000"
+    );
+    for field in ["maxQueueWait", "slo", "sloGrace"] {
+        let text = refusal(&format!(r#"{{"services":{{"a":{{"{field}":"61m"}}}}}}"#));
+        assert!(text.starts_with(&format!("services.a.{field}: \"61m\" is not allowed, only a duration")), "{text}");
+    }
+    let text = refusal(r#"{"services":{"a":{"capacity":{"estimator":"slo","slo":"0s"}}}}"#);
+    assert!(text.starts_with("services.a.capacity.slo: \"0s\" is not allowed"), "{text}");
+    assert_eq!(
+        refusal(r#"{"services":{"a":{"endpoints":["1.2.3.4:80","nonsense"]}}}"#),
+        "services.a.endpoints[1]: \"nonsense\" is not allowed, only ip:port, such as 10.0.0.1:8080 or [fd00::1]:8080"
+    );
+    assert_eq!(
+        refusal(r#"{"services":{"a":{"endpoints":["1.2.3.4:80","1.2.3.4:80"]}}}"#),
+        "services.a.endpoints: 1.2.3.4:80 is not allowed, only each address once"
+    );
+}
+
+#[test]
+fn what_is_not_said_comes_from_the_base() {
+    let spec = |json: &str| -> ServiceSpec { ConfigError::read_json(json.as_bytes()).unwrap() };
+    let base = r#"{"retries":1,"headroom":0.5,"capacity":{"estimator":"static","limit":3},"slo":"1s"}"#;
+    let over = r#"{"retries":2,"capacity":{"estimator":"slo","slo":"2s"}}"#;
+    let both = r#"{"retries":2,"headroom":0.5,"capacity":{"estimator":"slo","slo":"2s"},"slo":"1s"}"#;
+    assert_eq!(spec(over).or(spec(base)), spec(both));
+    assert_eq!(spec(base).or(ServiceSpec::default()), spec(base));
+    assert_eq!(ServiceSpec::default().or(spec(base)), spec(base));
+}
+
+#[test]
+fn each_port_has_endpoints_of_its_own() {
+    let json = r#"{"endpoints":["9.9.9.9:9"],"endpointsByPort":{"80":["1.1.1.1:8080"],"443":[]}}"#;
+    let spec: ServiceSpec = ConfigError::read_json(json.as_bytes()).unwrap();
+    let parameters = spec.validate().unwrap();
+    let at = |port| parameters.at_port(port).endpoints().map(|e| e.iter().map(ToString::to_string).collect());
+    assert_eq!(at(Some(80)), Some(vec!["1.1.1.1:8080".to_owned()]));
+    assert_eq!(at(Some(443)), Some(vec![]), "none is ready");
+    assert_eq!(at(Some(81)), Some(vec!["9.9.9.9:9".to_owned()]));
+    assert_eq!(at(None), at(Some(81)), "two ports: it may be either");
+    assert_eq!(parameters.without_endpoints().endpoints(), None);
+    let one: ServiceSpec = ConfigError::read_json(br#"{"endpointsByPort":{"80":["1.1.1.1:8080"]}}"#).unwrap();
+    assert_eq!(one.validate().unwrap().at_port(None).endpoints().map(<[_]>::len), Some(1));
+    assert_eq!(
+        refusal(r#"{"services":{"a":{"endpointsByPort":{"80":["1.2.3.4:0"]}}}}"#),
+        "services.a.endpointsByPort.80[0]: \"1.2.3.4:0\" is not allowed, only ports 1 to 65535"
+    );
+}
+
+#[test]
+fn an_unknown_field_or_a_wrong_type_is_refused_with_its_path() {
+    let unknown = refusal(r#"{"services":{"a":{"retrys":1}}}"#);
+    assert!(unknown.starts_with("services.a.retrys: unknown field `retrys`, expected one of"), "{unknown}");
+    let wrong = refusal(r#"{"services":{"a":{"retries":"three"}}}"#);
+    assert!(wrong.starts_with("services.a.retries: invalid type: string \"three\""), "{wrong}");
+    let range = "is not allowed, only 0 to 10";
+    for number in ["-1", "99999999999"] {
+        let text = refusal(&format!(r#"{{"services":{{"a":{{"retries":{number}}}}}}}"#));
+        assert_eq!(text, format!("services.a.retries: {number} {range}"));
+    }
+    let estimator = refusal(r#"{"services":{"a":{"capacity":{"estimator":"magic"}}}}"#);
+    assert!(estimator.contains("`static`") && estimator.contains("`average`"), "{estimator}");
+}
