@@ -1,7 +1,7 @@
 //! A whole request: what Envoy's router does between the filters, as far as this project depends on it.
 //!
 //! [`Caller`] is the sidecar of who calls: `bloc.outbound`, then the router, which tries the servers of `x-bloc-endpoints` in their order, each attempt through
-//! `bloc.attempt`; servers that the cluster does not have are skipped, and when the list is used up the fallback policy takes the hosts in turn. [`Server`] is the sidecar of who is called: `bloc.inbound`, then the application. The network between them is a closure of the test.
+//! `bloc.attempt`; headers that the route configuration has it take away are taken away; servers that the cluster does not have are skipped, and when the list is used up the fallback policy takes the hosts in turn. [`Server`] is the sidecar of who is called: `bloc.inbound`, then the application. The network between them is a closure of the test.
 
 use crate::cost::Cost;
 use crate::headers::Headers;
@@ -12,6 +12,29 @@ use std::cell::{Cell, RefCell};
 
 /// Request headers that tell Envoy's router what to retry; it keeps them to itself.
 const ROUTER_HEADERS: [&str; 3] = ["x-envoy-retry-on", "x-envoy-retriable-header-names", "x-envoy-max-retries"];
+/// What the route configurations around the filters take from a request after the filters in front of the router, and from an answer before them, as the project's manifests say.
+const STRIPPED_FROM_REQUESTS: Sides = Sides {
+    inbound: &["x-bloc-bid", "x-bloc-endpoints", "x-bloc-load", "x-bloc-reject"],
+    outbound: &["x-bloc-bid", "x-bloc-load", "x-bloc-reject"],
+};
+const STRIPPED_FROM_ANSWERS: Sides = Sides {
+    inbound: &["x-bloc-bid", "x-bloc-endpoints", "x-bloc-load", "x-bloc-reject"],
+    outbound: &["x-bloc-bid", "x-bloc-endpoints", "x-bloc-load"],
+};
+
+struct Sides {
+    inbound: &'static [&'static str],
+    outbound: &'static [&'static str],
+}
+
+fn strip(headers: &Headers, names: &[&str]) {
+    headers.edit(|map| {
+        for name in names {
+            map.remove(name);
+        }
+    });
+}
+
 /// How often Envoy's router retries if a request asks for retries without saying how many.
 const DEFAULT_RETRIES: usize = 1;
 
@@ -112,6 +135,7 @@ impl Caller {
             other => panic!("bloc.outbound: {other:?}"),
         }
         let retry = Retry::read(&request);
+        strip(&request, STRIPPED_FROM_REQUESTS.outbound);
         let listed = request.text("x-bloc-endpoints").unwrap_or_default();
         let listed: Vec<&str> = listed.split(',').filter(|server| !server.is_empty()).collect();
         let (mut count, mut used) = (0, 0);
@@ -129,6 +153,7 @@ impl Caller {
                 let response =
                     response.unwrap_or_else(|| Response::new(503, &[("content-type", "text/plain")], b"no connection"));
                 let end = response.body.is_empty();
+                strip(&response.headers, STRIPPED_FROM_ANSWERS.outbound);
                 assert!(stream.response_headers(&response.headers, end).continues());
                 if !end {
                     assert!(stream.response_body(&response.body, true).continues());
@@ -220,7 +245,9 @@ impl Server {
         let mut stream = self.inbound.stream();
         let response = match stream.request_headers(&request, true) {
             Flow::Continue => {
+                strip(&request, STRIPPED_FROM_REQUESTS.inbound);
                 let response = application(&request);
+                strip(&response.headers, STRIPPED_FROM_ANSWERS.inbound);
                 let end = response.body.is_empty();
                 assert!(stream.response_headers(&response.headers, end).continues());
                 if !end {

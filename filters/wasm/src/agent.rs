@@ -1,9 +1,10 @@
 //! The agent: asks the control plane for parameters, once per Envoy process, and brings them to every thread.
 //!
-//! Every thread's VM ticks. One of them, the leader, holds a poll at the control plane; it is found by a lease in the shared data (a VM's
+//! Every thread's VM ticks. One of them, the leader, holds a poll at the control plane, the next as soon as one is over; it is found by a lease in the shared data (a VM's
 //! number and when it ends, renewed on each tick, so a leader that died is replaced within [`LEASE`]). The leader puts the answer into the shared data and announces it in
-//! the queues of the others; an announcement that is lost is made up for by the next tick, on which each looks at the version. A tick wakes a thread that may be
-//! idle, which is what makes it dear (0.3 ms of CPU for each request, when fifty Envoys with little traffic ticked four times a second), hence only one a second.
+//! the queues of the others; an announcement that is lost is made up for by the next tick, on which each looks at the version. A service that is called for the first time
+//! is announced in the same way, so that the leader asks for it. A tick wakes a thread that may be idle, which is what makes it dear (0.3 ms of CPU for each request,
+//! when fifty Envoys with little traffic ticked four times a second), hence only one a second, and one in five in a VM without traffic, as that of the main thread is.
 //!
 //! What the shared data holds is in force. The leader's answer replaces it only if it is still what the poll was asked with, so that two threads that both
 //! believe to lead for a moment cannot bring an older state back; each state carries a [`Stamp`] of its own for that.
@@ -21,9 +22,13 @@ use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-/// How often each thread looks.
+/// How often a thread looks that has traffic, or something to make up for.
 pub const TICK: Duration = Duration::from_secs(1);
-const LEASE: Duration = Duration::from_secs(3);
+/// How often a thread looks that has neither.
+const TICK_WHEN_IDLE: Duration = Duration::from_secs(5);
+/// Ticks may come more often than [`TICK`], because of the line; the agent's work is not done twice within this time.
+const LEAST_TICK: Duration = Duration::from_millis(900);
+const LEASE: Duration = Duration::from_secs(12);
 const LEAST_PAUSE: Duration = Duration::from_millis(500);
 const MOST_PAUSE: Duration = Duration::from_secs(5);
 /// A poll that is over sooner than this without news was not held for its time.
@@ -79,6 +84,9 @@ pub struct Agent {
     not_before: Timestamp,
     /// Whether this VM is among those that are told of news.
     listed: bool,
+    /// When there is something to do again, and how often it is to be looked.
+    due: Timestamp,
+    period: Duration,
 }
 
 /// A poll under way.
@@ -103,6 +111,8 @@ impl Agent {
             failures: 0,
             not_before: Timestamp::ZERO,
             listed: false,
+            due: Timestamp::ZERO,
+            period: TICK,
         }
     }
 
@@ -117,34 +127,75 @@ impl Agent {
         }
     }
 
-    /// Does what is due; false if the ticks of this root context are not needed.
+    /// Does what is due, if the ticks of this root context are those that count.
     pub fn tick(&mut self, root: u32) -> bool {
         if root != self.owner {
             return false;
         }
-        let new = state::with(|state| {
-            state.flush();
-            state.look_anew();
-            std::mem::take(&mut state.new_services)
-        });
-        if self.control_plane.is_none() {
+        let now = host::now();
+        if now < self.due {
+            if state::with(|state| state.has_counted()) {
+                self.period = TICK;
+            }
             return true;
         }
+        self.due = now.after(LEAST_TICK);
+        let (used, new) = state::with(|state| {
+            let used = state.flush();
+            state.look_anew();
+            (used, std::mem::take(&mut state.new_services))
+        });
+        let behind = self.control_plane.is_some() && !self.keep_up(new, now);
+        self.period = if used || behind { TICK } else { TICK_WHEN_IDLE };
+        true
+    }
+
+    /// How often this VM is to look.
+    pub fn period(&self) -> Duration {
+        self.period
+    }
+
+    /// Stays in touch with the control plane and the other threads; false if something is left for the next tick.
+    fn keep_up(&mut self, new: BTreeSet<String>, now: Timestamp) -> bool {
         self.listed = self.listed || list(self.vm);
-        if !new.is_empty() && !announce(&new) {
-            // Another thread was faster: again on the next tick.
-            state::with(|state| state.new_services.extend(new));
-        }
-        self.catch_up();
-        let now = host::now();
-        if self.leads(now) {
-            let services = seen();
-            let stale = self.poll.as_ref().is_none_or(|poll| poll.services != services);
-            if stale && now >= self.not_before {
-                self.ask(services, now);
+        let mut done = self.listed;
+        if !new.is_empty() {
+            if announce(&new) {
+                self.tell();
+            } else {
+                // Another thread was faster: again on the next tick.
+                state::with(|state| state.new_services.extend(new));
+                done = false;
             }
         }
-        true
+        self.catch_up();
+        self.lead(now) && done
+    }
+
+    /// Holds a poll if this VM is the leader; false if it ought to and cannot yet.
+    fn lead(&mut self, now: Timestamp) -> bool {
+        if self.control_plane.is_none() || !self.leads(now) {
+            return true;
+        }
+        let services = seen();
+        let stale = self.poll.as_ref().is_none_or(|poll| poll.services != services);
+        if stale && now >= self.not_before {
+            self.ask(services, now);
+        }
+        self.poll.is_some()
+    }
+
+    /// Another thread has announced something: a state, or a service that the leader does not ask for yet.
+    pub fn hear(&mut self) {
+        self.catch_up();
+        self.lead(host::now());
+    }
+
+    /// Tells the other threads that there is something to hear.
+    fn tell(&self) {
+        for vm in vms().into_iter().filter(|vm| *vm != self.vm) {
+            host::wake(vm, NEWS);
+        }
     }
 
     /// Whether this VM holds the lease, which is renewed or taken over if it may be.
@@ -178,9 +229,9 @@ impl Agent {
         }
     }
 
-    /// The control plane has answered, or the call has failed.
-    pub fn answered(&mut self, token: u32, headers: usize, body_size: usize) {
-        let Some(poll) = self.poll.take_if(|poll| poll.token == token) else { return };
+    /// The control plane has answered, or the call has failed. False if the next poll has to wait for a tick.
+    pub fn answered(&mut self, token: u32, headers: usize, body_size: usize) -> bool {
+        let Some(poll) = self.poll.take_if(|poll| poll.token == token) else { return true };
         let now = host::now();
         let status = if headers == 0 { None } else { host::header(Headers::CallResponse, ":status") };
         match status.as_deref() {
@@ -205,6 +256,8 @@ impl Agent {
             }
             None => self.pause("no answer", now),
         }
+        // What is over at once, for whatever reason, would go round in circles.
+        now.since(poll.since) >= LEAST_WAIT && self.lead(now)
     }
 
     /// Puts the answer to what was asked with `stamp` in force, here and in the shared data for the other threads.
@@ -224,15 +277,13 @@ impl Agent {
             return Ok(());
         }
         host::set_shared_data(STAMP_KEY, &new, 0);
-        for vm in vms().into_iter().filter(|vm| *vm != self.vm) {
-            host::wake(vm, NEWS);
-        }
+        self.tell();
         self.put_in_force(new, version, services);
         Ok(())
     }
 
     /// Takes over what another thread has put into the shared data.
-    pub fn catch_up(&mut self) {
+    fn catch_up(&mut self) {
         if host::shared_data(STAMP_KEY).is_some_and(|(value, _)| stamp_of(&value) != self.stamp) {
             self.take_over();
         }
@@ -308,7 +359,7 @@ fn announce(new: &BTreeSet<String>) -> bool {
     host::set_shared_data(SEEN_KEY, Vec::from_iter(all).join("\n").as_bytes(), cas)
 }
 
-/// The message that says that there is a new version; others name a service.
+/// The message that says that there is something new in the shared data; others name a service.
 pub const NEWS: &[u8] = b"";
 
 /// The VMs that are told of news.

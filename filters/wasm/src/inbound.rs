@@ -4,10 +4,10 @@
 //! metadata of each inbound cluster, so one configuration serves every workload of a mesh, also one with several ports.
 //!
 //! The requests in flight are counted in a gauge that all threads of the Envoy share, from the request's headers to the end of the stream,
-//! whatever ends it. On failure: open. A service without parameters, or a proxy without a service, passes everything, only stripped of our headers.
+//! whatever ends it. On failure: open. A service without parameters, or a proxy without a service, passes everything. The route configuration takes our headers from what
+//! the application gets and answers, after this filter has read the request's and before it writes the answer's.
 
-use crate::agent;
-use crate::headers::{BID, ENDPOINTS, EXPECTED_TIMEOUT, LOAD, ORCA, REJECT};
+use crate::headers::{BID, EXPECTED_TIMEOUT, LOAD, ORCA, REJECT};
 use crate::host::{self, Headers};
 use crate::line::{Line, Turns, Waits};
 use crate::metrics::{Counters, Gauge, Total};
@@ -30,9 +30,9 @@ const TOO_MANY_REQUESTS: u32 = 429;
 const RESOURCE_EXHAUSTED: i32 = 8;
 
 /// Who has waited too long is found within this time.
-const TICK_WHILE_HOLDING: Duration = Duration::from_millis(50);
+const TICK_WHILE_SOMEBODY_MAY_GIVE_UP: Duration = Duration::from_millis(50);
 /// A sign of life for the hall several times within [`bloc_policy::hall::LIFE`].
-const TICK_WITH_PLACES: Duration = Duration::from_millis(250);
+const TICK_WHILE_INSIDE: Duration = Duration::from_millis(250);
 
 const ADMITTED: usize = 0;
 const REJECTED_CAPACITY: usize = 1;
@@ -118,13 +118,12 @@ impl Inbound {
         }
     }
 
-    /// How often a tick is needed.
-    pub fn tick_period(&self) -> Duration {
-        let holds = self.server.as_ref().is_some_and(|server| server.places().is_some());
-        match (self.line.is_idle(), self.line.anybody_waits()) {
-            (_, true) => TICK_WHILE_HOLDING,
-            (idle, false) if holds || !idle => TICK_WITH_PLACES,
-            _ => agent::TICK,
+    /// How often the line needs a tick, if it does.
+    pub fn tick_period(&self) -> Option<Duration> {
+        match (self.line.is_idle(), self.line.anybody_may_give_up()) {
+            (_, true) => Some(TICK_WHILE_SOMEBODY_MAY_GIVE_UP),
+            (false, false) => Some(TICK_WHILE_INSIDE),
+            (true, false) => None,
         }
     }
 
@@ -196,8 +195,8 @@ enum Stage {
     Inside { flag: Flag, others: Concurrency, since: Timestamp, hall: bool },
     /// Answered by the application.
     Answered { hall: bool },
-    /// Answered by us.
-    Bounced(Rejection, LoadReport),
+    /// Answered by us, and no longer counted.
+    Bounced,
 }
 
 impl Waits for Request {
@@ -208,46 +207,47 @@ impl Waits for Request {
     }
 
     fn give_up(&self) {
-        self.bounce(Rejection::Deadline);
+        let others = self.inbound.borrow().others();
+        self.bounce(Rejection::Deadline, others);
     }
 }
 
 impl Request {
     /// A request that is counted as in flight is answered by us.
-    fn bounce(&self, why: Rejection) {
+    fn bounce(&self, why: Rejection, others: Concurrency) {
         let mut inbound = self.inbound.borrow_mut();
-        let others = inbound.others();
         inbound.in_flight.add(-1);
+        self.stage.set(Stage::Bounced);
         let Some(server) = &inbound.server else { return };
-        self.stage.set(Stage::Bounced(why, server.bare_report(others)));
         let (counter, details) = match why {
             Rejection::Capacity => (REJECTED_CAPACITY, "bloc_capacity"),
             Rejection::Bid => (REJECTED_BID, "bloc_bid"),
             Rejection::Deadline => (REJECTED_DEADLINE, "bloc_deadline"),
         };
+        let (report, orca) = (server.bare_report(others), server.orca());
         inbound.counters.count(counter);
-        // The headers are put on in `on_http_response_headers`, which Envoy calls for local replies too.
-        host::respond(TOO_MANY_REQUESTS, RESOURCE_EXHAUSTED, details, &[]);
+        let (mut load, mut utilization) = (String::new(), String::new());
+        let mut headers = Vec::with_capacity(3);
+        if self.speaks {
+            report.encode(&mut load);
+            headers.extend([(REJECT, why.as_str()), (LOAD, &*load)]);
+        }
+        if orca && orca::encode(&report, &mut utilization) {
+            headers.push((ORCA, &utilization));
+        }
+        host::respond(TOO_MANY_REQUESTS, RESOURCE_EXHAUSTED, details, &headers);
     }
 
-    /// An answer goes out, the application's or ours: marks it as a rejection or as none, and gives the report for it.
+    /// The report for an answer that goes out, unless it is ours, which has one already.
     fn answered(&self) -> Option<LoadReport> {
-        let stage = self.stage.get();
-        match stage {
-            Stage::Bounced(why, _) if self.speaks => {
-                host::set_header(Headers::Response, REJECT, why.as_str().as_bytes());
-            }
-            _ => host::remove_header(Headers::Response, REJECT),
-        }
-        match stage {
-            Stage::Bounced(_, report) => Some(report),
+        match self.stage.get() {
             Stage::Inside { flag, others, since, hall } => {
                 self.stage.set(Stage::Answered { hall });
                 self.report(Some((flag, others, since)))
             }
             Stage::Waiting { .. } => self.report(None),
             // A request that came before the parameters is not counted, and reports nothing.
-            Stage::Untouched | Stage::Answered { .. } => None,
+            Stage::Untouched | Stage::Answered { .. } | Stage::Bounced => None,
         }
     }
 
@@ -318,21 +318,23 @@ impl InboundRequest {
         inbound.show_capacity();
         if let Err(why) = verdict {
             drop(borrowed);
-            request.bounce(why);
+            request.bounce(why, others);
             return Action::Pause;
         }
         inbound.counters.count(ADMITTED);
         let hall = places.is_some();
         if places.is_none_or(|places| inbound.line.come(places, now)) {
             request.stage.set(Stage::Inside { flag, others, since: now, hall });
+            if hall {
+                state::with(|state| state.hurry(TICK_WHILE_INSIDE));
+            }
             return Action::Continue;
         }
         inbound.counters.count(HELD);
         request.stage.set(Stage::Waiting { flag, others });
         let waits: Rc<dyn Waits> = Rc::clone(request) as Rc<dyn Waits>;
-        if patience.is_some() {
-            host::set_tick_period(TICK_WHILE_HOLDING);
-        }
+        let tick = if patience.is_some() { TICK_WHILE_SOMEBODY_MAY_GIVE_UP } else { TICK_WHILE_INSIDE };
+        state::with(|state| state.hurry(tick));
         inbound.line.hold(self.context, &waits, patience, now);
         Action::Pause
     }
@@ -349,13 +351,7 @@ impl Context for InboundRequest {}
 
 impl HttpContext for InboundRequest {
     fn on_http_request_headers(&mut self, _headers: usize, _end_of_stream: bool) -> Action {
-        for name in [ENDPOINTS, LOAD, REJECT] {
-            host::remove_header(Headers::Request, name);
-        }
         let bid = host::header(Headers::Request, BID);
-        if bid.is_some() {
-            host::remove_header(Headers::Request, BID);
-        }
         let Some(inbound) = self.service() else { return Action::Continue };
         let request = Rc::new(Request { inbound, speaks: bid.is_some(), stage: Cell::new(Stage::Untouched) });
         self.request = Some(Rc::clone(&request));
@@ -363,22 +359,16 @@ impl HttpContext for InboundRequest {
     }
 
     fn on_http_response_headers(&mut self, _headers: usize, _end_of_stream: bool) -> Action {
-        let Some(request) = &self.request else {
-            for name in [REJECT, LOAD] {
-                host::remove_header(Headers::Response, name);
-            }
-            return Action::Continue;
-        };
-        let report = request.answered();
-        match report.as_ref().filter(|_| request.speaks) {
-            Some(report) => state::with(|state| {
+        let Some(request) = &self.request else { return Action::Continue };
+        let Some(report) = request.answered() else { return Action::Continue };
+        if request.speaks {
+            state::with(|state| {
                 report.encode(&mut state.text);
                 host::set_header(Headers::Response, LOAD, state.text.as_bytes());
-            }),
-            None => host::remove_header(Headers::Response, LOAD),
+            });
         }
         let orca = request.inbound.borrow().server.as_ref().is_some_and(Server::orca);
-        if let Some(report) = report.filter(|_| orca) {
+        if orca {
             state::with(|state| {
                 if orca::encode(&report, &mut state.text) {
                     host::set_header(Headers::Response, ORCA, state.text.as_bytes());
@@ -394,7 +384,7 @@ impl Drop for InboundRequest {
     fn drop(&mut self) {
         let Some(request) = &self.request else { return };
         let (counted, hall) = match request.stage.get() {
-            Stage::Untouched | Stage::Bounced(..) => (false, false),
+            Stage::Untouched | Stage::Bounced => (false, false),
             Stage::Waiting { .. } => {
                 let mut inbound = request.inbound.borrow_mut();
                 inbound.line.gone(self.context, host::now());

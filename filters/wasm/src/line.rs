@@ -156,9 +156,9 @@ impl Line {
         self.held.is_empty() && self.inside == 0
     }
 
-    /// Whether a request of this thread waits.
-    pub fn anybody_waits(&self) -> bool {
-        !self.held.is_empty()
+    /// Whether a request of this thread waits that does not wait for ever.
+    pub fn anybody_may_give_up(&self) -> bool {
+        self.held.iter().any(|held| held.patience.is_some())
     }
 
     fn remove(&mut self, place: usize, now: Timestamp) -> Option<Held> {

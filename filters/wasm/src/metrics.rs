@@ -32,14 +32,22 @@ impl<const N: usize> Counters<N> {
         self.ids.get(which).copied().flatten().map_or(0, host::metric)
     }
 
-    /// Hands the sums to the host.
-    pub fn flush(&mut self) {
+    /// Whether something was counted since the last tick.
+    pub fn any(&self) -> bool {
+        self.since_flush.iter().any(|sum| *sum > 0)
+    }
+
+    /// Hands the sums to the host; whether there were any.
+    pub fn flush(&mut self) -> bool {
+        let mut any = false;
         for (id, sum) in self.ids.iter().zip(&mut self.since_flush) {
             if let (Some(id), 1..) = (id, *sum) {
                 host::increment_metric(*id, i64::from(*sum));
                 *sum = 0;
+                any = true;
             }
         }
+        any
     }
 }
 

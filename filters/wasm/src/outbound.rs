@@ -2,10 +2,10 @@
 //!
 //! On failure: open. A service that nobody configured, or one without a known server, goes on without a list, and Envoy's fallback policy places it.
 
-use crate::headers::{BID, ENDPOINTS, LOAD, MAX_RETRIES, ORCA, REJECT, RETRIABLE_HEADER_NAMES, RETRY_ON};
+use crate::headers::{ENDPOINTS, MAX_RETRIES, ORCA, REJECT, RETRIABLE_HEADER_NAMES, RETRY_ON};
 use crate::host::{self, Headers};
 use crate::metrics::Counters;
-use crate::state::{self, State};
+use crate::state::{self, First, State};
 use bloc_policy::config::ServiceParameters;
 use bloc_policy::endpoints::EndpointId;
 use bloc_policy::sender::Sender;
@@ -97,22 +97,24 @@ impl HttpContext for OutboundRequest {
     fn on_http_request_headers(&mut self, _headers: usize, _end_of_stream: bool) -> Action {
         let cluster = host::text_property("xds\0cluster_name");
         let overrun = state::with(|state| {
-            state.expected = None;
+            state.first = None;
             self.cluster = cluster.and_then(|name| state.cluster(&name));
-            let Some(cluster) = &self.cluster else {
+            let Some(shared) = &self.cluster else {
                 host::remove_header(Headers::Request, ENDPOINTS);
                 return None;
             };
-            let mut cluster = cluster.borrow_mut();
-            state.expected = cluster.choose(state, host::now());
+            let mut cluster = shared.borrow_mut();
+            let now = host::now();
+            let endpoint = cluster.choose(state, now);
             if let Some(overrun) = cluster.sender.overrun() {
                 cluster.counters.count(REFUSED_SLO);
                 return Some(overrun);
             }
-            match state.expected {
+            match endpoint {
                 Some(_) => host::set_header(Headers::Request, ENDPOINTS, state.text.as_bytes()),
                 None => host::remove_header(Headers::Request, ENDPOINTS),
             }
+            state.first = endpoint.map(|endpoint| First { cluster: Rc::clone(shared), endpoint, chosen: now });
             ask_for_retries(cluster.sender.retries(), &mut state.text);
             None
         });
@@ -125,13 +127,11 @@ impl HttpContext for OutboundRequest {
 
     fn on_http_response_headers(&mut self, _headers: usize, _end_of_stream: bool) -> Action {
         let Some(cluster) = &self.cluster else { return Action::Continue };
-        if host::header(Headers::Response, REJECT).is_some() {
+        // Envoy's router passes the last answer on in the very call in which `attempt` has seen it. Nearly all are none of ours to look at.
+        let rejected = state::with(|state| std::mem::take(&mut state.rejected));
+        if rejected && host::header(Headers::Response, REJECT).is_some() {
             host::remove_header(Headers::Response, REJECT);
             cluster.borrow_mut().counters.count(EXHAUSTED);
-        }
-        // BID and ENDPOINTS are request headers, but an application may answer with anything.
-        for name in [LOAD, BID, ENDPOINTS] {
-            host::remove_header(Headers::Response, name);
         }
         // With `orca` it is the sidecars' own; without, an application's.
         if cluster.borrow().sender.parameters().orca() {

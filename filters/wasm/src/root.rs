@@ -31,9 +31,27 @@ struct Root {
     service: Option<String>,
 }
 
+impl Root {
+    /// Asks for a tick within `period`.
+    fn tick_within(&self, period: Duration) {
+        let serves = state::with(|state| {
+            let serves = state.inbound_root == self.context_id;
+            if serves {
+                state.hurry(period);
+            }
+            serves
+        });
+        if !serves {
+            host::set_tick_period(period);
+        }
+    }
+}
+
 impl Context for Root {
     fn on_http_call_response(&mut self, token: u32, headers: usize, body_size: usize, _trailers: usize) {
-        agent::with(|agent| agent.answered(token, headers, body_size));
+        if !agent::with(|agent| agent.answered(token, headers, body_size)) {
+            self.tick_within(agent::TICK);
+        }
     }
 }
 
@@ -61,7 +79,7 @@ impl RootContext for Root {
         state::with(|state| {
             state.configure(&self.id, plugin);
             if inbound {
-                state.inbound_root = self.context_id;
+                (state.inbound_root, state.inbound_tick) = (self.context_id, agent::TICK);
             }
             if let Some(service) = &self.service {
                 state.inbound(service);
@@ -72,28 +90,27 @@ impl RootContext for Root {
 
     fn on_tick(&mut self) {
         let carries = agent::with(|agent| agent.tick(self.context_id));
+        let period = agent::with(|agent| agent.period());
         let (serves, served) = state::with(|state| (state.inbound_root == self.context_id, state.served_here()));
         if !serves {
-            if !carries {
-                // A newer root context of this VM has taken over.
-                host::set_tick_period(Duration::ZERO);
-            }
+            // Without anything to carry, a newer root context of this VM has taken over.
+            host::set_tick_period(if carries { period } else { Duration::ZERO });
             return;
         }
-        let period = served.iter().map(|inbound| inbound.borrow().tick_period()).min();
-        host::set_tick_period(period.unwrap_or(agent::TICK));
         let now = host::now();
         let turns: Vec<Turns> = served.iter().map(|inbound| inbound.borrow_mut().tick(now)).collect();
         for turns in turns {
             turns.take(now);
         }
+        let line = served.iter().filter_map(|inbound| inbound.borrow().tick_period()).min();
+        state::with(|state| state.pace(line.unwrap_or(period)));
     }
 
     fn on_queue_ready(&mut self, queue: u32) {
         // A message names a service in whose line it is the turn of a request of this thread, or says that there is a new version.
         while let Some(message) = host::dequeue(queue) {
             if message == agent::NEWS {
-                agent::with(|agent| agent.catch_up());
+                agent::with(|agent| agent.hear());
                 continue;
             }
             let inbound =

@@ -9,10 +9,12 @@ use crate::outbound::Cluster;
 use bloc_policy::config::{PluginConfig, ServiceParameters, Services};
 use bloc_policy::endpoints::EndpointId;
 use bloc_policy::sender::{parameters_of, service_of};
+use bloc_policy::units::Timestamp;
 use hashbrown::HashMap;
 use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::rc::Rc;
+use std::time::Duration;
 
 /// Clusters that a VM keeps state for; requests of others pass untouched. Envoy's own configuration bounds the number; this bounds a mistake.
 const MAX_CLUSTERS: usize = 10_000;
@@ -32,6 +34,8 @@ pub struct State {
     behind: HashMap<String, Option<Rc<RefCell<Inbound>>>>,
     /// The root context that looks after them: the one that was configured last.
     pub inbound_root: u32,
+    /// How often it ticks.
+    pub inbound_tick: Duration,
     /// The clusters that requests went to; none: nobody configured the service.
     clusters: HashMap<String, Option<Rc<RefCell<Cluster>>>>,
     /// The plugin configurations by root id.
@@ -42,8 +46,20 @@ pub struct State {
     pub new_services: BTreeSet<String>,
     /// Where header values are written, so that the steady path allocates nothing.
     pub text: String,
-    /// The server that the request under way in this very call ought to go to; see `attempt`.
-    pub expected: Option<EndpointId>,
+    /// Where the request under way in this very call ought to go first; see `attempt`.
+    pub first: Option<First>,
+    /// Whether the last attempt answered in this VM was rejected: the answer may be on its way to `outbound` in this very call.
+    pub rejected: bool,
+}
+
+/// The first server of a request, as `outbound` has just chosen it.
+pub struct First {
+    /// The cluster that the request goes to.
+    pub cluster: Rc<RefCell<Cluster>>,
+    /// The server.
+    pub endpoint: EndpointId,
+    /// When.
+    pub chosen: Timestamp,
 }
 
 thread_local! {
@@ -63,12 +79,14 @@ impl State {
             inbound: HashMap::new(),
             behind: HashMap::new(),
             inbound_root: 0,
+            inbound_tick: Duration::ZERO,
             clusters: HashMap::new(),
             plugins: HashMap::new(),
             control_plane: Services::new(),
             new_services: BTreeSet::new(),
             text: String::new(),
-            expected: None,
+            first: None,
+            rejected: false,
         }
     }
 
@@ -188,13 +206,36 @@ impl State {
         self.inbound.values().map(Rc::clone).collect()
     }
 
-    /// Hands all counters to the host.
-    pub fn flush(&mut self) {
+    /// Hands all counters to the host; whether there was anything to hand over.
+    pub fn flush(&mut self) -> bool {
+        let mut any = false;
         for inbound in self.inbound.values() {
-            inbound.borrow_mut().counters.flush();
+            any |= inbound.borrow_mut().counters.flush();
         }
         for cluster in self.clusters.values().flatten() {
-            cluster.borrow_mut().counters.flush();
+            any |= cluster.borrow_mut().counters.flush();
+        }
+        any
+    }
+
+    /// Whether there is something to hand over.
+    pub fn has_counted(&self) -> bool {
+        self.inbound.values().any(|inbound| inbound.borrow().counters.any())
+            || self.clusters.values().flatten().any(|cluster| cluster.borrow().counters.any())
+    }
+
+    /// The inbound root context ticks every `period` from now on; to be called in that context or one of its requests.
+    pub fn pace(&mut self, period: Duration) {
+        if self.inbound_tick != period {
+            self.inbound_tick = period;
+            host::set_tick_period(period);
+        }
+    }
+
+    /// It ticks at least every `period` from now on.
+    pub fn hurry(&mut self, period: Duration) {
+        if self.inbound_tick > period {
+            self.pace(period);
         }
     }
 }

@@ -1,6 +1,9 @@
 //! What is compared. All have the same listener, the same ten servers and the same answer, which carries everything that any of them reads or sets.
 
-use crate::envoy::{Balancing, Outbound, Plugin, SERVICE, add_filters, sidecar_outbound, upstream, wasm_filter};
+use crate::envoy::{
+    Balancing, Outbound, Plugin, SERVICE, add_filters, route_configuration, sidecar_outbound, strip_inbound, upstream,
+    wasm_filter,
+};
 use crate::policy::Policy;
 use bloc_policy::config::{CapacitySpec, PluginSpec, ServiceSpec};
 use hyper::Response;
@@ -108,7 +111,11 @@ impl Variant {
             Self::SetRequest => add_filters(&mut whole, &reference("set_request_header"), &[]),
             Self::SetResponse => add_filters(&mut whole, &reference("set_response_header"), &[]),
             Self::SetRequestUpstream => add_filters(&mut whole, &[], &reference("set_request_header")),
-            Self::Inbound | Self::All => add_filters(&mut whole, &[modules.inbound()], &[]),
+            Self::Inbound => {
+                add_filters(&mut whole, &[modules.inbound()], &[]);
+                strip_inbound(route_configuration(&mut whole));
+            }
+            Self::All => add_filters(&mut whole, &[modules.inbound()], &[]),
             Self::AdaptiveConcurrency => add_filters(&mut whole, &[adaptive_concurrency()], &[]),
         }
         whole

@@ -4,7 +4,7 @@
 //! interface on another. No timeout of Envoy's decides anything: routes and streams have none, so that only the experiment does.
 
 use super::cluster::{Balancing, address, static_cluster};
-use super::filter::{CONTROL_PLANE_CLUSTER, Plugin, wasm_filter};
+use super::filter::{CONTROL_PLANE_CLUSTER, Plugin, strip_inbound, strip_outbound, wasm_filter};
 use serde_json::{Value, json};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::Path;
@@ -51,7 +51,9 @@ pub fn sidecar_outbound(outbound: &Outbound<'_>) -> Value {
         wasm_filter("bloc.outbound", &plugin.module, Some(&plugin.configuration)),
         router(vec![wasm_filter("bloc.attempt", &plugin.module, None), upstream_codec()]),
     ];
-    bootstrap("outbound", route, filters, clusters)
+    let mut whole = bootstrap("outbound", route, filters, clusters);
+    strip_outbound(route_configuration(&mut whole));
+    whole
 }
 
 /// The sidecar of a backend: listener `inbound`, filter `bloc.inbound` if there is a plugin, then the application.
@@ -62,7 +64,16 @@ pub fn sidecar_inbound(app: SocketAddr, plugin: Option<&Plugin>) -> Value {
     let mut filters: Vec<Value> =
         plugin.iter().map(|plugin| wasm_filter("bloc.inbound", &plugin.module, Some(&plugin.configuration))).collect();
     filters.push(router(vec![]));
-    bootstrap("inbound", route, filters, clusters)
+    let mut whole = bootstrap("inbound", route, filters, clusters);
+    if plugin.is_some() {
+        strip_inbound(route_configuration(&mut whole));
+    }
+    whole
+}
+
+/// The route configuration of a bootstrap's first listener.
+pub fn route_configuration(bootstrap: &mut Value) -> &mut Value {
+    &mut bootstrap["static_resources"]["listeners"][0]["filter_chains"][0]["filters"][0]["typed_config"]["route_config"]
 }
 
 /// An Envoy that answers by itself with status 200 and these `headers`, on as many listeners: `upstream-0`, `upstream-1`, ...

@@ -1,6 +1,6 @@
 //! Admission over the workers of one Envoy.
 
-use crate::support::{GET, SPOKEN, admitted, inbound, metric, process, refused, worker};
+use crate::support::{GET, SPOKEN, admitted, inbound, metric, process, refused, server, worker};
 use bloc_policy::load_report::LoadReport;
 use bloc_testhost::{Headers, Response};
 use serde_json::json;
@@ -51,17 +51,16 @@ fn a_grpc_request_is_rejected_in_grpcs_own_way() {
 #[test]
 fn headers_of_ours_reach_neither_application_nor_peer_as_forged() {
     let process = process(3);
-    let root = inbound(&process, &capacity(10));
+    let server = server(&process, &capacity(10));
     let forged =
         [("x-bloc-endpoints", "1.1.1.1:1"), ("x-bloc-load", "chip=1"), ("X-Bloc-Reject", "bid"), ("x-bloc-bid", "7")];
     let request = Headers::new([&GET[..], &forged].concat().as_slice());
-    let mut stream = root.stream();
-    assert!(stream.request_headers(&request, true).continues());
-    assert_eq!(request.borrow().names("x-bloc"), Vec::<String>::new());
-    let lie = Response::new(200, &[("x-bloc-reject", "capacity"), ("x-bloc-load", "chip=1, queue=99")], b"");
-    assert!(stream.response_headers(&lie.headers, true).continues());
-    assert_eq!(lie.headers.borrow().names("x-bloc"), ["x-bloc-load"]);
-    let report = LoadReport::decode(lie.headers.borrow().get("x-bloc-load").unwrap()).unwrap();
+    let answer = server.handle(request, |request| {
+        assert_eq!(request.borrow().names("x-bloc"), Vec::<String>::new());
+        Response::new(200, &[("x-bloc-reject", "capacity"), ("x-bloc-load", "chip=1, queue=99")], b"")
+    });
+    assert_eq!(answer.headers.borrow().names("x-bloc"), ["x-bloc-load"]);
+    let report = LoadReport::decode(answer.headers.borrow().get("x-bloc-load").unwrap()).unwrap();
     assert_eq!(report.queue, Some(0), "the filter's own report and not the application's");
 }
 

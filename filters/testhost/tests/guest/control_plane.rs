@@ -53,7 +53,7 @@ fn every_worker_has_the_news_even_if_it_was_not_told() {
     process.advance(SECOND * 3);
     process.answer(&only(&process), 200, &[], &news("1", 1));
     process.lose_wakeups();
-    process.advance(SECOND);
+    process.advance(SECOND * 5);
     for worker in &workers {
         let _only = crate::support::admitted(worker);
         assert_eq!(crate::support::refused(worker, &[]).status(), 429);
@@ -86,7 +86,7 @@ fn when_the_leader_dies_another_worker_asks() {
     process.advance(SECOND * 3);
     let leader = only(&process).vm();
     workers[leader].vm().trap();
-    process.advance(SECOND * 5);
+    process.advance(SECOND * 20);
     let calls = process.http_calls();
     assert!(calls.iter().any(|call| call.vm() == 1 - leader), "{calls:?}");
 }
