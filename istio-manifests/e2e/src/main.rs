@@ -68,7 +68,7 @@ fn run(command: &Command) -> Result<ExitCode> {
     match command {
         Command::Frontend => return runtime()?.block_on(frontend::serve()).map(|()| ExitCode::SUCCESS),
         Command::Get { url } => {
-            let answer = runtime()?.block_on(mesh::Answer::get(url))?;
+            let answer = runtime()?.block_on(mesh::Answer::get(url, &[]))?;
             println!("{}", serde_json::to_string(&answer)?);
             return Ok(ExitCode::SUCCESS);
         }

@@ -24,12 +24,14 @@ pub struct Answer {
 }
 
 impl Answer {
-    /// Gets a URL.
+    /// Gets a URL, with these headers; follows no redirect.
     ///
     /// # Errors
     /// No answer.
-    pub async fn get(url: &str) -> Result<Self> {
-        let answer = reqwest::Client::new().get(url).timeout(crate::api::PATIENCE).send().await?;
+    pub async fn get(url: &str, headers: &[(&str, &str)]) -> Result<Self> {
+        let client = reqwest::Client::builder().redirect(reqwest::redirect::Policy::none()).build()?;
+        let request = headers.iter().fold(client.get(url), |request, (name, value)| request.header(*name, *value));
+        let answer = request.timeout(crate::api::PATIENCE).send().await?;
         let (status, headers) = (answer.status().as_u16(), format!("{:?}", answer.headers()));
         Ok(Self { status, headers, body: answer.text().await? })
     }
@@ -115,6 +117,21 @@ impl Mesh {
         self.kubelet.pods(ROOT, "istio", "ingressgateway").into_iter().next().context("no gateway")
     }
 
+    /// What istioctl says, on both streams.
+    ///
+    /// # Errors
+    /// It failed, with what it said.
+    pub async fn istioctl(&self, arguments: &[&str]) -> Result<String> {
+        let mut process = Command::new(self.tools.istio.join("istioctl"));
+        process.args(arguments).stdin(Stdio::null()).kill_on_drop(true);
+        let output = tokio::time::timeout(crate::api::PATIENCE, process.output()).await.context("takes too long")??;
+        let said = [output.stdout, output.stderr].map(|stream| String::from_utf8_lossy(&stream).into_owned()).concat();
+        if !output.status.success() {
+            bail!("istioctl {}: {}", arguments[0], said.trim());
+        }
+        Ok(said)
+    }
+
     /// What the admin interface of a pod's Envoy answers, through Istio's agent as `kubectl exec` would.
     ///
     /// # Errors
@@ -179,7 +196,7 @@ impl Mesh {
     /// # Errors
     /// No answer.
     pub async fn ask(&self, path: &str) -> Result<Answer> {
-        Answer::get(&format!("http://{}:8080{path}", self.gateway()?.address)).await
+        Answer::get(&format!("http://{}:8080{path}", self.gateway()?.address), &[]).await
     }
 
     /// Asks as an application in this pod would.
@@ -207,13 +224,23 @@ impl Mesh {
     /// # Errors
     /// Refused.
     pub async fn set_parameters(&self, namespace: &str, fields: &str) -> Result<()> {
+        self.set_services(namespace, &[("backend", &format!("{{{fields}}}"))]).await
+    }
+
+    /// The same for these services of a namespace, and no others; parameters as `{...}`.
+    ///
+    /// # Errors
+    /// Refused.
+    pub async fn set_services(&self, namespace: &str, services: &[(&str, &str)]) -> Result<()> {
         let shipped = std::fs::read_to_string(self.tools.manifests.join("samples/shop-bloc/policy.yaml"))?;
         let head = shipped
             .split("  services.yaml:")
             .next()
             .unwrap_or_default()
             .replace("namespace: shop", &format!("namespace: {namespace}"));
-        let text = format!("{head}  services.yaml: |\n    services:\n      backend: {{{fields}}}\n");
+        let services: String =
+            services.iter().map(|(name, parameters)| format!("      {name}: {parameters}\n")).collect();
+        let text = format!("{head}  services.yaml: |\n    services:\n{services}");
         let file = self.logs.join(format!("policy-{namespace}.yaml"));
         std::fs::write(&file, text)?;
         self.api.kubectl(["apply".as_ref(), "-f".as_ref(), file.as_os_str()]).await.map(drop)

@@ -12,21 +12,6 @@ pub async fn the_shop_answers_without_bloc(mesh: &Mesh) -> Result<()> {
     mesh.until("an answer through the gateway", async || Ok(mesh.ask("/").await?.status == 200)).await
 }
 
-/// A dry run of all that is shipped: fields, and what Istio's webhook says of them.
-pub async fn the_api_server_accepts_every_manifest(mesh: &Mesh) -> Result<()> {
-    // What lies in a namespace cannot be tried before there is one.
-    mesh.api.kubectl(["create", "namespace", "bloc-system"]).await?;
-    for folder in
-        ["overlays/sidecars", "overlays/ingress-gateway", "overlays/everything", "module-remote", "samples/shop-bloc"]
-    {
-        let path = mesh.tools.manifests.join(folder);
-        let server = "--dry-run=server --server-side --validate=strict".split(' ').map(AsRef::as_ref);
-        let arguments = ["apply".as_ref()].into_iter().chain(server).chain(["-k".as_ref(), path.as_os_str()]);
-        mesh.api.kubectl(arguments).await?;
-    }
-    mesh.api.kubectl(["delete", "namespace", "bloc-system"]).await.map(drop)
-}
-
 /// The control plane and the filters, then the shop's label and parameters.
 pub async fn the_manifests_as_shipped_attach_it(mesh: &Mesh) -> Result<()> {
     mesh.apply_folder("overlays/everything").await?;

@@ -35,7 +35,8 @@ pub async fn a_pod_whose_module_is_garbage_serves(mesh: &Mesh) -> Result<()> {
     replace_a_backend(mesh).await.map(drop)
 }
 
-async fn serves_without_filters(mesh: &Mesh) -> Result<()> {
+/// A new pod serves without them.
+pub async fn serves_without_filters(mesh: &Mesh) -> Result<()> {
     let name = replace_a_backend(mesh).await?;
     answers(mesh).await?;
     let pod = mesh.backends().into_iter().find(|pod| pod.name == name);
@@ -46,7 +47,7 @@ async fn serves_without_filters(mesh: &Mesh) -> Result<()> {
 }
 
 /// Deletes a backend's pod and waits for the one that replaces it, whose name it says.
-async fn replace_a_backend(mesh: &Mesh) -> Result<String> {
+pub async fn replace_a_backend(mesh: &Mesh) -> Result<String> {
     let names = || mesh.backends().into_iter().map(|pod| pod.name).collect::<Vec<_>>();
     let before = names();
     mesh.api.kubectl(["-n", "shop", "delete", "pod", &before[0]]).await?;
@@ -55,7 +56,8 @@ async fn replace_a_backend(mesh: &Mesh) -> Result<String> {
     names().into_iter().find(|name| !before.contains(name)).ok_or_else(|| anyhow::anyhow!("no new pod"))
 }
 
-async fn answers(mesh: &Mesh) -> Result<()> {
+/// Every request has its answer.
+pub async fn answers(mesh: &Mesh) -> Result<()> {
     for _ in 0..30 {
         let answer = mesh.ask("/").await?;
         ensure!(answer.status == 200, "{answer:?}");

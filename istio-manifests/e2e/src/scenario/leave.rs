@@ -20,11 +20,12 @@ pub async fn a_workload_opts_out(mesh: &Mesh) -> Result<()> {
 }
 
 /// What a proxy's configuration has of BLOC, except for the workload's own label.
-const TRACES: [&str; 5] = ["bloc.inbound", "bloc.outbound", "bloc.attempt", "x-bloc-endpoints", "bloc-control-plane"];
+const TRACES: [&str; 6] =
+    ["bloc.inbound", "bloc.outbound", "bloc.attempt", "x-bloc-endpoints", "x-bloc-bid", "bloc-control-plane"];
 
 /// Filters first, then the control plane, then what the shop has of it.
 pub async fn uninstall_leaves_nothing(mesh: &Mesh) -> Result<()> {
-    for folder in ["samples/shop-bloc/service", "overlays/everything"] {
+    for folder in ["samples/shop-bloc/service", "samples/shop-bloc/strip", "overlays/everything"] {
         mesh.delete_folder(folder).await?;
     }
     mesh.api.kubectl(["-n", "shop", "delete", "configmap", "bloc-policy", "bloc-module"]).await?;

@@ -9,7 +9,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 /// So many clients ask through the gateway without a pause.
-async fn clients(mesh: &Mesh, clients: usize) -> Result<Measurement> {
+pub async fn clients(mesh: &Mesh, clients: usize) -> Result<Measurement> {
     let plan = LoadPlan {
         target: SocketAddr::from((mesh.gateway()?.address, 8080)),
         path: "/".to_owned(),

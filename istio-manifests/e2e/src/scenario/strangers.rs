@@ -1,7 +1,12 @@
 //! Some have the label and some have not.
 
-use crate::mesh::Mesh;
+use crate::istio::ROOT;
+use crate::mesh::{Answer, Mesh};
 use anyhow::{Result, ensure};
+
+/// What a labelled caller adds to an attempt, and the label's servers take away.
+pub const BID: &str = "x-bloc-bid";
+const PLAIN: &str = "http://backend.plain.svc.cluster.local:8080/headers";
 
 /// A second shop, without BLOC, in the namespace `plain`: its frontends ask the backends of the first, and the other way round.
 pub async fn workloads_with_and_without_the_label_talk_to_each_other(mesh: &Mesh) -> Result<()> {
@@ -25,5 +30,59 @@ pub async fn workloads_with_and_without_the_label_talk_to_each_other(mesh: &Mesh
     }
     let plain = mesh.kubelet.pods("plain", "app", "backend");
     ensure!(mesh.statistics(&plain[0]).await?.is_empty(), "a workload without the label has the filters");
+    Ok(())
+}
+
+/// The second shop's backend gets parameters, though its pods have no label: callers bid, and nobody takes the bid away until `strip` does.
+pub async fn with_strip_pods_without_the_label_are_spared_the_bid(mesh: &Mesh) -> Result<()> {
+    mesh.set_parameters("plain", "capacity: {estimator: static, limit: 9}").await?;
+    let callers = mesh.frontends();
+    mesh.until("bids that applications see", async || Ok(mesh.ask_from(&callers[0], PLAIN).await?.body.contains(BID)))
+        .await?;
+    let strip = mesh.tools.manifests.join("strip");
+    let arguments = ["-n", "plain", "apply", "-k"].map(AsRef::as_ref);
+    mesh.api.kubectl(arguments.into_iter().chain([strip.as_os_str()])).await?;
+    let spared = async || {
+        for pod in &callers {
+            for _ in 0..10 {
+                let answer = mesh.ask_from(pod, PLAIN).await?;
+                ensure!(answer.status == 200, "{answer:?}");
+                ensure!(!answer.body.contains("x-bloc"), "the application sees {}", answer.body);
+                ensure!(!answer.headers.contains("x-bloc"), "{} sees {}", pod.name, answer.headers);
+            }
+        }
+        Ok(true)
+    };
+    mesh.until("applications that see no bid", spared).await?;
     mesh.api.kubectl(["delete", "namespace", "plain"]).await.map(drop)
+}
+
+/// A gateway without the label passes on what comes from outside, and the answer to it, until `strip` in the root namespace keeps it away.
+pub async fn with_strip_nobody_outside_is_taken_for_a_caller(mesh: &Mesh) -> Result<()> {
+    let capacity = "{capacity: {estimator: static, limit: 9}}";
+    mesh.set_services("shop", &[("backend", capacity), ("frontend", capacity)]).await?;
+    let url = format!("http://{}:8080/headers", mesh.gateway()?.address);
+    let reports = async || {
+        let answer = Answer::get(&url, &[(BID, "any")]).await?;
+        ensure!(answer.status == 200, "{answer:?}");
+        Ok(answer.headers.contains("x-bloc"))
+    };
+    mesh.until("a load report for somebody outside", reports).await?;
+    let strip = mesh.tools.manifests.join("strip");
+    let kubectl = |verb: &'static str| {
+        let arguments = ["-n", ROOT, verb, "-k"].map(AsRef::as_ref);
+        mesh.api.kubectl(arguments.into_iter().chain([strip.as_os_str()]))
+    };
+    kubectl("apply").await?;
+    mesh.until("no load report for anybody outside", async || {
+        for _ in 0..10 {
+            if reports().await? {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    })
+    .await?;
+    kubectl("delete").await?;
+    mesh.set_parameters("shop", "capacity: {estimator: static, limit: 9}").await
 }
