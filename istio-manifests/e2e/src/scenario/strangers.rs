@@ -4,7 +4,7 @@ use crate::istio::ROOT;
 use crate::mesh::{Answer, Mesh};
 use anyhow::{Result, ensure};
 
-/// What a labelled caller adds to an attempt, and the label's servers take away.
+/// What a labelled caller adds to an attempt, and labelled servers take away.
 pub const BID: &str = "x-bloc-bid";
 const PLAIN: &str = "http://backend.plain.svc.cluster.local:8080/headers";
 
