@@ -179,7 +179,7 @@ pub struct Standing {
 }
 
 /// CPU time that these processes have used so far; one that is gone counts as none.
-pub(crate) fn cpu_time(processes: &[u32]) -> Duration {
+pub fn cpu_time(processes: &[u32]) -> Duration {
     // Linux accounts in hundredths of a second, whatever the kernel's own clock.
     let ticks: u64 =
         processes.iter().filter_map(|id| ticks(&std::fs::read_to_string(format!("/proc/{id}/stat")).ok()?)).sum();

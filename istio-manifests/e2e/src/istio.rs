@@ -22,6 +22,8 @@ spec:
     enablePrometheusMerge: false
     accessLogFile: /etc/istio/proxy/access.log
     defaultConfig:
+      # How often requests were sent and sent again, by Envoy's own count.
+      proxyStatsMatcher: {{inclusionRegexps: ['.*upstream_rq_(total|retry)$']}}
       binaryPath: {SCRATCH}/bin/envoy
       proxyBootstrapTemplatePath: {SCRATCH}/bin/envoy_bootstrap.json
   values:

@@ -8,12 +8,14 @@
 //! | [`istio`] | istiod and the gateway, installed as istioctl does |
 //! | [`mesh`] | all of it |
 //! | [`scenario`] | what is tested |
+//! | [`demo`] | what is shown: least request, BLOC and bids in it |
 //!
 //! What is real: every manifest, admission by Istio's webhooks, injection, certificates, the capture of traffic in each pod, and all of Envoy's configuration. What is
 //! played: the scheduler and the kubelet, and the images, for which programs of this machine stand.
 
 mod api;
 mod cluster;
+mod demo;
 mod frontend;
 mod inside;
 mod istio;
@@ -42,6 +44,8 @@ enum Command {
     Test,
     /// Bring up Istio and the shop with BLOC, and keep it until Ctrl-C
     Up,
+    /// Bring up the shop, load it with least request, BLOC and bids in turn, print the table, and write target/istio-demo
+    Demo,
     /// The application of the sample's frontends
     #[command(hide = true)]
     Frontend,
@@ -72,7 +76,7 @@ fn run(command: &Command) -> Result<ExitCode> {
             println!("{}", serde_json::to_string(&answer)?);
             return Ok(ExitCode::SUCCESS);
         }
-        Command::Test | Command::Up => {}
+        Command::Test | Command::Up | Command::Demo => {}
     }
     if !inside::is_inside() {
         // What is missing is better said before.
@@ -83,6 +87,7 @@ fn run(command: &Command) -> Result<ExitCode> {
     runtime()?.block_on(async {
         match command {
             Command::Test => scenario::run(&logs).await,
+            Command::Demo => demo::run(&target_directory().join("istio-demo")).await,
             _ => scenario::up(&logs).await,
         }
     })

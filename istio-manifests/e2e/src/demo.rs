@@ -1,0 +1,307 @@
+//! `bloc-e2e demo`: least request, BLOC and bids in the same mesh, one after the other, each switched on as a user would.
+//!
+//! Clients ask the shop through the ingress gateway; its three frontends pass each request on to the five backends, and their sidecars choose which. A backend takes 50 ms for one
+//! request at a time. Arrivals are those of a Poisson process at 90% of what the backends can do, the same for each case.
+//!
+//! The case without filters is Istio with a DestinationRule that says LEAST_REQUEST, and no label anywhere. It stays when the shop gets the label: the EnvoyFilter of the service
+//! goes before it. From BLOC to bids it is an edit of the ConfigMap.
+
+use crate::api::eventually;
+use crate::kubelet::Pod;
+use crate::mesh::Mesh;
+use anyhow::{Context, Result, ensure};
+use bloc_lab::case::cpu_time;
+use bloc_lab::envoy::version;
+use bloc_lab::load::{Load, LoadPlan, Measurement, Tally, run as load};
+use bloc_lab::policy::Policy;
+use bloc_lab::record::{Environment, Figures, Record, Row, rounded};
+use bloc_lab::report;
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::path::Path;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::time::{Instant, sleep_until};
+
+const SERVICE: &str = "backend.shop.svc.cluster.local";
+const FRONTENDS: usize = 3;
+const BACKENDS: usize = 5;
+const SERVICE_TIME: &str = "fixed:50ms";
+const SERVICE_MS: f64 = 50.0;
+/// 90% of what the backends can do.
+const RATE: f64 = 0.9 * BACKENDS as f64 * 1e3 / SERVICE_MS;
+/// Twice the time in which a queue at 90% load forgets how it began.
+const WARM_UP: Duration = Duration::from_secs(5);
+/// Some 2,700 requests: a 99th percentile of 27, and all three cases within three minutes.
+const WINDOW: Duration = Duration::from_secs(30);
+
+/// What Istio does by default, said aloud.
+const LEAST_REQUEST: &str = "apiVersion: networking.istio.io/v1
+kind: DestinationRule
+metadata: {name: backend, namespace: shop}
+spec:
+  host: backend.shop.svc.cluster.local
+  trafficPolicy:
+    loadBalancer: {simple: LEAST_REQUEST}
+";
+
+/// What both candidates have in the ConfigMap; those of `make demo`.
+const COMMON: &str = "capacity: {estimator: static, limit: 10}, resetInterval: 200ms, retries: 3";
+
+/// The parameters of the backend in the ConfigMap; none without filters.
+fn parameters(policy: Policy) -> Option<String> {
+    match policy {
+        Policy::Bloc => Some(format!("routing: bloc, {COMMON}")),
+        Policy::Bid => Some(format!("routing: bid, concurrency: 1, hold: false, {COMMON}")),
+        _ => None,
+    }
+}
+
+/// Brings up the mesh, measures the three cases, prints the table; the report goes to `out`.
+///
+/// # Errors
+/// The mesh does not come up, or a part of it ends.
+pub async fn run(out: &Path) -> Result<ExitCode> {
+    let began = Instant::now();
+    let say = |what: &str| println!("{:>4.0} s  {what}", began.elapsed().as_secs_f64());
+    say("istiod, API server and ingress gateway start");
+    let mut mesh = Mesh::start(&out.join("logs")).await?;
+    say("the shop starts: 3 frontends, 5 backends, sidecars without filters");
+    mesh.kubelet.tell("backend", &["--service-time", SERVICE_TIME, "--concurrency", "1"]);
+    mesh.apply_folder("samples/shop").await?;
+    mesh.api.apply(LEAST_REQUEST).await?;
+    shop_is_ready(&mesh).await?;
+    let took = began.elapsed();
+
+    let mut records = Vec::new();
+    for policy in [Policy::LeastRequest, Policy::Bloc, Policy::Bid] {
+        if policy == Policy::Bloc {
+            say("the shop gets the label, the module and the control plane");
+            attach(&mesh).await?;
+        }
+        if let Some(parameters) = parameters(policy) {
+            say(&format!("the ConfigMap says {{{parameters}}}"));
+            mesh.set_parameters("shop", &parameters).await?;
+            in_force(&mesh, policy).await?;
+        }
+        let seconds = (WARM_UP + WINDOW).as_secs();
+        say(&format!("{}: {RATE} requests per second for {seconds} s", policy.name()));
+        records.push(measure(&mesh, policy, took).await?);
+        mesh.check()?;
+    }
+    let refused = mesh.refused_configurations()?;
+    ensure!(refused.is_empty(), "refused configurations:\n{}", refused.join("\n"));
+
+    println!("{}", report::table(&records));
+    report::write_summary(&records, &out.join("summary.json"))?;
+    report::write_records(&records, &out.join("records.json"))?;
+    report::write_page(&records, "bloc-e2e demo", &out.join("report.html"))?;
+    say(&format!("done; report.html, summary.json and the logs are in {}", out.display()));
+    Ok(ExitCode::SUCCESS)
+}
+
+async fn shop_is_ready(mesh: &Mesh) -> Result<()> {
+    mesh.ready("shop", "backend", BACKENDS).await?;
+    mesh.ready("shop", "frontend", FRONTENDS).await?;
+    mesh.until("an answer through the gateway", async || Ok(mesh.ask("/").await?.status == 200)).await
+}
+
+/// As the README says.
+async fn attach(mesh: &Mesh) -> Result<()> {
+    mesh.apply_folder("overlays/everything").await?;
+    mesh.bring_module("shop", &mesh.tools.module).await?;
+    mesh.apply_folder("samples/shop-bloc").await?;
+    mesh.ready("bloc-system", "bloc-control-plane", 2).await?;
+    shop_is_ready(mesh).await
+}
+
+fn control_planes(mesh: &Mesh) -> Vec<Pod> {
+    mesh.kubelet.pods("bloc-system", "app", "bloc-control-plane")
+}
+
+/// Waits until the control plane says of every sidecar of the shop that it has these parameters of the backend.
+async fn in_force(mesh: &Mesh, policy: Policy) -> Result<()> {
+    let pods: Vec<Pod> = mesh.frontends().into_iter().chain(mesh.backends()).collect();
+    eventually(&format!("{} in every sidecar", policy.name()), async || {
+        // A filter that has not seen a request does not know yet whom it calls or what it stands in front of.
+        mesh.ask("/").await?;
+        let mut current = Vec::new();
+        for replica in control_planes(mesh) {
+            let overview = mesh.ask_from(&replica, "http://127.0.0.1:7080/v1/services").await?.body;
+            let overview: Value = serde_json::from_str(&overview).context("/v1/services")?;
+            if overview["services"][SERVICE]["spec"]["routing"] != policy.name() {
+                return Ok(None);
+            }
+            current.extend(up_to_date(&overview));
+        }
+        let has = |pod: &Pod| current.iter().any(|proxy| proxy.contains(&pod.name));
+        Ok(pods.iter().all(has).then_some(()))
+    })
+    .await
+}
+
+/// The proxies that have what is in force of the backend, as callers or in front of it.
+fn up_to_date(overview: &Value) -> Vec<String> {
+    let names = |list: &Value| list.as_array().is_some_and(|names| names.iter().any(|name| name == SERVICE));
+    let proxies = overview["proxies"].as_array().into_iter().flatten();
+    let current =
+        proxies.filter(|proxy| proxy["current"] == true && (names(&proxy["services"]) || names(&proxy["serves"])));
+    current.filter_map(|proxy| proxy["proxy"].as_str().map(str::to_owned)).collect()
+}
+
+async fn measure(mesh: &Mesh, policy: Policy, mesh_start: Duration) -> Result<Record> {
+    let plan = LoadPlan {
+        target: SocketAddr::from((mesh.gateway()?.address, 8080)),
+        path: "/".to_owned(),
+        load: Load::Poisson { rate: RATE },
+        keep_alive: true,
+        timeout: Duration::from_secs(20),
+        warm_up: WARM_UP,
+        window: WINDOW,
+        outstanding_limit: 1_000,
+        seed: 1,
+    };
+    let envoys = envoys()?;
+    let start = Instant::now();
+    let counters = async {
+        sleep_until(start + WARM_UP).await;
+        let (before, cpu) = (counters(mesh).await?, cpu_time(&envoys));
+        sleep_until(start + WARM_UP + WINDOW).await;
+        let cpu = cpu_time(&envoys).saturating_sub(cpu);
+        Ok::<_, anyhow::Error>((before, counters(mesh).await?, cpu))
+    };
+    let (measured, counters) = tokio::join!(load(&plan, start, Arc::new(Tally::default())), counters);
+    let (before, after, cpu) = counters?;
+    let grown: BTreeMap<String, u64> = (after.into_iter())
+        .map(|(name, value)| (name.clone(), value.saturating_sub(before.get(&name).copied().unwrap_or_default())))
+        .collect();
+    Ok(Record {
+        mesh_start_s: rounded(mesh_start.as_secs_f64(), 10.0),
+        ..record(mesh, policy, &plan, &measured, grown, cpu)
+    })
+}
+
+/// What was measured, in the form that the lab's reports have.
+fn record(
+    mesh: &Mesh,
+    policy: Policy,
+    plan: &LoadPlan,
+    measured: &Measurement,
+    counters: BTreeMap<String, u64>,
+    cpu: Duration,
+) -> Record {
+    let figures = Figures::from(measured);
+    let [p10_ms, p50_ms, p90_ms, p99_ms] = figures.percentiles_ms;
+    let row = Row {
+        experiment: "istio-mesh".to_owned(),
+        policy,
+        frontends: FRONTENDS,
+        backends: BACKENDS,
+        load: plan.load.to_string(),
+        service_ms: SERVICE_MS,
+        requests: figures.requests,
+        ok: figures.ok,
+        shed: figures.shed,
+        errors: figures.errors,
+        p10_ms,
+        p50_ms,
+        p90_ms,
+        p99_ms,
+        throughput_rps: figures.throughput_rps,
+        attempts_per_request: rounded(attempts_per_request(&counters), 1e3),
+        mean_ms: figures.mean_ms,
+        envoy_cpu_ms_per_request: (figures.ok > 0).then(|| rounded(cpu.as_secs_f64() * 1e3 / figures.ok as f64, 1e3)),
+    };
+    Record {
+        quantiles_ms: figures.quantiles_ms,
+        errors_by_kind: measured.errors().into_iter().map(|(kind, count)| (kind.to_string(), count)).collect(),
+        counters,
+        command: format!("bloc-e2e demo: {}", parameters(policy).unwrap_or_else(|| "no filters".to_owned())),
+        measured_s: plan.window.as_secs_f64(),
+        environment: Environment::here(version(&mesh.tools.envoy)),
+        ..Record::from(row)
+    }
+}
+
+/// Names of Envoy's own counters of the frontends' clusters, as this file sums them up.
+const SENT: &str = "upstream_rq_total";
+const RETRIED: &str = "upstream_rq_retry";
+
+/// How often a frontend's sidecar sent a request to a backend, by Envoy's own count, which there is with and without filters.
+fn attempts_per_request(counters: &BTreeMap<String, u64>) -> f64 {
+    let of = |name| counters.get(name).copied().unwrap_or_default();
+    let (sent, retried) = (of(SENT), of(RETRIED));
+    if sent > retried { sent as f64 / (sent - retried) as f64 } else { 0.0 }
+}
+
+/// The counters about the backend of all frontends' sidecars, added up: Envoy's own and the filters'.
+async fn counters(mesh: &Mesh) -> Result<BTreeMap<String, u64>> {
+    let mut sum = BTreeMap::new();
+    for pod in mesh.frontends() {
+        // Not through Istio's agent, which would cost more than what is measured.
+        let text = mesh.ask_from(&pod, &format!("http://127.0.0.1:15000/stats?filter={SERVICE}")).await?.body;
+        for (name, value) in text.lines().filter_map(counter) {
+            *sum.entry(name).or_default() += value;
+        }
+    }
+    ensure!(sum.contains_key(SENT), "Envoy's counters of {SERVICE} are missing");
+    Ok(sum)
+}
+
+/// A line of Envoy's statistics, if it is a counter of a filter or one of the two.
+fn counter(line: &str) -> Option<(String, u64)> {
+    let (name, value) = line.split_once(": ")?;
+    let value = value.parse().ok()?;
+    if let Some(name) = name.strip_prefix("wasmcustom.") {
+        return Some((name.to_owned(), value));
+    }
+    let own = [SENT, RETRIED]
+        .into_iter()
+        .find(|own| name.starts_with("cluster.outbound|8080||") && name.ends_with(&format!(".{own}")));
+    own.map(|own| (own.to_owned(), value))
+}
+
+/// Every Envoy of the mesh: no other program sees this process namespace.
+fn envoys() -> Result<Vec<u32>> {
+    let processes = std::fs::read_dir("/proc")?.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
+    let is_envoy =
+        |id: &u32| std::fs::read_to_string(format!("/proc/{id}/comm")).is_ok_and(|name| name.trim_end() == "envoy");
+    let envoys: Vec<u32> = processes.filter(is_envoy).collect();
+    // Of the gateway and the shop, at least.
+    ensure!(envoys.len() > FRONTENDS + BACKENDS, "only {} Envoys run", envoys.len());
+    Ok(envoys)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn attempts_are_counted_by_envoy_and_the_filters_counters_keep_their_names() {
+        let stats = "cluster.outbound|8080||backend.shop.svc.cluster.local;.upstream_rq_retry: 30\n\
+                     cluster.outbound|8080||backend.shop.svc.cluster.local;.upstream_rq_total: 130\n\
+                     cluster.outbound|8080||backend.shop.svc.cluster.local;.internal.upstream_rq_total: no number\n\
+                     cluster.outbound|8080||backend.shop.svc.cluster.local;.upstream_cx_total: 7\n\
+                     wasmcustom.bloc.outbound.backend.shop.svc.cluster.local.bounces: 29\n";
+        let counters: BTreeMap<String, u64> = stats.lines().filter_map(counter).collect();
+        let expected = [("bloc.outbound.backend.shop.svc.cluster.local.bounces", 29), (RETRIED, 30), (SENT, 130)];
+        assert_eq!(counters, expected.map(|(name, value)| (name.to_owned(), value)).into());
+        assert_eq!(attempts_per_request(&counters), 1.3);
+        assert_eq!(attempts_per_request(&BTreeMap::new()), 0.0);
+    }
+
+    #[test]
+    fn a_proxy_counts_when_it_has_what_is_in_force_of_the_backend() {
+        let proxy = |id: &str, current: bool, services: &[&str], serves: &[&str]| json!({"proxy": id, "current": current, "services": services, "serves": serves});
+        let overview = json!({"proxies": [
+            proxy("frontend-1", true, &[SERVICE], &["frontend.shop.svc.cluster.local"]),
+            proxy("backend-1", true, &[], &[SERVICE]),
+            proxy("backend-2", false, &[], &[SERVICE]),
+            proxy("frontend-2", true, &["other"], &[]),
+        ]});
+        assert_eq!(up_to_date(&overview), ["frontend-1", "backend-1"]);
+    }
+}
