@@ -45,6 +45,11 @@ pub fn in_force(spec: &ServiceSpec, parameters: &ServiceParameters) -> Vec<Param
         parameter("resetInterval", duration(parameters.reset_interval()), spec.reset_interval.is_some()),
         parameter("headroom", parameters.headroom().get().to_string(), spec.headroom.is_some()),
         parameter("orca", if parameters.orca() { "reported" } else { "no" }.to_owned(), spec.orca.is_some()),
+        parameter(
+            "debugHeaders",
+            if parameters.debug_headers() { "rejections say why" } else { "no" }.to_owned(),
+            spec.debug_headers.is_some(),
+        ),
         parameter("maxChips", parameters.max_chips().to_string(), spec.max_chips.is_some()),
     ]
 }
@@ -68,6 +73,7 @@ mod tests {
         let all = json!({
             "routing": "mu", "retries": 1, "resetInterval": "200ms", "capacity": {"estimator": "slo", "slo": "2s"}, "headroom": 0.5, "maxChips": 7,
             "concurrency": 4, "hold": false, "maxQueueWait": "1s", "slo": "3s", "sloGrace": "10ms", "orca": true,
+            "debugHeaders": true,
         });
         let spec: ServiceSpec = serde_json::from_value(all.clone()).unwrap();
         let list = in_force(&spec, &spec.validate().unwrap());

@@ -15,6 +15,7 @@
 //! | [`discovery`] | when a sender without an endpoint list looks for servers that it does not know |
 //! | [`load_report`] | the header in which a server speaks of its load |
 //! | [`orca`] | the same in the words that other servers and balancers use |
+//! | [`why`] | a rejection in words for people |
 //! | [`config`], [`sync`] | the configuration, and the messages that carry it |
 
 #![cfg_attr(not(test), deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing))]
@@ -37,3 +38,4 @@ pub mod server;
 pub mod service_rate;
 pub mod sync;
 pub mod units;
+pub mod why;

@@ -40,6 +40,11 @@ impl Rejection {
             Self::Deadline => "deadline",
         }
     }
+
+    /// Reads the value of `x-bloc-reject`; none if it is another one.
+    pub fn read(value: &[u8]) -> Option<Self> {
+        [Self::Capacity, Self::Bid, Self::Deadline].into_iter().find(|why| why.as_str().as_bytes() == value)
+    }
 }
 
 /// One sidecar's view of its application.
@@ -51,6 +56,7 @@ pub struct Server {
     hold: bool,
     max_queue_wait: Option<Duration>,
     orca: bool,
+    tells_why: bool,
     capacity: Capacity,
     departures: Departures,
     rate: ServiceRate,
@@ -66,6 +72,7 @@ impl Server {
             hold: parameters.hold(),
             max_queue_wait: parameters.max_queue_wait(),
             orca: parameters.orca(),
+            tells_why: parameters.debug_headers(),
             capacity: Capacity::new(parameters.capacity()),
             departures: Departures::default(),
             rate: ServiceRate::default(),
@@ -83,11 +90,17 @@ impl Server {
         self.hold = parameters.hold();
         self.max_queue_wait = parameters.max_queue_wait();
         self.orca = parameters.orca();
+        self.tells_why = parameters.debug_headers();
     }
 
     /// Whether the load is also reported as ORCA.
     pub fn orca(&self) -> bool {
         self.orca
+    }
+
+    /// Whether a rejection says why to callers that do not speak to this server.
+    pub fn tells_why(&self) -> bool {
+        self.tells_why
     }
 
     /// Requests that the application works on at once, if that is known.

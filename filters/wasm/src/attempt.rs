@@ -7,6 +7,7 @@ use crate::headers::{BID, ENDPOINTS, LOAD, ORCA, REJECT};
 use crate::host::{self, Headers};
 use crate::outbound::{ATTEMPTS, BOUNCES, Cluster, FAILURES, FORCED, PROBES, REJECTIONS};
 use crate::state;
+use crate::why::Rejected;
 use bloc_policy::bid;
 use bloc_policy::endpoints::{Answer, EndpointId, Right};
 use bloc_policy::load_report::LoadReport;
@@ -154,6 +155,10 @@ impl HttpContext for Attempt {
                     .and_then(|value| orca::decode(&value))
                     .map_or(Answer::Silent, Answer::Orca),
             });
+            if let (Some(report), Some(reason)) = (&report, &rejection) {
+                let &mut UnderWay { ref cluster, endpoint, began, bid, .. } = under_way;
+                Rejected { cluster: &cluster.borrow(), endpoint, began, bid, reason, report }.mark(attempt_number);
+            }
         }
         Action::Continue
     }

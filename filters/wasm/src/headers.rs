@@ -3,6 +3,7 @@
 pub use bloc_policy::bid::BID_HEADER as BID;
 pub use bloc_policy::load_report::LOAD_HEADER as LOAD;
 pub use bloc_policy::orca::ORCA_HEADER as ORCA;
+pub use bloc_policy::why::WHY_HEADER as WHY;
 
 /// The ordered servers of a request; lives inside one Envoy only.
 pub const ENDPOINTS: &str = "x-bloc-endpoints";

@@ -7,11 +7,12 @@
 //! whatever ends it. On failure: open. A service without parameters, or a proxy without a service, passes everything. The route configuration takes our headers from what
 //! the application gets and answers, after this filter has read the request's and before it writes the answer's.
 
-use crate::headers::{BID, EXPECTED_TIMEOUT, LOAD, ORCA, REJECT};
+use crate::headers::{BID, EXPECTED_TIMEOUT, LOAD, ORCA, REJECT, WHY};
 use crate::host::{self, Headers};
 use crate::line::{Line, Turns, Waits};
 use crate::metrics::{Counters, Gauge, Total};
 use crate::state;
+use crate::why;
 use bloc_policy::bid;
 use bloc_policy::config::ServiceParameters;
 use bloc_policy::departures::{Flag, Totals};
@@ -219,12 +220,13 @@ impl Request {
         inbound.in_flight.add(-1);
         self.stage.set(Stage::Bounced);
         let Some(server) = &inbound.server else { return };
+        let (report, orca) = (server.bare_report(others), server.orca());
+        let explained = if self.speaks { None } else { why::for_stranger(server, why, &report) };
         let (counter, details) = match why {
             Rejection::Capacity => (REJECTED_CAPACITY, "bloc_capacity"),
             Rejection::Bid => (REJECTED_BID, "bloc_bid"),
             Rejection::Deadline => (REJECTED_DEADLINE, "bloc_deadline"),
         };
-        let (report, orca) = (server.bare_report(others), server.orca());
         inbound.counters.count(counter);
         let (mut load, mut utilization) = (String::new(), String::new());
         let mut headers = Vec::with_capacity(3);
@@ -235,6 +237,7 @@ impl Request {
         if orca && orca::encode(&report, &mut utilization) {
             headers.push((ORCA, &utilization));
         }
+        headers.extend(explained.as_deref().map(|text| (WHY, text)));
         host::respond(TOO_MANY_REQUESTS, RESOURCE_EXHAUSTED, details, &headers);
     }
 
@@ -341,7 +344,7 @@ impl InboundRequest {
 }
 
 /// How long the caller waits for its answer, if it says so.
-fn deadline() -> Option<Duration> {
+pub fn deadline() -> Option<Duration> {
     let value = host::header(Headers::Request, EXPECTED_TIMEOUT)?;
     let millis: u64 = std::str::from_utf8(&value).ok()?.parse().ok()?;
     (millis > 0).then(|| Duration::from_millis(millis))

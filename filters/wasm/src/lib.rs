@@ -8,7 +8,7 @@
 //! | `bloc.attempt` | upstream HTTP filter of the router | [`attempt`]: sees each attempt, learns from each answer |
 //!
 //! With the same `vm_id`, module and VM configuration all three share one VM per thread, and with it the [`state`]. [`root`] reads the plugin
-//! configuration, [`agent`] asks the control plane for a newer one. All calls to the host go through [`host`].
+//! configuration, [`agent`] asks the control plane for a newer one, [`why`] explains rejections where that is asked for. All calls to the host go through [`host`].
 
 #![allow(missing_docs, reason = "the macro of proxy-wasm writes an undocumented function")]
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
@@ -23,6 +23,7 @@ mod metrics;
 mod outbound;
 mod root;
 mod state;
+mod why;
 
 use proxy_wasm::types::LogLevel;
 

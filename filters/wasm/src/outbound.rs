@@ -2,10 +2,11 @@
 //!
 //! On failure: open. A service that nobody configured, or one without a known server, goes on without a list, and Envoy's fallback policy places it.
 
-use crate::headers::{ENDPOINTS, MAX_RETRIES, ORCA, REJECT, RETRIABLE_HEADER_NAMES, RETRY_ON};
+use crate::headers::{ENDPOINTS, MAX_RETRIES, ORCA, REJECT, RETRIABLE_HEADER_NAMES, RETRY_ON, WHY};
 use crate::host::{self, Headers};
 use crate::metrics::Counters;
 use crate::state::{self, First, State};
+use crate::why;
 use bloc_policy::config::ServiceParameters;
 use bloc_policy::endpoints::EndpointId;
 use bloc_policy::sender::Sender;
@@ -108,7 +109,7 @@ impl HttpContext for OutboundRequest {
             let endpoint = cluster.choose(state, now);
             if let Some(overrun) = cluster.sender.overrun() {
                 cluster.counters.count(REFUSED_SLO);
-                return Some(overrun);
+                return Some((overrun, why::of_refusal(&cluster.sender, overrun)));
             }
             match endpoint {
                 Some(_) => host::set_header(Headers::Request, ENDPOINTS, state.text.as_bytes()),
@@ -118,10 +119,14 @@ impl HttpContext for OutboundRequest {
             ask_for_retries(cluster.sender.retries(), &mut state.text);
             None
         });
-        let Some(overrun) = overrun else { return Action::Continue };
+        let Some((overrun, explained)) = overrun else { return Action::Continue };
         // Whoever comes back when the queues have shrunk by as much may be served in time.
-        let seconds = overrun.as_secs() + 1;
-        host::respond(SERVICE_UNAVAILABLE, UNAVAILABLE, "bloc_slo", &[("retry-after", &seconds.to_string())]);
+        let seconds = (overrun.as_secs() + 1).to_string();
+        let headers: Vec<_> = [("retry-after", seconds.as_str())]
+            .into_iter()
+            .chain(explained.as_deref().map(|text| (WHY, text)))
+            .collect();
+        host::respond(SERVICE_UNAVAILABLE, UNAVAILABLE, "bloc_slo", &headers);
         Action::Pause
     }
 

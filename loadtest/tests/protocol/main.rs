@@ -16,3 +16,4 @@ mod price;
 mod rejection;
 mod report;
 mod support;
+mod why;

@@ -106,6 +106,9 @@ pub struct ServiceSpec {
     /// Whether the server's sidecar also reports its load as ORCA (`endpoint-load-metrics`); default false.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub orca: Option<bool>,
+    /// Whether a rejected request's answer says why in `x-bloc-why`, for whoever looks for a fault; default false.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub debug_headers: Option<bool>,
     /// Addresses `ip:port`; absent: learned from the answers.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub endpoints: Option<Vec<String>>,
@@ -164,6 +167,7 @@ pub struct ServiceParameters {
     slo: Option<Duration>,
     slo_grace: Duration,
     orca: bool,
+    debug_headers: bool,
     endpoints: Option<Vec<SocketAddr>>,
     endpoints_by_port: BTreeMap<u16, Vec<SocketAddr>>,
 }
@@ -219,6 +223,7 @@ impl ServiceSpec {
             slo: optional_duration("slo", self.slo.as_deref())?,
             slo_grace: duration("sloGrace", self.slo_grace.as_deref(), Duration::ZERO, Duration::ZERO, HOUR)?,
             orca: self.orca.unwrap_or(false),
+            debug_headers: self.debug_headers.unwrap_or(false),
             endpoints: self.endpoints.as_deref().map(|texts| endpoints("endpoints", texts)).transpose()?,
             endpoints_by_port: (self.endpoints_by_port.iter())
                 .map(|(port, texts)| Ok((*port, endpoints(&format!("endpointsByPort.{port}"), texts)?)))
@@ -243,6 +248,7 @@ impl ServiceSpec {
             slo,
             slo_grace,
             orca,
+            debug_headers,
             endpoints,
             endpoints_by_port,
         } = self;
@@ -259,6 +265,7 @@ impl ServiceSpec {
             slo: slo.or(base.slo),
             slo_grace: slo_grace.or(base.slo_grace),
             orca: orca.or(base.orca),
+            debug_headers: debug_headers.or(base.debug_headers),
             endpoints: endpoints.or(base.endpoints),
             endpoints_by_port: if endpoints_by_port.is_empty() { base.endpoints_by_port } else { endpoints_by_port },
         }
@@ -342,6 +349,11 @@ impl ServiceParameters {
     /// Whether the server also reports its load as ORCA.
     pub fn orca(&self) -> bool {
         self.orca
+    }
+
+    /// Whether rejections say why, in `x-bloc-why`.
+    pub fn debug_headers(&self) -> bool {
+        self.debug_headers
     }
 
     /// The endpoints, if somebody named them; otherwise senders learn them.

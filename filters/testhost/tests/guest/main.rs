@@ -13,3 +13,4 @@ mod retries;
 mod strictness;
 mod support;
 mod traps;
+mod why;

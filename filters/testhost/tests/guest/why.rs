@@ -1,0 +1,122 @@
+//! `x-bloc-why`: who is told why a request was rejected, and who is not.
+
+use crate::support::{GET, admitted, caller, inbound, process, refused, server};
+use bloc_testhost::{Flow, Outcome, Response, Root};
+use serde_json::{Value, json};
+use std::time::Duration;
+
+const FULL: &str = "10.0.0.1:80";
+const WHY: &str = "x-bloc-why";
+
+/// A server of one request, which it has.
+fn full(debug: bool) -> Value {
+    json!({"capacity": {"estimator": "static", "limit": 1}, "debugHeaders": debug})
+}
+
+/// A request that the only server rejects twice, between filters with and without the switch.
+fn rejected(caller_tells: bool, server_tells: bool) -> Outcome {
+    let (one, sender) = (process(1), process(2));
+    let server = server(&one, &full(server_tells));
+    let _held = admitted(server.root());
+    let spec = json!({"endpoints": [FULL], "retries": 1, "debugHeaders": caller_tells});
+    let caller = caller(&sender, &spec, &[FULL]);
+    caller.send(GET, |_, request| {
+        sender.advance(Duration::from_micros(1_500));
+        Some(server.handle(request, |_| unreachable!("it is full")))
+    })
+}
+
+#[test]
+fn a_caller_with_the_switch_says_why_its_last_attempt_was_rejected() {
+    for server_tells in [false, true] {
+        let outcome = rejected(true, server_tells);
+        assert_eq!(outcome.response.status(), 429);
+        assert_eq!(outcome.response.headers.borrow().names("x-bloc"), [WHY]);
+        let why = outcome.response.headers.text(WHY).unwrap();
+        assert_eq!(why, format!("capacity;queue=1;limit=1;attempt=2;server=\"{FULL}\";took=1.5"));
+    }
+}
+
+#[test]
+fn without_the_switch_at_the_caller_nothing_is_said_whatever_the_server_has() {
+    for server_tells in [false, true] {
+        let outcome = rejected(false, server_tells);
+        assert_eq!(outcome.response.status(), 429);
+        assert_eq!(outcome.response.headers.borrow().names("x-bloc"), Vec::<String>::new());
+    }
+}
+
+#[test]
+fn an_answer_after_a_rejection_says_nothing() {
+    let sender = process(3);
+    let caller = caller(&sender, &json!({"endpoints": [FULL], "debugHeaders": true}), &[FULL]);
+    let mut rejects = true;
+    let outcome = caller.send(GET, |_, _| {
+        let headers: &[_] = if rejects { &[("x-bloc-load", "chip=0"), ("x-bloc-reject", "capacity")] } else { &[] };
+        let status = if rejects { 429 } else { 200 };
+        rejects = false;
+        Some(Response::new(status, headers, b""))
+    });
+    assert_eq!((outcome.response.status(), outcome.tried.len()), (200, 2));
+    assert_eq!(outcome.response.headers.borrow().names("x-bloc"), Vec::<String>::new());
+}
+
+/// A request from somebody without these filters.
+fn strangers(root: &Root, extra: &[(&str, &str)]) -> Option<String> {
+    let mut stream = root.stream();
+    match stream.request_headers([&GET, extra].concat().as_slice(), true) {
+        Flow::Reply(reply) => {
+            assert_eq!(reply.status(), 429);
+            reply.headers.text(WHY)
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn a_server_says_it_to_callers_without_filters_only() {
+    for tells in [false, true] {
+        let process = process(4);
+        let root = inbound(&process, &full(tells));
+        let _held = admitted(&root);
+        assert_eq!(strangers(&root, &[]).as_deref(), tells.then_some("capacity;queue=1;limit=1"));
+        assert_eq!(refused(&root, &[]).headers.text(WHY), None, "who speaks to it says it itself");
+    }
+}
+
+#[test]
+fn a_deadline_that_cannot_be_met_is_named_beside_what_is_expected() {
+    let process = process(5);
+    let root = inbound(&process, &json!({"concurrency": 1, "hold": false, "debugHeaders": true}));
+    // It learns that a request takes 100 ms.
+    for _ in 0..200 {
+        let mut stream = admitted(&root);
+        process.advance(Duration::from_millis(100));
+        assert!(stream.response_headers(&Response::new(200, &[], b"").headers, true).continues());
+        stream.done();
+    }
+    let _queue = [admitted(&root), admitted(&root)];
+    let why = strangers(&root, &[("x-envoy-expected-rq-timeout-ms", "250")]);
+    assert_eq!(why.as_deref(), Some("deadline;queue=2;expected=300;deadline=250"));
+}
+
+#[test]
+fn a_refusal_for_the_slo_says_what_was_expected() {
+    for tells in [false, true] {
+        let sender = process(6);
+        let spec =
+            json!({"routing": "mu", "slo": "1s", "sloGrace": "100ms", "endpoints": [FULL], "debugHeaders": tells});
+        let caller = caller(&sender, &spec, &[FULL]);
+        let ask = || {
+            caller.send(GET, |_, _| Some(Response::new(200, &[("x-bloc-load", "chip=1, queue=29, service=10")], b"")))
+        };
+        assert_eq!(ask().response.status(), 200);
+        let outcome = ask();
+        assert_eq!(outcome.response.status(), 503);
+        assert!(outcome.response.headers.text("retry-after").is_some());
+        assert_eq!(
+            outcome.response.headers.text(WHY).as_deref(),
+            tells.then_some("slo;expected=3000;slo=1000;grace=100")
+        );
+    }
+}
