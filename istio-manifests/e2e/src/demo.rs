@@ -283,7 +283,8 @@ mod tests {
     fn attempts_are_counted_by_envoy_and_the_filters_counters_keep_their_names() {
         let stats = "cluster.outbound|8080||backend.shop.svc.cluster.local;.upstream_rq_retry: 30\n\
                      cluster.outbound|8080||backend.shop.svc.cluster.local;.upstream_rq_total: 130\n\
-                     cluster.outbound|8080||backend.shop.svc.cluster.local;.internal.upstream_rq_total: no number\n\
+                     cluster.outbound|8080||backend.shop.svc.cluster.local;.upstream_rq_retry_success: 28\n\
+                     cluster.inbound|8080||;.upstream_rq_total: 500\n\
                      cluster.outbound|8080||backend.shop.svc.cluster.local;.upstream_cx_total: 7\n\
                      wasmcustom.bloc.outbound.backend.shop.svc.cluster.local.bounces: 29\n";
         let counters: BTreeMap<String, u64> = stats.lines().filter_map(counter).collect();
