@@ -34,6 +34,10 @@
 //! [`Promises`] for each server: whether it speaks at all, and how often it took a bid and answered after more than twice that. Such a server gets the share of first attempts that BLOC
 //! would give it, and stands last for the further ones. (Simulated, 80% load, one of ten silent: p99 105 s without this, as with BLOC with it.)
 //!
+//! Nor may a server's numbers spoil the price: of a report no more is believed than [`TRUST`] times what this sender's own requests take ([`Bids::served`]), so that one of ten servers
+//! which says anything at all raises the mean by less than half. A bounce is one if there was a bid, and if the wait that the server gives as its reason is not less than half of that
+//! ([`is_bounce`]); otherwise it is a rejection, and the server is left alone like any that rejects.
+//!
 //! Cold start: without a mean there is no bid. Cost: a few multiplications an attempt. Not in the papers: this is the project's own step.
 
 use crate::load_report::{LoadReport, decimal, write_thousandths};
@@ -58,6 +62,16 @@ pub struct Bids {
     mean: Option<f64>,
     execution: Option<f64>,
     bounce: Option<f64>,
+    /// What requests that were served took.
+    took: Option<f64>,
+}
+
+/// By what factor a server's numbers may exceed what this sender's own requests take.
+pub const TRUST: f64 = 4.0;
+
+/// Whether a server that bounced a request with this `bid` and this report did so for the bid. Half, because its line moves between the decision and the report.
+pub fn is_bounce(bid: Option<Duration>, report: &LoadReport) -> bool {
+    bid.is_some_and(|bid| report.expected().is_none_or(|expected| expected >= bid / 2))
 }
 
 /// More than this share of broken promises, and a server's word counts for nothing.
@@ -110,12 +124,28 @@ fn follow(mean: &mut Option<f64>, value: f64) {
 impl Bids {
     /// A server has spoken, in an answer or a bounce.
     pub fn hear(&mut self, report: &LoadReport) {
+        let most = self.most();
         if let Some(expected) = report.expected() {
-            follow(&mut self.mean, expected.as_secs_f64());
+            follow(&mut self.mean, expected.as_secs_f64().min(most));
         }
         if let Some(execution) = report.execution {
-            follow(&mut self.execution, execution.as_secs_f64());
+            follow(&mut self.execution, execution.as_secs_f64().min(most));
         }
+    }
+
+    /// A request was served after `took`, from sending the attempt to its answer.
+    pub fn served(&mut self, took: Duration) {
+        follow(&mut self.took, took.as_secs_f64());
+        // What was believed before the first answer came.
+        let most = self.most();
+        for believed in [&mut self.mean, &mut self.execution] {
+            *believed = believed.map(|value| value.min(most));
+        }
+    }
+
+    /// The longest time that is believed, in seconds.
+    fn most(&self) -> f64 {
+        self.took.map_or(f64::INFINITY, |took| took * TRUST)
     }
 
     /// A bounce took this long, from sending the attempt to its answer.
@@ -144,10 +174,13 @@ impl Bids {
     }
 }
 
-/// Writes the header's value: milliseconds with at most three decimals.
+/// The longest bid that is written, in microseconds: a decimal has twelve digits before its point.
+const LONGEST: u64 = 999_999_999_999_999;
+
+/// Writes the header's value: milliseconds with at most three decimals, at most 31 years of them.
 pub fn encode(bid: Duration, into: &mut String) {
     into.clear();
-    write_thousandths(into, u64::try_from(bid.as_micros()).unwrap_or(u64::MAX));
+    write_thousandths(into, u64::try_from(bid.as_micros()).unwrap_or(LONGEST).min(LONGEST));
 }
 
 /// The header's value of an attempt that accepts any wait. A request without the header comes from somebody who does not read our answers.
@@ -157,6 +190,23 @@ pub const ANY: &str = "any";
 pub fn decode(value: &[u8]) -> Option<Duration> {
     let millis = decimal(value).filter(|millis| *millis >= 0.0)?;
     Duration::try_from_secs_f64(millis / 1e3).ok()
+}
+
+/// What a request's header says of who sends it. Nonsense says nothing: it is as good as no header.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Caller {
+    /// Whether the caller reads our answers.
+    pub speaks: bool,
+    /// The longest wait that it accepts; none: any.
+    pub bid: Option<Duration>,
+}
+
+impl Caller {
+    /// Reads the header's value, if there is one.
+    pub fn of(header: Option<&[u8]>) -> Self {
+        let bid = header.and_then(decode);
+        Self { speaks: bid.is_some() || header == Some(ANY.as_bytes()), bid }
+    }
 }
 
 #[cfg(test)]
@@ -231,9 +281,51 @@ mod tests {
             encode(Duration::from_micros(micros), &mut text);
             assert_eq!(decode(text.as_bytes()).map(|bid| bid.as_micros()), Some(u128::from(micros)), "{text}");
         }
+        for long in [Duration::from_secs(2_000_000_000_000), Duration::MAX] {
+            encode(long, &mut text);
+            assert!(decode(text.as_bytes()).is_some_and(|bid| bid > Duration::from_secs(999_999_999)), "{text}");
+        }
         for nonsense in ["", "-1", "NaN", "inf", "1e3", "12ms", "1.2345", " 5", "9999999999999999"] {
             assert_eq!(decode(nonsense.as_bytes()), None, "{nonsense:?}");
         }
         assert_eq!(decode(b"\xff"), None);
+    }
+
+    #[test]
+    fn no_report_moves_the_price_beyond_what_own_requests_take() {
+        let liar = LoadReport { execution: Some(Duration::from_secs(1 << 30)), ..report(u32::MAX, 50) };
+        let mut bids = Bids::default();
+        bids.hear(&liar);
+        bids.served(Duration::from_millis(100));
+        assert_eq!(bids.mean, Some(0.4), "four times as long");
+        for _ in 0..1000 {
+            (0..9).for_each(|_| bids.hear(&report(200, 50)));
+            bids.hear(&liar);
+            bids.served(Duration::from_millis(200));
+        }
+        let mean = bids.mean.unwrap();
+        assert!(0.2 < mean && mean < 0.3, "{mean}");
+        assert_eq!(bids.count(), 5);
+    }
+
+    #[test]
+    fn a_bounce_needs_a_bid_and_a_reason() {
+        let bid = |millis| Some(Duration::from_millis(millis));
+        assert!(is_bounce(bid(100), &report(101, 50)));
+        assert!(is_bounce(bid(100), &report(50, 50)), "the line has moved meanwhile");
+        assert!(!is_bounce(bid(101), &report(50, 50)), "it would have been fast enough");
+        assert!(!is_bounce(None, &report(101, 50)), "nobody had bid");
+        assert!(is_bounce(bid(100), &LoadReport::default()), "it does not say why");
+    }
+
+    #[test]
+    fn who_bids_nonsense_has_not_bid() {
+        let of = |value: &[u8]| Caller::of(Some(value));
+        assert_eq!(of(b"1.5"), Caller { speaks: true, bid: Some(Duration::from_micros(1500)) });
+        assert_eq!(of(b"any"), Caller { speaks: true, bid: None });
+        let long = vec![b'9'; 10 << 10];
+        for nonsense in [b"".as_slice(), b"-1", b"NaN", b"inf", b"1e3", b"Any", b"any,5", b"\xff\xfe", &long] {
+            assert_eq!(of(nonsense), Caller::of(None), "{}", String::from_utf8_lossy(nonsense));
+        }
     }
 }

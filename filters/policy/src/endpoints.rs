@@ -22,7 +22,7 @@
 //! sets the clock, so that a dead server is left alone like one that rejected.
 
 use crate::bid::Promises;
-use crate::estimate::{Estimate, Standing};
+use crate::estimate::{Estimate, Limit, Standing};
 use crate::load_report::LoadReport;
 use crate::units::Timestamp;
 use hashbrown::{HashMap, HashSet};
@@ -125,6 +125,10 @@ pub struct Endpoints {
     standings: Vec<Standing>,
     qualified: Vec<EndpointId>,
     waiting: BTreeSet<(Timestamp, EndpointId)>,
+    /// The mean queue, in requests, as far as somebody looks at all servers.
+    mean_queue: f64,
+    /// Which place is looked at next for old news.
+    looked_at: usize,
 }
 
 impl Endpoints {
@@ -139,6 +143,8 @@ impl Endpoints {
             standings: Vec::new(),
             qualified: Vec::new(),
             waiting: BTreeSet::new(),
+            mean_queue: 0.0,
+            looked_at: 0,
         }
     }
 
@@ -253,7 +259,7 @@ impl Endpoints {
         self.requalify(now);
         let endpoint = self.table.get_mut(id)?;
         endpoint.pending += 1;
-        endpoint.estimate.sent();
+        endpoint.estimate.sent(endpoint.pending, now);
         note(&mut self.standings, endpoint);
         let right = if endpoint.chips > 0 {
             endpoint.chips -= 1;
@@ -270,17 +276,18 @@ impl Endpoints {
     /// Takes note of how an attempt was answered. Its [`end`](Self::end) is reported separately: an answer has a body still to come.
     pub fn answer(&mut self, id: EndpointId, answer: Answer, now: Timestamp) {
         self.restart(id, now);
+        let limit = Limit::new(self.all.len(), self.mean_queue);
         let Some(endpoint) = self.table.get_mut(id) else { return };
         let earned = match answer {
             Answer::Served(report) | Answer::Orca(report) => {
                 endpoint.report = report;
-                endpoint.estimate.hear(&report, endpoint.pending, now);
+                endpoint.estimate.hear(&report, endpoint.pending, limit, now);
                 report.chip
             }
             Answer::Bounced(report) => {
                 endpoint.promises.bounced();
                 endpoint.report = report;
-                endpoint.estimate.hear(&report, endpoint.pending, now);
+                endpoint.estimate.hear(&report, endpoint.pending, limit, now);
                 // The server has room, only not at this price: the chip that was spent comes back.
                 true
             }
@@ -288,7 +295,7 @@ impl Endpoints {
             Answer::Failed => false,
             Answer::Rejected(report) => {
                 endpoint.report = report;
-                endpoint.estimate.hear(&report, endpoint.pending, now);
+                endpoint.estimate.hear(&report, endpoint.pending, limit, now);
                 endpoint.chips = 0;
                 false
             }
@@ -296,6 +303,24 @@ impl Endpoints {
         endpoint.chips = (endpoint.chips + u32::from(earned)).min(self.max_chips);
         note(&mut self.standings, endpoint);
         self.settle(id, now);
+    }
+
+    /// The application of this server answered an attempt. To be told before [`answer`](Self::answer), where servers' estimates matter.
+    pub fn served(&mut self, id: EndpointId, now: Timestamp) {
+        if let Some(endpoint) = self.table.get_mut(id) {
+            endpoint.estimate.answered(now);
+        }
+    }
+
+    /// A look at all servers found this mean queue, in requests. By the way one server, each in its turn, is looked at for news that is too old.
+    pub fn survey(&mut self, mean_queue: f64, now: Timestamp) {
+        self.mean_queue = mean_queue;
+        self.looked_at = if self.looked_at + 1 < self.all.len() { self.looked_at + 1 } else { 0 };
+        let Some(endpoint) = self.at(self.looked_at).and_then(|id| self.table.get_mut(id)) else { return };
+        // Who owes this sender an answer is not tried anew before it has come.
+        if endpoint.pending == 0 && endpoint.estimate.forget(self.reset_interval, now) {
+            note(&mut self.standings, endpoint);
+        }
     }
 
     /// A server took a request for the `bid` that it carried (none: without limit) and answered it after `took`, silently or with a report.

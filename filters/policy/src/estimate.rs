@@ -11,8 +11,16 @@
 //! for ever: simulated, half of the fleet starved.)
 //! Cold start: a server that has not spoken has the mean wait and the largest service rate known.
 //!
+//! What a server says is believed as far as this sender's own experience goes, so that one that lies, or errs, neither draws all load nor is left alone for ever:
+//!
+//! - of a queue, at most [`Limit`], `min(4, n / 2) * (mean queue + 16)` among `n` servers: a huge one would make all means huge;
+//! - of a queue and a rate together, that the next answer comes between a quarter and four times ([`TRUST`]) of `(own + 1) * gap`, what it takes to answer this sender's own
+//!   requests at the pace seen: the gap is the time from one answer to the next while there is a request of this sender, an EWMA with weight 0.3. An honest server keeps
+//!   that pace on average, whatever the others send; four, because one of many places is faster than it is seen to be while it has little to do;
+//! - for [`HORIZON`] reset intervals: a server that was not heard of for so long, and has no request of this sender, is a newcomer again.
+//!
 //! Deviations: 1. the reported queue counts the requests being executed too, because an idle server and one that is busy with no queue are not the same;
-//! 2. `g`; 3. the aging; 4. a server that knows its concurrency reports its service rate itself, which is exact where `R / c` is a guess.
+//! 2. `g`; 3. the aging; 4. a server that knows its concurrency reports its service rate itself, which is exact where `R / c` is a guess; 5. the bounds of belief.
 
 use crate::load_report::LoadReport;
 use crate::service_rate::ServiceRate;
@@ -27,6 +35,22 @@ pub struct Estimate {
     sent: u32,
     rate: ServiceRate,
     service: Option<f64>,
+    /// Since when this sender waits for its next answer.
+    waits: Timestamp,
+    /// How long this sender waits from one answer to the next, smoothed, in seconds.
+    gap: Option<f64>,
+}
+
+/// The longest queue that is believed, in requests.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Limit(f64);
+
+impl Limit {
+    /// For one of `servers` servers, whose mean queue is `mean` requests.
+    pub fn new(servers: usize, mean: f64) -> Self {
+        // With half of the number of servers, or less, one server alone cannot push the mean that its own limit comes from.
+        Self((servers as f64 / 2.0).clamp(1.0, MOST_MEANS) * (mean + SLACK))
+    }
 }
 
 /// What is known of all servers of a service together.
@@ -59,20 +83,57 @@ impl Fleet {
 /// After this many reset intervals a report counts for nothing.
 pub const HORIZON: f64 = 10.0;
 
+/// By what factor a server's word and the pace of its answers may differ.
+pub const TRUST: f64 = 4.0;
+/// How many mean queues are believed at most, and how many requests beside, so that a few that wait after a pause are not cut off.
+const MOST_MEANS: f64 = 4.0;
+const SLACK: f64 = 16.0;
+/// The weight of the newest gap.
+const GAP_WEIGHT: f64 = 0.3;
+
 impl Estimate {
-    /// A request was sent there.
-    pub fn sent(&mut self) {
+    /// A request of this sender was answered by the application.
+    pub fn answered(&mut self, now: Timestamp) {
+        let gap = now.since(self.waits).as_secs_f64();
+        self.waits = now;
+        self.gap = Some(self.gap.map_or(gap, |mean| mean + GAP_WEIGHT * (gap - mean)));
+    }
+
+    /// Forgets what the server said, if that was more than [`HORIZON`] reset intervals ago.
+    pub fn forget(&mut self, reset_interval: Duration, now: Timestamp) -> bool {
+        let stale = self.heard.is_some_and(|(at, _)| now.since(at) > reset_interval.mul_f64(HORIZON));
+        if stale {
+            *self = Self { sent: self.sent, waits: self.waits, gap: self.gap, ..Self::default() };
+        }
+        stale
+    }
+
+    /// A request was sent there; `pending` of this sender are there now.
+    pub fn sent(&mut self, pending: u32, now: Timestamp) {
+        if pending <= 1 {
+            self.waits = now;
+        }
         self.sent = self.sent.saturating_add(1);
     }
 
     /// The server has spoken, in answer to one of the `pending` requests that this sender had there.
-    pub fn hear(&mut self, report: &LoadReport, pending: u32, now: Timestamp) {
+    pub fn hear(&mut self, report: &LoadReport, pending: u32, limit: Limit, now: Timestamp) {
         let Some(queue) = report.queue else { return };
-        let others = queue.saturating_sub(pending.saturating_sub(1));
-        (self.heard, self.sent) = (Some((now, f64::from(others))), 0);
-        self.service = report.service;
+        let own = pending.saturating_sub(1);
+        let others = f64::from(queue.saturating_sub(own)).min(limit.0);
         if let (Some(rate), Some(confidence)) = (report.rate, report.confidence) {
             self.rate.hear(rate, confidence, now);
+        }
+        (self.heard, self.sent) = (Some((now, others)), 0);
+        self.service = report.service;
+        let rate = self.service.or_else(|| self.rate.get());
+        let Some((rate, gap)) = rate.zip(self.gap.filter(|gap| *gap > 0.0)) else { return };
+        let (line, seen) = (f64::from(own) + others + 1.0, (f64::from(own) + 1.0) * gap);
+        if line * TRUST < seen * rate {
+            // Then the others that it speaks of are no news either, and would hide what this sender adds.
+            (self.heard, self.service) = (Some((now, 0.0)), Some(TRUST / gap));
+        } else {
+            self.service = Some(rate.max(line / (seen * TRUST)));
         }
     }
 
@@ -134,6 +195,8 @@ mod tests {
     use super::*;
     use crate::units::Ratio;
 
+    const NO_LIMIT: Limit = Limit(f64::INFINITY);
+
     fn at(millis: u64) -> Timestamp {
         Timestamp::ZERO.after(Duration::from_millis(millis))
     }
@@ -145,7 +208,7 @@ mod tests {
 
     fn heard(queue: u32, pending: u32) -> Estimate {
         let mut estimate = Estimate::default();
-        estimate.hear(&LoadReport { queue: Some(queue), ..LoadReport::default() }, pending, at(0));
+        estimate.hear(&LoadReport { queue: Some(queue), ..LoadReport::default() }, pending, NO_LIMIT, at(0));
         estimate
     }
 
@@ -154,11 +217,11 @@ mod tests {
         // Seven besides the answered one, two of them mine: five are the others'.
         let mut estimate = heard(7, 3);
         assert_eq!(estimate.standing(2).known_queue(&fleet(9.0, 1.0), 1.0, at(0)), 7.0);
-        estimate.sent();
+        estimate.sent(3, at(0));
         assert_eq!(estimate.standing(3).known_queue(&fleet(9.0, 1.0), 1.0, at(0)), 8.0);
         assert_eq!(estimate.standing(0).unknown_queue(&fleet(9.0, 1.0)), 0.0);
         assert_eq!(estimate.standing(0).unknown_queue(&fleet(9.0, 10.0)), 9.0, "each of mine stands for ten");
-        estimate.hear(&LoadReport { queue: Some(0), ..LoadReport::default() }, 3, at(1));
+        estimate.hear(&LoadReport { queue: Some(0), ..LoadReport::default() }, 3, NO_LIMIT, at(1));
         assert_eq!(estimate.standing(0).unknown_queue(&fleet(9.0, 10.0)), 0.0, "a report tells of all");
     }
 
@@ -198,9 +261,56 @@ mod tests {
         assert_eq!(estimate.standing(0).service_rate(), 0.0);
         let report =
             LoadReport { queue: Some(0), rate: Some(10.0), confidence: Ratio::new(0.5), ..LoadReport::default() };
-        estimate.hear(&report, 1, at(0));
+        estimate.hear(&report, 1, NO_LIMIT, at(0));
         assert_eq!(estimate.standing(0).service_rate(), 20.0);
-        estimate.hear(&LoadReport { service: Some(35.0), ..report }, 1, at(0));
+        estimate.hear(&LoadReport { service: Some(35.0), ..report }, 1, NO_LIMIT, at(0));
         assert_eq!(estimate.standing(0).service_rate(), 35.0);
+    }
+
+    fn says(queue: u32, service: f64) -> LoadReport {
+        LoadReport { queue: Some(queue), service: Some(service), ..LoadReport::default() }
+    }
+
+    /// When a server with this report, whose first answer took 100 ms, is believed to answer the next request, in seconds.
+    fn believed(report: &LoadReport, limit: Limit) -> f64 {
+        let mut estimate = Estimate::default();
+        estimate.sent(1, at(0));
+        estimate.answered(at(100));
+        estimate.hear(report, 1, limit, at(100));
+        let (standing, fleet) = (estimate.standing(0), fleet(0.0, 1.0));
+        (standing.known_queue(&fleet, standing.service_rate(), at(100)) + 1.0) / standing.service_rate()
+    }
+
+    #[test]
+    fn a_server_is_believed_as_far_as_its_answers_bear_it_out() {
+        let honest = believed(&says(1, 20.0), NO_LIMIT);
+        assert!((honest - 0.1).abs() < 1e-9, "{honest}");
+        for (report, expected) in
+            [(says(0, 1e15), 0.025), (says(9, 1e15), 0.025), (says(0, 1e-3), 0.4), (says(9, 1e-3), 0.4)]
+        {
+            let believed = believed(&report, NO_LIMIT);
+            assert!((believed - expected).abs() < 1e-9, "{report:?}: {believed}");
+        }
+    }
+
+    #[test]
+    fn of_a_huge_queue_no_more_is_believed_than_a_few_times_the_mean() {
+        let limited = |servers, mean| {
+            let mut estimate = Estimate::default();
+            estimate.hear(&says(u32::MAX, 20.0), 1, Limit::new(servers, mean), at(0));
+            estimate.standing(0).known_queue(&fleet(0.0, 1.0), 1.0, at(0))
+        };
+        assert_eq!([limited(100, 2.0), limited(4, 2.0), limited(1, 2.0)], [72.0, 36.0, 18.0]);
+    }
+
+    #[test]
+    fn who_was_not_heard_of_for_ten_reset_intervals_is_a_newcomer() {
+        let (mut estimate, reset) = (Estimate::default(), Duration::from_millis(200));
+        estimate.hear(&says(9, 1.0), 1, NO_LIMIT, at(0));
+        assert!(!estimate.forget(reset, at(2000)));
+        assert_eq!(estimate.standing(0).service_rate(), 1.0);
+        assert!(estimate.forget(reset, at(2001)));
+        assert_eq!(estimate, Estimate::default());
+        assert!(!estimate.forget(reset, at(9000)), "there is nothing to forget");
     }
 }

@@ -70,6 +70,10 @@ impl LoadReport {
         if value.len() > MAX_LENGTH {
             return None;
         }
+        // Tabs may stand between members, but not before the first one.
+        if value.iter().find(|&&byte| byte != b' ') == Some(&b'\t') {
+            return None;
+        }
         let mut report = Self::default();
         for member in value.split(|&byte| byte == b',') {
             let (key, number) = member_of(trim(member))?;
@@ -168,8 +172,12 @@ fn positive(number: Option<f64>) -> Option<f64> {
     number.filter(|n| *n > 0.0)
 }
 
-fn trim(text: &[u8]) -> &[u8] {
-    text.trim_ascii()
+/// Without the spaces and tabs around it. Not `trim_ascii`: other white space is not allowed.
+fn trim(mut text: &[u8]) -> &[u8] {
+    while let [b' ' | b'\t', rest @ ..] | [rest @ .., b' ' | b'\t'] = text {
+        text = rest;
+    }
+    text
 }
 
 #[cfg(test)]
@@ -247,11 +255,23 @@ mod tests {
     fn unknown_members_are_passed_over_and_bad_numbers_are_no_numbers() {
         let read = |text: &str| LoadReport::decode(text.as_bytes());
         assert_eq!(read("chip=1, why=bid, rate=38.2, queue=7").and_then(|r| r.queue), Some(7));
+        assert_eq!(read("  chip ,\tqueue=7\t").and_then(|r| r.queue), Some(7), "white space as it is allowed");
         assert_eq!(read("queue=-3").map(|r| r.queue), Some(None));
         assert_eq!(read("queue=999999999999999").map(|r| r.queue), Some(Some(u32::MAX)));
-        for broken in
-            ["", "queue=", "queue=nan;", "queue=1e9", "queue==1", ",chip=1", "queue=7,", "Queue=7", "chip=\u{e9}"]
-        {
+        for broken in [
+            "",
+            "queue=",
+            "queue=nan;",
+            "queue=1e9",
+            "queue==1",
+            ",chip=1",
+            "queue=7,",
+            "Queue=7",
+            "chip=\u{e9}",
+            "\tqueue=7",
+            "queue=7\u{c}",
+            "queue=7,\u{b}chip",
+        ] {
             assert_eq!(read(broken), None, "{broken:?}");
         }
         assert_eq!(read("rate=0").map(|r| r.rate), Some(None));

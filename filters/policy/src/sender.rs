@@ -120,11 +120,20 @@ impl Sender {
 
     /// An attempt that began at `began`, with this `bid`, was answered.
     pub fn answer(&mut self, id: EndpointId, answer: Answer, bid: Option<Duration>, began: Timestamp, now: Timestamp) {
+        let took = now.since(began);
+        let answer = match answer {
+            Answer::Bounced(report) if !bid::is_bounce(bid, &report) => Answer::Rejected(report),
+            answer => answer,
+        };
+        let answered = matches!(answer, Answer::Served(_) | Answer::Orca(_));
+        if answered && self.parameters.routing() == RoutingKind::Mu {
+            self.endpoints.served(id, now);
+        }
         if self.bids() {
-            let took = now.since(began);
             if matches!(answer, Answer::Served(_) | Answer::Silent | Answer::Orca(_)) {
                 // Who speaks ORCA only takes every bid.
                 self.endpoints.judge(id, bid, took, !matches!(answer, Answer::Served(_)));
+                self.bids.served(took);
             }
             match &answer {
                 Answer::Served(report) | Answer::Rejected(report) => self.bids.hear(report),
@@ -354,7 +363,8 @@ mod tests {
         let mut rng = fastrand::Rng::with_seed(7);
         for i in 1..=5 {
             let id = sender.endpoint_at(&format!("1.1.1.{i}:1"), Timestamp::ZERO).unwrap();
-            sender.answer(id, Answer::Bounced(LoadReport::default()), None, Timestamp::ZERO, Timestamp::ZERO);
+            let bid = Some(Duration::from_millis(100));
+            sender.answer(id, Answer::Bounced(LoadReport::default()), bid, Timestamp::ZERO, Timestamp::ZERO);
         }
         let silent = sender.endpoint_at("1.1.1.3:1", Timestamp::ZERO).unwrap();
         sender.answer(silent, Answer::Silent, None, Timestamp::ZERO, Timestamp::ZERO);
@@ -364,6 +374,20 @@ mod tests {
         assert!(places.iter().all(|&place| place == 0 || place == 4), "first by its share, or last");
         let first = places.iter().filter(|&&place| place == 0).count();
         assert!((150..250).contains(&first), "{first} of 1000 first");
+    }
+
+    #[test]
+    fn a_server_that_bounces_without_a_reason_is_left_alone_like_one_that_rejects() {
+        let bid = Some(Duration::from_millis(100));
+        let idle = LoadReport { queue: Some(0), service: Some(1000.0), ..LoadReport::default() };
+        for (bid, report, chips) in [(None, LoadReport::default(), 0), (bid, idle, 0), (bid, LoadReport::default(), 1)]
+        {
+            let mut sender = sender(Some(&["1.1.1.1:1", "2.2.2.2:2"]));
+            let id = sender.endpoint_at("1.1.1.1:1", Timestamp::ZERO).unwrap();
+            sender.endpoints_mut().begin(id, Timestamp::ZERO);
+            sender.answer(id, Answer::Bounced(report), bid, Timestamp::ZERO, Timestamp::ZERO);
+            assert_eq!(sender.endpoints().get(id).map(Endpoint::chips), Some(chips), "{bid:?}, {report:?}");
+        }
     }
 
     #[test]

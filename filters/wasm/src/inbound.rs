@@ -13,7 +13,7 @@ use crate::line::{Line, Turns, Waits};
 use crate::metrics::{Counters, Gauge, Total};
 use crate::state;
 use crate::why;
-use bloc_policy::bid;
+use bloc_policy::bid::Caller;
 use bloc_policy::config::ServiceParameters;
 use bloc_policy::departures::{Flag, Totals};
 use bloc_policy::load_report::LoadReport;
@@ -356,9 +356,10 @@ impl HttpContext for InboundRequest {
     fn on_http_request_headers(&mut self, _headers: usize, _end_of_stream: bool) -> Action {
         let bid = host::header(Headers::Request, BID);
         let Some(inbound) = self.service() else { return Action::Continue };
-        let request = Rc::new(Request { inbound, speaks: bid.is_some(), stage: Cell::new(Stage::Untouched) });
+        let caller = Caller::of(bid.as_deref());
+        let request = Rc::new(Request { inbound, speaks: caller.speaks, stage: Cell::new(Stage::Untouched) });
         self.request = Some(Rc::clone(&request));
-        self.arrive(&request, bid.as_deref().and_then(bid::decode))
+        self.arrive(&request, caller.bid)
     }
 
     fn on_http_response_headers(&mut self, _headers: usize, _end_of_stream: bool) -> Action {

@@ -80,6 +80,7 @@ impl Routing for Mu {
         self.expected = best.first().map(|place| place.0).filter(|_| most > 0.0);
         self.fleet.wait = queues / rates;
         self.fleet.most = if most > 0.0 { most } else { 1.0 };
+        endpoints.survey(queues / count as f64, now);
         self.queue += WEIGHT * (queues / count as f64 - self.queue);
         self.pending += WEIGHT * (pending as f64 / count as f64 - self.pending);
         self.fleet.senders = if self.pending > 0.0 { (self.queue / self.pending).max(1.0) } else { 1.0 };

@@ -1,0 +1,43 @@
+//! A server that makes itself attractive.
+
+use crate::mesh::{Lie, Mesh};
+use bloc_policy::config::RoutingKind;
+use bloc_policy::estimate::TRUST;
+use std::time::Duration;
+
+const MINUTE: Duration = Duration::from_secs(60);
+const LOAD: f64 = 0.7;
+
+/// What calls itself fast, empty or both; with numbers that contradict each other, too.
+const PRAISE: [&[u8]; 6] = [
+    b"chip=1, queue=0, service=999999999999999, exec=0.001",
+    b"chip=1, queue=0, service=999999999999999, exec=50",
+    b"chip=1, queue=4294967295, service=999999999999999",
+    b"chip=1, queue=0, capacity=1000000",
+    b"chip=1, queue=0, rate=999999999999999, confidence=0.001",
+    b"chip=1, queue=999999999999999, capacity=0, rate=0.001, confidence=1, exec=999999999999999, service=999999999999999",
+];
+
+#[test]
+fn praise_draws_little_more_than_a_fair_share() {
+    for routing in [RoutingKind::Bloc, RoutingKind::Bid, RoutingKind::Mu] {
+        let honest = Mesh::new(routing, LOAD, 1).run(MINUTE);
+        for lie in PRAISE.map(Lie::Says) {
+            let mut mesh = Mesh::new(routing, LOAD, 1);
+            mesh.lie(lie);
+            let tally = mesh.run(MINUTE);
+            let what = format!(
+                "{routing:?}, {lie}: share {:.2}, {} at once, p99 {} instead of {} ms",
+                tally.share(),
+                tally.most_at_liar,
+                tally.p99(),
+                honest.p99()
+            );
+            println!("{what}");
+            assert!(tally.share() < 0.2, "{what}");
+            assert!(tally.most_at_liar <= 10, "{what}");
+            assert!(tally.p99() as f64 <= TRUST * honest.p99() as f64, "{what}");
+            assert_eq!(tally.lost, 0, "{what}");
+        }
+    }
+}

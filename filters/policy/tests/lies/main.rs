@@ -1,0 +1,17 @@
+//! Servers that lie: what one of ten can do to a sender, for how long, and what it cannot.
+//!
+//! Ten servers of the same speed, one of which says something else than the truth, in a small simulation that carries the header's real text. The times that the documentation
+//! states are derived from the parameters and asserted here:
+//!
+//! | what a server does | how long it holds | why |
+//! |---|---|---|
+//! | calls itself fast or empty (`mu`) | until its answers take four times as long as the others' | `estimate::TRUST` |
+//! | calls itself slow or full (`mu`) | `10 * resetInterval`, and a choice for each server | `estimate::HORIZON` |
+//! | rejects everything (`bloc`, `bid`) | `resetInterval` after each rejection | [`bloc_policy::endpoints`] |
+//! | grants chips that it does not have (`bloc`) | not at all: of two servers the one with fewer pending requests is tried | [`bloc_policy::routing::Bloc`] |
+//! | takes every bid (`bid`) | until three of its answers took more than twice their bids | [`bloc_policy::bid::Promises`] |
+
+mod attraction;
+mod mesh;
+mod nonsense;
+mod repulsion;

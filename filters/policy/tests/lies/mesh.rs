@@ -1,0 +1,297 @@
+//! The simulation: one sender with random arrivals, servers that serve one request at a time, in order.
+
+use bloc_policy::bid::Caller;
+use bloc_policy::config::{CapacitySpec, RoutingKind, ServiceSpec};
+use bloc_policy::departures::{Flag, Totals};
+use bloc_policy::endpoints::{Answer, EndpointId};
+use bloc_policy::load_report::LoadReport;
+use bloc_policy::sender::Sender;
+use bloc_policy::server::{Rejection, Server};
+use bloc_policy::units::{Concurrency, Timestamp};
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, VecDeque};
+use std::fmt;
+use std::time::Duration;
+
+/// How many servers there are. The first is the liar.
+pub const SERVERS: usize = 10;
+/// What a server takes for a request.
+pub const SERVICE: Duration = Duration::from_millis(50);
+/// The reset interval of the service.
+pub const RESET: Duration = Duration::from_millis(500);
+/// How long a sender waits for an answer.
+const TIMEOUT: Duration = Duration::from_secs(5);
+
+/// How the liar treats a request.
+#[derive(Clone, Copy)]
+pub enum Lie {
+    /// It tells the truth.
+    None,
+    /// It admits and serves everything, and says this.
+    Says(&'static [u8]),
+    /// It rejects everything, for its capacity, and says this.
+    Rejects(&'static [u8]),
+    /// It bounces everything, for the bid, and says this.
+    Bounces(&'static [u8]),
+    /// It takes everything and answers nothing.
+    Swallows,
+}
+
+impl fmt::Display for Lie {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let shown = |text: &[u8]| String::from_utf8_lossy(&text[..text.len().min(80)]).into_owned();
+        match self {
+            Self::None => f.write_str("honest"),
+            Self::Says(text) => write!(f, "says {:?}", shown(text)),
+            Self::Rejects(text) => write!(f, "rejects, {:?}", shown(text)),
+            Self::Bounces(text) => write!(f, "bounces, {:?}", shown(text)),
+            Self::Swallows => f.write_str("swallows"),
+        }
+    }
+}
+
+/// What has happened.
+#[derive(Debug, Default)]
+pub struct Tally {
+    /// Attempts at each server.
+    pub attempts: [u64; SERVERS],
+    /// Requests that each server served.
+    pub served: [u64; SERVERS],
+    /// Requests that were answered, by how long they took, in milliseconds.
+    pub took: Vec<u64>,
+    /// Requests that no server took.
+    pub lost: u64,
+    /// The most requests that the liar had at once.
+    pub most_at_liar: usize,
+}
+
+impl Tally {
+    /// The liar's share of what was served.
+    pub fn share(&self) -> f64 {
+        self.served[0] as f64 / self.served.iter().sum::<u64>().max(1) as f64
+    }
+
+    /// The response time that 99 of 100 requests stay under, in milliseconds.
+    pub fn p99(&self) -> u64 {
+        let mut sorted = self.took.clone();
+        sorted.sort_unstable();
+        sorted[sorted.len() * 99 / 100]
+    }
+}
+
+struct Place {
+    id: EndpointId,
+    server: Server,
+    line: VecDeque<usize>,
+    totals: Totals,
+}
+
+struct Request {
+    came: Timestamp,
+    list: Vec<EndpointId>,
+    began: Timestamp,
+    bid: Option<Duration>,
+    flag: Flag,
+    met: Concurrency,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Event {
+    Arrive,
+    Finish(usize),
+    TimeOut(usize),
+}
+
+/// The sender, its servers, and what is under way.
+pub struct Mesh {
+    now: Timestamp,
+    rng: fastrand::Rng,
+    sender: Sender,
+    places: Vec<Place>,
+    requests: Vec<Request>,
+    events: BinaryHeap<Reverse<(Timestamp, u64, Event)>>,
+    scheduled: u64,
+    gap: Duration,
+    lie: Lie,
+    tally: Tally,
+}
+
+impl Mesh {
+    /// A mesh in which servers are busy for this share of their time.
+    pub fn new(routing: RoutingKind, load: f64, seed: u64) -> Self {
+        let addresses: Vec<String> = (0..SERVERS).map(|i| format!("10.0.0.{i}:80")).collect();
+        let spec = ServiceSpec {
+            routing: Some(routing),
+            concurrency: Some(1),
+            hold: Some(false),
+            capacity: Some(CapacitySpec::Static { limit: 100 }),
+            reset_interval: Some(format!("{}ms", RESET.as_millis())),
+            endpoints: Some(addresses.clone()),
+            ..ServiceSpec::default()
+        };
+        let parameters = spec.validate().unwrap();
+        let sender = Sender::new(parameters.clone(), Timestamp::ZERO);
+        let place = |address: &String| Place {
+            id: sender.endpoints().find(address).unwrap(),
+            server: Server::new(&parameters),
+            line: VecDeque::new(),
+            totals: Totals::default(),
+        };
+        let places = addresses.iter().map(place).collect();
+        let mut mesh = Self {
+            now: Timestamp::ZERO,
+            rng: fastrand::Rng::with_seed(seed),
+            places,
+            sender,
+            requests: Vec::new(),
+            events: BinaryHeap::new(),
+            scheduled: 0,
+            gap: SERVICE.div_f64(SERVERS as f64 * load),
+            lie: Lie::None,
+            tally: Tally::default(),
+        };
+        mesh.schedule(Duration::ZERO, Event::Arrive);
+        mesh
+    }
+
+    /// From now on the first server does this.
+    pub fn lie(&mut self, lie: Lie) {
+        self.lie = lie;
+    }
+
+    /// Goes on for so long, and tells what happened meanwhile.
+    pub fn run(&mut self, time: Duration) -> Tally {
+        self.tally = Tally::default();
+        let end = self.now.after(time);
+        while let Some(&Reverse((at, _, event))) = self.events.peek()
+            && at <= end
+        {
+            self.events.pop();
+            self.now = at;
+            match event {
+                Event::Arrive => self.arrive(),
+                Event::Finish(place) => self.finish(place),
+                Event::TimeOut(request) => self.time_out(request),
+            }
+        }
+        self.now = end;
+        std::mem::take(&mut self.tally)
+    }
+
+    fn schedule(&mut self, after: Duration, event: Event) {
+        self.scheduled += 1;
+        self.events.push(Reverse((self.now.after(after), self.scheduled, event)));
+    }
+
+    fn arrive(&mut self) {
+        let gap = self.gap.mul_f64(-(1.0 - self.rng.f64()).ln());
+        self.schedule(gap, Event::Arrive);
+        let list = self.sender.choose(self.now, &mut self.rng).to_vec();
+        self.requests.push(Request {
+            came: self.now,
+            list,
+            began: self.now,
+            bid: None,
+            flag: self.places[0].server.flag(0),
+            met: Concurrency::new(0),
+        });
+        self.attempt(self.requests.len() - 1);
+    }
+
+    /// Tries the servers of a request's list, until one takes it. The network takes no time.
+    fn attempt(&mut self, index: usize) {
+        let now = self.now;
+        for (attempt, id) in self.requests[index].list.clone().into_iter().enumerate() {
+            let at = self.places.iter().position(|place| place.id == id).unwrap();
+            self.tally.attempts[at] += 1;
+            self.sender.endpoints_mut().begin(id, now).unwrap();
+            let bid = self.sender.bid(attempt);
+            let verdict = self.knock(at, bid);
+            let request = &mut self.requests[index];
+            (request.began, request.bid) = (now, bid);
+            match verdict {
+                Ok((flag, met)) => {
+                    (request.flag, request.met) = (flag, met);
+                    return self.enter(at, index);
+                }
+                Err(answer) => {
+                    self.sender.answer(id, answer, bid, now, now);
+                    self.sender.endpoints_mut().end(id);
+                }
+            }
+        }
+        self.tally.lost += 1;
+    }
+
+    /// Whether a server lets a request in.
+    fn knock(&mut self, at: usize, bid: Option<Duration>) -> Result<(Flag, Concurrency), Answer> {
+        let place = &mut self.places[at];
+        let others = Concurrency::new(place.line.len() as u32);
+        // As it comes over the wire.
+        let mut text = String::new();
+        if let Some(bid) = bid {
+            bloc_policy::bid::encode(bid, &mut text);
+        }
+        let bid = Caller::of(Some(text.as_bytes())).bid;
+        let verdict = place.server.arrive(others, bid, None, self.now);
+        let flag = place.server.flag(others.get().saturating_sub(1));
+        let said = |text: &[u8]| LoadReport::decode(text);
+        match (self.lie, verdict) {
+            (Lie::Rejects(text), _) if at == 0 => Err(said(text).map_or(Answer::Silent, Answer::Rejected)),
+            (Lie::Bounces(text), _) if at == 0 => Err(said(text).map_or(Answer::Silent, Answer::Bounced)),
+            (Lie::Says(_) | Lie::Swallows, _) if at == 0 => Ok((flag, others)),
+            (_, Ok(())) => Ok((flag, others)),
+            (_, Err(Rejection::Bid)) => Err(Answer::Bounced(place.server.bare_report(others))),
+            (_, Err(_)) => Err(Answer::Rejected(place.server.bare_report(others))),
+        }
+    }
+
+    fn enter(&mut self, at: usize, request: usize) {
+        self.places[at].line.push_back(request);
+        if at == 0 {
+            self.tally.most_at_liar = self.tally.most_at_liar.max(self.places[0].line.len());
+        }
+        if at == 0 && matches!(self.lie, Lie::Swallows) {
+            self.schedule(TIMEOUT, Event::TimeOut(request));
+        } else if self.places[at].line.len() == 1 {
+            self.schedule(SERVICE, Event::Finish(at));
+        }
+    }
+
+    fn finish(&mut self, at: usize) {
+        let place = &mut self.places[at];
+        let Some(request) = place.line.pop_front() else { return };
+        let (request, now) = (&self.requests[request], self.now);
+        let others = Concurrency::new(place.line.len() as u32);
+        let waiting = others.get().saturating_sub(1);
+        place.totals.departed += 1;
+        let confident = place.server.depart(request.flag, request.met, now.since(request.began), waiting);
+        place.totals.confident += u64::from(confident);
+        if place.server.is_due(now) {
+            place.server.measure(place.totals, true, now);
+        }
+        let mut text = String::new();
+        place.server.report(others, &mut self.rng).encode(&mut text);
+        let said = match self.lie {
+            Lie::Says(lie) if at == 0 => lie,
+            _ => text.as_bytes(),
+        };
+        let answer = LoadReport::decode(said).map_or(Answer::Silent, Answer::Served);
+        self.sender.answer(place.id, answer, request.bid, request.began, now);
+        self.sender.endpoints_mut().end(place.id);
+        self.tally.served[at] += 1;
+        self.tally.took.push(now.since(request.came).as_millis() as u64);
+        if !place.line.is_empty() {
+            self.schedule(SERVICE, Event::Finish(at));
+        }
+    }
+
+    fn time_out(&mut self, request: usize) {
+        let place = &mut self.places[0];
+        place.line.retain(|&waiting| waiting != request);
+        let request = &self.requests[request];
+        self.sender.answer(place.id, Answer::Failed, request.bid, request.began, self.now);
+        self.sender.endpoints_mut().end(place.id);
+        self.tally.lost += 1;
+    }
+}
