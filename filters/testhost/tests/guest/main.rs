@@ -8,6 +8,7 @@ mod configuration;
 mod control_plane;
 mod gates;
 mod hold;
+mod lies;
 mod memory;
 mod retries;
 mod strictness;
