@@ -1,0 +1,76 @@
+#!/usr/bin/env bash
+# Fuzzes what is read from others, with a stable compiler and without cargo-fuzz; needs a C++ compiler for libFuzzer.
+#
+#   fuzz.sh [TARGET...]   each target (all, unless some are named) for FUZZ_SECONDS (60), FUZZ_JOBS (as there are processors) at a time
+#   fuzz.sh merge         what target/fuzz has found since, minimized, into the committed corpus
+#   fuzz.sh record        writes record.md from the runs since target/fuzz/runs.tsv began
+#
+# What breaks a target is left in target/fuzz/findings, and the exit code is 1; `cargo test -p bloc-fuzz` replays it once it is in corpus/TARGET.
+# Who has cargo-fuzz can use it too: cargo fuzz run --fuzz-dir filters/fuzz --features libfuzzer -s none TARGET
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/../.."
+
+readonly SECONDS_EACH=${FUZZ_SECONDS:-60}
+readonly OUT=target/fuzz
+readonly BUILD=${CARGO_TARGET_DIR:-target}/debug
+readonly RUNS=$OUT/runs.tsv
+readonly FLAGS=(-max_len=2048 -timeout=10 -rss_limit_mb=2048 -print_final_stats=1 -verbosity=1)
+
+targets() { for file in filters/fuzz/fuzz_targets/*.rs; do basename "$file" .rs; done; }
+
+build() {
+  RUSTC_WORKSPACE_WRAPPER=$PWD/filters/fuzz/sancov.sh cargo build --locked -p bloc-fuzz --features libfuzzer --bins
+}
+
+# One target; a line of its runs into runs.tsv: seconds of CPU, executions, edges, features.
+fuzz() {
+  local target=$1 grown=$OUT/corpus/$1 log=$OUT/log/$1 failed=0 cpu
+  mkdir -p "$grown" "$OUT/log" "$OUT/findings"
+  TIMEFORMAT='%U %S'
+  { time "$BUILD/$target" "${FLAGS[@]}" -max_total_time="$SECONDS_EACH" -artifact_prefix="$OUT/findings/$target-" \
+    "$grown" "filters/fuzz/corpus/$target" >"$log" 2>&1 || failed=1; } 2>"$log.time"
+  cpu=$(awk '{ print int($1 + $2) }' "$log.time")
+  awk -v target="$target" -v cpu="$cpu" '
+    /^stat::number_of_executed_units:/ { runs = $2 }
+    / cov: [0-9]+ ft: [0-9]+ / { for (i = 1; i < NF; i++) { if ($i == "cov:") cov = $(i + 1); if ($i == "ft:") ft = $(i + 1) } }
+    END { printf "%s\t%d\t%d\t%d\t%d\n", target, cpu, runs, cov, ft }' "$log" | tee -a "$RUNS"
+  if [ "$failed" = 1 ]; then
+    tail -n 30 "$log" >&2
+    return 1
+  fi
+}
+
+merge() {
+  local target scratch
+  for target in $(targets); do
+    scratch=$(mktemp -d)
+    "$BUILD/$target" -max_len=2048 -set_cover_merge=1 "$scratch" "filters/fuzz/corpus/$target" "$OUT/corpus/$target" >/dev/null 2>&1
+    rm -rf "filters/fuzz/corpus/$target"
+    mv "$scratch" "filters/fuzz/corpus/$target"
+    chmod 755 "filters/fuzz/corpus/$target"
+    printf '%s: %s inputs\n' "$target" "$(find "filters/fuzz/corpus/$target" -type f | wc -l)"
+  done
+}
+
+record() {
+  awk -F '\t' -v when="$(date -u +%F)" -v rustc="$(rustc --version | cut -d ' ' -f 2)" '
+    { cpu[$1] += $2; runs[$1] += $3; if ($4 > cov[$1]) cov[$1] = $4; if ($5 > ft[$1]) ft[$1] = $5 }
+    END {
+      printf "The longest fuzzing so far, ended %s with Rust %s; written by `filters/fuzz/fuzz.sh record`. Edges are those of our own crates.\n\n", when, rustc
+      print "| target | CPU minutes | executions | edges | features |\n|---|---|---|---|---|"
+      n = split("bid endpoints load_report orca plugin sync_request sync_response", names, " ")
+      for (i = 1; i <= n; i++) { t = names[i]; printf "| `%s` | %.1f | %d | %d | %d |\n", t, cpu[t] / 60, runs[t], cov[t], ft[t] }
+    }' "$RUNS"
+}
+
+case "${1:-}" in
+  merge) merge ;;
+  record) record | cat - <(sed -n '/^## Findings/,$p' filters/fuzz/record.md 2>/dev/null | sed '1s/^/\n/') >"$OUT/record.md" && cp "$OUT/record.md" filters/fuzz/record.md ;;
+  one) fuzz "$2" ;;
+  *)
+    build
+    mkdir -p "$OUT"
+    if [ $# = 0 ]; then mapfile -t chosen < <(targets); else chosen=("$@"); fi
+    printf '%s\n' "${chosen[@]}" | xargs -P "${FUZZ_JOBS:-$(nproc)}" -I '{}' "$0" one '{}'
+    ;;
+esac

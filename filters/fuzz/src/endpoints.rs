@@ -1,0 +1,121 @@
+//! A sender under way among servers that say anything.
+
+use arbitrary::{Result, Unstructured};
+use bloc_policy::config::{RoutingKind, ServiceSpec};
+use bloc_policy::endpoints::{Answer, EndpointId};
+use bloc_policy::load_report::LoadReport;
+use bloc_policy::orca;
+use bloc_policy::sender::Sender;
+use bloc_policy::units::Timestamp;
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+const KINDS: [RoutingKind; 6] = [
+    RoutingKind::Bloc,
+    RoutingKind::Random,
+    RoutingKind::RoundRobin,
+    RoutingKind::LeastRequest,
+    RoutingKind::Mu,
+    RoutingKind::Bid,
+];
+/// Servers that are learned from the answers at most.
+const ADDRESSES: u8 = 12;
+
+/// Endpoint lists and answers, read from the bytes one after the other.
+pub fn endpoints(data: &[u8]) {
+    // The bytes are used up: the end.
+    let _ = work(&mut Unstructured::new(data));
+}
+
+fn work(bytes: &mut Unstructured<'_>) -> Result<()> {
+    let routing = *bytes.choose(&KINDS)?;
+    let spec = ServiceSpec { routing: Some(routing), slo: Some("1s".into()), ..ServiceSpec::default() };
+    let named = |bytes: &mut Unstructured<'_>| -> Result<Option<Vec<String>>> {
+        let text: &str = bytes.arbitrary()?;
+        Ok((!text.is_empty()).then(|| text.split(',').map(str::to_owned).collect()))
+    };
+    let mut now = Timestamp::ZERO;
+    let mut rng = fastrand::Rng::with_seed(bytes.arbitrary()?);
+    let with = |endpoints| ServiceSpec { endpoints, ..spec.clone() }.validate();
+    let Ok(parameters) = with(named(bytes)?) else { return Ok(()) };
+    let mut sender = Sender::new(parameters, now);
+    let mut under_way: Vec<(EndpointId, Timestamp, Option<Duration>)> = Vec::new();
+    while !bytes.is_empty() {
+        match bytes.int_in_range(0..=6u8)? {
+            0 => now = now.after(Duration::from_millis(bytes.arbitrary::<u16>()?.into())),
+            1 => now = now.after(Duration::from_secs(bytes.arbitrary::<u32>()?.into())),
+            2 => {
+                if let Ok(parameters) = with(named(bytes)?) {
+                    sender.configure(parameters, now);
+                }
+            }
+            3 => {
+                sender.endpoint_at(&format!("10.0.0.{}:80", bytes.int_in_range(1..=ADDRESSES)?), now);
+            }
+            4 => {
+                let attempt = usize::from(bytes.int_in_range(0..=16u8)?);
+                let chosen = choose(&mut sender, now, &mut rng);
+                if let Some(&id) = chosen.get(attempt).or(chosen.first()) {
+                    let bid = sender.bid(attempt);
+                    assert!(sender.endpoints_mut().begin(id, now).is_some(), "a chosen server is there");
+                    under_way.push((id, now, bid));
+                }
+            }
+            5 if !under_way.is_empty() => {
+                let (id, began, bid) = under_way.swap_remove(bytes.choose_index(under_way.len())?);
+                let answer = answer(bytes)?;
+                sender.answer(id, answer, bid, began, now);
+                sender.endpoints_mut().end(id);
+            }
+            6 if !under_way.is_empty() => {
+                let (id, ..) = under_way.swap_remove(bytes.choose_index(under_way.len())?);
+                sender.endpoints_mut().end(id);
+                sender.missing(id, now);
+            }
+            _ => {}
+        }
+    }
+    choose(&mut sender, now, &mut rng);
+    for (id, began, bid) in under_way {
+        sender.answer(id, Answer::Failed, bid, began, now);
+        sender.endpoints_mut().end(id);
+    }
+    for (_, endpoint) in sender.endpoints().iter() {
+        assert_eq!(endpoint.pending(), 0, "{endpoint:?}");
+    }
+    Ok(())
+}
+
+fn choose(sender: &mut Sender, now: Timestamp, rng: &mut fastrand::Rng) -> Vec<EndpointId> {
+    let chosen = sender.choose(now, rng).to_vec();
+    assert!(chosen.len() <= sender.retries() as usize + 1, "{chosen:?}");
+    assert_eq!(chosen.iter().collect::<BTreeSet<_>>().len(), chosen.len(), "each once");
+    if sender.parameters().endpoints().is_some() {
+        let length = sender.endpoints().len().min(sender.retries() as usize + 1);
+        assert_eq!(chosen.len(), length, "whatever a server says, it stays in the list");
+    }
+    assert!(chosen.iter().all(|&id| sender.endpoints().get(id).is_some()), "no server that is gone");
+    let list = sender.chosen().collect::<Vec<_>>().join(",");
+    assert!(list.bytes().all(|byte| byte.is_ascii_graphic()), "{list}");
+    for attempt in 0..5 {
+        if let (Some(bid), Some(next)) = (sender.bid(attempt), sender.bid(attempt + 1)) {
+            assert!(bid <= next, "bids rise: {bid:?}, {next:?}");
+        }
+    }
+    let _ = sender.overrun();
+    chosen
+}
+
+fn answer(bytes: &mut Unstructured<'_>) -> Result<Answer> {
+    let kind = bytes.int_in_range(0..=5u8)?;
+    let header: &[u8] = bytes.arbitrary()?;
+    let report = || LoadReport::decode(header).unwrap_or_default();
+    Ok(match kind {
+        0 => Answer::Served(report()),
+        1 => Answer::Rejected(report()),
+        2 => Answer::Bounced(report()),
+        3 => Answer::Failed,
+        4 => orca::decode(header).map_or(Answer::Silent, Answer::Orca),
+        _ => Answer::Silent,
+    })
+}

@@ -1,0 +1,78 @@
+//! The headers that sidecars exchange.
+
+use bloc_policy::bid::{ANY, Caller, encode};
+use bloc_policy::load_report::LoadReport;
+use bloc_policy::orca;
+use sfv::{Dictionary, Parser};
+use std::time::Duration;
+
+/// No number in a header has more digits (RFC 9651, section 3.3.1).
+const MOST: f64 = 999_999_999_999_999.0;
+/// Beyond this a number is read, but not written.
+const WRITTEN: f64 = 1e12;
+
+/// The load report.
+pub fn load_report(data: &[u8]) {
+    let Some(report) = LoadReport::decode(data) else { return };
+    check(&report, MOST);
+    let text = std::str::from_utf8(data).expect("a dictionary is ASCII");
+    let oracle: Result<Dictionary, _> = Parser::new(text).parse();
+    assert!(oracle.is_ok(), "RFC 9651 refuses {text:?}");
+    let numbers = [report.rate, report.service, report.execution.map(|time| time.as_secs_f64() * 1e3)];
+    // A bare confidence of 0.0004 is written as 0; and nothing that large is ever measured.
+    if numbers.into_iter().flatten().all(|number| number < WRITTEN) {
+        let mut text = String::new();
+        report.encode(&mut text);
+        assert_eq!(LoadReport::decode(text.as_bytes()), Some(report), "{text}");
+    }
+}
+
+/// ORCA in its text form.
+pub fn orca(data: &[u8]) {
+    let Some(report) = orca::decode(data) else { return };
+    check(&report, f64::MAX);
+    assert!(report.chip && report.queue.is_some_and(|queue| queue <= 19), "{report:?}");
+    let mut text = String::new();
+    if orca::encode(&report, &mut text) {
+        let again = orca::decode(text.as_bytes()).expect("what we write we read");
+        // A thousandth at least is written of each number.
+        let close = |a: Option<f64>, b: Option<f64>| match (a, b) {
+            (Some(a), Some(b)) if (1.0..1e12).contains(&a) => (a - b).abs() <= a * 1e-3,
+            _ => true,
+        };
+        assert!(close(report.rate, again.rate), "{report:?} became {again:?}");
+    }
+}
+
+/// The bid.
+pub fn bid(data: &[u8]) {
+    let caller = Caller::of(Some(data));
+    match caller.bid {
+        Some(bid) => {
+            assert!(caller.speaks && bid <= Duration::from_secs_f64(MOST / 1e3), "{bid:?}");
+            let mut text = String::new();
+            encode(bid, &mut text);
+            let again = Caller::of(Some(text.as_bytes())).bid.expect("what we write we read");
+            // 31 years, in milliseconds, are the most that is written.
+            let written = bid.min(Duration::from_micros(999_999_999_999_999));
+            assert!(again.abs_diff(written) <= Duration::from_micros(1), "{bid:?}, {again:?}");
+        }
+        None if data == ANY.as_bytes() => assert!(caller.speaks),
+        None => assert_eq!(caller, Caller::of(None), "nonsense"),
+    }
+}
+
+/// What a report may hold at most.
+fn check(report: &LoadReport, most: f64) {
+    for number in [report.rate, report.service].into_iter().flatten() {
+        assert!(number > 0.0 && number <= most, "{report:?}");
+    }
+    if let Some(confidence) = report.confidence {
+        assert!((0.0..=1.0).contains(&confidence.get()), "{report:?}");
+    }
+    let longest = Duration::from_secs_f64(MOST / 1e3);
+    assert!(report.execution.is_none_or(|time| time <= longest), "{report:?}");
+    // What a sender makes of it; a queue of 2^32 at a thousandth of a request in a second is the worst.
+    let worst = Duration::from_secs(u64::from(u32::MAX) * 1000 + 1000).max(longest);
+    assert!(most > MOST || report.expected().is_none_or(|expected| expected <= worst), "{report:?}");
+}

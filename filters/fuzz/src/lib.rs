@@ -1,0 +1,34 @@
+//! What the fuzzers try: all that the filters and the control plane read from others, beside "does not crash" with what must hold of it.
+//!
+//! | target | reads | what must hold |
+//! |---|---|---|
+//! | [`load_report`] | `x-bloc-load` | numbers within their range; RFC 9651 allows it; what is written again reads the same |
+//! | [`orca`] | `endpoint-load-metrics` | the same |
+//! | [`bid`] | `x-bloc-bid` | a bid is finite and reads the same again; nonsense is what a missing header is |
+//! | [`plugin`] | the plugin configuration | every parameter within its documented range |
+//! | [`endpoints`] | endpoint lists and reports, as a sender under way | a list names servers that there are, each once; estimates are numbers; nothing is lost |
+//! | [`sync_request`] | `POST /v1/sync` and the caller's identity | what is accepted reads the same again; the signals made of it are numbers |
+//! | [`sync_response`] | the control plane's answer | as `plugin`, and a sender and a server work with it |
+//!
+//! The functions are ordinary ones, so that `cargo test` replays the committed corpus without a fuzzer; `fuzz.sh` runs the fuzzers.
+
+mod endpoints;
+mod headers;
+mod parameters;
+mod sync;
+
+pub use endpoints::endpoints;
+pub use headers::{bid, load_report, orca};
+pub use parameters::plugin;
+pub use sync::{sync_request, sync_response};
+
+/// The targets by name.
+pub const TARGETS: [(&str, fn(&[u8])); 7] = [
+    ("bid", bid),
+    ("endpoints", endpoints),
+    ("load_report", load_report),
+    ("orca", orca),
+    ("plugin", plugin),
+    ("sync_request", sync_request),
+    ("sync_response", sync_response),
+];

@@ -1,0 +1,50 @@
+//! What operators write.
+
+use bloc_policy::config::{CapacityParameters, PluginConfig, ServiceParameters};
+use std::collections::BTreeSet;
+use std::ops::RangeInclusive;
+use std::time::Duration;
+
+const HOUR: Duration = Duration::from_secs(3600);
+const TIMES: RangeInclusive<Duration> = Duration::from_millis(1)..=HOUR;
+
+/// The plugin configuration.
+pub fn plugin(data: &[u8]) {
+    let config = match PluginConfig::from_json(data) {
+        Ok(config) => config,
+        Err(error) => return assert!(!error.to_string().is_empty()),
+    };
+    assert!(config.service().is_none_or(|service| !service.is_empty()));
+    if let Some(control_plane) = config.control_plane() {
+        assert!(!control_plane.cluster().is_empty());
+        assert!((Duration::from_secs(1)..=Duration::from_secs(60)).contains(&control_plane.wait()));
+    }
+    config.services().values().for_each(check);
+}
+
+/// Every parameter within the range that its accessor documents.
+pub(crate) fn check(service: &ServiceParameters) {
+    assert!(service.retries() <= 10, "{service:?}");
+    assert!((1..=1000).contains(&service.max_chips()), "{service:?}");
+    assert!(TIMES.contains(&service.reset_interval()), "{service:?}");
+    assert!(service.headroom().get() > 0.0 && service.headroom().get() <= 1.0, "{service:?}");
+    assert!(service.concurrency().is_none_or(|places| (1..=100_000).contains(&places.get())), "{service:?}");
+    assert!(!service.hold() || service.concurrency().is_some(), "{service:?}");
+    assert!(service.max_queue_wait().is_none_or(|wait| TIMES.contains(&wait)), "{service:?}");
+    assert!(service.slo().is_none_or(|slo| TIMES.contains(&slo)), "{service:?}");
+    assert!(service.slo_grace() <= HOUR, "{service:?}");
+    match service.capacity() {
+        CapacityParameters::Unlimited => {}
+        CapacityParameters::Static(limit) => assert!((1..=1_000_000).contains(&limit.get()), "{service:?}"),
+        CapacityParameters::Average(interval) => {
+            assert!((Duration::from_secs(1)..=HOUR).contains(&interval), "{service:?}");
+        }
+        CapacityParameters::Slo(slo) => assert!(TIMES.contains(&slo), "{service:?}"),
+    }
+    for port in [None, Some(80), Some(443)] {
+        let at_port = service.at_port(port);
+        let endpoints = at_port.endpoints().unwrap_or_default();
+        assert_eq!(endpoints.iter().collect::<BTreeSet<_>>().len(), endpoints.len(), "each once: {endpoints:?}");
+        assert!(endpoints.iter().all(|endpoint| endpoint.port() > 0), "{endpoints:?}");
+    }
+}

@@ -1,0 +1,88 @@
+//! The messages between a proxy and the control plane, read as each side reads them.
+
+use crate::parameters;
+use axum::http::{HeaderMap, HeaderValue};
+use bloc_control_plane::http::identity::{self, Identity, Peer};
+use bloc_control_plane::store::Poll;
+use bloc_control_plane::{Clock, Store};
+use bloc_policy::config::{ConfigError, ServicesSpec};
+use bloc_policy::sender::{Sender, parameters_of};
+use bloc_policy::server::Server;
+use bloc_policy::sync::{SyncRequest, SyncResponse};
+use bloc_policy::units::{Concurrency, Timestamp};
+use futures_util::FutureExt;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::time::{Duration, UNIX_EPOCH};
+use tokio::runtime::{Builder, Runtime};
+
+thread_local! {
+    static RUNTIME: Runtime = Builder::new_current_thread().enable_time().build().expect("a runtime");
+}
+
+/// A poll: `x-forwarded-client-cert`, a line break, the body.
+pub fn sync_request(data: &[u8]) {
+    let (header, body) = data.split_at(data.iter().position(|&byte| byte == b'\n').unwrap_or(0));
+    let spiffe = spiffe(header);
+    let Ok(request) = ConfigError::read_json::<SyncRequest>(body) else { return };
+    let text = serde_json::to_vec(&request).expect("what was read can be written");
+    assert_eq!(ConfigError::read_json::<SyncRequest>(&text).as_ref(), Ok(&request), "read again");
+    if let Some(spiffe) = &spiffe
+        && identity::check(spiffe, &request).is_ok()
+    {
+        let namespace = spiffe.split('/').nth(4).expect("a namespace");
+        let foreign = request.serves.iter().find(|service| service.split('.').nth(1) != Some(namespace));
+        assert_eq!(foreign, None, "{spiffe} speaks for another namespace");
+        assert!(request.proxy.contains(&format!(".{namespace}~")), "{spiffe} goes by {:?}", request.proxy);
+    }
+    let Ok(poll) = Poll::try_from(request) else { return };
+    take(poll.from(spiffe));
+}
+
+/// The SPIFFE id that a request with this header has proved, if any.
+fn spiffe(header: &[u8]) -> Option<String> {
+    let mut headers = HeaderMap::new();
+    headers.insert("x-forwarded-client-cert", HeaderValue::from_bytes(header).ok()?);
+    let peer = |ip: Ipv4Addr| Some(Peer(SocketAddr::from((ip, 1))));
+    assert!(Identity::Spiffe.of(&headers, peer(Ipv4Addr::new(10, 0, 0, 1))).is_err(), "not from the sidecar");
+    Identity::Spiffe.of(&headers, peer(Ipv4Addr::LOCALHOST)).ok().flatten()
+}
+
+/// The store works with the poll, twice, so that there is something to make rates of.
+fn take(poll: Poll) {
+    RUNTIME.with(|runtime| {
+        let _inside = runtime.enter();
+        let store = Store::new("fuzz", Clock::new(|| UNIX_EPOCH), "1s".parse().expect("an interval"));
+        for _ in 0..2 {
+            // A store without services holds every poll; dropping it releases it.
+            let _ = store.sync(poll.clone()).now_or_never();
+        }
+        assert_eq!(store.counts().polls_held, 0);
+        for signals in store.signals().values() {
+            let numbers = [signals.arrival_rate_per_second, signals.service_rate_per_second, signals.utilisation_ratio];
+            let sane = |number: &f64| number.is_finite() && *number >= 0.0;
+            assert!(numbers.iter().flatten().all(sane), "{signals:?}");
+        }
+        serde_json::to_vec(&store.overview()).expect("operators see it");
+    });
+}
+
+/// The control plane's answer, as a proxy takes it.
+pub fn sync_response(data: &[u8]) {
+    let Ok(response) = ConfigError::read_json::<SyncResponse>(data) else { return };
+    let text = serde_json::to_vec(&response).expect("what was read can be written");
+    assert_eq!(ConfigError::read_json::<SyncResponse>(&text).as_ref(), Ok(&response), "read again");
+    let Ok(services) = (ServicesSpec { services: response.services }).validate() else { return };
+    let (now, mut rng) = (Timestamp::ZERO, fastrand::Rng::with_seed(1));
+    for (name, service) in &services {
+        parameters::check(service);
+        for cluster in [name.clone(), format!("outbound|80||{name}"), format!("outbound|80|v1|{name}")] {
+            let mut sender = Sender::new(parameters_of(&cluster, service), now);
+            assert!(sender.choose(now, &mut rng).len() <= 16, "ten retries, five bids, and the first");
+            sender.configure(service.clone(), now.after(Duration::from_secs(1)));
+        }
+        let mut server = Server::new(service);
+        let flag = server.flag(0);
+        server.depart(flag, Concurrency::new(0), Duration::from_millis(50), 0);
+        let _ = server.arrive(Concurrency::new(u32::MAX), Some(Duration::MAX), Some(Duration::MAX), now);
+    }
+}
