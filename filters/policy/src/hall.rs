@@ -135,6 +135,20 @@ impl Hall {
         }
     }
 
+    /// Drops the worker with this number, which knows that it is about to end.
+    pub fn resign(&mut self, id: u64) {
+        let Some(place) = self.workers.iter().position(|state| state.id == id) else { return };
+        if let Some(state) = self.workers.get_mut(place) {
+            (state.id, state.inside) = (0, 0);
+        }
+        self.line.retain(|&worker| usize::from(worker) != place);
+    }
+
+    /// The numbers of the workers that take part.
+    pub fn ids(&self) -> impl Iterator<Item = u64> {
+        self.workers.iter().map(|state| state.id).filter(|id| *id != 0)
+    }
+
     /// A request has come to `worker`.
     pub fn enter(&mut self, worker: Worker, concurrency: Concurrency) -> Entrance {
         if self.line.is_empty() && self.inside() < concurrency.get() {

@@ -24,6 +24,7 @@ pub mod admission;
 pub mod bid;
 pub mod capacity;
 pub mod config;
+pub mod crashes;
 pub mod departures;
 pub mod discovery;
 pub mod endpoints;

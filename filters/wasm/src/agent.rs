@@ -12,6 +12,7 @@
 //! On failure: the last good state stays, and the poll is repeated after [`LEAST_PAUSE`] to [`MOST_PAUSE`], doubled each time, with jitter. An answer with a
 //! `retry-after` (the control plane is about to stop) spreads the proxies at random over that time, or a thousand of them would reconnect at once.
 
+use crate::crash;
 use crate::host::{self, Headers};
 use crate::state;
 use bloc_policy::config::{ConfigError, ControlPlane, Services, ServicesSpec};
@@ -231,6 +232,7 @@ impl Agent {
 
     /// The control plane has answered, or the call has failed. False if the next poll has to wait for a tick.
     pub fn answered(&mut self, token: u32, headers: usize, body_size: usize) -> bool {
+        crash::point("call");
         let Some(poll) = self.poll.take_if(|poll| poll.token == token) else { return true };
         let now = host::now();
         let status = if headers == 0 { None } else { host::header(Headers::CallResponse, ":status") };

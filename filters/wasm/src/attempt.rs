@@ -3,6 +3,7 @@
 //! On failure: open. An attempt of a service that nobody configured is left alone. What is ours in requests and answers the route configuration takes away, which costs Envoy
 //! a tenth of a call from here; only `x-bloc-endpoints` it cannot, because Envoy chooses the server by it after that.
 
+use crate::crash;
 use crate::headers::{BID, ENDPOINTS, LOAD, ORCA, REJECT};
 use crate::host::{self, Headers};
 use crate::outbound::{ATTEMPTS, BOUNCES, Cluster, FAILURES, FORCED, PROBES, REJECTIONS};
@@ -116,6 +117,7 @@ fn attempt_number() -> Option<usize> {
 
 impl Drop for UnderWay {
     fn drop(&mut self) {
+        crash::point("attempt.done");
         if !self.answered {
             self.answer(Answer::Failed);
         }
@@ -127,11 +129,13 @@ impl Context for Attempt {}
 
 impl HttpContext for Attempt {
     fn on_http_request_headers(&mut self, _headers: usize, _end_of_stream: bool) -> Action {
+        crash::request("attempt.request");
         self.under_way = UnderWay::begin();
         Action::Continue
     }
 
     fn on_http_response_headers(&mut self, _headers: usize, _end_of_stream: bool) -> Action {
+        crash::point("attempt.response");
         let report = host::header(Headers::Response, LOAD).as_deref().and_then(LoadReport::decode);
         let rejection = match report {
             // Not by one of ours: an application that says so would have its requests repeated.

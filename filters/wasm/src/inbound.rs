@@ -7,10 +7,11 @@
 //! whatever ends it. On failure: open. A service without parameters, or a proxy without a service, passes everything. The route configuration takes our headers from what
 //! the application gets and answers, after this filter has read the request's and before it writes the answer's.
 
+use crate::crash;
 use crate::headers::{BID, EXPECTED_TIMEOUT, LOAD, ORCA, REJECT, WHY};
 use crate::host::{self, Headers};
 use crate::line::{Line, Turns, Waits};
-use crate::metrics::{Counters, Gauge, Total};
+use crate::metrics::{Count, Counters, Gauge, Total};
 use crate::state;
 use crate::why;
 use bloc_policy::bid::Caller;
@@ -59,7 +60,7 @@ const COUNTERS: [&str; 8] = [
 pub struct Inbound {
     server: Option<Server>,
     line: Line,
-    in_flight: Gauge,
+    in_flight: Count,
     capacity_in_force: Gauge,
     /// Requests per 1000 s, because gauges are whole numbers; 0: not known.
     service_rate: Gauge,
@@ -77,7 +78,7 @@ impl Inbound {
         let mut inbound = Self {
             server: None,
             line: Line::new(service, vm),
-            in_flight: Gauge::define("inbound", service, "in_flight"),
+            in_flight: Count::define("inbound", service, "in_flight"),
             capacity_in_force: Gauge::define("inbound", service, "capacity"),
             service_rate: Gauge::define("inbound", service, "service_rate_per_1000s"),
             departed: Total::define("inbound", service, "departed"),
@@ -310,6 +311,7 @@ impl InboundRequest {
             return Action::Continue;
         }
         inbound.in_flight.add(1);
+        crash::point("inbound.arrive");
         // Another thread may come in between: then both see the higher count, and at worst both are bounced, never one admitted too many.
         let others = inbound.others();
         let Some(server) = &mut inbound.server else { return Action::Continue };
@@ -354,6 +356,7 @@ impl Context for InboundRequest {}
 
 impl HttpContext for InboundRequest {
     fn on_http_request_headers(&mut self, _headers: usize, _end_of_stream: bool) -> Action {
+        crash::request("inbound.request");
         let bid = host::header(Headers::Request, BID);
         let Some(inbound) = self.service() else { return Action::Continue };
         let caller = Caller::of(bid.as_deref());
@@ -363,6 +366,7 @@ impl HttpContext for InboundRequest {
     }
 
     fn on_http_response_headers(&mut self, _headers: usize, _end_of_stream: bool) -> Action {
+        crash::point("inbound.response");
         let Some(request) = &self.request else { return Action::Continue };
         let Some(report) = request.answered() else { return Action::Continue };
         if request.speaks {
@@ -386,6 +390,7 @@ impl HttpContext for InboundRequest {
 impl Drop for InboundRequest {
     /// The stream has ended, whatever ended it: the request is counted out, once, and its place passed on.
     fn drop(&mut self) {
+        crash::point("inbound.done");
         let Some(request) = &self.request else { return };
         let (counted, hall) = match request.stage.get() {
             Stage::Untouched | Stage::Bounced => (false, false),

@@ -5,6 +5,7 @@
 //! so an announcement that comes late, twice or not at all does no harm, and each tick looks again.
 
 use crate::host;
+use crate::will;
 use bloc_policy::hall::{Entrance, Hall, Worker};
 use bloc_policy::units::{Concurrency, Timestamp};
 use std::collections::VecDeque;
@@ -29,6 +30,25 @@ struct Held {
     request: Weak<dyn Waits>,
 }
 
+fn key(service: &str) -> String {
+    format!("bloc/hall/{service}")
+}
+
+/// Takes the VM with this number out of the hall of a service, and tells the others that there may be free places.
+pub fn resign(service: &str, vm: u64) {
+    let (key, mut new) = (key(service), Vec::new());
+    for _ in 0..TRIES {
+        let Some((bytes, cas)) = host::shared_data(&key) else { return };
+        let mut hall = Hall::decode(&bytes);
+        hall.resign(vm);
+        hall.encode(&mut new);
+        if host::set_shared_data(&key, &new, cas) {
+            hall.ids().for_each(|other| host::wake(other, service.as_bytes()));
+            return;
+        }
+    }
+}
+
 /// One thread's part of the line of one service.
 pub struct Line {
     service: String,
@@ -45,12 +65,13 @@ impl Line {
     pub fn new(service: &str, vm: u64) -> Self {
         let mut line = Self {
             service: service.to_owned(),
-            key: format!("bloc/hall/{service}"),
+            key: key(service),
             vm,
             held: VecDeque::new(),
             inside: 0,
             bytes: Vec::new(),
         };
+        will::resign(service, vm);
         if host::shared_data(&line.key).is_none() {
             // Before the first request, so no count can be lost if two threads do this at once.
             Hall::default().encode(&mut line.bytes);
@@ -84,6 +105,7 @@ impl Line {
 
     /// Holds the request of the current context, for which there was no place.
     pub fn hold(&mut self, context: u32, request: &Rc<dyn Waits>, patience: Option<Duration>, now: Timestamp) {
+        will::answer(context);
         self.held.push_back(Held { context, since: now, patience, request: Rc::downgrade(request) });
     }
 
@@ -149,6 +171,7 @@ impl Line {
         if let Some(place) = self.held.iter().position(|held| held.context == context) {
             self.remove(place, now);
         }
+        will::need_not_answer(context);
     }
 
     /// Whether nothing of this thread waits or is inside.
@@ -190,12 +213,14 @@ impl Turns {
     /// Lets go whose turn it is, and answers who has waited too long.
     pub fn take(self, now: Timestamp) {
         for (context, request) in self.in_turn {
+            will::need_not_answer(context);
             if let Some(request) = request.upgrade() {
                 request.enter(now);
                 host::resume_request(context);
             }
         }
         for (context, request) in self.late {
+            will::need_not_answer(context);
             if let Some(request) = request.upgrade() {
                 host::in_context(context, || request.give_up());
             }

@@ -5,7 +5,10 @@
 //! `/stats` is late by a tick at most.
 
 use crate::host;
+use crate::will;
 use proxy_wasm::types::MetricType;
+use std::cell::Cell;
+use std::rc::Rc;
 
 /// Counters of one service, summed up until the next tick.
 pub struct Counters<const N: usize> {
@@ -78,6 +81,32 @@ impl Gauge {
     /// The value.
     pub fn get(self) -> u64 {
         self.0.map_or(0, host::metric)
+    }
+}
+
+/// A gauge `bloc.<side>.<service>.<name>` of what there is now; what this VM has added to it is taken back if the VM crashes.
+pub struct Count {
+    gauge: Gauge,
+    own: Rc<Cell<i64>>,
+}
+
+impl Count {
+    /// Defines the gauge, or finds it.
+    pub fn define(side: &str, service: &str, name: &str) -> Self {
+        let count = Self { gauge: Gauge::define(side, service, name), own: Rc::default() };
+        will::take_back(count.gauge, Rc::clone(&count.own));
+        count
+    }
+
+    /// Adds `offset`; atomic.
+    pub fn add(&self, offset: i64) {
+        self.own.set(self.own.get().saturating_add(offset));
+        self.gauge.add(offset);
+    }
+
+    /// The value, over all threads of this Envoy.
+    pub fn get(&self) -> u64 {
+        self.gauge.get()
     }
 }
 

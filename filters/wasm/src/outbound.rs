@@ -2,6 +2,7 @@
 //!
 //! On failure: open. A service that nobody configured, or one without a known server, goes on without a list, and Envoy's fallback policy places it.
 
+use crate::crash;
 use crate::headers::{ENDPOINTS, MAX_RETRIES, ORCA, REJECT, RETRIABLE_HEADER_NAMES, RETRY_ON, WHY};
 use crate::host::{self, Headers};
 use crate::metrics::Counters;
@@ -96,6 +97,7 @@ impl Context for OutboundRequest {}
 
 impl HttpContext for OutboundRequest {
     fn on_http_request_headers(&mut self, _headers: usize, _end_of_stream: bool) -> Action {
+        crash::request("outbound.request");
         let cluster = host::text_property("xds\0cluster_name");
         let overrun = state::with(|state| {
             state.first = None;
@@ -131,6 +133,7 @@ impl HttpContext for OutboundRequest {
     }
 
     fn on_http_response_headers(&mut self, _headers: usize, _end_of_stream: bool) -> Action {
+        crash::point("outbound.response");
         let Some(cluster) = &self.cluster else { return Action::Continue };
         // Envoy's router passes the last answer on in the very call in which `attempt` has seen it. Nearly all are none of ours to look at.
         let rejected = state::with(|state| std::mem::take(&mut state.rejected));

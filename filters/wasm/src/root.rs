@@ -1,7 +1,9 @@
 //! The root contexts: one for each plugin of each thread. They read the plugin configuration and make the contexts of the requests.
 
 use crate::agent;
+use crate::aside::{self, Passing};
 use crate::attempt::Attempt;
+use crate::crash;
 use crate::host;
 use crate::inbound::InboundRequest;
 use crate::line::Turns;
@@ -21,7 +23,12 @@ pub const ATTEMPT: &str = "bloc.attempt";
 
 /// Makes the root context of a plugin.
 pub fn create(context_id: u32) -> Box<dyn RootContext> {
-    Box::new(Root { context_id, id: host::text_property("plugin_root_id").unwrap_or_default(), service: None })
+    Box::new(Root {
+        context_id,
+        id: host::text_property("plugin_root_id").unwrap_or_default(),
+        service: None,
+        later: None,
+    })
 }
 
 struct Root {
@@ -29,6 +36,8 @@ struct Root {
     id: String,
     /// The service that an inbound filter stands in front of, if its configuration names one.
     service: Option<String>,
+    /// The plugin configuration, as long as the filters stand aside.
+    later: Option<Vec<u8>>,
 }
 
 impl Root {
@@ -45,23 +54,10 @@ impl Root {
             host::set_tick_period(period);
         }
     }
-}
 
-impl Context for Root {
-    fn on_http_call_response(&mut self, token: u32, headers: usize, body_size: usize, _trailers: usize) {
-        if !agent::with(|agent| agent.answered(token, headers, body_size)) {
-            self.tick_within(agent::TICK);
-        }
-    }
-}
-
-impl RootContext for Root {
-    fn on_configure(&mut self, _size: usize) -> bool {
-        if ![INBOUND, OUTBOUND, ATTEMPT].contains(&self.id.as_str()) {
-            log::error!("unknown root_id {:?}, only {INBOUND}, {OUTBOUND} or {ATTEMPT}", self.id);
-            return false;
-        }
-        let plugin = match PluginConfig::from_json(&host::plugin_configuration()) {
+    /// Puts a plugin configuration in force; false if it is refused.
+    fn configure(&mut self, configuration: &[u8]) -> bool {
+        let plugin = match PluginConfig::from_json(configuration) {
             Ok(plugin) => plugin,
             Err(error) => {
                 log::error!("{}: configuration refused: {error}", self.id);
@@ -87,8 +83,43 @@ impl RootContext for Root {
         });
         true
     }
+}
+
+impl Context for Root {
+    fn on_http_call_response(&mut self, token: u32, headers: usize, body_size: usize, _trailers: usize) {
+        if !agent::with(|agent| agent.answered(token, headers, body_size)) {
+            self.tick_within(agent::TICK);
+        }
+    }
+}
+
+impl RootContext for Root {
+    fn on_configure(&mut self, _size: usize) -> bool {
+        if ![INBOUND, OUTBOUND, ATTEMPT].contains(&self.id.as_str()) {
+            log::error!("unknown root_id {:?}, only {INBOUND}, {OUTBOUND} or {ATTEMPT}", self.id);
+            return false;
+        }
+        let configuration = host::plugin_configuration();
+        if aside::is_aside() {
+            // Reading it may be what crashes.
+            self.later = Some(configuration);
+            host::set_tick_period(agent::TICK);
+            return true;
+        }
+        self.configure(&configuration)
+    }
 
     fn on_tick(&mut self) {
+        if self.later.is_some() && aside::is_aside() {
+            return;
+        }
+        if let Some(configuration) = self.later.take() {
+            // What concerns the ticks this sets anew, if it needs any.
+            host::set_tick_period(Duration::ZERO);
+            self.configure(&configuration);
+            return;
+        }
+        crash::point("tick");
         let carries = agent::with(|agent| agent.tick(self.context_id));
         let period = agent::with(|agent| agent.period());
         let (serves, served) = state::with(|state| (state.inbound_root == self.context_id, state.served_here()));
@@ -128,6 +159,9 @@ impl RootContext for Root {
     }
 
     fn create_http_context(&self, context_id: u32) -> Option<Box<dyn HttpContext>> {
+        if self.later.is_some() {
+            return Some(Box::new(Passing));
+        }
         Some(match self.id.as_str() {
             OUTBOUND => Box::new(OutboundRequest::default()),
             ATTEMPT => Box::new(Attempt::default()),

@@ -5,6 +5,7 @@
 mod configuration;
 mod conformance;
 mod control_plane;
+mod crash;
 mod discovery;
 mod failure;
 mod headers;

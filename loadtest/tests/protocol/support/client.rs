@@ -67,6 +67,30 @@ pub async fn send(to: SocketAddr, request: Builder, body: &'static str) -> Resul
     timeout(PATIENCE, exchange).await.map_err(|_| "timed out".to_owned())?
 }
 
+/// A connection, which stays with the worker that accepted it.
+pub struct Connection {
+    sender: hyper::client::conn::http1::SendRequest<Full<Bytes>>,
+    _open: AbortOnDrop<hyper::Result<()>>,
+}
+
+impl Connection {
+    pub async fn open(to: SocketAddr) -> Self {
+        let stream = TcpStream::connect(to).await.unwrap();
+        let (sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.unwrap();
+        Self { sender, _open: AbortOnDrop(tokio::spawn(connection)) }
+    }
+
+    /// Sends and waits for the whole answer.
+    pub async fn send(&mut self, request: Builder, body: &'static str) -> Result<Answer, String> {
+        let request = request.body(Full::new(Bytes::from(body))).unwrap();
+        let exchange = async {
+            self.sender.ready().await.map_err(|e| e.to_string())?;
+            collect(self.sender.send_request(request).await).await
+        };
+        timeout(PATIENCE, exchange).await.map_err(|_| "timed out".to_owned())?
+    }
+}
+
 /// Sends a gRPC request over HTTP/2.
 pub async fn grpc(to: SocketAddr, path: &str) -> Result<Answer, String> {
     let request = Request::post(format!("http://backend{path}"))

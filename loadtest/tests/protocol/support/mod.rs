@@ -4,13 +4,14 @@ mod app;
 mod client;
 mod place;
 mod pods;
+mod workers;
 
 pub use app::App;
-pub use client::{Answer, grpc, request, send, spoken};
+pub use client::{Answer, Connection, grpc, request, send, spoken};
 pub use place::Place;
-pub use pods::{Pod, dynamic, inbound, metric, outbound, sender};
+pub use pods::{Pod, balance, dynamic, inbound, metric, outbound, sender};
+pub use workers::Workers;
 
-use std::future::Future;
 use std::time::Duration;
 use tokio::time::{Instant, sleep};
 
@@ -18,7 +19,7 @@ use tokio::time::{Instant, sleep};
 pub const PATIENCE: Duration = Duration::from_secs(20);
 
 /// Waits until `condition` gives a value.
-pub async fn eventually<T, F: Future<Output = Option<T>>>(what: &str, mut condition: impl FnMut() -> F) -> T {
+pub async fn eventually<T>(what: &str, mut condition: impl AsyncFnMut() -> Option<T>) -> T {
     let deadline = Instant::now() + PATIENCE;
     loop {
         if let Some(value) = condition().await {

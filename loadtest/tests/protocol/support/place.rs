@@ -15,8 +15,17 @@ pub struct Place {
 impl Place {
     /// A fresh directory; fails if something is missing, or if the module is older than its sources.
     pub fn new() -> Self {
+        Self::with_module("bloc.wasm")
+    }
+
+    /// The same with the module that crashes on demand.
+    pub fn crashing() -> Self {
+        Self::with_module("crash.wasm")
+    }
+
+    fn with_module(name: &str) -> Self {
         let lab = Path::new(env!("CARGO_BIN_EXE_bloc-lab"));
-        let module = bloc_lab::envoy::target_directory().join("bloc.wasm");
+        let module = bloc_lab::envoy::target_directory().join(name);
         let built = modified(&module).unwrap_or_else(|| panic!("{} is missing: run make wasm", module.display()));
         let workspace = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
         for sources in ["filters/policy/src", "filters/wasm/src"] {

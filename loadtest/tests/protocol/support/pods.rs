@@ -72,6 +72,11 @@ pub async fn sender(place: &Place, bootstrap: &Value) -> (Envoy, SocketAddr) {
     (envoy, address)
 }
 
+/// Connections evenly over the workers.
+pub fn balance(bootstrap: &mut Value) {
+    bootstrap["static_resources"]["listeners"][0]["connection_balance_config"] = json!({"exact_balance": {}});
+}
+
 /// Moves the listeners of a bootstrap into a file that Envoy watches; the file is written anew by [`Listeners::update`].
 pub fn dynamic(bootstrap: &mut Value, directory: &Path) -> Listeners {
     let listeners = bootstrap["static_resources"]["listeners"].take();

@@ -1,0 +1,99 @@
+//! Crashes: when the filters stand aside because they crash too often.
+//!
+//! A crash ends one thread's VM and costs the requests in it; the next request finds a new one. That is good for a rare fault, and the worst that could be
+//! done when a request that kills the VM comes again and again: each one would take its neighbours with it. Hence, with the crashes of the last [`WINDOW`] known,
+//! a VM that is made while there were [`LIMIT`] of them stands aside until the first of these leaves the window: it passes everything, and so touches nothing that could crash it.
+//!
+//! So one Envoy has at most `LIMIT + threads - 1` crashes in a window, whatever is sent to it: a thread looks when its VM is made, not at each request.
+//! Cold start: nothing is known, nobody stands aside. Cost: reading up to 24 bytes when a VM is made. Not in the paper.
+
+use crate::units::Timestamp;
+use std::time::Duration;
+
+/// Crashes count for this long. A fault that needs days to build up is mended by starting anew; one that comes with requests comes sooner than this.
+pub const WINDOW: Duration = Duration::from_secs(60);
+/// So many crashes within the window are too many: one is an accident, two may be its echo in the other threads.
+pub const LIMIT: usize = 3;
+
+/// The last crashes of all threads of one Envoy, the latest last.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Crashes(Vec<Timestamp>);
+
+impl Crashes {
+    /// Reads shared bytes; none if they are not what [`encode`](Self::encode) writes.
+    pub fn decode(bytes: &[u8]) -> Self {
+        let (times, []) = bytes.as_chunks::<8>() else { return Self::default() };
+        Self(times.iter().map(|time| Timestamp::from_nanos(u64::from_le_bytes(*time))).collect())
+    }
+
+    /// The bytes to be shared: a time of eight bytes for each of the last [`LIMIT`] crashes.
+    pub fn encode(&self) -> Vec<u8> {
+        self.0.iter().flat_map(|time| time.as_nanos().to_le_bytes()).collect()
+    }
+
+    /// Notes a crash.
+    pub fn record(&mut self, now: Timestamp) {
+        self.0.push(now);
+        let surplus = self.0.len().saturating_sub(LIMIT);
+        self.0.drain(..surplus);
+    }
+
+    /// Until when to stand aside; none: not at all.
+    pub fn aside_until(&self, now: Timestamp) -> Option<Timestamp> {
+        let surplus = self.0.len().checked_sub(LIMIT)?;
+        let first = self.0.get(surplus).filter(|first| **first <= now)?;
+        let ends = first.after(WINDOW);
+        (ends > now).then_some(ends)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn at(seconds: u64) -> Timestamp {
+        Timestamp::ZERO.after(Duration::from_secs(seconds))
+    }
+
+    #[test]
+    fn three_crashes_within_a_minute_are_too_many_and_three_in_two_minutes_are_not() {
+        let mut crashes = Crashes::default();
+        assert_eq!(crashes.aside_until(at(1)), None);
+        for second in [100, 110, 159] {
+            assert_eq!(crashes.aside_until(at(second)), None);
+            crashes.record(at(second));
+        }
+        assert_eq!(crashes.aside_until(at(159)), Some(at(160)));
+        assert_eq!(crashes.aside_until(at(160)), None, "the first one has left the window");
+        crashes.record(at(165));
+        assert_eq!(crashes.aside_until(at(165)), Some(at(170)), "110, 159 and 165");
+        crashes.record(at(300));
+        assert_eq!(crashes.aside_until(at(300)), None);
+    }
+
+    #[test]
+    fn garbage_is_no_crash() {
+        assert_eq!(Crashes::decode(&[1; 23]), Crashes::default());
+        assert_eq!(Crashes::decode(&[0xff; 24]).aside_until(at(1)), None, "not in the future");
+    }
+
+    proptest! {
+        /// The oracle keeps all crashes. A VM that stands aside does not crash.
+        #[test]
+        fn never_more_than_the_limit_in_a_window(pauses in prop::collection::vec(0u64..40, 1..100)) {
+            let (mut crashes, mut all, mut now) = (Crashes::default(), Vec::new(), 1000);
+            for pause in pauses {
+                now += pause;
+                crashes = Crashes::decode(&crashes.encode());
+                let recent = all.iter().filter(|crash| now - **crash < 60).count();
+                let aside = crashes.aside_until(at(now));
+                prop_assert_eq!(aside.is_some(), recent >= LIMIT);
+                if aside.is_none() {
+                    all.push(now);
+                    crashes.record(at(now));
+                }
+            }
+        }
+    }
+}

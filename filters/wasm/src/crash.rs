@@ -1,0 +1,54 @@
+//! Crashes on demand, for tests: in a module built with the feature `crash` a request's header `x-bloc-crash: PLACE` makes the callback of that name panic
+//! when it comes by the next time, in the VM that saw the request. In every other module nothing of this exists.
+
+/// A request is here, at the place of this name: notes where to panic, and does if it is here.
+#[cfg(not(feature = "crash"))]
+pub fn request(_place: &str) {}
+
+/// The place of this name.
+#[cfg(not(feature = "crash"))]
+pub fn point(_place: &str) {}
+
+#[cfg(feature = "crash")]
+pub use armed::{point, request};
+
+#[cfg(feature = "crash")]
+mod armed {
+    use crate::host::{self, Headers};
+    use std::cell::RefCell;
+
+    const HEADER: &str = "x-bloc-crash";
+    const SHARED_KEY: &str = "bloc/crash";
+
+    thread_local! {
+        static ARMED: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
+    }
+
+    pub fn request(place: &str) {
+        match host::header(Headers::Request, HEADER) {
+            // As if nothing had happened for a long time: the next crash does not count as one in a row.
+            Some(value) if value == b"forget" => {
+                host::set_shared_data(crate::aside::CRASHES_KEY, &[], 0);
+            }
+            // Whichever thread asks the control plane.
+            Some(value) if value == b"call" => {
+                host::set_shared_data(SHARED_KEY, &value, 0);
+            }
+            Some(value) => ARMED.set(value),
+            None => {}
+        }
+        point(place);
+    }
+
+    pub fn point(place: &str) {
+        let here = place == "call"
+            && host::shared_data(SHARED_KEY)
+                .is_some_and(|(value, cas)| value == b"call" && host::set_shared_data(SHARED_KEY, &[], cas));
+        if here || ARMED.with(|armed| *armed.borrow() == place.as_bytes()) {
+            #[allow(clippy::panic, reason = "this is what it is for")]
+            {
+                panic!("crash on demand: {place}");
+            }
+        }
+    }
+}

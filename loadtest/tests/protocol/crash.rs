@@ -1,0 +1,356 @@
+//! Crashes of the module, in each of its callbacks: `target/crash.wasm` panics where a request's header `x-bloc-crash` says.
+//!
+//! Promised: a crash costs the requests that are in that worker at that moment, and they get an answer; the worker has a new VM, the count of requests in flight is
+//! right and held requests are answered within 2 s; the other worker notices nothing. The times are printed; the tests only wait for what must happen.
+
+use crate::support::{
+    Answer, App, Place, Pod, Workers, balance, eventually, inbound, metric, outbound, request, send, sender, spoken,
+};
+use crate::{control_plane, control_plane::ControlPlane};
+use bloc_lab::envoy::{Envoy, SERVICE};
+use serde_json::{Value, json};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use tokio::task::JoinHandle;
+use tokio::time::Instant;
+
+const CAPACITY: u32 = 20;
+
+async fn pod(place: &Place, spec: Value) -> Pod {
+    let app = App::start("pod").await;
+    let configuration = json!({"service": SERVICE, "services": {SERVICE: spec}});
+    let mut bootstrap = inbound(place, app.address, &configuration, None);
+    balance(&mut bootstrap);
+    let sidecar = Envoy::start(&place.envoy, place.path(), "pod", &bootstrap, 2).await.unwrap();
+    let address = sidecar.listener("inbound").unwrap();
+    Pod { app, sidecar, address }
+}
+
+fn capacity() -> Value {
+    json!({"capacity": {"estimator": "static", "limit": CAPACITY}})
+}
+
+fn crash(path: &str, place: &str) -> hyper::http::request::Builder {
+    request(path).header("x-bloc-crash", place)
+}
+
+type Pending = JoinHandle<Result<Answer, String>>;
+
+/// Sends to `/hold` on a new connection to this worker, and waits until the application has it or, if it is to be held, until the sidecar counts it.
+async fn hold(pod: &Pod, workers: &mut Workers<'_>, worker: usize) -> Pending {
+    let before = pod.metric("in_flight").await;
+    let mut connection = workers.connect(worker).await;
+    let pending = tokio::spawn(async move { connection.send(spoken("/hold"), "").await });
+    eventually("a request in flight", async || (pod.metric("in_flight").await > before).then_some(())).await;
+    pending
+}
+
+async fn crashes(envoy: &Envoy) -> u64 {
+    envoy.stats("^wasmcustom.bloc.crashes$").await.unwrap().values().copied().sum()
+}
+
+/// The whole sequence for one place of the inbound filter. Returns what the request that crashed was answered.
+async fn inbound_crash(at: &str, expected: &[u16]) {
+    let place = Place::crashing();
+    let pod = pod(&place, capacity()).await;
+    let mut workers = Workers::new(&pod.sidecar, pod.address);
+    let mine = [hold(&pod, &mut workers, 0).await, hold(&pod, &mut workers, 0).await];
+    let others = [hold(&pod, &mut workers, 1).await, hold(&pod, &mut workers, 1).await];
+    let (mut here, mut there) = (workers.connect(0).await, workers.connect(1).await);
+    eventually("all at the application", async || (pod.app.seen("/hold").len() == 4).then_some(())).await;
+
+    let answer = here.send(crash("/x", at), "").await.expect("an answer");
+    assert!(expected.contains(&answer.status.as_u16()), "{at}: {answer:?}");
+    eventually("the crash", async || (crashes(&pod.sidecar).await == 1).then_some(())).await;
+    let crashed = Instant::now();
+    eventually("the true count", async || (pod.metric("in_flight").await == 2).then_some(())).await;
+    let counted = crashed.elapsed();
+    assert_eq!(there.send(spoken("/y"), "").await.unwrap().load(), Some((true, Some(2), Some(CAPACITY))), "{at}");
+    // Whatever the chip is: a queue of 2 and the capacity are what a VM says that has its parameters.
+    eventually("a new VM", async || {
+        let answer = here.send(spoken("/y"), "").await.expect("an answer");
+        assert!([200, 503].contains(&answer.status.as_u16()), "{at}: {answer:?}");
+        answer.load().is_some_and(|load| (load.1, load.2) == (Some(2), Some(CAPACITY))).then_some(())
+    })
+    .await;
+    println!("{at}: the count was true after {counted:?}, a new VM was there after {:?}", crashed.elapsed());
+
+    for _ in 0..4 {
+        pod.app.release();
+    }
+    for pending in others {
+        assert_eq!(pending.await.unwrap().unwrap().app(), Some("pod"), "{at}: the other worker notices nothing");
+    }
+    for pending in mine {
+        let status = pending.await.unwrap().expect("an answer").status.as_u16();
+        assert!([200, 503].contains(&status), "{at}: {status}");
+    }
+    eventually("an empty server", async || (pod.metric("in_flight").await == 0).then_some(())).await;
+    assert_eq!(here.send(spoken("/y"), "").await.unwrap().load(), Some((true, Some(0), Some(CAPACITY))), "{at}");
+    assert_eq!(crashes(&pod.sidecar).await, 1, "{at}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_crash_at_the_request_costs_that_worker_s_requests() {
+    inbound_crash("inbound.request", &[503]).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_crash_once_the_request_is_counted_costs_that_worker_s_requests() {
+    inbound_crash("inbound.arrive", &[503]).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_crash_at_the_answer_costs_that_worker_s_requests() {
+    inbound_crash("inbound.response", &[503]).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_crash_at_the_end_costs_that_worker_s_other_requests() {
+    inbound_crash("inbound.done", &[200]).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_crash_on_a_tick_costs_that_worker_s_requests() {
+    inbound_crash("tick", &[200]).await;
+}
+
+/// Whoever waits in a worker that crashes is answered, and whoever waits in the other one gets the places.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_crash_answers_held_requests_and_frees_their_places() {
+    let place = Place::crashing();
+    let pod = pod(&place, json!({"concurrency": 1})).await;
+    let mut workers = Workers::new(&pod.sidecar, pod.address);
+    let inside = hold(&pod, &mut workers, 0).await;
+    let mine = [hold(&pod, &mut workers, 0).await, hold(&pod, &mut workers, 0).await];
+    let others = [hold(&pod, &mut workers, 1).await, hold(&pod, &mut workers, 1).await];
+    let mut here = workers.connect(0).await;
+    assert_eq!(pod.app.seen("/hold").len(), 1, "the application works on one at once");
+
+    let crashed = Instant::now();
+    assert_eq!(here.send(crash("/x", "inbound.request"), "").await.unwrap().status.as_u16(), 503);
+    for pending in mine {
+        assert_eq!(pending.await.unwrap().expect("an answer").status.as_u16(), 503);
+    }
+    println!("held requests were answered after {:?}", crashed.elapsed());
+    eventually("the other worker's turn", async || (pod.app.seen("/hold").len() == 2).then_some(())).await;
+    println!("the other worker had the place after {:?}", crashed.elapsed());
+    eventually("the true count", async || (pod.metric("in_flight").await == 2).then_some(())).await;
+    for _ in 0..3 {
+        pod.app.release();
+    }
+    for pending in others {
+        assert_eq!(pending.await.unwrap().unwrap().app(), Some("pod"), "the other worker notices nothing");
+    }
+    let status = inside.await.unwrap().expect("an answer").status.as_u16();
+    assert!([200, 503].contains(&status), "{status}");
+    eventually("an empty server", async || (pod.metric("in_flight").await == 0).then_some(())).await;
+    eventually("a new VM that holds and lets go", async || {
+        (here.send(request("/brief"), "").await.unwrap().app() == Some("pod")).then_some(())
+    })
+    .await;
+}
+
+/// The same for the filters of a caller, whose requests cross a sidecar of the other side, too.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_crash_in_the_caller_s_sidecar_costs_that_worker_s_requests() {
+    let place = Place::crashing();
+    let pods = [Pod::with_capacity(&place, "one", 10).await, Pod::with_capacity(&place, "two", 10).await];
+    let addresses = [pods[0].address, pods[1].address];
+    let configuration = json!({"services": {SERVICE: {"endpoints": addresses.map(|at| at.to_string())}}});
+    for (at, expected) in [
+        ("outbound.request", 503),
+        ("outbound.response", 503),
+        ("attempt.request", 503),
+        ("attempt.response", 503),
+        ("attempt.done", 503),
+    ] {
+        let mut bootstrap = outbound(&place, &addresses, &configuration, None);
+        balance(&mut bootstrap);
+        let (envoy, to) = sender(&place, &bootstrap).await;
+        let mut workers = Workers::new(&envoy, to);
+        let (mut here, mut there) = (workers.connect(0).await, workers.connect(1).await);
+        for connection in [&mut here, &mut there] {
+            assert!(connection.send(request("/x"), "").await.unwrap().app().is_some());
+        }
+        let answer = here.send(crash("/x", at), "").await.expect("an answer");
+        assert_eq!(answer.status.as_u16(), expected, "{at}: {answer:?}");
+        assert_eq!(answer.ours(), Vec::<String>::new(), "{at}");
+        eventually("the crash", async || (crashes(&envoy).await == 1).then_some(())).await;
+        assert!(there.send(request("/x"), "").await.unwrap().app().is_some(), "{at}: the other worker notices nothing");
+        let crashed = Instant::now();
+        eventually("a served request", async || {
+            here.send(request("/x"), "").await.expect("an answer").app().map(|_| ())
+        })
+        .await;
+        println!("{at}: served again after {:?}", crashed.elapsed());
+        let before = metric(&envoy, "outbound", "requests").await;
+        eventually("a VM that counts its requests", async || {
+            assert!(here.send(request("/x"), "").await.unwrap().app().is_some(), "{at}");
+            (metric(&envoy, "outbound", "requests").await > before).then_some(())
+        })
+        .await;
+        assert_eq!(crashes(&envoy).await, 1, "{at}");
+        envoy.end().await;
+    }
+    for pod in &pods {
+        assert_eq!(crashes(&pod.sidecar).await, 0);
+        eventually("an empty server", async || (pod.metric("in_flight").await == 0).then_some(())).await;
+    }
+}
+
+/// Clients that send one request after the other on connections of their own, some to each worker.
+struct Load {
+    stop: Arc<AtomicBool>,
+    served: Arc<AtomicUsize>,
+    clients: Vec<JoinHandle<usize>>,
+}
+
+impl Load {
+    async fn start(workers: &mut Workers<'_>, each: usize) -> Self {
+        let (stop, served) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
+        let mut clients = Vec::new();
+        for worker in (0..2 * each).map(|i| i % 2) {
+            let mut connection = workers.connect(worker).await;
+            let (stop, served) = (Arc::clone(&stop), Arc::clone(&served));
+            clients.push(tokio::spawn(async move {
+                let mut refused = 0;
+                while !stop.load(Ordering::Relaxed) {
+                    match connection.send(request("/brief"), "").await.expect("an answer").status.as_u16() {
+                        200 => served.fetch_add(1, Ordering::Relaxed),
+                        503 => {
+                            refused += 1;
+                            0
+                        }
+                        other => panic!("status {other}"),
+                    };
+                }
+                refused
+            }));
+        }
+        Self { stop, served, clients }
+    }
+
+    /// Waits until so many more were served.
+    async fn serves(&self, more: usize) {
+        let before = self.served.load(Ordering::Relaxed);
+        eventually("traffic", async || (self.served.load(Ordering::Relaxed) >= before + more).then_some(())).await;
+    }
+
+    /// How many were served, and how many were refused.
+    async fn end(self) -> (usize, usize) {
+        self.stop.store(true, Ordering::Relaxed);
+        let mut refused = 0;
+        for client in self.clients {
+            refused += client.await.unwrap();
+        }
+        (self.served.load(Ordering::Relaxed), refused)
+    }
+}
+
+const CRASHES: usize = 50;
+/// Clients of each worker.
+const CLIENTS: usize = 4;
+
+/// Each one finds a VM that was made anew: traffic goes on with us.
+#[tokio::test(flavor = "multi_thread")]
+async fn fifty_crashes_that_are_far_apart_cost_the_requests_inside() {
+    let place = Place::crashing();
+    let pod = pod(&place, capacity()).await;
+    let mut workers = Workers::new(&pod.sidecar, pod.address);
+    let load = Load::start(&mut workers, CLIENTS).await;
+    let mut killers = [workers.connect(0).await, workers.connect(1).await];
+    let mut crashed = 0;
+    while crashed < CRASHES {
+        load.serves(10).await;
+        let killer = &mut killers[crashed % 2];
+        // As if the last crash were long ago.
+        if killer.send(crash("/x", "forget"), "").await.unwrap().status.as_u16() != 200 {
+            continue;
+        }
+        let answer = killer.send(crash("/x", "inbound.arrive"), "").await.expect("an answer");
+        assert_eq!(answer.status.as_u16(), 503);
+        crashed += 1;
+    }
+    load.serves(100).await;
+    let (served, refused) = load.end().await;
+    println!("{CRASHES} crashes: {served} requests served, {refused} refused");
+    assert_eq!(crashes(&pod.sidecar).await, CRASHES as u64);
+    // Those inside, one a client of that worker, and those that came within the millisecond after a VM was made.
+    assert!(refused <= 2 * CRASHES * CLIENTS, "{refused} refused");
+    eventually("an empty server", async || (pod.metric("in_flight").await == 0).then_some(())).await;
+    for killer in &mut killers {
+        assert_eq!(killer.send(spoken("/y"), "").await.unwrap().load(), Some((true, Some(0), Some(CAPACITY))));
+    }
+}
+
+/// Too many in too short a time: traffic goes on without us, and what would crash us does not any more.
+#[tokio::test(flavor = "multi_thread")]
+async fn fifty_requests_in_a_row_that_would_crash_it_do_so_a_few_times_only() {
+    let place = Place::crashing();
+    let pod = pod(&place, capacity()).await;
+    let mut workers = Workers::new(&pod.sidecar, pod.address);
+    let load = Load::start(&mut workers, CLIENTS).await;
+    let mut killers = [workers.connect(0).await, workers.connect(1).await];
+    let mut killed = 0;
+    for i in 0..CRASHES {
+        let answer = killers[i % 2].send(crash("/x", "inbound.arrive"), "").await.expect("an answer");
+        killed += usize::from(answer.status.as_u16() != 200);
+    }
+    load.serves(100).await;
+    let (served, refused) = load.end().await;
+    let crashes = crashes(&pod.sidecar).await;
+    println!("{CRASHES} killers: {killed} killed, {crashes} crashes, {served} requests served, {refused} refused");
+    // The limit, and one more in the other worker, which does not look before it crashes.
+    assert!((3..=4).contains(&crashes), "{crashes} crashes");
+    assert!(refused <= 2 * 4 * CLIENTS && killed <= 2 * 4, "{refused} refused, {killed} killed");
+    for killer in &mut killers {
+        let answer = killer.send(spoken("/y").header("x-bloc-endpoints", "127.0.0.1:1"), "").await.unwrap();
+        assert_eq!((answer.status.as_u16(), answer.app(), answer.load()), (200, Some("pod"), None), "without us");
+    }
+    assert!(pod.app.seen("/y").iter().all(|seen| seen.headers.keys().all(|name| !name.as_str().starts_with("x-bloc"))));
+    eventually("an empty server", async || (pod.metric("in_flight").await == 0).then_some(())).await;
+}
+
+/// The agent of one VM dies with the control plane's answer in its hands: the others go on asking.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_crash_at_the_control_plane_s_answer_keeps_nobody_from_asking_again() {
+    let place = Place::crashing();
+    control_plane::write(&place, "10", &[]);
+    let asked = ControlPlane::start(&place, "127.0.0.1:0").await;
+    let pod = control_plane::pod(&place, "one", asked.address).await;
+    let capacity = async || {
+        let answer = send(pod.address, spoken("/x"), "").await.unwrap();
+        answer.load().and_then(|load| load.2)
+    };
+    eventually("the capacity from the control plane", async || (capacity().await == Some(10)).then_some(())).await;
+    let answer = send(pod.address, crash("/x", "call"), "").await.unwrap();
+    assert_eq!(answer.app(), Some("one"));
+    control_plane::write(&place, "20", &[]);
+    eventually("the crash", async || (crashes(&pod.sidecar).await == 1).then_some(())).await;
+    eventually("the new capacity all the same", async || (capacity().await == Some(20)).then_some(())).await;
+    // In every worker.
+    for _ in 0..20 {
+        assert_eq!(capacity().await, Some(20));
+    }
+    assert_eq!(crashes(&pod.sidecar).await, 1);
+}
+
+/// What is shipped knows nothing of all this.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_module_that_is_shipped_does_not_crash_on_demand() {
+    let place = Place::new();
+    let pod = pod(&place, capacity()).await;
+    for at in ["inbound.request", "inbound.arrive", "inbound.response", "inbound.done", "tick", "call", "forget"] {
+        for _ in 0..4 {
+            assert_eq!(send(pod.address, crash("/x", at), "").await.unwrap().app(), Some("pod"));
+        }
+    }
+    // Some ticks.
+    eventually("the count of the tick", async || (pod.metric("admitted").await == 28).then_some(())).await;
+    assert_eq!(crashes(&pod.sidecar).await, 0);
+    let crashing = std::fs::read(place.module.with_file_name("crash.wasm")).unwrap();
+    let shipped = std::fs::read(&place.module).unwrap();
+    let knows = |module: &[u8]| module.windows(12).any(|bytes| bytes == b"x-bloc-crash");
+    assert_eq!((knows(&crashing), knows(&shipped)), (true, false), "not even the name");
+}

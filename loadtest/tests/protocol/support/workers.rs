@@ -1,0 +1,45 @@
+//! Connections to one listener of an Envoy, by the worker that has them.
+
+use super::{Connection, eventually};
+use bloc_lab::envoy::Envoy;
+use std::net::SocketAddr;
+
+/// Two workers, between which the listener balances exactly; see [`balance`](super::balance).
+pub struct Workers<'a> {
+    envoy: &'a Envoy,
+    to: SocketAddr,
+    surplus: Vec<Connection>,
+}
+
+impl<'a> Workers<'a> {
+    pub fn new(envoy: &'a Envoy, to: SocketAddr) -> Self {
+        Self { envoy, to, surplus: Vec::new() }
+    }
+
+    /// A new connection to this worker. Those that the other one accepts in the meantime are kept, so that the next one goes here.
+    pub async fn connect(&mut self, worker: usize) -> Connection {
+        loop {
+            let before = self.connections().await;
+            let connection = Connection::open(self.to).await;
+            let after = eventually("a new connection", async || {
+                let now = self.connections().await;
+                (now != before).then_some(now)
+            })
+            .await;
+            if after[worker] > before[worker] {
+                return connection;
+            }
+            self.surplus.push(connection);
+        }
+    }
+
+    async fn connections(&self) -> [u64; 2] {
+        let stats = self.envoy.stats(r"^listener\..*\.worker_[01]\.downstream_cx_active$").await.unwrap();
+        // An Envoy of the tests has one listener.
+        let of = |worker: usize| {
+            let name = format!(".worker_{worker}.");
+            stats.iter().find(|(stat, _)| stat.contains(&name)).map_or(0, |(_, value)| *value)
+        };
+        [of(0), of(1)]
+    }
+}
