@@ -13,8 +13,10 @@ use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto::Builder;
 use hyper_util::server::graceful::GracefulShutdown;
+use std::collections::HashMap;
+use std::net::IpAddr;
 use std::pin::pin;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
@@ -36,12 +38,22 @@ pub struct Serving {
     pub head_timeout: Duration,
     /// Connections at once; more wait to be accepted.
     pub max_connections: usize,
+    /// Connections at once from one address, so that nobody takes all of them; more are closed at once. Through our own sidecar everybody comes from a loopback
+    /// address, for which there is no such limit.
+    pub max_connections_of_one: usize,
 }
 
 impl Default for Serving {
     fn default() -> Self {
-        // A proxy asks again a second after its last answer. As many connections as proxies are remembered.
-        Self { identity: Identity::None, head_timeout: Duration::from_secs(30), max_connections: 50_000 }
+        Self {
+            identity: Identity::None,
+            // A proxy asks again a second after its last answer.
+            head_timeout: Duration::from_secs(30),
+            // As many as proxies are remembered.
+            max_connections: 50_000,
+            // A node behind whose address all of its pods' proxies hide has some hundred.
+            max_connections_of_one: 1_000,
+        }
     }
 }
 
@@ -60,6 +72,7 @@ pub async fn serve(
     builder.http2().timer(TokioTimer::new()).keep_alive_interval(Some(serving.head_timeout));
     let (builder, connections) = (Arc::new(builder), Arc::new(Semaphore::new(serving.max_connections)));
     let graceful = GracefulShutdown::new();
+    let peers = Peers::default();
     let mut shutdown = pin!(shutdown);
     loop {
         let room = Arc::clone(&connections).acquire_owned();
@@ -76,10 +89,14 @@ pub async fn serve(
             }
             (Err(_), _) => break,
         };
+        let Some(place) = peers.admit(peer.0.ip(), serving.max_connections_of_one) else {
+            tracing::debug!(peer = %peer.0, "too many connections from there");
+            continue;
+        };
         let connection = connection(Arc::clone(&builder), router.clone(), graceful.watcher(), stream, peer);
         tokio::spawn(async move {
             connection.await;
-            drop(room);
+            drop((room, place));
         });
     }
     drop(listener);
@@ -87,6 +104,38 @@ pub async fn serve(
     tracing::info!(held, "shutting down, held polls are answered");
     if timeout(DRAIN, graceful.shutdown()).await.is_err() {
         tracing::warn!("some clients did not take their answers within 5s");
+    }
+}
+
+/// How many connections there are from each address.
+#[derive(Clone, Default)]
+struct Peers(Arc<Mutex<HashMap<IpAddr, usize>>>);
+
+/// One of the connections from an address; dropping it ends it.
+struct Place(Peers, IpAddr);
+
+impl Peers {
+    fn admit(&self, from: IpAddr, most: usize) -> Option<Place> {
+        let mut counts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let count = counts.entry(from).or_default();
+        if *count >= most && !from.to_canonical().is_loopback() {
+            return None;
+        }
+        *count += 1;
+        drop(counts);
+        Some(Place(self.clone(), from))
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let mut counts = self.0.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(count) = counts.get_mut(&self.1) {
+            *count -= 1;
+            if *count == 0 {
+                counts.remove(&self.1);
+            }
+        }
     }
 }
 
@@ -109,5 +158,26 @@ async fn connection(
     let connection = builder.serve_connection(TokioIo::new(stream), service).into_owned();
     if let Err(error) = watcher.watch(connection).await {
         tracing::debug!(error, "a connection broke");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_address_cannot_take_all_connections() {
+        let (peers, one, other): (_, IpAddr, IpAddr) = (Peers::default(), [10, 0, 0, 1].into(), [10, 0, 0, 2].into());
+        let mut places: Vec<Place> = (0..3).map(|_| peers.admit(one, 3).unwrap()).collect();
+        assert!(peers.admit(one, 3).is_none());
+        assert!(peers.admit(other, 3).is_some(), "another address has its own");
+        places.pop();
+        assert!(peers.admit(one, 3).is_some(), "one has ended");
+        for local in ["127.0.0.6", "::1", "::ffff:127.0.0.1"] {
+            let many: Vec<_> = (0..10).map(|_| peers.admit(local.parse().unwrap(), 3)).collect();
+            assert!(many.iter().all(Option::is_some), "{local}: our own sidecar");
+        }
+        drop(places);
+        assert!(peers.0.lock().unwrap().is_empty(), "nothing stays behind");
     }
 }

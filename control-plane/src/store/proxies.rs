@@ -1,20 +1,25 @@
 //! What is remembered of each proxy, its last poll: for operators, and so that a newer poll ends the older one.
 //!
 //! Records of proxies that were not heard of for an hour are dropped, and their number is bounded, because ids come from
-//! outside.
+//! outside. Whoever makes up ids must not keep others out: one that has proved who it is has so many at most, and where nobody proves anything
+//! those that hold no poll give way, since a record serves its proxy no purpose that its next poll would not.
 
 use super::StoreError;
 use super::poll::Poll;
 use super::polls::PollId;
 use super::version::Version;
 use bloc_policy::sync::ServiceLoad;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::Instant;
 
 /// Proxies that are remembered at most: five times the largest mesh that this is meant for.
 const MAX_PROXIES: usize = 50_000;
+/// Proxies of one identity: more than an account has pods.
+const MAX_OF_ONE: usize = 5_000;
+/// How often room is made, which looks at all of them.
+const ROOM_EVERY: Duration = Duration::from_secs(1);
 /// How long a silent proxy is remembered.
 const KEEP: Duration = Duration::from_secs(3600);
 
@@ -23,6 +28,9 @@ const KEEP: Duration = Duration::from_secs(3600);
 pub struct Proxies {
     records: BTreeMap<String, Record>,
     swept: Option<Instant>,
+    made_room: Option<Instant>,
+    /// How many there are of each identity.
+    of: HashMap<String, usize>,
 }
 
 /// What is remembered of one proxy.
@@ -54,8 +62,8 @@ impl Proxies {
     /// If there is no room for another proxy, or it is somebody else's.
     pub fn note(&mut self, poll: &Poll, now: Instant) -> Result<&mut Record, StoreError> {
         self.sweep(now);
-        if self.records.len() >= MAX_PROXIES && !self.records.contains_key(&poll.proxy) {
-            return Err(StoreError::TooManyProxies);
+        if !self.records.contains_key(&poll.proxy) {
+            self.admit(poll, now)?;
         }
         if self.records.get(&poll.proxy).is_some_and(|record| record.identity != poll.identity) {
             return Err(StoreError::NotYours);
@@ -81,6 +89,28 @@ impl Proxies {
         Ok(record)
     }
 
+    /// Whether there is room for a proxy that is not known.
+    fn admit(&mut self, poll: &Poll, now: Instant) -> Result<(), StoreError> {
+        if self.records.len() >= MAX_PROXIES && poll.identity.is_none() {
+            let due = self.made_room.is_none_or(|last| now.saturating_duration_since(last) >= ROOM_EVERY);
+            if due {
+                self.made_room = Some(now);
+                self.records.retain(|_, record| record.held.is_some());
+            }
+        }
+        if self.records.len() >= MAX_PROXIES {
+            return Err(StoreError::TooManyProxies);
+        }
+        if let Some(identity) = &poll.identity {
+            let count = self.of.entry(identity.clone()).or_default();
+            if *count >= MAX_OF_ONE {
+                return Err(StoreError::TooManyProxies);
+            }
+            *count += 1;
+        }
+        Ok(())
+    }
+
     /// The record of a proxy.
     pub fn get_mut(&mut self, proxy: &str) -> Option<&mut Record> {
         self.records.get_mut(proxy)
@@ -102,6 +132,10 @@ impl Proxies {
         if due {
             self.swept = Some(now);
             self.records.retain(|_, r| r.held.is_some() || now.saturating_duration_since(r.seen) < KEEP);
+            self.of.clear();
+            for identity in self.records.values().filter_map(|record| record.identity.as_ref()) {
+                *self.of.entry(identity.clone()).or_default() += 1;
+            }
         }
     }
 }
@@ -129,12 +163,36 @@ mod tests {
     fn silent_proxies_are_forgotten_and_their_number_is_bounded() {
         let (mut proxies, start) = (Proxies::default(), Instant::now());
         for i in 0..MAX_PROXIES {
-            assert!(proxies.note(&poll(&i.to_string()), start).is_ok());
+            proxies.note(&poll(&i.to_string()), start).unwrap().held = Some(i as u64);
         }
         assert_eq!(proxies.note(&poll("one-more"), start).err(), Some(StoreError::TooManyProxies));
         assert!(proxies.note(&poll("0"), start).is_ok(), "a known one is still served");
+        for i in 1..MAX_PROXIES {
+            proxies.get_mut(&i.to_string()).unwrap().held = None;
+        }
         assert!(proxies.note(&poll("one-more"), start + KEEP).is_ok());
-        assert_eq!(proxies.iter().count(), 1);
+        assert_eq!(proxies.iter().map(|(id, _)| id.as_str()).collect::<Vec<_>>(), ["0", "one-more"]);
+    }
+
+    #[test]
+    fn who_makes_up_ids_keeps_nobody_out() {
+        let (mut proxies, start) = (Proxies::default(), Instant::now());
+        proxies.note(&poll("honest"), start).unwrap().held = Some(1);
+        for i in 1..MAX_PROXIES {
+            proxies.note(&poll(&i.to_string()), start).unwrap();
+        }
+        assert!(proxies.note(&poll("another"), start).is_ok(), "those without a poll give way");
+        assert_eq!(proxies.iter().map(|(id, _)| id.as_str()).collect::<Vec<_>>(), ["another", "honest"]);
+
+        let from = |proxy: &str, identity: &str| poll(proxy).from(Some(identity.to_owned()));
+        let mut proxies = Proxies::default();
+        for i in 0..MAX_OF_ONE {
+            proxies.note(&from(&i.to_string(), "liar"), start).unwrap();
+        }
+        assert_eq!(proxies.note(&from("one-more", "liar"), start).err(), Some(StoreError::TooManyProxies));
+        assert!(proxies.note(&from("0", "liar"), start).is_ok(), "a known one is still served");
+        assert!(proxies.note(&from("own", "honest"), start).is_ok());
+        assert!(proxies.note(&from("one-more", "liar"), start + KEEP).is_ok(), "after an hour");
     }
 
     #[test]

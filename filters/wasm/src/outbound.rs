@@ -134,7 +134,11 @@ impl HttpContext for OutboundRequest {
 
     fn on_http_response_headers(&mut self, _headers: usize, _end_of_stream: bool) -> Action {
         crash::point("outbound.response");
-        let Some(cluster) = &self.cluster else { return Action::Continue };
+        let Some(cluster) = &self.cluster else {
+            // Nobody configured the service, but what answers for it may lie all the same.
+            host::remove_header(Headers::Response, REJECT);
+            return Action::Continue;
+        };
         // Envoy's router passes the last answer on in the very call in which `attempt` has seen it. Nearly all are none of ours to look at.
         let rejected = state::with(|state| std::mem::take(&mut state.rejected));
         if rejected && host::header(Headers::Response, REJECT).is_some() {

@@ -17,4 +17,5 @@ mod price;
 mod rejection;
 mod report;
 mod support;
+mod trespass;
 mod why;
