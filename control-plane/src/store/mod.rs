@@ -8,6 +8,8 @@ mod history;
 mod poll;
 mod polls;
 mod proxies;
+#[cfg(test)]
+mod simulation;
 mod staleness;
 mod state;
 mod status;

@@ -29,6 +29,7 @@ pub mod departures;
 pub mod discovery;
 pub mod endpoints;
 pub mod estimate;
+pub mod follower;
 pub mod hall;
 pub mod load_report;
 pub mod orca;

@@ -1,13 +1,10 @@
 //! The agent: asks the control plane for parameters, once per Envoy process, and brings them to every thread.
 //!
-//! Every thread's VM ticks. One of them, the leader, holds a poll at the control plane, the next as soon as one is over; it is found by a lease in the shared data (a VM's
-//! number and when it ends, renewed on each tick, so a leader that died is replaced within [`LEASE`]). The leader puts the answer into the shared data and announces it in
-//! the queues of the others; an announcement that is lost is made up for by the next tick, on which each looks at the version. A service that is called for the first time
-//! is announced in the same way, so that the leader asks for it. A tick wakes a thread that may be idle, which is what makes it dear (0.3 ms of CPU for each request,
-//! when fifty Envoys with little traffic ticked four times a second), hence only one a second, and one in five in a VM without traffic, as that of the main thread is.
-//!
-//! What the shared data holds is in force. The leader's answer replaces it only if it is still what the poll was asked with, so that two threads that both
-//! believe to lead for a moment cannot bring an older state back; each state carries a [`Stamp`] of its own for that.
+//! Every thread's VM ticks. One of them, the leader, holds a poll at the control plane, the next as soon as one is over; who leads, and whose answer counts, [`Follower`] decides.
+//! The leader puts the answer into the shared data and announces it in the queues of the others; an announcement that is lost is made up for by the next tick, on which each
+//! looks at the version. A service that is called for the first time is announced in the same way, so that the leader asks for it. A tick wakes a thread that may be idle, which
+//! is what makes it dear (0.3 ms of CPU for each request, when fifty Envoys with little traffic ticked four times a second), hence only one a second, and one in five in a VM
+//! without traffic, as that of the main thread is.
 //!
 //! On failure: the last good state stays, and the poll is repeated after [`LEAST_PAUSE`] to [`MOST_PAUSE`], doubled each time, with jitter. An answer with a
 //! `retry-after` (the control plane is about to stop) spreads the proxies at random over that time, or a thousand of them would reconnect at once.
@@ -15,9 +12,10 @@
 use crate::crash;
 use crate::host::{self, Headers};
 use crate::state;
-use bloc_policy::config::{ConfigError, ControlPlane, Services, ServicesSpec};
+use bloc_policy::config::{ConfigError, ControlPlane};
+use bloc_policy::follower::{Follower, News, Shared, Stamp};
 use bloc_policy::rng::Rng;
-use bloc_policy::sync::{SYNC_PATH, ServiceLoad, SyncRequest, SyncResponse};
+use bloc_policy::sync::{SYNC_PATH, ServiceLoad, SyncRequest};
 use bloc_policy::units::Timestamp;
 use std::cell::RefCell;
 use std::collections::BTreeSet;
@@ -25,11 +23,10 @@ use std::time::Duration;
 
 /// How often a thread looks that has traffic, or something to make up for.
 pub const TICK: Duration = Duration::from_secs(1);
-/// How often a thread looks that has neither.
+/// How often a thread looks that has neither; more often than [`LEASE`](bloc_policy::follower::LEASE).
 const TICK_WHEN_IDLE: Duration = Duration::from_secs(5);
 /// Ticks may come more often than [`TICK`], because of the line; the agent's work is not done twice within this time.
 const LEAST_TICK: Duration = Duration::from_millis(900);
-const LEASE: Duration = Duration::from_secs(12);
 const LEAST_PAUSE: Duration = Duration::from_millis(500);
 const MOST_PAUSE: Duration = Duration::from_secs(5);
 /// A poll that is over sooner than this without news was not held for its time.
@@ -43,11 +40,6 @@ const MOST_RETRY_AFTER: Duration = Duration::from_secs(60);
 /// How much of a refusal is shown in the log, in bytes.
 const MAX_SHOWN: usize = 256;
 
-const LEADER_KEY: &str = "bloc/leader";
-/// The stamp of what is in force: a look at each tick, which is why it is not only in front of the state.
-const STAMP_KEY: &str = "bloc/stamp";
-/// The stamp again, then the control plane's answer.
-const STATE_KEY: &str = "bloc/state";
 const SEEN_KEY: &str = "bloc/seen";
 const VMS_KEY: &str = "bloc/vms";
 /// VMs that are told of news at most; more than that were made anew after crashes, and most of them are gone.
@@ -64,8 +56,18 @@ pub fn with<T>(work: impl FnOnce(&mut Agent) -> T) -> T {
     AGENT.with(|agent| work(&mut agent.borrow_mut()))
 }
 
-/// Names a state in force within this Envoy: the VM that brought it and that VM's count, little endian. Only equality means something.
-type Stamp = [u8; 16];
+/// The data that all VMs of this Envoy share.
+struct Data;
+
+impl Shared for Data {
+    fn get(&self, key: &str) -> Option<(Vec<u8>, u32)> {
+        host::shared_data(key)
+    }
+
+    fn set(&self, key: &str, value: &[u8], cas: u32) -> bool {
+        host::set_shared_data(key, value, cas)
+    }
+}
 
 /// The agent of one VM.
 pub struct Agent {
@@ -74,12 +76,8 @@ pub struct Agent {
     /// The root context whose ticks count: the one that was configured last.
     owner: u32,
     control_plane: Option<ControlPlane>,
-    /// The version in force in this VM; empty: none.
-    version: String,
-    /// The stamp of the state in force in this VM.
-    stamp: Stamp,
-    /// States that this VM brought.
-    brought: u64,
+    /// What this VM has of the control plane's state.
+    follower: Follower,
     poll: Option<Poll>,
     failures: u32,
     not_before: Timestamp,
@@ -105,9 +103,7 @@ impl Agent {
             vm,
             owner: 0,
             control_plane: None,
-            version: String::new(),
-            stamp: Stamp::default(),
-            brought: 0,
+            follower: Follower::new(vm),
             poll: None,
             failures: 0,
             not_before: Timestamp::ZERO,
@@ -122,6 +118,9 @@ impl Agent {
         if control_plane.is_some() || self.control_plane.is_none() {
             self.owner = root;
             self.control_plane = control_plane.cloned();
+            if control_plane.is_some() {
+                self.follower.join(&Data);
+            }
             // A poll of the root context before dies with it.
             self.poll = None;
             self.not_before = Timestamp::ZERO;
@@ -175,7 +174,7 @@ impl Agent {
 
     /// Holds a poll if this VM is the leader; false if it ought to and cannot yet.
     fn lead(&mut self, now: Timestamp) -> bool {
-        if self.control_plane.is_none() || !self.leads(now) {
+        if self.control_plane.is_none() || !self.follower.leads(&Data, now) {
             return true;
         }
         let services = seen();
@@ -199,25 +198,13 @@ impl Agent {
         }
     }
 
-    /// Whether this VM holds the lease, which is renewed or taken over if it may be.
-    fn leads(&self, now: Timestamp) -> bool {
-        let (holder, cas) = match host::shared_data(LEADER_KEY) {
-            Some((value, cas)) => (lease(&value), cas),
-            None => (None, 0),
-        };
-        let free = holder.is_none_or(|(vm, ends)| vm == self.vm || now >= ends);
-        let mut value = self.vm.to_le_bytes().to_vec();
-        value.extend(now.after(LEASE).as_nanos().to_le_bytes());
-        free && host::set_shared_data(LEADER_KEY, &value, cas)
-    }
-
     fn ask(&mut self, services: BTreeSet<String>, now: Timestamp) {
         let Some(control_plane) = &self.control_plane else { return };
         let load: Vec<ServiceLoad> =
             state::with(|state| state.served().map(|(service, inbound)| inbound.borrow().load(service)).collect());
         let request = SyncRequest {
             proxy: host::text_property("xds\0node\0id").unwrap_or_default(),
-            version: self.version.clone(),
+            version: self.follower.version().to_owned(),
             services: services.iter().cloned().collect(),
             serves: load.iter().map(|load| load.service.clone()).collect(),
             wait: Some(format!("{}ms", control_plane.wait().as_millis())),
@@ -225,7 +212,7 @@ impl Agent {
         };
         let Ok(body) = serde_json::to_vec(&request) else { return };
         match host::post_json(control_plane.cluster(), SYNC_PATH, &body, control_plane.wait() + GRACE) {
-            Some(token) => self.poll = Some(Poll { token, since: now, services, stamp: self.stamp }),
+            Some(token) => self.poll = Some(Poll { token, since: now, services, stamp: self.follower.stamp() }),
             None => self.pause("no such cluster", now),
         }
     }
@@ -237,7 +224,7 @@ impl Agent {
         let now = host::now();
         let status = if headers == 0 { None } else { host::header(Headers::CallResponse, ":status") };
         match status.as_deref() {
-            Some(b"200") => match self.accept(poll.stamp, &host::call_response_body(body_size)) {
+            Some(b"200") => match self.take(poll.stamp, &host::call_response_body(body_size)) {
                 Ok(()) => self.failures = 0,
                 Err(error) => self.pause(&format!("answer refused: {error}"), now),
             },
@@ -262,52 +249,29 @@ impl Agent {
         now.since(poll.since) >= LEAST_WAIT && self.lead(now)
     }
 
-    /// Puts the answer to what was asked with `stamp` in force, here and in the shared data for the other threads.
-    fn accept(&mut self, stamp: Stamp, body: &[u8]) -> Result<(), ConfigError> {
-        let (version, services) = read(body)?;
-        if version == self.version && stamp == self.stamp {
-            return Ok(());
+    /// Takes the answer to what was asked with `stamp`.
+    fn take(&mut self, stamp: Stamp, body: &[u8]) -> Result<(), ConfigError> {
+        if let Some(news) = self.follower.answered(&Data, stamp, body)? {
+            self.put_in_force(news);
         }
-        let (in_force, cas) = host::shared_data(STATE_KEY).unwrap_or_default();
-        self.brought = self.brought.saturating_add(1);
-        let mut state = [self.vm.to_le_bytes(), self.brought.to_le_bytes()].concat();
-        let new = stamp_of(&state);
-        state.extend_from_slice(body);
-        if stamp_of(&in_force) != stamp || !host::set_shared_data(STATE_KEY, &state, cas) {
-            // Another thread brought something since; the next poll tells how this answer compares with that.
-            self.take_over();
-            return Ok(());
-        }
-        host::set_shared_data(STAMP_KEY, &new, 0);
-        self.tell();
-        self.put_in_force(new, version, services);
         Ok(())
     }
 
     /// Takes over what another thread has put into the shared data.
     fn catch_up(&mut self) {
-        if host::shared_data(STAMP_KEY).is_some_and(|(value, _)| stamp_of(&value) != self.stamp) {
-            self.take_over();
-        }
-    }
-
-    fn take_over(&mut self) {
-        let Some((value, _)) = host::shared_data(STATE_KEY) else { return };
-        let (stamp, body) = (stamp_of(&value), value.get(size_of::<Stamp>()..).unwrap_or_default());
-        if stamp == self.stamp {
-            return;
-        }
-        match read(body) {
-            Ok((version, services)) => self.put_in_force(stamp, version, services),
+        match self.follower.look(&Data) {
+            Ok(Some(news)) => self.put_in_force(news),
+            Ok(None) => {}
             Err(error) => log::warn!("control plane: {error}"),
         }
     }
 
-    fn put_in_force(&mut self, stamp: Stamp, version: String, services: Services) {
-        log::debug!("control plane: version {version} in force");
-        self.version = version;
-        self.stamp = stamp;
-        state::with(|state| state.update(services));
+    fn put_in_force(&mut self, news: News) {
+        log::debug!("control plane: version {} in force", self.follower.version());
+        if news.brought {
+            self.tell();
+        }
+        state::with(|state| state.update(news.services));
     }
 
     fn pause(&mut self, why: &str, now: Timestamp) {
@@ -320,28 +284,11 @@ impl Agent {
     }
 }
 
-/// The stamp at the beginning of a shared value; all zero if there is none.
-fn stamp_of(value: &[u8]) -> Stamp {
-    value.get(..size_of::<Stamp>()).and_then(|stamp| stamp.try_into().ok()).unwrap_or_default()
-}
-
 /// How long the control plane asks to be left alone, if it does.
 fn retry_after() -> Option<Duration> {
     let seconds = host::header(Headers::CallResponse, "retry-after")?;
     let seconds = std::str::from_utf8(&seconds).ok()?.parse().ok()?;
     Some(Duration::from_secs(seconds).min(MOST_RETRY_AFTER))
-}
-
-fn read(body: &[u8]) -> Result<(String, Services), ConfigError> {
-    let response: SyncResponse = ConfigError::read_json(body)?;
-    Ok((response.version, ServicesSpec { services: response.services }.validate()?))
-}
-
-/// VM and end of a lease.
-fn lease(value: &[u8]) -> Option<(u64, Timestamp)> {
-    let vm = u64::from_le_bytes(value.get(..8)?.try_into().ok()?);
-    let ends = u64::from_le_bytes(value.get(8..16)?.try_into().ok()?);
-    Some((vm, Timestamp::from_nanos(ends)))
 }
 
 /// The services that any thread has seen.
