@@ -15,6 +15,7 @@
 //! | [`policy`] | what balances the load in a case |
 //! | [`mesh`] | backends, sidecars, control plane, frontends and gateway, started in waves |
 //! | [`load`] | closed loop and open loop clients, what they saw |
+//! | [`chaos`] | what breaks under load, and whether what is promised holds |
 //! | [`cost`] | what a request pays in a real Envoy, with and without filters |
 //! | [`case`] | one experiment: a mesh, a load, a record |
 //! | [`record`] | the row of `summary.json` and all that a report needs beyond it |
@@ -32,6 +33,7 @@ pub mod agree;
 pub mod backend;
 pub mod bounce;
 pub mod case;
+pub mod chaos;
 pub mod cost;
 pub mod demo;
 pub mod envoy;

@@ -199,7 +199,14 @@ impl Process {
         timeout(GRACE, self.child.wait()).await.ok()?.ok()
     }
 
-    fn signal(&self, signal: Signal) {
+    /// SIGKILL at once; what is left can be replaced by another. Returns when the system has taken it away, with all its sockets.
+    pub async fn crash(&mut self) {
+        let _ = self.child.start_kill();
+        let _ = timeout(GRACE, self.child.wait()).await;
+    }
+
+    /// Sends a signal, if it still runs.
+    pub fn signal(&self, signal: Signal) {
         // The id is there only as long as the child has not been waited for, so it cannot be anybody else's.
         if let Some(id) = self.child.id().and_then(|id| i32::try_from(id).ok()) {
             let _ = kill(Pid::from_raw(id), signal);

@@ -9,19 +9,21 @@
 //! | path `/status/429` | answers with that status (200 to 599, otherwise 400) |
 //! | path `/echo` | answers with the body of the request |
 //! | `POST /admin/speed/0.5` | from now on service times are divided by this; 0.01 to 100, otherwise 400; answered at once |
+//! | `POST /admin/mood/failing` | from now on it answers with status 500, at once; `cutting`: it breaks answers off in the middle; `well`: neither; otherwise 400 |
 //! | path `/headers` | answers with the request's headers, one `name: value` a line |
 
 use super::{Places, ServiceTime};
 use crate::quantity::number;
-use http_body_util::{BodyExt, Full};
-use hyper::body::{Bytes, Incoming};
+use http_body_util::{BodyExt, Full, StreamBody, combinators::BoxBody};
+use hyper::body::{Bytes, Frame, Incoming};
 use hyper::service::service_fn;
-use hyper::{Method, Request, Response, StatusCode};
+use hyper::{Method, Request, Response, StatusCode, header};
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use hyper_util::server::conn::auto;
 use rand::SeedableRng;
 use rand::rngs::StdRng;
 use std::convert::Infallible;
+use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::net::TcpListener;
@@ -37,9 +39,38 @@ pub struct Backend {
     name: String,
     service_time: ServiceTime,
     speed: Mutex<f64>,
+    mood: Mutex<Mood>,
     places: Arc<Places>,
     rng: Mutex<StdRng>,
 }
+
+/// What an application does with the requests that it gets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mood {
+    /// Answers.
+    Well,
+    /// Answers with status 500 at once, as one does whose database is gone.
+    Failing,
+    /// Breaks each answer off in the middle.
+    Cutting,
+}
+
+impl Mood {
+    /// Its name in a path.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Well => "well",
+            Self::Failing => "failing",
+            Self::Cutting => "cutting",
+        }
+    }
+
+    fn named(name: &str) -> Option<Self> {
+        [Self::Well, Self::Failing, Self::Cutting].into_iter().find(|mood| mood.name() == name)
+    }
+}
+
+type Body = BoxBody<Bytes, io::Error>;
 
 /// The body of an ordinary answer of the backend `name`.
 pub fn answer(name: &str) -> String {
@@ -50,8 +81,8 @@ impl Backend {
     /// A backend that serves `concurrency` requests at once, each in a `service_time` divided by `speed`.
     pub fn new(name: &str, service_time: ServiceTime, concurrency: usize, speed: f64, seed: u64) -> Arc<Self> {
         let rng = Mutex::new(StdRng::seed_from_u64(seed));
-        let speed = Mutex::new(speed);
-        Arc::new(Self { name: name.to_owned(), service_time, speed, places: Places::new(concurrency), rng })
+        let (speed, mood) = (Mutex::new(speed), Mutex::new(Mood::Well));
+        Arc::new(Self { name: name.to_owned(), service_time, speed, mood, places: Places::new(concurrency), rng })
     }
 
     /// Serves until the task is dropped.
@@ -74,11 +105,14 @@ impl Backend {
         }
     }
 
-    async fn respond(&self, request: Request<Incoming>) -> Response<Full<Bytes>> {
+    async fn respond(&self, request: Request<Incoming>) -> Response<Body> {
         let (parts, body) = request.into_parts();
         let path = parts.uri.path();
         if let (&Method::POST, Some(speed)) = (&parts.method, path.strip_prefix("/admin/speed/")) {
             return self.change_speed(speed);
+        }
+        if let (&Method::POST, Some(mood)) = (&parts.method, path.strip_prefix("/admin/mood/")) {
+            return self.change_mood(mood);
         }
         let cost = match parts.headers.get(COST_HEADER) {
             Some(value) => value.to_str().ok(),
@@ -101,6 +135,9 @@ impl Backend {
         let Ok(body) = body.collect().await else {
             return self.reply(StatusCode::BAD_REQUEST, "the body broke off\n".into());
         };
+        if self.mood() == Mood::Failing {
+            return self.reply(StatusCode::INTERNAL_SERVER_ERROR, "failing\n".into());
+        }
         self.places.serve(|| self.service_time(cost)).await;
         let answer = match path {
             "/echo" => body.to_bytes(),
@@ -109,10 +146,35 @@ impl Backend {
             }
             _ => answer(&self.name).into(),
         };
-        self.reply(status, answer)
+        match self.mood() {
+            Mood::Cutting => self.half(&answer),
+            _ => self.reply(status, answer),
+        }
     }
 
-    fn change_speed(&self, text: &str) -> Response<Full<Bytes>> {
+    fn mood(&self) -> Mood {
+        *self.mood.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn change_mood(&self, name: &str) -> Response<Body> {
+        let Some(mood) = Mood::named(name) else {
+            return self.reply(StatusCode::BAD_REQUEST, "the mood must be well, failing or cutting\n".into());
+        };
+        *self.mood.lock().unwrap_or_else(PoisonError::into_inner) = mood;
+        self.reply(StatusCode::OK, Bytes::new())
+    }
+
+    /// The first half of an answer that announces its whole length; then the connection ends.
+    fn half(&self, answer: &Bytes) -> Response<Body> {
+        let half = Frame::data(answer.slice(..answer.len() / 2));
+        let frames = futures_util::stream::iter([Ok(half), Err(io::Error::other("cut"))]);
+        let mut response = self.reply(StatusCode::OK, Bytes::new());
+        response.headers_mut().insert(header::CONTENT_LENGTH, answer.len().into());
+        *response.body_mut() = BodyExt::boxed(StreamBody::new(frames));
+        response
+    }
+
+    fn change_speed(&self, text: &str) -> Response<Body> {
         let Ok(speed) = number(text, 0.01, 100.0) else {
             return self.reply(StatusCode::BAD_REQUEST, "the speed must be a number from 0.01 to 100\n".into());
         };
@@ -126,8 +188,8 @@ impl Backend {
         self.service_time.draw(&mut *rng).mul_f64(cost / speed)
     }
 
-    fn reply(&self, status: StatusCode, body: Bytes) -> Response<Full<Bytes>> {
-        let mut response = Response::new(Full::new(body));
+    fn reply(&self, status: StatusCode, body: Bytes) -> Response<Body> {
+        let mut response = Response::new(Full::new(body).map_err(|never| match never {}).boxed());
         *response.status_mut() = status;
         if let Ok(name) = self.name.parse() {
             response.headers_mut().insert(APP_HEADER, name);
@@ -180,6 +242,24 @@ mod tests {
         assert_eq!(asked("/status/429").await.0.as_u16(), 429);
         assert_eq!(asked("/status/700").await.0.as_u16(), 400);
         assert!(asked("/headers").await.1.contains("connection: close\n"));
+    }
+
+    #[tokio::test]
+    async fn moods_come_and_go() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let server = tokio::spawn(Backend::new("b1", "fixed:1ms".parse().unwrap(), 1, 1.0, 1).serve(listener));
+        let limit = Duration::from_secs(5);
+        let mood = async |name: &str| post(address, &format!("/admin/mood/{name}"), limit).await.unwrap().0;
+        assert_eq!(mood("failing").await, StatusCode::OK);
+        assert_eq!(get(address, "/", limit).await.unwrap().0, StatusCode::INTERNAL_SERVER_ERROR);
+        assert_eq!(mood("cutting").await, StatusCode::OK);
+        let error = get(address, "/", limit).await.unwrap_err();
+        assert!(matches!(error, crate::http::HttpError::Exchange { .. }), "{error}");
+        assert_eq!(mood("cheerful").await, StatusCode::BAD_REQUEST);
+        assert_eq!(mood("well").await, StatusCode::OK);
+        assert_eq!(get(address, "/", limit).await.unwrap().1, "served by b1\n");
+        server.abort();
     }
 
     #[tokio::test]

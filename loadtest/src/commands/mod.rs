@@ -5,6 +5,7 @@ mod agility;
 mod agree;
 mod backend;
 mod bounce;
+mod chaos;
 mod cost;
 mod demo;
 mod estimators;
@@ -48,6 +49,8 @@ pub enum Command {
     Ablation(ablation::Ablation),
     /// Measure what a bounce costs sender and server
     Bounce(bounce::Bounce),
+    /// Break one thing after the other under load, and check what is promised
+    Chaos(chaos::ChaosCommand),
     /// Make a table and a page out of the files of other commands
     Report(report::Report),
     /// Serve as an application with a known service time
@@ -70,6 +73,7 @@ impl Command {
             Self::Goals(goals) => goals.run().await,
             Self::Ablation(ablation) => ablation.run().await,
             Self::Bounce(bounce) => bounce.run().await,
+            Self::Chaos(chaos) => chaos.run().await,
             Self::Report(report) => report.run(),
             Self::Backend(backend) => backend.run().await,
         }

@@ -29,9 +29,18 @@ pub struct Outbound<'a> {
     pub plugin: Option<&'a Plugin>,
 }
 
-/// The gateway: least request over the frontends.
+/// The gateway: least request over the frontends; one that cannot be connected to costs another try elsewhere, not the request.
 pub fn gateway(frontends: &[SocketAddr]) -> Value {
-    let route = json!({"cluster": "frontend", "timeout": "0s"});
+    let route = json!({"cluster": "frontend", "timeout": "0s", "retry_policy": {
+        "retry_on": "connect-failure",
+        "num_retries": 3,
+        "retry_back_off": back_off(),
+        "retry_host_predicate": [{
+            "name": "envoy.retry_host_predicates.previous_hosts",
+            "typed_config": {"@type": "type.googleapis.com/envoy.extensions.retry.host.previous_hosts.v3.PreviousHostsPredicate"},
+        }],
+        "host_selection_retry_max_attempts": 5,
+    }});
     let filters = vec![router(vec![])];
     bootstrap("gateway", route, filters, vec![static_cluster("frontend", frontends, Balancing::LeastRequestOfTwo)])
 }
@@ -44,8 +53,7 @@ pub fn sidecar_outbound(outbound: &Outbound<'_>) -> Value {
         return bootstrap("outbound", route, vec![router(vec![])], clusters);
     };
     // What is retried, and how often, the filter says per request; Envoy's usual backoff of 25 ms would eat the gain.
-    let [base, max] = BACK_OFF.map(|time| format!("{:.3}s", time.as_secs_f64()));
-    route["retry_policy"] = json!({"retry_back_off": {"base_interval": base, "max_interval": max}});
+    route["retry_policy"] = json!({"retry_back_off": back_off()});
     clusters.extend(control_plane(plugin));
     let filters = vec![
         wasm_filter("bloc.outbound", &plugin.module, Some(&plugin.configuration)),
@@ -109,6 +117,11 @@ pub fn add_filters(bootstrap: &mut Value, downstream: &[Value], upstream: &[Valu
         router["typed_config"]["upstream_http_filters"] = upstream.iter().cloned().chain(own).collect();
     }
     filters.splice(0..0, downstream.iter().cloned());
+}
+
+fn back_off() -> Value {
+    let [base, max] = BACK_OFF.map(|time| format!("{:.3}s", time.as_secs_f64()));
+    json!({"base_interval": base, "max_interval": max})
 }
 
 fn control_plane(plugin: &Plugin) -> Option<Value> {

@@ -40,7 +40,7 @@ pub enum EnvoyError {
         answer: String,
     },
     /// Its files.
-    #[error("{name}: cannot write its bootstrap: {source}")]
+    #[error("{name}: its bootstrap: {source}")]
     Bootstrap {
         /// The Envoy.
         name: String,
@@ -88,6 +88,24 @@ impl Envoy {
         Ok(envoy)
     }
 
+    /// Starts the Envoy of this name again as it was, with `listener` for the address of its only listener; see [`Envoy::start`].
+    ///
+    /// # Errors
+    /// As there, or its bootstrap cannot be read.
+    pub async fn start_again(
+        executable: &Path,
+        directory: &Path,
+        name: &str,
+        listener: SocketAddr,
+        workers: usize,
+    ) -> Result<Self, EnvoyError> {
+        let read = std::fs::read(directory.join(format!("{name}.json")));
+        let parsed = read.and_then(|text| Ok(serde_json::from_slice::<Value>(&text)?));
+        let mut bootstrap = parsed.map_err(|source| EnvoyError::Bootstrap { name: name.to_owned(), source })?;
+        bootstrap["static_resources"]["listeners"][0]["address"] = super::cluster::address(listener);
+        Self::start(executable, directory, name, &bootstrap, workers).await
+    }
+
     /// Its name.
     pub fn name(&self) -> &str {
         self.process.name()
@@ -131,7 +149,6 @@ impl Envoy {
         numbers(self.admin, &query).await.map_err(|source| EnvoyError::Admin { name: self.name().to_owned(), source })
     }
 
-    /// Ends it.
     /// SIGKILL, as a crash would.
     pub async fn kill(self) {
         self.process.kill().await;

@@ -12,7 +12,7 @@ use futures_util::future::{join_all, try_join_all};
 use indicatif::ProgressBar;
 use serde_json::Value;
 use std::net::SocketAddr;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 use tokio::sync::Semaphore;
 
@@ -37,12 +37,20 @@ pub enum MeshError {
     #[error(transparent)]
     Http(#[from] HttpError),
     /// A backend refuses another speed.
-    #[error("backend-{backend} answers {status} to another speed")]
+    #[error("backend-{backend} answers {status} to what it is told")]
     Speed {
         /// Which.
         backend: usize,
         /// What it said.
         status: hyper::StatusCode,
+    },
+    /// An address cannot be listened at.
+    #[error("{at}: {source}")]
+    Address {
+        /// The address.
+        at: SocketAddr,
+        /// Why not.
+        source: std::io::Error,
     },
     /// A file cannot be written.
     #[error("{path}: {source}")]
@@ -57,14 +65,17 @@ pub enum MeshError {
 /// A mesh that stands; dropping it kills all of it.
 #[derive(Debug)]
 pub struct Mesh {
-    gateway: Envoy,
-    frontends: Vec<Envoy>,
-    sidecars: Vec<Envoy>,
-    backends: Vec<Process>,
-    control_plane: Option<Process>,
+    pub(super) gateway: Envoy,
+    pub(super) frontends: Vec<Envoy>,
+    pub(super) sidecars: Vec<Envoy>,
+    pub(super) backends: Vec<Process>,
+    pub(super) control_plane: Option<Process>,
+    pub(super) control_plane_address: Option<SocketAddr>,
     url: SocketAddr,
-    apps: Vec<SocketAddr>,
-    registry: Registry,
+    pub(super) apps: Vec<SocketAddr>,
+    pub(super) registry: Registry,
+    pub(super) tools: Tools,
+    pub(super) directory: PathBuf,
 }
 
 impl Mesh {
@@ -82,7 +93,8 @@ impl Mesh {
         std::fs::create_dir_all(directory).map_err(|source| file_error(directory, source))?;
         let directory = &directory.canonicalize().map_err(|source| file_error(directory, source))?;
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
-        let builder = Builder { spec, tools, directory, progress, starts: Semaphore::new(STARTS_PER_CORE * cores) };
+        let starts = Semaphore::new(STARTS_PER_CORE * cores);
+        let builder = Builder { spec, tools, directory, progress, starts };
         let pods = spec.backends + spec.spare;
         progress.set_length((spec.frontends + 2 * pods + 1 + usize::from(spec.has_control_plane())) as u64);
         progress.set_position(0);
@@ -96,7 +108,19 @@ impl Mesh {
         let frontends = builder.frontends(&registry, control_plane_address).await?;
         let gateway = builder.envoy("gateway".into(), envoy::gateway(&listeners(&frontends, "outbound")?)).await?;
         let url = gateway.listener("gateway")?;
-        Ok(Self { gateway, frontends, sidecars, backends, control_plane, url, apps, registry })
+        Ok(Self {
+            gateway,
+            frontends,
+            sidecars,
+            backends,
+            control_plane,
+            control_plane_address,
+            url,
+            apps,
+            registry,
+            tools: tools.clone(),
+            directory: directory.clone(),
+        })
     }
 
     /// Where clients send their requests.
@@ -189,27 +213,30 @@ impl Mesh {
 }
 
 /// What every step of a start needs.
-struct Builder<'a> {
-    spec: &'a MeshSpec,
-    tools: &'a Tools,
-    directory: &'a Path,
-    progress: &'a ProgressBar,
-    starts: Semaphore,
+pub(super) struct Builder<'a> {
+    pub(super) spec: &'a MeshSpec,
+    pub(super) tools: &'a Tools,
+    pub(super) directory: &'a Path,
+    pub(super) progress: &'a ProgressBar,
+    pub(super) starts: Semaphore,
 }
+
+/// Any free port.
+const ANY: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 0);
 
 impl Builder<'_> {
     async fn backends(&self) -> Result<Vec<(Process, SocketAddr)>, MeshError> {
         let all = self.spec.backends + self.spec.spare;
-        try_join_all((0..all).map(|n| self.backend(n))).await
+        try_join_all((0..all).map(|n| self.backend(n, ANY))).await
     }
 
-    async fn backend(&self, n: usize) -> Result<(Process, SocketAddr), MeshError> {
+    pub(super) async fn backend(&self, n: usize, listen: SocketAddr) -> Result<(Process, SocketAddr), MeshError> {
         let spec = self.spec;
         let speed = spec.speed(n);
         let name = format!("backend-{n}");
         let options = [
             ("--name", name.clone()),
-            ("--listen", "127.0.0.1:0".to_owned()),
+            ("--listen", listen.to_string()),
             ("--service-time", spec.service_time.to_string()),
             ("--concurrency", spec.concurrency.to_string()),
             ("--speed", speed.to_string()),
@@ -232,9 +259,14 @@ impl Builder<'_> {
         }
         // The endpoints are the sidecars, which need the control plane's address first; it learns them from the file later.
         registry::write_services(self.directory, &self.spec.services(None))?;
+        self.control_plane_at(ANY).await.map(Some)
+    }
+
+    pub(super) async fn control_plane_at(&self, listen: SocketAddr) -> Result<(Process, SocketAddr), MeshError> {
         let (source, address) = (registry::services_file(self.directory), self.directory.join("control-plane.address"));
         let _ = std::fs::remove_file(&address);
-        let options = ["--source", &format!("file:{}", source.display()), "--listen", "127.0.0.1:0", "--address-file"];
+        let (source, listen) = (format!("file:{}", source.display()), listen.to_string());
+        let options = ["--source", &source, "--listen", &listen, "--address-file"];
         let mut arguments: Vec<std::ffi::OsString> = options.iter().map(Into::into).collect();
         arguments.push(address.clone().into());
         let program = Program { name: "control-plane".into(), executable: self.tools.control_plane.clone(), arguments };
@@ -245,7 +277,7 @@ impl Builder<'_> {
             _ => return Err(process.late("success from /readyz", START_LIMIT).into()),
         }
         self.progress.inc(1);
-        Ok(Some((process, at)))
+        Ok((process, at))
     }
 
     async fn sidecars(&self, apps: &[SocketAddr], control_plane: Option<SocketAddr>) -> Result<Vec<Envoy>, MeshError> {

@@ -1,6 +1,7 @@
 //! What is shown of the records: a table for the terminal, a page for the browser, files for other tools.
 
 mod ablation;
+mod chaos;
 mod chart;
 mod comparisons;
 #[cfg(test)]
@@ -15,6 +16,7 @@ mod sections;
 mod table;
 
 pub use ablation::ablation_table;
+pub use chaos::{chaos_page, chaos_table};
 pub use comparisons::{agreement_table, goal_table};
 pub use files::{read, write_page, write_records, write_summary};
 pub use findings::{Finding, circling, findings};

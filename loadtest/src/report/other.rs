@@ -6,7 +6,7 @@ use crate::estimators::Estimator;
 use comfy_table::{Cell, CellAlignment, Table, presets};
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
-fn document(title: &str, command: &str, content: &Markup) -> Markup {
+pub(super) fn document(title: &str, command: &str, content: &Markup) -> Markup {
     html! {
         (DOCTYPE)
         html lang="en" {

@@ -1,0 +1,314 @@
+//! What can break, how it is broken and mended.
+
+use super::liar::{Liar, Lies};
+use super::weather;
+use crate::backend::Mood;
+use crate::mesh::{Mesh, MeshError, Role};
+use std::path::Path;
+use std::time::Duration;
+use tokio::time::sleep;
+
+/// One thing that breaks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fault {
+    /// A backend and its sidecar.
+    KillPod,
+    /// A backend; its sidecar stays.
+    KillApp,
+    /// All backends and their sidecars.
+    Blackout,
+    /// A backend stands still.
+    StopApp,
+    /// A backend's sidecar stands still.
+    StopSidecar,
+    /// A backend takes ten times as long.
+    Slow,
+    /// A backend answers 500 at once.
+    Failing,
+    /// A backend breaks its answers off.
+    Cutting,
+    /// A backend's sidecar is killed and started again.
+    Sidecar,
+    /// A frontend is killed and started again.
+    Frontend,
+    /// All frontends at once.
+    Frontends,
+    /// The gateway.
+    Gateway,
+    /// The control plane is down.
+    ControlPlaneDown,
+    /// The control plane takes questions and gives no answers.
+    ControlPlaneSilent,
+    /// The control plane lies.
+    ControlPlaneLies,
+    /// The wall clock of a frontend and a sidecar jumps.
+    Clock,
+    /// Packets to and from a backend's sidecar are lost.
+    Loss,
+    /// All packets are late.
+    Delay,
+}
+
+/// All of them, in the order of the report.
+pub const FAULTS: [Fault; 18] = [
+    Fault::KillPod,
+    Fault::KillApp,
+    Fault::Blackout,
+    Fault::StopApp,
+    Fault::StopSidecar,
+    Fault::Slow,
+    Fault::Failing,
+    Fault::Cutting,
+    Fault::Sidecar,
+    Fault::Frontend,
+    Fault::Frontends,
+    Fault::Gateway,
+    Fault::ControlPlaneDown,
+    Fault::ControlPlaneSilent,
+    Fault::ControlPlaneLies,
+    Fault::Clock,
+    Fault::Loss,
+    Fault::Delay,
+];
+
+/// A fault that cannot be made here, and why.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Impossible(pub String);
+
+/// What is in force between breaking and mending.
+#[derive(Debug, Default)]
+pub struct Broken {
+    liar: Option<Liar>,
+}
+
+impl Fault {
+    /// Its name on the command line.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::KillPod => "kill-pod",
+            Self::KillApp => "kill-app",
+            Self::Blackout => "blackout",
+            Self::StopApp => "stop-app",
+            Self::StopSidecar => "stop-sidecar",
+            Self::Slow => "slow",
+            Self::Failing => "failing",
+            Self::Cutting => "cutting",
+            Self::Sidecar => "sidecar",
+            Self::Frontend => "frontend",
+            Self::Frontends => "frontends",
+            Self::Gateway => "gateway",
+            Self::ControlPlaneDown => "control-plane-down",
+            Self::ControlPlaneSilent => "control-plane-silent",
+            Self::ControlPlaneLies => "control-plane-lies",
+            Self::Clock => "clock",
+            Self::Loss => "loss",
+            Self::Delay => "delay",
+        }
+    }
+
+    /// What happens, in a line.
+    pub fn what(self) -> &'static str {
+        match self {
+            Self::KillPod => "a backend and its sidecar are killed, and are back 6 s later",
+            Self::KillApp => "a backend is killed while its sidecar stays, and is back 6 s later",
+            Self::Blackout => "all backends and sidecars are killed, and are back 6 s later",
+            Self::StopApp => "a backend stands still (SIGSTOP) for 6 s",
+            Self::StopSidecar => "a backend's sidecar stands still (SIGSTOP) for 6 s",
+            Self::Slow => "a backend takes ten times as long for 6 s",
+            Self::Failing => "a backend answers 500 at once for 6 s",
+            Self::Cutting => "a backend breaks its answers off in the middle for 6 s",
+            Self::Sidecar => "a backend's sidecar is killed and started again",
+            Self::Frontend => "a frontend's sidecar is killed and started again",
+            Self::Frontends => "all frontends' sidecars are killed and started again at once",
+            Self::Gateway => "the gateway is killed and started again",
+            Self::ControlPlaneDown => "the control plane is killed, and is back 6 s later",
+            Self::ControlPlaneSilent => "the control plane takes questions and gives no answers for 6 s",
+            Self::ControlPlaneLies => {
+                "the control plane answers with older versions, empty lists, no services, refusals and nonsense for 6 s"
+            }
+            Self::Clock => "the wall clock of a frontend and a sidecar jumps an hour ahead, then two hours back",
+            Self::Loss => "a twentieth of the packets from and to a backend's sidecar is lost for 6 s",
+            Self::Delay => "each packet of the mesh is 3 ms late, give or take 2 ms, for 6 s",
+        }
+    }
+
+    /// Whether the others can make up for it while it lasts.
+    pub fn heals_by_itself(self) -> bool {
+        matches!(
+            self,
+            Self::KillPod
+                | Self::KillApp
+                | Self::Sidecar
+                | Self::ControlPlaneDown
+                | Self::ControlPlaneSilent
+                | Self::ControlPlaneLies
+                | Self::Clock
+        )
+    }
+
+    /// Whether nobody can take a request as long as it lasts.
+    pub fn leaves_nobody(self) -> bool {
+        matches!(self, Self::Blackout | Self::Frontends | Self::Gateway)
+    }
+
+    /// Whether it kills processes, and with them the requests that are in them.
+    pub fn kills(self) -> bool {
+        self.leaves_nobody() || matches!(self, Self::KillPod | Self::KillApp | Self::Sidecar | Self::Frontend)
+    }
+
+    /// Whether the counters of frontends begin anew.
+    pub fn restarts_frontends(self) -> bool {
+        matches!(self, Self::Frontend | Self::Frontends | Self::Clock)
+    }
+
+    /// What has to be done while nothing is measured.
+    pub(super) async fn prepare(
+        self,
+        mesh: &mut Mesh,
+        victim: Victim,
+        directory: &Path,
+    ) -> Result<Result<(), Impossible>, MeshError> {
+        match self {
+            Self::Clock => match weather::envoy_with_a_clock(mesh.envoy_executable(), directory) {
+                Ok(envoy) => {
+                    let roles = [Role::Frontend(victim.frontend), Role::Sidecar(victim.backend)];
+                    for role in roles {
+                        mesh.crash(role).await;
+                    }
+                    mesh.restart_as(&roles, &envoy).await?;
+                    Ok(Ok(()))
+                }
+                Err(impossible) => Ok(Err(impossible)),
+            },
+            Self::Loss => Ok(weather::can_lose()),
+            Self::Delay => Ok(weather::can_delay()),
+            _ => Ok(Ok(())),
+        }
+    }
+
+    /// Breaks it.
+    pub(super) async fn inject(self, mesh: &mut Mesh, victim: Victim, directory: &Path) -> Result<Broken, MeshError> {
+        let Victim { backend, frontend } = victim;
+        let mut broken = Broken::default();
+        match self {
+            Self::KillPod => {
+                mesh.crash(Role::Sidecar(backend)).await;
+                mesh.crash_backend(backend).await;
+            }
+            Self::KillApp => mesh.crash_backend(backend).await,
+            Self::Blackout => {
+                for n in 0..mesh.endpoints().len() {
+                    mesh.crash(Role::Sidecar(n)).await;
+                    mesh.crash_backend(n).await;
+                }
+            }
+            Self::StopApp => mesh.freeze_backend(backend, true),
+            Self::StopSidecar => mesh.freeze(Role::Sidecar(backend), true),
+            Self::Slow => mesh.change_speed_of(backend, 0.1).await?,
+            Self::Failing => mesh.change_mood_of(backend, Mood::Failing).await?,
+            Self::Cutting => mesh.change_mood_of(backend, Mood::Cutting).await?,
+            Self::Sidecar => mesh.crash(Role::Sidecar(backend)).await,
+            Self::Frontend => mesh.crash(Role::Frontend(frontend)).await,
+            Self::Frontends => {
+                for n in 0..mesh.frontend_count() {
+                    mesh.crash(Role::Frontend(n)).await;
+                }
+            }
+            Self::Gateway => mesh.crash(Role::Gateway).await,
+            Self::ControlPlaneDown => mesh.crash_control_plane().await,
+            Self::ControlPlaneSilent => broken.liar = Liar::in_the_place_of(mesh, Lies::Silence).await?,
+            Self::ControlPlaneLies => broken.liar = Liar::in_the_place_of(mesh, Lies::All).await?,
+            Self::Clock => {
+                weather::set_clock(directory, "+3600s").map_err(|source| unset(directory, source))?;
+                sleep(Duration::from_secs(3)).await;
+                weather::set_clock(directory, "-7200s").map_err(|source| unset(directory, source))?;
+            }
+            Self::Loss => weather::lose(mesh.endpoints()[backend].port()),
+            Self::Delay => weather::delay(),
+        }
+        Ok(broken)
+    }
+
+    /// Whether it lasts until it is mended, rather than being mended at once.
+    pub(super) fn lasts(self) -> bool {
+        !matches!(self, Self::Sidecar | Self::Frontend | Self::Frontends | Self::Gateway)
+    }
+
+    /// Mends it.
+    pub(super) async fn mend(
+        self,
+        mesh: &mut Mesh,
+        victim: Victim,
+        directory: &Path,
+        broken: Broken,
+    ) -> Result<(), MeshError> {
+        let Victim { backend, frontend } = victim;
+        match self {
+            Self::KillPod => {
+                mesh.restart_backend(backend).await?;
+                mesh.restart(&[Role::Sidecar(backend)]).await?;
+            }
+            Self::KillApp => mesh.restart_backend(backend).await?,
+            Self::Blackout => {
+                let all = mesh.endpoints().len();
+                for n in 0..all {
+                    mesh.restart_backend(n).await?;
+                }
+                mesh.restart(&(0..all).map(Role::Sidecar).collect::<Vec<_>>()).await?;
+            }
+            Self::StopApp => mesh.freeze_backend(backend, false),
+            Self::StopSidecar => mesh.freeze(Role::Sidecar(backend), false),
+            Self::Slow => mesh.change_speed_of(backend, 1.0).await?,
+            Self::Failing | Self::Cutting => mesh.change_mood_of(backend, Mood::Well).await?,
+            Self::Sidecar => mesh.restart(&[Role::Sidecar(backend)]).await?,
+            Self::Frontend => mesh.restart(&[Role::Frontend(frontend)]).await?,
+            Self::Frontends => {
+                let all: Vec<Role> = (0..mesh.frontend_count()).map(Role::Frontend).collect();
+                mesh.restart(&all).await?;
+            }
+            Self::Gateway => mesh.restart(&[Role::Gateway]).await?,
+            Self::ControlPlaneDown => mesh.restart_control_plane().await?,
+            Self::ControlPlaneSilent | Self::ControlPlaneLies => {
+                if let Some(liar) = broken.liar {
+                    liar.end().await;
+                }
+                mesh.restart_control_plane().await?;
+            }
+            Self::Clock => weather::set_clock(directory, "+0s").map_err(|source| unset(directory, source))?,
+            Self::Loss => weather::lose_nothing(),
+            Self::Delay => weather::delay_nothing(),
+        }
+        Ok(())
+    }
+}
+
+fn unset(directory: &Path, source: std::io::Error) -> MeshError {
+    MeshError::File { path: directory.display().to_string(), source }
+}
+
+/// Whom it meets.
+#[derive(Clone, Copy, Debug)]
+pub struct Victim {
+    /// Which backend, with its sidecar.
+    pub backend: usize,
+    /// Which frontend.
+    pub frontend: usize,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+
+    #[test]
+    fn each_has_a_name_and_words_of_its_own() {
+        let names: BTreeSet<&str> = FAULTS.iter().map(|fault| fault.name()).collect();
+        let whats: BTreeSet<&str> = FAULTS.iter().map(|fault| fault.what()).collect();
+        assert_eq!((names.len(), whats.len()), (FAULTS.len(), FAULTS.len()));
+    }
+
+    #[test]
+    fn who_leaves_nobody_cannot_heal_by_itself() {
+        assert!(FAULTS.iter().all(|fault| !(fault.leaves_nobody() && fault.heals_by_itself())));
+    }
+}

@@ -1,0 +1,190 @@
+//! Breaking parts of a mesh that stands, and mending them: each part comes back at the address that it had.
+
+use super::running::{Builder, Mesh, MeshError};
+use super::tools::Tools;
+use crate::backend::Mood;
+use crate::envoy::Envoy;
+use crate::http;
+use bloc_policy::config::ServiceSpec;
+use futures_util::future::try_join_all;
+use indicatif::ProgressBar;
+use nix::sys::signal::Signal;
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::path::Path;
+use std::time::Duration;
+use tokio::sync::Semaphore;
+
+const LIMIT: Duration = Duration::from_secs(20);
+
+/// An Envoy of a mesh.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Role {
+    /// The gateway.
+    Gateway,
+    /// A frontend's sidecar.
+    Frontend(usize),
+    /// A backend's sidecar.
+    Sidecar(usize),
+}
+
+impl Role {
+    /// The name of its only listener.
+    fn listener(self) -> &'static str {
+        match self {
+            Self::Gateway => "gateway",
+            Self::Frontend(_) => "outbound",
+            Self::Sidecar(_) => "inbound",
+        }
+    }
+}
+
+impl Mesh {
+    /// Kills a backend's application.
+    pub async fn crash_backend(&mut self, n: usize) {
+        self.backends[n].crash().await;
+    }
+
+    /// Starts it again.
+    ///
+    /// # Errors
+    /// It does not start.
+    pub async fn restart_backend(&mut self, n: usize) -> Result<(), MeshError> {
+        let (bar, at) = (ProgressBar::hidden(), self.apps[n]);
+        self.backends[n] = self.builder(&self.tools, &bar).backend(n, at).await?.0;
+        Ok(())
+    }
+
+    /// Stops a backend's application as it stands, or lets it go on.
+    pub fn freeze_backend(&self, n: usize, frozen: bool) {
+        self.backends[n].signal(if frozen { Signal::SIGSTOP } else { Signal::SIGCONT });
+    }
+
+    /// From now on backend `n` is `factor` times as fast as at first.
+    ///
+    /// # Errors
+    /// It does not answer, or refuses.
+    pub async fn change_speed_of(&self, n: usize, factor: f64) -> Result<(), MeshError> {
+        self.tell(n, &format!("/admin/speed/{}", self.registry.spec().speed(n) * factor)).await
+    }
+
+    /// What backend `n` does with its requests from now on.
+    ///
+    /// # Errors
+    /// It does not answer, or refuses.
+    pub async fn change_mood_of(&self, n: usize, mood: Mood) -> Result<(), MeshError> {
+        self.tell(n, &format!("/admin/mood/{}", mood.name())).await
+    }
+
+    async fn tell(&self, n: usize, path: &str) -> Result<(), MeshError> {
+        let (status, _) = http::post(self.apps[n], path, LIMIT).await?;
+        if status.is_success() { Ok(()) } else { Err(MeshError::Speed { backend: n, status }) }
+    }
+
+    /// Kills an Envoy.
+    pub async fn crash(&mut self, role: Role) {
+        self.envoy_mut(role).process().crash().await;
+    }
+
+    /// Stops an Envoy as it stands, or lets it go on.
+    pub fn freeze(&mut self, role: Role, frozen: bool) {
+        let signal = if frozen { Signal::SIGSTOP } else { Signal::SIGCONT };
+        self.envoy_mut(role).process().signal(signal);
+    }
+
+    /// Starts all these again at once.
+    ///
+    /// # Errors
+    /// One does not start.
+    pub async fn restart(&mut self, roles: &[Role]) -> Result<(), MeshError> {
+        let envoy = self.tools.envoy.clone();
+        self.restart_as(roles, &envoy).await
+    }
+
+    /// Starts all these again at once, with `executable` for Envoy.
+    ///
+    /// # Errors
+    /// One does not start.
+    pub async fn restart_as(&mut self, roles: &[Role], executable: &Path) -> Result<(), MeshError> {
+        let workers = self.registry.spec().workers;
+        let start = |role: &Role| {
+            let envoy = self.envoy(*role);
+            let (name, listener) = (envoy.name().to_owned(), envoy.listener(role.listener()));
+            let directory = &self.directory;
+            async move { Envoy::start_again(executable, directory, &name, listener?, workers).await }
+        };
+        let started = try_join_all(roles.iter().map(start)).await?;
+        for (role, envoy) in roles.iter().zip(started) {
+            *self.envoy_mut(*role) = envoy;
+        }
+        Ok(())
+    }
+
+    /// Kills the control plane.
+    pub async fn crash_control_plane(&mut self) {
+        if let Some(process) = &mut self.control_plane {
+            process.crash().await;
+        }
+    }
+
+    /// Starts it again.
+    ///
+    /// # Errors
+    /// It does not start.
+    pub async fn restart_control_plane(&mut self) -> Result<(), MeshError> {
+        let Some(at) = self.control_plane_address else { return Ok(()) };
+        let bar = ProgressBar::hidden();
+        self.control_plane = Some(self.builder(&self.tools, &bar).control_plane_at(at).await?.0);
+        Ok(())
+    }
+
+    /// Where the control plane listens, if there is one.
+    pub fn control_plane_address(&self) -> Option<SocketAddr> {
+        self.control_plane_address
+    }
+
+    /// The counter or gauge `name`, summed over the frontends.
+    ///
+    /// # Errors
+    /// One does not answer.
+    pub async fn frontends_sum(&self, name: &str) -> Result<u64, MeshError> {
+        let filter = format!("^{}$", name.replace('.', r"\."));
+        let all = try_join_all(self.frontends.iter().map(|frontend| frontend.stats(&filter))).await?;
+        Ok(all.iter().filter_map(|stats| stats.get(name)).sum())
+    }
+
+    /// How many frontends there are.
+    pub fn frontend_count(&self) -> usize {
+        self.frontends.len()
+    }
+
+    /// The Envoy that it is made of.
+    pub fn envoy_executable(&self) -> &Path {
+        &self.tools.envoy
+    }
+
+    /// What the control plane says of the service when it has these endpoints.
+    pub fn services(&self, endpoints: &[SocketAddr]) -> BTreeMap<String, ServiceSpec> {
+        self.registry.spec().services(Some(endpoints))
+    }
+
+    fn envoy(&self, role: Role) -> &Envoy {
+        match role {
+            Role::Gateway => &self.gateway,
+            Role::Frontend(n) => &self.frontends[n],
+            Role::Sidecar(n) => &self.sidecars[n],
+        }
+    }
+
+    fn envoy_mut(&mut self, role: Role) -> &mut Envoy {
+        match role {
+            Role::Gateway => &mut self.gateway,
+            Role::Frontend(n) => &mut self.frontends[n],
+            Role::Sidecar(n) => &mut self.sidecars[n],
+        }
+    }
+
+    fn builder<'a>(&'a self, tools: &'a Tools, progress: &'a ProgressBar) -> Builder<'a> {
+        Builder { spec: self.registry.spec(), tools, directory: &self.directory, progress, starts: Semaphore::new(8) }
+    }
+}
