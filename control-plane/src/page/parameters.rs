@@ -42,6 +42,7 @@ pub fn in_force(spec: &ServiceSpec, parameters: &ServiceParameters) -> Vec<Param
         parameter("slo", or(parameters.slo().map(duration), "none"), spec.slo.is_some()),
         parameter("sloGrace", duration(parameters.slo_grace()), spec.slo_grace.is_some()),
         parameter("retries", parameters.retries().to_string(), spec.retries.is_some()),
+        parameter("retryBudget", parameters.retry_budget().get().to_string(), spec.retry_budget.is_some()),
         parameter("resetInterval", duration(parameters.reset_interval()), spec.reset_interval.is_some()),
         parameter("headroom", parameters.headroom().get().to_string(), spec.headroom.is_some()),
         parameter("orca", if parameters.orca() { "reported" } else { "no" }.to_owned(), spec.orca.is_some()),
@@ -71,7 +72,7 @@ mod tests {
     #[test]
     fn every_parameter_but_the_endpoints_is_there() {
         let all = json!({
-            "routing": "mu", "retries": 1, "resetInterval": "200ms", "capacity": {"estimator": "slo", "slo": "2s"}, "headroom": 0.5, "maxChips": 7,
+            "routing": "mu", "retries": 1, "retryBudget": 0.1, "resetInterval": "200ms", "capacity": {"estimator": "slo", "slo": "2s"}, "headroom": 0.5, "maxChips": 7,
             "concurrency": 4, "hold": false, "maxQueueWait": "1s", "slo": "3s", "sloGrace": "10ms", "orca": true,
             "debugHeaders": true,
         });

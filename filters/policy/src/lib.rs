@@ -11,6 +11,7 @@
 //! | [`endpoints`] | what a sender knows of each server: chips, backoff, pending requests |
 //! | [`routing`] | which servers a request tries, and in which order |
 //! | [`sender`] | all of that together, for the requests of one proxy to one cluster |
+//! | [`retry_budget`] | how often a sender may try again after something else than a rejection |
 //! | [`bid`] | how long an attempt is willing to wait |
 //! | [`discovery`] | when a sender without an endpoint list looks for servers that it does not know |
 //! | [`load_report`] | the header in which a server speaks of its load |
@@ -33,6 +34,7 @@ pub mod follower;
 pub mod hall;
 pub mod load_report;
 pub mod orca;
+pub mod retry_budget;
 pub mod rng;
 pub mod routing;
 pub mod sender;

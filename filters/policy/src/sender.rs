@@ -6,6 +6,7 @@ use crate::bid::{self, Bids};
 use crate::config::{RoutingKind, ServiceParameters};
 use crate::discovery::Discovery;
 use crate::endpoints::{Answer, Endpoint, EndpointId, Endpoints};
+use crate::retry_budget::RetryBudget;
 use crate::rng::Rng;
 use crate::routing::{Router, Routing};
 use crate::units::Timestamp;
@@ -41,6 +42,7 @@ pub struct Sender {
     endpoints: Endpoints,
     discovery: Discovery,
     bids: Bids,
+    budget: RetryBudget,
     list: Vec<EndpointId>,
 }
 
@@ -52,6 +54,7 @@ impl Sender {
             endpoints: Endpoints::new(parameters.reset_interval(), parameters.max_chips()),
             discovery: Discovery::default(),
             bids: Bids::default(),
+            budget: RetryBudget::new(parameters.retry_budget()),
             list: Vec::new(),
             parameters,
         };
@@ -66,6 +69,7 @@ impl Sender {
         }
         self.router.configure(parameters.reset_interval());
         self.endpoints.configure(parameters.reset_interval(), parameters.max_chips());
+        self.budget.configure(parameters.retry_budget());
         self.parameters = parameters;
         self.set_endpoints(now);
     }
@@ -103,6 +107,11 @@ impl Sender {
             RoutingKind::Bid => self.parameters.retries() + bid::MULTIPLES.len() as u32,
             _ => self.parameters.retries(),
         }
+    }
+
+    /// Whether the request chosen for last may be sent again after something else than a rejection.
+    pub fn retries_failures(&self) -> bool {
+        self.budget.allows()
     }
 
     /// Whether attempts bid.
@@ -144,6 +153,9 @@ impl Sender {
                 Answer::Silent | Answer::Orca(_) | Answer::Failed => {}
             }
         }
+        if matches!(answer, Answer::Rejected(_) | Answer::Bounced(_)) {
+            self.budget.rejection();
+        }
         self.endpoints.answer(id, answer, now);
     }
 
@@ -151,6 +163,7 @@ impl Sender {
     /// all: no server is known, or the request is to go where Envoy's own policy sends it, so that new ones are found.
     pub fn choose(&mut self, now: Timestamp, rng: &mut impl Rng) -> &[EndpointId] {
         self.list.clear();
+        self.budget.request();
         let explores = self.learns() && self.discovery.explores(self.endpoints.len(), rng);
         if !explores {
             let length = self.retries() as usize + 1;
@@ -177,8 +190,9 @@ impl Sender {
         self.list.iter().filter_map(|&id| self.endpoints.get(id)).map(Endpoint::address)
     }
 
-    /// The server with this address, to which an attempt goes; a new one is learned if nobody named the servers.
+    /// The server with this address, to which an attempt goes, which costs the retry budget one; a new one is learned if nobody named the servers.
     pub fn endpoint_at(&mut self, address: &str, now: Timestamp) -> Option<EndpointId> {
+        self.budget.attempt();
         let known = self.endpoints.find(address);
         if !self.learns() {
             return known;
@@ -305,6 +319,36 @@ mod tests {
         let first: BTreeSet<EndpointId> = (0..100).map(|_| sender.choose(Timestamp::ZERO, &mut rng)[0]).collect();
         assert!(!first.contains(&missing));
         assert_eq!(sender.endpoints().len(), 2);
+    }
+
+    #[test]
+    fn failures_use_up_the_retry_budget_and_rejections_do_not() {
+        let mut sender = sender(Some(&["1.1.1.1:1", "2.2.2.2:2", "3.3.3.3:3"]));
+        let mut rng = fastrand::Rng::with_seed(8);
+        let mut granted = |answer: fn() -> Answer| {
+            let mut granted = 0;
+            for _ in 0..1_000 {
+                sender.choose(Timestamp::ZERO, &mut rng);
+                let retries = if sender.retries_failures() { 2 } else { 0 };
+                granted += u32::from(retries > 0);
+                let attempts = if answer() == Answer::Failed { 1 + retries } else { 3 };
+                for _ in 0..attempts {
+                    let id = sender.endpoint_at("1.1.1.1:1", Timestamp::ZERO).unwrap();
+                    sender.answer(id, answer(), None, Timestamp::ZERO, Timestamp::ZERO);
+                }
+            }
+            granted
+        };
+        assert_eq!(granted(|| Answer::Rejected(LoadReport::default())), 1_000);
+        let after_failures = granted(|| Answer::Failed);
+        assert!((100..=106).contains(&after_failures), "{after_failures}: 200 retries and the burst");
+        let none = ServiceSpec {
+            retry_budget: Some(0.0),
+            endpoints: Some(vec!["1.1.1.1:1".into()]),
+            ..ServiceSpec::default()
+        };
+        sender.configure(none.validate().unwrap(), Timestamp::ZERO);
+        assert!(!sender.retries_failures());
     }
 
     #[test]

@@ -23,6 +23,8 @@ const UNAVAILABLE: i32 = 14;
 
 /// What is safe to send again: a rejection came before the application saw the request, the others before a server got it at all.
 const SAFE_RETRIES: &str = "retriable-headers,connect-failure,refused-stream";
+/// What the retry budget always leaves.
+const FREE_RETRIES: &str = "retriable-headers";
 
 /// Requests that were given a list or not.
 pub const REQUESTS: usize = 0;
@@ -118,7 +120,12 @@ impl HttpContext for OutboundRequest {
                 None => host::remove_header(Headers::Request, ENDPOINTS),
             }
             state.first = endpoint.map(|endpoint| First { cluster: Rc::clone(shared), endpoint, chosen: now });
-            ask_for_retries(cluster.sender.retries(), &mut state.text);
+            let retries = cluster.sender.retries();
+            if cluster.sender.retries_failures() {
+                ask_for_retries(retries, &mut state.text);
+            } else {
+                ask_for_free_retries(retries, &mut state.text);
+            }
             None
         });
         let Some((overrun, explained)) = overrun else { return Action::Continue };
@@ -168,8 +175,18 @@ fn ask_for_retries(retries: u32, text: &mut String) {
         }
         None => host::set_header(Headers::Request, RETRY_ON, SAFE_RETRIES.as_bytes()),
     }
+    ask_for(most, text);
+}
+
+/// The retry budget is used up: asks for retries after a rejection only.
+fn ask_for_free_retries(retries: u32, text: &mut String) {
+    host::set_header(Headers::Request, RETRY_ON, FREE_RETRIES.as_bytes());
+    ask_for(retries, text);
+}
+
+fn ask_for(retries: u32, text: &mut String) {
     host::set_header(Headers::Request, RETRIABLE_HEADER_NAMES, REJECT.as_bytes());
     text.clear();
-    let _ = write!(text, "{most}");
+    let _ = write!(text, "{retries}");
     host::set_header(Headers::Request, MAX_RETRIES, text.as_bytes());
 }

@@ -69,6 +69,10 @@ pub struct ServiceSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schemars(range(min = 0, max = 10)))]
     pub retries: Option<i64>,
+    /// Further attempts after something else than a rejection, as a share of the requests; 0 to 1, default 0.2.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "schema", schemars(range(min = 0, max = 1)))]
+    pub retry_budget: Option<f64>,
     /// How long an endpoint without a chip is left alone; `1ms` to `1h`, default `1s`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schemars(regex(pattern = DURATION)))]
@@ -157,6 +161,7 @@ impl ServicesSpec {
 pub struct ServiceParameters {
     routing: RoutingKind,
     retries: u32,
+    retry_budget: Ratio,
     reset_interval: Duration,
     capacity: CapacityParameters,
     headroom: Ratio,
@@ -188,6 +193,7 @@ pub enum CapacityParameters {
 const MILLISECOND: Duration = Duration::from_millis(1);
 const HOUR: Duration = Duration::from_secs(3600);
 const DEFAULT_RETRIES: u32 = 3; // paper, 5.6: three retries
+const DEFAULT_RETRY_BUDGET: f64 = 0.2;
 const DEFAULT_RESET_INTERVAL: Duration = Duration::from_secs(1);
 const DEFAULT_HEADROOM: f64 = 0.8; // paper, 5.4.1
 const DEFAULT_MAX_CHIPS: u32 = 10;
@@ -207,9 +213,13 @@ impl ServiceSpec {
         let headroom = Ratio::new(headroom)
             .filter(|ratio| ratio.get() > 0.0)
             .ok_or_else(|| ConfigError::out_of_range("headroom".into(), headroom, "a number above 0 and at most 1"))?;
+        let retry_budget = self.retry_budget.unwrap_or(DEFAULT_RETRY_BUDGET);
+        let retry_budget = Ratio::new(retry_budget)
+            .ok_or_else(|| ConfigError::out_of_range("retryBudget".into(), retry_budget, "a number from 0 to 1"))?;
         Ok(ServiceParameters {
             routing: self.routing.unwrap_or_default(),
             retries,
+            retry_budget,
             reset_interval,
             capacity: self.capacity()?,
             headroom,
@@ -238,6 +248,7 @@ impl ServiceSpec {
         let Self {
             routing,
             retries,
+            retry_budget,
             reset_interval,
             capacity,
             headroom,
@@ -255,6 +266,7 @@ impl ServiceSpec {
         Self {
             routing: routing.or(base.routing),
             retries: retries.or(base.retries),
+            retry_budget: retry_budget.or(base.retry_budget),
             reset_interval: reset_interval.or(base.reset_interval),
             capacity: capacity.or(base.capacity),
             headroom: headroom.or(base.headroom),
@@ -299,6 +311,11 @@ impl ServiceParameters {
     /// Retries after a rejection, 0 to 10.
     pub fn retries(&self) -> u32 {
         self.retries
+    }
+
+    /// Further attempts after something else than a rejection, as a share of the requests.
+    pub fn retry_budget(&self) -> Ratio {
+        self.retry_budget
     }
 
     /// How long an endpoint without a chip is left alone, 1 ms to 1 h.

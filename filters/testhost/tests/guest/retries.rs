@@ -101,3 +101,21 @@ fn a_load_report_of_odd_bytes_is_stripped_and_ignored() {
     sender.advance(Duration::from_secs(1));
     assert_eq!(metric(&sender, "outbound", "attempts"), Some(5));
 }
+
+#[test]
+fn failures_are_retried_as_far_as_the_budget_goes_and_rejections_always() {
+    let (one, sender) = (process(6), process(7));
+    let spec = json!({"endpoints": [FULL, FREE], "retries": 3, "retryBudget": 0.1, "resetInterval": "1ms"});
+    let caller = caller(&sender, &spec, &[FULL, FREE]);
+    let own: Vec<(&str, &str)> =
+        [&GET[..], &[("x-envoy-retry-on", "connect-failure"), ("x-envoy-max-retries", "9")]].concat();
+    let mut retries = 0;
+    for _ in 0..200 {
+        retries += caller.send(own.as_slice(), |_, _| None).tried.len() - 1;
+    }
+    assert!((20..=20 + 10 + 9).contains(&retries), "{retries} retries of 200 requests");
+    let server = server(&one, &json!({"capacity": {"estimator": "static", "limit": 1}}));
+    let _held = admitted(server.root());
+    let outcome = caller.send(GET, |_, request| Some(server.handle(request, |_| unreachable!("it is full"))));
+    assert_eq!((outcome.response.status(), outcome.tried.len()), (429, 4));
+}

@@ -1,0 +1,119 @@
+//! The retry budget: how many attempts a sender may make beyond one for each request and one for each rejection.
+//!
+//! A rejection costs its server next to nothing and says that it would rather not, so its retry is free. Any other retry (the server could not be
+//! reached, or the application asked for it) is load that nobody asked for, and when all servers are in trouble it is what keeps them there.
+//!
+//! A bucket of at most [`BURST`] attempts: each request puts in `1 + share`, each rejection 1, each attempt takes 1. A request is given the right to such retries
+//! when, its own first attempt paid, one is left. So over any time the retries beyond those of rejections are at most
+//!
+//! `share * requests + BURST + what is in flight when the bucket runs empty`
+//!
+//! Default: a share of 0.2, as Envoy's, Finagle's and linkerd's budgets. Envoy's own (`retry_budget` of a cluster) is no use here: it counts the retries of
+//! rejections too, of which there is one a request with bids. Cold start: full. Cost: an addition for each event.
+
+use crate::units::Ratio;
+
+/// Retries that may be made at once, however few the requests were.
+pub const BURST: f64 = 10.0;
+/// How far debts are remembered.
+const FLOOR: f64 = -BURST;
+
+/// The budget of one sender.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct RetryBudget {
+    share: Ratio,
+    balance: f64,
+}
+
+impl RetryBudget {
+    /// A full one; none at all if `share` is zero.
+    pub fn new(share: Ratio) -> Self {
+        Self { share, balance: BURST }
+    }
+
+    /// Another share from now on.
+    pub fn configure(&mut self, share: Ratio) {
+        self.share = share;
+    }
+
+    /// A request has come.
+    pub fn request(&mut self) {
+        self.earn(1.0 + self.share.get());
+    }
+
+    /// A server has rejected or bounced an attempt.
+    pub fn rejection(&mut self) {
+        self.earn(1.0);
+    }
+
+    /// An attempt begins.
+    pub fn attempt(&mut self) {
+        self.balance = (self.balance - 1.0).max(FLOOR);
+    }
+
+    /// Whether the request that has come last may be sent again after something else than a rejection.
+    pub fn allows(&self) -> bool {
+        self.share.get() > 0.0 && self.balance >= 2.0
+    }
+
+    fn earn(&mut self, attempts: f64) {
+        self.balance = (self.balance + attempts).min(BURST);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn budget(share: f64) -> RetryBudget {
+        RetryBudget::new(Ratio::new(share).unwrap())
+    }
+
+    /// Requests whose attempts all fail, each tried again three times if it may; how many retries there were.
+    fn retries(budget: &mut RetryBudget, requests: usize) -> usize {
+        let mut retries = 0;
+        for _ in 0..requests {
+            budget.request();
+            let more = if budget.allows() { 3 } else { 0 };
+            (0..=more).for_each(|_| budget.attempt());
+            retries += more;
+        }
+        retries
+    }
+
+    #[test]
+    fn retries_stay_below_the_share() {
+        for share in [0.05, 0.2, 1.0] {
+            let retries = retries(&mut budget(share), 10_000) as f64;
+            let most = share * 10_000.0;
+            assert!((most..most + BURST + 3.0).contains(&retries), "{share}: {retries}");
+        }
+        assert_eq!(retries(&mut budget(0.0), 1_000), 0, "none at all");
+    }
+
+    #[test]
+    fn rejections_pay_for_their_retries() {
+        let mut budget = budget(0.2);
+        for _ in 0..1_000 {
+            budget.request();
+            assert!(budget.allows());
+            budget.attempt();
+            for _ in 0..8 {
+                budget.rejection();
+                budget.attempt();
+            }
+        }
+    }
+
+    #[test]
+    fn debts_are_forgotten_at_some_point() {
+        let mut budget = budget(0.2);
+        (0..1_000_000).for_each(|_| budget.attempt());
+        (0..60).for_each(|_| {
+            budget.request();
+            budget.attempt();
+        });
+        budget.request();
+        assert!(budget.allows());
+    }
+}
