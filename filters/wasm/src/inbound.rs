@@ -28,6 +28,11 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::time::Duration;
 
+/// The reason in `x-bloc-reject` of a request that Envoy could not hand to the application.
+const UNREACHABLE: &[u8] = b"unreachable";
+/// How many headers an answer of Envoy's own has at most, before it has passed a filter: status, type and length. An application's has those that the router adds, too. To look
+/// more closely costs a call to the host, which most answers are spared by this.
+const LOCAL_REPLY: usize = 3;
 const TOO_MANY_REQUESTS: u32 = 429;
 const RESOURCE_EXHAUSTED: i32 = 8;
 
@@ -45,7 +50,9 @@ const HELD: usize = 5;
 /// Let in by a tick, not by the announcement that their place is free: as good as none while announcements arrive.
 const RESCUED: usize = 6;
 const REJECTED_BID: usize = 7;
-const COUNTERS: [&str; 8] = [
+/// Answered by Envoy because it could not reach the application.
+const REJECTED_UNREACHABLE: usize = 8;
+const COUNTERS: [&str; 9] = [
     "admitted",
     "rejected_capacity",
     "rejected_deadline",
@@ -54,6 +61,7 @@ const COUNTERS: [&str; 8] = [
     "held",
     "rescued",
     "rejected_bid",
+    "rejected_unreachable",
 ];
 
 /// A service that this proxy stands in front of, as this thread sees it.
@@ -69,7 +77,7 @@ pub struct Inbound {
     /// The capacity that the gauge shows.
     shown: Option<Concurrency>,
     /// Events to be counted.
-    pub counters: Counters<8>,
+    pub counters: Counters<9>,
 }
 
 impl Inbound {
@@ -242,9 +250,14 @@ impl Request {
         host::respond(TOO_MANY_REQUESTS, RESOURCE_EXHAUSTED, details, &headers);
     }
 
-    /// The report for an answer that goes out, unless it is ours, which has one already.
-    fn answered(&self) -> Option<LoadReport> {
+    /// The report for an answer with this many headers that goes out, the application's or Envoy's; ours has one already. It is marked if it is as good as a rejection.
+    fn answered(&self, headers: usize) -> Option<LoadReport> {
         match self.stage.get() {
+            Stage::Inside { hall, .. } if self.speaks && headers <= LOCAL_REPLY && application_is_unreachable() => {
+                self.stage.set(Stage::Answered { hall });
+                host::set_header(Headers::Response, REJECT, UNREACHABLE);
+                self.unreached()
+            }
             Stage::Inside { flag, others, since, hall } => {
                 self.stage.set(Stage::Answered { hall });
                 self.report(Some((flag, others, since)))
@@ -253,6 +266,14 @@ impl Request {
             // A request that came before the parameters is not counted, and reports nothing.
             Stage::Untouched | Stage::Answered { .. } | Stage::Bounced => None,
         }
+    }
+
+    /// The report for a request that never reached the application: nothing is measured, and no chip is given.
+    fn unreached(&self) -> Option<LoadReport> {
+        let mut inbound = self.inbound.borrow_mut();
+        inbound.counters.count(REJECTED_UNREACHABLE);
+        let others = inbound.others();
+        inbound.server.as_ref().map(|server| server.bare_report(others))
     }
 
     /// The report for the answer of the application, which is measured by the way.
@@ -345,6 +366,18 @@ impl InboundRequest {
     }
 }
 
+/// Whether this answer is Envoy's own, because it got no connection to the application: the application has not seen the request, so that it is safe elsewhere.
+/// Without this a server whose application is gone would answer fastest of all, and draw the load of the others.
+fn application_is_unreachable() -> bool {
+    /// Response flags of Envoy: no healthy upstream, upstream connection failure, upstream overflow.
+    const NEVER_SENT: u64 = 0x2 | 0x20 | 0x80;
+    let number = |path| host::property(path).and_then(|bytes| bytes.try_into().ok()).map(u64::from_le_bytes);
+    host::header(Headers::Response, ":status").as_deref() == Some(b"503")
+        && number("response\0flags").is_some_and(|flags| flags & NEVER_SENT != 0 && flags & !NEVER_SENT == 0)
+        // An earlier attempt may have been sent.
+        && number("upstream\0request_attempt_count").is_none_or(|attempts| attempts <= 1)
+}
+
 /// How long the caller waits for its answer, if it says so.
 pub fn deadline() -> Option<Duration> {
     let value = host::header(Headers::Request, EXPECTED_TIMEOUT)?;
@@ -365,10 +398,10 @@ impl HttpContext for InboundRequest {
         self.arrive(&request, caller.bid)
     }
 
-    fn on_http_response_headers(&mut self, _headers: usize, _end_of_stream: bool) -> Action {
+    fn on_http_response_headers(&mut self, headers: usize, _end_of_stream: bool) -> Action {
         crash::point("inbound.response");
         let Some(request) = &self.request else { return Action::Continue };
-        let Some(report) = request.answered() else { return Action::Continue };
+        let Some(report) = request.answered(headers) else { return Action::Continue };
         if request.speaks {
             state::with(|state| {
                 report.encode(&mut state.text);

@@ -1,6 +1,6 @@
 //! Servers that die under load.
 
-use crate::support::{Place, Pod, outbound, request, send, sender};
+use crate::support::{Place, Pod, metric, outbound, request, send, sender};
 use bloc_lab::envoy::SERVICE;
 use serde_json::json;
 use std::sync::Arc;
@@ -52,4 +52,42 @@ async fn a_pod_killed_under_load_costs_only_the_requests_inside_it() {
     assert!(lost.len() <= CLIENTS, "lost: {lost:?}");
     assert!(lost.iter().all(|&(_, status)| status == 503), "lost: {lost:?}");
     assert!(survivors(&pods) > before + CLIENTS * REQUESTS / 4, "the others took over");
+}
+
+/// The sidecar of an application that is gone answers at once, and must not draw the load: the callers hear that nobody saw the request, and go elsewhere.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_sidecar_without_its_application_says_so_and_nothing_is_lost() {
+    let place = Place::new();
+    let (gone, well) = (Pod::with_capacity(&place, "gone", 20).await, Pod::with_capacity(&place, "well", 20).await);
+    let endpoints = [gone.address, well.address];
+    let names: Vec<String> = endpoints.iter().map(ToString::to_string).collect();
+    let configuration = json!({"services": {SERVICE: {"endpoints": names, "resetInterval": "100ms"}}});
+    let (envoy, to) = sender(&place, &outbound(&place, &endpoints, &configuration, None)).await;
+    gone.app.crash();
+    for n in 0..40 {
+        let answer = send(to, request("/slow").method("POST"), "body").await.unwrap();
+        assert_eq!(answer.status.as_u16(), 200, "request {n}");
+        assert_eq!(answer.ours(), Vec::<String>::new());
+    }
+    let unreachable = crate::support::eventually("counters", async || {
+        Some(gone.metric("rejected_unreachable").await).filter(|count| *count > 0)
+    });
+    let rejections = unreachable.await;
+    assert_eq!(well.metric("rejected_unreachable").await, 0);
+    assert_eq!(gone.metric("departed").await, 0, "nothing was measured");
+    crate::support::eventually("rejections", async || {
+        (metric(&envoy, "outbound", "rejections").await == gone.metric("rejected_unreachable").await).then_some(())
+    })
+    .await;
+    assert!(rejections < 40, "it is left alone in between");
+
+    // Who does not speak gets Envoy's answer as it is.
+    let plain = send(gone.address, request("/slow"), "").await.unwrap();
+    assert_eq!(plain.status.as_u16(), 503);
+    assert_eq!(plain.ours(), Vec::<String>::new());
+    // With nobody left the caller gets it too.
+    well.app.crash();
+    let answer = send(to, request("/slow"), "").await.unwrap();
+    assert_eq!(answer.status.as_u16(), 503);
+    assert_eq!(answer.ours(), Vec::<String>::new());
 }
