@@ -132,3 +132,32 @@ impl Total {
         self.0.map_or(0, host::metric)
     }
 }
+
+/// The gauge `bloc.guest.vm.memory_pages`: the linear memory of the largest VM that this Envoy has had, in pages of 64 KiB. It should stay flat.
+#[derive(Default)]
+pub struct MemoryGauge {
+    gauge: Option<Gauge>,
+    shown: u64,
+}
+
+impl MemoryGauge {
+    /// Shows this VM's memory, if it has grown.
+    pub fn show(&mut self) {
+        let pages = pages();
+        if pages > self.shown {
+            self.shown = pages;
+            let gauge = *self.gauge.get_or_insert_with(|| Gauge::define("guest", "vm", "memory_pages"));
+            gauge.set(pages.max(gauge.get()));
+        }
+    }
+}
+
+#[cfg(target_arch = "wasm32")]
+fn pages() -> u64 {
+    core::arch::wasm32::memory_size::<0>() as u64
+}
+
+#[cfg(not(target_arch = "wasm32"))]
+fn pages() -> u64 {
+    0
+}

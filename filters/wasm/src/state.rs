@@ -5,6 +5,7 @@
 
 use crate::host;
 use crate::inbound::Inbound;
+use crate::metrics::MemoryGauge;
 use crate::outbound::Cluster;
 use bloc_policy::config::{PluginConfig, ServiceParameters, Services};
 use bloc_policy::endpoints::EndpointId;
@@ -50,6 +51,7 @@ pub struct State {
     pub first: Option<First>,
     /// Whether the last attempt answered in this VM was rejected: the answer may be on its way to `outbound` in this very call.
     pub rejected: bool,
+    memory: MemoryGauge,
 }
 
 /// The first server of a request, as `outbound` has just chosen it.
@@ -87,6 +89,7 @@ impl State {
             text: String::new(),
             first: None,
             rejected: false,
+            memory: MemoryGauge::default(),
         }
     }
 
@@ -215,6 +218,7 @@ impl State {
         for cluster in self.clusters.values().flatten() {
             any |= cluster.borrow_mut().counters.flush();
         }
+        self.memory.show();
         any
     }
 
