@@ -24,6 +24,7 @@
 //! | [`estimators`] | where the capacity comes from, side by side |
 //! | [`heterogeneous`] | servers of different speeds |
 //! | [`overhead`] | what the hold queue costs |
+//! | [`soak`] | whether anything grows in a long life, and whether everybody counts the same |
 //! | [`timeline`] | percentiles over time |
 //! | [`quantity`] | command line values with their ranges |
 
@@ -50,4 +51,5 @@ pub mod quantity;
 pub mod record;
 pub mod report;
 pub mod rounds;
+pub mod soak;
 pub mod timeline;

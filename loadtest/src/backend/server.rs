@@ -14,6 +14,8 @@
 
 use super::{Places, ServiceTime};
 use crate::quantity::number;
+use futures_util::future::ready;
+use futures_util::{StreamExt, stream};
 use http_body_util::{BodyExt, Full, StreamBody, combinators::BoxBody};
 use hyper::body::{Bytes, Frame, Incoming};
 use hyper::service::service_fn;
@@ -27,6 +29,7 @@ use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::net::TcpListener;
+use tokio::time::sleep;
 
 /// The response header that names the application.
 pub const APP_HEADER: &str = "x-app";
@@ -69,6 +72,9 @@ impl Mood {
         [Self::Well, Self::Failing, Self::Cutting].into_iter().find(|mood| mood.name() == name)
     }
 }
+
+/// How long after its first half an answer is cut.
+const HALF: Duration = Duration::from_millis(5);
 
 type Body = BoxBody<Bytes, io::Error>;
 
@@ -167,7 +173,12 @@ impl Backend {
     /// The first half of an answer that announces its whole length; then the connection ends.
     fn half(&self, answer: &Bytes) -> Response<Body> {
         let half = Frame::data(answer.slice(..answer.len() / 2));
-        let frames = futures_util::stream::iter([Ok(half), Err(io::Error::other("cut"))]);
+        let cut = async {
+            // So that the half is on its way before.
+            sleep(HALF).await;
+            Err(io::Error::other("cut"))
+        };
+        let frames = stream::once(ready(Ok(half))).chain(stream::once(cut));
         let mut response = self.reply(StatusCode::OK, Bytes::new());
         response.headers_mut().insert(header::CONTENT_LENGTH, answer.len().into());
         *response.body_mut() = BodyExt::boxed(StreamBody::new(frames));

@@ -4,9 +4,6 @@ use super::liar::{Liar, Lies};
 use super::weather;
 use crate::backend::Mood;
 use crate::mesh::{Mesh, MeshError, Role};
-use std::path::Path;
-use std::time::Duration;
-use tokio::time::sleep;
 
 /// One thing that breaks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -74,6 +71,9 @@ pub const FAULTS: [Fault; 18] = [
 /// A fault that cannot be made here, and why.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Impossible(pub String);
+
+/// Debian's libfaketime does not let an Envoy start: the two wait for each other's memory.
+const NO_CLOCK: &str = "no way to set an Envoy's clock alone (libfaketime hangs in front of it); the filters read the monotonic clock only";
 
 /// What is in force between breaking and mending.
 #[derive(Debug, Default)]
@@ -158,36 +158,21 @@ impl Fault {
 
     /// Whether the counters of frontends begin anew.
     pub fn restarts_frontends(self) -> bool {
-        matches!(self, Self::Frontend | Self::Frontends | Self::Clock)
+        matches!(self, Self::Frontend | Self::Frontends)
     }
 
-    /// What has to be done while nothing is measured.
-    pub(super) async fn prepare(
-        self,
-        mesh: &mut Mesh,
-        victim: Victim,
-        directory: &Path,
-    ) -> Result<Result<(), Impossible>, MeshError> {
+    /// Whether it can be made here.
+    pub(super) fn check(self) -> Result<(), Impossible> {
         match self {
-            Self::Clock => match weather::envoy_with_a_clock(mesh.envoy_executable(), directory) {
-                Ok(envoy) => {
-                    let roles = [Role::Frontend(victim.frontend), Role::Sidecar(victim.backend)];
-                    for role in roles {
-                        mesh.crash(role).await;
-                    }
-                    mesh.restart_as(&roles, &envoy).await?;
-                    Ok(Ok(()))
-                }
-                Err(impossible) => Ok(Err(impossible)),
-            },
-            Self::Loss => Ok(weather::can_lose()),
-            Self::Delay => Ok(weather::can_delay()),
-            _ => Ok(Ok(())),
+            Self::Clock => Err(Impossible(NO_CLOCK.into())),
+            Self::Loss => weather::can_lose(),
+            Self::Delay => weather::can_delay(),
+            _ => Ok(()),
         }
     }
 
     /// Breaks it.
-    pub(super) async fn inject(self, mesh: &mut Mesh, victim: Victim, directory: &Path) -> Result<Broken, MeshError> {
+    pub(super) async fn inject(self, mesh: &mut Mesh, victim: Victim) -> Result<Broken, MeshError> {
         let Victim { backend, frontend } = victim;
         let mut broken = Broken::default();
         match self {
@@ -218,11 +203,7 @@ impl Fault {
             Self::ControlPlaneDown => mesh.crash_control_plane().await,
             Self::ControlPlaneSilent => broken.liar = Liar::in_the_place_of(mesh, Lies::Silence).await?,
             Self::ControlPlaneLies => broken.liar = Liar::in_the_place_of(mesh, Lies::All).await?,
-            Self::Clock => {
-                weather::set_clock(directory, "+3600s").map_err(|source| unset(directory, source))?;
-                sleep(Duration::from_secs(3)).await;
-                weather::set_clock(directory, "-7200s").map_err(|source| unset(directory, source))?;
-            }
+            Self::Clock => {}
             Self::Loss => weather::lose(mesh.endpoints()[backend].port()),
             Self::Delay => weather::delay(),
         }
@@ -235,13 +216,7 @@ impl Fault {
     }
 
     /// Mends it.
-    pub(super) async fn mend(
-        self,
-        mesh: &mut Mesh,
-        victim: Victim,
-        directory: &Path,
-        broken: Broken,
-    ) -> Result<(), MeshError> {
+    pub(super) async fn mend(self, mesh: &mut Mesh, victim: Victim, broken: Broken) -> Result<(), MeshError> {
         let Victim { backend, frontend } = victim;
         match self {
             Self::KillPod => {
@@ -274,16 +249,12 @@ impl Fault {
                 }
                 mesh.restart_control_plane().await?;
             }
-            Self::Clock => weather::set_clock(directory, "+0s").map_err(|source| unset(directory, source))?,
+            Self::Clock => {}
             Self::Loss => weather::lose_nothing(),
             Self::Delay => weather::delay_nothing(),
         }
         Ok(())
     }
-}
-
-fn unset(directory: &Path, source: std::io::Error) -> MeshError {
-    MeshError::File { path: directory.display().to_string(), source }
 }
 
 /// Whom it meets.

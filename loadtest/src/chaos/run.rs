@@ -23,6 +23,8 @@ use tokio::time::{Instant, sleep, sleep_until};
 const BEFORE: Duration = Duration::from_secs(4);
 const FAULT: Duration = Duration::from_secs(6);
 const AFTER: Duration = Duration::from_secs(9);
+/// What several Envoys may take to start at once on a busy machine.
+const STARTS: Duration = Duration::from_secs(9);
 const UNDISTURBED: Duration = Duration::from_secs(15);
 /// Counters of the filters lag by a second.
 const COUNTERS_LAG: Duration = Duration::from_millis(1_300);
@@ -139,10 +141,10 @@ impl Chaos {
                 };
                 bar.set_message(fault.name());
                 let flood = if wanted(FLOOD) { 2 * (self.flood + AFTER) } else { Duration::ZERO };
-                let outcome = if Instant::now() + BEFORE + FAULT + AFTER + flood > ends {
+                let outcome = if Instant::now() + BEFORE + FAULT + AFTER + STARTS + flood > ends {
                     Outcome::not_run(fault.name(), fault.what(), format!("no time left of {:?}", self.limit))
                 } else {
-                    self.fault(fault, victim, &mut mesh, directory, number, undisturbed).await?
+                    self.fault(fault, victim, &mut mesh, number, undisturbed).await?
                 };
                 tell(&outcome);
                 outcomes.push(outcome);
@@ -210,26 +212,26 @@ impl Chaos {
         fault: Fault,
         victim: Victim,
         mesh: &mut Mesh,
-        directory: &Path,
         number: u64,
         undisturbed: Duration,
     ) -> Result<Outcome, MeshError> {
-        if let Err(Impossible(why)) = fault.prepare(mesh, victim, directory).await? {
+        if let Err(Impossible(why)) = fault.check() {
             return Ok(Outcome::not_run(fault.name(), fault.what(), why));
         }
         let backends = mesh.endpoints().len();
-        let plan = self.plan(mesh, self.rate(), BEFORE + FAULT + AFTER, judge::PATIENCE, number);
+        let window = BEFORE + FAULT + if fault.leaves_nobody() { AFTER + STARTS } else { AFTER };
+        let plan = self.plan(mesh, self.rate(), window, judge::PATIENCE, number);
         let before = counted(mesh).await?;
         let start = Instant::now() + HEAD_START;
         let disturb = async {
             sleep_until(start + BEFORE).await;
             let began_s = start.elapsed().as_secs_f64();
-            let broken = fault.inject(mesh, victim, directory).await?;
+            let broken = fault.inject(mesh, victim).await?;
             let complete_s = start.elapsed().as_secs_f64();
             if fault.lasts() {
                 sleep_until(start + BEFORE + FAULT).await;
             }
-            fault.mend(mesh, victim, directory, broken).await?;
+            fault.mend(mesh, victim, broken).await?;
             let mended_s = start.elapsed().as_secs_f64();
             Ok::<_, MeshError>(Moments { began_s, complete_s, mended_s })
         };

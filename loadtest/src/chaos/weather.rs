@@ -1,22 +1,14 @@
-//! What needs the system's help: a network namespace of our own, packets that get lost or come late in it, and a clock that jumps.
+//! What needs the system's help: a network namespace of our own, and packets that get lost or come late in it.
 //!
 //! A namespace needs root and util-linux's `unshare`; it ends with the processes in it, so nothing is left behind. Packets are lost by a rule of nftables, and are
-//! late by the kernel's `netem`, which not every kernel has. A clock jumps by Debian's libfaketime, in front of an Envoy's C library: the wall clock only, as when a machine's time is set.
+//! late by the kernel's `netem`, which not every kernel has.
 
 use super::fault::Impossible;
 use std::ffi::OsString;
-use std::io;
-use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
-use std::path::{Path, PathBuf};
 use std::process::Command;
 
 const INSIDE: &str = "BLOC_LAB_NAMESPACE";
-const FAKETIME: [&str; 3] = [
-    "/usr/lib/x86_64-linux-gnu/faketime/libfaketimeMT.so.1",
-    "/usr/lib/aarch64-linux-gnu/faketime/libfaketimeMT.so.1",
-    "/usr/lib/faketime/libfaketimeMT.so.1",
-];
 
 /// Goes on as the same command in a network namespace of its own, with nothing but a loopback device. Returns if it is there already, or cannot.
 pub fn enter_namespace() {
@@ -92,36 +84,4 @@ fn netem() -> bool {
 /// From now on packets are in time.
 pub fn delay_nothing() {
     succeeds("tc", &["qdisc", "del", "dev", "lo", "root"]);
-}
-
-/// An Envoy whose wall clock [`set_clock`] sets: a script in `directory`.
-pub fn envoy_with_a_clock(envoy: &Path, directory: &Path) -> Result<PathBuf, Impossible> {
-    let Some(library) = FAKETIME.iter().find(|path| Path::new(path).is_file()) else {
-        return Err(Impossible("needs libfaketime (Debian's package)".into()));
-    };
-    let (script, clock) = (directory.join("envoy-with-a-clock"), clock_file(directory));
-    let text = format!(
-        "#!/bin/sh\nexport LD_PRELOAD={library} FAKETIME_TIMESTAMP_FILE='{}' FAKETIME_CACHE_DURATION=1 FAKETIME_DONT_FAKE_MONOTONIC=1\nexec '{}' \"$@\"\n",
-        clock.display(),
-        envoy.display()
-    );
-    let executable = || {
-        std::fs::write(&script, text)?;
-        set_clock(directory, "+0s")?;
-        std::fs::set_permissions(&script, std::fs::Permissions::from_mode(0o755))
-    };
-    executable().map(|()| script.clone()).map_err(|error| Impossible(format!("{}: {error}", script.display())))
-}
-
-/// Sets the clocks of those Envoys, within a second, to so much ahead (`+3600s`) or behind (`-3600s`).
-///
-/// # Errors
-/// The file cannot be written.
-pub fn set_clock(directory: &Path, to: &str) -> io::Result<()> {
-    let (file, draft) = (clock_file(directory), directory.join("clock.new"));
-    std::fs::write(&draft, format!("{to}\n")).and_then(|()| std::fs::rename(&draft, &file))
-}
-
-fn clock_file(directory: &Path) -> PathBuf {
-    directory.join("clock")
 }

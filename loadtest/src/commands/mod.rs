@@ -15,6 +15,7 @@ mod overhead;
 mod report;
 mod run;
 mod series;
+mod soak;
 mod stats;
 mod up;
 
@@ -51,6 +52,8 @@ pub enum Command {
     Bounce(bounce::Bounce),
     /// Break one thing after the other under load, and check what is promised
     Chaos(chaos::ChaosCommand),
+    /// Load for a long time while servers come and go: does anything grow, and do the books balance?
+    Soak(soak::SoakCommand),
     /// Make a table and a page out of the files of other commands
     Report(report::Report),
     /// Serve as an application with a known service time
@@ -74,6 +77,7 @@ impl Command {
             Self::Ablation(ablation) => ablation.run().await,
             Self::Bounce(bounce) => bounce.run().await,
             Self::Chaos(chaos) => chaos.run().await,
+            Self::Soak(soak) => soak.run().await,
             Self::Report(report) => report.run(),
             Self::Backend(backend) => backend.run().await,
         }

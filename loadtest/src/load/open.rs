@@ -34,10 +34,15 @@ pub(super) async fn run(
 ) -> Vec<Sample> {
     let places = Arc::new(Semaphore::new(plan.outstanding_limit));
     let mut requests = JoinSet::new();
+    let mut samples = Vec::new();
     for arrival in poisson_arrivals(rate, plan.warm_up + plan.window, plan.seed) {
         let intended = start + arrival;
         let counts = arrival >= plan.warm_up;
         sleep_until(intended).await;
+        // As they end, lest a long run keeps a task for each request that there ever was.
+        while let Some(ended) = requests.try_join_next() {
+            samples.extend(ended.ok().flatten());
+        }
         let (client, tally, place) = (Arc::clone(&client), Arc::clone(&tally), Arc::clone(&places).try_acquire_owned());
         requests.spawn(async move {
             let outcome = match place {
@@ -49,7 +54,8 @@ pub(super) async fn run(
             counts.then_some(Sample { latency, outcome, ended: arrival + latency })
         });
     }
-    requests.join_all().await.into_iter().flatten().collect()
+    samples.extend(requests.join_all().await.into_iter().flatten());
+    samples
 }
 
 #[cfg(test)]

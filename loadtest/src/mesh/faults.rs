@@ -5,7 +5,7 @@ use super::tools::Tools;
 use crate::backend::Mood;
 use crate::envoy::Envoy;
 use crate::http;
-use bloc_policy::config::ServiceSpec;
+use bloc_policy::config::{CapacitySpec, ServiceSpec};
 use futures_util::future::try_join_all;
 use indicatif::ProgressBar;
 use nix::sys::signal::Signal;
@@ -37,6 +37,23 @@ impl Role {
             Self::Sidecar(_) => "inbound",
         }
     }
+}
+
+/// The process ids of what a mesh is made of.
+#[derive(Clone, Debug, Default)]
+pub struct Parts {
+    /// The gateway and the frontends' sidecars.
+    pub outer: Vec<u32>,
+    /// The backends' sidecars.
+    pub sidecars: Vec<u32>,
+    /// The control plane, if there is one.
+    pub control_plane: Vec<u32>,
+}
+
+async fn sum(envoys: &[Envoy], name: &str) -> Result<u64, MeshError> {
+    let filter = format!("^{}$", name.replace('.', r"\."));
+    let all = try_join_all(envoys.iter().map(|envoy| envoy.stats(&filter))).await?;
+    Ok(all.iter().filter_map(|stats| stats.get(name)).sum())
 }
 
 impl Mesh {
@@ -148,19 +165,58 @@ impl Mesh {
     /// # Errors
     /// One does not answer.
     pub async fn frontends_sum(&self, name: &str) -> Result<u64, MeshError> {
-        let filter = format!("^{}$", name.replace('.', r"\."));
-        let all = try_join_all(self.frontends.iter().map(|frontend| frontend.stats(&filter))).await?;
-        Ok(all.iter().filter_map(|stats| stats.get(name)).sum())
+        sum(&self.frontends, name).await
+    }
+
+    /// The same, summed over the backends' sidecars.
+    ///
+    /// # Errors
+    /// One does not answer.
+    pub async fn sidecars_sum(&self, name: &str) -> Result<u64, MeshError> {
+        sum(&self.sidecars, name).await
+    }
+
+    /// A counter or gauge of the gateway; zero where there is none.
+    ///
+    /// # Errors
+    /// It does not answer.
+    pub async fn gateway_counter(&self, name: &str) -> Result<u64, MeshError> {
+        sum(std::slice::from_ref(&self.gateway), name).await
+    }
+
+    /// The linear memory of the largest guest among the frontends, and among the backends' sidecars, in pages of 64 KiB.
+    ///
+    /// # Errors
+    /// One does not answer.
+    pub async fn guest_pages(&self) -> Result<[u64; 2], MeshError> {
+        let name = "wasmcustom.bloc.guest.vm.memory_pages";
+        let most = async |envoys: &[Envoy]| {
+            let all = try_join_all(envoys.iter().map(|envoy| envoy.stats(name))).await?;
+            Ok::<_, MeshError>(all.iter().filter_map(|stats| stats.get(name).copied()).max().unwrap_or(0))
+        };
+        Ok([most(&self.frontends).await?, most(&self.sidecars).await?])
+    }
+
+    /// The first `servers` backends, spare ones included, are the service from now on, with this capacity each: Envoy hears of them through EDS, the filters
+    /// through the control plane.
+    ///
+    /// # Errors
+    /// A file cannot be written.
+    pub fn reconfigure(&self, servers: usize, capacity: CapacitySpec) -> Result<(), MeshError> {
+        self.registry.announce_with(servers, Some(capacity))
+    }
+
+    /// The process ids of what a mesh is made of.
+    pub fn parts(&mut self) -> Parts {
+        let ids = |envoys: &mut [Envoy]| envoys.iter_mut().filter_map(|envoy| envoy.process().id()).collect::<Vec<_>>();
+        let outer = [ids(&mut self.frontends), ids(std::slice::from_mut(&mut self.gateway))].concat();
+        let control_plane = self.control_plane.iter().filter_map(crate::process::Process::id).collect();
+        Parts { outer, sidecars: ids(&mut self.sidecars), control_plane }
     }
 
     /// How many frontends there are.
     pub fn frontend_count(&self) -> usize {
         self.frontends.len()
-    }
-
-    /// The Envoy that it is made of.
-    pub fn envoy_executable(&self) -> &Path {
-        &self.tools.envoy
     }
 
     /// What the control plane says of the service when it has these endpoints.

@@ -3,7 +3,7 @@
 use super::running::{MeshError, file_error};
 use super::spec::MeshSpec;
 use crate::envoy::{Discovery, SERVICE};
-use bloc_policy::config::{ServiceSpec, ServicesSpec};
+use bloc_policy::config::{CapacitySpec, ServiceSpec, ServicesSpec};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -47,12 +47,21 @@ impl Registry {
 
     /// The first `count` endpoints are the service.
     pub(super) fn announce(&self, count: usize) -> Result<(), MeshError> {
+        self.announce_with(count, None)
+    }
+
+    /// The same, with another capacity than the mesh began with.
+    pub(super) fn announce_with(&self, count: usize, capacity: Option<CapacitySpec>) -> Result<(), MeshError> {
         let members = &self.endpoints[..count.min(self.endpoints.len())];
         if let Some(discovery) = &self.discovery {
             discovery.announce(members).map_err(|source| file_error(&self.directory.join("eds"), source))?;
         }
         if self.spec.has_control_plane() {
-            write_services(&self.directory, &self.spec.services(Some(members)))?;
+            let mut services = self.spec.services(Some(members));
+            if let Some(capacity) = capacity {
+                services.values_mut().for_each(|service| service.capacity = Some(capacity.clone()));
+            }
+            write_services(&self.directory, &services)?;
         }
         Ok(())
     }

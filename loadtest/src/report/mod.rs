@@ -13,6 +13,7 @@ mod other;
 mod page;
 mod paper;
 mod sections;
+mod soak;
 mod table;
 
 pub use ablation::ablation_table;
@@ -22,4 +23,5 @@ pub use files::{read, write_page, write_records, write_summary};
 pub use findings::{Finding, circling, findings};
 pub use other::{estimator_page, estimator_table, joining_line, joining_page};
 pub use page::page;
+pub use soak::{soak_page, soak_table};
 pub use table::table;

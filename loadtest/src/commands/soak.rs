@@ -1,0 +1,56 @@
+//! `bloc-lab soak`.
+
+use super::mesh_options::tools;
+use super::{bar, run_directory};
+use anyhow::{Context, bail};
+use bloc_lab::mesh::target_directory;
+use bloc_lab::policy::Policy;
+use bloc_lab::quantity::{duration, number};
+use bloc_lab::report;
+use bloc_lab::soak::Soak;
+use clap::Args;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// Load for a long time while servers come and go: does anything grow, and do the books balance?
+#[derive(Debug, Args)]
+pub struct SoakCommand {
+    /// What balances the load: bloc, bid or mu
+    #[arg(long, value_enum, default_value = "bloc")]
+    policy: Policy,
+    /// How long; 1m to 24h
+    #[arg(long, default_value = "30m", value_parser = |text: &str| duration(text, Duration::from_secs(60), Duration::from_secs(24 * 3600)))]
+    duration: Duration,
+    /// Requests per second; four servers do 400, two that come and go 200 more; 1 to 2000
+    #[arg(long, default_value = "300", value_parser = |text: &str| number(text, 1.0, 2_000.0))]
+    rate: f64,
+    /// Determines the arrivals
+    #[arg(long, default_value = "1")]
+    seed: u64,
+    /// Where soak.json and report.html go; default target/soak
+    #[arg(long, value_name = "DIRECTORY")]
+    out: Option<PathBuf>,
+}
+
+impl SoakCommand {
+    /// Runs it, prints a table, writes the page.
+    pub async fn run(self) -> anyhow::Result<()> {
+        let Self { policy, duration, rate, seed, .. } = self;
+        if policy.routing().is_none() {
+            bail!("--policy {}: only bloc, bid and mu have counters of ours", policy.name());
+        }
+        let out = self.out.unwrap_or_else(|| target_directory().join("soak"));
+        std::fs::create_dir_all(&out).with_context(|| format!("--out {}", out.display()))?;
+        let bar = bar("soak".into());
+        let soak = Soak { policy, duration, rate, seed };
+        let lived = soak.run(&tools()?, &run_directory("soak"), &bar).await?;
+        bar.finish_and_clear();
+        println!("{} requests in {duration:?}, {} changes", lived.books.sent, lived.changes);
+        println!("{}", report::soak_table(&lived));
+        std::fs::write(out.join("soak.json"), serde_json::to_string(&lived)?).context("soak.json")?;
+        let page = report::soak_page(&lived, &super::this_command()).into_string();
+        std::fs::write(out.join("report.html"), page).context("report.html")?;
+        println!("{}", out.join("report.html").display());
+        if lived.holds() { Ok(()) } else { bail!("something grew, or the books do not balance") }
+    }
+}

@@ -1,0 +1,159 @@
+//! Whether everybody counted the same requests.
+
+use crate::chaos::judge::Promise;
+use crate::envoy::SERVICE;
+use crate::mesh::{Mesh, MeshError};
+use serde::Serialize;
+
+/// What everybody counted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Books {
+    /// Requests that the clients sent.
+    pub sent: u64,
+    /// Those that an application answered.
+    pub answered: u64,
+    /// Those that were shed.
+    pub shed: u64,
+    /// All others.
+    pub errors: u64,
+    /// Requests that the gateway took.
+    pub gateway: u64,
+    /// Requests that the frontends' sidecars took.
+    pub frontends: u64,
+    /// Retries of the frontends' sidecars.
+    pub retries: u64,
+    /// Requests that `bloc.outbound` saw.
+    pub requests: u64,
+    /// Attempts that `bloc.attempt` saw.
+    pub attempts: u64,
+    /// Attempts that it saw rejected or bounced.
+    pub rejections: u64,
+    /// Requests that `bloc.outbound` gave up after a rejection.
+    pub exhausted: u64,
+    /// Attempts that `bloc.inbound` let in.
+    pub admitted: u64,
+    /// Attempts that it rejected.
+    pub rejected: u64,
+    /// Answers of applications that it saw.
+    pub departed: u64,
+    /// Requests that the backends' sidecars sent to their applications.
+    pub apps: u64,
+    /// Requests that are said to be under way, when none is.
+    pub in_flight: u64,
+}
+
+impl Books {
+    /// What the mesh counted; the clients' part is empty.
+    ///
+    /// # Errors
+    /// A sidecar does not answer.
+    pub async fn of(mesh: &Mesh) -> Result<Self, MeshError> {
+        let outbound =
+            async |name: &str| mesh.frontends_sum(&format!("wasmcustom.bloc.outbound.{SERVICE}.{name}")).await;
+        let inbound = async |name: &str| mesh.sidecars_sum(&format!("wasmcustom.bloc.inbound.{SERVICE}.{name}")).await;
+        let mut rejected = 0;
+        for reason in ["capacity", "bid", "deadline", "unreachable"] {
+            rejected += inbound(&format!("rejected_{reason}")).await?;
+        }
+        Ok(Self {
+            gateway: mesh.gateway_counter("http.gateway.downstream_rq_total").await?,
+            frontends: mesh.frontends_sum("http.outbound.downstream_rq_total").await?,
+            retries: mesh.frontends_sum(&format!("cluster.{SERVICE}.upstream_rq_retry")).await?,
+            requests: outbound("requests").await?,
+            attempts: outbound("attempts").await?,
+            rejections: outbound("rejections").await? + outbound("bounces").await?,
+            exhausted: outbound("retries_exhausted").await?,
+            admitted: inbound("admitted").await?,
+            rejected,
+            departed: inbound("departed").await?,
+            apps: mesh.sidecars_sum("cluster.app.upstream_rq_total").await?,
+            in_flight: inbound("in_flight").await?,
+            ..Self::default()
+        })
+    }
+
+    /// Each pair of numbers that must be the same.
+    pub fn balance(&self) -> Vec<Promise> {
+        let same = |what, left: u64, right: u64| Promise {
+            what,
+            promised: "the same".into(),
+            measured: if left == right { left.to_string() } else { format!("{left} and {right}") },
+            holds: left == right,
+        };
+        let lost = Promise {
+            what: "requests lost",
+            promised: "0".into(),
+            measured: self.errors.to_string(),
+            holds: self.errors == 0,
+        };
+        vec![
+            lost,
+            same("requests: clients and gateway", self.sent, self.gateway),
+            same("requests: gateway and frontends", self.gateway, self.frontends),
+            same("requests: frontends and bloc.outbound", self.frontends, self.requests),
+            same(
+                "attempts: requests with Envoy's retries, and bloc.attempt",
+                self.frontends + self.retries,
+                self.attempts,
+            ),
+            same("attempts: bloc.attempt and bloc.inbound", self.attempts, self.admitted + self.rejected),
+            same("rejections: bloc.attempt and bloc.inbound", self.rejections, self.rejected),
+            same("shed: clients and bloc.outbound", self.shed, self.exhausted),
+            same("answers: clients and bloc.inbound", self.answered, self.departed),
+            same("admitted: bloc.inbound and the applications' connections", self.admitted, self.apps),
+            same("in flight at the end: bloc.inbound and nothing", self.in_flight, 0),
+        ]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_number_counts() {
+        let even = Books {
+            sent: 100,
+            answered: 90,
+            shed: 10,
+            errors: 0,
+            gateway: 100,
+            frontends: 100,
+            retries: 50,
+            requests: 100,
+            attempts: 150,
+            rejections: 60,
+            exhausted: 10,
+            admitted: 90,
+            rejected: 60,
+            departed: 90,
+            apps: 90,
+            in_flight: 0,
+        };
+        assert!(even.balance().iter().all(|promise| promise.holds), "{:?}", even.balance());
+        let wrong: [fn(&mut Books); 15] = [
+            |books| books.sent += 1,
+            |books| books.answered += 1,
+            |books| books.shed += 1,
+            |books| books.errors += 1,
+            |books| books.gateway += 1,
+            |books| books.frontends += 1,
+            |books| books.retries += 1,
+            |books| books.requests += 1,
+            |books| books.attempts += 1,
+            |books| books.rejections += 1,
+            |books| books.exhausted += 1,
+            |books| books.admitted += 1,
+            |books| books.rejected += 1,
+            |books| books.departed += 1,
+            |books| books.in_flight += 1,
+        ];
+        for (n, wrong) in wrong.iter().enumerate() {
+            let mut books = even;
+            wrong(&mut books);
+            assert!(books.balance().iter().any(|promise| !promise.holds), "{n}");
+        }
+        let apps = Books { apps: 91, ..even };
+        assert!(apps.balance().iter().any(|promise| !promise.holds));
+    }
+}

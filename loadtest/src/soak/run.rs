@@ -1,0 +1,173 @@
+//! The run.
+
+use super::books::Books;
+use super::watch::{Series, Unit, descriptors, resident_mib};
+use crate::backend::ServiceTime;
+use crate::case::HEAD_START;
+use crate::chaos::judge::Promise;
+use crate::load::{self, Load, LoadPlan, Outcome, Tally};
+use crate::mesh::{Mesh, MeshError, MeshSpec, Parts, Tools};
+use crate::policy::Policy;
+use crate::timeline::Point;
+use bloc_policy::config::CapacitySpec;
+use indicatif::ProgressBar;
+use serde::Serialize;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::time::{Instant, sleep, sleep_until};
+
+/// How often something changes.
+const CHANGE: Duration = Duration::from_secs(1);
+/// Changes between two looks at memory and descriptors.
+const LOOK: u64 = 3;
+/// Counters of the filters lag by a second, and the last answers are still on their way.
+const SETTLE: Duration = Duration::from_secs(3);
+
+/// A soak.
+#[derive(Clone, Copy, Debug)]
+pub struct Soak {
+    /// What balances the load.
+    pub policy: Policy,
+    /// How long.
+    pub duration: Duration,
+    /// Requests per second; the four servers that are always there do 400, the two that come and go 200 more.
+    pub rate: f64,
+    /// Determines the arrivals.
+    pub seed: u64,
+}
+
+/// What came out.
+#[derive(Clone, Debug, Serialize)]
+pub struct Lived {
+    /// What everybody counted.
+    pub books: Books,
+    /// How often something changed.
+    pub changes: u64,
+    /// What was watched.
+    pub series: Vec<Series>,
+    /// What was promised.
+    pub promises: Vec<Promise>,
+}
+
+impl Lived {
+    /// Whether everything that was promised holds.
+    pub fn holds(&self) -> bool {
+        self.promises.iter().all(|promise| promise.holds)
+    }
+}
+
+impl Soak {
+    /// Runs it.
+    ///
+    /// # Errors
+    /// The mesh does not start, or one of its processes ends early.
+    pub async fn run(&self, tools: &Tools, directory: &Path, bar: &ProgressBar) -> Result<Lived, MeshError> {
+        let mut mesh = Mesh::start(&self.mesh(), tools, directory, bar).await?;
+        let parts = mesh.parts();
+        let plan = LoadPlan {
+            target: mesh.gateway(),
+            path: "/".to_owned(),
+            load: Load::Poisson { rate: self.rate },
+            keep_alive: true,
+            timeout: Duration::from_secs(20),
+            warm_up: Duration::ZERO,
+            window: self.duration,
+            outstanding_limit: 4_000,
+            seed: self.seed,
+        };
+        let start = Instant::now() + HEAD_START;
+        bar.set_length(self.duration.as_secs());
+        bar.set_position(0);
+        let (measured, watched) =
+            tokio::join!(load::run(&plan, start, Arc::<Tally>::default()), self.watch(&mesh, &parts, start, bar));
+        let (series, changes) = watched?;
+        sleep(SETTLE).await;
+        mesh.check()?;
+        let mut books = Books::of(&mesh).await?;
+        mesh.end().await;
+        let count =
+            |matches: fn(Outcome) -> bool| measured.samples.iter().filter(|one| matches(one.outcome)).count() as u64;
+        books.sent = measured.samples.len() as u64;
+        books.answered = count(|outcome| outcome == Outcome::Ok);
+        books.shed = count(|outcome| outcome == Outcome::Shed);
+        books.errors = count(|outcome| matches!(outcome, Outcome::Error(_)));
+        let promises = books.balance().into_iter().chain(series.iter().map(Series::judge)).collect();
+        Ok(Lived { books, changes, series, promises })
+    }
+
+    fn mesh(&self) -> MeshSpec {
+        let service_time = ServiceTime::Exponential(Duration::from_millis(20));
+        MeshSpec {
+            backends: 4,
+            spare: 2,
+            concurrency: 2,
+            capacity: Some(CapacitySpec::Static { limit: 10 }),
+            seed: self.seed,
+            ..MeshSpec::fleet(self.policy, 4, service_time)
+        }
+    }
+
+    /// Changes something each second, and looks.
+    async fn watch(
+        &self,
+        mesh: &Mesh,
+        parts: &Parts,
+        start: Instant,
+        bar: &ProgressBar,
+    ) -> Result<(Vec<Series>, u64), MeshError> {
+        let mut series = [
+            ("memory of the gateway and the frontends' Envoys", Unit::Mib),
+            ("memory of the backends' Envoys", Unit::Mib),
+            ("memory of the control plane", Unit::Mib),
+            ("linear memory of the frontends' guests", Unit::Pages),
+            ("linear memory of the backends' guests", Unit::Pages),
+            ("file descriptors of all Envoys", Unit::Descriptors),
+            ("file descriptors of the control plane", Unit::Descriptors),
+        ]
+        .map(|(name, unit)| Series { name, unit, points: vec![] });
+        let seconds = self.duration.as_secs();
+        let envoys = [parts.outer.clone(), parts.sidecars.clone()].concat();
+        for second in 1..=seconds {
+            sleep_until(start + CHANGE * u32::try_from(second).unwrap_or(u32::MAX)).await;
+            let (servers, capacity) = self.state(second);
+            mesh.reconfigure(servers, CapacitySpec::Static { limit: capacity })?;
+            if second % LOOK == 0 {
+                let guests = mesh.guest_pages().await?;
+                let values = [
+                    resident_mib(&parts.outer),
+                    resident_mib(&parts.sidecars),
+                    resident_mib(&parts.control_plane),
+                    guests[0] as f64,
+                    guests[1] as f64,
+                    descriptors(&envoys),
+                    descriptors(&parts.control_plane),
+                ];
+                let at_s = start.elapsed().as_secs_f64();
+                series.iter_mut().zip(values).for_each(|(one, value)| one.points.push(Point { at_s, value }));
+            }
+            bar.set_position(second);
+        }
+        Ok((series.into(), seconds))
+    }
+
+    /// The servers and the capacity of each in this second: 4, 5, 6, 5 of them, with 10 to 16 requests at once.
+    fn state(&self, second: u64) -> (usize, i64) {
+        let servers = [4, 5, 6, 5][(second % 4) as usize];
+        (servers, 10 + (second % 7) as i64)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn something_changes_each_second() {
+        let soak = Soak { policy: Policy::Bloc, duration: CHANGE, rate: 1.0, seed: 1 };
+        for second in 0..100 {
+            assert_ne!(soak.state(second), soak.state(second + 1));
+            assert!((4..=6).contains(&soak.state(second).0));
+        }
+    }
+}
