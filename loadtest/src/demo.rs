@@ -48,6 +48,7 @@ pub fn cases(scale: f64, duration: Option<Duration>, seed: u64, control_plane: b
             retries: 3,
             control_plane,
             workers: 1,
+            idle_timeout: None,
             seed,
         },
         load,

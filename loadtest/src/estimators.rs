@@ -129,6 +129,7 @@ fn mesh(capacity: &CapacitySpec, service_time: ServiceTime, seed: u64) -> MeshSp
         retries: 3,
         control_plane: false,
         workers: 1,
+        idle_timeout: None,
         seed,
     }
 }

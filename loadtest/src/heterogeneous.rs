@@ -35,6 +35,7 @@ pub fn mesh(policy: Policy, frontends: usize, seed: u64, control_plane: bool) ->
         retries: 3,
         control_plane,
         workers: 1,
+        idle_timeout: None,
         seed,
     }
 }

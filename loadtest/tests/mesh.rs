@@ -58,6 +58,7 @@ fn spec() -> MeshSpec {
         retries: 3,
         control_plane: false,
         workers: 1,
+        idle_timeout: None,
         seed: 1,
     }
 }

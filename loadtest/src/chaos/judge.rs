@@ -117,6 +117,14 @@ pub fn p99(samples: &[Sample]) -> Vec<Point> {
     sliding(&counted, 0.99, WINDOW, STEP)
 }
 
+/// Why nothing can be said: the machine had other things to do even before the fault began.
+pub fn restless(samples: &[Sample], at: Moments, limit_ms: f64) -> Option<String> {
+    let before = p99(samples).into_iter().take_while(|point| point.at_s < at.began_s).map(|point| point.value);
+    let worst = before.fold(0.0, f64::max);
+    (worst > limit_ms)
+        .then(|| format!("the machine is busy: p99 was {worst:.0} ms before the fault, above {limit_ms:.0}"))
+}
+
 /// All that is promised of a fault.
 pub fn judge(
     samples: &[Sample],
@@ -282,6 +290,16 @@ mod tests {
         let recovered =
             |heals_by_itself| judge(&samples, Kind { heals_by_itself, ..Kind::default() }, AT, 60.0, None)[1].holds;
         assert!(recovered(false) && !recovered(true));
+    }
+
+    #[test]
+    fn what_is_late_before_the_fault_is_not_the_faults() {
+        let mut samples = well();
+        assert_eq!(restless(&samples, AT, 60.0), None);
+        samples.push(request(5_000, 6_000, Outcome::Ok));
+        assert_eq!(restless(&samples, AT, 60.0), None, "it was late afterwards");
+        samples.extend((0..9).map(|n| request(1_000, 2_000 + n, Outcome::Ok)));
+        assert!(restless(&samples, AT, 60.0).is_some());
     }
 
     #[test]

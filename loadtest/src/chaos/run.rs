@@ -252,6 +252,9 @@ impl Chaos {
             own,
         };
         let limit_ms = 2e3 * undisturbed.as_secs_f64();
+        if let Some(why) = judge::restless(&measured.samples, moments, limit_ms) {
+            return Ok(Outcome::not_run(fault.name(), fault.what(), why).drawn(&measured.samples));
+        }
         let frontends = mesh.frontend_count() as u64;
         let promises =
             judge::judge(&measured.samples, kind, moments, limit_ms, counted.map(|counted| (counted, frontends)));

@@ -91,6 +91,7 @@ impl MeshOptions {
             retries: self.retries,
             control_plane: !self.no_control_plane,
             workers: self.workers,
+            idle_timeout: None,
             seed: self.seed,
         }
     }

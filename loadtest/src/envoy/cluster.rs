@@ -2,6 +2,7 @@
 
 use serde_json::{Value, json};
 use std::net::SocketAddr;
+use std::time::Duration;
 
 /// How Envoy's load balancer chooses a host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,6 +21,7 @@ pub enum Balancing {
     WeightedByReports,
 }
 
+const HTTP_OPTIONS: &str = "envoy.extensions.upstreams.http.v3.HttpProtocolOptions";
 const POLICIES: &str = "type.googleapis.com/envoy.extensions.load_balancing_policies";
 /// Queues are meant to be long here, and circuit breakers would cut them.
 const UNLIMITED: u32 = u32::MAX;
@@ -40,11 +42,19 @@ pub fn static_cluster(name: &str, endpoints: &[SocketAddr], balancing: Balancing
             "max_requests": UNLIMITED,
             "max_retries": UNLIMITED,
         }]},
-        "typed_extension_protocol_options": {"envoy.extensions.upstreams.http.v3.HttpProtocolOptions": {
+        "typed_extension_protocol_options": {HTTP_OPTIONS: {
             "@type": "type.googleapis.com/envoy.extensions.upstreams.http.v3.HttpProtocolOptions",
             "use_downstream_protocol_config": {"http_protocol_options": {}, "http2_protocol_options": {}},
         }},
     })
+}
+
+/// Makes all clusters of `bootstrap` close connections that were idle for so long.
+pub fn close_idle(bootstrap: &mut Value, timeout: Duration) {
+    for cluster in bootstrap["static_resources"]["clusters"].as_array_mut().into_iter().flatten() {
+        let options = &mut cluster["typed_extension_protocol_options"][HTTP_OPTIONS];
+        options["common_http_protocol_options"] = json!({"idle_timeout": format!("{:.3}s", timeout.as_secs_f64())});
+    }
 }
 
 /// An address as Envoy writes it.

@@ -298,7 +298,10 @@ impl Builder<'_> {
         try_join_all((0..self.spec.frontends).map(|n| self.envoy(format!("frontend-{n}"), bootstrap.clone()))).await
     }
 
-    async fn envoy(&self, name: String, bootstrap: Value) -> Result<Envoy, MeshError> {
+    async fn envoy(&self, name: String, mut bootstrap: Value) -> Result<Envoy, MeshError> {
+        if let Some(timeout) = self.spec.idle_timeout {
+            envoy::close_idle(&mut bootstrap, timeout);
+        }
         // The semaphore is never closed; were it, nothing would be lost but the order.
         let _start = self.starts.acquire().await;
         let envoy = Envoy::start(&self.tools.envoy, self.directory, &name, &bootstrap, self.spec.workers).await?;

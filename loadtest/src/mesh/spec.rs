@@ -41,6 +41,8 @@ pub struct MeshSpec {
     pub control_plane: bool,
     /// Worker threads of each Envoy.
     pub workers: usize,
+    /// After how long Envoys close connections that nobody uses; `None`: an hour.
+    pub idle_timeout: Option<Duration>,
     /// Determines the service times.
     pub seed: u64,
 }
@@ -64,6 +66,7 @@ impl MeshSpec {
             retries: 3,
             control_plane: true,
             workers: 1,
+            idle_timeout: None,
             seed: 1,
         }
     }

@@ -1,7 +1,7 @@
 //! A long life: hours of load while servers come and go and parameters change each second.
 //!
 //! Afterwards two things are asked. *Does anything grow?* Memory and file descriptors of each kind of process, and the linear memory of the guests, are read every few
-//! seconds; the median of the last quarter may exceed that of the second by [`MEMORY`](watch::MEMORY) and a few pages or descriptors, so that what is filled once
+//! seconds; the lowest tenth of the last quarter may exceed that of the second by [`MEMORY`](watch::MEMORY) and a few pages or descriptors, so that what is filled once
 //! (caches, pools of connections, buffers of new servers) does not count and a leak does. *Do the books balance?* What the clients saw, what each Envoy counted and
 //! what the filters counted are the same requests, so the numbers must agree to the last one.
 

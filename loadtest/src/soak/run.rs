@@ -104,6 +104,8 @@ impl Soak {
             concurrency: 2,
             capacity: Some(CapacitySpec::Static { limit: 10 }),
             seed: self.seed,
+            // Otherwise the pools of connections keep what the worst moment needed.
+            idle_timeout: Some(Duration::from_secs(5)),
             ..MeshSpec::fleet(self.policy, 4, service_time)
         }
     }
