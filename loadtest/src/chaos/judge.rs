@@ -272,7 +272,7 @@ mod tests {
         one_lost.push(error(5_000, 5_010));
         assert_eq!(holds(&one_lost, counted), [false, true, true, true]);
         let mut late = well();
-        late.extend((0..60).map(|n| request(12_000, 12_100 + n * 100, Outcome::Ok)));
+        late.extend((0..60).map(|n| request(11_000, 11_100 + n * 100, Outcome::Ok)));
         assert_eq!(holds(&late, counted), [true, false, true, true]);
         let mut black_hole = well();
         let fails = |sample: &mut Sample| sample.outcome = Outcome::Error(ErrorKind::Status(500));
