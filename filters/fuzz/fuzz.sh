@@ -71,6 +71,6 @@ case "${1:-}" in
     build
     mkdir -p "$OUT"
     if [ $# = 0 ]; then mapfile -t chosen < <(targets); else chosen=("$@"); fi
-    printf '%s\n' "${chosen[@]}" | xargs -P "${FUZZ_JOBS:-$(nproc)}" -I '{}' "$0" one '{}'
+    printf '%s\n' "${chosen[@]}" | xargs -P "${FUZZ_JOBS:-$(nproc)}" -I '{}' filters/fuzz/fuzz.sh one '{}'
     ;;
 esac
