@@ -57,10 +57,30 @@ test-kube: wasm envoy ## The control plane at a real kube-apiserver and etcd, wh
 	control-plane/tests/kube/run.sh
 
 .PHONY: test-istio
-test-istio: wasm envoy ## The manifests as shipped, on a real istiod and API server (root; Go for the first build; 3 minutes after that)
+test-istio: wasm envoy ## The manifests as shipped, on a real istiod and API server (root; Go for the first build; 5 minutes after that)
+	istio-manifests/e2e/run.sh
+
+.PHONY: demo-istio
+demo-istio: wasm envoy ## Least request, BLOC and bids in an Istio mesh on this machine (root; Go for the first build; 3 minutes after that)
 	istio-manifests/e2e/build.sh
 	cargo build --locked -p bloc-control-plane -p bloc-lab -p bloc-e2e
-	target/debug/bloc-e2e test
+	target/debug/bloc-e2e demo
+
+.PHONY: chaos
+chaos: release envoy ## Break one thing after the other under load and check what is promised (10 minutes at most; all of it needs root and nftables)
+	$(LAB) chaos
+
+.PHONY: soak-envoy
+soak-envoy: release envoy ## 30 minutes of load with changes each second: flat memory, balanced books
+	$(LAB) soak --duration 30m
+
+.PHONY: fuzz
+fuzz: ## Fuzz all that is read from others, FUZZ_SECONDS (60) each (needs a C++ compiler)
+	filters/fuzz/fuzz.sh
+
+.PHONY: deny
+deny: ## Licences, duplicates, sources and known weaknesses of the dependencies
+	.ci/deny
 
 .PHONY: gates
 gates: wasm ## What a request costs in host calls and instructions, beside the record that make test holds it to
@@ -75,8 +95,9 @@ reference: ## Build target/reference.wasm, the filters that the benches compare 
 	filters/build-wasm.sh target/reference.wasm bloc-reference-guests
 
 .PHONY: wasm
-wasm: ## Build target/bloc.wasm
+wasm: ## Build target/bloc.wasm, and target/crash.wasm for the tests of crashes
 	filters/build-wasm.sh
+	BLOC_WASM_FEATURES=crash filters/build-wasm.sh target/crash.wasm
 
 .PHONY: release
 release: wasm ## Build the lab, the control plane and the module

@@ -211,22 +211,23 @@ struct Proxy {
 }
 
 /// A proxy's shared data as Envoy has it, between any two accesses to which other threads may run.
-struct Data<'a>(&'a World, &'a Proxy);
+struct Data<'a>(&'a World, usize);
 
 impl Shared for Data<'_> {
     fn get(&self, key: &str) -> Option<(Vec<u8>, u32)> {
         self.0.interrupt(self.1);
-        self.1.data.borrow().get(key).cloned()
+        self.0.proxies[self.1].data.borrow().get(key).cloned()
     }
 
     fn set(&self, key: &str, value: &[u8], cas: u32) -> bool {
         self.0.interrupt(self.1);
-        let mut data = self.1.data.borrow_mut();
+        let proxy = &self.0.proxies[self.1];
+        let mut data = proxy.data.borrow_mut();
         if cas != 0 && data.get(key).is_some_and(|(_, guard)| *guard != cas) {
             return false;
         }
-        self.1.cas.set(self.1.cas.get() + 1);
-        data.insert(key.to_owned(), (value.to_vec(), self.1.cas.get()));
+        proxy.cas.set(proxy.cas.get() + 1);
+        data.insert(key.to_owned(), (value.to_vec(), proxy.cas.get()));
         true
     }
 }
@@ -275,7 +276,7 @@ impl World {
             };
             world.proxies.push(proxy);
         }
-        world.proxies.iter().for_each(|proxy| world.join(proxy));
+        (0..PROXIES).for_each(|nth| world.join(nth));
         world
     }
 
@@ -293,24 +294,40 @@ impl World {
     }
 
     /// All threads make a place for the state before any of them asks.
-    fn join(&self, proxy: &Proxy) {
+    fn join(&self, nth: usize) {
         self.interrupts.set(false);
-        proxy.threads.iter().for_each(|thread| thread.borrow().follower.join(&Data(self, proxy)));
+        self.proxies[nth].threads.iter().for_each(|thread| thread.borrow().follower.join(&Data(self, nth)));
         self.interrupts.set(true);
     }
 
-    /// Perhaps another thread of this proxy comes in between.
-    fn interrupt(&self, proxy: &Proxy) {
-        if self.interrupts.get() && proxy.depth.get() < 3 && self.below(6) == 0 {
-            self.run(proxy, self.below(THREADS));
+    /// Perhaps another thread of this proxy comes in between, or it takes so long that another one leads, asks and is answered.
+    fn interrupt(&self, nth: usize) {
+        let depth = &self.proxies[nth].depth;
+        if !self.interrupts.get() || depth.get() >= 3 || self.below(6) > 0 {
+            return;
+        }
+        let thread = self.below(THREADS);
+        self.run(nth, thread);
+        if self.below(3) == 0 && self.proxies[nth].threads[thread].try_borrow().is_ok() {
+            depth.set(depth.get() + 1);
+            self.millis.set(self.millis.get() + 4_000);
+            self.tick(nth, thread);
+            let messages = self.network.borrow().len();
+            for _ in 0..messages {
+                self.deliver(0);
+                self.flush();
+            }
+            self.run(nth, thread);
+            depth.set(depth.get() - 1);
         }
     }
 
     /// A thread takes an answer or looks, unless it is amid that.
-    fn run(&self, proxy: &Proxy, thread: usize) {
+    fn run(&self, nth: usize, thread: usize) {
+        let proxy = &self.proxies[nth];
         let Ok(mut now) = proxy.threads[thread].try_borrow_mut() else { return };
         proxy.depth.set(proxy.depth.get() + 1);
-        let data = Data(self, proxy);
+        let data = Data(self, nth);
         let news = match now.inbox.pop_front() {
             Some((question, reply)) => match now.asked.take_if(|(asked, _)| *asked == question) {
                 Some((_, stamp)) => reply.map(|body| now.follower.answered(&data, stamp, &body).unwrap()),
@@ -361,11 +378,10 @@ impl World {
 
     /// A tick of a thread: it looks, and asks if it leads and has not.
     fn tick(&self, nth: usize, thread: usize) {
-        let proxy = &self.proxies[nth];
-        self.run(proxy, thread);
-        let mut now = proxy.threads[thread].borrow_mut();
+        self.run(nth, thread);
+        let Ok(mut now) = self.proxies[nth].threads[thread].try_borrow_mut() else { return };
         let time = Timestamp::ZERO.after(Duration::from_millis(self.millis.get()));
-        if !now.follower.leads(&Data(self, proxy), time) || now.asked.is_some() {
+        if !now.follower.leads(&Data(self, nth), time) || now.asked.is_some() {
             return;
         }
         let request = SyncRequest {
@@ -392,7 +408,10 @@ impl World {
                 self.network.borrow_mut().extend(answer.map(|reply| Message::Answer(from, reply)));
             }
             Message::Answer(Return(proxy, thread, question), reply) => {
-                self.proxies[proxy].threads[thread].borrow_mut().inbox.push_back((question, reply));
+                // Lost if it comes while the thread is amid something: a thread hears of it only between two callbacks.
+                if let Ok(mut thread) = self.proxies[proxy].threads[thread].try_borrow_mut() {
+                    thread.inbox.push_back((question, reply));
+                }
             }
         }
     }
@@ -444,13 +463,14 @@ impl World {
             84..87 => self.proxies[proxy].threads[thread].borrow_mut().asked = None,
             87 => self.crash(&self.proxies[proxy], thread),
             88 => {
-                let proxy = &self.proxies[proxy];
+                let nth = proxy;
+                let proxy = &self.proxies[nth];
                 (0..THREADS).for_each(|thread| self.crash(proxy, thread));
                 proxy.data.borrow_mut().clear();
                 proxy.reached.borrow_mut()[THREADS].clear();
-                self.join(proxy);
+                self.join(nth);
             }
-            89..94 => self.run(&self.proxies[proxy], thread),
+            89..94 => self.run(proxy, thread),
             _ => self.millis.set(self.millis.get() + [1, 100, 1_000, 4_000][self.below(4)]),
         }
         self.flush();
@@ -466,6 +486,7 @@ impl World {
 
     /// From now on everything works: until everybody has the state. Returns how many rounds that took.
     fn settle(&self) -> usize {
+        self.interrupts.set(false);
         for round in 0..ROUNDS {
             if self.is_settled() {
                 return round;
@@ -486,14 +507,12 @@ impl World {
             }
             // A question whose answer was lost is given up, and a leader that is gone replaced.
             self.millis.set(self.millis.get() + 4_000);
-            for proxy in &self.proxies {
-                for thread in 0..THREADS {
-                    while !proxy.threads[thread].borrow().inbox.is_empty() {
-                        self.run(proxy, thread);
-                    }
-                    if round % 2 == 1 {
-                        proxy.threads[thread].borrow_mut().asked = None;
-                    }
+            for (nth, thread) in (0..PROXIES).flat_map(|nth| (0..THREADS).map(move |thread| (nth, thread))) {
+                while !self.proxies[nth].threads[thread].borrow().inbox.is_empty() {
+                    self.run(nth, thread);
+                }
+                if round % 2 == 1 {
+                    self.proxies[nth].threads[thread].borrow_mut().asked = None;
                 }
             }
         }

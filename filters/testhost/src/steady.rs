@@ -9,6 +9,13 @@ use crate::process::Process;
 use crate::vm::VmOptions;
 use std::time::Duration;
 
+/// What the application answers with, and Envoy's router adds.
+const ANSWER: [(&str, &str); 3] = [
+    ("content-type", "text/plain"),
+    ("date", "Fri, 20 Nov 2026 12:00:00 GMT"),
+    ("x-envoy-upstream-service-time", "10"),
+];
+
 /// The routings that are measured.
 pub const ROUTINGS: [&str; 3] = ["bloc", "bid", "mu"];
 /// Requests that are counted.
@@ -77,7 +84,7 @@ impl SteadyPath {
         let outcome = self.caller.send(request, |_, request| {
             Some(self.server.handle(request, |_| {
                 self.process.advance(TIME);
-                Response::new(200, &[("content-type", "text/plain"), ("date", "Fri, 20 Nov 2026 12:00:00 GMT")], b"ok")
+                Response::new(200, &ANSWER, b"ok")
             }))
         });
         assert_eq!((outcome.response.status(), outcome.tried.len()), (200, 1));

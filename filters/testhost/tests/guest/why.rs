@@ -108,7 +108,7 @@ fn a_refusal_for_the_slo_says_what_was_expected() {
             json!({"routing": "mu", "slo": "1s", "sloGrace": "100ms", "endpoints": [FULL], "debugHeaders": tells});
         let caller = caller(&sender, &spec, &[FULL]);
         let ask = || {
-            caller.send(GET, |_, _| Some(Response::new(200, &[("x-bloc-load", "chip=1, queue=29, service=10")], b"")))
+            caller.send(GET, |_, _| Some(Response::new(200, &[("x-bloc-load", "chip=1, queue=14, service=10")], b"")))
         };
         assert_eq!(ask().response.status(), 200);
         let outcome = ask();
@@ -116,7 +116,7 @@ fn a_refusal_for_the_slo_says_what_was_expected() {
         assert!(outcome.response.headers.text("retry-after").is_some());
         assert_eq!(
             outcome.response.headers.text(WHY).as_deref(),
-            tells.then_some("slo;expected=3000;slo=1000;grace=100")
+            tells.then_some("slo;expected=1500;slo=1000;grace=100")
         );
     }
 }
