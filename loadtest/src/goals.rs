@@ -13,7 +13,8 @@ use crate::rounds::Runs;
 use serde::Serialize;
 use std::time::Duration;
 
-const WARM_UP: Duration = Duration::from_secs(3);
+/// Long enough for the engine to have compiled the hot functions anew, which costs each worker some tenths of a second once.
+const WARM_UP: Duration = Duration::from_secs(10);
 const FRONTENDS: usize = 40;
 /// Requests per second of the 2 ms cases: with CPU to spare, and near what two cores can do for 52 processes.
 const FAST_RATES: [(&str, f64); 2] = [("2ms-300", 300.0), ("2ms-900", 900.0)];

@@ -6,7 +6,6 @@
 //! whole header unreadable, as the RFC demands. Reading and writing allocate nothing but the caller's buffer.
 
 use crate::units::Ratio;
-use std::fmt::Write;
 use std::time::Duration;
 
 /// The header's name, in lower case.
@@ -44,23 +43,23 @@ impl LoadReport {
     /// Writes the header's value into `into`, which is emptied first.
     pub fn encode(&self, into: &mut String) {
         into.clear();
-        let _ = write!(into, "chip={}", u8::from(self.chip));
-        if let Some(queue) = self.queue {
-            let _ = write!(into, ", queue={queue}");
-        }
-        if let Some(capacity) = self.capacity {
-            let _ = write!(into, ", capacity={capacity}");
+        into.push_str(if self.chip { "chip=1" } else { "chip=0" });
+        for (key, count) in [(", queue=", self.queue), (", capacity=", self.capacity)] {
+            if let Some(count) = count {
+                into.push_str(key);
+                write_integer(into, u64::from(count));
+            }
         }
         let decimals = [
-            ("rate", self.rate),
-            ("confidence", self.confidence.map(Ratio::get)),
-            ("exec", self.execution.map(|time| time.as_secs_f64() * 1e3)),
-            ("service", self.service),
+            (", rate=", self.rate.and_then(thousandths)),
+            (", confidence=", self.confidence.and_then(|confidence| thousandths(confidence.get()))),
+            (", exec=", self.execution.and_then(micros)),
+            (", service=", self.service.and_then(thousandths)),
         ];
         for (key, value) in decimals {
-            let thousandths = value.map(|value| (value * 1e3).round()).filter(|n| (0.0..1e15).contains(n));
-            if let Some(thousandths) = thousandths {
-                write_decimal(into, key, thousandths as u64);
+            if let Some(value) = value {
+                into.push_str(key);
+                write_thousandths(into, value);
             }
         }
     }
@@ -76,58 +75,101 @@ impl LoadReport {
         }
         let mut report = Self::default();
         for member in value.split(|&byte| byte == b',') {
-            let (key, number) = member_of(trim(member))?;
+            let (key, value) = member_of(trim(member));
             match key {
-                b"chip" => report.chip = number.is_some_and(|n| n >= 1.0),
-                b"queue" => report.queue = count(number),
-                b"capacity" => report.capacity = count(number),
-                b"rate" => report.rate = positive(number),
-                b"confidence" => report.confidence = number.and_then(Ratio::new),
-                b"exec" => report.execution = positive(number).map(|ms| Duration::from_secs_f64(ms / 1e3)),
-                b"service" => report.service = positive(number),
-                _ => {}
+                b"chip" => report.chip = number_of(value)?.is_some_and(|n| n >= 1.0),
+                b"queue" => report.queue = count(number_of(value)?),
+                b"capacity" => report.capacity = count(number_of(value)?),
+                b"rate" => report.rate = positive(number_of(value)?),
+                b"confidence" => report.confidence = number_of(value)?.and_then(Ratio::new),
+                b"exec" => report.execution = positive(number_of(value)?).map(millis),
+                b"service" => report.service = positive(number_of(value)?),
+                _ if is_key(key) => drop(number_of(value)?),
+                _ => return None,
             }
         }
         Some(report)
     }
 }
 
-/// A member with a decimal.
-fn write_decimal(into: &mut String, key: &str, thousandths: u64) {
-    let _ = write!(into, ", {key}=");
-    write_thousandths(into, thousandths);
+// Each request writes a report and reads one, so these are written for few instructions: formatting by `core::fmt` and reading in several passes took half of the
+// instructions of a request.
+
+/// Up to this, in thousandths, a decimal is written.
+const MOST_THOUSANDTHS: u64 = 1_000_000_000_000_000;
+
+/// A number in thousandths, rounded; none if it is negative, no number or too large for a decimal.
+fn thousandths(value: f64) -> Option<u64> {
+    let scaled = value * 1e3;
+    (0.0..MOST_THOUSANDTHS as f64 - 1.0).contains(&scaled).then_some((scaled + 0.5) as u64)
+}
+
+/// A time in microseconds, which are thousandths of a millisecond.
+fn micros(time: Duration) -> Option<u64> {
+    let micros = time.as_secs().checked_mul(1_000_000)? + (u64::from(time.subsec_nanos()) + 500) / 1000;
+    (micros < MOST_THOUSANDTHS).then_some(micros)
+}
+
+/// A time from milliseconds, at most fifteen digits of them.
+fn millis(millis: f64) -> Duration {
+    Duration::from_micros((millis * 1e3 + 0.5) as u64)
+}
+
+pub(crate) fn write_integer(into: &mut String, mut number: u64) {
+    let (mut digits, mut used) = ([0u8; 20], 0);
+    for digit in &mut digits {
+        *digit = (number % 10) as u8;
+        used += 1;
+        number /= 10;
+        if number == 0 {
+            break;
+        }
+    }
+    for digit in digits.iter().take(used).rev() {
+        into.push(char::from(b'0' + digit));
+    }
 }
 
 /// A decimal without trailing zeros; integers instead of floating-point formatting, which would be a tenth of the module.
 pub(crate) fn write_thousandths(into: &mut String, thousandths: u64) {
-    let (whole, fraction) = (thousandths / 1000, thousandths % 1000);
-    let _ = write!(into, "{whole}");
-    let _ = match fraction {
-        0 => Ok(()),
-        n if n % 100 == 0 => write!(into, ".{}", n / 100),
-        n if n % 10 == 0 => write!(into, ".{:02}", n / 10),
-        n => write!(into, ".{n:03}"),
-    };
+    write_integer(into, thousandths / 1000);
+    let mut rest = (thousandths % 1000) as u32;
+    if rest > 0 {
+        into.push('.');
+    }
+    let mut place = 100;
+    while rest > 0 {
+        into.push(char::from(b'0' + (rest / place) as u8));
+        rest %= place;
+        place /= 10;
+    }
 }
 
-/// Key and number of a member; the number is absent for a token.
-fn member_of(member: &[u8]) -> Option<(&[u8], Option<f64>)> {
+/// Key and value of a member; one without a value is true.
+fn member_of(member: &[u8]) -> (&[u8], &[u8]) {
     let split = member.iter().position(|&byte| byte == b'=');
-    let (key, value) = match split {
-        Some(at) => (member.get(..at)?, member.get(at + 1..)?),
-        None => (member, b"?1".as_slice()),
-    };
-    let (first, rest) = key.split_first()?;
-    let starts = first.is_ascii_lowercase() || *first == b'*';
-    let goes_on = |b: &u8| b.is_ascii_lowercase() || b.is_ascii_digit() || matches!(b, b'_' | b'-' | b'.' | b'*');
-    if !(starts && rest.iter().all(goes_on)) {
-        return None;
+    match split.and_then(|at| member.split_at_checked(at)) {
+        Some((key, [_, value @ ..])) => (key, value),
+        _ => (member, b"?1"),
     }
+}
+
+/// Whether this may be the name of a member that we do not know.
+fn is_key(key: &[u8]) -> bool {
+    let goes_on = |b: &u8| b.is_ascii_lowercase() || b.is_ascii_digit() || matches!(b, b'_' | b'-' | b'.' | b'*');
+    match key {
+        [b'a'..=b'z' | b'*', rest @ ..] => rest.iter().all(goes_on),
+        _ => false,
+    }
+}
+
+/// A value's number; absent for a token. Nothing for what is no value.
+fn number_of(value: &[u8]) -> Option<Option<f64>> {
     match value {
-        b"?1" => Some((key, Some(1.0))),
-        b"?0" => Some((key, Some(0.0))),
-        [b'0'..=b'9' | b'-', ..] => Some((key, Some(decimal(value)?))),
-        [b'a'..=b'z' | b'A'..=b'Z' | b'*', rest @ ..] if rest.iter().all(is_token) => Some((key, None)),
+        b"?1" => Some(Some(1.0)),
+        b"?0" => Some(Some(0.0)),
+        [b'0'..=b'9' | b'-', ..] => decimal(value).map(Some),
+        [b'a'..=b'z' | b'A'..=b'Z' | b'*', rest @ ..] if rest.iter().all(is_token) => Some(None),
         _ => None,
     }
 }
@@ -138,28 +180,33 @@ fn is_token(byte: &u8) -> bool {
 
 /// An integer of at most 15 digits, or a decimal of at most 12 and 3.
 pub(crate) fn decimal(text: &[u8]) -> Option<f64> {
-    let (sign, digits) = text.strip_prefix(b"-").map_or((1.0, text), |digits| (-1.0, digits));
-    let (whole, fraction) = match digits.iter().position(|&byte| byte == b'.') {
-        Some(at) => (digits.get(..at)?, Some(digits.get(at + 1..)?)),
-        None => (digits, None),
+    let (negative, text) = match text {
+        [b'-', digits @ ..] => (true, digits),
+        digits => (false, digits),
     };
-    let whole = integer_of(whole, if fraction.is_some() { 12 } else { 15 })?;
-    let magnitude = match fraction {
-        // In thousandths fifteen digits at the most, which are exact; rounded once, by the division.
-        Some(part) => {
-            let thousandths = integer_of(part, 3)? * [0, 100, 10, 1].get(part.len())?;
-            (whole * 1000 + thousandths) as f64 / 1e3
+    let (mut number, mut digits, mut point) = (0u64, 0, None);
+    for byte in text {
+        match byte {
+            b'0'..=b'9' if digits < 15 => {
+                number = number * 10 + u64::from(byte - b'0');
+                digits += 1;
+            }
+            b'.' if point.is_none() => point = Some(digits),
+            _ => return None,
         }
-        None => whole as f64,
-    };
-    Some(sign * magnitude)
-}
-
-fn integer_of(digits: &[u8], longest: usize) -> Option<u64> {
-    if !(1..=longest).contains(&digits.len()) || !digits.iter().all(u8::is_ascii_digit) {
-        return None;
     }
-    Some(digits.iter().fold(0, |sum, digit| sum * 10 + u64::from(digit - b'0')))
+    // In thousandths fifteen digits at the most, which are exact; rounded once, by the division.
+    let magnitude = match (point, digits) {
+        (None, 1..) => number as f64,
+        (Some(whole @ 1..=12), _) => match digits - whole {
+            1 => (number * 100) as f64 / 1e3,
+            2 => (number * 10) as f64 / 1e3,
+            3 => number as f64 / 1e3,
+            _ => return None,
+        },
+        _ => return None,
+    };
+    Some(if negative { -magnitude } else { magnitude })
 }
 
 /// A number of requests: whole, not negative, at most what fits.

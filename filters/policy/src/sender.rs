@@ -172,8 +172,12 @@ impl Sender {
         if self.bids()
             && let Some(further) = self.list.get_mut(1..)
         {
-            // In place, so that nothing is allocated, and stable: the list is short.
-            further.sort_by_key(|&id| self.endpoints.get(id).is_some_and(|endpoint| endpoint.promises().are_empty()));
+            let empty =
+                |id: &EndpointId| self.endpoints.get(*id).is_some_and(|endpoint| endpoint.promises().are_empty());
+            if further.iter().any(empty) {
+                // In place, so that nothing is allocated, and stable: the list is short.
+                further.sort_by_key(empty);
+            }
         }
         &self.list
     }

@@ -79,8 +79,10 @@ impl Cluster {
         let first = self.sender.choose(now, &mut state.rng).first().copied();
         state.text.clear();
         for address in self.sender.chosen() {
-            let comma = if state.text.is_empty() { "" } else { "," };
-            let _ = write!(state.text, "{comma}{address}");
+            if !state.text.is_empty() {
+                state.text.push(',');
+            }
+            state.text.push_str(address);
         }
         if first.is_none() {
             self.counters.count(FALLBACKS);
