@@ -4,6 +4,8 @@ use anyhow::Context;
 use bloc_benches::environment::Environment;
 use bloc_benches::record;
 use bloc_benches::summary::{self, Bench, Bound};
+use bloc_testhost::gates::Measured;
+use bloc_testhost::steady::REQUESTS;
 use clap::{Parser, Subcommand};
 use comfy_table::{Cell, CellAlignment, Table, presets};
 use serde::{Deserialize, Serialize};
@@ -26,7 +28,7 @@ enum Command {
         /// Where the summary goes
         out: PathBuf,
     },
-    /// Add the results to the tables of a directory: policy.csv from a summary, envoy.csv from what `bloc-lab cost` wrote
+    /// Add the results to the tables of a directory: policy.csv and guest.csv from a summary, envoy.csv from what `bloc-lab cost` wrote
     Record {
         /// summary.json
         #[arg(long)]
@@ -45,6 +47,32 @@ struct Summary {
     environment: Environment,
     bounds: Vec<Bound>,
     benches: Vec<Bench>,
+    module_bytes: usize,
+    per_request: Vec<PerRequest>,
+}
+
+/// What a filter does for a request, whatever the machine.
+#[derive(Debug, Serialize, Deserialize)]
+struct PerRequest {
+    routing: String,
+    filter: String,
+    /// Instructions in the guest, as wasmtime's fuel.
+    instructions: f64,
+    /// Calls out of the guest.
+    host_calls: f64,
+}
+
+fn per_request(measured: &Measured) -> Vec<PerRequest> {
+    let each = |sum: u64| sum as f64 / REQUESTS as f64;
+    let rows = measured.costs.iter().flat_map(|(routing, steady)| {
+        steady.parts().map(|(filter, cost)| PerRequest {
+            routing: routing.clone(),
+            filter: filter.to_owned(),
+            instructions: each(cost.fuel()),
+            host_calls: each(cost.calls()),
+        })
+    });
+    rows.collect()
 }
 
 fn main() -> anyhow::Result<()> {
@@ -76,7 +104,13 @@ fn summarise(criterion: &Path, out: &Path) -> anyhow::Result<()> {
     if let Some(directory) = out.parent() {
         std::fs::create_dir_all(directory).with_context(|| out.display().to_string())?;
     }
-    let summary = Summary { environment: Environment::here(), bounds, benches };
+    let measured = Measured::just_built()?;
+    let per_request = per_request(&measured);
+    for PerRequest { routing, filter, instructions, host_calls } in &per_request {
+        println!("{routing} {filter}: {instructions:.0} instructions and {host_calls:.2} host calls a request");
+    }
+    let summary =
+        Summary { environment: Environment::here(), bounds, benches, module_bytes: measured.bytes, per_request };
     std::fs::write(out, serde_json::to_string_pretty(&summary)?).with_context(|| out.display().to_string())?;
     println!("{}", out.display());
     Ok(())
@@ -92,7 +126,7 @@ fn time(nanos: f64) -> String {
 
 fn record_summary(file: &Path, directory: &Path) -> anyhow::Result<()> {
     let text = std::fs::read(file).with_context(|| file.display().to_string())?;
-    let Summary { environment, benches, .. } =
+    let Summary { environment, benches, module_bytes, per_request, .. } =
         serde_json::from_slice(&text).with_context(|| file.display().to_string())?;
     let rows: Vec<Vec<String>> = benches
         .into_iter()
@@ -102,6 +136,14 @@ fn record_summary(file: &Path, directory: &Path) -> anyhow::Result<()> {
         })
         .collect();
     record::append(&directory.join("policy.csv"), &environment, &["bench", "median_ns", "low_ns", "high_ns"], &rows)?;
+    let rows: Vec<Vec<String>> = per_request
+        .into_iter()
+        .map(|PerRequest { routing, filter, instructions, host_calls }| {
+            vec![routing, filter, format!("{instructions:.0}"), format!("{host_calls:.2}"), module_bytes.to_string()]
+        })
+        .collect();
+    let columns = ["routing", "filter", "instructions", "host_calls", "module_bytes"];
+    record::append(&directory.join("guest.csv"), &environment, &columns, &rows)?;
     Ok(())
 }
 

@@ -50,15 +50,20 @@ pub enum HttpError {
 /// # Errors
 /// No complete answer; any status is an answer.
 pub async fn get(address: SocketAddr, path: &str, limit: Duration) -> Result<(StatusCode, Bytes), HttpError> {
-    Ok(plain(fetch(address, path, limit).await?))
+    Ok(plain(request(Method::GET, address, path, &[], limit).await?))
 }
 
-/// Like [`get`], with the headers.
+/// Like [`get`], with further headers in the request, and with those of the answer.
 ///
 /// # Errors
 /// No complete answer; any status is an answer.
-pub async fn fetch(address: SocketAddr, path: &str, limit: Duration) -> Result<Response<Bytes>, HttpError> {
-    request(Method::GET, address, path, limit).await
+pub async fn fetch(
+    address: SocketAddr,
+    path: &str,
+    headers: &[(&str, &str)],
+    limit: Duration,
+) -> Result<Response<Bytes>, HttpError> {
+    request(Method::GET, address, path, headers, limit).await
 }
 
 /// Posts nothing to `path`, otherwise like [`get`].
@@ -66,7 +71,7 @@ pub async fn fetch(address: SocketAddr, path: &str, limit: Duration) -> Result<R
 /// # Errors
 /// No complete answer; any status is an answer.
 pub async fn post(address: SocketAddr, path: &str, limit: Duration) -> Result<(StatusCode, Bytes), HttpError> {
-    Ok(plain(request(Method::POST, address, path, limit).await?))
+    Ok(plain(request(Method::POST, address, path, &[], limit).await?))
 }
 
 fn plain(response: Response<Bytes>) -> (StatusCode, Bytes) {
@@ -77,19 +82,28 @@ async fn request(
     method: Method,
     address: SocketAddr,
     path: &str,
+    headers: &[(&str, &str)],
     limit: Duration,
 ) -> Result<Response<Bytes>, HttpError> {
     let late = |_| HttpError::Late { address, path: path.to_owned(), limit };
-    timeout(limit, exchange(method, address, path)).await.map_err(late)?
+    timeout(limit, exchange(method, address, path, headers)).await.map_err(late)?
 }
 
-async fn exchange(method: Method, address: SocketAddr, path: &str) -> Result<Response<Bytes>, HttpError> {
+async fn exchange(
+    method: Method,
+    address: SocketAddr,
+    path: &str,
+    headers: &[(&str, &str)],
+) -> Result<Response<Bytes>, HttpError> {
     let broken = |source| HttpError::Exchange { address, path: path.to_owned(), source };
-    let request = Request::builder()
+    let plain = Request::builder()
         .method(method)
         .uri(path)
         .header(header::HOST, address.to_string())
-        .header(header::CONNECTION, "close")
+        .header(header::CONNECTION, "close");
+    let request = headers
+        .iter()
+        .fold(plain, |request, (name, value)| request.header(*name, *value))
         .body(Empty::<Bytes>::new())?;
     let stream = TcpStream::connect(address).await.map_err(|source| HttpError::Connect { address, source })?;
     let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.map_err(broken)?;

@@ -2,6 +2,7 @@
 
 use super::accounting::{Cores, cpu_time, pin, resident};
 use super::figures::{Figures, Start};
+use super::load::AS_A_SIDECAR;
 use super::load::{LoadError, Seen, Wrk};
 use super::variant::{Modules, SERVERS, Variant, servers};
 use crate::envoy::{Envoy, EnvoyError};
@@ -180,7 +181,7 @@ impl Place<'_> {
             Envoy::start(&self.bench.envoy, self.directory, &variant.file_name(), &bootstrap, workers).await?;
         let (process, address) = (id(&mut envoy)?, envoy.listener("outbound")?);
         let answer = loop {
-            match http::fetch(address, "/", ANSWER_LIMIT).await {
+            match http::fetch(address, "/", &AS_A_SIDECAR, ANSWER_LIMIT).await {
                 Ok(answer) if answer.status().is_success() => break answer,
                 other if began.elapsed() > ANSWER_LIMIT => break other?,
                 _ => sleep(ANSWER_POLL).await,

@@ -1,5 +1,6 @@
 //! wrk, with one thread, on its own core.
 
+use bloc_policy::bid::{ANY, BID_HEADER};
 use serde::Deserialize;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -7,6 +8,8 @@ use std::process::Stdio;
 use std::time::Duration;
 use tokio::process::Command;
 
+/// What a request carries as if a caller's sidecar had sent it; without it `bloc.inbound` writes no report.
+pub const AS_A_SIDECAR: [(&str, &str); 1] = [(BID_HEADER, ANY)];
 const SCRIPT: &str = include_str!("../../wrk/cost.lua");
 /// The mean pause of a connection when the load is not to be all that the proxy can take: much longer than the answers, so that the rate hardly depends on them, and
 /// ten times what wrk can time.
@@ -110,6 +113,7 @@ impl Wrk {
         let mut command = Command::new("taskset");
         command.args(["-c", &self.cores, "wrk", "--threads", "1", "--timeout", "20s"]);
         command.args(["--connections", &connections.to_string(), "--duration", &format!("{}s", time.as_secs().max(1))]);
+        command.args(AS_A_SIDECAR.iter().flat_map(|(name, value)| ["--header".into(), format!("{name}: {value}")]));
         command.arg("--script").arg(&self.script).arg(format!("http://{to}/"));
         if let Some(think) = think {
             command.env("THINK_MS", think.as_millis().to_string());
