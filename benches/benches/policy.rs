@@ -4,7 +4,7 @@ use bloc_benches::fleet::{SEED, Work, report, server};
 use bloc_policy::admission::Admission;
 use bloc_policy::bid;
 use bloc_policy::config::RoutingKind;
-use bloc_policy::estimate::{Estimate, Fleet};
+use bloc_policy::estimate::{Estimate, Fleet, Limit};
 use bloc_policy::load_report::LoadReport;
 use bloc_policy::service_rate::ServiceRate;
 use bloc_policy::units::{Concurrency, Ratio, Timestamp};
@@ -72,7 +72,8 @@ fn estimates(c: &mut Criterion) {
     (fleet.wait, fleet.most, fleet.senders) = (0.2, 40.0, 3.0);
     let now = Timestamp::ZERO.after(Duration::from_secs(1));
     let mut estimate = Estimate::default();
-    group.bench_function("hear", |b| b.iter(|| estimate.hear(black_box(&report(7)), 3, now)));
+    let limit = Limit::new(10, 7.0);
+    group.bench_function("hear", |b| b.iter(|| estimate.hear(black_box(&report(7)), 3, limit, now)));
     let later = now.after(Duration::from_millis(100));
     group.bench_function("queue", |b| {
         b.iter(|| assert!(estimate.standing(black_box(3)).known_queue(&fleet, 40.0, later) > 0.0));

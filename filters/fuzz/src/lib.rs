@@ -22,8 +22,11 @@ pub use headers::{bid, load_report, orca};
 pub use parameters::plugin;
 pub use sync::{sync_request, sync_response};
 
+/// What is done with an input.
+pub type Target = fn(&[u8]);
+
 /// The targets by name.
-pub const TARGETS: [(&str, fn(&[u8])); 7] = [
+pub const TARGETS: [(&str, Target); 7] = [
     ("bid", bid),
     ("endpoints", endpoints),
     ("load_report", load_report),
