@@ -19,4 +19,6 @@ fi
 
 istio-manifests/e2e/build.sh
 cargo build --locked -p bloc-control-plane -p bloc-lab -p bloc-e2e
+# First what takes seconds: the EnvoyFilters alone, on an istiod without an API server.
+"${CARGO_TARGET_DIR:-target}/debug/bloc-e2e" files
 "${CARGO_TARGET_DIR:-target}/debug/bloc-e2e" test

@@ -9,6 +9,7 @@
 //! | [`mesh`] | all of it |
 //! | [`scenario`] | what is tested |
 //! | [`demo`] | what is shown: least request, BLOC and bids in it |
+//! | [`files`] | the EnvoyFilters alone, on an istiod that reads them from files: no API server, no root |
 //!
 //! What is real: every manifest, admission by Istio's webhooks, injection, certificates, the capture of traffic in each pod, and all of Envoy's configuration. What is
 //! played: the scheduler and the kubelet, and the images, for which programs of this machine stand.
@@ -16,6 +17,7 @@
 mod api;
 mod cluster;
 mod demo;
+mod files;
 mod frontend;
 mod inside;
 mod istio;
@@ -40,6 +42,8 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Command {
+    /// Check the EnvoyFilters on an istiod without an API server; needs no root
+    Files,
     /// Bring up the mesh and run the scenarios
     Test,
     /// Bring up Istio and the shop with BLOC, and keep it until Ctrl-C
@@ -76,6 +80,7 @@ fn run(command: &Command) -> Result<ExitCode> {
             println!("{}", serde_json::to_string(&answer)?);
             return Ok(ExitCode::SUCCESS);
         }
+        Command::Files => return runtime()?.block_on(files::run()),
         Command::Test | Command::Up | Command::Demo => {}
     }
     if !inside::is_inside() {
