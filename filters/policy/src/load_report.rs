@@ -95,13 +95,14 @@ impl LoadReport {
 // Each request writes a report and reads one, so these are written for few instructions: formatting by `core::fmt` and reading in several passes took half of the
 // instructions of a request.
 
-/// Up to this, in thousandths, a decimal is written.
+/// Below this, in thousandths, a decimal is written.
 const MOST_THOUSANDTHS: u64 = 1_000_000_000_000_000;
 
 /// A number in thousandths, rounded; none if it is negative, no number or too large for a decimal.
 fn thousandths(value: f64) -> Option<u64> {
     let scaled = value * 1e3;
-    (0.0..MOST_THOUSANDTHS as f64 - 1.0).contains(&scaled).then_some((scaled + 0.5) as u64)
+    let rounded = (scaled + 0.5) as u64;
+    (scaled >= 0.0 && rounded < MOST_THOUSANDTHS).then_some(rounded)
 }
 
 /// A time in microseconds, which are thousandths of a millisecond.

@@ -74,18 +74,18 @@ async fn bids_find_the_idle_server_and_nothing_is_shed() {
     let held = fill(&busy, 30).await;
     // Until it has heard of both, it may be served by the busy one; a price is known afterwards.
     for _ in 0..30 {
-        assert_eq!(send(to, request("/warm"), "").await.unwrap().status.as_u16(), 200);
+        assert_eq!(send(to, request("/slow"), "").await.unwrap().status.as_u16(), 200);
     }
     let before = metric(&envoy, "outbound", "bounces").await;
     let mut idle_served = 0;
     for _ in 0..40 {
-        let answer = send(to, request("/x"), "a body that travels along").await.unwrap();
+        let answer = send(to, request("/slow"), "a body that travels along").await.unwrap();
         assert_eq!((answer.status.as_u16(), answer.body.as_ref()), (200, b"a body that travels along".as_slice()));
         assert_eq!(answer.ours(), Vec::<String>::new());
         idle_served += usize::from(answer.app() == Some("idle"));
     }
     assert_eq!(idle_served, 40, "the busy one would take three seconds");
-    assert!(idle.app.seen("/x").iter().all(|seen| !seen.headers.contains_key("x-bloc-bid")));
+    assert!(idle.app.seen("/slow").iter().all(|seen| !seen.headers.contains_key("x-bloc-bid")));
     let bounces =
         eventually("bounces", async || Some(metric(&envoy, "outbound", "bounces").await).filter(|&n| n > before)).await;
     println!("{bounces} bounces");

@@ -1,6 +1,6 @@
 //! An application: a real HTTP server that does what the path says and remembers what it saw.
 //!
-//! `/hold` answers when it is released, `/brief` after 1 ms, `/fleeting` too (for clients that may go; not counted as worked on), `/slow` after 100 ms, `/own-429` with a 429 of its own, `/orca` with an ORCA report of as many requests per second as its name says, at half of what it can do, `/lie` with our headers, `/abort` with half a
+//! `/hold` answers when it is released, `/brief` after 1 ms, `/fleeting` too (for clients that may go; not counted as worked on), `/slow` after 100 ms, `/own-429` with a 429 of its own, `/orca` with an ORCA report of as many requests per second as its name says, at half of what it can do, and after as long as that takes, `/lie` with our headers, `/abort` with half a
 //! body and a reset; everything else with the request's body.
 
 use http_body_util::{BodyExt, StreamBody};
@@ -115,8 +115,11 @@ async fn answer(inner: Arc<Inner>, request: Request<Incoming>) -> Result<Respons
     let whole = |bytes: Bytes| http_body_util::Full::new(bytes).map_err(|never| match never {}).boxed();
     let response = match path.as_str() {
         "/own-429" => response.status(StatusCode::TOO_MANY_REQUESTS),
-        "/orca" => response
-            .header("endpoint-load-metrics", format!("TEXT application_utilization=0.5,rps_fractional={}", inner.name)),
+        "/orca" => {
+            let rate: f64 = inner.name.parse().unwrap();
+            tokio::time::sleep(Duration::from_secs_f64(0.5 / rate)).await;
+            response.header("endpoint-load-metrics", format!("TEXT application_utilization=0.5,rps_fractional={rate}"))
+        }
         "/lie" => response
             .header("x-bloc-load", "chip=1, queue=0")
             .header("x-bloc-reject", "capacity")
