@@ -2,6 +2,7 @@
 # Fuzzes what is read from others, with a stable compiler and without cargo-fuzz; needs a C++ compiler for libFuzzer.
 #
 #   fuzz.sh [TARGET...]   each target (all, unless some are named) for FUZZ_SECONDS (60), FUZZ_JOBS (as there are processors) at a time
+#                         with FUZZ_RUNS set, so many inputs at most and always the same ones: what passed once passes again, as CI needs it
 #   fuzz.sh merge         what target/fuzz has found since, minimized, into the committed corpus
 #   fuzz.sh record        writes record.md from the runs since target/fuzz/runs.tsv began
 #
@@ -14,7 +15,9 @@ readonly SECONDS_EACH=${FUZZ_SECONDS:-60}
 readonly OUT=target/fuzz
 readonly BUILD=${CARGO_TARGET_DIR:-target}/debug
 readonly RUNS=$OUT/runs.tsv
-readonly FLAGS=(-max_len=2048 -timeout=10 -rss_limit_mb=2048 -print_final_stats=1 -verbosity=1)
+FLAGS=(-max_len=2048 -timeout=10 -rss_limit_mb=2048 -print_final_stats=1 -verbosity=1)
+[ -z "${FUZZ_RUNS:-}" ] || FLAGS+=(-runs="$FUZZ_RUNS" -seed=1)
+readonly FLAGS
 
 targets() { for file in filters/fuzz/fuzz_targets/*.rs; do basename "$file" .rs; done; }
 
@@ -26,9 +29,14 @@ build() {
 fuzz() {
   local target=$1 grown=$OUT/corpus/$1 log=$OUT/log/$1 failed=0 cpu
   mkdir -p "$grown" "$OUT/log" "$OUT/findings"
+  local inputs=("$grown")
+  if [ -n "${FUZZ_RUNS:-}" ]; then
+    # What earlier runs have found would lead elsewhere.
+    inputs=("$(mktemp -d "$OUT/repeated.XXXXXX")")
+  fi
   TIMEFORMAT='%U %S'
   { time "$BUILD/$target" "${FLAGS[@]}" -max_total_time="$SECONDS_EACH" -artifact_prefix="$OUT/findings/$target-" \
-    "$grown" "filters/fuzz/corpus/$target" >"$log" 2>&1 || failed=1; } 2>"$log.time"
+    "${inputs[@]}" "filters/fuzz/corpus/$target" >"$log" 2>&1 || failed=1; } 2>"$log.time"
   cpu=$(awk '{ print int($1 + $2) }' "$log.time")
   awk -v target="$target" -v cpu="$cpu" '
     /^stat::number_of_executed_units:/ { runs = $2 }

@@ -66,7 +66,7 @@ pub fn decode(value: &[u8]) -> Option<LoadReport> {
         chip: true,
         queue: Some((bounded / (1.0 - bounded)).round() as u32),
         rate,
-        service: rate.map(|rate| rate / utilization).filter(|service| service.is_finite()),
+        service: rate.map(|rate| rate / utilization).filter(|service| service.is_finite() && *service > 0.0),
         ..LoadReport::default()
     })
 }
