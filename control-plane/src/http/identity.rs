@@ -59,7 +59,10 @@ pub fn check(spiffe: &str, request: &SyncRequest) -> Result<(), Refusal> {
     let Some(namespace) = namespace(spiffe) else {
         return forbidden(format!("{spiffe:?} is not spiffe://DOMAIN/ns/NAMESPACE/sa/ACCOUNT"));
     };
-    let pod = request.proxy.split('~').nth(2).and_then(|pod| pod.rsplit_once('.'));
+    let pod = match request.proxy.split('~').collect::<Vec<_>>()[..] {
+        [_, _, pod, _] => pod.rsplit_once('.'),
+        _ => None,
+    };
     if pod.is_none_or(|(_, own)| own != namespace) {
         return forbidden(format!(
             "proxy: {:?} is not allowed, only the node id of a pod of {namespace}",
@@ -145,7 +148,13 @@ mod tests {
         assert_eq!(status(CHECKOUT, request(own, &["checkout.shop.svc.cluster.local"])), Ok(()));
         assert_eq!(status(CHECKOUT, request(own, &["vault.bank.svc.cluster.local"])), Err(StatusCode::FORBIDDEN));
         let foreign = "sidecar~10.0.0.1~vault-1.bank~bank.svc.cluster.local";
-        for proxy in [foreign, "anything", "sidecar~10.0.0.1~shop~x"] {
+        for proxy in [
+            foreign,
+            "anything",
+            "sidecar~10.0.0.1~shop~x",
+            "sidecar~10.0.0.1~checkout-1.shop",
+            "sidecar~10.0.0.1~a.shop~x~y",
+        ] {
             assert_eq!(status(CHECKOUT, request(proxy, &[])), Err(StatusCode::FORBIDDEN), "{proxy}");
         }
         for spiffe in [

@@ -28,7 +28,7 @@
 //!
 //! A bid below the mean finds the few that are idle, at a bounce for each of the many that are not; one above it spares the requests that had no luck the random server at the end, which is
 //! what makes a tail. Lost: ordering the servers by what they said last (of two, three or all; no better, with exponential times up to 1.8 times worse, as the news is old);
-//! a mean over 20 or 50 reports (as good within 1%).
+//! a mean over 20 or 50 reports (as good within 1%). What saves bounces costs tail; what else was tried is in `loadtest/record/measured.md`.
 //!
 //! A server that takes every request, whatever the bid, would swallow the bounces of all the others: one that does not speak bids, or one that lies about its wait. Each sender keeps
 //! [`Promises`] for each server: whether it speaks at all, and how often it took a bid and answered after more than twice that. Such a server gets the share of first attempts that BLOC

@@ -182,3 +182,21 @@ fn the_dead_keep_neither_places_nor_turns() {
     assert_eq!(hall.id(workers[0]), None);
     assert_eq!(hall.join(9, at(3_000)), Some(workers[0]), "the place in the list is used again");
 }
+
+/// As the last will of a worker that panics.
+#[test]
+fn whoever_resigns_leaves_its_places_and_turns_to_the_others_at_once() {
+    let (mut hall, workers) = hall(2);
+    let one = Concurrency::new(1);
+    hall.enter(workers[0], one);
+    hall.enter(workers[0], one);
+    hall.enter(workers[1], one);
+    hall.resign(7);
+    assert_eq!((hall.inside(), hall.waiting()), (1, 2), "whoever does not take part has nothing to leave");
+    hall.resign(1);
+    assert_eq!((hall.inside(), hall.waiting()), (0, 1));
+    assert_eq!(hall.ids().collect::<Vec<_>>(), [2]);
+    assert_eq!(hall.grant(one), Some(workers[1]));
+    assert_eq!(hall.join(9, at(0)), Some(workers[0]), "the place in the list is used again");
+    assert_eq!(hall.inside_of(workers[0]), 0, "and empty");
+}

@@ -53,8 +53,15 @@ impl Measured {
     /// # Errors
     /// There is no up-to-date module.
     pub fn just_built() -> Result<Self, ModuleError> {
-        let file = just_built()?;
-        let bytes = std::fs::read(&file).map_err(|_| ModuleError::Missing(file))?;
+        Self::from_file(&just_built()?)
+    }
+
+    /// Measures the module in a file, of whatever age.
+    ///
+    /// # Errors
+    /// It is missing or not valid.
+    pub fn from_file(file: &Path) -> Result<Self, ModuleError> {
+        let bytes = std::fs::read(file).map_err(|_| ModuleError::Missing(file.to_owned()))?;
         let module = Module::new(&bytes, Compile::Metered)?;
         let cost = |routing: &&str| ((*routing).to_owned(), SteadyPath::new(&module, routing).measure());
         let costs = ROUTINGS.iter().map(cost).collect();

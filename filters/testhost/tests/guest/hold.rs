@@ -1,7 +1,7 @@
 //! The hold queue over two workers: who waits is let in when it is his turn, whatever happens to the messages between the workers.
 
 use crate::support::{GET, SPOKEN, admitted, inbound, metric, process};
-use bloc_testhost::{Flow, Process, Root, Stream};
+use bloc_testhost::{Compile, Flow, Module, Process, Root, Stream, just_built};
 use serde_json::json;
 use std::time::Duration;
 
@@ -105,4 +105,19 @@ fn the_places_of_a_worker_that_trapped_are_free_after_a_while() {
     assert!(!waiting.is_resumed(), "it may still be alive");
     process.advance(Duration::from_secs(2));
     assert!(waiting.is_resumed());
+}
+
+/// The same for a panic, which leaves a will: no time has to pass. Virtual time tells the two apart, which a clock could not.
+#[test]
+fn the_places_of_a_worker_that_panicked_are_free_at_once() {
+    let crashing = just_built().unwrap_or_else(|error| panic!("{error}")).with_file_name("crash.wasm");
+    let process = Process::new(&Module::from_file(&crashing, Compile::Metered).unwrap(), 6);
+    let [one, two] = workers(&process);
+    let _inside = admitted(&one);
+    let waiting = held(&two, &[]);
+    one.stream().request_headers([&GET[..], &[("x-bloc-crash", "inbound.request")]].concat().as_slice(), true);
+    assert!(one.vm().is_dead());
+    process.deliver();
+    assert!(waiting.is_resumed());
+    assert_eq!(metric(&process, "inbound", "in_flight"), Some(1), "of the one that was let in");
 }

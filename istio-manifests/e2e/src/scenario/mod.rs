@@ -46,6 +46,7 @@ pub async fn run(logs: &Path) -> Result<ExitCode> {
     scenario!(mesh, attach::the_manifests_as_shipped_attach_it);
     scenario!(mesh, shipped::istioctl_finds_nothing_in_the_cluster);
     scenario!(mesh, attach::only_mutual_tls_is_spoken);
+    scenario!(mesh, attach::the_mesh_may_not_read_what_the_control_plane_knows);
     scenario!(mesh, attach::nothing_internal_is_seen_by_applications_or_clients);
     scenario!(mesh, overload::what_exceeds_the_capacity_is_rejected_and_retried_elsewhere);
     scenario!(mesh, change::an_edit_of_the_config_map_takes_effect);

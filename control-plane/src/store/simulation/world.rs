@@ -1,214 +1,18 @@
-//! The sync protocol under everything that a network and its ends can do, with the code of both: [`State`] of two replicas, and [`Follower`] of every thread of some proxies.
-//!
-//! Each seed is one run: changes of the source, replicas that read them late and each watch for itself, list anew and restart; polls and answers that are lost, doubled and overtaken; waits that are over;
-//! threads that come in between any two accesses of another one to their shared data, that crash, and proxies that restart. Whatever a thread puts in force is what the source said at that version's revisions, and no
-//! version in force in a proxy ever goes back. When all that ends, every thread of every proxy soon has the state of the source.
-//!
-//! 10,000 seeds; `BLOC_SEEDS=1000000` for more, `BLOC_SEED=17` for one.
+//! Everything together, and what may happen to it.
 
-use super::poll::Poll;
-use super::polls::{PollId, Wake};
-use super::state::{Arrival, State};
-use super::version::{Progress, Reach, Version};
-use super::{Outcome, StoreError};
-use crate::load::ReportInterval;
-use crate::snapshot::Snapshot;
-use bloc_policy::config::{ConfigError, Services};
-use bloc_policy::follower::{Follower, News, Shared, Stamp};
+use super::proxy::{Proxy, Thread};
+use super::replica::{Replica, Reply, Return, Source};
+use super::{KINDS, NAMES, PROXIES, REPLICAS, ROUNDS, THREADS};
+use crate::store::poll::Poll;
+use crate::store::version::Version;
+use bloc_policy::config::ConfigError;
+use bloc_policy::follower::{News, Shared, Stamp};
 use bloc_policy::rng::Rng;
 use bloc_policy::sync::SyncRequest;
 use bloc_policy::units::Timestamp;
 use std::cell::{Cell, RefCell};
-use std::collections::{HashMap, VecDeque};
 use std::time::Duration;
-use tokio::sync::oneshot::{Receiver, error::TryRecvError};
 use tokio::time::Instant;
-
-const REPLICAS: usize = 2;
-const PROXIES: usize = 2;
-const THREADS: usize = 3;
-/// What the source is watched for: the parameters of the service `a`, and of `b`, which may not exist.
-const KINDS: usize = 2;
-const NAMES: [&str; KINDS] = ["a", "b"];
-const STEPS: usize = 60;
-/// Rounds in which everything works, until everybody must have the state.
-const ROUNDS: usize = 12;
-
-/// What the source says: for each kind the revisions of its changes and the `retries` since then (none: no such service).
-struct Source {
-    revision: u64,
-    changes: [Vec<(u64, Option<u32>)>; KINDS],
-}
-
-impl Source {
-    fn new() -> Self {
-        Self { revision: 1, changes: [vec![(1, Some(0))], vec![(1, None)]] }
-    }
-
-    fn change(&mut self, kind: usize, retries: Option<u32>) {
-        self.revision += 1;
-        self.changes[kind].push((self.revision, retries));
-    }
-
-    /// The last change of a kind up to `revision`.
-    fn at(&self, kind: usize, revision: u64) -> (u64, Option<u32>) {
-        *self.changes[kind].iter().rev().find(|(changed, _)| *changed <= revision).unwrap()
-    }
-}
-
-/// What a source publishes that reads this; read once, because that is what would take most of the time.
-fn snapshot(retries: [Option<u32>; KINDS]) -> Snapshot {
-    thread_local! {
-        static READ: RefCell<HashMap<[Option<u32>; KINDS], Snapshot>> = RefCell::default();
-    }
-    let read = || {
-        let specs = NAMES.iter().zip(retries).filter_map(|(name, retries)| Some((name, retries?)));
-        let specs: Vec<String> = specs.map(|(name, retries)| format!("{name}: {{retries: {retries}}}")).collect();
-        Snapshot::from_yaml(&format!("services: {{{}}}", specs.join(", "))).unwrap()
-    };
-    READ.with(|all| all.borrow_mut().entry(retries).or_insert_with(read).clone())
-}
-
-/// A poll that a replica holds.
-struct Held {
-    poll: Poll,
-    id: PollId,
-    woken: Receiver<Wake>,
-    from: Return,
-}
-
-/// Where an answer goes: proxy, thread, and the thread's number of the question.
-#[derive(Clone, Copy, PartialEq)]
-struct Return(usize, usize, u64);
-
-/// A replica, and how far its watches have read.
-struct Replica {
-    state: State,
-    read: [u64; KINDS],
-    changed: [u64; KINDS],
-    held: Vec<Held>,
-}
-
-impl Replica {
-    /// Starts with a list.
-    fn start(source: &Source) -> Self {
-        let all = [source.revision; KINDS];
-        let mut replica =
-            Self { state: State::new(ReportInterval::default()), read: all, changed: all, held: Vec::new() };
-        replica.publish(source);
-        replica
-    }
-
-    fn publish(&mut self, source: &Source) {
-        let snapshot = snapshot([0, 1].map(|kind| source.at(kind, self.read[kind]).1));
-        let reach = Reach { known: Progress::new(self.read), changed: Progress::new(self.changed) };
-        self.state.publish(snapshot, reach);
-    }
-
-    /// The watch of a kind reads its next change, if there is one.
-    fn read_on(&mut self, source: &Source, kind: usize) {
-        let next = source.changes[kind].iter().find(|(revision, _)| *revision > self.read[kind]);
-        if let Some((revision, _)) = next {
-            (self.read[kind], self.changed[kind]) = (*revision, *revision);
-            self.publish(source);
-        }
-    }
-
-    /// The watch of a kind reads everything, and hears up to where.
-    fn catch_up(&mut self, source: &Source, kind: usize) {
-        while source.at(kind, source.revision).0 > self.read[kind] {
-            self.read_on(source, kind);
-        }
-        self.read[kind] = source.revision;
-        self.state.advance(Progress::new(self.read));
-    }
-
-    /// A list of a kind, because a proxy has seen more than we have.
-    fn list(&mut self, source: &Source, kind: usize, now: Instant) {
-        if self.state.wants_at(kind) {
-            self.catch_up(source, kind);
-            self.state.listed(kind, source.revision, now);
-        }
-    }
-
-    fn hear(&mut self, poll: Poll, from: Return, now: Instant) -> Option<Reply> {
-        match self.state.arrive(&poll, now) {
-            Ok(Arrival::Answered(outcome)) => Some(reply(outcome)),
-            Ok(Arrival::Held(id, woken)) => {
-                self.held.push(Held { poll, id, woken, from });
-                None
-            }
-            Err(StoreError::TooManyProxies | StoreError::NotYours) => Some(None),
-        }
-    }
-
-    /// What the polls that were woken are answered.
-    fn answers(&mut self, now: Instant) -> Vec<(Return, Reply)> {
-        let mut answers = Vec::new();
-        for mut held in std::mem::take(&mut self.held) {
-            let outcome = match held.woken.try_recv() {
-                Err(TryRecvError::Empty) => {
-                    self.held.push(held);
-                    continue;
-                }
-                Ok(Wake::Moved) => match self.state.resume(&held.poll, held.id, now) {
-                    Arrival::Answered(outcome) => outcome,
-                    Arrival::Held(id, woken) => {
-                        self.held.push(Held { id, woken, ..held });
-                        continue;
-                    }
-                },
-                Ok(Wake::Superseded | Wake::Closing) | Err(TryRecvError::Closed) => Outcome::Unchanged,
-            };
-            self.state.leave(&held.poll, held.id, now);
-            answers.push((held.from, reply(outcome)));
-        }
-        answers
-    }
-
-    /// The wait of a held poll is over.
-    fn end_wait(&mut self, nth: usize, now: Instant) -> (Return, Reply) {
-        let held = self.held.swap_remove(nth);
-        self.state.leave(&held.poll, held.id, now);
-        (held.from, None)
-    }
-}
-
-/// The body of a 200; none: anything else.
-type Reply = Option<Vec<u8>>;
-
-fn reply(outcome: Outcome) -> Reply {
-    match outcome {
-        Outcome::Changed(answer) => Some(serde_json::to_vec(&answer).unwrap()),
-        Outcome::Unchanged | Outcome::Superseded | Outcome::Closing { .. } => None,
-    }
-}
-
-/// A thread of a proxy: what of its agent matters here.
-struct Thread {
-    follower: Follower,
-    in_force: Services,
-    question: u64,
-    asked: Option<(u64, Stamp)>,
-    inbox: VecDeque<(u64, Reply)>,
-}
-
-impl Thread {
-    fn new(vm: u64) -> Self {
-        let follower = Follower::new(vm);
-        Self { follower, in_force: Services::new(), question: 0, asked: None, inbox: VecDeque::new() }
-    }
-}
-
-struct Proxy {
-    threads: Vec<RefCell<Thread>>,
-    data: RefCell<HashMap<String, (Vec<u8>, u32)>>,
-    cas: Cell<u32>,
-    /// How many threads are amid something, one within the other.
-    depth: Cell<u32>,
-    /// The changes that are in force in each thread, and then in the shared data; empty: nothing yet.
-    reached: RefCell<Vec<Vec<u64>>>,
-}
 
 /// A proxy's shared data as Envoy has it, between any two accesses to which other threads may run.
 struct Data<'a>(&'a World, usize);
@@ -237,12 +41,12 @@ enum Message {
     Answer(Return, Reply),
 }
 
-struct World {
+pub(super) struct World {
     seed: u64,
     rng: RefCell<fastrand::Rng>,
     start: Instant,
     millis: Cell<u64>,
-    source: RefCell<Source>,
+    pub(super) source: RefCell<Source>,
     replicas: Vec<RefCell<Replica>>,
     proxies: Vec<Proxy>,
     network: RefCell<Vec<Message>>,
@@ -251,7 +55,7 @@ struct World {
 }
 
 impl World {
-    fn new(seed: u64, start: Instant) -> Self {
+    pub(super) fn new(seed: u64, start: Instant) -> Self {
         let source = Source::new();
         let replicas = (0..REPLICAS).map(|_| RefCell::new(Replica::start(&source))).collect();
         let mut world = Self {
@@ -424,7 +228,7 @@ impl World {
         }
     }
 
-    fn step(&self) {
+    pub(super) fn step(&self) {
         let (proxy, thread, kind) = (self.below(PROXIES), self.below(THREADS), self.below(KINDS));
         let (replica, messages) = (&self.replicas[self.below(REPLICAS)], self.network.borrow().len());
         match self.below(100) {
@@ -485,7 +289,7 @@ impl World {
     }
 
     /// From now on everything works: until everybody has the state. Returns how many rounds that took.
-    fn settle(&self) -> usize {
+    pub(super) fn settle(&self) -> usize {
         self.interrupts.set(false);
         for round in 0..ROUNDS {
             if self.is_settled() {
@@ -528,24 +332,4 @@ impl World {
         };
         self.proxies.iter().flat_map(|proxy| &proxy.threads).all(has)
     }
-}
-
-fn setting(name: &str) -> Option<u64> {
-    std::env::var(name).ok().map(|text| text.parse().unwrap())
-}
-
-#[test]
-fn versions_never_go_back_and_every_proxy_converges() {
-    let seeds = match setting("BLOC_SEED") {
-        Some(seed) => seed..seed + 1,
-        None => 0..setting("BLOC_SEEDS").unwrap_or(10_000),
-    };
-    let (start, mut rounds, mut versions) = (Instant::now(), [0; ROUNDS], 0);
-    for seed in seeds {
-        let world = World::new(seed, start);
-        (0..STEPS).for_each(|_| world.step());
-        versions += world.source.borrow().revision;
-        rounds[world.settle()] += 1;
-    }
-    println!("{versions} versions; settled after so many rounds: {rounds:?}");
 }

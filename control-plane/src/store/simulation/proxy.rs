@@ -1,0 +1,33 @@
+//! A proxy: threads that follow the control plane, and the data that they share.
+
+use super::replica::Reply;
+use bloc_policy::config::Services;
+use bloc_policy::follower::{Follower, Stamp};
+use std::cell::{Cell, RefCell};
+use std::collections::{HashMap, VecDeque};
+
+/// A thread of a proxy: what of its agent matters here.
+pub(super) struct Thread {
+    pub(super) follower: Follower,
+    pub(super) in_force: Services,
+    pub(super) question: u64,
+    pub(super) asked: Option<(u64, Stamp)>,
+    pub(super) inbox: VecDeque<(u64, Reply)>,
+}
+
+impl Thread {
+    pub(super) fn new(vm: u64) -> Self {
+        let follower = Follower::new(vm);
+        Self { follower, in_force: Services::new(), question: 0, asked: None, inbox: VecDeque::new() }
+    }
+}
+
+pub(super) struct Proxy {
+    pub(super) threads: Vec<RefCell<Thread>>,
+    pub(super) data: RefCell<HashMap<String, (Vec<u8>, u32)>>,
+    pub(super) cas: Cell<u32>,
+    /// How many threads are amid something, one within the other.
+    pub(super) depth: Cell<u32>,
+    /// The changes that are in force in each thread, and then in the shared data; empty: nothing yet.
+    pub(super) reached: RefCell<Vec<Vec<u64>>>,
+}
