@@ -14,7 +14,7 @@ demo: release envoy ## Run the main job: a mesh of real Envoys under load, a tab
 	$(LAB) demo
 
 .PHONY: test
-test: wasm envoy ## Unit and property tests, then the filters in real Envoys (about 10 minutes)
+test: wasm reference envoy ## Unit and property tests, then the filters in real Envoys (about 10 minutes)
 	cargo test --locked
 
 .PHONY: paper
@@ -26,7 +26,7 @@ agree: release envoy ## Check that simulator and real mesh agree within 15% (abo
 	$(LAB) agree
 
 .PHONY: goals
-goals: release envoy ## Check what bids are claimed to do, medians of 3 rounds (about 25 minutes)
+goals: release reference envoy ## Check what bids are claimed to do, medians of 3 rounds (about 35 minutes)
 	$(LAB) goals
 
 .PHONY: ablation

@@ -132,8 +132,10 @@ fn kind(mesh: &MeshSpec) -> PolicyKind {
     match mesh.policy {
         Policy::Random => PolicyKind::Random,
         Policy::RoundRobin => PolicyKind::RoundRobin,
-        Policy::LeastRequest if mesh.frontends > 1 || mesh.two_choices => PolicyKind::EnvoyLeastRequest,
-        Policy::LeastRequest | Policy::LeastRequestOfAll => PolicyKind::LeastRequestFull,
+        Policy::LeastRequest | Policy::NoopFilters if mesh.frontends > 1 || mesh.two_choices => {
+            PolicyKind::EnvoyLeastRequest
+        }
+        Policy::LeastRequest | Policy::NoopFilters | Policy::LeastRequestOfAll => PolicyKind::LeastRequestFull,
         Policy::Bloc => PolicyKind::Bloc,
         Policy::Mu => PolicyKind::Mu,
         Policy::Bid => PolicyKind::Bid,

@@ -3,7 +3,7 @@
 use crate::envoy;
 use crate::load::{self, Load, LoadPlan, Tally};
 use crate::mesh::{Mesh, MeshError, MeshSpec, Tools, show_capacity};
-use crate::record::{Environment, Figures, Record, Row, milliseconds, rounded};
+use crate::record::{Environment, Figures, Record, Row, Setup, milliseconds, rounded};
 use indicatif::ProgressBar;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -100,28 +100,15 @@ impl Case {
         let (counters, cpu) = counters?;
 
         let figures = Figures::from(&measured);
-        let [p10_ms, p50_ms, p90_ms, p99_ms] = figures.percentiles_ms;
+        let setup = Setup {
+            experiment: self.experiment().to_owned(),
+            policy: self.mesh.policy,
+            fleet: [self.mesh.frontends, self.mesh.backends],
+            load: self.load.to_string(),
+            service_ms: milliseconds(self.mesh.service_time.mean()),
+        };
         Ok(Record {
-            row: Row {
-                experiment: self.experiment().to_owned(),
-                policy: self.mesh.policy,
-                frontends: self.mesh.frontends,
-                backends: self.mesh.backends,
-                load: self.load.to_string(),
-                service_ms: milliseconds(self.mesh.service_time.mean()),
-                requests: figures.requests,
-                ok: figures.ok,
-                shed: figures.shed,
-                errors: figures.errors,
-                p10_ms,
-                p50_ms,
-                p90_ms,
-                p99_ms,
-                throughput_rps: figures.throughput_rps,
-                attempts_per_request: rounded(counters.attempts_per_request(), 1e3),
-                mean_ms: figures.mean_ms,
-                envoy_cpu_ms_per_request: per_request(cpu, figures.ok),
-            },
+            row: Row::of(setup, &figures, counters.attempts_per_request(), cpu),
             quantiles_ms: figures.quantiles_ms,
             errors_by_kind: measured.errors().into_iter().map(|(kind, count)| (kind.to_string(), count)).collect(),
             counters: counters.filters,
@@ -190,10 +177,6 @@ pub fn cpu_time(processes: &[u32]) -> Duration {
 fn ticks(stat: &str) -> Option<u64> {
     let mut fields = stat.rsplit_once(')')?.1.split_ascii_whitespace().skip(11);
     Some(fields.next()?.parse::<u64>().ok()? + fields.next()?.parse::<u64>().ok()?)
-}
-
-fn per_request(cpu: Duration, requests: u64) -> Option<f64> {
-    (requests > 0).then(|| rounded(cpu.as_secs_f64() * 1e3 / requests as f64, 1e3))
 }
 
 /// Moves the bar along until the load has ended.

@@ -56,7 +56,7 @@ pub fn cases(duration: Duration, seed: u64) -> Vec<Case> {
         cases.push(case("10ms-exponential-90", mesh.clone(), at(0.9, &mesh)));
     }
     let [least, bid, _] = candidates(fixed(2));
-    for mesh in [least, bid] {
+    for mesh in [least, bid, MeshSpec::fleet(Policy::NoopFilters, FRONTENDS, fixed(2))] {
         for (name, rate) in FAST_RATES {
             cases.push(case(name, mesh.clone(), Load::Poisson { rate }));
         }
@@ -74,18 +74,30 @@ pub struct Goal {
     pub what: &'static str,
     /// What it is to be.
     pub aim: String,
-    /// The median of the run with bids and of the other one; of what is counted there is no other.
+    /// The medians of the two that are compared; of what is counted there is no other.
     pub values: (f64, Option<f64>),
     /// What the aim is about: their ratio, or the count.
     pub measured: f64,
-    /// Whether it is so.
-    pub holds: bool,
+    /// Whether it is so; none: this is no claim, but there to compare with.
+    pub holds: Option<bool>,
 }
+
+/// A policy in so many frontends.
+type Candidate = (Policy, usize);
+
+const BIDS: Candidate = (Policy::Bid, FRONTENDS);
+const LEAST: Candidate = (Policy::LeastRequest, FRONTENDS);
+const CENTRAL: Candidate = (Policy::LeastRequest, 1);
+const CENTRAL_MU: Candidate = (Policy::Mu, 1);
+/// What any Wasm filters cost.
+const NOOP: Candidate = (Policy::NoopFilters, FRONTENDS);
 
 #[derive(Clone, Copy)]
 enum Aim {
     AtMost(f64),
     AtLeast(f64),
+    /// Beside the claims.
+    Nothing,
 }
 
 /// The claims about these runs; those whose runs are not there, or were not answered, are left out.
@@ -97,31 +109,32 @@ pub fn goals(runs: &[Runs]) -> Vec<Goal> {
     let mut goals = Vec::new();
     let mut add = |goal: Option<Goal>| goals.extend(goal);
     for name in ["50ms-90", "50ms-95"] {
-        add(ratio(runs, name, "p99, bids / least request", p99, FRONTENDS, Aim::AtMost(0.4)));
-        add(ratio(runs, name, "p99, bids / central", p99, 1, Aim::AtMost(1.25)));
-        add(ratio(runs, name, "CPU per request, bids / least request", cpu, FRONTENDS, Aim::AtMost(1.5)));
+        add(ratio(runs, name, "p99, bids / least request", p99, [BIDS, LEAST], Aim::AtMost(0.4)));
+        add(ratio(runs, name, "p99, bids / central", p99, [BIDS, CENTRAL], Aim::AtMost(1.25)));
+        add(ratio(runs, name, "CPU per request, bids / least request", cpu, [BIDS, LEAST], Aim::AtMost(1.5)));
         add(unanswered(runs, name));
     }
     let name = "two-speeds-95";
-    add(ratio(runs, name, "p99, bids / least request", p99, FRONTENDS, Aim::AtMost(0.25)));
-    add(ratio(runs, name, "p99, bids / central (queue + 1) / capacity", p99, 1, Aim::AtMost(1.35)));
+    add(ratio(runs, name, "p99, bids / least request", p99, [BIDS, LEAST], Aim::AtMost(0.25)));
+    let what = "p99, bids / central (queue + 1) / capacity";
+    add(ratio(runs, name, what, p99, [BIDS, CENTRAL_MU], Aim::AtMost(1.35)));
     let name = "10ms-exponential-90";
-    add(ratio(runs, name, "p99, bids / least request", p99, FRONTENDS, Aim::AtMost(0.6)));
+    add(ratio(runs, name, "p99, bids / least request", p99, [BIDS, LEAST], Aim::AtMost(0.6)));
     for (name, _) in FAST_RATES {
-        add(ratio(runs, name, "p50, bids / least request", p50, FRONTENDS, Aim::AtMost(1.0 / 0.97)));
-        add(ratio(runs, name, "answered/s, bids / least request", rate, FRONTENDS, Aim::AtLeast(0.97)));
+        add(ratio(runs, name, "p50, bids / least request", p50, [BIDS, LEAST], Aim::AtMost(1.0 / 0.97)));
+        add(ratio(runs, name, "answered/s, bids / least request", rate, [BIDS, LEAST], Aim::AtLeast(0.97)));
+        add(ratio(runs, name, "p50, no-op filters / least request", p50, [NOOP, LEAST], Aim::Nothing));
     }
-    add(ratio(runs, "2ms-closed", "answered/s, bids / least request", rate, FRONTENDS, Aim::AtLeast(0.97)));
+    let name = "2ms-closed";
+    add(ratio(runs, name, "answered/s, bids / least request", rate, [BIDS, LEAST], Aim::AtLeast(0.97)));
+    add(ratio(runs, name, "answered/s, no-op filters / least request", rate, [NOOP, LEAST], Aim::Nothing));
     goals
 }
 
-/// The runs of a case: with bids, or of the other candidate with so many frontends.
-fn find<'a>(runs: &'a [Runs], experiment: &str, bids: bool, frontends: usize) -> Option<&'a Runs> {
+/// The runs of a case with this candidate.
+fn find<'a>(runs: &'a [Runs], experiment: &str, candidate: Candidate) -> Option<&'a Runs> {
     let named = |run: &&Runs| run.case.experiment.as_deref() == Some(experiment);
-    runs.iter().filter(named).find(|run| {
-        let mesh = &run.case.mesh;
-        (mesh.policy == Policy::Bid) == bids && mesh.frontends == frontends
-    })
+    runs.iter().filter(named).find(|run| (run.case.mesh.policy, run.case.mesh.frontends) == candidate)
 }
 
 fn ratio(
@@ -129,22 +142,24 @@ fn ratio(
     experiment: &str,
     what: &'static str,
     value: impl Fn(&Record) -> Option<f64>,
-    frontends: usize,
+    candidates: [Candidate; 2],
     aim: Aim,
 ) -> Option<Goal> {
-    let bids = find(runs, experiment, true, FRONTENDS)?.median(&value)?;
-    let other = find(runs, experiment, false, frontends)?.median(&value)?;
-    let measured = bids / other;
-    let (aim, holds) = match aim {
-        Aim::AtMost(most) => (format!("at most {most:.2}"), measured <= most),
-        Aim::AtLeast(least) => (format!("at least {least:.2}"), measured >= least),
+    let [Some(one), Some(other)] = candidates.map(|candidate| find(runs, experiment, candidate)?.median(&value)) else {
+        return None;
     };
-    Some(Goal { experiment: experiment.to_owned(), what, aim, values: (bids, Some(other)), measured, holds })
+    let measured = one / other;
+    let (aim, holds) = match aim {
+        Aim::AtMost(most) => (format!("at most {most:.2}"), Some(measured <= most)),
+        Aim::AtLeast(least) => (format!("at least {least:.2}"), Some(measured >= least)),
+        Aim::Nothing => ("-".to_owned(), None),
+    };
+    Some(Goal { experiment: experiment.to_owned(), what, aim, values: (one, Some(other)), measured, holds })
 }
 
 /// Requests with bids, in all rounds, that no application answered.
 fn unanswered(runs: &[Runs], experiment: &str) -> Option<Goal> {
-    let bids = find(runs, experiment, true, FRONTENDS)?;
+    let bids = find(runs, experiment, BIDS)?;
     let count = bids.records.iter().map(|record| record.row.shed + record.row.errors).sum::<u64>() as f64;
     Some(Goal {
         experiment: experiment.to_owned(),
@@ -152,7 +167,7 @@ fn unanswered(runs: &[Runs], experiment: &str) -> Option<Goal> {
         aim: "none".to_owned(),
         values: (count, None),
         measured: count,
-        holds: count == 0.0,
+        holds: Some(count == 0.0),
     })
 }
 
@@ -181,21 +196,22 @@ mod tests {
         assert_eq!(load("two-speeds-95-mu-1"), "poisson:285");
         assert_eq!(load("10ms-exponential-90-least_request-40"), "poisson:900");
         assert!(!cases.iter().any(|case| case.mesh.hold), "whoever holds loses 2 ms a request");
-        assert_eq!(by_mesh(&cases).len(), 3 + 3 + 2 + 2);
+        assert_eq!(by_mesh(&cases).len(), 3 + 3 + 2 + 3);
     }
 
     #[test]
     fn every_claim_is_there_and_each_bound_counts() {
         let all = goals(&runs([1.0, 97.0, 1.0, 25.0], [1.0, 97.0, 1.0, 100.0], [97.0, 100.0]));
-        assert_eq!(all.len(), 2 * 4 + 2 + 1 + 2 * 2 + 1);
-        assert!(all.iter().all(|goal| goal.holds), "{all:?}");
+        assert_eq!(all.len(), 2 * 4 + 2 + 1 + 2 * 3 + 2);
+        assert!(all.iter().all(|goal| goal.holds != Some(false)), "{all:?}");
+        assert_eq!(all.iter().filter(|goal| goal.holds.is_none()).count(), 3);
         let mut bad = runs([1.0, 100.1, 1.0, 100.0], [1.0, 97.0, 1.0, 70.0], [96.9, 100.0]);
         for run in bad.iter_mut().filter(|run| run.case.mesh.policy == Policy::Bid) {
             run.records[1].row.shed = 1;
             run.records.iter_mut().for_each(|record| record.row.envoy_cpu_ms_per_request = Some(1.6));
         }
         let all = goals(&bad);
-        assert!(all.iter().all(|goal| !goal.holds), "{all:?}");
+        assert!(all.iter().all(|goal| goal.holds != Some(true)), "{all:?}");
     }
 
     #[test]

@@ -17,6 +17,8 @@ pub enum Policy {
     LeastRequest,
     /// Stock Envoy, fewest requests in flight of all servers, however many frontends.
     LeastRequestOfAll,
+    /// Stock Envoy's least request, with Wasm filters that do nothing in the places of ours: what is left of it when filters cost as little as they can.
+    NoopFilters,
     /// The filters of this project: chips and retries.
     Bloc,
     /// The filters of this project: the smallest expected response time.
@@ -33,16 +35,17 @@ impl Policy {
             Self::RoundRobin => "round_robin",
             Self::LeastRequest => "least_request",
             Self::LeastRequestOfAll => "least_request_of_all",
+            Self::NoopFilters => "noop_filters",
             Self::Bloc => "bloc",
             Self::Mu => "mu",
             Self::Bid => "bid",
         }
     }
 
-    /// How the filters route; `None`: no filter anywhere, the honest baseline.
+    /// How the filters of this project route; `None`: there are none, the honest baseline.
     pub fn routing(self) -> Option<RoutingKind> {
         match self {
-            Self::Random | Self::RoundRobin | Self::LeastRequest | Self::LeastRequestOfAll => None,
+            Self::Random | Self::RoundRobin | Self::LeastRequest | Self::LeastRequestOfAll | Self::NoopFilters => None,
             Self::Bloc => Some(RoutingKind::Bloc),
             Self::Mu => Some(RoutingKind::Mu),
             Self::Bid => Some(RoutingKind::Bid),
@@ -66,8 +69,8 @@ impl Policy {
         match self {
             Self::Random => Balancing::Random,
             Self::RoundRobin => Balancing::RoundRobin,
-            Self::LeastRequest if frontends > 1 || two_choices => Balancing::LeastRequestOfTwo,
-            Self::LeastRequest | Self::LeastRequestOfAll => Balancing::LeastRequestOfAll,
+            Self::LeastRequest | Self::NoopFilters if frontends > 1 || two_choices => Balancing::LeastRequestOfTwo,
+            Self::LeastRequest | Self::NoopFilters | Self::LeastRequestOfAll => Balancing::LeastRequestOfAll,
             Self::Bloc | Self::Mu | Self::Bid => Balancing::ChosenByFilter,
         }
     }

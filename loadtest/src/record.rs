@@ -50,6 +50,50 @@ pub struct Row {
     pub envoy_cpu_ms_per_request: Option<f64>,
 }
 
+/// What a case is, of its row.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Setup {
+    /// See [`Row::experiment`].
+    pub experiment: String,
+    /// What balances the load.
+    pub policy: Policy,
+    /// How many frontends and backends.
+    pub fleet: [usize; 2],
+    /// As on the command line.
+    pub load: String,
+    /// Mean service time in milliseconds.
+    pub service_ms: f64,
+}
+
+impl Row {
+    /// The row of a case: what was measured of it, how often a request was sent to a server, and the CPU time of all Envoys.
+    pub fn of(setup: Setup, figures: &Figures, attempts_per_request: f64, cpu: Duration) -> Self {
+        let Setup { experiment, policy, fleet: [frontends, backends], load, service_ms } = setup;
+        let [p10_ms, p50_ms, p90_ms, p99_ms] = figures.percentiles_ms;
+        let cpu_of_each = || rounded(cpu.as_secs_f64() * 1e3 / figures.ok as f64, 1e3);
+        Self {
+            experiment,
+            policy,
+            frontends,
+            backends,
+            load,
+            service_ms,
+            requests: figures.requests,
+            ok: figures.ok,
+            shed: figures.shed,
+            errors: figures.errors,
+            p10_ms,
+            p50_ms,
+            p90_ms,
+            p99_ms,
+            throughput_rps: figures.throughput_rps,
+            attempts_per_request: rounded(attempts_per_request, 1e3),
+            mean_ms: figures.mean_ms,
+            envoy_cpu_ms_per_request: (figures.ok > 0).then(cpu_of_each),
+        }
+    }
+}
+
 /// A row and what lies behind it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Record {

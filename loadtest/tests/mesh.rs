@@ -96,6 +96,25 @@ async fn a_dropped_mesh_leaves_nothing() {
 }
 
 #[tokio::test]
+async fn filters_that_do_nothing_stand_where_ours_would() {
+    let directory = tempfile::tempdir().unwrap();
+    let bar = indicatif::ProgressBar::hidden();
+    let spec = MeshSpec { policy: Policy::NoopFilters, frontends: 1, backends: 1, ..spec() };
+    let mesh = Mesh::start(&spec, &tools(), directory.path(), &bar).await.unwrap();
+    let (status, body) = bloc_lab::http::get(mesh.gateway(), "/", Duration::from_secs(10)).await.unwrap();
+    assert_eq!((status.as_u16(), &*body), (200, b"served by backend-0\n".as_slice()));
+    // Downstream and, upstream, for each attempt; in front of the application.
+    for (name, filters) in [("frontend-0", 2), ("sidecar-0", 1), ("gateway", 0)] {
+        let bootstrap = std::fs::read_to_string(directory.path().join(format!("{name}.json"))).unwrap();
+        assert_eq!(bootstrap.matches(r#""root_id": "noop""#).count(), filters, "{name}");
+        let admin = std::fs::read_to_string(directory.path().join(format!("{name}.admin"))).unwrap();
+        let made = bloc_lab::envoy::counters(admin.trim().parse().unwrap(), "v8.created").await.unwrap();
+        assert_eq!(made.values().sum::<u64>() > 0, filters > 0, "{name}: {made:?}");
+    }
+    mesh.end().await;
+}
+
+#[tokio::test]
 async fn a_spare_backend_gets_requests_once_it_has_joined() {
     let directory = tempfile::tempdir().unwrap();
     let bar = indicatif::ProgressBar::hidden();

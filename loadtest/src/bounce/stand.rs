@@ -6,6 +6,7 @@ use crate::backend::{Backend, ServiceTime};
 use crate::case::cpu_time;
 use crate::envoy::{Balancing, Envoy, EnvoyError, Outbound, Plugin, SERVICE, sidecar_inbound, sidecar_outbound};
 use crate::mesh::{Tools, ToolsMissing};
+use crate::policy::Policy;
 use bloc_policy::config::{PluginSpec, RoutingKind, ServiceSpec};
 use http_body_util::{BodyExt, Empty};
 use hyper::body::Bytes;
@@ -71,7 +72,7 @@ impl Stand {
     /// # Errors
     /// Something is missing or does not start.
     pub async fn start(tools: &Tools, directory: &Path, max_back_off: Duration) -> Result<Self, BounceError> {
-        tools.need(true, false)?;
+        tools.need(Policy::Bid, false)?;
         std::fs::create_dir_all(directory)?;
         let mut tasks = JoinSet::new();
         let mut servers = Vec::new();

@@ -65,7 +65,7 @@ impl CostCommand {
             self.policy.name()
         );
         let tools = tools()?;
-        tools.need(true, false)?;
+        tools.need(self.policy, false)?;
         let reference = self.reference.unwrap_or_else(|| target_directory().join("reference.wasm"));
         if !reference.is_file() {
             let path = reference.display().to_string();

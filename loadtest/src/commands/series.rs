@@ -9,8 +9,7 @@ use bloc_lab::rounds::{Runs, by_mesh, in_round};
 /// Measures the cases, round after round; the records come in the order of the cases. In every second round the last mesh is the first, so that none always comes after the same other.
 pub async fn measure(cases: &[Case], rounds: usize) -> anyhow::Result<Vec<Runs>> {
     let tools = tools()?;
-    let filters = cases.iter().any(|case| case.mesh.policy.routing().is_some());
-    tools.need(filters, filters && cases.iter().any(|case| case.mesh.control_plane))?;
+    cases.iter().try_for_each(|case| tools.need(case.mesh.policy, case.mesh.has_control_plane()))?;
     let mut records: Vec<Vec<Record>> = vec![Vec::with_capacity(rounds); cases.len()];
     let (all, mut done) = (rounds * cases.len(), 0);
     for round in 0..rounds {

@@ -6,6 +6,7 @@ use super::spec::MeshSpec;
 use super::tools::{Tools, ToolsMissing};
 use crate::envoy::{self, CONTROL_PLANE_CLUSTER, Envoy, EnvoyError, Outbound, Plugin, SERVICE};
 use crate::http::{self, HttpError};
+use crate::policy::Policy;
 use crate::process::{Process, ProcessError, Program};
 use bloc_policy::config::{ControlPlaneSpec, PluginSpec};
 use futures_util::future::{join_all, try_join_all};
@@ -89,7 +90,7 @@ impl Mesh {
         directory: &Path,
         progress: &ProgressBar,
     ) -> Result<Self, MeshError> {
-        tools.need(spec.policy.routing().is_some(), spec.has_control_plane())?;
+        tools.need(spec.policy, spec.has_control_plane())?;
         std::fs::create_dir_all(directory).map_err(|source| file_error(directory, source))?;
         let directory = &directory.canonicalize().map_err(|source| file_error(directory, source))?;
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
@@ -283,7 +284,9 @@ impl Builder<'_> {
     async fn sidecars(&self, apps: &[SocketAddr], control_plane: Option<SocketAddr>) -> Result<Vec<Envoy>, MeshError> {
         let plugin = self.plugin(Some(SERVICE), None, control_plane);
         let start = |(n, app): (usize, &SocketAddr)| {
-            self.envoy(format!("sidecar-{n}"), envoy::sidecar_inbound(*app, plugin.as_ref()))
+            let mut bootstrap = envoy::sidecar_inbound(*app, plugin.as_ref());
+            envoy::add_filters(&mut bootstrap, &self.noop(), &[]);
+            self.envoy(format!("sidecar-{n}"), bootstrap)
         };
         try_join_all(apps.iter().enumerate().map(start)).await
     }
@@ -294,6 +297,7 @@ impl Builder<'_> {
         let balancing = self.spec.balancing();
         let outbound = Outbound { cluster: SERVICE, endpoints, balancing, plugin: plugin.as_ref() };
         let mut bootstrap = envoy::sidecar_outbound(&outbound);
+        envoy::add_filters(&mut bootstrap, &self.noop(), &self.noop());
         registry.attach(&mut bootstrap);
         try_join_all((0..self.spec.frontends).map(|n| self.envoy(format!("frontend-{n}"), bootstrap.clone()))).await
     }
@@ -307,6 +311,12 @@ impl Builder<'_> {
         let envoy = Envoy::start(&self.tools.envoy, self.directory, &name, &bootstrap, self.spec.workers).await?;
         self.progress.inc(1);
         Ok(envoy)
+    }
+
+    /// A filter that does nothing, where the policy has such.
+    fn noop(&self) -> Vec<Value> {
+        let wanted = self.spec.policy == Policy::NoopFilters;
+        wanted.then(|| envoy::wasm_filter("noop", &self.tools.reference, None)).into_iter().collect()
     }
 
     fn plugin(

@@ -86,7 +86,8 @@ impl MeshSpec {
         self.policy.balancing(self.frontends, self.two_choices)
     }
 
-    pub(super) fn has_control_plane(&self) -> bool {
+    /// Whether a control plane runs in it.
+    pub fn has_control_plane(&self) -> bool {
         self.control_plane && self.policy.routing().is_some()
     }
 

@@ -1,6 +1,7 @@
 //! The programs that a mesh is made of, and where they are.
 
 use crate::envoy::{self, EnvoyMissing};
+use crate::policy::Policy;
 use std::path::{Path, PathBuf};
 
 pub use crate::envoy::target_directory;
@@ -12,8 +13,10 @@ pub struct Tools {
     pub envoy: PathBuf,
     /// `bloc-lab`, whose `backend` command serves.
     pub lab: PathBuf,
-    /// `bloc.wasm`; needed by policies with filters.
+    /// `bloc.wasm`; needed by policies with filters of ours.
     pub module: PathBuf,
+    /// `reference.wasm`; needed by [`Policy::NoopFilters`].
+    pub reference: PathBuf,
     /// `bloc-control-plane`; needed when a mesh has one.
     pub control_plane: PathBuf,
 }
@@ -46,18 +49,20 @@ impl Tools {
             envoy: envoy::locate()?,
             lab: lab.to_owned(),
             module: module.map_or_else(|| target_directory().join("bloc.wasm"), PathBuf::from),
+            reference: target_directory().join("reference.wasm"),
             control_plane: lab.with_file_name("bloc-control-plane"),
         })
     }
 
-    /// Checks that everything of ours is there that a mesh needs.
+    /// Checks that everything of ours is there that a mesh with this policy needs, with a control plane or without.
     ///
     /// # Errors
     /// [`ToolsMissing::Unbuilt`] with the command that helps.
-    pub fn need(&self, filters: bool, control_plane: bool) -> Result<(), ToolsMissing> {
+    pub fn need(&self, policy: Policy, control_plane: bool) -> Result<(), ToolsMissing> {
         let needs = [
             (true, &self.lab, "cargo build --release -p bloc-lab"),
-            (filters, &self.module, "make wasm"),
+            (policy.routing().is_some(), &self.module, "make wasm"),
+            (policy == Policy::NoopFilters, &self.reference, "make reference"),
             (control_plane, &self.control_plane, "cargo build --release -p bloc-control-plane"),
         ];
         match needs.into_iter().find(|(needed, path, _)| *needed && !path.is_file()) {

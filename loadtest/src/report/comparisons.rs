@@ -50,17 +50,17 @@ pub fn agreement_table(agreements: &[Agreement]) -> Table {
     table
 }
 
-/// Each claim with its aim and what was measured.
+/// Each claim with its aim and what was measured; beside them what is only to compare with.
 pub fn goal_table(goals: &[Goal]) -> Table {
-    let mut table = table(&["case", "claim", "aim", "bids", "other", "measured", ""]);
+    let mut table = table(&["case", "claim", "aim", "one", "other", "measured", ""]);
     for goal in goals {
         let names = [goal.experiment.as_str(), goal.what, goal.aim.as_str()];
-        let (bids, other) = goal.values;
+        let (one, other) = goal.values;
         let values = [
-            format!("{bids:.2}"),
+            format!("{one:.2}"),
             other.map_or_else(|| "-".to_owned(), |other| format!("{other:.2}")),
             format!("{:.3}", goal.measured),
-            if goal.holds { "holds" } else { "MISSED" }.to_owned(),
+            goal.holds.map_or("", |holds| if holds { "holds" } else { "MISSED" }).to_owned(),
         ];
         table.add_row(names.into_iter().map(Cell::new).chain(numbers(values)));
     }
@@ -91,7 +91,7 @@ mod tests {
             measured: 0.199,
             holds,
         };
-        let text = goal_table(&[goal(true), goal(false)]).to_string();
+        let text = goal_table(&[goal(Some(true)), goal(Some(false)), goal(None)]).to_string();
         assert_eq!((text.matches("holds").count(), text.matches("MISSED").count()), (1, 1), "{text}");
     }
 }

@@ -74,6 +74,7 @@ fn candidate(row: &Row) -> String {
         Policy::RoundRobin => "Round robin",
         Policy::LeastRequest => "Least request",
         Policy::LeastRequestOfAll => "Least request of all",
+        Policy::NoopFilters => "Least request, no-op filters",
         Policy::Bloc => "BLOC",
         Policy::Mu => "Mu",
         Policy::Bid => "Bids",

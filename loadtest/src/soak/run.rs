@@ -1,7 +1,7 @@
 //! The run.
 
 use super::books::Books;
-use super::watch::{Series, Unit, descriptors, resident_mib};
+use super::watch::{Series, Unit, descriptors, idle_again, resident_mib, steady};
 use crate::backend::ServiceTime;
 use crate::case::HEAD_START;
 use crate::chaos::judge::Promise;
@@ -23,6 +23,12 @@ const CHANGE: Duration = Duration::from_secs(1);
 const LOOK: u64 = 3;
 /// Counters of the filters lag by a second, and the last answers are still on their way.
 const SETTLE: Duration = Duration::from_secs(3);
+/// Connections are closed that were idle for so long; otherwise the pools keep what the worst second needed.
+const IDLE: Duration = Duration::from_secs(5);
+/// A sidecar without traffic looks every 5 s whether there is something to ask the control plane, on a connection of its own.
+const CALM: Duration = Duration::from_secs(7);
+/// How long everything may take to be idle again.
+const IDLE_AGAIN: Duration = Duration::from_secs(20);
 
 /// A soak.
 #[derive(Clone, Copy, Debug)]
@@ -65,6 +71,8 @@ impl Soak {
     pub async fn run(&self, tools: &Tools, directory: &Path, bar: &ProgressBar) -> Result<Lived, MeshError> {
         let mut mesh = Mesh::start(&self.mesh(), tools, directory, bar).await?;
         let parts = mesh.parts();
+        let envoys = [parts.outer.clone(), parts.sidecars.clone()].concat();
+        let idle = steady(CALM, IDLE_AGAIN, || descriptors(&envoys)).await;
         let plan = LoadPlan {
             target: mesh.gateway(),
             path: "/".to_owned(),
@@ -79,12 +87,15 @@ impl Soak {
         let start = Instant::now() + HEAD_START;
         bar.set_length(self.duration.as_secs());
         bar.set_position(0);
-        let (measured, watched) =
-            tokio::join!(load::run(&plan, start, Arc::<Tally>::default()), self.watch(&mesh, &parts, start, bar));
+        let (measured, watched) = tokio::join!(
+            load::run(&plan, start, Arc::<Tally>::default()),
+            self.watch(&mesh, &parts, &envoys, start, bar)
+        );
         let (series, changes) = watched?;
         sleep(SETTLE).await;
         mesh.check()?;
         let mut books = Books::of(&mesh).await?;
+        let closed = idle_again(idle, IDLE_AGAIN, || descriptors(&envoys)).await;
         mesh.end().await;
         let count =
             |matches: fn(Outcome) -> bool| measured.samples.iter().filter(|one| matches(one.outcome)).count() as u64;
@@ -92,7 +103,8 @@ impl Soak {
         books.answered = count(|outcome| outcome == Outcome::Ok);
         books.shed = count(|outcome| outcome == Outcome::Shed);
         books.errors = count(|outcome| matches!(outcome, Outcome::Error(_)));
-        let promises = books.balance().into_iter().chain(series.iter().map(Series::judge)).collect();
+        let flat = series.iter().map(Series::judge);
+        let promises = books.balance().into_iter().chain(flat).chain([closed]).collect();
         Ok(Lived { books, changes, series, promises })
     }
 
@@ -104,8 +116,7 @@ impl Soak {
             concurrency: 2,
             capacity: Some(CapacitySpec::Static { limit: 10 }),
             seed: self.seed,
-            // Otherwise the pools of connections keep what the worst moment needed.
-            idle_timeout: Some(Duration::from_secs(5)),
+            idle_timeout: Some(IDLE),
             ..MeshSpec::fleet(self.policy, 4, service_time)
         }
     }
@@ -115,6 +126,7 @@ impl Soak {
         &self,
         mesh: &Mesh,
         parts: &Parts,
+        envoys: &[u32],
         start: Instant,
         bar: &ProgressBar,
     ) -> Result<(Vec<Series>, u64), MeshError> {
@@ -129,7 +141,6 @@ impl Soak {
         ]
         .map(|(name, unit)| Series { name, unit, points: vec![] });
         let seconds = self.duration.as_secs();
-        let envoys = [parts.outer.clone(), parts.sidecars.clone()].concat();
         for second in 1..=seconds {
             sleep_until(start + CHANGE * u32::try_from(second).unwrap_or(u32::MAX)).await;
             let (servers, capacity) = self.state(second);
@@ -142,7 +153,7 @@ impl Soak {
                     resident_mib(&parts.control_plane),
                     guests[0] as f64,
                     guests[1] as f64,
-                    descriptors(&envoys),
+                    descriptors(envoys),
                     descriptors(&parts.control_plane),
                 ];
                 let at_s = start.elapsed().as_secs_f64();

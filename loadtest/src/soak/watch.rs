@@ -3,6 +3,8 @@
 use crate::chaos::judge::Promise;
 use crate::timeline::Point;
 use serde::Serialize;
+use std::time::Duration;
+use tokio::time::{Instant, sleep};
 
 /// How much more memory the last quarter may have than the second, as a share.
 pub const MEMORY: f64 = 0.03;
@@ -79,6 +81,37 @@ impl Series {
     }
 }
 
+/// The value once it has not changed for `calm`; what it is after `limit` if it goes on changing.
+pub async fn steady(calm: Duration, limit: Duration, value: impl Fn() -> f64) -> f64 {
+    let ends = Instant::now() + limit;
+    let (mut last, mut since) = (value(), Instant::now());
+    while since.elapsed() < calm && Instant::now() < ends {
+        sleep(Duration::from_millis(200)).await;
+        let now = value();
+        if now != last {
+            (last, since) = (now, Instant::now());
+        }
+    }
+    last
+}
+
+/// Whether, within `limit` after the last request, there are as many file descriptors as before the first one: whatever is left then is neither a connection in use nor one that
+/// a pool keeps.
+pub async fn idle_again(before: f64, limit: Duration, descriptors: impl Fn() -> f64) -> Promise {
+    let (allowed, ends) = (Unit::Descriptors.allowed(before), Instant::now() + limit);
+    let mut now = descriptors();
+    while now > allowed && Instant::now() < ends {
+        sleep(Duration::from_millis(200)).await;
+        now = descriptors();
+    }
+    Promise {
+        what: "file descriptors of all Envoys, idle again",
+        promised: format!("at most {allowed:.0}"),
+        measured: format!("{before:.0}, then {now:.0}"),
+        holds: before > 0.0 && now <= allowed,
+    }
+}
+
 /// Resident memory of these processes in MiB; one that is gone counts as none.
 pub fn resident_mib(processes: &[u32]) -> f64 {
     let kib = |id: &u32| {
@@ -115,6 +148,27 @@ mod tests {
         assert!(holds(Unit::Pages, fills));
         assert!(!holds(Unit::Mib, (0..100).map(|_| 0.0)), "nothing was seen");
         assert!(!holds(Unit::Mib, std::iter::empty()));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn connections_may_take_their_time_to_close_and_must_close() {
+        let from = Instant::now();
+        let closing = || (100.0 - from.elapsed().as_secs_f64() * 10.0).max(20.0);
+        assert!(idle_again(20.0, Duration::from_secs(20), closing).await.holds);
+        let left = || closing() + 5.0;
+        assert!(!idle_again(20.0, Duration::from_secs(20), left).await.holds);
+        assert!(!idle_again(0.0, Duration::from_secs(20), || 0.0).await.holds, "nothing was seen");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_changes_is_waited_for_and_not_for_ever() {
+        let (from, calm, limit) = (Instant::now(), Duration::from_secs(3), Duration::from_secs(20));
+        let opening = || from.elapsed().as_secs_f64().min(5.0).floor();
+        assert_eq!(steady(calm, limit, opening).await, 5.0);
+        let from = Instant::now();
+        let growing = || from.elapsed().as_secs_f64();
+        assert!(steady(calm, limit, growing).await >= 19.0);
+        assert!(from.elapsed() < limit + calm);
     }
 
     #[test]

@@ -20,6 +20,7 @@ mod envoy_least_request;
 mod least_request_full;
 mod mesh;
 mod omniscient;
+mod pending;
 mod prequal;
 mod published;
 mod server;
