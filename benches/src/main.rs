@@ -28,6 +28,21 @@ enum Command {
         /// Where the summary goes
         out: PathBuf,
     },
+    /// Count what a request costs with one module and with another, and add the two to changes.csv of a directory
+    Change {
+        /// What was changed, in a few words
+        #[arg(long)]
+        what: String,
+        /// The commit that changed it
+        #[arg(long)]
+        change: String,
+        /// The module of before
+        before: PathBuf,
+        /// The module of after
+        after: PathBuf,
+        /// The directory
+        directory: PathBuf,
+    },
     /// Add the results to the tables of a directory: policy.csv and guest.csv from a summary, envoy.csv from what `bloc-lab cost` wrote
     Record {
         /// summary.json
@@ -78,6 +93,9 @@ fn per_request(measured: &Measured) -> Vec<PerRequest> {
 fn main() -> anyhow::Result<()> {
     match Arguments::parse().command {
         Command::Summary { criterion, out } => summarise(&criterion, &out),
+        Command::Change { what, change, before, after, directory } => {
+            record_change([change, what], [&before, &after], &directory)
+        }
         Command::Record { summary, envoy, directory } => {
             if let Some(file) = summary {
                 record_summary(&file, &directory)?;
@@ -144,6 +162,46 @@ fn record_summary(file: &Path, directory: &Path) -> anyhow::Result<()> {
         .collect();
     let columns = ["routing", "filter", "instructions", "host_calls", "module_bytes"];
     record::append(&directory.join("guest.csv"), &environment, &columns, &rows)?;
+    Ok(())
+}
+
+/// The same requests with both modules, on today's host: what differs is the modules.
+fn record_change(change: [String; 2], modules: [&Path; 2], directory: &Path) -> anyhow::Result<()> {
+    const COLUMNS: [&str; 10] = [
+        "change",
+        "what",
+        "routing",
+        "filter",
+        "instructions_before",
+        "instructions_after",
+        "host_calls_before",
+        "host_calls_after",
+        "module_bytes_before",
+        "module_bytes_after",
+    ];
+    let [before, after] = modules.map(|file| Measured::from_file(file).with_context(|| file.display().to_string()));
+    let (before, after) = (before?, after?);
+    let bytes = [before.bytes, after.bytes].map(|bytes| bytes.to_string());
+    let rows: Vec<Vec<String>> = per_request(&before)
+        .into_iter()
+        .zip(per_request(&after))
+        .map(|(one, other)| {
+            let counts = [
+                format!("{:.0}", one.instructions),
+                format!("{:.0}", other.instructions),
+                format!("{:.2}", one.host_calls),
+                format!("{:.2}", other.host_calls),
+            ];
+            change.iter().cloned().chain([one.routing, one.filter]).chain(counts).chain(bytes.clone()).collect()
+        })
+        .collect();
+    let mut table = Table::new();
+    table.load_style(presets::UTF8_HORIZONTAL_ONLY).set_header(&COLUMNS[2..]);
+    for row in &rows {
+        table.add_row(&row[2..]);
+    }
+    println!("{}: {}\n{table}", change[0], change[1]);
+    record::append(&directory.join("changes.csv"), &Environment::here(), &COLUMNS, &rows)?;
     Ok(())
 }
 

@@ -14,7 +14,7 @@ use bloc_lab::case::cpu_time;
 use bloc_lab::envoy::version;
 use bloc_lab::load::{Load, LoadPlan, Measurement, Tally, run as load};
 use bloc_lab::policy::Policy;
-use bloc_lab::record::{Environment, Figures, Record, Row, rounded};
+use bloc_lab::record::{Environment, Figures, Record, Row, Setup, rounded};
 use bloc_lab::report;
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -193,27 +193,14 @@ fn record(
     cpu: Duration,
 ) -> Record {
     let figures = Figures::from(measured);
-    let [p10_ms, p50_ms, p90_ms, p99_ms] = figures.percentiles_ms;
-    let row = Row {
+    let setup = Setup {
         experiment: "istio-mesh".to_owned(),
         policy,
-        frontends: FRONTENDS,
-        backends: BACKENDS,
+        fleet: [FRONTENDS, BACKENDS],
         load: plan.load.to_string(),
         service_ms: SERVICE_MS,
-        requests: figures.requests,
-        ok: figures.ok,
-        shed: figures.shed,
-        errors: figures.errors,
-        p10_ms,
-        p50_ms,
-        p90_ms,
-        p99_ms,
-        throughput_rps: figures.throughput_rps,
-        attempts_per_request: rounded(attempts_per_request(&counters), 1e3),
-        mean_ms: figures.mean_ms,
-        envoy_cpu_ms_per_request: (figures.ok > 0).then(|| rounded(cpu.as_secs_f64() * 1e3 / figures.ok as f64, 1e3)),
     };
+    let row = Row::of(setup, &figures, attempts_per_request(&counters), cpu);
     Record {
         quantiles_ms: figures.quantiles_ms,
         errors_by_kind: measured.errors().into_iter().map(|(kind, count)| (kind.to_string(), count)).collect(),
