@@ -6,7 +6,7 @@ use crate::istio::{self, ROOT, ready};
 use crate::kubelet::{Kubelet, Pod};
 use crate::node;
 use crate::tools::Tools;
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
@@ -207,6 +207,34 @@ impl Mesh {
         let program = std::env::current_exe()?.display().to_string();
         let text = self.exec(pod, &[&program, "get", url]).await?;
         Ok(serde_json::from_str(&text)?)
+    }
+
+    /// Waits until an application in this pod is answered there: a proxy hears of servers only a while after they are ready.
+    ///
+    /// # Errors
+    /// It is not.
+    pub async fn reaches(&self, pod: &Pod, url: &str) -> Result<()> {
+        self.until(&format!("an answer for {} from {url}", pod.name), async || {
+            let answer = self.ask_from(pod, url).await?;
+            ensure!(answer.status == 200, "{answer:?}");
+            Ok(true)
+        })
+        .await
+    }
+
+    /// Waits until the shop answers 15 times in a row: proxies hear of pods that are gone a while later, too, and a request that was inside of one is lost.
+    ///
+    /// # Errors
+    /// It does not.
+    pub async fn settled(&self) -> Result<()> {
+        self.until("15 answers in a row", async || {
+            for _ in 0..15 {
+                let answer = self.ask("/").await?;
+                ensure!(answer.status == 200, "{answer:?}");
+            }
+            Ok(true)
+        })
+        .await
     }
 
     /// The shop's backends.

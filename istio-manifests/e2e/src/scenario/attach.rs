@@ -45,14 +45,19 @@ pub async fn the_mesh_may_not_read_what_the_control_plane_knows(mesh: &Mesh) -> 
     let neighbour = &mesh.frontends()[0];
     let paths =
         ["/healthz", "/readyz", "/metrics", "/", "/v1/services", "/v1/status", "/v1/status/history", "/v1/sync"];
+    mesh.reaches(neighbour, "http://bloc-control-plane.bloc-system.svc.cluster.local:7080/healthz").await?;
     for (path, expected) in paths.into_iter().zip([200, 200, 200, 403, 403, 403, 403, 403]) {
         let url = format!("http://bloc-control-plane.bloc-system.svc.cluster.local:7080{path}");
         let answer = mesh.ask_from(neighbour, &url).await?;
         ensure!(answer.status == expected, "{} reads {path}: {answer:?}", neighbour.name);
     }
     for pod in mesh.kubelet.pods("bloc-system", "app", "bloc-control-plane") {
-        let answer = mesh.ask_from(&pod, "http://127.0.0.1:7080/v1/services").await?;
-        ensure!(answer.status == 200 && answer.body.contains("backend"), "through a forwarded port: {answer:?}");
+        mesh.until("services through a forwarded port", async || {
+            let answer = mesh.ask_from(&pod, "http://127.0.0.1:7080/v1/services").await?;
+            ensure!(answer.status == 200 && answer.body.contains("backend"), "{answer:?}");
+            Ok(true)
+        })
+        .await?;
     }
     Ok(())
 }

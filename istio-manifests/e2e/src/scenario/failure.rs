@@ -53,16 +53,7 @@ pub async fn replace_a_backend(mesh: &Mesh) -> Result<String> {
     mesh.api.kubectl(["-n", "shop", "delete", "pod", &before[0]]).await?;
     mesh.until("a new pod", async || Ok(names().iter().any(|name| !before.contains(name)))).await?;
     mesh.ready("shop", "backend", 5).await?;
-    // A request that was on its way into the pod that was killed is lost; nobody may send it again.
-    mesh.until("answers without the pod that is gone", async || {
-        for _ in 0..15 {
-            if mesh.ask("/").await?.status != 200 {
-                return Ok(false);
-            }
-        }
-        Ok(true)
-    })
-    .await?;
+    mesh.settled().await?;
     names().into_iter().find(|name| !before.contains(name)).ok_or_else(|| anyhow::anyhow!("no new pod"))
 }
 

@@ -9,6 +9,7 @@ pub async fn a_workload_opts_out(mesh: &Mesh) -> Result<()> {
     let patch = r#"{"spec": {"template": {"metadata": {"labels": {"bloc.dev/proxy": null}}}}}"#;
     mesh.api.kubectl(["-n", "shop", "patch", "deployment", "backend", "-p", patch]).await?;
     mesh.ready("shop", "backend", 5).await?;
+    mesh.settled().await?;
     for _ in 0..30 {
         let answer = mesh.ask("/").await?;
         ensure!(answer.status == 200, "{answer:?}");
@@ -54,7 +55,5 @@ pub async fn uninstall_leaves_nothing(mesh: &Mesh) -> Result<()> {
     mesh.ready("shop", "frontend", 3).await?;
     let labelled = |pod: &Pod| pod.labels.contains_key("bloc.dev/proxy");
     ensure!(!mesh.frontends().iter().chain(&mesh.backends()).any(labelled), "a pod still has the label");
-    let answer = mesh.ask("/").await?;
-    ensure!(answer.status == 200, "{answer:?}");
-    Ok(())
+    mesh.settled().await
 }

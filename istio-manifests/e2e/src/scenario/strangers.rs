@@ -18,9 +18,10 @@ pub async fn workloads_with_and_without_the_label_talk_to_each_other(mesh: &Mesh
     mesh.ready("plain", "frontend", 3).await?;
     let (with, without) = (mesh.frontends(), mesh.kubelet.pods("plain", "app", "frontend"));
     for (callers, callee) in [(&with, "plain"), (&without, "shop")] {
+        let url = format!("http://backend.{callee}.svc.cluster.local:8080/headers");
         for pod in callers.iter() {
+            mesh.reaches(pod, &url).await?;
             for _ in 0..10 {
-                let url = format!("http://backend.{callee}.svc.cluster.local:8080/headers");
                 let answer = mesh.ask_from(pod, &url).await?;
                 ensure!(answer.status == 200, "{} asks {url}: {answer:?}", pod.name);
                 ensure!(!answer.body.contains("x-bloc"), "the application of {callee} sees {}", answer.body);
