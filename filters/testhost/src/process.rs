@@ -44,6 +44,7 @@ pub(crate) struct Inner {
     pub(crate) calls: Vec<HttpCall>,
     pub(crate) last_token: u32,
     timers: BTreeMap<Address, Timer>,
+    ticks: u64,
     vms: Vec<Weak<VmCell>>,
     log: Vec<LogLine>,
     faults: Vec<Fault>,
@@ -69,6 +70,7 @@ impl Process {
             calls: Vec::new(),
             last_token: 0,
             timers: BTreeMap::new(),
+            ticks: 0,
             vms: Vec::new(),
             log: Vec::new(),
             faults: Vec::new(),
@@ -151,6 +153,11 @@ impl Process {
     /// Loses the wake-ups that are on the way; the messages stay.
     pub fn lose_wakeups(&self) {
         self.with(|process| process.queues.lose_wakeups());
+    }
+
+    /// How many ticks there were.
+    pub fn ticks(&self) -> u64 {
+        self.with(|process| process.ticks)
     }
 
     /// A counter or a gauge by the name that the guest gave it.
@@ -236,6 +243,7 @@ impl Process {
         });
         for address in timers {
             if let Some(vm) = self.vm_at(address) {
+                self.with(|process| process.ticks += 1);
                 vm.on_tick(address.root);
             }
             // As in Envoy: whatever the callback asked for counts from its end.

@@ -326,18 +326,19 @@ impl InboundRequest {
 
     /// Decides about a request that has come.
     fn arrive(&self, request: &Rc<Request>, bid: Option<Duration>) -> Action {
-        let mut borrowed = request.inbound.borrow_mut();
-        let inbound = &mut *borrowed;
-        if inbound.server.is_none() {
+        if request.inbound.borrow().server.is_none() {
             return Action::Continue;
         }
+        let now = host::now();
+        state::with(|state| state.hand_over(now));
+        let mut borrowed = request.inbound.borrow_mut();
+        let inbound = &mut *borrowed;
         inbound.in_flight.add(1);
         crash::point("inbound.arrive");
         // Another thread may come in between: then both see the higher count, and at worst both are bounced, never one admitted too many.
         let others = inbound.others();
         let Some(server) = &mut inbound.server else { return Action::Continue };
         let deadline = deadline();
-        let now = host::now();
         let verdict = server.arrive(others, bid, deadline, now);
         let flag = server.flag(waiting(server, others));
         let (places, patience) = (server.places(), server.patience(deadline));

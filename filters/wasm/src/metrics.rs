@@ -1,8 +1,8 @@
 //! Metrics: what Envoy's `/stats` and `/stats/prometheus` show of us.
 //!
 //! A metric is named `bloc.<side>.<service>.<name>`; Envoy puts `wasmcustom.` in front. Gauges are written through, since they are shared
-//! state as well. Counters are summed up in the VM and handed to the host on each tick, which saves a host call for each event; so
-//! `/stats` is late by a tick at most.
+//! state as well. Counters are summed up in the VM, which saves a host call for each event, and handed to the host about once a second by a request of a thread that has traffic,
+//! or else on the next tick; so `/stats` is late by a second with traffic, and by five after it.
 
 use crate::host;
 use crate::will;
@@ -10,7 +10,7 @@ use proxy_wasm::types::MetricType;
 use std::cell::Cell;
 use std::rc::Rc;
 
-/// Counters of one service, summed up until the next tick.
+/// Counters of one service, summed up until they are handed over.
 pub struct Counters<const N: usize> {
     ids: [Option<u32>; N],
     since_flush: [u32; N],

@@ -110,8 +110,9 @@ impl HttpContext for OutboundRequest {
                 host::remove_header(Headers::Request, ENDPOINTS);
                 return None;
             };
-            let mut cluster = shared.borrow_mut();
             let now = host::now();
+            state.hand_over(now);
+            let mut cluster = shared.borrow_mut();
             let endpoint = cluster.choose(state, now);
             if let Some(overrun) = cluster.sender.overrun() {
                 cluster.counters.count(REFUSED_SLO);

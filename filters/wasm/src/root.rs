@@ -141,7 +141,9 @@ impl RootContext for Root {
         // A message names a service in whose line it is the turn of a request of this thread, or says that there is a new version.
         while let Some(message) = host::dequeue(queue) {
             if message == agent::NEWS {
-                agent::with(|agent| agent.hear());
+                if !agent::with(|agent| agent.hear()) {
+                    self.tick_within(agent::TICK);
+                }
                 continue;
             }
             let inbound =

@@ -52,6 +52,9 @@ pub struct State {
     /// Whether the last attempt answered in this VM was rejected: the answer may be on its way to `outbound` in this very call.
     pub rejected: bool,
     memory: MemoryGauge,
+    /// When a request last handed the counters to the host, and whether one has done so since the last tick.
+    handed_over: Timestamp,
+    by_request: bool,
 }
 
 /// The first server of a request, as `outbound` has just chosen it.
@@ -90,6 +93,8 @@ impl State {
             first: None,
             rejected: false,
             memory: MemoryGauge::default(),
+            handed_over: host::now(),
+            by_request: false,
         }
     }
 
@@ -157,7 +162,7 @@ impl State {
         let service = host::text_property(ISTIO_SERVICE).filter(|service| !service.is_empty());
         let inbound = service.filter(|service| self.has_room_for(service)).map(|service| {
             if !self.inbound.contains_key(&service) {
-                self.new_services.insert(service.clone());
+                self.announce(service.clone());
             }
             self.inbound(&service)
         });
@@ -190,7 +195,7 @@ impl State {
             return None;
         }
         let service = service_of(name);
-        self.new_services.insert(service.to_owned());
+        self.announce(service.to_owned());
         let cluster = self
             .parameters(service, crate::root::OUTBOUND)
             .map(|parameters| parameters_of(name, parameters))
@@ -207,6 +212,25 @@ impl State {
     /// The services that this proxy stands in front of, to be worked on while the state is not borrowed.
     pub fn served_here(&self) -> Vec<Rc<RefCell<Inbound>>> {
         self.inbound.values().map(Rc::clone).collect()
+    }
+
+    /// A request has come for a service that is new here: this VM's own queue brings it to the agent, which can ask from a root context only.
+    fn announce(&mut self, service: String) {
+        self.new_services.insert(service);
+        host::wake(self.vm, crate::agent::NEWS);
+    }
+
+    /// What a tick does of the counters, done by a request on its way: a thread that has traffic need not be woken for it. No counter may be borrowed.
+    pub fn hand_over(&mut self, now: Timestamp) {
+        if now.since(self.handed_over) >= crate::agent::TICK {
+            (self.handed_over, self.by_request) = (now, true);
+            self.flush();
+        }
+    }
+
+    /// Whether a request has handed the counters over since this was last asked.
+    pub fn was_handed_over(&mut self) -> bool {
+        std::mem::take(&mut self.by_request)
     }
 
     /// Hands all counters to the host; whether there was anything to hand over.

@@ -21,8 +21,8 @@ use tokio::time::{Instant, sleep, sleep_until};
 const CHANGE: Duration = Duration::from_secs(1);
 /// Changes between two looks at memory and descriptors.
 const LOOK: u64 = 3;
-/// Counters of the filters lag by a second, and the last answers are still on their way.
-const SETTLE: Duration = Duration::from_secs(3);
+/// Counters of the filters lag by up to five seconds after traffic has ended, and the last answers are still on their way.
+const SETTLE: Duration = Duration::from_secs(7);
 /// Connections are closed that were idle for so long; otherwise the pools keep what the worst second needed.
 const IDLE: Duration = Duration::from_secs(5);
 /// A sidecar without traffic looks every 5 s whether there is something to ask the control plane, on a connection of its own.

@@ -1,8 +1,8 @@
 //! The poll at the control plane: one for the process, its news for every worker.
 
-use crate::support::{SERVICE, metric, process, worker};
+use crate::support::{GET, SERVICE, metric, process, worker};
 use bloc_policy::sync::SyncRequest;
-use bloc_testhost::{HttpCall, Process, Root};
+use bloc_testhost::{Caller, HttpCall, Process, Response, Root};
 use serde_json::json;
 use std::time::Duration;
 
@@ -44,6 +44,22 @@ fn one_worker_asks_and_the_other_hears_of_it_through_its_queue() {
     let again: SyncRequest = serde_json::from_slice(&only(&process).body).unwrap();
     assert_eq!(again.version, "7");
     assert_eq!(again.load[0].capacity, Some(5));
+}
+
+#[test]
+fn a_service_that_is_called_for_the_first_time_is_asked_for_at_once() {
+    let process = process(6).with_cluster(CLUSTER);
+    let configuration = json!({"controlPlane": {"cluster": CLUSTER, "wait": "30s"}}).to_string();
+    let caller = Caller::new(&worker(&process), SERVICE, &configuration, &["10.0.0.1:80"]).unwrap();
+    let asks = || {
+        let bodies = process.http_calls().into_iter().map(|call| call.body);
+        bodies.last().map(|body| serde_json::from_slice::<SyncRequest>(&body).unwrap().services)
+    };
+    process.advance(SECOND * 10);
+    assert_eq!(asks(), Some(vec![]));
+    caller.send(GET, |_, _| Some(Response::new(200, &[], b"")));
+    process.deliver();
+    assert_eq!(asks(), Some(vec![SERVICE.to_owned()]));
 }
 
 #[test]

@@ -6,6 +6,7 @@ mod admission;
 mod bids;
 mod configuration;
 mod control_plane;
+mod counters;
 mod gates;
 mod hold;
 mod lies;

@@ -35,8 +35,8 @@ pub async fn a_gateway_chooses_among_the_frontends(mesh: &Mesh) -> Result<()> {
     let before = count(mesh, "rejections").await?;
     // One more than the frontends admit, so that somebody always finds one full.
     let measured = clients(mesh, 4).await?;
-    // Counters lag by a tick.
-    sleep(Duration::from_secs(2)).await;
+    // Counters lag by a tick, which comes every five seconds after traffic.
+    sleep(Duration::from_secs(6)).await;
     let rejections = count(mesh, "rejections").await? - before;
     let all = measured.samples.len();
     let served = measured.samples.iter().filter(|sample| matches!(sample.outcome, Outcome::Ok)).count();
