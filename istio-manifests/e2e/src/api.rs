@@ -7,8 +7,8 @@ use std::time::Duration;
 use tokio::process::Command;
 use tokio::time::{Instant, sleep};
 
-/// How long something that must happen may take. Generous: a machine under load is slow, not wrong.
-pub const PATIENCE: Duration = Duration::from_secs(60);
+/// How long something that must happen may take. Generous: a machine under load is slow, not wrong, and Envoy drains listeners for 45 seconds.
+pub const PATIENCE: Duration = Duration::from_secs(120);
 const POLL: Duration = Duration::from_millis(100);
 
 /// A cluster to talk to.
