@@ -52,8 +52,8 @@ fn a_service_that_is_called_for_the_first_time_is_asked_for_at_once() {
     let configuration = json!({"controlPlane": {"cluster": CLUSTER, "wait": "30s"}}).to_string();
     let caller = Caller::new(&worker(&process), SERVICE, &configuration, &["10.0.0.1:80"]).unwrap();
     let asks = || {
-        let bodies = process.http_calls().into_iter().map(|call| call.body);
-        bodies.last().map(|body| serde_json::from_slice::<SyncRequest>(&body).unwrap().services)
+        let last = process.http_calls().pop();
+        last.map(|call| serde_json::from_slice::<SyncRequest>(&call.body).unwrap().services)
     };
     process.advance(SECOND * 10);
     assert_eq!(asks(), Some(vec![]));

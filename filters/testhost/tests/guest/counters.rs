@@ -36,7 +36,8 @@ fn who_has_a_request_now_and_then_counts_it_on_the_next_tick() {
     let callee = process(3);
     let server = server(&callee, &json!({"capacity": {"estimator": "static", "limit": 9}}));
     for sent in 1..=5 {
-        let _ = server.handle(&bloc_testhost::Headers::new(&GET), |_| Response::new(200, &[], b""));
+        let answer = server.handle(bloc_testhost::Headers::new(&GET), |_| Response::new(200, &[], b""));
+        assert_eq!(answer.status(), 200);
         callee.advance(Duration::from_secs(5));
         assert_eq!(metric(&callee, "inbound", "admitted"), Some(sent));
     }
