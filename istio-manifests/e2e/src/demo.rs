@@ -105,7 +105,8 @@ pub async fn run(out: &Path) -> Result<ExitCode> {
 async fn shop_is_ready(mesh: &Mesh) -> Result<()> {
     mesh.ready("shop", "backend", BACKENDS).await?;
     mesh.ready("shop", "frontend", FRONTENDS).await?;
-    mesh.until("an answer through the gateway", async || Ok(mesh.ask("/").await?.status == 200)).await
+    mesh.until("an answer through the gateway", async || Ok(mesh.ask("/").await?.status == 200)).await?;
+    mesh.drained().await
 }
 
 /// As the README says.

@@ -11,7 +11,8 @@ use tokio::process::Command;
 /// The root namespace.
 pub const ROOT: &str = "istio-system";
 
-/// What deviates from the profile: Envoy is the stock one, which lacks Istio's own filters, and both are at another place.
+/// What deviates from the profile: Envoy is the stock one, which lacks Istio's own filters, and both are at another place; what replaced listeners drain in is 5
+/// seconds instead of 45, since what is tested waits for the end of it.
 fn profile() -> String {
     format!(
         "apiVersion: install.istio.io/v1alpha1
@@ -22,6 +23,7 @@ spec:
     enablePrometheusMerge: false
     accessLogFile: /etc/istio/proxy/access.log
     defaultConfig:
+      drainDuration: 5s
       # How often requests were sent and sent again, by Envoy's own count.
       proxyStatsMatcher: {{inclusionRegexps: ['.*upstream_rq_(total|retry)$']}}
       binaryPath: {SCRATCH}/bin/envoy

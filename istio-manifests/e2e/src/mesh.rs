@@ -12,6 +12,9 @@ use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use tokio::process::Command;
 
+/// Looks in a row, [`crate::api::eventually`]'s pause between them, that must find no draining.
+const LOOKS: usize = 5;
+
 /// An answer.
 #[derive(Debug, serde::Serialize, serde::Deserialize)]
 pub struct Answer {
@@ -222,11 +225,45 @@ impl Mesh {
         .await
     }
 
-    /// Waits until the shop answers 15 times in a row: proxies hear of pods that are gone a while later, too, and a request that was inside of one is lost.
+    /// Waits until no proxy drains listeners that were replaced: in the end of it Envoy cuts what is open, with the requests in it (guide.md). A change reaches
+    /// the proxies a moment after it was accepted, so one look is not enough.
+    ///
+    /// # Errors
+    /// One does not end draining.
+    pub async fn drained(&self) -> Result<()> {
+        let mut looks = 0;
+        self.until("the end of all draining", async || {
+            let before = std::mem::take(&mut looks);
+            looks = if self.drains().await? { 0 } else { before + 1 };
+            Ok(looks == LOOKS)
+        })
+        .await
+    }
+
+    /// Whether a ready proxy drains listeners.
+    ///
+    /// # Errors
+    /// One does not answer.
+    pub async fn drains(&self) -> Result<bool> {
+        for pod in self.kubelet.proxied().iter().filter(|pod| pod.ready) {
+            let stats = "http://127.0.0.1:15000/stats?filter=listener_manager.*draining";
+            let stats = self.ask_from(pod, stats).await?.body;
+            let numbers: Vec<&str> =
+                stats.lines().filter_map(|line| line.split_once(": ").map(|(_, number)| number)).collect();
+            ensure!(numbers.len() == 2, "{}: not the two statistics of draining: {stats}", pod.name);
+            if numbers != ["0", "0"] {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// Waits until nothing drains and the shop answers 15 times in a row: proxies hear of pods that are gone a while later, too, and a request that was inside of one is lost.
     ///
     /// # Errors
     /// It does not.
     pub async fn settled(&self) -> Result<()> {
+        self.drained().await?;
         self.until("15 answers in a row", async || {
             for _ in 0..15 {
                 let answer = self.ask("/").await?;

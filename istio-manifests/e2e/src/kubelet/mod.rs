@@ -86,6 +86,14 @@ impl Kubelet {
         pods.values().filter(wanted).cloned().collect()
     }
 
+    /// The pods that Istio has given a proxy, gateways too, by name.
+    pub fn proxied(&self) -> Vec<Pod> {
+        let pods = self.pods.lock().unwrap_or_else(PoisonError::into_inner);
+        // The label that its webhook adds.
+        let proxied = |pod: &&Pod| pod.labels.contains_key("service.istio.io/canonical-name");
+        pods.values().filter(proxied).cloned().collect()
+    }
+
     async fn run(self) {
         let (mut next, mut failures) = (u32::from(Ipv4Addr::new(10, 77, 1, 0)), 0);
         loop {

@@ -2,6 +2,8 @@
 
 use crate::mesh::Mesh;
 use anyhow::{Result, ensure};
+use std::time::Duration;
+use tokio::time::sleep;
 
 /// Istio alone.
 pub async fn the_shop_answers_without_bloc(mesh: &Mesh) -> Result<()> {
@@ -15,6 +17,11 @@ pub async fn the_shop_answers_without_bloc(mesh: &Mesh) -> Result<()> {
 /// The control plane and the filters, then the shop's label and parameters.
 pub async fn the_manifests_as_shipped_attach_it(mesh: &Mesh) -> Result<()> {
     mesh.apply_folder("overlays/everything").await?;
+    // Longer than a change takes to arrive: nobody has the label, so no listener is replaced and no connection will be cut.
+    for _ in 0..10 {
+        ensure!(!mesh.drains().await?, "a proxy without the label drains listeners");
+        sleep(Duration::from_millis(200)).await;
+    }
     mesh.bring_module("shop", &mesh.tools.module).await?;
     mesh.apply_folder("samples/shop-bloc").await?;
     mesh.ready("bloc-system", "bloc-control-plane", 2).await?;

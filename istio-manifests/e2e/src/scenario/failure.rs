@@ -8,6 +8,8 @@ pub async fn without_the_control_plane_everything_goes_on(mesh: &Mesh) -> Result
     let scale = |replicas: &'static str| {
         mesh.api.kubectl(["-n", "bloc-system", "scale", "deployment", "bloc-control-plane", replicas])
     };
+    // What has to stay must be there first: a filter learns its parameters when it sees its first request.
+    mesh.capacity_in_force(9).await?;
     scale("--replicas=0").await?;
     mesh.ready("bloc-system", "bloc-control-plane", 0).await?;
     mesh.capacity_in_force(9).await?;

@@ -32,6 +32,7 @@ pub async fn a_gateway_chooses_among_the_frontends(mesh: &Mesh) -> Result<()> {
         Ok(count(mesh, "attempts").await? > 0 && count(mesh, "fallbacks").await? < count(mesh, "requests").await?)
     })
     .await?;
+    mesh.drained().await?;
     let before = count(mesh, "rejections").await?;
     // One more than the frontends admit, so that somebody always finds one full.
     let measured = clients(mesh, 4).await?;
@@ -104,7 +105,7 @@ pub async fn a_gateway_alone_works_before_plain_sidecars(mesh: &Mesh) -> Result<
         Ok(true)
     })
     .await?;
-    // Listeners that are replaced drain for a while, and what is open stays with them.
+    mesh.drained().await?;
     let before = count(mesh, "attempts").await?;
     for _ in 0..20 {
         let answer = mesh.ask("/headers").await?;

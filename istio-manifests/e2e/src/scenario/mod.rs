@@ -22,7 +22,12 @@ macro_rules! scenario {
     ($mesh:expr, $scenario:path) => {{
         let began = Instant::now();
         let name = stringify!($scenario).replace("::", ": ").replace('_', " ");
-        match $scenario(&$mesh).await {
+        let outcome = match $scenario(&$mesh).await {
+            // What it has changed is not for the next one to suffer from.
+            Ok(()) => $mesh.drained().await,
+            failed => failed,
+        };
+        match outcome {
             Ok(()) => println!("ok      {name} ({:.1} s)", began.elapsed().as_secs_f64()),
             Err(error) => {
                 println!("FAILED  {name}: {error:#}");

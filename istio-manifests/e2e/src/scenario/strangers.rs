@@ -16,6 +16,7 @@ pub async fn workloads_with_and_without_the_label_talk_to_each_other(mesh: &Mesh
     mesh.api.apply(&plain.join("\n---\n")).await?;
     mesh.ready("plain", "backend", 5).await?;
     mesh.ready("plain", "frontend", 3).await?;
+    mesh.drained().await?;
     let (with, without) = (mesh.frontends(), mesh.kubelet.pods("plain", "app", "frontend"));
     for (callers, callee) in [(&with, "plain"), (&without, "shop")] {
         let url = format!("http://backend.{callee}.svc.cluster.local:8080/headers");
