@@ -68,6 +68,7 @@ demo-istio: wasm envoy ## Least request, BLOC and bids in an Istio mesh on this 
 
 .PHONY: chaos
 chaos: release envoy ## Break one thing after the other under load and check what is promised (10 minutes at most; all of it needs root and nftables)
+	cargo build --locked --release -p bloc-clock
 	$(LAB) chaos
 
 .PHONY: soak-envoy

@@ -1,9 +1,11 @@
 //! What can break, how it is broken and mended.
 
 use super::liar::{Liar, Lies};
-use super::weather;
+use super::weather::{self, Delay};
 use crate::backend::Mood;
 use crate::mesh::{Mesh, MeshError, Role};
+use std::time::Duration;
+use tokio::time::sleep;
 
 /// One thing that breaks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -72,13 +74,15 @@ pub const FAULTS: [Fault; 18] = [
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Impossible(pub String);
 
-/// Debian's libfaketime does not let an Envoy start: the two wait for each other's memory.
-const NO_CLOCK: &str = "no way to set an Envoy's clock alone (libfaketime hangs in front of it); the filters read the monotonic clock only";
+const HOUR: i64 = 3_600;
+/// How long a clock stays an hour ahead before it goes two hours back.
+const AHEAD: Duration = Duration::from_secs(3);
 
 /// What is in force between breaking and mending.
 #[derive(Debug, Default)]
 pub struct Broken {
     liar: Option<Liar>,
+    delay: Option<Delay>,
 }
 
 impl Fault {
@@ -126,7 +130,9 @@ impl Fault {
             Self::ControlPlaneLies => {
                 "the control plane answers with older versions, empty lists, no services, refusals and nonsense for 6 s"
             }
-            Self::Clock => "the wall clock of a frontend and a sidecar jumps an hour ahead, then two hours back",
+            Self::Clock => {
+                "the wall clock of a frontend and a sidecar steps an hour ahead, 3 s later two hours back, and is right 3 s after that"
+            }
             Self::Loss => "a twentieth of the packets from and to a backend's sidecar is lost for 6 s",
             Self::Delay => "each packet of the mesh is 3 ms late, give or take 2 ms, for 6 s",
         }
@@ -162,11 +168,10 @@ impl Fault {
     }
 
     /// Whether it can be made here.
-    pub(super) fn check(self) -> Result<(), Impossible> {
+    pub(super) async fn check(self) -> Result<(), Impossible> {
         match self {
-            Self::Clock => Err(Impossible(NO_CLOCK.into())),
             Self::Loss => weather::can_lose(),
-            Self::Delay => weather::can_delay(),
+            Self::Delay => weather::can_delay().await,
             _ => Ok(()),
         }
     }
@@ -203,9 +208,20 @@ impl Fault {
             Self::ControlPlaneDown => mesh.crash_control_plane().await,
             Self::ControlPlaneSilent => broken.liar = Liar::in_the_place_of(mesh, Lies::Silence).await?,
             Self::ControlPlaneLies => broken.liar = Liar::in_the_place_of(mesh, Lies::All).await?,
-            Self::Clock => {}
+            Self::Clock => {
+                for role in [Role::Frontend(frontend), Role::Sidecar(backend)] {
+                    mesh.step_clock(role, HOUR).await?;
+                }
+                sleep(AHEAD).await;
+                for role in [Role::Frontend(frontend), Role::Sidecar(backend)] {
+                    mesh.step_clock(role, -HOUR).await?;
+                }
+            }
             Self::Loss => weather::lose(mesh.endpoints()[backend].port()),
-            Self::Delay => weather::delay(),
+            Self::Delay => {
+                let delay = Delay::begin().map_err(|Impossible(why)| MeshError::Fault { fault: self.name(), why })?;
+                broken.delay = Some(delay);
+            }
         }
         Ok(broken)
     }
@@ -249,9 +265,17 @@ impl Fault {
                 }
                 mesh.restart_control_plane().await?;
             }
-            Self::Clock => {}
+            Self::Clock => {
+                for role in [Role::Frontend(frontend), Role::Sidecar(backend)] {
+                    mesh.step_clock(role, 0).await?;
+                }
+            }
             Self::Loss => weather::lose_nothing(),
-            Self::Delay => weather::delay_nothing(),
+            Self::Delay => {
+                if let Some(delay) = broken.delay {
+                    delay.end().await;
+                }
+            }
         }
         Ok(())
     }

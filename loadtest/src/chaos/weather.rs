@@ -1,14 +1,27 @@
 //! What needs the system's help: a network namespace of our own, and packets that get lost or come late in it.
 //!
 //! A namespace needs root and util-linux's `unshare`; it ends with the processes in it, so nothing is left behind. Packets are lost by a rule of nftables, and are
-//! late by the kernel's `netem`, which not every kernel has.
+//! late by a way through a device of ours.
 
 use super::fault::Impossible;
+use rand::RngExt;
 use std::ffi::OsString;
+use std::io;
+use std::net::Ipv4Addr;
+use std::ops::RangeInclusive;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::mpsc::unbounded_channel;
+use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep, sleep_until, timeout};
+use tokio_tun::Tun;
 
 const INSIDE: &str = "BLOC_LAB_NAMESPACE";
+/// Of nftables.
+const TABLE: &str = "bloc_lab";
 
 /// Goes on as the same command in a network namespace of its own, with nothing but a loopback device. Returns if it is there already, or cannot.
 pub fn enter_namespace() {
@@ -40,8 +53,12 @@ fn namespace() -> Result<(), Impossible> {
 /// Whether packets can be lost.
 pub fn can_lose() -> Result<(), Impossible> {
     namespace()?;
-    let rules = lose_of(1) && succeeds("nft", &["delete", "table", "inet", "bloc_lab"]);
-    if rules { Ok(()) } else { Err(Impossible("needs nftables (Debian's package) in the kernel and installed".into())) }
+    let rules = lose_of(1) && succeeds("nft", &["delete", "table", "inet", TABLE]);
+    if rules { Ok(()) } else { Err(no_nftables()) }
+}
+
+fn no_nftables() -> Impossible {
+    Impossible("needs nftables (Debian's package) in the kernel and installed".into())
 }
 
 /// From now on a twentieth of the packets from and to `port` is lost.
@@ -50,9 +67,9 @@ pub fn lose(port: u16) {
 }
 
 fn lose_of(port: u16) -> bool {
-    let rule = |side: &str| format!("add rule inet bloc_lab input tcp {side} {port} numgen random mod 20 0 drop");
+    let rule = |side: &str| format!("add rule inet {TABLE} input tcp {side} {port} numgen random mod 20 0 drop");
     let script = format!(
-        "add table inet bloc_lab; add chain inet bloc_lab input {{ type filter hook input priority 0; }}; {}; {}",
+        "add table inet {TABLE}; add chain inet {TABLE} input {{ type filter hook input priority 0; }}; {}; {}",
         rule("dport"),
         rule("sport"),
     );
@@ -61,27 +78,111 @@ fn lose_of(port: u16) -> bool {
 
 /// From now on nothing is lost.
 pub fn lose_nothing() {
-    succeeds("nft", &["delete", "table", "inet", "bloc_lab"]);
+    succeeds("nft", &["delete", "table", "inet", TABLE]);
 }
 
-/// Whether packets can be late.
-pub fn can_delay() -> Result<(), Impossible> {
-    namespace()?;
-    let can = netem();
-    delay_nothing();
-    if can { Ok(()) } else { Err(Impossible("this kernel has no netem (CONFIG_NET_SCH_NETEM)".into())) }
+/// The device through which packets go while they are late.
+const DEVICE: &str = "late";
+/// The largest packet that a loopback device hands over, and its link header.
+const PACKET: usize = 65_536 + LINK_HEADER;
+/// A packet that leaves a loopback device for another has an Ethernet header still.
+const LINK_HEADER: usize = 14;
+/// By how many milliseconds a packet is late.
+const LATE_MS: RangeInclusive<f64> = 1.0..=5.0;
+/// More than the latest packet is late.
+const LATEST: Duration = Duration::from_millis(20);
+
+/// Packets are late as long as this is there.
+///
+/// nftables hands what arrives on the loopback device to a TUN device, and this writes it back there a while later, in the order in which it came. What `tc` and the
+/// kernel's `netem` would do, which not every kernel has.
+#[derive(Debug)]
+pub struct Delay {
+    tasks: JoinSet<()>,
 }
 
-/// From now on each packet is late.
-pub fn delay() {
-    netem();
+impl Delay {
+    /// From now on each TCP packet of the namespace is late.
+    pub fn begin() -> Result<Self, Impossible> {
+        namespace()?;
+        let tun = Tun::builder().name(DEVICE).mtu(65_535).up().build().ok().and_then(|mut tuns| tuns.pop());
+        let tun = Arc::new(tun.ok_or_else(|| Impossible("needs TUN devices (/dev/net/tun)".into()))?);
+        // What comes back has an address of this machine for its source.
+        for (device, name, value) in [
+            (DEVICE, "accept_local", "1"),
+            (DEVICE, "route_localnet", "1"),
+            (DEVICE, "rp_filter", "0"),
+            ("all", "rp_filter", "0"),
+        ] {
+            let path = format!("/proc/sys/net/ipv4/conf/{device}/{name}");
+            std::fs::write(&path, value).map_err(|error| Impossible(format!("{path}: {error}")))?;
+        }
+        let (sender, mut receiver) = unbounded_channel::<(Instant, Vec<u8>)>();
+        let mut tasks = JoinSet::new();
+        let source = tun.clone();
+        tasks.spawn(async move {
+            let (mut packet, mut due) = ([0; PACKET], Instant::now());
+            while let Ok(length) = source.recv(&mut packet).await {
+                due = due.max(Instant::now() + Duration::from_secs_f64(rand::rng().random_range(LATE_MS) / 1e3));
+                let content = packet[..length].get(LINK_HEADER..).unwrap_or_default();
+                if sender.send((due, content.to_vec())).is_err() {
+                    return;
+                }
+            }
+        });
+        tasks.spawn(async move {
+            while let Some((due, packet)) = receiver.recv().await {
+                sleep_until(due).await;
+                // The device's own packets, which come without a link header, are no packets without its first bytes.
+                let _ = tun.send(&packet).await;
+            }
+        });
+        let delay = Self { tasks };
+        let script = format!(
+            "add table netdev {TABLE}; add chain netdev {TABLE} input {{ type filter hook ingress device lo priority 0; }}; \
+             add rule netdev {TABLE} input meta l4proto tcp fwd to {DEVICE}"
+        );
+        // Dropped, it takes the device with it.
+        if succeeds("nft", &[&script]) { Ok(delay) } else { Err(no_nftables()) }
+    }
+
+    /// From now on packets are in time; those under way arrive.
+    pub async fn end(mut self) {
+        on_time();
+        sleep(LATEST).await;
+        self.tasks.shutdown().await;
+    }
 }
 
-fn netem() -> bool {
-    succeeds("tc", &["qdisc", "add", "dev", "lo", "root", "netem", "delay", "3ms", "2ms"])
+impl Drop for Delay {
+    fn drop(&mut self) {
+        on_time();
+    }
 }
 
-/// From now on packets are in time.
-pub fn delay_nothing() {
-    succeeds("tc", &["qdisc", "del", "dev", "lo", "root"]);
+fn on_time() {
+    succeeds("nft", &["delete", "table", "netdev", TABLE]);
+}
+
+/// Whether packets can be late, and are then.
+pub async fn can_delay() -> Result<(), Impossible> {
+    let delay = Delay::begin()?;
+    let took = connecting().await;
+    delay.end().await;
+    // There and back.
+    let least = Duration::from_secs_f64(2.0 * LATE_MS.start() / 1e3);
+    match took {
+        Ok(took) if took >= least => Ok(()),
+        Ok(took) => {
+            Err(Impossible(format!("a connection takes {took:?} and not {least:?} when packets should be late")))
+        }
+        Err(error) => Err(Impossible(format!("no connection when packets should be late: {error}"))),
+    }
+}
+
+async fn connecting() -> io::Result<Duration> {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
+    let began = Instant::now();
+    timeout(Duration::from_secs(5), TcpStream::connect(listener.local_addr()?)).await??;
+    Ok(began.elapsed())
 }

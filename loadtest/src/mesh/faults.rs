@@ -176,6 +176,18 @@ impl Mesh {
         sum(&self.sidecars, name).await
     }
 
+    /// Sends a request to each frontend, past the gateway; any answer will do.
+    ///
+    /// # Errors
+    /// One does not answer.
+    pub async fn ask_frontends(&self) -> Result<(), MeshError> {
+        let ask = |frontend: &Envoy| {
+            let listener = frontend.listener(Role::Frontend(0).listener());
+            async move { Ok::<_, MeshError>(http::get(listener?, "/", LIMIT).await?) }
+        };
+        try_join_all(self.frontends.iter().map(ask)).await.map(drop)
+    }
+
     /// A counter or gauge of the gateway; zero where there is none.
     ///
     /// # Errors
@@ -224,7 +236,7 @@ impl Mesh {
         self.registry.spec().services(Some(endpoints))
     }
 
-    fn envoy(&self, role: Role) -> &Envoy {
+    pub(super) fn envoy(&self, role: Role) -> &Envoy {
         match role {
             Role::Gateway => &self.gateway,
             Role::Frontend(n) => &self.frontends[n],
@@ -232,7 +244,7 @@ impl Mesh {
         }
     }
 
-    fn envoy_mut(&mut self, role: Role) -> &mut Envoy {
+    pub(super) fn envoy_mut(&mut self, role: Role) -> &mut Envoy {
         match role {
             Role::Gateway => &mut self.gateway,
             Role::Frontend(n) => &mut self.frontends[n],

@@ -9,6 +9,7 @@
 //! Every box is a process of its own, so that each frontend's filter has a VM and a state of its own, as separate pods have.
 
 mod capacity;
+mod clocks;
 mod counters;
 mod faults;
 mod registry;

@@ -45,6 +45,24 @@ pub enum MeshError {
         /// What it said.
         status: hyper::StatusCode,
     },
+    /// An Envoy goes by another clock than the one that was stepped.
+    #[error("{name}: its clock stepped by {seen} s and not by {step} s")]
+    Clock {
+        /// The Envoy.
+        name: String,
+        /// By how many seconds it should have.
+        step: i64,
+        /// By how many it did.
+        seen: i64,
+    },
+    /// A fault could be made a moment before, and now cannot.
+    #[error("{fault}: {why}")]
+    Fault {
+        /// Its name.
+        fault: &'static str,
+        /// Why not.
+        why: String,
+    },
     /// An address cannot be listened at.
     #[error("{at}: {source}")]
     Address {

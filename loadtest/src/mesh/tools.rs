@@ -19,6 +19,8 @@ pub struct Tools {
     pub reference: PathBuf,
     /// `bloc-control-plane`; needed when a mesh has one.
     pub control_plane: PathBuf,
+    /// Where the clocks of Envoys are, if they have their own: see [`Tools::with_clocks`].
+    pub(super) clocks: Option<PathBuf>,
 }
 
 /// A program that is needed is not there.
@@ -51,6 +53,7 @@ impl Tools {
             module: module.map_or_else(|| target_directory().join("bloc.wasm"), PathBuf::from),
             reference: target_directory().join("reference.wasm"),
             control_plane: lab.with_file_name("bloc-control-plane"),
+            clocks: None,
         })
     }
 
