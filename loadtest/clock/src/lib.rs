@@ -2,8 +2,8 @@
 //! that the file named by `BLOC_CLOCK` has, a native-endian `i64`. Who writes another number there, in place, steps the clock. Without the variable or the file it
 //! adds nothing.
 //!
-//! The monotonic clocks stay, as they do when an administrator or NTP sets a machine's clock. libfaketime does more and hangs in front of Envoy: it takes locks
-//! and memory while Envoy's allocator starts. This takes neither.
+//! The monotonic clocks stay, as they do when an administrator or NTP sets a machine's clock. libfaketime does more and hangs in front of Envoy, it seems because
+//! it takes locks and memory while Envoy's allocator starts. This takes neither.
 #![allow(unsafe_code, reason = "functions for the C library's callers")]
 
 use libc::{c_int, c_long, c_void, clockid_t, suseconds_t, time_t, timespec, timeval};

@@ -74,6 +74,7 @@ pub const FAULTS: [Fault; 18] = [
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Impossible(pub String);
 
+/// In seconds.
 const HOUR: i64 = 3_600;
 /// How long a clock stays an hour ahead before it goes two hours back.
 const AHEAD: Duration = Duration::from_secs(3);

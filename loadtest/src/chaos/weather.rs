@@ -133,7 +133,7 @@ impl Delay {
         tasks.spawn(async move {
             while let Some((due, packet)) = receiver.recv().await {
                 sleep_until(due).await;
-                // The device's own packets, which come without a link header, are no packets without its first bytes.
+                // Refused are the device's own packets (IPv6 asks for routers), which had no link header and now lack their first bytes.
                 let _ = tun.send(&packet).await;
             }
         });
