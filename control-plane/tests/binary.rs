@@ -80,11 +80,10 @@ async fn sigterm_answers_held_polls_and_ends() {
     let poll = tokio::spawn(client.post(&url).body(body).send());
     held(&client, &url).await;
 
-    let start = Instant::now();
     let output = terminate(child).await;
+    // Answered, and not cut off when the drain's time was over.
     assert_eq!(poll.await.unwrap().unwrap().status(), 304);
     assert_eq!(output.status.code(), Some(0));
-    assert!(start.elapsed() < Duration::from_secs(3), "{:?}", start.elapsed());
     let log = String::from_utf8(output.stderr).unwrap();
     let line: serde_json::Value = serde_json::from_str(log.lines().last().unwrap()).unwrap();
     assert_eq!(line["fields"]["held"], 1, "{log}");

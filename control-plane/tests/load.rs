@@ -47,9 +47,11 @@ async fn signals_come_out_of_the_polls() {
     let per_server = json!({"minPerSecond": 500.0, "meanPerSecond": 500.0, "maxPerSecond": 500.0});
     assert_eq!(signals["serviceRatePerServer"], per_server);
     let rate = number("arrivalRatePerSecond");
-    assert!((100.0..=400.0).contains(&rate), "200 a second each, less what the machine is late: {rate}");
+    // Each of the two reports 200 more, after 0.95 s at least and all the time at most.
+    assert!((400.0 / elapsed.as_secs_f64()..=425.0).contains(&rate), "{rate} in {elapsed:?}");
     assert!((number("utilisationRatio") - rate / 1_000.0).abs() < 1e-9);
-    assert!((100.0..=500.0).contains(&number("predictedArrivalRatePerSecond")));
+    let predicted = number("predictedArrivalRatePerSecond");
+    assert!(predicted > 0.0 && predicted < 4.0 * rate, "{predicted} after {rate}");
     assert_eq!(number("predictionHorizonSeconds"), 30.0);
 
     let (_, text) = server.get("/metrics").await;

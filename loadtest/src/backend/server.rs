@@ -233,7 +233,14 @@ mod tests {
     async fn answers_after_the_service_time() {
         let (status, body, time) = asked("/").await;
         assert_eq!((status, body.as_str()), (StatusCode::OK, "served by b1\n"));
-        assert!(time >= Duration::from_millis(10) && time < Duration::from_millis(19), "{time:?}");
+        assert!(time >= Duration::from_millis(10), "{time:?}");
+    }
+
+    #[test]
+    fn speed_divides_the_service_time_and_cost_multiplies_it() {
+        let backend = Backend::new("b1", "fixed:20ms".parse().unwrap(), 1, 2.0, 1);
+        assert_eq!(backend.service_time(1.0), Duration::from_millis(10));
+        assert_eq!(backend.service_time(2.5), Duration::from_millis(25));
     }
 
     #[tokio::test]
