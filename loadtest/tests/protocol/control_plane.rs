@@ -31,7 +31,7 @@ impl ControlPlane {
         ];
         let program = Program {
             name: "control-plane".into(),
-            executable: place.control_plane.clone(),
+            executable: place.control_plane(),
             arguments: arguments.map(Into::into).to_vec(),
         };
         let mut process = Process::start(program, place.path()).await.unwrap();

@@ -1,9 +1,9 @@
 //! The three filters in real Envoys with two workers each: what clients and backends saw.
 //!
-//! Needs target/bloc.wasm, Envoy and the control plane's binary, all of which `make test` provides.
+//! Needs target/bloc.wasm and Envoy, and for the tests of the control plane its binary; `make test`
+//! provides all three.
 
 mod configuration;
-mod conformance;
 mod control_plane;
 mod crash;
 mod discovery;

@@ -9,7 +9,6 @@ pub struct Place {
     pub directory: TempDir,
     pub envoy: PathBuf,
     pub module: PathBuf,
-    pub control_plane: PathBuf,
 }
 
 impl Place {
@@ -24,22 +23,31 @@ impl Place {
     }
 
     fn with_module(name: &str) -> Self {
-        let lab = Path::new(env!("CARGO_BIN_EXE_bloc-lab"));
         let module = bloc_lab::envoy::target_directory().join(name);
         let built = modified(&module).unwrap_or_else(|| panic!("{} is missing: run make wasm", module.display()));
-        let workspace = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
+        let workspace = Path::new(env!("CARGO_MANIFEST_DIR"))
+            .ancestors()
+            .find(|folder| folder.join("Cargo.lock").is_file())
+            .expect("the workspace");
         for sources in ["filters/policy/src", "filters/wasm/src"] {
             let newest = newest(&workspace.join(sources));
             assert!(newest <= built, "{} is older than {sources}: run make wasm", module.display());
         }
-        let control_plane = lab.with_file_name("bloc-control-plane");
-        assert!(control_plane.is_file(), "{} is missing: run cargo build", control_plane.display());
         let envoy = bloc_lab::envoy::locate().unwrap_or_else(|error| panic!("{error}"));
-        Self { directory: tempfile::tempdir().unwrap(), envoy, module, control_plane }
+        Self { directory: tempfile::tempdir().unwrap(), envoy, module }
     }
 
     pub fn path(&self) -> &Path {
         self.directory.path()
+    }
+
+    /// The control plane's program, which only some tests need.
+    pub fn control_plane(&self) -> PathBuf {
+        let test = std::env::current_exe().unwrap();
+        // Tests lie in deps/, programs above it.
+        let program = test.parent().and_then(Path::parent).unwrap().join("bloc-control-plane");
+        assert!(program.is_file(), "{} is missing: run cargo build -p bloc-control-plane", program.display());
+        program
     }
 }
 

@@ -1,10 +1,14 @@
 //! The host of the filters' tests beside a real Envoy: the same scenarios on both.
 //!
-//! First the host calls, made by a probe; then the filters themselves. See filters/testhost/README.md.
+//! First the host calls, made by a probe; then the filters themselves. See
+//! filters/testhost/README.md. A package's test of its own, so that the tests of the protocol need
+//! no wasmtime.
+#![allow(missing_docs, reason = "tests")]
 
-use crate::support::{
-    Answer, App, Place, Pod, eventually, grpc, inbound, metric, outbound, request, send, sender, spoken as asked,
-};
+#[allow(dead_code, unused_imports, reason = "the tests of the protocol use the rest")]
+#[path = "../../../loadtest/tests/protocol/support/mod.rs"]
+mod support;
+
 use bloc_lab::envoy::{Envoy, SERVICE, wasm_filter};
 use bloc_policy::load_report::LoadReport;
 use bloc_testhost::conformance::{REQUEST, ROOT_ID, compared, scenarios, table};
@@ -12,6 +16,9 @@ use bloc_testhost::{Caller, Compile, Headers, LocalReply, Module, Process, Respo
 use serde_json::{Value, json};
 use std::path::Path;
 use std::time::Duration;
+use support::{
+    Answer, App, Place, Pod, eventually, grpc, inbound, metric, outbound, request, send, sender, spoken as asked,
+};
 
 /// What an answer says that a filter can have brought about.
 fn said(answer: &Answer) -> Vec<(String, String)> {
@@ -74,7 +81,7 @@ async fn host_calls_are_answered_as_in_envoy() {
 
 #[test]
 fn the_readme_has_the_table() {
-    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../filters/testhost/README.md");
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("README.md");
     let readme = std::fs::read_to_string(file).unwrap();
     assert!(readme.contains(&table()), "the table in filters/testhost/README.md ought to be:\n{}", table());
 }
