@@ -46,11 +46,10 @@ impl Api {
     /// # Errors
     /// Refused.
     pub async fn apply(&self, yaml: &str) -> Result<String> {
-        let file = std::env::temp_dir().join(format!("bloc-e2e-{:x}.yaml", yaml.as_ptr() as usize));
+        let file = tempfile::Builder::new().suffix(".yaml").tempfile()?;
         std::fs::write(&file, yaml)?;
-        let applied = self.kubectl(["apply".as_ref(), "--server-side".as_ref(), "-f".as_ref(), file.as_os_str()]).await;
-        let _ = std::fs::remove_file(&file);
-        applied
+        let file = file.path().as_os_str();
+        self.kubectl(["apply".as_ref(), "--server-side".as_ref(), "-f".as_ref(), file]).await
     }
 
     /// Gets a path; nothing if it does not exist.

@@ -17,25 +17,28 @@ pub fn is_inside() -> bool {
     std::env::var_os(INSIDE).is_some()
 }
 
-/// Runs this program again with the same arguments, inside, and says how it ended.
+/// This program again with these arguments, inside.
 ///
 /// # Errors
 /// The namespaces cannot be made, for want of rights.
-pub fn enter() -> Result<ExitCode> {
+pub fn command(arguments: &[String]) -> Result<Command> {
     let program = std::env::current_exe()?;
     let namespaces = ["--mount", "--net", "--pid", "--fork", "--kill-child", "--mount-proc"];
     let may = Command::new("unshare").args(namespaces).arg("true").output().context("unshare (of util-linux)")?;
     if !may.status.success() {
         bail!("no new namespaces, this needs root: {}", String::from_utf8_lossy(&may.stderr).trim());
     }
-    let status = Command::new("unshare")
-        .args(namespaces)
-        .arg("--")
-        .arg(program)
-        .args(std::env::args_os().skip(1))
-        .env(INSIDE, "1")
-        .status()?;
-    Ok(code(status))
+    let mut command = Command::new("unshare");
+    command.args(namespaces).arg("--").arg(program).args(arguments).env(INSIDE, "1");
+    Ok(command)
+}
+
+/// Runs this program again with these arguments, inside, and says how it ended.
+///
+/// # Errors
+/// The namespaces cannot be made, for want of rights.
+pub fn enter(arguments: &[String]) -> Result<ExitCode> {
+    Ok(code(command(arguments)?.status()?))
 }
 
 fn code(status: ExitStatus) -> ExitCode {

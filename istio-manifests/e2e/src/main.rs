@@ -8,6 +8,7 @@
 //! | [`istio`] | istiod and the gateway, installed as istioctl does |
 //! | [`mesh`] | all of it |
 //! | [`scenario`] | what is tested |
+//! | [`repeat`] | what is done about a scenario that fails |
 //! | [`demo`] | what is shown: least request, BLOC and bids in it |
 //! | [`files`] | the EnvoyFilters alone, on an istiod that reads them from files: no API server, no root |
 //!
@@ -25,12 +26,14 @@ mod kubelet;
 mod mesh;
 mod node;
 mod programs;
+mod repeat;
 mod scenario;
 mod tools;
 
 use anyhow::Result;
 use bloc_lab::envoy::target_directory;
 use clap::{Parser, Subcommand};
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 /// The manifests on a real istiod and a real Kubernetes API server, without containers.
@@ -44,8 +47,18 @@ struct Arguments {
 enum Command {
     /// Check the EnvoyFilters on an istiod without an API server; needs no root
     Files,
-    /// Bring up the mesh and run the scenarios
-    Test,
+    /// Bring up the mesh and run the scenarios; one that fails is run once more on a fresh mesh
+    Test {
+        /// Chapters, which follow each other: attach, parameters, strangers, routes, gateway,
+        /// failure, remote, leave; all of them unless some are named
+        chapters: Vec<String>,
+        /// How many meshes share the work at a time, unless chapters are named; 1 or 2
+        #[arg(long, default_value = "2", value_parser = clap::value_parser!(u8).range(1..=2))]
+        meshes: u8,
+        /// Where the logs go
+        #[arg(long, default_value_os_t = target_directory().join("istio-e2e"))]
+        logs: PathBuf,
+    },
     /// Bring up Istio and the shop with BLOC, and keep it until Ctrl-C
     Up,
     /// Bring up the shop, load it with least request, BLOC and bids in turn, print the table, and write target/istio-demo
@@ -81,19 +94,28 @@ fn run(command: &Command) -> Result<ExitCode> {
             return Ok(ExitCode::SUCCESS);
         }
         Command::Files => return runtime()?.block_on(files::run()),
-        Command::Test | Command::Up | Command::Demo => {}
+        Command::Test { .. } | Command::Up | Command::Demo => {}
     }
     if !inside::is_inside() {
         // What is missing is better said before.
         tools::Tools::find()?;
-        return inside::enter();
+        return match command {
+            Command::Test { chapters, meshes, logs } => {
+                repeat::run(chapters, *meshes, logs).map(|()| ExitCode::SUCCESS)
+            }
+            _ => inside::enter(&std::env::args().skip(1).collect::<Vec<_>>()),
+        };
     }
-    let logs = target_directory().join("istio-e2e");
     runtime()?.block_on(async {
         match command {
-            Command::Test => scenario::run(&logs).await,
+            Command::Test { chapters, logs, .. } => {
+                let failure = scenario::run(chapters, logs).await?;
+                let Some(failure) = failure else { return Ok(ExitCode::SUCCESS) };
+                std::fs::write(logs.join(repeat::FAILURE), serde_json::to_vec(&failure)?)?;
+                Ok(ExitCode::FAILURE)
+            }
             Command::Demo => demo::run(&target_directory().join("istio-demo")).await,
-            _ => scenario::up(&logs).await,
+            _ => scenario::up(&target_directory().join("istio-e2e")).await,
         }
     })
 }

@@ -15,6 +15,11 @@ use tokio::process::Command;
 /// Looks in a row, [`crate::api::eventually`]'s pause between them, that must find no draining.
 const LOOKS: usize = 5;
 
+/// In the error of a request that hangs. A scenario that fails with it is not repeated.
+pub const HUNG: &str = "a request had no answer in time";
+/// How much longer than the request in it a program in a pod may take.
+const GRACE: std::time::Duration = std::time::Duration::from_secs(10);
+
 /// An answer.
 #[derive(Debug, serde::Serialize, serde::Deserialize)]
 pub struct Answer {
@@ -34,9 +39,15 @@ impl Answer {
     pub async fn get(url: &str, headers: &[(&str, &str)]) -> Result<Self> {
         let client = reqwest::Client::builder().redirect(reqwest::redirect::Policy::none()).build()?;
         let request = headers.iter().fold(client.get(url), |request, (name, value)| request.header(*name, *value));
-        let answer = request.timeout(crate::api::PATIENCE).send().await?;
-        let (status, headers) = (answer.status().as_u16(), format!("{:?}", answer.headers()));
-        Ok(Self { status, headers, body: answer.text().await? })
+        let answer = async {
+            let answer = request.timeout(crate::api::PATIENCE).send().await?;
+            let (status, headers) = (answer.status().as_u16(), format!("{:?}", answer.headers()));
+            Ok(Self { status, headers, body: answer.text().await? })
+        };
+        answer.await.map_err(|error: reqwest::Error| match error.is_timeout() {
+            true => anyhow::Error::new(error).context(HUNG),
+            false => error.into(),
+        })
     }
 }
 
@@ -151,7 +162,8 @@ impl Mesh {
     pub async fn exec(&self, pod: &Pod, command: &[&str]) -> Result<String> {
         let mut process = Command::new("nsenter");
         process.args(pod.sandbox.enter().into_iter().skip(1)).args(command).stdin(Stdio::null()).kill_on_drop(true);
-        let output = tokio::time::timeout(crate::api::PATIENCE, process.output()).await.context("takes too long")??;
+        let limit = crate::api::PATIENCE + GRACE;
+        let output = tokio::time::timeout(limit, process.output()).await.context("takes too long")??;
         if !output.status.success() {
             bail!("{command:?} in {}: {}", pod.name, String::from_utf8_lossy(&output.stderr));
         }
@@ -317,13 +329,19 @@ impl Mesh {
     /// It does not happen.
     pub async fn capacity_in_force(&self, capacity: i64) -> Result<()> {
         self.until(&format!("a capacity of {capacity} in every backend"), async || {
+            let mut others = Vec::new();
             for pod in self.backends() {
-                if self.sum(std::slice::from_ref(&pod), "inbound", "capacity").await? != capacity {
-                    // A filter that has not seen a request does not know yet what it stands in front of.
-                    self.ask("/").await?;
-                    return Ok(false);
+                let all = self.statistics(&pod).await?;
+                let name = "inbound.backend.shop.svc.cluster.local.capacity";
+                if all.get(name) != Some(&capacity) {
+                    others.push(format!("{}: {all:?}", pod.name));
                 }
             }
+            if !others.is_empty() {
+                // A filter that has not seen a request does not know yet what it stands in front of.
+                self.ask("/").await?;
+            }
+            ensure!(others.is_empty(), "not in {}", others.join("; "));
             Ok(true)
         })
         .await

@@ -1,8 +1,8 @@
 //! More requests than the backends admit.
 
-use crate::mesh::Mesh;
+use crate::mesh::{HUNG, Mesh};
 use anyhow::{Result, ensure};
-use bloc_lab::load::{Load, LoadPlan, Measurement, Outcome, Tally, run};
+use bloc_lab::load::{ErrorKind, Load, LoadPlan, Measurement, Outcome, Tally, run};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,7 +21,9 @@ pub async fn clients(mesh: &Mesh, clients: usize) -> Result<Measurement> {
         outstanding_limit: 1_000,
         seed: 1,
     };
-    Ok(run(&plan, Instant::now(), Arc::new(Tally::default())).await)
+    let measured = run(&plan, Instant::now(), Arc::new(Tally::default())).await;
+    ensure!(!measured.errors().contains_key(&ErrorKind::Timeout), "{HUNG}: {:?}", measured.errors());
+    Ok(measured)
 }
 
 /// Five backends that admit two requests each: eight clients have room, but not where chance sends them; forty have not.
