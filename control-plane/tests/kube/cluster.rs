@@ -17,8 +17,6 @@ use tokio::time::{Instant, sleep, timeout};
 
 /// No wait of a test is longer.
 pub const LIMIT: Duration = Duration::from_secs(60);
-/// Where build.sh puts the programs, unless `KUBE_BIN` says otherwise.
-const PROGRAMS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../target/kube");
 
 pub struct Cluster {
     directory: TempDir,
@@ -33,8 +31,10 @@ fn free_port() -> u16 {
 }
 
 fn program(name: &str) -> PathBuf {
-    let path = std::env::var_os("KUBE_BIN").map_or_else(|| PathBuf::from(PROGRAMS), PathBuf::from).join(name);
-    assert!(path.is_file(), "{} is missing: control-plane/tests/kube/build.sh builds it", path.display());
+    // Where build.sh puts them, unless `KUBE_BIN` says otherwise.
+    let built = || bloc_lab::envoy::target_directory().join("kube");
+    let path = std::env::var_os("KUBE_BIN").map_or_else(built, PathBuf::from).join(name);
+    assert!(path.is_file(), "{} is missing: istio-manifests/e2e/build.sh builds it", path.display());
     path
 }
 

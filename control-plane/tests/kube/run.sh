@@ -1,11 +1,31 @@
 #!/usr/bin/env bash
-# Runs the tests at a real kube-apiserver and etcd, which it builds first if they are missing. KUBE_BIN=/path takes the programs from there.
+# Runs the tests at a real kube-apiserver and etcd, which it builds first if they are missing.
+# KUBE_BIN=/path takes the programs from there. BLOC_SELECTION are cargo's options of what is built
+# already, such as --workspace; without it only what these tests need is built.
 set -euo pipefail
 cd "$(dirname "$0")/../../.."
 
-control-plane/tests/kube/build.sh
-cargo test --locked -p bloc-control-plane --test kube --no-run
+PATH=$PATH:/usr/sbin:/sbin
+for pair in unshare:util-linux ip:iproute2 openssl:openssl; do
+  command -v "${pair%:*}" >/dev/null || {
+    echo "make test-kube: nothing was run, for want of ${pair%:*}: sudo apt-get update && sudo apt-get install -y ${pair#*:}" >&2
+    exit 1
+  }
+done
+istio-manifests/e2e/build.sh kube
+nextest=$(.ci/tool cargo-nextest)
+# Cargo's options, several words.
+read -ra selection <<<"${BLOC_SELECTION:--p bloc-control-plane}"
+# Where the tests run there is no network, and so no cargo: what it knows comes along in two files.
+folder=${CARGO_TARGET_DIR:-target}/kube-tests
+mkdir -p "$folder"
+platform=$(rustc -vV | sed -n 's/^host: //p')
+cargo metadata --locked --format-version=1 --all-features --filter-platform "$platform" >"$folder/workspace.json"
+"$nextest" nextest list --locked "${selection[@]}" --list-type binaries-only --message-format json >"$folder/binaries.json"
 # Kubernetes takes no loopback address for an endpoint, so the tests get a network of their own, with nothing but a loopback device that has
 # one more address.
-exec unshare --map-root-user --net bash -c 'ip link set lo up && ip address add 10.99.0.1/32 dev lo && exec "$@"' -- \
-    cargo test --locked --offline -p bloc-control-plane --test kube -- --ignored --test-threads 1 --nocapture
+code=0
+unshare --map-root-user --net bash -c 'ip link set lo up && ip address add 10.99.0.1/32 dev lo && exec "$@"' -- \
+  "$nextest" nextest run --cargo-metadata "$folder/workspace.json" --binaries-metadata "$folder/binaries.json" --profile kube --run-ignored only || code=$?
+[ $code != 0 ] || .ci/flaky "${CARGO_TARGET_DIR:-target}/nextest/kube/junit.xml" </dev/null || code=$?
+exit $code
