@@ -15,7 +15,11 @@ demo: release envoy ## Run the main job: a mesh of real Envoys under load, a tab
 
 .PHONY: test
 test: wasm reference envoy ## Unit and property tests, then the filters in real Envoys (about 10 minutes)
-	cargo test --locked
+	.ci/test
+
+.PHONY: check
+check: lint ## Formatting, clippy, unit and property tests, no Envoy (2 minutes at most)
+	.ci/test --only 'not group(end-to-end) & not binary(guest) & not test(/^promtool_|::wrk_/)'
 
 .PHONY: paper
 paper: release envoy ## The paper's experiment at full scale (250 ms, 5 minutes a case; about 35 minutes)
@@ -53,11 +57,10 @@ soak: wasm ## 5 million requests and 10,000 servers coming and going on wasmtime
 
 .PHONY: test-kube
 test-kube: wasm envoy ## The control plane at a real kube-apiserver and etcd, which Go builds once (needs Go; 2 minutes after that)
-	cargo build --locked -p bloc-control-plane -p bloc-lab
 	control-plane/tests/kube/run.sh
 
 .PHONY: test-istio
-test-istio: wasm envoy ## The manifests as shipped, on a real istiod and API server (root; Go for the first build; 5 minutes after that)
+test-istio: wasm envoy ## The manifests as shipped, on a real istiod and API server (root, iptables; Go for the first build; 5 minutes after that)
 	istio-manifests/e2e/run.sh
 
 .PHONY: demo-istio

@@ -67,6 +67,14 @@ impl ChaosCommand {
         println!("{}", out.join("report.html").display());
         let broken: Vec<&str> =
             outcomes.iter().filter(|outcome| !outcome.holds()).map(|outcome| outcome.name).collect();
-        if broken.is_empty() { Ok(()) } else { bail!("promises broken: {}", broken.join(", ")) }
+        if !broken.is_empty() {
+            bail!("promises broken: {}", broken.join(", "));
+        }
+        let not_run: Vec<&str> =
+            outcomes.iter().filter(|outcome| outcome.not_run.is_some()).map(|outcome| outcome.name).collect();
+        if !not_run.is_empty() {
+            bail!("not run, for the reasons above: {}; --only names those that are to be run", not_run.join(", "));
+        }
+        Ok(())
     }
 }

@@ -19,7 +19,7 @@ const THINK: Duration = Duration::from_millis(10);
 #[derive(Debug, thiserror::Error)]
 pub enum LoadError {
     /// wrk, or `taskset` in front of it.
-    #[error("wrk (is it installed?): {0}")]
+    #[error("wrk: {0}; where it is missing: sudo apt-get update && sudo apt-get install -y wrk")]
     Start(#[from] std::io::Error),
     /// It said something else than expected.
     #[error("wrk: {status}: {said}")]
