@@ -57,10 +57,14 @@ MSG
   exit 1
 fi
 
+# One at a time: cargo writes every variant of a module to the same file, from which it is copied
+# here.
+mkdir -p "$(dirname "$out")"
+exec 9>"$(dirname "$out")/.build-wasm.lock"
+if command -v flock >/dev/null; then flock 9; fi
 if [ $way = toolchain ]; then with_toolchain; built=${CARGO_TARGET_DIR:-target}/$target/wasm/${package//-/_}.wasm
 else with_debian; built=target/debian/$target/wasm/${package//-/_}.wasm; fi
 
-mkdir -p "$(dirname "$out")"
 cp "$built" "$out.new" && mv "$out.new" "$out"
 size=$(wc -c <"$out")
 limit=$((400 * 1024))

@@ -3,6 +3,7 @@
 #
 #   fuzz.sh [TARGET...]   each target (all, unless some are named) for FUZZ_SECONDS (60), FUZZ_JOBS (as there are processors) at a time
 #                         with FUZZ_RUNS set, so many inputs at most and always the same ones: what passed once passes again, as CI needs it
+#   fuzz.sh build         builds the fuzzers and runs none
 #   fuzz.sh merge         what target/fuzz has found since, minimized, into the committed corpus
 #   fuzz.sh record        writes record.md from the runs since target/fuzz/runs.tsv began
 #
@@ -11,18 +12,25 @@
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 
-readonly SECONDS_EACH=${FUZZ_SECONDS:-60}
+# With FUZZ_RUNS it is the inputs that count, however slow the machine is; the limits are there for
+# what hangs.
+if [ -n "${FUZZ_RUNS:-}" ]; then seconds=600 timeout=30; else seconds=60 timeout=10; fi
+readonly SECONDS_EACH=${FUZZ_SECONDS:-$seconds}
 readonly OUT=target/fuzz
 readonly BUILD=${CARGO_TARGET_DIR:-target}/debug
 readonly RUNS=$OUT/runs.tsv
-FLAGS=(-max_len=2048 -timeout=10 -rss_limit_mb=2048 -print_final_stats=1 -verbosity=1)
+FLAGS=(-max_len=2048 -timeout=$timeout -rss_limit_mb=2048 -print_final_stats=1 -verbosity=1)
 [ -z "${FUZZ_RUNS:-}" ] || FLAGS+=(-runs="$FUZZ_RUNS" -seed=1)
 readonly FLAGS
 
 targets() { for file in filters/fuzz/fuzz_targets/*.rs; do basename "$file" .rs; done; }
 
+# With the example none, so that what the tests have compiled is used again; its source says why.
 build() {
-  RUSTC_WORKSPACE_WRAPPER=$PWD/filters/fuzz/sancov.sh cargo build --locked -p bloc-fuzz --features libfuzzer --bins
+  command -v c++ >/dev/null || { echo "fuzz.sh: libFuzzer needs a C++ compiler: sudo apt-get install -y g++" >&2; exit 1; }
+  local bins=() target
+  for target in $(targets); do bins+=(--bin "$target"); done
+  RUSTC_WORKSPACE_WRAPPER=$PWD/filters/fuzz/sancov.sh cargo build --locked --features bloc-fuzz/libfuzzer "${bins[@]}" --example none
 }
 
 # One target; a line of its runs into runs.tsv: seconds of CPU, executions, edges, features.
@@ -42,6 +50,12 @@ fuzz() {
     /^stat::number_of_executed_units:/ { runs = $2 }
     / cov: [0-9]+ ft: [0-9]+ / { for (i = 1; i < NF; i++) { if ($i == "cov:") cov = $(i + 1); if ($i == "ft:") ft = $(i + 1) } }
     END { printf "%s\t%d\t%d\t%d\t%d\n", target, cpu, runs, cov, ft }' "$log" | tee -a "$RUNS"
+  local ran
+  ran=$(awk '/^stat::number_of_executed_units:/ { runs = $2 } END { print runs + 0 }' "$log")
+  if [ "$failed" = 0 ] && [ "$ran" -lt "${FUZZ_RUNS:-0}" ]; then
+    echo "$target: $ran inputs of FUZZ_RUNS=$FUZZ_RUNS in $SECONDS_EACH s" >&2
+    return 1
+  fi
   if [ "$failed" = 1 ]; then
     tail -n 30 "$log" >&2
     return 1
@@ -75,6 +89,7 @@ case "${1:-}" in
   merge) merge ;;
   record) record | cat - <(sed -n '/^## Findings/,$p' filters/fuzz/record.md 2>/dev/null | sed '1s/^/\n/') >"$OUT/record.md" && cp "$OUT/record.md" filters/fuzz/record.md ;;
   one) fuzz "$2" ;;
+  build) build ;;
   *)
     build
     mkdir -p "$OUT"

@@ -3,7 +3,7 @@
 # was built for the tests. These are cargo-fuzz's flags without a sanitizer: the code is safe Rust, so that a panic is what there is to find.
 set -euo pipefail
 case " $* " in
-  *" --crate-name build_script_build "* | *" --print "*) exec "$@" ;;
+  *" --crate-name build_script_build "* | *" --crate-name none "* | *" --print "*) exec "$@" ;;
 esac
 exec "$@" --cfg fuzzing -C passes=sancov-module -C codegen-units=1 -C opt-level=2 \
   -C llvm-args=-sanitizer-coverage-level=4 \
