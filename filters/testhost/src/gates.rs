@@ -17,7 +17,7 @@ pub const TOLERANCE: f64 = 0.05;
 /// By how much fuel may exceed the dearest record, if the module's compiler has none.
 pub const FOREIGN_TOLERANCE: f64 = 0.25;
 /// The size of the module in bytes.
-pub const MOST_BYTES: usize = 400 * 1024;
+pub const MOST_BYTES: usize = 900 * 1024;
 /// How to make a new record.
 pub const HOW_TO_RECORD: &str = "cargo run -p bloc-testhost --example gates -- record";
 
