@@ -25,6 +25,7 @@
 //! | [`heterogeneous`] | servers of different speeds |
 //! | [`overhead`] | what the hold queue costs |
 //! | [`soak`] | whether anything grows in a long life, and whether everybody counts the same |
+//! | [`throttle`] | less of a processor for one process |
 //! | [`timeline`] | percentiles over time |
 //! | [`quantity`] | command line values with their ranges |
 
@@ -52,4 +53,5 @@ pub mod record;
 pub mod report;
 pub mod rounds;
 pub mod soak;
+pub mod throttle;
 pub mod timeline;

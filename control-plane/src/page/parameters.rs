@@ -34,11 +34,7 @@ pub fn in_force(spec: &ServiceSpec, parameters: &ServiceParameters) -> Vec<Param
         parameter("capacity", capacity, spec.capacity.is_some()),
         parameter("concurrency", or(concurrency, "not known"), spec.concurrency.is_some()),
         parameter("hold", hold.to_owned(), spec.hold.is_some()),
-        parameter(
-            "maxQueueWait",
-            or(parameters.max_queue_wait().map(duration), "as the deadline allows"),
-            spec.max_queue_wait.is_some(),
-        ),
+        parameter("maxQueueWait", duration(parameters.max_queue_wait()), spec.max_queue_wait.is_some()),
         parameter("slo", or(parameters.slo().map(duration), "none"), spec.slo.is_some()),
         parameter("sloGrace", duration(parameters.slo_grace()), spec.slo_grace.is_some()),
         parameter("retries", parameters.retries().to_string(), spec.retries.is_some()),

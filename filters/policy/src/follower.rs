@@ -8,6 +8,7 @@
 //! write of 16 bytes a look; the state is copied when it changes. Not in the paper.
 
 use crate::config::{ConfigError, Services, ServicesSpec};
+use crate::shared::Shared;
 use crate::sync::SyncResponse;
 use crate::units::Timestamp;
 use std::time::Duration;
@@ -20,14 +21,6 @@ const LEADER_KEY: &str = "bloc/leader";
 const STAMP_KEY: &str = "bloc/stamp";
 /// The stamp again, then the control plane's answer.
 const STATE_KEY: &str = "bloc/state";
-
-/// The data that the threads share: values under keys, each guarded by a number that changes whenever it is set.
-pub trait Shared {
-    /// A value and its number.
-    fn get(&self, key: &str) -> Option<(Vec<u8>, u32)>;
-    /// Sets a value if its number is still `cas` (0: in any case); whether it was set.
-    fn set(&self, key: &str, value: &[u8], cas: u32) -> bool;
-}
 
 /// Names a state in force within this proxy: the VM that brought it and that VM's count, little endian. Only equality means something.
 pub type Stamp = [u8; 16];
@@ -71,21 +64,11 @@ impl Follower {
 
     /// Whether this VM leads; the lease is renewed, or taken over if it may be.
     pub fn leads(&self, shared: &impl Shared, now: Timestamp) -> bool {
-        let (holder, cas) = match shared.get(LEADER_KEY) {
-            Some((value, cas)) => (lease(&value), cas),
-            None => (None, 0),
-        };
-        let free = holder.is_none_or(|(vm, ends)| vm == self.vm || now >= ends);
+        let (holder, cas) = shared.get(LEADER_KEY);
+        let free = holder.and_then(|value| lease(&value)).is_none_or(|(vm, ends)| vm == self.vm || now >= ends);
         let mut value = self.vm.to_le_bytes().to_vec();
         value.extend(now.after(LEASE).as_nanos().to_le_bytes());
         free && shared.set(LEADER_KEY, &value, cas)
-    }
-
-    /// Makes a place for the state, before anything is asked: what does not exist cannot be guarded, and of two first answers the older one might win.
-    pub fn join(&self, shared: &impl Shared) {
-        if shared.get(STATE_KEY).is_none() {
-            shared.set(STATE_KEY, &Stamp::default(), 0);
-        }
     }
 
     /// Takes the answer to what was asked with `stamp`. None if it changes nothing here.
@@ -97,15 +80,12 @@ impl Follower {
         if version == self.version && stamp == self.stamp {
             return Ok(None);
         }
-        let Some((in_force, cas)) = shared.get(STATE_KEY) else {
-            self.join(shared);
-            return Ok(None);
-        };
+        let (in_force, cas) = shared.get(STATE_KEY);
         self.brought = self.brought.saturating_add(1);
         let mut state = [self.vm.to_le_bytes(), self.brought.to_le_bytes()].concat();
         let new = stamp_of(&state);
         state.extend_from_slice(body);
-        let in_force = stamp_of(&in_force);
+        let in_force = in_force.map(|state| stamp_of(&state)).unwrap_or_default();
         if ![stamp, Stamp::default()].contains(&in_force) || !shared.set(STATE_KEY, &state, cas) {
             // Another thread brought something since; the next question tells how this answer compares with that.
             return self.take_over(shared);
@@ -120,14 +100,14 @@ impl Follower {
     /// # Errors
     /// It cannot be read; nothing changes.
     pub fn look(&mut self, shared: &impl Shared) -> Result<Option<News>, ConfigError> {
-        match shared.get(STAMP_KEY) {
-            Some((value, _)) if stamp_of(&value) != self.stamp => self.take_over(shared),
+        match shared.get(STAMP_KEY).0 {
+            Some(value) if stamp_of(&value) != self.stamp => self.take_over(shared),
             _ => Ok(None),
         }
     }
 
     fn take_over(&mut self, shared: &impl Shared) -> Result<Option<News>, ConfigError> {
-        let Some((value, _)) = shared.get(STATE_KEY) else { return Ok(None) };
+        let Some(value) = shared.get(STATE_KEY).0 else { return Ok(None) };
         let (stamp, body) = (stamp_of(&value), value.get(size_of::<Stamp>()..).unwrap_or_default());
         if [self.stamp, Stamp::default()].contains(&stamp) {
             return Ok(None);
@@ -143,8 +123,8 @@ impl Follower {
 fn announce(shared: &impl Shared, brought: Stamp) {
     let mut stamp = brought;
     loop {
-        shared.set(STAMP_KEY, &stamp, 0);
-        let in_force = shared.get(STATE_KEY).map_or(stamp, |(value, _)| stamp_of(&value));
+        shared.overwrite(STAMP_KEY, &stamp);
+        let in_force = shared.get(STATE_KEY).0.map_or(stamp, |value| stamp_of(&value));
         if in_force == stamp {
             return;
         }

@@ -1,23 +1,38 @@
 //! The hall in front of an application: who is inside, who waits, and whose turn it is.
 //!
-//! An application works on `concurrency` requests at once; further ones wait in the sidecar, in one line over all of its threads, so that the line is
-//! FIFO as a whole and hence fair across threads. A place is never free while somebody waits: whoever leaves passes the place on to the
-//! head of the line, as a *grant* to that request's worker. The place counts as taken from the moment of the grant, so no wake-up can be lost, only be late.
+//! An application works on `concurrency` requests at once; further ones wait in the sidecar, in one
+//! line over all of its threads, so that the line is FIFO as a whole and hence fair across threads.
+//! A place is never free while somebody waits: whoever leaves passes the place on to the head of
+//! the line, as a *grant* to that request's worker. The place counts as taken from the moment of
+//! the grant, so no wake-up can be lost, only be late.
 //!
-//! The state is shared by the threads as a few bytes under compare-and-swap: each worker's number, count and sign of life, then the line, a byte for each
-//! waiting request. A worker that gave no sign of life for [`LIFE`] is dead: its requests, inside or waiting, are dropped, so a crash cannot keep places for ever.
+//! The state is shared by the threads as a few bytes under compare-and-swap: each worker's number,
+//! sign of life and counts, then the line, a byte for each waiting request. [`Line`](crate::line)
+//! is what each thread has of its own, and what it says is the truth: with each step a worker
+//! [reports](Hall::report) what it holds, and what the shared bytes lack or have too much is put
+//! right. So whatever is lost of the shared bytes, a worker that takes its next step is back in
+//! them.
 //!
-//! Cost: copying the bytes, 21 for each worker and one for each waiting request. Not in the paper, whose queue proxy is a single process.
+//! A worker that gave no sign of life for longer than [`LIFE`] is dead: its requests, inside or
+//! waiting, are dropped, so a crash cannot keep places for ever. One that was only stopped for so
+//! long is back with its next step: with those inside, whereby there may be more inside than there
+//! are places and nobody is let in until there are fewer, and with those waiting, at the end of the
+//! line.
+//!
+//! Cost: copying the bytes, 24 for each worker and one for each waiting request. Not in the paper,
+//! whose queue proxy is a single process.
 
 use crate::units::{Concurrency, Timestamp};
 use std::collections::VecDeque;
 use std::time::Duration;
 
-/// A worker without a sign of life for this long is dead. Workers give one every quarter of a second.
+/// A worker that stands still for so long is not taken for dead.
 pub const LIFE: Duration = Duration::from_secs(2);
+/// The last sign of life may be so old when it begins to: a tick, and what a busy machine adds.
+const SIGN: Duration = Duration::from_millis(500);
 /// More threads than this do not take part.
 const MAX_WORKERS: usize = 255;
-const WORKER_BYTES: usize = 21;
+const WORKER_BYTES: usize = 24;
 
 /// A worker's place in the hall's list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -27,13 +42,18 @@ pub struct Worker(u8);
 struct State {
     /// The worker's own number; 0: nobody.
     id: u64,
-    inside: u32,
     seen: Timestamp,
-    /// Reserved for a layout change: bytes of another version are not read.
-    version: u8,
+    /// Requests that the worker has let in.
+    inside: u32,
+    /// Requests that it may let in.
+    granted: u32,
 }
 
-const VERSION: u8 = 1;
+impl State {
+    fn taken(&self) -> u32 {
+        self.inside.saturating_add(self.granted)
+    }
+}
 
 /// What becomes of a request that comes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -63,7 +83,7 @@ impl Hall {
                     id: u64::from_le_bytes(state.get(..8)?.try_into().ok()?),
                     seen: Timestamp::from_nanos(u64::from_le_bytes(state.get(8..16)?.try_into().ok()?)),
                     inside: u32::from_le_bytes(state.get(16..20)?.try_into().ok()?),
-                    version: *state.last().filter(|version| **version == VERSION)?,
+                    granted: u32::from_le_bytes(state.get(20..)?.try_into().ok()?),
                 });
             }
             let known = line.iter().all(|&worker| worker < count);
@@ -80,19 +100,14 @@ impl Hall {
             into.extend(state.id.to_le_bytes());
             into.extend(state.seen.as_nanos().to_le_bytes());
             into.extend(state.inside.to_le_bytes());
-            into.push(state.version);
+            into.extend(state.granted.to_le_bytes());
         }
         into.extend(&self.line);
     }
 
     /// Requests that the application works on, granted ones included.
     pub fn inside(&self) -> u32 {
-        self.workers.iter().map(|state| state.inside).sum()
-    }
-
-    /// Requests of one worker that the application works on, granted ones included.
-    pub fn inside_of(&self, worker: Worker) -> u32 {
-        self.workers.get(usize::from(worker.0)).map_or(0, |state| state.inside)
+        self.workers.iter().fold(0, |sum: u32, state| sum.saturating_add(state.taken()))
     }
 
     /// Requests in the line.
@@ -100,8 +115,7 @@ impl Hall {
         self.line.len()
     }
 
-    /// Requests of one worker in the line; it may have more waiting: those whose grant is on its way.
-    pub fn waiting_of(&self, worker: Worker) -> usize {
+    fn waiting_of(&self, worker: Worker) -> usize {
         self.line.iter().filter(|&&other| other == worker.0).count()
     }
 
@@ -115,7 +129,7 @@ impl Hall {
         }
         match self.workers.get_mut(place) {
             Some(state) => (state.id, state.seen) = (id, now),
-            None => self.workers.push(State { id, inside: 0, seen: now, version: VERSION }),
+            None => self.workers.push(State { id, seen: now, inside: 0, granted: 0 }),
         }
         Some(Worker(place as u8))
     }
@@ -125,11 +139,30 @@ impl Hall {
         self.workers.get(usize::from(worker.0)).map(|state| state.id).filter(|id| *id != 0)
     }
 
-    /// Drops the dead.
-    pub fn bury(&mut self, now: Timestamp) {
+    /// A worker says what it has: so many requests that it has let in, and so many that it holds.
+    /// What the hall has of it is brought in line with that; held requests that are new to the hall
+    /// go to the end of the line.
+    pub fn report(&mut self, worker: Worker, inside: u32, held: usize) {
+        let Some(state) = self.workers.get_mut(usize::from(worker.0)) else { return };
+        state.inside = inside;
+        state.granted = state.granted.min(u32::try_from(held).unwrap_or(u32::MAX));
+        let (wanted, there) = (held.saturating_sub(state.granted as usize), self.waiting_of(worker));
+        for _ in there..wanted {
+            self.line.push_back(worker.0);
+        }
+        for _ in wanted..there {
+            if let Some(last) = self.line.iter().rposition(|other| *other == worker.0) {
+                self.line.remove(last);
+            }
+        }
+    }
+
+    /// Drops the dead. Whoever says so has been awake since `awake`: before that it could have
+    /// heard nobody.
+    pub fn bury(&mut self, awake: Timestamp, now: Timestamp) {
         for (place, state) in self.workers.iter_mut().enumerate() {
-            if state.id != 0 && now.since(state.seen) > LIFE {
-                (state.id, state.inside) = (0, 0);
+            if state.id != 0 && now.since(state.seen.max(awake)) > LIFE + SIGN {
+                (state.id, state.inside, state.granted) = (0, 0, 0);
                 self.line.retain(|&worker| usize::from(worker) != place);
             }
         }
@@ -139,7 +172,7 @@ impl Hall {
     pub fn resign(&mut self, id: u64) {
         let Some(place) = self.workers.iter().position(|state| state.id == id) else { return };
         if let Some(state) = self.workers.get_mut(place) {
-            (state.id, state.inside) = (0, 0);
+            (state.id, state.inside, state.granted) = (0, 0, 0);
         }
         self.line.retain(|&worker| usize::from(worker) != place);
     }
@@ -149,51 +182,53 @@ impl Hall {
         self.workers.iter().map(|state| state.id).filter(|id| *id != 0)
     }
 
-    /// A request has come to `worker`.
+    /// A request has come to `worker`, which has reported what it had before.
     pub fn enter(&mut self, worker: Worker, concurrency: Concurrency) -> Entrance {
-        if self.line.is_empty() && self.inside() < concurrency.get() {
-            self.take(worker);
-            Entrance::Inside
-        } else {
-            self.line.push_back(worker.0);
-            Entrance::Waits
+        if self.line.is_empty()
+            && self.inside() < concurrency.get()
+            && let Some(state) = self.workers.get_mut(usize::from(worker.0))
+        {
+            state.inside = state.inside.saturating_add(1);
+            return Entrance::Inside;
         }
+        self.line.push_back(worker.0);
+        Entrance::Waits
     }
 
-    /// A request of `worker` that was inside is over.
-    pub fn leave(&mut self, worker: Worker) {
-        if let Some(state) = self.workers.get_mut(usize::from(worker.0)) {
-            state.inside = state.inside.saturating_sub(1);
-        }
-    }
-
-    /// A waiting request of `worker` gives up: the one before which `before` of its own requests wait. `own` are all of its waiting requests, this one included,
-    /// whether they stand in the line or their grant is on its way.
-    pub fn give_up(&mut self, worker: Worker, before: usize, own: usize) {
-        // The first ones have been granted already; the grant of one that gives up goes to the next one of this worker, which then leaves the line.
-        let granted = own.saturating_sub(self.waiting_of(worker));
+    /// A waiting request of `worker` gives up: the one before which `before` of its own held
+    /// requests wait.
+    pub fn give_up(&mut self, worker: Worker, before: usize) {
+        let Some(state) = self.workers.get_mut(usize::from(worker.0)) else { return };
+        // The first ones have been granted already; the grant of one that gives up goes to the next
+        // one of this worker, which then leaves the line.
+        let granted = state.granted as usize;
         let nth = before.saturating_sub(granted);
-        let place =
-            self.line.iter().enumerate().filter(|(_, other)| **other == worker.0).map(|(place, _)| place).nth(nth);
-        if let Some(place) = place {
-            self.line.remove(place);
+        let mut own = self.line.iter().enumerate().filter(|(_, other)| **other == worker.0);
+        match own.nth(nth).map(|(place, _)| place) {
+            Some(place) => drop(self.line.remove(place)),
+            None => state.granted = state.granted.saturating_sub(1),
         }
     }
 
-    /// Gives the next free place to the head of the line; the worker whose first waiting request it is.
+    /// Gives the next free place to the head of the line; the worker whose first waiting request it
+    /// is.
     pub fn grant(&mut self, concurrency: Concurrency) -> Option<Worker> {
         if self.inside() >= concurrency.get() {
             return None;
         }
         let worker = Worker(self.line.pop_front()?);
-        self.take(worker);
+        if let Some(state) = self.workers.get_mut(usize::from(worker.0)) {
+            state.granted = state.granted.saturating_add(1);
+        }
         Some(worker)
     }
 
-    fn take(&mut self, worker: Worker) {
-        if let Some(state) = self.workers.get_mut(usize::from(worker.0)) {
-            state.inside = state.inside.saturating_add(1);
-        }
+    /// The worker lets in whom it may; how many that are.
+    pub fn take(&mut self, worker: Worker) -> u32 {
+        let Some(state) = self.workers.get_mut(usize::from(worker.0)) else { return 0 };
+        let granted = std::mem::take(&mut state.granted);
+        state.inside = state.inside.saturating_add(granted);
+        granted
     }
 }
 

@@ -13,12 +13,11 @@ fn hall(workers: u64) -> (Hall, Vec<Worker>) {
     (hall, workers)
 }
 
-/// A worker as the filter has it: its held requests in order, and grants that have not arrived yet.
+/// A worker as the filter has it: its held requests in order, and those inside.
 #[derive(Default)]
 struct Thread {
     held: VecDeque<u32>,
     inside: Vec<u32>,
-    grants: usize,
 }
 
 #[derive(Clone, Debug)]
@@ -49,27 +48,31 @@ struct World {
 }
 
 impl World {
+    fn report(&mut self, w: usize) {
+        let (worker, thread) = (self.workers[w], &self.threads[w]);
+        self.hall.report(worker, thread.inside.len() as u32, thread.held.len());
+    }
+
     fn grant(&mut self) {
-        while let Some(worker) = self.hall.grant(self.concurrency) {
-            self.threads[usize::from(worker.0)].grants += 1;
-        }
+        while self.hall.grant(self.concurrency).is_some() {}
     }
 
     fn deliver(&mut self, w: usize) {
-        if self.threads[w].grants == 0 {
-            return;
+        self.report(w);
+        for _ in 0..self.hall.take(self.workers[w]) {
+            let request = self.threads[w].held.pop_front().expect("nobody is granted twice");
+            self.order.push((w, request));
+            self.threads[w].inside.push(request);
         }
-        self.threads[w].grants -= 1;
-        match self.threads[w].held.pop_front() {
-            Some(request) => {
-                self.order.push((w, request));
-                self.threads[w].inside.push(request);
-            }
-            // Everybody here has given up meanwhile: the place is passed on.
-            None => {
-                self.hall.leave(self.workers[w]);
-                self.grant();
-            }
+        self.grant();
+    }
+
+    fn leave(&mut self, w: usize, i: usize) {
+        let inside = &mut self.threads[w].inside;
+        if !inside.is_empty() {
+            inside.swap_remove(i % inside.len());
+            self.report(w);
+            self.grant();
         }
     }
 }
@@ -85,21 +88,20 @@ proptest! {
         let mut bytes = Vec::new();
         for (number, step) in (0u32..).zip(steps) {
             match step {
-                Step::Come(w) => match world.hall.enter(world.workers[w], world.concurrency) {
-                    Entrance::Inside => world.threads[w].inside.push(number),
-                    Entrance::Waits => world.threads[w].held.push_back(number),
-                },
-                Step::Leave(w, i) => if !world.threads[w].inside.is_empty() {
-                    let i = i % world.threads[w].inside.len();
-                    world.threads[w].inside.swap_remove(i);
-                    world.hall.leave(world.workers[w]);
-                    world.grant();
-                },
+                Step::Come(w) => {
+                    world.report(w);
+                    match world.hall.enter(world.workers[w], world.concurrency) {
+                        Entrance::Inside => world.threads[w].inside.push(number),
+                        Entrance::Waits => world.threads[w].held.push_back(number),
+                    }
+                }
+                Step::Leave(w, i) => world.leave(w, i),
                 Step::GiveUp(w, i) => if !world.threads[w].held.is_empty() {
-                    let own = world.threads[w].held.len();
-                    let i = i % own;
-                    world.hall.give_up(world.workers[w], i, own);
+                    let i = i % world.threads[w].held.len();
+                    world.report(w);
+                    world.hall.give_up(world.workers[w], i);
                     world.threads[w].held.remove(i);
+                    world.grant();
                 },
                 Step::Deliver(w) => world.deliver(w),
             }
@@ -114,14 +116,11 @@ proptest! {
         for _ in 0..2_000 {
             for w in 0..4 {
                 world.deliver(w);
-                if world.threads[w].inside.pop().is_some() {
-                    world.hall.leave(world.workers[w]);
-                    world.grant();
-                }
+                world.leave(w, 0);
             }
         }
         for thread in &world.threads {
-            prop_assert!(thread.held.is_empty() && thread.grants == 0, "somebody waits for ever");
+            prop_assert!(thread.held.is_empty(), "somebody waits for ever");
         }
         prop_assert_eq!((world.hall.inside(), world.hall.waiting()), (0, 0));
         for w in 0..4 {
@@ -147,15 +146,19 @@ fn the_line_is_first_in_first_out_over_all_workers() {
     for w in [2, 0, 1, 2] {
         assert_eq!(hall.enter(workers[w], one), Entrance::Waits);
     }
+    let mut held = [1, 1, 2];
     let mut turns = Vec::new();
-    let mut inside = workers[0];
+    let mut inside = 0;
     for _ in 0..4 {
-        hall.leave(inside);
-        inside = hall.grant(one).unwrap();
+        hall.report(workers[inside], 0, held[inside]);
+        let next = hall.grant(one).unwrap();
         assert_eq!(hall.grant(one), None, "one place, one grant");
+        assert_eq!(hall.take(next), 1);
+        inside = usize::from(next.0);
+        held[inside] -= 1;
         turns.push(inside);
     }
-    assert_eq!(turns, [workers[2], workers[0], workers[1], workers[2]]);
+    assert_eq!(turns, [2, 0, 1, 2]);
 }
 
 #[test]
@@ -175,12 +178,51 @@ fn the_dead_keep_neither_places_nor_turns() {
     hall.enter(workers[0], one);
     hall.enter(workers[0], one);
     hall.enter(workers[1], one);
-    hall.join(2, at(2_500));
-    hall.bury(at(2_500));
+    hall.join(2, at(2_600));
+    hall.bury(at(1_000), at(2_600));
+    assert_eq!((hall.inside(), hall.waiting()), (1, 2), "who slept until then could not hear the other one");
+    hall.bury(at(0), at(2_600));
     assert_eq!((hall.inside(), hall.waiting()), (0, 1));
     assert_eq!(hall.grant(one), Some(workers[1]));
     assert_eq!(hall.id(workers[0]), None);
     assert_eq!(hall.join(9, at(3_000)), Some(workers[0]), "the place in the list is used again");
+}
+
+#[test]
+fn whoever_was_taken_for_dead_is_back_with_all_that_it_has() {
+    let (mut hall, workers) = hall(2);
+    let two = Concurrency::new(2);
+    for worker in [0, 0, 0, 1] {
+        hall.enter(workers[worker], two);
+    }
+    hall.join(2, at(2_600));
+    hall.bury(at(0), at(2_600));
+    assert_eq!((hall.grant(two), hall.grant(two)), (Some(workers[1]), None));
+    let back = hall.join(1, at(2_700)).unwrap();
+    hall.report(back, 2, 1);
+    assert_eq!((hall.inside(), hall.waiting()), (3, 1), "more than there are places");
+    assert_eq!(hall.grant(two), None);
+    hall.report(back, 1, 1);
+    assert_eq!(hall.grant(two), None);
+    hall.report(back, 0, 1);
+    assert_eq!(hall.grant(two), Some(back));
+}
+
+#[test]
+fn a_report_puts_right_what_the_hall_has_too_much_or_too_little() {
+    let (mut hall, workers) = hall(2);
+    let one = Concurrency::new(1);
+    for worker in [0, 1, 0, 1, 0] {
+        hall.enter(workers[worker], one);
+    }
+    hall.report(workers[0], 0, 2);
+    assert_eq!(hall.grant(one), Some(workers[1]), "its place is free");
+    hall.report(workers[1], 0, 0);
+    assert_eq!((hall.inside(), hall.waiting()), (0, 2), "nobody to be let in, nobody in the line");
+    hall.report(workers[1], 3, 4);
+    assert_eq!((hall.inside(), hall.waiting()), (3, 6));
+    hall.report(workers[0], 0, 1);
+    assert_eq!((hall.waiting(), hall.waiting_of(workers[1])), (5, 4));
 }
 
 /// As the last will of a worker that panics.
@@ -198,5 +240,4 @@ fn whoever_resigns_leaves_its_places_and_turns_to_the_others_at_once() {
     assert_eq!(hall.ids().collect::<Vec<_>>(), [2]);
     assert_eq!(hall.grant(one), Some(workers[1]));
     assert_eq!(hall.join(9, at(0)), Some(workers[0]), "the place in the list is used again");
-    assert_eq!(hall.inside_of(workers[0]), 0, "and empty");
 }

@@ -4,7 +4,8 @@
 //! |---|---|
 //! | [`admission`] | whether a server takes a request, and whether an answer carries a chip |
 //! | [`server`] | all of that together, for one server: admission, capacity, measurement, report |
-//! | [`hall`] | which requests the application works on, and who waits in which order |
+//! | [`hall`], [`line`] | which requests the application works on, and who waits in which order |
+//! | [`count`] | how many requests are in flight over all threads, also after a crash |
 //! | [`departures`], [`service_rate`] | how fast a server is |
 //! | [`estimate`] | what a sender believes about a server between two reports |
 //! | [`capacity`] | how many requests a server may hold |
@@ -17,14 +18,17 @@
 //! | [`load_report`] | the header in which a server speaks of its load |
 //! | [`orca`] | the same in the words that other servers and balancers use |
 //! | [`why`] | a rejection in words for people |
+//! | [`shared`], [`awake`], [`roster`], [`follower`] | how the threads of one proxy share what they know |
 //! | [`config`], [`sync`] | the configuration, and the messages that carry it |
 
 #![cfg_attr(not(test), deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing))]
 
 pub mod admission;
+pub mod awake;
 pub mod bid;
 pub mod capacity;
 pub mod config;
+pub mod count;
 pub mod crashes;
 pub mod departures;
 pub mod discovery;
@@ -32,14 +36,17 @@ pub mod endpoints;
 pub mod estimate;
 pub mod follower;
 pub mod hall;
+pub mod line;
 pub mod load_report;
 pub mod orca;
 pub mod retry_budget;
 pub mod rng;
+pub mod roster;
 pub mod routing;
 pub mod sender;
 pub mod server;
 pub mod service_rate;
+pub mod shared;
 pub mod sync;
 pub mod units;
 pub mod why;

@@ -54,7 +54,7 @@ pub struct Server {
     headroom: Ratio,
     concurrency: Option<Concurrency>,
     hold: bool,
-    max_queue_wait: Option<Duration>,
+    max_queue_wait: Duration,
     orca: bool,
     tells_why: bool,
     capacity: Capacity,
@@ -114,13 +114,9 @@ impl Server {
     }
 
     /// How long a request may be held that arrived with this time left until its deadline.
-    pub fn patience(&self, deadline: Option<Duration>) -> Option<Duration> {
+    pub fn patience(&self, deadline: Option<Duration>) -> Duration {
         let execution = self.departures.execution().unwrap_or_default();
-        let deadline = deadline.map(|left| left.saturating_sub(execution));
-        match (self.max_queue_wait, deadline) {
-            (Some(most), Some(left)) => Some(most.min(left)),
-            (most, left) => most.or(left),
-        }
+        deadline.map_or(self.max_queue_wait, |left| self.max_queue_wait.min(left.saturating_sub(execution)))
     }
 
     /// The capacity in force; none: no limit (yet).
@@ -325,10 +321,12 @@ mod tests {
         let spec = ServiceSpec { concurrency: Some(1), max_queue_wait: Some("300ms".into()), ..ServiceSpec::default() };
         let server = with_execution(server(spec), 100);
         let millis = Duration::from_millis;
-        assert_eq!(server.patience(None), Some(millis(300)));
-        assert_eq!(server.patience(Some(millis(250))), Some(millis(150)), "the application needs the rest");
-        assert_eq!(server.patience(Some(millis(1000))), Some(millis(300)));
-        assert_eq!(with_execution(self::server(ServiceSpec::default()), 100).patience(None), None);
+        assert_eq!(server.patience(None), millis(300));
+        assert_eq!(server.patience(Some(millis(250))), millis(150), "the application needs the rest");
+        assert_eq!(server.patience(Some(millis(1000))), millis(300));
+        let default = with_execution(self::server(ServiceSpec::default()), 100);
+        assert_eq!(default.patience(None), millis(15_000), "as long as Envoy waits for an answer by default");
+        assert_eq!(default.patience(Some(millis(60_000))), millis(15_000));
     }
 
     #[test]

@@ -1,10 +1,12 @@
-//! The [`Follower`]s of two threads of one proxy, under every interleaving of what they do to the data that they share: loom runs them all.
+//! Two threads of one proxy, under every interleaving of what they do to the data that they share: loom runs them all.
 //!
-//! Both believe to lead, as they may for a moment when a lease ends. The control plane's answers are never older than the questions; which of two answers comes first, and what
+//! Of two [`Follower`]s both believe to lead, as they may for a moment when a lease ends. The control plane's answers are never older than the questions; which of two answers comes first, and what
 //! the other thread does between any two steps, is open.
 #![allow(missing_docs, reason = "tests")]
 
-use bloc_policy::follower::{Follower, Shared, Stamp};
+use bloc_policy::follower::{Follower, Stamp};
+use bloc_policy::roster;
+use bloc_policy::shared::{Cas, Shared};
 use loom::sync::{Arc, Mutex};
 use loom::thread;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -20,23 +22,34 @@ struct State {
     history: Vec<String>,
 }
 
-impl Shared for Data {
-    fn get(&self, key: &str) -> Option<(Vec<u8>, u32)> {
-        let state = self.0.lock().unwrap();
-        state.values.iter().find(|(name, ..)| name == key).map(|(_, value, cas)| (value.clone(), *cas))
-    }
-
-    fn set(&self, key: &str, value: &[u8], cas: u32) -> bool {
+impl Data {
+    fn store(&self, key: &str, value: &[u8], cas: Option<Cas>) -> bool {
         let mut state = self.0.lock().unwrap();
         match state.values.iter_mut().find(|(name, ..)| name == key) {
-            Some((_, _, there)) if cas != 0 && cas != *there => return false,
+            Some((_, _, there)) if cas.is_some_and(|cas| cas.get() != 0 && cas.get() != *there) => return false,
             Some((_, old, there)) => (*old, *there) = (value.to_vec(), *there + 1),
-            None if cas != 0 => return false,
+            // Envoy takes any number for a key without a value.
             None => state.values.push((key.to_owned(), value.to_vec(), 1)),
         }
         let version = value.get(size_of::<Stamp>()..).and_then(version);
         state.history.extend(version);
         true
+    }
+}
+
+impl Shared for Data {
+    fn get(&self, key: &str) -> (Option<Vec<u8>>, Cas) {
+        let state = self.0.lock().unwrap();
+        let found = state.values.iter().find(|(name, ..)| name == key);
+        found.map_or((None, Cas::ABSENT), |(_, value, cas)| (Some(value.clone()), Cas::new(*cas)))
+    }
+
+    fn set(&self, key: &str, value: &[u8], cas: Cas) -> bool {
+        self.store(key, value, Some(cas))
+    }
+
+    fn overwrite(&self, key: &str, value: &[u8]) {
+        self.store(key, value, None);
     }
 }
 
@@ -52,7 +65,6 @@ fn version(body: &[u8]) -> Option<String> {
 /// A thread that asks `times` times. What the control plane has is newer with each question, whoever asks.
 fn ask(vm: u64, times: usize, data: &Data, control_plane: &Mutex<u8>) -> Follower {
     let mut follower = Follower::new(vm);
-    follower.join(data);
     for _ in 0..times {
         let stamp = follower.stamp();
         let newest = {
@@ -87,4 +99,30 @@ fn whoever_asks_and_in_whatever_order_versions_never_go_back_and_all_end_at_the_
         }
     });
     println!("{} interleavings", RUNS.load(Ordering::Relaxed));
+}
+
+/// Until it succeeds, as the agent does on its ticks.
+fn insist(mut step: impl FnMut() -> bool) {
+    assert!((0..10).any(|_| step()));
+}
+
+#[test]
+fn of_two_threads_that_are_the_first_to_add_something_none_loses_its_entry() {
+    loom::model(|| {
+        let data = Arc::new(Data::default());
+        let add = |vm: u64, data: &Data| {
+            insist(|| roster::list(data, vm));
+            insist(|| roster::announce(data, &[format!("service {vm}")].into()));
+        };
+        let other = {
+            let data = Arc::clone(&data);
+            thread::spawn(move || add(2, &data))
+        };
+        add(1, &data);
+        other.join().unwrap();
+        let mut vms = roster::vms(&*data);
+        vms.sort_unstable();
+        assert_eq!(vms, [1, 2]);
+        assert_eq!(roster::seen(&*data).into_iter().collect::<Vec<_>>(), ["service 1", "service 2"]);
+    });
 }

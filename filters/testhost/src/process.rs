@@ -123,7 +123,7 @@ impl Process {
     pub fn advance(&self, by: Duration) {
         let end = self.now() + by;
         self.deliver();
-        while let Some(due) = self.next_due().filter(|due| *due <= end) {
+        while let Some(due) = self.next_due(end) {
             self.with(|process| process.now = process.now.max(due));
             self.fire(due);
             self.deliver();
@@ -136,10 +136,16 @@ impl Process {
     /// # Panics
     /// As [`Self::advance`]; or a guest wakes itself for ever.
     pub fn deliver(&self) {
+        let mut waiting = Vec::new();
         for _ in 0..MOST_WAKEUPS {
-            let Some((owner, queue)) = self.with(|process| process.queues.next_wakeup()) else { return };
-            if let Some(vm) = self.vm_at(owner) {
-                vm.on_queue_ready(owner.root, queue);
+            let Some((owner, queue)) = self.with(|process| process.queues.next_wakeup()) else {
+                self.with(|process| process.queues.keep_wakeups(waiting));
+                return;
+            };
+            match self.vm_at(owner) {
+                Some(vm) if vm.stands() => waiting.push((owner, queue)),
+                Some(vm) => vm.on_queue_ready(owner.root, queue),
+                None => {}
             }
         }
         panic!("{MOST_WAKEUPS} wake-ups at one moment");
@@ -227,11 +233,18 @@ impl Process {
         });
     }
 
-    fn next_due(&self) -> Option<Duration> {
-        self.with(|process| {
-            let calls = process.calls.iter().filter_map(|call| call.due);
-            process.timers.values().map(|timer| timer.due).chain(calls).min()
-        })
+    /// When the next thing is due, at most at `end`, of threads that do not stand still.
+    fn next_due(&self, end: Duration) -> Option<Duration> {
+        let dues: Vec<(Address, Duration)> = self.with(|process| {
+            let calls = process.calls.iter().filter_map(|call| Some((call.from, call.due?)));
+            let timers = process.timers.iter().map(|(address, timer)| (*address, timer.due));
+            timers.chain(calls).filter(|(_, due)| *due <= end).collect()
+        });
+        dues.into_iter().filter(|(address, _)| !self.stands(*address)).map(|(_, due)| due).min()
+    }
+
+    fn stands(&self, address: Address) -> bool {
+        self.vm_at(address).is_some_and(|vm| vm.stands())
     }
 
     fn fire(&self, due: Duration) {
@@ -241,6 +254,10 @@ impl Process {
             let late = |call: &&HttpCall| call.due.is_some_and(|at| at <= due);
             (timers, process.calls.iter().filter(late).cloned().collect::<Vec<_>>())
         });
+        let (timers, calls): (Vec<Address>, Vec<HttpCall>) = (
+            timers.into_iter().filter(|address| !self.stands(*address)).collect(),
+            calls.into_iter().filter(|call| !self.stands(call.from)).collect(),
+        );
         for address in timers {
             if let Some(vm) = self.vm_at(address) {
                 self.with(|process| process.ticks += 1);

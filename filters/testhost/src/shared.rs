@@ -91,6 +91,11 @@ impl Queues {
         self.wakeups.len()
     }
 
+    /// Wake-ups that could not be delivered yet.
+    pub(crate) fn keep_wakeups(&mut self, wakeups: Vec<(Address, u32)>) {
+        self.wakeups.extend(wakeups);
+    }
+
     /// Loses all that is on the way.
     pub(crate) fn lose_wakeups(&mut self) {
         self.wakeups.clear();

@@ -74,6 +74,7 @@ struct State {
     plugins: Vec<Plugin>,
     generation: u32,
     started: Duration,
+    stands: bool,
 }
 
 /// A VM. A handle: clones are the same VM. When the last handle, root and stream is gone, so is its thread.
@@ -89,7 +90,7 @@ impl From<Rc<VmCell>> for Vm {
 impl Vm {
     pub(crate) fn start(process: &Process, module: &Module, index: usize, options: VmOptions) -> Self {
         let instance = Instance::new(process, module, Address { vm: index, generation: 0, root: 0 }, &options);
-        let state = State { instance, plugins: Vec::new(), generation: 0, started: process.now() };
+        let state = State { instance, plugins: Vec::new(), generation: 0, started: process.now(), stands: false };
         let vm = VmCell { process: process.clone(), module: module.clone(), index, options, state: state.into() };
         Self(Rc::new(vm))
     }
@@ -199,6 +200,16 @@ impl Vm {
     /// Ends the VM as a trap would.
     pub fn trap(&self) {
         self.0.state.borrow_mut().instance.failed = true;
+    }
+
+    /// Whether its thread stands still from now on, as when it is stopped or throttled: its ticks and wake-ups wait
+    /// until it goes on. A test must not call its streams meanwhile.
+    pub fn stand_still(&self, stands: bool) {
+        self.0.state.borrow_mut().stands = stands;
+    }
+
+    pub(crate) fn stands(&self) -> bool {
+        self.0.state.borrow().stands
     }
 
     /// Makes a VM that has trapped anew, if its failure policy says so and it is time.

@@ -10,11 +10,13 @@
 //! `retry-after` (the control plane is about to stop) spreads the proxies at random over that time, or a thousand of them would reconnect at once.
 
 use crate::crash;
-use crate::host::{self, Headers};
+use crate::host::{self, Data, Headers};
+use crate::message::Message;
 use crate::state;
 use bloc_policy::config::{ConfigError, ControlPlane};
-use bloc_policy::follower::{Follower, News, Shared, Stamp};
+use bloc_policy::follower::{Follower, News, Stamp};
 use bloc_policy::rng::Rng;
+use bloc_policy::roster;
 use bloc_policy::sync::{SYNC_PATH, ServiceLoad, SyncRequest};
 use bloc_policy::units::Timestamp;
 use std::cell::RefCell;
@@ -40,13 +42,6 @@ const MOST_RETRY_AFTER: Duration = Duration::from_secs(60);
 /// How much of a refusal is shown in the log, in bytes.
 const MAX_SHOWN: usize = 256;
 
-const SEEN_KEY: &str = "bloc/seen";
-const VMS_KEY: &str = "bloc/vms";
-/// VMs that are told of news at most; more than that were made anew after crashes, and most of them are gone.
-const MAX_VMS: usize = 256;
-/// Services that are asked for at most.
-const MAX_SEEN: usize = 10_000;
-
 thread_local! {
     static AGENT: RefCell<Agent> = RefCell::new(Agent::new(state::with(|state| state.vm)));
 }
@@ -54,19 +49,6 @@ thread_local! {
 /// Works on this VM's agent.
 pub fn with<T>(work: impl FnOnce(&mut Agent) -> T) -> T {
     AGENT.with(|agent| work(&mut agent.borrow_mut()))
-}
-
-/// The data that all VMs of this Envoy share.
-struct Data;
-
-impl Shared for Data {
-    fn get(&self, key: &str) -> Option<(Vec<u8>, u32)> {
-        host::shared_data(key)
-    }
-
-    fn set(&self, key: &str, value: &[u8], cas: u32) -> bool {
-        host::set_shared_data(key, value, cas)
-    }
 }
 
 /// The agent of one VM.
@@ -118,9 +100,6 @@ impl Agent {
         if control_plane.is_some() || self.control_plane.is_none() {
             self.owner = root;
             self.control_plane = control_plane.cloned();
-            if control_plane.is_some() {
-                self.follower.join(&Data);
-            }
             // A poll of the root context before dies with it.
             self.poll = None;
             self.not_before = Timestamp::ZERO;
@@ -159,10 +138,10 @@ impl Agent {
 
     /// Stays in touch with the control plane and the other threads; false if something is left for the next tick.
     fn keep_up(&mut self, new: BTreeSet<String>, now: Timestamp) -> bool {
-        self.listed = self.listed || list(self.vm);
+        self.listed = self.listed || roster::list(&Data, self.vm);
         let mut done = self.listed;
         if !new.is_empty() {
-            if announce(&new) {
+            if roster::announce(&Data, &new) {
                 self.tell();
             } else {
                 // Another thread was faster: again on the next tick.
@@ -179,7 +158,7 @@ impl Agent {
         if self.control_plane.is_none() || !self.follower.leads(&Data, now) {
             return true;
         }
-        let services = seen();
+        let services = roster::seen(&Data);
         let stale = self.poll.as_ref().is_none_or(|poll| poll.services != services);
         if stale && now >= self.not_before {
             self.ask(services, now);
@@ -198,8 +177,8 @@ impl Agent {
 
     /// Tells the other threads that there is something to hear.
     fn tell(&self) {
-        for vm in vms().into_iter().filter(|vm| *vm != self.vm) {
-            host::wake(vm, NEWS);
+        for vm in roster::vms(&Data).into_iter().filter(|vm| *vm != self.vm) {
+            host::wake(vm, &Message::News.encode());
         }
     }
 
@@ -294,44 +273,4 @@ fn retry_after() -> Option<Duration> {
     let seconds = host::header(Headers::CallResponse, "retry-after")?;
     let seconds = std::str::from_utf8(&seconds).ok()?.parse().ok()?;
     Some(Duration::from_secs(seconds).min(MOST_RETRY_AFTER))
-}
-
-/// The services that any thread has seen.
-fn seen() -> BTreeSet<String> {
-    names(&host::shared_data(SEEN_KEY).map(|(value, _)| value).unwrap_or_default())
-}
-
-/// Adds services to those that were seen; false if another thread was faster.
-fn announce(new: &BTreeSet<String>) -> bool {
-    let (value, cas) = host::shared_data(SEEN_KEY).unwrap_or_default();
-    let mut all = names(&value);
-    let before = all.len();
-    all.extend(new.iter().cloned());
-    if all.len() == before || all.len() > MAX_SEEN {
-        return true;
-    }
-    host::set_shared_data(SEEN_KEY, Vec::from_iter(all).join("\n").as_bytes(), cas)
-}
-
-/// The message that says that there is something new in the shared data; others name a service.
-pub const NEWS: &[u8] = b"";
-
-/// The VMs that are told of news.
-fn vms() -> Vec<u64> {
-    let value = host::shared_data(VMS_KEY).map(|(value, _)| value).unwrap_or_default();
-    value.chunks_exact(8).filter_map(|id| id.try_into().ok().map(u64::from_le_bytes)).collect()
-}
-
-/// Adds this VM to those that are told of news; false if another thread was faster.
-fn list(vm: u64) -> bool {
-    let (mut value, cas) = host::shared_data(VMS_KEY).unwrap_or_default();
-    let surplus = (value.len() / 8 + 1).saturating_sub(MAX_VMS);
-    value.drain(..surplus * 8);
-    value.extend(vm.to_le_bytes());
-    // With nothing there yet two threads may overwrite each other; who is lost hears of news on its tick.
-    host::set_shared_data(VMS_KEY, &value, cas)
-}
-
-fn names(value: &[u8]) -> BTreeSet<String> {
-    String::from_utf8_lossy(value).lines().map(str::to_owned).collect()
 }

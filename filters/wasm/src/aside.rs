@@ -14,7 +14,7 @@ pub const CRASHES_KEY: &str = "bloc/crashes";
 thread_local! {
     /// Until when this VM stands aside, as it was when it was made; the origin of the clock if it does not.
     static UNTIL: Timestamp = {
-        let crashes = host::shared_data(CRASHES_KEY).map(|(value, _)| Crashes::decode(&value)).unwrap_or_default();
+        let crashes = host::shared_data(CRASHES_KEY).0.map(|value| Crashes::decode(&value)).unwrap_or_default();
         let now = host::now();
         let until = crashes.aside_until(now).unwrap_or(Timestamp::ZERO);
         if until > now {
@@ -33,8 +33,8 @@ pub fn is_aside() -> bool {
 /// Notes that this VM crashes.
 pub fn record(now: Timestamp) {
     loop {
-        let (value, cas) = host::shared_data(CRASHES_KEY).unwrap_or_default();
-        let mut crashes = Crashes::decode(&value);
+        let (value, cas) = host::shared_data(CRASHES_KEY);
+        let mut crashes = Crashes::decode(&value.unwrap_or_default());
         crashes.record(now);
         // Nobody else crashes all the time, so this ends.
         if host::set_shared_data(CRASHES_KEY, &crashes.encode(), cas) {

@@ -1,5 +1,6 @@
 //! Crashes on demand, for tests: in a module built with the feature `crash` a request's header `x-bloc-crash: PLACE` makes the callback of that name panic
-//! when it comes by the next time, in the VM that saw the request. In every other module nothing of this exists.
+//! when it comes by the next time, in the VM that saw the request. With `memory` in the place of PLACE it allocates until there is no more: a trap without a panic.
+//! In every other module nothing of this exists.
 
 /// A request is here, at the place of this name: notes where to panic, and does if it is here.
 #[cfg(not(feature = "crash"))]
@@ -28,12 +29,16 @@ mod armed {
         match host::header(Headers::Request, HEADER) {
             // As if nothing had happened for a long time: the next crash does not count as one in a row.
             Some(value) if value == b"forget" => {
-                host::set_shared_data(crate::aside::CRASHES_KEY, &[], 0);
+                host::overwrite_shared_data(crate::aside::CRASHES_KEY, &[]);
             }
             // Whichever thread asks the control plane.
             Some(value) if value == b"call" => {
-                host::set_shared_data(SHARED_KEY, &value, 0);
+                host::overwrite_shared_data(SHARED_KEY, &value);
             }
+            Some(value) if value == b"memory" => loop {
+                const LARGE: usize = 1 << 28;
+                std::mem::forget(std::hint::black_box(Vec::<u8>::with_capacity(LARGE)));
+            },
             Some(value) => ARMED.set(value),
             None => {}
         }
@@ -41,9 +46,10 @@ mod armed {
     }
 
     pub fn point(place: &str) {
-        let here = place == "call"
-            && host::shared_data(SHARED_KEY)
-                .is_some_and(|(value, cas)| value == b"call" && host::set_shared_data(SHARED_KEY, &[], cas));
+        let here = place == "call" && {
+            let (value, cas) = host::shared_data(SHARED_KEY);
+            value.is_some_and(|value| value == b"call") && host::set_shared_data(SHARED_KEY, &[], cas)
+        };
         if here || ARMED.with(|armed| *armed.borrow() == place.as_bytes()) {
             #[allow(clippy::panic, reason = "this is what it is for")]
             {

@@ -5,6 +5,7 @@
 #![allow(unsafe_code, reason = "the Proxy-Wasm ABI is a C ABI")]
 
 use bloc_policy::sender::service_of;
+use bloc_policy::shared::{Cas, Shared};
 use bloc_policy::units::Timestamp;
 use proxy_wasm::hostcalls;
 use proxy_wasm::types::{MapType, MetricType};
@@ -150,19 +151,42 @@ pub fn text_property(path: &str) -> Option<String> {
 }
 
 /// A value that all threads of this Envoy share, and the number that guards it.
-pub fn shared_data(key: &str) -> Option<(Vec<u8>, u32)> {
+pub fn shared_data(key: &str) -> (Option<Vec<u8>>, Cas) {
     let (mut data, mut size, mut cas) = (null_mut(), 0, 0);
     // SAFETY: the pointers are valid for the call.
     unsafe {
         let status = ffi::proxy_get_shared_data(key.as_ptr(), key.len(), &mut data, &mut size, &mut cas);
-        (status == OK).then(|| (owned(data, size), cas))
+        if status == OK { (Some(owned(data, size)), Cas::new(cas)) } else { (None, Cas::ABSENT) }
     }
 }
 
-/// Sets a shared value if it is still guarded by `cas` (0: in any case); whether it was set.
-pub fn set_shared_data(key: &str, value: &[u8], cas: u32) -> bool {
+/// Sets a shared value if it is still guarded by `cas`; whether it was set.
+pub fn set_shared_data(key: &str, value: &[u8], cas: Cas) -> bool {
     // SAFETY: the pointers are valid for the call.
-    unsafe { ffi::proxy_set_shared_data(key.as_ptr(), key.len(), value.as_ptr(), value.len(), cas) == OK }
+    unsafe { ffi::proxy_set_shared_data(key.as_ptr(), key.len(), value.as_ptr(), value.len(), cas.get()) == OK }
+}
+
+/// Sets a shared value in any case.
+pub fn overwrite_shared_data(key: &str, value: &[u8]) {
+    const IN_ANY_CASE: Cas = Cas::new(0);
+    set_shared_data(key, value, IN_ANY_CASE);
+}
+
+/// The data that all VMs of this Envoy share.
+pub struct Data;
+
+impl Shared for Data {
+    fn get(&self, key: &str) -> (Option<Vec<u8>>, Cas) {
+        shared_data(key)
+    }
+
+    fn set(&self, key: &str, value: &[u8], cas: Cas) -> bool {
+        set_shared_data(key, value, cas)
+    }
+
+    fn overwrite(&self, key: &str, value: &[u8]) {
+        overwrite_shared_data(key, value);
+    }
 }
 
 /// Answers the request in place of the upstream: `status` over HTTP, `grpc_status` in a trailers-only response over gRPC.

@@ -4,18 +4,21 @@
 //! metadata of each inbound cluster, so one configuration serves every workload of a mesh, also one with several ports.
 //!
 //! The requests in flight are counted in a gauge that all threads of the Envoy share, from the request's headers to the end of the stream,
-//! whatever ends it. On failure: open. A service without parameters, or a proxy without a service, passes everything. The route configuration takes our headers from what
+//! whatever ends it; [`bloc_policy::count`] puts it right when a VM is lost. On failure: open. A service without parameters, or a proxy without a service, passes everything. The route configuration takes our headers from what
 //! the application gets and answers, after this filter has read the request's and before it writes the answer's.
 
 use crate::crash;
 use crate::headers::{BID, EXPECTED_TIMEOUT, LOAD, ORCA, REJECT, WHY};
-use crate::host::{self, Headers};
+use crate::host::{self, Data, Headers};
 use crate::line::{Line, Turns, Waits};
-use crate::metrics::{Count, Counters, Gauge, Total};
+use crate::message::Message;
+use crate::metrics::{Counters, Gauge, InFlight, Total};
 use crate::state;
 use crate::why;
+use crate::will;
 use bloc_policy::bid::Caller;
 use bloc_policy::config::ServiceParameters;
+use bloc_policy::count::Count;
 use bloc_policy::departures::{Flag, Totals};
 use bloc_policy::load_report::LoadReport;
 use bloc_policy::orca;
@@ -36,10 +39,8 @@ const LOCAL_REPLY: usize = 3;
 const TOO_MANY_REQUESTS: u32 = 429;
 const RESOURCE_EXHAUSTED: i32 = 8;
 
-/// Who has waited too long is found within this time.
-const TICK_WHILE_SOMEBODY_MAY_GIVE_UP: Duration = Duration::from_millis(50);
-/// A sign of life for the hall several times within [`bloc_policy::hall::LIFE`].
-const TICK_WHILE_INSIDE: Duration = Duration::from_millis(250);
+/// While the threads count their requests anew: several times within [`bloc_policy::hall::LIFE`].
+const TICK_WHILE_COUNTING: Duration = Duration::from_millis(250);
 
 const ADMITTED: usize = 0;
 const REJECTED_CAPACITY: usize = 1;
@@ -66,9 +67,11 @@ const COUNTERS: [&str; 9] = [
 
 /// A service that this proxy stands in front of, as this thread sees it.
 pub struct Inbound {
+    service: String,
     server: Option<Server>,
     line: Line,
-    in_flight: Count,
+    in_flight: InFlight,
+    count: Count,
     capacity_in_force: Gauge,
     /// Requests per 1000 s, because gauges are whole numbers; 0: not known.
     service_rate: Gauge,
@@ -83,10 +86,14 @@ pub struct Inbound {
 impl Inbound {
     /// A service with these parameters (none: it passes everything), in the VM with this number.
     pub fn new(service: &str, parameters: Option<&ServiceParameters>, vm: u64) -> Self {
+        let (in_flight, count) = (InFlight::define(service), Count::new(service, vm));
+        will::serves(will::Service { name: service.to_owned(), vm, gauges: in_flight, own: count.own() });
         let mut inbound = Self {
+            service: service.to_owned(),
             server: None,
             line: Line::new(service, vm),
-            in_flight: Count::define("inbound", service, "in_flight"),
+            in_flight,
+            count,
             capacity_in_force: Gauge::define("inbound", service, "capacity"),
             service_rate: Gauge::define("inbound", service, "service_rate_per_1000s"),
             departed: Total::define("inbound", service, "departed"),
@@ -95,6 +102,8 @@ impl Inbound {
             counters: Counters::define("inbound", service, COUNTERS),
         };
         inbound.configure(parameters);
+        // Before its first request is counted.
+        inbound.look_at_count(host::now());
         inbound
     }
 
@@ -112,8 +121,7 @@ impl Inbound {
         let known = |gauge: Gauge| Some(gauge.get()).filter(|value| *value > 0);
         ServiceLoad {
             service: service.to_owned(),
-            // A count that a crash has left below zero reads as a huge one.
-            in_flight: i64::try_from(self.in_flight.get()).map_or(0, i64::unsigned_abs),
+            in_flight: self.in_flight().get().into(),
             capacity: known(self.capacity_in_force).and_then(|capacity| u32::try_from(capacity).ok()),
             departed: self.departed.get(),
             service_rate: known(self.service_rate).map(|per_1000s| per_1000s as f64 / 1e3),
@@ -128,17 +136,15 @@ impl Inbound {
         }
     }
 
-    /// How often the line needs a tick, if it does.
-    pub fn tick_period(&self) -> Option<Duration> {
-        match (self.line.is_idle(), self.line.anybody_may_give_up()) {
-            (_, true) => Some(TICK_WHILE_SOMEBODY_MAY_GIVE_UP),
-            (false, false) => Some(TICK_WHILE_INSIDE),
-            (true, false) => None,
-        }
+    /// How often it needs a tick, if it does.
+    pub fn tick_period(&self, now: Timestamp) -> Option<Duration> {
+        let counting = (!self.count.is_settled()).then_some(TICK_WHILE_COUNTING);
+        self.line.tick_period(now).into_iter().chain(counting).min()
     }
 
-    /// What is due a few times a second: ends the measuring interval, and looks after the line in case an announcement was lost.
+    /// What is due a few times a second: ends the measuring interval, and looks after the count and the line in case an announcement was lost.
     pub fn tick(&mut self, now: Timestamp) -> Turns {
+        self.tick_count(now);
         let turns = self.look(now);
         for _ in 0..turns.in_turn() {
             self.counters.count(RESCUED);
@@ -149,22 +155,53 @@ impl Inbound {
     /// Looks after the line.
     pub fn look(&mut self, now: Timestamp) -> Turns {
         self.measure(now);
-        let Some(server) = &self.server else { return Turns::default() };
-        if server.places().is_none() && self.line.is_idle() {
+        let places = self.places();
+        if places.is_none() && self.line.is_idle() {
             return Turns::default();
         }
-        self.line.look(server.places(), now)
+        self.line.look(places, now)
+    }
+
+    /// Does what the count of requests in flight asks for.
+    pub fn look_at_count(&mut self, now: Timestamp) {
+        let others = self.count.look(&Data, &self.in_flight, now);
+        self.tell_to_count(others);
+    }
+
+    /// The same, if it is time.
+    fn tick_count(&mut self, now: Timestamp) {
+        let others = self.count.tick(&Data, &self.in_flight, now);
+        self.tell_to_count(others);
+    }
+
+    fn tell_to_count(&self, others: Vec<u64>) {
+        for vm in others {
+            host::wake(vm, &Message::Count(&self.service).encode());
+        }
+    }
+
+    /// How many requests the application may have at once; none: nobody is held.
+    fn places(&self) -> Option<Concurrency> {
+        self.server.as_ref().and_then(Server::places)
     }
 
     fn measure(&mut self, now: Timestamp) {
         let Some(server) = &mut self.server else { return };
         if server.is_due(now) {
             let totals = Totals { departed: self.departed.get(), confident: self.confident.get() };
-            server.measure(totals, self.in_flight.get() > 0, now);
+            let executing = self.count.get(&self.in_flight) > Concurrency::new(0);
+            server.measure(totals, executing, now);
             if let Some(rate) = server.service_rate() {
                 self.service_rate.set((rate * 1e3) as u64);
             }
             self.show_capacity();
+        }
+    }
+
+    /// Asks for the ticks that it needs; in the context of one of its requests.
+    fn hurry(&self, now: Timestamp) {
+        if let Some(period) = self.tick_period(now) {
+            state::with(|state| state.hurry(period));
         }
     }
 
@@ -176,9 +213,19 @@ impl Inbound {
         }
     }
 
+    /// Requests in the server, over all threads.
+    fn in_flight(&self) -> Concurrency {
+        self.count.get(&self.in_flight)
+    }
+
     /// Requests in the server besides one that is counted.
     fn others(&self) -> Concurrency {
-        Concurrency::new(u32::try_from(self.in_flight.get().saturating_sub(1)).unwrap_or(u32::MAX))
+        Concurrency::new(self.in_flight().get().saturating_sub(1))
+    }
+
+    /// A request of this thread has come (1) or gone (-1).
+    fn add(&self, offset: i64) {
+        self.count.add(&self.in_flight, offset);
     }
 }
 
@@ -226,7 +273,7 @@ impl Request {
     /// A request that is counted as in flight is answered by us.
     fn bounce(&self, why: Rejection, others: Concurrency) {
         let mut inbound = self.inbound.borrow_mut();
-        inbound.in_flight.add(-1);
+        inbound.add(-1);
         self.stage.set(Stage::Bounced);
         let Some(server) = &inbound.server else { return };
         let (report, orca) = (server.bare_report(others), server.orca());
@@ -333,7 +380,9 @@ impl InboundRequest {
         state::with(|state| state.hand_over(now));
         let mut borrowed = request.inbound.borrow_mut();
         let inbound = &mut *borrowed;
-        inbound.in_flight.add(1);
+        // A thread with traffic looks in time also if its ticks come late.
+        inbound.tick_count(now);
+        inbound.add(1);
         crash::point("inbound.arrive");
         // Another thread may come in between: then both see the higher count, and at worst both are bounced, never one admitted too many.
         let others = inbound.others();
@@ -352,17 +401,14 @@ impl InboundRequest {
         let hall = places.is_some();
         if places.is_none_or(|places| inbound.line.come(places, now)) {
             request.stage.set(Stage::Inside { flag, others, since: now, hall });
-            if hall {
-                state::with(|state| state.hurry(TICK_WHILE_INSIDE));
-            }
+            inbound.hurry(now);
             return Action::Continue;
         }
         inbound.counters.count(HELD);
         request.stage.set(Stage::Waiting { flag, others });
         let waits: Rc<dyn Waits> = Rc::clone(request) as Rc<dyn Waits>;
-        let tick = if patience.is_some() { TICK_WHILE_SOMEBODY_MAY_GIVE_UP } else { TICK_WHILE_INSIDE };
-        state::with(|state| state.hurry(tick));
-        inbound.line.hold(self.context, &waits, patience, now);
+        inbound.line.hold(self.context, &waits, now.after(patience));
+        inbound.hurry(now);
         Action::Pause
     }
 }
@@ -430,18 +476,21 @@ impl Drop for InboundRequest {
             Stage::Untouched | Stage::Bounced => (false, false),
             Stage::Waiting { .. } => {
                 let mut inbound = request.inbound.borrow_mut();
-                inbound.line.gone(self.context, host::now());
+                let (now, places) = (host::now(), inbound.places());
+                let turns = inbound.line.gone(self.context, places, now);
+                drop(inbound);
+                turns.take(now);
                 (true, false)
             }
             Stage::Inside { hall, .. } | Stage::Answered { hall } => (true, hall),
         };
         let mut inbound = request.inbound.borrow_mut();
         if counted {
-            inbound.in_flight.add(-1);
+            inbound.add(-1);
         }
         if hall {
             let now = host::now();
-            let places = inbound.server.as_ref().and_then(Server::places);
+            let places = inbound.places();
             let turns = inbound.line.leave(places, now);
             drop(inbound);
             turns.take(now);

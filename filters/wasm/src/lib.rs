@@ -22,6 +22,7 @@ mod headers;
 mod host;
 mod inbound;
 mod line;
+mod message;
 mod metrics;
 mod outbound;
 mod root;

@@ -5,10 +5,8 @@
 //! or else on the next tick; so `/stats` is late by a second with traffic, and by five after it.
 
 use crate::host;
-use crate::will;
+use bloc_policy::count::{Gauges, Side};
 use proxy_wasm::types::MetricType;
-use std::cell::Cell;
-use std::rc::Rc;
 
 /// Counters of one service, summed up until they are handed over.
 pub struct Counters<const N: usize> {
@@ -84,29 +82,37 @@ impl Gauge {
     }
 }
 
-/// A gauge `bloc.<side>.<service>.<name>` of what there is now; what this VM has added to it is taken back if the VM crashes.
-pub struct Count {
-    gauge: Gauge,
-    own: Rc<Cell<i64>>,
+/// The two gauges of requests in flight, the same for all threads of this Envoy: see [`bloc_policy::count`].
+#[derive(Clone, Copy)]
+pub struct InFlight([Gauge; 2]);
+
+impl InFlight {
+    /// Defines the gauges of this service, or finds them.
+    pub fn define(service: &str) -> Self {
+        Self(["in_flight", "in_flight_recount"].map(|name| Gauge::define("inbound", service, name)))
+    }
+
+    fn of(&self, side: Side) -> Gauge {
+        let [first, second] = self.0;
+        match side {
+            Side::First => first,
+            Side::Second => second,
+        }
+    }
 }
 
-impl Count {
-    /// Defines the gauge, or finds it.
-    pub fn define(side: &str, service: &str, name: &str) -> Self {
-        let count = Self { gauge: Gauge::define(side, service, name), own: Rc::default() };
-        will::take_back(count.gauge, Rc::clone(&count.own));
-        count
+impl Gauges for InFlight {
+    fn add(&self, side: Side, offset: i64) {
+        self.of(side).add(offset);
     }
 
-    /// Adds `offset`; atomic.
-    pub fn add(&self, offset: i64) {
-        self.own.set(self.own.get().saturating_add(offset));
-        self.gauge.add(offset);
+    /// What is below zero wraps around in the host.
+    fn get(&self, side: Side) -> i64 {
+        self.of(side).get().cast_signed()
     }
 
-    /// The value, over all threads of this Envoy.
-    pub fn get(&self) -> u64 {
-        self.gauge.get()
+    fn clear(&self, side: Side) {
+        self.of(side).set(0);
     }
 }
 

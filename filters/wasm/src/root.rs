@@ -7,6 +7,7 @@ use crate::crash;
 use crate::host;
 use crate::inbound::InboundRequest;
 use crate::line::Turns;
+use crate::message::Message;
 use crate::outbound::OutboundRequest;
 use crate::state;
 use bloc_policy::config::PluginConfig;
@@ -133,26 +134,37 @@ impl RootContext for Root {
         for turns in turns {
             turns.take(now);
         }
-        let line = served.iter().filter_map(|inbound| inbound.borrow().tick_period()).min();
+        let line = served.iter().filter_map(|inbound| inbound.borrow().tick_period(now)).min();
         state::with(|state| state.pace(line.unwrap_or(period)));
     }
 
     fn on_queue_ready(&mut self, queue: u32) {
-        // A message names a service in whose line it is the turn of a request of this thread, or says that there is a new version.
+        let mut period: Option<Duration> = None;
         while let Some(message) = host::dequeue(queue) {
-            if message == agent::NEWS {
-                if !agent::with(|agent| agent.hear()) {
-                    self.tick_within(agent::TICK);
+            let Some(message) = Message::decode(&message) else { continue };
+            let service = match message {
+                Message::News => {
+                    if !agent::with(|agent| agent.hear()) {
+                        self.tick_within(agent::TICK);
+                    }
+                    continue;
                 }
-                continue;
-            }
-            let inbound =
-                std::str::from_utf8(&message).ok().and_then(|service| state::with(|state| state.known(service)));
-            if let Some(inbound) = inbound {
-                let now = host::now();
+                Message::Turn(service) | Message::Count(service) => service,
+            };
+            let Some(inbound) = state::with(|state| state.known(service)) else { continue };
+            let now = host::now();
+            if matches!(message, Message::Count(_)) {
+                inbound.borrow_mut().look_at_count(now);
+            } else {
                 let turns = inbound.borrow_mut().look(now);
                 turns.take(now);
             }
+            period = period.into_iter().chain(inbound.borrow().tick_period(now)).min();
+        }
+        if let Some(period) = period {
+            // The root context that has the queue need not be the one that looks after the services.
+            let root = state::with(|state| state.inbound_root);
+            host::in_context(root, || state::with(|state| state.hurry(period)));
         }
     }
 

@@ -5,6 +5,7 @@
 
 use crate::host;
 use crate::inbound::Inbound;
+use crate::message::Message;
 use crate::metrics::MemoryGauge;
 use crate::outbound::Cluster;
 use bloc_policy::config::{PluginConfig, ServiceParameters, Services};
@@ -217,7 +218,7 @@ impl State {
     /// A request has come for a service that is new here: this VM's own queue brings it to the agent, which can ask from a root context only.
     fn announce(&mut self, service: String) {
         self.new_services.insert(service);
-        host::wake(self.vm, crate::agent::NEWS);
+        host::wake(self.vm, &Message::News.encode());
     }
 
     /// What a tick does of the counters, done by a request on its way: a thread that has traffic need not be woken for it. No counter may be borrowed.

@@ -8,26 +8,40 @@
 //! - the places of this VM in the halls are free for the other threads at once, rather than after [`LIFE`](bloc_policy::hall::LIFE);
 //! - the crash is counted, see [`aside`].
 //!
-//! The panic may come while anything else is borrowed, so what is needed for this is kept here, apart. Not covered: a trap without a panic, such as a stack that is used up,
-//! of which this code has no cause that is known (no recursion that input decides, no unbounded memory).
+//! The panic may come while anything else is borrowed, so what is needed for this is kept here, apart.
+//!
+//! A trap without a panic (out of memory, a stack that is used up, the host's own end of the VM) leaves
+//! no will. Then the others put right the count and the places, see [`bloc_policy::count`] and
+//! [`bloc_policy::hall`]; held requests wait for Envoy's own timeouts, and the crash is not counted.
 
 use crate::aside;
 use crate::host;
 use crate::line;
-use crate::metrics::Gauge;
+use crate::metrics::InFlight;
+use bloc_policy::count::{self, Own};
 use proxy_wasm::types::MetricType;
-use std::cell::{Cell, RefCell};
+use std::cell::RefCell;
 use std::collections::BTreeSet;
-use std::rc::Rc;
 
 const SERVICE_UNAVAILABLE: u32 = 503;
 const UNAVAILABLE: i32 = 14;
 
 #[derive(Default)]
 struct Will {
-    counts: Vec<(Gauge, Rc<Cell<i64>>)>,
-    halls: Vec<(String, u64)>,
+    services: Vec<Service>,
     held: BTreeSet<u32>,
+}
+
+/// What this VM has of a service.
+pub struct Service {
+    /// Its name.
+    pub name: String,
+    /// This VM's number.
+    pub vm: u64,
+    /// The gauges of requests in flight.
+    pub gauges: InFlight,
+    /// What of that is this VM's.
+    pub own: Own,
 }
 
 thread_local! {
@@ -43,14 +57,9 @@ pub fn write() {
     }));
 }
 
-/// What `own` says then, this VM has added to `gauge`.
-pub fn take_back(gauge: Gauge, own: Rc<Cell<i64>>) {
-    WILL.with(|will| will.borrow_mut().counts.push((gauge, own)));
-}
-
-/// The VM with this number, which is this one, takes part in the hall of `service`.
-pub fn resign(service: &str, vm: u64) {
-    WILL.with(|will| will.borrow_mut().halls.push((service.to_owned(), vm)));
+/// This VM serves a service.
+pub fn serves(service: Service) {
+    WILL.with(|will| will.borrow_mut().services.push(service));
 }
 
 /// The request of this context is held.
@@ -67,15 +76,16 @@ pub fn need_not_answer(context: u32) {
 fn execute() {
     let will = WILL.try_with(|will| will.try_borrow_mut().map(|mut will| std::mem::take(&mut *will)));
     let Ok(Ok(will)) = will else { return };
-    for (gauge, own) in will.counts {
-        gauge.add(-own.get());
+    for service in &will.services {
+        service.own.take_back(&service.gauges);
     }
     aside::record(host::now());
     if let Some(crashes) = host::define_metric(MetricType::Counter, "bloc.crashes") {
         host::increment_metric(crashes, 1);
     }
-    for (service, vm) in will.halls {
-        line::resign(&service, vm);
+    for service in &will.services {
+        count::resign(&host::Data, &service.name, service.vm);
+        line::resign(&service.name, service.vm);
     }
     for context in will.held {
         host::in_context(context, || host::respond(SERVICE_UNAVAILABLE, UNAVAILABLE, "bloc_crashed", &[]));

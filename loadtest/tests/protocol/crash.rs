@@ -11,6 +11,7 @@ use bloc_lab::envoy::{Envoy, SERVICE};
 use serde_json::{Value, json};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Duration;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
@@ -285,6 +286,52 @@ async fn fifty_crashes_that_are_far_apart_cost_the_requests_inside() {
     }
 }
 
+/// A trap without a panic leaves no last will: nobody takes back what that worker has counted. The others count anew while traffic goes on.
+#[tokio::test(flavor = "multi_thread")]
+async fn after_a_trap_in_an_allocation_the_count_is_true_again_under_load() {
+    const STAYING: [usize; 2] = [12, 2];
+    let place = Place::crashing();
+    let pod = pod(&place, json!({"capacity": {"estimator": "static", "limit": 1000}})).await;
+    let mut workers = Workers::new(&pod.sidecar, pod.address);
+    let (mut lost, mut staying) = (Vec::new(), Vec::new());
+    for _ in 0..STAYING[0] {
+        lost.push(hold(&pod, &mut workers, 0).await);
+    }
+    for _ in 0..STAYING[1] {
+        staying.push(hold(&pod, &mut workers, 1).await);
+    }
+    let load = Load::start(&mut workers, CLIENTS).await;
+    load.serves(100).await;
+    let mut killer = workers.connect(0).await;
+    let answer = killer.send(crash("/x", "memory"), "").await.expect("an answer");
+    assert_eq!(answer.status.as_u16(), 503);
+    let crashed = Instant::now();
+    // Those that stay, and at most one of each client: with what was lost it is more all the time.
+    let most = (STAYING[1] + 2 * CLIENTS) as u64;
+    eventually("a count that can be true", async || (pod.metric("in_flight").await <= most).then_some(())).await;
+    println!("the count was true after {:?}", crashed.elapsed());
+    let before = crashed.elapsed();
+    while crashed.elapsed() < before + Duration::from_secs(2) {
+        let counted = pod.metric("in_flight").await + pod.metric("in_flight_recount").await;
+        assert!((STAYING[1] as u64..=most).contains(&counted), "{counted}");
+    }
+    load.serves(100).await;
+    load.end().await;
+    eventually("those that stay", async || (pod.metric("in_flight").await == STAYING[1] as u64).then_some(())).await;
+    for _ in 0..STAYING[0] + STAYING[1] {
+        pod.app.release();
+    }
+    for pending in staying {
+        assert_eq!(pending.await.unwrap().unwrap().app(), Some("pod"), "the other worker notices nothing");
+    }
+    for pending in lost {
+        let status = pending.await.unwrap().expect("an answer").status.as_u16();
+        assert!([200, 503].contains(&status), "{status}");
+    }
+    eventually("an empty server", async || (pod.metric("in_flight").await == 0).then_some(())).await;
+    assert_eq!(crashes(&pod.sidecar).await, 0, "without a will it is not counted");
+}
+
 /// Too many in too short a time: traffic goes on without us, and what would crash us does not any more.
 #[tokio::test(flavor = "multi_thread")]
 async fn fifty_requests_in_a_row_that_would_crash_it_do_so_a_few_times_only() {
@@ -342,13 +389,15 @@ async fn a_crash_at_the_control_plane_s_answer_keeps_nobody_from_asking_again() 
 async fn the_module_that_is_shipped_does_not_crash_on_demand() {
     let place = Place::new();
     let pod = pod(&place, capacity()).await;
-    for at in ["inbound.request", "inbound.arrive", "inbound.response", "inbound.done", "tick", "call", "forget"] {
+    for at in
+        ["inbound.request", "inbound.arrive", "inbound.response", "inbound.done", "tick", "call", "forget", "memory"]
+    {
         for _ in 0..4 {
             assert_eq!(send(pod.address, crash("/x", at), "").await.unwrap().app(), Some("pod"));
         }
     }
     // Some ticks.
-    eventually("the count of the tick", async || (pod.metric("admitted").await == 28).then_some(())).await;
+    eventually("the count of the tick", async || (pod.metric("admitted").await == 32).then_some(())).await;
     assert_eq!(crashes(&pod.sidecar).await, 0);
     let crashing = std::fs::read(place.module.with_file_name("crash.wasm")).unwrap();
     let shipped = std::fs::read(&place.module).unwrap();

@@ -16,6 +16,7 @@ mod orca;
 mod price;
 mod rejection;
 mod report;
+mod stall;
 mod support;
 mod trespass;
 mod why;

@@ -6,8 +6,9 @@ use super::{KINDS, NAMES, PROXIES, REPLICAS, ROUNDS, THREADS};
 use crate::store::poll::Poll;
 use crate::store::version::Version;
 use bloc_policy::config::ConfigError;
-use bloc_policy::follower::{News, Shared, Stamp};
+use bloc_policy::follower::{News, Stamp};
 use bloc_policy::rng::Rng;
+use bloc_policy::shared::{Cas, Shared};
 use bloc_policy::sync::SyncRequest;
 use bloc_policy::units::Timestamp;
 use std::cell::{Cell, RefCell};
@@ -17,22 +18,34 @@ use tokio::time::Instant;
 /// A proxy's shared data as Envoy has it, between any two accesses to which other threads may run.
 struct Data<'a>(&'a World, usize);
 
-impl Shared for Data<'_> {
-    fn get(&self, key: &str) -> Option<(Vec<u8>, u32)> {
-        self.0.interrupt(self.1);
-        self.0.proxies[self.1].data.borrow().get(key).cloned()
-    }
-
-    fn set(&self, key: &str, value: &[u8], cas: u32) -> bool {
+impl Data<'_> {
+    fn store(&self, key: &str, value: &[u8], cas: Option<Cas>) -> bool {
         self.0.interrupt(self.1);
         let proxy = &self.0.proxies[self.1];
         let mut data = proxy.data.borrow_mut();
-        if cas != 0 && data.get(key).is_some_and(|(_, guard)| *guard != cas) {
+        let guard = data.get(key).map(|(_, guard)| *guard);
+        if cas.is_some_and(|cas| guard.is_some_and(|guard| guard != cas.get())) {
             return false;
         }
         proxy.cas.set(proxy.cas.get() + 1);
         data.insert(key.to_owned(), (value.to_vec(), proxy.cas.get()));
         true
+    }
+}
+
+impl Shared for Data<'_> {
+    fn get(&self, key: &str) -> (Option<Vec<u8>>, Cas) {
+        self.0.interrupt(self.1);
+        let found = self.0.proxies[self.1].data.borrow().get(key).cloned();
+        found.map_or((None, Cas::ABSENT), |(value, guard)| (Some(value), Cas::new(guard)))
+    }
+
+    fn set(&self, key: &str, value: &[u8], cas: Cas) -> bool {
+        self.store(key, value, Some(cas))
+    }
+
+    fn overwrite(&self, key: &str, value: &[u8]) {
+        self.store(key, value, None);
     }
 }
 
@@ -80,7 +93,6 @@ impl World {
             };
             world.proxies.push(proxy);
         }
-        (0..PROXIES).for_each(|nth| world.join(nth));
         world
     }
 
@@ -95,13 +107,6 @@ impl World {
 
     fn now(&self) -> Instant {
         self.start + Duration::from_millis(self.millis.get())
-    }
-
-    /// All threads make a place for the state before any of them asks.
-    fn join(&self, nth: usize) {
-        self.interrupts.set(false);
-        self.proxies[nth].threads.iter().for_each(|thread| thread.borrow().follower.join(&Data(self, nth)));
-        self.interrupts.set(true);
     }
 
     /// Perhaps another thread of this proxy comes in between, or it takes so long that another one leads, asks and is answered.
@@ -272,7 +277,6 @@ impl World {
                 (0..THREADS).for_each(|thread| self.crash(proxy, thread));
                 proxy.data.borrow_mut().clear();
                 proxy.reached.borrow_mut()[THREADS].clear();
-                self.join(nth);
             }
             89..94 => self.run(proxy, thread),
             _ => self.millis.set(self.millis.get() + [1, 100, 1_000, 4_000][self.below(4)]),

@@ -95,7 +95,7 @@ pub struct ServiceSpec {
     /// With `concurrency`: whether the sidecar holds the requests beyond it; otherwise they wait in the application. Default: true.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hold: Option<bool>,
-    /// How long a request may be held; `1ms` to `1h`, default: as long as its deadline allows.
+    /// How long a request may be held at most; `1ms` to `1h`, default `15s`. A deadline of its own may be sooner.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schemars(regex(pattern = DURATION)))]
     pub max_queue_wait: Option<String>,
@@ -168,7 +168,7 @@ pub struct ServiceParameters {
     max_chips: u32,
     concurrency: Option<Concurrency>,
     hold: bool,
-    max_queue_wait: Option<Duration>,
+    max_queue_wait: Duration,
     slo: Option<Duration>,
     slo_grace: Duration,
     orca: bool,
@@ -195,6 +195,8 @@ const HOUR: Duration = Duration::from_secs(3600);
 const DEFAULT_RETRIES: u32 = 3; // paper, 5.6: three retries
 const DEFAULT_RETRY_BUDGET: f64 = 0.2;
 const DEFAULT_RESET_INTERVAL: Duration = Duration::from_secs(1);
+/// As long as Envoy's own routes wait for an answer by default.
+const DEFAULT_MAX_QUEUE_WAIT: Duration = Duration::from_secs(15);
 const DEFAULT_HEADROOM: f64 = 0.8; // paper, 5.4.1
 const DEFAULT_MAX_CHIPS: u32 = 10;
 const DEFAULT_AVERAGE_INTERVAL: Duration = Duration::from_secs(30); // paper, 5.4.4
@@ -229,7 +231,13 @@ impl ServiceSpec {
                 None => None,
             },
             hold: self.concurrency.is_some() && self.hold.unwrap_or(true),
-            max_queue_wait: optional_duration("maxQueueWait", self.max_queue_wait.as_deref())?,
+            max_queue_wait: duration(
+                "maxQueueWait",
+                self.max_queue_wait.as_deref(),
+                DEFAULT_MAX_QUEUE_WAIT,
+                MILLISECOND,
+                HOUR,
+            )?,
             slo: optional_duration("slo", self.slo.as_deref())?,
             slo_grace: duration("sloGrace", self.slo_grace.as_deref(), Duration::ZERO, Duration::ZERO, HOUR)?,
             orca: self.orca.unwrap_or(false),
@@ -348,8 +356,8 @@ impl ServiceParameters {
         self.concurrency
     }
 
-    /// How long a request may be held, 1 ms to 1 h; none: as long as its deadline allows.
-    pub fn max_queue_wait(&self) -> Option<Duration> {
+    /// How long a request may be held at most, 1 ms to 1 h.
+    pub fn max_queue_wait(&self) -> Duration {
         self.max_queue_wait
     }
 

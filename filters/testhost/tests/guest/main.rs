@@ -12,6 +12,7 @@ mod hold;
 mod lies;
 mod memory;
 mod retries;
+mod stall;
 mod strictness;
 mod support;
 mod traps;

@@ -1,8 +1,9 @@
 //! What happens when a VM traps.
 
 use crate::support::{GET, admitted, inbound, metric, parameters, process};
-use bloc_testhost::{Compile, FailurePolicy, Flow, Headers, Module, Process, VmOptions};
+use bloc_testhost::{Compile, FailurePolicy, Flow, Headers, Module, Process, Root, Stream, VmOptions, just_built};
 use serde_json::json;
+use std::collections::VecDeque;
 use std::time::Duration;
 
 /// A guest that traps at the request headers of every request.
@@ -62,4 +63,78 @@ fn a_reloaded_vm_has_its_plugins_again() {
     let second = root.stream().request_headers(GET, true);
     assert_eq!(second.reply().map(|reply| reply.status()), Some(429), "the configuration is in force again");
     first.done();
+}
+
+/// A request comes to each worker every millisecond and stays for ten; one worker has a dozen that stay.
+struct Load {
+    process: Process,
+    workers: Vec<Root>,
+    running: VecDeque<(Duration, Stream)>,
+}
+
+impl Load {
+    fn serves(&mut self, time: Duration) {
+        let end = self.process.now() + time;
+        while self.process.now() < end {
+            self.process.advance(Duration::from_millis(1));
+            let now = self.process.now();
+            while self.running.front().is_some_and(|(came, _)| now >= *came + Duration::from_millis(10)) {
+                let (_, mut stream) = self.running.pop_front().unwrap();
+                stream.response_headers([(":status", "200")], true);
+                stream.done();
+            }
+            for worker in &self.workers {
+                let mut stream = worker.stream();
+                if stream.request_headers(GET, true).continues() {
+                    self.running.push_back((now, stream));
+                }
+            }
+        }
+    }
+
+    /// Those that are certainly in flight: a dead VM's are not.
+    fn living(&self) -> u64 {
+        self.running.len() as u64
+    }
+}
+
+/// Whoever ends the VM, and whether its code still runs while it does.
+fn the_count_is_true_again(trap: impl FnOnce(&Root)) {
+    let module = just_built().unwrap_or_else(|error| panic!("{error}")).with_file_name("crash.wasm");
+    let process = Process::new(&Module::from_file(&module, Compile::Metered).unwrap(), 3);
+    let root = || {
+        let spec = json!({"capacity": {"estimator": "static", "limit": 1000}});
+        process.vm(options(FailurePolicy::Reload)).root("bloc.inbound", parameters(&spec)).unwrap()
+    };
+    let mut load = Load { process: process.clone(), workers: vec![root(), root()], running: VecDeque::new() };
+    load.serves(Duration::from_secs(2));
+    let lost: Vec<Stream> = (0..12).map(|_| admitted(&load.workers[0])).collect();
+    let here = load.workers[0].vm().clone();
+    load.serves(Duration::from_millis(20));
+    let in_flight = || metric(&process, "inbound", "in_flight").unwrap();
+    assert_eq!(in_flight(), load.living() + 12);
+    trap(&load.workers[0]);
+    assert!(here.is_dead());
+    // Envoy answers them; nothing runs for them any more.
+    load.serves(Duration::from_secs(5));
+    for _ in 0..200 {
+        load.serves(Duration::from_millis(10));
+        assert_eq!(in_flight(), load.living(), "and stays true");
+        assert_eq!(metric(&process, "inbound", "in_flight_recount"), Some(0));
+    }
+    assert!(!here.is_dead(), "a new one");
+    drop(lost);
+}
+
+#[test]
+fn after_a_trap_in_an_allocation_the_count_is_true_within_five_seconds_under_load() {
+    the_count_is_true_again(|root| {
+        let request = [&GET[..], &[("x-bloc-crash", "memory")]].concat();
+        assert!(matches!(root.stream().request_headers(request.as_slice(), true), Flow::Reply(_)));
+    });
+}
+
+#[test]
+fn after_the_host_has_ended_a_vm_the_count_is_true_within_five_seconds_under_load() {
+    the_count_is_true_again(|root| root.vm().trap());
 }

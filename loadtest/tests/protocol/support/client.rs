@@ -8,6 +8,7 @@ use hyper::header::HeaderMap;
 use hyper::{Request, StatusCode, http::request::Builder};
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use std::net::SocketAddr;
+use std::time::Duration;
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
@@ -82,12 +83,22 @@ impl Connection {
 
     /// Sends and waits for the whole answer.
     pub async fn send(&mut self, request: Builder, body: &'static str) -> Result<Answer, String> {
+        self.send_within(PATIENCE, request, body).await
+    }
+
+    /// The same, with this much patience.
+    pub async fn send_within(
+        &mut self,
+        patience: Duration,
+        request: Builder,
+        body: &'static str,
+    ) -> Result<Answer, String> {
         let request = request.body(Full::new(Bytes::from(body))).unwrap();
         let exchange = async {
             self.sender.ready().await.map_err(|e| e.to_string())?;
             collect(self.sender.send_request(request).await).await
         };
-        timeout(PATIENCE, exchange).await.map_err(|_| "timed out".to_owned())?
+        timeout(patience, exchange).await.map_err(|_| "timed out".to_owned())?
     }
 }
 

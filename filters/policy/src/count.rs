@@ -1,0 +1,358 @@
+//! The count of requests in flight, over all threads of one proxy, and how it is put right.
+//!
+//! The threads count in a gauge of the host, which is atomic and outlives a thread's VM. A VM that
+//! traps takes with it what it has added; what of that is still in the gauge, nobody knows.
+//! Therefore the living count anew, while traffic goes on:
+//!
+//! | stage | adds to | reads | when all have done so |
+//! |---|---|---|---|
+//! | settled | first gauge | first gauge | |
+//! | both | first gauge | both gauges | the second one is cleared |
+//! | moved | second gauge, with its own requests | both | the first one, whose rest is nobody's, is cleared |
+//! | back | first gauge, with its own requests | both | the second one is cleared |
+//!
+//! At each moment the sum of what is read holds every request of every living thread, and the dead
+//! one's only until the second clearing. The stage and who takes part lie in the shared data. The
+//! first of the list clears and goes on to the next stage once all have reached the present one.
+//! Whoever does not look within [`LIFE`] then is dropped; if it was only stopped, it joins again,
+//! which counts anew.
+//!
+//! The count begins anew when a VM joins while requests are in flight (it may replace one that has
+//! trapped), when one does not look within [`PROMISE`], and every [`PERIOD`]: whatever has made it
+//! wrong, it is right again after that. Cost: a read and a write of 16 bytes and 20 for each
+//! thread, at each look. Not in the paper.
+
+use crate::awake::Awake;
+use crate::hall::LIFE;
+use crate::shared::Shared;
+use crate::units::{Concurrency, Timestamp};
+use std::cell::Cell;
+use std::rc::Rc;
+use std::time::Duration;
+
+/// Each thread looks again within this time.
+pub const PROMISE: Duration = Duration::from_secs(7);
+/// How often the requests are counted anew without a reason.
+pub const PERIOD: Duration = Duration::from_secs(60);
+/// How often a thread looks while all is settled.
+const LOOK: Duration = Duration::from_secs(1);
+/// How often a step is tried when other threads come in between; each failure means that another
+/// thread got on.
+const TRIES: usize = 1000;
+/// More threads than this do not take part.
+const MAX_MEMBERS: usize = 1000;
+const HEAD_BYTES: usize = 13;
+const MEMBER_BYTES: usize = 20;
+
+/// One of the two gauges.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Side {
+    /// The one that all use when it is settled.
+    #[default]
+    First,
+    /// The one to which they move while they count anew.
+    Second,
+}
+
+impl Side {
+    fn other(self) -> Self {
+        match self {
+            Self::First => Self::Second,
+            Self::Second => Self::First,
+        }
+    }
+}
+
+/// Two gauges that all threads share; each call is atomic.
+pub trait Gauges {
+    /// Adds `offset`.
+    fn add(&self, side: Side, offset: i64);
+    /// The value.
+    fn get(&self, side: Side) -> i64;
+    /// Sets it to zero.
+    fn clear(&self, side: Side);
+}
+
+/// What this thread has in the gauges, for its last will: how many, and in which one.
+#[derive(Clone, Debug, Default)]
+pub struct Own(Rc<Cell<(i64, Side)>>);
+
+impl Own {
+    /// Takes it back.
+    pub fn take_back(&self, gauges: &impl Gauges) {
+        let (own, side) = self.0.get();
+        gauges.add(side, -own);
+        self.0.set((0, side));
+    }
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Stage(u32);
+
+impl Stage {
+    fn is_settled(self) -> bool {
+        self.0.is_multiple_of(4)
+    }
+
+    fn side(self) -> Side {
+        if self.0 % 4 == 2 { Side::Second } else { Side::First }
+    }
+
+    fn next(self) -> Self {
+        Self(self.0.wrapping_add(1))
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Member {
+    id: u64,
+    stage: Stage,
+    /// When it looked last.
+    seen: Timestamp,
+}
+
+/// What the threads share.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Table {
+    stage: Stage,
+    since: Timestamp,
+    /// Whether to count anew once more.
+    again: bool,
+    members: Vec<Member>,
+}
+
+impl Table {
+    fn decode(bytes: &[u8]) -> Self {
+        let parse = || {
+            let (head, members) = bytes.split_at_checked(HEAD_BYTES)?;
+            let (members, []) = members.as_chunks::<MEMBER_BYTES>() else { return None };
+            let member = |member: &[u8; MEMBER_BYTES]| {
+                Some(Member {
+                    id: u64::from_le_bytes(member.get(..8)?.try_into().ok()?),
+                    stage: Stage(u32::from_le_bytes(member.get(8..12)?.try_into().ok()?)),
+                    seen: Timestamp::from_nanos(u64::from_le_bytes(member.get(12..)?.try_into().ok()?)),
+                })
+            };
+            Some(Self {
+                stage: Stage(u32::from_le_bytes(head.get(..4)?.try_into().ok()?)),
+                since: Timestamp::from_nanos(u64::from_le_bytes(head.get(4..12)?.try_into().ok()?)),
+                again: *head.last()? != 0,
+                members: members.iter().map(member).collect::<Option<_>>()?,
+            })
+        };
+        parse().unwrap_or_default()
+    }
+
+    fn encode(&self, into: &mut Vec<u8>) {
+        into.clear();
+        into.extend(self.stage.0.to_le_bytes());
+        into.extend(self.since.as_nanos().to_le_bytes());
+        into.push(u8::from(self.again));
+        for member in &self.members {
+            into.extend(member.id.to_le_bytes());
+            into.extend(member.stage.0.to_le_bytes());
+            into.extend(member.seen.as_nanos().to_le_bytes());
+        }
+    }
+
+    fn all_are_here(&self) -> bool {
+        self.members.iter().all(|member| member.stage == self.stage)
+    }
+
+    fn go_to(&mut self, stage: Stage, now: Timestamp) {
+        (self.stage, self.since) = (stage, now);
+    }
+
+    /// Drops those that do not look while all are to count anew. Before `awake` nobody could be
+    /// heard.
+    fn drop_the_dead(&mut self, vm: u64, awake: Timestamp, now: Timestamp) {
+        if self.stage.is_settled() {
+            return;
+        }
+        let (before, from) = (self.members.len(), self.since.max(awake));
+        self.members.retain(|member| member.id == vm || now.since(member.seen.max(from)) <= LIFE);
+        // Before anybody has moved, a dead one's requests are cleared in this round.
+        self.again |= self.members.len() != before && self.stage.0 % 4 != 1;
+    }
+}
+
+fn key(service: &str) -> String {
+    format!("bloc/count/{service}")
+}
+
+/// Takes the VM with this number out, which has taken back its own.
+pub fn resign(shared: &impl Shared, service: &str, vm: u64) {
+    let (key, mut new) = (key(service), Vec::new());
+    for _ in 0..TRIES {
+        let (Some(bytes), cas) = shared.get(&key) else { return };
+        let mut table = Table::decode(&bytes);
+        table.members.retain(|member| member.id != vm);
+        table.encode(&mut new);
+        if shared.set(&key, &new, cas) {
+            return;
+        }
+    }
+}
+
+/// One thread's view of the count of one service.
+pub struct Count {
+    key: String,
+    vm: u64,
+    own: Own,
+    stage: Stage,
+    awake: Awake,
+    /// When to look again while all is settled.
+    next: Timestamp,
+    bytes: Vec<u8>,
+}
+
+impl Count {
+    /// The count of a service, as the VM with this number sees it.
+    pub fn new(service: &str, vm: u64) -> Self {
+        Self {
+            key: key(service),
+            vm,
+            own: Own::default(),
+            stage: Stage::default(),
+            awake: Awake::default(),
+            next: Timestamp::ZERO,
+            bytes: Vec::new(),
+        }
+    }
+
+    /// What this thread has in the gauges.
+    pub fn own(&self) -> Own {
+        self.own.clone()
+    }
+
+    /// A request has come (1) or gone (-1).
+    pub fn add(&self, gauges: &impl Gauges, offset: i64) {
+        let (own, side) = self.own.0.get();
+        self.own.0.set((own.saturating_add(offset), side));
+        gauges.add(side, offset);
+    }
+
+    /// Requests in flight over all threads.
+    pub fn get(&self, gauges: &impl Gauges) -> Concurrency {
+        let mut sum = gauges.get(Side::First);
+        if !self.stage.is_settled() {
+            // Twice, lest another thread moves its own from the second one to the first in between.
+            // Those that come and go between the calls may be missed.
+            let second = gauges.get(Side::Second);
+            sum = sum.max(gauges.get(Side::First)).saturating_add(second);
+        }
+        // A wrong count may be below zero until the requests are counted anew.
+        Concurrency::new(u32::try_from(sum.max(0)).unwrap_or(u32::MAX))
+    }
+
+    /// Whether the threads are counting anew: then this one is to look a few times a second.
+    pub fn is_settled(&self) -> bool {
+        self.stage.is_settled()
+    }
+
+    /// As [`Self::look`], if it is time.
+    pub fn tick(&mut self, shared: &impl Shared, gauges: &impl Gauges, now: Timestamp) -> Vec<u64> {
+        if self.is_settled() && now < self.next { Vec::new() } else { self.look(shared, gauges, now) }
+    }
+
+    /// Gives a sign of life and does what the present stage asks for. The VMs that are to look are
+    /// returned.
+    pub fn look(&mut self, shared: &impl Shared, gauges: &impl Gauges, now: Timestamp) -> Vec<u64> {
+        let mut others = self.steps(shared, gauges, now);
+        others.sort_unstable();
+        others.dedup();
+        others
+    }
+
+    fn steps(&mut self, shared: &impl Shared, gauges: &impl Gauges, now: Timestamp) -> Vec<u64> {
+        let awake = self.awake.look(now);
+        self.next = now.after(LOOK);
+        let mut others = Vec::new();
+        for _ in 0..TRIES {
+            let (bytes, cas) = shared.get(&self.key);
+            let before = bytes.map_or_else(Table::default, |bytes| Table::decode(&bytes));
+            let mut table = before.clone();
+            // Whatever lies there: nothing may be waited for that is far in the future.
+            table.since = table.since.min(now);
+            table.members.iter_mut().for_each(|member| member.seen = member.seen.min(now));
+            if !self.take_part(&mut table, gauges, now) {
+                return others;
+            }
+            self.begin(&mut table, gauges, now);
+            table.drop_the_dead(self.vm, awake, now);
+            let first = table.members.first().is_some_and(|first| first.id == self.vm);
+            if !table.stage.is_settled() && first && table.all_are_here() {
+                // Nobody goes on before this one does; so it does no harm if it has to be repeated.
+                gauges.clear(table.stage.side().other());
+                let last = table.stage.0 % 4 == 3;
+                let skip = last && std::mem::take(&mut table.again);
+                let next = table.stage.next();
+                table.go_to(if skip { next.next() } else { next }, now);
+            }
+            table.encode(&mut self.bytes);
+            if !shared.set(&self.key, &self.bytes, cas) {
+                continue;
+            }
+            if table.stage != before.stage || table.members.len() < before.members.len() {
+                // Those that were dropped, too: who was only stopped is to join again.
+                others.extend(before.members.iter().map(|member| member.id).filter(|id| *id != self.vm));
+            }
+            if table.stage == self.stage {
+                return others;
+            }
+        }
+        others
+    }
+
+    /// Takes part, at the stage of the table; false if there is no room.
+    fn take_part(&mut self, table: &mut Table, gauges: &impl Gauges, now: Timestamp) -> bool {
+        if !table.members.iter().any(|member| member.id == self.vm) {
+            if table.members.len() >= MAX_MEMBERS {
+                return false;
+            }
+            table.members.push(Member { id: self.vm, stage: table.stage, seen: now });
+            // It may come in the place of a dead one, or have been taken for dead.
+            table.again = true;
+        }
+        // Before the others hear of it: then they may clear where these were.
+        self.move_to(table.stage, gauges);
+        if let Some(own) = table.members.iter_mut().find(|member| member.id == self.vm) {
+            (own.stage, own.seen) = (table.stage, now);
+        }
+        true
+    }
+
+    fn move_to(&mut self, stage: Stage, gauges: &impl Gauges) {
+        let (own, from) = self.own.0.get();
+        let to = stage.side();
+        if from != to {
+            // For a moment they count twice, rather than not at all.
+            gauges.add(to, own);
+            gauges.add(from, -own);
+            self.own.0.set((own, to));
+        }
+        self.stage = stage;
+    }
+
+    /// Begins to count anew if there is a reason.
+    fn begin(&self, table: &mut Table, gauges: &impl Gauges, now: Timestamp) {
+        if !table.stage.is_settled() {
+            return;
+        }
+        let overdue = table.members.iter().any(|member| now.since(member.seen) > PROMISE);
+        if table.again || overdue || now.since(table.since) > PERIOD {
+            table.again = false;
+            let nothing = self.own.0.get().0 == 0 && gauges.get(Side::First) == 0 && !overdue;
+            let stage = if nothing { table.stage } else { table.stage.next() };
+            table.go_to(stage, now);
+            // Nothing moves in this stage, so this thread is in it.
+            if let Some(own) = table.members.iter_mut().find(|member| member.id == self.vm) {
+                own.stage = stage;
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+#[path = "count_tests.rs"]
+mod tests;

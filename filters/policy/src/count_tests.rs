@@ -1,0 +1,413 @@
+//! [`Count`] under random histories: between any two calls to the host another thread may run, for
+//! any time, and any thread may trap at any call.
+
+use super::*;
+use crate::shared::Cas;
+use proptest::prelude::*;
+use std::cell::RefCell;
+use std::collections::HashMap;
+
+/// What all threads share, and what interrupts them.
+struct World {
+    values: RefCell<HashMap<String, (Vec<u8>, u32)>>,
+    issued: Cell<u32>,
+    gauges: [Cell<i64>; 2],
+    now: Cell<Timestamp>,
+    vms: RefCell<Vec<Rc<RefCell<Vm>>>>,
+    last_id: Cell<u64>,
+    /// Requests that are certainly in flight: counted before they are, and until they are not.
+    certain: Cell<i64>,
+    /// Whether somebody reads. Who comes and who goes between the calls of one read may be missed.
+    reading: Cell<bool>,
+    rng: RefCell<fastrand::Rng>,
+    depth: Cell<u32>,
+    /// How often a call to the host is interrupted, in percent.
+    interrupts: Cell<u32>,
+}
+
+struct Vm {
+    count: Count,
+    own: i64,
+    traps: Rc<Cell<Traps>>,
+}
+
+#[derive(Clone, Copy, PartialEq)]
+enum Traps {
+    No,
+    /// At the call to the host after so many.
+    After(u32),
+    /// Nothing that it still does counts.
+    Trapped,
+}
+
+/// The host as one VM has it.
+struct Host<'a> {
+    world: &'a World,
+    traps: Rc<Cell<Traps>>,
+}
+
+impl Host<'_> {
+    /// A call to the host; none if the VM has trapped.
+    fn call<T>(&self, call: impl FnOnce() -> T) -> Option<T> {
+        self.world.interrupt();
+        match self.traps.get() {
+            Traps::Trapped => return None,
+            Traps::After(0) => {
+                self.traps.set(Traps::Trapped);
+                return None;
+            }
+            Traps::After(more) => self.traps.set(Traps::After(more - 1)),
+            Traps::No => {}
+        }
+        let result = call();
+        self.world.interrupt();
+        Some(result)
+    }
+}
+
+impl Shared for Host<'_> {
+    fn get(&self, key: &str) -> (Option<Vec<u8>>, Cas) {
+        let value = self.call(|| self.world.values.borrow().get(key).cloned()).flatten();
+        value.map_or((None, Cas::ABSENT), |(value, cas)| (Some(value), Cas::new(cas)))
+    }
+
+    /// As Envoy does: an absent key takes any number.
+    fn set(&self, key: &str, value: &[u8], cas: Cas) -> bool {
+        let set = || {
+            let mut values = self.world.values.borrow_mut();
+            if values.get(key).is_some_and(|(_, there)| *there != cas.get()) {
+                return false;
+            }
+            self.world.issued.set(self.world.issued.get() + 1);
+            values.insert(key.to_owned(), (value.to_vec(), self.world.issued.get()));
+            true
+        };
+        self.call(set).unwrap_or(true)
+    }
+
+    fn overwrite(&self, _key: &str, _value: &[u8]) {
+        unreachable!("a count is never overwritten");
+    }
+}
+
+impl Gauges for Host<'_> {
+    fn add(&self, side: Side, offset: i64) {
+        let gauge = &self.world.gauges[side as usize];
+        self.call(|| gauge.set(gauge.get() + offset));
+    }
+
+    fn get(&self, side: Side) -> i64 {
+        self.call(|| self.world.gauges[side as usize].get()).unwrap_or(0)
+    }
+
+    fn clear(&self, side: Side) {
+        self.call(|| self.world.gauges[side as usize].set(0));
+    }
+}
+
+impl World {
+    fn new(seed: u64, vms: usize) -> Self {
+        let world = Self {
+            values: RefCell::default(),
+            issued: Cell::new(0),
+            gauges: [Cell::new(0), Cell::new(0)],
+            now: Cell::new(Timestamp::from_nanos(1_000_000_000_000)),
+            vms: RefCell::default(),
+            last_id: Cell::new(0),
+            certain: Cell::new(0),
+            reading: Cell::new(false),
+            rng: RefCell::new(fastrand::Rng::with_seed(seed)),
+            depth: Cell::new(0),
+            interrupts: Cell::new(0),
+        };
+        for _ in 0..vms {
+            world.make();
+        }
+        world
+    }
+
+    fn draw(&self, below: u32) -> u32 {
+        self.rng.borrow_mut().u32(0..below)
+    }
+
+    /// A VM looks before it counts.
+    fn make(&self) {
+        self.last_id.set(self.last_id.get() + 1);
+        let count = Count::new("service", self.last_id.get());
+        let vm = Rc::new(RefCell::new(Vm { count, own: 0, traps: Rc::new(Cell::new(Traps::No)) }));
+        self.vms.borrow_mut().push(Rc::clone(&vm));
+        self.look(&vm);
+    }
+
+    fn pass(&self, millis: u64) {
+        self.now.set(self.now.get().after(Duration::from_millis(millis)));
+    }
+
+    fn add_certain(&self, by: i64) {
+        self.certain.set(self.certain.get() + by);
+    }
+
+    /// Another thread comes in between, now and then.
+    fn interrupt(&self) {
+        if self.depth.get() < 3 && self.draw(100) < self.interrupts.get() {
+            self.depth.set(self.depth.get() + 1);
+            self.step();
+            self.depth.set(self.depth.get() - 1);
+        }
+    }
+
+    /// A random thread does something random, if it is not in the middle of something.
+    fn step(&self) {
+        let vms = self.vms.borrow().clone();
+        if vms.is_empty() {
+            return;
+        }
+        let vm = &vms[self.draw(vms.len() as u32) as usize];
+        match self.draw(10) {
+            _ if self.reading.get() => self.look(vm),
+            0..4 => self.arrive(vm),
+            4..7 => self.depart(vm),
+            7 => self.read(vm),
+            _ => self.look(vm),
+        }
+    }
+
+    fn host(&self, vm: &Vm) -> Host<'_> {
+        Host { world: self, traps: Rc::clone(&vm.traps) }
+    }
+
+    fn arrive(&self, vm: &Rc<RefCell<Vm>>) {
+        let Ok(mut vm) = vm.try_borrow_mut() else { return };
+        let host = self.host(&vm);
+        vm.count.add(&host, 1);
+        vm.own += 1;
+        self.add_certain(1);
+        drop(vm);
+        self.bury();
+    }
+
+    fn depart(&self, vm: &Rc<RefCell<Vm>>) {
+        let Ok(mut vm) = vm.try_borrow_mut() else { return };
+        if vm.own > 0 {
+            let host = self.host(&vm);
+            vm.own -= 1;
+            self.add_certain(-1);
+            vm.count.add(&host, -1);
+        }
+        drop(vm);
+        self.bury();
+    }
+
+    fn look(&self, vm: &Rc<RefCell<Vm>>) {
+        let Ok(mut vm) = vm.try_borrow_mut() else { return };
+        let (host, now) = (self.host(&vm), self.now.get());
+        vm.count.look(&host, &host, now);
+        drop(vm);
+        self.bury();
+    }
+
+    /// Nobody reads less than there is, as long as nobody traps or stands still.
+    fn read(&self, vm: &Rc<RefCell<Vm>>) {
+        let Ok(vm) = vm.try_borrow_mut() else { return };
+        let host = self.host(&vm);
+        self.reading.set(true);
+        let read = i64::from(vm.count.get(&host).get());
+        self.reading.set(false);
+        if !self.faults() && vm.traps.get() == Traps::No {
+            assert!(read >= self.certain.get(), "{read} read, at least {} in flight", self.certain.get());
+        }
+        drop(vm);
+        self.bury();
+    }
+
+    fn faults(&self) -> bool {
+        self.now.get().since(Timestamp::from_nanos(1_000_000_000_000)) > Duration::ZERO
+    }
+
+    /// Those that have trapped are gone, and their requests with them.
+    fn bury(&self) {
+        self.vms.borrow_mut().retain(|vm| {
+            let gone = vm.try_borrow().ok().filter(|vm| vm.traps.get() == Traps::Trapped);
+            if let Some(vm) = &gone {
+                self.add_certain(-vm.own);
+            }
+            gone.is_none()
+        });
+    }
+
+    fn traps(&self, vm: usize, after: u32) {
+        let vms = self.vms.borrow();
+        let Some(vm) = vms.get(vm % vms.len().max(1)) else { return };
+        let Ok(vm) = vm.try_borrow() else { return };
+        if vm.traps.get() == Traps::No {
+            vm.traps.set(Traps::After(after));
+        }
+    }
+
+    /// All threads tick, four times a second, for so long; none is interrupted.
+    fn ticks(&self, seconds: u64) {
+        self.interrupts.set(0);
+        for _ in 0..4 * seconds {
+            self.pass(250);
+            let vms = self.vms.borrow().clone();
+            for vm in vms {
+                let mut vm = vm.borrow_mut();
+                vm.traps.set(Traps::No);
+                let (host, now) = (self.host(&vm), self.now.get());
+                vm.count.tick(&host, &host, now);
+            }
+        }
+    }
+
+    fn truth(&self) -> i64 {
+        self.vms.borrow().iter().map(|vm| vm.borrow().own).sum()
+    }
+
+    fn is_true(&self) {
+        let gauges = [self.gauges[0].get(), self.gauges[1].get()];
+        assert_eq!(gauges[0], self.truth(), "in the first gauge");
+        for vm in self.vms.borrow().iter() {
+            let vm = vm.borrow();
+            assert!(vm.count.is_settled());
+            assert_eq!(i64::from(vm.count.get(&self.host(&vm)).get()), self.truth());
+        }
+    }
+}
+
+#[derive(Clone, Debug)]
+enum Event {
+    Steps(u32),
+    Pass(u64),
+    Trap(usize, u32),
+    Join,
+}
+
+fn events() -> impl Strategy<Value = Vec<Event>> {
+    let event = prop_oneof![
+        6 => (1u32..30).prop_map(Event::Steps),
+        3 => (0u64..4_000).prop_map(Event::Pass),
+        1 => (0usize..4, 0u32..12).prop_map(|(vm, after)| Event::Trap(vm, after)),
+        2 => Just(Event::Join),
+    ];
+    prop::collection::vec(event, 1..60)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(1000))]
+
+    /// Whatever happened: once everybody lives and ticks, the count is true without an idle moment.
+    #[test]
+    fn it_is_true_again_whatever_trapped_and_whoever_stood_still(events in events(), seed: u64, interrupts in 0u32..25) {
+        let world = World::new(seed, 3);
+        world.interrupts.set(interrupts);
+        for event in events {
+            match event {
+                Event::Steps(steps) => (0..steps).for_each(|_| world.step()),
+                Event::Pass(millis) => world.pass(millis),
+                Event::Trap(vm, after) => world.traps(vm, after),
+                Event::Join if world.vms.borrow().len() < 5 => world.make(),
+                Event::Join => {}
+            }
+        }
+        world.make();
+        world.ticks(PROMISE.as_secs() + 3 * LIFE.as_secs());
+        world.is_true();
+    }
+
+    /// Without traps and stalls nobody ever reads too little, however often they count anew.
+    #[test]
+    fn nobody_reads_too_little_while_they_count_anew(steps in 1u32..400, joins in 0usize..4, seed: u64) {
+        let world = World::new(seed, 2);
+        world.interrupts.set(20);
+        for _ in 0..steps {
+            world.step();
+            if world.draw(100) < joins as u32 {
+                world.make();
+            }
+        }
+        prop_assert!(!world.faults());
+    }
+
+    /// A VM traps under steady load and is replaced: true within five seconds, and from then on.
+    #[test]
+    fn under_load_it_is_true_within_five_seconds_of_a_trap(seed: u64, after in 0u32..6) {
+        let world = World::new(seed, 3);
+        let serve = |seconds: u64| {
+            for millis in 0..seconds * 1000 {
+                world.pass(1);
+                let vms = world.vms.borrow().clone();
+                for vm in vms {
+                    if world.draw(2) == 0 { world.arrive(&vm) } else { world.depart(&vm) }
+                    if millis % 250 == 0 {
+                        world.look(&vm);
+                    }
+                }
+            }
+        };
+        serve(2);
+        world.traps(0, after);
+        serve(1);
+        prop_assert_eq!(world.vms.borrow().len(), 2);
+        world.make();
+        serve(4);
+        for _ in 0..100 {
+            prop_assert_eq!(world.gauges[0].get(), world.truth());
+            prop_assert_eq!(world.gauges[1].get(), 0);
+            world.pass(1);
+            world.step();
+        }
+    }
+
+    #[test]
+    fn any_bytes_are_survived(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
+        let world = World::new(1, 2);
+        world.values.borrow_mut().insert(key("service"), (bytes, 7));
+        world.issued.set(7);
+        world.ticks(PERIOD.as_secs() + PROMISE.as_secs() + 3 * LIFE.as_secs());
+        world.is_true();
+    }
+}
+
+#[test]
+fn a_wrong_count_is_right_after_a_minute_whatever_made_it_wrong() {
+    for wrong in [-3, 5] {
+        let world = World::new(1, 2);
+        let vms = world.vms.borrow().clone();
+        world.ticks(1);
+        vms.iter().for_each(|vm| world.arrive(vm));
+        world.gauges[0].set(2 + wrong);
+        assert_eq!(i64::from(vms[0].borrow().count.get(&world.host(&vms[0].borrow())).get()), (2 + wrong).max(0));
+        world.ticks(PERIOD.as_secs() + 3);
+        world.is_true();
+    }
+}
+
+#[test]
+fn what_a_last_will_takes_back_is_gone_at_once() {
+    let world = World::new(1, 2);
+    let vms = world.vms.borrow().clone();
+    world.ticks(1);
+    for _ in 0..3 {
+        vms.iter().for_each(|vm| world.arrive(vm));
+    }
+    let host = world.host(&vms[0].borrow());
+    vms[0].borrow().count.own().take_back(&host);
+    resign(&host, "service", 1);
+    assert_eq!(world.gauges[0].get(), 3);
+    assert_eq!(Table::decode(&world.values.borrow()[&key("service")].0).members.len(), 1);
+}
+
+#[test]
+fn a_process_that_was_stopped_while_it_counted_anew_takes_nobody_for_dead() {
+    let world = World::new(1, 3);
+    let vms = world.vms.borrow().clone();
+    vms.iter().for_each(|vm| world.arrive(vm));
+    world.make();
+    let members = || Table::decode(&world.values.borrow()[&key("service")].0).members.len();
+    assert_eq!(members(), 4);
+    world.pass(10_000);
+    vms.iter().for_each(|vm| {
+        world.look(vm);
+        assert_eq!(members(), 4);
+    });
+}

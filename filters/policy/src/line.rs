@@ -1,0 +1,195 @@
+//! One thread's part of the line in front of an application: the requests that it holds, and how
+//! many it has let in. Whose turn it is, the [`Hall`] decides, whose bytes all threads share.
+//!
+//! Every step is a read, a decision and a compare-and-swap. A place that is passed on to another
+//! thread's request is announced to that thread. The announcement is only a hint: what a thread may
+//! let in it reads from the hall, so one that comes late, twice or not at all does no harm, and
+//! each tick [looks](Line::look) again.
+//!
+//! Each request is held until a time that is fixed when it comes. Then the next look gives it up,
+//! whatever the shared data says or lacks. So it waits no longer than that, one tick, and as long
+//! as its own thread stands still.
+
+use crate::awake::Awake;
+use crate::hall::{Entrance, Hall, Worker};
+use crate::shared::Shared;
+use crate::units::{Concurrency, Timestamp};
+use std::collections::VecDeque;
+
+/// How often a step is tried when other threads come in between. Each failure means that another
+/// thread got on.
+const TRIES: usize = 1000;
+
+fn key(service: &str) -> String {
+    // Bytes of another layout are under another key: two versions of the module may be loaded.
+    format!("bloc/hall2/{service}")
+}
+
+/// Takes the VM with this number out of the hall of a service. The others, which may have free
+/// places now, are to be woken.
+pub fn resign(shared: &impl Shared, service: &str, vm: u64) -> Vec<u64> {
+    let (key, mut new) = (key(service), Vec::new());
+    for _ in 0..TRIES {
+        let (Some(bytes), cas) = shared.get(&key) else { return Vec::new() };
+        let mut hall = Hall::decode(&bytes);
+        hall.resign(vm);
+        hall.encode(&mut new);
+        if shared.set(&key, &new, cas) {
+            return hall.ids().collect();
+        }
+    }
+    Vec::new()
+}
+
+struct Held<T> {
+    until: Timestamp,
+    request: T,
+}
+
+/// One thread's part of the line of one service.
+pub struct Line<T> {
+    key: String,
+    vm: u64,
+    held: VecDeque<Held<T>>,
+    inside: u32,
+    awake: Awake,
+    bytes: Vec<u8>,
+}
+
+/// What is to be done after a step.
+#[must_use]
+pub struct Turns<T> {
+    /// Requests that may go.
+    pub in_turn: Vec<T>,
+    /// Requests that have waited too long.
+    pub late: Vec<T>,
+    /// VMs that are to look.
+    pub wake: Vec<u64>,
+}
+
+impl<T> Default for Turns<T> {
+    fn default() -> Self {
+        Self { in_turn: Vec::new(), late: Vec::new(), wake: Vec::new() }
+    }
+}
+
+impl<T> Line<T> {
+    /// The line of a service, as the VM with this number (not 0) sees it.
+    pub fn new(service: &str, vm: u64) -> Self {
+        Self { key: key(service), vm, held: VecDeque::new(), inside: 0, awake: Awake::default(), bytes: Vec::new() }
+    }
+
+    /// Takes a step in the hall, which begins with what this thread has; none if it cannot be taken
+    /// (the host has no shared data, too many threads take part or come in between).
+    fn step<R>(&mut self, shared: &impl Shared, now: Timestamp, step: impl Fn(&mut Hall, Worker) -> R) -> Option<R> {
+        for _ in 0..TRIES {
+            let (bytes, cas) = shared.get(&self.key);
+            let mut hall = bytes.map_or_else(Hall::default, |bytes| Hall::decode(&bytes));
+            let worker = hall.join(self.vm, now)?;
+            hall.report(worker, self.inside, self.held.len());
+            let result = step(&mut hall, worker);
+            hall.encode(&mut self.bytes);
+            if shared.set(&self.key, &self.bytes, cas) {
+                return Some(result);
+            }
+        }
+        None
+    }
+
+    /// A request has come: whether there is a place for it at once. If there is none, it is to be
+    /// [held](Self::hold) next. If the hall cannot be reached it is let in: on failure, open.
+    pub fn come(&mut self, shared: &impl Shared, concurrency: Concurrency, now: Timestamp) -> bool {
+        self.awake.look(now);
+        let entrance = self.step(shared, now, |hall, worker| hall.enter(worker, concurrency));
+        let inside = entrance.unwrap_or(Entrance::Inside) == Entrance::Inside;
+        self.inside += u32::from(inside);
+        inside
+    }
+
+    /// Holds a request for which there was no place, until then at the latest.
+    pub fn hold(&mut self, request: T, until: Timestamp) {
+        self.held.push_back(Held { until, request });
+    }
+
+    /// A request that was inside is over: its place is passed on.
+    pub fn leave(&mut self, shared: &impl Shared, concurrency: Option<Concurrency>, now: Timestamp) -> Turns<T> {
+        self.inside = self.inside.saturating_sub(1);
+        self.pass_on(shared, concurrency, &[], now)
+    }
+
+    /// A held request is gone.
+    pub fn gone(
+        &mut self,
+        shared: &impl Shared,
+        concurrency: Option<Concurrency>,
+        now: Timestamp,
+        is: impl Fn(&T) -> bool,
+    ) -> Turns<T> {
+        let gone = self.held.iter().position(|held| is(&held.request));
+        let mut turns = gone.map(|place| self.pass_on(shared, concurrency, &[place], now)).unwrap_or_default();
+        turns.late.clear();
+        turns
+    }
+
+    /// Looks what has been granted to this thread, gives a sign of life, and finds those that have
+    /// waited too long.
+    pub fn look(&mut self, shared: &impl Shared, concurrency: Option<Concurrency>, now: Timestamp) -> Turns<T> {
+        let late = |(place, held): (usize, &Held<T>)| (held.until <= now).then_some(place);
+        let late: Vec<usize> = self.held.iter().enumerate().filter_map(late).collect();
+        self.pass_on(shared, concurrency, &late, now)
+    }
+
+    /// Gives free places to those whose turn it is, after those at these places in `held` have
+    /// left.
+    fn pass_on(
+        &mut self,
+        shared: &impl Shared,
+        concurrency: Option<Concurrency>,
+        leaving: &[usize],
+        now: Timestamp,
+    ) -> Turns<T> {
+        // Without a concurrency any more nobody is to be held.
+        let concurrency = concurrency.unwrap_or(Concurrency::new(u32::MAX));
+        let awake = self.awake.look(now);
+        let passed = self.step(shared, now, |hall, worker| {
+            for place in leaving.iter().rev() {
+                hall.give_up(worker, *place);
+            }
+            hall.bury(awake, now);
+            let mut others = Vec::new();
+            while let Some(granted) = hall.grant(concurrency) {
+                if granted != worker {
+                    others.extend(hall.id(granted));
+                }
+            }
+            (others, hall.take(worker))
+        });
+        let mut turns = Turns::default();
+        for place in leaving.iter().rev() {
+            turns.late.extend(self.held.remove(*place).map(|held| held.request));
+        }
+        turns.late.reverse();
+        let (wake, granted) = passed.unwrap_or_default();
+        turns.wake = wake;
+        for _ in 0..granted {
+            let Some(held) = self.held.pop_front() else { break };
+            self.inside += 1;
+            turns.in_turn.push(held.request);
+        }
+        turns
+    }
+
+    /// Whether nothing of this thread waits or is inside.
+    pub fn is_idle(&self) -> bool {
+        self.held.is_empty() && self.inside == 0
+    }
+
+    /// When the next held request has waited too long, if there is one.
+    pub fn next_late(&self) -> Option<Timestamp> {
+        self.held.iter().map(|held| held.until).min()
+    }
+}
+
+#[cfg(test)]
+#[path = "line_tests.rs"]
+mod tests;

@@ -1,0 +1,368 @@
+//! [`Line`] in virtual time: several workers whose requests come, end and give up, whose
+//! announcements come late or never, and which stand still for any time at any point.
+
+use super::*;
+use crate::hall::LIFE;
+use crate::shared::Cas;
+use proptest::prelude::*;
+use std::cell::{Cell, RefCell};
+use std::collections::{BTreeMap, HashMap};
+
+const SERVICE: &str = "service";
+/// The ticks of a worker with something in the line.
+const TICK: u64 = 250;
+/// What an announcement takes.
+const WAKE: u64 = 1;
+
+/// Shared data as Envoy has it. Now and then another worker comes in between a read and a write.
+#[derive(Default)]
+struct Data {
+    values: RefCell<HashMap<String, (Vec<u8>, u32)>>,
+    issued: Cell<u32>,
+    rng: RefCell<fastrand::Rng>,
+}
+
+impl Shared for Data {
+    fn get(&self, key: &str) -> (Option<Vec<u8>>, Cas) {
+        let value = self.values.borrow().get(key).cloned();
+        value.map_or((None, Cas::ABSENT), |(value, cas)| (Some(value), Cas::new(cas)))
+    }
+
+    fn set(&self, key: &str, value: &[u8], cas: Cas) -> bool {
+        let mut values = self.values.borrow_mut();
+        let there = values.get(key).map(|(_, there)| *there);
+        if there.is_some_and(|there| there != cas.get()) {
+            return false;
+        }
+        self.issued.set(self.issued.get() + 1);
+        if there.is_some() && self.rng.borrow_mut().u32(0..10) == 0 {
+            values.entry(key.to_owned()).and_modify(|value| value.1 = self.issued.get());
+            return false;
+        }
+        values.insert(key.to_owned(), (value.to_vec(), self.issued.get()));
+        true
+    }
+
+    fn overwrite(&self, _key: &str, _value: &[u8]) {
+        unreachable!("a line is never overwritten");
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Event {
+    Come { number: usize, worker: usize },
+    End { number: usize, worker: usize },
+    Vanish { number: usize, worker: usize },
+    Tick(usize),
+    Wake(usize),
+}
+
+impl Event {
+    fn worker(self) -> usize {
+        match self {
+            Self::Come { worker, .. } | Self::End { worker, .. } | Self::Vanish { worker, .. } => worker,
+            Self::Tick(worker) | Self::Wake(worker) => worker,
+        }
+    }
+}
+
+/// A time in milliseconds in which a worker stands still.
+#[derive(Clone, Copy, Debug)]
+struct Stall {
+    worker: usize,
+    from: u64,
+    until: u64,
+}
+
+#[derive(Clone, Debug)]
+struct Request {
+    at: u64,
+    worker: usize,
+    takes: u64,
+    bound: u64,
+    /// When its client goes away, after it came.
+    patience: Option<u64>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum State {
+    NotYet,
+    Held,
+    Inside,
+    Over,
+}
+
+struct World<'a> {
+    data: Data,
+    requests: &'a [Request],
+    stalls: &'a [Stall],
+    concurrency: u32,
+    lines: Vec<Line<usize>>,
+    states: Vec<State>,
+    /// Whether an announcement arrives.
+    loses_wakes: bool,
+    queue: BTreeMap<(u64, usize), Event>,
+    number: usize,
+    /// When each worker last ran.
+    ran: Vec<u64>,
+    /// Whether the places are never exceeded, not even after a stall.
+    strict: bool,
+}
+
+fn at(millis: u64) -> Timestamp {
+    Timestamp::from_nanos((1_000_000 + millis) * 1_000_000)
+}
+
+impl World<'_> {
+    fn plan(&mut self, millis: u64, event: Event) {
+        self.number += 1;
+        self.queue.insert((millis, self.number), event);
+    }
+
+    fn inside_of(&self, worker: usize) -> usize {
+        let inside =
+            |(number, state): (usize, &State)| *state == State::Inside && self.requests[number].worker == worker;
+        self.states.iter().enumerate().filter(|entry| inside((entry.0, entry.1))).count()
+    }
+
+    /// What those have inside that the others may count on.
+    fn known(&self, now: u64) -> usize {
+        let alive = |worker: &usize| self.strict || now - self.ran[*worker] <= LIFE.as_millis() as u64;
+        (0..self.lines.len()).filter(alive).map(|worker| self.inside_of(worker)).sum()
+    }
+
+    fn enter(&mut self, number: usize, now: u64) {
+        let known = self.known(now);
+        assert!(known < self.concurrency as usize, "{known} inside when one more is let in");
+        assert!([State::NotYet, State::Held].contains(&self.states[number]), "let in twice");
+        self.states[number] = State::Inside;
+        let Request { takes, worker, .. } = self.requests[number];
+        self.plan(now + takes, Event::End { number, worker });
+    }
+
+    fn take(&mut self, worker: usize, turns: Turns<usize>, now: u64) {
+        for vm in turns.wake {
+            assert_ne!(vm as usize, worker + 1);
+            if !self.loses_wakes {
+                self.plan(now + WAKE, Event::Wake(vm as usize - 1));
+            }
+        }
+        for number in turns.in_turn {
+            self.enter(number, now);
+            self.waited(number, now);
+        }
+        for number in turns.late {
+            assert_eq!(self.states[number], State::Held);
+            let held = now - self.requests[number].at;
+            assert!(held >= self.requests[number].bound, "bounced after {held} ms");
+            self.states[number] = State::Over;
+            self.waited(number, now);
+        }
+    }
+
+    /// At most its bound and a tick, and as long as its own worker stood still.
+    fn waited(&self, number: usize, now: u64) {
+        let Request { at, worker, bound, .. } = self.requests[number];
+        let stood = |stall: &Stall| stall.until.min(now).saturating_sub(stall.from.max(at));
+        let stood: u64 = self.stalls.iter().filter(|stall| stall.worker == worker).map(stood).sum();
+        assert!(now - at <= bound + TICK + stood, "held for {} ms, its worker stood for {stood}", now - at);
+    }
+
+    fn run(&mut self) {
+        let places = Concurrency::new(self.concurrency);
+        for (number, request) in self.requests.iter().enumerate() {
+            self.plan(request.at, Event::Come { number, worker: request.worker });
+        }
+        for worker in 0..self.lines.len() {
+            self.plan(0, Event::Tick(worker));
+        }
+        for _ in 0..1_000_000 {
+            let Some(((millis, _), event)) = self.queue.pop_first() else { return };
+            let worker = event.worker();
+            let stall = |stall: &&Stall| stall.worker == worker && (stall.from..stall.until).contains(&millis);
+            if let Some(stall) = self.stalls.iter().find(stall) {
+                self.plan(stall.until, event);
+                continue;
+            }
+            let now = at(millis);
+            if let Event::Vanish { number, .. } = event
+                && self.states[number] != State::Held
+            {
+                continue;
+            }
+            // A worker that was taken for dead counts again from its next step on.
+            self.ran[worker] = millis;
+            if let Event::Tick(worker) = event
+                && self.states.iter().any(|state| *state != State::Over)
+            {
+                self.plan(millis + TICK, Event::Tick(worker));
+            }
+            let line = &mut self.lines[worker];
+            let turns = match event {
+                Event::Come { number, .. } => {
+                    if line.come(&self.data, places, now) {
+                        self.enter(number, millis);
+                    } else {
+                        self.states[number] = State::Held;
+                        line.hold(number, at(self.requests[number].at + self.requests[number].bound));
+                        if let Some(patience) = self.requests[number].patience {
+                            self.plan(millis + patience, Event::Vanish { number, worker });
+                        }
+                    }
+                    Turns::default()
+                }
+                Event::End { number, .. } => {
+                    self.states[number] = State::Over;
+                    line.leave(&self.data, Some(places), now)
+                }
+                Event::Vanish { number, .. } => {
+                    self.states[number] = State::Over;
+                    line.gone(&self.data, Some(places), now, |held| *held == number)
+                }
+                Event::Tick(_) | Event::Wake(_) => line.look(&self.data, Some(places), now),
+            };
+            self.take(worker, turns, millis);
+        }
+        panic!("it goes on for ever");
+    }
+}
+
+fn world<'a>(workers: usize, concurrency: u32, requests: &'a [Request], stalls: &'a [Stall], seed: u64) -> World<'a> {
+    let data = Data { rng: RefCell::new(fastrand::Rng::with_seed(seed)), ..Data::default() };
+    World {
+        data,
+        requests,
+        stalls,
+        concurrency,
+        lines: (1..=workers as u64).map(|vm| Line::new(SERVICE, vm)).collect(),
+        states: vec![State::NotYet; requests.len()],
+        loses_wakes: false,
+        queue: BTreeMap::new(),
+        number: 0,
+        ran: vec![0; workers],
+        strict: false,
+    }
+}
+
+fn check(mut world: World) {
+    world.run();
+    let requests = world.requests;
+    let waiting: Vec<usize> = (0..requests.len()).filter(|number| world.states[*number] != State::Over).collect();
+    assert!(waiting.is_empty(), "{waiting:?} have no answer");
+    assert!(world.lines.iter().all(Line::is_idle));
+    let (bytes, _) = world.data.get(&key(SERVICE));
+    let hall = bytes.map_or_else(Hall::default, |bytes| Hall::decode(&bytes));
+    assert_eq!((hall.inside(), hall.waiting()), (0, 0));
+}
+
+fn requests(workers: usize) -> impl Strategy<Value = Vec<Request>> {
+    let request = (0u64..8_000, 0..workers, 1u64..400, 50u64..12_000, prop::option::weighted(0.2, 0u64..3_000))
+        .prop_map(|(at, worker, takes, bound, patience)| Request { at, worker, takes, bound, patience });
+    prop::collection::vec(request, 1..60)
+}
+
+fn stalls(workers: usize) -> impl Strategy<Value = Vec<Stall>> {
+    let stall = (0..workers, 0u64..8_000, prop_oneof![0u64..2_000, 0u64..10_000]);
+    let some = prop::collection::vec(
+        stall.prop_map(|(worker, from, time)| vec![Stall { worker, from, until: from + time }]),
+        0..4,
+    );
+    // The whole process: each worker goes on at a moment of its own.
+    let all =
+        (0u64..8_000, prop::collection::vec(0u64..10_000, workers), 0u64..300).prop_map(|(from, times, spread)| {
+            let longest = times.iter().copied().max().unwrap_or(0);
+            let until = |time: &u64| from + longest + time % (spread + 1);
+            times.iter().enumerate().map(|(worker, time)| Stall { worker, from, until: until(time) }).collect()
+        });
+    prop_oneof![some.prop_map(|stalls| stalls.concat()), all]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(2000))]
+
+    #[test]
+    fn each_request_is_let_in_once_or_bounced_in_time_whatever_stands_still(
+        requests in requests(3), stalls in stalls(3), concurrency in 1u32..4, loses: bool, seed: u64,
+    ) {
+        // Unless one stands still for longer, the places are never exceeded.
+        let stands = |worker| stalls.iter().filter(|stall| stall.worker == worker).map(|stall| stall.until - stall.from).sum();
+        let strict = (0..3).map(stands).all(|time: u64| time <= LIFE.as_millis() as u64);
+        check(World { loses_wakes: loses, strict, ..world(3, concurrency, &requests, &stalls, seed) });
+    }
+}
+
+/// What was found by use: two workers, one place, 16 requests, and the process stands still for 3
+/// s. None takes the other for dead, so the place stays the only one.
+#[test]
+fn sixteen_requests_survive_a_stop_of_the_process() {
+    let requests: Vec<Request> =
+        (0..16).map(|n| Request { at: n, worker: n as usize % 2, takes: 100, bound: 15_000, patience: None }).collect();
+    for time in [1_000, 2_500, 3_000, 6_000, 20_000] {
+        let stalls = [0, 1].map(|worker| Stall { worker, from: 150, until: 150 + time + 10 * worker as u64 });
+        check(World { strict: true, ..world(2, 1, &requests, &stalls, time) });
+    }
+}
+
+/// Each finds what the other one has put there, although neither has looked before.
+#[test]
+fn a_line_that_is_made_while_another_thread_is_in_it_takes_nothing_away() {
+    let data = Data::default();
+    let one = Concurrency::new(1);
+    let (mut here, mut there) = (Line::<u32>::new(SERVICE, 1), Line::<u32>::new(SERVICE, 2));
+    assert!(here.come(&data, one, at(0)));
+    assert!(!there.come(&data, one, at(0)));
+}
+
+/// The host has no room for shared data: nobody is held, and who is held already is not forgotten.
+#[test]
+fn without_shared_data_nobody_is_held_for_ever() {
+    struct Nothing;
+    impl Shared for Nothing {
+        fn get(&self, _key: &str) -> (Option<Vec<u8>>, Cas) {
+            (None, Cas::ABSENT)
+        }
+        fn set(&self, _key: &str, _value: &[u8], _cas: Cas) -> bool {
+            false
+        }
+        fn overwrite(&self, _key: &str, _value: &[u8]) {}
+    }
+    let one = Concurrency::new(1);
+    let mut line = Line::<u32>::new(SERVICE, 1);
+    assert!(line.come(&Nothing, one, at(0)) && line.come(&Nothing, one, at(0)));
+    line.hold(7, at(100));
+    assert_eq!(line.look(&Nothing, Some(one), at(99)).late, [0; 0]);
+    assert_eq!(line.look(&Nothing, Some(one), at(100)).late, [7]);
+}
+
+#[test]
+fn the_place_of_a_worker_that_is_gone_is_free_after_a_while() {
+    let data = Data::default();
+    let one = Concurrency::new(1);
+    let (mut gone, mut here) = (Line::<u32>::new(SERVICE, 1), Line::<u32>::new(SERVICE, 2));
+    assert!(gone.come(&data, one, at(0)));
+    assert!(!here.come(&data, one, at(0)));
+    here.hold(7, at(100_000));
+    let looks = |here: &mut Line<u32>, until: u64| {
+        (0..until).step_by(250).flat_map(|now| here.look(&data, Some(one), at(now)).in_turn).collect::<Vec<_>>()
+    };
+    assert_eq!(looks(&mut here, 2_500), [0; 0]);
+    assert_eq!(looks(&mut here, 3_000), [7]);
+}
+
+#[test]
+fn whoever_gives_up_leaves_the_line_where_it_stood() {
+    let data = Data::default();
+    let one = Concurrency::new(1);
+    let (mut here, mut there) = (Line::<u32>::new(SERVICE, 1), Line::<u32>::new(SERVICE, 2));
+    assert!(here.come(&data, one, at(0)));
+    for (line, number) in [(&mut here, 1), (&mut there, 2)] {
+        assert!(!line.come(&data, one, at(0)));
+        line.hold(number, at(100_000));
+    }
+    assert!(!here.come(&data, one, at(0)));
+    here.hold(3, at(100_000));
+    assert_eq!(here.gone(&data, Some(one), at(1), |held| *held == 1).in_turn, [0; 0]);
+    let turns = here.leave(&data, Some(one), at(2));
+    assert_eq!((turns.in_turn.as_slice(), turns.wake.as_slice()), (&[][..], &[2][..]), "not the last one of its own");
+    assert_eq!(there.look(&data, Some(one), at(3)).in_turn, [2]);
+}

@@ -1,0 +1,37 @@
+//! What the threads' VMs say to each other through their queues.
+
+/// The first byte of [`Message::Count`]; no name begins with it.
+const COUNT: u8 = 1;
+
+/// A message. Each is a hint to look at the shared data: one that is lost, late or unknown does no
+/// harm.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Message<'a> {
+    /// There is a new state from the control plane, or a service that is new here.
+    News,
+    /// There may be a turn in the line of this service.
+    Turn(&'a str),
+    /// The requests of this service are being counted anew.
+    Count(&'a str),
+}
+
+impl<'a> Message<'a> {
+    /// The bytes of it.
+    pub fn encode(self) -> Vec<u8> {
+        match self {
+            Self::News => Vec::new(),
+            Self::Turn(service) => service.as_bytes().to_vec(),
+            Self::Count(service) => [&[COUNT], service.as_bytes()].concat(),
+        }
+    }
+
+    /// Reads it; none if it is not what [`Self::encode`] writes.
+    pub fn decode(bytes: &'a [u8]) -> Option<Self> {
+        let text = |bytes| std::str::from_utf8(bytes).ok();
+        match bytes {
+            [] => Some(Self::News),
+            [COUNT, service @ ..] => text(service).map(Self::Count),
+            service => text(service).map(Self::Turn),
+        }
+    }
+}

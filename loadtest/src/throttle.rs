@@ -1,0 +1,160 @@
+//! Less of a processor for some processes: a cgroup with a quota, as a container's CPU limit makes
+//! it.
+//!
+//! cgroup v1 (`cpu.cfs_quota_us`) and v2 (`cpu.max`). Making one needs root. It is taken away again
+//! with [`Throttle`], after the processes have gone back to where they came from.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+/// The kernel's period: a process that has used its quota of it stands still until the next one.
+const PERIOD: Duration = Duration::from_millis(100);
+
+/// Processes that get less of a processor. Dropping this gives them back all.
+#[derive(Debug)]
+pub struct Throttle {
+    group: PathBuf,
+    home: PathBuf,
+}
+
+/// Why nothing can be throttled here.
+#[derive(Debug, thiserror::Error)]
+#[error("no cgroup with a CPU quota can be made in {}: {source}; it needs root", folder.display())]
+pub struct CannotThrottle {
+    /// Where it was tried.
+    folder: PathBuf,
+    /// Why not.
+    source: io::Error,
+}
+
+impl Throttle {
+    /// From now on the processes with these ids get `share` of one processor together, 0.01 to 1.
+    ///
+    /// # Errors
+    /// This machine has no cgroups with quotas, or they are not ours to make.
+    pub fn new(processes: &[u32], share: f64) -> Result<Self, CannotThrottle> {
+        static MADE: AtomicU32 = AtomicU32::new(0);
+        let (folder, second) = folder();
+        let failed = |source| CannotThrottle { folder: folder.clone(), source };
+        let name = format!("bloc-lab-{}-{}", std::process::id(), MADE.fetch_add(1, Ordering::Relaxed));
+        let group = folder.join(name);
+        let (period, quota) = (PERIOD.as_micros(), PERIOD.mul_f64(share).as_micros());
+        fs::create_dir(&group).map_err(failed)?;
+        let throttle = Self { group, home: folder.clone() };
+        let set = |file: &str, text: String| fs::write(throttle.group.join(file), text).map_err(failed);
+        if second {
+            set("cpu.max", format!("{quota} {period}"))?;
+        } else {
+            set("cpu.cfs_period_us", period.to_string())?;
+            set("cpu.cfs_quota_us", quota.to_string())?;
+        }
+        for process in processes {
+            set("cgroup.procs", process.to_string())?;
+        }
+        Ok(throttle)
+    }
+
+    /// Whether a process can be throttled here.
+    ///
+    /// # Errors
+    /// As [`Self::new`].
+    pub fn check() -> Result<(), CannotThrottle> {
+        // Of this process itself, and nearly nothing: the quota is that of a whole processor.
+        Self::new(&[std::process::id()], 1.0).map(drop)
+    }
+}
+
+impl Drop for Throttle {
+    fn drop(&mut self) {
+        for process in fs::read_to_string(self.group.join("cgroup.procs")).unwrap_or_default().lines() {
+            let _ = fs::write(self.home.join("cgroup.procs"), process);
+        }
+        // One that has just ended may still be leaving.
+        for _ in 0..100 {
+            if fs::remove_dir(&self.group).is_ok() {
+                return;
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+}
+
+/// The folder of the cgroup that this process is in, as far as CPU time goes, and whether it is of
+/// v2.
+fn folder() -> (PathBuf, bool) {
+    let (mounts, own) = (
+        fs::read_to_string("/proc/self/mounts").unwrap_or_default(),
+        fs::read_to_string("/proc/self/cgroup").unwrap_or_default(),
+    );
+    let mount = |kind: &str, option: Option<&str>| {
+        mounts.lines().find_map(|line| {
+            let mut words = line.split(' ').skip(1);
+            let (at, of, options) = (words.next()?, words.next()?, words.next()?);
+            let matches = of == kind && option.is_none_or(|wanted| options.split(',').any(|option| option == wanted));
+            matches.then(|| PathBuf::from(at))
+        })
+    };
+    let path = |matches: &dyn Fn(&str) -> bool| {
+        own.lines().find_map(|line| {
+            let mut parts = line.splitn(3, ':').skip(1);
+            let (controllers, path) = (parts.next()?, parts.next()?);
+            matches(controllers).then(|| path.trim_start_matches('/').to_owned())
+        })
+    };
+    let within = |at: &Path, path: Option<String>| {
+        // In a container the path may be the host's.
+        let folder = at.join(path.unwrap_or_default());
+        if folder.is_dir() { folder } else { at.to_owned() }
+    };
+    if let Some(at) = mount("cgroup", Some("cpu")) {
+        let path = path(&|controllers| controllers.split(',').any(|controller| controller == "cpu"));
+        return (within(&at, path), false);
+    }
+    let at = mount("cgroup2", None).unwrap_or_else(|| PathBuf::from("/sys/fs/cgroup"));
+    // v2 lets processes live only in groups without quotas below them: the root is such a one.
+    (at, true)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::process::{Process, Program};
+
+    /// What a process that counts gets done in a while.
+    #[tokio::test]
+    async fn a_throttled_process_gets_its_share_and_then_all_again() {
+        let directory = tempfile::tempdir().unwrap();
+        let program = Program {
+            name: "busy".into(),
+            executable: "/bin/sh".into(),
+            arguments: vec!["-c".into(), "while :; do :; done".into()],
+        };
+        let process = Process::start(program, directory.path()).await.unwrap();
+        let id = process.id().unwrap();
+        let used = || {
+            let stat = fs::read_to_string(format!("/proc/{id}/schedstat")).unwrap();
+            stat.split(' ').next().unwrap().parse::<u64>().unwrap()
+        };
+        let throttle = Throttle::new(&[id], 0.05).unwrap();
+        let group = throttle.group.clone();
+        let before = used();
+        tokio::time::sleep(Duration::from_secs(2)).await;
+        let share = (used() - before) as f64 / 2e9;
+        // A machine that stands still itself makes it less; nothing makes it more than the kernel's
+        // slices.
+        assert!(share < 0.2, "{share}");
+        drop(throttle);
+        assert!(!group.exists());
+        let before = used();
+        for _ in 0..100 {
+            tokio::time::sleep(Duration::from_millis(100)).await;
+            if used() - before > 500_000_000 {
+                return;
+            }
+        }
+        panic!("it is still throttled");
+    }
+}
