@@ -212,6 +212,20 @@ pub fn judge_flood(samples: &[Sample], from_s: f64, to_s: f64, capacity_rps: f64
     ]
 }
 
+/// What is promised while a sidecar stands still most of the time: what it holds is answered.
+pub fn judge_throttled(samples: &[Sample], least_request: &[Sample]) -> Vec<Promise> {
+    let unanswered = |samples: &[Sample]| {
+        samples.iter().filter(|sample| sample.outcome == Outcome::Error(ErrorKind::Timeout)).count()
+    };
+    let (ours, least) = (unanswered(samples), unanswered(least_request));
+    vec![Promise {
+        what: "requests without an answer",
+        promised: format!("0 of {} after {} s", samples.len(), PATIENCE.as_secs()),
+        measured: format!("{ours} (least request: {least} of {})", least_request.len()),
+        holds: ours == 0 && !samples.is_empty(),
+    }]
+}
+
 /// Requests per second that came out in a way, second by second.
 pub fn per_second(samples: &[Sample], counts: impl Fn(Outcome) -> bool) -> Vec<Point> {
     let end = samples.iter().map(|sample| sample.ended.as_secs()).max().map_or(0, |last| last + 1);
@@ -313,6 +327,16 @@ mod tests {
         samples.push(error(1, 2));
         let promises = judge_flood(&samples, 5.0, 15.0, 100.0, 0.4);
         assert!(!promises[1].holds);
+    }
+
+    #[test]
+    fn of_a_throttled_sidecar_each_request_is_to_be_answered() {
+        let timeout = request(0, 10_000, Outcome::Error(ErrorKind::Timeout));
+        let shed = request(0, 10, Outcome::Shed);
+        let holds = |samples: &[Sample]| judge_throttled(samples, &[timeout])[0].holds;
+        assert!(holds(&[well()[0], shed, error(0, 10)]), "refused is answered");
+        assert!(!holds(&[well()[0], timeout]));
+        assert!(!holds(&[]), "nothing was seen");
     }
 
     #[test]

@@ -8,7 +8,8 @@
 //!    the undisturbed one. Promised: [`SETTLE`](judge::SETTLE) after the fault began where others can take over, otherwise after it ended.
 //! 3. *Retries* beyond those after rejections, in relation to the requests. Promised: at most the retry budget and what it allows at once.
 //! 4. *Spread*: the share of requests that a server takes which fails fast. Promised: at most twice its fair share.
-//! 5. *Goodput* in the flood, as a share of the capacity. Promised: 0.9.
+//! 5. *Answers*: requests that a sidecar holds which stands still most of the time. Promised: each is answered, or refused.
+//! 6. *Goodput* in the flood, as a share of the capacity. Promised: 0.9.
 
 mod fault;
 pub mod judge;

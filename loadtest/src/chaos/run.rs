@@ -6,8 +6,9 @@ use crate::backend::ServiceTime;
 use crate::case::HEAD_START;
 use crate::envoy::SERVICE;
 use crate::load::{self, ErrorKind, Load, LoadPlan, Outcome as Seen, Sample, Tally, quantile};
-use crate::mesh::{Mesh, MeshError, MeshSpec, Tools};
+use crate::mesh::{Mesh, MeshError, MeshSpec, Role, Tools};
 use crate::policy::Policy;
+use crate::throttle::Throttle;
 use crate::timeline::Point;
 use bloc_policy::config::CapacitySpec;
 use indicatif::ProgressBar;
@@ -31,11 +32,20 @@ const COUNTERS_LAG: Duration = Duration::from_millis(1_100);
 /// Half of what the servers can do: three of four can take it all.
 const SHARE: f64 = 0.5;
 const FLOOD_SHARE: f64 = 5.0;
+/// Enough that requests wait in the sidecars; the other three can take nearly all of it.
+const THROTTLED_SHARE: f64 = 0.7;
 /// A client in a flood has this much patience: twice what a full server needs for all that it admits.
 const FLOOD_PATIENCE: Duration = Duration::from_secs(2);
 
 /// The name of the flood on the command line.
 const FLOOD: &str = "flood";
+/// The name of the throttled sidecar on the command line.
+const THROTTLED: &str = "throttled-sidecar";
+/// Of one processor.
+const THROTTLED_TO: f64 = 0.05;
+const THROTTLED_FOR: Duration = Duration::from_secs(10);
+/// What takes the rest of that away most of the time, as an application in the same cgroup does.
+const NEIGHBOURS: usize = 20;
 
 /// What to run.
 #[derive(Clone, Debug)]
@@ -110,7 +120,7 @@ impl Outcome {
 impl Chaos {
     /// The names that [`Chaos::only`] knows.
     pub fn names() -> impl Iterator<Item = &'static str> {
-        FAULTS.iter().map(|fault| fault.name()).chain([FLOOD])
+        FAULTS.iter().map(|fault| fault.name()).chain([THROTTLED, FLOOD])
     }
 
     /// Runs it; what has come out goes to `tell` at once.
@@ -143,7 +153,8 @@ impl Chaos {
                 };
                 bar.set_message(fault.name());
                 let flood = if wanted(FLOOD) { 2 * (self.flood + AFTER) } else { Duration::ZERO };
-                let outcome = if Instant::now() + BEFORE + FAULT + AFTER + STARTS + flood > ends {
+                let throttled = if wanted(THROTTLED) { 2 * (throttled_window() + STARTS) } else { Duration::ZERO };
+                let outcome = if Instant::now() + BEFORE + FAULT + AFTER + STARTS + flood + throttled > ends {
                     Outcome::not_run(fault.name(), fault.what(), format!("no time left of {:?}", self.limit))
                 } else {
                     self.fault(fault, victim, &mut mesh, number, undisturbed).await?
@@ -153,6 +164,11 @@ impl Chaos {
             }
             mesh.check()?;
             mesh.end().await;
+        }
+        if wanted(THROTTLED) {
+            let outcome = self.throttled_sidecar(tools, directory, bar).await?;
+            tell(&outcome);
+            outcomes.push(outcome);
         }
         if wanted(FLOOD) {
             let least = self.flood(Policy::LeastRequest, tools, &directory.join("least-request"), bar).await?;
@@ -291,6 +307,59 @@ impl Chaos {
         Ok(measured.samples)
     }
 
+    /// A sidecar that holds requests gets next to nothing of a processor; the same without our filters.
+    async fn throttled_sidecar(
+        &self,
+        tools: &Tools,
+        directory: &Path,
+        bar: &ProgressBar,
+    ) -> Result<Outcome, MeshError> {
+        let what = format!(
+            "a sidecar with two workers that holds requests shares {:.0}% of a core with {NEIGHBOURS} busy processes for {} s",
+            100.0 * THROTTLED_TO,
+            THROTTLED_FOR.as_secs()
+        );
+        if let Err(error) = Throttle::check() {
+            return Ok(Outcome::not_run(THROTTLED, &what, error.to_string()));
+        }
+        bar.set_message(THROTTLED);
+        let least =
+            self.throttled(Policy::LeastRequest, tools, &directory.join("throttled-least-request"), bar).await?;
+        let ours = self.throttled(self.policy, tools, &directory.join("throttled"), bar).await?;
+        let promises = judge::judge_throttled(&ours, &least);
+        Ok(Outcome { not_run: None, promises, ..Outcome::not_run(THROTTLED, &what, String::new()) }.drawn(&ours))
+    }
+
+    async fn throttled(
+        &self,
+        policy: Policy,
+        tools: &Tools,
+        directory: &Path,
+        bar: &ProgressBar,
+    ) -> Result<Vec<Sample>, MeshError> {
+        let service_time = ServiceTime::Fixed(Duration::from_millis(50));
+        let capacity = policy.routing().map(|_| CapacitySpec::Static { limit: 20 });
+        let hold = policy.routing().is_some();
+        let fleet = MeshSpec::fleet(policy, 4, service_time);
+        let spec = MeshSpec { backends: 4, workers: 2, hold, capacity, seed: self.seed, ..fleet };
+        let mut mesh = Mesh::start(&spec, tools, directory, bar).await?;
+        let rate = THROTTLED_SHARE * spec.total_rate(spec.backends);
+        let plan = self.plan(&mesh, rate, throttled_window(), judge::PATIENCE, 0);
+        let start = Instant::now() + HEAD_START;
+        let disturb = async {
+            sleep_until(start + BEFORE).await;
+            let throttle = mesh.throttle(Role::Sidecar(0), THROTTLED_TO, NEIGHBOURS).await?;
+            sleep(THROTTLED_FOR).await;
+            drop(throttle);
+            Ok::<_, MeshError>(())
+        };
+        let (measured, disturbed) = tokio::join!(load::run(&plan, start, Arc::<Tally>::default()), disturb);
+        disturbed?;
+        mesh.check()?;
+        mesh.end().await;
+        Ok(measured.samples)
+    }
+
     fn judge_flood(&self, ours: &[Sample], least: &[Sample]) -> Outcome {
         let spec = self.flooded(self.policy);
         let capacity = spec.total_rate(spec.backends);
@@ -300,6 +369,10 @@ impl Chaos {
         let promises = judge::judge_flood(ours, from_s, to_s, capacity, least);
         Outcome { not_run: None, promises, ..Outcome::not_run(FLOOD, &what, String::new()) }.drawn(ours)
     }
+}
+
+fn throttled_window() -> Duration {
+    BEFORE + THROTTLED_FOR + AFTER
 }
 
 async fn counted(mesh: &Mesh) -> Result<Counted, MeshError> {

@@ -5,6 +5,8 @@ use super::tools::Tools;
 use crate::backend::Mood;
 use crate::envoy::Envoy;
 use crate::http;
+use crate::process::{Process, Program};
+use crate::throttle::Throttle;
 use bloc_policy::config::{CapacitySpec, ServiceSpec};
 use futures_util::future::try_join_all;
 use indicatif::ProgressBar;
@@ -48,6 +50,14 @@ pub struct Parts {
     pub sidecars: Vec<u32>,
     /// The control plane, if there is one.
     pub control_plane: Vec<u32>,
+}
+
+/// An Envoy that gets less of a processor, until this is dropped.
+#[derive(Debug)]
+pub struct Throttled {
+    // First: a throttled process takes its time to end.
+    _throttle: Throttle,
+    _busy: Vec<Process>,
 }
 
 async fn sum(envoys: &[Envoy], name: &str) -> Result<u64, MeshError> {
@@ -107,6 +117,21 @@ impl Mesh {
     pub fn freeze(&mut self, role: Role, frozen: bool) {
         let signal = if frozen { Signal::SIGSTOP } else { Signal::SIGCONT };
         self.envoy_mut(role).process().signal(signal);
+    }
+
+    /// Gives an Envoy `share` of one processor, together with so many processes that take all they can get.
+    ///
+    /// # Errors
+    /// It cannot be throttled here.
+    pub async fn throttle(&mut self, role: Role, share: f64, neighbours: usize) -> Result<Throttled, MeshError> {
+        let mut busy = Vec::with_capacity(neighbours);
+        for n in 0..neighbours {
+            let arguments = vec!["-c".into(), "while :; do :; done".into()];
+            let program = Program { name: format!("busy-{n}"), executable: "/bin/sh".into(), arguments };
+            busy.push(Process::start(program, &self.directory).await?);
+        }
+        let all: Vec<u32> = busy.iter().chain([&*self.envoy_mut(role).process()]).filter_map(Process::id).collect();
+        Ok(Throttled { _throttle: Throttle::new(&all, share)?, _busy: busy })
     }
 
     /// Starts all these again at once.

@@ -19,7 +19,7 @@ mod tools;
 
 pub use capacity::{read_capacity, show_capacity};
 pub use counters::{Admins, Counters};
-pub use faults::{Parts, Role};
+pub use faults::{Parts, Role, Throttled};
 pub use running::{Mesh, MeshError};
 pub use spec::MeshSpec;
 pub use tools::{Tools, ToolsMissing, target_directory};

@@ -8,6 +8,7 @@ use crate::envoy::{self, CONTROL_PLANE_CLUSTER, Envoy, EnvoyError, Outbound, Plu
 use crate::http::{self, HttpError};
 use crate::policy::Policy;
 use crate::process::{Process, ProcessError, Program};
+use crate::throttle::CannotThrottle;
 use bloc_policy::config::{ControlPlaneSpec, PluginSpec};
 use futures_util::future::{join_all, try_join_all};
 use indicatif::ProgressBar;
@@ -55,6 +56,9 @@ pub enum MeshError {
         /// By how many it did.
         seen: i64,
     },
+    /// Nothing can be throttled here.
+    #[error(transparent)]
+    Throttle(#[from] CannotThrottle),
     /// A fault could be made a moment before, and now cannot.
     #[error("{fault}: {why}")]
     Fault {
