@@ -18,9 +18,9 @@
 //! which counts anew.
 //!
 //! The count begins anew when a VM joins while requests are in flight (it may replace one that has
-//! trapped), when one does not look within [`PROMISE`], and every [`PERIOD`]: whatever has made it
-//! wrong, it is right again after that. Cost: a read and a write of 16 bytes and 20 for each
-//! thread, at each look. Not in the paper.
+//! trapped), when one does not look within [`PROMISE`], when the gauge shows less than a thread has
+//! itself, and every [`PERIOD`]: whatever has made it wrong, it is right again after that. Cost: a
+//! read and a write of 16 bytes and 20 for each thread, at each look. Not in the paper.
 
 use crate::awake::Awake;
 use crate::hall::LIFE;
@@ -35,7 +35,11 @@ pub const PROMISE: Duration = Duration::from_secs(7);
 /// How often the requests are counted anew without a reason.
 pub const PERIOD: Duration = Duration::from_secs(60);
 /// How often a thread looks while all is settled.
-const LOOK: Duration = Duration::from_secs(1);
+const LOOK: Duration = Duration::from_secs(3);
+/// How often at most while they count anew, besides those times at which it is told to.
+const LOOK_WHILE_COUNTING: Duration = Duration::from_millis(50);
+/// A wrong count is not counted anew sooner than this after the last time.
+const PAUSE: Duration = Duration::from_secs(5);
 /// How often a step is tried when other threads come in between; each failure means that another
 /// thread got on.
 const TRIES: usize = 1000;
@@ -201,8 +205,13 @@ pub struct Count {
     own: Own,
     stage: Stage,
     awake: Awake,
-    /// When to look again while all is settled.
+    /// When to look again.
     next: Timestamp,
+    /// Whether it has taken part already.
+    joined: bool,
+    /// Until when to look a few times a second: somebody was dropped, and may come back. Without
+    /// that threads that no message reaches would drop each other in turn.
+    attentive: Timestamp,
     bytes: Vec<u8>,
 }
 
@@ -216,6 +225,8 @@ impl Count {
             stage: Stage::default(),
             awake: Awake::default(),
             next: Timestamp::ZERO,
+            joined: false,
+            attentive: Timestamp::ZERO,
             bytes: Vec::new(),
         }
     }
@@ -245,20 +256,21 @@ impl Count {
         Concurrency::new(u32::try_from(sum.max(0)).unwrap_or(u32::MAX))
     }
 
-    /// Whether the threads are counting anew: then this one is to look a few times a second.
-    pub fn is_settled(&self) -> bool {
-        self.stage.is_settled()
+    /// Whether this thread is to look a few times a second, because they count anew.
+    pub fn needs_looks(&self, now: Timestamp) -> bool {
+        !self.stage.is_settled() || now < self.attentive
     }
 
     /// As [`Self::look`], if it is time.
     pub fn tick(&mut self, shared: &impl Shared, gauges: &impl Gauges, now: Timestamp) -> Vec<u64> {
-        if self.is_settled() && now < self.next { Vec::new() } else { self.look(shared, gauges, now) }
+        if now < self.next { Vec::new() } else { self.look(shared, gauges, now) }
     }
 
     /// Gives a sign of life and does what the present stage asks for. The VMs that are to look are
     /// returned.
     pub fn look(&mut self, shared: &impl Shared, gauges: &impl Gauges, now: Timestamp) -> Vec<u64> {
         let mut others = self.steps(shared, gauges, now);
+        self.next = now.after(if self.needs_looks(now) { LOOK_WHILE_COUNTING } else { LOOK });
         others.sort_unstable();
         others.dedup();
         others
@@ -266,7 +278,6 @@ impl Count {
 
     fn steps(&mut self, shared: &impl Shared, gauges: &impl Gauges, now: Timestamp) -> Vec<u64> {
         let awake = self.awake.look(now);
-        self.next = now.after(LOOK);
         let mut others = Vec::new();
         for _ in 0..TRIES {
             let (bytes, cas) = shared.get(&self.key);
@@ -293,11 +304,22 @@ impl Count {
             if !shared.set(&self.key, &self.bytes, cas) {
                 continue;
             }
-            if table.stage != before.stage || table.members.len() < before.members.len() {
+            let known = before.members.iter().any(|member| member.id == self.vm);
+            let kept = |member: &Member| table.members.iter().any(|kept| kept.id == member.id);
+            let dropped = !before.members.iter().all(kept);
+            if dropped || self.joined && !known {
+                self.attentive = now.after(PROMISE);
+            }
+            self.joined = true;
+            if table.stage != before.stage || dropped {
                 // Those that were dropped, too: who was only stopped is to join again.
                 others.extend(before.members.iter().map(|member| member.id).filter(|id| *id != self.vm));
             }
             if table.stage == self.stage {
+                if !table.stage.is_settled() && table.all_are_here() {
+                    // This was the last one: now the first one can go on.
+                    others.extend(table.members.first().map(|first| first.id).filter(|id| *id != self.vm));
+                }
                 return others;
             }
         }
@@ -340,9 +362,11 @@ impl Count {
             return;
         }
         let overdue = table.members.iter().any(|member| now.since(member.seen) > PROMISE);
-        if table.again || overdue || now.since(table.since) > PERIOD {
+        let (own, all) = (self.own.0.get().0, gauges.get(Side::First));
+        let wrong = all < own && now.since(table.since) > PAUSE;
+        if table.again || overdue || wrong || now.since(table.since) > PERIOD {
             table.again = false;
-            let nothing = self.own.0.get().0 == 0 && gauges.get(Side::First) == 0 && !overdue;
+            let nothing = own == 0 && all == 0 && !overdue;
             let stage = if nothing { table.stage } else { table.stage.next() };
             table.go_to(stage, now);
             // Nothing moves in this stage, so this thread is in it.

@@ -157,6 +157,16 @@ impl Hall {
         }
     }
 
+    /// Whether another worker keeps a place or a turn, and is silent for longer than one that
+    /// lives.
+    pub fn somebody_may_be_dead(&self, worker: Worker, now: Timestamp) -> bool {
+        let mut others =
+            self.workers.iter().enumerate().filter(|(place, state)| {
+                *place != usize::from(worker.0) && state.id != 0 && now.since(state.seen) > SIGN
+            });
+        others.any(|(place, state)| state.taken() > 0 || self.waiting_of(Worker(place as u8)) > 0)
+    }
+
     /// Drops the dead. Whoever says so has been awake since `awake`: before that it could have
     /// heard nobody.
     pub fn bury(&mut self, awake: Timestamp, now: Timestamp) {

@@ -53,6 +53,8 @@ pub struct Line<T> {
     held: VecDeque<Held<T>>,
     inside: u32,
     awake: Awake,
+    /// Whether another thread keeps a place or a turn, and says nothing.
+    doubts: bool,
     bytes: Vec<u8>,
 }
 
@@ -76,7 +78,15 @@ impl<T> Default for Turns<T> {
 impl<T> Line<T> {
     /// The line of a service, as the VM with this number (not 0) sees it.
     pub fn new(service: &str, vm: u64) -> Self {
-        Self { key: key(service), vm, held: VecDeque::new(), inside: 0, awake: Awake::default(), bytes: Vec::new() }
+        Self {
+            key: key(service),
+            vm,
+            held: VecDeque::new(),
+            inside: 0,
+            awake: Awake::default(),
+            doubts: false,
+            bytes: Vec::new(),
+        }
     }
 
     /// Takes a step in the hall, which begins with what this thread has; none if it cannot be taken
@@ -162,14 +172,15 @@ impl<T> Line<T> {
                     others.extend(hall.id(granted));
                 }
             }
-            (others, hall.take(worker))
+            ((others, hall.take(worker)), hall.somebody_may_be_dead(worker, now))
         });
         let mut turns = Turns::default();
         for place in leaving.iter().rev() {
             turns.late.extend(self.held.remove(*place).map(|held| held.request));
         }
         turns.late.reverse();
-        let (wake, granted) = passed.unwrap_or_default();
+        let ((wake, granted), doubts) = passed.unwrap_or_default();
+        self.doubts = doubts;
         turns.wake = wake;
         for _ in 0..granted {
             let Some(held) = self.held.pop_front() else { break };
@@ -182,6 +193,12 @@ impl<T> Line<T> {
     /// Whether nothing of this thread waits or is inside.
     pub fn is_idle(&self) -> bool {
         self.held.is_empty() && self.inside == 0
+    }
+
+    /// Whether to look a few times a second: while something of this thread waits or is inside, and
+    /// while another one may be dead, which only a thread that looks that often can tell.
+    pub fn needs_looks(&self) -> bool {
+        !self.is_idle() || self.doubts
     }
 
     /// When the next held request has waited too long, if there is one.

@@ -349,6 +349,22 @@ fn the_place_of_a_worker_that_is_gone_is_free_after_a_while() {
     assert_eq!(looks(&mut here, 3_000), [7]);
 }
 
+/// Traffic is so sparse that a thread is idle most of the time, and looks every few seconds only.
+#[test]
+fn the_place_of_a_worker_that_is_gone_is_free_also_where_nobody_has_waited_for_long() {
+    let data = Data::default();
+    let one = Concurrency::new(1);
+    let (mut gone, mut here) = (Line::<u32>::new(SERVICE, 1), Line::<u32>::new(SERVICE, 2));
+    assert!(gone.come(&data, one, at(0)));
+    let mut now = 5_000;
+    for _ in 0..20 {
+        let turns = here.look(&data, Some(one), at(now));
+        assert!(turns.in_turn.is_empty() && turns.late.is_empty());
+        now += if here.needs_looks() { 250 } else { 5_000 };
+    }
+    assert!(here.come(&data, one, at(now)));
+}
+
 #[test]
 fn whoever_gives_up_leaves_the_line_where_it_stood() {
     let data = Data::default();

@@ -86,7 +86,11 @@ pub struct Inbound {
 impl Inbound {
     /// A service with these parameters (none: it passes everything), in the VM with this number.
     pub fn new(service: &str, parameters: Option<&ServiceParameters>, vm: u64) -> Self {
-        let (in_flight, count) = (InFlight::define(service), Count::new(service, vm));
+        let in_flight = InFlight::new(
+            Gauge::define("inbound", service, "in_flight"),
+            Gauge::define("inbound", service, "in_flight_recount"),
+        );
+        let count = Count::new(service, vm);
         will::serves(will::Service { name: service.to_owned(), vm, gauges: in_flight, own: count.own() });
         let mut inbound = Self {
             service: service.to_owned(),
@@ -138,7 +142,7 @@ impl Inbound {
 
     /// How often it needs a tick, if it does.
     pub fn tick_period(&self, now: Timestamp) -> Option<Duration> {
-        let counting = (!self.count.is_settled()).then_some(TICK_WHILE_COUNTING);
+        let counting = self.count.needs_looks(now).then_some(TICK_WHILE_COUNTING);
         self.line.tick_period(now).into_iter().chain(counting).min()
     }
 
@@ -275,7 +279,11 @@ impl Request {
         let mut inbound = self.inbound.borrow_mut();
         inbound.add(-1);
         self.stage.set(Stage::Bounced);
-        let Some(server) = &inbound.server else { return };
+        let Some(server) = &inbound.server else {
+            // Its parameters were taken away while it waited.
+            host::respond(TOO_MANY_REQUESTS, RESOURCE_EXHAUSTED, "bloc_deadline", &[]);
+            return;
+        };
         let (report, orca) = (server.bare_report(others), server.orca());
         let explained = if self.speaks { None } else { why::for_stranger(server, why, &report) };
         let (counter, details) = match why {
@@ -382,6 +390,9 @@ impl InboundRequest {
         let inbound = &mut *borrowed;
         // A thread with traffic looks in time also if its ticks come late.
         inbound.tick_count(now);
+        if inbound.count.needs_looks(now) {
+            inbound.hurry(now);
+        }
         inbound.add(1);
         crash::point("inbound.arrive");
         // Another thread may come in between: then both see the higher count, and at worst both are bounced, never one admitted too many.

@@ -91,7 +91,7 @@ impl Line {
     pub fn tick_period(&self, now: Timestamp) -> Option<Duration> {
         match self.line.next_late() {
             Some(late) if late <= now.after(SOON) => Some(TICK_WHEN_ONE_IS_LATE_SOON),
-            None if self.is_idle() => None,
+            None if !self.line.needs_looks() => None,
             _ => Some(TICK_WHILE_INSIDE),
         }
     }

@@ -87,9 +87,9 @@ impl Gauge {
 pub struct InFlight([Gauge; 2]);
 
 impl InFlight {
-    /// Defines the gauges of this service, or finds them.
-    pub fn define(service: &str) -> Self {
-        Self(["in_flight", "in_flight_recount"].map(|name| Gauge::define("inbound", service, name)))
+    /// The gauge that shows them, and the one to which they move while they are counted anew.
+    pub fn new(first: Gauge, second: Gauge) -> Self {
+        Self([first, second])
     }
 
     fn of(&self, side: Side) -> Gauge {

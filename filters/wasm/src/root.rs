@@ -131,15 +131,16 @@ impl RootContext for Root {
         }
         let now = host::now();
         let turns: Vec<Turns> = served.iter().map(|inbound| inbound.borrow_mut().tick(now)).collect();
+        let line = served.iter().filter_map(|inbound| inbound.borrow().tick_period(now)).min();
+        state::with(|state| state.pace(line.unwrap_or(period)));
+        // Last: each of them leaves another context in force.
         for turns in turns {
             turns.take(now);
         }
-        let line = served.iter().filter_map(|inbound| inbound.borrow().tick_period(now)).min();
-        state::with(|state| state.pace(line.unwrap_or(period)));
     }
 
     fn on_queue_ready(&mut self, queue: u32) {
-        let mut period: Option<Duration> = None;
+        let (mut period, mut all): (Option<Duration>, Vec<Turns>) = (None, Vec::new());
         while let Some(message) = host::dequeue(queue) {
             let Some(message) = Message::decode(&message) else { continue };
             let service = match message {
@@ -156,8 +157,7 @@ impl RootContext for Root {
             if matches!(message, Message::Count(_)) {
                 inbound.borrow_mut().look_at_count(now);
             } else {
-                let turns = inbound.borrow_mut().look(now);
-                turns.take(now);
+                all.push(inbound.borrow_mut().look(now));
             }
             period = period.into_iter().chain(inbound.borrow().tick_period(now)).min();
         }
@@ -165,6 +165,11 @@ impl RootContext for Root {
             // The root context that has the queue need not be the one that looks after the services.
             let root = state::with(|state| state.inbound_root);
             host::in_context(root, || state::with(|state| state.hurry(period)));
+        }
+        // Last: each of them leaves another context in force, and a call to the control plane that is
+        // made there ends with that request.
+        for turns in all {
+            turns.take(host::now());
         }
     }
 
