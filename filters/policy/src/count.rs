@@ -20,7 +20,7 @@
 //! The count begins anew when a VM joins while requests are in flight (it may replace one that has
 //! trapped), when one does not look within [`PROMISE`], when the gauge shows less than a thread has
 //! itself, and every [`PERIOD`]: whatever has made it wrong, it is right again after that. Cost: a
-//! read and a write of 16 bytes and 20 for each thread, at each look. Not in the paper.
+//! read and a write of 13 bytes and 20 for each thread, at each look. Not in the paper.
 
 use crate::awake::Awake;
 use crate::hall::LIFE;
