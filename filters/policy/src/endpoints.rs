@@ -23,8 +23,8 @@
 
 use crate::bid::Promises;
 use crate::estimate::{Estimate, Limit, Standing};
-use crate::load_report::LoadReport;
 use crate::units::Timestamp;
+use crate::wire::load_report::LoadReport;
 use hashbrown::{HashMap, HashSet};
 use slotmap::{SlotMap, new_key_type};
 use std::collections::BTreeSet;
@@ -107,7 +107,7 @@ pub enum Answer {
     Bounced(LoadReport),
     /// The application answered, and the server does not speak BLOC: as good as a chip.
     Silent,
-    /// The application answered, and the server speaks [ORCA](crate::orca) but not BLOC: as good as a chip, and its numbers count.
+    /// The application answered, and the server speaks [ORCA](crate::wire::orca) but not BLOC: as good as a chip, and its numbers count.
     Orca(LoadReport),
     /// No answer came.
     Failed,

@@ -245,7 +245,7 @@ fn a_server_that_speaks_orca_keeps_its_chip_and_its_numbers_count() {
     let mut endpoints = Endpoints::new(RESET, MAX_CHIPS);
     let id = endpoints.add("s", at(0));
     endpoints.begin(id, at(1));
-    endpoints.answer(id, Answer::Orca(crate::orca::decode(b"TEXT cpu_utilization=0.5,rps=20").unwrap()), at(1));
+    endpoints.answer(id, Answer::Orca(crate::wire::orca::decode(b"TEXT cpu_utilization=0.5,rps=20").unwrap()), at(1));
     let endpoint = endpoints.get(id).unwrap();
     assert_eq!((endpoint.chips(), endpoint.estimate().standing(0).service_rate()), (1, 40.0));
 }

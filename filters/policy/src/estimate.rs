@@ -22,9 +22,9 @@
 //! Deviations: 1. the reported queue counts the requests being executed too, because an idle server and one that is busy with no queue are not the same;
 //! 2. `g`; 3. the aging; 4. a server that knows its concurrency reports its service rate itself, which is exact where `R / c` is a guess; 5. the bounds of belief.
 
-use crate::load_report::LoadReport;
 use crate::service_rate::ServiceRate;
 use crate::units::Timestamp;
+use crate::wire::load_report::LoadReport;
 use std::time::Duration;
 
 /// The estimate for one server.

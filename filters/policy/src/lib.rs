@@ -4,7 +4,7 @@
 //! |---|---|
 //! | [`admission`] | whether a server takes a request, and whether an answer carries a chip |
 //! | [`server`] | all of that together, for one server: admission, capacity, measurement, report |
-//! | [`hall`], [`line`] | which requests the application works on, and who waits in which order |
+//! | [`hall`], [`mod@line`] | which requests the application works on, and who waits in which order |
 //! | [`count`] | how many requests are in flight over all threads, also after a crash |
 //! | [`departures`], [`service_rate`] | how fast a server is |
 //! | [`estimate`] | what a sender believes about a server between two reports |
@@ -12,12 +12,11 @@
 //! | [`endpoints`] | what a sender knows of each server: chips, backoff, pending requests |
 //! | [`routing`] | which servers a request tries, and in which order |
 //! | [`sender`] | all of that together, for the requests of one proxy to one cluster |
+//! | [`cluster_name`] | which service a cluster belongs to, and which of its endpoints it has |
 //! | [`retry_budget`] | how often a sender may try again after something else than a rejection |
 //! | [`bid`] | how long an attempt is willing to wait |
 //! | [`discovery`] | when a sender without an endpoint list looks for servers that it does not know |
-//! | [`load_report`] | the header in which a server speaks of its load |
-//! | [`orca`] | the same in the words that other servers and balancers use |
-//! | [`why`] | a rejection in words for people |
+//! | [`wire`] | nothing: the headers that carry bids, loads, rejections and lists of servers |
 //! | [`shared`], [`awake`], [`roster`], [`follower`] | how the threads of one proxy share what they know |
 //! | [`config`], [`sync`] | the configuration, and the messages that carry it |
 
@@ -27,6 +26,7 @@ pub mod admission;
 pub mod awake;
 pub mod bid;
 pub mod capacity;
+pub mod cluster_name;
 pub mod config;
 pub mod count;
 pub mod crashes;
@@ -37,8 +37,6 @@ pub mod estimate;
 pub mod follower;
 pub mod hall;
 pub mod line;
-pub mod load_report;
-pub mod orca;
 pub mod retry_budget;
 pub mod rng;
 pub mod roster;
@@ -49,4 +47,4 @@ pub mod service_rate;
 pub mod shared;
 pub mod sync;
 pub mod units;
-pub mod why;
+pub mod wire;

@@ -5,33 +5,25 @@
 use crate::bid::{self, Bids};
 use crate::config::{RoutingKind, ServiceParameters};
 use crate::discovery::Discovery;
-use crate::endpoints::{Answer, Endpoint, EndpointId, Endpoints};
+use crate::endpoints::{Answer, Endpoint, EndpointId, Endpoints, Right};
 use crate::retry_budget::RetryBudget;
 use crate::rng::Rng;
 use crate::routing::{Router, Routing};
 use crate::units::Timestamp;
+use crate::wire::load_report::LoadReport;
 use std::time::Duration;
 
-/// The service of a cluster: the host of an Istio cluster (`outbound|8080|subset|host`), else the cluster's own name.
-pub fn service_of(cluster: &str) -> &str {
-    match cluster.split_once('|') {
-        Some(("outbound" | "inbound", rest)) => {
-            rest.rsplit('|').next().filter(|host| !host.is_empty()).unwrap_or(cluster)
-        }
-        _ => cluster,
-    }
-}
-
-/// What holds for one cluster of the service: of the endpoints, those of the port that the cluster's name tells. A subset has only some
-/// of them, which nobody named, so its senders learn them.
-pub fn parameters_of(cluster: &str, service: &ServiceParameters) -> ServiceParameters {
-    let mut parts = cluster.split('|');
-    let (direction, port, subset) = (parts.next(), parts.next(), parts.next());
-    match (direction, port, subset) {
-        (Some("outbound"), Some(port), Some("")) => service.at_port(port.parse().ok()),
-        (Some("outbound"), Some(_), Some(_)) => service.without_endpoints(),
-        _ => service.at_port(None),
-    }
+/// An attempt that was begun; to be ended exactly once.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Attempt {
+    /// The server that it goes to.
+    pub endpoint: EndpointId,
+    /// When it began.
+    pub began: Timestamp,
+    /// The longest expected response time that it accepts; none: without limit.
+    pub bid: Option<Duration>,
+    /// By what right it goes there.
+    pub right: Right,
 }
 
 /// One proxy's view of one cluster.
@@ -96,11 +88,6 @@ impl Sender {
         &self.endpoints
     }
 
-    /// The servers, to report attempts and answers to.
-    pub fn endpoints_mut(&mut self) -> &mut Endpoints {
-        &mut self.endpoints
-    }
-
     /// How often a request may be sent again: the retries of the parameters, and one for each bid that may bounce.
     pub fn retries(&self) -> u32 {
         match self.parameters.routing() {
@@ -127,36 +114,78 @@ impl Sender {
         }
     }
 
-    /// An attempt that began at `began`, with this `bid`, was answered.
-    pub fn answer(&mut self, id: EndpointId, answer: Answer, bid: Option<Duration>, began: Timestamp, now: Timestamp) {
+    /// An attempt to the server at `address` begins, the request's `number`-th (the first is 0; none: not known, then it makes no bid). It costs
+    /// the retry budget one. A new server is learned if nobody named the servers. None: somebody did, and this is not one of them.
+    pub fn begin(&mut self, address: &str, number: Option<usize>, now: Timestamp) -> Option<Attempt> {
+        let endpoint = self.endpoint_at(address, now)?;
+        let right = self.endpoints.begin(endpoint, now)?;
+        let bid = number.and_then(|number| self.bid(number));
+        Some(Attempt { endpoint, began: now, bid, right })
+    }
+
+    /// The attempt was answered. Its [`end`](Self::end) is reported separately: an answer has a body still to come.
+    pub fn answer(&mut self, attempt: &Attempt, answer: Answer, now: Timestamp) {
+        let &Attempt { endpoint, began, bid, .. } = attempt;
         let took = now.since(began);
         let answer = match answer {
-            Answer::Bounced(report) if !bid::is_bounce(bid, &report) => Answer::Rejected(report),
-            answer => answer,
-        };
-        let answered = matches!(answer, Answer::Served(_) | Answer::Orca(_));
-        if answered && self.parameters.routing() == RoutingKind::Mu {
-            self.endpoints.served(id, now);
-        }
-        if self.bids() {
-            if matches!(answer, Answer::Served(_) | Answer::Silent | Answer::Orca(_)) {
-                // Who speaks ORCA only takes every bid.
-                self.endpoints.judge(id, bid, took, !matches!(answer, Answer::Served(_)));
-                self.bids.served(took);
+            Answer::Served(report) => {
+                self.learn_speed(endpoint, now);
+                self.serve(attempt, took, false);
+                self.hear(&report);
+                answer
             }
-            match &answer {
-                Answer::Served(report) | Answer::Rejected(report) => self.bids.hear(report),
-                Answer::Bounced(report) => {
-                    self.bids.hear(report);
+            Answer::Orca(_) => {
+                self.learn_speed(endpoint, now);
+                self.serve(attempt, took, true);
+                answer
+            }
+            Answer::Silent => {
+                self.serve(attempt, took, true);
+                answer
+            }
+            Answer::Bounced(report) if bid::is_bounce(bid, &report) => {
+                self.hear(&report);
+                if self.bids() {
                     self.bids.bounced(took);
                 }
-                Answer::Silent | Answer::Orca(_) | Answer::Failed => {}
+                self.budget.rejection();
+                answer
             }
+            Answer::Rejected(report) | Answer::Bounced(report) => {
+                self.hear(&report);
+                self.budget.rejection();
+                Answer::Rejected(report)
+            }
+            Answer::Failed => answer,
+        };
+        self.endpoints.answer(endpoint, answer, now);
+    }
+
+    /// The attempt is over, answered or not.
+    pub fn end(&mut self, attempt: &Attempt) {
+        self.endpoints.end(attempt.endpoint);
+    }
+
+    /// The application of this server answered, and the server reports its load.
+    fn learn_speed(&mut self, endpoint: EndpointId, now: Timestamp) {
+        if self.parameters.routing() == RoutingKind::Mu {
+            self.endpoints.served(endpoint, now);
         }
-        if matches!(answer, Answer::Rejected(_) | Answer::Bounced(_)) {
-            self.budget.rejection();
+    }
+
+    /// The server took an attempt for its bid. One that reports no load of its own (`ignores`) accepts every bid.
+    fn serve(&mut self, attempt: &Attempt, took: Duration, ignores: bool) {
+        if self.bids() {
+            self.endpoints.judge(attempt.endpoint, attempt.bid, took, ignores);
+            self.bids.served(took);
         }
-        self.endpoints.answer(id, answer, now);
+    }
+
+    /// A server has reported, in an answer or a rejection.
+    fn hear(&mut self, report: &LoadReport) {
+        if self.bids() {
+            self.bids.hear(report);
+        }
     }
 
     /// Chooses the servers of a request, in the order in which they are to be tried: at most one for the first attempt and each retry. None at
@@ -195,7 +224,7 @@ impl Sender {
     }
 
     /// The server with this address, to which an attempt goes, which costs the retry budget one; a new one is learned if nobody named the servers.
-    pub fn endpoint_at(&mut self, address: &str, now: Timestamp) -> Option<EndpointId> {
+    fn endpoint_at(&mut self, address: &str, now: Timestamp) -> Option<EndpointId> {
         self.budget.attempt();
         let known = self.endpoints.find(address);
         if !self.learns() {
@@ -223,231 +252,5 @@ impl Sender {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::config::{ConfigError, ServiceSpec};
-    use crate::endpoints::Right;
-    use crate::load_report::LoadReport;
-    use std::collections::BTreeSet;
-
-    fn sender(endpoints: Option<&[&str]>) -> Sender {
-        let endpoints = endpoints.map(|texts| texts.iter().map(ToString::to_string).collect());
-        let spec = ServiceSpec { endpoints, retries: Some(2), ..ServiceSpec::default() };
-        Sender::new(spec.validate().unwrap(), Timestamp::ZERO)
-    }
-
-    #[test]
-    fn a_cluster_names_its_service() {
-        assert_eq!(service_of("backend"), "backend");
-        assert_eq!(service_of("outbound|8080||echo.default.svc.cluster.local"), "echo.default.svc.cluster.local");
-        assert_eq!(service_of("outbound|8080|v1|echo.default.svc.cluster.local"), "echo.default.svc.cluster.local");
-        assert_eq!(service_of("inbound|8080||"), "inbound|8080||");
-        assert_eq!(service_of("a|b"), "a|b");
-    }
-
-    #[test]
-    fn a_cluster_has_the_endpoints_of_its_port() {
-        let json = r#"{"retries":1,"endpointsByPort":{"80":["1.1.1.1:8080"],"81":["1.1.1.1:8081"]}}"#;
-        let spec: ServiceSpec = ConfigError::read_json(json.as_bytes()).unwrap();
-        let service = spec.validate().unwrap();
-        let of = |cluster| {
-            let parameters = parameters_of(cluster, &service);
-            assert_eq!(parameters.retries(), 1);
-            parameters.endpoints().map(|endpoints| endpoints.iter().map(|e| e.port()).collect::<Vec<_>>())
-        };
-        assert_eq!(of("outbound|80||a.b.svc.cluster.local"), Some(vec![8080]));
-        assert_eq!(of("outbound|81||a.b.svc.cluster.local"), Some(vec![8081]));
-        assert_eq!(of("outbound|82||a.b.svc.cluster.local"), None);
-        assert_eq!(of("outbound|80|v1|a.b.svc.cluster.local"), None, "a subset");
-        assert_eq!(of("a"), None, "two ports");
-    }
-
-    #[test]
-    fn named_servers_are_chosen_at_once_one_for_each_attempt() {
-        let mut sender = sender(Some(&["1.1.1.1:1", "2.2.2.2:2", "3.3.3.3:3", "[::1]:4"]));
-        let mut rng = fastrand::Rng::with_seed(1);
-        assert_eq!(sender.choose(Timestamp::ZERO, &mut rng).len(), 3);
-        assert_eq!(sender.endpoint_at("9.9.9.9:9", Timestamp::ZERO), None, "only those that were named");
-        assert!(sender.endpoint_at("[::1]:4", Timestamp::ZERO).is_some());
-    }
-
-    /// A new server for each twentieth request: every request explores, so no list ever names a server that has left.
-    #[test]
-    fn servers_that_come_and_go_all_the_time_are_not_kept() {
-        let (mut sender, mut rng) = (sender(None), fastrand::Rng::with_seed(3));
-        let mut most = 0;
-        for request in 0..20_000u32 {
-            assert!(sender.choose(Timestamp::ZERO, &mut rng).is_empty());
-            let newest = request / 20;
-            let address = format!("10.0.{}.{}:80", newest / 256, newest % 256 + request % 10);
-            sender.endpoint_at(&address, Timestamp::ZERO).unwrap();
-            most = most.max(sender.endpoints().len());
-        }
-        assert!((10..150).contains(&most), "{most} servers known at once");
-    }
-
-    /// Attempts meet the servers that are there, so none of them is forgotten, however many there are.
-    #[test]
-    fn servers_that_stay_are_not_forgotten_when_new_ones_are_found() {
-        let (mut sender, mut rng) = (sender(None), fastrand::Rng::with_seed(4));
-        for known in 1..=200u32 {
-            for _ in 0..50 {
-                sender.choose(Timestamp::ZERO, &mut rng);
-                let address = format!("10.0.0.{}:80", rng.u32(0..known));
-                sender.endpoint_at(&address, Timestamp::ZERO).unwrap();
-            }
-        }
-        assert!(sender.endpoints().len() >= 198, "{} of 200 known", sender.endpoints().len());
-    }
-
-    #[test]
-    fn unnamed_servers_are_learned_and_forgotten() {
-        let mut sender = sender(None);
-        let mut rng = fastrand::Rng::with_seed(2);
-        assert!(sender.choose(Timestamp::ZERO, &mut rng).is_empty());
-        let first = sender.endpoint_at("1.1.1.1:1", Timestamp::ZERO).unwrap();
-        sender.endpoint_at("2.2.2.2:2", Timestamp::ZERO).unwrap();
-        let lists = (0..500).filter(|_| !sender.choose(Timestamp::ZERO, &mut rng).is_empty()).count();
-        assert!(lists > 450, "{lists} of 500 with a list");
-        sender.missing(first, Timestamp::ZERO);
-        assert_eq!(sender.endpoints().len(), 1);
-        assert!(sender.choose(Timestamp::ZERO, &mut rng).is_empty(), "the search begins anew");
-    }
-
-    #[test]
-    fn a_named_server_that_envoy_lacks_is_left_alone() {
-        let mut sender = sender(Some(&["1.1.1.1:1", "2.2.2.2:2"]));
-        let mut rng = fastrand::Rng::with_seed(3);
-        let missing = sender.endpoint_at("1.1.1.1:1", Timestamp::ZERO).unwrap();
-        sender.missing(missing, Timestamp::ZERO);
-        let first: BTreeSet<EndpointId> = (0..100).map(|_| sender.choose(Timestamp::ZERO, &mut rng)[0]).collect();
-        assert!(!first.contains(&missing));
-        assert_eq!(sender.endpoints().len(), 2);
-    }
-
-    #[test]
-    fn failures_use_up_the_retry_budget_and_rejections_do_not() {
-        let mut sender = sender(Some(&["1.1.1.1:1", "2.2.2.2:2", "3.3.3.3:3"]));
-        let mut rng = fastrand::Rng::with_seed(8);
-        let mut granted = |answer: fn() -> Answer| {
-            let mut granted = 0;
-            for _ in 0..1_000 {
-                sender.choose(Timestamp::ZERO, &mut rng);
-                let retries = if sender.retries_failures() { 2 } else { 0 };
-                granted += u32::from(retries > 0);
-                let attempts = if answer() == Answer::Failed { 1 + retries } else { 3 };
-                for _ in 0..attempts {
-                    let id = sender.endpoint_at("1.1.1.1:1", Timestamp::ZERO).unwrap();
-                    sender.answer(id, answer(), None, Timestamp::ZERO, Timestamp::ZERO);
-                }
-            }
-            granted
-        };
-        assert_eq!(granted(|| Answer::Rejected(LoadReport::default())), 1_000);
-        let after_failures = granted(|| Answer::Failed);
-        assert!((100..=106).contains(&after_failures), "{after_failures}: 200 retries and the burst");
-        let none = ServiceSpec {
-            retry_budget: Some(0.0),
-            endpoints: Some(vec!["1.1.1.1:1".into()]),
-            ..ServiceSpec::default()
-        };
-        sender.configure(none.validate().unwrap(), Timestamp::ZERO);
-        assert!(!sender.retries_failures());
-    }
-
-    #[test]
-    fn beyond_the_slo_and_its_grace_a_request_is_refused() {
-        let spec = ServiceSpec {
-            routing: Some(crate::config::RoutingKind::Mu),
-            slo: Some("1s".into()),
-            slo_grace: Some("100ms".into()),
-            endpoints: Some(vec!["1.1.1.1:1".into()]),
-            ..ServiceSpec::default()
-        };
-        let mut sender = Sender::new(spec.validate().unwrap(), Timestamp::ZERO);
-        let mut rng = fastrand::Rng::with_seed(5);
-        let id = sender.endpoint_at("1.1.1.1:1", Timestamp::ZERO).unwrap();
-        sender.choose(Timestamp::ZERO, &mut rng);
-        assert_eq!(sender.overrun(), None, "nothing is known yet");
-        for (queue, overrun) in [(10, None), (11, Some(100)), (19, Some(900))] {
-            let report = LoadReport { queue: Some(queue), service: Some(10.0), ..LoadReport::default() };
-            sender.endpoints_mut().answer(id, Answer::Served(report), Timestamp::ZERO);
-            sender.choose(Timestamp::ZERO, &mut rng);
-            let millis = sender.overrun().map(|overrun| (overrun.as_secs_f64() * 1e3).round() as u64);
-            assert_eq!(millis, overrun, "queue {queue}");
-        }
-    }
-
-    #[test]
-    fn a_request_may_bounce_on_every_bid_and_still_has_its_retries() {
-        let spec = ServiceSpec {
-            routing: Some(RoutingKind::Bid),
-            retries: Some(2),
-            endpoints: Some((1..=9).map(|i| format!("1.1.1.{i}:1")).collect()),
-            ..ServiceSpec::default()
-        };
-        let mut sender = Sender::new(spec.validate().unwrap(), Timestamp::ZERO);
-        let mut rng = fastrand::Rng::with_seed(6);
-        assert_eq!(sender.retries(), 7, "five bids and two retries");
-        assert_eq!(sender.choose(Timestamp::ZERO, &mut rng).len(), 8);
-        assert_eq!(sender.bid(0), None, "nothing is known yet");
-        let id = sender.endpoint_at("1.1.1.1:1", Timestamp::ZERO).unwrap();
-        let report = LoadReport { queue: Some(9), service: Some(20.0), ..LoadReport::default() };
-        let now = Timestamp::ZERO.after(Duration::from_millis(1));
-        sender.answer(id, Answer::Bounced(report), None, Timestamp::ZERO, now);
-        assert_eq!(sender.bid(0), Some(Duration::from_millis(450)), "0.9 of half a second");
-        assert_eq!(sender.bid(4), Some(Duration::from_millis(700)));
-        assert_eq!(sender.bid(5), None, "the rest goes without limit");
-    }
-
-    #[test]
-    fn a_server_that_takes_every_bid_stands_last_after_the_first_place() {
-        let spec = ServiceSpec {
-            routing: Some(RoutingKind::Bid),
-            endpoints: Some((1..=5).map(|i| format!("1.1.1.{i}:1")).collect()),
-            ..ServiceSpec::default()
-        };
-        let mut sender = Sender::new(spec.validate().unwrap(), Timestamp::ZERO);
-        let mut rng = fastrand::Rng::with_seed(7);
-        for i in 1..=5 {
-            let id = sender.endpoint_at(&format!("1.1.1.{i}:1"), Timestamp::ZERO).unwrap();
-            let bid = Some(Duration::from_millis(100));
-            sender.answer(id, Answer::Bounced(LoadReport::default()), bid, Timestamp::ZERO, Timestamp::ZERO);
-        }
-        let silent = sender.endpoint_at("1.1.1.3:1", Timestamp::ZERO).unwrap();
-        sender.answer(silent, Answer::Silent, None, Timestamp::ZERO, Timestamp::ZERO);
-        let places: Vec<usize> = (0..1000)
-            .map(|_| sender.choose(Timestamp::ZERO, &mut rng).iter().position(|&id| id == silent).unwrap())
-            .collect();
-        assert!(places.iter().all(|&place| place == 0 || place == 4), "first by its share, or last");
-        let first = places.iter().filter(|&&place| place == 0).count();
-        assert!((150..250).contains(&first), "{first} of 1000 first");
-    }
-
-    #[test]
-    fn a_server_that_bounces_without_a_reason_is_left_alone_like_one_that_rejects() {
-        let bid = Some(Duration::from_millis(100));
-        let idle = LoadReport { queue: Some(0), service: Some(1000.0), ..LoadReport::default() };
-        for (bid, report, chips) in [(None, LoadReport::default(), 0), (bid, idle, 0), (bid, LoadReport::default(), 1)]
-        {
-            let mut sender = sender(Some(&["1.1.1.1:1", "2.2.2.2:2"]));
-            let id = sender.endpoint_at("1.1.1.1:1", Timestamp::ZERO).unwrap();
-            sender.endpoints_mut().begin(id, Timestamp::ZERO);
-            sender.answer(id, Answer::Bounced(report), bid, Timestamp::ZERO, Timestamp::ZERO);
-            assert_eq!(sender.endpoints().get(id).map(Endpoint::chips), Some(chips), "{bid:?}, {report:?}");
-        }
-    }
-
-    #[test]
-    fn new_parameters_keep_what_is_known() {
-        let mut sender = sender(Some(&["1.1.1.1:1", "2.2.2.2:2"]));
-        let id = sender.endpoint_at("1.1.1.1:1", Timestamp::ZERO).unwrap();
-        sender.endpoints_mut().begin(id, Timestamp::ZERO);
-        let spec =
-            ServiceSpec { endpoints: Some(vec!["1.1.1.1:1".into()]), retries: Some(0), ..ServiceSpec::default() };
-        sender.configure(spec.validate().unwrap(), Timestamp::ZERO);
-        assert_eq!(sender.endpoints().len(), 1);
-        assert_eq!(sender.choose(Timestamp::ZERO, &mut fastrand::Rng::with_seed(4)), [id]);
-        assert_eq!(sender.endpoints_mut().begin(id, Timestamp::ZERO), Some(Right::Forced), "its chip was spent before");
-    }
-}
+#[path = "sender_tests.rs"]
+mod tests;

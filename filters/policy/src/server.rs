@@ -14,38 +14,12 @@ use crate::admission::Admission;
 use crate::capacity::Capacity;
 use crate::config::{CapacityParameters, ServiceParameters};
 use crate::departures::{Departures, Flag, Totals};
-use crate::load_report::LoadReport;
 use crate::rng::Rng;
 use crate::service_rate::ServiceRate;
 use crate::units::{Concurrency, Ratio, Timestamp};
+use crate::wire::load_report::LoadReport;
+use crate::wire::reason::Reason;
 use std::time::Duration;
-
-/// Why a request was bounced before the application saw it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Rejection {
-    /// The server is at its capacity.
-    Capacity,
-    /// It would take longer than the attempt's bid.
-    Bid,
-    /// It would be, or was, held for too long.
-    Deadline,
-}
-
-impl Rejection {
-    /// The value of `x-bloc-reject`.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Capacity => "capacity",
-            Self::Bid => "bid",
-            Self::Deadline => "deadline",
-        }
-    }
-
-    /// Reads the value of `x-bloc-reject`; none if it is another one.
-    pub fn read(value: &[u8]) -> Option<Self> {
-        [Self::Capacity, Self::Bid, Self::Deadline].into_iter().find(|why| why.as_str().as_bytes() == value)
-    }
-}
 
 /// One sidecar's view of its application.
 #[derive(Clone, Debug)]
@@ -135,18 +109,18 @@ impl Server {
         bid: Option<Duration>,
         deadline: Option<Duration>,
         now: Timestamp,
-    ) -> Result<(), Rejection> {
+    ) -> Result<(), Reason> {
         let admitted = Admission::new(self.capacity(), self.headroom).admits(others);
         self.capacity.observe(Concurrency::new(others.get().saturating_add(u32::from(admitted))), now);
         if !admitted {
-            return Err(Rejection::Capacity);
+            return Err(Reason::Capacity);
         }
         let Some(expected) = self.expected(others) else { return Ok(()) };
         if deadline.is_some_and(|left| expected > left) {
-            return Err(Rejection::Deadline);
+            return Err(Reason::Deadline);
         }
         if bid.is_some_and(|most| expected > most) {
-            return Err(Rejection::Bid);
+            return Err(Reason::Bid);
         }
         Ok(())
     }
@@ -298,10 +272,10 @@ mod tests {
         let now = Timestamp::ZERO;
         let left = |millis| Some(Duration::from_millis(millis));
         assert_eq!(server.expected(requests(4)), left(500));
-        assert_eq!(server.arrive(requests(4), None, left(499), now), Err(Rejection::Deadline));
+        assert_eq!(server.arrive(requests(4), None, left(499), now), Err(Reason::Deadline));
         assert_eq!(server.arrive(requests(4), None, left(500), now), Ok(()));
         assert_eq!(server.arrive(requests(4), None, None, now), Ok(()));
-        assert_eq!(server.arrive(requests(0), None, left(99), now), Err(Rejection::Deadline));
+        assert_eq!(server.arrive(requests(0), None, left(99), now), Err(Reason::Deadline));
     }
 
     #[test]
@@ -309,7 +283,7 @@ mod tests {
         let mut server = with_execution(server(ServiceSpec { concurrency: Some(1), ..ServiceSpec::default() }), 100);
         let now = Timestamp::ZERO;
         let bid = |millis| Some(Duration::from_millis(millis));
-        assert_eq!(server.arrive(requests(2), bid(299), None, now), Err(Rejection::Bid));
+        assert_eq!(server.arrive(requests(2), bid(299), None, now), Err(Reason::Bid));
         assert_eq!(server.arrive(requests(2), bid(300), None, now), Ok(()));
         assert_eq!(server.arrive(requests(2), None, None, now), Ok(()), "without limit");
         let mut cold = self::server(ServiceSpec { concurrency: Some(1), ..ServiceSpec::default() });
@@ -334,7 +308,7 @@ mod tests {
         let mut server =
             server(ServiceSpec { capacity: Some(CapacitySpec::Static { limit: 2 }), ..ServiceSpec::default() });
         assert_eq!(server.arrive(requests(1), None, None, Timestamp::ZERO), Ok(()));
-        assert_eq!(server.arrive(requests(2), None, None, Timestamp::ZERO), Err(Rejection::Capacity));
+        assert_eq!(server.arrive(requests(2), None, None, Timestamp::ZERO), Err(Reason::Capacity));
     }
 
     #[test]

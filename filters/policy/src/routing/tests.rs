@@ -102,7 +102,8 @@ fn round_robin_takes_turns() {
 }
 
 fn report(queue: u32, service: f64) -> crate::endpoints::Answer {
-    let report = crate::load_report::LoadReport { queue: Some(queue), service: Some(service), ..Default::default() };
+    let report =
+        crate::wire::load_report::LoadReport { queue: Some(queue), service: Some(service), ..Default::default() };
     crate::endpoints::Answer::Served(report)
 }
 

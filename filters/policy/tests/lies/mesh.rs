@@ -1,13 +1,14 @@
 //! The simulation: one sender with random arrivals, servers that serve one request at a time, in order.
 
-use bloc_policy::bid::Caller;
 use bloc_policy::config::{CapacitySpec, RoutingKind, ServiceSpec};
 use bloc_policy::departures::{Flag, Totals};
 use bloc_policy::endpoints::{Answer, EndpointId};
-use bloc_policy::load_report::LoadReport;
-use bloc_policy::sender::Sender;
-use bloc_policy::server::{Rejection, Server};
+use bloc_policy::sender::{Attempt, Sender};
+use bloc_policy::server::Server;
 use bloc_policy::units::{Concurrency, Timestamp};
+use bloc_policy::wire::bid::{self, Caller};
+use bloc_policy::wire::load_report::LoadReport;
+use bloc_policy::wire::reason::Reason;
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 use std::fmt;
@@ -81,6 +82,7 @@ impl Tally {
 
 struct Place {
     id: EndpointId,
+    address: String,
     server: Server,
     line: VecDeque<usize>,
     totals: Totals,
@@ -89,8 +91,8 @@ struct Place {
 struct Request {
     came: Timestamp,
     list: Vec<EndpointId>,
-    began: Timestamp,
-    bid: Option<Duration>,
+    /// The one under way, or the last one.
+    attempt: Option<Attempt>,
     flag: Flag,
     met: Concurrency,
 }
@@ -133,6 +135,7 @@ impl Mesh {
         let sender = Sender::new(parameters.clone(), Timestamp::ZERO);
         let place = |address: &String| Place {
             id: sender.endpoints().find(address).unwrap(),
+            address: address.clone(),
             server: Server::new(&parameters),
             line: VecDeque::new(),
             totals: Totals::default(),
@@ -190,8 +193,7 @@ impl Mesh {
         self.requests.push(Request {
             came: self.now,
             list,
-            began: self.now,
-            bid: None,
+            attempt: None,
             flag: self.places[0].server.flag(0),
             met: Concurrency::new(0),
         });
@@ -201,22 +203,21 @@ impl Mesh {
     /// Tries the servers of a request's list, until one takes it. The network takes no time.
     fn attempt(&mut self, index: usize) {
         let now = self.now;
-        for (attempt, id) in self.requests[index].list.clone().into_iter().enumerate() {
+        for (number, id) in self.requests[index].list.clone().into_iter().enumerate() {
             let at = self.places.iter().position(|place| place.id == id).unwrap();
             self.tally.attempts[at] += 1;
-            self.sender.endpoints_mut().begin(id, now).unwrap();
-            let bid = self.sender.bid(attempt);
-            let verdict = self.knock(at, bid);
+            let attempt = self.sender.begin(&self.places[at].address, Some(number), now).unwrap();
+            let verdict = self.knock(at, attempt.bid);
             let request = &mut self.requests[index];
-            (request.began, request.bid) = (now, bid);
+            request.attempt = Some(attempt);
             match verdict {
                 Ok((flag, met)) => {
                     (request.flag, request.met) = (flag, met);
                     return self.enter(at, index);
                 }
                 Err(answer) => {
-                    self.sender.answer(id, answer, bid, now, now);
-                    self.sender.endpoints_mut().end(id);
+                    self.sender.answer(&attempt, answer, now);
+                    self.sender.end(&attempt);
                 }
             }
         }
@@ -230,7 +231,7 @@ impl Mesh {
         // As it comes over the wire.
         let mut text = String::new();
         if let Some(bid) = bid {
-            bloc_policy::bid::encode(bid, &mut text);
+            bid::encode(bid, &mut text);
         }
         let bid = Caller::of(Some(text.as_bytes())).bid;
         let verdict = place.server.arrive(others, bid, None, self.now);
@@ -241,7 +242,7 @@ impl Mesh {
             (Lie::Bounces(text), _) if at == 0 => Err(said(text).map_or(Answer::Silent, Answer::Bounced)),
             (Lie::Says(_) | Lie::Swallows, _) if at == 0 => Ok((flag, others)),
             (_, Ok(())) => Ok((flag, others)),
-            (_, Err(Rejection::Bid)) => Err(Answer::Bounced(place.server.bare_report(others))),
+            (_, Err(Reason::Bid)) => Err(Answer::Bounced(place.server.bare_report(others))),
             (_, Err(_)) => Err(Answer::Rejected(place.server.bare_report(others))),
         }
     }
@@ -262,10 +263,11 @@ impl Mesh {
         let place = &mut self.places[at];
         let Some(request) = place.line.pop_front() else { return };
         let (request, now) = (&self.requests[request], self.now);
+        let attempt = request.attempt.unwrap();
         let others = Concurrency::new(place.line.len() as u32);
         let waiting = others.get().saturating_sub(1);
         place.totals.departed += 1;
-        let confident = place.server.depart(request.flag, request.met, now.since(request.began), waiting);
+        let confident = place.server.depart(request.flag, request.met, now.since(attempt.began), waiting);
         place.totals.confident += u64::from(confident);
         if place.server.is_due(now) {
             place.server.measure(place.totals, true, now);
@@ -277,8 +279,8 @@ impl Mesh {
             _ => text.as_bytes(),
         };
         let answer = LoadReport::decode(said).map_or(Answer::Silent, Answer::Served);
-        self.sender.answer(place.id, answer, request.bid, request.began, now);
-        self.sender.endpoints_mut().end(place.id);
+        self.sender.answer(&attempt, answer, now);
+        self.sender.end(&attempt);
         self.tally.served[at] += 1;
         self.tally.took.push(now.since(request.came).as_millis() as u64);
         if !place.line.is_empty() {
@@ -289,9 +291,9 @@ impl Mesh {
     fn time_out(&mut self, request: usize) {
         let place = &mut self.places[0];
         place.line.retain(|&waiting| waiting != request);
-        let request = &self.requests[request];
-        self.sender.answer(place.id, Answer::Failed, request.bid, request.began, self.now);
-        self.sender.endpoints_mut().end(place.id);
+        let attempt = self.requests[request].attempt.unwrap();
+        self.sender.answer(&attempt, Answer::Failed, self.now);
+        self.sender.end(&attempt);
         self.tally.lost += 1;
     }
 }

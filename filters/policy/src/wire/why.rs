@@ -7,19 +7,17 @@
 //! | `capacity;queue=10;limit=10;expected=550` | so many requests were in the server, so many it admits, and one more would have been answered after so long |
 //! | `bid;queue=7;limit=10;expected=400;bid=180.5` | it would have been answered after 400 ms, and the attempt was willing to wait for 180.5 |
 //! | `deadline;queue=7;limit=10;expected=400;deadline=250` | it had 250 ms until its deadline, or was held for too long |
+//! | `unreachable;queue=7;limit=10;expected=400` | the server's proxy got no connection to the application |
 //! | `slo;expected=1400;slo=1000;grace=100` | the caller expected 1400 ms of its best server |
 //!
 //! What a caller says of an attempt ends with `;attempt=4;server="10.0.0.7:8080";took=1.9`: which one it was, whom it met, and after how long it was back, much for one that was held.
 //! Only with `debugHeaders` is any of this written, so it may cost what it costs.
 
-use crate::config::ServiceParameters;
-use crate::load_report::{LoadReport, write_thousandths};
-use crate::server::Rejection;
+use super::decimal::write_thousandths;
+use super::load_report::LoadReport;
+use super::reason::Reason;
 use std::fmt::Write;
 use std::time::Duration;
-
-/// The header's name, in lower case.
-pub const WHY_HEADER: &str = "x-bloc-why";
 
 /// What a request demanded.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -31,8 +29,8 @@ pub struct Terms {
 }
 
 /// Why a server that reports `report` rejected a request; `why` is none if it gave a reason that this version does not know.
-pub fn rejected(why: Option<Rejection>, report: &LoadReport, terms: Terms) -> String {
-    let mut text = why.map_or("unknown", Rejection::as_str).to_owned();
+pub fn rejected(why: Option<Reason>, report: &LoadReport, terms: Terms) -> String {
+    let mut text = why.map_or("unknown", Reason::as_str).to_owned();
     if let Some(queue) = report.queue {
         let _ = write!(text, ";queue={queue}");
     }
@@ -41,9 +39,9 @@ pub fn rejected(why: Option<Rejection>, report: &LoadReport, terms: Terms) -> St
     }
     time(&mut text, "expected", report.expected());
     match why {
-        Some(Rejection::Bid) => time(&mut text, "bid", terms.bid),
-        Some(Rejection::Deadline) => time(&mut text, "deadline", terms.deadline),
-        Some(Rejection::Capacity) | None => {}
+        Some(Reason::Bid) => time(&mut text, "bid", terms.bid),
+        Some(Reason::Deadline) => time(&mut text, "deadline", terms.deadline),
+        Some(Reason::Capacity | Reason::Unreachable) | None => {}
     }
     text
 }
@@ -60,8 +58,7 @@ pub fn met(mut text: String, attempt: Option<usize>, server: &str, took: Duratio
 }
 
 /// Why a caller refused a request: even its best server would exceed the SLO and its grace by `overrun`.
-pub fn refused(overrun: Duration, parameters: &ServiceParameters) -> String {
-    let (slo, grace) = (parameters.slo().unwrap_or_default(), parameters.slo_grace());
+pub fn refused(overrun: Duration, slo: Duration, grace: Duration) -> String {
     let mut text = "slo".to_owned();
     time(&mut text, "expected", Some(overrun + slo + grace));
     time(&mut text, "slo", Some(slo));
@@ -79,7 +76,6 @@ fn time(text: &mut String, key: &str, value: Option<Duration>) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::ServiceSpec;
 
     const fn millis(time: u64) -> Duration {
         Duration::from_millis(time)
@@ -94,15 +90,16 @@ mod tests {
     fn each_reason_has_the_numbers_that_decided_it() {
         let terms = Terms { bid: Some(Duration::from_micros(180_500)), deadline: Some(millis(250)) };
         let value = |why, terms| rejected(why, &report(), terms);
-        assert_eq!(value(Some(Rejection::Capacity), terms), "capacity;queue=7;limit=10;expected=400");
-        assert_eq!(value(Some(Rejection::Bid), terms), "bid;queue=7;limit=10;expected=400;bid=180.5");
-        assert_eq!(value(Some(Rejection::Deadline), terms), "deadline;queue=7;limit=10;expected=400;deadline=250");
+        assert_eq!(value(Some(Reason::Capacity), terms), "capacity;queue=7;limit=10;expected=400");
+        assert_eq!(value(Some(Reason::Bid), terms), "bid;queue=7;limit=10;expected=400;bid=180.5");
+        assert_eq!(value(Some(Reason::Deadline), terms), "deadline;queue=7;limit=10;expected=400;deadline=250");
+        assert_eq!(value(Some(Reason::Unreachable), terms), "unreachable;queue=7;limit=10;expected=400");
         assert_eq!(value(None, terms), "unknown;queue=7;limit=10;expected=400");
     }
 
     #[test]
     fn what_is_not_known_is_left_out() {
-        let value = rejected(Some(Rejection::Bid), &LoadReport::default(), Terms::default());
+        let value = rejected(Some(Reason::Bid), &LoadReport::default(), Terms::default());
         assert_eq!(value, "bid");
         assert_eq!(met(value, None, "10.0.0.7:80", millis(2)), "bid;server=\"10.0.0.7:80\";took=2");
     }
@@ -115,8 +112,6 @@ mod tests {
 
     #[test]
     fn a_refusal_for_the_slo_names_all_three_times() {
-        let spec = ServiceSpec { slo: Some("1s".into()), slo_grace: Some("100ms".into()), ..ServiceSpec::default() };
-        let parameters = spec.validate().unwrap();
-        assert_eq!(refused(millis(300), &parameters), "slo;expected=1400;slo=1000;grace=100");
+        assert_eq!(refused(millis(300), millis(1000), millis(100)), "slo;expected=1400;slo=1000;grace=100");
     }
 }

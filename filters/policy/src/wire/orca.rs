@@ -10,11 +10,9 @@
 //! Only the text form is read: the JSON form would cost the module a parser on the data path, the binary one a protobuf. Cost: one pass over the header, nothing is allocated.
 //! Reference: xds.data.orca.v3.OrcaLoadReport.
 
-use crate::load_report::{LoadReport, write_thousandths};
+use super::decimal::write_thousandths;
+use super::load_report::LoadReport;
 use std::fmt::Write;
-
-/// The header's name, in lower case.
-pub const ORCA_HEADER: &str = "endpoint-load-metrics";
 
 /// No report is longer; a longer header is not read.
 pub const MAX_LENGTH: usize = 2048;

@@ -1,4 +1,4 @@
-//! Bids: each attempt says how long it is willing to wait, and the server, which knows its own queue exactly, bounces it at once if it would take longer.
+//! The price: how long each attempt of a request is willing to wait.
 //!
 //! Attempt `k` of a request carries the bid `m_k * mean`, where `mean` is this sender's running mean of the expected response times that it hears about the
 //! service, from answers and bounces alike; `m` rises, and after the last bid attempts go without limit, so nothing is shed that BLOC would have served. The servers are those that
@@ -30,21 +30,14 @@
 //! what makes a tail. Lost: ordering the servers by what they said last (of two, three or all; no better, with exponential times up to 1.8 times worse, as the news is old);
 //! a mean over 20 or 50 reports (as good within 1%). What saves bounces costs tail; what else was tried is in `loadtest/record/measured.md`.
 //!
-//! A server that takes every request, whatever the bid, would swallow the bounces of all the others: one that does not speak bids, or one that lies about its wait. Each sender keeps
-//! [`Promises`] for each server: whether it speaks at all, and how often it took a bid and answered after more than twice that. Such a server gets the share of first attempts that BLOC
-//! would give it, and stands last for the further ones. (Simulated, 80% load, one of ten silent: p99 105 s without this, as with BLOC with it.)
-//!
-//! Nor may a server's numbers spoil the price: of a report no more is believed than [`TRUST`] times what this sender's own requests take ([`Bids::served`]), so that one of ten servers
+//! A server's numbers cannot spoil the price: of a report no more is believed than [`TRUST`] times what this sender's own requests take ([`Bids::served`]), so that one of ten servers
 //! which says anything at all raises the mean by less than half. A bounce is one if there was a bid, and if the wait that the server gives as its reason is not less than half of that
 //! ([`is_bounce`]); otherwise it is a rejection, and the server is left alone like any that rejects.
 //!
 //! Cold start: without a mean there is no bid. Cost: a few multiplications an attempt. Not in the papers: this is the project's own step.
 
-use crate::load_report::{LoadReport, decimal, write_thousandths};
+use crate::wire::load_report::LoadReport;
 use std::time::Duration;
-
-/// The header in which an attempt bids, in milliseconds.
-pub const BID_HEADER: &str = "x-bloc-bid";
 
 /// What the bids are, as multiples of the mean.
 pub const MULTIPLES: [f64; 5] = [0.9, 1.0, 1.1, 1.25, 1.4];
@@ -72,49 +65,6 @@ pub const TRUST: f64 = 4.0;
 /// Whether a server that bounced a request with this `bid` and this report did so for the bid. Half, because its line moves between the decision and the report.
 pub fn is_bounce(bid: Option<Duration>, report: &LoadReport) -> bool {
     bid.is_some_and(|bid| report.expected().is_none_or(|expected| expected >= bid / 2))
-}
-
-/// More than this share of broken promises, and a server's word counts for nothing.
-const MISTRUST: f64 = 0.5;
-/// A promise is broken if the answer takes longer than this many times the bid: service times vary, and the bid is about their mean.
-const BROKEN: u32 = 2;
-/// The weight of the newest promise.
-const PROMISE_WEIGHT: f64 = 0.35;
-
-/// What a server's taking a bid is worth, as one sender sees it.
-///
-/// Nobody who has not spoken yet is trusted, so a new server is not flooded with the bounces of the others before its first answers are back.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Promises {
-    silent: bool,
-    broken: f64,
-}
-
-impl Default for Promises {
-    fn default() -> Self {
-        Self { silent: true, broken: 0.0 }
-    }
-}
-
-impl Promises {
-    /// The server took a request for this `bid` (none: without limit) and answered after `took`, silently or with a report.
-    pub fn judge(&mut self, bid: Option<Duration>, took: Duration, silent: bool) {
-        self.silent = silent;
-        if let Some(bid) = bid {
-            let broken = f64::from(u8::from(took > bid * BROKEN));
-            self.broken += PROMISE_WEIGHT * (broken - self.broken);
-        }
-    }
-
-    /// The server has bounced a request: it speaks, and it says no.
-    pub fn bounced(&mut self) {
-        self.silent = false;
-    }
-
-    /// Whether the server takes requests without regard to their bids, as far as can be seen.
-    pub fn are_empty(&self) -> bool {
-        self.silent || self.broken > MISTRUST
-    }
 }
 
 fn follow(mean: &mut Option<f64>, value: f64) {
@@ -174,41 +124,6 @@ impl Bids {
     }
 }
 
-/// The longest bid that is written, in microseconds: a decimal has twelve digits before its point.
-const LONGEST: u64 = 999_999_999_999_999;
-
-/// Writes the header's value: milliseconds with at most three decimals, at most 31 years of them.
-pub fn encode(bid: Duration, into: &mut String) {
-    into.clear();
-    write_thousandths(into, u64::try_from(bid.as_micros()).unwrap_or(LONGEST).min(LONGEST));
-}
-
-/// The header's value of an attempt that accepts any wait. A request without the header comes from somebody who does not read our answers.
-pub const ANY: &str = "any";
-
-/// Reads the header's value; what is not a bid is none, which accepts any wait.
-pub fn decode(value: &[u8]) -> Option<Duration> {
-    let millis = decimal(value).filter(|millis| *millis >= 0.0)?;
-    Duration::try_from_secs_f64(millis / 1e3).ok()
-}
-
-/// What a request's header says of who sends it. Nonsense says nothing: it is as good as no header.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Caller {
-    /// Whether the caller reads our answers.
-    pub speaks: bool,
-    /// The longest wait that it accepts; none: any.
-    pub bid: Option<Duration>,
-}
-
-impl Caller {
-    /// Reads the header's value, if there is one.
-    pub fn of(header: Option<&[u8]>) -> Self {
-        let bid = header.and_then(decode);
-        Self { speaks: bid.is_some() || header == Some(ANY.as_bytes()), bid }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -255,43 +170,6 @@ mod tests {
     }
 
     #[test]
-    fn promises_are_empty_when_they_are_broken_or_never_made() {
-        let bid = Some(Duration::from_millis(100));
-        let (kept, broken) = (Duration::from_millis(200), Duration::from_millis(201));
-        let mut promises = Promises::default();
-        assert!(promises.are_empty(), "nobody is trusted unheard");
-        promises.judge(bid, broken, false);
-        assert!(!promises.are_empty(), "once may happen to anybody");
-        promises.judge(bid, broken, false);
-        assert!(promises.are_empty());
-        promises.judge(None, broken, false);
-        assert!(promises.are_empty(), "nothing was promised");
-        promises.judge(bid, kept, false);
-        assert!(!promises.are_empty(), "and trust comes back");
-        promises.judge(None, kept, true);
-        assert!(promises.are_empty(), "who does not speak promises nothing");
-        promises.bounced();
-        assert!(!promises.are_empty(), "a bounce speaks for itself");
-    }
-
-    #[test]
-    fn a_bid_is_read_as_it_was_written_and_nonsense_is_none() {
-        let mut text = String::new();
-        for micros in [0, 1, 1_500, 120_000, 3_600_000_000] {
-            encode(Duration::from_micros(micros), &mut text);
-            assert_eq!(decode(text.as_bytes()).map(|bid| bid.as_micros()), Some(u128::from(micros)), "{text}");
-        }
-        for long in [Duration::from_secs(2_000_000_000_000), Duration::MAX] {
-            encode(long, &mut text);
-            assert!(decode(text.as_bytes()).is_some_and(|bid| bid > Duration::from_secs(999_999_999)), "{text}");
-        }
-        for nonsense in ["", "-1", "NaN", "inf", "1e3", "12ms", "1.2345", " 5", "9999999999999999"] {
-            assert_eq!(decode(nonsense.as_bytes()), None, "{nonsense:?}");
-        }
-        assert_eq!(decode(b"\xff"), None);
-    }
-
-    #[test]
     fn no_report_moves_the_price_beyond_what_own_requests_take() {
         let liar = LoadReport { execution: Some(Duration::from_secs(1 << 30)), ..report(u32::MAX, 50) };
         let mut bids = Bids::default();
@@ -316,16 +194,5 @@ mod tests {
         assert!(!is_bounce(bid(101), &report(50, 50)), "it would have been fast enough");
         assert!(!is_bounce(None, &report(101, 50)), "nobody had bid");
         assert!(is_bounce(bid(100), &LoadReport::default()), "it does not say why");
-    }
-
-    #[test]
-    fn who_bids_nonsense_has_not_bid() {
-        let of = |value: &[u8]| Caller::of(Some(value));
-        assert_eq!(of(b"1.5"), Caller { speaks: true, bid: Some(Duration::from_micros(1500)) });
-        assert_eq!(of(b"any"), Caller { speaks: true, bid: None });
-        let long = vec![b'9'; 10 << 10];
-        for nonsense in [b"".as_slice(), b"-1", b"NaN", b"inf", b"1e3", b"Any", b"any,5", b"\xff\xfe", &long] {
-            assert_eq!(of(nonsense), Caller::of(None), "{}", String::from_utf8_lossy(nonsense));
-        }
     }
 }

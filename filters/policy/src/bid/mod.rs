@@ -1,0 +1,15 @@
+//! Bids: each attempt says how long it is willing to wait. The server knows its own queue exactly,
+//! and bounces the attempt at once if it would take longer.
+//!
+//! | file | decides |
+//! |---|---|
+//! | `price` | the bid of each attempt, and whether a server bounced it for the bid |
+//! | `trust` | whether it means anything that a server takes a bid |
+//!
+//! [`crate::wire::bid`] reads and writes the header.
+
+mod price;
+mod trust;
+
+pub use price::{Bids, MULTIPLES, TRUST, is_bounce};
+pub use trust::Promises;

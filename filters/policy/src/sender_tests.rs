@@ -1,0 +1,213 @@
+//! Senders, one decision after the other.
+
+use super::*;
+use crate::config::ServiceSpec;
+use std::collections::BTreeSet;
+
+fn sender(endpoints: Option<&[&str]>) -> Sender {
+    let endpoints = endpoints.map(|texts| texts.iter().map(ToString::to_string).collect());
+    let spec = ServiceSpec { endpoints, retries: Some(2), ..ServiceSpec::default() };
+    Sender::new(spec.validate().unwrap(), Timestamp::ZERO)
+}
+
+/// The sender meets this server; what an attempt would do to its chips is left out.
+fn meet(sender: &mut Sender, address: &str) -> EndpointId {
+    sender.endpoint_at(address, Timestamp::ZERO).unwrap()
+}
+
+#[test]
+fn named_servers_are_chosen_at_once_one_for_each_attempt() {
+    let mut sender = sender(Some(&["1.1.1.1:1", "2.2.2.2:2", "3.3.3.3:3", "[::1]:4"]));
+    let mut rng = fastrand::Rng::with_seed(1);
+    assert_eq!(sender.choose(Timestamp::ZERO, &mut rng).len(), 3);
+    assert_eq!(sender.begin("9.9.9.9:9", Some(0), Timestamp::ZERO), None, "only those that were named");
+    assert!(sender.begin("[::1]:4", Some(0), Timestamp::ZERO).is_some());
+}
+
+/// A new server for each twentieth request: every request explores, so no list ever names a server that has left.
+#[test]
+fn servers_that_come_and_go_all_the_time_are_not_kept() {
+    let (mut sender, mut rng) = (sender(None), fastrand::Rng::with_seed(3));
+    let mut most = 0;
+    for request in 0..20_000u32 {
+        assert!(sender.choose(Timestamp::ZERO, &mut rng).is_empty());
+        let newest = request / 20;
+        let address = format!("10.0.{}.{}:80", newest / 256, newest % 256 + request % 10);
+        meet(&mut sender, &address);
+        most = most.max(sender.endpoints().len());
+    }
+    assert!((10..150).contains(&most), "{most} servers known at once");
+}
+
+/// Attempts meet the servers that are there, so none of them is forgotten, however many there are.
+#[test]
+fn servers_that_stay_are_not_forgotten_when_new_ones_are_found() {
+    let (mut sender, mut rng) = (sender(None), fastrand::Rng::with_seed(4));
+    for known in 1..=200u32 {
+        for _ in 0..50 {
+            sender.choose(Timestamp::ZERO, &mut rng);
+            let address = format!("10.0.0.{}:80", rng.u32(0..known));
+            meet(&mut sender, &address);
+        }
+    }
+    assert!(sender.endpoints().len() >= 198, "{} of 200 known", sender.endpoints().len());
+}
+
+#[test]
+fn unnamed_servers_are_learned_and_forgotten() {
+    let mut sender = sender(None);
+    let mut rng = fastrand::Rng::with_seed(2);
+    assert!(sender.choose(Timestamp::ZERO, &mut rng).is_empty());
+    let first = meet(&mut sender, "1.1.1.1:1");
+    meet(&mut sender, "2.2.2.2:2");
+    let lists = (0..500).filter(|_| !sender.choose(Timestamp::ZERO, &mut rng).is_empty()).count();
+    assert!(lists > 450, "{lists} of 500 with a list");
+    sender.missing(first, Timestamp::ZERO);
+    assert_eq!(sender.endpoints().len(), 1);
+    assert!(sender.choose(Timestamp::ZERO, &mut rng).is_empty(), "the search begins anew");
+}
+
+#[test]
+fn a_named_server_that_envoy_lacks_is_left_alone() {
+    let mut sender = sender(Some(&["1.1.1.1:1", "2.2.2.2:2"]));
+    let mut rng = fastrand::Rng::with_seed(3);
+    let missing = meet(&mut sender, "1.1.1.1:1");
+    sender.missing(missing, Timestamp::ZERO);
+    let first: BTreeSet<EndpointId> = (0..100).map(|_| sender.choose(Timestamp::ZERO, &mut rng)[0]).collect();
+    assert!(!first.contains(&missing));
+    assert_eq!(sender.endpoints().len(), 2);
+}
+
+#[test]
+fn failures_use_up_the_retry_budget_and_rejections_do_not() {
+    let mut sender = sender(Some(&["1.1.1.1:1", "2.2.2.2:2", "3.3.3.3:3"]));
+    let mut rng = fastrand::Rng::with_seed(8);
+    let mut granted = |answer: fn() -> Answer| {
+        let mut granted = 0;
+        for _ in 0..1_000 {
+            sender.choose(Timestamp::ZERO, &mut rng);
+            let retries = if sender.retries_failures() { 2 } else { 0 };
+            granted += u32::from(retries > 0);
+            let attempts = if answer() == Answer::Failed { 1 + retries } else { 3 };
+            for _ in 0..attempts {
+                let attempt = sender.begin("1.1.1.1:1", Some(0), Timestamp::ZERO).unwrap();
+                sender.answer(&attempt, answer(), Timestamp::ZERO);
+                sender.end(&attempt);
+            }
+        }
+        granted
+    };
+    assert_eq!(granted(|| Answer::Rejected(LoadReport::default())), 1_000);
+    let after_failures = granted(|| Answer::Failed);
+    assert!((100..=106).contains(&after_failures), "{after_failures}: 200 retries and the burst");
+    let none =
+        ServiceSpec { retry_budget: Some(0.0), endpoints: Some(vec!["1.1.1.1:1".into()]), ..ServiceSpec::default() };
+    sender.configure(none.validate().unwrap(), Timestamp::ZERO);
+    assert!(!sender.retries_failures());
+}
+
+#[test]
+fn beyond_the_slo_and_its_grace_a_request_is_refused() {
+    let spec = ServiceSpec {
+        routing: Some(RoutingKind::Mu),
+        slo: Some("1s".into()),
+        slo_grace: Some("100ms".into()),
+        endpoints: Some(vec!["1.1.1.1:1".into()]),
+        ..ServiceSpec::default()
+    };
+    let mut sender = Sender::new(spec.validate().unwrap(), Timestamp::ZERO);
+    let mut rng = fastrand::Rng::with_seed(5);
+    let attempt = sender.begin("1.1.1.1:1", Some(0), Timestamp::ZERO).unwrap();
+    sender.end(&attempt);
+    sender.choose(Timestamp::ZERO, &mut rng);
+    assert_eq!(sender.overrun(), None, "nothing is known yet");
+    for (queue, overrun) in [(10, None), (11, Some(100)), (19, Some(900))] {
+        let report = LoadReport { queue: Some(queue), service: Some(10.0), ..LoadReport::default() };
+        sender.answer(&attempt, Answer::Served(report), Timestamp::ZERO);
+        sender.choose(Timestamp::ZERO, &mut rng);
+        let millis = sender.overrun().map(|overrun| (overrun.as_secs_f64() * 1e3).round() as u64);
+        assert_eq!(millis, overrun, "queue {queue}");
+    }
+}
+
+#[test]
+fn a_request_may_bounce_on_every_bid_and_still_has_its_retries() {
+    let spec = ServiceSpec {
+        routing: Some(RoutingKind::Bid),
+        retries: Some(2),
+        endpoints: Some((1..=9).map(|i| format!("1.1.1.{i}:1")).collect()),
+        ..ServiceSpec::default()
+    };
+    let mut sender = Sender::new(spec.validate().unwrap(), Timestamp::ZERO);
+    let mut rng = fastrand::Rng::with_seed(6);
+    assert_eq!(sender.retries(), 7, "five bids and two retries");
+    assert_eq!(sender.choose(Timestamp::ZERO, &mut rng).len(), 8);
+    assert_eq!(sender.bid(0), None, "nothing is known yet");
+    let attempt = sender.begin("1.1.1.1:1", Some(0), Timestamp::ZERO).unwrap();
+    assert_eq!(attempt.bid, None);
+    let report = LoadReport { queue: Some(9), service: Some(20.0), ..LoadReport::default() };
+    let now = Timestamp::ZERO.after(Duration::from_millis(1));
+    sender.answer(&attempt, Answer::Bounced(report), now);
+    assert_eq!(sender.bid(0), Some(Duration::from_millis(450)), "0.9 of half a second");
+    assert_eq!(sender.bid(4), Some(Duration::from_millis(700)));
+    assert_eq!(sender.bid(5), None, "the rest goes without limit");
+    let bid = |sender: &mut Sender, number| sender.begin("1.1.1.1:1", number, now).map(|attempt| attempt.bid);
+    assert_eq!(bid(&mut sender, Some(0)), Some(Some(Duration::from_millis(450))), "an attempt makes its bid");
+    assert_eq!(bid(&mut sender, None), Some(None), "one whose number is not known makes none");
+}
+
+#[test]
+fn a_server_that_takes_every_bid_stands_last_after_the_first_place() {
+    let spec = ServiceSpec {
+        routing: Some(RoutingKind::Bid),
+        endpoints: Some((1..=5).map(|i| format!("1.1.1.{i}:1")).collect()),
+        ..ServiceSpec::default()
+    };
+    let mut sender = Sender::new(spec.validate().unwrap(), Timestamp::ZERO);
+    let mut rng = fastrand::Rng::with_seed(7);
+    for i in 1..=5 {
+        let attempt = sender.begin(&format!("1.1.1.{i}:1"), Some(0), Timestamp::ZERO).unwrap();
+        let attempt = Attempt { bid: Some(Duration::from_millis(100)), ..attempt };
+        sender.answer(&attempt, Answer::Bounced(LoadReport::default()), Timestamp::ZERO);
+        sender.end(&attempt);
+    }
+    let attempt = sender.begin("1.1.1.3:1", None, Timestamp::ZERO).unwrap();
+    sender.answer(&attempt, Answer::Silent, Timestamp::ZERO);
+    sender.end(&attempt);
+    let silent = attempt.endpoint;
+    let places: Vec<usize> = (0..1000)
+        .map(|_| sender.choose(Timestamp::ZERO, &mut rng).iter().position(|&id| id == silent).unwrap())
+        .collect();
+    assert!(places.iter().all(|&place| place == 0 || place == 4), "first by its share, or last");
+    let first = places.iter().filter(|&&place| place == 0).count();
+    assert!((150..250).contains(&first), "{first} of 1000 first");
+}
+
+#[test]
+fn a_server_that_bounces_without_a_reason_is_left_alone_like_one_that_rejects() {
+    let bid = Some(Duration::from_millis(100));
+    let idle = LoadReport { queue: Some(0), service: Some(1000.0), ..LoadReport::default() };
+    for (bid, report, chips) in [(None, LoadReport::default(), 0), (bid, idle, 0), (bid, LoadReport::default(), 1)] {
+        let mut sender = sender(Some(&["1.1.1.1:1", "2.2.2.2:2"]));
+        let attempt = sender.begin("1.1.1.1:1", Some(0), Timestamp::ZERO).unwrap();
+        sender.answer(&Attempt { bid, ..attempt }, Answer::Bounced(report), Timestamp::ZERO);
+        let endpoint = sender.endpoints().get(attempt.endpoint);
+        assert_eq!(endpoint.map(Endpoint::chips), Some(chips), "{bid:?}, {report:?}");
+    }
+}
+
+#[test]
+fn new_parameters_keep_what_is_known() {
+    let mut sender = sender(Some(&["1.1.1.1:1", "2.2.2.2:2"]));
+    let attempt = sender.begin("1.1.1.1:1", Some(0), Timestamp::ZERO).unwrap();
+    assert_eq!(attempt.right, Right::Chip);
+    let spec = ServiceSpec { endpoints: Some(vec!["1.1.1.1:1".into()]), retries: Some(0), ..ServiceSpec::default() };
+    sender.configure(spec.validate().unwrap(), Timestamp::ZERO);
+    assert_eq!(sender.endpoints().len(), 1);
+    assert_eq!(sender.choose(Timestamp::ZERO, &mut fastrand::Rng::with_seed(4)), [attempt.endpoint]);
+    let next = sender.begin("1.1.1.1:1", Some(0), Timestamp::ZERO).unwrap();
+    assert_eq!(next.right, Right::Forced, "its chip was spent before");
+    assert_eq!(sender.endpoints().get(attempt.endpoint).map(Endpoint::pending), Some(2));
+    sender.end(&attempt);
+    assert_eq!(sender.endpoints().get(attempt.endpoint).map(Endpoint::pending), Some(1));
+}

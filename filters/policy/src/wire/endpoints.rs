@@ -1,0 +1,146 @@
+//! The value of `x-bloc-endpoints`: the servers of a request in order, and the key of the request.
+//!
+//! `10.0.0.1:80,10.0.0.2:80,~00000000000000ab`: addresses, then `~` and the key in 16 lower-case
+//! hexadecimal digits. Envoy's `override_host` policy tries the nth member for the nth attempt, and
+//! passes over a member that names no host of the cluster. No address has a `~`, so the key is never
+//! taken for one. The key tells `bloc.attempt` which request an attempt belongs to.
+//!
+//! Cost: each request writes one, so nothing is allocated but the caller's buffer, and the digits
+//! are made eight at a time.
+
+/// Names a request within one VM; issued by us.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct RequestKey(u64);
+
+impl RequestKey {
+    /// The request with this number.
+    pub const fn new(number: u64) -> Self {
+        Self(number)
+    }
+
+    /// The request's number.
+    pub const fn get(self) -> u64 {
+        self.0
+    }
+}
+
+/// What a key begins with.
+const MARK: u8 = b'~';
+/// The digits of a key.
+const DIGITS: usize = 16;
+
+/// Writes the addresses and the key into `into`, which is emptied first.
+pub fn encode<'a>(addresses: impl Iterator<Item = &'a str>, key: RequestKey, into: &mut String) {
+    into.clear();
+    for address in addresses {
+        into.push_str(address);
+        into.push(',');
+    }
+    write_key(key, into);
+}
+
+/// Writes the value of a request without a list into `into`, which is emptied first.
+pub fn key_only(key: RequestKey, into: &mut String) {
+    into.clear();
+    write_key(key, into);
+}
+
+/// Reads the key, which is the last member; none if that is no key.
+pub fn decode_key(value: &[u8]) -> Option<RequestKey> {
+    let (before, key) = value.split_at_checked(value.len().checked_sub(DIGITS + 1)?)?;
+    let [MARK, digits @ ..] = key else { return None };
+    if !matches!(before, [] | [.., b',']) {
+        return None;
+    }
+    let mut number = 0;
+    for digit in digits {
+        let digit = match digit {
+            b'0'..=b'9' => digit - b'0',
+            b'a'..=b'f' => digit - b'a' + 10,
+            _ => return None,
+        };
+        number = number << 4 | u64::from(digit);
+    }
+    Some(RequestKey(number))
+}
+
+fn write_key(key: RequestKey, into: &mut String) {
+    into.push(char::from(MARK));
+    for half in [key.0 >> 32, key.0 & u64::from(u32::MAX)] {
+        into.push_str(std::str::from_utf8(&eight_digits(half)).unwrap_or_default());
+    }
+}
+
+/// The hexadecimal digits of a number below 2^32.
+fn eight_digits(number: u64) -> [u8; 8] {
+    // A nibble into each byte.
+    let nibbles = (number | number << 16) & 0x0000_ffff_0000_ffff;
+    let nibbles = (nibbles | nibbles << 8) & 0x00ff_00ff_00ff_00ff;
+    let nibbles = (nibbles | nibbles << 4) & 0x0f0f_0f0f_0f0f_0f0f;
+    // A one into each byte whose nibble is ten or more: those digits are letters.
+    let letters = (nibbles + 0x0606_0606_0606_0606) >> 4 & 0x0101_0101_0101_0101;
+    let digits = nibbles + 0x3030_3030_3030_3030 + letters * u64::from(b'a' - b'0' - 10);
+    digits.to_be_bytes()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn a_key_is_read_as_it_was_written(number: u64, servers in 0usize..9) {
+            let addresses: Vec<String> = (0..servers).map(|n| format!("10.0.0.{n}:80")).collect();
+            let mut text = String::from("left over");
+            encode(addresses.iter().map(String::as_str), RequestKey::new(number), &mut text);
+            let oracle: Vec<String> = addresses.into_iter().chain([format!("~{number:016x}")]).collect();
+            prop_assert_eq!(&text, &oracle.join(","));
+            prop_assert_eq!(decode_key(text.as_bytes()).map(RequestKey::get), Some(number));
+        }
+
+        #[test]
+        fn any_bytes_are_survived(bytes in prop::collection::vec(any::<u8>(), 0..40)) {
+            let _ = decode_key(&bytes);
+        }
+    }
+
+    #[test]
+    fn without_addresses_there_is_only_the_key() {
+        let (mut list, mut bare) = (String::new(), String::from("left over"));
+        encode(std::iter::empty(), RequestKey::new(0xab), &mut list);
+        key_only(RequestKey::new(0xab), &mut bare);
+        assert_eq!((list.as_str(), bare.as_str()), ("~00000000000000ab", "~00000000000000ab"));
+        key_only(RequestKey::new(u64::MAX), &mut bare);
+        assert_eq!(bare, "~ffffffffffffffff");
+    }
+
+    #[test]
+    fn nonsense_has_no_key() {
+        for nonsense in [
+            "",
+            "~",
+            "10.0.0.1:80",
+            "10.0.0.1:80,",
+            "00000000000000ab",
+            "10.0.0.1:80,00000000000000ab",
+            "~0000000000000ab",
+            "~000000000000000ab",
+            "~00000000000000AB",
+            "~00000000000000ag",
+            "~+0000000000000ab",
+            "~00000000000000ab,",
+            "~00000000000000ab ",
+            "~00000000000000ab,10.0.0.1:80",
+            "10.0.0.1:80 ~00000000000000ab",
+            "10.0.0.1:80~00000000000000ab",
+            "~~00000000000000ab",
+            "~0000000000000\u{e9}b",
+        ] {
+            assert_eq!(decode_key(nonsense.as_bytes()), None, "{nonsense:?}");
+        }
+        assert_eq!(decode_key(b"~00000000000000a\xff"), None);
+        let key = decode_key(b"~00000000000000ab,~00000000000000cd");
+        assert_eq!(key, Some(RequestKey::new(0xcd)), "the last member counts");
+    }
+}

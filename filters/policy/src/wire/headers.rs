@@ -1,0 +1,23 @@
+//! The names of the headers that the filters read, write and strip, in lower case.
+
+/// How long an attempt is willing to wait, in milliseconds.
+pub const BID: &str = "x-bloc-bid";
+/// What a server reports of its load.
+pub const LOAD: &str = "x-bloc-load";
+/// The same in the words that other servers and balancers use.
+pub const ORCA: &str = "endpoint-load-metrics";
+/// Why a request was rejected, in words for people.
+pub const WHY: &str = "x-bloc-why";
+/// The ordered servers of a request; lives inside one Envoy only.
+pub const ENDPOINTS: &str = "x-bloc-endpoints";
+/// Why a request was bounced before the application saw it.
+pub const REJECT: &str = "x-bloc-reject";
+
+/// Envoy's router: how long it waits for the answer, in milliseconds.
+pub const EXPECTED_TIMEOUT: &str = "x-envoy-expected-rq-timeout-ms";
+/// Envoy's router: on what to retry.
+pub const RETRY_ON: &str = "x-envoy-retry-on";
+/// Envoy's router: which response headers ask for a retry.
+pub const RETRIABLE_HEADER_NAMES: &str = "x-envoy-retriable-header-names";
+/// Envoy's router: how often.
+pub const MAX_RETRIES: &str = "x-envoy-max-retries";

@@ -1,0 +1,167 @@
+//! The load report: the header in which a server tells a sender how it is.
+//!
+//! An RFC 9651 dictionary of numbers: `chip=1, queue=7, capacity=10, rate=38.2, confidence=0.93, exec=251.3, service=40`
+//! (requests, requests, requests, requests per second, ratio, milliseconds, requests per second). Members that are missing are unknown; members that this version
+//! does not know are passed over. Values are integers, decimals, booleans or tokens; anything else, or broken syntax, makes the
+//! whole header unreadable, as the RFC demands. Reading and writing allocate nothing but the caller's buffer.
+
+use super::decimal::{decimal, write_integer, write_thousandths};
+use crate::units::Ratio;
+use std::time::Duration;
+
+/// No report is longer; a longer header is not read.
+pub const MAX_LENGTH: usize = 512;
+
+/// What a server says about itself.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct LoadReport {
+    /// Whether the sender may send one more request.
+    pub chip: bool,
+    /// Requests in the server besides the one answered.
+    pub queue: Option<u32>,
+    /// The capacity in force, in requests.
+    pub capacity: Option<u32>,
+    /// The smoothed departure rate, in requests per second.
+    pub rate: Option<f64>,
+    /// The share of departures that left a server that was busy all the time.
+    pub confidence: Option<Ratio>,
+    /// The mean time that the application takes for a request.
+    pub execution: Option<Duration>,
+    /// The service rate by the server's own estimate, in requests per second: what it finishes when it is busy.
+    pub service: Option<f64>,
+}
+
+impl LoadReport {
+    /// When a request that came now might expect its answer: `max((queue + 1) / service rate, execution time)`.
+    pub fn expected(&self) -> Option<Duration> {
+        let line = Duration::try_from_secs_f64((f64::from(self.queue?) + 1.0) / self.service?).ok()?;
+        Some(line.max(self.execution.unwrap_or_default()))
+    }
+
+    /// Writes the header's value into `into`, which is emptied first.
+    pub fn encode(&self, into: &mut String) {
+        into.clear();
+        into.push_str(if self.chip { "chip=1" } else { "chip=0" });
+        for (key, count) in [(", queue=", self.queue), (", capacity=", self.capacity)] {
+            if let Some(count) = count {
+                into.push_str(key);
+                write_integer(into, u64::from(count));
+            }
+        }
+        let decimals = [
+            (", rate=", self.rate.and_then(thousandths)),
+            (", confidence=", self.confidence.and_then(|confidence| thousandths(confidence.get()))),
+            (", exec=", self.execution.and_then(micros)),
+            (", service=", self.service.and_then(thousandths)),
+        ];
+        for (key, value) in decimals {
+            if let Some(value) = value {
+                into.push_str(key);
+                write_thousandths(into, value);
+            }
+        }
+    }
+
+    /// Reads a header's value; nothing if it is not a dictionary of the kind described above.
+    pub fn decode(value: &[u8]) -> Option<Self> {
+        if value.len() > MAX_LENGTH {
+            return None;
+        }
+        // Tabs may stand between members, but not before the first one.
+        if value.iter().find(|&&byte| byte != b' ') == Some(&b'\t') {
+            return None;
+        }
+        let mut report = Self::default();
+        for member in value.split(|&byte| byte == b',') {
+            let (key, value) = member_of(trim(member));
+            match key {
+                b"chip" => report.chip = number_of(value)?.is_some_and(|n| n >= 1.0),
+                b"queue" => report.queue = count(number_of(value)?),
+                b"capacity" => report.capacity = count(number_of(value)?),
+                b"rate" => report.rate = positive(number_of(value)?),
+                b"confidence" => report.confidence = number_of(value)?.and_then(Ratio::new),
+                b"exec" => report.execution = positive(number_of(value)?).map(millis),
+                b"service" => report.service = positive(number_of(value)?),
+                _ if is_key(key) => drop(number_of(value)?),
+                _ => return None,
+            }
+        }
+        Some(report)
+    }
+}
+
+/// Below this, in thousandths, a decimal is written.
+const MOST_THOUSANDTHS: u64 = 1_000_000_000_000_000;
+
+/// A number in thousandths, rounded; none if it is negative, no number or too large for a decimal.
+fn thousandths(value: f64) -> Option<u64> {
+    let scaled = value * 1e3;
+    let rounded = (scaled + 0.5) as u64;
+    (scaled >= 0.0 && rounded < MOST_THOUSANDTHS).then_some(rounded)
+}
+
+/// A time in microseconds, which are thousandths of a millisecond.
+fn micros(time: Duration) -> Option<u64> {
+    let micros = time.as_secs().checked_mul(1_000_000)? + (u64::from(time.subsec_nanos()) + 500) / 1000;
+    (micros < MOST_THOUSANDTHS).then_some(micros)
+}
+
+/// A time from milliseconds, at most fifteen digits of them.
+fn millis(millis: f64) -> Duration {
+    Duration::from_micros((millis * 1e3 + 0.5) as u64)
+}
+
+/// Key and value of a member; one without a value is true.
+fn member_of(member: &[u8]) -> (&[u8], &[u8]) {
+    let split = member.iter().position(|&byte| byte == b'=');
+    match split.and_then(|at| member.split_at_checked(at)) {
+        Some((key, [_, value @ ..])) => (key, value),
+        _ => (member, b"?1"),
+    }
+}
+
+/// Whether this may be the name of a member that we do not know.
+fn is_key(key: &[u8]) -> bool {
+    let goes_on = |b: &u8| b.is_ascii_lowercase() || b.is_ascii_digit() || matches!(b, b'_' | b'-' | b'.' | b'*');
+    match key {
+        [b'a'..=b'z' | b'*', rest @ ..] => rest.iter().all(goes_on),
+        _ => false,
+    }
+}
+
+/// A value's number; absent for a token. Nothing for what is no value.
+fn number_of(value: &[u8]) -> Option<Option<f64>> {
+    match value {
+        b"?1" => Some(Some(1.0)),
+        b"?0" => Some(Some(0.0)),
+        [b'0'..=b'9' | b'-', ..] => decimal(value).map(Some),
+        [b'a'..=b'z' | b'A'..=b'Z' | b'*', rest @ ..] if rest.iter().all(is_token) => Some(None),
+        _ => None,
+    }
+}
+
+fn is_token(byte: &u8) -> bool {
+    byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~:/".contains(byte)
+}
+
+/// A number of requests: whole, not negative, at most what fits.
+fn count(number: Option<f64>) -> Option<u32> {
+    number.filter(|n| *n >= 0.0).map(|n| n as u32)
+}
+
+/// A number above zero.
+fn positive(number: Option<f64>) -> Option<f64> {
+    number.filter(|n| *n > 0.0)
+}
+
+/// Without the spaces and tabs around it. Not `trim_ascii`: other white space is not allowed.
+fn trim(mut text: &[u8]) -> &[u8] {
+    while let [b' ' | b'\t', rest @ ..] | [rest @ .., b' ' | b'\t'] = text {
+        text = rest;
+    }
+    text
+}
+
+#[cfg(test)]
+#[path = "load_report_tests.rs"]
+mod tests;
