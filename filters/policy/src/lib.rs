@@ -18,6 +18,7 @@
 //! | [`discovery`] | when a sender without an endpoint list looks for servers that it does not know |
 //! | [`wire`] | nothing: the headers that carry bids, loads, rejections and lists of servers |
 //! | [`shared`], [`awake`], [`roster`], [`follower`] | how the threads of one proxy share what they know |
+//! | [`polls`] | when a proxy asks the control plane |
 //! | [`config`], [`sync`] | the configuration, and the messages that carry it |
 
 #![cfg_attr(not(test), deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing))]
@@ -37,6 +38,7 @@ pub mod estimate;
 pub mod follower;
 pub mod hall;
 pub mod line;
+pub mod polls;
 pub mod retry_budget;
 pub mod rng;
 pub mod roster;

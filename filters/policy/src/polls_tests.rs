@@ -1,0 +1,174 @@
+//! Polls in virtual time.
+
+use super::*;
+
+const AT: Timestamp = Timestamp::from_nanos(1_000_000_000_000);
+
+fn rng() -> fastrand::Rng {
+    fastrand::Rng::with_seed(1)
+}
+
+fn services(names: &[&str]) -> BTreeSet<String> {
+    names.iter().map(ToString::to_string).collect()
+}
+
+fn question(names: &[&str]) -> Question {
+    Question { services: services(names), stamp: [7; 16] }
+}
+
+/// How long nothing is asked from `now` on, to a millisecond.
+fn pause(polls: &Polls, now: Timestamp) -> Duration {
+    let services = services(&["a"]);
+    let due = |after: &u64| polls.is_due(&services, now.after(millis(*after)));
+    millis((0..200_000).find(due).unwrap())
+}
+
+/// The pauses that follow, each from new polls, of an outcome after `took`.
+fn pauses(outcome: Outcome, took: Duration) -> Vec<Duration> {
+    let mut rng = rng();
+    let one = |_| {
+        let mut polls = Polls::default();
+        let now = AT.after(took);
+        polls.settle(AT, outcome, now, &mut rng);
+        pause(&polls, now)
+    };
+    (0..200).map(one).collect()
+}
+
+fn bounds(pauses: &[Duration]) -> (Duration, Duration) {
+    (*pauses.iter().min().unwrap(), *pauses.iter().max().unwrap())
+}
+
+const fn millis(millis: u64) -> Duration {
+    Duration::from_millis(millis)
+}
+
+#[test]
+fn a_poll_is_due_at_first_and_again_when_it_is_over() {
+    let mut polls = Polls::default();
+    assert!(polls.is_due(&services(&["a"]), Timestamp::ZERO) && !polls.is_under_way());
+    polls.asked(3, question(&["a"]), AT);
+    assert!(polls.is_under_way());
+    let later = AT.after(timeout(millis(30_000)));
+    assert!(!polls.is_due(&services(&["a"]), later), "an answer is still to come");
+    let answered = polls.answered(3).unwrap();
+    assert_eq!(answered, Answered { question: question(&["a"]), since: AT });
+    let settled = polls.settle(answered.since, Outcome::News, later, &mut rng());
+    assert_eq!(settled, Settled { pause: None, at_once: true });
+    assert!(polls.is_due(&services(&["a"]), later) && !polls.is_under_way());
+}
+
+#[test]
+fn services_that_change_are_asked_at_once() {
+    let mut polls = Polls::default();
+    polls.asked(3, question(&["a"]), AT);
+    assert!(!polls.is_due(&services(&["a"]), AT));
+    assert!(polls.is_due(&services(&["a", "b"]), AT));
+    polls.asked(4, question(&["a", "b"]), AT);
+    assert_eq!(polls.answered(3), None, "the poll before counts no more");
+    assert!(polls.answered(4).is_some());
+}
+
+#[test]
+fn a_stray_token_changes_nothing() {
+    let mut polls = Polls::default();
+    assert_eq!(polls.answered(0), None);
+    polls.asked(3, question(&["a"]), AT);
+    assert_eq!(polls.answered(4), None);
+    assert!(polls.is_under_way() && !polls.is_due(&services(&["a"]), AT));
+    assert!(polls.answered(3).is_some());
+    assert_eq!(polls.answered(3), None, "once");
+}
+
+#[test]
+fn a_lost_poll_is_asked_anew_without_a_pause() {
+    let mut polls = Polls::default();
+    polls.failed_to_ask(AT, &mut rng());
+    polls.asked(3, question(&["a"]), AT);
+    polls.reset();
+    assert!(!polls.is_under_way() && polls.is_due(&services(&["a"]), AT));
+    assert_eq!(polls.answered(3), None);
+}
+
+#[test]
+fn failures_back_off_up_to_a_bound_with_jitter() {
+    let mut rng = rng();
+    let mut most = [Duration::ZERO; 40];
+    let mut least = [Duration::MAX; 40];
+    for _ in 0..200 {
+        let mut polls = Polls::default();
+        for n in 0..40 {
+            let settled = polls.settle(AT, Outcome::Failed, AT, &mut rng);
+            let pause = settled.pause.unwrap();
+            (least[n], most[n]) = (least[n].min(pause), most[n].max(pause));
+            let end = AT.after(pause);
+            assert!(polls.is_due(&services(&["a"]), end));
+            assert!(!polls.is_due(&services(&["a"]), Timestamp::from_nanos(end.as_nanos() - 1)));
+        }
+    }
+    for (n, full) in [(0, 500), (1, 1000), (2, 2000), (3, 4000), (4, 5000), (12, 5000), (39, 5000)] {
+        let full = millis(full);
+        assert!((full / 2..full * 11 / 20).contains(&least[n]), "failure {n}: {:?}", least[n]);
+        assert!((full * 19 / 20..=full).contains(&most[n]), "failure {n}: {:?}", most[n]);
+    }
+}
+
+#[test]
+fn a_poll_that_cannot_be_sent_has_failed_too() {
+    let (mut polls, mut rng) = (Polls::default(), rng());
+    let pauses: Vec<Duration> = (0..5).map(|_| polls.failed_to_ask(AT, &mut rng)).collect();
+    assert!(pauses[0] <= LEAST_PAUSE && (MOST_PAUSE / 2..=MOST_PAUSE).contains(&pauses[4]), "{pauses:?}");
+    assert!(pause(&polls, AT) >= MOST_PAUSE / 2);
+}
+
+#[test]
+fn success_ends_the_back_off() {
+    for outcome in [Outcome::News, Outcome::Unchanged { retry_after: None }] {
+        let (mut polls, mut rng) = (Polls::default(), rng());
+        for _ in 0..10 {
+            polls.settle(AT, Outcome::Failed, AT, &mut rng);
+        }
+        polls.settle(AT, outcome, AT.after(LEAST_WAIT), &mut rng);
+        let pause = polls.settle(AT, Outcome::Failed, AT, &mut rng).pause.unwrap();
+        assert!(pause <= LEAST_PAUSE, "{outcome:?}: {pause:?}");
+    }
+}
+
+#[test]
+fn a_retry_after_spreads_the_proxies_over_its_time_and_is_bounded() {
+    for (asked, obeyed) in [(10, 10), (60, 60), (61, 60), (u64::MAX, 60)] {
+        let outcome = Outcome::Unchanged { retry_after: Some(Duration::from_secs(asked)) };
+        let (least, most) = bounds(&pauses(outcome, millis(30_000)));
+        let obeyed = Duration::from_secs(obeyed);
+        assert!(least < obeyed / 20, "{asked} s: {least:?}");
+        assert!((obeyed * 19 / 20..=obeyed).contains(&most), "{asked} s: {most:?}");
+    }
+}
+
+#[test]
+fn an_early_answer_without_news_waits_one_to_two_times_the_least() {
+    let outcome = Outcome::Unchanged { retry_after: None };
+    let (least, most) = bounds(&pauses(outcome, millis(899)));
+    assert!((LEAST_WAIT..LEAST_WAIT * 21 / 20).contains(&least), "{least:?}");
+    assert!((LEAST_WAIT * 39 / 20..=LEAST_WAIT * 2 + millis(1)).contains(&most), "{most:?}");
+    let (_, most) = bounds(&pauses(outcome, LEAST_WAIT));
+    assert_eq!(most, Duration::ZERO, "held for its time");
+    let (_, most) = bounds(&pauses(Outcome::News, Duration::ZERO));
+    assert_eq!(most, Duration::ZERO, "news");
+}
+
+#[test]
+fn what_is_over_at_once_is_not_asked_again_at_once() {
+    let unchanged = Outcome::Unchanged { retry_after: None };
+    for outcome in [Outcome::News, unchanged, Outcome::Failed] {
+        for (took, at_once) in [(0, false), (899, false), (900, true), (30_000, true)] {
+            let settled = Polls::default().settle(AT, outcome, AT.after(millis(took)), &mut rng());
+            assert_eq!(settled.at_once, at_once, "{outcome:?} after {took} ms");
+        }
+    }
+}
+
+#[test]
+fn the_host_waits_longer_than_the_control_plane() {
+    assert_eq!(timeout(millis(30_000)), millis(35_000));
+}
