@@ -7,7 +7,7 @@
 //! the grant, so no wake-up can be lost, only be late.
 //!
 //! The state is shared by the threads as a few bytes under compare-and-swap: each worker's number,
-//! sign of life and counts, then the line, a byte for each waiting request. [`Line`](crate::line)
+//! sign of life and counts, then the line, a byte for each waiting request. `Line` in `line.rs`
 //! is what each thread has of its own, and what it says is the truth: with each step a worker
 //! [reports](Hall::report) what it holds, and what the shared bytes lack or have too much is put
 //! right. So whatever is lost of the shared bytes, a worker that takes its next step is back in

@@ -1,9 +1,9 @@
 //! The capacity that still meets an SLO: how many requests the measured service rate finishes within it.
 //!
 //! `C = max(concurrency, 1, floor(slo * mu))`, with the SLO in seconds and the service rate `mu` in requests/s; a request that finds `C - 1` others
-//! before it is then answered after `C / mu <= slo`. `mu` is the server's own estimate, see [`crate::server`].
+//! before it is then answered after `C / mu <= slo`. `mu` is the server's own estimate, see `server.rs`.
 //!
-//! Unlike [`super::Average`] it has no feedback on itself: `mu` does not depend on how many requests were admitted, as long as the server is
+//! Unlike `average` it has no feedback on itself: `mu` does not depend on how many requests were admitted, as long as the server is
 //! busy, so it neither ratchets down nor runs away. Cold start: no limit until a service rate is known. Cost: a multiplication.
 
 use crate::units::Concurrency;

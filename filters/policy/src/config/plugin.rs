@@ -1,7 +1,7 @@
 //! The plugin configuration of the filters: the JSON in Envoy's `configuration` field.
 
-use super::service::duration;
-use super::{ConfigError, ServiceSpec, Services, ServicesSpec};
+use super::error::ConfigError;
+use super::service::{ServiceSpec, Services, ServicesSpec, duration};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::time::Duration;

@@ -1,6 +1,6 @@
 //! The parameters of one service.
 
-use super::ConfigError;
+use super::error::ConfigError;
 use crate::units::{Concurrency, Ratio};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;

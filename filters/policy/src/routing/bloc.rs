@@ -8,7 +8,8 @@
 //! replacement, where the paper draws anew for each retry and may ask a server that has just rejected; 3. where nobody qualifies the paper's
 //! loop never ends: here those whose interval ends first follow.
 
-use super::{Routing, draw_better_of_two};
+use super::policy::Routing;
+use super::two_choices::draw_better_of_two;
 use crate::endpoints::{EndpointId, Endpoints};
 use crate::rng::Rng;
 use crate::units::Timestamp;

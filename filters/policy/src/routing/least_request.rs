@@ -3,7 +3,8 @@
 //! Envoy's default and the paper's baseline (there "Least Connection", section 5.2); Mitzenmacher, "The power of two choices in
 //! randomized load balancing", 2001. Cost: two draws a place.
 
-use super::{Routing, draw_better_of_two};
+use super::policy::Routing;
+use super::two_choices::draw_better_of_two;
 use crate::endpoints::{EndpointId, Endpoints};
 use crate::rng::Rng;
 use crate::units::Timestamp;

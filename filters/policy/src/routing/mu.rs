@@ -12,7 +12,7 @@
 //! Cold start: all servers count the same, so the choice is the fewest pending requests. Cost: one pass over the servers, over numbers that lie side by side (some 3 ns each).
 //! Deviations: 1. the measure against herding, on which the paper is silent; 2. see [`crate::estimate`].
 
-use super::Routing;
+use super::policy::Routing;
 use crate::endpoints::{EndpointId, Endpoints};
 use crate::estimate::{Fleet, Standing};
 use crate::rng::Rng;

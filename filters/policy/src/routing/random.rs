@@ -1,6 +1,6 @@
 //! Uniformly at random, without repeating a server. The baseline that knows nothing. Cost: a draw a place.
 
-use super::Routing;
+use super::policy::Routing;
 use crate::endpoints::{EndpointId, Endpoints};
 use crate::rng::Rng;
 use crate::units::Timestamp;

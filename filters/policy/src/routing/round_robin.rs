@@ -1,7 +1,7 @@
 //! One server after the other; retries go on with the next ones. Every sender starts at a server drawn at random, so that many senders
 //! do not march in step. Cost: one look a place.
 
-use super::Routing;
+use super::policy::Routing;
 use crate::endpoints::{EndpointId, Endpoints};
 use crate::rng::Rng;
 use crate::units::Timestamp;

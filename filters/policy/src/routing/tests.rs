@@ -1,6 +1,9 @@
 //! What every routing promises, and the shares that the baselines must give.
 
 use super::*;
+use crate::config::RoutingKind;
+use crate::endpoints::{EndpointId, Endpoints};
+use crate::units::Timestamp;
 use proptest::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
