@@ -6,8 +6,7 @@
 //! is what makes it dear (0.3 ms of CPU for each request, when fifty Envoys with little traffic ticked four times a second), hence only one in five seconds: in a VM without traffic, as
 //! that of the main thread is, and in one with enough of it that requests hand the counters over by the way. In between, and while something is to be made up for, it is one a second.
 //!
-//! On failure: the last good state stays, and the poll is repeated after [`LEAST_PAUSE`] to [`MOST_PAUSE`], doubled each time, with jitter. An answer with a
-//! `retry-after` (the control plane is about to stop) spreads the proxies at random over that time, or a thousand of them would reconnect at once.
+//! On failure: the last good state stays, and [`Polls`] says when the poll is repeated.
 
 use crate::crash;
 use crate::host::{self, Data, Headers};
@@ -15,7 +14,7 @@ use crate::message::Message;
 use crate::state;
 use bloc_policy::config::{ConfigError, ControlPlane};
 use bloc_policy::follower::{Follower, News, Stamp};
-use bloc_policy::rng::Rng;
+use bloc_policy::polls::{self, Answered, Outcome, Polls, Question};
 use bloc_policy::roster;
 use bloc_policy::sync::{SYNC_PATH, ServiceLoad, SyncRequest};
 use bloc_policy::units::Timestamp;
@@ -29,15 +28,6 @@ pub const TICK: Duration = Duration::from_secs(1);
 const TICK_WHEN_IDLE: Duration = Duration::from_secs(5);
 /// Ticks may come more often than [`TICK`], because of the line; the agent's work is not done twice within this time.
 const LEAST_TICK: Duration = Duration::from_millis(900);
-const LEAST_PAUSE: Duration = Duration::from_millis(500);
-const MOST_PAUSE: Duration = Duration::from_secs(5);
-/// A poll that is over sooner than this without news was not held for its time.
-const LEAST_WAIT: Duration = Duration::from_millis(900);
-/// What a poll may take beyond the time that the control plane was asked to hold it.
-const GRACE: Duration = Duration::from_secs(5);
-
-/// The longest that a `retry-after` is obeyed.
-const MOST_RETRY_AFTER: Duration = Duration::from_secs(60);
 
 /// How much of a refusal is shown in the log, in bytes.
 const MAX_SHOWN: usize = 256;
@@ -60,23 +50,12 @@ pub struct Agent {
     control_plane: Option<ControlPlane>,
     /// What this VM has of the control plane's state.
     follower: Follower,
-    poll: Option<Poll>,
-    failures: u32,
-    not_before: Timestamp,
+    polls: Polls,
     /// Whether this VM is among those that are told of news.
     listed: bool,
     /// When there is something to do again, and how often it is to be looked.
     due: Timestamp,
     period: Duration,
-}
-
-/// A poll under way.
-struct Poll {
-    token: u32,
-    since: Timestamp,
-    services: BTreeSet<String>,
-    /// What was in force when it was asked.
-    stamp: Stamp,
 }
 
 impl Agent {
@@ -86,9 +65,7 @@ impl Agent {
             owner: 0,
             control_plane: None,
             follower: Follower::new(vm),
-            poll: None,
-            failures: 0,
-            not_before: Timestamp::ZERO,
+            polls: Polls::default(),
             listed: false,
             due: Timestamp::ZERO,
             period: TICK,
@@ -101,8 +78,7 @@ impl Agent {
             self.owner = root;
             self.control_plane = control_plane.cloned();
             // A poll of the root context before dies with it.
-            self.poll = None;
-            self.not_before = Timestamp::ZERO;
+            self.polls.reset();
         }
     }
 
@@ -159,11 +135,10 @@ impl Agent {
             return true;
         }
         let services = roster::seen(&Data);
-        let stale = self.poll.as_ref().is_none_or(|poll| poll.services != services);
-        if stale && now >= self.not_before {
+        if self.polls.is_due(&services, now) {
             self.ask(services, now);
         }
-        self.poll.is_some()
+        self.polls.is_under_way()
     }
 
     /// Something was announced: by another thread a state, or a service that the leader does not ask for yet; by a request of this one a service that is new here. False if
@@ -195,42 +170,42 @@ impl Agent {
             load,
         };
         let Ok(body) = serde_json::to_vec(&request) else { return };
-        match host::post_json(control_plane.cluster(), SYNC_PATH, &body, control_plane.wait() + GRACE) {
-            Some(token) => self.poll = Some(Poll { token, since: now, services, stamp: self.follower.stamp() }),
-            None => self.pause("no such cluster", now),
+        let timeout = polls::timeout(control_plane.wait());
+        match host::post_json(control_plane.cluster(), SYNC_PATH, &body, timeout) {
+            Some(token) => {
+                self.polls.asked(token, Question { services, stamp: self.follower.stamp() }, now);
+            }
+            None => {
+                let pause = state::with(|state| self.polls.failed_to_ask(now, &mut state.rng));
+                warn("no such cluster", pause);
+            }
         }
     }
 
     /// The control plane has answered, or the call has failed. False if the next poll has to wait for a tick.
     pub fn answered(&mut self, token: u32, headers: usize, body_size: usize) -> bool {
         crash::point("call");
-        let Some(poll) = self.poll.take_if(|poll| poll.token == token) else { return true };
+        let Some(Answered { question, since }) = self.polls.answered(token) else { return true };
         let now = host::now();
         let status = if headers == 0 { None } else { host::header(Headers::CallResponse, ":status") };
-        match status.as_deref() {
-            Some(b"200") => match self.take(poll.stamp, &host::call_response_body(body_size)) {
-                Ok(()) => self.failures = 0,
-                Err(error) => self.pause(&format!("answer refused: {error}"), now),
+        let (outcome, why) = match status.as_deref() {
+            Some(b"200") => match self.take(question.stamp, &host::call_response_body(body_size)) {
+                Ok(()) => (Outcome::News, String::new()),
+                Err(error) => (Outcome::Failed, format!("answer refused: {error}")),
             },
-            Some(b"304") => {
-                self.failures = 0;
-                let jitter = state::with(|state| state.rng.unit());
-                if let Some(within) = retry_after() {
-                    self.not_before = now.after(within.mul_f64(jitter));
-                } else if now.since(poll.since) < LEAST_WAIT {
-                    // Another proxy goes by the same id: do not race with it.
-                    self.not_before = now.after(LEAST_WAIT.mul_f64(1.0 + jitter));
-                }
-            }
+            Some(b"304") => (Outcome::Unchanged { retry_after: retry_after() }, String::new()),
             Some(status) => {
                 let said = host::call_response_body(body_size.min(MAX_SHOWN));
                 let (status, said) = (String::from_utf8_lossy(status), String::from_utf8_lossy(&said));
-                self.pause(&format!("status {status}: {said}"), now);
+                (Outcome::Failed, format!("status {status}: {said}"))
             }
-            None => self.pause("no answer", now),
+            None => (Outcome::Failed, "no answer".to_owned()),
+        };
+        let settled = state::with(|state| self.polls.settle(since, outcome, now, &mut state.rng));
+        if let Some(pause) = settled.pause {
+            warn(&why, pause);
         }
-        // What is over at once, for whatever reason, would go round in circles.
-        now.since(poll.since) >= LEAST_WAIT && self.lead(now)
+        settled.at_once && self.lead(now)
     }
 
     /// Takes the answer to what was asked with `stamp`.
@@ -257,20 +232,15 @@ impl Agent {
         }
         state::with(|state| state.update(news.services));
     }
+}
 
-    fn pause(&mut self, why: &str, now: Timestamp) {
-        let pause = LEAST_PAUSE.saturating_mul(1 << self.failures.min(10)).min(MOST_PAUSE);
-        let jitter = state::with(|state| 0.5 + 0.5 * state.rng.unit());
-        let pause = pause.mul_f64(jitter);
-        self.failures = self.failures.saturating_add(1);
-        self.not_before = now.after(pause);
-        log::warn!("control plane: {why}; the last good state stays, next try in {} ms", pause.as_millis());
-    }
+fn warn(why: &str, pause: Duration) {
+    log::warn!("control plane: {why}; the last good state stays, next try in {} ms", pause.as_millis());
 }
 
 /// How long the control plane asks to be left alone, if it does.
 fn retry_after() -> Option<Duration> {
     let seconds = host::header(Headers::CallResponse, "retry-after")?;
     let seconds = std::str::from_utf8(&seconds).ok()?.parse().ok()?;
-    Some(Duration::from_secs(seconds).min(MOST_RETRY_AFTER))
+    Some(Duration::from_secs(seconds))
 }

@@ -9,16 +9,17 @@ use crate::host::{self, Headers};
 use crate::outbound::{ATTEMPTS, BOUNCES, Cluster, FAILURES, FORCED, PROBES, REJECTIONS};
 use crate::state;
 use crate::why::Rejected;
-use bloc_policy::bid;
-use bloc_policy::endpoints::{Answer, EndpointId, Right};
-use bloc_policy::load_report::LoadReport;
-use bloc_policy::orca;
+use bloc_policy::endpoints::{Answer, Right};
+use bloc_policy::sender;
 use bloc_policy::units::Timestamp;
+use bloc_policy::wire::bid;
+use bloc_policy::wire::load_report::LoadReport;
+use bloc_policy::wire::orca;
+use bloc_policy::wire::reason::Reason;
 use proxy_wasm::traits::{Context, HttpContext};
 use proxy_wasm::types::Action;
 use std::cell::RefCell;
 use std::rc::Rc;
-use std::time::Duration;
 
 /// One attempt.
 #[derive(Default)]
@@ -29,9 +30,7 @@ pub struct Attempt {
 /// An attempt that its server has not finished. Dropped without an answer it has failed; dropped, it is no longer pending.
 struct UnderWay {
     cluster: Rc<RefCell<Cluster>>,
-    endpoint: EndpointId,
-    began: Timestamp,
-    bid: Option<Duration>,
+    attempt: sender::Attempt,
     answered: bool,
 }
 
@@ -55,25 +54,24 @@ impl UnderWay {
         Self::begin_at(cluster, &address, None, now)
     }
 
-    /// Begins an attempt to the server of this cluster at this address; it is the request's `attempt`-th, if that is known already.
-    fn begin_at(cluster: Rc<RefCell<Cluster>>, address: &str, attempt: Option<usize>, now: Timestamp) -> Option<Self> {
+    /// Begins an attempt to the server of this cluster at this address; it is the request's `number`-th, if that is known already.
+    fn begin_at(cluster: Rc<RefCell<Cluster>>, address: &str, number: Option<usize>, now: Timestamp) -> Option<Self> {
         let mut inner = cluster.borrow_mut();
         inner.counters.count(ATTEMPTS);
-        let attempt = attempt.or_else(|| inner.sender.bids().then(attempt_number).flatten());
-        if attempt.is_none_or(|attempt| attempt == 0) {
+        let number = number.or_else(|| inner.sender.bids().then(attempt_number).flatten());
+        if number.is_none_or(|number| number == 0) {
             // Envoy works on one map of headers for all attempts of a request.
             host::remove_header(Headers::Request, ENDPOINTS);
         }
-        let endpoint = inner.sender.endpoint_at(address, now)?;
-        match inner.sender.endpoints_mut().begin(endpoint, now)? {
+        let attempt = inner.sender.begin(address, number, now)?;
+        match attempt.right {
             Right::Chip => {}
             Right::Probe => inner.counters.count(PROBES),
             Right::Forced => inner.counters.count(FORCED),
         }
-        let bid = attempt.and_then(|attempt| inner.sender.bid(attempt));
         // Also without a bid: it tells the server that somebody reads its report.
         state::with(|state| {
-            match bid {
+            match attempt.bid {
                 Some(bid) => bid::encode(bid, &mut state.text),
                 None => {
                     state.text.clear();
@@ -83,7 +81,7 @@ impl UnderWay {
             host::set_header(Headers::Request, BID, state.text.as_bytes());
         });
         drop(inner);
-        Some(Self { cluster, endpoint, began: now, bid, answered: false })
+        Some(Self { cluster, attempt, answered: false })
     }
 
     fn answer(&mut self, answer: Answer) {
@@ -95,7 +93,7 @@ impl UnderWay {
             Answer::Failed => cluster.counters.count(FAILURES),
             Answer::Served(_) | Answer::Orca(_) | Answer::Silent => {}
         }
-        cluster.sender.answer(self.endpoint, answer, self.bid, self.began, host::now());
+        cluster.sender.answer(&self.attempt, answer, host::now());
     }
 }
 
@@ -121,7 +119,7 @@ impl Drop for UnderWay {
         if !self.answered {
             self.answer(Answer::Failed);
         }
-        self.cluster.borrow_mut().sender.endpoints_mut().end(self.endpoint);
+        self.cluster.borrow_mut().sender.end(&self.attempt);
     }
 }
 
@@ -147,11 +145,12 @@ impl HttpContext for Attempt {
             Some(LoadReport { chip: true, .. }) => None,
             Some(_) => host::header(Headers::Response, REJECT),
         };
+        let rejection = rejection.map(|reason| Reason::read(&reason));
         state::with(|state| state.rejected = rejection.is_some());
         if let Some(under_way) = &mut self.under_way {
             under_way.answer(match report {
-                Some(report) => match rejection.as_deref() {
-                    Some(b"bid") => Answer::Bounced(report),
+                Some(report) => match rejection {
+                    Some(Some(Reason::Bid)) => Answer::Bounced(report),
                     Some(_) => Answer::Rejected(report),
                     None => Answer::Served(report),
                 },
@@ -159,9 +158,9 @@ impl HttpContext for Attempt {
                     .and_then(|value| orca::decode(&value))
                     .map_or(Answer::Silent, Answer::Orca),
             });
-            if let (Some(report), Some(reason)) = (&report, &rejection) {
-                let &mut UnderWay { ref cluster, endpoint, began, bid, .. } = under_way;
-                Rejected { cluster: &cluster.borrow(), endpoint, began, bid, reason, report }.mark(attempt_number);
+            if let (Some(report), Some(reason)) = (&report, rejection) {
+                let UnderWay { cluster, attempt, .. } = under_way;
+                Rejected { cluster: &cluster.borrow(), attempt, reason, report }.mark(attempt_number);
             }
         }
         Action::Continue

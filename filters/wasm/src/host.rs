@@ -4,7 +4,7 @@
 //! runs for each request is declared here and answers with an `Option` or nothing.
 #![allow(unsafe_code, reason = "the Proxy-Wasm ABI is a C ABI")]
 
-use bloc_policy::sender::service_of;
+use bloc_policy::cluster_name::service_of;
 use bloc_policy::shared::{Cas, Shared};
 use bloc_policy::units::Timestamp;
 use proxy_wasm::hostcalls;

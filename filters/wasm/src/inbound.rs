@@ -16,23 +16,22 @@ use crate::metrics::{Counters, Gauge, InFlight, Total};
 use crate::state;
 use crate::why;
 use crate::will;
-use bloc_policy::bid::Caller;
 use bloc_policy::config::ServiceParameters;
 use bloc_policy::count::Count;
 use bloc_policy::departures::{Flag, Totals};
-use bloc_policy::load_report::LoadReport;
-use bloc_policy::orca;
-use bloc_policy::server::{Rejection, Server};
+use bloc_policy::server::Server;
 use bloc_policy::sync::{ServiceEvents, ServiceLoad};
 use bloc_policy::units::{Concurrency, Timestamp};
+use bloc_policy::wire::bid::Caller;
+use bloc_policy::wire::load_report::LoadReport;
+use bloc_policy::wire::orca;
+use bloc_policy::wire::reason::Reason;
 use proxy_wasm::traits::{Context, HttpContext};
 use proxy_wasm::types::Action;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::time::Duration;
 
-/// The reason in `x-bloc-reject` of a request that Envoy could not hand to the application.
-const UNREACHABLE: &[u8] = b"unreachable";
 /// How many headers an answer of Envoy's own has at most, before it has passed a filter: status, type and length. An application's has those that the router adds, too. To look
 /// more closely costs a call to the host, which most answers are spared by this.
 const LOCAL_REPLY: usize = 3;
@@ -269,13 +268,13 @@ impl Waits for Request {
 
     fn give_up(&self) {
         let others = self.inbound.borrow().others();
-        self.bounce(Rejection::Deadline, others);
+        self.bounce(Reason::Deadline, others);
     }
 }
 
 impl Request {
     /// A request that is counted as in flight is answered by us.
-    fn bounce(&self, why: Rejection, others: Concurrency) {
+    fn bounce(&self, why: Reason, others: Concurrency) {
         let mut inbound = self.inbound.borrow_mut();
         inbound.add(-1);
         self.stage.set(Stage::Bounced);
@@ -287,9 +286,10 @@ impl Request {
         let (report, orca) = (server.bare_report(others), server.orca());
         let explained = if self.speaks { None } else { why::for_stranger(server, why, &report) };
         let (counter, details) = match why {
-            Rejection::Capacity => (REJECTED_CAPACITY, "bloc_capacity"),
-            Rejection::Bid => (REJECTED_BID, "bloc_bid"),
-            Rejection::Deadline => (REJECTED_DEADLINE, "bloc_deadline"),
+            Reason::Capacity => (REJECTED_CAPACITY, "bloc_capacity"),
+            Reason::Bid => (REJECTED_BID, "bloc_bid"),
+            Reason::Deadline => (REJECTED_DEADLINE, "bloc_deadline"),
+            Reason::Unreachable => (REJECTED_UNREACHABLE, "bloc_unreachable"),
         };
         inbound.counters.count(counter);
         let (mut load, mut utilization) = (String::new(), String::new());
@@ -310,7 +310,7 @@ impl Request {
         match self.stage.get() {
             Stage::Inside { hall, .. } if self.speaks && headers <= LOCAL_REPLY && application_is_unreachable() => {
                 self.stage.set(Stage::Answered { hall });
-                host::set_header(Headers::Response, REJECT, UNREACHABLE);
+                host::set_header(Headers::Response, REJECT, Reason::Unreachable.as_str().as_bytes());
                 self.unreached()
             }
             Stage::Inside { flag, others, since, hall } => {
