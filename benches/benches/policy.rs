@@ -2,12 +2,12 @@
 
 use bloc_benches::fleet::{SEED, Work, report, server};
 use bloc_policy::admission::Admission;
-use bloc_policy::bid;
 use bloc_policy::config::RoutingKind;
 use bloc_policy::estimate::{Estimate, Fleet, Limit};
-use bloc_policy::load_report::LoadReport;
 use bloc_policy::service_rate::ServiceRate;
 use bloc_policy::units::{Concurrency, Ratio, Timestamp};
+use bloc_policy::wire::bid;
+use bloc_policy::wire::load_report::LoadReport;
 use criterion::{BenchmarkId, Criterion, criterion_group, criterion_main};
 use std::hint::black_box;
 use std::time::Duration;

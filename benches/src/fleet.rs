@@ -1,11 +1,11 @@
 //! Inputs: a sender that has worked for a while, and what servers say to it.
 
 use bloc_policy::config::{CapacitySpec, RoutingKind, ServiceSpec};
-use bloc_policy::endpoints::{Answer, EndpointId};
-use bloc_policy::load_report::LoadReport;
-use bloc_policy::sender::Sender;
+use bloc_policy::endpoints::Answer;
+use bloc_policy::sender::{Attempt, Sender};
 use bloc_policy::server::Server;
 use bloc_policy::units::{Concurrency, Ratio, Timestamp};
+use bloc_policy::wire::load_report::LoadReport;
 use std::collections::VecDeque;
 use std::time::Duration;
 
@@ -27,7 +27,9 @@ pub struct Work {
     now: Timestamp,
     /// The time from one request to the next.
     step: Duration,
-    pending: VecDeque<EndpointId>,
+    pending: VecDeque<Attempt>,
+    /// The address of the server that a request goes to, which a filter gets from its host.
+    address: String,
 }
 
 impl Work {
@@ -49,6 +51,7 @@ impl Work {
             now: Timestamp::ZERO,
             step: PERIOD / servers.max(1),
             pending: VecDeque::new(),
+            address: String::new(),
         };
         for _ in 0..servers as usize * WARM_UP {
             work.request();
@@ -66,28 +69,23 @@ impl Work {
         self.now = self.now.after(self.step);
         let list = self.sender.choose(self.now, &mut self.rng);
         let (length, first) = (list.len(), list.first().copied());
-        if let Some(id) = first {
-            self.sender.endpoints_mut().begin(id, self.now);
-            self.pending.push_back(id);
+        if let Some(endpoint) = first.and_then(|id| self.sender.endpoints().get(id)) {
+            self.address.clear();
+            self.address.push_str(endpoint.address());
+            self.pending.extend(self.sender.begin(&self.address, Some(0), self.now));
         }
         if self.pending.len() > self.sender.endpoints().len()
-            && let Some(id) = self.pending.pop_front()
+            && let Some(attempt) = self.pending.pop_front()
         {
             let report = report((self.rng.usize(..20)) as u32);
             let answer = match self.rng.usize(..REJECTS) {
                 0 => Answer::Rejected(LoadReport { chip: false, ..report }),
                 _ => Answer::Served(report),
             };
-            let bid = self.sender.bid(0);
-            self.sender.answer(id, answer, bid, self.began(), self.now);
-            self.sender.endpoints_mut().end(id);
+            self.sender.answer(&attempt, answer, self.now);
+            self.sender.end(&attempt);
         }
         length
-    }
-
-    /// When the request began that is answered now.
-    fn began(&self) -> Timestamp {
-        Timestamp::from_nanos(self.now.as_nanos().saturating_sub(PERIOD.as_nanos() as u64))
     }
 
     /// The bid of a request's first attempt.
@@ -151,9 +149,12 @@ mod tests {
     fn some_servers_wait_and_most_do_not() {
         for servers in [30, 300] {
             let mut work = Work::new(RoutingKind::Bloc, servers).unwrap();
-            let ids: Vec<EndpointId> = work.sender.endpoints().iter().map(|(id, _)| id).collect();
-            let endpoints = work.sender.endpoints_mut();
-            let waiting = ids.iter().filter(|&&id| endpoints.begin(id, work.now) == Some(Right::Forced)).count();
+            let addresses = work.sender.endpoints().iter().map(|(_, endpoint)| endpoint.address().to_owned());
+            let addresses: Vec<String> = addresses.collect();
+            let forced = |address: &String| {
+                work.sender.begin(address, Some(0), work.now).is_some_and(|attempt| attempt.right == Right::Forced)
+            };
+            let waiting = addresses.into_iter().filter(forced).count();
             assert!((1..servers as usize * 3 / 4).contains(&waiting), "{waiting} of {servers} wait");
             let silent = work.sender.endpoints().iter().filter(|(_, one)| one.report().queue.is_none()).count();
             assert!(silent * 10 <= servers as usize, "{silent} of {servers} have not spoken");

@@ -2,11 +2,11 @@
 
 use arbitrary::{Result, Unstructured};
 use bloc_policy::config::{RoutingKind, ServiceSpec};
-use bloc_policy::endpoints::{Answer, EndpointId};
-use bloc_policy::load_report::LoadReport;
-use bloc_policy::orca;
-use bloc_policy::sender::Sender;
+use bloc_policy::endpoints::{Answer, Endpoint, EndpointId};
+use bloc_policy::sender::{Attempt, Sender};
 use bloc_policy::units::Timestamp;
+use bloc_policy::wire::load_report::LoadReport;
+use bloc_policy::wire::orca;
 use std::collections::BTreeSet;
 use std::time::Duration;
 
@@ -39,7 +39,7 @@ fn work(bytes: &mut Unstructured<'_>) -> Result<()> {
     let with = |endpoints| ServiceSpec { endpoints, ..spec.clone() }.validate();
     let Ok(parameters) = with(named(bytes)?) else { return Ok(()) };
     let mut sender = Sender::new(parameters, now);
-    let mut under_way: Vec<(EndpointId, Timestamp, Option<Duration>)> = Vec::new();
+    let mut under_way: Vec<Attempt> = Vec::new();
     while !bytes.is_empty() {
         match bytes.int_in_range(0..=6u8)? {
             0 => now = now.after(Duration::from_millis(bytes.arbitrary::<u16>()?.into())),
@@ -50,35 +50,37 @@ fn work(bytes: &mut Unstructured<'_>) -> Result<()> {
                 }
             }
             3 => {
-                sender.endpoint_at(&format!("10.0.0.{}:80", bytes.int_in_range(1..=ADDRESSES)?), now);
+                let address = format!("10.0.0.{}:80", bytes.int_in_range(1..=ADDRESSES)?);
+                if let Some(attempt) = sender.begin(&address, None, now) {
+                    sender.end(&attempt);
+                }
             }
             4 => {
                 let attempt = usize::from(bytes.int_in_range(0..=16u8)?);
                 let chosen = choose(&mut sender, now, &mut rng);
                 if let Some(&id) = chosen.get(attempt).or(chosen.first()) {
-                    let bid = sender.bid(attempt);
-                    assert!(sender.endpoints_mut().begin(id, now).is_some(), "a chosen server is there");
-                    under_way.push((id, now, bid));
+                    let address = sender.endpoints().get(id).map(Endpoint::address).unwrap_or_default().to_owned();
+                    under_way.push(sender.begin(&address, Some(attempt), now).expect("a chosen server is there"));
                 }
             }
             5 if !under_way.is_empty() => {
-                let (id, began, bid) = under_way.swap_remove(bytes.choose_index(under_way.len())?);
+                let attempt = under_way.swap_remove(bytes.choose_index(under_way.len())?);
                 let answer = answer(bytes)?;
-                sender.answer(id, answer, bid, began, now);
-                sender.endpoints_mut().end(id);
+                sender.answer(&attempt, answer, now);
+                sender.end(&attempt);
             }
             6 if !under_way.is_empty() => {
-                let (id, ..) = under_way.swap_remove(bytes.choose_index(under_way.len())?);
-                sender.endpoints_mut().end(id);
-                sender.missing(id, now);
+                let attempt = under_way.swap_remove(bytes.choose_index(under_way.len())?);
+                sender.end(&attempt);
+                sender.missing(attempt.endpoint, now);
             }
             _ => {}
         }
     }
     choose(&mut sender, now, &mut rng);
-    for (id, began, bid) in under_way {
-        sender.answer(id, Answer::Failed, bid, began, now);
-        sender.endpoints_mut().end(id);
+    for attempt in under_way {
+        sender.answer(&attempt, Answer::Failed, now);
+        sender.end(&attempt);
     }
     for (_, endpoint) in sender.endpoints().iter() {
         assert_eq!(endpoint.pending(), 0, "{endpoint:?}");

@@ -1,8 +1,10 @@
 //! The headers that sidecars exchange.
 
-use bloc_policy::bid::{ANY, Caller, encode};
-use bloc_policy::load_report::LoadReport;
-use bloc_policy::orca;
+use bloc_policy::wire::bid::{ANY, Caller, encode};
+use bloc_policy::wire::endpoints::{decode_key, key_only};
+use bloc_policy::wire::load_report::LoadReport;
+use bloc_policy::wire::orca;
+use bloc_policy::wire::reason::Reason;
 use sfv::{Dictionary, Parser};
 use std::time::Duration;
 
@@ -44,8 +46,14 @@ pub fn orca(data: &[u8]) {
     }
 }
 
-/// The bid.
+/// The bid, and what else is as short: the key of a request and the reason of a rejection.
 pub fn bid(data: &[u8]) {
+    if let Some(key) = decode_key(data) {
+        let mut text = String::new();
+        key_only(key, &mut text);
+        assert!(data.ends_with(text.as_bytes()), "{text}");
+    }
+    assert!(Reason::read(data).is_none_or(|reason| reason.as_str().as_bytes() == data));
     let caller = Caller::of(Some(data));
     match caller.bid {
         Some(bid) => {

@@ -4,7 +4,7 @@
 //! |---|---|---|
 //! | [`load_report`] | `x-bloc-load` | numbers within their range; RFC 9651 allows it; what is written again reads the same |
 //! | [`orca`] | `endpoint-load-metrics` | the same |
-//! | [`bid`] | `x-bloc-bid` | a bid is finite and reads the same again; nonsense is what a missing header is |
+//! | [`bid`] | `x-bloc-bid`; the key in `x-bloc-endpoints`; `x-bloc-reject` | a bid is finite and reads the same again; nonsense is what a missing header is; a key and a reason read the same again |
 //! | [`plugin`] | the plugin configuration | every parameter within its documented range |
 //! | [`endpoints`] | endpoint lists and reports, as a sender under way | a list names servers that there are, each once; estimates are numbers; nothing is lost |
 //! | [`sync_request`] | `POST /v1/sync` and the caller's identity | what is accepted reads the same again; the signals made of it are numbers |

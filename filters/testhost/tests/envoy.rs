@@ -10,7 +10,7 @@
 mod support;
 
 use bloc_lab::envoy::{Envoy, SERVICE, wasm_filter};
-use bloc_policy::load_report::LoadReport;
+use bloc_policy::wire::load_report::LoadReport;
 use bloc_testhost::conformance::{REQUEST, ROOT_ID, compared, scenarios, table};
 use bloc_testhost::{Caller, Compile, Headers, LocalReply, Module, Process, Response, Server, VmOptions};
 use serde_json::{Value, json};
@@ -96,7 +96,7 @@ fn host() -> (Process, bloc_testhost::Vm) {
 
 /// As a caller with our filters sends it.
 const GET: [(&str, &str); 4] =
-    [(":method", "GET"), (":path", "/x"), (":authority", SERVICE), ("x-bloc-bid", bloc_policy::bid::ANY)];
+    [(":method", "GET"), (":path", "/x"), (":authority", SERVICE), ("x-bloc-bid", bloc_policy::wire::bid::ANY)];
 /// What a sidecar says to its peer, apart from the times that it measured: status, chip, queue and capacity, reason, gRPC status.
 type Spoken = (u32, Option<(bool, Option<u32>, Option<u32>)>, Vec<Option<String>>);
 const SPOKEN: [&str; 3] = ["x-bloc-reject", "grpc-status", "content-type"];

@@ -11,8 +11,8 @@ use crate::policies::{Aimd, Gradient2, Inbound, Limited, Mesh, Policy, SenderMod
 use crate::scenario::{Scenario, ScenarioError};
 use crate::service_time::ServiceTime;
 use bloc_policy::config::{CapacitySpec, ServiceParameters, ServiceSpec};
-use bloc_policy::load_report::LoadReport;
 use bloc_policy::units::Timestamp;
+use bloc_policy::wire::load_report::LoadReport;
 use serde::Serialize;
 use std::cell::RefCell;
 use std::rc::Rc;

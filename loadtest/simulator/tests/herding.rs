@@ -2,8 +2,8 @@
 
 mod common;
 
-use bloc_policy::load_report::LoadReport;
 use bloc_policy::units::Timestamp;
+use bloc_policy::wire::load_report::LoadReport;
 use bloc_sim::Scenario;
 use bloc_sim::policies::{Inbound, Mesh, Policy, PolicyKind, SenderModel, ServerModel, Verdict};
 use common::case;

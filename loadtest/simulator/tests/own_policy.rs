@@ -6,8 +6,8 @@
 mod common;
 
 use bloc_policy::endpoints::Answer;
-use bloc_policy::load_report::LoadReport;
 use bloc_policy::units::Timestamp;
+use bloc_policy::wire::load_report::LoadReport;
 use bloc_sim::Scenario;
 use bloc_sim::policies::{Choice, Moment, Policy, PolicyKind, SenderModel, ServerModel, Verdict};
 use bloc_sim::requests::Plan;

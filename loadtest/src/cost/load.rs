@@ -1,6 +1,7 @@
 //! wrk, with one thread, on its own core.
 
-use bloc_policy::bid::{ANY, BID_HEADER};
+use bloc_policy::wire::bid::ANY;
+use bloc_policy::wire::headers::BID;
 use serde::Deserialize;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -9,7 +10,7 @@ use std::time::Duration;
 use tokio::process::Command;
 
 /// What a request carries as if a caller's sidecar had sent it; without it `bloc.inbound` writes no report.
-pub const AS_A_SIDECAR: [(&str, &str); 1] = [(BID_HEADER, ANY)];
+pub const AS_A_SIDECAR: [(&str, &str); 1] = [(BID, ANY)];
 const SCRIPT: &str = include_str!("../../wrk/cost.lua");
 /// The mean pause of a connection when the load is not to be all that the proxy can take: much longer than the answers, so that the rate hardly depends on them, and
 /// ten times what wrk can time.

@@ -1,18 +1,12 @@
 //! The Wasm filters in an HTTP filter chain.
 
-use bloc_policy::bid::BID_HEADER;
-use bloc_policy::load_report::LOAD_HEADER;
+use bloc_policy::wire::headers::{BID, ENDPOINTS, LOAD, REJECT};
 use serde_json::{Value, json};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
 /// The cluster that a plugin configuration names as `controlPlane.cluster`.
 pub const CONTROL_PLANE_CLUSTER: &str = "bloc-control-plane";
-
-/// The ordered servers of a request, inside one Envoy only.
-const ENDPOINTS: &str = "x-bloc-endpoints";
-/// Why a request was bounced.
-const REJECT: &str = "x-bloc-reject";
 
 /// The filters of this project, as one sidecar has them.
 #[derive(Clone, Debug)]
@@ -28,15 +22,15 @@ pub struct Plugin {
 /// Has the route configuration around `bloc.inbound` take what is ours from requests once the filter has read it, and from what the application answers: by Envoy's own hand,
 /// which costs a tenth of a call out of a Wasm filter, and goes on when the filter has failed.
 pub fn strip_inbound(route_configuration: &mut Value) {
-    route_configuration["request_headers_to_remove"] = json!([BID_HEADER, ENDPOINTS, LOAD_HEADER, REJECT]);
-    route_configuration["response_headers_to_remove"] = json!([BID_HEADER, ENDPOINTS, LOAD_HEADER, REJECT]);
+    route_configuration["request_headers_to_remove"] = json!([BID, ENDPOINTS, LOAD, REJECT]);
+    route_configuration["response_headers_to_remove"] = json!([BID, ENDPOINTS, LOAD, REJECT]);
 }
 
 /// The same around `bloc.outbound`: from requests before `bloc.attempt` puts its own on them, from answers once it has read them. `x-bloc-endpoints` is not among the request's, for
 /// Envoy has yet to choose a server by it; nor `x-bloc-reject` among the answer's, for `bloc.outbound` counts and removes it.
 pub fn strip_outbound(route_configuration: &mut Value) {
-    route_configuration["request_headers_to_remove"] = json!([BID_HEADER, LOAD_HEADER, REJECT]);
-    route_configuration["response_headers_to_remove"] = json!([BID_HEADER, ENDPOINTS, LOAD_HEADER]);
+    route_configuration["request_headers_to_remove"] = json!([BID, LOAD, REJECT]);
+    route_configuration["response_headers_to_remove"] = json!([BID, ENDPOINTS, LOAD]);
 }
 
 /// The HTTP filter for one root id of the module. All share one VM per worker: same VM id, module and VM configuration.

@@ -1,7 +1,7 @@
 //! Admission over the workers of one Envoy.
 
 use crate::support::{GET, SPOKEN, admitted, inbound, metric, process, refused, server, worker};
-use bloc_policy::load_report::LoadReport;
+use bloc_policy::wire::load_report::LoadReport;
 use bloc_testhost::{Headers, Response};
 use serde_json::json;
 use std::time::Duration;

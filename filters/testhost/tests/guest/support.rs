@@ -10,7 +10,7 @@ pub const SERVICE: &str = "backend";
 pub const GET: [(&str, &str); 3] = [(":method", "GET"), (":path", "/"), (":authority", "backend")];
 
 /// What a caller with our filters says at least; last, so that a bid of the test's own comes first.
-pub const SPOKEN: [(&str, &str); 1] = [("x-bloc-bid", bloc_policy::bid::ANY)];
+pub const SPOKEN: [(&str, &str); 1] = [("x-bloc-bid", bloc_policy::wire::bid::ANY)];
 
 /// The module, compiled once for all tests.
 pub fn module() -> &'static Module {

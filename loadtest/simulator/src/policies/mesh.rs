@@ -7,9 +7,9 @@ use super::{Choice, Inbound, Moment, Plain, Policy, SenderModel, ServerModel};
 use crate::requests::{NONE, Plan};
 use crate::scenario::{Scenario, ScenarioError};
 use bloc_policy::config::{RoutingKind, ServiceParameters, ServiceSpec};
-use bloc_policy::endpoints::{Answer, EndpointId};
+use bloc_policy::endpoints::{Answer, EndpointId, Right};
 use bloc_policy::rng::Rng;
-use bloc_policy::sender::Sender;
+use bloc_policy::sender::{Attempt, Sender};
 use bloc_policy::units::Timestamp;
 use serde::Deserialize;
 use serde::de::value::{Error, StrDeserializer};
@@ -38,6 +38,7 @@ impl Mesh {
             parameters: spec.validate()?,
             spec,
             members: Vec::new(),
+            addresses: (0..scenario.servers).map(Directory::address).collect(),
             ids: vec![EndpointId::null(); scenario.servers as usize],
             servers: Vec::new(),
         };
@@ -71,6 +72,8 @@ struct Directory {
     spec: ServiceSpec,
     parameters: ServiceParameters,
     members: Vec<u32>,
+    /// The address of each server.
+    addresses: Vec<String>,
     /// The endpoint of each server.
     ids: Vec<EndpointId>,
     /// The server of each endpoint, by the slot of its id.
@@ -157,14 +160,14 @@ impl SenderModel for MeshSender {
         }
         // Envoy passes over servers that have left since the list was made.
         let begin = |sender: &mut Sender, server: u32| {
-            sender.endpoints_mut().begin(directory.ids[server as usize], moment.now).map(|_| server)
+            let address = &directory.addresses[server as usize];
+            let attempt = sender.begin(address, Some(attempt as usize), moment.now)?;
+            Some(Choice { server, bid: attempt.bid })
         };
-        let server = plan.find_map(|server| begin(sender, server)).or_else(|| {
+        plan.find_map(|server| begin(sender, server)).or_else(|| {
             let server = Self::fallback(sender, &directory, moment.rng)?;
             begin(sender, server)
-        })?;
-        let bid = sender.bid(attempt as usize);
-        Some(Choice { server, bid })
+        })
     }
 
     fn retries(&self) -> Option<u32> {
@@ -173,9 +176,11 @@ impl SenderModel for MeshSender {
 
     fn answer(&mut self, server: u32, answer: &Answer, bid: Option<Duration>, began: Timestamp, now: Timestamp) {
         let Some(sender) = self.sender.as_mut() else { return };
-        let id = self.directory.borrow().ids[server as usize];
-        sender.answer(id, *answer, bid, began, now);
-        sender.endpoints_mut().end(id);
+        let endpoint = self.directory.borrow().ids[server as usize];
+        // Its right was used up at the beginning.
+        let attempt = Attempt { endpoint, began, bid, right: Right::Chip };
+        sender.answer(&attempt, *answer, now);
+        sender.end(&attempt);
     }
 }
 

@@ -37,8 +37,8 @@ use crate::fleet::View;
 use crate::requests::Plan;
 use crate::scenario::{Scenario, ScenarioError};
 use bloc_policy::endpoints::Answer;
-use bloc_policy::load_report::LoadReport;
 use bloc_policy::units::Timestamp;
+use bloc_policy::wire::load_report::LoadReport;
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 

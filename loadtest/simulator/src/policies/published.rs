@@ -15,8 +15,8 @@
 
 use super::{ServerModel, Verdict};
 use bloc_policy::admission::Admission;
-use bloc_policy::load_report::LoadReport;
 use bloc_policy::units::{Concurrency, Ratio, Timestamp};
+use bloc_policy::wire::load_report::LoadReport;
 use std::collections::HashMap;
 use std::time::Duration;
 

@@ -4,9 +4,10 @@ use super::{ServerModel, Verdict};
 use bloc_policy::capacity::Capacity;
 use bloc_policy::config::ServiceParameters;
 use bloc_policy::departures::{Flag, Totals};
-use bloc_policy::load_report::LoadReport;
-use bloc_policy::server::{Rejection, Server};
+use bloc_policy::server::Server;
 use bloc_policy::units::{Concurrency, Timestamp};
+use bloc_policy::wire::load_report::LoadReport;
+use bloc_policy::wire::reason::Reason;
 use std::collections::HashMap;
 use std::time::Duration;
 
@@ -55,7 +56,7 @@ impl ServerModel for Inbound {
         let flag = self.server.flag(self.waiting(self.in_flight));
         match verdict {
             Ok(()) => {}
-            Err(Rejection::Bid) => return Verdict::Bounced(self.server.bare_report(others)),
+            Err(Reason::Bid) => return Verdict::Bounced(self.server.bare_report(others)),
             Err(_) => return Verdict::Rejected(self.server.bare_report(others)),
         }
         self.in_flight += 1;

@@ -1,7 +1,7 @@
 //! A client: each request on a connection of its own.
 
 use super::PATIENCE;
-use bloc_policy::load_report::LoadReport;
+use bloc_policy::wire::load_report::LoadReport;
 use http_body_util::{BodyExt, Full};
 use hyper::body::Bytes;
 use hyper::header::HeaderMap;
@@ -49,7 +49,7 @@ pub fn request(path: &str) -> Builder {
 
 /// The same as a sidecar with our filters sends it, which reads the answer's load report.
 pub fn spoken(path: &str) -> Builder {
-    request(path).header("x-bloc-bid", bloc_policy::bid::ANY)
+    request(path).header("x-bloc-bid", bloc_policy::wire::bid::ANY)
 }
 
 /// Sends over HTTP/1.1 and waits for the whole answer.
@@ -107,7 +107,7 @@ pub async fn grpc(to: SocketAddr, path: &str) -> Result<Answer, String> {
     let request = Request::post(format!("http://backend{path}"))
         .header("content-type", "application/grpc")
         .header("te", "trailers")
-        .header("x-bloc-bid", bloc_policy::bid::ANY)
+        .header("x-bloc-bid", bloc_policy::wire::bid::ANY)
         .body(Full::new(Bytes::from_static(&[0; 5])))
         .unwrap();
     let exchange = async {
