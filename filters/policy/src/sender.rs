@@ -114,8 +114,9 @@ impl Sender {
         }
     }
 
-    /// An attempt to the server at `address` begins, the request's `number`-th (the first is 0; none: not known, then it makes no bid). It costs
-    /// the retry budget one. A new server is learned if nobody named the servers. None: somebody did, and this is not one of them.
+    /// An attempt to the server at `address` begins, the request's `number`-th. The first is 0; one
+    /// whose number is not known makes no bid. It costs the retry budget one. A new server is
+    /// learned if nobody named the servers. None: somebody did, and this is not one of them.
     pub fn begin(&mut self, address: &str, number: Option<usize>, now: Timestamp) -> Option<Attempt> {
         let endpoint = self.endpoint_at(address, now)?;
         let right = self.endpoints.begin(endpoint, now)?;
