@@ -112,7 +112,9 @@ envoy: ## Put Envoy into target/ (ENVOY=/path overrides it)
 	@loadtest/install-envoy.sh >/dev/null
 
 .PHONY: lint
-lint: ## Formatting and clippy, warnings are errors
+lint: ## Circles of imports, formatting and clippy; warnings are errors
+	.ci/imports --self-test
+	.ci/imports
 	cargo fmt --all --check
 	cargo clippy --locked --workspace --all-targets -- -D warnings
 
