@@ -5,21 +5,10 @@ use crate::requests::{NONE, Place, Request, Slab};
 use bloc_policy::units::Timestamp;
 use std::time::Duration;
 
-/// A count this high stands for a server that must not be chosen; what it has under way is counted on top.
-pub const UNAVAILABLE: u32 = 1 << 30;
 /// For the probes a server remembers so many latencies for each number of requests met; odd, so that there is a median.
 const LATENCIES: usize = 5;
 /// Numbers above this count as this.
 const MOST_MET: usize = 63;
-
-/// What an omniscient balancer sees at the moment of its decision.
-#[derive(Clone, Debug, Default)]
-pub struct View {
-    /// For each server the requests in it and those on their way to it; [`UNAVAILABLE`] and more: dead, or not a member.
-    pub committed: Vec<u32>,
-    /// For each server what it can do now, in requests per second.
-    pub rates: Vec<f64>,
-}
 
 /// A server.
 pub struct Server {

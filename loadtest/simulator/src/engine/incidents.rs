@@ -2,8 +2,8 @@
 
 use super::Simulation;
 use crate::events::Event;
-use crate::fleet::UNAVAILABLE;
 use crate::incident::Change;
+use crate::policies::UNAVAILABLE;
 use crate::requests::Place;
 use bloc_policy::endpoints::Answer;
 

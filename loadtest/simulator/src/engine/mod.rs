@@ -8,10 +8,10 @@ mod incidents;
 mod start;
 
 use crate::events::{Event, Events};
-use crate::fleet::{Server, UNAVAILABLE, View};
+use crate::fleet::Server;
 use crate::incident::Change;
 use crate::outcome::{Outcome, Tally};
-use crate::policies::{self, Policy, Probe, SenderModel};
+use crate::policies::{self, Policy, Probe, SenderModel, UNAVAILABLE, View};
 use crate::requests::{Request, Slab};
 use crate::scenario::{Scenario, ScenarioError};
 use bloc_policy::units::Timestamp;

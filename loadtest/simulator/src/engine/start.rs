@@ -2,10 +2,10 @@
 
 use super::Simulation;
 use crate::events::Event;
-use crate::fleet::{Server, UNAVAILABLE};
+use crate::fleet::Server;
 use crate::load::Load;
 use crate::outcome::End;
-use crate::policies::{Lying, Plain, ServerModel};
+use crate::policies::{Lying, Plain, ServerModel, UNAVAILABLE};
 use crate::requests::{NONE, Request};
 use crate::scenario::{ScenarioError, Spread};
 use crate::service_time::exponential;

@@ -187,7 +187,7 @@ impl SenderModel for MeshSender {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fleet::View;
+    use crate::policies::View;
     use std::collections::BTreeSet;
 
     #[test]

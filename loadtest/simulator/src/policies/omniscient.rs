@@ -2,8 +2,7 @@
 //!
 //! The mark to reach; nothing real can do it. At a tie one of the equals at random. Cost: a look at every server.
 
-use super::{Choice, Moment, Policy, SenderModel};
-use crate::fleet::{UNAVAILABLE, View};
+use super::{Choice, Moment, Policy, SenderModel, UNAVAILABLE, View};
 use crate::requests::Plan;
 use bloc_policy::endpoints::Answer;
 use bloc_policy::units::Timestamp;

@@ -175,7 +175,7 @@ impl SenderModel for Sender {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fleet::View;
+    use crate::policies::View;
 
     fn at(millis: u64) -> Timestamp {
         Timestamp::ZERO.after(Duration::from_millis(millis))

@@ -1,0 +1,51 @@
+//! The names of the policies.
+
+use serde::{Deserialize, Serialize};
+
+/// The policies by the names that they have on the command line and in the results.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
+#[serde(rename_all = "snake_case")]
+#[value(rename_all = "snake_case")]
+pub enum PolicyKind {
+    /// Uniformly at random.
+    Random,
+    /// One after the other.
+    RoundRobin,
+    /// Two at random, the one with fewer of the sender's own pending requests.
+    LeastRequest,
+    /// The same, and the two may be one: what Envoy does by default.
+    EnvoyLeastRequest,
+    /// Of all servers the one with the fewest of the sender's own pending requests: the paper's Least Connection.
+    LeastRequestFull,
+    /// Chips, backoff, probing, admission.
+    Bloc,
+    /// The smallest expected response time by what the servers report.
+    Mu,
+    /// Attempts bid the longest wait that they accept.
+    Bid,
+    /// Asynchronous probes, pool of 16, hot and cold.
+    Prequal,
+    /// Omniscient: the fewest requests in the server or on their way to it.
+    Jsq,
+    /// Omniscient: the smallest (requests + 1) / service rate.
+    ShortestWait,
+}
+
+impl PolicyKind {
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Random => "random",
+            Self::RoundRobin => "round_robin",
+            Self::LeastRequest => "least_request",
+            Self::EnvoyLeastRequest => "envoy_least_request",
+            Self::LeastRequestFull => "least_request_full",
+            Self::Bloc => "bloc",
+            Self::Mu => "mu",
+            Self::Bid => "bid",
+            Self::Prequal => "prequal",
+            Self::Jsq => "jsq",
+            Self::ShortestWait => "shortest_wait",
+        }
+    }
+}

@@ -1,0 +1,51 @@
+//! What decides in a sender, and what it decides by.
+
+use super::server_model::Probe;
+use super::view::View;
+use crate::requests::Plan;
+use bloc_policy::endpoints::Answer;
+use bloc_policy::units::Timestamp;
+use std::time::Duration;
+
+/// The circumstances of a decision.
+pub struct Moment<'a> {
+    /// When.
+    pub now: Timestamp,
+    /// Randomness.
+    pub rng: &'a mut fastrand::Rng,
+    /// What only an omniscient balancer may look at.
+    pub view: &'a View,
+}
+
+/// Where an attempt goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Choice {
+    /// The server.
+    pub server: u32,
+    /// The longest wait that the attempt accepts; none: any.
+    pub bid: Option<Duration>,
+}
+
+/// The decisions of one sender. Servers are numbered from 0.
+pub trait SenderModel {
+    /// These are the servers, in rising order, from now on.
+    fn members(&mut self, servers: &[u32], now: Timestamp);
+
+    /// The server for attempt number `attempt` (0: the first one) of a request, which begins at once; none: nobody is known. `plan` belongs to the request
+    /// and is empty at its first attempt.
+    fn choose(&mut self, plan: &mut Plan, attempt: u32, moment: &mut Moment<'_>) -> Option<Choice>;
+
+    /// An attempt that `server` had, and that began at `began` with this `bid`, is over.
+    fn answer(&mut self, server: u32, answer: &Answer, bid: Option<Duration>, began: Timestamp, now: Timestamp);
+
+    /// How often a request may be sent again; none: as often as the service's parameters say.
+    fn retries(&self) -> Option<u32> {
+        None
+    }
+
+    /// Puts the servers that are to be probed now, after a request's first choice, into `into`, which is empty.
+    fn probe(&mut self, _into: &mut Vec<u32>, _moment: &mut Moment<'_>) {}
+
+    /// A probe has come back.
+    fn probed(&mut self, _server: u32, _probe: Probe, _now: Timestamp) {}
+}
