@@ -1,7 +1,7 @@
 //! The sender, the servers, and the requests that keep three of them busy.
 
 use super::figures::{Bounces, Samples};
-use super::{BUSY, HELD, Plan};
+use super::plan::{BUSY, HELD, Plan};
 use crate::backend::{Backend, ServiceTime};
 use crate::case::cpu_time;
 use crate::envoy::{Balancing, Envoy, EnvoyError, Outbound, Plugin, SERVICE, sidecar_inbound, sidecar_outbound};

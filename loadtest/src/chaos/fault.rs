@@ -1,5 +1,6 @@
 //! What can break, how it is broken and mended.
 
+use super::impossible::Impossible;
 use super::liar::{Liar, Lies};
 use super::weather::{self, Delay};
 use crate::backend::Mood;
@@ -69,10 +70,6 @@ pub const FAULTS: [Fault; 18] = [
     Fault::Loss,
     Fault::Delay,
 ];
-
-/// A fault that cannot be made here, and why.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Impossible(pub String);
 
 /// In seconds.
 const HOUR: i64 = 3_600;

@@ -12,6 +12,7 @@
 //! 6. *Goodput* in the flood, as a share of the capacity. Promised: 0.9.
 
 mod fault;
+mod impossible;
 pub mod judge;
 mod liar;
 mod run;

@@ -1,6 +1,7 @@
 //! The run: one mesh for all faults, then the flood on a mesh of each kind.
 
-use super::fault::{FAULTS, Fault, Impossible, Victim};
+use super::fault::{FAULTS, Fault, Victim};
+use super::impossible::Impossible;
 use super::judge::{self, Counted, Kind, Moments, Promise};
 use crate::backend::ServiceTime;
 use crate::case::HEAD_START;

@@ -3,7 +3,7 @@
 //! A namespace needs root and util-linux's `unshare`; it ends with the processes in it, so nothing is left behind. Packets are lost by a rule of nftables, and are
 //! late by a way through a device of ours.
 
-use super::fault::Impossible;
+use super::impossible::Impossible;
 use rand::RngExt;
 use std::ffi::OsString;
 use std::io;

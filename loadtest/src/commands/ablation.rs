@@ -1,5 +1,6 @@
 //! `bloc-lab ablation`.
 
+use super::console::this_command;
 use super::series;
 use anyhow::Context;
 use bloc_lab::ablation;
@@ -44,7 +45,7 @@ impl Ablation {
         let records: Vec<Record> = runs.iter().filter_map(|run| run.middle().cloned()).collect();
         println!("{}", report::ablation_table(&records));
         report::write_records(&records, &out.join("records.json")).context("records.json")?;
-        report::write_page(&records, &super::this_command(), &out.join("report.html")).context("report.html")?;
+        report::write_page(&records, &this_command(), &out.join("report.html")).context("report.html")?;
         println!("{}", out.display());
         Ok(())
     }

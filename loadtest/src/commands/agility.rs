@@ -1,7 +1,7 @@
 //! `bloc-lab agility`.
 
+use super::console::{bar, run_directory, this_command};
 use super::mesh_options::tools;
-use super::{bar, run_directory};
 use anyhow::Context;
 use bloc_lab::agility::Agility;
 use bloc_lab::mesh::target_directory;
@@ -56,7 +56,7 @@ impl AgilityCommand {
         let out = self.out.unwrap_or_else(|| target_directory().join("agility"));
         std::fs::create_dir_all(&out).with_context(|| format!("--out {}", out.display()))?;
         std::fs::write(out.join("agility.json"), serde_json::to_string(&runs)?).context("agility.json")?;
-        let page = report::joining_page(&runs, &super::this_command()).into_string();
+        let page = report::joining_page(&runs, &this_command()).into_string();
         std::fs::write(out.join("agility.html"), page).context("agility.html")?;
         println!("{}", out.join("agility.html").display());
         Ok(())

@@ -1,7 +1,8 @@
 //! `bloc-lab agree`.
 
+use super::console::{bar, run_directory};
 use super::mesh_options::tools;
-use super::{bar, run_directory, series};
+use super::series;
 use anyhow::{Context, ensure};
 use bloc_lab::agree::{self, Agreement, Simulated, TOLERANCE, Timing};
 use bloc_lab::bounce::{Figures, Plan, Stand};

@@ -1,7 +1,7 @@
 //! `bloc-lab bounce`.
 
+use super::console::{bar, run_directory};
 use super::mesh_options::tools;
-use super::{bar, run_directory};
 use anyhow::Context;
 use bloc_lab::bounce::{BUSY, Figures, Plan, Stand};
 use bloc_lab::envoy::BACK_OFF;

@@ -1,7 +1,7 @@
 //! `bloc-lab chaos`.
 
+use super::console::{bar, run_directory, this_command};
 use super::mesh_options::tools;
-use super::{bar, run_directory};
 use anyhow::{Context, bail};
 use bloc_lab::chaos::{Chaos, Outcome, enter_namespace};
 use bloc_lab::mesh::target_directory;
@@ -62,7 +62,7 @@ impl ChaosCommand {
         bar.finish_and_clear();
         println!("{}", report::chaos_table(&outcomes));
         std::fs::write(out.join("chaos.json"), serde_json::to_string(&outcomes)?).context("chaos.json")?;
-        let page = report::chaos_page(&outcomes, &super::this_command()).into_string();
+        let page = report::chaos_page(&outcomes, &this_command()).into_string();
         std::fs::write(out.join("report.html"), page).context("report.html")?;
         println!("{}", out.join("report.html").display());
         let broken: Vec<&str> =

@@ -1,7 +1,7 @@
 //! `bloc-lab cost`.
 
+use super::console::{bar, run_directory};
 use super::mesh_options::tools;
-use super::{bar, run_directory};
 use anyhow::{Context, ensure};
 use bloc_lab::cost::figures::{Bound, Figures, Medians};
 use bloc_lab::cost::variant::Modules;

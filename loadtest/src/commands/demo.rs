@@ -1,5 +1,6 @@
 //! `bloc-lab demo`.
 
+use super::console::this_command;
 use super::series;
 use anyhow::Context;
 use bloc_lab::demo::cases;
@@ -47,7 +48,7 @@ impl Demo {
         println!("{}", report::table(&records));
         report::write_summary(&records, &out.join("summary.json")).context("summary.json")?;
         report::write_records(&records, &out.join("records.json")).context("records.json")?;
-        report::write_page(&records, &super::this_command(), &out.join("report.html")).context("report.html")?;
+        report::write_page(&records, &this_command(), &out.join("report.html")).context("report.html")?;
         for finding in report::findings(&records) {
             let mark = if finding.reached { "reached" } else { "missed " };
             println!("{mark}  {}: {} (aim: {})", finding.what, finding.measured, finding.expected);

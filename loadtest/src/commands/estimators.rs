@@ -1,7 +1,7 @@
 //! `bloc-lab estimators`.
 
+use super::console::{bar, run_directory, this_command};
 use super::mesh_options::tools;
-use super::{bar, run_directory};
 use anyhow::Context;
 use bloc_lab::backend::ServiceTime;
 use bloc_lab::estimators::{self, candidates};
@@ -54,7 +54,7 @@ impl Estimators {
         }
         println!("{}", report::estimator_table(&runs));
         std::fs::write(out.join("estimators.json"), serde_json::to_string(&runs)?).context("estimators.json")?;
-        let page = report::estimator_page(&runs, &super::this_command()).into_string();
+        let page = report::estimator_page(&runs, &this_command()).into_string();
         std::fs::write(out.join("estimators.html"), page).context("estimators.html")?;
         println!("{}", out.join("estimators.html").display());
         Ok(())

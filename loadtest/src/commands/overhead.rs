@@ -1,7 +1,7 @@
 //! `bloc-lab overhead`.
 
+use super::console::{bar, run_directory};
 use super::mesh_options::tools;
-use super::{bar, run_directory};
 use anyhow::ensure;
 use bloc_lab::overhead::{Overhead, Sidecars, VARIANTS};
 use bloc_lab::quantity::number;

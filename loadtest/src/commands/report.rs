@@ -1,5 +1,6 @@
 //! `bloc-lab report`.
 
+use super::console::this_command;
 use anyhow::Context;
 use bloc_lab::mesh::target_directory;
 use bloc_lab::report;
@@ -26,8 +27,7 @@ impl Report {
         }
         println!("{}", report::table(&records));
         let html = self.html.unwrap_or_else(|| target_directory().join("report.html"));
-        report::write_page(&records, &super::this_command(), &html)
-            .with_context(|| format!("--html {}", html.display()))?;
+        report::write_page(&records, &this_command(), &html).with_context(|| format!("--html {}", html.display()))?;
         println!("{}", html.display());
         Ok(())
     }

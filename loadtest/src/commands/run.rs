@@ -1,7 +1,7 @@
 //! `bloc-lab run`.
 
+use super::console::{bar, run_directory};
 use super::mesh_options::{MeshOptions, tools};
-use super::{bar, run_directory};
 use anyhow::Context;
 use bloc_lab::case::Case;
 use bloc_lab::load::Load;

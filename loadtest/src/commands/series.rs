@@ -1,7 +1,7 @@
 //! Many cases in a row, in one or more rounds.
 
+use super::console::{bar, run_directory};
 use super::mesh_options::tools;
-use super::{bar, run_directory};
 use bloc_lab::case::Case;
 use bloc_lab::record::Record;
 use bloc_lab::rounds::{Runs, by_mesh, in_round};

@@ -1,7 +1,7 @@
 //! `bloc-lab soak`.
 
+use super::console::{bar, run_directory, this_command};
 use super::mesh_options::tools;
-use super::{bar, run_directory};
 use anyhow::{Context, bail};
 use bloc_lab::mesh::target_directory;
 use bloc_lab::policy::Policy;
@@ -48,7 +48,7 @@ impl SoakCommand {
         println!("{} requests in {duration:?}, {} changes", lived.books.sent, lived.changes);
         println!("{}", report::soak_table(&lived));
         std::fs::write(out.join("soak.json"), serde_json::to_string(&lived)?).context("soak.json")?;
-        let page = report::soak_page(&lived, &super::this_command()).into_string();
+        let page = report::soak_page(&lived, &this_command()).into_string();
         std::fs::write(out.join("report.html"), page).context("report.html")?;
         println!("{}", out.join("report.html").display());
         if lived.holds() { Ok(()) } else { bail!("something grew, or the books do not balance") }

@@ -1,7 +1,7 @@
 //! `bloc-lab up`.
 
+use super::console::{bar, run_directory};
 use super::mesh_options::{MeshOptions, tools};
-use super::{bar, run_directory};
 use anyhow::Context;
 use bloc_lab::mesh::{Mesh, target_directory};
 use clap::Args;

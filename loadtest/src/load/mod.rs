@@ -8,66 +8,19 @@ mod client;
 mod closed;
 mod open;
 mod outcome;
+mod plan;
 mod shape;
+mod tally;
 
 pub use client::Client;
 pub use open::poisson_arrivals;
 pub use outcome::{ErrorKind, Measurement, Outcome, Sample, quantile};
+pub use plan::LoadPlan;
 pub use shape::Load;
+pub use tally::Tally;
 
-use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
 use tokio::time::Instant;
-
-/// What to send where, and for how long.
-#[derive(Clone, Debug)]
-pub struct LoadPlan {
-    /// Whom to ask.
-    pub target: SocketAddr,
-    /// The path of each request.
-    pub path: String,
-    /// Open or closed loop.
-    pub load: Load,
-    /// Keep connections; otherwise each request has a new one.
-    pub keep_alive: bool,
-    /// A request without an answer for so long is an error.
-    pub timeout: Duration,
-    /// The load runs for so long before anything counts.
-    pub warm_up: Duration,
-    /// What counts: closed loop, requests that end within it; open loop, requests that are meant to begin within it.
-    pub window: Duration,
-    /// Open loop: more requests than these are not left waiting; one beyond is an error of its own kind.
-    pub outstanding_limit: usize,
-    /// Determines the arrivals.
-    pub seed: u64,
-}
-
-/// How far a running load is; cheap to read from elsewhere.
-#[derive(Debug, Default)]
-pub struct Tally {
-    ok: AtomicU64,
-    shed: AtomicU64,
-    errors: AtomicU64,
-}
-
-impl Tally {
-    /// Answers, sheds and errors up to now, warm-up included.
-    pub fn counts(&self) -> (u64, u64, u64) {
-        let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-        (read(&self.ok), read(&self.shed), read(&self.errors))
-    }
-
-    fn count(&self, outcome: Outcome) {
-        let counter = match outcome {
-            Outcome::Ok => &self.ok,
-            Outcome::Shed => &self.shed,
-            Outcome::Error(_) => &self.errors,
-        };
-        counter.fetch_add(1, Ordering::Relaxed);
-    }
-}
 
 /// Runs the load from `start`, which may lie a moment ahead.
 pub async fn run(plan: &LoadPlan, start: Instant, tally: Arc<Tally>) -> Measurement {

@@ -1,7 +1,8 @@
 //! A wall clock of its own for each Envoy of a mesh, by the library of `bloc-clock`.
 
+use super::error::{MeshError, file_error};
 use super::faults::Role;
-use super::running::{Mesh, MeshError, file_error};
+use super::running::Mesh;
 use super::tools::{Tools, ToolsMissing};
 use crate::envoy::EnvoyError;
 use crate::http;

@@ -1,6 +1,7 @@
 //! Breaking parts of a mesh that stands, and mending them: each part comes back at the address that it had.
 
-use super::running::{Builder, Mesh, MeshError};
+use super::error::MeshError;
+use super::running::{Builder, Mesh};
 use super::tools::Tools;
 use crate::backend::Mood;
 use crate::envoy::Envoy;

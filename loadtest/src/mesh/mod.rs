@@ -11,6 +11,7 @@
 mod capacity;
 mod clocks;
 mod counters;
+mod error;
 mod faults;
 mod registry;
 mod running;
@@ -19,7 +20,8 @@ mod tools;
 
 pub use capacity::{read_capacity, show_capacity};
 pub use counters::{Admins, Counters};
+pub use error::MeshError;
 pub use faults::{Parts, Role, Throttled};
-pub use running::{Mesh, MeshError};
+pub use running::Mesh;
 pub use spec::MeshSpec;
 pub use tools::{Tools, ToolsMissing, target_directory};

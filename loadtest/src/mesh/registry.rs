@@ -1,6 +1,6 @@
 //! Who belongs to the service, and how the mesh hears of it: the control plane's services file for the filters, EDS for Envoy itself.
 
-use super::running::{MeshError, file_error};
+use super::error::{MeshError, file_error};
 use super::spec::MeshSpec;
 use crate::envoy::{Discovery, SERVICE};
 use bloc_policy::config::{CapacitySpec, ServiceSpec, ServicesSpec};

@@ -1,14 +1,14 @@
 //! Starting a mesh in waves, each wave in parallel, and ending it.
 
 use super::counters::{Admins, Counters};
+use super::error::{MeshError, file_error};
 use super::registry::{self, Registry};
 use super::spec::MeshSpec;
-use super::tools::{Tools, ToolsMissing};
-use crate::envoy::{self, CONTROL_PLANE_CLUSTER, Envoy, EnvoyError, Outbound, Plugin, SERVICE};
-use crate::http::{self, HttpError};
+use super::tools::Tools;
+use crate::envoy::{self, CONTROL_PLANE_CLUSTER, Envoy, Outbound, Plugin, SERVICE};
+use crate::http;
 use crate::policy::Policy;
-use crate::process::{Process, ProcessError, Program};
-use crate::throttle::CannotThrottle;
+use crate::process::{Process, Program};
 use bloc_policy::config::{ControlPlaneSpec, PluginSpec};
 use futures_util::future::{join_all, try_join_all};
 use indicatif::ProgressBar;
@@ -22,68 +22,6 @@ const START_LIMIT: Duration = Duration::from_secs(20);
 /// Envoys that start at once, per core: a start is nearly all computing (compiling the module), so that more would only make each
 /// other late.
 const STARTS_PER_CORE: usize = 4;
-
-/// Why there is no mesh.
-#[derive(Debug, thiserror::Error)]
-pub enum MeshError {
-    /// A program is missing.
-    #[error(transparent)]
-    Tools(#[from] ToolsMissing),
-    /// A process failed.
-    #[error(transparent)]
-    Process(#[from] ProcessError),
-    /// An Envoy failed.
-    #[error(transparent)]
-    Envoy(#[from] EnvoyError),
-    /// A sidecar does not answer.
-    #[error(transparent)]
-    Http(#[from] HttpError),
-    /// A backend refuses another speed.
-    #[error("backend-{backend} answers {status} to what it is told")]
-    Speed {
-        /// Which.
-        backend: usize,
-        /// What it said.
-        status: hyper::StatusCode,
-    },
-    /// An Envoy goes by another clock than the one that was stepped.
-    #[error("{name}: its clock stepped by {seen} s and not by {step} s")]
-    Clock {
-        /// The Envoy.
-        name: String,
-        /// By how many seconds it should have.
-        step: i64,
-        /// By how many it did.
-        seen: i64,
-    },
-    /// Nothing can be throttled here.
-    #[error(transparent)]
-    Throttle(#[from] CannotThrottle),
-    /// A fault could be made a moment before, and now cannot.
-    #[error("{fault}: {why}")]
-    Fault {
-        /// Its name.
-        fault: &'static str,
-        /// Why not.
-        why: String,
-    },
-    /// An address cannot be listened at.
-    #[error("{at}: {source}")]
-    Address {
-        /// The address.
-        at: SocketAddr,
-        /// Why not.
-        source: std::io::Error,
-    },
-    /// A file cannot be written.
-    #[error("{path}: {source}")]
-    File {
-        /// The file.
-        path: String,
-        /// Why not.
-        source: std::io::Error,
-    },
-}
 
 /// A mesh that stands; dropping it kills all of it.
 #[derive(Debug)]
@@ -361,8 +299,4 @@ impl Builder<'_> {
 
 fn listeners(envoys: &[Envoy], name: &str) -> Result<Vec<SocketAddr>, MeshError> {
     Ok(envoys.iter().map(|envoy| envoy.listener(name)).collect::<Result<_, _>>()?)
-}
-
-pub(super) fn file_error(path: &Path, source: std::io::Error) -> MeshError {
-    MeshError::File { path: path.display().to_string(), source }
 }

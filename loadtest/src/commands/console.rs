@@ -1,0 +1,23 @@
+//! What the commands say while they run, and where their files go.
+
+use indicatif::{ProgressBar, ProgressStyle};
+use std::path::PathBuf;
+
+/// A progress bar with a label in front; silent when standard error is no terminal.
+pub fn bar(label: String) -> ProgressBar {
+    let style = ProgressStyle::with_template("{prefix:<36} {bar:24} {pos:>3}/{len:<3} {msg}");
+    let bar = ProgressBar::new(0).with_prefix(label);
+    bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
+    bar
+}
+
+/// The directory of a run under `target/lab/`.
+pub fn run_directory(name: &str) -> PathBuf {
+    bloc_lab::mesh::target_directory().join("lab").join(format!("{name}-{}", std::process::id()))
+}
+
+/// The command that runs now, as a user would type it.
+pub fn this_command() -> String {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    format!("bloc-lab {}", arguments.join(" "))
+}
