@@ -1,7 +1,7 @@
-//! Wall-clock time, handed in so that tests can step it.
+//! Wall-clock time, handed in so that tests can step it, and how it is written.
 
 use std::sync::Arc;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// A source of wall-clock time; cheap to clone. May step backwards, as real ones do.
 #[derive(Clone)]
@@ -28,4 +28,11 @@ impl Clock {
         let since = self.now().duration_since(UNIX_EPOCH).unwrap_or_default();
         u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
     }
+}
+
+/// A time as RFC 3339 writes it.
+pub fn rfc3339(time: SystemTime) -> String {
+    // humantime cannot write years before 1970 or after 9999, which a broken clock may show.
+    let year_9999 = UNIX_EPOCH + Duration::from_secs(253_402_300_799);
+    humantime::format_rfc3339_millis(time.clamp(UNIX_EPOCH, year_9999)).to_string()
 }

@@ -1,6 +1,6 @@
 //! Ten thousand proxies that poll as the filters' agent does, its pauses and its jitter included.
 
-use super::{CONCERNED, PROXIES, SERVICES};
+use crate::size::{CONCERNED, PROXIES, SERVICES};
 use bloc_policy::sync::{SyncRequest, SyncResponse};
 use reqwest::Client;
 use std::sync::atomic::{AtomicUsize, Ordering};

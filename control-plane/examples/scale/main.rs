@@ -9,20 +9,18 @@
 mod fake_api;
 mod fleet;
 mod replica;
+mod size;
 
 use anyhow::{Context, Result};
 use fake_api::FakeApi;
 use fleet::Fleet;
 use replica::Replica;
+use size::{CONCERNED, PROXIES, SERVICES};
 use std::path::PathBuf;
 use std::time::Duration;
 use tokio::time::{Instant, sleep};
 
-const SERVICES: usize = 1_000;
 const ENDPOINTS: usize = 50;
-const PROXIES: usize = 10_000;
-/// How many of the proxies call the Service that changes.
-const CONCERNED: usize = 1_000;
 const CHANGES: usize = 20;
 
 fn addresses(service: usize, count: usize) -> Vec<(String, bool)> {

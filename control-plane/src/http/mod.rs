@@ -11,6 +11,7 @@
 //!
 //! Beside these the [`page`] has its own routes: `/` and `/v1/status`. Errors are `{"error": "..."}`.
 
+mod context;
 pub mod identity;
 mod sync;
 
@@ -23,19 +24,12 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Json, Router};
 use bloc_policy::sync::SYNC_PATH;
+use context::{Context, refusal};
 use identity::Identity;
 use std::sync::Arc;
 
 /// The largest body of a request, 64 KiB: a proxy that calls 1,000 services with names of 50 bytes.
 const MAX_BODY_BYTES: usize = 64 << 10;
-
-/// What the handlers share.
-#[derive(Clone)]
-struct Context {
-    store: Store,
-    metrics: Arc<Metrics>,
-    identity: Identity,
-}
 
 /// All routes; `identity` says how proxies prove who they are. To be called inside of a tokio runtime: the page takes its samples there.
 pub fn router(store: Store, metrics: Arc<Metrics>, identity: Identity) -> Router {
@@ -77,8 +71,4 @@ async fn scrape(State(context): State<Context>) -> Response {
         Ok(text) => ([(header::CONTENT_TYPE, metrics::CONTENT_TYPE)], text).into_response(),
         Err(error) => refusal(StatusCode::INTERNAL_SERVER_ERROR, &error.to_string()),
     }
-}
-
-fn refusal(status: StatusCode, message: &str) -> Response {
-    (status, Json(serde_json::json!({ "error": message }))).into_response()
 }

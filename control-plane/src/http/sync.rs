@@ -2,8 +2,8 @@
 //! something changes, 304 without a body when the wait is over, a newer poll of the same proxy arrives, or the control plane
 //! shuts down, then with a `retry-after`. 400 for what is no such body, 401 and 403 for who may not ask so (see [`identity`]), 408 for one that does not arrive, 413 above 64 KiB, 503 when too many proxies ask.
 
+use super::context::{Context, refusal};
 use super::identity::{self, Peer};
-use super::{Context, refusal};
 use crate::store::{Outcome, Poll, StoreError};
 use axum::Json;
 use axum::body::Bytes;

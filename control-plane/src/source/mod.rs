@@ -1,71 +1,14 @@
 //! Where services come from.
 //!
-//! A source is a task that reads something, validates it as a whole and hands every new reading to its [`Publisher`]. It says
-//! nothing as long as nothing changes, and it ends when its future is dropped. A file is read before the
-//! server listens, so that bad content at the start is an exit, not an empty mesh; a cluster is read after that, and until then the server is not ready.
+//! A source is a task that reads something, validates it as a whole and hands every new reading to
+//! its [`Publisher`]. It says nothing as long as nothing changes, and it ends when its future is
+//! dropped. A file is read before the server listens, so that bad content at the start is an exit,
+//! not an empty mesh; a cluster is read after that, and until then the server is not ready.
 
 mod file;
 pub mod kubernetes;
+mod publisher;
 
 pub use file::{FileSource, ReadError};
 pub use kubernetes::KubernetesSource;
-
-use crate::metrics::Metrics;
-use crate::snapshot::Snapshot;
-use crate::store::{Reach, Store};
-use std::fmt::Display;
-use std::sync::Arc;
-
-/// Names of changed services in one line of the log at most.
-const LOGGED_NAMES: usize = 10;
-
-/// What a source reports to: the store, the metrics and the log.
-#[derive(Clone)]
-pub struct Publisher {
-    store: Store,
-    metrics: Arc<Metrics>,
-}
-
-impl Publisher {
-    /// Publishes into `store` and counts in `metrics`.
-    pub fn new(store: Store, metrics: Arc<Metrics>) -> Self {
-        Self { store, metrics }
-    }
-
-    /// Puts a snapshot in force, for which the source had read as far as `reach`.
-    pub fn accept(&self, snapshot: Snapshot, reach: Reach) {
-        let published = self.store.publish(snapshot, reach);
-        self.metrics.count_accepted();
-        let (version, woken) = (published.version.to_string(), published.woken);
-        if published.changed.is_empty() {
-            tracing::debug!(version, "services read again, nothing changed");
-        } else {
-            let (changed, some) = (published.changed.len(), published.changed.get(..LOGGED_NAMES));
-            let names = some.unwrap_or(&published.changed).join(",");
-            tracing::info!(version, changed, names, woken, "services in force");
-        }
-    }
-
-    /// Notes that what comes from `origin` was refused; what is in force stays. `reason` says where, what and what would be allowed.
-    pub fn refuse(&self, origin: &str, reason: &impl Display) {
-        let message = reason.to_string();
-        tracing::error!(reason = message, "refused, the last good state stays in force");
-        self.metrics.count_rejected();
-        self.store.refuse(origin, message);
-    }
-
-    /// Notes that what comes from `origin` is good again, or gone.
-    pub fn resolve(&self, origin: &str) {
-        self.store.resolve(origin);
-    }
-
-    /// What this publishes into.
-    pub fn store(&self) -> &Store {
-        &self.store
-    }
-
-    /// Where a source counts.
-    pub fn metrics(&self) -> Arc<Metrics> {
-        Arc::clone(&self.metrics)
-    }
-}
+pub use publisher::Publisher;

@@ -3,7 +3,7 @@
 //! Changes of parameters, changes of endpoints only, and refusals are kept apart, each up to a bound: pods that come and go must not
 //! push out the edit that somebody looks for. Per event at most [`MAX_NAMED`] services are described. Times are those of the wall clock.
 
-use super::rfc3339;
+use crate::clock::rfc3339;
 use crate::snapshot::{Service, Snapshot};
 use bloc_policy::config::ServiceSpec;
 use serde::Serialize;

@@ -4,7 +4,7 @@
 //! outside. Whoever makes up ids must not keep others out: one that has proved who it is has so many at most, and where nobody proves anything
 //! those that hold no poll give way, since a record serves its proxy no purpose that its next poll would not.
 
-use super::StoreError;
+use super::outcome::StoreError;
 use super::poll::Poll;
 use super::polls::PollId;
 use super::version::Version;

@@ -11,11 +11,11 @@
 //! Nothing is remembered of a proxy for that: it may ask any replica, and an answer that was lost is given again.
 
 use super::catalog::Catalog;
+use super::outcome::{Answer, Outcome, StoreError};
 use super::poll::Poll;
 use super::polls::{PollId, Polls, Wake};
 use super::proxies::{Proxies, Record};
 use super::version::{Progress, Reach, Version};
-use super::{Answer, Outcome, StoreError};
 use crate::load::{Loads, ReportInterval};
 use crate::snapshot::Snapshot;
 use std::collections::{BTreeMap, BTreeSet};

@@ -1,7 +1,10 @@
 //! What the page shows, read out of the store: every service in one line, and one service with its servers and senders.
 
+use super::handle::Store;
 use super::history::Event;
-use super::{Inner, Store, proxies::Record, rfc3339};
+use super::inner::Inner;
+use super::proxies::Record;
+use crate::clock::rfc3339;
 use crate::load::{EventRates, ServerLoad, Signals};
 use crate::snapshot::Service;
 use bloc_policy::config::{RoutingKind, ServiceParameters, ServiceSpec};

@@ -1,8 +1,13 @@
 //! What proxies are told, in virtual time.
 
 use super::*;
+use crate::clock::Clock;
+use crate::load::ReportInterval;
+use crate::snapshot::Snapshot;
 use bloc_policy::sync::{ServiceLoad, SyncRequest, SyncResponse};
+use std::time::{Duration, UNIX_EPOCH};
 use tokio::task::JoinHandle;
+use tokio::time::Instant;
 
 /// A store whose wall clock stands.
 struct World {

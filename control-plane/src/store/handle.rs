@@ -1,0 +1,177 @@
+//! The store as the rest of the program has it: what is published, and the polls that wait for it.
+
+use super::history::{Coming, History};
+use super::inner::Inner;
+use super::outcome::{Outcome, StoreError};
+use super::poll::Poll;
+use super::polls::{PollId, Wake};
+use super::staleness::Staleness;
+use super::state::{Arrival, State};
+use super::version::{Progress, Reach, Version};
+use crate::clock::Clock;
+use crate::load::ReportInterval;
+use crate::snapshot::Snapshot;
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use tokio::sync::Notify;
+use tokio::time::{Instant, timeout_at};
+
+/// The shared state of the control plane; cheap to clone.
+#[derive(Clone)]
+pub struct Store(pub(super) Arc<Shared>);
+
+/// What all of its clones share.
+pub struct Shared {
+    pub(super) clock: Clock,
+    pub(super) source: String,
+    report_interval: ReportInterval,
+    inner: Mutex<Inner>,
+    /// Told when a poll wants progress that we lack.
+    wants: Notify,
+}
+
+/// What a published snapshot changed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Published {
+    /// The version of all that is in force.
+    pub version: Version,
+    /// The services that changed, by name.
+    pub changed: Vec<String>,
+    /// Held polls that were woken.
+    pub woken: usize,
+}
+
+impl Store {
+    /// An empty store, not ready before the first snapshot. `source` says where the services come from, for operators; the polls of
+    /// proxies that serve something are held for `report_interval` at most.
+    pub fn new(source: impl Into<String>, clock: Clock, report_interval: ReportInterval) -> Self {
+        let inner = Inner {
+            state: State::new(report_interval),
+            loaded: None,
+            refused: BTreeMap::new(),
+            refusal: None,
+            history: History::default(),
+            staleness: Staleness::default(),
+        };
+        Self(Arc::new(Shared {
+            clock,
+            source: source.into(),
+            report_interval,
+            inner: Mutex::new(inner),
+            wants: Notify::new(),
+        }))
+    }
+
+    /// Puts a snapshot in force and wakes the polls that subscribed to what it changes. `reach` is how far the source had read for it; nowhere for a source
+    /// that has no revisions.
+    pub fn publish(&self, snapshot: Snapshot, reach: Reach) -> Published {
+        let now = self.0.clock.now();
+        let mut inner = self.lock();
+        let coming = Coming::compare(inner.state.catalog.iter(), &snapshot);
+        let (changed, woken) = inner.state.publish(snapshot, reach);
+        inner.loaded = Some(now);
+        let version = inner.state.version();
+        if let Some(coming) = coming {
+            inner.history.changed(&self.0.source, coming, version.to_string(), now);
+        }
+        Published { version, changed: changed.into_iter().collect(), woken }
+    }
+
+    /// Notes that the source has read up to `progress`, and that nothing changed.
+    pub fn advance(&self, progress: Progress) {
+        self.lock().state.advance(progress);
+    }
+
+    /// Whether proxies have seen revisions of the source at `place` elsewhere that we lack.
+    pub fn wants_at(&self, place: usize) -> bool {
+        self.lock().state.wants_at(place)
+    }
+
+    /// Completes when a poll may want progress that we lack.
+    pub async fn wants(&self) {
+        self.0.wants.notified().await;
+    }
+
+    /// Notes that a list of all that there was at `place`, begun at `begun`, was at `revision`: if a proxy came with more before that, it has it from
+    /// another history.
+    pub fn listed(&self, place: usize, revision: u64, begun: Instant) {
+        self.lock().state.listed(place, revision, begun);
+    }
+
+    /// Notes that something of the source was refused; what is in force stays. `origin` says where it comes from.
+    pub fn refuse(&self, origin: &str, message: String) {
+        let now = self.0.clock.now();
+        let mut inner = self.lock();
+        inner.history.refused(origin, &message, now);
+        inner.refused.insert(origin.to_owned(), (message.clone(), now));
+        inner.refusal = Some((origin.to_owned(), message, now));
+    }
+
+    /// Notes that what comes from `origin` is good, or gone.
+    pub fn resolve(&self, origin: &str) {
+        let mut inner = self.lock();
+        inner.refused.remove(origin);
+        inner.history.resolved(origin);
+    }
+
+    /// Answers a poll, at once or when something that it subscribed to changes, its wait is over, a newer poll of the same proxy
+    /// arrives or the store closes. Dropping the future (the client left) releases the poll.
+    ///
+    /// # Errors
+    /// [`StoreError::TooManyProxies`].
+    pub async fn sync(&self, mut poll: Poll) -> Result<Outcome, StoreError> {
+        poll.report_every(self.0.report_interval);
+        let ends = Instant::now() + poll.wait;
+        let arrival = self.lock().state.arrive(&poll, Instant::now())?;
+        let (id, mut woken) = match arrival {
+            Arrival::Answered(outcome) => return Ok(outcome),
+            Arrival::Held(id, woken) => (id, woken),
+        };
+        let mut held = HeldPoll { store: self, poll: &poll, id };
+        loop {
+            if self.lock().state.wants() {
+                self.0.wants.notify_one();
+            }
+            match timeout_at(ends, woken).await {
+                Ok(Ok(Wake::Moved)) => {}
+                Ok(Ok(Wake::Superseded)) => return Ok(Outcome::Superseded),
+                Ok(Ok(Wake::Closing)) => return Ok(Outcome::Closing { within: self.lock().state.spread }),
+                Ok(Err(_)) | Err(_) => return Ok(Outcome::Unchanged),
+            }
+            let arrival = self.lock().state.resume(&poll, held.id, Instant::now());
+            match arrival {
+                Arrival::Answered(outcome) => return Ok(outcome),
+                Arrival::Held(id, next) => (held.id, woken) = (id, next),
+            }
+        }
+    }
+
+    /// Ends all held polls and holds none from now on. Returns how many were held.
+    pub fn close(&self) -> usize {
+        self.lock().state.close()
+    }
+
+    /// Whether there is something in force and the store is not closing.
+    pub fn is_ready(&self) -> bool {
+        let inner = self.lock();
+        inner.state.catalog.is_published() && !inner.state.closing
+    }
+
+    pub(super) fn lock(&self) -> MutexGuard<'_, Inner> {
+        // A panic under the lock would be a bug in `state`; the rest of the mesh is better served by what is there.
+        self.0.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A poll that is held; dropping it, however the poll ends, releases it.
+struct HeldPoll<'a> {
+    store: &'a Store,
+    poll: &'a Poll,
+    id: PollId,
+}
+
+impl Drop for HeldPoll<'_> {
+    fn drop(&mut self) {
+        self.store.lock().state.leave(self.poll, self.id, Instant::now());
+    }
+}

@@ -1,0 +1,54 @@
+//! How a poll ends.
+
+use super::version::Version;
+use crate::snapshot::Service;
+use serde::{Serialize, Serializer};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// The state of a subscription; serializes as [`bloc_policy::sync::SyncResponse`], without copying the specs.
+#[derive(Clone, Debug, Serialize)]
+pub struct Answer {
+    /// Its version.
+    #[serde(serialize_with = "as_text")]
+    pub version: Version,
+    /// The services that exist; the others are absent.
+    #[serde(serialize_with = "as_specs")]
+    pub services: BTreeMap<String, Arc<Service>>,
+}
+
+fn as_text<S: Serializer>(version: &Version, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_str(version)
+}
+
+fn as_specs<S: Serializer>(services: &BTreeMap<String, Arc<Service>>, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_map(services.iter().map(|(name, service)| (name, service.spec())))
+}
+
+/// How a poll ends.
+#[derive(Clone, Debug)]
+pub enum Outcome {
+    /// With a state.
+    Changed(Answer),
+    /// The wait is over and nothing changed.
+    Unchanged,
+    /// The same proxy has sent a newer poll.
+    Superseded,
+    /// The control plane shuts down.
+    Closing {
+        /// The proxy is to come back at a random moment within this time, of 1 s at least: a thousand others do too.
+        within: Duration,
+    },
+}
+
+/// Why a poll cannot be served.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum StoreError {
+    /// So many proxies were heard of within the last hour that there is no room for another.
+    #[error("too many proxies")]
+    TooManyProxies,
+    /// The proxy's id was first heard of from somebody else.
+    #[error("proxy: this id belongs to another certificate")]
+    NotYours,
+}

@@ -1,0 +1,89 @@
+//! What operators and the metrics ask of the store.
+
+use super::handle::Store;
+use super::inner::Inner;
+use super::proxies::Record;
+use super::view::{Counts, Overview, ProxyView, Refusal, ServiceDetail, ServiceView};
+use crate::clock::rfc3339;
+use crate::load::Signals;
+use crate::snapshot::Service;
+use std::collections::BTreeMap;
+use std::time::UNIX_EPOCH;
+use tokio::time::Instant;
+
+impl Store {
+    /// Everything, for operators.
+    pub fn overview(&self) -> Overview {
+        let inner = self.lock();
+        let refusal = inner.refusal.as_ref().map(|(origin, message, at)| Refusal {
+            message: message.clone(),
+            at: rfc3339(*at),
+            resolved: !inner.refused.contains_key(origin),
+        });
+        let refused = inner.refused.values().map(|(message, at)| Refusal {
+            message: message.clone(),
+            at: rfc3339(*at),
+            resolved: false,
+        });
+        Overview {
+            version: inner.state.version().to_string(),
+            source: self.0.source.clone(),
+            loaded: inner.loaded.map(rfc3339),
+            refusal,
+            refused: refused.collect(),
+            services: inner.state.catalog.iter().map(|(name, service)| (name.clone(), view(service))).collect(),
+            proxies: self.proxies(&inner, |_| true),
+        }
+    }
+
+    /// One service, for operators; `None` if it does not exist.
+    pub fn service(&self, name: &str) -> Option<ServiceDetail> {
+        let inner = self.lock();
+        let service = view(inner.state.catalog.get(name)?);
+        let proxies = self.proxies(&inner, |record| record.services.iter().chain(&record.serves).any(|s| s == name));
+        let load = inner.state.loads.signals(name, Instant::now());
+        Some(ServiceDetail { name: name.to_owned(), service, load, proxies })
+    }
+
+    /// The signals for scaling of the services that were reported, by name; their number is bounded.
+    pub fn signals(&self) -> BTreeMap<String, Signals> {
+        self.lock().state.loads.all(Instant::now())
+    }
+
+    /// Numbers for the metrics.
+    pub fn counts(&self) -> Counts {
+        let (inner, now) = (self.lock(), Instant::now());
+        Counts {
+            digest: inner.state.catalog.digest(),
+            services: inner.state.catalog.len(),
+            polls_held: inner.state.polls.len(),
+            proxies_connected: inner.state.proxies.connected(now),
+            proxies_stale: inner.stale(),
+            refused: inner.refused.len(),
+            load_reports_dropped: inner.state.loads.dropped(),
+            loaded_unix_seconds: inner
+                .loaded
+                .and_then(|at| at.duration_since(UNIX_EPOCH).ok())
+                .map(|since| since.as_secs()),
+        }
+    }
+
+    fn proxies(&self, inner: &Inner, wanted: impl Fn(&Record) -> bool) -> Vec<ProxyView> {
+        let (now, wall) = (Instant::now(), self.0.clock.now());
+        let view = |(proxy, record): (&String, &Record)| ProxyView {
+            proxy: proxy.clone(),
+            version: record.version.as_ref().map(ToString::to_string).unwrap_or_default(),
+            current: inner.state.is_current(record.version.as_ref(), &record.subscription),
+            connected: record.is_connected(now),
+            last_seen: rfc3339(wall.checked_sub(now.saturating_duration_since(record.seen)).unwrap_or(UNIX_EPOCH)),
+            services: record.services.clone(),
+            serves: record.serves.clone(),
+            load: record.load.clone(),
+        };
+        inner.state.proxies.iter().filter(|(_, record)| wanted(record)).map(view).collect()
+    }
+}
+
+fn view(service: &Service) -> ServiceView {
+    ServiceView { version: format!("{:016x}", service.digest()), spec: service.spec().clone() }
+}
