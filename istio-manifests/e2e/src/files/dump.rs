@@ -1,6 +1,5 @@
 //! What an Envoy has got from istiod, by its own account: `/config_dump`.
 
-use super::proxy::Proxy;
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 
@@ -11,12 +10,12 @@ pub struct Dump(Value);
 const NOT_IN_FORCE: [&str; 3] = ["error_state", "warming_state", "draining_state"];
 
 impl Dump {
-    /// The one of this Envoy.
+    /// Reads what an Envoy has answered.
     ///
     /// # Errors
-    /// No answer.
-    pub async fn of(proxy: &Proxy) -> Result<Self> {
-        Ok(Self(serde_json::from_str(&proxy.admin("/config_dump").await?)?))
+    /// It is not JSON.
+    pub fn read(text: &str) -> Result<Self> {
+        Ok(Self(serde_json::from_str(text)?))
     }
 
     /// The resource in force of this kind (`Listener`, `Cluster`, `RouteConfiguration`, `TypedExtensionConfig`) and name.

@@ -1,6 +1,6 @@
 //! istiod without an API server: it reads what it would find there from a folder, and proxies come in plain text.
 
-use super::{FRONTEND, GATEWAY, SERVICE};
+use super::addresses::{FRONTEND, GATEWAY, SERVICE};
 use crate::api::{Api, PATIENCE, eventually};
 use crate::programs::start;
 use crate::tools::Tools;

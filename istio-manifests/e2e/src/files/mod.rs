@@ -3,6 +3,7 @@
 //! A frontend's sidecar and an ingress gateway call two backends, each behind a sidecar of its own; every Envoy has an address of its own on loopback, because istiod
 //! takes proxies with the same address for one. Traffic is plain text and not captured. What `test` has and this has not: admission, injection, mTLS, and the control plane on Kubernetes.
 
+mod addresses;
 mod dump;
 mod istiod;
 mod proxy;
@@ -11,6 +12,7 @@ use crate::api::eventually;
 use crate::mesh::Answer;
 use crate::programs::start;
 use crate::tools::Tools;
+use addresses::{BACKENDS, FRONTEND, GATEWAY, SERVICE};
 use anyhow::{Context, Result, ensure};
 use bloc_lab::backend::Backend;
 use bloc_lab::envoy::target_directory;
@@ -24,12 +26,7 @@ use tokio::net::TcpListener;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
-const SERVICE: &str = "backend.shop.svc.cluster.local";
 const CLUSTER: &str = "outbound|8080||backend.shop.svc.cluster.local";
-/// Where the frontend's sidecar listens for the frontend, and the gateway for its clients.
-const FRONTEND: &str = "127.77.0.2";
-const BACKENDS: [&str; 2] = ["127.77.0.3", "127.77.0.4"];
-const GATEWAY: &str = "127.77.0.5";
 /// What the application needs for a request that costs 1: long for the one that is to occupy a server (it costs 100), short for all others.
 const SERVICE_TIME: &str = "fixed:100ms";
 const OCCUPIES: (&str, &str) = ("x-cost", "100");
@@ -195,7 +192,7 @@ impl Mesh {
         let refused = self.istiod.refused_configurations()?;
         ensure!(refused.is_empty(), "{}", refused.join("\n"));
         for proxy in [&self.frontend, &self.gateway].into_iter().chain(&self.backends) {
-            let refused = Dump::of(proxy).await?.refused();
+            let refused = proxy.dump().await?.refused();
             ensure!(refused.is_empty(), "{} refused {}", proxy.name, refused.join("\n"));
         }
         Ok(())

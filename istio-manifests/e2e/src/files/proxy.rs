@@ -41,10 +41,18 @@ impl Proxy {
     /// The last fault.
     pub async fn has(&mut self, check: impl Fn(&Dump) -> Result<()>) -> Result<()> {
         let what = format!("the configuration of the Envoy {}", self.name);
-        let has = eventually(&what, async || check(&Dump::of(self).await?).map(Some)).await;
+        let has = eventually(&what, async || check(&self.dump().await?).map(Some)).await;
         // Rather than that nobody answers.
         self.process.check()?;
         has
+    }
+
+    /// Its configuration.
+    ///
+    /// # Errors
+    /// No answer.
+    pub async fn dump(&self) -> Result<Dump> {
+        Dump::read(&self.admin("/config_dump").await?)
     }
 
     /// A statistic of our filters by its name without the prefix `wasmcustom.bloc.`; 0 if there is none.
@@ -61,7 +69,7 @@ impl Proxy {
     ///
     /// # Errors
     /// No answer.
-    pub async fn admin(&self, path: &str) -> Result<String> {
+    async fn admin(&self, path: &str) -> Result<String> {
         let answer = reqwest::Client::new().get(format!("http://{}:15000{path}", self.address)).timeout(PATIENCE);
         answer.send().await?.error_for_status()?.text().await.with_context(|| self.name.clone())
     }

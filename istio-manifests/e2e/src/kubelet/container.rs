@@ -1,7 +1,7 @@
 //! The containers of a pod, and the programs that stand for their images.
 
 use super::environment::{expand, variables};
-use super::text;
+use super::text::text;
 use crate::inside::SCRATCH;
 use crate::tools::Tools;
 use anyhow::{Result, bail};

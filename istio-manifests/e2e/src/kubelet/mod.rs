@@ -6,6 +6,7 @@
 mod container;
 mod environment;
 mod sandbox;
+mod text;
 mod volumes;
 
 pub use sandbox::Sandbox;
@@ -22,6 +23,7 @@ use std::net::Ipv4Addr;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
+use text::text;
 use tokio::time::sleep;
 
 /// The node's name.
@@ -256,9 +258,4 @@ fn path(pod: &Value) -> String {
 /// Whether somebody has deleted it.
 fn leaves(pod: &Value) -> bool {
     !pod["metadata"]["deletionTimestamp"].is_null()
-}
-
-/// A value as text; empty if it is none.
-fn text(value: &Value) -> String {
-    value.as_str().unwrap_or_default().to_owned()
 }

@@ -2,7 +2,7 @@
 
 use super::Sandbox;
 use super::environment::field;
-use super::text;
+use super::text::text;
 use crate::api::Api;
 use anyhow::{Context, Result, bail};
 use base64::Engine;
