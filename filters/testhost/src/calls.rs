@@ -1,7 +1,6 @@
 //! HTTP calls of the guests' own (`proxy_http_call`), which the test answers.
 
-use crate::headers::{HeaderMap, Headers};
-use crate::process::Process;
+use crate::headers::HeaderMap;
 use crate::shared::Address;
 use std::time::Duration;
 
@@ -28,40 +27,40 @@ impl HttpCall {
     }
 }
 
-impl Process {
-    /// The calls that wait for an answer, the oldest first.
-    pub fn http_calls(&self) -> Vec<HttpCall> {
-        self.with(|process| process.calls.clone())
+/// The calls of a process that wait for an answer, the oldest first.
+#[derive(Default)]
+pub(crate) struct Calls {
+    waiting: Vec<HttpCall>,
+    last_token: u32,
+}
+
+impl Calls {
+    /// Adds a call under a token of its own, which this gives.
+    pub(crate) fn add(&mut self, mut call: HttpCall) -> u32 {
+        self.last_token += 1;
+        call.token = self.last_token;
+        self.waiting.push(call);
+        self.last_token
     }
 
-    /// Answers a call.
-    ///
-    /// # Panics
-    /// It has been answered already, or the callback made a call that Envoy refuses.
-    pub fn answer(&self, call: &HttpCall, status: u32, headers: &[(&str, &str)], body: &[u8]) {
-        let mut map = HeaderMap::default();
-        map.add(":status", status.to_string());
-        headers.iter().for_each(|(name, value)| map.add(name, value));
-        self.conclude(call, Some((map.into(), body.to_vec())));
+    /// Removes a call; whether it was still there.
+    pub(crate) fn remove(&mut self, token: u32) -> bool {
+        let before = self.waiting.len();
+        self.waiting.retain(|waiting| waiting.token != token);
+        before != self.waiting.len()
     }
 
-    /// Ends a call without an answer: the connection was refused or reset.
-    ///
-    /// # Panics
-    /// As [`Self::answer`].
-    pub fn fail(&self, call: &HttpCall) {
-        self.conclude(call, None);
+    pub(crate) fn waiting(&self) -> &[HttpCall] {
+        &self.waiting
     }
 
-    fn conclude(&self, call: &HttpCall, answer: Option<(Headers, Vec<u8>)>) {
-        let known = self.with(|process| {
-            let before = process.calls.len();
-            process.calls.retain(|waiting| waiting.token != call.token);
-            before != process.calls.len()
-        });
-        assert!(known, "call {} to {} has been answered already", call.token, call.cluster);
-        if let Some(vm) = self.vm_at(call.from) {
-            vm.on_http_call_response(call.from.root, call.token, answer);
-        }
+    /// Which guests' calls are too late when.
+    pub(crate) fn dues(&self) -> impl Iterator<Item = (Address, Duration)> {
+        self.waiting.iter().filter_map(|call| Some((call.from, call.due?)))
+    }
+
+    /// Ends those of these addresses; nobody waits for them any more.
+    pub(crate) fn forget(&mut self, gone: impl Fn(&Address) -> bool) {
+        self.waiting.retain(|call| !gone(&call.from));
     }
 }

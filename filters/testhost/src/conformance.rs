@@ -5,10 +5,10 @@
 
 use crate::headers::Headers;
 use crate::module::{Compile, Module};
+use crate::options::VmOptions;
 use crate::probe::{Arg, Probe, REPORT, text};
 use crate::process::Process;
 use crate::stream::Flow;
-use crate::vm::VmOptions;
 use std::time::Duration;
 
 /// The root id and the VM id of the probe.

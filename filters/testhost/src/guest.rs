@@ -1,21 +1,20 @@
-//! What the host knows about one VM while its code runs: contexts, what they may see at this moment, and what is to be done afterwards.
+//! What the host knows about one VM while its code runs: its contexts, what they may see at this
+//! moment, and what is to be done afterwards.
 
+use crate::common::Common;
+use crate::context::{Action, CallResponse, Context, RootState, StreamState};
 use crate::cost::Tally;
 use crate::headers::Headers;
 use crate::metrics::Kind;
-use crate::process::Process;
 use crate::shared::Address;
 use crate::status::{Refusal, Status};
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{HashMap, VecDeque};
 use std::rc::Rc;
 use wasmtime::{Memory, TypedFunc};
 
-/// Properties of a stream by path; the parts of a path are separated by `\0`.
-pub(crate) type Properties = BTreeMap<Vec<u8>, Vec<u8>>;
-
 /// The data of a VM's store.
 pub(crate) struct Guest {
-    pub(crate) process: Process,
+    pub(crate) common: Common,
     pub(crate) address: Address,
     pub(crate) vm_id: Rc<str>,
     pub(crate) vm_configuration: Vec<u8>,
@@ -36,76 +35,6 @@ pub(crate) struct Guest {
     pub(crate) counting: usize,
     pub(crate) timed: bool,
     pub(crate) functions: Vec<&'static str>,
-}
-
-/// The answer to a call of the guest's own, which is there during `proxy_on_http_call_response` only.
-pub(crate) struct CallResponse {
-    pub(crate) root: u32,
-    pub(crate) headers: Headers,
-    pub(crate) body: Vec<u8>,
-}
-
-/// A context.
-pub(crate) enum Context {
-    Root(RootState),
-    Stream(Box<StreamState>),
-}
-
-/// A root context: a plugin.
-pub(crate) struct RootState {
-    pub(crate) root_id: Rc<str>,
-    pub(crate) configuration: Rc<[u8]>,
-    /// The configuration can be read while it is being configured only.
-    pub(crate) configuring: bool,
-}
-
-/// An HTTP stream, or one attempt of one.
-#[derive(Default)]
-pub(crate) struct StreamState {
-    pub(crate) root: u32,
-    pub(crate) properties: Properties,
-    /// The maps that the guest may touch at this moment.
-    pub(crate) request: Option<Headers>,
-    pub(crate) response: Option<Headers>,
-    pub(crate) request_body: Option<Vec<u8>>,
-    pub(crate) response_body: Option<Vec<u8>>,
-    /// The maps as the access log sees them.
-    pub(crate) logged_request: Option<Headers>,
-    pub(crate) logged_response: Option<Headers>,
-    pub(crate) logging: bool,
-    pub(crate) request_paused: bool,
-    pub(crate) response_paused: bool,
-    pub(crate) request_resumed: bool,
-    pub(crate) response_resumed: bool,
-    pub(crate) reset: bool,
-    pub(crate) answered: bool,
-    pub(crate) reply: Option<LocalReply>,
-}
-
-/// An answer that the filter gave in place of the upstream.
-#[derive(Clone, Debug)]
-pub struct LocalReply {
-    /// Its headers, after the response callback has seen them.
-    pub headers: Headers,
-    /// Its body.
-    pub body: Vec<u8>,
-    /// What Envoy shows as `%RESPONSE_CODE_DETAILS%`.
-    pub details: String,
-}
-
-impl LocalReply {
-    /// The HTTP status.
-    pub fn status(&self) -> u32 {
-        self.headers.text(":status").and_then(|status| status.parse().ok()).unwrap_or(0)
-    }
-}
-
-/// What is done when a callback has returned.
-pub(crate) enum Action {
-    Reply { context: u32, reply: LocalReply },
-    ResumeRequest(u32),
-    ResumeResponse(u32),
-    Reset(u32),
 }
 
 impl Guest {
@@ -202,7 +131,7 @@ impl Guest {
             b"plugin_root_id" => return self.root_state().map(|root| root.root_id.as_bytes().to_vec()),
             b"plugin_name" => return self.root_state().map(|root| root.root_id.as_bytes().to_vec()),
             b"plugin_vm_id" => return Some(self.vm_id.as_bytes().to_vec()),
-            b"xds\0node\0id" => return Some(self.process.node().into_bytes()),
+            b"xds\0node\0id" => return Some(self.common.node().into()),
             _ => {}
         }
         self.stream().ok()?.properties.get(path).cloned()

@@ -1,13 +1,13 @@
 //! One instance of the module: its store and its callbacks.
 
 use crate::abi;
+use crate::common::Common;
 use crate::cost::Tally;
 use crate::exports::Exports;
 use crate::guest::Guest;
 use crate::module::Module;
-use crate::process::Process;
+use crate::options::VmOptions;
 use crate::shared::Address;
-use crate::vm::VmOptions;
 use std::collections::{HashMap, VecDeque};
 use std::rc::Rc;
 use wasmtime::Store;
@@ -23,10 +23,10 @@ pub(crate) struct Instance {
 }
 
 impl Instance {
-    pub(crate) fn new(process: &Process, module: &Module, address: Address, options: &VmOptions) -> Self {
+    pub(crate) fn new(common: &Common, module: &Module, address: Address, options: &VmOptions) -> Self {
         let (linker, names) = abi::link(&module.inner).expect("the host functions");
         let guest = Guest {
-            process: process.clone(),
+            common: common.clone(),
             address,
             vm_id: options.vm_id.as_str().into(),
             vm_configuration: options.configuration.clone(),
@@ -86,7 +86,7 @@ impl Instance {
             Ok(value) => Some(value),
             Err(error) => {
                 self.failed = true;
-                guest.process.log(5, format!("{name} trapped: {error:#}"));
+                guest.common.log(5, format!("{name} trapped: {error:#}"));
                 None
             }
         }

@@ -1,94 +1,51 @@
-//! An Envoy process: what its VMs share, virtual time, and the event loop.
+//! An Envoy process: its VMs, virtual time, and the event loop that tells the VMs what is due.
 
 use crate::calls::HttpCall;
-use crate::metrics::Metrics;
+use crate::common::{Common, LogLine, Shared};
+use crate::headers::{HeaderMap, Headers};
 use crate::module::Module;
-use crate::shared::{Address, Queues, SharedData};
-use crate::status::{Fault, Status};
-use crate::vm::{Vm, VmCell, VmOptions};
-use std::cell::RefCell;
-use std::collections::{BTreeMap, BTreeSet};
+use crate::options::VmOptions;
+use crate::shared::Address;
+use crate::status::Fault;
+use crate::vm::{Vm, VmCell};
+use std::cell::{Cell, RefCell};
 use std::rc::{Rc, Weak};
 use std::time::Duration;
 
-/// Where the monotonic clock starts: a guest must not take its first reading for zero.
-const BOOTED: Duration = Duration::from_secs(1000);
-/// 2026-01-01, where the realtime clock starts.
-const EPOCH: Duration = Duration::from_secs(1_767_225_600);
 /// Wake-ups that are delivered at one moment; more than that is a guest that wakes itself for ever.
 const MOST_WAKEUPS: usize = 1_000_000;
 
-/// A line that a guest logged.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct LogLine {
-    /// 0 trace, 1 debug, 2 info, 3 warning, 4 error, 5 critical.
-    pub level: u32,
-    /// What it says.
-    pub text: String,
-}
-
-struct Timer {
-    period: Duration,
-    due: Duration,
-}
-
-pub(crate) struct Inner {
+struct Inner {
     module: Module,
-    node: String,
-    pub(crate) now: Duration,
-    pub(crate) rng: fastrand::Rng,
-    pub(crate) data: SharedData,
-    pub(crate) queues: Queues,
-    pub(crate) metrics: Metrics,
-    pub(crate) clusters: BTreeSet<String>,
-    pub(crate) calls: Vec<HttpCall>,
-    pub(crate) last_token: u32,
-    timers: BTreeMap<Address, Timer>,
-    ticks: u64,
-    vms: Vec<Weak<VmCell>>,
-    log: Vec<LogLine>,
-    faults: Vec<Fault>,
-    records_faults: bool,
+    common: Common,
+    vms: RefCell<Vec<Weak<VmCell>>>,
+    ticks: Cell<u64>,
 }
 
-/// An Envoy process. A handle: clones are the same process. Single-threaded, so a run with the same seed is the same run.
+/// An Envoy process. A handle: clones are the same process. Single-threaded, so a run with the same
+/// seed is the same run.
 #[derive(Clone)]
-pub struct Process(Rc<RefCell<Inner>>);
+pub struct Process(Rc<Inner>);
 
 impl Process {
-    /// A process that runs this module in all its VMs; what its guests draw at random follows from the seed.
+    /// A process that runs this module in all its VMs; what its guests draw at random follows from
+    /// the seed.
     pub fn new(module: &Module, seed: u64) -> Self {
-        Self(Rc::new(RefCell::new(Inner {
-            module: module.clone(),
-            node: "testhost".to_owned(),
-            now: BOOTED,
-            rng: fastrand::Rng::with_seed(seed),
-            data: SharedData::default(),
-            queues: Queues::default(),
-            metrics: Metrics::default(),
-            clusters: BTreeSet::new(),
-            calls: Vec::new(),
-            last_token: 0,
-            timers: BTreeMap::new(),
-            ticks: 0,
-            vms: Vec::new(),
-            log: Vec::new(),
-            faults: Vec::new(),
-            records_faults: false,
-        })))
+        let (vms, ticks) = (RefCell::default(), Cell::new(0));
+        Self(Rc::new(Inner { module: module.clone(), common: Common::new(seed), vms, ticks }))
     }
 
     /// Keeps faults for [`Self::take_faults`] instead of failing the test at once.
     #[must_use]
     pub fn recording_faults(self) -> Self {
-        self.with(|process| process.records_faults = true);
+        self.with(|common| common.records_faults = true);
         self
     }
 
     /// Adds a cluster that guests may call.
     #[must_use]
     pub fn with_cluster(self, name: &str) -> Self {
-        self.with(|process| process.clusters.insert(name.to_owned()));
+        self.with(|common| common.clusters.insert(name.to_owned()));
         self
     }
 
@@ -97,23 +54,21 @@ impl Process {
     /// # Panics
     /// The module imports a function that Envoy does not have, lacks one that the ABI wants, or traps in its start function.
     pub fn vm(&self, options: VmOptions) -> Vm {
-        let (module, index) = self.with(|process| {
-            process.vms.push(Weak::new());
-            (process.module.clone(), process.vms.len() - 1)
-        });
-        let vm = Vm::start(self, &module, index, options);
-        self.with(|process| process.vms[index] = vm.downgrade());
+        let index = self.0.vms.borrow().len();
+        self.0.vms.borrow_mut().push(Weak::new());
+        let vm = Vm::start(&self.0.common, &self.0.module, index, options);
+        self.0.vms.borrow_mut()[index] = vm.downgrade();
         vm
     }
 
     /// The monotonic clock.
     pub fn now(&self) -> Duration {
-        self.with(|process| process.now)
+        self.0.common.now()
     }
 
     /// The realtime clock, since 1970.
     pub fn realtime(&self) -> Duration {
-        EPOCH + self.now()
+        self.0.common.realtime()
     }
 
     /// Lets time pass: wake-ups are delivered at once, ticks and timeouts of calls come when they are due, in order of time.
@@ -124,11 +79,11 @@ impl Process {
         let end = self.now() + by;
         self.deliver();
         while let Some(due) = self.next_due(end) {
-            self.with(|process| process.now = process.now.max(due));
+            self.with(|common| common.now = common.now.max(due));
             self.fire(due);
             self.deliver();
         }
-        self.with(|process| process.now = end);
+        self.with(|common| common.now = end);
     }
 
     /// Delivers the wake-ups of shared queues, and those that these cause.
@@ -138,8 +93,8 @@ impl Process {
     pub fn deliver(&self) {
         let mut waiting = Vec::new();
         for _ in 0..MOST_WAKEUPS {
-            let Some((owner, queue)) = self.with(|process| process.queues.next_wakeup()) else {
-                self.with(|process| process.queues.keep_wakeups(waiting));
+            let Some((owner, queue)) = self.with(|common| common.queues.next_wakeup()) else {
+                self.with(|common| common.queues.keep_wakeups(waiting));
                 return;
             };
             match self.vm_at(owner) {
@@ -153,92 +108,86 @@ impl Process {
 
     /// How many wake-ups are on the way.
     pub fn wakeups(&self) -> usize {
-        self.with(|process| process.queues.wakeups())
+        self.with(|common| common.queues.wakeups())
     }
 
     /// Loses the wake-ups that are on the way; the messages stay.
     pub fn lose_wakeups(&self) {
-        self.with(|process| process.queues.lose_wakeups());
+        self.with(|common| common.queues.lose_wakeups());
     }
 
     /// How many ticks there were.
     pub fn ticks(&self) -> u64 {
-        self.with(|process| process.ticks)
+        self.0.ticks.get()
     }
 
     /// A counter or a gauge by the name that the guest gave it.
     pub fn metric(&self, name: &str) -> Option<u64> {
-        self.with(|process| process.metrics.named(name))
+        self.with(|common| common.metrics.named(name))
     }
 
     /// A value of the shared data.
     pub fn shared_data(&self, vm_id: &str, key: &str) -> Option<Vec<u8>> {
-        self.with(|process| process.data.get(vm_id, key.as_bytes()).map(|(value, _)| value.clone()))
+        self.with(|common| common.data.get(vm_id, key.as_bytes()).map(|(value, _)| value.clone()))
     }
 
     /// What was logged since the last look.
     pub fn take_log(&self) -> Vec<LogLine> {
-        self.with(|process| std::mem::take(&mut process.log))
+        self.with(|common| std::mem::take(&mut common.log))
     }
 
     /// The faults since the last look.
     pub fn take_faults(&self) -> Vec<Fault> {
-        self.with(|process| std::mem::take(&mut process.faults))
+        self.with(|common| std::mem::take(&mut common.faults))
     }
 
-    pub(crate) fn with<T>(&self, work: impl FnOnce(&mut Inner) -> T) -> T {
-        work(&mut self.0.borrow_mut())
+    /// The calls that wait for an answer, the oldest first.
+    pub fn http_calls(&self) -> Vec<HttpCall> {
+        self.with(|common| common.calls.waiting().to_vec())
     }
 
-    pub(crate) fn node(&self) -> String {
-        self.with(|process| process.node.clone())
+    /// Answers a call.
+    ///
+    /// # Panics
+    /// It has been answered already, or the callback made a call that Envoy refuses.
+    pub fn answer(&self, call: &HttpCall, status: u32, headers: &[(&str, &str)], body: &[u8]) {
+        let mut map = HeaderMap::default();
+        map.add(":status", status.to_string());
+        headers.iter().for_each(|(name, value)| map.add(name, value));
+        self.conclude(call, Some((map.into(), body.to_vec())));
     }
 
-    pub(crate) fn log(&self, level: u32, text: String) {
-        self.with(|process| process.log.push(LogLine { level, text }));
+    /// Ends a call without an answer: the connection was refused or reset.
+    ///
+    /// # Panics
+    /// As [`Self::answer`].
+    pub fn fail(&self, call: &HttpCall) {
+        self.conclude(call, None);
     }
 
-    pub(crate) fn fault(&self, callback: &'static str, call: &'static str, status: Status, why: String) {
-        self.with(|process| process.faults.push(Fault { callback, call, status, why }));
-    }
-
-    /// Fails the test if there was a fault, unless faults are recorded.
-    pub(crate) fn raise(&self) {
-        let fault = self.with(|process| process.faults.first().filter(|_| !process.records_faults).cloned());
-        if let Some(fault) = fault.filter(|_| !std::thread::panicking()) {
-            panic!("{fault}");
+    fn conclude(&self, call: &HttpCall, answer: Option<(Headers, Vec<u8>)>) {
+        let known = self.with(|common| common.calls.remove(call.token));
+        assert!(known, "call {} to {} has been answered already", call.token, call.cluster);
+        if let Some(vm) = self.vm_at(call.from) {
+            vm.on_http_call_response(call.from.root, call.token, answer);
         }
     }
 
+    fn with<T>(&self, work: impl FnOnce(&mut Shared) -> T) -> T {
+        self.0.common.with(work)
+    }
+
     /// The VM at this address, if it is still the same one.
-    pub(crate) fn vm_at(&self, address: Address) -> Option<Vm> {
-        let vm = self.with(|process| process.vms.get(address.vm).and_then(Weak::upgrade)).map(Vm::from)?;
+    fn vm_at(&self, address: Address) -> Option<Vm> {
+        let vm = self.0.vms.borrow().get(address.vm).and_then(Weak::upgrade).map(Vm::from)?;
         (vm.generation() == address.generation).then_some(vm)
-    }
-
-    /// Starts a timer anew, or stops it.
-    pub(crate) fn set_timer(&self, address: Address, period: Duration) {
-        self.with(|process| match period {
-            Duration::ZERO => drop(process.timers.remove(&address)),
-            _ => drop(process.timers.insert(address, Timer { period, due: process.now + period })),
-        });
-    }
-
-    /// Forgets the timers and calls of a VM, or of one root context of it.
-    pub(crate) fn forget(&self, vm: usize, root: Option<u32>) {
-        let gone = move |address: &Address| address.vm == vm && root.is_none_or(|root| root == address.root);
-        self.with(|process| {
-            process.timers.retain(|address, _| !gone(address));
-            process.calls.retain(|call| !gone(&call.from));
-        });
     }
 
     /// When the next thing is due, at most at `end`, of threads that do not stand still.
     fn next_due(&self, end: Duration) -> Option<Duration> {
-        let dues: Vec<(Address, Duration)> = self.with(|process| {
-            let calls = process.calls.iter().filter_map(|call| Some((call.from, call.due?)));
-            let timers = process.timers.iter().map(|(address, timer)| (*address, timer.due));
-            timers.chain(calls).filter(|(_, due)| *due <= end).collect()
+        let dues: Vec<(Address, Duration)> = self.with(|common| {
+            let dues = common.timers.dues().chain(common.calls.dues());
+            dues.filter(|(_, due)| *due <= end).collect()
         });
         dues.into_iter().filter(|(address, _)| !self.stands(*address)).map(|(_, due)| due).min()
     }
@@ -248,30 +197,23 @@ impl Process {
     }
 
     fn fire(&self, due: Duration) {
-        let (timers, calls) = self.with(|process| {
-            let timers: Vec<Address> =
-                process.timers.iter().filter(|(_, timer)| timer.due <= due).map(|(address, _)| *address).collect();
-            let late = |call: &&HttpCall| call.due.is_some_and(|at| at <= due);
-            (timers, process.calls.iter().filter(late).cloned().collect::<Vec<_>>())
+        let (mut timers, mut calls) = self.with(|common| {
+            let timers = common.timers.dues().filter(|(_, at)| *at <= due);
+            let late = common.calls.waiting().iter().filter(|call| call.due.is_some_and(|at| at <= due));
+            (timers.map(|(address, _)| address).collect::<Vec<_>>(), late.cloned().collect::<Vec<_>>())
         });
-        let (timers, calls): (Vec<Address>, Vec<HttpCall>) = (
-            timers.into_iter().filter(|address| !self.stands(*address)).collect(),
-            calls.into_iter().filter(|call| !self.stands(call.from)).collect(),
-        );
+        timers.retain(|address| !self.stands(*address));
+        calls.retain(|call| !self.stands(call.from));
         for address in timers {
             if let Some(vm) = self.vm_at(address) {
-                self.with(|process| process.ticks += 1);
+                self.0.ticks.set(self.0.ticks.get() + 1);
                 vm.on_tick(address.root);
             }
+            let gone = self.0.vms.borrow().get(address.vm).is_none_or(|vm| vm.strong_count() == 0);
             // As in Envoy: whatever the callback asked for counts from its end.
-            self.with(|process| {
-                let now = process.now;
-                let gone = process.vms.get(address.vm).is_none_or(|vm| vm.strong_count() == 0);
-                if gone {
-                    process.timers.remove(&address);
-                } else if let Some(timer) = process.timers.get_mut(&address) {
-                    timer.due = now + timer.period;
-                }
+            self.with(|common| match gone {
+                true => common.timers.forget(|other| *other == address),
+                false => common.timers.restart(address, common.now),
             });
         }
         for call in calls {

@@ -2,13 +2,27 @@
 
 use crate::cost::Cost;
 use crate::stream::Stream;
-use crate::vm::Vm;
+use crate::vm::{Refused, Vm};
 
 /// A root context: one plugin of one thread.
 #[derive(Clone)]
 pub struct Root {
-    pub(crate) vm: Vm,
-    pub(crate) plugin: usize,
+    vm: Vm,
+    plugin: usize,
+}
+
+impl Vm {
+    /// Makes a root context and configures it: a plugin of this thread.
+    ///
+    /// # Errors
+    /// The guest refused the configuration, or trapped.
+    ///
+    /// # Panics
+    /// A callback made a call that Envoy refuses.
+    pub fn root(&self, root_id: &str, configuration: impl AsRef<[u8]>) -> Result<Root, Refused> {
+        let plugin = self.add_plugin(root_id, configuration.as_ref())?;
+        Ok(Root { vm: self.clone(), plugin })
+    }
 }
 
 impl Root {

@@ -3,8 +3,9 @@
 use crate::calls::HttpCall;
 use crate::exchange::{Caller, Response, Server};
 use crate::module::Module;
+use crate::options::VmOptions;
 use crate::process::Process;
-use crate::vm::{Vm, VmOptions};
+use crate::vm::Vm;
 use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::time::Duration;

@@ -5,8 +5,8 @@
 use crate::cost::Cost;
 use crate::exchange::{Caller, Response, Server};
 use crate::module::Module;
+use crate::options::VmOptions;
 use crate::process::Process;
-use crate::vm::VmOptions;
 use std::time::Duration;
 
 /// What the application answers with, and Envoy's router adds.

@@ -1,8 +1,9 @@
 //! One HTTP stream, or one attempt of one, as a filter sees it.
 
-use crate::guest::{Context, LocalReply, StreamState};
+use crate::context::{Context, LocalReply, Properties, StreamState};
 use crate::headers::Headers;
-use crate::vm::{FailurePolicy, Vm};
+use crate::options::FailurePolicy;
+use crate::vm::Vm;
 
 /// What the filter wants to happen next.
 #[derive(Clone, Debug)]
@@ -35,7 +36,7 @@ pub struct Stream {
     root: u32,
     generation: u32,
     upstream: bool,
-    properties: crate::guest::Properties,
+    properties: Properties,
     context: Option<u32>,
     ended: bool,
 }

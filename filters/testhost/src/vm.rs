@@ -1,13 +1,14 @@
 //! One VM: an instance of the module with its root contexts, as one worker thread has it.
 
+use crate::common::Common;
+use crate::context::{Action, CallResponse, Context, RootState, StreamState};
 use crate::cost::Cost;
 use crate::exports::Exports;
-use crate::guest::{Action, CallResponse, Context, Guest, RootState};
+use crate::guest::Guest;
 use crate::headers::Headers;
 use crate::instance::Instance;
 use crate::module::Module;
-use crate::process::Process;
-use crate::root::Root;
+use crate::options::{FailurePolicy, VmOptions};
 use crate::shared::Address;
 use std::cell::RefCell;
 use std::rc::{Rc, Weak};
@@ -16,35 +17,6 @@ use wasmtime::Store;
 
 /// A failed VM is made anew this long after its start at the earliest (Envoy: one second, with jitter).
 const RELOAD_AFTER: Duration = Duration::from_secs(1);
-
-/// What Envoy does with requests when the VM has trapped (`failure_policy`).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum FailurePolicy {
-    /// They pass untouched.
-    #[default]
-    Open,
-    /// They get a 503.
-    Closed,
-    /// The next one finds a new VM, if the old one lived for a second; otherwise a 503.
-    Reload,
-}
-
-/// How a VM is started.
-#[derive(Clone, Debug)]
-pub struct VmOptions {
-    /// The VM id; VMs with the same id share data and queues.
-    pub vm_id: String,
-    /// The VM configuration.
-    pub configuration: Vec<u8>,
-    /// What happens after a trap.
-    pub failure_policy: FailurePolicy,
-}
-
-impl Default for VmOptions {
-    fn default() -> Self {
-        Self { vm_id: "bloc".to_owned(), configuration: Vec::new(), failure_policy: FailurePolicy::Open }
-    }
-}
 
 /// A plugin configuration that the guest refused, or that it trapped on.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -62,7 +34,7 @@ struct Plugin {
 }
 
 pub(crate) struct VmCell {
-    pub(crate) process: Process,
+    common: Common,
     module: Module,
     index: usize,
     options: VmOptions,
@@ -88,10 +60,10 @@ impl From<Rc<VmCell>> for Vm {
 }
 
 impl Vm {
-    pub(crate) fn start(process: &Process, module: &Module, index: usize, options: VmOptions) -> Self {
-        let instance = Instance::new(process, module, Address { vm: index, generation: 0, root: 0 }, &options);
-        let state = State { instance, plugins: Vec::new(), generation: 0, started: process.now(), stands: false };
-        let vm = VmCell { process: process.clone(), module: module.clone(), index, options, state: state.into() };
+    pub(crate) fn start(common: &Common, module: &Module, index: usize, options: VmOptions) -> Self {
+        let instance = Instance::new(common, module, Address { vm: index, generation: 0, root: 0 }, &options);
+        let state = State { instance, plugins: Vec::new(), generation: 0, started: common.now(), stands: false };
+        let vm = VmCell { common: common.clone(), module: module.clone(), index, options, state: state.into() };
         Self(Rc::new(vm))
     }
 
@@ -99,8 +71,8 @@ impl Vm {
         Rc::downgrade(&self.0)
     }
 
-    pub(crate) fn process(&self) -> &Process {
-        &self.0.process
+    fn common(&self) -> &Common {
+        &self.0.common
     }
 
     pub(crate) fn generation(&self) -> u32 {
@@ -114,26 +86,20 @@ impl Vm {
 
     /// Ends the timers and calls of a root context.
     pub(crate) fn forget(&self, root: u32) {
-        self.process().forget(self.0.index, Some(root));
+        self.common().forget(self.0.index, Some(root));
     }
 
     pub(crate) fn failure_policy(&self) -> FailurePolicy {
         self.0.options.failure_policy
     }
 
-    /// Makes a root context and configures it: a plugin of this thread.
-    ///
-    /// # Errors
-    /// The guest refused the configuration, or trapped.
-    ///
-    /// # Panics
-    /// A callback made a call that Envoy refuses.
-    pub fn root(&self, root_id: &str, configuration: impl AsRef<[u8]>) -> Result<Root, Refused> {
-        let (root_id, configuration): (Rc<str>, Rc<[u8]>) = (root_id.into(), configuration.as_ref().into());
+    /// Makes a root context and configures it; the plugin's number in this VM.
+    pub(crate) fn add_plugin(&self, root_id: &str, configuration: &[u8]) -> Result<usize, Refused> {
+        let (root_id, configuration): (Rc<str>, Rc<[u8]>) = (root_id.into(), configuration.into());
         let context = self.configure(&root_id, &configuration)?;
         let plugins = &mut self.0.state.borrow_mut().plugins;
         plugins.push(Plugin { root_id, configuration, context });
-        Ok(Root { vm: self.clone(), plugin: plugins.len() - 1 })
+        Ok(plugins.len() - 1)
     }
 
     fn configure(&self, root_id: &Rc<str>, configuration: &Rc<[u8]>) -> Result<u32, Refused> {
@@ -215,17 +181,17 @@ impl Vm {
     /// Makes a VM that has trapped anew, if its failure policy says so and it is time.
     pub(crate) fn reload(&self) {
         let cell = &self.0;
-        let early = self.process().now() < cell.state.borrow().started + RELOAD_AFTER;
+        let early = self.common().now() < cell.state.borrow().started + RELOAD_AFTER;
         if !self.is_dead() || self.failure_policy() != FailurePolicy::Reload || early {
             return;
         }
-        self.process().forget(cell.index, None);
+        self.common().forget(cell.index, None);
         let generation = self.generation() + 1;
         let address = Address { vm: cell.index, generation, root: 0 };
-        let instance = Instance::new(self.process(), &cell.module, address, &cell.options);
+        let instance = Instance::new(self.common(), &cell.module, address, &cell.options);
         let plugins: Vec<(Rc<str>, Rc<[u8]>)> = {
             let mut state = cell.state.borrow_mut();
-            (state.instance, state.generation, state.started) = (instance, generation, self.process().now());
+            (state.instance, state.generation, state.started) = (instance, generation, self.common().now());
             state.plugins.iter().map(|plugin| (Rc::clone(&plugin.root_id), Rc::clone(&plugin.configuration))).collect()
         };
         for (index, (root_id, configuration)) in plugins.iter().enumerate() {
@@ -249,7 +215,7 @@ impl Vm {
         while let Some(action) = self.guest(|guest| guest.actions.pop_front()) {
             self.act(action);
         }
-        self.process().raise();
+        self.common().raise();
         result
     }
 
@@ -291,7 +257,7 @@ impl Vm {
         }
     }
 
-    fn stream_of(&self, context: u32, work: impl FnOnce(&mut crate::guest::StreamState)) {
+    fn stream_of(&self, context: u32, work: impl FnOnce(&mut StreamState)) {
         self.guest(|guest| guest.stream_of(context).map(work));
     }
 

@@ -1,7 +1,7 @@
 //! Header maps, buffers and properties.
 
+use super::call::{Answer, Call};
 use super::memory::Slice;
-use super::{Answer, Call};
 use crate::headers::HeaderMap;
 use crate::status::{Refusal, Status};
 

@@ -1,6 +1,6 @@
 //! The guest's memory: reading arguments, writing answers.
 
-use super::{Answer, Call};
+use super::call::{Answer, Call};
 use crate::guest::Guest;
 use crate::status::{Refusal, Status};
 

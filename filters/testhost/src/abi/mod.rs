@@ -1,8 +1,10 @@
 //! The host functions of Proxy-Wasm 0.2.1, as Envoy answers them.
 //!
-//! What Envoy refuses, and what it would let pass though it does nothing (a local reply from a root context), is a fault. What a
-//! guest may well ask for in vain (a header, a message in a queue) is not.
+//! What Envoy refuses, and what it would let pass though it does nothing (a local reply from a root
+//! context), is a fault. What a guest may well ask for in vain (a header, a message in a queue) is
+//! not.
 
+mod call;
 mod headers;
 mod memory;
 mod shared;
@@ -11,14 +13,8 @@ mod system;
 
 use crate::guest::Guest;
 use crate::status::{Refusal, Status};
-use std::time::Instant;
+use call::run;
 use wasmtime::{Caller, ExternType, Linker, Module, Val};
-
-/// A host call under way.
-pub(crate) struct Call<'a, 'b>(&'a mut Caller<'b, Guest>);
-
-/// What a host call gives, besides what it writes.
-type Answer = Result<(), Refusal>;
 
 /// Functions that Envoy has and this host has not: they may be imported, but not called.
 const NOT_CARRIED: &[&str] = &[
@@ -57,32 +53,6 @@ const NOT_CARRIED: &[&str] = &[
 
 /// WASI's errno for a call that is not supported.
 const ENOTSUP: i32 = 58;
-
-/// Runs a host call: counts it, and keeps a fault for the test.
-fn run(
-    caller: &mut Caller<'_, Guest>,
-    index: usize,
-    work: impl FnOnce(&mut Call<'_, '_>) -> Answer,
-) -> wasmtime::Result<Status> {
-    let guest = caller.data_mut();
-    guest.tally().host_call(index);
-    let began = guest.timed.then(Instant::now);
-    let answer = work(&mut Call(caller));
-    if let Some(began) = began {
-        caller.data_mut().tally().host_time += began.elapsed();
-    }
-    match answer {
-        Ok(()) => Ok(Status::Ok),
-        Err(Refusal::Answer(status)) => Ok(status),
-        Err(Refusal::Trap(error)) => Err(error),
-        Err(Refusal::Fault(status, why)) => {
-            let guest = caller.data();
-            let name = guest.functions.get(index).copied().unwrap_or_default();
-            guest.process.fault(guest.callback, name, status, why);
-            Ok(status)
-        }
-    }
-}
 
 /// Declares a host function of Proxy-Wasm.
 macro_rules! host {

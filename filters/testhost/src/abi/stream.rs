@@ -1,9 +1,9 @@
 //! What a filter does with a stream: answer it, let it go on, end it; and calls of its own.
 
+use super::call::{Answer, Call};
 use super::memory::Slice;
-use super::{Answer, Call};
 use crate::calls::HttpCall;
-use crate::guest::{Action, LocalReply};
+use crate::context::{Action, LocalReply};
 use crate::headers::HeaderMap;
 use crate::status::{Refusal, Status};
 use std::time::Duration;
@@ -78,15 +78,11 @@ impl Call<'_, '_> {
         let mut from = guest.address;
         from.root = guest.root();
         let timeout = (timeout > 0).then(|| Duration::from_millis(timeout.into()));
-        let token = guest.process.with(|process| {
-            if !process.clusters.contains(&cluster) {
-                return None;
-            }
-            process.last_token += 1;
-            let token = process.last_token;
-            let due = timeout.map(|timeout| process.now + timeout);
-            process.calls.push(HttpCall { token, from, cluster, headers, body, timeout, due });
-            Some(token)
+        let token = guest.common.with(|common| {
+            let due = timeout.map(|timeout| common.now + timeout);
+            // Its token is given when it is added.
+            let call = HttpCall { token: 0, from, cluster, headers, body, timeout, due };
+            common.clusters.contains(&call.cluster).then(|| common.calls.add(call))
         });
         // Whether a cluster exists is not for the guest to know, so asking for one that is not there is no fault.
         self.write(to, &token.ok_or(Refusal::Answer(Status::BadArgument))?.to_le_bytes())

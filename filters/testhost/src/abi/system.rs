@@ -1,8 +1,8 @@
 //! Clocks, randomness, ticks, contexts, the log.
 
+use super::call::{Answer, Call};
 use super::memory::Slice;
-use super::{Answer, Call};
-use crate::guest::Context;
+use crate::context::Context;
 use crate::status::{Refusal, Status};
 use std::time::Duration;
 
@@ -11,10 +11,10 @@ const MOST_RANDOM: u32 = 64 * 1024;
 
 impl Call<'_, '_> {
     pub(super) fn clock(&mut self, id: u32, to: u32) -> Answer {
-        let process = &self.guest().process;
+        let common = &self.guest().common;
         let nanos = match id {
-            0 => process.realtime(),
-            1 => process.now(),
+            0 => common.realtime(),
+            1 => common.now(),
             _ => return Err(Refusal::Fault(Status::Unimplemented, format!("there is no clock {id}"))),
         };
         self.write(to, &(nanos.as_nanos() as u64).to_le_bytes())
@@ -29,7 +29,7 @@ impl Call<'_, '_> {
             return Err(Refusal::Fault(Status::Unimplemented, format!("{size} random bytes are too many")));
         }
         let mut bytes = vec![0; size as usize];
-        self.guest().process.with(|process| process.rng.fill(&mut bytes));
+        self.guest().common.with(|common| common.rng.fill(&mut bytes));
         self.write(to, &bytes)
     }
 
@@ -37,7 +37,7 @@ impl Call<'_, '_> {
         let guest = self.guest();
         let mut address = guest.address;
         address.root = guest.root();
-        guest.process.set_timer(address, Duration::from_millis(period.into()));
+        guest.common.set_timer(address, Duration::from_millis(period.into()));
         Ok(())
     }
 
@@ -63,7 +63,7 @@ impl Call<'_, '_> {
         if level > 5 {
             return Err(Refusal::bad(format!("there is no log level {level}")));
         }
-        self.guest().process.log(level, String::from_utf8_lossy(&text).into_owned());
+        self.guest().common.log(level, String::from_utf8_lossy(&text).into_owned());
         Ok(())
     }
 }

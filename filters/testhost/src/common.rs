@@ -1,0 +1,116 @@
+//! What the VMs of an Envoy share: clocks, randomness, data, queues, metrics, timers, calls, the
+//! log.
+//!
+//! Guests reach it by their host calls. It knows no VM: whom a due timer, a wake-up or an answer
+//! concerns is an [`Address`], and the process on top calls that VM.
+
+use crate::calls::Calls;
+use crate::metrics::Metrics;
+use crate::shared::{Address, Queues, SharedData};
+use crate::status::{Fault, Status};
+use crate::timers::Timers;
+use std::cell::RefCell;
+use std::collections::BTreeSet;
+use std::rc::Rc;
+use std::time::Duration;
+
+/// Where the monotonic clock starts: a guest must not take its first reading for zero.
+const BOOTED: Duration = Duration::from_secs(1000);
+/// 2026-01-01, where the realtime clock starts.
+const EPOCH: Duration = Duration::from_secs(1_767_225_600);
+
+/// A line that a guest logged.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LogLine {
+    /// 0 trace, 1 debug, 2 info, 3 warning, 4 error, 5 critical.
+    pub level: u32,
+    /// What it says.
+    pub text: String,
+}
+
+/// What is shared.
+pub(crate) struct Shared {
+    pub(crate) now: Duration,
+    pub(crate) rng: fastrand::Rng,
+    pub(crate) data: SharedData,
+    pub(crate) queues: Queues,
+    pub(crate) metrics: Metrics,
+    pub(crate) clusters: BTreeSet<String>,
+    pub(crate) calls: Calls,
+    pub(crate) timers: Timers,
+    pub(crate) log: Vec<LogLine>,
+    pub(crate) faults: Vec<Fault>,
+    pub(crate) records_faults: bool,
+}
+
+/// A handle to it: clones lead to the same.
+#[derive(Clone)]
+pub(crate) struct Common(Rc<RefCell<Shared>>);
+
+impl Common {
+    /// `seed`: what the guests draw at random follows from it.
+    pub(crate) fn new(seed: u64) -> Self {
+        Self(Rc::new(RefCell::new(Shared {
+            now: BOOTED,
+            rng: fastrand::Rng::with_seed(seed),
+            data: SharedData::default(),
+            queues: Queues::default(),
+            metrics: Metrics::default(),
+            clusters: BTreeSet::new(),
+            calls: Calls::default(),
+            timers: Timers::default(),
+            log: Vec::new(),
+            faults: Vec::new(),
+            records_faults: false,
+        })))
+    }
+
+    pub(crate) fn with<T>(&self, work: impl FnOnce(&mut Shared) -> T) -> T {
+        work(&mut self.0.borrow_mut())
+    }
+
+    /// The monotonic clock.
+    pub(crate) fn now(&self) -> Duration {
+        self.with(|shared| shared.now)
+    }
+
+    /// The realtime clock, since 1970.
+    pub(crate) fn realtime(&self) -> Duration {
+        EPOCH + self.now()
+    }
+
+    /// The id of this node, as a property says it.
+    pub(crate) fn node(&self) -> &'static str {
+        "testhost"
+    }
+
+    pub(crate) fn log(&self, level: u32, text: String) {
+        self.with(|shared| shared.log.push(LogLine { level, text }));
+    }
+
+    pub(crate) fn fault(&self, callback: &'static str, call: &'static str, status: Status, why: String) {
+        self.with(|shared| shared.faults.push(Fault { callback, call, status, why }));
+    }
+
+    /// Fails the test if there was a fault, unless faults are recorded.
+    pub(crate) fn raise(&self) {
+        let fault = self.with(|shared| shared.faults.first().filter(|_| !shared.records_faults).cloned());
+        if let Some(fault) = fault.filter(|_| !std::thread::panicking()) {
+            panic!("{fault}");
+        }
+    }
+
+    /// Starts a timer anew, or stops it.
+    pub(crate) fn set_timer(&self, address: Address, period: Duration) {
+        self.with(|shared| shared.timers.set(address, period, shared.now));
+    }
+
+    /// Forgets the timers and calls of a VM, or of one root context of it.
+    pub(crate) fn forget(&self, vm: usize, root: Option<u32>) {
+        let gone = |address: &Address| address.vm == vm && root.is_none_or(|root| root == address.root);
+        self.with(|shared| {
+            shared.timers.forget(gone);
+            shared.calls.forget(gone);
+        });
+    }
+}
