@@ -30,10 +30,12 @@ class Names:
         for module in self.root.all():
             for scope in module.scopes:
                 for use in scope.uses:
-                    found = self.glob(use, scope) if use.alias is None else self.use(use, scope, frozenset())
+                    glob = use.alias is None
+                    found = self.glob(use, scope) if glob else self.use(use, scope, frozenset())
                     yield from ((module.file, one) for one in found)
                 for path in scope.paths:
-                    yield from ((module.file, one) for one in self.resolve(path, scope, frozenset()))
+                    found = self.resolve(path, scope, frozenset())
+                    yield from ((module.file, one) for one in found)
                 for name in scope.macros_used - module.macros:
                     if name in self.macros:
                         yield module.file, Item(self.macros[name].file, f"{name}!")
@@ -48,7 +50,8 @@ class Names:
             if isinstance(found, (Item, External)):
                 yield External(found.path + ["*"]) if isinstance(found, External) else found
                 continue
-            offered = found.items | set(found.children) | {one.alias for one in found.uses if one.alias}
+            offered = found.items | set(found.children)
+            offered |= {one.alias for one in found.uses if one.alias}
             wanted = offered & (scope.module.names | found.traits)
             for name in wanted:
                 yield from self.member(found, name, frozenset({use}))

@@ -1,57 +1,18 @@
 """Reads the modules of a Rust target: what each defines, imports and names.
 
-It reads tokens, not syntax: comments, strings and lifetimes are out of the way, and braces give the
-scopes. What is compiled for tests only (`#[cfg(test)]`, `#[test]`) is left out.
+It reads tokens, not syntax, and braces give the scopes. What is compiled for tests only
+(`#[cfg(test)]`, `#[test]`) is left out.
 """
-import re
 from pathlib import Path
 
-TOKEN = re.compile(
-    r"""
-      (?P<space>\s+|//[^\n]*)
-    | (?P<comment>/\*)
-    | (?P<raw>[bc]?r(?P<hashes>\#*)".*?"(?P=hashes))
-    | (?P<text>[bc]?"(?:[^"\\]|\\.)*")
-    | (?P<char>b?'(?:[^'\\\n]|\\(?:u\{[^}]*\}|x..|.))')
-    | (?P<lifetime>'[^\W\d]\w*)
-    | (?P<name>(?:r\#)?[^\W\d]\w*)
-    | (?P<number>\d\w*(?:\.\d\w*)?)
-    | (?P<sign>::|.)
-    """,
-    re.S | re.X,
-)
+from rust_tokens import tokens
+
 # What a module can define, and which of it can stand before a `::`.
 TYPES = {"struct", "enum", "union", "trait"}
 ITEMS = TYPES | {"type", "fn", "const", "static"}
 # What ends at a semicolon even if it has braces.
 STATEMENTS = {"use", "type", "const", "static", "let"}
 CLOSING = {"(": ")", "[": "]", "{": "}"}
-
-
-def tokens(source):
-    """The tokens as pairs of kind and text, without spaces and comments."""
-    found, at = [], 0
-    while match := TOKEN.match(source, at):
-        kind, at = match.lastgroup, match.end()
-        if kind == "comment":
-            at = after_comment(source, at)
-        elif kind == "hashes" or kind == "raw":
-            found.append(("text", match["raw"].split('"', 1)[1].rsplit('"', 1)[0]))
-        elif kind == "text":
-            found.append((kind, match[0].split('"', 1)[1][:-1]))
-        elif kind != "space":
-            found.append((kind, match[0].removeprefix("r#") if kind == "name" else match[0]))
-    return found
-
-
-def after_comment(source, at):
-    """Where a block comment ends; they nest."""
-    depth = 1
-    for match in re.compile(r"/\*|\*/").finditer(source, at):
-        depth += 1 if match[0] == "/*" else -1
-        if depth == 0:
-            return match.end()
-    return len(source)
 
 
 class Use:
@@ -119,8 +80,8 @@ class Parser:
             if kind == "name":
                 path = self.word(scope, text, path)
                 continue
-            if kind == "sign" and text == "#" and (self.is_("[", 1) or self.is_("!", 1) and self.is_("[", 2)):
-                inner = self.is_("!", 1)
+            inner = self.is_("!", 1)
+            if self.is_("#") and self.is_("[", 2 if inner else 1):
                 tests, new_path = self.attribute(scope)
                 path = new_path or path
                 if tests and inner:
@@ -264,8 +225,10 @@ class Parser:
         path = texts[2] if texts[:2] == ["path", "="] else None
         if texts[:1] == ["serde"]:
             # Names of functions and modules, which the derived code calls.
-            named = [text.split("::") for kind, text in inside if kind == "text" and "::" in text]
-            scope.paths.extend(segments for segments in named if all(map(str.isidentifier, segments)))
+            for kind, text in inside:
+                segments = text.split("::")
+                if kind == "text" and len(segments) > 1 and all(map(str.isidentifier, segments)):
+                    scope.paths.append(segments)
         inner = Parser([token for token in inside if token[0] != "text"], scope.module)
         while inner.peek()[0] != "end":
             kind, text = inner.peek()
@@ -329,4 +292,3 @@ def for_tests(condition):
             direct.append(text if depth == 0 else "")
         return "test" in direct
     return condition == ["test"]
-
