@@ -36,7 +36,8 @@ impl Publisher {
         }
     }
 
-    /// Notes that what comes from `origin` was refused; what is in force stays. `reason` says where, what and what would be allowed.
+    /// Notes that what comes from `origin` was refused; what is in force stays. `reason` says
+    /// where, what and what would be allowed.
     pub fn refuse(&self, origin: &str, reason: &impl Display) {
         let message = reason.to_string();
         tracing::error!(reason = message, "refused, the last good state stays in force");

@@ -42,8 +42,9 @@ pub struct Published {
 }
 
 impl Store {
-    /// An empty store, not ready before the first snapshot. `source` says where the services come from, for operators; the polls of
-    /// proxies that serve something are held for `report_interval` at most.
+    /// An empty store, not ready before the first snapshot. `source` says where the services come
+    /// from, for operators; the polls of proxies that serve something are held for
+    /// `report_interval` at most.
     pub fn new(source: impl Into<String>, clock: Clock, report_interval: ReportInterval) -> Self {
         let inner = Inner {
             state: State::new(report_interval),
@@ -62,8 +63,8 @@ impl Store {
         }))
     }
 
-    /// Puts a snapshot in force and wakes the polls that subscribed to what it changes. `reach` is how far the source had read for it; nowhere for a source
-    /// that has no revisions.
+    /// Puts a snapshot in force and wakes the polls that subscribed to what it changes. `reach` is
+    /// how far the source had read for it; nowhere for a source that has no revisions.
     pub fn publish(&self, snapshot: Snapshot, reach: Reach) -> Published {
         let now = self.0.clock.now();
         let mut inner = self.lock();
@@ -92,13 +93,14 @@ impl Store {
         self.0.wants.notified().await;
     }
 
-    /// Notes that a list of all that there was at `place`, begun at `begun`, was at `revision`: if a proxy came with more before that, it has it from
-    /// another history.
+    /// Notes that a list of all that there was at `place`, begun at `begun`, was at `revision`: if
+    /// a proxy came with more before that, it has it from another history.
     pub fn listed(&self, place: usize, revision: u64, begun: Instant) {
         self.lock().state.listed(place, revision, begun);
     }
 
-    /// Notes that something of the source was refused; what is in force stays. `origin` says where it comes from.
+    /// Notes that something of the source was refused; what is in force stays. `origin` says where
+    /// it comes from.
     pub fn refuse(&self, origin: &str, message: String) {
         let now = self.0.clock.now();
         let mut inner = self.lock();
@@ -114,8 +116,9 @@ impl Store {
         inner.history.resolved(origin);
     }
 
-    /// Answers a poll, at once or when something that it subscribed to changes, its wait is over, a newer poll of the same proxy
-    /// arrives or the store closes. Dropping the future (the client left) releases the poll.
+    /// Answers a poll, at once or when something that it subscribed to changes, its wait is over, a
+    /// newer poll of the same proxy arrives or the store closes. Dropping the future (the client
+    /// left) releases the poll.
     ///
     /// # Errors
     /// [`StoreError::TooManyProxies`].
@@ -158,7 +161,8 @@ impl Store {
     }
 
     pub(super) fn lock(&self) -> MutexGuard<'_, Inner> {
-        // A panic under the lock would be a bug in `state`; the rest of the mesh is better served by what is there.
+        // A panic under the lock would be a bug in `state`; the rest of the mesh is better served
+        // by what is there.
         self.0.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -7,7 +7,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// The state of a subscription; serializes as [`bloc_policy::sync::SyncResponse`], without copying the specs.
+/// The state of a subscription; serializes as [`bloc_policy::sync::SyncResponse`], without copying
+/// the specs.
 #[derive(Clone, Debug, Serialize)]
 pub struct Answer {
     /// Its version.
@@ -37,7 +38,8 @@ pub enum Outcome {
     Superseded,
     /// The control plane shuts down.
     Closing {
-        /// The proxy is to come back at a random moment within this time, of 1 s at least: a thousand others do too.
+        /// The proxy is to come back at a random moment within this time, of 1 s at least: a
+        /// thousand others do too.
         within: Duration,
     },
 }

@@ -45,7 +45,8 @@ impl Store {
         Some(ServiceDetail { name: name.to_owned(), service, load, proxies })
     }
 
-    /// The signals for scaling of the services that were reported, by name; their number is bounded.
+    /// The signals for scaling of the services that were reported, by name; their number is
+    /// bounded.
     pub fn signals(&self) -> BTreeMap<String, Signals> {
         self.lock().state.loads.all(Instant::now())
     }

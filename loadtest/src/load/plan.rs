@@ -19,9 +19,11 @@ pub struct LoadPlan {
     pub timeout: Duration,
     /// The load runs for so long before anything counts.
     pub warm_up: Duration,
-    /// What counts: closed loop, requests that end within it; open loop, requests that are meant to begin within it.
+    /// What counts: closed loop, requests that end within it; open loop, requests that are meant to
+    /// begin within it.
     pub window: Duration,
-    /// Open loop: more requests than these are not left waiting; one beyond is an error of its own kind.
+    /// Open loop: more requests than these are not left waiting; one beyond is an error of its own
+    /// kind.
     pub outstanding_limit: usize,
     /// Determines the arrivals.
     pub seed: u64,

@@ -1,7 +1,8 @@
 //! Breaking parts of a mesh that stands, and mending them: each part comes back at the address that it had.
 
+use super::builder::Builder;
 use super::error::MeshError;
-use super::running::{Builder, Mesh};
+use super::running::Mesh;
 use super::tools::Tools;
 use crate::backend::Mood;
 use crate::envoy::Envoy;
@@ -16,7 +17,6 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::time::Duration;
-use tokio::sync::Semaphore;
 
 const LIMIT: Duration = Duration::from_secs(20);
 
@@ -279,6 +279,6 @@ impl Mesh {
     }
 
     fn builder<'a>(&'a self, tools: &'a Tools, progress: &'a ProgressBar) -> Builder<'a> {
-        Builder { spec: self.registry.spec(), tools, directory: &self.directory, progress, starts: Semaphore::new(8) }
+        Builder::new(self.registry.spec(), tools, &self.directory, progress)
     }
 }

@@ -8,6 +8,7 @@
 //!
 //! Every box is a process of its own, so that each frontend's filter has a VM and a state of its own, as separate pods have.
 
+mod builder;
 mod capacity;
 mod clocks;
 mod counters;

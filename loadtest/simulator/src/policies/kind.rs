@@ -15,7 +15,8 @@ pub enum PolicyKind {
     LeastRequest,
     /// The same, and the two may be one: what Envoy does by default.
     EnvoyLeastRequest,
-    /// Of all servers the one with the fewest of the sender's own pending requests: the paper's Least Connection.
+    /// Of all servers the one with the fewest of the sender's own pending requests: the paper's
+    /// Least Connection.
     LeastRequestFull,
     /// Chips, backoff, probing, admission.
     Bloc,

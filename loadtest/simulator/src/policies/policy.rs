@@ -6,7 +6,8 @@ use super::server_model::ServerModel;
 
 /// A policy: what it puts beside each application.
 pub trait Policy {
-    /// What decides in a sender; it hears of the servers by [`SenderModel::members`] before anything else.
+    /// What decides in a sender; it hears of the servers by [`SenderModel::members`] before
+    /// anything else.
     fn sender(&self) -> Box<dyn SenderModel>;
 
     /// What stands in front of a server.

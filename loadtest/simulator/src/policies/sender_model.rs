@@ -31,8 +31,9 @@ pub trait SenderModel {
     /// These are the servers, in rising order, from now on.
     fn members(&mut self, servers: &[u32], now: Timestamp);
 
-    /// The server for attempt number `attempt` (0: the first one) of a request, which begins at once; none: nobody is known. `plan` belongs to the request
-    /// and is empty at its first attempt.
+    /// The server for attempt number `attempt` (0: the first one) of a request, which begins at
+    /// once; none: nobody is known. `plan` belongs to the request and is empty at its first
+    /// attempt.
     fn choose(&mut self, plan: &mut Plan, attempt: u32, moment: &mut Moment<'_>) -> Option<Choice>;
 
     /// An attempt that `server` had, and that began at `began` with this `bid`, is over.
@@ -43,7 +44,8 @@ pub trait SenderModel {
         None
     }
 
-    /// Puts the servers that are to be probed now, after a request's first choice, into `into`, which is empty.
+    /// Puts the servers that are to be probed now, after a request's first choice, into `into`,
+    /// which is empty.
     fn probe(&mut self, _into: &mut Vec<u32>, _moment: &mut Moment<'_>) {}
 
     /// A probe has come back.

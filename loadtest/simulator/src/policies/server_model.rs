@@ -32,7 +32,8 @@ pub trait ServerModel {
     /// The application begins to work on an admitted request.
     fn begin(&mut self, _request: u32, _now: Timestamp) {}
 
-    /// The application has finished a request, which leaves: the report that its answer carries, if any.
+    /// The application has finished a request, which leaves: the report that its answer carries, if
+    /// any.
     fn answer(&mut self, request: u32, now: Timestamp, rng: &mut fastrand::Rng) -> Option<LoadReport>;
 
     /// Whether it lies, to probes too.
