@@ -22,16 +22,16 @@ fn dashboards() -> PathBuf {
 fn of_sidecars() -> BTreeSet<String> {
     let mut names = BTreeSet::new();
     let sources = [
-        ("inbound", include_str!("../../filters/wasm/src/inbound.rs")),
-        ("outbound", include_str!("../../filters/wasm/src/outbound.rs")),
+        ("inbound", include_str!("../../filters/engine/src/service.rs")),
+        ("outbound", include_str!("../../filters/engine/src/cluster.rs")),
     ];
     for (side, source) in sources {
-        let (_, rest) = source.split_once("const COUNTERS: [&str; ").unwrap();
-        let (_, rest) = rest.split_once("= [").unwrap();
-        let counters = rest.split_once("];").unwrap().0.split('"').skip(1).step_by(2);
-        let define = format!("define(\"{side}\", service, \"");
-        let others = source.split(&define).skip(1).map(|rest| rest.split_once('"').unwrap().0);
-        names.extend(counters.chain(others).map(|name| format!("bloc_{side}_{name}")));
+        let (_, rest) = source.split_once("events! {").unwrap();
+        let events = rest.split_once("\n}\n").unwrap().0.split(" = \"").skip(1);
+        let gauges = source.split("gauge(\"").skip(1);
+        let totals = source.split("Total::define(host, \"inbound\", name, \"").skip(1);
+        let named = events.chain(gauges).chain(totals);
+        names.extend(named.map(|rest| format!("bloc_{side}_{}", rest.split_once('"').unwrap().0)));
     }
     names
 }

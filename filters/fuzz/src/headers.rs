@@ -1,7 +1,7 @@
 //! The headers that sidecars exchange.
 
 use bloc_policy::wire::bid::{ANY, Caller, encode};
-use bloc_policy::wire::endpoints::{decode_key, key_only};
+use bloc_policy::wire::endpoints::{bare_key, decode_key, encode as encode_endpoints};
 use bloc_policy::wire::load_report::LoadReport;
 use bloc_policy::wire::orca;
 use bloc_policy::wire::reason::Reason;
@@ -49,9 +49,9 @@ pub fn orca(data: &[u8]) {
 /// The bid, and what else is as short: the key of a request and the reason of a rejection.
 pub fn bid(data: &[u8]) {
     if let Some(key) = decode_key(data) {
-        let mut text = String::new();
-        key_only(key, &mut text);
-        assert!(data.ends_with(text.as_bytes()), "{text}");
+        let mut text = Vec::new();
+        encode_endpoints(std::iter::empty(), key, &mut text);
+        assert!(data.ends_with(&text) && bare_key(data).is_none_or(|bare| bare == *text), "{key:?}");
     }
     assert!(Reason::read(data).is_none_or(|reason| reason.as_str().as_bytes() == data));
     let caller = Caller::of(Some(data));

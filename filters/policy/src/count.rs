@@ -77,7 +77,7 @@ pub trait Gauges {
     fn clear(&self, side: Side);
 }
 
-/// What this thread has in the gauges, for its last will: how many, and in which one.
+/// What this thread has in the gauges, for crash recovery: how many, and in which one.
 #[derive(Clone, Debug, Default)]
 pub struct Own(Rc<Cell<(i64, Side)>>);
 

@@ -225,7 +225,7 @@ fn a_report_puts_right_what_the_hall_has_too_much_or_too_little() {
     assert_eq!((hall.waiting(), hall.waiting_of(workers[1])), (5, 4));
 }
 
-/// As the last will of a worker that panics.
+/// As the crash recovery of a worker that panics.
 #[test]
 fn whoever_resigns_leaves_its_places_and_turns_to_the_others_at_once() {
     let (mut hall, workers) = hall(2);

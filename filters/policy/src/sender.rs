@@ -119,6 +119,19 @@ impl Sender {
     /// learned if nobody named the servers. None: somebody did, and this is not one of them.
     pub fn begin(&mut self, address: &str, number: Option<usize>, now: Timestamp) -> Option<Attempt> {
         let endpoint = self.endpoint_at(address, now)?;
+        self.begin_there(endpoint, number, now)
+    }
+
+    /// The same for a server that was chosen, whose address need not be looked up.
+    pub fn begin_chosen(&mut self, endpoint: EndpointId, number: usize, now: Timestamp) -> Option<Attempt> {
+        self.budget.attempt();
+        if self.learns() {
+            self.endpoints.meet(endpoint, self.discovery.explored());
+        }
+        self.begin_there(endpoint, Some(number), now)
+    }
+
+    fn begin_there(&mut self, endpoint: EndpointId, number: Option<usize>, now: Timestamp) -> Option<Attempt> {
         let right = self.endpoints.begin(endpoint, now)?;
         let bid = number.and_then(|number| self.bid(number));
         Some(Attempt { endpoint, began: now, bid, right })
@@ -128,37 +141,33 @@ impl Sender {
     pub fn answer(&mut self, attempt: &Attempt, answer: Answer, now: Timestamp) {
         let &Attempt { endpoint, began, bid, .. } = attempt;
         let took = now.since(began);
-        let answer = match answer {
+        match &answer {
             Answer::Served(report) => {
                 self.learn_speed(endpoint, now);
                 self.serve(attempt, took, false);
-                self.hear(&report);
-                answer
+                self.hear(report);
             }
             Answer::Orca(_) => {
                 self.learn_speed(endpoint, now);
                 self.serve(attempt, took, true);
-                answer
             }
-            Answer::Silent => {
-                self.serve(attempt, took, true);
-                answer
-            }
-            Answer::Bounced(report) if bid::is_bounce(bid, &report) => {
-                self.hear(&report);
+            Answer::Silent => self.serve(attempt, took, true),
+            Answer::Bounced(report) => {
+                self.hear(report);
+                self.budget.rejection();
+                if !bid::is_bounce(bid, report) {
+                    return self.endpoints.answer(endpoint, Answer::Rejected(*report), now);
+                }
                 if self.bids() {
                     self.bids.bounced(took);
                 }
-                self.budget.rejection();
-                answer
             }
-            Answer::Rejected(report) | Answer::Bounced(report) => {
-                self.hear(&report);
+            Answer::Rejected(report) => {
+                self.hear(report);
                 self.budget.rejection();
-                Answer::Rejected(report)
             }
-            Answer::Failed => answer,
-        };
+            Answer::Failed => {}
+        }
         self.endpoints.answer(endpoint, answer, now);
     }
 

@@ -88,7 +88,7 @@ pub fn just_built() -> Result<PathBuf, ModuleError> {
     let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| workspace.join("target"), PathBuf::from);
     let module = target.join("bloc.wasm");
     let built = modified(&module).ok_or_else(|| ModuleError::Missing(module.clone()))?;
-    for sources in ["filters/policy/src", "filters/wasm/src"] {
+    for sources in ["filters/policy/src", "filters/engine/src", "filters/wasm/src"] {
         if let Some((at, source_file)) = newest(&workspace.join(sources))
             && at > built
         {

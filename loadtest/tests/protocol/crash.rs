@@ -286,7 +286,8 @@ async fn fifty_crashes_that_are_far_apart_cost_the_requests_inside() {
     }
 }
 
-/// A trap without a panic leaves no last will: nobody takes back what that worker has counted. The others count anew while traffic goes on.
+/// A trap without a panic runs no crash recovery: nobody takes back what that worker has counted. The
+/// others count anew while traffic goes on.
 #[tokio::test(flavor = "multi_thread")]
 async fn after_a_trap_in_an_allocation_the_count_is_true_again_under_load() {
     const STAYING: [usize; 2] = [12, 2];

@@ -26,49 +26,45 @@ impl RequestKey {
 
 /// What a key begins with.
 const MARK: u8 = b'~';
-/// The digits of a key.
-const DIGITS: usize = 16;
+/// The length of a key with its mark.
+const WITH_MARK: usize = 17;
 
 /// Writes the addresses and the key into `into`, which is emptied first.
-pub fn encode<'a>(addresses: impl Iterator<Item = &'a str>, key: RequestKey, into: &mut String) {
+pub fn encode<'a>(addresses: impl Iterator<Item = &'a str>, key: RequestKey, into: &mut Vec<u8>) {
     into.clear();
     for address in addresses {
-        into.push_str(address);
-        into.push(',');
+        into.extend_from_slice(address.as_bytes());
+        into.push(b',');
     }
-    write_key(key, into);
+    into.push(MARK);
+    into.extend_from_slice(&eight_digits(key.0 >> 32));
+    into.extend_from_slice(&eight_digits(key.0 & u64::from(u32::MAX)));
 }
 
-/// Writes the value of a request without a list into `into`, which is emptied first.
-pub fn key_only(key: RequestKey, into: &mut String) {
-    into.clear();
-    write_key(key, into);
+/// The value without its addresses; none if it has none, or is too short for a key.
+pub fn bare_key(value: &[u8]) -> Option<[u8; WITH_MARK]> {
+    if value.len() > WITH_MARK { value.last_chunk().copied() } else { None }
 }
 
 /// Reads the key, which is the last member; none if that is no key.
 pub fn decode_key(value: &[u8]) -> Option<RequestKey> {
-    let (before, key) = value.split_at_checked(value.len().checked_sub(DIGITS + 1)?)?;
-    let [MARK, digits @ ..] = key else { return None };
-    if !matches!(before, [] | [.., b',']) {
+    let (before, low) = value.split_last_chunk::<8>()?;
+    let (before, high) = before.split_last_chunk::<8>()?;
+    if !matches!(before, [MARK] | [.., b',', MARK]) {
         return None;
     }
-    let mut number = 0;
-    for digit in digits {
-        let digit = match digit {
-            b'0'..=b'9' => digit - b'0',
-            b'a'..=b'f' => digit - b'a' + 10,
-            _ => return None,
-        };
-        number = number << 4 | u64::from(digit);
-    }
-    Some(RequestKey(number))
+    Some(RequestKey(number_of(*high)? << 32 | number_of(*low)?))
 }
 
-fn write_key(key: RequestKey, into: &mut String) {
-    into.push(char::from(MARK));
-    for half in [key.0 >> 32, key.0 & u64::from(u32::MAX)] {
-        into.push_str(std::str::from_utf8(&eight_digits(half)).unwrap_or_default());
-    }
+/// The number whose eight hexadecimal digits these are.
+fn number_of(digits: [u8; 8]) -> Option<u64> {
+    let bytes = u64::from_be_bytes(digits);
+    // Nine more for letters, which have this bit.
+    let nibbles = (bytes & 0x0f0f_0f0f_0f0f_0f0f) + (bytes >> 6 & 0x0101_0101_0101_0101) * 9;
+    let pairs = (nibbles | nibbles >> 4) & 0x00ff_00ff_00ff_00ff;
+    let pairs = (pairs | pairs >> 8) & 0x0000_ffff_0000_ffff;
+    let number = (pairs | pairs >> 16) & 0xffff_ffff;
+    (eight_digits(number) == digits).then_some(number)
 }
 
 /// The hexadecimal digits of a number below 2^32.
@@ -92,11 +88,13 @@ mod tests {
         #[test]
         fn a_key_is_read_as_it_was_written(number: u64, servers in 0usize..9) {
             let addresses: Vec<String> = (0..servers).map(|n| format!("10.0.0.{n}:80")).collect();
-            let mut text = String::from("left over");
+            let mut text = b"left over".to_vec();
             encode(addresses.iter().map(String::as_str), RequestKey::new(number), &mut text);
             let oracle: Vec<String> = addresses.into_iter().chain([format!("~{number:016x}")]).collect();
-            prop_assert_eq!(&text, &oracle.join(","));
-            prop_assert_eq!(decode_key(text.as_bytes()).map(RequestKey::get), Some(number));
+            prop_assert_eq!(String::from_utf8_lossy(&text), oracle.join(","));
+            prop_assert_eq!(decode_key(&text).map(RequestKey::get), Some(number));
+            let key = bare_key(&text).map(|key| key.to_vec());
+            prop_assert_eq!(key, (servers > 0).then(|| format!("~{number:016x}").into_bytes()));
         }
 
         #[test]
@@ -107,12 +105,11 @@ mod tests {
 
     #[test]
     fn without_addresses_there_is_only_the_key() {
-        let (mut list, mut bare) = (String::new(), String::from("left over"));
+        let mut list = Vec::new();
         encode(std::iter::empty(), RequestKey::new(0xab), &mut list);
-        key_only(RequestKey::new(0xab), &mut bare);
-        assert_eq!((list.as_str(), bare.as_str()), ("~00000000000000ab", "~00000000000000ab"));
-        key_only(RequestKey::new(u64::MAX), &mut bare);
-        assert_eq!(bare, "~ffffffffffffffff");
+        assert_eq!((&*list, bare_key(&list)), (&b"~00000000000000ab"[..], None));
+        encode(std::iter::empty(), RequestKey::new(u64::MAX), &mut list);
+        assert_eq!(list, b"~ffffffffffffffff");
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! What decides in a server, and what it says.
 
-use bloc_policy::wire::load_report::LoadReport;
 use bloc_policy::units::Timestamp;
+use bloc_policy::wire::load_report::LoadReport;
 use std::time::Duration;
 
 /// What a server answers to a probe.

@@ -29,7 +29,7 @@ impl Place {
             .ancestors()
             .find(|folder| folder.join("Cargo.lock").is_file())
             .expect("the workspace");
-        for sources in ["filters/policy/src", "filters/wasm/src"] {
+        for sources in ["filters/policy/src", "filters/engine/src", "filters/wasm/src"] {
             let newest = newest(&workspace.join(sources));
             assert!(newest <= built, "{} is older than {sources}: run make wasm", module.display());
         }

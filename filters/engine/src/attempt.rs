@@ -1,0 +1,261 @@
+//! `bloc.attempt`: the upstream filter, one context per attempt. It alone sees every rejection, and
+//! not only the last answer.
+//!
+//! Which request the attempt belongs to, and so which cluster and which number it has, says the key
+//! in `x-bloc-endpoints` (see [`crate::requests`]). Envoy works on one map of headers for all
+//! attempts of a request, and reads the list once: the first attempt takes the addresses away and
+//! leaves the key for the others.
+//!
+//! On failure: open. Of an attempt to a service that nobody configured only `x-bloc-endpoints` is
+//! taken away. One without a key, because no `bloc.outbound` placed it, is booked by its cluster's
+//! name. What is ours in requests and answers the route configuration takes away, which costs Envoy
+//! a tenth of a call from here; only `x-bloc-endpoints` it cannot, because Envoy chooses the server
+//! by it after that.
+
+use crate::cluster::{Cluster, Sent};
+use crate::clusters::Shared;
+use crate::crash;
+use crate::filter::{Filter, Flow};
+use crate::host::{Host, Map, Number, Stream, Text};
+use crate::requests::Next;
+use crate::vm::Vm;
+use crate::why::Rejected;
+use bloc_policy::endpoints::{Answer, Endpoint, EndpointId, Right};
+use bloc_policy::sender::{self, Sender};
+use bloc_policy::units::Timestamp;
+use bloc_policy::wire::bid;
+use bloc_policy::wire::endpoints::{self, RequestKey};
+use bloc_policy::wire::headers::{BID, ENDPOINTS, LOAD, ORCA, REJECT};
+use bloc_policy::wire::load_report::LoadReport;
+use bloc_policy::wire::orca;
+use bloc_policy::wire::reason::Reason;
+use std::cell::RefCell;
+use std::rc::Rc;
+
+/// The filter of one attempt.
+pub struct Attempt<H: Host> {
+    vm: Rc<Vm<H>>,
+    stream: H::Stream,
+    /// The request that it belongs to, if that was placed by us.
+    key: Option<RequestKey>,
+    under_way: Option<UnderWay<H>>,
+}
+
+/// What is noted of an attempt.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Booked {
+    /// Its request, if we placed that.
+    pub request: Option<RequestKey>,
+    /// The address of its server.
+    pub server: String,
+    /// When it began.
+    pub began: Timestamp,
+}
+
+/// An attempt that its server has not finished. Dropped without an answer it has failed; dropped,
+/// it is no longer pending.
+struct UnderWay<H: Host> {
+    host: H,
+    cluster: Shared<H>,
+    attempt: sender::Attempt,
+    answered: bool,
+}
+
+impl<H: Host> Attempt<H> {
+    /// An attempt that has not begun.
+    pub fn new(vm: &Rc<Vm<H>>, stream: H::Stream) -> Self {
+        Self { vm: Rc::clone(vm), stream, key: None, under_way: None }
+    }
+
+    /// What the filter has noted of it, once it has begun.
+    pub fn booked(&self) -> Option<Booked> {
+        let under_way = self.under_way.as_ref()?;
+        let cluster = under_way.cluster.borrow();
+        let server = cluster.sender.endpoints().get(under_way.attempt.endpoint);
+        let server = server.map(Endpoint::address).unwrap_or_default().to_owned();
+        Some(Booked { request: self.key, server, began: under_way.attempt.began })
+    }
+
+    /// The request that this attempt belongs to; takes away what is left of its list.
+    fn next(&mut self) -> Option<Next<RefCell<Cluster<H>>>> {
+        let list = self.stream.header(Map::Request, ENDPOINTS)?;
+        self.key = endpoints::decode_key(list.as_ref());
+        let next = self.key.and_then(|key| self.vm.requests.borrow_mut().attempt(key));
+        if next.is_none() {
+            // Not ours, or of a request that is over.
+            drop(list);
+            self.key = None;
+            self.stream.remove_header(Map::Request, ENDPOINTS);
+        } else if let Some(bare) = endpoints::bare_key(list.as_ref()) {
+            drop(list);
+            self.stream.set_header(Map::Request, ENDPOINTS, &bare);
+        }
+        next
+    }
+
+    fn begin(&mut self, callback: u64) -> Option<UnderWay<H>> {
+        let Some(next) = self.next() else { return self.begin_without_request() };
+        let address = self.stream.text(Text::UpstreamAddress)?;
+        let address = address.as_ref();
+        if let Some(first) = next.first
+            && is_at(&next.cluster, first, address)
+        {
+            // Mostly the router runs in the very call of the choice. That saves a look at the
+            // clock. Where only time has passed since, the attempt seems to take so much longer.
+            let at_once = next.chosen.callback.wrapping_add(1) == callback;
+            let now = if at_once { next.chosen.at } else { self.vm.host.now() };
+            return self.begin_at(next.cluster, |to| to.begin_chosen(first, next.number, now));
+        }
+        let (address, now) = (std::str::from_utf8(address).ok()?, self.vm.host.now());
+        let is_known = next.cluster.borrow().sender.endpoints().find(address).is_some();
+        let cluster = if next.first.is_none() && is_known {
+            next.cluster
+        } else {
+            // Envoy does not know the server that was chosen; or another filter has sent the
+            // request to another cluster, and then nobody is missing. (Where the request's own
+            // cluster has a server of that address, it is taken for that one.)
+            let cluster = self.vm.cluster_of(&self.stream)?;
+            if let Some(first) = next.first.filter(|_| Rc::ptr_eq(&cluster, &next.cluster)) {
+                cluster.borrow_mut().sender.missing(first, now);
+            }
+            cluster
+        };
+        self.begin_at(cluster, |to| to.begin(address, Some(next.number), now))
+    }
+
+    /// Begins an attempt that no filter of ours placed.
+    fn begin_without_request(&self) -> Option<UnderWay<H>> {
+        let address = self.stream.text(Text::UpstreamAddress)?;
+        let address = std::str::from_utf8(address.as_ref()).ok()?;
+        let cluster = self.vm.cluster_of(&self.stream)?;
+        let bids = cluster.borrow().sender.bids();
+        let number = bids.then(|| attempt_number(&self.stream)).flatten();
+        let now = self.vm.host.now();
+        self.begin_at(cluster, |to| to.begin(address, number, now))
+    }
+
+    /// Begins an attempt to a server of this cluster.
+    fn begin_at(
+        &self,
+        cluster: Shared<H>,
+        begin: impl FnOnce(&mut Sender) -> Option<sender::Attempt>,
+    ) -> Option<UnderWay<H>> {
+        let mut inner = cluster.borrow_mut();
+        inner.counters.count(Sent::Attempts);
+        let attempt = begin(&mut inner.sender)?;
+        match attempt.right {
+            Right::Chip => {}
+            Right::Probe => inner.counters.count(Sent::Probes),
+            Right::Forced => inner.counters.count(Sent::Forced),
+        }
+        drop(inner);
+        let mut text = self.vm.text.borrow_mut();
+        // Also without a bid: it tells the server that somebody reads its report.
+        match attempt.bid {
+            Some(bid) => bid::encode(bid, &mut text),
+            None => {
+                text.clear();
+                text.push_str(bid::ANY);
+            }
+        }
+        self.stream.set_header(Map::Request, BID, text.as_bytes());
+        Some(UnderWay { host: self.vm.host.clone(), cluster, attempt, answered: false })
+    }
+}
+
+/// Whether this server has this address.
+fn is_at<H: Host>(cluster: &Shared<H>, server: EndpointId, address: &[u8]) -> bool {
+    let cluster = cluster.borrow();
+    cluster.sender.endpoints().get(server).is_some_and(|server| server.address().as_bytes() == address)
+}
+
+/// The number of this attempt of its request; the first is 0.
+fn attempt_number(stream: &impl Stream) -> Option<usize> {
+    usize::try_from(stream.number(Number::Attempts)?.checked_sub(1)?).ok()
+}
+
+impl<H: Host> UnderWay<H> {
+    fn answer(&mut self, answer: Answer) {
+        self.answered = true;
+        let mut cluster = self.cluster.borrow_mut();
+        match answer {
+            Answer::Rejected(_) => cluster.counters.count(Sent::Rejections),
+            Answer::Bounced(_) => cluster.counters.count(Sent::Bounces),
+            Answer::Failed => cluster.counters.count(Sent::Failures),
+            Answer::Served(_) | Answer::Orca(_) | Answer::Silent => {}
+        }
+        cluster.sender.answer(&self.attempt, answer, self.host.now());
+    }
+}
+
+impl<H: Host> Drop for Attempt<H> {
+    fn drop(&mut self) {
+        self.vm.callback();
+    }
+}
+
+impl<H: Host> Drop for UnderWay<H> {
+    fn drop(&mut self) {
+        crash::point(&self.host, "attempt.done");
+        if !self.answered {
+            self.answer(Answer::Failed);
+        }
+        self.cluster.borrow_mut().sender.end(&self.attempt);
+    }
+}
+
+/// A rejection: its reason, none if this version does not know it.
+type Rejection = Option<Reason>;
+
+/// What the server says of itself, and whether it rejected the request.
+fn said(stream: &impl Stream) -> (Option<LoadReport>, Option<Rejection>) {
+    let report = stream.header(Map::Response, LOAD).and_then(|value| LoadReport::decode(value.as_ref()));
+    let rejection = match report {
+        // Not by one of ours: an application that says so would have its requests repeated.
+        None => {
+            stream.remove_header(Map::Response, REJECT);
+            None
+        }
+        // A rejection never carries a chip.
+        Some(LoadReport { chip: true, .. }) => None,
+        Some(_) => stream.header(Map::Response, REJECT).map(|value| Reason::read(value.as_ref())),
+    };
+    (report, rejection)
+}
+
+impl<H: Host> Filter for Attempt<H> {
+    fn request_headers(&mut self) -> Flow {
+        let callback = self.vm.callback();
+        crash::request(&self.vm.host, &self.stream, "attempt.request");
+        self.under_way = self.begin(callback);
+        Flow::Continue
+    }
+
+    fn response_headers(&mut self, _headers: usize) {
+        let (vm, stream) = (&self.vm, &self.stream);
+        vm.callback();
+        crash::point(&vm.host, "attempt.response");
+        let (report, rejection) = said(stream);
+        if let (Some(key), Some(_)) = (self.key, rejection) {
+            vm.requests.borrow_mut().rejected(key);
+        }
+        let Some(under_way) = &mut self.under_way else { return };
+        under_way.answer(match (&report, rejection) {
+            (Some(report), Some(Some(Reason::Bid))) => Answer::Bounced(*report),
+            (Some(report), Some(_)) => Answer::Rejected(*report),
+            (Some(report), None) => Answer::Served(*report),
+            (None, _) => stream
+                .header(Map::Response, ORCA)
+                .and_then(|value| orca::decode(value.as_ref()))
+                .map_or(Answer::Silent, Answer::Orca),
+        });
+        if let (Some(report), Some(reason)) = (&report, rejection) {
+            let cluster = under_way.cluster.borrow();
+            Rejected { sender: &cluster.sender, attempt: &under_way.attempt, reason, report }.mark(
+                &vm.host,
+                stream,
+                || attempt_number(stream),
+            );
+        }
+    }
+}

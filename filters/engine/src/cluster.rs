@@ -1,0 +1,60 @@
+//! A cluster that requests go to, as one thread sees it: its sender, and what is counted of it.
+
+use crate::host::Host;
+use crate::metrics::{Counters, events};
+use bloc_policy::config::ServiceParameters;
+use bloc_policy::endpoints::EndpointId;
+use bloc_policy::rng::Rng;
+use bloc_policy::sender::Sender;
+use bloc_policy::units::Timestamp;
+
+events! {
+    /// What is counted of a cluster.
+    Sent: 10 {
+        /// Requests that were given a list or not.
+        Requests = "requests",
+        /// Attempts, retries included.
+        Attempts = "attempts",
+        /// Attempts to servers without a chip, their interval having passed.
+        Probes = "probes",
+        /// Attempts to servers without a chip, because nobody qualified.
+        Forced = "forced",
+        /// Attempts that the server rejected.
+        Rejections = "rejections",
+        /// Attempts without an answer.
+        Failures = "failures",
+        /// Requests whose last attempt was rejected too.
+        RetriesExhausted = "retries_exhausted",
+        /// Requests without a list, placed by Envoy's fallback policy.
+        Fallbacks = "fallbacks",
+        /// Requests refused because no server would have met the SLO.
+        RefusedSlo = "refused_slo",
+        /// Attempts that the server bounced because it would take longer than their bid.
+        Bounces = "bounces",
+    }
+}
+
+/// A cluster that requests go to, as this thread sees it.
+pub struct Cluster<H: Host> {
+    /// What is decided about it.
+    pub sender: Sender,
+    /// Events to be counted.
+    pub counters: Counters<H, Sent, 10>,
+}
+
+impl<H: Host> Cluster<H> {
+    /// A cluster of this service with these parameters.
+    pub fn new(host: &H, service: &str, parameters: ServiceParameters, now: Timestamp) -> Self {
+        Self { sender: Sender::new(parameters, now), counters: Counters::define(host, "outbound", service) }
+    }
+
+    /// Chooses the servers of a request; the first of them, if there is any.
+    pub fn choose(&mut self, now: Timestamp, rng: &mut impl Rng) -> Option<EndpointId> {
+        self.counters.count(Sent::Requests);
+        let first = self.sender.choose(now, rng).first().copied();
+        if first.is_none() {
+            self.counters.count(Sent::Fallbacks);
+        }
+        first
+    }
+}

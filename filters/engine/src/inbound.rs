@@ -1,0 +1,300 @@
+//! `bloc.inbound`: admits, holds or bounces a request before the application sees it, and stamps
+//! the load on every answer.
+//!
+//! Which service the proxy stands in front of, the plugin configuration says; where it does not,
+//! Istio does: it writes the services into the metadata of each inbound cluster, so one
+//! configuration serves every workload of a mesh, also one with several ports.
+//!
+//! A request is counted from its headers to the end of the stream, whatever ends it. On failure:
+//! open. A service without parameters, or a proxy without a service, passes everything. The route
+//! configuration takes our headers from what the application gets and answers, after this filter
+//! has read the request's and before it writes the answer's.
+
+use crate::crash;
+use crate::deadline::deadline;
+use crate::filter::{Filter, Flow};
+use crate::host::{Host, Map, Number, Reply, Stream};
+use crate::queue::Waits;
+use crate::service::{Met, Served, waiting};
+use crate::services::Shared;
+use crate::vm::Vm;
+use crate::why;
+use bloc_policy::server::Server;
+use bloc_policy::units::{Concurrency, Timestamp};
+use bloc_policy::wire::bid::Caller;
+use bloc_policy::wire::headers::{BID, LOAD, ORCA, REJECT, WHY};
+use bloc_policy::wire::load_report::LoadReport;
+use bloc_policy::wire::orca;
+use bloc_policy::wire::reason::Reason;
+use std::cell::Cell;
+use std::rc::Rc;
+use std::time::Duration;
+
+/// How many headers an answer of Envoy's own has at most, before it has passed a filter: status,
+/// type and length. An application's has those that the router adds, too. To look more closely
+/// costs a call to the host, which most answers are spared by this.
+const LOCAL_REPLY: usize = 3;
+const TOO_MANY_REQUESTS: u32 = 429;
+const RESOURCE_EXHAUSTED: i32 = 8;
+
+/// One request, as the queue and its own context share it.
+struct Request<H: Host> {
+    vm: Rc<Vm<H>>,
+    stream: H::Stream,
+    service: Shared<H>,
+    /// Whether the caller reads our headers. Others get none, since nobody would take them away
+    /// before the calling application.
+    speaks: bool,
+    stage: Cell<Stage>,
+}
+
+#[derive(Clone, Copy)]
+enum Stage {
+    /// Not ours: no parameters, or not here yet.
+    Untouched,
+    /// In the queue.
+    Waiting(Met),
+    /// Handed to the application at this time; with a place in the limiter or not.
+    Inside { met: Met, since: Timestamp, place: bool },
+    /// Answered by the application.
+    Answered { place: bool },
+    /// Answered by us, and no longer counted.
+    Bounced,
+}
+
+impl<H: Host> Waits for Request<H> {
+    fn enter(&self, now: Timestamp) {
+        if let Stage::Waiting(met) = self.stage.get() {
+            self.stage.set(Stage::Inside { met, since: now, place: true });
+        }
+    }
+
+    fn give_up(&self) {
+        let others = self.service.borrow().others();
+        self.bounce(Reason::Deadline, others);
+    }
+}
+
+impl<H: Host> Request<H> {
+    /// Decides about a request that has come.
+    fn arrive(self: &Rc<Self>, bid: Option<Duration>) -> Flow {
+        if self.service.borrow().server.is_none() {
+            return Flow::Continue;
+        }
+        let (vm, now) = (&self.vm, self.vm.host.now());
+        vm.hand_over(now);
+        let mut borrowed = self.service.borrow_mut();
+        let service = &mut *borrowed;
+        // A thread with traffic looks in time also if its ticks come late.
+        if service.tick_count(now) {
+            hurry(vm, service.tick_period(now));
+        }
+        service.add(1);
+        crash::point(&vm.host, "inbound.arrive");
+        // Another thread may come in between: then both see the higher count, and at worst both are
+        // bounced, never one admitted too many.
+        let others = service.others();
+        let Some(server) = &mut service.server else { return Flow::Continue };
+        let deadline = deadline(&self.stream);
+        let verdict = server.arrive(others, bid, deadline, now);
+        let met = Met { flag: server.flag(waiting(server, others)), others };
+        let (places, patience) = (server.places(), server.patience(deadline));
+        service.show_capacity();
+        if let Err(reason) = verdict {
+            drop(borrowed);
+            self.bounce(reason, others);
+            return Flow::Pause;
+        }
+        service.counters.count(Served::Admitted);
+        let place = places.is_some();
+        if places.is_none_or(|places| service.queue.come(places, now)) {
+            self.stage.set(Stage::Inside { met, since: now, place });
+            hurry(vm, service.tick_period(now));
+            return Flow::Continue;
+        }
+        service.counters.count(Served::Held);
+        self.stage.set(Stage::Waiting(met));
+        let waits: Rc<dyn Waits> = Rc::clone(self) as Rc<dyn Waits>;
+        service.queue.hold(&self.stream, &vm.held, &waits, now.after(patience));
+        hurry(vm, service.tick_period(now));
+        Flow::Pause
+    }
+
+    /// A request that is counted as in flight is answered by us.
+    fn bounce(&self, reason: Reason, others: Concurrency) {
+        let mut service = self.service.borrow_mut();
+        service.add(-1);
+        self.stage.set(Stage::Bounced);
+        let (status, grpc_status) = (TOO_MANY_REQUESTS, RESOURCE_EXHAUSTED);
+        let Some(server) = &service.server else {
+            // Its parameters were taken away while it waited.
+            self.stream.reply(Reply { status, grpc_status, details: "bloc_deadline", headers: &[] });
+            return;
+        };
+        let (report, orca) = (server.bare_report(others), server.orca());
+        let explained = if self.speaks { None } else { why::for_stranger(server, &self.stream, reason, &report) };
+        let (event, details) = match reason {
+            Reason::Capacity => (Served::RejectedCapacity, "bloc_capacity"),
+            Reason::Bid => (Served::RejectedBid, "bloc_bid"),
+            Reason::Deadline => (Served::RejectedDeadline, "bloc_deadline"),
+            Reason::Unreachable => (Served::RejectedUnreachable, "bloc_unreachable"),
+        };
+        service.counters.count(event);
+        let (mut load, mut utilization) = (String::new(), String::new());
+        let mut headers = Vec::with_capacity(3);
+        if self.speaks {
+            report.encode(&mut load);
+            headers.extend([(REJECT, reason.as_str()), (LOAD, &*load)]);
+        }
+        if orca && orca::encode(&report, &mut utilization) {
+            headers.push((ORCA, &utilization));
+        }
+        headers.extend(explained.as_deref().map(|text| (WHY, text)));
+        self.stream.reply(Reply { status, grpc_status, details, headers: &headers });
+    }
+
+    /// The report for an answer with this many headers that goes out, the application's or Envoy's;
+    /// ours has one already. It is marked if it is as good as a rejection.
+    fn answered(&self, headers: usize) -> Option<LoadReport> {
+        let (let_in, reads) = match self.stage.get() {
+            Stage::Inside { place, .. }
+                if self.speaks && headers <= LOCAL_REPLY && application_is_unreachable(&self.stream) =>
+            {
+                self.stage.set(Stage::Answered { place });
+                self.stream.set_header(Map::Response, REJECT, Reason::Unreachable.as_str().as_bytes());
+                return self.unreached();
+            }
+            Stage::Inside { met, since, place } => {
+                self.stage.set(Stage::Answered { place });
+                (Some((met, since)), self.speaks)
+            }
+            Stage::Waiting(_) => (None, self.speaks),
+            // A request that came before the parameters is not counted, and reports nothing.
+            Stage::Untouched | Stage::Answered { .. } | Stage::Bounced => return None,
+        };
+        self.service.borrow_mut().answered(let_in, reads, &mut *self.vm.rng.borrow_mut())
+    }
+
+    /// The report for a request that never reached the application: nothing is measured, and no
+    /// chip is given.
+    fn unreached(&self) -> Option<LoadReport> {
+        let mut service = self.service.borrow_mut();
+        service.counters.count(Served::RejectedUnreachable);
+        let others = service.others();
+        service.server.as_ref().map(|server| server.bare_report(others))
+    }
+
+    /// The stream has ended: the request is counted out, and its place passed on.
+    fn end(&self) {
+        let now = || self.vm.host.now();
+        let (counted, place) = match self.stage.get() {
+            Stage::Untouched | Stage::Bounced => (false, false),
+            Stage::Waiting(_) => {
+                let now = now();
+                let mut service = self.service.borrow_mut();
+                let places = service.places();
+                let turns = service.queue.gone(&self.stream, places, now);
+                drop(service);
+                turns.take(now);
+                (true, false)
+            }
+            Stage::Inside { place, .. } | Stage::Answered { place } => (true, place),
+        };
+        let mut service = self.service.borrow_mut();
+        if counted {
+            service.add(-1);
+        }
+        if place {
+            let now = now();
+            let places = service.places();
+            let turns = service.queue.leave(places, now);
+            drop(service);
+            turns.take(now);
+        }
+    }
+}
+
+/// Asks for the ticks that a service needs; in the context of one of its requests.
+fn hurry<H: Host>(vm: &Vm<H>, period: Option<Duration>) {
+    if let Some(period) = period {
+        vm.pace.hurry(period);
+    }
+}
+
+/// Whether this answer is Envoy's own, because it got no connection to the application: the
+/// application has not seen the request, so that it is safe elsewhere. Without this a server whose
+/// application is gone would answer fastest of all, and draw the load of the others.
+fn application_is_unreachable(stream: &impl Stream) -> bool {
+    /// Response flags of Envoy: no healthy upstream, upstream connection failure, upstream
+    /// overflow.
+    const NEVER_SENT: u64 = 0x2 | 0x20 | 0x80;
+    stream.header(Map::Response, ":status").is_some_and(|status| status.as_ref() == b"503")
+        && stream
+            .number(Number::ResponseFlags)
+            .is_some_and(|flags| flags & NEVER_SENT != 0 && flags & !NEVER_SENT == 0)
+        // An earlier attempt may have been sent.
+        && stream.number(Number::Attempts).is_none_or(|attempts| attempts <= 1)
+}
+
+/// The filter of one request on its way in.
+pub struct InboundRequest<H: Host> {
+    vm: Rc<Vm<H>>,
+    stream: H::Stream,
+    /// The service that the plugin configuration names.
+    named: Option<Shared<H>>,
+    /// None until its headers have come, and if it belongs to no service.
+    request: Option<Rc<Request<H>>>,
+}
+
+impl<H: Host> InboundRequest<H> {
+    /// A request to this service; none: to that of the cluster that it is routed to.
+    pub fn new(vm: &Rc<Vm<H>>, stream: H::Stream, named: Option<Shared<H>>) -> Self {
+        Self { vm: Rc::clone(vm), stream, named, request: None }
+    }
+}
+
+impl<H: Host> Filter for InboundRequest<H> {
+    fn request_headers(&mut self) -> Flow {
+        crash::request(&self.vm.host, &self.stream, "inbound.request");
+        let caller = {
+            let bid = self.stream.header(Map::Request, BID);
+            Caller::of(bid.as_ref().map(AsRef::as_ref))
+        };
+        let service = self.named.take().or_else(|| self.vm.service_behind(&self.stream));
+        let Some(service) = service else { return Flow::Continue };
+        let request = Rc::new(Request {
+            vm: Rc::clone(&self.vm),
+            stream: self.stream.clone(),
+            service,
+            speaks: caller.speaks,
+            stage: Cell::new(Stage::Untouched),
+        });
+        let flow = request.arrive(caller.bid);
+        self.request = Some(request);
+        flow
+    }
+
+    fn response_headers(&mut self, headers: usize) {
+        crash::point(&self.vm.host, "inbound.response");
+        let Some(request) = &self.request else { return };
+        let Some(report) = request.answered(headers) else { return };
+        let mut text = self.vm.text.borrow_mut();
+        if request.speaks {
+            report.encode(&mut text);
+            self.stream.set_header(Map::Response, LOAD, text.as_bytes());
+        }
+        let orca = request.service.borrow().server.as_ref().is_some_and(Server::orca);
+        if orca && orca::encode(&report, &mut text) {
+            self.stream.set_header(Map::Response, ORCA, text.as_bytes());
+        }
+    }
+}
+
+impl<H: Host> Drop for InboundRequest<H> {
+    fn drop(&mut self) {
+        crash::point(&self.vm.host, "inbound.done");
+        if let Some(request) = &self.request {
+            request.end();
+        }
+    }
+}

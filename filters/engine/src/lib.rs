@@ -1,0 +1,51 @@
+//! What the three filters do with requests, behind a host trait. Knows no Proxy-Wasm: a binding
+//! calls the filters and implements [`host::Host`]. The algorithms are in `bloc-policy`; here they
+//! are applied to requests, and the results to headers.
+//!
+//! | root id | where | what |
+//! |---|---|---|
+//! | `bloc.inbound` | HTTP filter of the inbound listener | [`inbound`]: admits or bounces, draws a chip, stamps the load |
+//! | | | [`queue`]: holds requests beyond the application's concurrency |
+//! | `bloc.outbound` | HTTP filter of the outbound listener or gateway | [`outbound`]: chooses an ordered list of servers |
+//! | `bloc.attempt` | upstream HTTP filter of the router | [`attempt`]: sees each attempt, learns from each answer |
+//!
+//! Each file imports only from files below it, or from some in its own row:
+//!
+//! | | |
+//! |---|---|
+//! | [`root`] | the root contexts: configurations, ticks, messages |
+//! | [`inbound`], [`outbound`], [`attempt`], [`agent`] | the filters, and the one that asks the control plane |
+//! | [`vm`], [`why`] | what one thread knows, as long as its VM lives |
+//! | [`services`], [`clusters`], [`parameters`], [`requests`], [`pace`], [`handover`] | the parts of that |
+//! | [`service`], [`cluster`], [`queue`], [`held`], [`fail_open`] | one of each |
+//! | [`metrics`], [`message`], [`crash_recovery`], [`crash`], [`deadline`] | what they use |
+//! | [`host`], [`filter`], [`names`] | what the binding has to be, and calls |
+
+#![cfg_attr(not(test), deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing))]
+
+pub mod agent;
+pub mod attempt;
+pub mod cluster;
+pub mod clusters;
+pub mod crash;
+pub mod crash_recovery;
+pub mod deadline;
+pub mod fail_open;
+pub mod filter;
+pub mod handover;
+pub mod held;
+pub mod host;
+pub mod inbound;
+pub mod message;
+pub mod metrics;
+pub mod names;
+pub mod outbound;
+pub mod pace;
+pub mod parameters;
+pub mod queue;
+pub mod requests;
+pub mod root;
+pub mod service;
+pub mod services;
+pub mod vm;
+pub mod why;

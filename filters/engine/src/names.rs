@@ -1,0 +1,44 @@
+//! What the filters are called, where their threads share crashes, and how often they look.
+
+use std::time::Duration;
+
+/// One of the three filters, by the root id of its plugin.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Plugin {
+    /// `bloc.inbound`: the HTTP filter of the inbound listener.
+    Inbound,
+    /// `bloc.outbound`: the HTTP filter of the outbound listener or gateway.
+    Outbound,
+    /// `bloc.attempt`: the upstream HTTP filter of the router.
+    Attempt,
+}
+
+impl Plugin {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::Inbound, Self::Outbound, Self::Attempt];
+
+    /// Its root id.
+    pub const fn root_id(self) -> &'static str {
+        match self {
+            Self::Inbound => "bloc.inbound",
+            Self::Outbound => "bloc.outbound",
+            Self::Attempt => "bloc.attempt",
+        }
+    }
+
+    /// The filter with this root id.
+    pub fn of(root_id: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|plugin| plugin.root_id() == root_id)
+    }
+}
+
+/// How often a thread looks that has a request now and then, or something to make up for; how often
+/// requests hand the counters over.
+pub const TICK: Duration = Duration::from_secs(1);
+
+/// The last crashes of all threads in the shared data, see [`bloc_policy::crashes`].
+pub const CRASHES_KEY: &str = "bloc/crashes";
+
+/// Clusters and services that a thread keeps state for; requests of others pass untouched. Envoy's
+/// own configuration bounds the number; this bounds a mistake.
+pub const MAX_CLUSTERS: usize = 10_000;

@@ -1,0 +1,266 @@
+//! A service that this proxy stands in front of, as one thread sees it: what stands behind the
+//! inbound filter.
+//!
+//! The requests in flight are counted in a gauge that all threads of the proxy share;
+//! [`bloc_policy::count`] puts it right when a VM is lost.
+
+use crate::crash_recovery::{CrashRecovery, Step};
+use crate::host::Host;
+use crate::message::Message;
+use crate::metrics::{Counters, Gauge, InFlight, Total, events};
+use crate::queue::{Queue, Turns};
+use bloc_policy::config::ServiceParameters;
+use bloc_policy::count::{self, Count};
+use bloc_policy::departures::{Flag, Totals};
+use bloc_policy::rng::Rng;
+use bloc_policy::server::Server;
+use bloc_policy::sync::{ServiceEvents, ServiceLoad};
+use bloc_policy::units::{Concurrency, Timestamp};
+use bloc_policy::wire::load_report::LoadReport;
+use std::time::Duration;
+
+/// While the threads count their requests anew: several times within [`bloc_policy::hall::LIFE`].
+const TICK_WHILE_COUNTING: Duration = Duration::from_millis(250);
+
+events! {
+    /// What an inbound service counts.
+    Served: 9 {
+        /// Let in, at once or later.
+        Admitted = "admitted",
+        /// Rejected, because there were too many.
+        RejectedCapacity = "rejected_capacity",
+        /// Rejected, because it would have come too late, or was held for too long.
+        RejectedDeadline = "rejected_deadline",
+        /// Answers with a chip.
+        ChipsGranted = "chips_granted",
+        /// Answers without.
+        ChipsWithheld = "chips_withheld",
+        /// Held before they were let in or rejected.
+        Held = "held",
+        /// Let in by a tick, not by the announcement that their place is free: as good as none
+        /// while announcements arrive.
+        Rescued = "rescued",
+        /// Bounced, because it would have taken longer than their bid.
+        RejectedBid = "rejected_bid",
+        /// Answered by Envoy because it could not reach the application.
+        RejectedUnreachable = "rejected_unreachable",
+    }
+}
+
+/// What a request met when it was let in; needed when it is answered.
+#[derive(Clone, Copy, Debug)]
+pub struct Met {
+    /// Whether it waits in the application.
+    pub flag: Flag,
+    /// Requests in the server besides it.
+    pub others: Concurrency,
+}
+
+/// A service that this proxy stands in front of, as this thread sees it.
+pub struct Service<H: Host> {
+    name: String,
+    host: H,
+    /// What is decided about it; none without parameters.
+    pub server: Option<Server>,
+    /// The requests that wait.
+    pub queue: Queue<H>,
+    in_flight: InFlight<H>,
+    count: Count,
+    capacity_in_force: Gauge<H>,
+    /// Requests per 1000 s, because gauges are whole numbers; 0: not known.
+    service_rate: Gauge<H>,
+    departed: Total<H>,
+    confident: Total<H>,
+    /// The capacity that the gauge shows.
+    shown: Option<Concurrency>,
+    /// Events to be counted.
+    pub counters: Counters<H, Served, 9>,
+}
+
+impl<H: Host> Service<H> {
+    /// A service with these parameters (none: it passes everything), in the VM with this number.
+    pub fn new(
+        host: &H,
+        name: &str,
+        parameters: Option<&ServiceParameters>,
+        vm: u64,
+        recovery: &CrashRecovery,
+    ) -> Self {
+        let gauge = |gauge| Gauge::define(host, "inbound", name, gauge);
+        let in_flight = InFlight::new(gauge("in_flight"), gauge("in_flight_recount"));
+        let count = Count::new(name, vm);
+        let (own, gauges) = (count.own(), in_flight.clone());
+        recovery.register(Step::TakeBack, move || own.take_back(&gauges));
+        let (shared, resigned) = (host.clone(), name.to_owned());
+        recovery.register(Step::Resign, move || count::resign(&shared, &resigned, vm));
+        let mut service = Self {
+            name: name.to_owned(),
+            host: host.clone(),
+            server: None,
+            queue: Queue::new(host, name, vm, recovery),
+            in_flight,
+            count,
+            capacity_in_force: gauge("capacity"),
+            service_rate: gauge("service_rate_per_1000s"),
+            departed: Total::define(host, "inbound", name, "departed"),
+            confident: Total::define(host, "inbound", name, "departed_confident"),
+            shown: None,
+            counters: Counters::define(host, "inbound", name),
+        };
+        service.configure(parameters);
+        // Before its first request is counted.
+        service.look_at_count(host.now());
+        service
+    }
+
+    /// New parameters; what has been measured stays.
+    pub fn configure(&mut self, parameters: Option<&ServiceParameters>) {
+        match (&mut self.server, parameters) {
+            (Some(server), Some(parameters)) => server.configure(parameters),
+            (server, parameters) => *server = parameters.map(Server::new),
+        }
+        self.show_capacity();
+    }
+
+    /// What the whole proxy has to tell of its load: this thread may not have served anything.
+    pub fn load(&self) -> ServiceLoad {
+        let known = |gauge: &Gauge<H>| Some(gauge.get()).filter(|value| *value > 0);
+        ServiceLoad {
+            service: self.name.clone(),
+            in_flight: self.in_flight().get().into(),
+            capacity: known(&self.capacity_in_force).and_then(|capacity| u32::try_from(capacity).ok()),
+            departed: self.departed.get(),
+            service_rate: known(&self.service_rate).map(|per_1000s| per_1000s as f64 / 1e3),
+            events: ServiceEvents {
+                departed_confident: self.confident.get(),
+                chips_granted: self.counters.total(Served::ChipsGranted),
+                chips_withheld: self.counters.total(Served::ChipsWithheld),
+                rejected_capacity: self.counters.total(Served::RejectedCapacity),
+                rejected_bid: self.counters.total(Served::RejectedBid),
+                rejected_deadline: self.counters.total(Served::RejectedDeadline),
+            },
+        }
+    }
+
+    /// How often it needs a tick, if it does.
+    pub fn tick_period(&self, now: Timestamp) -> Option<Duration> {
+        let counting = self.count.needs_looks(now).then_some(TICK_WHILE_COUNTING);
+        self.queue.tick_period(now).into_iter().chain(counting).min()
+    }
+
+    /// What is due a few times a second: ends the measuring interval, and looks after the count and
+    /// the queue in case an announcement was lost.
+    pub fn tick(&mut self, now: Timestamp) -> Turns<H> {
+        self.tick_count(now);
+        let turns = self.look(now);
+        for _ in 0..turns.in_turn() {
+            self.counters.count(Served::Rescued);
+        }
+        turns
+    }
+
+    /// Looks after the queue.
+    pub fn look(&mut self, now: Timestamp) -> Turns<H> {
+        self.measure(now);
+        let places = self.places();
+        if places.is_none() && self.queue.is_idle() {
+            return Turns::default();
+        }
+        self.queue.look(places, now)
+    }
+
+    /// Does what the count of requests in flight asks for.
+    pub fn look_at_count(&mut self, now: Timestamp) {
+        let others = self.count.look(&self.host, &self.in_flight, now);
+        self.tell_to_count(others);
+    }
+
+    /// The same, if it is time; whether it needs ticks.
+    pub fn tick_count(&mut self, now: Timestamp) -> bool {
+        let others = self.count.tick(&self.host, &self.in_flight, now);
+        self.tell_to_count(others);
+        self.count.needs_looks(now)
+    }
+
+    fn tell_to_count(&self, others: Vec<u64>) {
+        for vm in others {
+            self.host.wake(vm, &Message::Count(&self.name).encode());
+        }
+    }
+
+    /// How many requests the application may have at once; none: nobody is held.
+    pub fn places(&self) -> Option<Concurrency> {
+        self.server.as_ref().and_then(Server::places)
+    }
+
+    fn measure(&mut self, now: Timestamp) {
+        let Some(server) = &mut self.server else { return };
+        if server.is_due(now) {
+            let totals = Totals { departed: self.departed.get(), confident: self.confident.get() };
+            let executing = self.count.get(&self.in_flight) > Concurrency::new(0);
+            server.measure(totals, executing, now);
+            if let Some(rate) = server.service_rate() {
+                self.service_rate.set((rate * 1e3) as u64);
+            }
+            self.show_capacity();
+        }
+    }
+
+    /// Shows the capacity in force, if it has changed.
+    pub fn show_capacity(&mut self) {
+        let capacity = self.server.as_ref().and_then(Server::capacity);
+        if self.shown != capacity {
+            self.shown = capacity;
+            self.capacity_in_force.set(capacity.map_or(0, |limit| u64::from(limit.get())));
+        }
+    }
+
+    /// Requests in the server, over all threads.
+    fn in_flight(&self) -> Concurrency {
+        self.count.get(&self.in_flight)
+    }
+
+    /// Requests in the server besides one that is counted.
+    pub fn others(&self) -> Concurrency {
+        Concurrency::new(self.in_flight().get().saturating_sub(1))
+    }
+
+    /// A request of this thread has come (1) or gone (-1).
+    pub fn add(&self, offset: i64) {
+        self.count.add(&self.in_flight, offset);
+    }
+
+    /// The application has answered a request that was let in at `since`: measures it. For a caller
+    /// that `reads` reports, the report, with which goes a chip or not; for another, what ORCA
+    /// tells, if it is on.
+    pub fn answered(
+        &mut self,
+        let_in: Option<(Met, Timestamp)>,
+        reads: bool,
+        rng: &mut impl Rng,
+    ) -> Option<LoadReport> {
+        let others = self.others();
+        let server = self.server.as_mut()?;
+        if let Some((met, since)) = let_in {
+            let now = self.host.now();
+            let queue = waiting(server, others);
+            self.departed.add(1);
+            if server.depart(met.flag, met.others, now.since(since), queue) {
+                self.confident.add(1);
+            }
+            self.measure(now);
+        }
+        let server = self.server.as_ref()?;
+        if !reads {
+            return server.orca().then(|| server.bare_report(others));
+        }
+        let report = server.report(others, rng);
+        self.counters.count(if report.chip { Served::ChipsGranted } else { Served::ChipsWithheld });
+        Some(report)
+    }
+}
+
+/// How many of them wait: those beyond what the application works on, or all if that is not known.
+pub fn waiting(server: &Server, others: Concurrency) -> u32 {
+    others.get().saturating_sub(server.concurrency().map_or(0, Concurrency::get))
+}

@@ -1,0 +1,79 @@
+//! The services that this proxy stands in front of, by name and by the cluster that leads to them.
+
+use crate::host::Host;
+use crate::names::MAX_CLUSTERS;
+use crate::parameters::Parameters;
+use crate::service::Service;
+use hashbrown::HashMap;
+use std::cell::RefCell;
+use std::rc::Rc;
+
+/// A service, shared by its requests.
+pub type Shared<H> = Rc<RefCell<Service<H>>>;
+
+/// The services that this proxy stands in front of.
+pub struct Services<H: Host> {
+    by_name: HashMap<String, Shared<H>>,
+    /// Those behind the inbound clusters that requests went to since the last tick; none: the
+    /// cluster belongs to no service.
+    by_cluster: HashMap<String, Option<Shared<H>>>,
+}
+
+impl<H: Host> Default for Services<H> {
+    fn default() -> Self {
+        Self { by_name: HashMap::new(), by_cluster: HashMap::new() }
+    }
+}
+
+impl<H: Host> Services<H> {
+    /// The service with this name, if it is known.
+    pub fn get(&self, name: &str) -> Option<Shared<H>> {
+        self.by_name.get(name).map(Rc::clone)
+    }
+
+    /// Whether there may be one more.
+    pub fn has_room(&self) -> bool {
+        self.by_name.len() < MAX_CLUSTERS
+    }
+
+    /// A new service.
+    pub fn add(&mut self, name: &str, service: Service<H>) -> Shared<H> {
+        let service = Rc::new(RefCell::new(service));
+        self.by_name.insert(name.to_owned(), Rc::clone(&service));
+        service
+    }
+
+    /// The service behind this cluster; none if that is not known, and none in it if there is none.
+    pub fn behind(&self, cluster: &str) -> Option<Option<Shared<H>>> {
+        self.by_cluster.get(cluster).cloned()
+    }
+
+    /// This service, or none, is behind this cluster.
+    pub fn is_behind(&mut self, cluster: &str, service: Option<Shared<H>>) {
+        if self.by_cluster.len() < MAX_CLUSTERS {
+            self.by_cluster.insert(cluster.to_owned(), service);
+        }
+    }
+
+    /// Forgets which services are behind the clusters: Istio may have changed that.
+    pub fn look_anew(&mut self) {
+        self.by_cluster.clear();
+    }
+
+    /// All of them, to be worked on while this is not borrowed.
+    pub fn all(&self) -> Vec<Shared<H>> {
+        self.by_name.values().map(Rc::clone).collect()
+    }
+
+    /// All of them.
+    pub fn iter(&self) -> impl Iterator<Item = &Shared<H>> {
+        self.by_name.values()
+    }
+
+    /// Brings the parameters in force to all of them.
+    pub fn apply(&self, parameters: &Parameters) {
+        for (name, service) in &self.by_name {
+            service.borrow_mut().configure(parameters.of_service(name));
+        }
+    }
+}

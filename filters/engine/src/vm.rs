@@ -1,0 +1,229 @@
+//! What one thread knows: all that lives as long as its VM, whatever root contexts come and go.
+//!
+//! One per worker thread, so there are no locks. Each part is borrowed for itself and for a moment;
+//! calls to the host never come back in between, so none is borrowed twice.
+
+use crate::cluster::Cluster;
+use crate::clusters::{self, Clusters};
+use crate::crash_recovery::{CrashRecovery, Step};
+use crate::fail_open::count_crash;
+use crate::handover::Handover;
+use crate::held::HeldStreams;
+use crate::host::{Host, Stream, Text};
+use crate::message::Message;
+use crate::metrics::MemoryGauge;
+use crate::names::Plugin;
+use crate::pace::Pace;
+use crate::parameters::Parameters;
+use crate::requests::Requests;
+use crate::service::Service;
+use crate::services::{self, Services};
+use bloc_policy::cluster_name::service_of;
+use bloc_policy::config::{self, PluginConfig};
+use bloc_policy::units::Timestamp;
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeSet;
+
+/// What one thread knows.
+pub struct Vm<H: Host> {
+    /// The thread of the proxy.
+    pub host: H,
+    /// The VM's number, drawn at random; never 0.
+    pub number: u64,
+    /// The VM's generator.
+    pub rng: RefCell<fastrand::Rng>,
+    /// Where header values are written, so that the steady path allocates nothing.
+    pub text: RefCell<String>,
+    /// Where the list of a request is written, likewise.
+    pub list: RefCell<Vec<u8>>,
+    /// The requests on their way out.
+    pub requests: RefCell<Requests<RefCell<Cluster<H>>>>,
+    /// The requests that are held on their way in.
+    pub held: HeldStreams<H::Stream>,
+    /// How often it ticks.
+    pub pace: Pace<H>,
+    /// What is put right when it crashes.
+    pub recovery: CrashRecovery,
+    /// Callbacks that any filter of requests on their way out, or a root context, has had.
+    callbacks: Cell<u64>,
+    parameters: RefCell<Parameters>,
+    services: RefCell<Services<H>>,
+    clusters: RefCell<Clusters<H>>,
+    /// Services that were met since the agent last looked.
+    new_services: RefCell<BTreeSet<String>>,
+    handover: Handover,
+    memory: RefCell<MemoryGauge<H>>,
+}
+
+impl<H: Host> Vm<H> {
+    /// A thread that knows nothing yet.
+    pub fn new(host: H) -> Self {
+        let seed = host.entropy();
+        let mut rng = fastrand::Rng::with_seed(seed);
+        let recovery = CrashRecovery::default();
+        let crashed = host.clone();
+        recovery.register(Step::Count, move || count_crash(&crashed));
+        Self {
+            number: seed.max(1),
+            requests: RefCell::new(Requests::new(rng.u64(..))),
+            rng: RefCell::new(rng),
+            text: RefCell::default(),
+            list: RefCell::default(),
+            held: HeldStreams::new(&recovery),
+            pace: Pace::new(&host),
+            recovery,
+            callbacks: Cell::new(0),
+            parameters: RefCell::default(),
+            services: RefCell::default(),
+            clusters: RefCell::default(),
+            new_services: RefCell::default(),
+            handover: Handover::new(host.now()),
+            memory: RefCell::new(MemoryGauge::new(&host)),
+            host,
+        }
+    }
+
+    /// A callback begins that may change what is known of servers: its number. Where the numbers of
+    /// two are consecutive, nothing happened between them in this thread.
+    #[inline]
+    pub fn callback(&self) -> u64 {
+        let number = self.callbacks.get().wrapping_add(1);
+        self.callbacks.set(number);
+        number
+    }
+
+    /// A plugin's configuration is in force from now on.
+    pub fn configure(&self, plugin: Plugin, configuration: PluginConfig) {
+        let mut new = self.new_services.borrow_mut();
+        new.extend(configuration.service().map(str::to_owned));
+        new.extend(configuration.services().keys().cloned());
+        self.parameters.borrow_mut().configure(plugin, configuration);
+        self.apply();
+    }
+
+    /// What the control plane says is in force from now on.
+    pub fn update(&self, services: config::Services) {
+        self.parameters.borrow_mut().update(services);
+        self.apply();
+    }
+
+    /// Brings the parameters in force to all that is there already.
+    fn apply(&self) {
+        let parameters = self.parameters.borrow();
+        self.services.borrow().apply(&parameters);
+        self.clusters.borrow_mut().apply(&self.host, &parameters, self.host.now());
+    }
+
+    /// The service that this proxy stands in front of, made on first use.
+    pub fn service(&self, name: &str) -> services::Shared<H> {
+        if let Some(known) = self.known_service(name) {
+            return known;
+        }
+        let parameters = self.parameters.borrow();
+        let service = Service::new(&self.host, name, parameters.of_service(name), self.number, &self.recovery);
+        self.services.borrow_mut().add(name, service)
+    }
+
+    /// The service that this proxy stands in front of, if it is known already.
+    pub fn known_service(&self, name: &str) -> Option<services::Shared<H>> {
+        self.services.borrow().get(name)
+    }
+
+    /// The service that Istio names in the metadata of the cluster that this request is routed to.
+    pub fn service_behind(&self, stream: &H::Stream) -> Option<services::Shared<H>> {
+        let cluster = stream.text(Text::ClusterName)?;
+        let cluster = std::str::from_utf8(cluster.as_ref()).ok()?;
+        if let Some(known) = self.services.borrow().behind(cluster) {
+            return known;
+        }
+        let name = stream.text(Text::IstioService);
+        let name = name.as_ref().and_then(|name| std::str::from_utf8(name.as_ref()).ok());
+        let service = name.filter(|name| !name.is_empty()).and_then(|name| {
+            let is_known = self.known_service(name).is_some();
+            if !is_known && !self.services.borrow().has_room() {
+                return None;
+            }
+            if !is_known {
+                self.announce(name.to_owned());
+            }
+            Some(self.service(name))
+        });
+        self.services.borrow_mut().is_behind(cluster, service.clone());
+        service
+    }
+
+    /// The services that this proxy stands in front of, to be worked on.
+    pub fn services(&self) -> Vec<services::Shared<H>> {
+        self.services.borrow().all()
+    }
+
+    /// Forgets which services are behind the inbound clusters.
+    pub fn look_anew(&self) {
+        self.services.borrow_mut().look_anew();
+    }
+
+    /// The cluster that this request is routed to, if somebody configured its service.
+    pub fn cluster_of(&self, stream: &H::Stream) -> Option<clusters::Shared<H>> {
+        self.cluster(std::str::from_utf8(stream.text(Text::ClusterName)?.as_ref()).ok()?)
+    }
+
+    /// The cluster with this name, made on first use; none if nobody configured its service.
+    pub fn cluster(&self, name: &str) -> Option<clusters::Shared<H>> {
+        if let Some(known) = self.clusters.borrow().get(name) {
+            return known;
+        }
+        if !self.clusters.borrow().has_room() {
+            return None;
+        }
+        self.announce(service_of(name).to_owned());
+        self.clusters.borrow_mut().add(name, &self.host, &self.parameters.borrow())
+    }
+
+    /// A request has come for a service that is new here: this VM's own queue brings it to the
+    /// agent, which can ask from a root context only.
+    fn announce(&self, service: String) {
+        self.new_services.borrow_mut().insert(service);
+        self.host.wake(self.number, &Message::News.encode());
+    }
+
+    /// The services that were met since this was last asked.
+    pub fn take_new_services(&self) -> BTreeSet<String> {
+        self.new_services.take()
+    }
+
+    /// These services are still to be announced.
+    pub fn give_back_new_services(&self, services: BTreeSet<String>) {
+        self.new_services.borrow_mut().extend(services);
+    }
+
+    /// What a tick does of the counters, done by a request on its way. No counter may be borrowed.
+    pub fn hand_over(&self, now: Timestamp) {
+        if self.handover.is_due(now) {
+            self.flush();
+        }
+    }
+
+    /// Whether a request has handed the counters over since this was last asked.
+    pub fn was_handed_over(&self) -> bool {
+        self.handover.was_by_request()
+    }
+
+    /// Hands all counters to the host; whether there was anything to hand over.
+    pub fn flush(&self) -> bool {
+        let mut any = false;
+        for service in self.services.borrow().iter() {
+            any |= service.borrow_mut().counters.flush();
+        }
+        for cluster in self.clusters.borrow().iter() {
+            any |= cluster.borrow_mut().counters.flush();
+        }
+        self.memory.borrow_mut().show();
+        any
+    }
+
+    /// Whether there is something to hand over.
+    pub fn has_counted(&self) -> bool {
+        self.services.borrow().iter().any(|service| service.borrow().counters.any())
+            || self.clusters.borrow().iter().any(|cluster| cluster.borrow().counters.any())
+    }
+}

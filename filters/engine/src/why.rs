@@ -1,0 +1,60 @@
+//! `x-bloc-why`: tells people why a request was rejected, where a service has `debugHeaders`.
+//!
+//! A caller that has these filters says it itself, from the server's report and its own bid, and a
+//! server says it only to those that have none: so it is seen where the switch is on in the proxy
+//! that would have to take it away. Without the switch nothing here calls the host.
+
+use crate::deadline::deadline;
+use crate::host::{Host, Map, Stream};
+use bloc_policy::endpoints::Endpoint;
+use bloc_policy::sender::{Attempt, Sender};
+use bloc_policy::server::Server;
+use bloc_policy::wire::headers::WHY;
+use bloc_policy::wire::load_report::LoadReport;
+use bloc_policy::wire::reason::Reason;
+use bloc_policy::wire::why::{self, Terms};
+use std::time::Duration;
+
+/// What a server adds to a rejection for a caller that does not speak to it; nothing without the
+/// switch.
+pub fn for_stranger(server: &Server, stream: &impl Stream, reason: Reason, report: &LoadReport) -> Option<String> {
+    let terms = || Terms { bid: None, deadline: deadline(stream) };
+    server.tells_why().then(|| why::rejected(Some(reason), report, terms()))
+}
+
+/// A rejected attempt, as its caller knows it.
+pub struct Rejected<'a> {
+    /// Who sent it.
+    pub sender: &'a Sender,
+    /// The attempt.
+    pub attempt: &'a Attempt,
+    /// Why; none if this version does not know the server's reason.
+    pub reason: Option<Reason>,
+    /// What the server said of itself.
+    pub report: &'a LoadReport,
+}
+
+impl Rejected<'_> {
+    /// Marks the answer, which the client gets if it is the last one; `number` finds out which
+    /// attempt of its request it was (the first is 0).
+    pub fn mark(&self, host: &impl Host, stream: &impl Stream, number: impl FnOnce() -> Option<usize>) {
+        let parameters = self.sender.parameters();
+        if !parameters.debug_headers() {
+            return;
+        }
+        // Envoy does not show the request, and with it the deadline, while it shows the response.
+        let terms = Terms { bid: self.attempt.bid, deadline: None };
+        let text = why::rejected(self.reason, self.report, terms);
+        let server = self.sender.endpoints().get(self.attempt.endpoint);
+        let server = server.map(Endpoint::address).unwrap_or_default();
+        let text = why::met(text, number(), server, host.now().since(self.attempt.began));
+        stream.set_header(Map::Response, WHY, text.as_bytes());
+    }
+}
+
+/// What a caller adds to a refusal for the SLO; nothing without the switch.
+pub fn of_refusal(sender: &Sender, overrun: Duration) -> Option<String> {
+    let parameters = sender.parameters();
+    let (slo, grace) = (parameters.slo().unwrap_or_default(), parameters.slo_grace());
+    parameters.debug_headers().then(|| why::refused(overrun, slo, grace))
+}

@@ -1,0 +1,238 @@
+//! A fake host: what Envoy's threads share, and streams whose headers a test can see.
+
+use bloc_engine::host::{Host, Map, MetricKind, Number, Post, Reply, Stream, Text};
+use bloc_policy::shared::{Cas, Shared};
+use bloc_policy::units::Timestamp;
+use std::cell::{Cell, RefCell};
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::hash::{Hash, Hasher};
+use std::rc::Rc;
+use std::time::Duration;
+
+/// What the threads of one proxy share.
+pub struct Process {
+    now: Cell<Timestamp>,
+    entropy: RefCell<fastrand::Rng>,
+    data: RefCell<HashMap<String, (Vec<u8>, u32)>>,
+    numbers: Cell<u32>,
+    metrics: RefCell<Vec<(String, i64)>>,
+    messages: RefCell<BTreeMap<u64, VecDeque<Vec<u8>>>>,
+}
+
+/// One thread of it.
+#[derive(Clone)]
+pub struct FakeHost(pub Rc<Process>);
+
+impl Process {
+    pub fn new(seed: u64) -> Rc<Self> {
+        Rc::new(Self {
+            now: Cell::new(Timestamp::ZERO.after(Duration::from_secs(1))),
+            entropy: RefCell::new(fastrand::Rng::with_seed(seed)),
+            data: RefCell::default(),
+            numbers: Cell::new(0),
+            metrics: RefCell::default(),
+            messages: RefCell::default(),
+        })
+    }
+
+    pub fn advance(&self, time: Duration) {
+        self.now.set(self.now.get().after(time));
+    }
+
+    pub fn now(&self) -> Timestamp {
+        self.now.get()
+    }
+
+    /// A message for the thread with this number.
+    pub fn message(&self, vm: u64) -> Option<Vec<u8>> {
+        self.messages.borrow_mut().get_mut(&vm)?.pop_front()
+    }
+
+    /// The metric with this name; none if nobody defined it.
+    pub fn metric(&self, name: &str) -> Option<i64> {
+        self.metrics.borrow().iter().find(|(known, _)| known == name).map(|(_, value)| *value)
+    }
+
+    /// The metrics whose names end like this.
+    pub fn metrics(&self, end: &str) -> Vec<(String, i64)> {
+        self.metrics.borrow().iter().filter(|(name, _)| name.ends_with(end)).cloned().collect()
+    }
+}
+
+impl Shared for FakeHost {
+    fn get(&self, key: &str) -> (Option<Vec<u8>>, Cas) {
+        match self.0.data.borrow().get(key) {
+            Some((value, number)) => (Some(value.clone()), Cas::new(*number)),
+            None => (None, Cas::ABSENT),
+        }
+    }
+
+    fn set(&self, key: &str, value: &[u8], cas: Cas) -> bool {
+        let mut data = self.0.data.borrow_mut();
+        let is_still = data.get(key).is_none_or(|(_, number)| *number == cas.get());
+        if is_still {
+            self.0.numbers.set(self.0.numbers.get() + 1);
+            data.insert(key.to_owned(), (value.to_vec(), self.0.numbers.get()));
+        }
+        is_still
+    }
+
+    fn overwrite(&self, key: &str, value: &[u8]) {
+        self.0.numbers.set(self.0.numbers.get() + 1);
+        self.0.data.borrow_mut().insert(key.to_owned(), (value.to_vec(), self.0.numbers.get()));
+    }
+}
+
+impl Host for FakeHost {
+    type Stream = FakeStream;
+    type Metric = usize;
+
+    fn now(&self) -> Timestamp {
+        self.0.now.get()
+    }
+
+    fn entropy(&self) -> u64 {
+        self.0.entropy.borrow_mut().u64(..)
+    }
+
+    fn memory_pages(&self) -> u64 {
+        0
+    }
+
+    fn node(&self) -> String {
+        "node".to_owned()
+    }
+
+    fn define_metric(&self, _kind: MetricKind, name: &str) -> Option<usize> {
+        let mut metrics = self.0.metrics.borrow_mut();
+        Some(metrics.iter().position(|(known, _)| known == name).unwrap_or_else(|| {
+            metrics.push((name.to_owned(), 0));
+            metrics.len() - 1
+        }))
+    }
+
+    fn add_to_metric(&self, metric: usize, offset: i64) {
+        self.0.metrics.borrow_mut()[metric].1 += offset;
+    }
+
+    fn set_metric(&self, metric: usize, value: u64) {
+        self.0.metrics.borrow_mut()[metric].1 = value.cast_signed();
+    }
+
+    fn metric(&self, metric: usize) -> u64 {
+        self.0.metrics.borrow()[metric].1.cast_unsigned()
+    }
+
+    fn register_queue(&self, vm: u64) {
+        self.0.messages.borrow_mut().entry(vm).or_default();
+    }
+
+    fn wake(&self, vm: u64, message: &[u8]) {
+        if let Some(queue) = self.0.messages.borrow_mut().get_mut(&vm) {
+            queue.push_back(message.to_vec());
+        }
+    }
+
+    fn post(&self, _post: Post<'_>) -> Option<u32> {
+        None
+    }
+
+    fn set_tick_period(&self, _period: Duration) {}
+
+    fn set_tick_period_of(&self, _root: u32, _period: Duration) {}
+}
+
+/// Headers by name, in lower case.
+pub type Headers = Rc<RefCell<BTreeMap<String, Vec<u8>>>>;
+
+/// An answer of a filter.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Local {
+    pub status: u32,
+    pub details: String,
+    pub headers: Vec<(String, String)>,
+}
+
+/// What a filter sees of a stream.
+#[derive(Default)]
+pub struct Seen {
+    /// One map for all attempts of a request, as in Envoy.
+    pub request: Headers,
+    pub response: RefCell<Option<Headers>>,
+    pub address: Option<String>,
+    pub attempts: Option<u64>,
+    pub reply: RefCell<Option<Local>>,
+    pub resumed: Cell<bool>,
+}
+
+/// A stream; each is equal to itself only.
+#[derive(Clone)]
+pub struct FakeStream(pub Rc<Seen>);
+
+impl PartialEq for FakeStream {
+    fn eq(&self, other: &Self) -> bool {
+        Rc::ptr_eq(&self.0, &other.0)
+    }
+}
+
+impl Eq for FakeStream {}
+
+impl Hash for FakeStream {
+    fn hash<S: Hasher>(&self, state: &mut S) {
+        Rc::as_ptr(&self.0).hash(state);
+    }
+}
+
+impl FakeStream {
+    fn map(&self, map: Map) -> Headers {
+        match map {
+            Map::Request => Rc::clone(&self.0.request),
+            Map::Response => self.0.response.borrow().clone().expect("no response yet"),
+        }
+    }
+}
+
+impl Stream for FakeStream {
+    type Bytes<'a> = Vec<u8>;
+
+    fn header(&self, map: Map, name: &str) -> Option<Vec<u8>> {
+        self.map(map).borrow().get(name).cloned()
+    }
+
+    fn set_header(&self, map: Map, name: &str, value: &[u8]) {
+        self.map(map).borrow_mut().insert(name.to_owned(), value.to_vec());
+    }
+
+    fn remove_header(&self, map: Map, name: &str) {
+        self.map(map).borrow_mut().remove(name);
+    }
+
+    fn text(&self, text: Text) -> Option<Vec<u8>> {
+        match text {
+            Text::ClusterName => Some(b"backend".to_vec()),
+            Text::UpstreamAddress => self.0.address.clone().map(String::into_bytes),
+            Text::IstioService => None,
+        }
+    }
+
+    fn number(&self, number: Number) -> Option<u64> {
+        match number {
+            Number::ResponseFlags => Some(0),
+            Number::Attempts => self.0.attempts,
+        }
+    }
+
+    fn reply(&self, reply: Reply<'_>) {
+        let headers = reply.headers.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+        let local = Local { status: reply.status, details: reply.details.to_owned(), headers };
+        assert!(self.0.reply.replace(Some(local)).is_none(), "answered twice");
+    }
+
+    fn resume(&self) {
+        assert!(!self.0.resumed.replace(true), "let in twice");
+    }
+
+    fn in_own_context(&self, work: impl FnOnce()) {
+        work();
+    }
+}

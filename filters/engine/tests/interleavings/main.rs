@@ -1,0 +1,51 @@
+//! Whole requests over a fake host, many at once, in any order: each attempt is booked to its own
+//! request and server, whatever happens between the filters of a request.
+
+mod host;
+mod mesh;
+
+use mesh::{Books, Case, Mesh};
+
+const REQUESTS: usize = 10;
+/// Interleavings of each case.
+const SEEDS: u64 = 100;
+/// A request has some forty steps at the most, and a held one waits for others.
+const MOST_STEPS: usize = 20_000;
+
+const CASES: [Case; 5] = [
+    Case { routing: "bloc", named: true, missing: false },
+    Case { routing: "bloc", named: true, missing: true },
+    Case { routing: "bloc", named: false, missing: false },
+    Case { routing: "bid", named: true, missing: false },
+    Case { routing: "mu", named: false, missing: false },
+];
+
+fn run(case: Case, seed: u64) -> Books {
+    let mut mesh = Mesh::new(case, REQUESTS, seed);
+    for _ in 0..MOST_STEPS {
+        if mesh.requests.iter().all(mesh::Request::is_over) {
+            mesh.close();
+            return mesh.books;
+        }
+        mesh.step();
+    }
+    panic!("{case:?}, seed {seed}: a request is never over");
+}
+
+#[test]
+fn every_attempt_is_booked_to_its_own_request_and_server() {
+    let mut all = Books::default();
+    for case in CASES {
+        for seed in 0..SEEDS {
+            println!("{case:?}, seed {seed}");
+            let books = run(case, seed);
+            all.attempts += books.attempts;
+            all.rejected += books.rejected;
+            all.failures += books.failures;
+            all.exhausted += books.exhausted;
+        }
+    }
+    // None of what is to be booked is missing from the histories.
+    let least = (CASES.len() as u64 * SEEDS) as i64;
+    assert!(all.rejected > least && all.failures > least && all.exhausted > least / 20, "{all:?}");
+}

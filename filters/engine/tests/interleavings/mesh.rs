@@ -1,0 +1,437 @@
+//! A caller and its servers around the filters, with a request's way cut into steps. Between two
+//! steps of a request anything may happen: that is where other filters and the network wait.
+
+use crate::host::{FakeHost, FakeStream, Headers, Process, Seen};
+use bloc_engine::attempt::{Attempt, Booked};
+use bloc_engine::filter::{Filter, Flow};
+use bloc_engine::inbound::InboundRequest;
+use bloc_engine::outbound::OutboundRequest;
+use bloc_engine::root::{Engine, NewFilter, Root};
+use bloc_policy::units::Timestamp;
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::rc::Rc;
+use std::time::Duration;
+
+const SERVERS: usize = 3;
+
+/// What is tried.
+#[derive(Clone, Copy, Debug)]
+pub struct Case {
+    pub routing: &'static str,
+    /// Whether the configuration names the servers.
+    pub named: bool,
+    /// A server that is named, but Envoy does not have it.
+    pub missing: bool,
+}
+
+/// One proxy, with one thread.
+struct Proxy {
+    process: Rc<Process>,
+    engine: Rc<Engine<FakeHost>>,
+    roots: Vec<Root<FakeHost>>,
+}
+
+impl Proxy {
+    fn new(seed: u64, plugins: &[(&str, &str)]) -> Self {
+        let process = Process::new(seed);
+        let engine = Engine::new(FakeHost(Rc::clone(&process)));
+        let plug = |(context, (id, json)): (usize, &(&str, &str))| {
+            engine.plug(context as u32, id, json.as_bytes().to_vec()).expect("a valid configuration")
+        };
+        let roots = plugins.iter().enumerate().map(plug).collect();
+        Self { process, engine, roots }
+    }
+
+    /// Brings the messages that have come.
+    fn hear(&self) {
+        let vm = self.engine.vm().number;
+        let root = self.roots.first().expect("a plugin");
+        root.messages(std::iter::from_fn(|| self.process.message(vm)));
+    }
+
+    fn tick(&mut self) {
+        self.roots.iter_mut().for_each(Root::tick);
+    }
+}
+
+/// Where a request is.
+enum Step {
+    Arrive,
+    /// It waits in a filter between the choice and the router.
+    Route,
+    /// On the network.
+    Knock,
+    /// Held by the server's proxy.
+    Held,
+    Work,
+    /// Its answer is on the network; none: the connection broke.
+    Return(Option<Headers>),
+    /// Its answer waits in a filter on the way back.
+    Back(Headers),
+    Over,
+}
+
+/// One request.
+pub struct Request {
+    step: Step,
+    headers: Headers,
+    outbound: Option<(OutboundRequest<FakeHost>, FakeStream)>,
+    /// The list as Envoy reads it, once, and how much of it is used.
+    list: Option<Vec<String>>,
+    used: usize,
+    attempt: Option<(Attempt<FakeHost>, FakeStream)>,
+    attempts: u64,
+    /// When it was placed, and how many callbacks the caller had had by then.
+    placed: (Timestamp, u64),
+    /// When the present attempt began.
+    began: Timestamp,
+    inbound: Option<(InboundRequest<FakeHost>, FakeStream, usize)>,
+}
+
+impl Request {
+    fn new() -> Self {
+        Self {
+            step: Step::Arrive,
+            headers: Headers::default(),
+            outbound: None,
+            list: None,
+            used: 0,
+            attempt: None,
+            attempts: 0,
+            placed: (Timestamp::ZERO, 0),
+            began: Timestamp::ZERO,
+            inbound: None,
+        }
+    }
+
+    pub fn is_over(&self) -> bool {
+        matches!(self.step, Step::Over)
+    }
+}
+
+/// What happened, by the books of the test.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Books {
+    pub requests: i64,
+    pub attempts: i64,
+    pub rejected: i64,
+    pub failures: i64,
+    pub exhausted: i64,
+}
+
+/// A caller, its servers, and the requests between them.
+pub struct Mesh {
+    caller: Proxy,
+    servers: Vec<Proxy>,
+    hosts: Vec<String>,
+    next_host: usize,
+    pub requests: Vec<Request>,
+    pub books: Books,
+    /// Times that the caller's filters were called.
+    calls: u64,
+    rng: fastrand::Rng,
+}
+
+fn address(server: usize) -> String {
+    format!("10.0.0.{}:80", server + 1)
+}
+
+fn headers(of: &[(&str, &str)]) -> Headers {
+    let own = |(name, value): &(&str, &str)| ((*name).to_owned(), value.as_bytes().to_vec());
+    Rc::new(RefCell::new(of.iter().map(own).collect::<BTreeMap<_, _>>()))
+}
+
+fn count(headers: &Headers) -> usize {
+    headers.borrow().len()
+}
+
+impl Mesh {
+    pub fn new(case: Case, requests: usize, seed: u64) -> Self {
+        let hosts: Vec<String> = (0..SERVERS).map(address).collect();
+        let mut named = hosts.clone();
+        if case.missing {
+            named.push("10.0.9.9:80".to_owned());
+        }
+        let endpoints =
+            if case.named { format!(r#","endpoints":["{}"]"#, named.join(r#"",""#)) } else { String::new() };
+        let limits = r#""capacity":{"estimator":"static","limit":2},"concurrency":1,"maxQueueWait":"1s""#;
+        let service = format!(r#"{{"routing":"{}",{limits},"retries":1{endpoints}}}"#, case.routing);
+        let calling = format!(r#"{{"services":{{"backend":{service}}}}}"#);
+        let serving = format!(r#"{{"service":"backend","services":{{"backend":{service}}}}}"#);
+        let caller = Proxy::new(seed, &[("bloc.outbound", &calling), ("bloc.attempt", "")]);
+        let server = |server| Proxy::new(seed ^ (server + 1), &[("bloc.inbound", &serving)]);
+        Self {
+            caller,
+            servers: (0..SERVERS as u64).map(server).collect(),
+            hosts,
+            next_host: 0,
+            requests: (0..requests).map(|_| Request::new()).collect(),
+            books: Books::default(),
+            calls: 0,
+            rng: fastrand::Rng::with_seed(seed),
+        }
+    }
+
+    /// One step of a request that is not over, and whatever else may happen meanwhile.
+    pub fn step(&mut self) {
+        let pause = Duration::from_micros(self.rng.u64(0..20_000));
+        for proxy in self.servers.iter().chain([&self.caller]) {
+            proxy.process.advance(pause);
+        }
+        match self.rng.u32(0..8) {
+            0 => {
+                self.calls += 1;
+                self.caller.hear();
+            }
+            1 => {
+                self.calls += 1;
+                self.caller.tick();
+            }
+            2 => {
+                let server = self.rng.usize(..SERVERS);
+                self.servers[server].tick();
+            }
+            3..6 => {
+                let server = self.rng.usize(..SERVERS);
+                self.servers[server].hear();
+            }
+            _ => {}
+        }
+        let going: Vec<usize> = (0..self.requests.len()).filter(|at| !self.requests[*at].is_over()).collect();
+        let Some(&at) = going.get(self.rng.usize(..going.len().max(1))) else { return };
+        let mut request = std::mem::replace(&mut self.requests[at], Request::new());
+        self.go(&mut request);
+        self.requests[at] = request;
+        self.check();
+    }
+
+    fn go(&mut self, request: &mut Request) {
+        if !matches!(request.step, Step::Knock | Step::Held | Step::Work | Step::Back(_)) {
+            self.calls += 1;
+        }
+        // A client may go away at any time.
+        if self.rng.u32(0..60) == 0 && !matches!(request.step, Step::Arrive) {
+            self.books.failures += i64::from(self.is_unanswered(request));
+            self.end(request);
+            return;
+        }
+        request.step = match std::mem::replace(&mut request.step, Step::Over) {
+            Step::Arrive => self.arrive(request),
+            Step::Route => self.route(request),
+            Step::Knock => self.knock(request),
+            Step::Held => held(request),
+            // Longer than the other steps, so that servers fill up.
+            Step::Work if self.rng.u32(0..4) > 0 => Step::Work,
+            Step::Work => work(request),
+            Step::Return(response) => self.come_back(request, response),
+            Step::Back(response) => self.hand_on(request, response),
+            Step::Over => Step::Over,
+        };
+        if request.is_over() {
+            self.end(request);
+        }
+    }
+
+    fn is_unanswered(&self, request: &Request) -> bool {
+        let answered = |(_, stream): &(Attempt<FakeHost>, FakeStream)| stream.0.response.borrow().is_some();
+        request.attempt.as_ref().is_some_and(|attempt| !answered(attempt))
+    }
+
+    fn arrive(&mut self, request: &mut Request) -> Step {
+        self.books.requests += 1;
+        let stream = FakeStream(Rc::new(Seen { request: Rc::clone(&request.headers), ..Seen::default() }));
+        let NewFilter::Outbound(mut filter) = self.caller.roots[0].filter(stream.clone()) else { panic!("outbound") };
+        assert_eq!(filter.request_headers(), Flow::Continue);
+        request.outbound = Some((filter, stream));
+        request.placed = (self.caller.process.now(), self.calls);
+        Step::Route
+    }
+
+    /// Envoy's router: the next host of the list that the cluster has, else one in turn.
+    fn route(&mut self, request: &mut Request) -> Step {
+        let list = request.list.get_or_insert_with(|| {
+            let value = request.headers.borrow().get("x-bloc-endpoints").cloned().unwrap_or_default();
+            String::from_utf8(value).expect("text").split(',').map(str::to_owned).collect()
+        });
+        let place = list.iter().skip(request.used).position(|host| self.hosts.contains(host));
+        let host = match place {
+            Some(place) => {
+                request.used += place + 1;
+                list[request.used - 1].clone()
+            }
+            None => {
+                request.used = list.len();
+                self.next_host += 1;
+                self.hosts[self.next_host % self.hosts.len()].clone()
+            }
+        };
+        // An empty list has nothing chosen in it, and one of whose first member Envoy has not,
+        // neither.
+        let chosen = place == Some(0) && request.attempts == 0;
+        (request.attempts, self.books.attempts) = (request.attempts + 1, self.books.attempts + 1);
+        let stream = FakeStream(Rc::new(Seen {
+            request: Rc::clone(&request.headers),
+            address: Some(host),
+            attempts: Some(request.attempts),
+            ..Seen::default()
+        }));
+        let NewFilter::Attempt(mut filter) = self.caller.roots[1].filter(stream.clone()) else { panic!("attempt") };
+        assert_eq!(filter.request_headers(), Flow::Continue);
+        request.attempt = Some((filter, stream));
+        // Where nothing but time has come between, the choice stands for the beginning.
+        let (placed, calls) = request.placed;
+        let at_the_choice = request.attempts == 1 && calls + 1 == self.calls && chosen;
+        request.began = if at_the_choice { placed } else { self.caller.process.now() };
+        Step::Knock
+    }
+
+    fn knock(&mut self, request: &mut Request) -> Step {
+        if self.rng.u32(0..20) == 0 {
+            return Step::Return(None);
+        }
+        let (_, attempt) = request.attempt.as_ref().expect("an attempt");
+        let at = self.hosts.iter().position(|host| Some(host) == attempt.0.address.as_ref()).expect("a host");
+        let sent = Rc::new(RefCell::new(request.headers.borrow().clone()));
+        let listed = sent.borrow().get("x-bloc-endpoints").cloned().unwrap_or_default();
+        assert!(!listed.contains(&b'.'), "an address leaves the proxy: {}", String::from_utf8_lossy(&listed));
+        let stream = FakeStream(Rc::new(Seen { request: sent, ..Seen::default() }));
+        let NewFilter::Inbound(mut filter) = self.servers[at].roots[0].filter(stream.clone()) else {
+            panic!("inbound")
+        };
+        let flow = filter.request_headers();
+        let answered = stream.0.reply.borrow().is_some();
+        request.inbound = Some((filter, stream, at));
+        match (flow, answered) {
+            (Flow::Continue, false) => Step::Work,
+            (Flow::Pause, _) => Step::Held,
+            (Flow::Continue, true) => panic!("answered, and let in"),
+        }
+    }
+
+    fn come_back(&mut self, request: &mut Request, response: Option<Headers>) -> Step {
+        request.inbound = None;
+        let (mut filter, stream) = request.attempt.take().expect("an attempt");
+        let most: u64 = {
+            let headers = request.headers.borrow();
+            let most = headers.get("x-envoy-max-retries").expect("a bound of retries");
+            std::str::from_utf8(most).expect("text").parse().expect("a number")
+        };
+        let may_retry = request.attempts <= most;
+        let Some(response) = response else {
+            self.books.failures += 1;
+            drop(filter);
+            if may_retry {
+                return Step::Route;
+            }
+            return Step::Back(headers(&[(":status", "503")]));
+        };
+        *stream.0.response.borrow_mut() = Some(Rc::clone(&response));
+        filter.response_headers(count(&response));
+        let rejected = response.borrow().contains_key("x-bloc-reject");
+        self.books.rejected += i64::from(rejected);
+        if rejected && may_retry {
+            return Step::Route;
+        }
+        // The last attempt lives on while its answer is passed on.
+        request.attempt = Some((filter, stream));
+        Step::Back(response)
+    }
+
+    fn hand_on(&mut self, request: &mut Request, response: Headers) -> Step {
+        let (filter, stream) = request.outbound.as_mut().expect("a request");
+        *stream.0.response.borrow_mut() = Some(Rc::clone(&response));
+        self.books.exhausted += i64::from(response.borrow().contains_key("x-bloc-reject"));
+        filter.response_headers(count(&response));
+        assert!(!response.borrow().contains_key("x-bloc-reject"), "the application sees a rejection of ours");
+        Step::Over
+    }
+
+    /// Ends the streams of a request, in some order.
+    fn end(&mut self, request: &mut Request) {
+        self.calls += u64::from(request.attempt.is_some());
+        request.step = Step::Over;
+        if self.rng.bool() {
+            request.outbound = None;
+        }
+        if self.rng.bool() {
+            request.inbound = None;
+        }
+        (request.attempt, request.inbound, request.outbound) = (None, None, None);
+    }
+
+    /// Every attempt that is under way is booked to its own request and server, and to no other.
+    fn check(&self) {
+        let cluster = self.caller.engine.vm().cluster("backend").expect("a cluster");
+        let mut at: BTreeMap<String, u32> = BTreeMap::new();
+        for request in &self.requests {
+            let (Some((attempt, stream)), Some((outbound, _))) = (&request.attempt, &request.outbound) else {
+                continue;
+            };
+            let address = stream.0.address.clone().expect("a server");
+            let began = request.began;
+            let booked = Booked { request: outbound.key(), server: address.clone(), began };
+            assert_eq!(attempt.booked(), Some(booked), "booked to another one");
+            let key = outbound.key().expect("a key");
+            let course = self.caller.engine.vm().requests.borrow().course(key).expect("its request");
+            assert_eq!(course.attempts as u64, request.attempts, "attempts of this request");
+            *at.entry(address).or_default() += 1;
+        }
+        for (_, endpoint) in cluster.borrow().sender.endpoints().iter() {
+            let expected = at.get(endpoint.address()).copied().unwrap_or(0);
+            assert_eq!(endpoint.pending(), expected, "pending at {}", endpoint.address());
+        }
+    }
+
+    /// All are over: what the filters have counted is what happened, and nothing is left.
+    pub fn close(&mut self) {
+        for server in &mut self.servers {
+            server.hear();
+            server.tick();
+        }
+        let vm = self.caller.engine.vm();
+        assert!(vm.requests.borrow().is_empty(), "requests are left");
+        vm.flush();
+        let sum = |name: &str| self.caller.process.metric(&format!("bloc.outbound.backend.{name}")).unwrap_or(0);
+        let counted = Books {
+            requests: sum("requests"),
+            attempts: sum("attempts"),
+            rejected: sum("rejections") + sum("bounces"),
+            failures: sum("failures"),
+            exhausted: sum("retries_exhausted"),
+        };
+        assert_eq!(counted, self.books);
+        for server in &self.servers {
+            for (name, value) in server.process.metrics("in_flight") {
+                assert_eq!(value, 0, "{name}");
+            }
+        }
+    }
+}
+
+/// A request that was answered by the proxy, or held.
+fn held(request: &mut Request) -> Step {
+    let (filter, stream, _) = request.inbound.as_mut().expect("a server");
+    let reply = stream.0.reply.borrow_mut().take();
+    let Some(reply) = reply else {
+        return if stream.0.resumed.get() { Step::Work } else { Step::Held };
+    };
+    assert!(!stream.0.resumed.get(), "answered, and let in");
+    let status = reply.status.to_string();
+    let mut all = vec![(":status", status.as_str())];
+    all.extend(reply.headers.iter().map(|(name, value)| (name.as_str(), value.as_str())));
+    let response = headers(&all);
+    *stream.0.response.borrow_mut() = Some(Rc::clone(&response));
+    filter.response_headers(count(&response));
+    Step::Return(Some(response))
+}
+
+/// The application answers.
+fn work(request: &mut Request) -> Step {
+    let (filter, stream, _) = request.inbound.as_mut().expect("a server");
+    let all = [(":status", "200"), ("content-type", "text/plain"), ("date", "today"), ("server", "envoy")];
+    let response = headers(&all);
+    *stream.0.response.borrow_mut() = Some(Rc::clone(&response));
+    filter.response_headers(count(&response));
+    Step::Return(Some(response))
+}
