@@ -1,4 +1,4 @@
-//! What the filters are called, where their threads share crashes, and how often they look.
+//! Root ids, and the numbers and keys that several parts of a thread go by.
 
 use std::time::Duration;
 
