@@ -41,8 +41,6 @@ const MAX_SHOWN: usize = 256;
 /// The agent of one VM.
 pub struct Agent<H: Host> {
     vm: Rc<Vm<H>>,
-    /// The root context whose ticks count: the one that was configured last.
-    owner: u32,
     control_plane: Option<ControlPlane>,
     /// What this VM has of the control plane's state.
     follower: Follower,
@@ -59,7 +57,6 @@ impl<H: Host> Agent<H> {
     pub fn new(vm: &Rc<Vm<H>>) -> Self {
         Self {
             vm: Rc::clone(vm),
-            owner: 0,
             control_plane: None,
             follower: Follower::new(vm.number),
             polls: Polls::default(),
@@ -69,28 +66,35 @@ impl<H: Host> Agent<H> {
         }
     }
 
-    /// A plugin was configured; its root context carries the agent from now on, unless it says
-    /// nothing of a control plane and another did.
-    pub fn configure(&mut self, root: u32, control_plane: Option<&ControlPlane>) {
-        if control_plane.is_some() || self.control_plane.is_none() {
-            self.owner = root;
-            self.control_plane = control_plane.cloned();
-            // A poll of the root context before dies with it.
-            self.polls.reset();
+    /// This control plane is to be asked from now on.
+    pub fn configure(&mut self, control_plane: Option<&ControlPlane>) {
+        if self.control_plane.as_ref() == control_plane {
+            return;
         }
+        if let (Some(before), Some(now)) = (&self.control_plane, control_plane)
+            && before.cluster() != now.cluster()
+        {
+            let (before, now) = (before.cluster(), now.cluster());
+            log::warn!("control plane: {now:?} is asked from now on, not {before:?}: a proxy has one");
+        }
+        self.control_plane = control_plane.cloned();
+        self.polls.reset();
     }
 
-    /// Does what is due, if the ticks of this root context are those that count; whether they are.
-    pub fn tick(&mut self, root: u32) -> bool {
-        if root != self.owner {
-            return false;
-        }
+    /// The root context that made the calls so far is gone, and the poll under way with it.
+    pub fn moved(&mut self) {
+        self.polls.reset();
+        self.due = Timestamp::ZERO;
+    }
+
+    /// Does what is due.
+    pub fn tick(&mut self) {
         let now = self.vm.host.now();
         if now < self.due {
             if self.vm.has_counted() {
                 self.period = TICK;
             }
-            return true;
+            return;
         }
         self.due = now.after(LEAST_TICK);
         // Requests that come often enough do it themselves.
@@ -100,7 +104,6 @@ impl<H: Host> Agent<H> {
         let new = self.vm.take_new_services();
         let behind = self.control_plane.is_some() && !self.keep_up(new, now);
         self.period = if used || behind { TICK } else { TICK_WHEN_IDLE };
-        true
     }
 
     /// How often this VM is to look.

@@ -114,7 +114,7 @@ impl<H: Host> Attempt<H> {
             // Envoy does not know the server that was chosen; or another filter has sent the
             // request to another cluster, and then nobody is missing. (Where the request's own
             // cluster has a server of that address, it is taken for that one.)
-            let cluster = self.vm.cluster_of(&self.stream)?;
+            let cluster = self.vm.cluster_of(Some(next.plugin), &self.stream)?;
             if let Some(first) = next.first.filter(|_| Rc::ptr_eq(&cluster, &next.cluster)) {
                 cluster.borrow_mut().sender.missing(first, now);
             }
@@ -127,7 +127,7 @@ impl<H: Host> Attempt<H> {
     fn begin_without_request(&self) -> Option<UnderWay<H>> {
         let address = self.stream.text(Text::UpstreamAddress)?;
         let address = std::str::from_utf8(address.as_ref()).ok()?;
-        let cluster = self.vm.cluster_of(&self.stream)?;
+        let cluster = self.vm.cluster_of(None, &self.stream)?;
         let bids = cluster.borrow().sender.bids();
         let number = bids.then(|| attempt_number(&self.stream)).flatten();
         let now = self.vm.host.now();

@@ -2,11 +2,14 @@
 
 use crate::host::Host;
 use crate::metrics::{Counters, events};
+use crate::views::View;
 use bloc_policy::config::ServiceParameters;
 use bloc_policy::endpoints::EndpointId;
 use bloc_policy::rng::Rng;
 use bloc_policy::sender::Sender;
 use bloc_policy::units::Timestamp;
+use std::cell::RefCell;
+use std::rc::Rc;
 
 events! {
     /// What is counted of a cluster.
@@ -34,8 +37,10 @@ events! {
     }
 }
 
-/// A cluster that requests go to, as this thread sees it.
+/// A cluster that requests go to, as this thread sees it under one configuration.
 pub struct Cluster<H: Host> {
+    host: H,
+    service: Rc<str>,
     /// What is decided about it.
     pub sender: Sender,
     /// Events to be counted.
@@ -45,7 +50,12 @@ pub struct Cluster<H: Host> {
 impl<H: Host> Cluster<H> {
     /// A cluster of this service with these parameters.
     pub fn new(host: &H, service: &str, parameters: ServiceParameters, now: Timestamp) -> Self {
-        Self { sender: Sender::new(parameters, now), counters: Counters::define(host, "outbound", service) }
+        Self::of(host, service.into(), Sender::new(parameters, now))
+    }
+
+    fn of(host: &H, service: Rc<str>, sender: Sender) -> Self {
+        let counters = Counters::define(host, "outbound", &service);
+        Self { host: host.clone(), service, sender, counters }
     }
 
     /// Chooses the servers of a request; the first of them, if there is any.
@@ -56,5 +66,25 @@ impl<H: Host> Cluster<H> {
             self.counters.count(Sent::Fallbacks);
         }
         first
+    }
+}
+
+impl<H: Host> View for Rc<RefCell<Cluster<H>>> {
+    type Parameters = ServiceParameters;
+
+    fn agrees(&self, parameters: &ServiceParameters) -> bool {
+        self.borrow().sender.parameters() == parameters
+    }
+
+    fn configure(&mut self, parameters: ServiceParameters) {
+        let mut cluster = self.borrow_mut();
+        let now = cluster.host.now();
+        cluster.sender.configure(parameters, now);
+    }
+
+    fn beside(&self, parameters: ServiceParameters) -> Self {
+        let cluster = self.borrow();
+        let sender = cluster.sender.beside(parameters, cluster.host.now());
+        Rc::new(RefCell::new(Cluster::of(&cluster.host, Rc::clone(&cluster.service), sender)))
     }
 }

@@ -4,19 +4,19 @@ use crate::cluster::Cluster;
 use crate::host::Host;
 use crate::names::MAX_CLUSTERS;
 use crate::parameters::Parameters;
+use crate::views::Views;
 use bloc_policy::cluster_name::service_of;
-use bloc_policy::units::Timestamp;
 use hashbrown::HashMap;
 use std::cell::RefCell;
 use std::rc::Rc;
 
-/// A cluster, shared by its requests.
+/// A cluster under one configuration, shared by its requests.
 pub type Shared<H> = Rc<RefCell<Cluster<H>>>;
 
 /// The clusters that requests went to.
 pub struct Clusters<H: Host> {
-    /// None: nobody configured the service.
-    by_name: HashMap<String, Option<Shared<H>>>,
+    /// Without a view: nobody configured the service.
+    by_name: HashMap<String, Views<Shared<H>>>,
 }
 
 impl<H: Host> Default for Clusters<H> {
@@ -26,9 +26,9 @@ impl<H: Host> Default for Clusters<H> {
 }
 
 impl<H: Host> Clusters<H> {
-    /// The cluster with this name; none if it is new, and none in it if nobody configured it.
-    pub fn get(&self, name: &str) -> Option<Option<Shared<H>>> {
-        self.by_name.get(name).cloned()
+    /// The cluster with this name; none if it is new.
+    pub fn get(&self, name: &str) -> Option<&Views<Shared<H>>> {
+        self.by_name.get(name)
     }
 
     /// Whether there may be one more.
@@ -36,33 +36,32 @@ impl<H: Host> Clusters<H> {
         self.by_name.len() < MAX_CLUSTERS
     }
 
-    /// A new cluster; none if nobody configured its service.
-    pub fn add(&mut self, name: &str, host: &H, parameters: &Parameters) -> Option<Shared<H>> {
-        let cluster = made(name, host, parameters, host.now());
-        self.by_name.insert(name.to_owned(), cluster.clone());
-        cluster
+    /// A new cluster.
+    pub fn add(&mut self, name: &str, host: &H, parameters: &Parameters) -> &Views<Shared<H>> {
+        let views = self.by_name.entry(name.to_owned()).or_default();
+        apply(name, views, host, parameters);
+        views
     }
 
     /// All that somebody configured.
     pub fn iter(&self) -> impl Iterator<Item = &Shared<H>> {
-        self.by_name.values().flatten()
+        self.by_name.values().flat_map(Views::iter)
     }
 
     /// Brings the parameters in force to all of them.
-    pub fn apply(&mut self, host: &H, parameters: &Parameters, now: Timestamp) {
-        for (name, entry) in &mut self.by_name {
-            match entry {
-                Some(cluster) => match parameters.of_cluster(name) {
-                    Some(parameters) => cluster.borrow_mut().sender.configure(parameters, now),
-                    None => *entry = None,
-                },
-                None => *entry = made(name, host, parameters, now),
-            }
+    pub fn apply(&mut self, host: &H, parameters: &Parameters) {
+        for (name, views) in &mut self.by_name {
+            apply(name, views, host, parameters);
         }
     }
 }
 
-fn made<H: Host>(name: &str, host: &H, parameters: &Parameters, now: Timestamp) -> Option<Shared<H>> {
-    let parameters = parameters.of_cluster(name)?;
-    Some(Rc::new(RefCell::new(Cluster::new(host, service_of(name), parameters, now))))
+fn apply<H: Host>(name: &str, views: &mut Views<Shared<H>>, host: &H, parameters: &Parameters) {
+    for before in views.iter() {
+        // The view may go.
+        before.borrow_mut().counters.flush();
+    }
+    views.apply(parameters.of_cluster(name), |parameters| {
+        Rc::new(RefCell::new(Cluster::new(host, service_of(name), parameters, host.now())))
+    });
 }

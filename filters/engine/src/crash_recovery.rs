@@ -23,8 +23,7 @@ pub enum Step {
     Count,
     /// The places of this VM are free for the other threads.
     Resign,
-    /// Held requests, for which nobody would ever call again, are answered. Last, since it leaves
-    /// other contexts in force.
+    /// Held requests, for which nobody would ever call again, are answered.
     Answer,
 }
 

@@ -114,19 +114,17 @@ pub trait Host: Shared + Clone + 'static {
     /// Reads a metric; 0 if there is none.
     fn metric(&self, metric: Self::Metric) -> u64;
 
-    /// Messages to the thread with this number come to the present root context from now on.
-    fn register_queue(&self, vm: u64);
+    /// Messages to the thread with this number come to this root context from now on.
+    fn register_queue(&self, root: u32, vm: u64);
     /// Sends a message to the thread with this number, this one or another.
     fn wake(&self, vm: u64, message: &[u8]);
 
     /// Sends a call; its answer comes to the present root context. Its token, if it was taken.
     fn post(&self, post: Post<'_>) -> Option<u32>;
 
-    /// The present root context, or that of the present stream, ticks every `period` (zero: never).
-    fn set_tick_period(&self, period: Duration);
-    /// This root context does. From the callback of any context of this thread, as one of the last
-    /// calls.
-    fn set_tick_period_of(&self, root: u32, period: Duration);
+    /// This root context ticks every `period` (zero: never). From the callback of any context of
+    /// this thread.
+    fn set_tick_period(&self, root: u32, period: Duration);
 }
 
 /// A request, or one attempt of it, in a callback of its own unless a method says otherwise.

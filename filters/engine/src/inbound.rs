@@ -14,6 +14,7 @@ use crate::crash;
 use crate::deadline::deadline;
 use crate::filter::{Filter, Flow};
 use crate::host::{Host, Map, Number, Reply, Stream};
+use crate::parameters::PluginId;
 use crate::queue::Waits;
 use crate::service::{Met, Served, waiting};
 use crate::services::Shared;
@@ -40,6 +41,8 @@ const RESOURCE_EXHAUSTED: i32 = 8;
 /// One request, as the queue and its own context share it.
 struct Request<H: Host> {
     vm: Rc<Vm<H>>,
+    /// The configuration that it goes by.
+    plugin: PluginId,
     stream: H::Stream,
     service: Shared<H>,
     /// Whether the caller reads our headers. Others get none, since nobody would take them away
@@ -78,7 +81,7 @@ impl<H: Host> Waits for Request<H> {
 impl<H: Host> Request<H> {
     /// Decides about a request that has come.
     fn arrive(self: &Rc<Self>, bid: Option<Duration>) -> Flow {
-        if self.service.borrow().server.is_none() {
+        if self.service.borrow().servers.get(self.plugin).is_none() {
             return Flow::Continue;
         }
         let (vm, now) = (&self.vm, self.vm.host.now());
@@ -94,11 +97,12 @@ impl<H: Host> Request<H> {
         // Another thread may come in between: then both see the higher count, and at worst both are
         // bounced, never one admitted too many.
         let others = service.others();
-        let Some(server) = &mut service.server else { return Flow::Continue };
+        let Some(server) = service.servers.get_mut(self.plugin) else { return Flow::Continue };
         let deadline = deadline(&self.stream);
         let verdict = server.arrive(others, bid, deadline, now);
         let met = Met { flag: server.flag(waiting(server, others)), others };
         let (places, patience) = (server.places(), server.patience(deadline));
+        service.last = Some(self.plugin);
         service.show_capacity();
         if let Err(reason) = verdict {
             drop(borrowed);
@@ -106,16 +110,15 @@ impl<H: Host> Request<H> {
             return Flow::Pause;
         }
         service.counters.count(Served::Admitted);
-        let place = places.is_some();
-        if places.is_none_or(|places| service.queue.come(places, now)) {
-            self.stage.set(Stage::Inside { met, since: now, place });
+        let Some(places) = places.filter(|places| !service.queue.come(*places, now)) else {
+            self.stage.set(Stage::Inside { met, since: now, place: places.is_some() });
             hurry(vm, service.tick_period(now));
             return Flow::Continue;
-        }
+        };
         service.counters.count(Served::Held);
         self.stage.set(Stage::Waiting(met));
         let waits: Rc<dyn Waits> = Rc::clone(self) as Rc<dyn Waits>;
-        service.queue.hold(&self.stream, &vm.held, &waits, now.after(patience));
+        service.queue.hold(self.plugin, vm.held.hold(&self.stream), &waits, places, now.after(patience));
         hurry(vm, service.tick_period(now));
         Flow::Pause
     }
@@ -126,7 +129,7 @@ impl<H: Host> Request<H> {
         service.add(-1);
         self.stage.set(Stage::Bounced);
         let (status, grpc_status) = (TOO_MANY_REQUESTS, RESOURCE_EXHAUSTED);
-        let Some(server) = &service.server else {
+        let Some(server) = service.servers.get(self.plugin) else {
             // Its parameters were taken away while it waited.
             self.stream.reply(Reply { status, grpc_status, details: "bloc_deadline", headers: &[] });
             return;
@@ -172,7 +175,7 @@ impl<H: Host> Request<H> {
             // A request that came before the parameters is not counted, and reports nothing.
             Stage::Untouched | Stage::Answered { .. } | Stage::Bounced => return None,
         };
-        self.service.borrow_mut().answered(let_in, reads, &mut *self.vm.rng.borrow_mut())
+        self.service.borrow_mut().answered(self.plugin, let_in, reads, &mut *self.vm.rng.borrow_mut())
     }
 
     /// The report for a request that never reached the application: nothing is measured, and no
@@ -181,7 +184,7 @@ impl<H: Host> Request<H> {
         let mut service = self.service.borrow_mut();
         service.counters.count(Served::RejectedUnreachable);
         let others = service.others();
-        service.server.as_ref().map(|server| server.bare_report(others))
+        service.servers.get(self.plugin).map(|server| server.bare_report(others))
     }
 
     /// The stream has ended: the request is counted out, and its place passed on.
@@ -192,8 +195,7 @@ impl<H: Host> Request<H> {
             Stage::Waiting(_) => {
                 let now = now();
                 let mut service = self.service.borrow_mut();
-                let places = service.places();
-                let turns = service.queue.gone(&self.stream, places, now);
+                let turns = service.queue.gone(&self.stream, now);
                 drop(service);
                 turns.take(now);
                 (true, false)
@@ -206,15 +208,14 @@ impl<H: Host> Request<H> {
         }
         if place {
             let now = now();
-            let places = service.places();
-            let turns = service.queue.leave(places, now);
+            let turns = service.queue.leave(now);
             drop(service);
             turns.take(now);
         }
     }
 }
 
-/// Asks for the ticks that a service needs; in the context of one of its requests.
+/// Asks for the ticks that a service needs.
 fn hurry<H: Host>(vm: &Vm<H>, period: Option<Duration>) {
     if let Some(period) = period {
         vm.pace.hurry(period);
@@ -239,6 +240,7 @@ fn application_is_unreachable(stream: &impl Stream) -> bool {
 /// The filter of one request on its way in.
 pub struct InboundRequest<H: Host> {
     vm: Rc<Vm<H>>,
+    plugin: PluginId,
     stream: H::Stream,
     /// The service that the plugin configuration names.
     named: Option<Shared<H>>,
@@ -247,9 +249,10 @@ pub struct InboundRequest<H: Host> {
 }
 
 impl<H: Host> InboundRequest<H> {
-    /// A request to this service; none: to that of the cluster that it is routed to.
-    pub fn new(vm: &Rc<Vm<H>>, stream: H::Stream, named: Option<Shared<H>>) -> Self {
-        Self { vm: Rc::clone(vm), stream, named, request: None }
+    /// A request to this service (none: to that of the cluster that it is routed to), and to a filter
+    /// with this configuration.
+    pub fn new(vm: &Rc<Vm<H>>, plugin: PluginId, stream: H::Stream, named: Option<Shared<H>>) -> Self {
+        Self { vm: Rc::clone(vm), plugin, stream, named, request: None }
     }
 }
 
@@ -264,6 +267,7 @@ impl<H: Host> Filter for InboundRequest<H> {
         let Some(service) = service else { return Flow::Continue };
         let request = Rc::new(Request {
             vm: Rc::clone(&self.vm),
+            plugin: self.plugin,
             stream: self.stream.clone(),
             service,
             speaks: caller.speaks,
@@ -283,7 +287,7 @@ impl<H: Host> Filter for InboundRequest<H> {
             report.encode(&mut text);
             self.stream.set_header(Map::Response, LOAD, text.as_bytes());
         }
-        let orca = request.service.borrow().server.as_ref().is_some_and(Server::orca);
+        let orca = request.service.borrow().servers.get(self.plugin).is_some_and(Server::orca);
         if orca && orca::encode(&report, &mut text) {
             self.stream.set_header(Map::Response, ORCA, text.as_bytes());
         }

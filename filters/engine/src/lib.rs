@@ -47,5 +47,6 @@ pub mod requests;
 pub mod root;
 pub mod service;
 pub mod services;
+pub mod views;
 pub mod vm;
 pub mod why;

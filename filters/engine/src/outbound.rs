@@ -9,6 +9,7 @@ use crate::clusters::Shared;
 use crate::crash;
 use crate::filter::{Filter, Flow};
 use crate::host::{Host, Map, Reply, Stream};
+use crate::parameters::PluginId;
 use crate::requests::Choice;
 use crate::vm::Vm;
 use crate::why;
@@ -31,15 +32,16 @@ const FREE_RETRIES: &str = "retriable-headers";
 /// The filter of one request on its way out.
 pub struct OutboundRequest<H: Host> {
     vm: Rc<Vm<H>>,
+    plugin: PluginId,
     stream: H::Stream,
     cluster: Option<Shared<H>>,
     key: Option<RequestKey>,
 }
 
 impl<H: Host> OutboundRequest<H> {
-    /// A request that has not come yet.
-    pub fn new(vm: &Rc<Vm<H>>, stream: H::Stream) -> Self {
-        Self { vm: Rc::clone(vm), stream, cluster: None, key: None }
+    /// A request that has not come yet, to a filter with this configuration.
+    pub fn new(vm: &Rc<Vm<H>>, plugin: PluginId, stream: H::Stream) -> Self {
+        Self { vm: Rc::clone(vm), plugin, stream, cluster: None, key: None }
     }
 
     /// Under which key the attempts find this request, once it was placed.
@@ -74,7 +76,7 @@ impl<H: Host> Filter for OutboundRequest<H> {
         let (vm, stream) = (&self.vm, &self.stream);
         let callback = vm.callback();
         crash::request(&vm.host, stream, "outbound.request");
-        self.cluster = vm.cluster_of(stream);
+        self.cluster = vm.cluster_of(Some(self.plugin), stream);
         let Some(shared) = &self.cluster else {
             stream.remove_header(Map::Request, ENDPOINTS);
             return Flow::Continue;
@@ -88,7 +90,7 @@ impl<H: Host> Filter for OutboundRequest<H> {
             self.refuse(overrun, why::of_refusal(&cluster.sender, overrun));
             return Flow::Pause;
         }
-        let key = vm.requests.borrow_mut().begin(shared, first, Choice { at: now, callback });
+        let key = vm.requests.borrow_mut().begin(self.plugin, shared, first, Choice { at: now, callback });
         let mut list = vm.list.borrow_mut();
         endpoints::encode(cluster.sender.chosen(), key, &mut list);
         stream.set_header(Map::Request, ENDPOINTS, &list);

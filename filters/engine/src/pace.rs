@@ -1,56 +1,86 @@
-//! How often the thread that serves requests ticks.
+//! How often this thread ticks, and in which root context.
 //!
-//! The ticks of one inbound root context count, the one that was configured last: it looks after
-//! the services.
+//! A root context comes with a plugin configuration and goes with the last listener or stream that
+//! has it. One of those that are there carries what the thread does for itself: its ticks, its
+//! queue of messages, and the agent's calls to the control plane, all of which end with a root
+//! context. When it goes, another one takes over.
 
 use crate::host::Host;
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::time::Duration;
 
-/// The ticks of a thread that serves.
+/// The ticks of a thread.
 pub struct Pace<H> {
     host: H,
-    root: Cell<u32>,
+    /// The root contexts that are there, the newest last.
+    roots: RefCell<Vec<u32>>,
+    carrier: Cell<Option<u32>>,
     period: Cell<Duration>,
 }
 
 impl<H: Host> Pace<H> {
     /// Nobody ticks yet.
     pub fn new(host: &H) -> Self {
-        Self { host: host.clone(), root: Cell::new(0), period: Cell::new(Duration::ZERO) }
+        let (roots, carrier, period) = (RefCell::default(), Cell::new(None), Cell::new(Duration::ZERO));
+        Self { host: host.clone(), roots, carrier, period }
     }
 
-    /// From now on the ticks of this root context count, and come every `period`.
-    pub fn carried_by(&self, root: u32, period: Duration) {
-        self.root.set(root);
-        self.period.set(period);
-    }
-
-    /// Whether the ticks of this root context are those that count.
-    pub fn is_carried_by(&self, root: u32) -> bool {
-        self.root.get() == root
-    }
-
-    /// It ticks every `period` from now on; to be called in that context or one of its requests.
-    pub fn set(&self, period: Duration) {
-        if self.period.replace(period) != period {
-            self.host.set_tick_period(period);
+    /// A root context has come. If it is the first one it carries the rest, and ticks every
+    /// `period`.
+    pub fn add(&self, root: u32, vm: u64, period: Duration) {
+        self.roots.borrow_mut().push(root);
+        if self.carrier.get().is_none() {
+            self.carry(root, vm, period);
         }
     }
 
-    /// It ticks at least every `period` from now on; to be called as [`Self::set`].
+    /// A root context goes; whether it was the carrier.
+    pub fn remove(&self, root: u32, vm: u64) -> bool {
+        let mut roots = self.roots.borrow_mut();
+        if let Some(place) = roots.iter().rposition(|known| *known == root) {
+            roots.remove(place);
+        }
+        let carried = self.carrier.get() == Some(root) && !roots.contains(&root);
+        if carried {
+            // Envoy would go on waking the thread for it, for ever.
+            self.host.set_tick_period(root, Duration::ZERO);
+            self.carrier.set(None);
+            if let Some(next) = roots.last() {
+                self.carry(*next, vm, self.period.get());
+            }
+        }
+        carried
+    }
+
+    fn carry(&self, root: u32, vm: u64, period: Duration) {
+        self.carrier.set(Some(root));
+        self.period.set(period);
+        self.host.register_queue(root, vm);
+        self.host.set_tick_period(root, period);
+    }
+
+    /// Whether this root context is the carrier.
+    pub fn is_carried_by(&self, root: u32) -> bool {
+        self.carrier.get() == Some(root)
+    }
+
+    /// Whether there is a carrier.
+    pub fn is_carried(&self) -> bool {
+        self.carrier.get().is_some()
+    }
+
+    /// The thread ticks every `period` from now on.
+    pub fn set(&self, period: Duration) {
+        let Some(carrier) = self.carrier.get() else { return };
+        if self.period.replace(period) != period {
+            self.host.set_tick_period(carrier, period);
+        }
+    }
+
+    /// It ticks at least every `period` from now on.
     pub fn hurry(&self, period: Duration) {
         if self.period.get() > period {
             self.set(period);
-        }
-    }
-
-    /// The same, from wherever. The last call of a callback, or followed by calls that name their
-    /// context.
-    pub fn hurry_from_anywhere(&self, period: Duration) {
-        if self.period.get() > period {
-            self.period.set(period);
-            self.host.set_tick_period_of(self.root.get(), period);
         }
     }
 }

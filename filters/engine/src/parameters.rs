@@ -3,25 +3,47 @@
 
 use crate::names::Plugin;
 use bloc_policy::cluster_name::{parameters_of, service_of};
-use bloc_policy::config::{PluginConfig, ServiceParameters, Services};
+use bloc_policy::config::{ControlPlane, PluginConfig, ServiceParameters, Services};
+
+/// Names a plugin configuration that is in force in this thread: the later it came the greater, and
+/// never used again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct PluginId(u32);
+
+impl PluginId {
+    /// The configuration with this number.
+    pub const fn new(number: u32) -> Self {
+        Self(number)
+    }
+}
+
+struct Configured {
+    id: PluginId,
+    plugin: Plugin,
+    configuration: PluginConfig,
+}
 
 /// The parameters in force in one thread.
 #[derive(Default)]
 pub struct Parameters {
-    inbound: PluginConfig,
-    outbound: PluginConfig,
+    /// In the order in which they came.
+    plugins: Vec<Configured>,
+    last: u32,
     control_plane: Services,
 }
 
 impl Parameters {
-    /// A plugin's configuration is in force from now on.
-    pub fn configure(&mut self, plugin: Plugin, configuration: PluginConfig) {
-        match plugin {
-            Plugin::Inbound => self.inbound = configuration,
-            Plugin::Outbound => self.outbound = configuration,
-            // It has none.
-            Plugin::Attempt => {}
-        }
+    /// A plugin configuration is in force from now on.
+    pub fn add(&mut self, plugin: Plugin, configuration: PluginConfig) -> PluginId {
+        self.last += 1;
+        let id = PluginId(self.last);
+        self.plugins.push(Configured { id, plugin, configuration });
+        id
+    }
+
+    /// It is not any more.
+    pub fn remove(&mut self, id: PluginId) {
+        self.plugins.retain(|plugin| plugin.id != id);
     }
 
     /// What the control plane says is in force from now on.
@@ -29,15 +51,33 @@ impl Parameters {
         self.control_plane = services;
     }
 
-    /// Those of a service that this proxy stands in front of.
-    pub fn of_service(&self, service: &str) -> Option<&ServiceParameters> {
-        self.control_plane.get(service).or_else(|| self.inbound.services().get(service))
+    /// The control plane that is to be asked: that of the configuration that came last, of those
+    /// that name one.
+    pub fn control_plane(&self) -> Option<&ControlPlane> {
+        self.plugins.iter().rev().find_map(|plugin| plugin.configuration.control_plane())
     }
 
-    /// Those of a cluster that requests go to.
-    pub fn of_cluster(&self, cluster: &str) -> Option<ServiceParameters> {
+    /// What each configuration of `bloc.inbound` says of a service that this proxy stands in front
+    /// of, where it says something.
+    pub fn of_service(&self, service: &str) -> impl Iterator<Item = (PluginId, &ServiceParameters)> {
+        let all = self.control_plane.get(service);
+        self.of(Plugin::Inbound, move |plugin| all.or_else(|| plugin.services().get(service)))
+    }
+
+    /// What each configuration of `bloc.outbound` says of a cluster that requests go to, likewise.
+    pub fn of_cluster(&self, cluster: &str) -> impl Iterator<Item = (PluginId, ServiceParameters)> {
         let service = service_of(cluster);
-        let known = self.control_plane.get(service).or_else(|| self.outbound.services().get(service));
-        known.map(|parameters| parameters_of(cluster, parameters))
+        let all = self.control_plane.get(service);
+        let known = self.of(Plugin::Outbound, move |plugin| all.or_else(|| plugin.services().get(service)));
+        known.map(move |(id, parameters)| (id, parameters_of(cluster, parameters)))
+    }
+
+    fn of<'a>(
+        &'a self,
+        plugin: Plugin,
+        find: impl Fn(&'a PluginConfig) -> Option<&'a ServiceParameters>,
+    ) -> impl Iterator<Item = (PluginId, &'a ServiceParameters)> {
+        let plugins = self.plugins.iter().filter(move |configured| configured.plugin == plugin);
+        plugins.filter_map(move |configured| Some((configured.id, find(&configured.configuration)?)))
     }
 }

@@ -2,9 +2,10 @@
 //! is their turn. Whose turn it is, and how long each may wait, [`bloc_policy::line`] decides.
 
 use crate::crash_recovery::{CrashRecovery, Step};
-use crate::held::{Held, HeldStreams};
+use crate::held::Held;
 use crate::host::{Host, Stream};
 use crate::message::Message;
+use crate::parameters::PluginId;
 use bloc_policy::line;
 use bloc_policy::units::{Concurrency, Timestamp};
 use std::rc::{Rc, Weak};
@@ -26,6 +27,7 @@ pub trait Waits {
 }
 
 struct Waiting<H: Host> {
+    plugin: PluginId,
     held: Held<H::Stream>,
     request: Weak<dyn Waits>,
 }
@@ -56,34 +58,42 @@ impl<H: Host> Queue<H> {
         self.line.come(&self.host, concurrency, now)
     }
 
-    /// Holds this request, for which there was no place, until then at the latest.
+    /// Holds a request of this configuration, for which there was no place among so many, until
+    /// then at the latest.
     pub fn hold(
         &mut self,
-        stream: &H::Stream,
-        among: &HeldStreams<H::Stream>,
+        plugin: PluginId,
+        held: Held<H::Stream>,
         request: &Rc<dyn Waits>,
+        concurrency: Concurrency,
         until: Timestamp,
     ) {
-        let waiting = Waiting { held: among.hold(stream), request: Rc::downgrade(request) };
-        self.line.hold(waiting, until);
+        let waiting = Waiting { plugin, held, request: Rc::downgrade(request) };
+        self.line.hold(waiting, concurrency, until);
+    }
+
+    /// What the configurations say now: how many requests the application may have at once; none:
+    /// nobody is held.
+    pub fn configure(&mut self, places: impl Fn(PluginId) -> Option<Concurrency>) {
+        self.line.configure(|waiting| places(waiting.plugin));
     }
 
     /// A request that was inside is over: its place is passed on.
-    pub fn leave(&mut self, concurrency: Option<Concurrency>, now: Timestamp) -> Turns<H> {
-        let turns = self.line.leave(&self.host, concurrency, now);
+    pub fn leave(&mut self, now: Timestamp) -> Turns<H> {
+        let turns = self.line.leave(&self.host, now);
         self.announced(turns)
     }
 
     /// Looks what has been granted to this thread, gives a sign of life, and finds those that have
     /// waited too long.
-    pub fn look(&mut self, concurrency: Option<Concurrency>, now: Timestamp) -> Turns<H> {
-        let turns = self.line.look(&self.host, concurrency, now);
+    pub fn look(&mut self, now: Timestamp) -> Turns<H> {
+        let turns = self.line.look(&self.host, now);
         self.announced(turns)
     }
 
     /// This request, which waited, is gone.
-    pub fn gone(&mut self, stream: &H::Stream, concurrency: Option<Concurrency>, now: Timestamp) -> Turns<H> {
-        let turns = self.line.gone(&self.host, concurrency, now, |waiting| waiting.held.stream() == stream);
+    pub fn gone(&mut self, stream: &H::Stream, now: Timestamp) -> Turns<H> {
+        let turns = self.line.gone(&self.host, now, |waiting| waiting.held.stream() == stream);
         self.announced(turns)
     }
 
@@ -125,9 +135,9 @@ impl<H: Host> Turns<H> {
         self.0.in_turn.len()
     }
 
-    /// Lets go whose turn it is, and answers who has waited too long. The last call of a callback.
+    /// Lets go whose turn it is, and answers who has waited too long.
     pub fn take(self, now: Timestamp) {
-        for Waiting { held, request } in self.0.in_turn {
+        for Waiting { held, request, .. } in self.0.in_turn {
             let stream = held.stream().clone();
             drop(held);
             if let Some(request) = request.upgrade() {
@@ -135,7 +145,7 @@ impl<H: Host> Turns<H> {
                 stream.resume();
             }
         }
-        for Waiting { held, request } in self.0.late {
+        for Waiting { held, request, .. } in self.0.late {
             let stream = held.stream().clone();
             drop(held);
             if let Some(request) = request.upgrade() {

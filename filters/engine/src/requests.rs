@@ -8,6 +8,7 @@
 //! outlives its request finds nothing. A client that has never seen a key cannot guess one, and
 //! `bloc.outbound` overwrites what comes in: a header that a client has made up finds nothing.
 
+use crate::parameters::PluginId;
 use bloc_policy::endpoints::EndpointId;
 use bloc_policy::units::Timestamp;
 use bloc_policy::wire::endpoints::RequestKey;
@@ -20,6 +21,7 @@ new_key_type! {
 
 /// A request that is on its way out.
 struct Request<C> {
+    plugin: PluginId,
     cluster: Rc<C>,
     first: Option<EndpointId>,
     chosen: Choice,
@@ -38,6 +40,8 @@ pub struct Choice {
 
 /// The next attempt of a request.
 pub struct Next<C> {
+    /// The configuration that the request goes by.
+    pub plugin: PluginId,
     /// The cluster that the request goes to.
     pub cluster: Rc<C>,
     /// Which attempt it is; the first is 0.
@@ -70,8 +74,14 @@ impl<C> Requests<C> {
     }
 
     /// A request was placed: its key.
-    pub fn begin(&mut self, cluster: &Rc<C>, first: Option<EndpointId>, chosen: Choice) -> RequestKey {
-        let request = Request { cluster: Rc::clone(cluster), first, chosen, attempts: 0, rejected: false };
+    pub fn begin(
+        &mut self,
+        plugin: PluginId,
+        cluster: &Rc<C>,
+        first: Option<EndpointId>,
+        chosen: Choice,
+    ) -> RequestKey {
+        let request = Request { plugin, cluster: Rc::clone(cluster), first, chosen, attempts: 0, rejected: false };
         RequestKey::new(self.requests.insert(request).data().as_ffi() ^ self.secret)
     }
 
@@ -86,7 +96,8 @@ impl<C> Requests<C> {
         let number = request.attempts;
         request.attempts += 1;
         request.rejected = false;
-        Some(Next { cluster: Rc::clone(&request.cluster), number, first: request.first.take(), chosen: request.chosen })
+        let (plugin, cluster) = (request.plugin, Rc::clone(&request.cluster));
+        Some(Next { plugin, cluster, number, first: request.first.take(), chosen: request.chosen })
     }
 
     /// The present attempt of this request was rejected.
@@ -124,14 +135,15 @@ impl<C> Requests<C> {
 mod tests {
     use super::*;
 
+    const PLUGIN: PluginId = PluginId::new(1);
     const CHOSEN: Choice = Choice { at: Timestamp::ZERO, callback: 1 };
 
     #[test]
     fn a_key_finds_its_own_request_as_long_as_that_lasts() {
         let mut requests = Requests::new(0x0123_4567_89ab_cdef);
         let [one, two] = [Rc::new(1), Rc::new(2)];
-        let first = requests.begin(&one, None, CHOSEN);
-        let second = requests.begin(&two, None, CHOSEN);
+        let first = requests.begin(PLUGIN, &one, None, CHOSEN);
+        let second = requests.begin(PLUGIN, &two, None, CHOSEN);
         assert_eq!(requests.attempt(second).map(|next| (*next.cluster, next.number)), Some((2, 0)));
         assert_eq!(requests.attempt(second).map(|next| (*next.cluster, next.number)), Some((2, 1)));
         assert_eq!(requests.attempt(first).map(|next| (*next.cluster, next.number)), Some((1, 0)));
@@ -141,7 +153,7 @@ mod tests {
         requests.attempt(second);
         assert_eq!(requests.course(second), Some(Course { attempts: 3, rejected: false }), "the next attempt");
         requests.end(second);
-        let third = requests.begin(&one, None, CHOSEN);
+        let third = requests.begin(PLUGIN, &one, None, CHOSEN);
         assert!(requests.attempt(second).is_none(), "its place has another request");
         assert!(requests.attempt(third).is_some());
     }
@@ -149,7 +161,7 @@ mod tests {
     #[test]
     fn a_key_that_was_made_up_finds_nothing() {
         let mut requests = Requests::new(0x0123_4567_89ab_cdef);
-        let key = requests.begin(&Rc::new(()), None, CHOSEN);
+        let key = requests.begin(PLUGIN, &Rc::new(()), None, CHOSEN);
         for forged in (0..1000).chain([u64::MAX]).map(RequestKey::new).filter(|forged| *forged != key) {
             assert!(requests.attempt(forged).is_none(), "{forged:?}");
         }

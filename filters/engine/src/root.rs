@@ -1,8 +1,9 @@
 //! The plugins of one thread: what their root contexts pass on to what lives as long as the VM.
 //!
-//! A root context comes with each plugin configuration and goes with its listener. It reads the
-//! configuration, passes on ticks, messages and answers, and makes the filters of the requests; it
-//! owns nothing that another one needs.
+//! A root context comes with each plugin configuration and goes with the last listener or stream
+//! that has it. It reads the configuration, passes on ticks, messages and answers, and makes the
+//! filters of the requests. One of them [carries](crate::pace) the ticks, the messages and the
+//! calls of the thread; what it carries another one takes over when it goes.
 
 use crate::agent::Agent;
 use crate::attempt::Attempt;
@@ -13,9 +14,12 @@ use crate::inbound::InboundRequest;
 use crate::message::Message;
 use crate::names::{Plugin, TICK};
 use crate::outbound::OutboundRequest;
+use crate::parameters::PluginId;
 use crate::queue::Turns;
+use crate::service::Service;
 use crate::vm::Vm;
 use bloc_policy::config::PluginConfig;
+use bloc_policy::units::Timestamp;
 use std::cell::RefCell;
 use std::rc::Rc;
 use std::time::Duration;
@@ -53,14 +57,39 @@ impl<H: Host> Engine<H> {
             log::error!("unknown root_id {root_id:?}, only {inbound}, {outbound} or {attempt}");
             return None;
         };
-        let mut root = Root { engine: Rc::clone(self), context, plugin, service: None, later: None };
+        let engine = Rc::clone(self);
+        let mut root = Root { engine, context, plugin, id: None, service: None, later: None };
         if self.fail_open.holds(&self.vm.host) {
             // Reading it may be what crashes.
             root.later = Some(configuration);
-            self.vm.host.set_tick_period(TICK);
+            self.vm.host.set_tick_period(context, TICK);
             return Some(root);
         }
         root.configure(&configuration).then_some(root)
+    }
+
+    /// What the agent is to know of the configurations that are there.
+    fn configure_agent(&self) {
+        self.agent.borrow_mut().configure(self.vm.control_plane().as_ref());
+    }
+
+    /// Looks after all services: at each tick, and when the control plane has changed something.
+    fn look(&self, services: impl Fn(&mut Service<H>, Timestamp) -> Turns<H>) {
+        let vm = &self.vm;
+        let (now, all) = (vm.host.now(), vm.services());
+        let turns: Vec<Turns<H>> = all.iter().map(|service| services(&mut service.borrow_mut(), now)).collect();
+        let queues = all.iter().filter_map(|service| service.borrow().tick_period(now)).min();
+        vm.pace.set(queues.unwrap_or_else(|| self.agent.borrow().period()));
+        for turns in turns {
+            turns.take(now);
+        }
+    }
+
+    /// The end of each callback of a root context.
+    fn settle(&self) {
+        if self.vm.was_updated() {
+            self.look(Service::look);
+        }
     }
 }
 
@@ -76,11 +105,15 @@ pub enum NewFilter<H: Host> {
     Passing(Passing<H::Stream>),
 }
 
-/// One plugin of one thread.
+/// One plugin of one thread. Dropped when its root context goes, which Envoy keeps as long as any
+/// listener or stream has its configuration: also one that was updated, until its drain is over. Is
+/// the listener rolled back within that time, it serves again without being configured anew.
 pub struct Root<H: Host> {
     engine: Rc<Engine<H>>,
     context: u32,
     plugin: Plugin,
+    /// Its configuration, once that is in force.
+    id: Option<PluginId>,
     /// The service that an inbound filter stands in front of, if its configuration names one.
     service: Option<String>,
     /// The plugin configuration, as long as the filters fail open.
@@ -88,16 +121,6 @@ pub struct Root<H: Host> {
 }
 
 impl<H: Host> Root<H> {
-    /// Asks for a tick within `period`.
-    fn tick_within(&self, period: Duration) {
-        let vm = &self.engine.vm;
-        if vm.pace.is_carried_by(self.context) {
-            vm.pace.hurry(period);
-        } else {
-            vm.host.set_tick_period(period);
-        }
-    }
-
     /// Puts a plugin configuration in force; false if it is refused.
     fn configure(&mut self, configuration: &[u8]) -> bool {
         let configuration = match PluginConfig::from_json(configuration) {
@@ -107,22 +130,16 @@ impl<H: Host> Root<H> {
                 return false;
             }
         };
-        if self.plugin == Plugin::Attempt {
-            return true;
-        }
         let vm = &self.engine.vm;
-        self.engine.agent.borrow_mut().configure(self.context, configuration.control_plane());
-        vm.host.set_tick_period(TICK);
-        vm.host.register_queue(vm.number);
         let inbound = self.plugin == Plugin::Inbound;
         self.service = configuration.service().filter(|_| inbound).map(str::to_owned);
-        vm.configure(self.plugin, configuration);
-        if inbound {
-            vm.pace.carried_by(self.context, TICK);
-        }
+        self.id = Some(vm.configure(self.plugin, configuration));
         if let Some(service) = &self.service {
             vm.service(service);
         }
+        self.engine.configure_agent();
+        vm.pace.add(self.context, vm.number, TICK);
+        vm.pace.hurry(TICK);
         true
     }
 
@@ -135,27 +152,18 @@ impl<H: Host> Root<H> {
             return;
         }
         if let Some(configuration) = self.later.take() {
-            // What concerns the ticks this sets anew, if it needs any.
-            vm.host.set_tick_period(Duration::ZERO);
+            // What concerns the ticks this sets anew, if it carries any.
+            vm.host.set_tick_period(self.context, Duration::ZERO);
             self.configure(&configuration);
             return;
         }
         crash::point(&vm.host, "tick");
-        let carries = engine.agent.borrow_mut().tick(self.context);
-        let period = engine.agent.borrow().period();
         if !vm.pace.is_carried_by(self.context) {
-            // Without anything to carry, a newer root context of this VM has taken over.
-            vm.host.set_tick_period(if carries { period } else { Duration::ZERO });
             return;
         }
-        let (now, services) = (vm.host.now(), vm.services());
-        let turns: Vec<Turns<H>> = services.iter().map(|service| service.borrow_mut().tick(now)).collect();
-        let queues = services.iter().filter_map(|service| service.borrow().tick_period(now)).min();
-        vm.pace.set(queues.unwrap_or(period));
-        // Last: each of them leaves another context in force.
-        for turns in turns {
-            turns.take(now);
-        }
+        engine.agent.borrow_mut().tick();
+        vm.was_updated();
+        engine.look(Service::tick);
     }
 
     /// Messages have come.
@@ -168,7 +176,7 @@ impl<H: Host> Root<H> {
             let service = match message {
                 Message::News => {
                     if !self.engine.agent.borrow_mut().hear() {
-                        self.tick_within(TICK);
+                        vm.pace.hurry(TICK);
                     }
                     continue;
                 }
@@ -184,39 +192,60 @@ impl<H: Host> Root<H> {
             period = period.into_iter().chain(service.borrow().tick_period(now)).min();
         }
         if let Some(period) = period {
-            // The root context that has the queue need not be the one that looks after the
-            // services.
-            vm.pace.hurry_from_anywhere(period);
+            vm.pace.hurry(period);
         }
-        // Last: each of them leaves another context in force, and a call to the control plane that
-        // is made there ends with that request.
         for turns in all {
             turns.take(vm.host.now());
         }
+        self.engine.settle();
     }
 
     /// A call of ours was answered, or (none) has failed.
     pub fn call_answered(&self, token: u32, answer: Option<&PostAnswer>) {
-        self.engine.vm.callback();
+        let vm = &self.engine.vm;
+        vm.callback();
         let on = self.engine.agent.borrow_mut().answered(token, answer);
         if !on {
-            self.tick_within(TICK);
+            vm.pace.hurry(TICK);
         }
+        self.engine.settle();
     }
 
     /// The filter of a new stream.
     pub fn filter(&self, stream: H::Stream) -> NewFilter<H> {
         let vm = &self.engine.vm;
-        if self.later.is_some() {
-            return NewFilter::Passing(Passing(stream));
-        }
+        let Some(id) = self.id else { return NewFilter::Passing(Passing(stream)) };
         match self.plugin {
-            Plugin::Outbound => NewFilter::Outbound(OutboundRequest::new(vm, stream)),
+            Plugin::Outbound => NewFilter::Outbound(OutboundRequest::new(vm, id, stream)),
             Plugin::Attempt => NewFilter::Attempt(Attempt::new(vm, stream)),
             Plugin::Inbound => {
                 let named = self.service.as_deref().and_then(|service| vm.known_service(service));
-                NewFilter::Inbound(InboundRequest::new(vm, stream, named))
+                NewFilter::Inbound(InboundRequest::new(vm, id, stream, named))
             }
         }
+    }
+}
+
+impl<H: Host> Drop for Root<H> {
+    fn drop(&mut self) {
+        let (engine, vm) = (&self.engine, &self.engine.vm);
+        let Some(id) = self.id else {
+            if self.later.is_some() {
+                vm.host.set_tick_period(self.context, Duration::ZERO);
+            }
+            return;
+        };
+        vm.remove(id);
+        if vm.pace.remove(self.context, vm.number) {
+            engine.agent.borrow_mut().moved();
+            if vm.pace.is_carried() {
+                // The wake-ups of messages that were on the way are lost with this context: the new
+                // one looks at all of them, and asks the control plane again.
+                vm.host.wake(vm.number, &Message::News.encode());
+            } else {
+                vm.flush();
+            }
+        }
+        engine.configure_agent();
     }
 }

@@ -8,7 +8,9 @@ use crate::crash_recovery::{CrashRecovery, Step};
 use crate::host::Host;
 use crate::message::Message;
 use crate::metrics::{Counters, Gauge, InFlight, Total, events};
+use crate::parameters::{Parameters, PluginId};
 use crate::queue::{Queue, Turns};
+use crate::views::{View, Views};
 use bloc_policy::config::ServiceParameters;
 use bloc_policy::count::{self, Count};
 use bloc_policy::departures::{Flag, Totals};
@@ -60,8 +62,8 @@ pub struct Met {
 pub struct Service<H: Host> {
     name: String,
     host: H,
-    /// What is decided about it; none without parameters.
-    pub server: Option<Server>,
+    /// What is decided about it, where there are parameters.
+    pub servers: Views<Server>,
     /// The requests that wait.
     pub queue: Queue<H>,
     in_flight: InFlight<H>,
@@ -71,6 +73,8 @@ pub struct Service<H: Host> {
     service_rate: Gauge<H>,
     departed: Total<H>,
     confident: Total<H>,
+    /// By which configuration the last request has gone.
+    pub last: Option<PluginId>,
     /// The capacity that the gauge shows.
     shown: Option<Concurrency>,
     /// Events to be counted.
@@ -78,14 +82,9 @@ pub struct Service<H: Host> {
 }
 
 impl<H: Host> Service<H> {
-    /// A service with these parameters (none: it passes everything), in the VM with this number.
-    pub fn new(
-        host: &H,
-        name: &str,
-        parameters: Option<&ServiceParameters>,
-        vm: u64,
-        recovery: &CrashRecovery,
-    ) -> Self {
+    /// A service with these parameters (where there are none it passes everything), in the VM with
+    /// this number.
+    pub fn new(host: &H, name: &str, parameters: &Parameters, vm: u64, recovery: &CrashRecovery) -> Self {
         let gauge = |gauge| Gauge::define(host, "inbound", name, gauge);
         let in_flight = InFlight::new(gauge("in_flight"), gauge("in_flight_recount"));
         let count = Count::new(name, vm);
@@ -96,7 +95,7 @@ impl<H: Host> Service<H> {
         let mut service = Self {
             name: name.to_owned(),
             host: host.clone(),
-            server: None,
+            servers: Views::default(),
             queue: Queue::new(host, name, vm, recovery),
             in_flight,
             count,
@@ -104,21 +103,22 @@ impl<H: Host> Service<H> {
             service_rate: gauge("service_rate_per_1000s"),
             departed: Total::define(host, "inbound", name, "departed"),
             confident: Total::define(host, "inbound", name, "departed_confident"),
+            last: None,
             shown: None,
             counters: Counters::define(host, "inbound", name),
         };
-        service.configure(parameters);
+        service.configure(parameters.of_service(name));
         // Before its first request is counted.
         service.look_at_count(host.now());
         service
     }
 
     /// New parameters; what has been measured stays.
-    pub fn configure(&mut self, parameters: Option<&ServiceParameters>) {
-        match (&mut self.server, parameters) {
-            (Some(server), Some(parameters)) => server.configure(parameters),
-            (server, parameters) => *server = parameters.map(Server::new),
-        }
+    pub fn configure<'a>(&mut self, parameters: impl Iterator<Item = (PluginId, &'a ServiceParameters)>) {
+        let parameters = parameters.map(|(plugin, parameters)| (plugin, parameters.without_endpoints()));
+        self.servers.apply(parameters, |parameters| Server::new(&parameters));
+        let servers = &self.servers;
+        self.queue.configure(|plugin| servers.get(plugin).and_then(Server::places));
         self.show_capacity();
     }
 
@@ -162,11 +162,10 @@ impl<H: Host> Service<H> {
     /// Looks after the queue.
     pub fn look(&mut self, now: Timestamp) -> Turns<H> {
         self.measure(now);
-        let places = self.places();
-        if places.is_none() && self.queue.is_idle() {
+        if self.queue.is_idle() && self.servers.iter().all(|server| server.places().is_none()) {
             return Turns::default();
         }
-        self.queue.look(places, now)
+        self.queue.look(now)
     }
 
     /// Does what the count of requests in flight asks for.
@@ -188,13 +187,9 @@ impl<H: Host> Service<H> {
         }
     }
 
-    /// How many requests the application may have at once; none: nobody is held.
-    pub fn places(&self) -> Option<Concurrency> {
-        self.server.as_ref().and_then(Server::places)
-    }
-
     fn measure(&mut self, now: Timestamp) {
-        let Some(server) = &mut self.server else { return };
+        let mut servers = self.servers.iter_mut();
+        let Some(server) = servers.next() else { return };
         if server.is_due(now) {
             let totals = Totals { departed: self.departed.get(), confident: self.confident.get() };
             let executing = self.count.get(&self.in_flight) > Concurrency::new(0);
@@ -202,13 +197,16 @@ impl<H: Host> Service<H> {
             if let Some(rate) = server.service_rate() {
                 self.service_rate.set((rate * 1e3) as u64);
             }
+            servers.for_each(Server::follow);
             self.show_capacity();
         }
     }
 
-    /// Shows the capacity in force, if it has changed.
+    /// Shows the capacity in force, if it has changed. Where configurations differ, that of the last
+    /// request.
     pub fn show_capacity(&mut self) {
-        let capacity = self.server.as_ref().and_then(Server::capacity);
+        let last = self.last.and_then(|plugin| self.servers.get(plugin));
+        let capacity = last.or_else(|| self.servers.newest()).and_then(Server::capacity);
         if self.shown != capacity {
             self.shown = capacity;
             self.capacity_in_force.set(capacity.map_or(0, |limit| u64::from(limit.get())));
@@ -235,12 +233,13 @@ impl<H: Host> Service<H> {
     /// tells, if it is on.
     pub fn answered(
         &mut self,
+        plugin: PluginId,
         let_in: Option<(Met, Timestamp)>,
         reads: bool,
         rng: &mut impl Rng,
     ) -> Option<LoadReport> {
         let others = self.others();
-        let server = self.server.as_mut()?;
+        let server = self.servers.get_mut(plugin)?;
         if let Some((met, since)) = let_in {
             let now = self.host.now();
             let queue = waiting(server, others);
@@ -250,7 +249,7 @@ impl<H: Host> Service<H> {
             }
             self.measure(now);
         }
-        let server = self.server.as_ref()?;
+        let server = self.servers.get(plugin)?;
         if !reads {
             return server.orca().then(|| server.bare_report(others));
         }
@@ -263,4 +262,20 @@ impl<H: Host> Service<H> {
 /// How many of them wait: those beyond what the application works on, or all if that is not known.
 pub fn waiting(server: &Server, others: Concurrency) -> u32 {
     others.get().saturating_sub(server.concurrency().map_or(0, Concurrency::get))
+}
+
+impl View for Server {
+    type Parameters = ServiceParameters;
+
+    fn agrees(&self, parameters: &ServiceParameters) -> bool {
+        self.parameters() == parameters
+    }
+
+    fn configure(&mut self, parameters: ServiceParameters) {
+        Self::configure(self, &parameters);
+    }
+
+    fn beside(&self, parameters: ServiceParameters) -> Self {
+        Self::beside(self, &parameters)
+    }
 }

@@ -14,15 +14,17 @@ use crate::message::Message;
 use crate::metrics::MemoryGauge;
 use crate::names::Plugin;
 use crate::pace::Pace;
-use crate::parameters::Parameters;
+use crate::parameters::{Parameters, PluginId};
 use crate::requests::Requests;
 use crate::service::Service;
 use crate::services::{self, Services};
+use crate::views::Views;
 use bloc_policy::cluster_name::service_of;
-use bloc_policy::config::{self, PluginConfig};
+use bloc_policy::config::{self, ControlPlane, PluginConfig};
 use bloc_policy::units::Timestamp;
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
+use std::rc::Rc;
 
 /// What one thread knows.
 pub struct Vm<H: Host> {
@@ -40,7 +42,7 @@ pub struct Vm<H: Host> {
     pub requests: RefCell<Requests<RefCell<Cluster<H>>>>,
     /// The requests that are held on their way in.
     pub held: HeldStreams<H::Stream>,
-    /// How often it ticks.
+    /// How often it ticks, and where.
     pub pace: Pace<H>,
     /// What is put right when it crashes.
     pub recovery: CrashRecovery,
@@ -51,6 +53,7 @@ pub struct Vm<H: Host> {
     clusters: RefCell<Clusters<H>>,
     /// Services that were met since the agent last looked.
     new_services: RefCell<BTreeSet<String>>,
+    updated: Cell<bool>,
     handover: Handover,
     memory: RefCell<MemoryGauge<H>>,
 }
@@ -77,6 +80,7 @@ impl<H: Host> Vm<H> {
             services: RefCell::default(),
             clusters: RefCell::default(),
             new_services: RefCell::default(),
+            updated: Cell::new(false),
             handover: Handover::new(host.now()),
             memory: RefCell::new(MemoryGauge::new(&host)),
             host,
@@ -92,26 +96,45 @@ impl<H: Host> Vm<H> {
         number
     }
 
-    /// A plugin's configuration is in force from now on.
-    pub fn configure(&self, plugin: Plugin, configuration: PluginConfig) {
+    /// A plugin configuration is in force from now on.
+    pub fn configure(&self, plugin: Plugin, configuration: PluginConfig) -> PluginId {
         let mut new = self.new_services.borrow_mut();
         new.extend(configuration.service().map(str::to_owned));
         new.extend(configuration.services().keys().cloned());
-        self.parameters.borrow_mut().configure(plugin, configuration);
+        let id = self.parameters.borrow_mut().add(plugin, configuration);
+        self.apply();
+        id
+    }
+
+    /// It is not any more.
+    pub fn remove(&self, plugin: PluginId) {
+        self.parameters.borrow_mut().remove(plugin);
         self.apply();
     }
 
-    /// What the control plane says is in force from now on.
+    /// The control plane that is to be asked.
+    pub fn control_plane(&self) -> Option<ControlPlane> {
+        self.parameters.borrow().control_plane().cloned()
+    }
+
+    /// What the control plane says is in force from now on. What is held of a service that it has
+    /// taken out may go: the queues are to be looked at.
     pub fn update(&self, services: config::Services) {
         self.parameters.borrow_mut().update(services);
         self.apply();
+        self.updated.set(true);
+    }
+
+    /// Whether the control plane has said something since this was last asked.
+    pub fn was_updated(&self) -> bool {
+        self.updated.take()
     }
 
     /// Brings the parameters in force to all that is there already.
     fn apply(&self) {
         let parameters = self.parameters.borrow();
         self.services.borrow().apply(&parameters);
-        self.clusters.borrow_mut().apply(&self.host, &parameters, self.host.now());
+        self.clusters.borrow_mut().apply(&self.host, &parameters);
     }
 
     /// The service that this proxy stands in front of, made on first use.
@@ -120,7 +143,7 @@ impl<H: Host> Vm<H> {
             return known;
         }
         let parameters = self.parameters.borrow();
-        let service = Service::new(&self.host, name, parameters.of_service(name), self.number, &self.recovery);
+        let service = Service::new(&self.host, name, &parameters, self.number, &self.recovery);
         self.services.borrow_mut().add(name, service)
     }
 
@@ -162,21 +185,25 @@ impl<H: Host> Vm<H> {
         self.services.borrow_mut().look_anew();
     }
 
-    /// The cluster that this request is routed to, if somebody configured its service.
-    pub fn cluster_of(&self, stream: &H::Stream) -> Option<clusters::Shared<H>> {
-        self.cluster(std::str::from_utf8(stream.text(Text::ClusterName)?.as_ref()).ok()?)
+    /// The cluster that this request is routed to, if its configuration or the control plane says
+    /// something of its service. Where the configuration is not known: the newest that does.
+    pub fn cluster_of(&self, plugin: Option<PluginId>, stream: &H::Stream) -> Option<clusters::Shared<H>> {
+        self.cluster(plugin, std::str::from_utf8(stream.text(Text::ClusterName)?.as_ref()).ok()?)
     }
 
-    /// The cluster with this name, made on first use; none if nobody configured its service.
-    pub fn cluster(&self, name: &str) -> Option<clusters::Shared<H>> {
+    /// The cluster with this name, made on first use, likewise.
+    pub fn cluster(&self, plugin: Option<PluginId>, name: &str) -> Option<clusters::Shared<H>> {
+        let find = |views: &Views<clusters::Shared<H>>| {
+            plugin.map_or_else(|| views.newest(), |plugin| views.get(plugin)).map(Rc::clone)
+        };
         if let Some(known) = self.clusters.borrow().get(name) {
-            return known;
+            return find(known);
         }
         if !self.clusters.borrow().has_room() {
             return None;
         }
         self.announce(service_of(name).to_owned());
-        self.clusters.borrow_mut().add(name, &self.host, &self.parameters.borrow())
+        find(self.clusters.borrow_mut().add(name, &self.host, &self.parameters.borrow()))
     }
 
     /// A request has come for a service that is new here: this VM's own queue brings it to the

@@ -338,6 +338,14 @@ impl Endpoints {
         }
     }
 
+    /// From now on the attempts under way are somebody else's.
+    pub fn none_pending(&mut self) {
+        for (_, endpoint) in &mut self.table {
+            endpoint.pending = 0;
+            note(&mut self.standings, endpoint);
+        }
+    }
+
     /// The server was not in the cluster when an attempt should have gone to it: left alone for an interval.
     pub fn missing(&mut self, id: EndpointId, now: Timestamp) {
         self.restart(id, now);

@@ -6,8 +6,12 @@
 //! the line, as a *grant* to that request's worker. The place counts as taken from the moment of
 //! the grant, so no wake-up can be lost, only be late.
 //!
+//! Each request brings the `concurrency` of its own configuration. Where these differ, as while a
+//! listener is updated, a request gets in when fewer than its own are inside, and the head of the
+//! line keeps those behind it waiting.
+//!
 //! The state is shared by the threads as a few bytes under compare-and-swap: each worker's number,
-//! sign of life and counts, then the line, a byte for each waiting request. `Line` in `line.rs`
+//! sign of life and counts, then the line, five bytes for each waiting request. `Line` in `line.rs`
 //! is what each thread has of its own, and what it says is the truth: with each step a worker
 //! [reports](Hall::report) what it holds, and what the shared bytes lack or have too much is put
 //! right. So whatever is lost of the shared bytes, a worker that takes its next step is back in
@@ -19,7 +23,7 @@
 //! are places and nobody is let in until there are fewer, and with those waiting, at the end of the
 //! line.
 //!
-//! Cost: copying the bytes, 24 for each worker and one for each waiting request. Not in the paper,
+//! Cost: copying the bytes, 24 for each worker and five for each waiting request. Not in the paper,
 //! whose queue proxy is a single process.
 
 use crate::units::{Concurrency, Timestamp};
@@ -33,6 +37,7 @@ const SIGN: Duration = Duration::from_millis(500);
 /// More threads than this do not take part.
 const MAX_WORKERS: usize = 255;
 const WORKER_BYTES: usize = 24;
+const TURN_BYTES: usize = 5;
 
 /// A worker's place in the hall's list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -55,6 +60,15 @@ impl State {
     }
 }
 
+/// A request in the line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Turn {
+    /// The place of its worker in the list.
+    worker: u8,
+    /// It may get in while fewer than these are inside.
+    concurrency: Concurrency,
+}
+
 /// What becomes of a request that comes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Entrance {
@@ -68,7 +82,7 @@ pub enum Entrance {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Hall {
     workers: Vec<State>,
-    line: VecDeque<u8>,
+    line: VecDeque<Turn>,
 }
 
 impl Hall {
@@ -86,8 +100,12 @@ impl Hall {
                     granted: u32::from_le_bytes(state.get(20..)?.try_into().ok()?),
                 });
             }
-            let known = line.iter().all(|&worker| worker < count);
-            known.then(|| Self { workers, line: line.iter().copied().collect() })
+            let (turns, []) = line.as_chunks::<TURN_BYTES>() else { return None };
+            let turn = |&[worker, a, b, c, d]: &[u8; TURN_BYTES]| {
+                let concurrency = Concurrency::new(u32::from_le_bytes([a, b, c, d]));
+                (worker < count).then_some(Turn { worker, concurrency })
+            };
+            Some(Self { workers, line: turns.iter().map(turn).collect::<Option<_>>()? })
         };
         parse().unwrap_or_default()
     }
@@ -102,7 +120,10 @@ impl Hall {
             into.extend(state.inside.to_le_bytes());
             into.extend(state.granted.to_le_bytes());
         }
-        into.extend(&self.line);
+        for turn in &self.line {
+            into.push(turn.worker);
+            into.extend(turn.concurrency.get().to_le_bytes());
+        }
     }
 
     /// Requests that the application works on, granted ones included.
@@ -116,7 +137,7 @@ impl Hall {
     }
 
     fn waiting_of(&self, worker: Worker) -> usize {
-        self.line.iter().filter(|&&other| other == worker.0).count()
+        self.line.iter().filter(|turn| turn.worker == worker.0).count()
     }
 
     /// The worker with this number (not 0), which gives a sign of life; none if there are too many.
@@ -139,19 +160,24 @@ impl Hall {
         self.workers.get(usize::from(worker.0)).map(|state| state.id).filter(|id| *id != 0)
     }
 
-    /// A worker says what it has: so many requests that it has let in, and so many that it holds.
-    /// What the hall has of it is brought in line with that; held requests that are new to the hall
-    /// go to the end of the line.
-    pub fn report(&mut self, worker: Worker, inside: u32, held: usize) {
+    /// A worker says what it has: so many requests that it has let in, and those that it holds, with
+    /// the concurrency of each. What the hall has of it is brought in line with that; held requests
+    /// that are new to the hall go to the end of the line.
+    pub fn report(&mut self, worker: Worker, inside: u32, held: impl ExactSizeIterator<Item = Concurrency>) {
         let Some(state) = self.workers.get_mut(usize::from(worker.0)) else { return };
         state.inside = inside;
-        state.granted = state.granted.min(u32::try_from(held).unwrap_or(u32::MAX));
-        let (wanted, there) = (held.saturating_sub(state.granted as usize), self.waiting_of(worker));
-        for _ in there..wanted {
-            self.line.push_back(worker.0);
+        state.granted = state.granted.min(u32::try_from(held.len()).unwrap_or(u32::MAX));
+        let mut held = held.skip(state.granted as usize);
+        let mut surplus = 0;
+        for turn in self.line.iter_mut().filter(|turn| turn.worker == worker.0) {
+            match held.next() {
+                Some(concurrency) => turn.concurrency = concurrency,
+                None => surplus += 1,
+            }
         }
-        for _ in wanted..there {
-            if let Some(last) = self.line.iter().rposition(|other| *other == worker.0) {
+        self.line.extend(held.map(|concurrency| Turn { worker: worker.0, concurrency }));
+        for _ in 0..surplus {
+            if let Some(last) = self.line.iter().rposition(|turn| turn.worker == worker.0) {
                 self.line.remove(last);
             }
         }
@@ -173,7 +199,7 @@ impl Hall {
         for (place, state) in self.workers.iter_mut().enumerate() {
             if state.id != 0 && now.since(state.seen.max(awake)) > LIFE + SIGN {
                 (state.id, state.inside, state.granted) = (0, 0, 0);
-                self.line.retain(|&worker| usize::from(worker) != place);
+                self.line.retain(|turn| usize::from(turn.worker) != place);
             }
         }
     }
@@ -184,7 +210,7 @@ impl Hall {
         if let Some(state) = self.workers.get_mut(place) {
             (state.id, state.inside, state.granted) = (0, 0, 0);
         }
-        self.line.retain(|&worker| usize::from(worker) != place);
+        self.line.retain(|turn| usize::from(turn.worker) != place);
     }
 
     /// The numbers of the workers that take part.
@@ -201,7 +227,7 @@ impl Hall {
             state.inside = state.inside.saturating_add(1);
             return Entrance::Inside;
         }
-        self.line.push_back(worker.0);
+        self.line.push_back(Turn { worker: worker.0, concurrency });
         Entrance::Waits
     }
 
@@ -213,24 +239,22 @@ impl Hall {
         // one of this worker, which then leaves the line.
         let granted = state.granted as usize;
         let nth = before.saturating_sub(granted);
-        let mut own = self.line.iter().enumerate().filter(|(_, other)| **other == worker.0);
+        let mut own = self.line.iter().enumerate().filter(|(_, turn)| turn.worker == worker.0);
         match own.nth(nth).map(|(place, _)| place) {
             Some(place) => drop(self.line.remove(place)),
             None => state.granted = state.granted.saturating_sub(1),
         }
     }
 
-    /// Gives the next free place to the head of the line; the worker whose first waiting request it
-    /// is.
-    pub fn grant(&mut self, concurrency: Concurrency) -> Option<Worker> {
-        if self.inside() >= concurrency.get() {
-            return None;
-        }
-        let worker = Worker(self.line.pop_front()?);
-        if let Some(state) = self.workers.get_mut(usize::from(worker.0)) {
+    /// Gives a free place to the head of the line; the worker whose first waiting request it is. None
+    /// if there is none free for it.
+    pub fn grant(&mut self) -> Option<Worker> {
+        let inside = self.inside();
+        let turn = self.line.pop_front_if(|turn| inside < turn.concurrency.get())?;
+        if let Some(state) = self.workers.get_mut(usize::from(turn.worker)) {
             state.granted = state.granted.saturating_add(1);
         }
-        Some(worker)
+        Some(Worker(turn.worker))
     }
 
     /// The worker lets in whom it may; how many that are.

@@ -2,6 +2,7 @@
 
 use super::*;
 use proptest::prelude::*;
+use std::iter::repeat_n;
 
 fn at(millis: u64) -> Timestamp {
     Timestamp::ZERO.after(Duration::from_millis(millis))
@@ -50,11 +51,11 @@ struct World {
 impl World {
     fn report(&mut self, w: usize) {
         let (worker, thread) = (self.workers[w], &self.threads[w]);
-        self.hall.report(worker, thread.inside.len() as u32, thread.held.len());
+        self.hall.report(worker, thread.inside.len() as u32, repeat_n(self.concurrency, thread.held.len()));
     }
 
     fn grant(&mut self) {
-        while self.hall.grant(self.concurrency).is_some() {}
+        while self.hall.grant().is_some() {}
     }
 
     fn deliver(&mut self, w: usize) {
@@ -150,9 +151,9 @@ fn the_line_is_first_in_first_out_over_all_workers() {
     let mut turns = Vec::new();
     let mut inside = 0;
     for _ in 0..4 {
-        hall.report(workers[inside], 0, held[inside]);
-        let next = hall.grant(one).unwrap();
-        assert_eq!(hall.grant(one), None, "one place, one grant");
+        hall.report(workers[inside], 0, repeat_n(one, held[inside]));
+        let next = hall.grant().unwrap();
+        assert_eq!(hall.grant(), None, "one place, one grant");
         assert_eq!(hall.take(next), 1);
         inside = usize::from(next.0);
         held[inside] -= 1;
@@ -167,8 +168,27 @@ fn more_concurrency_lets_more_in_at_once() {
     for _ in 0..5 {
         hall.enter(workers[0], Concurrency::new(1));
     }
-    let granted = std::iter::from_fn(|| hall.grant(Concurrency::new(3))).count();
+    hall.report(workers[0], 1, repeat_n(Concurrency::new(3), 4));
+    let granted = std::iter::from_fn(|| hall.grant()).count();
     assert_eq!((granted, hall.inside(), hall.waiting()), (2, 3, 2));
+}
+
+/// As while a listener is updated: requests of the old configuration and of the new one.
+#[test]
+fn each_request_gets_in_by_the_concurrency_of_its_own_configuration() {
+    let (mut hall, workers) = hall(2);
+    let [one, four] = [1, 4].map(Concurrency::new);
+    assert_eq!(hall.enter(workers[0], four), Entrance::Inside);
+    assert_eq!(hall.enter(workers[0], four), Entrance::Inside);
+    assert_eq!(hall.enter(workers[1], one), Entrance::Waits);
+    assert_eq!(hall.enter(workers[0], four), Entrance::Waits, "the head comes first");
+    hall.report(workers[0], 1, repeat_n(four, 1));
+    assert_eq!(hall.grant(), None, "one is inside, which is all that the head allows");
+    hall.report(workers[0], 0, repeat_n(four, 1));
+    assert_eq!((hall.grant(), hall.grant()), (Some(workers[1]), Some(workers[0])));
+    let mut bytes = Vec::new();
+    hall.encode(&mut bytes);
+    assert_eq!(Hall::decode(&bytes), hall);
 }
 
 #[test]
@@ -183,7 +203,7 @@ fn the_dead_keep_neither_places_nor_turns() {
     assert_eq!((hall.inside(), hall.waiting()), (1, 2), "who slept until then could not hear the other one");
     hall.bury(at(0), at(2_600));
     assert_eq!((hall.inside(), hall.waiting()), (0, 1));
-    assert_eq!(hall.grant(one), Some(workers[1]));
+    assert_eq!(hall.grant(), Some(workers[1]));
     assert_eq!(hall.id(workers[0]), None);
     assert_eq!(hall.join(9, at(3_000)), Some(workers[0]), "the place in the list is used again");
 }
@@ -197,15 +217,15 @@ fn whoever_was_taken_for_dead_is_back_with_all_that_it_has() {
     }
     hall.join(2, at(2_600));
     hall.bury(at(0), at(2_600));
-    assert_eq!((hall.grant(two), hall.grant(two)), (Some(workers[1]), None));
+    assert_eq!((hall.grant(), hall.grant()), (Some(workers[1]), None));
     let back = hall.join(1, at(2_700)).unwrap();
-    hall.report(back, 2, 1);
+    hall.report(back, 2, repeat_n(two, 1));
     assert_eq!((hall.inside(), hall.waiting()), (3, 1), "more than there are places");
-    assert_eq!(hall.grant(two), None);
-    hall.report(back, 1, 1);
-    assert_eq!(hall.grant(two), None);
-    hall.report(back, 0, 1);
-    assert_eq!(hall.grant(two), Some(back));
+    assert_eq!(hall.grant(), None);
+    hall.report(back, 1, repeat_n(two, 1));
+    assert_eq!(hall.grant(), None);
+    hall.report(back, 0, repeat_n(two, 1));
+    assert_eq!(hall.grant(), Some(back));
 }
 
 #[test]
@@ -215,13 +235,13 @@ fn a_report_puts_right_what_the_hall_has_too_much_or_too_little() {
     for worker in [0, 1, 0, 1, 0] {
         hall.enter(workers[worker], one);
     }
-    hall.report(workers[0], 0, 2);
-    assert_eq!(hall.grant(one), Some(workers[1]), "its place is free");
-    hall.report(workers[1], 0, 0);
+    hall.report(workers[0], 0, repeat_n(one, 2));
+    assert_eq!(hall.grant(), Some(workers[1]), "its place is free");
+    hall.report(workers[1], 0, repeat_n(one, 0));
     assert_eq!((hall.inside(), hall.waiting()), (0, 2), "nobody to be let in, nobody in the line");
-    hall.report(workers[1], 3, 4);
+    hall.report(workers[1], 3, repeat_n(one, 4));
     assert_eq!((hall.inside(), hall.waiting()), (3, 6));
-    hall.report(workers[0], 0, 1);
+    hall.report(workers[0], 0, repeat_n(one, 1));
     assert_eq!((hall.waiting(), hall.waiting_of(workers[1])), (5, 4));
 }
 
@@ -238,6 +258,6 @@ fn whoever_resigns_leaves_its_places_and_turns_to_the_others_at_once() {
     hall.resign(1);
     assert_eq!((hall.inside(), hall.waiting()), (0, 1));
     assert_eq!(hall.ids().collect::<Vec<_>>(), [2]);
-    assert_eq!(hall.grant(one), Some(workers[1]));
+    assert_eq!(hall.grant(), Some(workers[1]));
     assert_eq!(hall.join(9, at(0)), Some(workers[0]), "the place in the list is used again");
 }

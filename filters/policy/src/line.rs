@@ -22,7 +22,7 @@ const TRIES: usize = 1000;
 
 fn key(service: &str) -> String {
     // Bytes of another layout are under another key: two versions of the module may be loaded.
-    format!("bloc/hall2/{service}")
+    format!("bloc/hall3/{service}")
 }
 
 /// Takes the VM with this number out of the hall of a service. The others, which may have free
@@ -43,7 +43,20 @@ pub fn resign(shared: &impl Shared, service: &str, vm: u64) -> Vec<u64> {
 
 struct Held<T> {
     until: Timestamp,
+    /// That of its configuration; none: it need not be held any more.
+    concurrency: Option<Concurrency>,
     request: T,
+}
+
+impl<T> Held<T> {
+    /// Whether it goes with the next look, whoever's turn it is.
+    fn leaves(&self, now: Timestamp) -> bool {
+        self.until <= now || self.concurrency.is_none()
+    }
+
+    fn limit(&self) -> Concurrency {
+        self.concurrency.unwrap_or(Concurrency::new(u32::MAX))
+    }
 }
 
 /// One thread's part of the line of one service.
@@ -96,7 +109,7 @@ impl<T> Line<T> {
             let (bytes, cas) = shared.get(&self.key);
             let mut hall = bytes.map_or_else(Hall::default, |bytes| Hall::decode(&bytes));
             let worker = hall.join(self.vm, now)?;
-            hall.report(worker, self.inside, self.held.len());
+            hall.report(worker, self.inside, self.held.iter().map(Held::limit));
             let result = step(&mut hall, worker);
             hall.encode(&mut self.bytes);
             if shared.set(&self.key, &self.bytes, cas) {
@@ -117,49 +130,47 @@ impl<T> Line<T> {
     }
 
     /// Holds a request for which there was no place, until then at the latest.
-    pub fn hold(&mut self, request: T, until: Timestamp) {
-        self.held.push_back(Held { until, request });
+    pub fn hold(&mut self, request: T, concurrency: Concurrency, until: Timestamp) {
+        self.held.push_back(Held { until, concurrency: Some(concurrency), request });
+    }
+
+    /// The configurations have changed: what the concurrency of each held request is now. None: it
+    /// is to be held no longer, and is let in by the next look.
+    pub fn configure(&mut self, concurrency: impl Fn(&T) -> Option<Concurrency>) {
+        for held in &mut self.held {
+            held.concurrency = concurrency(&held.request);
+        }
     }
 
     /// A request that was inside is over: its place is passed on.
-    pub fn leave(&mut self, shared: &impl Shared, concurrency: Option<Concurrency>, now: Timestamp) -> Turns<T> {
+    pub fn leave(&mut self, shared: &impl Shared, now: Timestamp) -> Turns<T> {
         self.inside = self.inside.saturating_sub(1);
-        self.pass_on(shared, concurrency, &[], now)
+        self.pass_on(shared, &[], now)
     }
 
     /// A held request is gone.
-    pub fn gone(
-        &mut self,
-        shared: &impl Shared,
-        concurrency: Option<Concurrency>,
-        now: Timestamp,
-        is: impl Fn(&T) -> bool,
-    ) -> Turns<T> {
-        let gone = self.held.iter().position(|held| is(&held.request));
-        let mut turns = gone.map(|place| self.pass_on(shared, concurrency, &[place], now)).unwrap_or_default();
+    pub fn gone(&mut self, shared: &impl Shared, now: Timestamp, is: impl Fn(&T) -> bool) -> Turns<T> {
+        let Some(gone) = self.held.iter().position(|held| is(&held.request)) else { return Turns::default() };
+        if let Some(held) = self.held.get_mut(gone) {
+            // Nobody lets it in any more.
+            held.concurrency.get_or_insert_default();
+        }
+        let mut turns = self.pass_on(shared, &[gone], now);
         turns.late.clear();
         turns
     }
 
     /// Looks what has been granted to this thread, gives a sign of life, and finds those that have
     /// waited too long.
-    pub fn look(&mut self, shared: &impl Shared, concurrency: Option<Concurrency>, now: Timestamp) -> Turns<T> {
-        let late = |(place, held): (usize, &Held<T>)| (held.until <= now).then_some(place);
-        let late: Vec<usize> = self.held.iter().enumerate().filter_map(late).collect();
-        self.pass_on(shared, concurrency, &late, now)
+    pub fn look(&mut self, shared: &impl Shared, now: Timestamp) -> Turns<T> {
+        let leaves = |(place, held): (usize, &Held<T>)| held.leaves(now).then_some(place);
+        let leaving: Vec<usize> = self.held.iter().enumerate().filter_map(leaves).collect();
+        self.pass_on(shared, &leaving, now)
     }
 
     /// Gives free places to those whose turn it is, after those at these places in `held` have
     /// left.
-    fn pass_on(
-        &mut self,
-        shared: &impl Shared,
-        concurrency: Option<Concurrency>,
-        leaving: &[usize],
-        now: Timestamp,
-    ) -> Turns<T> {
-        // Without a concurrency any more nobody is to be held.
-        let concurrency = concurrency.unwrap_or(Concurrency::new(u32::MAX));
+    fn pass_on(&mut self, shared: &impl Shared, leaving: &[usize], now: Timestamp) -> Turns<T> {
         let awake = self.awake.look(now);
         let passed = self.step(shared, now, |hall, worker| {
             for place in leaving.iter().rev() {
@@ -167,7 +178,7 @@ impl<T> Line<T> {
             }
             hall.bury(awake, now);
             let mut others = Vec::new();
-            while let Some(granted) = hall.grant(concurrency) {
+            while let Some(granted) = hall.grant() {
                 if granted != worker {
                     others.extend(hall.id(granted));
                 }
@@ -176,9 +187,18 @@ impl<T> Line<T> {
         });
         let mut turns = Turns::default();
         for place in leaving.iter().rev() {
-            turns.late.extend(self.held.remove(*place).map(|held| held.request));
+            let Some(held) = self.held.remove(*place) else { continue };
+            match held.concurrency {
+                Some(_) => turns.late.push(held.request),
+                // Beyond the places, if there is none free: they are not kept for anybody any more.
+                None => {
+                    self.inside += 1;
+                    turns.in_turn.push(held.request);
+                }
+            }
         }
         turns.late.reverse();
+        turns.in_turn.reverse();
         let ((wake, granted), doubts) = passed.unwrap_or_default();
         self.doubts = doubts;
         turns.wake = wake;

@@ -80,6 +80,8 @@ struct Request {
     worker: usize,
     takes: u64,
     bound: u64,
+    /// Of its configuration.
+    concurrency: u32,
     /// When its client goes away, after it came.
     patience: Option<u64>,
 }
@@ -96,7 +98,6 @@ struct World<'a> {
     data: Data,
     requests: &'a [Request],
     stalls: &'a [Stall],
-    concurrency: u32,
     lines: Vec<Line<usize>>,
     states: Vec<State>,
     /// Whether an announcement arrives.
@@ -133,7 +134,12 @@ impl World<'_> {
 
     fn enter(&mut self, number: usize, now: u64) {
         let known = self.known(now);
-        assert!(known < self.concurrency as usize, "{known} inside when one more is let in");
+        let limit = match self.states[number] {
+            // Others may have come since its place was granted, by what theirs allow.
+            State::Held => self.requests.iter().map(|request| request.concurrency).max().unwrap_or(0),
+            _ => self.requests[number].concurrency,
+        };
+        assert!(known < limit as usize, "{known} inside when one more is let in");
         assert!([State::NotYet, State::Held].contains(&self.states[number]), "let in twice");
         self.states[number] = State::Inside;
         let Request { takes, worker, .. } = self.requests[number];
@@ -169,7 +175,6 @@ impl World<'_> {
     }
 
     fn run(&mut self) {
-        let places = Concurrency::new(self.concurrency);
         for (number, request) in self.requests.iter().enumerate() {
             self.plan(request.at, Event::Come { number, worker: request.worker });
         }
@@ -200,11 +205,12 @@ impl World<'_> {
             let line = &mut self.lines[worker];
             let turns = match event {
                 Event::Come { number, .. } => {
+                    let places = Concurrency::new(self.requests[number].concurrency);
                     if line.come(&self.data, places, now) {
                         self.enter(number, millis);
                     } else {
                         self.states[number] = State::Held;
-                        line.hold(number, at(self.requests[number].at + self.requests[number].bound));
+                        line.hold(number, places, at(self.requests[number].at + self.requests[number].bound));
                         if let Some(patience) = self.requests[number].patience {
                             self.plan(millis + patience, Event::Vanish { number, worker });
                         }
@@ -213,13 +219,13 @@ impl World<'_> {
                 }
                 Event::End { number, .. } => {
                     self.states[number] = State::Over;
-                    line.leave(&self.data, Some(places), now)
+                    line.leave(&self.data, now)
                 }
                 Event::Vanish { number, .. } => {
                     self.states[number] = State::Over;
-                    line.gone(&self.data, Some(places), now, |held| *held == number)
+                    line.gone(&self.data, now, |held| *held == number)
                 }
-                Event::Tick(_) | Event::Wake(_) => line.look(&self.data, Some(places), now),
+                Event::Tick(_) | Event::Wake(_) => line.look(&self.data, now),
             };
             self.take(worker, turns, millis);
         }
@@ -227,13 +233,12 @@ impl World<'_> {
     }
 }
 
-fn world<'a>(workers: usize, concurrency: u32, requests: &'a [Request], stalls: &'a [Stall], seed: u64) -> World<'a> {
+fn world<'a>(workers: usize, requests: &'a [Request], stalls: &'a [Stall], seed: u64) -> World<'a> {
     let data = Data { rng: RefCell::new(fastrand::Rng::with_seed(seed)), ..Data::default() };
     World {
         data,
         requests,
         stalls,
-        concurrency,
         lines: (1..=workers as u64).map(|vm| Line::new(SERVICE, vm)).collect(),
         states: vec![State::NotYet; requests.len()],
         loses_wakes: false,
@@ -255,10 +260,17 @@ fn check(mut world: World) {
     assert_eq!((hall.inside(), hall.waiting()), (0, 0));
 }
 
+/// All of one configuration, or of two: a listener is updated.
 fn requests(workers: usize) -> impl Strategy<Value = Vec<Request>> {
-    let request = (0u64..8_000, 0..workers, 1u64..400, 50u64..12_000, prop::option::weighted(0.2, 0u64..3_000))
-        .prop_map(|(at, worker, takes, bound, patience)| Request { at, worker, takes, bound, patience });
-    prop::collection::vec(request, 1..60)
+    let request =
+        (0u64..8_000, 0..workers, 1u64..400, 50u64..12_000, any::<bool>(), prop::option::weighted(0.2, 0u64..3_000));
+    (1u32..4, 1u32..4, prop::collection::vec(request, 1..60)).prop_map(|(one, other, requests)| {
+        let request = |(at, worker, takes, bound, is_one, patience)| {
+            let concurrency = if is_one { one } else { other };
+            Request { at, worker, takes, bound, concurrency, patience }
+        };
+        requests.into_iter().map(request).collect()
+    })
 }
 
 fn stalls(workers: usize) -> impl Strategy<Value = Vec<Stall>> {
@@ -282,12 +294,12 @@ proptest! {
 
     #[test]
     fn each_request_is_let_in_once_or_bounced_in_time_whatever_stands_still(
-        requests in requests(3), stalls in stalls(3), concurrency in 1u32..4, loses: bool, seed: u64,
+        requests in requests(3), stalls in stalls(3), loses: bool, seed: u64,
     ) {
         // Unless one stands still for longer, the places are never exceeded.
         let stands = |worker| stalls.iter().filter(|stall| stall.worker == worker).map(|stall| stall.until - stall.from).sum();
         let strict = (0..3).map(stands).all(|time: u64| time <= LIFE.as_millis() as u64);
-        check(World { loses_wakes: loses, strict, ..world(3, concurrency, &requests, &stalls, seed) });
+        check(World { loses_wakes: loses, strict, ..world(3, &requests, &stalls, seed) });
     }
 }
 
@@ -295,11 +307,18 @@ proptest! {
 /// s. None takes the other for dead, so the place stays the only one.
 #[test]
 fn sixteen_requests_survive_a_stop_of_the_process() {
-    let requests: Vec<Request> =
-        (0..16).map(|n| Request { at: n, worker: n as usize % 2, takes: 100, bound: 15_000, patience: None }).collect();
+    let requests = (0..16).map(|n| Request {
+        at: n,
+        worker: n as usize % 2,
+        takes: 100,
+        bound: 15_000,
+        concurrency: 1,
+        patience: None,
+    });
+    let requests: Vec<Request> = requests.collect();
     for time in [1_000, 2_500, 3_000, 6_000, 20_000] {
         let stalls = [0, 1].map(|worker| Stall { worker, from: 150, until: 150 + time + 10 * worker as u64 });
-        check(World { strict: true, ..world(2, 1, &requests, &stalls, time) });
+        check(World { strict: true, ..world(2, &requests, &stalls, time) });
     }
 }
 
@@ -329,9 +348,9 @@ fn without_shared_data_nobody_is_held_for_ever() {
     let one = Concurrency::new(1);
     let mut line = Line::<u32>::new(SERVICE, 1);
     assert!(line.come(&Nothing, one, at(0)) && line.come(&Nothing, one, at(0)));
-    line.hold(7, at(100));
-    assert_eq!(line.look(&Nothing, Some(one), at(99)).late, [0; 0]);
-    assert_eq!(line.look(&Nothing, Some(one), at(100)).late, [7]);
+    line.hold(7, one, at(100));
+    assert_eq!(line.look(&Nothing, at(99)).late, [0; 0]);
+    assert_eq!(line.look(&Nothing, at(100)).late, [7]);
 }
 
 #[test]
@@ -341,9 +360,9 @@ fn the_place_of_a_worker_that_is_gone_is_free_after_a_while() {
     let (mut gone, mut here) = (Line::<u32>::new(SERVICE, 1), Line::<u32>::new(SERVICE, 2));
     assert!(gone.come(&data, one, at(0)));
     assert!(!here.come(&data, one, at(0)));
-    here.hold(7, at(100_000));
+    here.hold(7, one, at(100_000));
     let looks = |here: &mut Line<u32>, until: u64| {
-        (0..until).step_by(250).flat_map(|now| here.look(&data, Some(one), at(now)).in_turn).collect::<Vec<_>>()
+        (0..until).step_by(250).flat_map(|now| here.look(&data, at(now)).in_turn).collect::<Vec<_>>()
     };
     assert_eq!(looks(&mut here, 2_500), [0; 0]);
     assert_eq!(looks(&mut here, 3_000), [7]);
@@ -358,7 +377,7 @@ fn the_place_of_a_worker_that_is_gone_is_free_also_where_nobody_has_waited_for_l
     assert!(gone.come(&data, one, at(0)));
     let mut now = 5_000;
     for _ in 0..20 {
-        let turns = here.look(&data, Some(one), at(now));
+        let turns = here.look(&data, at(now));
         assert!(turns.in_turn.is_empty() && turns.late.is_empty());
         now += if here.needs_looks() { 250 } else { 5_000 };
     }
@@ -373,12 +392,30 @@ fn whoever_gives_up_leaves_the_line_where_it_stood() {
     assert!(here.come(&data, one, at(0)));
     for (line, number) in [(&mut here, 1), (&mut there, 2)] {
         assert!(!line.come(&data, one, at(0)));
-        line.hold(number, at(100_000));
+        line.hold(number, one, at(100_000));
     }
     assert!(!here.come(&data, one, at(0)));
-    here.hold(3, at(100_000));
-    assert_eq!(here.gone(&data, Some(one), at(1), |held| *held == 1).in_turn, [0; 0]);
-    let turns = here.leave(&data, Some(one), at(2));
+    here.hold(3, one, at(100_000));
+    assert_eq!(here.gone(&data, at(1), |held| *held == 1).in_turn, [0; 0]);
+    let turns = here.leave(&data, at(2));
     assert_eq!((turns.in_turn.as_slice(), turns.wake.as_slice()), (&[][..], &[2][..]), "not the last one of its own");
-    assert_eq!(there.look(&data, Some(one), at(3)).in_turn, [2]);
+    assert_eq!(there.look(&data, at(3)).in_turn, [2]);
+}
+
+/// The control plane takes the service out while requests are held.
+#[test]
+fn what_is_to_be_held_no_longer_goes_with_the_next_look() {
+    let (data, one) = (Data::default(), Concurrency::new(1));
+    let mut line = Line::<u32>::new(SERVICE, 1);
+    assert!(line.come(&data, one, at(0)));
+    for number in [1, 2, 3] {
+        assert!(!line.come(&data, one, at(0)));
+        line.hold(number, one, at(100_000));
+    }
+    line.configure(|number| (*number == 2).then_some(one));
+    assert_eq!(line.look(&data, at(1)).in_turn, [1, 3], "also from behind one that is still held");
+    assert_eq!(line.look(&data, at(1)).in_turn, [0; 0]);
+    line.configure(|_| None);
+    assert_eq!(line.look(&data, at(2)).in_turn, [2]);
+    assert!((0..4).all(|_| line.leave(&data, at(3)).in_turn.is_empty()) && line.is_idle());
 }

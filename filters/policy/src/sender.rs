@@ -66,6 +66,16 @@ impl Sender {
         self.set_endpoints(now);
     }
 
+    /// The same cluster as another configuration wants it. It begins with what this one knows, but for
+    /// the attempts under way, which end here; from then on each learns for itself.
+    #[must_use]
+    pub fn beside(&self, parameters: ServiceParameters, now: Timestamp) -> Self {
+        let mut other = self.clone();
+        other.endpoints.none_pending();
+        other.configure(parameters, now);
+        other
+    }
+
     fn set_endpoints(&mut self, now: Timestamp) {
         if let Some(addresses) = self.parameters.endpoints() {
             let texts: Vec<String> = addresses.iter().map(ToString::to_string).collect();

@@ -211,3 +211,19 @@ fn new_parameters_keep_what_is_known() {
     sender.end(&attempt);
     assert_eq!(sender.endpoints().get(attempt.endpoint).map(Endpoint::pending), Some(1));
 }
+
+/// A listener is updated: requests go by the old configuration and by the new one for a while.
+#[test]
+fn another_configuration_begins_with_what_is_known_and_owes_no_attempt() {
+    let mut one = sender(None);
+    let known = meet(&mut one, "1.1.1.1:1");
+    let attempt = one.begin("1.1.1.1:1", Some(0), Timestamp::ZERO).unwrap();
+    let none = ServiceSpec { retries: Some(7), ..ServiceSpec::default() };
+    let mut other = one.beside(none.validate().unwrap(), Timestamp::ZERO);
+    let pending = |sender: &Sender| sender.endpoints().get(known).map(Endpoint::pending);
+    assert_eq!((pending(&one), pending(&other)), (Some(1), Some(0)));
+    assert_eq!((one.retries(), other.retries()), (2, 7));
+    other.begin("1.1.1.1:1", Some(0), Timestamp::ZERO).unwrap();
+    one.end(&attempt);
+    assert_eq!((pending(&one), pending(&other)), (Some(0), Some(1)));
+}

@@ -12,85 +12,94 @@
 
 use crate::admission::Admission;
 use crate::capacity::Capacity;
-use crate::config::{CapacityParameters, ServiceParameters};
+use crate::config::ServiceParameters;
 use crate::departures::{Departures, Flag, Totals};
 use crate::rng::Rng;
 use crate::service_rate::ServiceRate;
-use crate::units::{Concurrency, Ratio, Timestamp};
+use crate::units::{Concurrency, Timestamp};
 use crate::wire::load_report::LoadReport;
 use crate::wire::reason::Reason;
+use std::cell::RefCell;
+use std::rc::Rc;
 use std::time::Duration;
 
-/// One sidecar's view of its application.
-#[derive(Clone, Debug)]
-pub struct Server {
-    source: CapacityParameters,
-    headroom: Ratio,
-    concurrency: Option<Concurrency>,
-    hold: bool,
-    max_queue_wait: Duration,
-    orca: bool,
-    tells_why: bool,
-    capacity: Capacity,
+/// What is measured of an application, whatever the configurations say of it.
+#[derive(Debug, Default)]
+struct Measured {
     departures: Departures,
     rate: ServiceRate,
+}
+
+/// One sidecar's view of its application, as one configuration wants it.
+#[derive(Debug)]
+pub struct Server {
+    /// Without endpoints, which are the senders'.
+    parameters: ServiceParameters,
+    capacity: Capacity,
+    measured: Rc<RefCell<Measured>>,
 }
 
 impl Server {
     /// A server that has not served anything.
     pub fn new(parameters: &ServiceParameters) -> Self {
-        Self {
-            source: parameters.capacity(),
-            headroom: parameters.headroom(),
-            concurrency: parameters.concurrency(),
-            hold: parameters.hold(),
-            max_queue_wait: parameters.max_queue_wait(),
-            orca: parameters.orca(),
-            tells_why: parameters.debug_headers(),
+        Self::of(parameters, Rc::default())
+    }
+
+    /// The same application as another configuration wants it: both measure it together.
+    #[must_use]
+    pub fn beside(&self, parameters: &ServiceParameters) -> Self {
+        Self::of(parameters, Rc::clone(&self.measured))
+    }
+
+    fn of(parameters: &ServiceParameters, measured: Rc<RefCell<Measured>>) -> Self {
+        let mut server = Self {
             capacity: Capacity::new(parameters.capacity()),
-            departures: Departures::default(),
-            rate: ServiceRate::default(),
-        }
+            parameters: parameters.without_endpoints(),
+            measured,
+        };
+        server.follow();
+        server
     }
 
     /// New parameters; what has been measured stays, and so does an estimator whose own parameters stay as they are.
     pub fn configure(&mut self, parameters: &ServiceParameters) {
-        if self.source != parameters.capacity() {
-            self.source = parameters.capacity();
-            self.capacity = Capacity::new(self.source);
+        if self.parameters.capacity() != parameters.capacity() {
+            self.capacity = Capacity::new(parameters.capacity());
         }
-        self.headroom = parameters.headroom();
-        self.concurrency = parameters.concurrency();
-        self.hold = parameters.hold();
-        self.max_queue_wait = parameters.max_queue_wait();
-        self.orca = parameters.orca();
-        self.tells_why = parameters.debug_headers();
+        self.parameters = parameters.without_endpoints();
+    }
+
+    /// The parameters in force, without endpoints.
+    pub fn parameters(&self) -> &ServiceParameters {
+        &self.parameters
     }
 
     /// Whether the load is also reported as ORCA.
     pub fn orca(&self) -> bool {
-        self.orca
+        self.parameters.orca()
     }
 
     /// Whether a rejection says why to callers that do not speak to this server.
     pub fn tells_why(&self) -> bool {
-        self.tells_why
+        self.parameters.debug_headers()
     }
 
     /// Requests that the application works on at once, if that is known.
     pub fn concurrency(&self) -> Option<Concurrency> {
-        self.concurrency
+        self.parameters.concurrency()
     }
 
     /// How many requests the application may have at once; none: nothing is held.
     pub fn places(&self) -> Option<Concurrency> {
-        self.concurrency.filter(|_| self.hold)
+        self.parameters.concurrency().filter(|_| self.parameters.hold())
     }
 
     /// How long a request may be held that arrived with this time left until its deadline.
     pub fn patience(&self, deadline: Option<Duration>) -> Duration {
-        let execution = self.departures.execution().unwrap_or_default();
-        deadline.map_or(self.max_queue_wait, |left| self.max_queue_wait.min(left.saturating_sub(execution)))
+        let execution = self.measured.borrow().departures.execution().unwrap_or_default();
+        deadline.map_or(self.parameters.max_queue_wait(), |left| {
+            self.parameters.max_queue_wait().min(left.saturating_sub(execution))
+        })
     }
 
     /// The capacity in force; none: no limit (yet).
@@ -110,7 +119,7 @@ impl Server {
         deadline: Option<Duration>,
         now: Timestamp,
     ) -> Result<(), Reason> {
-        let admitted = Admission::new(self.capacity(), self.headroom).admits(others);
+        let admitted = Admission::new(self.capacity(), self.parameters.headroom()).admits(others);
         self.capacity.observe(Concurrency::new(others.get().saturating_add(u32::from(admitted))), now);
         if !admitted {
             return Err(Reason::Capacity);
@@ -127,49 +136,59 @@ impl Server {
 
     /// The flag of a request that has come and met `queue` waiting ones: those in the line, or without one those in the server.
     pub fn flag(&self, queue: u32) -> Flag {
-        self.departures.arrive(queue)
+        self.measured.borrow().departures.arrive(queue)
     }
 
     /// A request that met `others` in the server has been answered, `took` after it was handed to the application, and `queue` wait; whether it was confident.
     pub fn depart(&mut self, flag: Flag, others: Concurrency, took: Duration, queue: u32) -> bool {
-        let execution = match self.concurrency {
-            Some(places) if !self.hold && others >= places => {
+        let execution = match self.parameters.concurrency() {
+            Some(places) if !self.parameters.hold() && others >= places => {
                 took.mul_f64(f64::from(places.get()) / (f64::from(others.get()) + 0.5))
             }
             _ => took,
         };
-        let confident = self.departures.depart(flag, execution, queue);
-        self.capacity.serve(self.service_rate(), self.concurrency);
+        let confident = self.measured.borrow_mut().departures.depart(flag, execution, queue);
+        self.capacity.serve(self.service_rate(), self.parameters.concurrency());
         confident
     }
 
     /// Whether the measuring interval is over; to be asked with each departure and a few times a second, and then to be ended.
     pub fn is_due(&self, now: Timestamp) -> bool {
-        self.departures.is_due(now)
+        self.measured.borrow().departures.is_due(now)
     }
 
-    /// Ends the measuring interval if it is over. `totals` are those of the whole server.
+    /// Ends the measuring interval if it is over; those [beside](Self::beside) it are to
+    /// [follow](Self::follow) then. `totals` are those of the whole server.
     pub fn measure(&mut self, totals: Totals, executing: bool, now: Timestamp) {
-        self.departures.measure(totals, executing, now);
-        if self.departures.execution().is_none() {
+        let mut borrowed = self.measured.borrow_mut();
+        let measured = &mut *borrowed;
+        measured.departures.measure(totals, executing, now);
+        if measured.departures.execution().is_none() {
             // A thread that has not served anything lately sees the totals of the others, but has measured nothing.
             return;
         }
-        if let Some(rate) = self.departures.rate() {
-            self.rate.hear(rate, self.departures.confidence(), now);
+        if let Some(rate) = measured.departures.rate() {
+            measured.rate.hear(rate, measured.departures.confidence(), now);
         }
-        self.capacity.serve(self.service_rate(), self.concurrency);
+        drop(borrowed);
+        self.follow();
+    }
+
+    /// Takes over what was measured.
+    pub fn follow(&mut self) {
+        self.capacity.serve(self.service_rate(), self.parameters.concurrency());
     }
 
     /// What the server finishes when it is busy, in requests per second, if that is known.
     pub fn service_rate(&self) -> Option<f64> {
-        match (self.concurrency, self.departures.execution()) {
+        let Measured { departures, rate } = &*self.measured.borrow();
+        match (self.parameters.concurrency(), departures.execution()) {
             (Some(places), Some(time)) if !time.is_zero() => Some(f64::from(places.get()) / time.as_secs_f64()),
             (None, Some(time)) if !time.is_zero() => {
                 let one_by_one = 1.0 / time.as_secs_f64();
-                Some(self.rate.get().map_or(one_by_one, |rate| rate.max(one_by_one)))
+                Some(rate.get().map_or(one_by_one, |rate| rate.max(one_by_one)))
             }
-            _ => self.rate.get(),
+            _ => rate.get(),
         }
     }
 
@@ -177,24 +196,25 @@ impl Server {
     pub fn expected(&self, others: Concurrency) -> Option<Duration> {
         let rate = self.service_rate()?;
         let line = Duration::try_from_secs_f64((f64::from(others.get()) + 1.0) / rate).ok()?;
-        Some(line.max(self.departures.execution().unwrap_or_default()))
+        Some(line.max(self.measured.borrow().departures.execution().unwrap_or_default()))
     }
 
     /// The report for an answer while `others` are in the server besides the request answered.
     pub fn report(&self, others: Concurrency, rng: &mut impl Rng) -> LoadReport {
-        let chip = Admission::new(self.capacity(), self.headroom).grants_chip(others, rng);
+        let chip = Admission::new(self.capacity(), self.parameters.headroom()).grants_chip(others, rng);
         LoadReport { chip, ..self.bare_report(others) }
     }
 
     /// The report for a rejection: one without a chip.
     pub fn bare_report(&self, others: Concurrency) -> LoadReport {
+        let departures = &self.measured.borrow().departures;
         LoadReport {
             chip: false,
             queue: Some(others.get()),
             capacity: self.capacity().map(Concurrency::get),
-            rate: self.departures.rate(),
-            confidence: self.departures.rate().map(|_| self.departures.confidence()),
-            execution: self.departures.execution(),
+            rate: departures.rate(),
+            confidence: departures.rate().map(|_| departures.confidence()),
+            execution: departures.execution(),
             service: self.service_rate(),
         }
     }
@@ -325,5 +345,18 @@ mod tests {
         server.configure(&slo("2s").validate().unwrap());
         server.measure(Totals::default(), true, Timestamp::ZERO);
         assert_eq!(server.capacity(), Some(requests(40)), "another one starts from the measurements");
+    }
+
+    #[test]
+    fn two_configurations_of_one_application_measure_it_together() {
+        let slo = |slo: &str| {
+            let capacity = Some(CapacitySpec::Slo { slo: slo.into() });
+            ServiceSpec { concurrency: Some(2), capacity, ..ServiceSpec::default() }.validate().unwrap()
+        };
+        let one = with_execution(Server::new(&slo("1s")), 100);
+        let mut other = one.beside(&slo("2s"));
+        assert_eq!((one.capacity(), other.capacity()), (Some(requests(20)), Some(requests(40))));
+        other = with_execution(other, 100);
+        assert_eq!(other.expected(requests(1)), one.expected(requests(1)));
     }
 }

@@ -103,11 +103,14 @@ pub fn header(map: MapType, name: &str) -> Option<Vec<u8>> {
     }
 }
 
-/// Does something on behalf of another context. It stays the effective one until the present
-/// callback ends, so this comes last.
+/// Does something on behalf of another context.
 pub fn in_context(context: u32, work: impl FnOnce()) {
+    /// The VM's own context, in place of which Envoy takes that of the present callback.
+    const PRESENT: u32 = 0;
     // SAFETY: no pointers.
     if unsafe { proxy_set_effective_context(context) } == OK {
         work();
+        // SAFETY: no pointers.
+        unsafe { proxy_set_effective_context(PRESENT) };
     }
 }

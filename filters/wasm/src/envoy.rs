@@ -142,12 +142,12 @@ impl Host for Envoy {
         value
     }
 
-    fn register_queue(&self, vm: u64) {
+    fn register_queue(&self, root: u32, vm: u64) {
         let (name, mut id) = (queue_name(vm), 0);
-        // SAFETY: the pointers are valid for the call.
-        unsafe {
-            abi::proxy_register_shared_queue(name.as_ptr(), name.len(), &mut id);
-        }
+        in_context(root, || {
+            // SAFETY: the pointers are valid for the call.
+            unsafe { abi::proxy_register_shared_queue(name.as_ptr(), name.len(), &mut id) };
+        });
     }
 
     fn wake(&self, vm: u64, message: &[u8]) {
@@ -167,14 +167,10 @@ impl Host for Envoy {
         hostcalls::dispatch_http_call(cluster, headers, Some(body), Vec::new(), timeout).ok()
     }
 
-    fn set_tick_period(&self, period: Duration) {
-        // SAFETY: no pointers.
-        unsafe {
-            abi::proxy_set_tick_period_milliseconds(period.as_millis() as u32);
-        }
-    }
-
-    fn set_tick_period_of(&self, root: u32, period: Duration) {
-        in_context(root, || self.set_tick_period(period));
+    fn set_tick_period(&self, root: u32, period: Duration) {
+        in_context(root, || {
+            // SAFETY: no pointers.
+            unsafe { abi::proxy_set_tick_period_milliseconds(period.as_millis() as u32) };
+        });
     }
 }

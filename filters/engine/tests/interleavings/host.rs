@@ -123,7 +123,7 @@ impl Host for FakeHost {
         self.0.metrics.borrow()[metric].1.cast_unsigned()
     }
 
-    fn register_queue(&self, vm: u64) {
+    fn register_queue(&self, _root: u32, vm: u64) {
         self.0.messages.borrow_mut().entry(vm).or_default();
     }
 
@@ -137,9 +137,7 @@ impl Host for FakeHost {
         None
     }
 
-    fn set_tick_period(&self, _period: Duration) {}
-
-    fn set_tick_period_of(&self, _root: u32, _period: Duration) {}
+    fn set_tick_period(&self, _root: u32, _period: Duration) {}
 }
 
 /// Headers by name, in lower case.

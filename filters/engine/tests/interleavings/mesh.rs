@@ -362,7 +362,7 @@ impl Mesh {
 
     /// Every attempt that is under way is booked to its own request and server, and to no other.
     fn check(&self) {
-        let cluster = self.caller.engine.vm().cluster("backend").expect("a cluster");
+        let cluster = self.caller.engine.vm().cluster(None, "backend").expect("a cluster");
         let mut at: BTreeMap<String, u32> = BTreeMap::new();
         for request in &self.requests {
             let (Some((attempt, stream)), Some((outbound, _))) = (&request.attempt, &request.outbound) else {

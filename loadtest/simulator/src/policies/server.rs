@@ -29,7 +29,7 @@ impl ServerModel for Plain {
 ///
 /// Without a limit of its own the application's line is inside the application, so the sidecar counts what is in the server; with `concurrency` in the service's
 /// parameters it is the sidecar that holds them, and it counts those beyond. Requests carry no deadline.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct Inbound {
     server: Server,
     in_flight: u32,
