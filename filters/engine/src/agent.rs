@@ -20,7 +20,7 @@ use crate::message::Message;
 use crate::names::TICK;
 use crate::vm::Vm;
 use bloc_policy::cluster_name::service_of;
-use bloc_policy::config::{ConfigError, ControlPlane};
+use bloc_policy::config::{ConfigError, ControlPlane, Services};
 use bloc_policy::follower::{Follower, News, Stamp};
 use bloc_policy::polls::{self, Outcome, Polls, Question};
 use bloc_policy::roster;
@@ -79,6 +79,19 @@ impl<H: Host> Agent<H> {
         }
         self.control_plane = control_plane.cloned();
         self.polls.reset();
+        if self.control_plane.is_none() {
+            // Nobody would ever take back what it has said.
+            self.follower.leave(&self.vm.host);
+            self.vm.update(Services::new());
+            self.tell();
+        }
+    }
+
+    /// The last root context goes, and with it this VM: the other threads do without it at once.
+    pub fn leave(&mut self) {
+        self.configure(None);
+        roster::unlist(&self.vm.host, self.vm.number);
+        self.listed = false;
     }
 
     /// The root context that made the calls so far is gone, and the poll under way with it.
@@ -135,7 +148,8 @@ impl<H: Host> Agent<H> {
             return true;
         }
         let services = roster::seen(&self.vm.host);
-        if self.polls.is_due(&services, now) {
+        let wait = self.control_plane.as_ref().map(ControlPlane::wait).unwrap_or_default();
+        if self.polls.is_due(&services, wait, now) {
             self.ask(services, now);
         }
         self.polls.is_under_way()

@@ -244,6 +244,9 @@ impl<H: Host> Drop for Root<H> {
                 vm.host.wake(vm.number, &Message::News.encode());
             } else {
                 vm.flush();
+                engine.agent.borrow_mut().leave();
+                vm.recovery.resign();
+                return;
             }
         }
         engine.configure_agent();

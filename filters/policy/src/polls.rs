@@ -98,9 +98,12 @@ impl Polls {
         self.not_before = Timestamp::ZERO;
     }
 
-    /// Whether to ask for these services now.
-    pub fn is_due(&self, services: &BTreeSet<String>, now: Timestamp) -> bool {
-        let asked = self.under_way.as_ref().is_some_and(|(_, poll)| poll.question.services == *services);
+    /// Whether to ask for these services now, if the control plane may hold a poll for `wait`. A
+    /// poll without an answer in the time that the host allows it, and a reserve, was lost.
+    pub fn is_due(&self, services: &BTreeSet<String>, wait: Duration, now: Timestamp) -> bool {
+        let asked = self.under_way.as_ref().is_some_and(|(_, poll)| {
+            poll.question.services == *services && now.since(poll.since) < timeout(wait) + GRACE
+        });
         !asked && now >= self.not_before
     }
 

@@ -2,6 +2,8 @@
 
 use super::*;
 
+/// How long the control plane may hold a poll.
+const WAIT: Duration = Duration::from_secs(30);
 const AT: Timestamp = Timestamp::from_nanos(1_000_000_000_000);
 
 fn rng() -> fastrand::Rng {
@@ -19,7 +21,7 @@ fn question(names: &[&str]) -> Question {
 /// How long nothing is asked from `now` on, to a millisecond.
 fn pause(polls: &Polls, now: Timestamp) -> Duration {
     let services = services(&["a"]);
-    let due = |after: &u64| polls.is_due(&services, now.after(millis(*after)));
+    let due = |after: &u64| polls.is_due(&services, WAIT, now.after(millis(*after)));
     millis((0..200_000).find(due).unwrap())
 }
 
@@ -46,24 +48,24 @@ const fn millis(millis: u64) -> Duration {
 #[test]
 fn a_poll_is_due_at_first_and_again_when_it_is_over() {
     let mut polls = Polls::default();
-    assert!(polls.is_due(&services(&["a"]), Timestamp::ZERO) && !polls.is_under_way());
+    assert!(polls.is_due(&services(&["a"]), WAIT, Timestamp::ZERO) && !polls.is_under_way());
     polls.asked(3, question(&["a"]), AT);
     assert!(polls.is_under_way());
-    let later = AT.after(timeout(millis(30_000)));
-    assert!(!polls.is_due(&services(&["a"]), later), "an answer is still to come");
+    let later = AT.after(timeout(WAIT));
+    assert!(!polls.is_due(&services(&["a"]), WAIT, later), "an answer is still to come");
     let answered = polls.answered(3).unwrap();
     assert_eq!(answered, Answered { question: question(&["a"]), since: AT });
     let settled = polls.settle(answered.since, Outcome::News, later, &mut rng());
     assert_eq!(settled, Settled { pause: None, at_once: true });
-    assert!(polls.is_due(&services(&["a"]), later) && !polls.is_under_way());
+    assert!(polls.is_due(&services(&["a"]), WAIT, later) && !polls.is_under_way());
 }
 
 #[test]
 fn services_that_change_are_asked_at_once() {
     let mut polls = Polls::default();
     polls.asked(3, question(&["a"]), AT);
-    assert!(!polls.is_due(&services(&["a"]), AT));
-    assert!(polls.is_due(&services(&["a", "b"]), AT));
+    assert!(!polls.is_due(&services(&["a"]), WAIT, AT));
+    assert!(polls.is_due(&services(&["a", "b"]), WAIT, AT));
     polls.asked(4, question(&["a", "b"]), AT);
     assert_eq!(polls.answered(3), None, "the poll before counts no more");
     assert!(polls.answered(4).is_some());
@@ -75,7 +77,7 @@ fn a_stray_token_changes_nothing() {
     assert_eq!(polls.answered(0), None);
     polls.asked(3, question(&["a"]), AT);
     assert_eq!(polls.answered(4), None);
-    assert!(polls.is_under_way() && !polls.is_due(&services(&["a"]), AT));
+    assert!(polls.is_under_way() && !polls.is_due(&services(&["a"]), WAIT, AT));
     assert!(polls.answered(3).is_some());
     assert_eq!(polls.answered(3), None, "once");
 }
@@ -86,7 +88,7 @@ fn a_lost_poll_is_asked_anew_without_a_pause() {
     polls.failed_to_ask(AT, &mut rng());
     polls.asked(3, question(&["a"]), AT);
     polls.reset();
-    assert!(!polls.is_under_way() && polls.is_due(&services(&["a"]), AT));
+    assert!(!polls.is_under_way() && polls.is_due(&services(&["a"]), WAIT, AT));
     assert_eq!(polls.answered(3), None);
 }
 
@@ -102,8 +104,8 @@ fn failures_back_off_up_to_a_bound_with_jitter() {
             let pause = settled.pause.unwrap();
             (least[n], most[n]) = (least[n].min(pause), most[n].max(pause));
             let end = AT.after(pause);
-            assert!(polls.is_due(&services(&["a"]), end));
-            assert!(!polls.is_due(&services(&["a"]), Timestamp::from_nanos(end.as_nanos() - 1)));
+            assert!(polls.is_due(&services(&["a"]), WAIT, end));
+            assert!(!polls.is_due(&services(&["a"]), WAIT, Timestamp::from_nanos(end.as_nanos() - 1)));
         }
     }
     for (n, full) in [(0, 500), (1, 1000), (2, 2000), (3, 4000), (4, 5000), (12, 5000), (39, 5000)] {
@@ -171,4 +173,14 @@ fn what_is_over_at_once_is_not_asked_again_at_once() {
 #[test]
 fn the_host_waits_longer_than_the_control_plane() {
     assert_eq!(timeout(millis(30_000)), millis(35_000));
+}
+
+/// As one whose root context has gone with its listener: no host tells of that.
+#[test]
+fn a_poll_that_nobody_answers_is_repeated() {
+    let mut polls = Polls::default();
+    polls.asked(3, question(&["a"]), AT);
+    let (late, lost) = (AT.after(timeout(WAIT) + millis(4_999)), AT.after(timeout(WAIT) + millis(5_000)));
+    assert!(!polls.is_due(&services(&["a"]), WAIT, late));
+    assert!(polls.is_due(&services(&["a"]), WAIT, lost));
 }

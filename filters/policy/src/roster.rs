@@ -9,6 +9,8 @@ const VMS_KEY: &str = "bloc/vms";
 /// VMs that are told of news at most; more than that were made anew after crashes, and most of them
 /// are gone.
 const MAX_VMS: usize = 256;
+/// How often a step is tried when other threads come in between.
+const TRIES: usize = 1000;
 /// Services that are asked for at most.
 const MAX_SEEN: usize = 10_000;
 
@@ -43,6 +45,17 @@ pub fn list(shared: &impl Shared, vm: u64) -> bool {
     value.drain(..surplus * 8);
     value.extend(vm.to_le_bytes());
     shared.set(VMS_KEY, &value, cas)
+}
+
+/// Takes this VM out of those that are told of news: nobody would read what is sent to it.
+pub fn unlist(shared: &impl Shared, vm: u64) {
+    for _ in 0..TRIES {
+        let (Some(value), cas) = shared.get(VMS_KEY) else { return };
+        let rest: Vec<u8> = value.chunks_exact(8).filter(|id| **id != vm.to_le_bytes()).flatten().copied().collect();
+        if shared.set(VMS_KEY, &rest, cas) {
+            return;
+        }
+    }
 }
 
 fn names(value: &[u8]) -> BTreeSet<String> {

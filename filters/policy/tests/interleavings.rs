@@ -7,6 +7,7 @@
 use bloc_policy::follower::{Follower, Stamp};
 use bloc_policy::roster;
 use bloc_policy::shared::{Cas, Shared};
+use bloc_policy::units::Timestamp;
 use loom::sync::{Arc, Mutex};
 use loom::thread;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -124,5 +125,29 @@ fn of_two_threads_that_are_the_first_to_add_something_none_loses_its_entry() {
         vms.sort_unstable();
         assert_eq!(vms, [1, 2]);
         assert_eq!(roster::seen(&*data).into_iter().collect::<Vec<_>>(), ["service 1", "service 2"]);
+    });
+}
+
+/// One thread ends, while another one begins.
+#[test]
+fn whoever_leaves_leads_no_more_and_is_told_no_more() {
+    loom::model(|| {
+        let data = Arc::new(Data::default());
+        let (mut gone, now) = (Follower::new(1), Timestamp::ZERO);
+        insist(|| roster::list(&*data, 1));
+        assert!(gone.leads(&*data, now));
+        let other = {
+            let data = Arc::clone(&data);
+            thread::spawn(move || {
+                insist(|| roster::list(&*data, 2));
+                Follower::new(2).leads(&*data, now)
+            })
+        };
+        roster::unlist(&*data, 1);
+        gone.leave(&*data);
+        let leads = other.join().unwrap();
+        assert_eq!(roster::vms(&*data), [2]);
+        assert!(leads || Follower::new(2).leads(&*data, now), "at once, or as soon as it looks again");
+        assert!(!gone.leads(&*data, now));
     });
 }
