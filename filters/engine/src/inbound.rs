@@ -81,10 +81,11 @@ impl<H: Host> Waits for Request<H> {
 impl<H: Host> Request<H> {
     /// Decides about a request that has come.
     fn arrive(self: &Rc<Self>, bid: Option<Duration>) -> Flow {
+        let vm = &self.vm;
         if self.service.borrow().servers.get(self.plugin).is_none() {
             return Flow::Continue;
         }
-        let (vm, now) = (&self.vm, self.vm.host.now());
+        let now = vm.host.now();
         vm.hand_over(now);
         let mut borrowed = self.service.borrow_mut();
         let service = &mut *borrowed;
@@ -101,9 +102,9 @@ impl<H: Host> Request<H> {
         let deadline = deadline(&self.stream);
         let verdict = server.arrive(others, bid, deadline, now);
         let met = Met { flag: server.flag(waiting(server, others)), others };
-        let (places, patience) = (server.places(), server.patience(deadline));
+        let (places, patience, capacity) = (server.places(), server.patience(deadline), server.capacity());
         service.last = Some(self.plugin);
-        service.show_capacity();
+        service.show_capacity(capacity);
         if let Err(reason) = verdict {
             drop(borrowed);
             self.bounce(reason, others);

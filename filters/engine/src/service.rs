@@ -73,7 +73,9 @@ pub struct Service<H: Host> {
     service_rate: Gauge<H>,
     departed: Total<H>,
     confident: Total<H>,
-    /// By which configuration the last request has gone.
+    /// The configuration that came last.
+    newest: Option<PluginId>,
+    /// By which configuration the last request has gone, or the next one is likely to.
     pub last: Option<PluginId>,
     /// The capacity that the gauge shows.
     shown: Option<Concurrency>,
@@ -103,6 +105,7 @@ impl<H: Host> Service<H> {
             service_rate: gauge("service_rate_per_1000s"),
             departed: Total::define(host, "inbound", name, "departed"),
             confident: Total::define(host, "inbound", name, "departed_confident"),
+            newest: None,
             last: None,
             shown: None,
             counters: Counters::define(host, "inbound", name),
@@ -119,7 +122,12 @@ impl<H: Host> Service<H> {
         self.servers.apply(parameters, |parameters| Server::new(&parameters));
         let servers = &self.servers;
         self.queue.configure(|plugin| servers.get(plugin).and_then(Server::places));
-        self.show_capacity();
+        if self.servers.newest() != self.newest {
+            self.newest = self.servers.newest();
+            self.last = self.newest;
+        }
+        let last = self.last.and_then(|plugin| self.servers.get(plugin));
+        self.show_capacity(last.and_then(Server::capacity));
     }
 
     /// What the whole proxy has to tell of its load: this thread may not have served anything.
@@ -198,15 +206,14 @@ impl<H: Host> Service<H> {
                 self.service_rate.set((rate * 1e3) as u64);
             }
             servers.for_each(Server::follow);
-            self.show_capacity();
+            let last = self.last.and_then(|plugin| self.servers.get(plugin));
+            self.show_capacity(last.and_then(Server::capacity));
         }
     }
 
     /// Shows the capacity in force, if it has changed. Where configurations differ, that of the last
     /// request.
-    pub fn show_capacity(&mut self) {
-        let last = self.last.and_then(|plugin| self.servers.get(plugin));
-        let capacity = last.or_else(|| self.servers.newest()).and_then(Server::capacity);
+    pub fn show_capacity(&mut self, capacity: Option<Concurrency>) {
         if self.shown != capacity {
             self.shown = capacity;
             self.capacity_in_force.set(capacity.map_or(0, |limit| u64::from(limit.get())));

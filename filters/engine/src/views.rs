@@ -21,80 +21,105 @@ pub trait View: Sized {
 }
 
 /// Something, as each configuration wants it that wants it at all.
-pub struct Views<V>(Vec<(Vec<PluginId>, V)>);
+pub struct Views<V> {
+    /// Which view each of them has, in the order in which they came.
+    of: Vec<(PluginId, usize)>,
+    views: Vec<V>,
+}
 
 impl<V> Default for Views<V> {
     fn default() -> Self {
-        Self(Vec::new())
+        Self { of: Vec::new(), views: Vec::new() }
     }
 }
 
 impl<V> Views<V> {
+    #[inline]
+    fn place(&self, plugin: PluginId) -> Option<usize> {
+        self.of.iter().find(|(known, _)| *known == plugin).map(|(_, place)| *place)
+    }
+
     /// As this configuration wants it, if it does.
     #[inline]
     pub fn get(&self, plugin: PluginId) -> Option<&V> {
-        self.0.iter().find(|(plugins, _)| plugins.contains(&plugin)).map(|(_, view)| view)
+        self.views.get(self.place(plugin)?)
     }
 
     /// The same, to be changed.
     #[inline]
     pub fn get_mut(&mut self, plugin: PluginId) -> Option<&mut V> {
-        self.0.iter_mut().find(|(plugins, _)| plugins.contains(&plugin)).map(|(_, view)| view)
+        let place = self.place(plugin)?;
+        self.views.get_mut(place)
     }
 
-    /// As the configuration wants it that came last.
-    pub fn newest(&self) -> Option<&V> {
-        self.0.iter().max_by_key(|(plugins, _)| plugins.iter().max()).map(|(_, view)| view)
+    /// The configuration that came last.
+    pub fn newest(&self) -> Option<PluginId> {
+        self.of.last().map(|(plugin, _)| *plugin)
     }
 
     /// All views.
     pub fn iter(&self) -> impl Iterator<Item = &V> {
-        self.0.iter().map(|(_, view)| view)
+        self.views.iter()
     }
 
     /// All views, to be changed.
     pub fn iter_mut(&mut self) -> impl Iterator<Item = &mut V> {
-        self.0.iter_mut().map(|(_, view)| view)
+        self.views.iter_mut()
     }
 }
 
 impl<V: View> Views<V> {
-    /// These configurations want it, with these parameters. `make` makes the first view of it.
+    /// These configurations want it, the newest last, with these parameters. `make` makes the first
+    /// view of it.
     pub fn apply(
         &mut self,
         wanted: impl IntoIterator<Item = (PluginId, V::Parameters)>,
         make: impl Fn(V::Parameters) -> V,
     ) {
-        let mut groups: Vec<(Vec<PluginId>, V::Parameters)> = Vec::new();
+        let mut distinct: Vec<Option<V::Parameters>> = Vec::new();
+        let mut of = Vec::new();
         for (plugin, parameters) in wanted {
-            match groups.iter_mut().find(|(_, known)| *known == parameters) {
-                Some((plugins, _)) => plugins.push(plugin),
-                None => groups.push((vec![plugin], parameters)),
+            let known = distinct.iter().position(|known| known.as_ref() == Some(&parameters));
+            of.push((plugin, known.unwrap_or(distinct.len())));
+            if known.is_none() {
+                distinct.push(Some(parameters));
             }
         }
-        let mut before: Vec<_> = std::mem::take(&mut self.0);
+        let mut before: Vec<Option<V>> = std::mem::take(&mut self.views).into_iter().map(Some).collect();
         // First those that stay as they are, then those that change: a view that a configuration
         // leaves may be another one's still.
-        groups.retain_mut(|(plugins, parameters)| {
-            let same = before.iter().position(|(_, view)| view.agrees(parameters));
-            let same = same.map(|place| before.swap_remove(place).1);
-            same.map(|view| self.0.push((std::mem::take(plugins), view))).is_none()
-        });
-        for (plugins, parameters) in groups {
-            let own = before.iter().position(|(before, _)| before.iter().any(|plugin| plugins.contains(plugin)));
-            let view = match own.map(|place| before.swap_remove(place).1) {
+        let mut views: Vec<Option<V>> = Vec::new();
+        for parameters in &mut distinct {
+            let agrees = |view: &Option<V>| {
+                view.as_ref().zip(parameters.as_ref()).is_some_and(|(view, parameters)| view.agrees(parameters))
+            };
+            let same = before.iter().position(agrees).and_then(|place| before.get_mut(place)?.take());
+            if same.is_some() {
+                *parameters = None;
+            }
+            views.push(same);
+        }
+        for (place, parameters) in distinct.into_iter().enumerate() {
+            let Some(parameters) = parameters else { continue };
+            let plugins = of.iter().filter(|(_, wanted)| *wanted == place).map(|(plugin, _)| *plugin);
+            let own = plugins.filter_map(|plugin| self.place(plugin));
+            let own = own.into_iter().find_map(|place| before.get_mut(place)?.take());
+            let view = match own {
                 Some(mut view) => {
                     view.configure(parameters);
                     view
                 }
                 // Somebody else's tells more of it than none.
-                None => match self.newest().or_else(|| before.first().map(|(_, view)| view)) {
+                None => match views.iter().rev().chain(before.iter().rev()).flatten().next() {
                     Some(view) => view.beside(parameters),
                     None => make(parameters),
                 },
             };
-            self.0.push((plugins, view));
+            if let Some(made) = views.get_mut(place) {
+                *made = Some(view);
+            }
         }
+        (self.of, self.views) = (of, views.into_iter().flatten().collect());
     }
 }
 

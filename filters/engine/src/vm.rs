@@ -194,7 +194,7 @@ impl<H: Host> Vm<H> {
     /// The cluster with this name, made on first use, likewise.
     pub fn cluster(&self, plugin: Option<PluginId>, name: &str) -> Option<clusters::Shared<H>> {
         let find = |views: &Views<clusters::Shared<H>>| {
-            plugin.map_or_else(|| views.newest(), |plugin| views.get(plugin)).map(Rc::clone)
+            plugin.or_else(|| views.newest()).and_then(|plugin| views.get(plugin)).map(Rc::clone)
         };
         if let Some(known) = self.clusters.borrow().get(name) {
             return find(known);
