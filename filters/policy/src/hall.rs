@@ -250,7 +250,8 @@ impl Hall {
     /// if there is none free for it.
     pub fn grant(&mut self) -> Option<Worker> {
         let inside = self.inside();
-        let turn = self.line.pop_front_if(|turn| inside < turn.concurrency.get())?;
+        let turn = *self.line.front().filter(|turn| inside < turn.concurrency.get())?;
+        self.line.pop_front();
         if let Some(state) = self.workers.get_mut(usize::from(turn.worker)) {
             state.granted = state.granted.saturating_add(1);
         }
