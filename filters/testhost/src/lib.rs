@@ -17,6 +17,7 @@ mod exports;
 pub mod gates;
 mod guest;
 mod headers;
+pub mod history;
 mod instance;
 mod metrics;
 mod module;
