@@ -21,6 +21,11 @@ pub struct HttpCall {
 }
 
 impl HttpCall {
+    /// The number of the call: no other one of the process has it.
+    pub fn token(&self) -> u32 {
+        self.token
+    }
+
     /// The number of the VM that made it.
     pub fn vm(&self) -> usize {
         self.from.vm

@@ -5,12 +5,13 @@
 //! concerns is an [`Address`], and the process on top calls that VM.
 
 use crate::calls::Calls;
+use crate::context::Key;
 use crate::metrics::Metrics;
 use crate::shared::{Address, Queues, SharedData};
 use crate::status::{Fault, Status};
 use crate::timers::Timers;
 use std::cell::RefCell;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -38,6 +39,10 @@ pub(crate) struct Shared {
     pub(crate) clusters: BTreeSet<String>,
     pub(crate) calls: Calls,
     pub(crate) timers: Timers,
+    /// How many VMs there are by VM id.
+    pub(crate) vms: BTreeMap<String, usize>,
+    /// Plugins that were tried on the main thread, and whether they are accepted.
+    pub(crate) canaries: HashMap<Key, bool>,
     pub(crate) log: Vec<LogLine>,
     pub(crate) faults: Vec<Fault>,
     pub(crate) records_faults: bool,
@@ -59,6 +64,8 @@ impl Common {
             clusters: BTreeSet::new(),
             calls: Calls::default(),
             timers: Timers::default(),
+            vms: BTreeMap::new(),
+            canaries: HashMap::new(),
             log: Vec::new(),
             faults: Vec::new(),
             records_faults: false,
@@ -105,12 +112,33 @@ impl Common {
         self.with(|shared| shared.timers.set(address, period, shared.now));
     }
 
-    /// Forgets the timers and calls of a VM, or of one root context of it.
-    pub(crate) fn forget(&self, vm: usize, root: Option<u32>) {
-        let gone = |address: &Address| address.vm == vm && root.is_none_or(|root| root == address.root);
+    /// Forgets the timers and calls of a VM.
+    pub(crate) fn forget(&self, vm: usize) {
         self.with(|shared| {
-            shared.timers.forget(gone);
-            shared.calls.forget(gone);
+            shared.timers.forget(|address| address.vm == vm);
+            shared.calls.forget(|address| address.vm == vm);
+        });
+    }
+
+    /// Forgets the calls of a root context: nobody will hear of them. As in Envoy its timer stays.
+    pub(crate) fn forget_calls(&self, vm: usize, root: u32) {
+        self.with(|shared| shared.calls.forget(|address| address.vm == vm && address.root == root));
+    }
+
+    /// There is one more VM with this id.
+    pub(crate) fn begin_vm(&self, vm_id: &str) {
+        self.with(|shared| *shared.vms.entry(vm_id.to_owned()).or_default() += 1);
+    }
+
+    /// There is one less; what VMs with this id share goes with the last one.
+    pub(crate) fn end_vm(&self, vm_id: &str) {
+        self.with(|shared| {
+            let count = shared.vms.entry(vm_id.to_owned()).or_default();
+            *count = count.saturating_sub(1);
+            if *count == 0 {
+                shared.data.forget(vm_id);
+                shared.queues.forget(vm_id);
+            }
         });
     }
 }

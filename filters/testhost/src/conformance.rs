@@ -116,6 +116,7 @@ pub fn scenarios() -> Vec<Scenario> {
         scenario("properties", "those of the plugin, of the node, of the stream", properties()),
         scenario("buffers", "bodies and configurations outside their callbacks", buffers()),
         scenario("contexts", "contexts that are not there, streams of no kind", contexts()),
+        scenario("context-zero", "context 0 brings that of the callback back", context_zero()),
         scenario("calls", "calls to clusters that are not there, or without what a request needs", calls()),
         scenario("clocks", "clocks that are not there", {
             let clock = |id: i32| [Arg::I32(id), Arg::I64(0), Arg::Word];
@@ -134,6 +135,15 @@ pub fn scenarios() -> Vec<Scenario> {
             Probe::default().request("proxy_send_local_response", &respond(503, "", b"", -1))
         })),
         scenario("pause-and-resume", "a tick lets the stream go on; contexts are numbered from 1", paused()),
+        scenario("tick-of-a-stream", "a tick that a stream asks for is its plugin's", {
+            Probe::default()
+                .pausing()
+                .request("proxy_set_tick_period_milliseconds", &[Arg::I32(100)])
+                .tick("proxy_get_property", &[text("plugin_root_id"), Arg::Buffer])
+                .tick("proxy_set_tick_period_milliseconds", &[Arg::I32(0)])
+                .tick("proxy_set_effective_context", &[Arg::I32(2)])
+                .tick("proxy_continue_stream", &[Arg::I32(0)])
+        }),
         scenario("pause-and-reply", "a tick answers the stream", {
             Probe::default()
                 .pausing()
@@ -286,6 +296,14 @@ fn contexts() -> Probe {
         .request("proxy_get_header_map_value", &[REQUEST_MAP, text(":path"), Arg::Buffer])
         .request("proxy_get_header_map_value", &[RESPONSE_MAP, text(":status"), Arg::Buffer])
         .request("proxy_get_property", &[text("plugin_root_id"), Arg::Buffer])
+}
+
+fn context_zero() -> Probe {
+    Probe::default()
+        .request("proxy_set_effective_context", &[Arg::I32(1)])
+        .request("proxy_get_header_map_value", &[REQUEST_MAP, text(":path"), Arg::Buffer])
+        .request("proxy_set_effective_context", &[Arg::I32(0)])
+        .request("proxy_get_header_map_value", &[REQUEST_MAP, text(":path"), Arg::Buffer])
 }
 
 fn calls() -> Probe {

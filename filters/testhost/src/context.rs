@@ -15,6 +15,15 @@ pub(crate) struct CallResponse {
     pub(crate) body: Vec<u8>,
 }
 
+/// What makes a plugin: listeners that agree in all of it share a root context in each VM.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Key {
+    pub(crate) root_id: Rc<str>,
+    /// The plugin's name, which stands for all that Envoy adds: name, direction, listener metadata.
+    pub(crate) name: Rc<str>,
+    pub(crate) configuration: Rc<[u8]>,
+}
+
 /// A context.
 pub(crate) enum Context {
     Root(RootState),
@@ -23,10 +32,11 @@ pub(crate) enum Context {
 
 /// A root context: a plugin.
 pub(crate) struct RootState {
-    pub(crate) root_id: Rc<str>,
-    pub(crate) configuration: Rc<[u8]>,
+    pub(crate) key: Key,
     /// The configuration can be read while it is being configured only.
     pub(crate) configuring: bool,
+    /// It is to go, and asked for time (`proxy_on_done` said no).
+    pub(crate) ending: bool,
 }
 
 /// An HTTP stream, or one attempt of one.
@@ -72,8 +82,13 @@ impl LocalReply {
 
 /// What is done when a callback has returned.
 pub(crate) enum Action {
-    Reply { context: u32, reply: LocalReply },
+    Reply {
+        context: u32,
+        reply: LocalReply,
+    },
     ResumeRequest(u32),
     ResumeResponse(u32),
     Reset(u32),
+    /// A root context that was to go is done.
+    DeleteRoot(u32),
 }

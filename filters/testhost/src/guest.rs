@@ -128,8 +128,8 @@ impl Guest {
     /// A property; none if there is none.
     pub(crate) fn property(&mut self, path: &[u8]) -> Option<Vec<u8>> {
         match path {
-            b"plugin_root_id" => return self.root_state().map(|root| root.root_id.as_bytes().to_vec()),
-            b"plugin_name" => return self.root_state().map(|root| root.root_id.as_bytes().to_vec()),
+            b"plugin_root_id" => return self.root_state().map(|root| root.key.root_id.as_bytes().to_vec()),
+            b"plugin_name" => return self.root_state().map(|root| root.key.name.as_bytes().to_vec()),
             b"plugin_vm_id" => return Some(self.vm_id.as_bytes().to_vec()),
             b"xds\0node\0id" => return Some(self.common.node().into()),
             _ => {}
@@ -153,7 +153,7 @@ impl Guest {
             6 => Ok(self.vm_configuration.clone()),
             7 => {
                 let root = self.root_state().filter(|root| root.configuring);
-                root.map(|root| root.configuration.to_vec()).ok_or_else(|| absent("the plugin configuration"))
+                root.map(|root| root.key.configuration.to_vec()).ok_or_else(|| absent("the plugin configuration"))
             }
             2 | 3 | 8 => Err(absent("this buffer")),
             _ => Err(Refusal::bad(format!("there is no buffer {buffer}"))),

@@ -3,6 +3,7 @@
 use crate::calls::HttpCall;
 use crate::common::{Common, LogLine, Shared};
 use crate::headers::{HeaderMap, Headers};
+use crate::listener::Listener;
 use crate::module::Module;
 use crate::options::VmOptions;
 use crate::shared::Address;
@@ -20,6 +21,9 @@ struct Inner {
     common: Common,
     vms: RefCell<Vec<Weak<VmCell>>>,
     ticks: Cell<u64>,
+    orphaned_ticks: Cell<u64>,
+    /// Listeners that were removed, and when their drain has ended.
+    draining: RefCell<Vec<(Duration, Listener)>>,
 }
 
 /// An Envoy process. A handle: clones are the same process. Single-threaded, so a run with the same
@@ -31,8 +35,14 @@ impl Process {
     /// A process that runs this module in all its VMs; what its guests draw at random follows from
     /// the seed.
     pub fn new(module: &Module, seed: u64) -> Self {
-        let (vms, ticks) = (RefCell::default(), Cell::new(0));
-        Self(Rc::new(Inner { module: module.clone(), common: Common::new(seed), vms, ticks }))
+        Self(Rc::new(Inner {
+            module: module.clone(),
+            common: Common::new(seed),
+            vms: RefCell::default(),
+            ticks: Cell::default(),
+            orphaned_ticks: Cell::default(),
+            draining: RefCell::default(),
+        }))
     }
 
     /// Keeps faults for [`Self::take_faults`] instead of failing the test at once.
@@ -99,8 +109,9 @@ impl Process {
             };
             match self.vm_at(owner) {
                 Some(vm) if vm.stands() => waiting.push((owner, queue)),
-                Some(vm) => vm.on_queue_ready(owner.root, queue),
-                None => {}
+                Some(vm) if vm.has_root(owner.root) => vm.on_queue_ready(owner.root, queue),
+                // Whom it woke is gone; the message stays.
+                _ => {}
             }
         }
         panic!("{MOST_WAKEUPS} wake-ups at one moment");
@@ -119,6 +130,18 @@ impl Process {
     /// How many ticks there were.
     pub fn ticks(&self) -> u64 {
         self.0.ticks.get()
+    }
+
+    /// How many timers went off that a root context had left behind: they tell nobody, and wake a
+    /// thread.
+    pub fn orphaned_ticks(&self) -> u64 {
+        self.0.orphaned_ticks.get()
+    }
+
+    /// Removes a listener, or what it was before an update: as in Envoy it keeps its plugin until it
+    /// has drained for so long, and its streams keep it until they are gone.
+    pub fn drain(&self, listener: Listener, time: Duration) {
+        self.0.draining.borrow_mut().push((self.now() + time, listener));
     }
 
     /// A counter or a gauge by the name that the guest gave it.
@@ -189,7 +212,10 @@ impl Process {
             let dues = common.timers.dues().chain(common.calls.dues());
             dues.filter(|(_, due)| *due <= end).collect()
         });
-        dues.into_iter().filter(|(address, _)| !self.stands(*address)).map(|(_, due)| due).min()
+        let draining = self.0.draining.borrow();
+        let drained = draining.iter().filter(|(due, listener)| *due <= end && !listener.vm().stands());
+        let drained = drained.map(|(due, _)| *due).min();
+        dues.into_iter().filter(|(address, _)| !self.stands(*address)).map(|(_, due)| due).chain(drained).min()
     }
 
     fn stands(&self, address: Address) -> bool {
@@ -205,9 +231,13 @@ impl Process {
         timers.retain(|address| !self.stands(*address));
         calls.retain(|call| !self.stands(call.from));
         for address in timers {
-            if let Some(vm) = self.vm_at(address) {
-                self.0.ticks.set(self.0.ticks.get() + 1);
-                vm.on_tick(address.root);
+            match self.vm_at(address) {
+                Some(vm) if vm.has_root(address.root) => {
+                    self.0.ticks.set(self.0.ticks.get() + 1);
+                    vm.on_tick(address.root);
+                }
+                Some(_) => self.0.orphaned_ticks.set(self.0.orphaned_ticks.get() + 1),
+                None => {}
             }
             let gone = self.0.vms.borrow().get(address.vm).is_none_or(|vm| vm.strong_count() == 0);
             // As in Envoy: whatever the callback asked for counts from its end.
@@ -217,8 +247,15 @@ impl Process {
             });
         }
         for call in calls {
-            // Envoy's own answer to a call that takes too long.
-            self.answer(&call, 504, &[], b"upstream request timeout");
+            // Envoy's own answer to a call that takes too long; unless who asked went with a tick.
+            if self.http_calls().iter().any(|waiting| waiting.token == call.token) {
+                self.answer(&call, 504, &[], b"upstream request timeout");
+            }
         }
+        let drained: Vec<_> = {
+            let mut draining = self.0.draining.borrow_mut();
+            draining.extract_if(.., |(at, listener)| *at <= due && !listener.vm().stands()).collect()
+        };
+        drop(drained);
     }
 }

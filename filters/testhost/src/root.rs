@@ -1,5 +1,6 @@
 //! A plugin of one thread: its root context, and the streams that begin there.
 
+use crate::context::Key;
 use crate::cost::Cost;
 use crate::stream::Stream;
 use crate::vm::{Refused, Vm};
@@ -7,12 +8,13 @@ use crate::vm::{Refused, Vm};
 /// A root context: one plugin of one thread.
 #[derive(Clone)]
 pub struct Root {
-    vm: Vm,
-    plugin: usize,
+    pub(crate) vm: Vm,
+    pub(crate) plugin: usize,
 }
 
 impl Vm {
-    /// Makes a root context and configures it: a plugin of this thread.
+    /// Makes a root context and configures it: a plugin of this thread that nobody else has, until
+    /// [`Root::remove`]. [`Vm::listen`] is for those that come and go with listeners.
     ///
     /// # Errors
     /// The guest refused the configuration, or trapped.
@@ -20,7 +22,8 @@ impl Vm {
     /// # Panics
     /// A callback made a call that Envoy refuses.
     pub fn root(&self, root_id: &str, configuration: impl AsRef<[u8]>) -> Result<Root, Refused> {
-        let plugin = self.add_plugin(root_id, configuration.as_ref())?;
+        let (root_id, configuration) = (root_id.into(), configuration.as_ref().into());
+        let plugin = self.add_plugin(Key { name: std::rc::Rc::clone(&root_id), root_id, configuration })?;
         Ok(Root { vm: self.clone(), plugin })
     }
 }
@@ -43,13 +46,13 @@ impl Root {
     /// Begins an HTTP stream. Its context is made when its request headers come, as in Envoy.
     pub fn stream(&self) -> Stream {
         self.vm.reload();
-        Stream::new(self.vm.clone(), self.context(), false)
+        Stream::new(self.vm.clone(), self.context(), false, None)
     }
 
     /// Begins an attempt: a stream of an upstream filter.
     pub fn attempt(&self) -> Stream {
         self.vm.reload();
-        Stream::new(self.vm.clone(), self.context(), true)
+        Stream::new(self.vm.clone(), self.context(), true, None)
     }
 
     /// Takes the plugin away, as Envoy does some time after an update of its configuration.
@@ -57,14 +60,10 @@ impl Root {
     /// # Panics
     /// A callback made a call that Envoy refuses.
     pub fn remove(self) {
-        let context = self.context();
-        self.vm.call("proxy_on_done", context, |exports, store| exports.done(store, context));
-        self.vm.call("proxy_on_delete", context, |exports, store| exports.delete(store, context));
-        self.vm.guest(|guest| guest.contexts.remove(&context));
-        self.vm.forget(context);
+        self.vm.shut_down(self.plugin);
     }
 
-    fn context(&self) -> u32 {
+    pub(crate) fn context(&self) -> u32 {
         self.vm.context_of(self.plugin)
     }
 }

@@ -30,6 +30,11 @@ impl SharedData {
         entry.insert_entry((value.to_vec(), self.last_cas));
         Ok(())
     }
+
+    /// Forgets what there is under a VM id.
+    pub(crate) fn forget(&mut self, vm_id: &str) {
+        self.values.retain(|(id, _), _| id != vm_id);
+    }
 }
 
 /// Whom a queue wakes.
@@ -47,6 +52,7 @@ pub(crate) struct Address {
 #[derive(Default)]
 pub(crate) struct Queues {
     tokens: BTreeMap<(String, Vec<u8>), u32>,
+    last_token: u32,
     queues: BTreeMap<u32, Queue>,
     wakeups: VecDeque<(Address, u32)>,
 }
@@ -58,8 +64,11 @@ struct Queue {
 
 impl Queues {
     pub(crate) fn register(&mut self, vm_id: &str, name: &[u8], owner: Address) -> u32 {
-        let next = self.tokens.len() as u32 + 1;
-        let token = *self.tokens.entry((vm_id.to_owned(), name.to_vec())).or_insert(next);
+        let last = &mut self.last_token;
+        let token = *self.tokens.entry((vm_id.to_owned(), name.to_vec())).or_insert_with(|| {
+            *last += 1;
+            *last
+        });
         self.queues.entry(token).or_insert(Queue { owner, messages: VecDeque::new() }).owner = owner;
         token
     }
@@ -68,7 +77,19 @@ impl Queues {
         self.tokens.get(&(vm_id.to_owned(), name.to_vec())).copied()
     }
 
-    /// Adds a message and wakes the queue's owner; false if there is no such queue.
+    /// Forgets the queues of a VM id, messages and all.
+    pub(crate) fn forget(&mut self, vm_id: &str) {
+        let Self { tokens, queues, .. } = self;
+        tokens.retain(|(id, _), token| {
+            let stays = id != vm_id;
+            if !stays {
+                queues.remove(token);
+            }
+            stays
+        });
+    }
+
+    /// Adds a message and wakes who owns the queue at this moment; false if there is no such queue.
     pub(crate) fn enqueue(&mut self, token: u32, message: &[u8]) -> bool {
         let Some(queue) = self.queues.get_mut(&token) else { return false };
         queue.messages.push_back(message.to_vec());

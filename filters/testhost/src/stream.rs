@@ -2,8 +2,10 @@
 
 use crate::context::{Context, LocalReply, Properties, StreamState};
 use crate::headers::Headers;
+use crate::listener::Handle;
 use crate::options::FailurePolicy;
 use crate::vm::Vm;
+use std::rc::Rc;
 
 /// What the filter wants to happen next.
 #[derive(Clone, Debug)]
@@ -39,12 +41,14 @@ pub struct Stream {
     properties: Properties,
     context: Option<u32>,
     ended: bool,
+    /// As in Envoy a stream keeps its plugin until it is gone itself.
+    _plugin: Option<Rc<Handle>>,
 }
 
 impl Stream {
-    pub(crate) fn new(vm: Vm, root: u32, upstream: bool) -> Self {
-        let generation = vm.generation();
-        Self { vm, root, generation, upstream, properties: Default::default(), context: None, ended: false }
+    pub(crate) fn new(vm: Vm, root: u32, upstream: bool, plugin: Option<Rc<Handle>>) -> Self {
+        let (generation, properties) = (vm.generation(), Properties::default());
+        Self { vm, root, generation, upstream, properties, context: None, ended: false, _plugin: plugin }
     }
 
     /// Sets a property, such as `xds\0cluster_name`; the parts of its path are separated by `\0`.

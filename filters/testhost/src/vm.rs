@@ -1,12 +1,13 @@
 //! One VM: an instance of the module with its root contexts, as one worker thread has it.
 
 use crate::common::Common;
-use crate::context::{Action, CallResponse, Context, RootState, StreamState};
+use crate::context::{Action, CallResponse, Context, Key, RootState, StreamState};
 use crate::cost::Cost;
 use crate::exports::Exports;
 use crate::guest::Guest;
 use crate::headers::Headers;
 use crate::instance::Instance;
+use crate::listener::Handle;
 use crate::module::Module;
 use crate::options::{FailurePolicy, VmOptions};
 use crate::shared::Address;
@@ -26,11 +27,15 @@ pub struct Refused {
     pub root_id: String,
 }
 
+/// The number of the VMs on the main thread in which configurations are tried: no thread's.
+const CANARY: usize = usize::MAX;
+
 /// A plugin as it was configured, and its root context in the present instance.
 struct Plugin {
-    root_id: Rc<str>,
-    configuration: Rc<[u8]>,
+    key: Key,
     context: u32,
+    /// What the listeners hold that have it; nothing if it was made for the test itself.
+    handle: Weak<Handle>,
 }
 
 pub(crate) struct VmCell {
@@ -43,13 +48,29 @@ pub(crate) struct VmCell {
 
 struct State {
     instance: Instance,
-    plugins: Vec<Plugin>,
+    /// By number. Those that are gone leave their place.
+    plugins: Vec<Option<Plugin>>,
     generation: u32,
     started: Duration,
     stands: bool,
+    /// Its last plugin is gone, and with it the instance.
+    ended: bool,
+}
+
+impl Drop for VmCell {
+    fn drop(&mut self) {
+        if !self.state.get_mut().ended {
+            self.common.with(|common| {
+                let count = common.vms.entry(self.options.vm_id.clone()).or_default();
+                *count = count.saturating_sub(1);
+            });
+        }
+    }
 }
 
 /// A VM. A handle: clones are the same VM. When the last handle, root and stream is gone, so is its thread.
+///
+/// As in Envoy it ends with its last plugin; the next plugin finds a new one.
 #[derive(Clone)]
 pub struct Vm(Rc<VmCell>);
 
@@ -62,7 +83,9 @@ impl From<Rc<VmCell>> for Vm {
 impl Vm {
     pub(crate) fn start(common: &Common, module: &Module, index: usize, options: VmOptions) -> Self {
         let instance = Instance::new(common, module, Address { vm: index, generation: 0, root: 0 }, &options);
-        let state = State { instance, plugins: Vec::new(), generation: 0, started: common.now(), stands: false };
+        common.begin_vm(&options.vm_id);
+        let (plugins, started) = (Vec::new(), common.now());
+        let state = State { instance, plugins, generation: 0, started, stands: false, ended: false };
         let vm = VmCell { common: common.clone(), module: module.clone(), index, options, state: state.into() };
         Self(Rc::new(vm))
     }
@@ -81,12 +104,13 @@ impl Vm {
 
     /// The root context of a plugin, as long as the instance is the same.
     pub(crate) fn context_of(&self, plugin: usize) -> u32 {
-        self.0.state.borrow().plugins[plugin].context
+        let state = self.0.state.borrow();
+        state.plugins[plugin].as_ref().expect("a plugin that is not gone").context
     }
 
-    /// Ends the timers and calls of a root context.
-    pub(crate) fn forget(&self, root: u32) {
-        self.common().forget(self.0.index, Some(root));
+    /// Whether there is a root context with this number.
+    pub(crate) fn has_root(&self, context: u32) -> bool {
+        self.guest(|guest| matches!(guest.contexts.get(&context), Some(Context::Root(_))))
     }
 
     pub(crate) fn failure_policy(&self) -> FailurePolicy {
@@ -94,21 +118,102 @@ impl Vm {
     }
 
     /// Makes a root context and configures it; the plugin's number in this VM.
-    pub(crate) fn add_plugin(&self, root_id: &str, configuration: &[u8]) -> Result<usize, Refused> {
-        let (root_id, configuration): (Rc<str>, Rc<[u8]>) = (root_id.into(), configuration.into());
-        let context = self.configure(&root_id, &configuration)?;
+    pub(crate) fn add_plugin(&self, key: Key) -> Result<usize, Refused> {
+        self.begin_anew();
+        let context = self.configure(&key)?;
         let plugins = &mut self.0.state.borrow_mut().plugins;
-        plugins.push(Plugin { root_id, configuration, context });
+        plugins.push(Some(Plugin { key, context, handle: Weak::new() }));
         Ok(plugins.len() - 1)
     }
 
-    fn configure(&self, root_id: &Rc<str>, configuration: &Rc<[u8]>) -> Result<u32, Refused> {
-        let refused = || Refused { root_id: root_id.to_string() };
-        let (size, vm_size) = (configuration.len() as u32, self.0.options.configuration.len() as u32);
+    /// The handle of a living plugin with this key.
+    pub(crate) fn handle_of(&self, key: &Key) -> Option<Rc<Handle>> {
+        let state = self.0.state.borrow();
+        let mut plugins = state.plugins.iter().flatten();
+        plugins.find_map(|plugin| plugin.handle.upgrade().filter(|_| plugin.key == *key))
+    }
+
+    /// From now on listeners hold this plugin.
+    pub(crate) fn hold(&self, plugin: usize, handle: &Rc<Handle>) {
+        if let Some(plugin) = &mut self.0.state.borrow_mut().plugins[plugin] {
+            plugin.handle = Rc::downgrade(handle);
+        }
+    }
+
+    /// Whether a plugin with this key is accepted: it is tried once, as on Envoy's main thread, in
+    /// a VM that is then killed.
+    pub(crate) fn try_plugin(&self, key: &Key) -> Result<(), Refused> {
+        let known = self.common().with(|common| common.canaries.get(key).copied());
+        let accepted = known.unwrap_or_else(|| {
+            let canary = Self::start(self.common(), &self.0.module, CANARY, self.0.options.clone());
+            let accepted = canary.configure(key).is_ok();
+            self.common().forget(CANARY);
+            self.common().with(|common| common.canaries.insert(key.clone(), accepted));
+            accepted
+        });
+        if accepted { Ok(()) } else { Err(Refused { root_id: key.root_id.to_string() }) }
+    }
+
+    /// A plugin goes, and with the last one the instance.
+    pub(crate) fn shut_down(&self, plugin: usize) {
+        let Some(Plugin { context, .. }) = self.0.state.borrow_mut().plugins[plugin].take() else { return };
+        let done = self.call("proxy_on_done", context, |exports, store| exports.done(store, context));
+        if done == Some(false) {
+            self.guest(|guest| {
+                if let Some(Context::Root(root)) = guest.contexts.get_mut(&context) {
+                    root.ending = true;
+                }
+            });
+        } else {
+            self.delete_root(context);
+        }
+        if self.0.state.borrow().plugins.iter().all(Option::is_none) {
+            self.end();
+        }
+    }
+
+    fn delete_root(&self, context: u32) {
+        self.call("proxy_on_delete", context, |exports, store| exports.delete(store, context));
+        self.guest(|guest| guest.contexts.remove(&context));
+        self.common().forget_calls(self.0.index, context);
+    }
+
+    fn end(&self) {
+        let cell = &self.0;
+        self.guest(|guest| guest.contexts.clear());
+        self.common().forget(cell.index);
+        self.common().end_vm(&cell.options.vm_id);
+        let mut state = cell.state.borrow_mut();
+        (state.ended, state.generation) = (true, state.generation + 1);
+    }
+
+    /// If the VM has ended, another one takes its place.
+    fn begin_anew(&self) {
+        if self.0.state.borrow().ended {
+            self.common().begin_vm(&self.0.options.vm_id);
+            self.instantiate();
+        }
+    }
+
+    /// A new instance with the present generation's number, without plugins.
+    fn instantiate(&self) {
+        let (cell, address) = (&self.0, self.address());
+        let instance = Instance::new(self.common(), &cell.module, address, &cell.options);
+        let mut state = cell.state.borrow_mut();
+        (state.instance, state.started, state.ended) = (instance, self.common().now(), false);
+    }
+
+    fn address(&self) -> Address {
+        Address { vm: self.0.index, generation: self.generation(), root: 0 }
+    }
+
+    fn configure(&self, key: &Key) -> Result<u32, Refused> {
+        let refused = || Refused { root_id: key.root_id.to_string() };
+        let (size, vm_size) = (key.configuration.len() as u32, self.0.options.configuration.len() as u32);
         let context = self.guest(|guest| {
             let context = guest.next_context();
-            let (root_id, configuration) = (Rc::clone(root_id), Rc::clone(configuration));
-            guest.contexts.insert(context, Context::Root(RootState { root_id, configuration, configuring: false }));
+            let root = RootState { key: key.clone(), configuring: false, ending: false };
+            guest.contexts.insert(context, Context::Root(root));
             context
         });
         let created = self.call("proxy_on_context_create", context, |exports, store| exports.create(store, context, 0));
@@ -185,18 +290,19 @@ impl Vm {
         if !self.is_dead() || self.failure_policy() != FailurePolicy::Reload || early {
             return;
         }
-        self.common().forget(cell.index, None);
-        let generation = self.generation() + 1;
-        let address = Address { vm: cell.index, generation, root: 0 };
-        let instance = Instance::new(self.common(), &cell.module, address, &cell.options);
-        let plugins: Vec<(Rc<str>, Rc<[u8]>)> = {
-            let mut state = cell.state.borrow_mut();
-            (state.instance, state.generation, state.started) = (instance, generation, self.common().now());
-            state.plugins.iter().map(|plugin| (Rc::clone(&plugin.root_id), Rc::clone(&plugin.configuration))).collect()
+        self.common().forget(cell.index);
+        cell.state.borrow_mut().generation += 1;
+        self.instantiate();
+        let keys: Vec<(usize, Key)> = {
+            let state = cell.state.borrow();
+            let plugins = state.plugins.iter().enumerate();
+            plugins.filter_map(|(index, plugin)| Some((index, plugin.as_ref()?.key.clone()))).collect()
         };
-        for (index, (root_id, configuration)) in plugins.iter().enumerate() {
-            let context = self.configure(root_id, configuration).unwrap_or_default();
-            cell.state.borrow_mut().plugins[index].context = context;
+        for (index, key) in keys {
+            let context = self.configure(&key).unwrap_or_default();
+            if let Some(plugin) = &mut cell.state.borrow_mut().plugins[index] {
+                plugin.context = context;
+            }
         }
     }
 
@@ -236,6 +342,7 @@ impl Vm {
             Action::ResumeResponse(context) => self.stream_of(context, |stream| {
                 (stream.response_paused, stream.response_resumed) = (false, true);
             }),
+            Action::DeleteRoot(context) => self.delete_root(context),
             Action::Reset(context) => self.stream_of(context, |stream| stream.reset = true),
             Action::Reply { context, reply } => {
                 // Envoy sends a reply of the filter's own through the filter's response callback too.

@@ -2,7 +2,7 @@
 
 use super::call::{Answer, Call};
 use super::memory::Slice;
-use crate::context::Context;
+use crate::context::{Action, Context};
 use crate::status::{Refusal, Status};
 use std::time::Duration;
 
@@ -43,6 +43,11 @@ impl Call<'_, '_> {
 
     pub(super) fn set_effective_context(&mut self, context: u32) -> Answer {
         let guest = self.guest();
+        if context == 0 {
+            // The VM's own context, which the host takes for none: that of the callback is back.
+            guest.effective = None;
+            return Ok(());
+        }
         if !guest.contexts.contains_key(&context) {
             return Err(Refusal::bad(format!("there is no context {context}")));
         }
@@ -51,9 +56,14 @@ impl Call<'_, '_> {
     }
 
     pub(super) fn done(&mut self) -> Answer {
-        let context = self.guest().effective();
-        match self.guest().contexts.get(&context) {
-            Some(Context::Root(_)) => Ok(()),
+        let guest = self.guest();
+        let context = guest.effective();
+        match guest.contexts.get_mut(&context) {
+            Some(Context::Root(root)) if root.ending => {
+                root.ending = false;
+                guest.actions.push_back(Action::DeleteRoot(context));
+                Ok(())
+            }
             _ => Err(Refusal::Fault(Status::NotFound, "nobody waits for this context to be done".into())),
         }
     }

@@ -10,6 +10,7 @@ mod counters;
 mod gates;
 mod hold;
 mod lies;
+mod listeners;
 mod memory;
 mod retries;
 mod stall;
