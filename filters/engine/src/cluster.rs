@@ -69,6 +69,13 @@ impl<H: Host> Cluster<H> {
     }
 }
 
+impl<H: Host> Drop for Cluster<H> {
+    fn drop(&mut self) {
+        // Attempts under way may outlive the configuration.
+        self.counters.flush();
+    }
+}
+
 impl<H: Host> View for Rc<RefCell<Cluster<H>>> {
     type Parameters = ServiceParameters;
 

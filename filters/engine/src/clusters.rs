@@ -57,10 +57,6 @@ impl<H: Host> Clusters<H> {
 }
 
 fn apply<H: Host>(name: &str, views: &mut Views<Shared<H>>, host: &H, parameters: &Parameters) {
-    for before in views.iter() {
-        // The view may go.
-        before.borrow_mut().counters.flush();
-    }
     views.apply(parameters.of_cluster(name), |parameters| {
         Rc::new(RefCell::new(Cluster::new(host, service_of(name), parameters, host.now())))
     });
