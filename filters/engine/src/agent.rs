@@ -42,6 +42,8 @@ const MAX_SHOWN: usize = 256;
 pub struct Agent<H: Host> {
     vm: Rc<Vm<H>>,
     control_plane: Option<ControlPlane>,
+    /// The cluster that was asked last; empty: none yet.
+    asks: String,
     /// What this VM has of the control plane's state.
     follower: Follower,
     polls: Polls,
@@ -58,6 +60,7 @@ impl<H: Host> Agent<H> {
         Self {
             vm: Rc::clone(vm),
             control_plane: None,
+            asks: String::new(),
             follower: Follower::new(vm.number),
             polls: Polls::default(),
             listed: false,
@@ -71,27 +74,31 @@ impl<H: Host> Agent<H> {
         if self.control_plane.as_ref() == control_plane {
             return;
         }
-        if let (Some(before), Some(now)) = (&self.control_plane, control_plane)
-            && before.cluster() != now.cluster()
-        {
-            let (before, now) = (before.cluster(), now.cluster());
-            log::warn!("control plane: {now:?} is asked from now on, not {before:?}: a proxy has one");
-        }
         self.control_plane = control_plane.cloned();
-        self.polls.reset();
-        if self.control_plane.is_none() {
+        let Some(control_plane) = control_plane else {
             // Nobody would ever take back what it has said.
-            self.follower.leave(&self.vm.host);
             self.vm.update(Services::new());
-            self.tell();
+            if self.follower.leave(&self.vm.host) {
+                self.tell();
+            }
+            return;
+        };
+        let (before, now) = (&*self.asks, control_plane.cluster());
+        if before != now {
+            if !before.is_empty() {
+                log::warn!("control plane: {now:?} is asked from now on, not {before:?}: a proxy asks one");
+            }
+            self.asks = now.to_owned();
+            self.polls.reset();
         }
     }
 
     /// The last root context goes, and with it this VM: the other threads do without it at once.
     pub fn leave(&mut self) {
         self.configure(None);
-        roster::unlist(&self.vm.host, self.vm.number);
-        self.listed = false;
+        if std::mem::take(&mut self.listed) {
+            roster::unlist(&self.vm.host, self.vm.number);
+        }
     }
 
     /// The root context that made the calls so far is gone, and the poll under way with it.
@@ -207,7 +214,7 @@ impl<H: Host> Agent<H> {
     /// wait for a tick.
     pub fn answered(&mut self, token: u32, answer: Option<&PostAnswer>) -> bool {
         crash::point(&self.vm.host, "call");
-        let Some(answered) = self.polls.answered(token) else { return true };
+        let Some(answered) = self.polls.answered(token).filter(|_| self.control_plane.is_some()) else { return true };
         let now = self.vm.host.now();
         let outcome = self.outcome(answered.question.stamp, answer);
         let (outcome, why) = outcome.map_or_else(|why| (Outcome::Failed, why), |outcome| (outcome, String::new()));

@@ -3,6 +3,7 @@
 //! request. With `memory` in the place of PLACE it allocates until there is no more: a trap without
 //! a panic. Without the feature nothing of this exists.
 
+#[cfg(not(feature = "crash"))]
 use crate::host::{Host, Stream};
 
 /// A request is here, at the place of this name: notes where to panic, and does if it is here.

@@ -73,22 +73,23 @@ impl<H: Host> Engine<H> {
         self.agent.borrow_mut().configure(self.vm.control_plane().as_ref());
     }
 
-    /// Looks after all services: at each tick, and when the control plane has changed something.
-    fn look(&self, services: impl Fn(&mut Service<H>, Timestamp) -> Turns<H>) {
-        let vm = &self.vm;
-        let (now, all) = (vm.host.now(), vm.services());
-        let turns: Vec<Turns<H>> = all.iter().map(|service| services(&mut service.borrow_mut(), now)).collect();
-        let queues = all.iter().filter_map(|service| service.borrow().tick_period(now)).min();
-        vm.pace.set(queues.unwrap_or_else(|| self.agent.borrow().period()));
+    /// Looks after all services; how often they need a tick, if any does.
+    fn look(&self, service: impl Fn(&mut Service<H>, Timestamp) -> Turns<H>) -> Option<Duration> {
+        let (now, all) = (self.vm.host.now(), self.vm.services());
+        let turns: Vec<Turns<H>> = all.iter().map(|shared| service(&mut shared.borrow_mut(), now)).collect();
         for turns in turns {
             turns.take(now);
         }
+        all.iter().filter_map(|service| service.borrow().tick_period(now)).min()
     }
 
-    /// The end of each callback of a root context.
+    /// The end of a callback in which the control plane may have changed something: what is not to be
+    /// held any more goes.
     fn settle(&self) {
-        if self.vm.was_updated() {
-            self.look(Service::look);
+        if self.vm.was_updated()
+            && let Some(period) = self.look(Service::look)
+        {
+            self.vm.pace.hurry(period);
         }
     }
 }
@@ -163,7 +164,8 @@ impl<H: Host> Root<H> {
         }
         engine.agent.borrow_mut().tick();
         vm.was_updated();
-        engine.look(Service::tick);
+        let period = engine.look(Service::tick);
+        vm.pace.set(period.unwrap_or_else(|| engine.agent.borrow().period()));
     }
 
     /// Messages have come.

@@ -72,13 +72,13 @@ impl Follower {
     }
 
     /// Follows no more: whoever asks next leads at once, and what was in force here is forgotten.
-    pub fn leave(&mut self, shared: &impl Shared) {
-        let (holder, cas) = shared.get(LEADER_KEY);
-        if holder.and_then(|value| lease(&value)).is_some_and(|(vm, _)| vm == self.vm) {
-            // If another thread has come in between, the lease is its own.
-            shared.set(LEADER_KEY, &[], cas);
-        }
+    /// Whether it led.
+    pub fn leave(&mut self, shared: &impl Shared) -> bool {
         (self.version, self.stamp) = (String::new(), Stamp::default());
+        let (holder, cas) = shared.get(LEADER_KEY);
+        let leads = holder.and_then(|value| lease(&value)).is_some_and(|(vm, _)| vm == self.vm);
+        // If another thread has come in between, the lease is its own.
+        leads && shared.set(LEADER_KEY, &[], cas)
     }
 
     /// Takes the answer to what was asked with `stamp`. None if it changes nothing here.
