@@ -52,11 +52,13 @@ pub struct Terms {
     pub concurrency: u32,
     /// How long one may be held.
     pub max_queue_wait: Duration,
+    /// How often a caller tries again.
+    pub retries: u32,
 }
 
 impl Terms {
-    const fn new(capacity: u32, concurrency: u32, max_queue_wait: u64) -> Self {
-        Self { capacity, concurrency, max_queue_wait: Duration::from_millis(max_queue_wait) }
+    const fn new(capacity: u32, concurrency: u32, max_queue_wait: u64, retries: u32) -> Self {
+        Self { capacity, concurrency, max_queue_wait: Duration::from_millis(max_queue_wait), retries }
     }
 
     /// As the configuration has them.
@@ -65,6 +67,7 @@ impl Terms {
             "capacity": {"estimator": "static", "limit": self.capacity},
             "concurrency": self.concurrency,
             "maxQueueWait": format!("{}ms", self.max_queue_wait.as_millis()),
+            "retries": self.retries,
         })
     }
 }
@@ -80,11 +83,11 @@ pub fn services_json(services: &Services) -> Value {
 /// What the terms of a service are drawn from. No two agree in anything, so what is seen tells which
 /// are in force.
 pub const TERMS: [Terms; 5] = [
-    Terms::new(40, 4, 3000),
-    Terms::new(5, 2, 2000),
-    Terms::new(12, 3, 1500),
-    Terms::new(3, 1, 1000),
-    Terms::new(25, 6, 2500),
+    Terms::new(40, 4, 3000, 1),
+    Terms::new(5, 2, 2000, 2),
+    Terms::new(12, 3, 1500, 4),
+    Terms::new(3, 1, 1000, 5),
+    Terms::new(25, 6, 2500, 6),
 ];
 
 /// A plugin configuration.

@@ -1,0 +1,198 @@
+//! A proxy whose listeners come and go: the same ones in each of its threads, and a control plane.
+
+use crate::support::{GET, module};
+use bloc_policy::sync::SyncRequest;
+use bloc_testhost::history::{Configuration, Direction, Services, Slot, services_json};
+use bloc_testhost::{Flow, Headers, HttpCall, Listener, Process, Stream, Vm, VmOptions};
+use serde_json::json;
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+pub const CLUSTER: &str = "bloc-control-plane";
+/// What the listeners ask the control plane to wait.
+const WAIT: Duration = Duration::from_secs(5);
+/// Answers at one moment; each may be followed by the next question.
+const MOST_ANSWERS: usize = 20;
+
+/// A control plane, as the real one answers.
+#[derive(Default)]
+pub struct ControlPlane {
+    pub services: Services,
+    /// When the polls came that wait.
+    came: BTreeMap<u32, Duration>,
+    /// When there was a poll last.
+    pub asked: Duration,
+    /// What it said, and when.
+    pub said: Vec<(Duration, Services)>,
+    /// Whether there may be several polls, which is none of this test's business.
+    pub lenient: bool,
+}
+
+impl ControlPlane {
+    /// Answers what is to be answered. Err: there is more than one poll.
+    pub fn answer(&mut self, process: &Process) -> Result<(), String> {
+        for _ in 0..MOST_ANSWERS {
+            let calls = process.http_calls();
+            self.came.retain(|token, _| calls.iter().any(|call| call.token() == *token));
+            let Some((newest, older)) = calls.split_last() else { return Ok(()) };
+            self.asked = process.now();
+            for call in older {
+                // A service that is new is asked for at once; the poll before it counts no more.
+                let (before, now) = (question(call), question(newest));
+                let same = (&before.services, &before.serves) == (&now.services, &now.serves);
+                if (call.vm() != newest.vm() || same) && !self.lenient {
+                    let services = now.services;
+                    return Err(format!("polls by threads {} and {} for {services:?}", call.vm(), newest.vm()));
+                }
+                process.answer(call, 304, &[], b"");
+            }
+            if !self.answer_one(process, newest) {
+                return Ok(());
+            }
+        }
+        Err(format!("{MOST_ANSWERS} polls at one moment"))
+    }
+
+    fn answer_one(&mut self, process: &Process, call: &HttpCall) -> bool {
+        let asked = question(call);
+        let of_it = |name: &str| asked.services.iter().chain(&asked.serves).any(|asked| asked == name);
+        let services: Services =
+            self.services.iter().filter(|(name, _)| of_it(name)).map(|(name, terms)| (*name, *terms)).collect();
+        let state = services_json(&services);
+        let version = format!("of {state}");
+        if asked.version != version {
+            let body = json!({"version": version, "services": state}).to_string();
+            process.answer(call, 200, &[], body.as_bytes());
+            self.said.push((process.now(), services));
+            return true;
+        }
+        let came = *self.came.entry(call.token()).or_insert_with(|| process.now());
+        let over = process.now() >= came + WAIT;
+        if over {
+            process.answer(call, 304, &[], b"");
+        }
+        over
+    }
+}
+
+fn question(call: &HttpCall) -> SyncRequest {
+    serde_json::from_slice(&call.body).expect("a question")
+}
+
+/// A listener, in each thread.
+struct Set {
+    configuration: Configuration,
+    filters: Vec<Listener>,
+    /// What goes with it: `bloc.attempt`.
+    others: Vec<Listener>,
+}
+
+/// A proxy.
+pub struct Proxy {
+    pub process: Process,
+    pub control_plane: ControlPlane,
+    /// How long a listener drains.
+    pub drain: Duration,
+    threads: Vec<Vm>,
+    listeners: BTreeMap<Slot, Set>,
+    /// Until when something lives that names the control plane, apart from what is set.
+    names_it: Duration,
+}
+
+impl Proxy {
+    /// A proxy without listeners that has so many threads.
+    pub fn new(seed: u64, threads: usize, drain: Duration) -> Self {
+        let process = Process::new(module(), seed).with_cluster(CLUSTER);
+        let threads = (0..threads).map(|_| process.vm(VmOptions::default())).collect();
+        let names_it = process.now();
+        let control_plane = ControlPlane::default();
+        Self { process, control_plane, drain, threads, listeners: BTreeMap::new(), names_it }
+    }
+
+    pub fn threads(&self) -> &[Vm] {
+        &self.threads
+    }
+
+    /// Adds a listener, or updates it: the one before drains.
+    pub fn set(&mut self, slot: Slot, configuration: &Configuration) {
+        let json = configuration.json(CLUSTER);
+        let listen = |root_id: &str, json: &str| -> Vec<Listener> {
+            let each = self.threads.iter().map(|vm| vm.listen(root_id, root_id, json));
+            each.collect::<Result<_, _>>().expect("a valid configuration")
+        };
+        let (filters, others) = match slot.direction {
+            Direction::Inbound => (listen("bloc.inbound", &json), Vec::new()),
+            Direction::Outbound => (listen("bloc.outbound", &json), listen("bloc.attempt", "")),
+        };
+        self.remove(slot);
+        self.listeners.insert(slot, Set { configuration: configuration.clone(), filters, others });
+    }
+
+    /// Removes a listener: it drains.
+    pub fn remove(&mut self, slot: Slot) {
+        let Some(Set { configuration, filters, others }) = self.listeners.remove(&slot) else { return };
+        for listener in filters.into_iter().chain(others) {
+            self.process.drain(listener, self.drain);
+        }
+        if configuration.control_plane {
+            self.names_it = self.process.now() + self.drain;
+        }
+    }
+
+    /// Removes what there is.
+    pub fn remove_all(&mut self) {
+        for slot in self.slots() {
+            self.remove(slot);
+        }
+    }
+
+    pub fn slots(&self) -> Vec<Slot> {
+        self.listeners.keys().copied().collect()
+    }
+
+    pub fn configuration(&self, slot: Slot) -> &Configuration {
+        &self.listeners[&slot].configuration
+    }
+
+    /// Whether something lives that names the control plane.
+    pub fn names_the_control_plane(&self) -> bool {
+        self.listeners.values().any(|set| set.configuration.control_plane) || self.names_it > self.process.now()
+    }
+
+    /// A request comes to an inbound listener, in this thread.
+    pub fn request(&self, slot: Slot, thread: usize) -> (Stream, Flow) {
+        let mut stream = self.listeners[&slot].filters[thread].stream();
+        let flow = stream.request_headers(GET, true);
+        (stream, flow)
+    }
+
+    /// A request goes out through an outbound listener, to this service, and comes back; how often
+    /// Envoy is asked to try it again, if it is.
+    pub fn send(&self, slot: Slot, thread: usize, service: &str) -> Option<u32> {
+        let set = &self.listeners[&slot];
+        let mut stream = set.filters[thread].stream().with_property("xds\0cluster_name", service);
+        let request = Headers::new(&GET);
+        assert!(stream.request_headers(&request, true).continues());
+        let mut attempt = set.others[thread].attempt().with_property("xds\0cluster_name", service);
+        attempt.set_property("upstream\0address", "10.0.0.1:80");
+        attempt.set_property("upstream\0request_attempt_count", 1_u64.to_le_bytes());
+        assert!(attempt.request_headers(&request, true).continues());
+        for mut one in [attempt, stream] {
+            assert!(one.response_headers([(":status", "200")], true).continues());
+            one.done();
+        }
+        request.text("x-envoy-max-retries").and_then(|retries| retries.parse().ok())
+    }
+
+    /// Lets time pass; the control plane answers.
+    pub fn advance(&mut self, by: Duration) -> Result<(), String> {
+        const STEP: Duration = Duration::from_millis(25);
+        let end = self.process.now() + by;
+        self.control_plane.answer(&self.process)?;
+        while self.process.now() < end {
+            self.process.advance((end - self.process.now()).min(STEP));
+            self.control_plane.answer(&self.process)?;
+        }
+        Ok(())
+    }
+}
