@@ -77,10 +77,9 @@ impl<H: Host> Agent<H> {
         self.control_plane = control_plane.cloned();
         let Some(control_plane) = control_plane else {
             // Nobody would ever take back what it has said.
+            self.follower.forget();
             self.vm.update(Services::new());
-            if self.follower.leave(&self.vm.host) {
-                self.tell();
-            }
+            self.step_down();
             return;
         };
         let (before, now) = (&*self.asks, control_plane.cluster());
@@ -96,6 +95,7 @@ impl<H: Host> Agent<H> {
     /// The last root context goes, and with it this VM: the other threads do without it at once.
     pub fn leave(&mut self) {
         self.configure(None);
+        self.moved();
         if std::mem::take(&mut self.listed) {
             roster::unlist(&self.vm.host, self.vm.number);
         }
@@ -105,6 +105,15 @@ impl<H: Host> Agent<H> {
     pub fn moved(&mut self) {
         self.polls.reset();
         self.due = Timestamp::ZERO;
+        self.step_down();
+    }
+
+    /// Leads no more, if nobody is to be asked: but not before the poll under way is over, which
+    /// cannot be called back, or there would be two when somebody is to be asked again.
+    fn step_down(&self) {
+        if self.control_plane.is_none() && !self.polls.is_under_way() && self.follower.resign(&self.vm.host) {
+            self.tell();
+        }
     }
 
     /// Does what is due.
@@ -123,6 +132,9 @@ impl<H: Host> Agent<H> {
         self.vm.look_anew();
         let new = self.vm.take_new_services();
         let behind = self.control_plane.is_some() && !self.keep_up(new, now);
+        if self.control_plane.is_none() && self.polls.is_under_way() {
+            self.follower.leads(&self.vm.host, now);
+        }
         self.period = if used || behind { TICK } else { TICK_WHEN_IDLE };
     }
 
@@ -214,7 +226,11 @@ impl<H: Host> Agent<H> {
     /// wait for a tick.
     pub fn answered(&mut self, token: u32, answer: Option<&PostAnswer>) -> bool {
         crash::point(&self.vm.host, "call");
-        let Some(answered) = self.polls.answered(token).filter(|_| self.control_plane.is_some()) else { return true };
+        let Some(answered) = self.polls.answered(token) else { return true };
+        if self.control_plane.is_none() {
+            self.step_down();
+            return true;
+        }
         let now = self.vm.host.now();
         let outcome = self.outcome(answered.question.stamp, answer);
         let (outcome, why) = outcome.map_or_else(|why| (Outcome::Failed, why), |outcome| (outcome, String::new()));

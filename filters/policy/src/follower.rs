@@ -71,10 +71,14 @@ impl Follower {
         free && shared.set(LEADER_KEY, &value, cas)
     }
 
-    /// Follows no more: whoever asks next leads at once, and what was in force here is forgotten.
-    /// Whether it led.
-    pub fn leave(&mut self, shared: &impl Shared) -> bool {
+    /// Forgets what was in force in this VM.
+    pub fn forget(&mut self) {
         (self.version, self.stamp) = (String::new(), Stamp::default());
+    }
+
+    /// Gives the lease back, if this VM has it, so that whoever asks next leads at once. Whether it
+    /// had.
+    pub fn resign(&self, shared: &impl Shared) -> bool {
         let (holder, cas) = shared.get(LEADER_KEY);
         let leads = holder.and_then(|value| lease(&value)).is_some_and(|(vm, _)| vm == self.vm);
         // If another thread has come in between, the lease is its own.

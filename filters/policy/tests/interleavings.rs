@@ -133,7 +133,7 @@ fn of_two_threads_that_are_the_first_to_add_something_none_loses_its_entry() {
 fn whoever_leaves_leads_no_more_and_is_told_no_more() {
     loom::model(|| {
         let data = Arc::new(Data::default());
-        let (mut gone, now) = (Follower::new(1), Timestamp::ZERO);
+        let (gone, now) = (Follower::new(1), Timestamp::ZERO);
         insist(|| roster::list(&*data, 1));
         assert!(gone.leads(&*data, now));
         let other = {
@@ -144,7 +144,7 @@ fn whoever_leaves_leads_no_more_and_is_told_no_more() {
             })
         };
         roster::unlist(&*data, 1);
-        gone.leave(&*data);
+        gone.resign(&*data);
         let leads = other.join().unwrap();
         assert_eq!(roster::vms(&*data), [2]);
         assert!(leads || Follower::new(2).leads(&*data, now), "at once, or as soon as it looks again");
