@@ -70,6 +70,21 @@ impl Envoy {
         bootstrap: &Value,
         workers: usize,
     ) -> Result<Self, EnvoyError> {
+        Self::start_with(executable, directory, name, bootstrap, workers, &[]).await
+    }
+
+    /// The same with further options on the command line, such as `--drain-time-s`.
+    ///
+    /// # Errors
+    /// As [`Envoy::start`].
+    pub async fn start_with(
+        executable: &Path,
+        directory: &Path,
+        name: &str,
+        bootstrap: &Value,
+        workers: usize,
+        further: &[&str],
+    ) -> Result<Self, EnvoyError> {
         let (config, admin) = (directory.join(format!("{name}.json")), directory.join(format!("{name}.admin")));
         write(bootstrap, &config).map_err(|source| EnvoyError::Bootstrap { name: name.to_owned(), source })?;
         let _ = std::fs::remove_file(&admin);
@@ -79,6 +94,7 @@ impl Envoy {
         let mut arguments: Vec<std::ffi::OsString> = options.iter().map(Into::into).collect();
         arguments.extend(["--service-cluster".into(), "bloc-lab".into(), "--config-path".into(), config.into()]);
         arguments.extend(["--admin-address-path".into(), admin.clone().into()]);
+        arguments.extend(further.iter().map(Into::into));
         let program = Program { name: name.to_owned(), executable: executable.to_owned(), arguments };
         let mut process = Process::start(program, directory).await?;
         let admin = process.written(&admin, READY_LIMIT, |text| text.parse().ok()).await?;
@@ -176,7 +192,11 @@ impl Envoy {
         let text = self.admin_get(path).await?;
         let parse = || -> Option<BTreeMap<String, SocketAddr>> {
             let answer: Value = serde_json::from_str(&text).ok()?;
-            let statuses = answer["listener_statuses"].as_array()?;
+            // Without listeners the answer is empty.
+            let statuses = match answer.as_object()?.get("listener_statuses") {
+                Some(statuses) => statuses.as_array()?.as_slice(),
+                None => &[],
+            };
             statuses.iter().map(|status| Some((status["name"].as_str()?.to_owned(), socket_address(status)?))).collect()
         };
         parse().ok_or_else(|| self.unexpected(path, &text))
