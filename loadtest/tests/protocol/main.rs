@@ -12,6 +12,7 @@ mod headers;
 mod hold;
 mod in_flight;
 mod istio;
+mod lifecycle;
 mod orca;
 mod price;
 mod rejection;

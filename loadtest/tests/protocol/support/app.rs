@@ -1,6 +1,6 @@
 //! An application: a real HTTP server that does what the path says and remembers what it saw.
 //!
-//! `/hold` answers when it is released, `/brief` after 1 ms, `/fleeting` too (for clients that may go; not counted as worked on), `/slow` after 100 ms, `/own-429` with a 429 of its own, `/orca` with an ORCA report of as many requests per second as its name says, at half of what it can do, and after as long as that takes, `/lie` with our headers, `/abort` with half a
+//! `/hold` answers when it is released, `/brief` after 1 ms, `/fleeting` too (for clients that may go; not counted as worked on), `/slow` after 100 ms, `/takes/7` after 7 ms, `/own-429` with a 429 of its own, `/orca` with an ORCA report of as many requests per second as its name says, at half of what it can do, and after as long as that takes, `/lie` with our headers, `/abort` with half a
 //! body and a reset; everything else with the request's body.
 
 use http_body_util::{BodyExt, StreamBody};
@@ -68,6 +68,11 @@ impl App {
         self.inner.seen.lock().unwrap().clone()
     }
 
+    /// How many requests it works on.
+    pub fn at_once(&self) -> usize {
+        self.inner.at_once.load(Ordering::SeqCst)
+    }
+
     /// How many requests it has worked on at once at the most.
     pub fn most_at_once(&self) -> usize {
         self.inner.most_at_once.load(Ordering::SeqCst)
@@ -76,6 +81,11 @@ impl App {
     /// Lets one request to `/hold` go.
     pub fn release(&self) {
         self.inner.release.add_permits(1);
+    }
+
+    /// Keeps those to `/hold` that come from now on, however many were let go.
+    pub fn keep(&self) {
+        self.inner.release.forget_permits(usize::MAX);
     }
 
     /// Closes the listener and all connections, as a crash would.
@@ -142,7 +152,12 @@ async fn answer(inner: Arc<Inner>, request: Request<Incoming>) -> Result<Respons
             let body = StreamBody::new(futures_util::stream::iter(half)).boxed();
             return Ok(response.body(body).unwrap());
         }
-        _ => response,
+        path => {
+            if let Some(millis) = path.strip_prefix("/takes/") {
+                tokio::time::sleep(Duration::from_millis(millis.parse().unwrap())).await;
+            }
+            response
+        }
     };
     Ok(response.body(whole(body)).unwrap())
 }

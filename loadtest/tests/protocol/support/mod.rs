@@ -1,15 +1,21 @@
 //! What the tests stand on: applications, pods, senders, and a client.
 
 mod app;
+mod changing;
 mod client;
+mod fake_control_plane;
 mod place;
 mod pods;
+pub mod traffic;
 mod workers;
 
 pub use app::App;
+pub use changing::{Changing, errors};
 pub use client::{Answer, Connection, grpc, request, send, spoken};
+pub use fake_control_plane::FakeControlPlane;
 pub use place::Place;
 pub use pods::{Pod, balance, dynamic, inbound, metric, outbound, sender};
+pub use traffic::{Tally, Traffic};
 pub use workers::Workers;
 
 use std::time::Duration;

@@ -1,0 +1,302 @@
+//! A sidecar whose listeners come and go, two applications behind it, and a control plane.
+
+use crate::support::traffic::send_known;
+use crate::support::{App, Changing, FakeControlPlane, Place, Tally, Traffic, errors, inbound, outbound};
+use bloc_lab::envoy::{Balancing, CONTROL_PLANE_CLUSTER, sidecar_inbound, static_cluster};
+use bloc_testhost::history::SERVICES;
+use serde_json::{Value, json};
+use std::net::SocketAddr;
+use std::time::Duration;
+use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep};
+
+/// How long Envoy drains what is replaced or removed, unless told otherwise; then it closes what
+/// is left of it.
+const DRAIN: Duration = Duration::from_secs(5);
+/// How long the filters hold a request, so that none is left when a drain ends.
+pub const MAX_QUEUE_WAIT: Duration = Duration::from_secs(3);
+/// How long any request may take on a busy machine. The longest that one needs is held for
+/// [`MAX_QUEUE_WAIT`] and worked on for a tenth of a second.
+pub const BOUND: Duration = Duration::from_secs(9);
+/// Clients of each load.
+pub const CLIENTS: usize = 8;
+/// How long a symptom is waited for that says that something is right.
+const SOON: Duration = Duration::from_secs(8);
+const POLL: Duration = Duration::from_millis(20);
+/// How often a burst is sent where nothing changes any more.
+const BURSTS: usize = 3;
+
+/// The other service, and the cluster that the outbound listener leads to.
+pub const OTHER: &str = "other";
+
+/// A sidecar, its applications and its control plane.
+pub struct Stand {
+    pub place: Place,
+    pub app: App,
+    /// Behind the second inbound listener, and behind the outbound one.
+    pub other: App,
+    pub control_plane: FakeControlPlane,
+    pub sidecar: Changing,
+    /// What was found to be wrong.
+    wrong: Vec<String>,
+}
+
+impl Stand {
+    /// With these listeners, and these services at the control plane.
+    pub async fn start(listeners: impl FnOnce(&Place) -> Vec<Value>, services: Value) -> Self {
+        Self::draining(DRAIN, listeners, services).await
+    }
+
+    /// The same with another drain, in whole seconds.
+    pub async fn draining(drain: Duration, listeners: impl FnOnce(&Place) -> Vec<Value>, services: Value) -> Self {
+        let place = Place::new();
+        let (app, other) = (App::start("pod").await, App::start(OTHER).await);
+        let control_plane = FakeControlPlane::start(services).await;
+        let cluster = |name: &str, at, balancing| static_cluster(name, &[at], balancing);
+        let mut clusters = vec![
+            cluster("app", app.address, Balancing::RoundRobin),
+            cluster("other-app", other.address, Balancing::RoundRobin),
+            cluster(CONTROL_PLANE_CLUSTER, control_plane.address, Balancing::RoundRobin),
+        ];
+        let called = SERVICES.into_iter().chain([OTHER]);
+        clusters.extend(called.map(|service| cluster(service, other.address, Balancing::ChosenByFilter)));
+        let listeners = listeners(&place);
+        let sidecar = Changing::start(&place, drain, &clusters, &listeners).await;
+        Self { place, app, other, control_plane, sidecar, wrong: Vec::new() }
+    }
+
+    /// Clients that send to this listener until they are told to stop.
+    pub async fn traffic(&self, listener: &str, clients: usize, path: &'static str) -> Traffic {
+        Traffic::start(clients, self.sidecar.address(listener).await, path, BOUND)
+    }
+
+    /// Notes what was found to be wrong.
+    pub fn note(&mut self, when: &str, wrong: impl IntoIterator<Item = String>) {
+        self.wrong.extend(wrong.into_iter().map(|what| format!("{when}: {what}")));
+    }
+
+    /// Notes what became of the requests of a load.
+    pub fn note_tally(&mut self, when: &str, tally: &Tally) {
+        println!(
+            "{when}: {} served, {} rejected, longest {:?}",
+            tally.served.len(),
+            tally.rejected.len(),
+            tally.longest
+        );
+        let wrong = tally.disagrees_with(&[&self.app, &self.other]);
+        self.note(when, wrong);
+    }
+
+    /// Waits until `holds`, and notes the last it said if it does not soon.
+    pub async fn soon(&mut self, what: &str, mut holds: impl AsyncFnMut(&Self) -> Result<(), String>) {
+        let deadline = Instant::now() + SOON;
+        while let Err(why) = holds(self).await {
+            if Instant::now() >= deadline {
+                self.note(what, [why]);
+                return;
+            }
+            sleep(POLL).await;
+        }
+    }
+
+    /// Waits until the proxy has what the control plane was told last.
+    pub async fn follows(&mut self, when: &str) {
+        self.soon(when, async |stand| {
+            if stand.control_plane.is_followed() { Ok(()) } else { Err("the news is not asked for".into()) }
+        })
+        .await;
+        // The other threads are told at once.
+        sleep(Duration::from_millis(300)).await;
+    }
+
+    /// Sends `count` requests at once to a listener, and notes if not `capacity` of them are
+    /// admitted, or if the application does not work on `concurrency` of these at once.
+    pub async fn burst(&mut self, when: &str, probe: &Probe) {
+        if let Err(why) = self.try_burst(when, probe).await {
+            self.note(when, [why]);
+        }
+    }
+
+    /// The same where nothing changes any more, for parameters under which requests are held for so
+    /// short a time that a busy machine may miss what they show.
+    pub async fn bursts(&mut self, when: &str, probe: &Probe) {
+        let mut said = Ok(());
+        for _ in 0..BURSTS {
+            said = self.try_burst(when, probe).await;
+            if said.is_ok() {
+                break;
+            }
+        }
+        self.note(when, said.err());
+    }
+
+    async fn try_burst(&mut self, when: &str, probe: &Probe) -> Result<(), String> {
+        let to = self.sidecar.address(probe.listener).await;
+        let app = if probe.behind_other { &self.other } else { &self.app };
+        let mut requests = JoinSet::new();
+        for _ in 0..probe.count {
+            requests.spawn(send_known(to, "/hold", BOUND));
+        }
+        let mut tally = Tally::default();
+        let deadline = Instant::now() + MAX_QUEUE_WAIT - Duration::from_millis(500);
+        let expected = (probe.count - probe.capacity, probe.concurrency);
+        let mut stable = 0;
+        let seen = loop {
+            while let Some(done) = requests.try_join_next() {
+                let (id, answer, took) = done.unwrap();
+                tally.count(id, answer, took);
+            }
+            let seen = (tally.rejected.len() + tally.lost.len(), app.at_once());
+            // One too many may come a moment later.
+            stable = if seen == expected { stable + 1 } else { 0 };
+            if stable > 5 || Instant::now() >= deadline {
+                break seen;
+            }
+            sleep(POLL).await;
+        };
+        // Also those that are let in only now.
+        while !requests.is_empty() {
+            (0..app.at_once()).for_each(|_| app.release());
+            while let Some(done) = requests.try_join_next() {
+                let (id, answer, took) = done.unwrap();
+                tally.count(id, answer, took);
+            }
+            sleep(POLL).await;
+        }
+        app.keep();
+        self.note_tally(when, &tally);
+        let ((rejected, inside), (wanted, right)) = (seen, expected);
+        if seen == expected {
+            return Ok(());
+        }
+        Err(format!("{rejected} of {} rejected and {inside} inside, not {wanted} and {right}", probe.count))
+    }
+
+    /// Notes if the held requests of a load wait for ticks, rather than for their turn to be
+    /// announced.
+    pub async fn keeps_holding(&mut self, when: &str, service: &str, traffic: &Traffic) {
+        let count = async |stand: &Self| {
+            let metric = async |name: &str| stand.sidecar.metric("inbound", service, name).await;
+            (metric("held").await, metric("rescued").await, traffic.answers())
+        };
+        let before = count(self).await;
+        sleep(Duration::from_secs(3)).await;
+        let after = count(self).await;
+        let (held, rescued, answers) = (after.0 - before.0, after.1 - before.1, after.2 - before.2);
+        println!("{when}: {answers} answers, {held} held, {rescued} rescued");
+        let few = answers < 120 || held < 50;
+        self.note(when, few.then(|| format!("only {answers} answers within 3 s, {held} of them held")));
+        // A tick may come between an announcement and its arrival.
+        let late = rescued * 10 > held;
+        self.note(when, late.then(|| format!("{rescued} of {held} held requests were let in by a tick only")));
+    }
+
+    /// Notes if the control plane is not polled again and again, once at a time.
+    pub async fn polled(&mut self, when: &str) {
+        for (what, polls) in [("a poll", 1), ("further polls", 2)] {
+            self.control_plane.most_at_once();
+            let before = self.control_plane.polls();
+            self.soon(&format!("{when}: {what}"), async |stand| {
+                let (new, now) = (stand.control_plane.polls() - before, stand.control_plane.under_way());
+                if new >= polls && now == 1 { Ok(()) } else { Err(format!("{new} new ones, {now} under way")) }
+            })
+            .await;
+        }
+        let most = self.control_plane.most_at_once();
+        self.note(when, (most > 1).then(|| format!("{most} polls at once")));
+    }
+
+    /// Ends with all that was found to be wrong, and with what is to be right at the end of every
+    /// test.
+    pub async fn end(mut self, services: &[&str]) {
+        for service in services {
+            self.soon("at the end", async |stand| {
+                let left = stand.sidecar.metric("inbound", service, "in_flight").await;
+                if left == 0 { Ok(()) } else { Err(format!("{left} of {service} in flight")) }
+            })
+            .await;
+        }
+        let log = self.sidecar.log();
+        self.note("in the log", errors(&log));
+        assert!(self.wrong.is_empty(), "{:#?}\nEnvoy's log:\n{log}", self.wrong);
+    }
+}
+
+/// A burst that shows which configuration is in force.
+#[derive(Clone, Copy)]
+pub struct Probe {
+    pub listener: &'static str,
+    pub behind_other: bool,
+    pub count: usize,
+    pub capacity: usize,
+    pub concurrency: usize,
+}
+
+impl Probe {
+    /// Twenty requests to a listener of the first application.
+    pub fn new(listener: &'static str, capacity: usize, concurrency: usize) -> Self {
+        Self { listener, behind_other: false, count: 20, capacity: capacity.min(20), concurrency }
+    }
+
+    /// The same at a listener of the other application.
+    pub fn other(self) -> Self {
+        Self { behind_other: true, ..self }
+    }
+}
+
+/// The parameters of a service with these limits.
+pub fn spec(capacity: usize, concurrency: usize) -> Value {
+    let wait = format!("{}ms", MAX_QUEUE_WAIT.as_millis());
+    json!({
+        "capacity": {"estimator": "static", "limit": capacity},
+        "concurrency": concurrency,
+        "maxQueueWait": wait,
+    })
+}
+
+/// Asks the control plane of the stand.
+pub fn polling(mut configuration: Value) -> Value {
+    configuration["controlPlane"] = json!({"cluster": CONTROL_PLANE_CLUSTER, "wait": "1s"});
+    configuration
+}
+
+/// The configuration of an inbound filter in front of `service`.
+pub fn front(service: &str, parameters: Value) -> Value {
+    json!({"service": service, "services": {service: parameters}})
+}
+
+/// An inbound listener to the cluster `to`, with the filter or, without a configuration, with stock
+/// Envoy's alone; `mark` makes it another one.
+pub fn listener(place: &Place, name: &str, to: &str, configuration: Option<&Value>, mark: u32) -> Value {
+    let nowhere = SocketAddr::from(([127, 0, 0, 1], 0));
+    let mut bootstrap = match configuration {
+        Some(configuration) => inbound(place, nowhere, configuration, None),
+        None => sidecar_inbound(nowhere, None),
+    };
+    let route = bloc_lab::envoy::route_configuration(&mut bootstrap);
+    route["virtual_hosts"][0]["routes"][0]["route"]["cluster"] = json!(to);
+    listener_of(bootstrap, name, mark)
+}
+
+/// An outbound listener to [`OTHER`].
+pub fn caller(place: &Place, name: &str, configuration: &Value) -> Value {
+    caller_of(place, name, OTHER, configuration)
+}
+
+/// An outbound listener to one of the clusters that lead to the other application.
+pub fn caller_of(place: &Place, name: &str, service: &str, configuration: &Value) -> Value {
+    let mut bootstrap = outbound(place, &[], configuration, None);
+    let route = bloc_lab::envoy::route_configuration(&mut bootstrap);
+    route["virtual_hosts"][0]["routes"][0]["route"]["cluster"] = json!(service);
+    listener_of(bootstrap, name, 0)
+}
+
+fn listener_of(mut bootstrap: Value, name: &str, mark: u32) -> Value {
+    crate::support::balance(&mut bootstrap);
+    let mut listener = bootstrap["static_resources"]["listeners"][0].take();
+    listener["name"] = json!(name);
+    let manager = &mut listener["filter_chains"][0]["filters"][0]["typed_config"];
+    manager["stat_prefix"] = json!(name);
+    manager["server_name"] = json!(format!("mark-{mark}"));
+    listener
+}

@@ -1,0 +1,34 @@
+//! What stock Envoy makes of the same updates, without a filter of ours: no request is lost. So
+//! what is lost with the filters, they have lost.
+
+use super::stand::{CLIENTS, Stand, listener};
+use serde_json::json;
+use std::time::Duration;
+use tokio::time::sleep;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn stock_envoy_loses_no_request_by_any_of_it() {
+    let stock = |place: &_, name: &str, to: &str, mark| listener(place, name, to, None, mark);
+    let mut stand = Stand::start(|place| vec![stock(place, "a", "app", 0)], json!({})).await;
+    let here = stand.traffic("a", CLIENTS, "/slow").await;
+    // Updated, and rolled back within the drain.
+    for mark in [1, 0] {
+        let next = stock(&stand.place, "a", "app", mark);
+        stand.sidecar.put(next).await;
+        sleep(Duration::from_millis(500)).await;
+    }
+    // Another one comes and goes.
+    let second = stock(&stand.place, "b", "other-app", 0);
+    stand.sidecar.put(second).await;
+    let there = stand.traffic("b", CLIENTS, "/slow").await;
+    sleep(Duration::from_millis(500)).await;
+    let tally = there.end().await;
+    stand.note_tally("the second listener", &tally);
+    stand.sidecar.remove("b").await;
+    stand.sidecar.drained().await;
+    sleep(Duration::from_millis(500)).await;
+    let tally = here.end().await;
+    stand.note_tally("the first listener", &tally);
+    assert!(tally.rejected.is_empty(), "nobody rejects");
+    stand.end(&[]).await;
+}
