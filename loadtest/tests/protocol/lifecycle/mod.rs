@@ -5,6 +5,7 @@
 //!
 //! Each test lists all that it finds wrong, since one fault has several symptoms.
 
+mod histories;
 mod inbound;
 mod outbound;
 mod services;
