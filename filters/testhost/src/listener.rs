@@ -7,24 +7,9 @@
 //! within the drain finds the root context of before, which is not configured again.
 
 use crate::context::Key;
-use crate::root::Root;
 use crate::stream::Stream;
-use crate::vm::{Refused, Vm};
+use crate::vm::{Handle, Refused, Vm};
 use std::rc::Rc;
-
-/// What listeners and streams hold of a plugin. With the last one the root context is done, deleted
-/// and gone.
-pub(crate) struct Handle {
-    root: Root,
-}
-
-impl Drop for Handle {
-    fn drop(&mut self) {
-        if !std::thread::panicking() {
-            self.root.vm.shut_down(self.root.plugin);
-        }
-    }
-}
 
 /// A listener as one thread has it. Dropping it removes it without a drain;
 /// [`Process::drain`](crate::Process::drain) with one.
@@ -49,9 +34,8 @@ impl Vm {
         if let Some(handle) = self.handle_of(&key) {
             return Ok(Listener { handle, reused: true });
         }
-        let root = Root { vm: self.clone(), plugin: self.add_plugin(key)? };
-        let handle = Rc::new(Handle { root });
-        self.hold(handle.root.plugin, &handle);
+        let handle = Rc::new(Handle { vm: self.clone(), plugin: self.add_plugin(key)? });
+        self.hold(handle.plugin, &handle);
         Ok(Listener { handle, reused: false })
     }
 }
@@ -59,7 +43,7 @@ impl Vm {
 impl Listener {
     /// The VM.
     pub fn vm(&self) -> &Vm {
-        &self.handle.root.vm
+        &self.handle.vm
     }
 
     /// Whether it found a root context that was there already.
@@ -79,6 +63,11 @@ impl Listener {
 
     fn begin(&self, upstream: bool) -> Stream {
         self.vm().reload();
-        Stream::new(self.vm().clone(), self.handle.root.context(), upstream, Some(Rc::clone(&self.handle)))
+        Stream::new(
+            self.vm().clone(),
+            self.vm().context_of(self.handle.plugin),
+            upstream,
+            Some(Rc::clone(&self.handle)),
+        )
     }
 }

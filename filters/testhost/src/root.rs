@@ -8,8 +8,8 @@ use crate::vm::{Refused, Vm};
 /// A root context: one plugin of one thread.
 #[derive(Clone)]
 pub struct Root {
-    pub(crate) vm: Vm,
-    pub(crate) plugin: usize,
+    vm: Vm,
+    plugin: usize,
 }
 
 impl Vm {
@@ -63,7 +63,7 @@ impl Root {
         self.vm.shut_down(self.plugin);
     }
 
-    pub(crate) fn context(&self) -> u32 {
+    fn context(&self) -> u32 {
         self.vm.context_of(self.plugin)
     }
 }

@@ -2,9 +2,8 @@
 
 use crate::context::{Context, LocalReply, Properties, StreamState};
 use crate::headers::Headers;
-use crate::listener::Handle;
 use crate::options::FailurePolicy;
-use crate::vm::Vm;
+use crate::vm::{Handle, Vm};
 use std::rc::Rc;
 
 /// What the filter wants to happen next.

@@ -7,7 +7,6 @@ use crate::exports::Exports;
 use crate::guest::Guest;
 use crate::headers::Headers;
 use crate::instance::Instance;
-use crate::listener::Handle;
 use crate::module::Module;
 use crate::options::{FailurePolicy, VmOptions};
 use crate::shared::Address;
@@ -73,6 +72,21 @@ impl Drop for VmCell {
 /// As in Envoy it ends with its last plugin; the next plugin finds a new one.
 #[derive(Clone)]
 pub struct Vm(Rc<VmCell>);
+
+/// What listeners and streams hold of a plugin. With the last one the root context is done, deleted
+/// and gone.
+pub(crate) struct Handle {
+    pub(crate) vm: Vm,
+    pub(crate) plugin: usize,
+}
+
+impl Drop for Handle {
+    fn drop(&mut self) {
+        if !std::thread::panicking() {
+            self.vm.shut_down(self.plugin);
+        }
+    }
+}
 
 impl From<Rc<VmCell>> for Vm {
     fn from(cell: Rc<VmCell>) -> Self {
