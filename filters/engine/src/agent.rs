@@ -88,6 +88,8 @@ impl<H: Host> Agent<H> {
                 log::warn!("control plane: {now:?} is asked from now on, not {before:?}: a proxy asks one");
             }
             self.asks = now.to_owned();
+            // What is in force stays until the new one has answered.
+            self.follower.follow(now);
             self.polls.reset();
         }
     }
@@ -130,11 +132,17 @@ impl<H: Host> Agent<H> {
         let by_request = self.vm.was_handed_over();
         let used = self.vm.flush() && !by_request;
         self.vm.look_anew();
-        let new = self.vm.take_new_services();
-        let behind = self.control_plane.is_some() && !self.keep_up(new, now);
-        if self.control_plane.is_none() && self.polls.is_under_way() {
-            self.follower.leads(&self.vm.host, now);
-        }
+        self.polls.give_up(now);
+        let behind = if self.control_plane.is_some() {
+            let new = self.vm.take_new_services();
+            !self.keep_up(new, now)
+        } else {
+            if self.polls.is_under_way() {
+                self.follower.leads(&self.vm.host, now);
+            }
+            self.step_down();
+            false
+        };
         self.period = if used || behind { TICK } else { TICK_WHEN_IDLE };
     }
 
@@ -167,8 +175,7 @@ impl<H: Host> Agent<H> {
             return true;
         }
         let services = roster::seen(&self.vm.host);
-        let wait = self.control_plane.as_ref().map(ControlPlane::wait).unwrap_or_default();
-        if self.polls.is_due(&services, wait, now) {
+        if self.polls.is_due(&services, now) {
             self.ask(services, now);
         }
         self.polls.is_under_way()
@@ -214,7 +221,10 @@ impl<H: Host> Agent<H> {
             timeout: polls::timeout(control_plane.wait()),
         });
         match token {
-            Some(token) => self.polls.asked(token, Question { services, stamp: self.follower.stamp() }, now),
+            Some(token) => {
+                let (stamp, wait) = (self.follower.stamp(), control_plane.wait());
+                self.polls.asked(token, Question { services, stamp, wait }, now);
+            }
             None => {
                 let pause = self.polls.failed_to_ask(now, &mut *self.vm.rng.borrow_mut());
                 warn("no such cluster", pause);

@@ -13,6 +13,7 @@
 //! counted.
 
 use std::cell::RefCell;
+use std::rc::Rc;
 
 /// In which order it is put right.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -28,7 +29,7 @@ pub enum Step {
 }
 
 /// A step, and what is done in it.
-type Work = (Step, Box<dyn Fn()>);
+type Work = (Step, Rc<dyn Fn()>);
 
 /// What is to be put right by this VM.
 #[derive(Default)]
@@ -37,14 +38,13 @@ pub struct CrashRecovery(RefCell<Vec<Work>>);
 impl CrashRecovery {
     /// From now on `work` is done in this step.
     pub fn register(&self, step: Step, work: impl Fn() + 'static) {
-        self.0.borrow_mut().push((step, Box::new(work)));
+        self.0.borrow_mut().push((step, Rc::new(work)));
     }
 
     /// This VM ends in order, without any request: its places among the threads are free.
     pub fn resign(&self) {
-        for (_, work) in self.0.borrow().iter().filter(|(step, _)| *step == Step::Resign) {
-            work();
-        }
+        let all: Vec<Work> = self.0.borrow().iter().filter(|(step, _)| *step == Step::Resign).cloned().collect();
+        all.into_iter().for_each(|(_, work)| work());
     }
 
     /// Puts everything right, once: a panic in here ends the VM at once.
@@ -61,7 +61,6 @@ impl CrashRecovery {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::rc::Rc;
 
     #[test]
     fn all_is_put_right_once_and_in_order() {

@@ -52,9 +52,11 @@ impl Parameters {
     }
 
     /// The control plane that is to be asked: that of the configuration that came last, of those
-    /// that name one.
+    /// that name one. Those of `bloc.attempt`, which come with clusters, not with listeners, say
+    /// nothing.
     pub fn control_plane(&self) -> Option<&ControlPlane> {
-        self.plugins.iter().rev().find_map(|plugin| plugin.configuration.control_plane())
+        let plugins = self.plugins.iter().rev().filter(|configured| configured.plugin != Plugin::Attempt);
+        plugins.filter_map(|configured| configured.configuration.control_plane()).next()
     }
 
     /// What each configuration of `bloc.inbound` says of a service that this proxy stands in front

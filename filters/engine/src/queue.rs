@@ -97,9 +97,10 @@ impl<H: Host> Queue<H> {
         self.announced(turns)
     }
 
-    /// Whether nothing of this thread waits or is inside.
-    pub fn is_idle(&self) -> bool {
-        self.line.is_idle()
+    /// Whether it is to be looked at: something of this thread waits or is inside, or another thread
+    /// may be dead.
+    pub fn needs_looks(&self) -> bool {
+        self.line.needs_looks()
     }
 
     /// How often it needs a tick, if it does.

@@ -163,7 +163,7 @@ impl<H: Host> Root<H> {
             return;
         }
         engine.agent.borrow_mut().tick();
-        vm.was_updated();
+        engine.settle();
         let period = engine.look(Service::tick);
         vm.pace.set(period.unwrap_or_else(|| engine.agent.borrow().period()));
     }
@@ -237,20 +237,22 @@ impl<H: Host> Drop for Root<H> {
             }
             return;
         };
-        vm.remove(id);
-        if vm.pace.remove(self.context, vm.number) {
+        vm.remove(self.plugin, id);
+        let carried = vm.pace.remove(self.context, vm.number);
+        if carried {
             engine.agent.borrow_mut().moved();
-            if vm.pace.is_carried() {
-                // The wake-ups of messages that were on the way are lost with this context: the new
-                // one looks at all of them, and asks the control plane again.
-                vm.host.wake(vm.number, &Message::News.encode());
-            } else {
-                vm.flush();
-                engine.agent.borrow_mut().leave();
-                vm.recovery.resign();
-                return;
-            }
+        }
+        if !vm.pace.is_carried() {
+            vm.flush();
+            engine.agent.borrow_mut().leave();
+            vm.recovery.resign();
+            return;
         }
         engine.configure_agent();
+        // The wake-ups of messages that were on the way are lost with this context: the new carrier
+        // looks at all of them, and asks the control plane again. Or what that has said is over.
+        if carried || vm.is_updated() {
+            vm.host.wake(vm.number, &Message::News.encode());
+        }
     }
 }

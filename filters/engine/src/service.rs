@@ -122,12 +122,16 @@ impl<H: Host> Service<H> {
         self.servers.apply(parameters, |parameters| Server::new(&parameters));
         let servers = &self.servers;
         self.queue.configure(|plugin| servers.get(plugin).and_then(Server::places));
-        if self.servers.newest() != self.newest {
+        if self.servers.newest() != self.newest || self.in_use().is_none() {
             self.newest = self.servers.newest();
             self.last = self.newest;
         }
-        let last = self.last.and_then(|plugin| self.servers.get(plugin));
-        self.show_capacity(last.and_then(Server::capacity));
+        self.show_capacity(self.in_use().and_then(Server::capacity));
+    }
+
+    /// As the last request wanted it, or the next one is likely to.
+    fn in_use(&self) -> Option<&Server> {
+        self.servers.get(self.last?)
     }
 
     /// What the whole proxy has to tell of its load: this thread may not have served anything.
@@ -170,7 +174,7 @@ impl<H: Host> Service<H> {
     /// Looks after the queue.
     pub fn look(&mut self, now: Timestamp) -> Turns<H> {
         self.measure(now);
-        if self.queue.is_idle() && self.servers.iter().all(|server| server.places().is_none()) {
+        if !self.queue.needs_looks() && self.servers.iter().all(|server| server.places().is_none()) {
             return Turns::default();
         }
         self.queue.look(now)
@@ -202,12 +206,13 @@ impl<H: Host> Service<H> {
             let totals = Totals { departed: self.departed.get(), confident: self.confident.get() };
             let executing = self.count.get(&self.in_flight) > Concurrency::new(0);
             server.measure(totals, executing, now);
-            if let Some(rate) = server.service_rate() {
+            servers.for_each(Server::follow);
+            let (rate, capacity) =
+                self.in_use().map(|server| (server.service_rate(), server.capacity())).unwrap_or_default();
+            if let Some(rate) = rate {
                 self.service_rate.set((rate * 1e3) as u64);
             }
-            servers.for_each(Server::follow);
-            let last = self.last.and_then(|plugin| self.servers.get(plugin));
-            self.show_capacity(last.and_then(Server::capacity));
+            self.show_capacity(capacity);
         }
     }
 

@@ -101,7 +101,7 @@ impl<V: View> Views<V> {
         }
         for (place, parameters) in distinct.into_iter().enumerate() {
             let Some(parameters) = parameters else { continue };
-            let plugins = of.iter().filter(|(_, wanted)| *wanted == place).map(|(plugin, _)| *plugin);
+            let plugins = of.iter().rev().filter(|(_, wanted)| *wanted == place).map(|(plugin, _)| *plugin);
             let own = plugins.filter_map(|plugin| self.place(plugin));
             let own = own.into_iter().find_map(|place| before.get_mut(place)?.take());
             let view = match own {
@@ -167,8 +167,9 @@ mod tests {
         assert_eq!(views(&[&[(A, 1)], &[(A, 1), (B, 1)]]), [Some(Thing(1, "made")), Some(Thing(1, "made"))]);
         // The control plane says something of it, and nothing again.
         let (one, two, same) = ([(A, 1)], [(A, 1), (B, 2)], [(A, 3), (B, 3)]);
-        assert_eq!(views(&[&one, &two, &same]), [Some(Thing(3, "made")), Some(Thing(3, "made"))]);
-        assert_eq!(views(&[&one, &two, &same, &two]), [Some(Thing(1, "made")), Some(Thing(2, "beside"))]);
+        let newest = Some(Thing(3, "beside"));
+        assert_eq!(views(&[&one, &two, &same]), [newest.clone(), newest], "what the newest has learned");
+        assert_eq!(views(&[&one, &two, &same, &two]), [Some(Thing(1, "beside")), Some(Thing(2, "beside"))]);
     }
 
     #[test]

@@ -102,14 +102,14 @@ impl<H: Host> Vm<H> {
         new.extend(configuration.service().map(str::to_owned));
         new.extend(configuration.services().keys().cloned());
         let id = self.parameters.borrow_mut().add(plugin, configuration);
-        self.apply();
+        self.apply_to(plugin);
         id
     }
 
     /// It is not any more.
-    pub fn remove(&self, plugin: PluginId) {
-        self.parameters.borrow_mut().remove(plugin);
-        self.apply();
+    pub fn remove(&self, plugin: Plugin, id: PluginId) {
+        self.parameters.borrow_mut().remove(id);
+        self.apply_to(plugin);
     }
 
     /// The control plane that is to be asked.
@@ -121,20 +121,29 @@ impl<H: Host> Vm<H> {
     /// taken out may go: the queues are to be looked at.
     pub fn update(&self, services: config::Services) {
         self.parameters.borrow_mut().update(services);
-        self.apply();
+        Plugin::ALL.into_iter().for_each(|plugin| self.apply_to(plugin));
         self.updated.set(true);
     }
 
-    /// Whether the control plane has said something since this was last asked.
+    /// Whether what the control plane says has changed since that was last taken note of.
+    pub fn is_updated(&self) -> bool {
+        self.updated.get()
+    }
+
+    /// The same, and takes note of it.
     pub fn was_updated(&self) -> bool {
         self.updated.take()
     }
 
-    /// Brings the parameters in force to all that is there already.
-    fn apply(&self) {
+    /// Brings the parameters in force to all that is there already, and that configurations of this
+    /// plugin concern.
+    fn apply_to(&self, plugin: Plugin) {
         let parameters = self.parameters.borrow();
-        self.services.borrow().apply(&parameters);
-        self.clusters.borrow_mut().apply(&self.host, &parameters);
+        match plugin {
+            Plugin::Inbound => self.services.borrow().apply(&parameters),
+            Plugin::Outbound => self.clusters.borrow_mut().apply(&self.host, &parameters),
+            Plugin::Attempt => {}
+        }
     }
 
     /// The service that this proxy stands in front of, made on first use.

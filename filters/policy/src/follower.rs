@@ -18,9 +18,9 @@ pub const LEASE: Duration = Duration::from_secs(12);
 
 const LEADER_KEY: &str = "bloc/leader";
 /// The stamp of what is in force: a look at each tick, which is why it is not only in front of the state.
-const STAMP_KEY: &str = "bloc/stamp";
+const STAMP: &str = "bloc/stamp";
 /// The stamp again, then the control plane's answer.
-const STATE_KEY: &str = "bloc/state";
+const STATE: &str = "bloc/state";
 
 /// Names a state in force within this proxy: the VM that brought it and that VM's count, little endian. Only equality means something.
 pub type Stamp = [u8; 16];
@@ -29,12 +29,26 @@ pub type Stamp = [u8; 16];
 #[derive(Clone, Debug, Default)]
 pub struct Follower {
     vm: u64,
+    /// Where the state of the control plane lies that is followed, and its stamp.
+    keys: Keys,
     /// The version in force in this VM; empty: none.
     version: String,
     /// The stamp of the state in force in this VM; zero: none.
     stamp: Stamp,
     /// States that this VM brought.
     brought: u64,
+}
+
+#[derive(Clone, Debug)]
+struct Keys {
+    state: String,
+    stamp: String,
+}
+
+impl Default for Keys {
+    fn default() -> Self {
+        Self { state: STATE.to_owned(), stamp: STAMP.to_owned() }
+    }
 }
 
 /// What is to be put in force in this VM.
@@ -50,6 +64,13 @@ impl Follower {
     /// The VM with this number (not 0), which has nothing yet.
     pub fn new(vm: u64) -> Self {
         Self { vm, ..Self::default() }
+    }
+
+    /// From now on it is the control plane in this cluster that is followed. Nothing of it is in
+    /// force in this VM yet.
+    pub fn follow(&mut self, cluster: &str) {
+        self.keys = Keys { state: format!("{STATE}/{cluster}"), stamp: format!("{STAMP}/{cluster}") };
+        self.forget();
     }
 
     /// The version in force in this VM; empty if there is none.
@@ -94,17 +115,17 @@ impl Follower {
         if version == self.version && stamp == self.stamp {
             return Ok(None);
         }
-        let (in_force, cas) = shared.get(STATE_KEY);
+        let (in_force, cas) = shared.get(&self.keys.state);
         self.brought = self.brought.saturating_add(1);
         let mut state = [self.vm.to_le_bytes(), self.brought.to_le_bytes()].concat();
         let new = stamp_of(&state);
         state.extend_from_slice(body);
         let in_force = in_force.map(|state| stamp_of(&state)).unwrap_or_default();
-        if ![stamp, Stamp::default()].contains(&in_force) || !shared.set(STATE_KEY, &state, cas) {
+        if ![stamp, Stamp::default()].contains(&in_force) || !shared.set(&self.keys.state, &state, cas) {
             // Another thread brought something since; the next question tells how this answer compares with that.
             return self.take_over(shared);
         }
-        announce(shared, new);
+        self.announce(shared, new);
         (self.version, self.stamp) = (version, new);
         Ok(Some(News { services, brought: true }))
     }
@@ -114,14 +135,14 @@ impl Follower {
     /// # Errors
     /// It cannot be read; nothing changes.
     pub fn look(&mut self, shared: &impl Shared) -> Result<Option<News>, ConfigError> {
-        match shared.get(STAMP_KEY).0 {
+        match shared.get(&self.keys.stamp).0 {
             Some(value) if stamp_of(&value) != self.stamp => self.take_over(shared),
             _ => Ok(None),
         }
     }
 
     fn take_over(&mut self, shared: &impl Shared) -> Result<Option<News>, ConfigError> {
-        let Some(value) = shared.get(STATE_KEY).0 else { return Ok(None) };
+        let Some(value) = shared.get(&self.keys.state).0 else { return Ok(None) };
         let (stamp, body) = (stamp_of(&value), value.get(size_of::<Stamp>()..).unwrap_or_default());
         if [self.stamp, Stamp::default()].contains(&stamp) {
             return Ok(None);
@@ -130,19 +151,19 @@ impl Follower {
         (self.version, self.stamp) = (version, stamp);
         Ok(Some(News { services, brought: false }))
     }
-}
 
-/// Writes the stamp of the state, beginning with the one that was brought. Two threads may do so at once, each for its own state; whoever writes last looks last, and so
-/// leaves the stamp of what is there. Otherwise those that have the other one would believe to be up to date until the next change.
-fn announce(shared: &impl Shared, brought: Stamp) {
-    let mut stamp = brought;
-    loop {
-        shared.overwrite(STAMP_KEY, &stamp);
-        let in_force = shared.get(STATE_KEY).0.map_or(stamp, |value| stamp_of(&value));
-        if in_force == stamp {
-            return;
+    /// Writes the stamp of the state, beginning with the one that was brought. Two threads may do so at once, each for its own state; whoever writes last looks last, and so
+    /// leaves the stamp of what is there. Otherwise those that have the other one would believe to be up to date until the next change.
+    fn announce(&self, shared: &impl Shared, brought: Stamp) {
+        let mut stamp = brought;
+        loop {
+            shared.overwrite(&self.keys.stamp, &stamp);
+            let in_force = shared.get(&self.keys.state).0.map_or(stamp, |value| stamp_of(&value));
+            if in_force == stamp {
+                return;
+            }
+            stamp = in_force;
         }
-        stamp = in_force;
     }
 }
 

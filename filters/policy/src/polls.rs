@@ -47,6 +47,8 @@ pub struct Question {
     pub services: BTreeSet<String>,
     /// What was in force when it was asked.
     pub stamp: Stamp,
+    /// How long the control plane may hold it.
+    pub wait: Duration,
 }
 
 /// A poll that is over.
@@ -98,12 +100,15 @@ impl Polls {
         self.not_before = Timestamp::ZERO;
     }
 
-    /// Whether to ask for these services now, if the control plane may hold a poll for `wait`. A
-    /// poll without an answer in the time that the host allows it, and a reserve, was lost.
-    pub fn is_due(&self, services: &BTreeSet<String>, wait: Duration, now: Timestamp) -> bool {
-        let asked = self.under_way.as_ref().is_some_and(|(_, poll)| {
-            poll.question.services == *services && now.since(poll.since) < timeout(wait) + GRACE
-        });
+    /// Gives up the poll under way if it has got no answer in the time that the host allows it, and
+    /// a reserve: it was lost.
+    pub fn give_up(&mut self, now: Timestamp) {
+        self.under_way.take_if(|(_, poll)| now.since(poll.since) >= timeout(poll.question.wait) + GRACE);
+    }
+
+    /// Whether to ask for these services now.
+    pub fn is_due(&self, services: &BTreeSet<String>, now: Timestamp) -> bool {
+        let asked = self.under_way.as_ref().is_some_and(|(_, poll)| poll.question.services == *services);
         !asked && now >= self.not_before
     }
 

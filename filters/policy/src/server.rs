@@ -42,23 +42,18 @@ pub struct Server {
 impl Server {
     /// A server that has not served anything.
     pub fn new(parameters: &ServiceParameters) -> Self {
-        Self::of(parameters, Rc::default())
+        let capacity = Capacity::new(parameters.capacity());
+        Self { parameters: parameters.without_endpoints(), capacity, measured: Rc::default() }
     }
 
     /// The same application as another configuration wants it: both measure it together.
     #[must_use]
     pub fn beside(&self, parameters: &ServiceParameters) -> Self {
-        Self::of(parameters, Rc::clone(&self.measured))
-    }
-
-    fn of(parameters: &ServiceParameters, measured: Rc<RefCell<Measured>>) -> Self {
-        let mut server = Self {
-            capacity: Capacity::new(parameters.capacity()),
-            parameters: parameters.without_endpoints(),
-            measured,
-        };
-        server.follow();
-        server
+        let (capacity, measured) = (self.capacity.clone(), Rc::clone(&self.measured));
+        let mut other = Self { parameters: self.parameters.clone(), capacity, measured };
+        other.configure(parameters);
+        other.follow();
+        other
     }
 
     /// New parameters; what has been measured stays, and so does an estimator whose own parameters stay as they are.

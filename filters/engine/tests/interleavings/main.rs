@@ -1,6 +1,7 @@
 //! Whole requests over a fake host, many at once, in any order: each attempt is booked to its own
 //! request and server, whatever happens between the filters of a request.
 
+mod configurations;
 mod host;
 mod mesh;
 

@@ -1,0 +1,158 @@
+//! Configurations that come and go in one thread: what their going takes away, and what it must not.
+
+use crate::host::{FakeHost, FakeStream, Headers, Process, Seen};
+use bloc_engine::filter::Filter;
+use bloc_engine::root::{Engine, NewFilter, Root};
+use bloc_policy::follower::{Follower, Stamp};
+use bloc_policy::roster;
+use std::rc::Rc;
+use std::time::Duration;
+
+const SECOND: Duration = Duration::from_secs(1);
+
+struct Thread {
+    process: Rc<Process>,
+    host: FakeHost,
+    engine: Rc<Engine<FakeHost>>,
+}
+
+impl Thread {
+    fn of(process: &Rc<Process>) -> Self {
+        let host = FakeHost(Rc::clone(process));
+        Self { process: Rc::clone(process), engine: Engine::new(host.clone()), host }
+    }
+
+    fn new() -> Self {
+        Self::of(&Process::new(1))
+    }
+
+    fn plug(&self, context: u32, root_id: &str, configuration: &str) -> Root<FakeHost> {
+        self.engine.plug(context, root_id, configuration.into()).expect("a valid configuration")
+    }
+
+    fn tick(&self, carrier: &mut Root<FakeHost>) {
+        self.process.advance(SECOND);
+        carrier.tick();
+    }
+
+    fn metric(&self, name: &str) -> Option<i64> {
+        self.process.metric(&format!("bloc.inbound.s.{name}"))
+    }
+}
+
+fn inbound(capacity: u32, concurrency: u32) -> String {
+    let capacity = format!(r#"{{"estimator":"static","limit":{capacity}}}"#);
+    format!(r#"{{"service":"s","services":{{"s":{{"capacity":{capacity},"concurrency":{concurrency}}}}}}}"#)
+}
+
+const ASKS_A: &str = r#"{"controlPlane":{"cluster":"a"}}"#;
+const ASKS_B: &str = r#"{"controlPlane":{"cluster":"b"}}"#;
+
+/// A request whose headers have come.
+fn arrived(root: &Root<FakeHost>) -> (FakeStream, Box<dyn Filter>) {
+    let stream = FakeStream(Rc::new(Seen::default()));
+    let mut filter: Box<dyn Filter> = match root.filter(stream.clone()) {
+        NewFilter::Inbound(filter) => Box::new(filter),
+        NewFilter::Outbound(filter) => Box::new(filter),
+        _ => panic!("no such filter"),
+    };
+    let _ = filter.request_headers();
+    (stream, filter)
+}
+
+/// A request that is answered after so long.
+fn answered(root: &Root<FakeHost>, process: &Process, took: Duration) {
+    let (stream, mut filter) = arrived(root);
+    process.advance(took);
+    stream.0.response.replace(Some(Headers::default()));
+    filter.response_headers(10);
+}
+
+#[test]
+fn what_was_met_before_a_control_plane_is_named_is_asked_for_then() {
+    let thread = Thread::new();
+    let mut carrier = thread.plug(1, "bloc.outbound", "{}");
+    drop(arrived(&carrier));
+    let _named = thread.plug(2, "bloc.inbound", r#"{"service":"s"}"#);
+    thread.tick(&mut carrier);
+    let _asks = thread.plug(3, "bloc.outbound", ASKS_A);
+    thread.tick(&mut carrier);
+    let seen = roster::seen(&thread.host);
+    assert!(seen.contains("backend") && seen.contains("s"), "{seen:?}");
+}
+
+#[test]
+fn the_gauges_show_the_configuration_that_is_in_use() {
+    let thread = Thread::new();
+    let mut old = thread.plug(1, "bloc.inbound", &inbound(40, 2));
+    let new = thread.plug(2, "bloc.inbound", &inbound(5, 8));
+    assert_eq!(thread.metric("capacity"), Some(5));
+    for _ in 0..300 {
+        answered(&new, &thread.process, Duration::from_millis(100));
+    }
+    thread.tick(&mut old);
+    assert_eq!(thread.metric("service_rate_per_1000s"), Some(80_000));
+    answered(&old, &thread.process, Duration::from_millis(100));
+    assert_eq!(thread.metric("capacity"), Some(40));
+    drop(old);
+    assert_eq!(thread.metric("capacity"), Some(5));
+}
+
+#[test]
+fn a_thread_without_services_wakes_for_no_other_that_may_be_dead() {
+    let process = Process::new(1);
+    let [here, there] = [Thread::of(&process), Thread::of(&process)];
+    let mut carrier = here.plug(9, "bloc.outbound", "{}");
+    let one = here.plug(1, "bloc.inbound", &inbound(40, 4));
+    let other = there.plug(1, "bloc.inbound", &inbound(40, 4));
+    let inside = arrived(&other);
+    process.advance(Duration::from_millis(600));
+    answered(&one, &process, Duration::from_millis(10));
+    drop(one);
+    let service = here.engine.vm().known_service("s").expect("a service");
+    assert!(service.borrow().tick_period(process.now()).is_some(), "the other one is silent");
+    drop((inside, other));
+    (0..10).for_each(|_| here.tick(&mut carrier));
+    assert_eq!(service.borrow().tick_period(process.now()), None);
+}
+
+#[test]
+fn what_a_control_plane_said_is_over_with_the_last_configuration_that_names_it() {
+    let thread = Thread::new();
+    let mut carrier = thread.plug(1, "bloc.inbound", r#"{"service":"s"}"#);
+    let asks = thread.plug(2, "bloc.outbound", ASKS_A);
+    let mut brought = Follower::new(77);
+    brought.follow("a");
+    let body = br#"{"version":"1","services":{"s":{"capacity":{"estimator":"static","limit":3}}}}"#;
+    brought.answered(&thread.host, Stamp::default(), body).expect("a state");
+    thread.tick(&mut carrier);
+    assert_eq!(thread.metric("capacity"), Some(3));
+    drop(asks);
+    assert_eq!(thread.metric("capacity"), Some(0));
+    let other = thread.plug(3, "bloc.outbound", ASKS_B);
+    thread.tick(&mut carrier);
+    assert_eq!(thread.metric("capacity"), Some(0), "another one has said nothing yet");
+    drop(other);
+    let _again = thread.plug(4, "bloc.outbound", ASKS_A);
+    thread.tick(&mut carrier);
+    assert_eq!(thread.metric("capacity"), Some(3), "its last good state");
+}
+
+/// The thread is told by a message of its own, so that it does not wait for a tick.
+#[test]
+fn what_is_held_by_what_a_control_plane_said_goes_with_it() {
+    let thread = Thread::new();
+    let mut carrier = thread.plug(1, "bloc.inbound", r#"{"service":"s"}"#);
+    let asks = thread.plug(2, "bloc.outbound", ASKS_A);
+    let mut brought = Follower::new(77);
+    brought.follow("a");
+    let body = br#"{"version":"1","services":{"s":{"concurrency":1}}}"#;
+    brought.answered(&thread.host, Stamp::default(), body).expect("a state");
+    thread.tick(&mut carrier);
+    let (_inside, (held, _filter)) = (arrived(&carrier), arrived(&carrier));
+    assert!(!held.0.resumed.get());
+    drop(asks);
+    let vm = thread.engine.vm();
+    carrier.messages(std::iter::from_fn(|| thread.process.message(vm.number)));
+    assert!(held.0.resumed.get() && held.0.reply.borrow().is_none());
+}
