@@ -49,6 +49,8 @@ pub fn cases(scale: f64, duration: Option<Duration>, seed: u64, control_plane: b
             control_plane,
             workers: 1,
             idle_timeout: None,
+            max_queue_wait: None,
+            drain: None,
             seed,
         },
         load,

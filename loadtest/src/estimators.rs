@@ -130,6 +130,8 @@ fn mesh(capacity: &CapacitySpec, service_time: ServiceTime, seed: u64) -> MeshSp
         control_plane: false,
         workers: 1,
         idle_timeout: None,
+        max_queue_wait: None,
+        drain: None,
         seed,
     }
 }

@@ -36,6 +36,8 @@ pub fn mesh(policy: Policy, frontends: usize, seed: u64, control_plane: bool) ->
         control_plane,
         workers: 1,
         idle_timeout: None,
+        max_queue_wait: None,
+        drain: None,
         seed,
     }
 }

@@ -59,6 +59,8 @@ fn spec() -> MeshSpec {
         control_plane: false,
         workers: 1,
         idle_timeout: None,
+        max_queue_wait: None,
+        drain: None,
         seed: 1,
     }
 }

@@ -1,6 +1,6 @@
 //! What is promised, and whether it holds: from what the clients saw and what the frontends counted.
 
-use crate::load::{ErrorKind, Outcome, Sample};
+use crate::load::{ErrorKind, Outcome, Sample, quantile};
 use crate::timeline::{Point, recovery_s, sliding};
 use serde::Serialize;
 use std::time::Duration;
@@ -15,6 +15,8 @@ pub const BUDGET: f64 = 0.2;
 pub const BURST: u64 = 10;
 /// Answered requests in a flood, as a share of the capacity.
 pub const GOODPUT: f64 = 0.9;
+/// Within this time what was written last is in force in every sidecar.
+pub const IN_FORCE: Duration = Duration::from_secs(4);
 
 const WINDOW: Duration = Duration::from_secs(3);
 const STEP: Duration = Duration::from_millis(100);
@@ -226,6 +228,80 @@ pub fn judge_throttled(samples: &[Sample], least_request: &[Sample]) -> Vec<Prom
     }]
 }
 
+/// What was seen while a configuration was changed and rolled back.
+#[derive(Clone, Debug)]
+pub struct RolledBack {
+    /// The requests.
+    pub samples: Vec<Sample>,
+    /// The change begins; it is rolled back; the last listener that was replaced is gone.
+    pub at: Moments,
+    /// After how many seconds each of these was in force in every sidecar: the change, its
+    /// rollback, and what the control plane said when all was over. None: not within [`IN_FORCE`].
+    pub in_force_s: [Option<f64>; 3],
+}
+
+/// Twice the 99th percentile before the change, in milliseconds.
+pub fn twice_the_undisturbed(samples: &[Sample], at: Moments) -> f64 {
+    let before = samples.iter().filter(|sample| sample.ended.as_secs_f64() < at.began_s).copied();
+    let mut latencies: Vec<Duration> = before.map(|sample| sample.latency).collect();
+    latencies.sort_unstable();
+    2e3 * quantile(&latencies, 0.99).unwrap_or_default().as_secs_f64()
+}
+
+/// What is promised of a configuration that is changed and rolled back; `bound` is how long a
+/// request may be held, all its attempts together.
+pub fn judge_rolled_back(ours: &RolledBack, least_request: &[Sample], bound: Duration) -> Vec<Promise> {
+    let RolledBack { samples, at, in_force_s } = ours;
+    let lost = |samples: &[Sample]| samples.iter().filter(|sample| sample.outcome != Outcome::Ok).count();
+    let (ours, least) = (lost(samples), lost(least_request));
+    let late = samples.iter().filter(|sample| sample.latency > bound).count();
+    let longest = samples.iter().map(|sample| sample.latency).max().unwrap_or_default();
+    let took = recovery_s(&p99(samples), at.mended_s, twice_the_undisturbed(samples, *at), STAY_S);
+    let after: Vec<&Sample> = samples.iter().filter(|sample| began_s(sample) >= at.mended_s).collect();
+    let answered = after.iter().filter(|sample| sample.outcome == Outcome::Ok).count();
+    let good = answered as f64 / after.len().max(1) as f64;
+    let seconds = |took: Option<f64>| took.map_or_else(|| "never".into(), |took| format!("{took:.1} s"));
+    let [change, rollback, control_plane] = *in_force_s;
+    vec![
+        Promise {
+            what: "requests lost",
+            promised: "no more than with least request".into(),
+            measured: format!("{ours} of {} (least request: {least} of {})", samples.len(), least_request.len()),
+            holds: ours <= least && !samples.is_empty(),
+        },
+        Promise {
+            what: "requests that wait longer than they may",
+            promised: format!("0 beyond {:.0} s", bound.as_secs_f64()),
+            measured: format!("{late} (longest: {:.1} s)", longest.as_secs_f64()),
+            holds: late == 0,
+        },
+        Promise {
+            what: "p99 below twice the undisturbed",
+            promised: format!("within {} s after the last drain ended", SETTLE.as_secs()),
+            measured: took.map_or_else(|| "not within the run".into(), |seconds| format!("{seconds:.1} s")),
+            holds: took.is_some_and(|seconds| seconds <= SETTLE.as_secs_f64()),
+        },
+        Promise {
+            what: "goodput after that as a share of the load",
+            promised: format!("at least {GOODPUT}"),
+            measured: format!("{good:.2}"),
+            holds: good >= GOODPUT,
+        },
+        Promise {
+            what: "the change, and its rollback, in every sidecar",
+            promised: format!("within {} s", IN_FORCE.as_secs()),
+            measured: format!("{}, {}", seconds(change), seconds(rollback)),
+            holds: change.is_some() && rollback.is_some(),
+        },
+        Promise {
+            what: "what the control plane says afterwards, in every sidecar",
+            promised: format!("within {} s", IN_FORCE.as_secs()),
+            measured: seconds(control_plane),
+            holds: control_plane.is_some(),
+        },
+    ]
+}
+
 /// Requests per second that came out in a way, second by second.
 pub fn per_second(samples: &[Sample], counts: impl Fn(Outcome) -> bool) -> Vec<Point> {
     let end = samples.iter().map(|sample| sample.ended.as_secs()).max().map_or(0, |last| last + 1);
@@ -337,6 +413,31 @@ mod tests {
         assert!(holds(&[well()[0], shed, error(0, 10)]), "refused is answered");
         assert!(!holds(&[well()[0], timeout]));
         assert!(!holds(&[]), "nothing was seen");
+    }
+
+    #[test]
+    fn of_a_rollback_each_promise_can_be_broken() {
+        let all = [Some(1.0); 3];
+        let holds = |samples: &[Sample], in_force_s| -> Vec<bool> {
+            let seen = RolledBack { samples: samples.to_vec(), at: AT, in_force_s };
+            judge_rolled_back(&seen, &[error(0, 10)], Duration::from_secs(5)).iter().map(|p| p.holds).collect()
+        };
+        let mut samples = well();
+        samples.push(error(9_000, 9_010));
+        assert_eq!(holds(&samples, all), [true; 6], "as many as with least request");
+        samples.push(error(9_000, 9_010));
+        assert_eq!(holds(&samples, all), [false, true, true, true, true, true]);
+        let mut late = well();
+        late.push(request(4_000, 9_001, Outcome::Ok));
+        assert_eq!(holds(&late, all), [true, false, true, true, true, true]);
+        let mut hanging = well();
+        let hangs = |sample: &mut Sample| *sample = request(11_000, 21_000, Outcome::Error(ErrorKind::Timeout));
+        hanging.iter_mut().filter(|sample| began_s(sample) >= 10.0).step_by(2).for_each(hangs);
+        // The percentile hears of them only when their clients give up.
+        assert_eq!(holds(&hanging, all), [false, false, true, false, true, true]);
+        assert_eq!(holds(&well(), [None, Some(1.0), Some(1.0)]), [true, true, true, true, false, true]);
+        assert_eq!(holds(&well(), [Some(1.0), None, Some(1.0)]), [true, true, true, true, false, true]);
+        assert_eq!(holds(&well(), [Some(1.0), Some(1.0), None]), [true, true, true, true, true, false]);
     }
 
     #[test]

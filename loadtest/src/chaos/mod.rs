@@ -9,12 +9,16 @@
 //! 3. *Retries* beyond those after rejections, in relation to the requests. Promised: at most the retry budget and what it allows at once.
 //! 4. *Spread*: the share of requests that a server takes which fails fast. Promised: at most twice its fair share.
 //! 5. *Answers*: requests that a sidecar holds which stands still most of the time. Promised: each is answered, or refused.
-//! 6. *Goodput* in the flood, as a share of the capacity. Promised: 0.9.
+//! 6. *Configurations*: listeners with other plugin configurations that come, are rolled back while they
+//!    drain, and are gone. Promised: what is in force is what was written last; nobody waits longer, and
+//!    no more is lost, than without our filters; the control plane is heard afterwards.
+//! 7. *Goodput* in the flood, as a share of the capacity. Promised: 0.9.
 
 mod fault;
 mod impossible;
 pub mod judge;
 mod liar;
+mod rollback;
 mod run;
 mod weather;
 

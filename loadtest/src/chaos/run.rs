@@ -3,6 +3,7 @@
 use super::fault::{FAULTS, Fault, Victim};
 use super::impossible::Impossible;
 use super::judge::{self, Counted, Kind, Moments, Promise};
+use super::rollback::{self, ROLLED_BACK};
 use crate::backend::ServiceTime;
 use crate::case::HEAD_START;
 use crate::envoy::SERVICE;
@@ -121,7 +122,7 @@ impl Outcome {
 impl Chaos {
     /// The names that [`Chaos::only`] knows.
     pub fn names() -> impl Iterator<Item = &'static str> {
-        FAULTS.iter().map(|fault| fault.name()).chain([THROTTLED, FLOOD])
+        FAULTS.iter().map(|fault| fault.name()).chain([ROLLED_BACK, THROTTLED, FLOOD])
     }
 
     /// Runs it; what has come out goes to `tell` at once.
@@ -155,7 +156,9 @@ impl Chaos {
                 bar.set_message(fault.name());
                 let flood = if wanted(FLOOD) { 2 * (self.flood + AFTER) } else { Duration::ZERO };
                 let throttled = if wanted(THROTTLED) { 2 * (throttled_window() + STARTS) } else { Duration::ZERO };
-                let outcome = if Instant::now() + BEFORE + FAULT + AFTER + STARTS + flood + throttled > ends {
+                let rolled_back = if wanted(ROLLED_BACK) { 2 * (rollback::window() + STARTS) } else { Duration::ZERO };
+                let others = flood + throttled + rolled_back;
+                let outcome = if Instant::now() + BEFORE + FAULT + AFTER + STARTS + others > ends {
                     Outcome::not_run(fault.name(), fault.what(), format!("no time left of {:?}", self.limit))
                 } else {
                     self.fault(fault, victim, &mut mesh, number, undisturbed).await?
@@ -165,6 +168,11 @@ impl Chaos {
             }
             mesh.check()?;
             mesh.end().await;
+        }
+        if wanted(ROLLED_BACK) {
+            let outcome = self.rolled_back(tools, directory, bar).await?;
+            tell(&outcome);
+            outcomes.push(outcome);
         }
         if wanted(THROTTLED) {
             let outcome = self.throttled_sidecar(tools, directory, bar).await?;
@@ -306,6 +314,22 @@ impl Chaos {
         mesh.check()?;
         mesh.end().await;
         Ok(measured.samples)
+    }
+
+    /// A configuration is changed and rolled back; the same without our filters.
+    async fn rolled_back(&self, tools: &Tools, directory: &Path, bar: &ProgressBar) -> Result<Outcome, MeshError> {
+        bar.set_message(ROLLED_BACK);
+        let apart = directory.join("rolled-back-least-request");
+        let least = rollback::run(Policy::LeastRequest, self.seed, tools, &apart, bar).await?;
+        let ours = rollback::run(self.policy, self.seed, tools, &directory.join("rolled-back"), bar).await?;
+        let outcome = Outcome {
+            moments: Some(ours.at),
+            not_run: None,
+            promises: judge::judge_rolled_back(&ours, &least.samples, rollback::bound()),
+            limit_ms: judge::twice_the_undisturbed(&ours.samples, ours.at),
+            ..Outcome::not_run(ROLLED_BACK, &rollback::what(), String::new())
+        };
+        Ok(outcome.drawn(&ours.samples))
     }
 
     /// A sidecar that holds requests gets next to nothing of a processor; the same without our filters.

@@ -92,6 +92,8 @@ impl MeshOptions {
             control_plane: !self.no_control_plane,
             workers: self.workers,
             idle_timeout: None,
+            max_queue_wait: None,
+            drain: None,
             seed: self.seed,
         }
     }

@@ -8,6 +8,7 @@ mod cluster;
 mod discovery;
 mod filter;
 mod instance;
+mod listeners;
 
 pub use binary::{EnvoyMissing, locate, target_directory, version};
 pub use bootstrap::{
@@ -17,3 +18,4 @@ pub use cluster::{Balancing, close_idle, static_cluster};
 pub use discovery::Discovery;
 pub use filter::{CONTROL_PLANE_CLUSTER, Plugin, strip_inbound, strip_outbound, wasm_filter};
 pub use instance::{Envoy, EnvoyError, counters};
+pub use listeners::Listeners;

@@ -1,10 +1,10 @@
 //! Starts the parts of a mesh, those of one kind in parallel.
 
-use super::error::MeshError;
+use super::error::{MeshError, file_error};
 use super::registry::{self, Registry};
 use super::spec::MeshSpec;
 use super::tools::Tools;
-use crate::envoy::{self, CONTROL_PLANE_CLUSTER, Envoy, Outbound, Plugin, SERVICE};
+use crate::envoy::{self, CONTROL_PLANE_CLUSTER, Envoy, Listeners, Outbound, Plugin, SERVICE};
 use crate::http;
 use crate::policy::Policy;
 use crate::process::{Process, Program};
@@ -76,7 +76,8 @@ impl<'a> Builder<'a> {
         }
         // The endpoints are the sidecars, which need the control plane's address first; it learns
         // them from the file later.
-        registry::write_services(self.directory, &self.spec.services(None))?;
+        let services = if self.spec.drain.is_none() { self.spec.services(None) } else { [].into() };
+        registry::write_services(self.directory, &services)?;
         self.control_plane_at(ANY).await.map(Some)
     }
 
@@ -131,9 +132,17 @@ impl<'a> Builder<'a> {
         if let Some(timeout) = self.spec.idle_timeout {
             envoy::close_idle(&mut bootstrap, timeout);
         }
+        let mut options = Vec::new();
+        if let Some(drain) = self.spec.drain {
+            let listeners = Listeners::of(self.directory, &name);
+            listeners.attach(&mut bootstrap).map_err(|source| file_error(listeners.file(), source))?;
+            options.extend(["--drain-time-s".to_owned(), drain.as_secs().to_string()]);
+        }
         // The semaphore is never closed; were it, nothing would be lost but the order.
         let _start = self.starts.acquire().await;
-        let envoy = Envoy::start(&self.tools.envoy, self.directory, &name, &bootstrap, self.spec.workers).await?;
+        let (envoy, workers) = (&self.tools.envoy, self.spec.workers);
+        let options: Vec<&str> = options.iter().map(String::as_str).collect();
+        let envoy = Envoy::start_with(envoy, self.directory, &name, &bootstrap, workers, &options).await?;
         self.progress.inc(1);
         Ok(envoy)
     }

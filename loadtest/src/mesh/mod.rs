@@ -10,6 +10,7 @@
 
 mod builder;
 mod capacity;
+mod changes;
 mod clocks;
 mod counters;
 mod error;

@@ -54,7 +54,9 @@ impl Mesh {
         let (control_plane, control_plane_address) = control_plane.unzip();
         let sidecars = builder.sidecars(&apps, control_plane_address).await?;
         let registry = Registry::new(spec, directory, listeners(&sidecars, "inbound")?)?;
-        registry.announce(spec.backends)?;
+        if spec.drain.is_none() {
+            registry.announce(spec.backends)?;
+        }
         let frontends = builder.frontends(&registry, control_plane_address).await?;
         let gateway = builder.envoy("gateway".into(), envoy::gateway(&listeners(&frontends, "outbound")?)).await?;
         let url = gateway.listener("gateway")?;

@@ -43,6 +43,14 @@ pub struct MeshSpec {
     pub workers: usize,
     /// After how long Envoys close connections that nobody uses; `None`: an hour.
     pub idle_timeout: Option<Duration>,
+    /// How long a backend's sidecar holds a request at most; `None`: the filters' default.
+    pub max_queue_wait: Option<Duration>,
+    /// How long listeners drain that were replaced, in a mesh whose listeners and plugin
+    /// configurations change ([`Mesh::change`](super::Mesh::change)); there the control plane,
+    /// which would overrule these, knows no service until
+    /// [`Mesh::reconfigure`](super::Mesh::reconfigure), and no Envoy of it can be restarted. `None`:
+    /// listeners stay as they are.
+    pub drain: Option<Duration>,
     /// Determines the service times.
     pub seed: u64,
 }
@@ -67,6 +75,8 @@ impl MeshSpec {
             control_plane: true,
             workers: 1,
             idle_timeout: None,
+            max_queue_wait: None,
+            drain: None,
             seed: 1,
         }
     }
@@ -101,6 +111,7 @@ impl MeshSpec {
             concurrency: (self.hold || self.policy.measures())
                 .then(|| i64::try_from(self.concurrency).unwrap_or(i64::MAX)),
             hold: self.policy.measures().then_some(self.hold),
+            max_queue_wait: self.max_queue_wait.map(|wait| humantime::format_duration(wait).to_string()),
             slo: self.slo.map(|slo| humantime::format_duration(slo).to_string()),
             endpoints: endpoints.map(|addresses| addresses.iter().map(ToString::to_string).collect()),
             ..ServiceSpec::default()
