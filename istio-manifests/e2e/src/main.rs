@@ -29,6 +29,7 @@ mod programs;
 mod repeat;
 mod scenario;
 mod tools;
+mod upload;
 
 use anyhow::Result;
 use bloc_lab::envoy::target_directory;
@@ -49,8 +50,8 @@ enum Command {
     Files,
     /// Bring up the mesh and run the scenarios; one that fails is run once more on a fresh mesh
     Test {
-        /// Chapters, which follow each other: attach, parameters, strangers, routes, gateway,
-        /// failure, remote, leave; all of them unless some are named
+        /// Chapters, which follow each other: attach, parameters, strangers, routes, configuration,
+        /// gateway, failure, remote, leave; all of them unless some are named
         chapters: Vec<String>,
         /// How many meshes share the work at a time, unless chapters are named; 1 or 2
         #[arg(long, default_value = "2", value_parser = clap::value_parser!(u8).range(1..=2))]
@@ -72,6 +73,14 @@ enum Command {
         /// The URL
         url: String,
     },
+    /// Post to a server, from within a pod, a body that ends when there is a file
+    #[command(hide = true)]
+    Upload {
+        /// HOST:PORT
+        to: String,
+        /// The file
+        until: PathBuf,
+    },
 }
 
 fn main() -> ExitCode {
@@ -91,6 +100,10 @@ fn run(command: &Command) -> Result<ExitCode> {
         Command::Get { url } => {
             let answer = runtime()?.block_on(mesh::Answer::get(url, &[]))?;
             println!("{}", serde_json::to_string(&answer)?);
+            return Ok(ExitCode::SUCCESS);
+        }
+        Command::Upload { to, until } => {
+            println!("{}", runtime()?.block_on(upload::send(to, until))?);
             return Ok(ExitCode::SUCCESS);
         }
         Command::Files => return runtime()?.block_on(files::run()),

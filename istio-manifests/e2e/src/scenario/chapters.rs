@@ -1,7 +1,7 @@
 //! All chapters, in order.
 
 use super::chapter::{Chapter, Start, scenario};
-use super::{attach, change, failure, gateway, leave, overload, remote, routes, shipped, strangers};
+use super::{attach, change, configuration, failure, gateway, leave, overload, remote, routes, shipped, strangers};
 
 /// All of it.
 pub const CHAPTERS: &[Chapter] = &[
@@ -44,6 +44,12 @@ pub const CHAPTERS: &[Chapter] = &[
         start: Start::Attached,
         all_accept: true,
         scenarios: &[scenario!(routes::redirects_and_direct_responses_stay_what_they_are)],
+    },
+    Chapter {
+        name: "configuration",
+        start: Start::Attached,
+        all_accept: true,
+        scenarios: &[scenario!(configuration::one_that_is_edited_reverted_and_removed_costs_no_request)],
     },
     Chapter {
         name: "gateway",

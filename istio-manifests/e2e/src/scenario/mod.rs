@@ -9,6 +9,7 @@ mod attach;
 mod change;
 mod chapter;
 mod chapters;
+mod configuration;
 mod failure;
 mod gateway;
 mod leave;
