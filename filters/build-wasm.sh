@@ -14,7 +14,10 @@ features=${BLOC_WASM_FEATURES:-}
 out=${1:-target/bloc.wasm}
 package=${2:-bloc-filters}
 args=(build --profile wasm --target $target -p "$package")
-[ -n "$features" ] && args+=(--features "$features")
+# A module with other features has a target directory of its own: cargo writes every variant to the
+# same file, so each would be built anew whenever the other one had been.
+variant=
+[ -n "$features" ] && args+=(--features "$features") && variant=features
 
 has_std() { [ -d "$("$1" --print sysroot 2>/dev/null)/lib/rustlib/$target/lib" ]; }
 has_debian() {
@@ -26,12 +29,12 @@ with_toolchain() {
   local lld
   lld=$(rustc --print sysroot)/lib/rustlib/$(rustc -vV | sed -n 's/^host: //p')/bin/rust-lld
   if [ -x "$lld" ]; then lld="$lld -flavor wasm"; else lld=wasm-ld; fi
-  BLOC_WASM_LD=$lld CARGO_TARGET_WASM32_UNKNOWN_UNKNOWN_LINKER=$linker cargo "${args[@]}"
+  BLOC_WASM_LD=$lld CARGO_TARGET_WASM32_UNKNOWN_UNKNOWN_LINKER=$linker CARGO_TARGET_DIR=$folder cargo "${args[@]}"
 }
 with_debian() {
   # A target directory of its own: the two compilers would throw away each other's work.
   RUSTC=/usr/bin/rustc RUSTC_BOOTSTRAP=1 BLOC_WASM_LD=wasm-ld CARGO_TARGET_WASM32_UNKNOWN_UNKNOWN_LINKER=$linker \
-    CARGO_TARGET_DIR=target/debian /usr/bin/cargo "${args[@]}" -Zbuild-std=std,panic_abort
+    CARGO_TARGET_DIR=$folder /usr/bin/cargo "${args[@]}" -Zbuild-std=std,panic_abort
 }
 try_rustup() {
   command -v rustup >/dev/null || return 1
@@ -57,13 +60,15 @@ MSG
   exit 1
 fi
 
-# One at a time: cargo writes every variant of a module to the same file, from which it is copied
-# here.
+# One at a time: the file is copied from where cargo writes it.
 mkdir -p "$(dirname "$out")"
 exec 9>"$(dirname "$out")/.build-wasm.lock"
 if command -v flock >/dev/null; then flock 9; fi
-if [ $way = toolchain ]; then with_toolchain; built=${CARGO_TARGET_DIR:-target}/$target/wasm/${package//-/_}.wasm
-else with_debian; built=target/debian/$target/wasm/${package//-/_}.wasm; fi
+folder=${CARGO_TARGET_DIR:-target}
+[ $way = toolchain ] || folder=target/debian
+[ -z "$variant" ] || folder=$folder/$variant
+with_$way
+built=$folder/$target/wasm/${package//-/_}.wasm
 
 cp "$built" "$out.new" && mv "$out.new" "$out"
 size=$(wc -c <"$out")
