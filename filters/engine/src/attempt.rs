@@ -224,14 +224,14 @@ fn said(stream: &impl Stream) -> (Option<LoadReport>, Option<Rejection>) {
 }
 
 impl<H: Host> Filter for Attempt<H> {
-    fn request_headers(&mut self) -> Flow {
+    fn request_headers(&mut self, _ends: bool) -> Flow {
         let callback = self.vm.callback();
         crash::request(&self.vm.host, &self.stream, "attempt.request");
         self.under_way = self.begin(callback);
         Flow::Continue
     }
 
-    fn response_headers(&mut self, _headers: usize) {
+    fn response_headers(&mut self, _headers: usize, _ends: bool) {
         let (vm, stream) = (&self.vm, &self.stream);
         vm.callback();
         crash::point(&vm.host, "attempt.response");

@@ -60,12 +60,12 @@ impl<S: Stream> Passing<S> {
 }
 
 impl<S: Stream> Filter for Passing<S> {
-    fn request_headers(&mut self) -> Flow {
+    fn request_headers(&mut self, _ends: bool) -> Flow {
         self.strip(Map::Request);
         Flow::Continue
     }
 
-    fn response_headers(&mut self, _headers: usize) {
+    fn response_headers(&mut self, _headers: usize, _ends: bool) {
         self.strip(Map::Response);
     }
 }

@@ -258,7 +258,7 @@ impl<H: Host> InboundRequest<H> {
 }
 
 impl<H: Host> Filter for InboundRequest<H> {
-    fn request_headers(&mut self) -> Flow {
+    fn request_headers(&mut self, _ends: bool) -> Flow {
         crash::request(&self.vm.host, &self.stream, "inbound.request");
         let caller = {
             let bid = self.stream.header(Map::Request, BID);
@@ -279,7 +279,7 @@ impl<H: Host> Filter for InboundRequest<H> {
         flow
     }
 
-    fn response_headers(&mut self, headers: usize) {
+    fn response_headers(&mut self, headers: usize, _ends: bool) {
         crash::point(&self.vm.host, "inbound.response");
         let Some(request) = &self.request else { return };
         let Some(report) = request.answered(headers) else { return };

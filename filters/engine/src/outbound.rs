@@ -72,7 +72,7 @@ impl<H: Host> OutboundRequest<H> {
 }
 
 impl<H: Host> Filter for OutboundRequest<H> {
-    fn request_headers(&mut self) -> Flow {
+    fn request_headers(&mut self, _ends: bool) -> Flow {
         let (vm, stream) = (&self.vm, &self.stream);
         let callback = vm.callback();
         crash::request(&vm.host, stream, "outbound.request");
@@ -105,7 +105,7 @@ impl<H: Host> Filter for OutboundRequest<H> {
         Flow::Continue
     }
 
-    fn response_headers(&mut self, _headers: usize) {
+    fn response_headers(&mut self, _headers: usize, _ends: bool) {
         crash::point(&self.vm.host, "outbound.response");
         let Some(cluster) = &self.cluster else {
             // Nobody configured the service, but what answers for it may lie all the same.

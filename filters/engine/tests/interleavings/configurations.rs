@@ -56,7 +56,7 @@ fn arrived(root: &Root<FakeHost>) -> (FakeStream, Box<dyn Filter>) {
         NewFilter::Outbound(filter) => Box::new(filter),
         _ => panic!("no such filter"),
     };
-    let _ = filter.request_headers();
+    let _ = filter.request_headers(true);
     (stream, filter)
 }
 
@@ -65,7 +65,7 @@ fn answered(root: &Root<FakeHost>, process: &Process, took: Duration) {
     let (stream, mut filter) = arrived(root);
     process.advance(took);
     stream.0.response.replace(Some(Headers::default()));
-    filter.response_headers(10);
+    filter.response_headers(10, true);
 }
 
 #[test]

@@ -242,7 +242,7 @@ impl Mesh {
         self.books.requests += 1;
         let stream = FakeStream(Rc::new(Seen { request: Rc::clone(&request.headers), ..Seen::default() }));
         let NewFilter::Outbound(mut filter) = self.caller.roots[0].filter(stream.clone()) else { panic!("outbound") };
-        assert_eq!(filter.request_headers(), Flow::Continue);
+        assert_eq!(filter.request_headers(true), Flow::Continue);
         request.outbound = Some((filter, stream));
         request.placed = (self.caller.process.now(), self.calls);
         Step::Route
@@ -277,7 +277,7 @@ impl Mesh {
             ..Seen::default()
         }));
         let NewFilter::Attempt(mut filter) = self.caller.roots[1].filter(stream.clone()) else { panic!("attempt") };
-        assert_eq!(filter.request_headers(), Flow::Continue);
+        assert_eq!(filter.request_headers(true), Flow::Continue);
         request.attempt = Some((filter, stream));
         // Where nothing but time has come between, the choice stands for the beginning.
         let (placed, calls) = request.placed;
@@ -299,7 +299,7 @@ impl Mesh {
         let NewFilter::Inbound(mut filter) = self.servers[at].roots[0].filter(stream.clone()) else {
             panic!("inbound")
         };
-        let flow = filter.request_headers();
+        let flow = filter.request_headers(true);
         let answered = stream.0.reply.borrow().is_some();
         request.inbound = Some((filter, stream, at));
         match (flow, answered) {
@@ -327,7 +327,7 @@ impl Mesh {
             return Step::Back(headers(&[(":status", "503")]));
         };
         *stream.0.response.borrow_mut() = Some(Rc::clone(&response));
-        filter.response_headers(count(&response));
+        filter.response_headers(count(&response), true);
         let rejected = response.borrow().contains_key("x-bloc-reject");
         self.books.rejected += i64::from(rejected);
         if rejected && may_retry {
@@ -342,7 +342,7 @@ impl Mesh {
         let (filter, stream) = request.outbound.as_mut().expect("a request");
         *stream.0.response.borrow_mut() = Some(Rc::clone(&response));
         self.books.exhausted += i64::from(response.borrow().contains_key("x-bloc-reject"));
-        filter.response_headers(count(&response));
+        filter.response_headers(count(&response), true);
         assert!(!response.borrow().contains_key("x-bloc-reject"), "the application sees a rejection of ours");
         Step::Over
     }
@@ -422,7 +422,7 @@ fn held(request: &mut Request) -> Step {
     all.extend(reply.headers.iter().map(|(name, value)| (name.as_str(), value.as_str())));
     let response = headers(&all);
     *stream.0.response.borrow_mut() = Some(Rc::clone(&response));
-    filter.response_headers(count(&response));
+    filter.response_headers(count(&response), true);
     Step::Return(Some(response))
 }
 
@@ -432,6 +432,6 @@ fn work(request: &mut Request) -> Step {
     let all = [(":status", "200"), ("content-type", "text/plain"), ("date", "today"), ("server", "envoy")];
     let response = headers(&all);
     *stream.0.response.borrow_mut() = Some(Rc::clone(&response));
-    filter.response_headers(count(&response));
+    filter.response_headers(count(&response), true);
     Step::Return(Some(response))
 }
