@@ -87,13 +87,6 @@ impl RootContext for Plugged {
     }
 }
 
-fn action(flow: Flow) -> Action {
-    match flow {
-        Flow::Continue => Action::Continue,
-        Flow::Pause => Action::Pause,
-    }
-}
-
 /// The context of one stream.
 struct Http<F>(F);
 
@@ -101,24 +94,14 @@ impl<F> Context for Http<F> {}
 
 impl<F: Filter> HttpContext for Http<F> {
     fn on_http_request_headers(&mut self, _headers: usize, end_of_stream: bool) -> Action {
-        action(self.0.request_headers(end_of_stream))
-    }
-
-    fn on_http_request_body(&mut self, size: usize, end_of_stream: bool) -> Action {
-        action(self.0.request_body(size, end_of_stream))
-    }
-
-    fn on_http_request_trailers(&mut self, _trailers: usize) -> Action {
-        action(self.0.request_trailers())
+        match self.0.request_headers(end_of_stream) {
+            Flow::Continue => Action::Continue,
+            Flow::Pause => Action::Pause,
+        }
     }
 
     fn on_http_response_headers(&mut self, headers: usize, end_of_stream: bool) -> Action {
         self.0.response_headers(headers, end_of_stream);
-        Action::Continue
-    }
-
-    fn on_http_response_body(&mut self, _size: usize, _end_of_stream: bool) -> Action {
-        self.0.response_body();
         Action::Continue
     }
 }
