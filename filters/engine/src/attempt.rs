@@ -12,6 +12,7 @@
 //! a tenth of a call from here; only `x-bloc-endpoints` it cannot, because Envoy chooses the server
 //! by it after that.
 
+use crate::body::body;
 use crate::cluster::{Cluster, Sent};
 use crate::clusters::Shared;
 use crate::crash;
@@ -93,8 +94,9 @@ impl<H: Host> Attempt<H> {
         next
     }
 
-    fn begin(&mut self, callback: u64) -> Option<UnderWay<H>> {
-        let Some(next) = self.next() else { return self.begin_without_request() };
+    fn begin(&mut self, callback: u64, ends: bool) -> Option<UnderWay<H>> {
+        let Some(next) = self.next() else { return self.begin_without_request(ends) };
+        let number = next.bids.then_some(next.number);
         let address = self.stream.text(Text::UpstreamAddress)?;
         let address = address.as_ref();
         if let Some(first) = next.first
@@ -104,7 +106,7 @@ impl<H: Host> Attempt<H> {
             // clock. Where only time has passed since, the attempt seems to take so much longer.
             let at_once = next.chosen.callback.wrapping_add(1) == callback;
             let now = if at_once { next.chosen.at } else { self.vm.host.now() };
-            return self.begin_at(next.cluster, |to| to.begin_chosen(first, next.number, now));
+            return self.begin_at(next.cluster, |to| to.begin_chosen(first, number, now));
         }
         let (address, now) = (std::str::from_utf8(address).ok()?, self.vm.host.now());
         let is_known = next.cluster.borrow().sender.endpoints().find(address).is_some();
@@ -120,15 +122,18 @@ impl<H: Host> Attempt<H> {
             }
             cluster
         };
-        self.begin_at(cluster, |to| to.begin(address, Some(next.number), now))
+        self.begin_at(cluster, |to| to.begin(address, number, now))
     }
 
     /// Begins an attempt that no filter of ours placed.
-    fn begin_without_request(&self) -> Option<UnderWay<H>> {
+    fn begin_without_request(&self, ends: bool) -> Option<UnderWay<H>> {
         let address = self.stream.text(Text::UpstreamAddress)?;
         let address = std::str::from_utf8(address.as_ref()).ok()?;
         let cluster = self.vm.cluster_of(None, &self.stream)?;
-        let bids = cluster.borrow().sender.bids();
+        let bids = {
+            let sender = &cluster.borrow().sender;
+            sender.bids() && !body(&self.stream, ends).exceeds(sender.parameters().body_limit())
+        };
         let number = bids.then(|| attempt_number(&self.stream)).flatten();
         let now = self.vm.host.now();
         self.begin_at(cluster, |to| to.begin(address, number, now))
@@ -224,10 +229,10 @@ fn said(stream: &impl Stream) -> (Option<LoadReport>, Option<Rejection>) {
 }
 
 impl<H: Host> Filter for Attempt<H> {
-    fn request_headers(&mut self, _ends: bool) -> Flow {
+    fn request_headers(&mut self, ends: bool) -> Flow {
         let callback = self.vm.callback();
         crash::request(&self.vm.host, &self.stream, "attempt.request");
-        self.under_way = self.begin(callback);
+        self.under_way = self.begin(callback, ends);
         Flow::Continue
     }
 

@@ -27,6 +27,8 @@ pub enum Text {
     ClusterName,
     /// `ip:port` of the server that the proxy has chosen for an attempt.
     UpstreamAddress,
+    /// In which version of HTTP the request came: `HTTP/1.1`.
+    Protocol,
     /// The host of the service to which Istio says that the inbound cluster belongs.
     IstioService,
 }
@@ -38,6 +40,9 @@ pub enum Number {
     ResponseFlags,
     /// Attempts of the request so far, the present one included.
     Attempts,
+    /// Bytes of the request that have come so far, also while it is paused: of its headers, as long
+    /// as they can be read, and of its body.
+    RequestBytes,
 }
 
 /// The kinds of metrics.

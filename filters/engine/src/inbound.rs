@@ -10,16 +10,18 @@
 //! configuration takes our headers from what the application gets and answers, after this filter
 //! has read the request's and before it writes the answer's.
 
+use crate::body::body;
 use crate::crash;
 use crate::deadline::deadline;
 use crate::filter::{Filter, Flow};
-use crate::host::{Host, Map, Number, Reply, Stream};
+use crate::host::{Host, Map, Number, Reply, Stream, Text};
 use crate::parameters::PluginId;
 use crate::queue::Waits;
 use crate::service::{Met, Served, waiting};
 use crate::services::Shared;
 use crate::vm::Vm;
 use crate::why;
+use bloc_policy::body::Body;
 use bloc_policy::server::Server;
 use bloc_policy::units::{Concurrency, Timestamp};
 use bloc_policy::wire::bid::Caller;
@@ -35,6 +37,8 @@ use std::time::Duration;
 /// type and length. An application's has those that the router adds, too. To look more closely
 /// costs a call to the host, which most answers are spared by this.
 const LOCAL_REPLY: usize = 3;
+/// In case the message is lost with which this thread tells itself to look at a body.
+const TICK_IN_CASE: Duration = Duration::from_millis(250);
 const TOO_MANY_REQUESTS: u32 = 429;
 const RESOURCE_EXHAUSTED: i32 = 8;
 
@@ -48,6 +52,8 @@ struct Request<H: Host> {
     /// Whether the caller reads our headers. Others get none, since nobody would take them away
     /// before the calling application.
     speaks: bool,
+    /// Whether it has ended with its headers.
+    ends: bool,
     stage: Cell<Stage>,
 }
 
@@ -55,26 +61,54 @@ struct Request<H: Host> {
 enum Stage {
     /// Not ours: no parameters, or not here yet.
     Untouched,
-    /// In the queue.
-    Waiting(Met),
+    /// In the queue,
+    /// and may have so much of a body, if that is not known to be small.
+    Waiting { met: Met, limit: Option<u64> },
     /// Handed to the application at this time; with a place in the limiter or not.
     Inside { met: Met, since: Timestamp, place: bool },
     /// Answered by the application.
     Answered { place: bool },
+    /// Rejected when it met so many, and no longer counted: it is answered when so many bytes of it
+    /// have come.
+    Rejected { reason: Reason, others: Concurrency, bytes: u64 },
     /// Answered by us, and no longer counted.
     Bounced,
 }
 
 impl<H: Host> Waits for Request<H> {
     fn enter(&self, now: Timestamp) {
-        if let Stage::Waiting(met) = self.stage.get() {
+        if let Stage::Waiting { met, .. } = self.stage.get() {
             self.stage.set(Stage::Inside { met, since: now, place: true });
         }
     }
 
-    fn give_up(&self) {
-        let others = self.service.borrow().others();
-        self.bounce(Reason::Deadline, others);
+    fn may_grow(&self) -> bool {
+        matches!(self.stage.get(), Stage::Waiting { limit: Some(_), .. })
+    }
+
+    fn has_grown(&self) -> bool {
+        let Stage::Waiting { limit: Some(limit), .. } = self.stage.get() else { return false };
+        self.stream.number(Number::RequestBytes).is_some_and(|bytes| bytes > limit)
+    }
+
+    fn has_come(&self) -> bool {
+        let Stage::Rejected { bytes, .. } = self.stage.get() else { return false };
+        self.stream.number(Number::RequestBytes).is_none_or(|come| come >= bytes)
+    }
+
+    fn give_up(self: Rc<Self>) {
+        if let Stage::Rejected { reason, others, .. } = self.stage.get() {
+            self.answer(reason, others);
+            return;
+        }
+        // Its body has come by now, or is slow.
+        let others = {
+            let service = self.service.borrow();
+            let others = service.others();
+            service.add(-1);
+            others
+        };
+        self.answer(Reason::Deadline, others);
     }
 }
 
@@ -103,11 +137,12 @@ impl<H: Host> Request<H> {
         let verdict = server.arrive(others, bid, deadline, now);
         let met = Met { flag: server.flag(waiting(server, others)), others };
         let (places, patience, capacity) = (server.places(), server.patience(deadline), server.capacity());
+        let body_limit = server.parameters().body_limit();
         service.last = Some(self.plugin);
         service.show_capacity(capacity);
         if let Err(reason) = verdict {
             drop(borrowed);
-            self.bounce(reason, others);
+            Rc::clone(self).reject(reason, others);
             return Flow::Pause;
         }
         service.counters.count(Served::Admitted);
@@ -116,33 +151,74 @@ impl<H: Host> Request<H> {
             hurry(vm, service.tick_period(now));
             return Flow::Continue;
         };
+        let body = body(&self.stream, self.ends);
+        if body.exceeds(body_limit) {
+            // Held, it could fill the window of its connection, and those that are inside with it.
+            let turns = service.queue.let_in(now);
+            self.stage.set(Stage::Inside { met, since: now, place: true });
+            hurry(vm, service.tick_period(now));
+            drop(borrowed);
+            turns.take(now);
+            return Flow::Continue;
+        }
         service.counters.count(Served::Held);
-        self.stage.set(Stage::Waiting(met));
+        let limit = (body == Body::Call).then_some(body_limit);
+        self.stage.set(Stage::Waiting { met, limit });
         let waits: Rc<dyn Waits> = Rc::clone(self) as Rc<dyn Waits>;
         service.queue.hold(self.plugin, vm.held.hold(&self.stream), &waits, places, now.after(patience));
         hurry(vm, service.tick_period(now));
         Flow::Pause
     }
 
-    /// A request that is counted as in flight is answered by us.
-    fn bounce(&self, reason: Reason, others: Concurrency) {
+    /// A request that has just come, and is counted as in flight, is rejected. One of HTTP/1.1 whose
+    /// body is on its way is answered when that has come: an answer before would cost the connection.
+    fn reject(self: Rc<Self>, reason: Reason, others: Concurrency) {
         let mut service = self.service.borrow_mut();
         service.add(-1);
+        let server = service.servers.get(self.plugin);
+        let Some(bytes) = server.and_then(|server| self.is_to_be_read(server)) else {
+            drop(service);
+            return self.answer(reason, others);
+        };
+        self.stage.set(Stage::Rejected { reason, others, bytes });
+        let held = self.vm.held.hold(&self.stream);
+        let request: Rc<dyn Waits> = Rc::clone(&self) as Rc<dyn Waits>;
+        service.queue.read(self.plugin, held, &request, self.vm.host.now());
+        self.vm.pace.hurry(TICK_IN_CASE);
+    }
+
+    /// How many bytes of the request have come when all of it has, if it is to be read until then.
+    fn is_to_be_read(&self, server: &Server) -> Option<u64> {
+        let limit = server.parameters().body_limit();
+        let Body::Sized(size) = body(&self.stream, self.ends) else { return None };
+        let is_http_1 = |stream: &H::Stream| {
+            stream.text(Text::Protocol).is_some_and(|protocol| protocol.as_ref().starts_with(b"HTTP/1"))
+        };
+        // All of what has come until now is headers, in their own callback.
+        (size <= limit && is_http_1(&self.stream))
+            .then(|| self.stream.number(Number::RequestBytes))
+            .flatten()
+            .map(|headers| headers.saturating_add(size))
+    }
+
+    /// A request that was rejected, and is not counted, is answered.
+    fn answer(&self, reason: Reason, others: Concurrency) {
+        let mut service = self.service.borrow_mut();
         self.stage.set(Stage::Bounced);
         let (status, grpc_status) = (TOO_MANY_REQUESTS, RESOURCE_EXHAUSTED);
-        let Some(server) = service.servers.get(self.plugin) else {
-            // Its parameters were taken away while it waited.
-            self.stream.reply(Reply { status, grpc_status, details: "bloc_deadline", headers: &[] });
-            return;
-        };
-        let (report, orca) = (server.bare_report(others), server.orca());
-        let explained = if self.speaks { None } else { why::for_stranger(server, &self.stream, reason, &report) };
         let (event, details) = match reason {
             Reason::Capacity => (Served::RejectedCapacity, "bloc_capacity"),
             Reason::Bid => (Served::RejectedBid, "bloc_bid"),
             Reason::Deadline => (Served::RejectedDeadline, "bloc_deadline"),
             Reason::Unreachable => (Served::RejectedUnreachable, "bloc_unreachable"),
         };
+        let Some(server) = service.servers.get(self.plugin) else {
+            // Its parameters were taken away while it waited.
+            self.stream.reply(Reply { status, grpc_status, details, headers: &[] });
+            return;
+        };
+        let (report, orca) = (server.bare_report(others), server.orca());
+        let explained = if self.speaks { None } else { why::for_stranger(server, &self.stream, reason, &report) };
         service.counters.count(event);
         let (mut load, mut utilization) = (String::new(), String::new());
         let mut headers = Vec::with_capacity(3);
@@ -172,9 +248,9 @@ impl<H: Host> Request<H> {
                 self.stage.set(Stage::Answered { place });
                 (Some((met, since)), self.speaks)
             }
-            Stage::Waiting(_) => (None, self.speaks),
+            Stage::Waiting { .. } => (None, self.speaks),
             // A request that came before the parameters is not counted, and reports nothing.
-            Stage::Untouched | Stage::Answered { .. } | Stage::Bounced => return None,
+            Stage::Untouched | Stage::Answered { .. } | Stage::Rejected { .. } | Stage::Bounced => return None,
         };
         self.service.borrow_mut().answered(self.plugin, let_in, reads, &mut *self.vm.rng.borrow_mut())
     }
@@ -193,7 +269,11 @@ impl<H: Host> Request<H> {
         let now = || self.vm.host.now();
         let (counted, place) = match self.stage.get() {
             Stage::Untouched | Stage::Bounced => (false, false),
-            Stage::Waiting(_) => {
+            Stage::Rejected { .. } => {
+                self.service.borrow_mut().queue.stop_reading(&self.stream);
+                (false, false)
+            }
+            Stage::Waiting { .. } => {
                 let now = now();
                 let mut service = self.service.borrow_mut();
                 let turns = service.queue.gone(&self.stream, now);
@@ -258,7 +338,7 @@ impl<H: Host> InboundRequest<H> {
 }
 
 impl<H: Host> Filter for InboundRequest<H> {
-    fn request_headers(&mut self, _ends: bool) -> Flow {
+    fn request_headers(&mut self, ends: bool) -> Flow {
         crash::request(&self.vm.host, &self.stream, "inbound.request");
         let caller = {
             let bid = self.stream.header(Map::Request, BID);
@@ -272,6 +352,7 @@ impl<H: Host> Filter for InboundRequest<H> {
             stream: self.stream.clone(),
             service,
             speaks: caller.speaks,
+            ends,
             stage: Cell::new(Stage::Untouched),
         });
         let flow = request.arrive(caller.bid);

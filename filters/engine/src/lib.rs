@@ -25,6 +25,7 @@
 
 pub mod agent;
 pub mod attempt;
+pub mod body;
 pub mod cluster;
 pub mod clusters;
 pub mod crash;

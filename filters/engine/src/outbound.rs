@@ -4,6 +4,7 @@
 //! On failure: open. A service that nobody configured, or one without a known server, goes on
 //! without a list, and Envoy's fallback policy places it.
 
+use crate::body::body;
 use crate::cluster::Sent;
 use crate::clusters::Shared;
 use crate::crash;
@@ -72,7 +73,7 @@ impl<H: Host> OutboundRequest<H> {
 }
 
 impl<H: Host> Filter for OutboundRequest<H> {
-    fn request_headers(&mut self, _ends: bool) -> Flow {
+    fn request_headers(&mut self, ends: bool) -> Flow {
         let (vm, stream) = (&self.vm, &self.stream);
         let callback = vm.callback();
         crash::request(&vm.host, stream, "outbound.request");
@@ -90,7 +91,10 @@ impl<H: Host> Filter for OutboundRequest<H> {
             self.refuse(overrun, why::of_refusal(&cluster.sender, overrun));
             return Flow::Pause;
         }
-        let key = vm.requests.borrow_mut().begin(self.plugin, shared, first, Choice { at: now, callback });
+        // Envoy could not repeat it.
+        let (sender, chosen) = (&cluster.sender, Choice { at: now, callback });
+        let bids = !sender.bids() || !body(stream, ends).exceeds(sender.parameters().body_limit());
+        let key = vm.requests.borrow_mut().begin(self.plugin, shared, first, chosen, bids);
         let mut list = vm.list.borrow_mut();
         endpoints::encode(cluster.sender.chosen(), key, &mut list);
         stream.set_header(Map::Request, ENDPOINTS, &list);

@@ -15,6 +15,10 @@ use std::time::Duration;
 const TICK_WHEN_ONE_IS_LATE_SOON: Duration = Duration::from_millis(50);
 /// A sign of life for the limiter several times within [`bloc_policy::hall::LIFE`].
 const TICK_WHILE_INSIDE: Duration = Duration::from_millis(250);
+/// The rest of a body that has not come at once takes a round trip on the network, or a few.
+const TICK_WHILE_READING: Duration = Duration::from_millis(1);
+/// So long a request that is rejected already may take to send the rest of its body.
+const UNTIL_READ: Duration = Duration::from_secs(1);
 /// One that is late within this time is found by a quick tick.
 const SOON: Duration = Duration::from_millis(300);
 
@@ -22,8 +26,14 @@ const SOON: Duration = Duration::from_millis(300);
 pub trait Waits {
     /// It is its turn.
     fn enter(&self, now: Timestamp);
-    /// It has waited too long; called in its own context.
-    fn give_up(&self);
+    /// Whether its body may turn out to be too large to be held.
+    fn may_grow(&self) -> bool;
+    /// Whether it has; called in its own context.
+    fn has_grown(&self) -> bool;
+    /// Whether its body has come; called in its own context.
+    fn has_come(&self) -> bool;
+    /// It has waited long enough; called in its own context.
+    fn give_up(self: Rc<Self>);
 }
 
 struct Waiting<H: Host> {
@@ -32,17 +42,39 @@ struct Waiting<H: Host> {
     request: Weak<dyn Waits>,
 }
 
+impl<H: Host> Waiting<H> {
+    /// Asks a request in its own context.
+    fn ask(&self, what: impl Fn(&dyn Waits) -> bool) -> bool {
+        let Some(request) = self.request.upgrade() else { return true };
+        let mut answer = false;
+        self.held.stream().in_own_context(|| answer = what(&*request));
+        answer
+    }
+
+    fn has_come(&self) -> bool {
+        self.ask(|request| request.has_come())
+    }
+
+    fn has_grown(&self) -> bool {
+        self.request.upgrade().is_some_and(|request| request.may_grow()) && self.ask(|request| request.has_grown())
+    }
+}
+
 /// One thread's part of the queue of one service.
 pub struct Queue<H: Host> {
     host: H,
+    vm: u64,
     service: Rc<str>,
     line: line::Line<Waiting<H>>,
+    /// Rejected, and answered when their bodies have come, or then; they have no place in the line.
+    unread: Vec<(Timestamp, Waiting<H>)>,
 }
 
 impl<H: Host> Queue<H> {
     /// The queue of a service, as the VM with this number sees it.
     pub fn new(host: &H, service: &str, vm: u64, recovery: &CrashRecovery) -> Self {
-        let queue = Self { host: host.clone(), service: service.into(), line: line::Line::new(service, vm) };
+        let (line, unread) = (line::Line::new(service, vm), Vec::new());
+        let queue = Self { host: host.clone(), vm, service: service.into(), line, unread };
         let (host, service) = (host.clone(), Rc::clone(&queue.service));
         recovery.register(Step::Resign, move || {
             // The others are told that there may be free places.
@@ -72,6 +104,25 @@ impl<H: Host> Queue<H> {
         self.line.hold(waiting, concurrency, until);
     }
 
+    /// A request gets in, whether there is a place for it or not: it is counted as inside.
+    pub fn let_in(&mut self, now: Timestamp) -> Turns<H> {
+        let turns = self.line.let_in(&self.host, now);
+        self.announced(turns)
+    }
+
+    /// A request that is rejected waits for the rest of its body, for a second at most, and
+    /// [gives up](Waits::give_up) then. Mostly it has come when this thread reads its messages.
+    pub fn read(&mut self, plugin: PluginId, held: Held<H::Stream>, request: &Rc<dyn Waits>, now: Timestamp) {
+        let waiting = Waiting { plugin, held, request: Rc::downgrade(request) };
+        self.unread.push((now.after(UNTIL_READ), waiting));
+        self.host.wake(self.vm, &Message::Turn(&self.service).encode());
+    }
+
+    /// This request, which was rejected, is gone.
+    pub fn stop_reading(&mut self, stream: &H::Stream) {
+        self.unread.retain(|(_, waiting)| waiting.held.stream() != stream);
+    }
+
     /// What the configurations say now: how many requests the application may have at once; none:
     /// nobody is held.
     pub fn configure(&mut self, places: impl Fn(PluginId) -> Option<Concurrency>) {
@@ -91,6 +142,22 @@ impl<H: Host> Queue<H> {
         self.announced(turns)
     }
 
+    /// Adds those whose bodies have turned out to be too large to be held. On ticks only: it costs
+    /// some calls to the host for each that may.
+    pub fn look_at_sizes(&mut self, turns: &mut Turns<H>, now: Timestamp) {
+        if self.line.release(Waiting::has_grown) {
+            let Turns(more) = self.look(now);
+            turns.0.in_turn.extend(more.in_turn);
+            turns.0.late.extend(more.late);
+        }
+    }
+
+    /// Adds those that were rejected and whose bodies have come, or take too long.
+    pub fn look_at_unread(&mut self, turns: &mut Turns<H>, now: Timestamp) {
+        let is_over = |(until, waiting): &mut (Timestamp, Waiting<H>)| *until <= now || waiting.has_come();
+        turns.0.late.extend(self.unread.extract_if(.., is_over).map(|(_, waiting)| waiting));
+    }
+
     /// This request, which waited, is gone.
     pub fn gone(&mut self, stream: &H::Stream, now: Timestamp) -> Turns<H> {
         let turns = self.line.gone(&self.host, now, |waiting| waiting.held.stream() == stream);
@@ -105,6 +172,9 @@ impl<H: Host> Queue<H> {
 
     /// How often it needs a tick, if it does.
     pub fn tick_period(&self, now: Timestamp) -> Option<Duration> {
+        if !self.unread.is_empty() {
+            return Some(TICK_WHILE_READING);
+        }
         match self.line.next_late() {
             Some(late) if late <= now.after(SOON) => Some(TICK_WHEN_ONE_IS_LATE_SOON),
             None if !self.line.needs_looks() => None,

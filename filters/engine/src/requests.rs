@@ -25,6 +25,7 @@ struct Request<C> {
     cluster: Rc<C>,
     first: Option<EndpointId>,
     chosen: Choice,
+    bids: bool,
     attempts: usize,
     rejected: bool,
 }
@@ -50,6 +51,8 @@ pub struct Next<C> {
     pub first: Option<EndpointId>,
     /// When that was chosen.
     pub chosen: Choice,
+    /// Whether it may make a bid.
+    pub bids: bool,
 }
 
 /// How a request went.
@@ -73,15 +76,17 @@ impl<C> Requests<C> {
         Self { requests: SlotMap::with_key(), secret }
     }
 
-    /// A request was placed: its key.
+    /// A request was placed: its key. `bids`: whether its attempts may make bids.
     pub fn begin(
         &mut self,
         plugin: PluginId,
         cluster: &Rc<C>,
         first: Option<EndpointId>,
         chosen: Choice,
+        bids: bool,
     ) -> RequestKey {
-        let request = Request { plugin, cluster: Rc::clone(cluster), first, chosen, attempts: 0, rejected: false };
+        let cluster = Rc::clone(cluster);
+        let request = Request { plugin, cluster, first, chosen, bids, attempts: 0, rejected: false };
         RequestKey::new(self.requests.insert(request).data().as_ffi() ^ self.secret)
     }
 
@@ -97,7 +102,8 @@ impl<C> Requests<C> {
         request.attempts += 1;
         request.rejected = false;
         let (plugin, cluster) = (request.plugin, Rc::clone(&request.cluster));
-        Some(Next { plugin, cluster, number, first: request.first.take(), chosen: request.chosen })
+        let (first, chosen, bids) = (request.first.take(), request.chosen, request.bids);
+        Some(Next { plugin, cluster, number, first, chosen, bids })
     }
 
     /// The present attempt of this request was rejected.
@@ -142,8 +148,8 @@ mod tests {
     fn a_key_finds_its_own_request_as_long_as_that_lasts() {
         let mut requests = Requests::new(0x0123_4567_89ab_cdef);
         let [one, two] = [Rc::new(1), Rc::new(2)];
-        let first = requests.begin(PLUGIN, &one, None, CHOSEN);
-        let second = requests.begin(PLUGIN, &two, None, CHOSEN);
+        let first = requests.begin(PLUGIN, &one, None, CHOSEN, true);
+        let second = requests.begin(PLUGIN, &two, None, CHOSEN, true);
         assert_eq!(requests.attempt(second).map(|next| (*next.cluster, next.number)), Some((2, 0)));
         assert_eq!(requests.attempt(second).map(|next| (*next.cluster, next.number)), Some((2, 1)));
         assert_eq!(requests.attempt(first).map(|next| (*next.cluster, next.number)), Some((1, 0)));
@@ -153,7 +159,7 @@ mod tests {
         requests.attempt(second);
         assert_eq!(requests.course(second), Some(Course { attempts: 3, rejected: false }), "the next attempt");
         requests.end(second);
-        let third = requests.begin(PLUGIN, &one, None, CHOSEN);
+        let third = requests.begin(PLUGIN, &one, None, CHOSEN, true);
         assert!(requests.attempt(second).is_none(), "its place has another request");
         assert!(requests.attempt(third).is_some());
     }
@@ -161,7 +167,7 @@ mod tests {
     #[test]
     fn a_key_that_was_made_up_finds_nothing() {
         let mut requests = Requests::new(0x0123_4567_89ab_cdef);
-        let key = requests.begin(PLUGIN, &Rc::new(()), None, CHOSEN);
+        let key = requests.begin(PLUGIN, &Rc::new(()), None, CHOSEN, true);
         for forged in (0..1000).chain([u64::MAX]).map(RequestKey::new).filter(|forged| *forged != key) {
             assert!(requests.attempt(forged).is_none(), "{forged:?}");
         }

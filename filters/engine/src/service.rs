@@ -164,20 +164,21 @@ impl<H: Host> Service<H> {
     /// the queue in case an announcement was lost.
     pub fn tick(&mut self, now: Timestamp) -> Turns<H> {
         self.tick_count(now);
-        let turns = self.look(now);
+        let mut turns = self.look(now);
         for _ in 0..turns.in_turn() {
             self.counters.count(Served::Rescued);
         }
+        self.queue.look_at_sizes(&mut turns, now);
         turns
     }
 
     /// Looks after the queue.
     pub fn look(&mut self, now: Timestamp) -> Turns<H> {
         self.measure(now);
-        if !self.queue.needs_looks() && self.servers.iter().all(|server| server.places().is_none()) {
-            return Turns::default();
-        }
-        self.queue.look(now)
+        let held = self.queue.needs_looks() || self.servers.iter().any(|server| server.places().is_some());
+        let mut turns = if held { self.queue.look(now) } else { Turns::default() };
+        self.queue.look_at_unread(&mut turns, now);
+        turns
     }
 
     /// Does what the count of requests in flight asks for.

@@ -26,6 +26,7 @@
 pub mod admission;
 pub mod awake;
 pub mod bid;
+pub mod body;
 pub mod capacity;
 pub mod cluster_name;
 pub mod config;

@@ -129,6 +129,13 @@ impl<T> Line<T> {
         inside
     }
 
+    /// A request that there may be no place for gets in all the same. Nobody else does until there
+    /// are fewer inside than there are places.
+    pub fn let_in(&mut self, shared: &impl Shared, now: Timestamp) -> Turns<T> {
+        self.inside += 1;
+        self.pass_on(shared, &[], now)
+    }
+
     /// Holds a request for which there was no place, until then at the latest.
     pub fn hold(&mut self, request: T, concurrency: Concurrency, until: Timestamp) {
         self.held.push_back(Held { until, concurrency: Some(concurrency), request });
@@ -140,6 +147,17 @@ impl<T> Line<T> {
         for held in &mut self.held {
             held.concurrency = concurrency(&held.request);
         }
+    }
+
+    /// These held requests are to be held no longer, and are let in by the next look; whether there
+    /// are any.
+    pub fn release(&mut self, which: impl Fn(&T) -> bool) -> bool {
+        let mut any = false;
+        for held in self.held.iter_mut().filter(|held| which(&held.request)) {
+            held.concurrency = None;
+            any = true;
+        }
+        any
     }
 
     /// A request that was inside is over: its place is passed on.

@@ -125,7 +125,7 @@ impl Sender {
     }
 
     /// An attempt to the server at `address` begins, the request's `number`-th. The first is 0; one
-    /// whose number is not known makes no bid. It costs the retry budget one. A new server is
+    /// without a number makes no bid. It costs the retry budget one. A new server is
     /// learned if nobody named the servers. None: somebody did, and this is not one of them.
     pub fn begin(&mut self, address: &str, number: Option<usize>, now: Timestamp) -> Option<Attempt> {
         let endpoint = self.endpoint_at(address, now)?;
@@ -133,12 +133,12 @@ impl Sender {
     }
 
     /// The same for a server that was chosen, whose address need not be looked up.
-    pub fn begin_chosen(&mut self, endpoint: EndpointId, number: usize, now: Timestamp) -> Option<Attempt> {
+    pub fn begin_chosen(&mut self, endpoint: EndpointId, number: Option<usize>, now: Timestamp) -> Option<Attempt> {
         self.budget.attempt();
         if self.learns() {
             self.endpoints.meet(endpoint, self.discovery.explored());
         }
-        self.begin_there(endpoint, Some(number), now)
+        self.begin_there(endpoint, number, now)
     }
 
     fn begin_there(&mut self, endpoint: EndpointId, number: Option<usize>, now: Timestamp) -> Option<Attempt> {

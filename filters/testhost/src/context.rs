@@ -53,6 +53,8 @@ pub(crate) struct StreamState {
     pub(crate) logged_request: Option<Headers>,
     pub(crate) logged_response: Option<Headers>,
     pub(crate) logging: bool,
+    /// Bytes of the request's body that have come.
+    pub(crate) received: u64,
     pub(crate) request_paused: bool,
     pub(crate) response_paused: bool,
     pub(crate) request_resumed: bool,

@@ -35,6 +35,14 @@ fn strip(headers: &Headers, names: &[&str]) {
     });
 }
 
+/// What requests have as a body, whatever length they claim.
+const BODY: &[u8] = b"a body";
+
+/// Whether a request ends with its headers.
+fn ends(request: &Headers) -> bool {
+    ["content-length", "content-type", "transfer-encoding"].iter().all(|name| request.text(name).is_none())
+}
+
 /// How often Envoy's router retries if a request asks for retries without saying how many.
 const DEFAULT_RETRIES: usize = 1;
 
@@ -114,7 +122,7 @@ impl Caller {
         (host.clone(), listed.len())
     }
 
-    /// Sends a request without a body. `network` carries an attempt to a server and gives its answer; none if there is no connection.
+    /// Sends a request, with a body if its headers speak of one. `network` carries an attempt to a server and gives its answer; none if there is no connection.
     ///
     /// # Panics
     /// A filter made a call that Envoy refuses, or paused the request; or the cluster has no hosts.
@@ -126,13 +134,16 @@ impl Caller {
         let request = request.into();
         let mut stream = self.outbound.stream().with_property("xds\0cluster_name", &self.cluster);
         let mut tried = Vec::new();
-        match stream.request_headers(&request, true) {
+        match stream.request_headers(&request, ends(&request)) {
             Flow::Continue => {}
             Flow::Reply(reply) => {
                 let response = Response { headers: reply.headers, body: reply.body };
                 return Outcome { response, tried };
             }
             other => panic!("bloc.outbound: {other:?}"),
+        }
+        if !ends(&request) {
+            assert!(stream.request_body(BODY, true).continues());
         }
         let retry = Retry::read(&request);
         strip(&request, STRIPPED_FROM_REQUESTS.outbound);
@@ -178,7 +189,10 @@ impl Caller {
         let mut attempt = self.attempt.attempt().with_property("xds\0cluster_name", &self.cluster);
         attempt.set_property("upstream\0address", server);
         attempt.set_property("upstream\0request_attempt_count", (count as u64).to_le_bytes());
-        assert!(attempt.request_headers(request, true).continues());
+        assert!(attempt.request_headers(request, ends(request)).continues());
+        if !ends(request) {
+            assert!(attempt.request_body(BODY, true).continues());
+        }
         // On the wire it is a copy: what the server's sidecar changes stays there.
         let sent = Headers::from(request.borrow().clone());
         let response = network(server, sent);

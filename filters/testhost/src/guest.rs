@@ -134,7 +134,14 @@ impl Guest {
             b"xds\0node\0id" => return Some(self.common.node().into()),
             _ => {}
         }
-        self.stream().ok()?.properties.get(path).cloned()
+        let stream = self.stream().ok()?;
+        if path == b"request\0total_size" {
+            // As in Envoy: the headers as long as they can be read, and what has come of the body.
+            let size = |headers: &Headers| headers.borrow().iter().map(|(name, value)| name.len() + value.len()).sum();
+            let headers: usize = stream.request.as_ref().map_or(0, size);
+            return Some((headers as u64 + stream.received).to_le_bytes().to_vec());
+        }
+        stream.properties.get(path).cloned()
     }
 
     /// A buffer of the ABI.

@@ -94,12 +94,17 @@ impl Stream {
         self.request_flow(context, action)
     }
 
-    /// The request's body, or a part of it, comes.
+    /// The request's body, or a part of it, comes. While the request is paused the filter does not
+    /// see it (without `allow_on_headers_stop_iteration`), but can ask how much has come.
     ///
     /// # Panics
     /// The filter made a call that Envoy refuses, or there were no headers.
     pub fn request_body(&mut self, body: &[u8], end: bool) -> Flow {
         let Some(context) = self.here() else { return self.failed() };
+        self.state(context, |stream| stream.received += body.len() as u64);
+        if self.is_paused() {
+            return Flow::Pause;
+        }
         self.state(context, |stream| stream.request_body = Some(body.to_vec()));
         let size = body.len() as u32;
         let action = self.vm.call("proxy_on_request_body", context, |exports, store| {

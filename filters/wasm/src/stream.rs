@@ -50,6 +50,7 @@ impl Stream for EnvoyStream {
         let path = match text {
             Text::ClusterName => "xds\0cluster_name",
             Text::UpstreamAddress => "upstream\0address",
+            Text::Protocol => "request\0protocol",
             Text::IstioService => "xds\0cluster_metadata\0filter_metadata\0istio\0services\x000\0host",
         };
         property(path)
@@ -58,6 +59,7 @@ impl Stream for EnvoyStream {
     fn number(&self, number: Number) -> Option<u64> {
         let path = match number {
             Number::ResponseFlags => "response\0flags",
+            Number::RequestBytes => "request\0total_size",
             Number::Attempts => "upstream\0request_attempt_count",
         };
         property(path).and_then(|bytes| bytes.try_into().ok()).map(u64::from_le_bytes)

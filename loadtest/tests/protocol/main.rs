@@ -3,6 +3,7 @@
 //! Needs target/bloc.wasm and Envoy, and for the tests of the control plane its binary; `make test`
 //! provides all three.
 
+mod bodies;
 mod configuration;
 mod control_plane;
 mod crash;

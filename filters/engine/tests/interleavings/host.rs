@@ -209,6 +209,7 @@ impl Stream for FakeStream {
         match text {
             Text::ClusterName => Some(b"backend".to_vec()),
             Text::UpstreamAddress => self.0.address.clone().map(String::into_bytes),
+            Text::Protocol => Some(b"HTTP/1.1".to_vec()),
             Text::IstioService => None,
         }
     }
@@ -217,6 +218,7 @@ impl Stream for FakeStream {
         match number {
             Number::ResponseFlags => Some(0),
             Number::Attempts => self.0.attempts,
+            Number::RequestBytes => Some(0),
         }
     }
 

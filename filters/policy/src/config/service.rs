@@ -99,6 +99,12 @@ pub struct ServiceSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schemars(regex(pattern = DURATION)))]
     pub max_queue_wait: Option<String>,
+    /// Bytes of a request's body, beyond which the request makes no bid and is not held: as many as
+    /// Envoy buffers (`per_connection_buffer_limit_bytes`), or fewer. 1,024 to 1,073,741,824; default
+    /// 1,048,576.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "schema", schemars(range(min = 1_024, max = 1_073_741_824)))]
+    pub body_limit: Option<i64>,
     /// With `routing: mu`: the response time beyond which a sender answers 503 at once; `1ms` to `1h`, default: never.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schemars(regex(pattern = DURATION)))]
@@ -169,6 +175,7 @@ pub struct ServiceParameters {
     concurrency: Option<Concurrency>,
     hold: bool,
     max_queue_wait: Duration,
+    body_limit: u32,
     slo: Option<Duration>,
     slo_grace: Duration,
     orca: bool,
@@ -197,6 +204,8 @@ const DEFAULT_RETRY_BUDGET: f64 = 0.2;
 const DEFAULT_RESET_INTERVAL: Duration = Duration::from_secs(1);
 /// As long as Envoy's own routes wait for an answer by default.
 const DEFAULT_MAX_QUEUE_WAIT: Duration = Duration::from_secs(15);
+/// What Envoy buffers by default.
+const DEFAULT_BODY_LIMIT: u32 = 1 << 20;
 const DEFAULT_HEADROOM: f64 = 0.8; // paper, 5.4.1
 const DEFAULT_MAX_CHIPS: u32 = 10;
 const DEFAULT_AVERAGE_INTERVAL: Duration = Duration::from_secs(30); // paper, 5.4.4
@@ -238,6 +247,7 @@ impl ServiceSpec {
                 MILLISECOND,
                 HOUR,
             )?,
+            body_limit: integer("bodyLimit", self.body_limit, DEFAULT_BODY_LIMIT, 1 << 10, 1 << 30)?,
             slo: optional_duration("slo", self.slo.as_deref())?,
             slo_grace: duration("sloGrace", self.slo_grace.as_deref(), Duration::ZERO, Duration::ZERO, HOUR)?,
             orca: self.orca.unwrap_or(false),
@@ -264,6 +274,7 @@ impl ServiceSpec {
             concurrency,
             hold,
             max_queue_wait,
+            body_limit,
             slo,
             slo_grace,
             orca,
@@ -282,6 +293,7 @@ impl ServiceSpec {
             concurrency: concurrency.or(base.concurrency),
             hold: hold.or(base.hold),
             max_queue_wait: max_queue_wait.or(base.max_queue_wait),
+            body_limit: body_limit.or(base.body_limit),
             slo: slo.or(base.slo),
             slo_grace: slo_grace.or(base.slo_grace),
             orca: orca.or(base.orca),
@@ -359,6 +371,11 @@ impl ServiceParameters {
     /// How long a request may be held at most, 1 ms to 1 h.
     pub fn max_queue_wait(&self) -> Duration {
         self.max_queue_wait
+    }
+
+    /// Bytes of a request's body, beyond which the request makes no bid and is not held.
+    pub fn body_limit(&self) -> u64 {
+        self.body_limit.into()
     }
 
     /// The response time beyond which a sender with `routing: mu` refuses at once, 1 ms to 1 h; none: never.

@@ -13,6 +13,10 @@ pub const ENDPOINTS: &str = "x-bloc-endpoints";
 /// Why a request was bounced before the application saw it.
 pub const REJECT: &str = "x-bloc-reject";
 
+/// How many bytes the body has.
+pub const CONTENT_LENGTH: &str = "content-length";
+/// What the body is.
+pub const CONTENT_TYPE: &str = "content-type";
 /// Envoy's router: how long it waits for the answer, in milliseconds.
 pub const EXPECTED_TIMEOUT: &str = "x-envoy-expected-rq-timeout-ms";
 /// Envoy's router: on what to retry.

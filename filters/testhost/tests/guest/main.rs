@@ -4,6 +4,7 @@
 
 mod admission;
 mod bids;
+mod bodies;
 mod configuration;
 mod control_plane;
 mod counters;

@@ -1,0 +1,92 @@
+//! What a request's headers say of its body.
+//!
+//! Two things cannot be done with a large body. Envoy's router repeats a request only while it has
+//! all of it in its buffer, so a rejected request with more than that fails. And a proxy that holds
+//! a request takes no more of its body than its buffer has room for: over HTTP/2 the rest fills the
+//! window that all requests of the connection share, those included that are not held.
+//!
+//! So a request whose body may exceed the limit, Envoy's buffer, makes no bid and is not held. One
+//! without a length may exceed it. gRPC calls have no length as a rule, and are mostly small: they
+//! bid and are held, until more of one than the limit has come.
+//!
+//! Not in the papers.
+
+/// What is known of a request's body when its headers have come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Body {
+    /// There is none.
+    None,
+    /// It has this many bytes.
+    Sized(u64),
+    /// A gRPC call without a length.
+    Call,
+    /// Nothing.
+    Unknown,
+}
+
+impl Body {
+    /// Reads the headers of a request that a body follows: `content-length`, and `content-type` if
+    /// that is not there.
+    pub fn of<L: AsRef<[u8]>, T: AsRef<[u8]>>(length: Option<L>, kind: impl FnOnce() -> Option<T>) -> Self {
+        match length {
+            Some(length) => parse(length.as_ref()).map_or(Self::Unknown, Self::Sized),
+            None if kind().is_some_and(|kind| is_grpc(kind.as_ref())) => Self::Call,
+            None => Self::Unknown,
+        }
+    }
+
+    /// Whether it may have more than `limit` bytes.
+    pub fn exceeds(self, limit: u64) -> bool {
+        match self {
+            Self::None | Self::Call => false,
+            Self::Sized(size) => size > limit,
+            Self::Unknown => true,
+        }
+    }
+}
+
+fn parse(length: &[u8]) -> Option<u64> {
+    std::str::from_utf8(length).ok()?.parse().ok()
+}
+
+/// Not gRPC-Web, which has a length.
+fn is_grpc(kind: &[u8]) -> bool {
+    let rest = kind.strip_prefix(b"application/grpc");
+    rest.is_some_and(|rest| rest.first().is_none_or(|next| b"+; ".contains(next)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(length: Option<&str>, kind: Option<&str>) -> Body {
+        Body::of(length, || kind)
+    }
+
+    #[test]
+    fn the_length_counts_where_there_is_one() {
+        assert_eq!(of(Some("1048576"), None), Body::Sized(1 << 20));
+        assert_eq!(of(Some("5"), Some("application/grpc")), Body::Sized(5));
+        for nonsense in ["", "-1", "1e3", "5, 5", "99999999999999999999"] {
+            assert_eq!(of(Some(nonsense), Some("application/grpc")), Body::Unknown, "{nonsense:?}");
+        }
+    }
+
+    #[test]
+    fn without_a_length_only_grpc_is_taken_for_small() {
+        for kind in ["application/grpc", "application/grpc+proto", "application/grpc;x=y", "application/grpc ; x"] {
+            assert_eq!(of(None, Some(kind)), Body::Call, "{kind}");
+        }
+        for kind in ["application/grpc-web", "application/grpc-web+proto", "application/grpcx", "text/plain", ""] {
+            assert_eq!(of(None, Some(kind)), Body::Unknown, "{kind}");
+        }
+        assert_eq!(of(None, None), Body::Unknown);
+    }
+
+    #[test]
+    fn the_limit_itself_is_not_beyond_it() {
+        let limit = 1 << 20;
+        let large = [Body::None, Body::Sized(limit), Body::Sized(limit + 1), Body::Call, Body::Unknown];
+        assert_eq!(large.map(|body| body.exceeds(limit)), [false, false, true, false, true]);
+    }
+}

@@ -1,0 +1,101 @@
+//! Bodies of requests that are bounced or held.
+
+use crate::support::{App, Connection, PATIENCE, Place, Pod, eventually, request, send};
+use bloc_lab::envoy::{Envoy, SERVICE, sidecar_inbound};
+use hyper::Request;
+use hyper::http::request::Builder;
+use serde_json::json;
+use std::net::SocketAddr;
+use std::time::Duration;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::time::{Instant, sleep, timeout};
+
+const KIB: usize = 1 << 10;
+
+fn body(size: usize) -> &'static str {
+    "x".repeat(size).leak()
+}
+
+fn post(path: &str) -> Builder {
+    Request::post(path).header("host", SERVICE).header("x-bloc-bid", bloc_policy::wire::bid::ANY)
+}
+
+/// A pod that is full.
+async fn full(place: &Place) -> (Pod, tokio::task::JoinHandle<()>) {
+    let pod = Pod::with_capacity(place, "pod", 1).await;
+    let to = pod.address;
+    let inside = tokio::spawn(async move { drop(send(to, request("/hold"), "").await) });
+    eventually("one inside", async || (pod.app.at_once() == 1).then_some(())).await;
+    (pod, inside)
+}
+
+/// What a server's sidecar says to `bytes` on a connection of its own.
+async fn says(to: SocketAddr, bytes: &[&[u8]]) -> String {
+    let mut stream = TcpStream::connect(to).await.unwrap();
+    for bytes in bytes {
+        stream.write_all(bytes).await.unwrap();
+        sleep(Duration::from_millis(50)).await;
+    }
+    let mut buffer = vec![0; 64 * KIB];
+    let count = timeout(PATIENCE, stream.read(&mut buffer)).await.expect("an answer").unwrap();
+    String::from_utf8_lossy(&buffer[..count]).into_owned()
+}
+
+/// Each took a connection along; stock Envoy's own early answers still do.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_bounced_request_of_http_1_leaves_its_connection() {
+    let place = Place::new();
+    let (pod, inside) = full(&place).await;
+    for size in [1, KIB, 16 * KIB, 100 * KIB, 1024 * KIB] {
+        let mut connection = Connection::open(pod.address).await;
+        for n in 0..10 {
+            let answer = connection.send(post("/x"), body(size)).await;
+            let answer = answer.unwrap_or_else(|error| panic!("{size} bytes, request {n}: {error}"));
+            assert_eq!((answer.status.as_u16(), answer.header("x-bloc-reject")), (429, Some("capacity")));
+            assert_eq!(answer.header("connection"), None);
+        }
+    }
+    let head = "POST /x HTTP/1.1\r\nhost: backend\r\nx-bloc-bid: any\r\ncontent-length: 10\r\n\r\n".as_bytes();
+    let closes = |said: &str| said.contains("connection: close");
+    let said = says(pod.address, &[head, b"12345", b"67890"]).await;
+    assert!(said.starts_with("HTTP/1.1 429") && !closes(&said), "a body in pieces: {said}");
+    let began = Instant::now();
+    let said = says(pod.address, &[head, b"12345"]).await;
+    assert!(said.starts_with("HTTP/1.1 429") && closes(&said), "a body that does not come: {said}");
+    assert!(began.elapsed() >= Duration::from_secs(1));
+    assert_eq!((pod.app.seen("/x").len(), pod.metric("in_flight").await), (0, 1));
+    pod.app.release();
+    inside.await.unwrap();
+    eventually("an empty server", async || (pod.metric("in_flight").await == 0).then_some(())).await;
+    let served = send(pod.address, post("/x"), body(100 * KIB)).await.unwrap();
+    assert_eq!(served.body.len(), 100 * KIB);
+}
+
+/// Envoy would answer 413 to what it has to buffer.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_exceeds_envoys_buffer_is_held_or_bounced_without_a_413() {
+    let place = Place::new();
+    let app = App::start("pod").await;
+    let spec = json!({"concurrency": 1, "capacity": {"estimator": "static", "limit": 2}});
+    let configuration = json!({"service": SERVICE, "services": {SERVICE: spec}});
+    let plugin = bloc_lab::envoy::Plugin {
+        module: place.module.clone(),
+        configuration: configuration.to_string(),
+        control_plane: None,
+    };
+    let mut bootstrap = sidecar_inbound(app.address, Some(&plugin));
+    bootstrap["static_resources"]["listeners"][0]["per_connection_buffer_limit_bytes"] = json!(32 * KIB);
+    let sidecar = Envoy::start(&place.envoy, place.path(), "pod", &bootstrap, 1).await.unwrap();
+    let address = sidecar.listener("inbound").unwrap();
+    let pod = Pod { app, sidecar, address };
+    let inside = tokio::spawn(send(address, request("/hold"), ""));
+    eventually("one inside", async || (pod.app.at_once() == 1).then_some(())).await;
+    let held = tokio::spawn(send(address, post("/held"), body(500 * KIB)));
+    eventually("one held", async || (pod.metric("in_flight").await == 2).then_some(())).await;
+    let bounced = send(address, post("/x"), body(500 * KIB)).await.unwrap();
+    assert_eq!((bounced.status.as_u16(), bounced.header("x-bloc-reject")), (429, Some("capacity")));
+    pod.app.release();
+    assert_eq!(inside.await.unwrap().unwrap().status.as_u16(), 200);
+    assert_eq!(held.await.unwrap().unwrap().body.len(), 500 * KIB);
+}
