@@ -94,7 +94,7 @@ impl<H: Host> Attempt<H> {
         next
     }
 
-    fn begin(&mut self, callback: u64, ends: bool) -> Option<UnderWay<H>> {
+    fn begin(&mut self, ends: bool) -> Option<UnderWay<H>> {
         let Some(next) = self.next() else { return self.begin_without_request(ends) };
         let number = next.bids.then_some(next.number);
         let address = self.stream.text(Text::UpstreamAddress)?;
@@ -102,10 +102,8 @@ impl<H: Host> Attempt<H> {
         if let Some(first) = next.first
             && is_at(&next.cluster, first, address)
         {
-            // Mostly the router runs in the very call of the choice. That saves a look at the
-            // clock. Where only time has passed since, the attempt seems to take so much longer.
-            let at_once = next.chosen.callback.wrapping_add(1) == callback;
-            let now = if at_once { next.chosen.at } else { self.vm.host.now() };
+            // Not the time of the choice: a filter between the two may have waited.
+            let now = self.vm.host.now();
             return self.begin_at(next.cluster, |to| to.begin_chosen(first, number, now));
         }
         let (address, now) = (std::str::from_utf8(address).ok()?, self.vm.host.now());
@@ -193,12 +191,6 @@ impl<H: Host> UnderWay<H> {
     }
 }
 
-impl<H: Host> Drop for Attempt<H> {
-    fn drop(&mut self) {
-        self.vm.callback();
-    }
-}
-
 impl<H: Host> Drop for UnderWay<H> {
     fn drop(&mut self) {
         crash::point(&self.host, "attempt.done");
@@ -230,15 +222,13 @@ fn said(stream: &impl Stream) -> (Option<LoadReport>, Option<Rejection>) {
 
 impl<H: Host> Filter for Attempt<H> {
     fn request_headers(&mut self, ends: bool) -> Flow {
-        let callback = self.vm.callback();
         crash::request(&self.vm.host, &self.stream, "attempt.request");
-        self.under_way = self.begin(callback, ends);
+        self.under_way = self.begin(ends);
         Flow::Continue
     }
 
     fn response_headers(&mut self, _headers: usize, _ends: bool) {
         let (vm, stream) = (&self.vm, &self.stream);
-        vm.callback();
         crash::point(&vm.host, "attempt.response");
         let (report, rejection) = said(stream);
         if let (Some(key), Some(_)) = (self.key, rejection) {

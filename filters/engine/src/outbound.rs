@@ -11,7 +11,6 @@ use crate::crash;
 use crate::filter::{Filter, Flow};
 use crate::host::{Host, Map, Reply, Stream};
 use crate::parameters::PluginId;
-use crate::requests::Choice;
 use crate::vm::Vm;
 use crate::why;
 use bloc_policy::wire::decimal::write_integer;
@@ -75,7 +74,6 @@ impl<H: Host> OutboundRequest<H> {
 impl<H: Host> Filter for OutboundRequest<H> {
     fn request_headers(&mut self, ends: bool) -> Flow {
         let (vm, stream) = (&self.vm, &self.stream);
-        let callback = vm.callback();
         crash::request(&vm.host, stream, "outbound.request");
         self.cluster = vm.cluster_of(Some(self.plugin), stream);
         let Some(shared) = &self.cluster else {
@@ -92,9 +90,9 @@ impl<H: Host> Filter for OutboundRequest<H> {
             return Flow::Pause;
         }
         // Envoy could not repeat it.
-        let (sender, chosen) = (&cluster.sender, Choice { at: now, callback });
+        let sender = &cluster.sender;
         let bids = !sender.bids() || !body(stream, ends).exceeds(sender.parameters().body_limit());
-        let key = vm.requests.borrow_mut().begin(self.plugin, shared, first, chosen, bids);
+        let key = vm.requests.borrow_mut().begin(self.plugin, shared, first, bids);
         let mut list = vm.list.borrow_mut();
         endpoints::encode(cluster.sender.chosen(), key, &mut list);
         stream.set_header(Map::Request, ENDPOINTS, &list);

@@ -10,7 +10,6 @@
 
 use crate::parameters::PluginId;
 use bloc_policy::endpoints::EndpointId;
-use bloc_policy::units::Timestamp;
 use bloc_policy::wire::endpoints::RequestKey;
 use slotmap::{Key, KeyData, SlotMap, new_key_type};
 use std::rc::Rc;
@@ -24,19 +23,9 @@ struct Request<C> {
     plugin: PluginId,
     cluster: Rc<C>,
     first: Option<EndpointId>,
-    chosen: Choice,
     bids: bool,
     attempts: usize,
     rejected: bool,
-}
-
-/// When the servers of a request were chosen.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Choice {
-    /// At this time.
-    pub at: Timestamp,
-    /// In this callback of the thread.
-    pub callback: u64,
 }
 
 /// The next attempt of a request.
@@ -49,8 +38,6 @@ pub struct Next<C> {
     pub number: usize,
     /// Where the first attempt ought to go; none for the others, and if nothing was chosen.
     pub first: Option<EndpointId>,
-    /// When that was chosen.
-    pub chosen: Choice,
     /// Whether it may make a bid.
     pub bids: bool,
 }
@@ -77,16 +64,9 @@ impl<C> Requests<C> {
     }
 
     /// A request was placed: its key. `bids`: whether its attempts may make bids.
-    pub fn begin(
-        &mut self,
-        plugin: PluginId,
-        cluster: &Rc<C>,
-        first: Option<EndpointId>,
-        chosen: Choice,
-        bids: bool,
-    ) -> RequestKey {
+    pub fn begin(&mut self, plugin: PluginId, cluster: &Rc<C>, first: Option<EndpointId>, bids: bool) -> RequestKey {
         let cluster = Rc::clone(cluster);
-        let request = Request { plugin, cluster, first, chosen, bids, attempts: 0, rejected: false };
+        let request = Request { plugin, cluster, first, bids, attempts: 0, rejected: false };
         RequestKey::new(self.requests.insert(request).data().as_ffi() ^ self.secret)
     }
 
@@ -102,8 +82,8 @@ impl<C> Requests<C> {
         request.attempts += 1;
         request.rejected = false;
         let (plugin, cluster) = (request.plugin, Rc::clone(&request.cluster));
-        let (first, chosen, bids) = (request.first.take(), request.chosen, request.bids);
-        Some(Next { plugin, cluster, number, first, chosen, bids })
+        let (first, bids) = (request.first.take(), request.bids);
+        Some(Next { plugin, cluster, number, first, bids })
     }
 
     /// The present attempt of this request was rejected.
@@ -142,14 +122,13 @@ mod tests {
     use super::*;
 
     const PLUGIN: PluginId = PluginId::new(1);
-    const CHOSEN: Choice = Choice { at: Timestamp::ZERO, callback: 1 };
 
     #[test]
     fn a_key_finds_its_own_request_as_long_as_that_lasts() {
         let mut requests = Requests::new(0x0123_4567_89ab_cdef);
         let [one, two] = [Rc::new(1), Rc::new(2)];
-        let first = requests.begin(PLUGIN, &one, None, CHOSEN, true);
-        let second = requests.begin(PLUGIN, &two, None, CHOSEN, true);
+        let first = requests.begin(PLUGIN, &one, None, true);
+        let second = requests.begin(PLUGIN, &two, None, true);
         assert_eq!(requests.attempt(second).map(|next| (*next.cluster, next.number)), Some((2, 0)));
         assert_eq!(requests.attempt(second).map(|next| (*next.cluster, next.number)), Some((2, 1)));
         assert_eq!(requests.attempt(first).map(|next| (*next.cluster, next.number)), Some((1, 0)));
@@ -159,7 +138,7 @@ mod tests {
         requests.attempt(second);
         assert_eq!(requests.course(second), Some(Course { attempts: 3, rejected: false }), "the next attempt");
         requests.end(second);
-        let third = requests.begin(PLUGIN, &one, None, CHOSEN, true);
+        let third = requests.begin(PLUGIN, &one, None, true);
         assert!(requests.attempt(second).is_none(), "its place has another request");
         assert!(requests.attempt(third).is_some());
     }
@@ -167,7 +146,7 @@ mod tests {
     #[test]
     fn a_key_that_was_made_up_finds_nothing() {
         let mut requests = Requests::new(0x0123_4567_89ab_cdef);
-        let key = requests.begin(PLUGIN, &Rc::new(()), None, CHOSEN, true);
+        let key = requests.begin(PLUGIN, &Rc::new(()), None, true);
         for forged in (0..1000).chain([u64::MAX]).map(RequestKey::new).filter(|forged| *forged != key) {
             assert!(requests.attempt(forged).is_none(), "{forged:?}");
         }

@@ -148,7 +148,6 @@ impl<H: Host> Root<H> {
     pub fn tick(&mut self) {
         let engine = Rc::clone(&self.engine);
         let vm = &engine.vm;
-        vm.callback();
         if self.later.is_some() && engine.fail_open.holds(&vm.host) {
             return;
         }
@@ -171,7 +170,6 @@ impl<H: Host> Root<H> {
     /// Messages have come.
     pub fn messages(&self, messages: impl IntoIterator<Item = Vec<u8>>) {
         let vm = &self.engine.vm;
-        vm.callback();
         let (mut period, mut all): (Option<Duration>, Vec<Turns<H>>) = (None, Vec::new());
         for message in messages {
             let Some(message) = Message::decode(&message) else { continue };
@@ -205,7 +203,6 @@ impl<H: Host> Root<H> {
     /// A call of ours was answered, or (none) has failed.
     pub fn call_answered(&self, token: u32, answer: Option<&PostAnswer>) {
         let vm = &self.engine.vm;
-        vm.callback();
         let on = self.engine.agent.borrow_mut().answered(token, answer);
         if !on {
             vm.pace.hurry(TICK);

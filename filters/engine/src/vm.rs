@@ -46,8 +46,6 @@ pub struct Vm<H: Host> {
     pub pace: Pace<H>,
     /// What is put right when it crashes.
     pub recovery: CrashRecovery,
-    /// Callbacks that any filter of requests on their way out, or a root context, has had.
-    callbacks: Cell<u64>,
     parameters: RefCell<Parameters>,
     services: RefCell<Services<H>>,
     clusters: RefCell<Clusters<H>>,
@@ -75,7 +73,6 @@ impl<H: Host> Vm<H> {
             held: HeldStreams::new(&recovery),
             pace: Pace::new(&host),
             recovery,
-            callbacks: Cell::new(0),
             parameters: RefCell::default(),
             services: RefCell::default(),
             clusters: RefCell::default(),
@@ -85,15 +82,6 @@ impl<H: Host> Vm<H> {
             memory: RefCell::new(MemoryGauge::new(&host)),
             host,
         }
-    }
-
-    /// A callback begins that may change what is known of servers: its number. Where the numbers of
-    /// two are consecutive, nothing happened between them in this thread.
-    #[inline]
-    pub fn callback(&self) -> u64 {
-        let number = self.callbacks.get().wrapping_add(1);
-        self.callbacks.set(number);
-        number
     }
 
     /// A plugin configuration is in force from now on.

@@ -159,6 +159,8 @@ pub struct Seen {
     pub response: RefCell<Option<Headers>>,
     pub address: Option<String>,
     pub attempts: Option<u64>,
+    /// What has come of the request.
+    pub bytes: Cell<u64>,
     pub reply: RefCell<Option<Local>>,
     pub resumed: Cell<bool>,
 }
@@ -218,7 +220,7 @@ impl Stream for FakeStream {
         match number {
             Number::ResponseFlags => Some(0),
             Number::Attempts => self.0.attempts,
-            Number::RequestBytes => Some(0),
+            Number::RequestBytes => Some(self.0.bytes.get()),
         }
     }
 

@@ -72,34 +72,42 @@ enum Step {
     Over,
 }
 
+/// What Envoy buffers of a body.
+const LIMIT: u64 = 1 << 20;
+/// None, small ones, and one that cannot be repeated.
+const BODIES: [Option<u64>; 4] = [None, Some(1), Some(LIMIT), Some(LIMIT + 1)];
+/// How many bytes the headers of a request have.
+const HEADERS: u64 = 100;
+
 /// One request.
 pub struct Request {
     step: Step,
     headers: Headers,
+    /// How many bytes its body has; none: it has none.
+    body: Option<u64>,
     outbound: Option<(OutboundRequest<FakeHost>, FakeStream)>,
     /// The list as Envoy reads it, once, and how much of it is used.
     list: Option<Vec<String>>,
     used: usize,
     attempt: Option<(Attempt<FakeHost>, FakeStream)>,
     attempts: u64,
-    /// When it was placed, and how many callbacks the caller had had by then.
-    placed: (Timestamp, u64),
     /// When the present attempt began.
     began: Timestamp,
     inbound: Option<(InboundRequest<FakeHost>, FakeStream, usize)>,
 }
 
 impl Request {
-    fn new() -> Self {
+    fn new(body: Option<u64>) -> Self {
+        let length = body.map(|body| ("content-length".to_owned(), body.to_string().into_bytes()));
         Self {
             step: Step::Arrive,
-            headers: Headers::default(),
+            headers: Rc::new(RefCell::new(length.into_iter().collect())),
+            body,
             outbound: None,
             list: None,
             used: 0,
             attempt: None,
             attempts: 0,
-            placed: (Timestamp::ZERO, 0),
             began: Timestamp::ZERO,
             inbound: None,
         }
@@ -128,8 +136,6 @@ pub struct Mesh {
     next_host: usize,
     pub requests: Vec<Request>,
     pub books: Books,
-    /// Times that the caller's filters were called.
-    calls: u64,
     rng: fastrand::Rng,
 }
 
@@ -166,9 +172,8 @@ impl Mesh {
             servers: (0..SERVERS as u64).map(server).collect(),
             hosts,
             next_host: 0,
-            requests: (0..requests).map(|_| Request::new()).collect(),
+            requests: (0..requests).map(|number| Request::new(BODIES[number % BODIES.len()])).collect(),
             books: Books::default(),
-            calls: 0,
             rng: fastrand::Rng::with_seed(seed),
         }
     }
@@ -180,14 +185,8 @@ impl Mesh {
             proxy.process.advance(pause);
         }
         match self.rng.u32(0..8) {
-            0 => {
-                self.calls += 1;
-                self.caller.hear();
-            }
-            1 => {
-                self.calls += 1;
-                self.caller.tick();
-            }
+            0 => self.caller.hear(),
+            1 => self.caller.tick(),
             2 => {
                 let server = self.rng.usize(..SERVERS);
                 self.servers[server].tick();
@@ -200,16 +199,13 @@ impl Mesh {
         }
         let going: Vec<usize> = (0..self.requests.len()).filter(|at| !self.requests[*at].is_over()).collect();
         let Some(&at) = going.get(self.rng.usize(..going.len().max(1))) else { return };
-        let mut request = std::mem::replace(&mut self.requests[at], Request::new());
+        let mut request = std::mem::replace(&mut self.requests[at], Request::new(None));
         self.go(&mut request);
         self.requests[at] = request;
         self.check();
     }
 
     fn go(&mut self, request: &mut Request) {
-        if !matches!(request.step, Step::Knock | Step::Held | Step::Work | Step::Back(_)) {
-            self.calls += 1;
-        }
         // A client may go away at any time.
         if self.rng.u32(0..60) == 0 && !matches!(request.step, Step::Arrive) {
             self.books.failures += i64::from(self.is_unanswered(request));
@@ -220,7 +216,10 @@ impl Mesh {
             Step::Arrive => self.arrive(request),
             Step::Route => self.route(request),
             Step::Knock => self.knock(request),
-            Step::Held => held(request),
+            Step::Held => {
+                let comes = self.rng.bool();
+                held(request, comes)
+            }
             // Longer than the other steps, so that servers fill up.
             Step::Work if self.rng.u32(0..4) > 0 => Step::Work,
             Step::Work => work(request),
@@ -242,9 +241,8 @@ impl Mesh {
         self.books.requests += 1;
         let stream = FakeStream(Rc::new(Seen { request: Rc::clone(&request.headers), ..Seen::default() }));
         let NewFilter::Outbound(mut filter) = self.caller.roots[0].filter(stream.clone()) else { panic!("outbound") };
-        assert_eq!(filter.request_headers(true), Flow::Continue);
+        assert_eq!(filter.request_headers(request.body.is_none()), Flow::Continue);
         request.outbound = Some((filter, stream));
-        request.placed = (self.caller.process.now(), self.calls);
         Step::Route
     }
 
@@ -266,9 +264,6 @@ impl Mesh {
                 self.hosts[self.next_host % self.hosts.len()].clone()
             }
         };
-        // An empty list has nothing chosen in it, and one of whose first member Envoy has not,
-        // neither.
-        let chosen = place == Some(0) && request.attempts == 0;
         (request.attempts, self.books.attempts) = (request.attempts + 1, self.books.attempts + 1);
         let stream = FakeStream(Rc::new(Seen {
             request: Rc::clone(&request.headers),
@@ -277,12 +272,13 @@ impl Mesh {
             ..Seen::default()
         }));
         let NewFilter::Attempt(mut filter) = self.caller.roots[1].filter(stream.clone()) else { panic!("attempt") };
-        assert_eq!(filter.request_headers(true), Flow::Continue);
+        assert_eq!(filter.request_headers(request.body.is_none()), Flow::Continue);
+        if request.body > Some(LIMIT) {
+            let bid = request.headers.borrow().get("x-bloc-bid").cloned();
+            assert_eq!(bid.as_deref(), Some(b"any".as_slice()), "it cannot be repeated, and bids");
+        }
         request.attempt = Some((filter, stream));
-        // Where nothing but time has come between, the choice stands for the beginning.
-        let (placed, calls) = request.placed;
-        let at_the_choice = request.attempts == 1 && calls + 1 == self.calls && chosen;
-        request.began = if at_the_choice { placed } else { self.caller.process.now() };
+        request.began = self.caller.process.now();
         Step::Knock
     }
 
@@ -295,15 +291,17 @@ impl Mesh {
         let sent = Rc::new(RefCell::new(request.headers.borrow().clone()));
         let listed = sent.borrow().get("x-bloc-endpoints").cloned().unwrap_or_default();
         assert!(!listed.contains(&b'.'), "an address leaves the proxy: {}", String::from_utf8_lossy(&listed));
-        let stream = FakeStream(Rc::new(Seen { request: sent, ..Seen::default() }));
+        let bytes = HEADERS.into();
+        let stream = FakeStream(Rc::new(Seen { request: sent, bytes, ..Seen::default() }));
         let NewFilter::Inbound(mut filter) = self.servers[at].roots[0].filter(stream.clone()) else {
             panic!("inbound")
         };
-        let flow = filter.request_headers(true);
+        let flow = filter.request_headers(request.body.is_none());
         let answered = stream.0.reply.borrow().is_some();
         request.inbound = Some((filter, stream, at));
         match (flow, answered) {
             (Flow::Continue, false) => Step::Work,
+            (Flow::Pause, false) if request.body > Some(LIMIT) => panic!("held, and fills the window"),
             (Flow::Pause, _) => Step::Held,
             (Flow::Continue, true) => panic!("answered, and let in"),
         }
@@ -349,7 +347,6 @@ impl Mesh {
 
     /// Ends the streams of a request, in some order.
     fn end(&mut self, request: &mut Request) {
-        self.calls += u64::from(request.attempt.is_some());
         request.step = Step::Over;
         if self.rng.bool() {
             request.outbound = None;
@@ -409,9 +406,12 @@ impl Mesh {
     }
 }
 
-/// A request that was answered by the proxy, or held.
-fn held(request: &mut Request) -> Step {
+/// A request that was answered by the proxy, or held; its body `comes` or not.
+fn held(request: &mut Request, comes: bool) -> Step {
     let (filter, stream, _) = request.inbound.as_mut().expect("a server");
+    if comes {
+        stream.0.bytes.set(HEADERS + request.body.unwrap_or(0));
+    }
     let reply = stream.0.reply.borrow_mut().take();
     let Some(reply) = reply else {
         return if stream.0.resumed.get() { Step::Work } else { Step::Held };

@@ -44,6 +44,10 @@ fn a_refusal_names_path_value_and_range() {
         refusal(r#"{"services":{"a":{"concurrency":0}}}"#),
         "services.a.concurrency: 0 is not allowed, only 1 to 100000"
     );
+    for bytes in [1023, 1_073_741_825_i64, -1] {
+        let text = refusal(&format!(r#"{{"services":{{"a":{{"bodyLimit":{bytes}}}}}}}"#));
+        assert_eq!(text, format!("services.a.bodyLimit: {bytes} is not allowed, only 1024 to 1073741824"));
+    }
     for field in ["maxQueueWait", "slo", "sloGrace"] {
         let text = refusal(&format!(r#"{{"services":{{"a":{{"{field}":"61m"}}}}}}"#));
         assert!(text.starts_with(&format!("services.a.{field}: \"61m\" is not allowed, only a duration")), "{text}");
