@@ -133,6 +133,8 @@ impl Player {
             match slot.direction {
                 Direction::Inbound => {
                     let limits = self.terms(&set.configuration);
+                    let capacity = limits.map(|terms| terms.capacity as usize);
+                    self.stand.all_workers_have(&when, slot.name, capacity).await;
                     let limits = limits.map_or((20, 20), |terms| (terms.capacity, terms.concurrency));
                     let probe = Probe::new(slot.name, limits.0 as usize, limits.1 as usize);
                     self.stand.bursts(&when, &probe).await;

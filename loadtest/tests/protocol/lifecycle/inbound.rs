@@ -39,6 +39,7 @@ async fn a_configuration_that_is_rolled_back_within_the_drain_is_in_force_again(
     stand.polled("after B's drain").await;
     stand.control_plane.set(json!({SERVICE: spec(7, 3)}));
     stand.follows("as the control plane says").await;
+    stand.all_workers_have("as the control plane says", "inbound", Some(7)).await;
     stand.burst("as the control plane says", &Probe::new("inbound", 7, 3)).await;
     stand.end(&[SERVICE]).await;
 }

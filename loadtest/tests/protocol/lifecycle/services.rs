@@ -86,6 +86,7 @@ async fn gone_at_the_control_plane(new: Value) {
         Stand::start(|place| vec![listener(place, "inbound", "app", Some(&named), 0)], json!({SERVICE: parameters}))
             .await;
     stand.follows("at the start").await;
+    stand.all_workers_have("at the start", "inbound", Some(40)).await;
     let (inside, held) = hold(&stand).await;
     stand.control_plane.set(new);
     let tally = answers(held, Tally::default()).await;
@@ -95,9 +96,11 @@ async fn gone_at_the_control_plane(new: Value) {
     let tally = answers(inside, tally).await;
     stand.note_tally("held", &tally);
     stand.follows("without it").await;
+    stand.all_workers_have("without it", "inbound", None).await;
     stand.burst("without it", &Probe::new("inbound", 20, 20)).await;
     stand.control_plane.set(json!({SERVICE: spec(7, 3)}));
     stand.follows("with it again").await;
+    stand.all_workers_have("with it again", "inbound", Some(7)).await;
     stand.burst("with it again", &Probe::new("inbound", 7, 3)).await;
     stand.polled("at the end").await;
     stand.end(&[SERVICE]).await;

@@ -1,7 +1,9 @@
 //! A sidecar whose listeners come and go, two applications behind it, and a control plane.
 
 use crate::support::traffic::send_known;
-use crate::support::{App, Changing, FakeControlPlane, Place, Tally, Traffic, errors, inbound, outbound};
+use crate::support::{
+    App, Changing, FakeControlPlane, Place, Tally, Traffic, WORKERS, Workers, errors, inbound, outbound, spoken,
+};
 use bloc_lab::envoy::{Balancing, CONTROL_PLANE_CLUSTER, sidecar_inbound, static_cluster};
 use bloc_testhost::history::SERVICES;
 use serde_json::{Value, json};
@@ -99,14 +101,29 @@ impl Stand {
         }
     }
 
-    /// Waits until the proxy has what the control plane was told last.
+    /// Waits until the proxy has what the control plane was told last: the thread that asks does.
     pub async fn follows(&mut self, when: &str) {
         self.soon(when, async |stand| {
             if stand.control_plane.is_followed() { Ok(()) } else { Err("the news is not asked for".into()) }
         })
         .await;
-        // The other threads are told at once.
-        sleep(Duration::from_millis(300)).await;
+    }
+
+    /// Waits until the answers of each worker say that this capacity is in force for an inbound
+    /// listener; none: that nothing is. A thread that misses the announcement of news has it with
+    /// its next tick only, and what it gets before that it does not count or hold.
+    pub async fn all_workers_have(&mut self, when: &str, listener: &str, capacity: Option<usize>) {
+        let expected = capacity.map(|capacity| u32::try_from(capacity).unwrap());
+        let to = self.sidecar.address(listener).await;
+        for worker in 0..WORKERS {
+            let mut connection = Workers::new(&self.sidecar.envoy, to).connect(worker).await;
+            self.soon(&format!("{when}: worker {worker} of {listener}"), async |_| {
+                let answer = connection.send(spoken("/x"), "").await?;
+                let now = answer.load().and_then(|(_, _, capacity)| capacity);
+                if now == expected { Ok(()) } else { Err(format!("its capacity is {now:?}, not {expected:?}")) }
+            })
+            .await;
+        }
     }
 
     /// Sends `count` requests at once to a listener, and notes if not `capacity` of them are

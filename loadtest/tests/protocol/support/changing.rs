@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// The worker threads of the Envoy.
-const WORKERS: usize = 2;
+pub const WORKERS: usize = 2;
 
 /// An Envoy whose listeners come and go.
 pub struct Changing {

@@ -10,7 +10,7 @@ pub mod traffic;
 mod workers;
 
 pub use app::App;
-pub use changing::{Changing, errors};
+pub use changing::{Changing, WORKERS, errors};
 pub use client::{Answer, Connection, grpc, request, send, spoken};
 pub use fake_control_plane::FakeControlPlane;
 pub use place::Place;

@@ -34,8 +34,10 @@ impl<'a> Workers<'a> {
     }
 
     async fn connections(&self) -> [u64; 2] {
-        let stats = self.envoy.stats(r"^listener\..*\.worker_[01]\.downstream_cx_active$").await.unwrap();
-        // An Envoy of the tests has one listener.
+        // All that there ever were, for earlier ones may close meanwhile. An Envoy of the tests has
+        // one listener, or each at an IP address of its own.
+        let names = format!(r"^listener\.{}_.*\.worker_[01]\.downstream_cx_total$", self.to.ip());
+        let stats = self.envoy.stats(&names).await.unwrap();
         let of = |worker: usize| {
             let name = format!(".worker_{worker}.");
             stats.iter().find(|(stat, _)| stat.contains(&name)).map_or(0, |(_, value)| *value)
