@@ -88,6 +88,7 @@ impl Agility {
         let plan = LoadPlan {
             target: mesh.gateway(),
             path: "/".to_owned(),
+            body: 0,
             load: Load::Poisson { rate },
             keep_alive: false,
             timeout: Duration::from_secs(20),

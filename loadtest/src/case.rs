@@ -76,6 +76,7 @@ impl Case {
         let plan = LoadPlan {
             target: mesh.gateway(),
             path: "/".to_owned(),
+            body: 0,
             load: self.load,
             keep_alive: self.keep_alive,
             timeout: self.timeout,

@@ -90,6 +90,7 @@ pub async fn run(
         let plan = LoadPlan {
             target: mesh.gateway(),
             path: "/".to_owned(),
+            body: 0,
             load: Load::Poisson { rate: share * spec.total_rate(BACKENDS) },
             keep_alive: true,
             timeout: Duration::from_secs(60),

@@ -1,7 +1,6 @@
 //! The stand on which bounces are measured, with real Envoys and the real module. It needs Envoy and `target/bloc.wasm` and takes some seconds.
 
-use bloc_lab::bounce::{BUSY, Figures, Plan, Stand};
-use bloc_lab::envoy::BACK_OFF;
+use bloc_lab::bounce::{BUSY, Figures, Kind, Plan, Stand};
 use bloc_lab::mesh::Tools;
 use std::path::Path;
 use std::time::Duration;
@@ -10,7 +9,7 @@ use std::time::Duration;
 async fn three_busy_servers_bounce_and_idle_ones_do_not() {
     let directory = tempfile::tempdir().unwrap();
     let tools = Tools::beside(Path::new(env!("CARGO_BIN_EXE_bloc-lab"))).unwrap();
-    let mut stand = Stand::start(&tools, directory.path(), BACK_OFF[1]).await.unwrap();
+    let mut stand = Stand::start(&tools, directory.path(), Kind::PLAIN).await.unwrap();
     let mut rounds = Vec::new();
     let plan = Plan { rounds: 2, block: 300, pause: Duration::ZERO };
     let bounces = stand.measure(plan, |round| rounds.push(round)).await.unwrap();

@@ -14,6 +14,8 @@ pub struct Samples {
     pub sender_cpu: Duration,
     /// Of all servers' Envoys together.
     pub server_cpu: Duration,
+    /// Connections that the sender opened to servers.
+    pub connections: u64,
 }
 
 impl Samples {
@@ -24,6 +26,7 @@ impl Samples {
         }
         self.sender_cpu += other.sender_cpu;
         self.server_cpu += other.server_cpu;
+        self.connections += other.connections;
     }
 
     fn requests(&self) -> f64 {
@@ -72,6 +75,8 @@ pub struct Figures {
     pub sender_cpu_us: f64,
     /// CPU time of the server's Envoy for a bounce, in microseconds.
     pub server_cpu_us: f64,
+    /// Connections that the sender opened for a bounce.
+    pub connections: f64,
     /// CPU time of the sender's Envoy for a request without a bounce, in microseconds.
     pub request_sender_cpu_us: f64,
     /// CPU time of the server's Envoy for a request without a bounce, in microseconds.
@@ -101,6 +106,7 @@ impl Figures {
             third_p50_us: third.map(|third| (third.p50_us - none.p50_us) / 3.0),
             sender_cpu_us,
             server_cpu_us,
+            connections: (busy.connections as f64 / busy.requests() - idle.connections as f64 / idle.requests()) / more,
             request_sender_cpu_us,
             request_server_cpu_us,
             classes,
@@ -122,12 +128,13 @@ impl Class {
 mod tests {
     use super::*;
 
-    fn samples(times: &[(u32, &[u64])], sender_ms: u64, server_ms: u64) -> Samples {
+    fn samples(times: &[(u32, &[u64])], sender_ms: u64, server_ms: u64, connections: u64) -> Samples {
         let micros = |times: &&[u64]| times.iter().copied().map(Duration::from_micros).collect();
         Samples {
             times: times.iter().map(|(bounces, times)| (*bounces, micros(times))).collect(),
             sender_cpu: Duration::from_millis(sender_ms),
             server_cpu: Duration::from_millis(server_ms),
+            connections,
         }
     }
 
@@ -135,24 +142,25 @@ mod tests {
     fn a_bounce_is_the_difference_to_what_was_not_bounced() {
         // 8 requests with 8 bounces, then 4 requests without: 1 ms of the sender and 0.5 ms of the servers a request.
         let mut bounces = Bounces {
-            busy: samples(&[(0, &[900, 1_000, 1_100]), (1, &[1_400, 1_500, 2_600])], 10, 5),
-            idle: samples(&[(0, &[1_000, 1_000])], 2, 1),
+            busy: samples(&[(0, &[900, 1_000, 1_100]), (1, &[1_400, 1_500, 2_600])], 10, 5, 3),
+            idle: samples(&[(0, &[1_000, 1_000])], 2, 1, 1),
         };
-        bounces.busy.add(samples(&[(3, &[3_400]), (2, &[2_000])], 14, 3));
-        bounces.idle.add(samples(&[(0, &[1_000, 1_000])], 2, 1));
+        bounces.busy.add(samples(&[(3, &[3_400]), (2, &[2_000])], 14, 3, 3));
+        bounces.idle.add(samples(&[(0, &[1_000, 1_000])], 2, 1, 0));
         let figures = Figures::new(&bounces).unwrap();
         assert_eq!(figures.classes.iter().map(|class| class.requests).collect::<Vec<_>>(), [3, 3, 1, 1]);
         assert_eq!((figures.first_p50_us, figures.first_p99_us), (500.0, 1_500.0));
         assert_eq!(figures.third_p50_us, Some(800.0));
         let near = |a: f64, b: f64| (a - b).abs() < 1e-6;
         assert!(near(figures.sender_cpu_us, 2_000.0) && near(figures.server_cpu_us, 500.0), "{figures:?}");
+        assert!(near(figures.connections, 0.5), "6 for 8 requests, where 1 for 4 is usual");
         assert!(near(figures.request_sender_cpu_us, 1_000.0) && near(figures.request_server_cpu_us, 500.0));
     }
 
     #[test]
     fn without_something_to_compare_there_are_no_figures() {
         let times: &[(u32, &[u64])] = &[(0, &[1]), (1, &[2])];
-        let bounces = |busy, idle| Bounces { busy: samples(busy, 1, 1), idle: samples(idle, 1, 1) };
+        let bounces = |busy, idle| Bounces { busy: samples(busy, 1, 1, 0), idle: samples(idle, 1, 1, 0) };
         assert!(Figures::new(&bounces(times, &times[..1])).is_some());
         assert_eq!(Figures::new(&bounces(&times[..1], &times[..1])), None);
         assert_eq!(Figures::new(&bounces(&times[1..], &times[..1])), None);

@@ -12,5 +12,5 @@ mod plan;
 mod stand;
 
 pub use figures::{Bounces, Figures, Samples};
-pub use plan::{BUSY, HELD, Plan};
+pub use plan::{BUSY, HELD, Kind, Plan};
 pub use stand::{BounceError, Stand};

@@ -1,17 +1,20 @@
 //! The sender, the servers, and the requests that keep three of them busy.
 
 use super::figures::{Bounces, Samples};
-use super::plan::{BUSY, HELD, Plan};
+use super::plan::{BUSY, HELD, Kind, Plan};
 use crate::backend::{Backend, ServiceTime};
 use crate::case::cpu_time;
-use crate::envoy::{Balancing, Envoy, EnvoyError, Outbound, Plugin, SERVICE, sidecar_inbound, sidecar_outbound};
+use crate::envoy::{
+    Balancing, Certificates, Envoy, EnvoyError, Outbound, Plugin, SERVICE, sidecar_inbound, sidecar_outbound,
+    speak_http2,
+};
 use crate::mesh::{Tools, ToolsMissing};
 use crate::policy::Policy;
 use bloc_policy::config::{PluginSpec, RoutingKind, ServiceSpec};
-use http_body_util::{BodyExt, Empty};
+use http_body_util::{BodyExt, Full};
 use hyper::body::Bytes;
 use hyper::client::conn::http1::{SendRequest, handshake};
-use hyper::{Request, StatusCode, header};
+use hyper::{Method, Request, StatusCode, header};
 use hyper_util::rt::TokioIo;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -26,6 +29,8 @@ use tokio::time::{Instant, sleep, timeout};
 const LIMIT: Duration = Duration::from_secs(20);
 /// Requests before each block that do not count: the sender's mean finds out that servers are busy, or idle again.
 const SETTLING: usize = 50;
+/// The listener by which a server is kept busy.
+const PLAIN: &str = "busy";
 /// In how many attempts the answer came, says Envoy.
 const ATTEMPTS_HEADER: &str = "x-envoy-attempt-count";
 
@@ -41,6 +46,9 @@ pub enum BounceError {
     /// A socket or a directory.
     #[error(transparent)]
     Io(#[from] std::io::Error),
+    /// No certificate could be made.
+    #[error("certificates: {0}")]
+    Certificates(#[from] rcgen::Error),
     /// A request failed.
     #[error("a request broke off: {0}")]
     Http(#[from] hyper::Error),
@@ -60,20 +68,23 @@ pub enum BounceError {
 pub struct Stand {
     sender: Envoy,
     servers: Vec<Envoy>,
-    client: SendRequest<Empty<Bytes>>,
+    client: SendRequest<Full<Bytes>>,
+    body: Option<Bytes>,
     held: Vec<TcpStream>,
     /// Applications and the client's connection; they end with this.
     _tasks: JoinSet<()>,
 }
 
 impl Stand {
-    /// Starts everything; files and logs go to `directory`. The sender waits before a retry as [`BACK_OFF`](crate::envoy::BACK_OFF) says, but at most `max_back_off`, 1 ms or more.
+    /// Starts everything; files and logs go to `directory`. The sender waits before a retry as
+    /// [`BACK_OFF`](crate::envoy::BACK_OFF) says, but at most as `kind` does.
     ///
     /// # Errors
     /// Something is missing or does not start.
-    pub async fn start(tools: &Tools, directory: &Path, max_back_off: Duration) -> Result<Self, BounceError> {
+    pub async fn start(tools: &Tools, directory: &Path, kind: Kind) -> Result<Self, BounceError> {
         tools.need(Policy::Bid, false)?;
         std::fs::create_dir_all(directory)?;
+        let certificates = if kind.tls { Some(Certificates::new()?) } else { None };
         let mut tasks = JoinSet::new();
         let mut servers = Vec::new();
         for n in 0..=BUSY {
@@ -81,19 +92,36 @@ impl Stand {
             let address = listener.local_addr()?;
             let time = ServiceTime::Fixed(Duration::from_millis(1));
             tasks.spawn(Backend::new(&format!("backend-{n}"), time, 1, 1.0, 1).serve(listener));
-            let bootstrap = sidecar_inbound(address, Some(&plugin(tools, None)));
+            let mut bootstrap = sidecar_inbound(address, Some(&plugin(tools, None)));
+            let listeners = &mut bootstrap["static_resources"]["listeners"];
+            // The one by which it is kept busy.
+            let mut plain = listeners[0].clone();
+            plain["name"] = json!(PLAIN);
+            if let Some(certificates) = &certificates {
+                certificates.require(&mut listeners[0]);
+            }
+            if let Some(listeners) = listeners.as_array_mut() {
+                listeners.push(plain);
+            }
             servers.push(Envoy::start(&tools.envoy, directory, &format!("server-{n}"), &bootstrap, 1).await?);
         }
-        let endpoints = listeners(&servers)?;
+        let endpoints = listeners(&servers, "inbound")?;
         let plugin = plugin(tools, Some(&endpoints));
         let balancing = Balancing::ChosenByFilter;
         let mut bootstrap =
             sidecar_outbound(&Outbound { cluster: SERVICE, endpoints: &endpoints, balancing, plugin: Some(&plugin) });
+        let cluster = &mut bootstrap["static_resources"]["clusters"][0];
+        if kind.http2 {
+            speak_http2(cluster);
+        }
+        if let Some(certificates) = &certificates {
+            certificates.present(cluster);
+        }
         let manager =
             &mut bootstrap["static_resources"]["listeners"][0]["filter_chains"][0]["filters"][0]["typed_config"];
         manager["route_config"]["virtual_hosts"][0]["include_attempt_count_in_response"] = json!(true);
         let back_off = &mut manager["route_config"]["virtual_hosts"][0]["routes"][0]["route"]["retry_policy"];
-        back_off["retry_back_off"]["max_interval"] = json!(format!("{:.3}s", max_back_off.as_secs_f64()));
+        back_off["retry_back_off"]["max_interval"] = json!(format!("{:.3}s", kind.max_back_off.as_secs_f64()));
         let sender = Envoy::start(&tools.envoy, directory, "sender", &bootstrap, 1).await?;
         let stream = TcpStream::connect(sender.listener("outbound")?).await?;
         stream.set_nodelay(true)?;
@@ -101,7 +129,8 @@ impl Stand {
         tasks.spawn(async move {
             let _ = connection.await;
         });
-        Ok(Self { sender, servers, client, held: Vec::new(), _tasks: tasks })
+        let body = kind.body.map(|size| Bytes::from(vec![b'x'; size]));
+        Ok(Self { sender, servers, client, body, held: Vec::new(), _tasks: tasks })
     }
 
     /// Asks, in blocks with busy servers and without in turn; `progress` hears of each round.
@@ -137,7 +166,7 @@ impl Stand {
 
     async fn block(&mut self, plan: Plan) -> Result<Samples, BounceError> {
         let (sender, servers) = (ids([&mut self.sender]), ids(&mut self.servers));
-        let before = (cpu_time(&sender), cpu_time(&servers));
+        let before = (cpu_time(&sender), cpu_time(&servers), self.connections().await?);
         let mut times: BTreeMap<u32, Vec<Duration>> = BTreeMap::new();
         for _ in 0..plan.block {
             let began = Instant::now();
@@ -148,12 +177,23 @@ impl Stand {
             }
         }
         let sender_cpu = cpu_time(&sender).saturating_sub(before.0);
-        Ok(Samples { times, sender_cpu, server_cpu: cpu_time(&servers).saturating_sub(before.1) })
+        let server_cpu = cpu_time(&servers).saturating_sub(before.1);
+        let connections = self.connections().await?.saturating_sub(before.2);
+        Ok(Samples { times, sender_cpu, server_cpu, connections })
+    }
+
+    /// How many connections the sender has opened to servers so far.
+    async fn connections(&self) -> Result<u64, EnvoyError> {
+        let name = format!("cluster.{SERVICE}.upstream_cx_total");
+        Ok(self.sender.stats(&name).await?.get(&name).copied().unwrap_or_default())
     }
 
     /// One request; in how many attempts it was answered.
     async fn request(&mut self) -> Result<u32, BounceError> {
-        let mut request = Request::new(Empty::new());
+        let mut request = Request::new(Full::new(self.body.clone().unwrap_or_default()));
+        if self.body.is_some() {
+            *request.method_mut() = Method::POST;
+        }
         *request.uri_mut() = hyper::Uri::from_static("/cost/0");
         request.headers_mut().insert(header::HOST, header::HeaderValue::from_static("backend.mesh"));
         let exchange = async {
@@ -172,7 +212,7 @@ impl Stand {
         if !busy {
             self.held.clear();
         } else if self.held.is_empty() {
-            for address in &listeners(&self.servers)?[..BUSY] {
+            for address in &listeners(&self.servers, PLAIN)?[..BUSY] {
                 for _ in 0..HELD {
                     let mut stream = TcpStream::connect(address).await?;
                     // The application waits for the body, which never comes.
@@ -217,8 +257,8 @@ fn plugin(tools: &Tools, endpoints: Option<&[SocketAddr]>) -> Plugin {
     Plugin { module: tools.module.clone(), configuration: configuration.to_string(), control_plane: None }
 }
 
-fn listeners(servers: &[Envoy]) -> Result<Vec<SocketAddr>, EnvoyError> {
-    servers.iter().map(|server| server.listener("inbound")).collect()
+fn listeners(servers: &[Envoy], name: &str) -> Result<Vec<SocketAddr>, EnvoyError> {
+    servers.iter().map(|server| server.listener(name)).collect()
 }
 
 fn ids<'a>(envoys: impl IntoIterator<Item = &'a mut Envoy>) -> Vec<u32> {

@@ -194,6 +194,42 @@ pub fn goodput(samples: &[Sample], from_s: f64, to_s: f64, capacity_rps: f64) ->
     answered as f64 / ((to_s - from_s) * capacity_rps)
 }
 
+/// What was seen of large and small requests.
+#[derive(Debug)]
+pub struct Uploads {
+    /// The small ones.
+    pub small: Vec<Sample>,
+    /// The large ones, which cannot be repeated.
+    pub large: Vec<Sample>,
+    /// How many attempts were bounced.
+    pub bounces: u64,
+    /// When that was.
+    pub at: Moments,
+}
+
+/// Judges [`Uploads`].
+pub fn judge_uploads(seen: &Uploads) -> Vec<Promise> {
+    let mut promises: Vec<Promise> = [("small requests", &seen.small), ("large requests", &seen.large)]
+        .into_iter()
+        .map(|(what, samples)| {
+            let served = samples.iter().filter(|sample| sample.outcome == Outcome::Ok).count();
+            Promise {
+                what,
+                promised: "all are served".to_owned(),
+                measured: format!("{served} of {}", samples.len()),
+                holds: served == samples.len() && served > 0,
+            }
+        })
+        .collect();
+    promises.push(Promise {
+        what: "bounces",
+        promised: "some, or nothing is shown".to_owned(),
+        measured: seen.bounces.to_string(),
+        holds: seen.bounces > 0,
+    });
+    promises
+}
+
 /// What is promised of a flood.
 pub fn judge_flood(samples: &[Sample], from_s: f64, to_s: f64, capacity_rps: f64, least_request: f64) -> Vec<Promise> {
     let good = goodput(samples, from_s, to_s, capacity_rps);
@@ -345,6 +381,19 @@ mod tests {
         assert_eq!(lost(&samples, nobody, AT), 2, "before it began and after it ended");
         let shed = [request(5_000, 5_001, Outcome::Shed)];
         assert_eq!(lost(&shed, kills, AT), 1, "a refusal is a loss when another server has room");
+    }
+
+    #[test]
+    fn an_upload_that_is_refused_breaks_its_promise() {
+        let holds = |small: &[Sample], large: &[Sample], bounces| -> Vec<bool> {
+            let seen = Uploads { small: small.to_vec(), large: large.to_vec(), bounces, at: AT };
+            judge_uploads(&seen).iter().map(|promise| promise.holds).collect()
+        };
+        let refused = [well(), vec![request(0, 1, Outcome::Shed)]].concat();
+        assert_eq!(holds(&well(), &well(), 1), [true; 3]);
+        assert_eq!(holds(&well(), &refused, 1), [true, false, true]);
+        assert_eq!(holds(&refused, &well(), 0), [false, true, false]);
+        assert_eq!(holds(&[], &[], 1), [false, false, true], "nothing was asked");
     }
 
     #[test]

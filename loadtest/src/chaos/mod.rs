@@ -12,7 +12,8 @@
 //! 6. *Configurations*: listeners with other plugin configurations that come, are rolled back while they
 //!    drain, and are gone. Promised: what is in force is what was written last; nobody waits longer, and
 //!    no more is lost, than without our filters; the control plane is heard afterwards.
-//! 7. *Goodput* in the flood, as a share of the capacity. Promised: 0.9.
+//! 7. *Uploads*: bodies that Envoy cannot repeat, at servers that bounce. Promised: all are served.
+//! 8. *Goodput* in the flood, as a share of the capacity. Promised: 0.9.
 
 mod fault;
 mod impossible;
@@ -20,6 +21,7 @@ pub mod judge;
 mod liar;
 mod rollback;
 mod run;
+mod uploads;
 mod weather;
 
 pub use fault::{FAULTS, Fault};

@@ -87,6 +87,7 @@ pub async fn run(
     let plan = LoadPlan {
         target: mesh.gateway(),
         path: "/".to_owned(),
+        body: 0,
         load: Load::Poisson { rate: SHARE * spec.total_rate(spec.backends) },
         keep_alive: false,
         timeout: judge::PATIENCE,

@@ -4,6 +4,7 @@ use super::fault::{FAULTS, Fault, Victim};
 use super::impossible::Impossible;
 use super::judge::{self, Counted, Kind, Moments, Promise};
 use super::rollback::{self, ROLLED_BACK};
+use super::uploads::{self, UPLOADS};
 use crate::backend::ServiceTime;
 use crate::case::HEAD_START;
 use crate::envoy::SERVICE;
@@ -122,7 +123,7 @@ impl Outcome {
 impl Chaos {
     /// The names that [`Chaos::only`] knows.
     pub fn names() -> impl Iterator<Item = &'static str> {
-        FAULTS.iter().map(|fault| fault.name()).chain([ROLLED_BACK, THROTTLED, FLOOD])
+        FAULTS.iter().map(|fault| fault.name()).chain([ROLLED_BACK, UPLOADS, THROTTLED, FLOOD])
     }
 
     /// Runs it; what has come out goes to `tell` at once.
@@ -157,7 +158,8 @@ impl Chaos {
                 let flood = if wanted(FLOOD) { 2 * (self.flood + AFTER) } else { Duration::ZERO };
                 let throttled = if wanted(THROTTLED) { 2 * (throttled_window() + STARTS) } else { Duration::ZERO };
                 let rolled_back = if wanted(ROLLED_BACK) { 2 * (rollback::window() + STARTS) } else { Duration::ZERO };
-                let others = flood + throttled + rolled_back;
+                let uploads = if wanted(UPLOADS) { uploads::window() + STARTS } else { Duration::ZERO };
+                let others = flood + throttled + rolled_back + uploads;
                 let outcome = if Instant::now() + BEFORE + FAULT + AFTER + STARTS + others > ends {
                     Outcome::not_run(fault.name(), fault.what(), format!("no time left of {:?}", self.limit))
                 } else {
@@ -171,6 +173,11 @@ impl Chaos {
         }
         if wanted(ROLLED_BACK) {
             let outcome = self.rolled_back(tools, directory, bar).await?;
+            tell(&outcome);
+            outcomes.push(outcome);
+        }
+        if wanted(UPLOADS) {
+            let outcome = self.uploads(tools, directory, bar).await?;
             tell(&outcome);
             outcomes.push(outcome);
         }
@@ -211,6 +218,7 @@ impl Chaos {
         LoadPlan {
             target: mesh.gateway(),
             path: "/".to_owned(),
+            body: 0,
             load: Load::Poisson { rate },
             keep_alive: false,
             timeout: patience,
@@ -330,6 +338,19 @@ impl Chaos {
             ..Outcome::not_run(ROLLED_BACK, &rollback::what(), String::new())
         };
         Ok(outcome.drawn(&ours.samples))
+    }
+
+    /// Large bodies among small ones, always with bids: nothing else bounces without a capacity.
+    async fn uploads(&self, tools: &Tools, directory: &Path, bar: &ProgressBar) -> Result<Outcome, MeshError> {
+        bar.set_message(UPLOADS);
+        let seen = uploads::run(self.seed, tools, &directory.join(UPLOADS), bar).await?;
+        let outcome = Outcome {
+            moments: Some(seen.at),
+            not_run: None,
+            promises: judge::judge_uploads(&seen),
+            ..Outcome::not_run(UPLOADS, &uploads::what(), String::new())
+        };
+        Ok(outcome.drawn(&seen.large))
     }
 
     /// A sidecar that holds requests gets next to nothing of a processor; the same without our filters.

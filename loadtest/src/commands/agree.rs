@@ -5,9 +5,8 @@ use super::mesh_options::tools;
 use super::series;
 use anyhow::{Context, ensure};
 use bloc_lab::agree::{self, Agreement, Simulated, TOLERANCE, Timing};
-use bloc_lab::bounce::{Figures, Plan, Stand};
+use bloc_lab::bounce::{Figures, Kind, Plan, Stand};
 use bloc_lab::case::Case;
-use bloc_lab::envoy::BACK_OFF;
 use bloc_lab::mesh::target_directory;
 use bloc_lab::quantity::{duration, number};
 use bloc_lab::record::Record;
@@ -84,7 +83,7 @@ impl Agree {
 /// How long a bounce takes: what the first one adds to the median.
 async fn bounce() -> anyhow::Result<Duration> {
     let bar = bar("bounce".into());
-    let mut stand = Stand::start(&tools()?, &run_directory("agree-bounce"), BACK_OFF[1]).await?;
+    let mut stand = Stand::start(&tools()?, &run_directory("agree-bounce"), Kind::PLAIN).await?;
     let bounces = stand.measure(BOUNCES, |_| bar.inc(1)).await?;
     stand.end().await;
     bar.finish_and_clear();

@@ -3,7 +3,7 @@
 use super::console::{bar, run_directory};
 use super::mesh_options::tools;
 use anyhow::Context;
-use bloc_lab::bounce::{BUSY, Figures, Plan, Stand};
+use bloc_lab::bounce::{BUSY, Figures, Kind, Plan, Stand};
 use bloc_lab::envoy::BACK_OFF;
 use bloc_lab::mesh::target_directory;
 use bloc_lab::quantity::{duration, number};
@@ -26,6 +26,15 @@ pub struct Bounce {
     /// What Envoy waits at most before a retry; 1ms to 1s
     #[arg(long, default_value = "10ms", value_parser = |text: &str| duration(text, BACK_OFF[0], Duration::from_secs(1)))]
     max_back_off: Duration,
+    /// Bytes of a request's body; absent: GETs; 1 to 104857600
+    #[arg(long, value_name = "BYTES", value_parser = |text: &str| number::<usize>(text, 1, 100 << 20))]
+    body: Option<usize>,
+    /// HTTP/2 between the Envoys
+    #[arg(long)]
+    http2: bool,
+    /// Mutual TLS between the Envoys
+    #[arg(long)]
+    tls: bool,
     /// Where the figures go; default target/bounce.json
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
@@ -36,13 +45,14 @@ impl Bounce {
     pub async fn run(self) -> anyhow::Result<()> {
         let bar = bar("bounce".into());
         bar.set_length(self.rounds as u64);
-        let mut stand = Stand::start(&tools()?, &run_directory("bounce"), self.max_back_off).await?;
+        let kind = Kind { body: self.body, http2: self.http2, tls: self.tls, max_back_off: self.max_back_off };
+        let mut stand = Stand::start(&tools()?, &run_directory("bounce"), kind).await?;
         let plan = Plan { rounds: self.rounds, block: self.block, pause: self.pause };
         let bounces = stand.measure(plan, |round| bar.set_position(round as u64)).await?;
         stand.end().await;
         bar.finish_and_clear();
         let figures = Figures::new(&bounces).context("no request was bounced")?;
-        println!("microseconds; {BUSY} of {} servers busy", BUSY + 1);
+        println!("{kind}; microseconds; {BUSY} of {} servers busy", BUSY + 1);
         for class in &figures.classes {
             let (p50, p99) = (class.p50_us, class.p99_us);
             println!("{} bounces  {:>7} requests  p50 {p50:>7.0}  p99 {p99:>7.0}", class.bounces, class.requests);
@@ -52,6 +62,7 @@ impl Bounce {
             println!("each of three adds      p50 {third:+.0}");
         }
         println!("CPU of a bounce         sender {:.0}  server {:.0}", figures.sender_cpu_us, figures.server_cpu_us);
+        println!("connections a bounce    {:.3}", figures.connections);
         let (sender, server) = (figures.request_sender_cpu_us, figures.request_server_cpu_us);
         println!("CPU of a plain request  sender {sender:.0}  server {server:.0}");
         let json = self.json.unwrap_or_else(|| target_directory().join("bounce.json"));

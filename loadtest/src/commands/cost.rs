@@ -3,19 +3,24 @@
 use super::console::{bar, run_directory};
 use super::mesh_options::tools;
 use anyhow::{Context, ensure};
+use bloc_lab::bounce::{self, Kind, Plan, Stand};
 use bloc_lab::cost::figures::{Bound, Figures, Medians};
 use bloc_lab::cost::variant::Modules;
 use bloc_lab::cost::{Bench, Options, Variant};
 use bloc_lab::envoy;
-use bloc_lab::mesh::{ToolsMissing, target_directory};
+use bloc_lab::mesh::{Tools, ToolsMissing, target_directory};
 use bloc_lab::policy::Policy;
 use bloc_lab::quantity::number;
 use bloc_lab::record::Environment;
 use clap::Args;
 use serde::Serialize;
 use std::path::PathBuf;
+use std::time::Duration;
 
-/// Measure what a request pays in a real Envoy: CPU, throughput, latency, memory, start; with and without filters.
+/// The request whose bounces are measured.
+const POST: Kind = Kind { body: Some(100_000), ..Kind::PLAIN };
+
+/// Measure what a request pays in a real Envoy: CPU, throughput, latency, memory, start; with and without filters; and what a bounced POST of 100 kB does.
 #[derive(Debug, Args)]
 pub struct CostCommand {
     /// Rounds; each loads every variant; 1 to 1000
@@ -33,7 +38,7 @@ pub struct CostCommand {
     /// What bloc.outbound routes by: bloc, mu or bid
     #[arg(long, value_enum, default_value = "bloc")]
     policy: Policy,
-    /// Only the variants whose names contain this, and the one without a filter
+    /// Only the variants whose names contain this, and the one without a filter; without bounces
     #[arg(long)]
     only: Option<String>,
     /// The reference filters; default target/reference.wasm
@@ -52,8 +57,39 @@ struct Document {
     policy: Policy,
     bounds: Vec<Bound>,
     medians: Vec<Medians>,
+    bounces: Vec<Bounced>,
     #[serde(flatten)]
     figures: Figures,
+}
+
+/// What a bounce of such a request costs, in routing `bid`.
+#[derive(Serialize)]
+struct Bounced {
+    #[serde(flatten)]
+    kind: Kind,
+    #[serde(flatten)]
+    figures: bounce::Figures,
+}
+
+impl Bounced {
+    async fn measure(tools: &Tools, kind: Kind, rounds: usize) -> anyhow::Result<Self> {
+        let mut stand = Stand::start(tools, &run_directory("cost-bounce"), kind).await?;
+        let bounces = stand.measure(Plan { rounds, block: 300, pause: Duration::ZERO }, |_| ()).await?;
+        stand.end().await;
+        let figures = bounce::Figures::new(&bounces).context("no request was bounced")?;
+        Ok(Self { kind, figures })
+    }
+
+    /// Its row.
+    fn print(&self) {
+        let Self { kind, figures } = self;
+        let (sender, server) = (figures.sender_cpu_us, figures.server_cpu_us);
+        let (p50, connections) = (figures.first_p50_us, figures.connections);
+        println!(
+            "a bounced {kind}: CPU {sender:.0} us at the sender, {server:.0} us at the server; p50 {p50:+.0} us; \
+             {connections:.2} connections"
+        );
+    }
 }
 
 impl CostCommand {
@@ -72,9 +108,14 @@ impl CostCommand {
             return Err(ToolsMissing::Unbuilt { path, command: "make reference" }.into());
         }
         let absolute = |path: PathBuf| path.canonicalize().with_context(|| path.display().to_string());
-        let modules = Modules { bloc: absolute(tools.module)?, reference: absolute(reference)?, policy: self.policy };
+        let modules =
+            Modules { bloc: absolute(tools.module.clone())?, reference: absolute(reference)?, policy: self.policy };
         let options =
             Options { rounds: self.rounds, seconds: self.seconds, connections: self.connections, starts: self.starts };
+        let mut bounces = Vec::new();
+        for http2 in [false, true].into_iter().filter(|_| self.only.is_none()) {
+            bounces.push(Bounced::measure(&tools, Kind { http2, ..POST }, self.rounds).await?);
+        }
         let only = self.only.unwrap_or_default();
         let wanted = |variant: &Variant| *variant == Variant::Plain || variant.name().contains(&only);
         let variants: Vec<Variant> = Variant::ALL.into_iter().filter(wanted).collect();
@@ -85,6 +126,7 @@ impl CostCommand {
         let figures = bench.run(&variants, &bar).await?;
         bar.finish_and_clear();
         println!("{}", figures.table());
+        bounces.iter().for_each(Bounced::print);
         let bounds = figures.bounds();
         for Bound { what, value, most } in &bounds {
             println!("{what}: {value:.2}, at most {most}: {}", if value <= most { "kept" } else { "EXCEEDED" });
@@ -93,8 +135,15 @@ impl CostCommand {
         if let Some(directory) = out.parent() {
             std::fs::create_dir_all(directory).with_context(|| format!("--out {}", out.display()))?;
         }
-        let document =
-            Document { environment, options, policy: self.policy, bounds, medians: figures.medians(), figures };
+        let document = Document {
+            environment,
+            options,
+            policy: self.policy,
+            bounds,
+            medians: figures.medians(),
+            bounces,
+            figures,
+        };
         std::fs::write(&out, serde_json::to_string_pretty(&document)?)
             .with_context(|| format!("--out {}", out.display()))?;
         println!("{}", out.display());

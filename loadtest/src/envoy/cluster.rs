@@ -49,6 +49,15 @@ pub fn static_cluster(name: &str, endpoints: &[SocketAddr], balancing: Balancing
     })
 }
 
+/// Has the hosts of a cluster spoken to in HTTP/2, in whatever version the requests come.
+pub fn speak_http2(cluster: &mut Value) {
+    let options = &mut cluster["typed_extension_protocol_options"][HTTP_OPTIONS];
+    if let Some(fields) = options.as_object_mut() {
+        fields.remove("use_downstream_protocol_config");
+    }
+    options["explicit_http_config"] = json!({"http2_protocol_options": {}});
+}
+
 /// Makes all clusters of `bootstrap` close connections that were idle for so long.
 pub fn close_idle(bootstrap: &mut Value, timeout: Duration) {
     for cluster in bootstrap["static_resources"]["clusters"].as_array_mut().into_iter().flatten() {

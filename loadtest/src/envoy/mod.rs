@@ -9,13 +9,15 @@ mod discovery;
 mod filter;
 mod instance;
 mod listeners;
+mod tls;
 
 pub use binary::{EnvoyMissing, locate, target_directory, version};
 pub use bootstrap::{
     BACK_OFF, Outbound, SERVICE, add_filters, gateway, route_configuration, sidecar_inbound, sidecar_outbound, upstream,
 };
-pub use cluster::{Balancing, close_idle, static_cluster};
+pub use cluster::{Balancing, close_idle, speak_http2, static_cluster};
 pub use discovery::Discovery;
 pub use filter::{CONTROL_PLANE_CLUSTER, Plugin, strip_inbound, strip_outbound, wasm_filter};
 pub use instance::{Envoy, EnvoyError, counters};
 pub use listeners::Listeners;
+pub use tls::Certificates;

@@ -2,10 +2,10 @@
 
 use super::outcome::{ErrorKind, Outcome};
 use crate::backend::{APP_HEADER, answer};
-use http_body_util::{BodyExt, Empty};
+use http_body_util::{BodyExt, Full};
 use hyper::body::Bytes;
 use hyper::client::conn::http1::{SendRequest, handshake};
-use hyper::{Request, StatusCode, header};
+use hyper::{Method, Request, StatusCode, header};
 use hyper_util::rt::TokioIo;
 use std::net::SocketAddr;
 use std::sync::{Mutex, PoisonError};
@@ -21,12 +21,13 @@ pub struct Client {
     path: String,
     keep_alive: bool,
     timeout: Duration,
+    body: Bytes,
     idle: Mutex<Vec<Connection>>,
 }
 
 #[derive(Debug)]
 struct Connection {
-    sender: SendRequest<Empty<Bytes>>,
+    sender: SendRequest<Full<Bytes>>,
     driver: JoinHandle<()>,
 }
 
@@ -39,7 +40,14 @@ impl Drop for Connection {
 impl Client {
     /// A client of `target` that asks for `path`.
     pub fn new(target: SocketAddr, path: &str, keep_alive: bool, timeout: Duration) -> Self {
-        Self { target, path: path.to_owned(), keep_alive, timeout, idle: Mutex::default() }
+        let (path, body) = (path.to_owned(), Bytes::new());
+        Self { target, path, keep_alive, timeout, body, idle: Mutex::default() }
+    }
+
+    /// The same with a body of so many bytes in each request, which is a POST then; 0: a GET.
+    #[must_use]
+    pub fn with_body(self, size: usize) -> Self {
+        Self { body: Bytes::from(vec![b'x'; size]), ..self }
     }
 
     /// One request, from connecting to the last byte of the answer.
@@ -56,11 +64,12 @@ impl Client {
             Some(connection) => connection,
             None => self.connect().await?,
         };
-        let mut request = Request::get(&self.path).header(header::HOST, "backend.mesh");
+        let method = if self.body.is_empty() { Method::GET } else { Method::POST };
+        let mut request = Request::builder().method(method).uri(&self.path).header(header::HOST, "backend.mesh");
         if !self.keep_alive {
             request = request.header(header::CONNECTION, "close");
         }
-        let request = request.body(Empty::new()).map_err(|_| ErrorKind::Broken)?;
+        let request = request.body(Full::new(self.body.clone())).map_err(|_| ErrorKind::Broken)?;
         let response = connection.sender.send_request(request).await.map_err(|_| ErrorKind::Broken)?;
         let (head, body) = response.into_parts();
         let body = body.collect().await.map_err(|_| ErrorKind::Broken)?.to_bytes();
@@ -132,7 +141,7 @@ mod tests {
                     };
                     accepted += 1;
                     let service = hyper::service::service_fn(|_| async {
-                        hyper::Response::builder().status(429).body(Empty::<Bytes>::new())
+                        hyper::Response::builder().status(429).body(Full::<Bytes>::default())
                     });
                     let io = TokioIo::new(accept.unwrap().0);
                     tokio::spawn(hyper::server::conn::http1::Builder::new().serve_connection(io, service));

@@ -24,7 +24,7 @@ use tokio::time::Instant;
 
 /// Runs the load from `start`, which may lie a moment ahead.
 pub async fn run(plan: &LoadPlan, start: Instant, tally: Arc<Tally>) -> Measurement {
-    let client = Arc::new(Client::new(plan.target, &plan.path, plan.keep_alive, plan.timeout));
+    let client = Arc::new(Client::new(plan.target, &plan.path, plan.keep_alive, plan.timeout).with_body(plan.body));
     let samples = match plan.load {
         Load::Closed { clients } => closed::run(plan, client, clients, start, tally).await,
         Load::Poisson { rate } => open::run(plan, client, rate, start, tally).await,

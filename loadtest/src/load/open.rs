@@ -83,6 +83,7 @@ mod tests {
         LoadPlan {
             target,
             path: "/".into(),
+            body: 0,
             load: "poisson:200".parse().unwrap(),
             keep_alive: false,
             timeout: Duration::from_millis(200),

@@ -11,6 +11,8 @@ pub struct LoadPlan {
     pub target: SocketAddr,
     /// The path of each request.
     pub path: String,
+    /// Bytes of each request's body; 0: a GET.
+    pub body: usize,
     /// Open or closed loop.
     pub load: Load,
     /// Keep connections; otherwise each request has a new one.

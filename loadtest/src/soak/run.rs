@@ -76,6 +76,7 @@ impl Soak {
         let plan = LoadPlan {
             target: mesh.gateway(),
             path: "/".to_owned(),
+            body: 0,
             load: Load::Poisson { rate: self.rate },
             keep_alive: true,
             timeout: Duration::from_secs(20),
