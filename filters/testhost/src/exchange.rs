@@ -109,11 +109,11 @@ impl Caller {
     }
 
     /// The server of the next attempt, and how much of the list is used up.
-    fn place(&self, listed: &[&str], used: usize) -> (String, usize) {
+    fn place(&self, listed: &[String], used: usize) -> (String, usize) {
         let hosts = self.hosts.borrow();
         for (place, server) in listed.iter().enumerate().skip(used) {
             if hosts.iter().any(|host| host == server) {
-                return ((*server).to_owned(), place + 1);
+                return (server.clone(), place + 1);
             }
         }
         let next = self.next_host.get();
@@ -122,7 +122,8 @@ impl Caller {
         (host.clone(), listed.len())
     }
 
-    /// Sends a request, with a body if its headers speak of one. `network` carries an attempt to a server and gives its answer; none if there is no connection.
+    /// Sends a request, with a body if its headers speak of one. `network` carries an attempt to a
+    /// server and gives its answer; none if there is no connection.
     ///
     /// # Panics
     /// A filter made a call that Envoy refuses, or paused the request; or the cluster has no hosts.
@@ -131,15 +132,33 @@ impl Caller {
         request: impl Into<Headers>,
         mut network: impl FnMut(&str, Headers) -> Option<Response>,
     ) -> Outcome {
+        let mut request = match self.begin(request) {
+            Ok(request) => request,
+            Err(response) => return Outcome { response, tried: Vec::new() },
+        };
+        loop {
+            let attempt = request.attempt();
+            let response = network(attempt.server(), attempt.sent());
+            if let Some(last) = request.answer(attempt, response) {
+                return request.end(last);
+            }
+        }
+    }
+
+    /// A request comes: `bloc.outbound` has seen it, and what stands between that and the router may
+    /// wait. If `bloc.outbound` answers it, its answer.
+    ///
+    /// # Errors
+    /// That is no error: the answer of `bloc.outbound`.
+    ///
+    /// # Panics
+    /// The filter made a call that Envoy refuses, or paused the request.
+    pub fn begin(&self, request: impl Into<Headers>) -> Result<Request<'_>, Response> {
         let request = request.into();
         let mut stream = self.outbound.stream().with_property("xds\0cluster_name", &self.cluster);
-        let mut tried = Vec::new();
         match stream.request_headers(&request, ends(&request)) {
             Flow::Continue => {}
-            Flow::Reply(reply) => {
-                let response = Response { headers: reply.headers, body: reply.body };
-                return Outcome { response, tried };
-            }
+            Flow::Reply(reply) => return Err(Response { headers: reply.headers, body: reply.body }),
             other => panic!("bloc.outbound: {other:?}"),
         }
         if !ends(&request) {
@@ -147,63 +166,116 @@ impl Caller {
         }
         let retry = Retry::read(&request);
         strip(&request, STRIPPED_FROM_REQUESTS.outbound);
-        let listed = request.text("x-bloc-endpoints").unwrap_or_default();
-        let listed: Vec<&str> = listed.split(',').filter(|server| !server.is_empty()).collect();
-        let (mut count, mut used) = (0, 0);
-        let response = loop {
-            let (server, now_used) = self.place(&listed, used);
-            used = now_used;
-            count += 1;
-            let (attempt, response) = self.attempt(&server, count, &request, &mut network);
-            tried.push(server);
-            let retried = match &response {
-                Some(response) => retry.wants(response),
-                None => retry.connect_failure,
-            };
-            if !retried || count > retry.most {
-                let response =
-                    response.unwrap_or_else(|| Response::new(503, &[("content-type", "text/plain")], b"no connection"));
-                let end = response.body.is_empty();
-                strip(&response.headers, STRIPPED_FROM_ANSWERS.outbound);
-                assert!(stream.response_headers(&response.headers, end).continues());
-                if !end {
-                    assert!(stream.response_body(&response.body, true).continues());
-                }
-                attempt.done();
-                break response;
-            }
-            attempt.done();
-        };
-        stream.done();
-        Outcome { response, tried }
+        Ok(Request { caller: self, stream, headers: request, retry, listed: None, used: 0, tried: Vec::new() })
+    }
+}
+
+/// A request that is on its way, among others: anything may happen between its steps.
+pub struct Request<'a> {
+    caller: &'a Caller,
+    stream: crate::Stream,
+    headers: Headers,
+    retry: Retry,
+    /// As Envoy reads it, once.
+    listed: Option<Vec<String>>,
+    used: usize,
+    tried: Vec<String>,
+}
+
+/// An attempt that is on its way.
+pub struct Attempt {
+    stream: crate::Stream,
+    server: String,
+    sent: Headers,
+}
+
+impl Attempt {
+    /// The server that it goes to.
+    pub fn server(&self) -> &str {
+        &self.server
     }
 
-    /// One attempt, its stream still open.
-    fn attempt(
-        &self,
-        server: &str,
-        count: usize,
-        request: &Headers,
-        network: &mut impl FnMut(&str, Headers) -> Option<Response>,
-    ) -> (crate::Stream, Option<Response>) {
-        let mut attempt = self.attempt.attempt().with_property("xds\0cluster_name", &self.cluster);
-        attempt.set_property("upstream\0address", server);
-        attempt.set_property("upstream\0request_attempt_count", (count as u64).to_le_bytes());
-        assert!(attempt.request_headers(request, ends(request)).continues());
-        if !ends(request) {
-            assert!(attempt.request_body(BODY, true).continues());
+    /// What goes over the wire.
+    pub fn sent(&self) -> Headers {
+        self.sent.clone()
+    }
+}
+
+/// An answer that goes on to the client; what stands between the router and `bloc.outbound` may
+/// wait.
+pub struct Last {
+    /// The answer, as the router hands it on.
+    pub response: Response,
+    attempt: Attempt,
+}
+
+impl Request<'_> {
+    /// The router sends the request, for the first time or again.
+    ///
+    /// # Panics
+    /// The filter made a call that Envoy refuses, or paused the attempt; or the cluster has no hosts.
+    pub fn attempt(&mut self) -> Attempt {
+        let (caller, headers) = (self.caller, &self.headers);
+        let listed = self.listed.get_or_insert_with(|| {
+            let list = headers.text("x-bloc-endpoints").unwrap_or_default();
+            list.split(',').filter(|server| !server.is_empty()).map(str::to_owned).collect()
+        });
+        let server;
+        (server, self.used) = caller.place(listed, self.used);
+        self.tried.push(server.clone());
+        let mut stream = caller.attempt.attempt().with_property("xds\0cluster_name", &caller.cluster);
+        stream.set_property("upstream\0address", &server);
+        stream.set_property("upstream\0request_attempt_count", (self.tried.len() as u64).to_le_bytes());
+        assert!(stream.request_headers(headers, ends(headers)).continues());
+        if !ends(headers) {
+            assert!(stream.request_body(BODY, true).continues());
         }
         // On the wire it is a copy: what the server's sidecar changes stays there.
-        let sent = Headers::from(request.borrow().clone());
-        let response = network(server, sent);
+        let sent = Headers::from(headers.borrow().clone());
+        Attempt { stream, server, sent }
+    }
+
+    /// An attempt is answered, or (none) there is no connection. Nothing: the request is to be sent
+    /// again.
+    ///
+    /// # Panics
+    /// The filter made a call that Envoy refuses.
+    pub fn answer(&self, mut attempt: Attempt, response: Option<Response>) -> Option<Last> {
         if let Some(response) = &response {
             let end = response.body.is_empty();
-            assert!(attempt.response_headers(&response.headers, end).continues());
+            assert!(attempt.stream.response_headers(&response.headers, end).continues());
             if !end {
-                assert!(attempt.response_body(&response.body, true).continues());
+                assert!(attempt.stream.response_body(&response.body, true).continues());
             }
         }
-        (attempt, response)
+        let retried = match &response {
+            Some(response) => self.retry.wants(response),
+            None => self.retry.connect_failure,
+        };
+        if retried && self.tried.len() <= self.retry.most {
+            attempt.stream.done();
+            return None;
+        }
+        let response =
+            response.unwrap_or_else(|| Response::new(503, &[("content-type", "text/plain")], b"no connection"));
+        strip(&response.headers, STRIPPED_FROM_ANSWERS.outbound);
+        Some(Last { response, attempt })
+    }
+
+    /// The answer reaches `bloc.outbound`, and the client.
+    ///
+    /// # Panics
+    /// The filter made a call that Envoy refuses.
+    pub fn end(mut self, last: Last) -> Outcome {
+        let Last { response, attempt } = last;
+        let end = response.body.is_empty();
+        assert!(self.stream.response_headers(&response.headers, end).continues());
+        if !end {
+            assert!(self.stream.response_body(&response.body, true).continues());
+        }
+        attempt.stream.done();
+        self.stream.done();
+        Outcome { response, tried: self.tried }
     }
 }
 

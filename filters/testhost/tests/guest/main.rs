@@ -11,6 +11,7 @@ mod counters;
 mod gates;
 mod histories;
 mod hold;
+mod interleaved;
 mod lies;
 mod lifecycle;
 mod listeners;
