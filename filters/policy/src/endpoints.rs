@@ -338,6 +338,14 @@ impl Endpoints {
         }
     }
 
+    /// An attempt that was said to be over counts as pending again.
+    pub fn resume(&mut self, id: EndpointId) {
+        if let Some(endpoint) = self.table.get_mut(id) {
+            endpoint.pending += 1;
+            note(&mut self.standings, endpoint);
+        }
+    }
+
     /// From now on the attempts under way are somebody else's.
     pub fn none_pending(&mut self) {
         for (_, endpoint) in &mut self.table {

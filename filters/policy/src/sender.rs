@@ -186,6 +186,17 @@ impl Sender {
         self.endpoints.end(attempt.endpoint);
     }
 
+    /// The attempt has become an idle stream, which does not count as pending. Such a one has no
+    /// [`end`](Self::end).
+    pub fn idle(&mut self, attempt: &Attempt) {
+        self.endpoints.end(attempt.endpoint);
+    }
+
+    /// The idle stream carries something again, and counts.
+    pub fn resume(&mut self, attempt: &Attempt) {
+        self.endpoints.resume(attempt.endpoint);
+    }
+
     /// The application of this server answered, and the server reports its load.
     fn learn_speed(&mut self, endpoint: EndpointId, now: Timestamp) {
         if self.parameters.routing() == RoutingKind::Mu {

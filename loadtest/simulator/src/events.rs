@@ -32,6 +32,8 @@ pub enum Event {
     Incident(u32),
     /// This request reaches its sender, or the back-off before its next attempt is over.
     Enter(u32),
+    /// The streams that carry nothing have done so for long enough.
+    StreamsIdle,
 }
 
 impl Event {
@@ -46,6 +48,7 @@ impl Event {
             Self::ProbeReturn(index) => (6, index),
             Self::Incident(index) => (7, index),
             Self::Enter(index) => (8, index),
+            Self::StreamsIdle => (9, 0),
         };
         kind << 28 | index
     }
@@ -61,7 +64,8 @@ impl Event {
             5 => Self::ProbeReach(index),
             6 => Self::ProbeReturn(index),
             7 => Self::Incident(index),
-            _ => Self::Enter(index),
+            8 => Self::Enter(index),
+            _ => Self::StreamsIdle,
         }
     }
 }
@@ -123,6 +127,7 @@ mod tests {
             Event::ProbeReturn(index),
             Event::Incident(index),
             Event::Enter(index),
+            Event::StreamsIdle,
         ] {
             assert_eq!(Event::unpack(event.pack()), event);
         }

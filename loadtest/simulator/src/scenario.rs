@@ -61,6 +61,11 @@ pub struct Scenario {
     /// The response time to be met, if the outcome is to say how many answers met it.
     #[serde(skip_serializing_if = "Option::is_none", serialize_with = "some_time")]
     pub goal: Option<Duration>,
+    /// Streams that each server has from the start on, and that carry nothing; 0 to 100,000. Each
+    /// comes from a sender at random, and counts until the service's `streamIdle` has passed. In
+    /// stock Envoy, and before the filters knew idle streams, it counts for ever.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub idle_streams: u32,
     /// What happens meanwhile.
     #[serde(serialize_with = "texts")]
     pub incidents: Vec<Incident>,
@@ -130,6 +135,7 @@ impl Default for Scenario {
             warm_up: Duration::from_secs(60),
             duration: Duration::from_secs(600),
             goal: None,
+            idle_streams: 0,
             incidents: Vec::new(),
             service: ServiceSpec {
                 capacity: Some(bloc_policy::config::CapacitySpec::Static { limit: 10 }),
@@ -159,6 +165,7 @@ impl Scenario {
         shown_range("connect_timeout", self.connect_timeout, Duration::ZERO, hour, "0s to 1h")?;
         shown_range("warm_up", self.warm_up, Duration::ZERO, 1000 * hour, "0s to 1000h")?;
         shown_range("duration", self.duration, Duration::from_millis(1), 1000 * hour, "1ms to 1000h")?;
+        range("idle_streams", self.idle_streams, 0, 100_000, "0 to 100000")?;
         for incident in &self.incidents {
             range("incidents", incident.last_server(), 0, self.servers - 1, "servers that exist, numbered from 0")?;
         }
@@ -213,6 +220,10 @@ fn shown_range(
         return Ok(());
     }
     Err(ScenarioError::OutOfRange { path, value: shown, allowed })
+}
+
+fn is_zero(value: &u32) -> bool {
+    *value == 0
 }
 
 fn text<S: Serializer>(value: &impl Display, serializer: S) -> Result<S::Ok, S::Error> {

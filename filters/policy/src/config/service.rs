@@ -105,6 +105,11 @@ pub struct ServiceSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schemars(range(min = 1_024, max = 1_073_741_824)))]
     pub body_limit: Option<i64>,
+    /// After so long without bytes in either direction a stream does not count as work, until bytes
+    /// flow again; `100ms` to `1h`, default `1s`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "schema", schemars(regex(pattern = DURATION)))]
+    pub stream_idle: Option<String>,
     /// With `routing: mu`: the response time beyond which a sender answers 503 at once; `1ms` to `1h`, default: never.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schemars(regex(pattern = DURATION)))]
@@ -176,6 +181,7 @@ pub struct ServiceParameters {
     hold: bool,
     max_queue_wait: Duration,
     body_limit: u32,
+    stream_idle: Duration,
     slo: Option<Duration>,
     slo_grace: Duration,
     orca: bool,
@@ -206,6 +212,11 @@ const DEFAULT_RESET_INTERVAL: Duration = Duration::from_secs(1);
 const DEFAULT_MAX_QUEUE_WAIT: Duration = Duration::from_secs(15);
 /// What Envoy buffers by default.
 const DEFAULT_BODY_LIMIT: u32 = 1 << 20;
+/// Longer than the pauses within most answers, and short beside those between keep-alive messages
+/// (10 s and more), each of which makes a stream count for about twice as long.
+const DEFAULT_STREAM_IDLE: Duration = Duration::from_secs(1);
+/// Filters look at their streams no more often than twice within this time.
+const LEAST_STREAM_IDLE: Duration = Duration::from_millis(100);
 const DEFAULT_HEADROOM: f64 = 0.8; // paper, 5.4.1
 const DEFAULT_MAX_CHIPS: u32 = 10;
 const DEFAULT_AVERAGE_INTERVAL: Duration = Duration::from_secs(30); // paper, 5.4.4
@@ -248,6 +259,13 @@ impl ServiceSpec {
                 HOUR,
             )?,
             body_limit: integer("bodyLimit", self.body_limit, DEFAULT_BODY_LIMIT, 1 << 10, 1 << 30)?,
+            stream_idle: duration(
+                "streamIdle",
+                self.stream_idle.as_deref(),
+                DEFAULT_STREAM_IDLE,
+                LEAST_STREAM_IDLE,
+                HOUR,
+            )?,
             slo: optional_duration("slo", self.slo.as_deref())?,
             slo_grace: duration("sloGrace", self.slo_grace.as_deref(), Duration::ZERO, Duration::ZERO, HOUR)?,
             orca: self.orca.unwrap_or(false),
@@ -275,6 +293,7 @@ impl ServiceSpec {
             hold,
             max_queue_wait,
             body_limit,
+            stream_idle,
             slo,
             slo_grace,
             orca,
@@ -294,6 +313,7 @@ impl ServiceSpec {
             hold: hold.or(base.hold),
             max_queue_wait: max_queue_wait.or(base.max_queue_wait),
             body_limit: body_limit.or(base.body_limit),
+            stream_idle: stream_idle.or(base.stream_idle),
             slo: slo.or(base.slo),
             slo_grace: slo_grace.or(base.slo_grace),
             orca: orca.or(base.orca),
@@ -376,6 +396,11 @@ impl ServiceParameters {
     /// Bytes of a request's body, beyond which the request makes no bid and is not held.
     pub fn body_limit(&self) -> u64 {
         self.body_limit.into()
+    }
+
+    /// After how long without bytes a stream is idle, 100 ms to 1 h.
+    pub fn stream_idle(&self) -> Duration {
+        self.stream_idle
     }
 
     /// The response time beyond which a sender with `routing: mu` refuses at once, 1 ms to 1 h; none: never.

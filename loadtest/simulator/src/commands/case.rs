@@ -62,6 +62,9 @@ pub struct CaseOptions {
     /// down:3@10s-20s, join:3@10s, leave:3@10s, slow:3@10s-20s=0.5, partition@10s-20s, lying:3, silent:3; may be repeated.
     #[arg(long = "incident")]
     pub incidents: Vec<Incident>,
+    /// Streams that each server has, and that carry nothing.
+    #[arg(long)]
+    pub idle_streams: Option<u32>,
     /// Requests that a server admits at once, or `none`.
     #[arg(long)]
     pub capacity: Option<String>,
@@ -107,6 +110,7 @@ impl CaseOptions {
             warm_up: self.warm_up.unwrap_or(base.warm_up),
             duration: self.duration.unwrap_or(base.duration),
             goal: base.goal,
+            idle_streams: self.idle_streams.unwrap_or(base.idle_streams),
             incidents,
             service: self.service(base.service)?,
             seed: self.seed.unwrap_or(base.seed),

@@ -76,8 +76,11 @@ impl Simulation<'_> {
     }
 
     /// If the server has a free place, the next request of its line takes it.
-    fn serve(&mut self, place: usize) {
-        let next = self.servers[place].next(self.scenario.concurrency, &mut self.requests, self.now);
+    pub(super) fn serve(&mut self, place: usize) {
+        // One place is left at least, which is kinder than the filters were: they held everything.
+        let taken = self.servers[place].model.places_of_streams();
+        let concurrency = self.scenario.concurrency.saturating_sub(taken).max(1);
+        let next = self.servers[place].next(concurrency, &mut self.requests, self.now);
         if let Some((request, time)) = next {
             self.after(time, Event::Finish(request));
         }

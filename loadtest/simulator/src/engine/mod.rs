@@ -6,6 +6,7 @@
 mod attempt;
 mod incidents;
 mod start;
+mod streams;
 
 use crate::events::{Event, Events};
 use crate::fleet::Server;
@@ -44,6 +45,7 @@ struct Generators {
     work: fastrand::Rng,
     senders: fastrand::Rng,
     servers: fastrand::Rng,
+    streams: fastrand::Rng,
 }
 
 /// A probe under way.
@@ -81,6 +83,8 @@ struct Simulation<'a> {
     retries: u32,
     generators: Generators,
     tally: Tally,
+    /// Streams that carry nothing: sender and server.
+    streams: Vec<(u32, u32)>,
     /// Kept for its memory.
     probed: Vec<u32>,
 }
@@ -89,8 +93,13 @@ impl<'a> Simulation<'a> {
     fn new(scenario: &'a Scenario, policy: &'a dyn Policy) -> Result<Self, ScenarioError> {
         let mut seeds = fastrand::Rng::with_seed(scenario.seed);
         let mut generator = || fastrand::Rng::with_seed(seeds.u64(..));
-        let generators =
-            Generators { arrivals: generator(), work: generator(), senders: generator(), servers: generator() };
+        let generators = Generators {
+            arrivals: generator(),
+            work: generator(),
+            senders: generator(),
+            servers: generator(),
+            streams: generator(),
+        };
         let mut changes: Vec<_> = scenario.incidents.iter().flat_map(|incident| incident.changes()).collect();
         changes.sort_by_key(|&(time, _)| time);
         let capacity: f64 = scenario.members().map(|server| scenario.service_rate(server)).sum();
@@ -117,6 +126,7 @@ impl<'a> Simulation<'a> {
             retries: scenario.service.validate()?.retries(),
             generators,
             tally: Tally::new(scenario),
+            streams: Vec::new(),
             probed: Vec::new(),
         };
         simulation.set_up()?;
@@ -148,6 +158,7 @@ impl<'a> Simulation<'a> {
             Event::ProbeReturn(probe) => self.probe_comes_back(probe),
             Event::Incident(change) => self.change(change),
             Event::Enter(request) => self.attempt(request),
+            Event::StreamsIdle => self.streams_fall_idle(),
         }
         true
     }

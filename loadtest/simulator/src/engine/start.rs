@@ -26,6 +26,7 @@ impl Simulation<'_> {
         for index in 0..self.changes.len() {
             self.events.push(self.changes[index].0, Event::Incident(index as u32));
         }
+        self.open_streams()?;
         match scenario.load {
             // Spread over one service time, lest all clients march in step.
             Load::Closed { clients, .. } => {

@@ -56,7 +56,7 @@ impl Mesh {
 
 impl Policy for Mesh {
     fn sender(&self) -> Box<dyn SenderModel> {
-        Box::new(MeshSender { sender: None, directory: Rc::clone(&self.directory) })
+        Box::new(MeshSender { sender: None, directory: Rc::clone(&self.directory), filters: self.admission })
     }
 
     fn server(&self) -> Box<dyn ServerModel> {
@@ -117,6 +117,8 @@ fn slot(id: EndpointId) -> usize {
 struct MeshSender {
     sender: Option<Sender>,
     directory: Rc<RefCell<Directory>>,
+    /// Whether it stands for our filters, and not for stock Envoy.
+    filters: bool,
 }
 
 impl MeshSender {
@@ -181,6 +183,17 @@ impl SenderModel for MeshSender {
         let attempt = Attempt { endpoint, began, bid, right: Right::Chip };
         sender.answer(&attempt, *answer, now);
         sender.end(&attempt);
+    }
+
+    fn stream(&mut self, server: u32, counts: bool) {
+        let Some(sender) = self.sender.as_mut() else { return };
+        let endpoint = self.directory.borrow().ids[server as usize];
+        let attempt = Attempt { endpoint, began: Timestamp::ZERO, bid: None, right: Right::Chip };
+        if counts {
+            sender.resume(&attempt);
+        } else if self.filters {
+            sender.idle(&attempt);
+        }
     }
 }
 

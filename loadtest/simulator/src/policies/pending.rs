@@ -46,4 +46,9 @@ impl SenderModel for ByPending {
     fn answer(&mut self, server: u32, _answer: &Answer, _bid: Option<Duration>, _began: Timestamp, _now: Timestamp) {
         self.known.of[server as usize] -= 1;
     }
+
+    fn stream(&mut self, server: u32, counts: bool) {
+        // Envoy counts it as long as it is there.
+        self.known.of[server as usize] += u32::from(counts);
+    }
 }

@@ -39,6 +39,10 @@ pub trait SenderModel {
     /// An attempt that `server` had, and that began at `began` with this `bid`, is over.
     fn answer(&mut self, server: u32, answer: &Answer, bid: Option<Duration>, began: Timestamp, now: Timestamp);
 
+    /// A stream to this server that carries nothing counts as pending from now on, or has done so for
+    /// long enough.
+    fn stream(&mut self, _server: u32, _counts: bool) {}
+
     /// How often a request may be sent again; none: as often as the service's parameters say.
     fn retries(&self) -> Option<u32> {
         None

@@ -33,6 +33,8 @@ impl ServerModel for Plain {
 pub struct Inbound {
     server: Server,
     in_flight: u32,
+    /// Of these, streams that carry nothing.
+    streams: u32,
     totals: Totals,
     /// By the request's number: its flag, and when it was handed to the application as far as the sidecar knows.
     inside: HashMap<u32, (Flag, Concurrency, Timestamp)>,
@@ -41,7 +43,8 @@ pub struct Inbound {
 impl Inbound {
     /// An idle server with these parameters.
     pub fn new(parameters: &ServiceParameters) -> Self {
-        Self { server: Server::new(parameters), in_flight: 0, totals: Totals::default(), inside: HashMap::new() }
+        let (server, totals) = (Server::new(parameters), Totals::default());
+        Self { server, in_flight: 0, streams: 0, totals, inside: HashMap::new() }
     }
 
     fn waiting(&self, others: u32) -> u32 {
@@ -83,6 +86,15 @@ impl ServerModel for Inbound {
         }
         self.in_flight = others;
         Some(self.server.report(Concurrency::new(others), rng))
+    }
+
+    fn stream(&mut self, counts: bool) {
+        let count = |of: u32| if counts { of + 1 } else { of.saturating_sub(1) };
+        (self.in_flight, self.streams) = (count(self.in_flight), count(self.streams));
+    }
+
+    fn places_of_streams(&self) -> u32 {
+        self.server.places().map_or(0, |_| self.streams)
     }
 }
 

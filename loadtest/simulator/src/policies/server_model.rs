@@ -36,6 +36,14 @@ pub trait ServerModel {
     /// any.
     fn answer(&mut self, request: u32, now: Timestamp, rng: &mut fastrand::Rng) -> Option<LoadReport>;
 
+    /// A stream that carries nothing counts from now on, or not any more.
+    fn stream(&mut self, _counts: bool) {}
+
+    /// The places of the application that such streams take, as the sidecar sees it.
+    fn places_of_streams(&self) -> u32 {
+        0
+    }
+
     /// Whether it lies, to probes too.
     fn lies(&self) -> bool {
         false
