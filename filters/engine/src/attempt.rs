@@ -19,6 +19,7 @@ use crate::crash;
 use crate::filter::{Filter, Flow};
 use crate::host::{Host, Map, Number, Stream, Text};
 use crate::requests::Next;
+use crate::streams::{AnswerId, Counted};
 use crate::vm::Vm;
 use crate::why::Rejected;
 use bloc_policy::endpoints::{Answer, Endpoint, EndpointId, Right};
@@ -56,10 +57,12 @@ pub struct Booked {
 /// An attempt that its server has not finished. Dropped without an answer it has failed; dropped,
 /// it is no longer pending.
 struct UnderWay<H: Host> {
-    host: H,
+    vm: Rc<Vm<H>>,
     cluster: Shared<H>,
     attempt: sender::Attempt,
     answered: bool,
+    /// What it is among the answers that have begun.
+    answer: Option<AnswerId>,
 }
 
 impl<H: Host> Attempt<H> {
@@ -162,7 +165,7 @@ impl<H: Host> Attempt<H> {
             }
         }
         self.stream.set_header(Map::Request, BID, text.as_bytes());
-        Some(UnderWay { host: self.vm.host.clone(), cluster, attempt, answered: false })
+        Some(UnderWay { vm: Rc::clone(&self.vm), cluster, attempt, answered: false, answer: None })
     }
 }
 
@@ -187,17 +190,19 @@ impl<H: Host> UnderWay<H> {
             Answer::Failed => cluster.counters.count(Sent::Failures),
             Answer::Served(_) | Answer::Orca(_) | Answer::Silent => {}
         }
-        cluster.sender.answer(&self.attempt, answer, self.host.now());
+        cluster.sender.answer(&self.attempt, answer, self.vm.host.now());
     }
 }
 
 impl<H: Host> Drop for UnderWay<H> {
     fn drop(&mut self) {
-        crash::point(&self.host, "attempt.done");
+        crash::point(&self.vm.host, "attempt.done");
         if !self.answered {
             self.answer(Answer::Failed);
         }
-        self.cluster.borrow_mut().sender.end(&self.attempt);
+        if self.answer.is_none_or(|answer| self.vm.streams.end(answer)) {
+            self.cluster.borrow_mut().sender.end(&self.attempt);
+        }
     }
 }
 
@@ -227,7 +232,7 @@ impl<H: Host> Filter for Attempt<H> {
         Flow::Continue
     }
 
-    fn response_headers(&mut self, _headers: usize, _ends: bool) {
+    fn response_headers(&mut self, _headers: usize, ends: bool) {
         let (vm, stream) = (&self.vm, &self.stream);
         crash::point(&vm.host, "attempt.response");
         let (report, rejection) = said(stream);
@@ -244,6 +249,10 @@ impl<H: Host> Filter for Attempt<H> {
                 .and_then(|value| orca::decode(value.as_ref()))
                 .map_or(Answer::Silent, Answer::Orca),
         });
+        if !ends && under_way.answer.is_none() {
+            let (cluster, attempt) = (Rc::clone(&under_way.cluster), under_way.attempt);
+            under_way.answer = Some(vm.streams.begin(stream, Counted::Attempt { cluster, attempt }));
+        }
         if let (Some(report), Some(reason)) = (&report, rejection) {
             let cluster = under_way.cluster.borrow();
             Rejected { sender: &cluster.sender, attempt: &under_way.attempt, reason, report }.mark(

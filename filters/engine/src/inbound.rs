@@ -5,8 +5,8 @@
 //! Istio does: it writes the services into the metadata of each inbound cluster, so one
 //! configuration serves every workload of a mesh, also one with several ports.
 //!
-//! A request is counted from its headers to the end of the stream, whatever ends it. On failure:
-//! open. A service without parameters, or a proxy without a service, passes everything. The route
+//! A request is counted from its headers to the end of the stream, whatever ends it, but for the time
+//! in which its answer has begun and carries nothing (see [`crate::streams`]). On failure: open. A service without parameters, or a proxy without a service, passes everything. The route
 //! configuration takes our headers from what the application gets and answers, after this filter
 //! has read the request's and before it writes the answer's.
 
@@ -19,6 +19,7 @@ use crate::parameters::PluginId;
 use crate::queue::Waits;
 use crate::service::{Met, Served, waiting};
 use crate::services::Shared;
+use crate::streams::{AnswerId, Counted};
 use crate::vm::Vm;
 use crate::why;
 use bloc_policy::body::Body;
@@ -66,8 +67,9 @@ enum Stage {
     Waiting { met: Met, limit: Option<u64> },
     /// Handed to the application at this time; with a place in the limiter or not.
     Inside { met: Met, since: Timestamp, place: bool },
-    /// Answered by the application.
-    Answered { place: bool },
+    /// Answered by the application; what it is among the answers that have begun, unless it ended with
+    /// its headers.
+    Answered { place: bool, answer: Option<AnswerId> },
     /// Rejected when it met so many, and no longer counted: it is answered when so many bytes of it
     /// have come.
     Rejected { reason: Reason, others: Concurrency, bytes: u64 },
@@ -235,17 +237,22 @@ impl<H: Host> Request<H> {
 
     /// The report for an answer with this many headers that goes out, the application's or Envoy's;
     /// ours has one already. It is marked if it is as good as a rejection.
-    fn answered(&self, headers: usize) -> Option<LoadReport> {
+    fn answered(&self, headers: usize, ends: bool) -> Option<LoadReport> {
+        let answered = |place| {
+            let counted = || Counted::Inbound { service: Rc::clone(&self.service), plugin: self.plugin, place };
+            let answer = (!ends).then(|| self.vm.streams.begin(&self.stream, counted()));
+            self.stage.set(Stage::Answered { place, answer });
+        };
         let (let_in, reads) = match self.stage.get() {
             Stage::Inside { place, .. }
                 if self.speaks && headers <= LOCAL_REPLY && application_is_unreachable(&self.stream) =>
             {
-                self.stage.set(Stage::Answered { place });
+                answered(place);
                 self.stream.set_header(Map::Response, REJECT, Reason::Unreachable.as_str().as_bytes());
                 return self.unreached();
             }
             Stage::Inside { met, since, place } => {
-                self.stage.set(Stage::Answered { place });
+                answered(place);
                 (Some((met, since)), self.speaks)
             }
             Stage::Waiting { .. } => (None, self.speaks),
@@ -281,7 +288,11 @@ impl<H: Host> Request<H> {
                 turns.take(now);
                 (true, false)
             }
-            Stage::Inside { place, .. } | Stage::Answered { place } => (true, place),
+            Stage::Inside { place, .. } => (true, place),
+            Stage::Answered { place, answer } => {
+                let counted = answer.is_none_or(|answer| self.vm.streams.end(answer));
+                (counted, counted && place)
+            }
         };
         let mut service = self.service.borrow_mut();
         if counted {
@@ -360,10 +371,10 @@ impl<H: Host> Filter for InboundRequest<H> {
         flow
     }
 
-    fn response_headers(&mut self, headers: usize, _ends: bool) {
+    fn response_headers(&mut self, headers: usize, ends: bool) {
         crash::point(&self.vm.host, "inbound.response");
         let Some(request) = &self.request else { return };
-        let Some(report) = request.answered(headers) else { return };
+        let Some(report) = request.answered(headers, ends) else { return };
         let mut text = self.vm.text.borrow_mut();
         if request.speaks {
             report.encode(&mut text);

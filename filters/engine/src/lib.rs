@@ -16,7 +16,7 @@
 //! | [`root`] | the root contexts: configurations, ticks, messages |
 //! | [`inbound`], [`outbound`], [`attempt`], [`agent`] | the filters, and the one that asks the control plane |
 //! | [`vm`], [`why`] | what one thread knows, as long as its VM lives |
-//! | [`services`], [`clusters`], [`parameters`], [`requests`], [`pace`], [`handover`] | the parts of that |
+//! | [`services`], [`clusters`], [`parameters`], [`requests`], [`streams`], [`pace`], [`handover`] | the parts of that |
 //! | [`service`], [`cluster`], [`queue`], [`held`], [`fail_open`] | one of each |
 //! | [`metrics`], [`message`], [`crash_recovery`], [`crash`], [`deadline`] | what they use |
 //! | [`host`], [`filter`], [`names`] | what the binding has to be, and calls |
@@ -48,6 +48,7 @@ pub mod requests;
 pub mod root;
 pub mod service;
 pub mod services;
+pub mod streams;
 pub mod views;
 pub mod vm;
 pub mod why;

@@ -163,8 +163,13 @@ impl<H: Host> Root<H> {
         }
         engine.agent.borrow_mut().tick();
         engine.settle();
-        let period = engine.look(Service::tick);
-        vm.pace.set(period.unwrap_or_else(|| engine.agent.borrow().period()));
+        let services = engine.look(Service::tick);
+        let (streams, turns) = vm.streams.look(vm.host.now());
+        let period = services.into_iter().chain(streams).chain([engine.agent.borrow().period()]).min();
+        vm.pace.set(period.unwrap_or(TICK));
+        for turns in turns {
+            turns.take(vm.host.now());
+        }
     }
 
     /// Messages have come.

@@ -18,6 +18,7 @@ use crate::parameters::{Parameters, PluginId};
 use crate::requests::Requests;
 use crate::service::Service;
 use crate::services::{self, Services};
+use crate::streams::{FIRST_LOOK, Streams};
 use crate::views::Views;
 use bloc_policy::cluster_name::service_of;
 use bloc_policy::config::{self, ControlPlane, PluginConfig};
@@ -42,6 +43,8 @@ pub struct Vm<H: Host> {
     pub requests: RefCell<Requests<RefCell<Cluster<H>>>>,
     /// The requests that are held on their way in.
     pub held: HeldStreams<H::Stream>,
+    /// The answers that have begun.
+    pub streams: Streams<H>,
     /// How often it ticks, and where.
     pub pace: Pace<H>,
     /// What is put right when it crashes.
@@ -71,6 +74,7 @@ impl<H: Host> Vm<H> {
             text: RefCell::default(),
             list: RefCell::default(),
             held: HeldStreams::new(&recovery),
+            streams: Streams::new(host.now()),
             pace: Pace::new(&host),
             recovery,
             parameters: RefCell::default(),
@@ -220,10 +224,14 @@ impl<H: Host> Vm<H> {
         self.new_services.borrow_mut().extend(services);
     }
 
-    /// What a tick does of the counters, done by a request on its way. No counter may be borrowed.
+    /// What a tick does of the counters, done by a request on its way, which also finds out whether
+    /// there are long streams to be looked at. No counter may be borrowed.
     pub fn hand_over(&self, now: Timestamp) {
         if self.handover.is_due(now) {
             self.flush();
+            if self.streams.note(now) {
+                self.pace.hurry(FIRST_LOOK);
+            }
         }
     }
 

@@ -23,6 +23,7 @@
 
 #![cfg_attr(not(test), deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing))]
 
+pub mod activity;
 pub mod admission;
 pub mod awake;
 pub mod bid;

@@ -55,6 +55,8 @@ pub(crate) struct StreamState {
     pub(crate) logging: bool,
     /// Bytes of the request's body that have come.
     pub(crate) received: u64,
+    /// Bytes of the response's body that have gone.
+    pub(crate) sent: u64,
     pub(crate) request_paused: bool,
     pub(crate) response_paused: bool,
     pub(crate) request_resumed: bool,

@@ -135,11 +135,15 @@ impl Guest {
             _ => {}
         }
         let stream = self.stream().ok()?;
+        // As in Envoy: the headers as long as they can be read, and what has come of the body.
+        let size = |headers: &Headers| headers.borrow().iter().map(|(name, value)| name.len() + value.len()).sum();
         if path == b"request\0total_size" {
-            // As in Envoy: the headers as long as they can be read, and what has come of the body.
-            let size = |headers: &Headers| headers.borrow().iter().map(|(name, value)| name.len() + value.len()).sum();
             let headers: usize = stream.request.as_ref().map_or(0, size);
             return Some((headers as u64 + stream.received).to_le_bytes().to_vec());
+        }
+        if path == b"response\0total_size" {
+            let headers: usize = stream.response.as_ref().map_or(0, size);
+            return Some((headers as u64 + stream.sent).to_le_bytes().to_vec());
         }
         stream.properties.get(path).cloned()
     }

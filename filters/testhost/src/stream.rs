@@ -137,7 +137,10 @@ impl Stream {
     /// The filter made a call that Envoy refuses.
     pub fn response_body(&mut self, body: &[u8], end: bool) -> Flow {
         let Some(context) = self.here() else { return Flow::Continue };
-        self.state(context, |stream| stream.response_body = Some(body.to_vec()));
+        self.state(context, |stream| {
+            stream.sent += body.len() as u64;
+            stream.response_body = Some(body.to_vec());
+        });
         let size = body.len() as u32;
         let action = self.vm.call("proxy_on_response_body", context, |exports, store| {
             exports.response_body(store, context, size, end.into())

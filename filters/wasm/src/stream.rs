@@ -60,6 +60,7 @@ impl Stream for EnvoyStream {
         let path = match number {
             Number::ResponseFlags => "response\0flags",
             Number::RequestBytes => "request\0total_size",
+            Number::ResponseBytes => "response\0total_size",
             Number::Attempts => "upstream\0request_attempt_count",
         };
         property(path).and_then(|bytes| bytes.try_into().ok()).map(u64::from_le_bytes)

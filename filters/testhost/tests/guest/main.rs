@@ -20,6 +20,7 @@ mod play;
 mod proxy;
 mod retries;
 mod stall;
+mod streams;
 mod strictness;
 mod support;
 mod traps;

@@ -1,0 +1,180 @@
+//! Answers that have begun and not ended: those that carry nothing for long enough do not count as
+//! work, neither at the server nor at the sender, until they carry something again.
+//!
+//! The filters are not called for bodies. So a tick asks the proxy, in each stream's own context, how
+//! many bytes it has carried; whether it is idle [`bloc_policy::activity`] decides. An ordinary answer
+//! is over before anybody looks: it costs an entry in a table, and no call to the proxy.
+//!
+//! What is found by whom: all that is open lies in one table for each thread. About once a second a
+//! tick, or a request that hands the counters over, notes which answers were there the last time.
+//! Only if there are any does the thread tick faster, and look at these.
+//!
+//! A request whose answer has not begun is work, however long that takes: it is never idle.
+
+use crate::clusters;
+use crate::host::{Host, Number, Stream};
+use crate::names::TICK;
+use crate::parameters::PluginId;
+use crate::queue::Turns;
+use crate::services;
+use bloc_policy::activity::{Activity, Carried, Change};
+use bloc_policy::sender;
+use bloc_policy::units::Timestamp;
+use slotmap::{SlotMap, new_key_type};
+use std::cell::{Cell, RefCell};
+use std::time::Duration;
+
+/// How soon a thread looks that has found long streams; then its ticks are as its streams want it.
+pub const FIRST_LOOK: Duration = Duration::from_millis(500);
+/// Streams that a thread looks at in a second: with more it looks less often. Each costs some calls
+/// to the proxy, together about a microsecond.
+const LOOKS_PER_SECOND: f64 = 4_000.0;
+
+new_key_type! {
+    /// Names an answer that has begun, as long as it is in the table.
+    pub struct AnswerId;
+}
+
+/// Where a stream counts.
+pub enum Counted<H: Host> {
+    /// At the server.
+    Inbound {
+        /// The service that it came for.
+        service: services::Shared<H>,
+        /// The configuration that it goes by.
+        plugin: PluginId,
+        /// Whether it has a place in the limiter.
+        place: bool,
+    },
+    /// At the sender.
+    Attempt {
+        /// The cluster that it went to.
+        cluster: clusters::Shared<H>,
+        /// The attempt.
+        attempt: sender::Attempt,
+    },
+}
+
+impl<H: Host> Counted<H> {
+    /// After how long without bytes it does not count; none: its configuration is gone.
+    fn idle_after(&self) -> Option<Duration> {
+        match self {
+            Self::Inbound { service, plugin, .. } => {
+                service.borrow().servers.get(*plugin).map(|server| server.parameters().stream_idle())
+            }
+            Self::Attempt { cluster, .. } => Some(cluster.borrow().sender.parameters().stream_idle()),
+        }
+    }
+
+    /// From now on it does not count.
+    fn leave(&self, now: Timestamp) -> Option<Turns<H>> {
+        match self {
+            Self::Inbound { service, place, .. } => {
+                let mut service = service.borrow_mut();
+                service.add(-1);
+                place.then(|| service.queue.leave(now))
+            }
+            Self::Attempt { cluster, attempt } => {
+                cluster.borrow_mut().sender.idle(attempt);
+                None
+            }
+        }
+    }
+
+    /// It counts again: it is with the application, and waits for no place.
+    fn come_back(&self, now: Timestamp) -> Option<Turns<H>> {
+        match self {
+            Self::Inbound { service, place, .. } => {
+                let mut service = service.borrow_mut();
+                service.add(1);
+                place.then(|| service.queue.let_in(now))
+            }
+            Self::Attempt { cluster, attempt } => {
+                cluster.borrow_mut().sender.resume(attempt);
+                None
+            }
+        }
+    }
+}
+
+struct Answer<H: Host> {
+    stream: H::Stream,
+    counted: Counted<H>,
+    /// How often it was there when they were noted.
+    noted: u8,
+    activity: Activity,
+}
+
+impl<H: Host> Answer<H> {
+    fn is_long(&self) -> bool {
+        self.noted > 1
+    }
+
+    fn look(&mut self, idle_after: Duration, now: Timestamp) -> Change {
+        let mut carried = None;
+        self.stream.in_own_context(|| {
+            let number = |number| self.stream.number(number);
+            carried = number(Number::RequestBytes).zip(number(Number::ResponseBytes));
+        });
+        let Some((request, response)) = carried else { return Change::None };
+        self.activity.look(Carried { request, response }, idle_after, now)
+    }
+}
+
+/// The answers of one thread that have begun and not ended.
+pub struct Streams<H: Host> {
+    answers: RefCell<SlotMap<AnswerId, Answer<H>>>,
+    noted: Cell<Timestamp>,
+}
+
+impl<H: Host> Streams<H> {
+    /// None yet.
+    pub fn new(now: Timestamp) -> Self {
+        Self { answers: RefCell::default(), noted: Cell::new(now) }
+    }
+
+    /// An answer has begun.
+    pub fn begin(&self, stream: &H::Stream, counted: Counted<H>) -> AnswerId {
+        let answer = Answer { stream: stream.clone(), counted, noted: 0, activity: Activity::default() };
+        self.answers.borrow_mut().insert(answer)
+    }
+
+    /// It has ended; whether it counted until now.
+    pub fn end(&self, answer: AnswerId) -> bool {
+        let answer = self.answers.borrow_mut().remove(answer);
+        answer.is_none_or(|answer| !answer.activity.is_idle())
+    }
+
+    /// Notes which answers are there, if it is time; whether there are long ones.
+    pub fn note(&self, now: Timestamp) -> bool {
+        let mut answers = self.answers.borrow_mut();
+        let is_due = now.since(self.noted.get()) >= TICK;
+        if is_due {
+            self.noted.set(now);
+            answers.values_mut().for_each(|answer| answer.noted = answer.noted.saturating_add(1));
+        }
+        answers.values().any(Answer::is_long)
+    }
+
+    /// Looks at the long ones, on a tick. How soon to look again, if there are any, and what is to be
+    /// done when nothing is borrowed.
+    pub fn look(&self, now: Timestamp) -> (Option<Duration>, Vec<Turns<H>>) {
+        if !self.note(now) {
+            return (None, Vec::new());
+        }
+        let (mut looks, mut shortest, mut all) = (0_u32, None::<Duration>, Vec::new());
+        for answer in self.answers.borrow_mut().values_mut().filter(|answer| answer.is_long()) {
+            let Some(idle_after) = answer.counted.idle_after() else { continue };
+            looks += 1;
+            shortest = Some(shortest.map_or(idle_after, |shortest| shortest.min(idle_after)));
+            let turns = match answer.look(idle_after, now) {
+                Change::None => None,
+                Change::Idle => answer.counted.leave(now),
+                Change::Active => answer.counted.come_back(now),
+            };
+            all.extend(turns);
+        }
+        let at_least = Duration::from_secs_f64(f64::from(looks) / LOOKS_PER_SECOND);
+        (shortest.map(|idle_after| (idle_after / 2).max(at_least)), all)
+    }
+}

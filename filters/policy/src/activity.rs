@@ -1,0 +1,115 @@
+//! Whether a stream carries anything: long streams that do not are no work.
+//!
+//! Who counts a stream looks from time to time how many bytes it has carried in each direction. A
+//! stream whose numbers stay as they are for a whole `T` (the parameter `streamIdle`) falls idle; the
+//! first look that finds other numbers makes it count again. With looks every `T / 2` a stream falls
+//! idle between `T` and `1.5 T` after its last byte, and counts again within `T / 2` of the next.
+//!
+//! Cold start: the first look begins the time. Cost: 32 bytes a stream. Not in the paper, whose
+//! requests are short.
+
+use crate::units::Timestamp;
+use std::time::Duration;
+
+/// Bytes that a stream has carried, of the request and of the response.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Carried {
+    /// Of the request.
+    pub request: u64,
+    /// Of the response.
+    pub response: u64,
+}
+
+/// What a look has found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Change {
+    /// It counts as little or as much as before.
+    None,
+    /// From now on it does not count.
+    Idle,
+    /// From now on it counts again.
+    Active,
+}
+
+/// What is known of a stream.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Activity {
+    carried: Carried,
+    /// When these numbers were seen first; none before the first look.
+    since: Option<Timestamp>,
+    is_idle: bool,
+}
+
+impl Activity {
+    /// Whether it does not count.
+    pub fn is_idle(&self) -> bool {
+        self.is_idle
+    }
+
+    /// So much it has carried by now; `idle_after` is `T`.
+    pub fn look(&mut self, carried: Carried, idle_after: Duration, now: Timestamp) -> Change {
+        let since = *self.since.get_or_insert(now);
+        if self.carried != carried {
+            (self.carried, self.since) = (carried, Some(now));
+            return if std::mem::take(&mut self.is_idle) { Change::Active } else { Change::None };
+        }
+        if self.is_idle || now.since(since) < idle_after {
+            return Change::None;
+        }
+        self.is_idle = true;
+        Change::Idle
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const T: Duration = Duration::from_secs(1);
+
+    fn at(millis: u64) -> Timestamp {
+        Timestamp::ZERO.after(Duration::from_millis(millis))
+    }
+
+    fn carried(request: u64, response: u64) -> Carried {
+        Carried { request, response }
+    }
+
+    #[test]
+    fn what_carries_nothing_for_long_enough_falls_idle_once() {
+        let mut stream = Activity::default();
+        assert_eq!(stream.look(carried(5, 7), T, at(500)), Change::None);
+        assert_eq!(stream.look(carried(5, 7), T, at(1499)), Change::None);
+        assert_eq!(stream.look(carried(5, 7), T, at(1500)), Change::Idle);
+        assert!(stream.is_idle());
+        assert_eq!(stream.look(carried(5, 7), T, at(9000)), Change::None, "once");
+    }
+
+    #[test]
+    fn a_stream_that_never_carried_anything_falls_idle_too() {
+        let mut stream = Activity::default();
+        assert_eq!(stream.look(Carried::default(), T, at(500)), Change::None);
+        assert_eq!(stream.look(Carried::default(), T, at(1500)), Change::Idle);
+    }
+
+    #[test]
+    fn bytes_in_either_direction_make_it_count_again() {
+        for more in [carried(6, 7), carried(5, 8), carried(4, 7)] {
+            let mut stream = Activity::default();
+            stream.look(carried(5, 7), T, at(0));
+            assert_eq!(stream.look(carried(5, 7), T, at(1000)), Change::Idle);
+            assert_eq!(stream.look(more, T, at(1500)), Change::Active);
+            assert!(!stream.is_idle());
+            assert_eq!(stream.look(more, T, at(2499)), Change::None, "the time begins anew");
+            assert_eq!(stream.look(more, T, at(2500)), Change::Idle);
+        }
+    }
+
+    #[test]
+    fn who_sends_often_enough_never_falls_idle() {
+        let mut stream = Activity::default();
+        for step in 0..100 {
+            assert_eq!(stream.look(carried(step, 0), T, at(999 * step)), Change::None);
+        }
+    }
+}
