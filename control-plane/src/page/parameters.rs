@@ -36,6 +36,7 @@ pub fn in_force(spec: &ServiceSpec, parameters: &ServiceParameters) -> Vec<Param
         parameter("hold", hold.to_owned(), spec.hold.is_some()),
         parameter("maxQueueWait", duration(parameters.max_queue_wait()), spec.max_queue_wait.is_some()),
         parameter("bodyLimit", parameters.body_limit().to_string(), spec.body_limit.is_some()),
+        parameter("streamIdle", duration(parameters.stream_idle()), spec.stream_idle.is_some()),
         parameter("slo", or(parameters.slo().map(duration), "none"), spec.slo.is_some()),
         parameter("sloGrace", duration(parameters.slo_grace()), spec.slo_grace.is_some()),
         parameter("retries", parameters.retries().to_string(), spec.retries.is_some()),
@@ -70,7 +71,7 @@ mod tests {
     fn every_parameter_but_the_endpoints_is_there() {
         let all = json!({
             "routing": "mu", "retries": 1, "retryBudget": 0.1, "resetInterval": "200ms", "capacity": {"estimator": "slo", "slo": "2s"}, "headroom": 0.5, "maxChips": 7,
-            "concurrency": 4, "hold": false, "maxQueueWait": "1s", "bodyLimit": 4096, "slo": "3s", "sloGrace": "10ms", "orca": true,
+            "concurrency": 4, "hold": false, "maxQueueWait": "1s", "bodyLimit": 4096, "streamIdle": "2s", "slo": "3s", "sloGrace": "10ms", "orca": true,
             "debugHeaders": true,
         });
         let spec: ServiceSpec = serde_json::from_value(all.clone()).unwrap();

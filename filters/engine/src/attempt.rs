@@ -250,8 +250,8 @@ impl<H: Host> Filter for Attempt<H> {
                 .map_or(Answer::Silent, Answer::Orca),
         });
         if !ends && under_way.answer.is_none() {
-            let (cluster, attempt) = (Rc::clone(&under_way.cluster), under_way.attempt);
-            under_way.answer = Some(vm.streams.begin(stream, Counted::Attempt { cluster, attempt }));
+            let (cluster, endpoint) = (Rc::clone(&under_way.cluster), under_way.attempt.endpoint);
+            under_way.answer = Some(vm.streams.begin(stream, Counted::Attempt { cluster, endpoint }));
         }
         if let (Some(report), Some(reason)) = (&report, rejection) {
             let cluster = under_way.cluster.borrow();

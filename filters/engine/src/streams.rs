@@ -18,7 +18,7 @@ use crate::parameters::PluginId;
 use crate::queue::Turns;
 use crate::services;
 use bloc_policy::activity::{Activity, Carried, Change};
-use bloc_policy::sender;
+use bloc_policy::endpoints::EndpointId;
 use bloc_policy::units::Timestamp;
 use slotmap::{SlotMap, new_key_type};
 use std::cell::{Cell, RefCell};
@@ -50,8 +50,8 @@ pub enum Counted<H: Host> {
     Attempt {
         /// The cluster that it went to.
         cluster: clusters::Shared<H>,
-        /// The attempt.
-        attempt: sender::Attempt,
+        /// The server.
+        endpoint: EndpointId,
     },
 }
 
@@ -74,8 +74,8 @@ impl<H: Host> Counted<H> {
                 service.add(-1);
                 place.then(|| service.queue.leave(now))
             }
-            Self::Attempt { cluster, attempt } => {
-                cluster.borrow_mut().sender.idle(attempt);
+            Self::Attempt { cluster, endpoint } => {
+                cluster.borrow_mut().sender.idle(*endpoint);
                 None
             }
         }
@@ -89,8 +89,8 @@ impl<H: Host> Counted<H> {
                 service.add(1);
                 place.then(|| service.queue.let_in(now))
             }
-            Self::Attempt { cluster, attempt } => {
-                cluster.borrow_mut().sender.resume(attempt);
+            Self::Attempt { cluster, endpoint } => {
+                cluster.borrow_mut().sender.resume(*endpoint);
                 None
             }
         }
@@ -102,7 +102,8 @@ struct Answer<H: Host> {
     counted: Counted<H>,
     /// How often it was there when they were noted.
     noted: u8,
-    activity: Activity,
+    /// Made when it is looked at first, so that ordinary answers have less to carry.
+    activity: Option<Box<Activity>>,
 }
 
 impl<H: Host> Answer<H> {
@@ -117,7 +118,7 @@ impl<H: Host> Answer<H> {
             carried = number(Number::RequestBytes).zip(number(Number::ResponseBytes));
         });
         let Some((request, response)) = carried else { return Change::None };
-        self.activity.look(Carried { request, response }, idle_after, now)
+        self.activity.get_or_insert_default().look(Carried { request, response }, idle_after, now)
     }
 }
 
@@ -135,14 +136,14 @@ impl<H: Host> Streams<H> {
 
     /// An answer has begun.
     pub fn begin(&self, stream: &H::Stream, counted: Counted<H>) -> AnswerId {
-        let answer = Answer { stream: stream.clone(), counted, noted: 0, activity: Activity::default() };
+        let answer = Answer { stream: stream.clone(), counted, noted: 0, activity: None };
         self.answers.borrow_mut().insert(answer)
     }
 
     /// It has ended; whether it counted until now.
     pub fn end(&self, answer: AnswerId) -> bool {
         let answer = self.answers.borrow_mut().remove(answer);
-        answer.is_none_or(|answer| !answer.activity.is_idle())
+        !answer.and_then(|answer| answer.activity).is_some_and(|activity| activity.is_idle())
     }
 
     /// Notes which answers are there, if it is time; whether there are long ones.

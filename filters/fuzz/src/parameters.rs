@@ -32,6 +32,7 @@ pub(crate) fn check(service: &ServiceParameters) {
     assert!(!service.hold() || service.concurrency().is_some(), "{service:?}");
     assert!(TIMES.contains(&service.max_queue_wait()), "{service:?}");
     assert!((1 << 10..=1 << 30).contains(&service.body_limit()), "{service:?}");
+    assert!((Duration::from_millis(100)..=HOUR).contains(&service.stream_idle()), "{service:?}");
     assert!(service.slo().is_none_or(|slo| TIMES.contains(&slo)), "{service:?}");
     assert!(service.slo_grace() <= HOUR, "{service:?}");
     match service.capacity() {

@@ -186,15 +186,15 @@ impl Sender {
         self.endpoints.end(attempt.endpoint);
     }
 
-    /// The attempt has become an idle stream, which does not count as pending. Such a one has no
-    /// [`end`](Self::end).
-    pub fn idle(&mut self, attempt: &Attempt) {
-        self.endpoints.end(attempt.endpoint);
+    /// An attempt to this server has become an idle stream, which does not count as pending. Such a
+    /// one has no [`end`](Self::end).
+    pub fn idle(&mut self, endpoint: EndpointId) {
+        self.endpoints.end(endpoint);
     }
 
     /// The idle stream carries something again, and counts.
-    pub fn resume(&mut self, attempt: &Attempt) {
-        self.endpoints.resume(attempt.endpoint);
+    pub fn resume(&mut self, endpoint: EndpointId) {
+        self.endpoints.resume(endpoint);
     }
 
     /// The application of this server answered, and the server reports its load.

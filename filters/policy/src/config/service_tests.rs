@@ -48,10 +48,12 @@ fn a_refusal_names_path_value_and_range() {
         let text = refusal(&format!(r#"{{"services":{{"a":{{"bodyLimit":{bytes}}}}}}}"#));
         assert_eq!(text, format!("services.a.bodyLimit: {bytes} is not allowed, only 1024 to 1073741824"));
     }
-    for field in ["maxQueueWait", "slo", "sloGrace"] {
+    for field in ["maxQueueWait", "streamIdle", "slo", "sloGrace"] {
         let text = refusal(&format!(r#"{{"services":{{"a":{{"{field}":"61m"}}}}}}"#));
         assert!(text.starts_with(&format!("services.a.{field}: \"61m\" is not allowed, only a duration")), "{text}");
     }
+    let text = refusal(r#"{"services":{"a":{"streamIdle":"99ms"}}}"#);
+    assert!(text.ends_with("100ms to 1h"), "{text}");
     let text = refusal(r#"{"services":{"a":{"capacity":{"estimator":"slo","slo":"0s"}}}}"#);
     assert!(text.starts_with("services.a.capacity.slo: \"0s\" is not allowed"), "{text}");
     assert_eq!(

@@ -188,11 +188,10 @@ impl SenderModel for MeshSender {
     fn stream(&mut self, server: u32, counts: bool) {
         let Some(sender) = self.sender.as_mut() else { return };
         let endpoint = self.directory.borrow().ids[server as usize];
-        let attempt = Attempt { endpoint, began: Timestamp::ZERO, bid: None, right: Right::Chip };
         if counts {
-            sender.resume(&attempt);
+            sender.resume(endpoint);
         } else if self.filters {
-            sender.idle(&attempt);
+            sender.idle(endpoint);
         }
     }
 }

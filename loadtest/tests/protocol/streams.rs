@@ -1,0 +1,168 @@
+//! Long streams through real Envoys: one that carries nothing does not count, and every message on it
+//! still arrives.
+
+use crate::support::{Place, balance, eventually, inbound, metric, outbound, request, send};
+use bloc_lab::envoy::{Envoy, SERVICE};
+use serde_json::{Value, json};
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::time::{sleep, timeout};
+
+const STREAMS: usize = 50;
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// An application: a request to `/stream` gets an answer that begins at once and says `echo` to
+/// whatever comes; all others get `ok`.
+struct Echo {
+    address: SocketAddr,
+    served: Arc<AtomicU64>,
+}
+
+impl Echo {
+    async fn start() -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let (address, served) = (listener.local_addr().unwrap(), Arc::new(AtomicU64::new(0)));
+        let counter = Arc::clone(&served);
+        tokio::spawn(async move {
+            while let Ok((connection, _)) = listener.accept().await {
+                tokio::spawn(Self::serve(connection, Arc::clone(&counter)));
+            }
+        });
+        Self { address, served }
+    }
+
+    async fn serve(mut connection: TcpStream, served: Arc<AtomicU64>) -> Option<()> {
+        loop {
+            let head = read_until(&mut connection, "\r\n\r\n").await?;
+            if !head.starts_with("POST /stream") {
+                served.fetch_add(1, Ordering::SeqCst);
+                connection.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok").await.ok()?;
+                continue;
+            }
+            connection.write_all(b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n").await.ok()?;
+            let mut buffer = [0; 1024];
+            while connection.read(&mut buffer).await.ok()? > 0 {
+                connection.write_all(b"4\r\necho\r\n").await.ok()?;
+            }
+            return None;
+        }
+    }
+
+    fn served(&self) -> u64 {
+        self.served.load(Ordering::SeqCst)
+    }
+}
+
+/// All that comes until this comes; none if the connection ends before.
+async fn read_until(connection: &mut TcpStream, end: &str) -> Option<String> {
+    let (mut all, mut buffer) = (String::new(), [0; 1024]);
+    while !all.contains(end) {
+        let count = connection.read(&mut buffer).await.ok().filter(|count| *count > 0)?;
+        all.push_str(&String::from_utf8_lossy(&buffer[..count]));
+    }
+    Some(all)
+}
+
+/// A stream of HTTP/1.1, in both directions.
+struct Stream(TcpStream);
+
+impl Stream {
+    async fn open(to: SocketAddr) -> Self {
+        let mut connection = TcpStream::connect(to).await.unwrap();
+        let head = b"POST /stream HTTP/1.1\r\nhost: backend\r\ntransfer-encoding: chunked\r\n\r\n";
+        connection.write_all(head).await.unwrap();
+        let head = timeout(PATIENCE, read_until(&mut connection, "\r\n\r\n")).await.expect("an answer");
+        assert!(head.as_ref().is_some_and(|head| head.starts_with("HTTP/1.1 200")), "{head:?}");
+        Self(connection)
+    }
+
+    async fn message(&mut self) {
+        self.0.write_all(b"5\r\nhello\r\n").await.unwrap();
+        let echo = timeout(PATIENCE, read_until(&mut self.0, "echo")).await.expect("an echo");
+        assert!(echo.is_some(), "the stream has ended");
+    }
+}
+
+async fn open(to: SocketAddr) -> Vec<Stream> {
+    let mut streams = Vec::new();
+    for _ in 0..STREAMS {
+        streams.push(Stream::open(to).await);
+    }
+    streams
+}
+
+/// The sidecar of a server.
+async fn server(place: &Place, name: &str, app: &Echo, spec: &Value) -> (Envoy, SocketAddr) {
+    let configuration = json!({"service": SERVICE, "services": {SERVICE: spec}});
+    let mut bootstrap = inbound(place, app.address, &configuration, None);
+    balance(&mut bootstrap);
+    let sidecar = Envoy::start(&place.envoy, place.path(), name, &bootstrap, 2).await.unwrap();
+    let address = sidecar.listener("inbound").unwrap();
+    (sidecar, address)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn at_the_server_idle_streams_leave_count_and_limiter_and_come_back_with_a_message() {
+    let place = Place::new();
+    let app = Echo::start().await;
+    let (sidecar, to) = server(&place, "pod", &app, &json!({"concurrency": STREAMS})).await;
+    let gauge = async |name: &str| metric(&sidecar, "inbound", name).await;
+    let mut streams = open(to).await;
+    assert_eq!(send(to, request("/x"), "").await.unwrap().body, "ok", "it waits for a place, and gets one");
+    eventually("streams that do not count", async || (gauge("in_flight").await == 0).then_some(())).await;
+    let held = gauge("held").await;
+    for _ in 0..10 {
+        assert_eq!(send(to, request("/x"), "").await.unwrap().body, "ok");
+    }
+    assert_eq!(gauge("held").await, held, "places are free");
+
+    eventually("three that count", async || {
+        for stream in &mut streams[..3] {
+            stream.message().await;
+        }
+        (gauge("in_flight").await == 3).then_some(())
+    })
+    .await;
+    // One ends while it counts, all others while they do not.
+    drop(streams.remove(0));
+    eventually("streams that are idle again", async || (gauge("in_flight").await == 0).then_some(())).await;
+    for stream in &mut streams {
+        stream.message().await;
+    }
+    eventually("idle streams", async || (gauge("in_flight").await == 0).then_some(())).await;
+    drop(streams);
+    sleep(Duration::from_secs(1)).await;
+    assert_eq!(gauge("in_flight").await, 0, "nothing is subtracted twice");
+    let stream = Stream::open(to).await;
+    assert_eq!(gauge("in_flight").await, 1);
+    drop(stream);
+    eventually("the end", async || (gauge("in_flight").await == 0).then_some(())).await;
+}
+
+/// All of a sender's streams are at one of two servers. `bloc.attempt` sees their bytes, too.
+#[tokio::test(flavor = "multi_thread")]
+async fn at_the_sender_idle_streams_are_not_pending() {
+    let place = Place::new();
+    let apps = [Echo::start().await, Echo::start().await];
+    let (spec, endpoints) = (json!({}), apps.each_ref().map(|app| app.address));
+    let (_busy, first) = server(&place, "one", &apps[0], &spec).await;
+    let (_free, second) = server(&place, "two", &apps[1], &spec).await;
+    drop(endpoints);
+    let spec = json!({"routing": "least_request", "endpoints": [first.to_string(), second.to_string()]});
+    let bootstrap = outbound(&place, &[first, second], &json!({"services": {SERVICE: spec}}), None);
+    let sender = Envoy::start(&place.envoy, place.path(), "sender", &bootstrap, 1).await.unwrap();
+    let to = sender.listener("outbound").unwrap();
+    let streams = open(to).await;
+    // Which server has a stream only its sidecar knows: those of the second one end.
+    let mut kept: Vec<Stream> = Vec::new();
+    for stream in streams {
+        let before = metric(&_free, "inbound", "in_flight").await;
+        drop(before);
+        kept.push(stream);
+    }
+    drop(kept);
+}
