@@ -19,6 +19,7 @@ mod price;
 mod rejection;
 mod report;
 mod stall;
+mod streams;
 mod support;
 mod trespass;
 mod why;

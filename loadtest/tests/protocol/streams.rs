@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Notify;
 use tokio::time::{sleep, timeout};
 
 const STREAMS: usize = 50;
@@ -20,22 +21,24 @@ const PATIENCE: Duration = Duration::from_secs(20);
 struct Echo {
     address: SocketAddr,
     served: Arc<AtomicU64>,
+    end: Arc<Notify>,
 }
 
 impl Echo {
     async fn start() -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let (address, served) = (listener.local_addr().unwrap(), Arc::new(AtomicU64::new(0)));
-        let counter = Arc::clone(&served);
+        let end = Arc::new(Notify::new());
+        let (counter, ends) = (Arc::clone(&served), Arc::clone(&end));
         tokio::spawn(async move {
             while let Ok((connection, _)) = listener.accept().await {
-                tokio::spawn(Self::serve(connection, Arc::clone(&counter)));
+                tokio::spawn(Self::serve(connection, Arc::clone(&counter), Arc::clone(&ends)));
             }
         });
-        Self { address, served }
+        Self { address, served, end }
     }
 
-    async fn serve(mut connection: TcpStream, served: Arc<AtomicU64>) -> Option<()> {
+    async fn serve(mut connection: TcpStream, served: Arc<AtomicU64>, end: Arc<Notify>) -> Option<()> {
         loop {
             let head = read_until(&mut connection, "\r\n\r\n").await?;
             if !head.starts_with("POST /stream") {
@@ -45,11 +48,19 @@ impl Echo {
             }
             connection.write_all(b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n").await.ok()?;
             let mut buffer = [0; 1024];
-            while connection.read(&mut buffer).await.ok()? > 0 {
+            loop {
+                tokio::select! {
+                    () = end.notified() => return connection.write_all(b"0\r\n\r\n").await.ok(),
+                    count = connection.read(&mut buffer) => { count.ok().filter(|count| *count > 0)?; }
+                }
                 connection.write_all(b"4\r\necho\r\n").await.ok()?;
             }
-            return None;
         }
+    }
+
+    /// Ends the streams that there are.
+    fn end_streams(&self) {
+        self.end.notify_waiters();
     }
 
     fn served(&self) -> u64 {
@@ -80,10 +91,12 @@ impl Stream {
         Self(connection)
     }
 
-    async fn message(&mut self) {
-        self.0.write_all(b"5\r\nhello\r\n").await.unwrap();
-        let echo = timeout(PATIENCE, read_until(&mut self.0, "echo")).await.expect("an echo");
-        assert!(echo.is_some(), "the stream has ended");
+    /// Sends a message and waits for its echo; false: the stream has ended.
+    async fn message(&mut self) -> bool {
+        if self.0.write_all(b"5\r\nhello\r\n").await.is_err() {
+            return false;
+        }
+        timeout(PATIENCE, read_until(&mut self.0, "echo")).await.expect("an echo or the end").is_some()
     }
 }
 
@@ -122,7 +135,7 @@ async fn at_the_server_idle_streams_leave_count_and_limiter_and_come_back_with_a
 
     eventually("three that count", async || {
         for stream in &mut streams[..3] {
-            stream.message().await;
+            assert!(stream.message().await);
         }
         (gauge("in_flight").await == 3).then_some(())
     })
@@ -131,7 +144,7 @@ async fn at_the_server_idle_streams_leave_count_and_limiter_and_come_back_with_a
     drop(streams.remove(0));
     eventually("streams that are idle again", async || (gauge("in_flight").await == 0).then_some(())).await;
     for stream in &mut streams {
-        stream.message().await;
+        assert!(stream.message().await);
     }
     eventually("idle streams", async || (gauge("in_flight").await == 0).then_some(())).await;
     drop(streams);
@@ -143,26 +156,40 @@ async fn at_the_server_idle_streams_leave_count_and_limiter_and_come_back_with_a
     eventually("the end", async || (gauge("in_flight").await == 0).then_some(())).await;
 }
 
-/// All of a sender's streams are at one of two servers. `bloc.attempt` sees their bytes, too.
+/// All streams of a sender are at one of two servers. `bloc.attempt` sees their bytes, too.
 #[tokio::test(flavor = "multi_thread")]
 async fn at_the_sender_idle_streams_are_not_pending() {
     let place = Place::new();
-    let apps = [Echo::start().await, Echo::start().await];
-    let (spec, endpoints) = (json!({}), apps.each_ref().map(|app| app.address));
-    let (_busy, first) = server(&place, "one", &apps[0], &spec).await;
-    let (_free, second) = server(&place, "two", &apps[1], &spec).await;
-    drop(endpoints);
+    let [with, without] = [Echo::start().await, Echo::start().await];
+    let (_with, first) = server(&place, "with", &with, &json!({})).await;
+    let (other, second) = server(&place, "without", &without, &json!({})).await;
     let spec = json!({"routing": "least_request", "endpoints": [first.to_string(), second.to_string()]});
     let bootstrap = outbound(&place, &[first, second], &json!({"services": {SERVICE: spec}}), None);
+    // One worker, so that it knows all streams.
     let sender = Envoy::start(&place.envoy, place.path(), "sender", &bootstrap, 1).await.unwrap();
     let to = sender.listener("outbound").unwrap();
-    let streams = open(to).await;
-    // Which server has a stream only its sidecar knows: those of the second one end.
-    let mut kept: Vec<Stream> = Vec::new();
-    for stream in streams {
-        let before = metric(&_free, "inbound", "in_flight").await;
-        drop(before);
-        kept.push(stream);
-    }
-    drop(kept);
+    let mut streams = open(to).await;
+    without.end_streams();
+    eventually("no stream at the other", async || (metric(&other, "inbound", "in_flight").await == 0).then_some(()))
+        .await;
+    // How many of twenty requests go where the streams are.
+    let share = async || {
+        let before = with.served();
+        for _ in 0..20 {
+            assert_eq!(send(to, request("/x"), "").await.unwrap().body, "ok");
+        }
+        with.served() - before
+    };
+    eventually("streams that are not pending", async || (share().await >= 5).then_some(())).await;
+    eventually("streams that are pending again", async || {
+        let mut any = false;
+        for stream in &mut streams {
+            any |= stream.message().await;
+        }
+        assert!(any, "all streams have ended");
+        (share().await == 0).then_some(())
+    })
+    .await;
+    eventually("streams that are not pending again", async || (share().await >= 5).then_some(())).await;
+    drop(streams);
 }

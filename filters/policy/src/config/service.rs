@@ -213,7 +213,7 @@ const DEFAULT_MAX_QUEUE_WAIT: Duration = Duration::from_secs(15);
 /// What Envoy buffers by default.
 const DEFAULT_BODY_LIMIT: u32 = 1 << 20;
 /// Longer than the pauses within most answers, and short beside those between keep-alive messages
-/// (10 s and more), each of which makes a stream count for about twice as long.
+/// (10 s and more), each of which makes a stream count for up to 1.5 times as long.
 const DEFAULT_STREAM_IDLE: Duration = Duration::from_secs(1);
 /// Filters look at their streams no more often than twice within this time.
 const LEAST_STREAM_IDLE: Duration = Duration::from_millis(100);
