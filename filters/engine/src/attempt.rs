@@ -84,13 +84,14 @@ impl<H: Host> Attempt<H> {
     fn next(&mut self) -> Option<Next<RefCell<Cluster<H>>>> {
         let list = self.stream.header(Map::Request, ENDPOINTS)?;
         self.key = endpoints::decode_key(list.as_ref());
-        let next = self.key.and_then(|key| self.vm.requests.borrow_mut().attempt(key));
+        let bare = endpoints::bare_key(list.as_ref());
+        let next = self.key.and_then(|key| self.vm.requests.borrow_mut().attempt(key, bare.is_some()));
         if next.is_none() {
-            // Not ours, or of a request that is over.
+            // Not ours, of a request that is over, or of one that Envoy mirrors.
             drop(list);
             self.key = None;
             self.stream.remove_header(Map::Request, ENDPOINTS);
-        } else if let Some(bare) = endpoints::bare_key(list.as_ref()) {
+        } else if let Some(bare) = bare {
             drop(list);
             self.stream.set_header(Map::Request, ENDPOINTS, &bare);
         }

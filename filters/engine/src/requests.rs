@@ -74,11 +74,17 @@ impl<C> Requests<C> {
         KeyData::from_ffi(key.get() ^ self.secret).into()
     }
 
-    /// An attempt of this request begins; none if there is no such request.
-    pub fn attempt(&mut self, key: RequestKey) -> Option<Next<C>> {
+    /// An attempt of this request begins; none if there is no such request, or if the attempt is of
+    /// a copy of it. `listed`: whether the addresses are in the header still. The first attempt takes
+    /// them away, so a later one that has them works on a copy that Envoy made before: it mirrors
+    /// the request.
+    pub fn attempt(&mut self, key: RequestKey, listed: bool) -> Option<Next<C>> {
         let place = self.place(key);
         let request = self.requests.get_mut(place)?;
         let number = request.attempts;
+        if listed && number > 0 {
+            return None;
+        }
         request.attempts += 1;
         request.rejected = false;
         let (plugin, cluster) = (request.plugin, Rc::clone(&request.cluster));
@@ -129,18 +135,29 @@ mod tests {
         let [one, two] = [Rc::new(1), Rc::new(2)];
         let first = requests.begin(PLUGIN, &one, None, true);
         let second = requests.begin(PLUGIN, &two, None, true);
-        assert_eq!(requests.attempt(second).map(|next| (*next.cluster, next.number)), Some((2, 0)));
-        assert_eq!(requests.attempt(second).map(|next| (*next.cluster, next.number)), Some((2, 1)));
-        assert_eq!(requests.attempt(first).map(|next| (*next.cluster, next.number)), Some((1, 0)));
+        assert_eq!(requests.attempt(second, false).map(|next| (*next.cluster, next.number)), Some((2, 0)));
+        assert_eq!(requests.attempt(second, false).map(|next| (*next.cluster, next.number)), Some((2, 1)));
+        assert_eq!(requests.attempt(first, false).map(|next| (*next.cluster, next.number)), Some((1, 0)));
         requests.rejected(second);
         assert_eq!(requests.course(second), Some(Course { attempts: 2, rejected: true }));
         assert_eq!(requests.course(first), Some(Course { attempts: 1, rejected: false }));
-        requests.attempt(second);
+        requests.attempt(second, false);
         assert_eq!(requests.course(second), Some(Course { attempts: 3, rejected: false }), "the next attempt");
         requests.end(second);
         let third = requests.begin(PLUGIN, &one, None, true);
-        assert!(requests.attempt(second).is_none(), "its place has another request");
-        assert!(requests.attempt(third).is_some());
+        assert!(requests.attempt(second, false).is_none(), "its place has another request");
+        assert!(requests.attempt(third, false).is_some());
+    }
+
+    #[test]
+    fn a_mirrored_copy_is_no_attempt_of_its_request() {
+        let mut requests = Requests::new(0x0123_4567_89ab_cdef);
+        let key = requests.begin(PLUGIN, &Rc::new(()), None, true);
+        assert_eq!(requests.attempt(key, true).map(|next| next.number), Some(0));
+        requests.rejected(key);
+        assert!(requests.attempt(key, true).is_none(), "the copy has the addresses still");
+        assert_eq!(requests.course(key), Some(Course { attempts: 1, rejected: true }));
+        assert_eq!(requests.attempt(key, false).map(|next| next.number), Some(1));
     }
 
     #[test]
@@ -148,7 +165,7 @@ mod tests {
         let mut requests = Requests::new(0x0123_4567_89ab_cdef);
         let key = requests.begin(PLUGIN, &Rc::new(()), None, true);
         for forged in (0..1000).chain([u64::MAX]).map(RequestKey::new).filter(|forged| *forged != key) {
-            assert!(requests.attempt(forged).is_none(), "{forged:?}");
+            assert!(requests.attempt(forged, false).is_none(), "{forged:?}");
         }
     }
 }

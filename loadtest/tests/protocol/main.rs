@@ -14,6 +14,7 @@ mod hold;
 mod in_flight;
 mod istio;
 mod lifecycle;
+mod mirror;
 mod orca;
 mod price;
 mod rejection;
