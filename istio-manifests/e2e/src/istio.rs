@@ -24,8 +24,8 @@ spec:
     accessLogFile: /etc/istio/proxy/access.log
     defaultConfig:
       drainDuration: 5s
-      # How often requests were sent and sent again, by Envoy's own count.
-      proxyStatsMatcher: {{inclusionRegexps: ['.*upstream_rq_(total|retry)$']}}
+      # How often requests were sent and sent again, and over which HTTP, by Envoy's own count.
+      proxyStatsMatcher: {{inclusionRegexps: ['.*upstream_(rq_(total|retry)|cx_http[12]_total)$']}}
       binaryPath: {SCRATCH}/bin/envoy
       proxyBootstrapTemplatePath: {SCRATCH}/bin/envoy_bootstrap.json
   values:

@@ -1,7 +1,9 @@
 //! All chapters, in order.
 
 use super::chapter::{Chapter, Start, scenario};
-use super::{attach, change, configuration, failure, gateway, leave, overload, remote, routes, shipped, strangers};
+use super::{
+    attach, change, configuration, failure, gateway, http2, leave, overload, remote, routes, shipped, strangers,
+};
 
 /// All of it.
 pub const CHAPTERS: &[Chapter] = &[
@@ -43,7 +45,10 @@ pub const CHAPTERS: &[Chapter] = &[
         name: "routes",
         start: Start::Attached,
         all_accept: true,
-        scenarios: &[scenario!(routes::redirects_and_direct_responses_stay_what_they_are)],
+        scenarios: &[
+            scenario!(routes::redirects_and_direct_responses_stay_what_they_are),
+            scenario!(http2::sidecars_speak_http2_with_each_other_and_not_with_applications),
+        ],
     },
     Chapter {
         name: "configuration",

@@ -26,7 +26,9 @@ const TRACES: [&str; 6] =
 
 /// Filters first, then the control plane, then what the shop has of it.
 pub async fn uninstall_leaves_nothing(mesh: &Mesh) -> Result<()> {
-    for folder in ["samples/shop-bloc/service", "samples/shop-bloc/strip", "overlays/everything"] {
+    for folder in
+        ["samples/shop-bloc/http2", "samples/shop-bloc/service", "samples/shop-bloc/strip", "overlays/everything"]
+    {
         mesh.delete_folder(folder).await?;
     }
     mesh.api.kubectl(["-n", "shop", "delete", "configmap", "bloc-policy", "bloc-module"]).await?;

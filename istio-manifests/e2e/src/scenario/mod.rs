@@ -12,6 +12,7 @@ mod chapters;
 mod configuration;
 mod failure;
 mod gateway;
+mod http2;
 mod leave;
 mod overload;
 mod remote;
