@@ -9,6 +9,7 @@ mod control_plane;
 mod crash;
 mod discovery;
 mod failure;
+mod grpc;
 mod headers;
 mod hold;
 mod in_flight;

@@ -1,0 +1,109 @@
+//! Calls that are to be answered within a time.
+
+use super::client::{Client, Kind, Outcome};
+use super::mesh::{Caller, Pod, ROUTINGS};
+use crate::support::{Place, eventually};
+use futures_util::future::join_all;
+use serde_json::json;
+use std::time::Duration;
+use tokio::time::sleep;
+use tonic::{Code, Request};
+
+/// How long a client waits.
+const DEADLINE: Duration = Duration::from_secs(6);
+/// By how much its sidecar is ahead of it.
+const OFFSET: Duration = Duration::from_secs(4);
+/// How long a client waits that is ahead of its sidecar, or as late.
+const SHORT: Duration = Duration::from_millis(300);
+/// How often a call is to get inside before it is late.
+const TRIES: usize = 5;
+/// How long a route waits.
+const TIMEOUT: Duration = Duration::from_secs(2);
+
+async fn within(client: &Client, deadline: Duration, kind: Kind, message: &str) -> Outcome {
+    let mut request = Request::new(vec![message.to_owned()]);
+    // Goes along as `grpc-timeout`, and tonic's client heeds it, too.
+    request.set_timeout(deadline);
+    client.call_with(kind, request).await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_call_that_is_late_ends_as_in_stock_envoy_and_nothing_of_it_is_left() {
+    let place = Place::new();
+    let pod = Pod::start(&place, "pod", json!({"concurrency": 1})).await;
+    // The sidecar of the caller says DEADLINE_EXCEEDED before the caller gives up.
+    let caller = Caller::start(&place, &[&pod], |route| {
+        let offset = format!("{:.3}s", OFFSET.as_secs_f64());
+        route["max_stream_duration"] = json!({"grpc_timeout_header_max": "0s", "grpc_timeout_header_offset": offset});
+    })
+    .await;
+    let stock = within(&caller.stock().await, DEADLINE, Kind::Echo, "hold").await.unwrap_err();
+    pod.works_on(0).await;
+    assert_eq!(stock.code(), Code::DeadlineExceeded);
+    let client = caller.client("bloc").await;
+    // A very busy machine may not bring a call to the application before it is late.
+    for tries in 1.. {
+        let late = within(&client, DEADLINE, Kind::Echo, "hold").await.unwrap_err();
+        assert_eq!((late.code(), late.message()), (stock.code(), stock.message()), "alone");
+        pod.works_on(0).await;
+        pod.has_in_flight(0).await;
+        if pod.calls("Echo") > 1 {
+            break;
+        }
+        let (held, rescued) = (pod.metric("held").await, pod.metric("rescued").await);
+        println!("call {tries} did not get inside; {held} were held, {rescued} rescued");
+        assert!(tries < TRIES, "never inside in {tries} calls; {held} were held, {rescued} rescued");
+    }
+    let before = pod.app.calls().len();
+
+    let inside = client.hold();
+    pod.works_on(1).await;
+    // With the short one it is tonic that gives up, and says CANCELLED.
+    for (deadline, codes) in
+        [(DEADLINE, &[Code::DeadlineExceeded][..]), (SHORT, &[Code::Cancelled, Code::DeadlineExceeded])]
+    {
+        let both = [Kind::Echo, Kind::Talk].map(|kind| within(&client, deadline, kind, "x"));
+        for late in join_all(both).await {
+            let late = late.unwrap_err();
+            assert!(codes.contains(&late.code()), "held: {late:?}");
+        }
+        pod.has_in_flight(1).await;
+    }
+    assert_eq!(pod.app.calls().len(), before + 1, "the application has seen nothing of them");
+    pod.app.release(1);
+    inside.await.unwrap().unwrap();
+    client.call(Kind::Echo, &["x"]).await.unwrap();
+    pod.has_in_flight(0).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_call_that_one_server_cannot_answer_in_time_is_answered_by_another() {
+    let place = Place::new();
+    let spec = json!({"concurrency": 2});
+    let (slow, fast) = (Pod::start(&place, "slow", spec.clone()).await, Pod::start(&place, "fast", spec).await);
+    // One of them takes longer than the route's timeout, which Envoy tells the servers. Each worker
+    // has to see it for itself.
+    let client = slow.client().await;
+    let held = [client.hold(), client.hold()];
+    slow.works_on(2).await;
+    sleep(TIMEOUT + Duration::from_millis(500)).await;
+    slow.app.release(2);
+    for held in held {
+        held.await.unwrap().unwrap();
+    }
+    let timeout = format!("{:.3}s", TIMEOUT.as_secs_f64());
+    let caller = Caller::start(&place, &[&slow, &fast], |route| route["timeout"] = json!(timeout)).await;
+    for way in ROUTINGS {
+        let client = caller.client(way).await;
+        for _ in 0..5 {
+            for kind in Kind::ALL {
+                let answer = client.call(kind, &["1"]).await.unwrap();
+                assert_eq!(answer.app(), "fast", "{way}, {kind:?}");
+            }
+        }
+    }
+    assert_eq!(slow.app.calls().len(), 2);
+    eventually("rejections", async || (slow.metric("rejected_deadline").await > 0).then_some(())).await;
+    slow.has_in_flight(0).await;
+    fast.has_in_flight(0).await;
+}

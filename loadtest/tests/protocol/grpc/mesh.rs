@@ -1,0 +1,127 @@
+//! One caller's sidecar, and servers behind theirs.
+//!
+//! A sidecar has a listener for each way to call, and the last one is stock Envoy's: no filter of
+//! ours is on it, neither at the caller nor at the servers.
+
+use super::app::App;
+use super::client::Client;
+use crate::support::{Place, balance, eventually, inbound, metric, outbound};
+use bloc_lab::envoy::{
+    Balancing, Envoy, Outbound, SERVICE, route_configuration, sidecar_inbound, sidecar_outbound, static_cluster,
+};
+use serde_json::{Value, json};
+use std::net::SocketAddr;
+
+const WORKERS: usize = 2;
+const STOCK: &str = "stock";
+/// The ways to call that have filters of ours, which are routings as well.
+pub const ROUTINGS: [&str; 3] = ["bloc", "bid", "mu"];
+
+/// An application behind its sidecar.
+pub struct Pod {
+    pub app: App,
+    pub sidecar: Envoy,
+    address: SocketAddr,
+    stock: SocketAddr,
+}
+
+impl Pod {
+    /// One whose sidecar has these parameters.
+    pub async fn start(place: &Place, name: &str, spec: Value) -> Self {
+        let app = App::start(name).await;
+        let configuration = json!({"service": SERVICE, "services": {SERVICE: spec}});
+        let mut bootstrap = inbound(place, app.address, &configuration, None);
+        // Peers are inside the mesh: Envoy takes x-envoy-* headers from nobody else.
+        let manager = manager(&mut bootstrap);
+        manager["use_remote_address"] = json!(true);
+        manager["internal_address_config"] = json!({"cidr_ranges": [{"address_prefix": "127.0.0.0", "prefix_len": 8}]});
+        let listeners = [listener(bootstrap.clone(), "inbound"), listener(sidecar_inbound(app.address, None), STOCK)];
+        bootstrap["static_resources"]["listeners"] = json!(listeners);
+        let sidecar = Envoy::start(&place.envoy, place.path(), name, &bootstrap, WORKERS).await.unwrap();
+        let [address, stock] = ["inbound", STOCK].map(|name| sidecar.listener(name).unwrap());
+        Self { app, sidecar, address, stock }
+    }
+
+    /// A client that calls its sidecar, without one of its own.
+    pub async fn client(&self) -> Client {
+        Client::connect(self.address).await
+    }
+
+    pub async fn metric(&self, name: &str) -> u64 {
+        metric(&self.sidecar, "inbound", name).await
+    }
+
+    /// Waits until the gauge shows so many.
+    pub async fn has_in_flight(&self, count: u64) {
+        eventually(&format!("{count} in flight"), async || (self.metric("in_flight").await == count).then_some(()))
+            .await;
+    }
+
+    /// Waits until the application works on so many.
+    pub async fn works_on(&self, count: usize) {
+        eventually(&format!("{count} inside"), async || (self.app.at_once() == count).then_some(())).await;
+    }
+
+    /// How many calls of this method the application has had.
+    pub fn calls(&self, method: &str) -> usize {
+        self.app.calls().iter().filter(|call| call.method == method).count()
+    }
+}
+
+/// The sidecar of a caller.
+pub struct Caller {
+    pub sidecar: Envoy,
+}
+
+impl Caller {
+    /// To these servers, with retries enough for all of them. `edit` has the last word on the route
+    /// of each way to call.
+    pub async fn start(place: &Place, pods: &[&Pod], edit: impl Fn(&mut Value)) -> Self {
+        let at = |pod: &&Pod| pod.address;
+        let (endpoints, stock): (Vec<_>, Vec<_>) = pods.iter().map(|pod| (at(pod), pod.stock)).unzip();
+        let named: Vec<String> = endpoints.iter().map(ToString::to_string).collect();
+        let of = |routing: &str| {
+            let spec = json!({"routing": routing, "endpoints": named, "retries": 3});
+            outbound(place, &endpoints, &json!({"services": {SERVICE: spec}}), None)
+        };
+        let mut listeners: Vec<Value> = ROUTINGS.iter().map(|routing| with(of(routing), &edit, routing)).collect();
+        let nowhere = Outbound { cluster: STOCK, endpoints: &stock, balancing: Balancing::RoundRobin, plugin: None };
+        listeners.push(with(sidecar_outbound(&nowhere), &edit, STOCK));
+        let mut bootstrap = of("bloc");
+        let clusters = bootstrap["static_resources"]["clusters"].as_array_mut().unwrap();
+        clusters.push(static_cluster(STOCK, &stock, Balancing::RoundRobin));
+        bootstrap["static_resources"]["listeners"] = json!(listeners);
+        let sidecar = Envoy::start(&place.envoy, place.path(), "caller", &bootstrap, WORKERS).await.unwrap();
+        Self { sidecar }
+    }
+
+    /// A client that calls in this way.
+    pub async fn client(&self, way: &str) -> Client {
+        Client::connect(self.sidecar.listener(way).unwrap()).await
+    }
+
+    /// A client without filters of ours on its way.
+    pub async fn stock(&self) -> Client {
+        self.client(STOCK).await
+    }
+
+    pub async fn metric(&self, name: &str) -> u64 {
+        metric(&self.sidecar, "outbound", name).await
+    }
+}
+
+fn manager(bootstrap: &mut Value) -> &mut Value {
+    &mut bootstrap["static_resources"]["listeners"][0]["filter_chains"][0]["filters"][0]["typed_config"]
+}
+
+fn with(mut bootstrap: Value, edit: &impl Fn(&mut Value), name: &str) -> Value {
+    edit(&mut route_configuration(&mut bootstrap)["virtual_hosts"][0]["routes"][0]["route"]);
+    listener(bootstrap, name)
+}
+
+fn listener(mut bootstrap: Value, name: &str) -> Value {
+    balance(&mut bootstrap);
+    let mut listener = bootstrap["static_resources"]["listeners"][0].take();
+    listener["name"] = json!(name);
+    listener
+}

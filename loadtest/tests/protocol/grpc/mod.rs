@@ -1,0 +1,11 @@
+//! Real gRPC: tonic on both sides, and HTTP/2 all the way through the sidecar of a caller and those
+//! of the servers, each with two workers.
+
+mod app;
+mod client;
+mod deadlines;
+mod gone;
+mod held;
+mod mesh;
+mod passing;
+mod rejection;

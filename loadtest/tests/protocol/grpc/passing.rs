@@ -1,0 +1,150 @@
+//! Calls that nobody rejects.
+
+use super::client::{Answered, Client, Kind, next, ours};
+use super::mesh::{Caller, Pod, ROUTINGS};
+use crate::support::Place;
+use serde_json::json;
+use tokio::task::JoinSet;
+use tonic::metadata::MetadataValue;
+use tonic::{Code, Request, Status};
+
+/// Two servers that have room.
+async fn servers(place: &Place) -> [Pod; 2] {
+    let spec = json!({"concurrency": 8, "hold": false});
+    [Pod::start(place, "one", spec.clone()).await, Pod::start(place, "two", spec).await]
+}
+
+fn numbers(count: usize) -> Vec<String> {
+    (0..count).map(|n| n.to_string()).collect()
+}
+
+fn with_metadata(messages: Vec<String>) -> Request<Vec<String>> {
+    let mut request = Request::new(messages);
+    request.metadata_mut().insert("x-own", MetadataValue::from_static("its own"));
+    request.metadata_mut().insert_bin("x-own-bin", MetadataValue::from_bytes(&[0, 255, 10, 13]));
+    // What a client claims to be ours is not believed, and goes nowhere.
+    request.metadata_mut().insert("x-bloc-bid", MetadataValue::from_static("1"));
+    request
+}
+
+async fn of_each_kind(client: Client) {
+    for (kind, messages, expected) in [
+        (Kind::Echo, vec!["hello".to_owned()], vec!["hello".to_owned()]),
+        (Kind::Count, vec!["100".to_owned()], numbers(100)),
+        (Kind::Gather, numbers(100), vec![numbers(100).join(",")]),
+        (Kind::Talk, numbers(100), numbers(100).iter().map(|n| format!("re: {n}")).collect()),
+    ] {
+        let Answered { messages, metadata } = client.call_with(kind, with_metadata(messages)).await.unwrap();
+        assert_eq!(messages, expected, "{kind:?}");
+        assert_eq!(ours(&metadata), Vec::<String>::new(), "{kind:?}");
+        assert!(metadata.contains_key("x-app"), "{kind:?}: {metadata:?}");
+    }
+    // Each message only when the one before has been answered.
+    let (messages, talk) = client.talk(&["first"]);
+    let mut answers = talk.await.unwrap().into_inner();
+    assert_eq!(next(&mut answers).await.as_deref(), Some("re: first"));
+    for n in numbers(20) {
+        messages.send(n.clone()).unwrap();
+        assert_eq!(next(&mut answers).await, Some(format!("re: {n}")));
+    }
+    drop(messages);
+    assert_eq!(next(&mut answers).await, None);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn calls_of_every_kind_pass_whole_and_in_order_in_every_routing() {
+    let place = Place::new();
+    let pods = servers(&place).await;
+    let caller = Caller::start(&place, &[&pods[0], &pods[1]], |_| ()).await;
+    for way in ROUTINGS {
+        let client = caller.client(way).await;
+        let mut clients = JoinSet::new();
+        (0..4).for_each(|_| drop(clients.spawn(of_each_kind(client.clone()))));
+        while let Some(done) = clients.join_next().await {
+            done.unwrap();
+        }
+    }
+    for pod in &pods {
+        pod.has_in_flight(0).await;
+        let calls = pod.app.calls();
+        assert!(!calls.is_empty(), "both have their share");
+        for call in &calls {
+            let bare = call.method == "Talk" && !call.metadata.contains_key("x-own");
+            assert!(bare || call.metadata.get("x-own").is_some_and(|value| value == "its own"), "{call:?}");
+            let bytes = call.metadata.get_bin("x-own-bin").map(|value| value.to_bytes().unwrap());
+            assert!(bare || bytes.as_deref() == Some(&[0, 255, 10, 13]), "{call:?}");
+            assert_eq!(ours(&call.metadata.clone().into_headers()), Vec::<String>::new());
+        }
+    }
+    for envoy in [&caller.sidecar, &pods[0].sidecar, &pods[1].sidecar] {
+        let connections = envoy.stats(r"^cluster\.(backend|app)\.upstream_cx_http[12]_total$").await.unwrap();
+        let of = |version: &str| -> u64 {
+            connections.iter().filter(|(name, _)| name.contains(version)).map(|(_, count)| count).sum()
+        };
+        assert!(of("http2") >= 2 && of("http1") == 0, "HTTP/2 all the way, on both workers: {connections:?}");
+    }
+}
+
+/// What a caller sees of a status.
+#[derive(Debug, PartialEq)]
+struct Seen {
+    code: Code,
+    message: String,
+    details: Vec<u8>,
+    metadata: Vec<(String, Vec<u8>)>,
+}
+
+impl Seen {
+    fn of(status: &Status) -> Self {
+        let (message, details) = (status.message().to_owned(), status.details().to_vec());
+        let headers = status.metadata().clone().into_headers();
+        // Those that Envoy adds to any answer say when it came, and how fast.
+        let added = |key: &str| ["date", "server"].contains(&key) || key.starts_with("x-envoy-");
+        let own = headers.iter().filter(|(key, _)| !added(key.as_str()));
+        let mut metadata: Vec<_> = own.map(|(key, value)| (key.to_string(), value.as_bytes().to_vec())).collect();
+        metadata.sort();
+        Self { code: status.code(), message, details, metadata }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_applications_own_status_passes_as_in_stock_envoy_and_is_not_retried() {
+    let place = Place::new();
+    let pods = servers(&place).await;
+    let caller = Caller::start(&place, &[&pods[0], &pods[1]], |_| ()).await;
+    let stock = caller.stock().await;
+    // RESOURCE_EXHAUSTED, which is what our rejections say; UNAVAILABLE, which clients retry; and
+    // NOT_FOUND, which neither does.
+    let statuses = ["fail 8 its own: no room, ümlaut % \n", "fail 14 its own: down", "fail 5 its own: what?"];
+    let mut expected = Vec::new();
+    for status in statuses {
+        let after_three = format!("3 {status}");
+        for (kind, messages) in [
+            (Kind::Echo, vec![status]),
+            (Kind::Count, vec![&*after_three]),
+            (Kind::Gather, vec!["a", status, "b"]),
+            (Kind::Talk, vec!["a", "b", status]),
+        ] {
+            let stock = Seen::of(&stock.call(kind, &messages).await.unwrap_err());
+            assert!(stock.message.starts_with("its own") && !stock.details.is_empty(), "{stock:?}");
+            assert!(stock.metadata.iter().any(|(key, _)| key == "x-own-bin"), "{stock:?}");
+            expected.push((kind, messages.iter().map(ToString::to_string).collect::<Vec<_>>(), stock));
+        }
+    }
+    let mut calls = pods.iter().map(|pod| pod.app.calls().len()).sum::<usize>();
+    for way in ROUTINGS {
+        let client = caller.client(way).await;
+        for (kind, messages, expected) in &expected {
+            let messages: Vec<&str> = messages.iter().map(String::as_str).collect();
+            let status = client.call(*kind, &messages).await.unwrap_err();
+            assert_eq!(Seen::of(&status), *expected, "{way}, {kind:?}");
+            calls += 1;
+            assert_eq!(pods.iter().map(|pod| pod.app.calls().len()).sum::<usize>(), calls, "{way}, {kind:?}: once");
+        }
+    }
+    pods[0].has_in_flight(0).await;
+    pods[1].has_in_flight(0).await;
+    let attempts = expected.len() as u64 * ROUTINGS.len() as u64;
+    crate::support::eventually("the count", async || (caller.metric("attempts").await == attempts).then_some(())).await;
+    assert_eq!((caller.metric("rejections").await, caller.metric("retries_exhausted").await), (0, 0));
+}
