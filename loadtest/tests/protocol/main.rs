@@ -4,6 +4,7 @@
 //! provides all three.
 
 mod bodies;
+mod chain;
 mod configuration;
 mod control_plane;
 mod crash;
