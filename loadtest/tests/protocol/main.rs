@@ -25,4 +25,5 @@ mod stall;
 mod streams;
 mod support;
 mod trespass;
+mod uploads;
 mod why;

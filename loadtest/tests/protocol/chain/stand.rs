@@ -6,6 +6,7 @@
 use super::application::{self, CONCURRENCY, Seen};
 use super::combinations::{Combination, OnRequest, OnResponse, Protocol, Spot};
 use super::services::Services;
+use crate::support::bootstraps::{manager, merged, named};
 
 use crate::support::{Place, eventually};
 use bloc_lab::envoy::{
@@ -232,33 +233,6 @@ fn sender(place: &Place, combination: &Combination, target: Target, cluster: &st
     let plugin = plugin(place, &json!({"services": {cluster: spec}}));
     let balancing = Balancing::ChosenByFilter;
     sidecar_outbound(&Outbound { cluster, endpoints, balancing, plugin: Some(&plugin) })
-}
-
-/// Calls the listener of a bootstrap, and its cluster, so.
-fn named(mut bootstrap: Value, name: &str) -> Value {
-    let resources = &mut bootstrap["static_resources"];
-    resources["listeners"][0]["name"] = json!(name);
-    resources["clusters"][0]["name"] = json!(name);
-    let manager = manager(&mut resources["listeners"][0]);
-    manager["route_config"]["virtual_hosts"][0]["routes"][0]["route"]["cluster"] = json!(name);
-    bootstrap
-}
-
-/// One bootstrap with the listeners and clusters of all.
-fn merged(parts: Vec<Value>) -> Value {
-    let mut parts = parts.into_iter();
-    let mut whole = parts.next().expect("a bootstrap");
-    for mut part in parts {
-        for kind in ["listeners", "clusters"] {
-            let more = std::mem::take(part["static_resources"][kind].as_array_mut().unwrap());
-            whole["static_resources"][kind].as_array_mut().unwrap().extend(more);
-        }
-    }
-    whole
-}
-
-fn manager(listener: &mut Value) -> &mut Value {
-    &mut listener["filter_chains"][0]["filters"][0]["typed_config"]
 }
 
 /// Makes all clusters speak one protocol.

@@ -1,6 +1,7 @@
 //! What the tests stand on: applications, pods, senders, and a client.
 
 mod app;
+pub mod bootstraps;
 mod changing;
 mod client;
 mod fake_control_plane;
