@@ -2,7 +2,6 @@
 
 use super::application::{APPLICATION, NUMBER, STATUS};
 use super::combinations::{Payload, Protocol};
-use crate::support::PATIENCE;
 use http_body_util::{BodyExt, Full};
 use hyper::body::{Bytes, Incoming};
 use hyper::client::conn::{http1, http2};
@@ -11,11 +10,14 @@ use hyper_util::rt::{TokioExecutor, TokioIo};
 use std::net::SocketAddr;
 use std::sync::LazyLock;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
 pub const CLIENTS: usize = 6;
+/// How long an answer may take on a machine that is busy with much else.
+const PATIENCE: Duration = Duration::from_secs(60);
 const MEGABYTE: usize = 1 << 20;
 /// The longest body, and what the others are taken from: each begins elsewhere.
 static BYTES: LazyLock<Bytes> = LazyLock::new(|| {
