@@ -156,6 +156,7 @@ async fn measure(mesh: &Mesh, policy: Policy, mesh_start: Duration) -> Result<Re
     let plan = LoadPlan {
         target: SocketAddr::from((mesh.gateway()?.address, 8080)),
         path: "/".to_owned(),
+        body: 0,
         load: Load::Poisson { rate: RATE },
         keep_alive: true,
         timeout: Duration::from_secs(20),

@@ -148,7 +148,7 @@ fn streams_of_a_drained_listener_and_of_two_threads_balance() {
     let process = process(7);
     let threads = [0, 1].map(|_| process.vm(VmOptions::default()));
     let listen = |spec: &serde_json::Value| {
-        threads.each_ref().map(|vm| vm.listen("bloc.inbound", "in", &parameters(spec)).expect("valid"))
+        threads.each_ref().map(|vm| vm.listen("bloc.inbound", "in", parameters(spec)).expect("valid"))
     };
     let open = |mut stream: Stream| {
         assert!(stream.request_headers(GET, false).continues());

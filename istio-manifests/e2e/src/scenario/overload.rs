@@ -13,6 +13,7 @@ pub async fn clients(mesh: &Mesh, clients: usize) -> Result<Measurement> {
     let plan = LoadPlan {
         target: SocketAddr::from((mesh.gateway()?.address, 8080)),
         path: "/".to_owned(),
+        body: 0,
         load: Load::Closed { clients },
         keep_alive: true,
         timeout: Duration::from_secs(20),
