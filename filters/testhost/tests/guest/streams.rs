@@ -249,6 +249,11 @@ fn idle_streams_do_not_count_at_the_sender() {
     assert!(open[0].0.response_body(b"a message", false).continues());
     process.advance(SECOND / 2);
     assert_eq!(share(), 0, "one counts again");
+    for (attempt, stream) in open.drain(1..) {
+        attempt.done();
+        stream.done();
+    }
+    assert_eq!(share(), 0, "the idle ones were not pending when they ended");
     process.advance(2 * SECOND);
     open.drain(..).for_each(|(attempt, stream)| {
         attempt.done();
