@@ -26,4 +26,5 @@ mod streams;
 mod support;
 mod trespass;
 mod uploads;
+mod websocket;
 mod why;
