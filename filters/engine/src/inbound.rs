@@ -5,8 +5,9 @@
 //! Istio does: it writes the services into the metadata of each inbound cluster, so one
 //! configuration serves every workload of a mesh, also one with several ports.
 //!
-//! A request is counted from its headers to the end of the stream, whatever ends it, but for the time
-//! in which its answer has begun and carries nothing (see [`crate::streams`]). On failure: open. A service without parameters, or a proxy without a service, passes everything. The route
+//! A request is counted from its headers to the end of the stream, whatever ends it, but for the
+//! time in which its answer has begun and carries nothing (see [`crate::streams`]). On failure:
+//! open. A service without parameters, or a proxy without a service, passes everything. The route
 //! configuration takes our headers from what the application gets and answers, after this filter
 //! has read the request's and before it writes the answer's.
 
@@ -257,7 +258,13 @@ impl<H: Host> Request<H> {
             }
             Stage::Waiting { .. } => (None, self.speaks),
             // A request that came before the parameters is not counted, and reports nothing.
-            Stage::Untouched | Stage::Answered { .. } | Stage::Rejected { .. } | Stage::Bounced => return None,
+            Stage::Untouched | Stage::Answered { .. } | Stage::Bounced => return None,
+            // Envoy was faster, such as with a timeout.
+            Stage::Rejected { .. } => {
+                self.service.borrow_mut().queue.stop_reading(&self.stream);
+                self.stage.set(Stage::Bounced);
+                return None;
+            }
         };
         self.service.borrow_mut().answered(self.plugin, let_in, reads, &mut *self.vm.rng.borrow_mut())
     }

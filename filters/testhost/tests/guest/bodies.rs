@@ -75,6 +75,20 @@ fn who_sends_its_body_too_slowly_or_goes_away_is_not_waited_for() {
 }
 
 #[test]
+fn what_envoy_has_answered_meanwhile_is_not_answered_again() {
+    let process = process(9);
+    let (root, _inside) = full(&process);
+    let (mut stream, _) = sized(&root, "HTTP/1.1", 3000);
+    assert!(stream.response_headers(&Response::new(504, &[], b"").headers, true).continues());
+    stream.request_body(&[0; 3000], true);
+    process.deliver();
+    process.advance(Duration::from_secs(2));
+    assert!(stream.reply().is_none());
+    stream.done();
+    inside_counts(&process, 1);
+}
+
+#[test]
 fn where_the_message_is_lost_a_tick_finds_that_the_body_has_come() {
     let process = process(8);
     let (root, _inside) = full(&process);

@@ -27,7 +27,9 @@ pub struct Pod {
 
 impl Pod {
     /// One whose sidecar has these parameters.
-    pub async fn start(place: &Place, name: &str, spec: Value) -> Self {
+    pub async fn start(place: &Place, name: &str, mut spec: Value) -> Self {
+        // However slow the machine is, a stream keeps its place between two messages.
+        spec["streamIdle"] = json!("1h");
         let app = App::start(name).await;
         let configuration = json!({"service": SERVICE, "services": {SERVICE: spec}});
         let mut bootstrap = inbound(place, app.address, &configuration, None);
