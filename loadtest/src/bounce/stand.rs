@@ -139,6 +139,10 @@ impl Stand {
     /// A request fails, or the servers do not get busy.
     pub async fn measure(&mut self, plan: Plan, mut progress: impl FnMut(usize)) -> Result<Bounces, BounceError> {
         let mut bounces = Bounces::default();
+        // Servers say how long they take once they have served something.
+        for _ in 0..SETTLING {
+            self.request().await?;
+        }
         for round in 0..plan.rounds {
             // Each goes first equally often.
             for busy in [round % 2 == 0, round % 2 != 0] {
