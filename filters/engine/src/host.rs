@@ -43,6 +43,8 @@ pub enum Number {
     /// Bytes of the request that have come so far, also while it is paused: of its headers, as long
     /// as they can be read, and of its body.
     RequestBytes,
+    /// Bytes of the request's headers alone, as they are counted there.
+    RequestHeaderBytes,
     /// Bytes of the response that have gone so far, likewise.
     ResponseBytes,
 }

@@ -27,7 +27,7 @@ use bloc_policy::body::Body;
 use bloc_policy::server::Server;
 use bloc_policy::units::{Concurrency, Timestamp};
 use bloc_policy::wire::bid::Caller;
-use bloc_policy::wire::headers::{BID, LOAD, ORCA, REJECT, WHY};
+use bloc_policy::wire::headers::{BID, EXPECT, LOAD, ORCA, REJECT, WHY};
 use bloc_policy::wire::load_report::LoadReport;
 use bloc_policy::wire::orca;
 use bloc_policy::wire::reason::Reason;
@@ -197,9 +197,11 @@ impl<H: Host> Request<H> {
         let is_http_1 = |stream: &H::Stream| {
             stream.text(Text::Protocol).is_some_and(|protocol| protocol.as_ref().starts_with(b"HTTP/1"))
         };
-        // All of what has come until now is headers, in their own callback.
-        (size <= limit && is_http_1(&self.stream))
-            .then(|| self.stream.number(Number::RequestBytes))
+        // Who asks first sends nothing before it has an answer.
+        let asks = |stream: &H::Stream| stream.header(Map::Request, EXPECT).is_some();
+        // Not what has come until now: of the body, too, if another filter has kept the headers.
+        (size <= limit && is_http_1(&self.stream) && !asks(&self.stream))
+            .then(|| self.stream.number(Number::RequestHeaderBytes))
             .flatten()
             .map(|headers| headers.saturating_add(size))
     }
@@ -256,10 +258,16 @@ impl<H: Host> Request<H> {
                 answered(place);
                 (Some((met, since)), self.speaks)
             }
-            Stage::Waiting { .. } => (None, self.speaks),
+            // Envoy was faster, such as with a timeout.
+            Stage::Waiting { .. } => {
+                let now = self.vm.host.now();
+                let turns = self.service.borrow_mut().queue.gone(&self.stream, now);
+                self.stage.set(Stage::Answered { place: false, answer: None });
+                turns.take(now);
+                (None, self.speaks)
+            }
             // A request that came before the parameters is not counted, and reports nothing.
             Stage::Untouched | Stage::Answered { .. } | Stage::Bounced => return None,
-            // Envoy was faster, such as with a timeout.
             Stage::Rejected { .. } => {
                 self.service.borrow_mut().queue.stop_reading(&self.stream);
                 self.stage.set(Stage::Bounced);

@@ -17,6 +17,8 @@ const TICK_WHEN_ONE_IS_LATE_SOON: Duration = Duration::from_millis(50);
 const TICK_WHILE_INSIDE: Duration = Duration::from_millis(250);
 /// The rest of a body that has not come at once takes a round trip on the network, or a few.
 const TICK_WHILE_READING: Duration = Duration::from_millis(1);
+/// How often in a second a thread asks at most whether a body has come.
+const ASKS_PER_SECOND: u32 = 20_000;
 /// So long a request that is rejected already may take to send the rest of its body.
 const UNTIL_READ: Duration = Duration::from_secs(1);
 /// One that is late within this time is found by a quick tick.
@@ -67,14 +69,26 @@ pub struct Queue<H: Host> {
     service: Rc<str>,
     line: line::Line<Waiting<H>>,
     /// Rejected, and answered when their bodies have come, or then; they have no place in the line.
-    unread: Vec<(Timestamp, Waiting<H>)>,
+    unread: Vec<Unread<H>>,
+    /// When all of them were asked.
+    asked: Timestamp,
+    /// Whether the message is under way with which this thread tells itself to look.
+    told: bool,
+}
+
+/// A request that was rejected and whose body is on its way.
+struct Unread<H: Host> {
+    until: Timestamp,
+    waiting: Waiting<H>,
+    /// Nobody has looked yet.
+    is_new: bool,
 }
 
 impl<H: Host> Queue<H> {
     /// The queue of a service, as the VM with this number sees it.
     pub fn new(host: &H, service: &str, vm: u64, recovery: &CrashRecovery) -> Self {
-        let (line, unread) = (line::Line::new(service, vm), Vec::new());
-        let queue = Self { host: host.clone(), vm, service: service.into(), line, unread };
+        let (line, unread, asked) = (line::Line::new(service, vm), Vec::new(), Timestamp::ZERO);
+        let queue = Self { host: host.clone(), vm, service: service.into(), line, unread, asked, told: false };
         let (host, service) = (host.clone(), Rc::clone(&queue.service));
         recovery.register(Step::Resign, move || {
             // The others are told that there may be free places.
@@ -114,13 +128,15 @@ impl<H: Host> Queue<H> {
     /// [gives up](Waits::give_up) then. Mostly it has come when this thread reads its messages.
     pub fn read(&mut self, plugin: PluginId, held: Held<H::Stream>, request: &Rc<dyn Waits>, now: Timestamp) {
         let waiting = Waiting { plugin, held, request: Rc::downgrade(request) };
-        self.unread.push((now.after(UNTIL_READ), waiting));
-        self.host.wake(self.vm, &Message::Turn(&self.service).encode());
+        self.unread.push(Unread { until: now.after(UNTIL_READ), waiting, is_new: true });
+        if !std::mem::replace(&mut self.told, true) {
+            self.host.wake(self.vm, &Message::Turn(&self.service).encode());
+        }
     }
 
     /// This request, which was rejected, is gone.
     pub fn stop_reading(&mut self, stream: &H::Stream) {
-        self.unread.retain(|(_, waiting)| waiting.held.stream() != stream);
+        self.unread.retain(|unread| unread.waiting.held.stream() != stream);
     }
 
     /// What the configurations say now: how many requests the application may have at once; none:
@@ -154,8 +170,22 @@ impl<H: Host> Queue<H> {
 
     /// Adds those that were rejected and whose bodies have come, or take too long.
     pub fn look_at_unread(&mut self, turns: &mut Turns<H>, now: Timestamp) {
-        let is_over = |(until, waiting): &mut (Timestamp, Waiting<H>)| *until <= now || waiting.has_come();
-        turns.0.late.extend(self.unread.extract_if(.., is_over).map(|(_, waiting)| waiting));
+        self.told = false;
+        let all = now.since(self.asked) >= self.reading_period();
+        if all {
+            self.asked = now;
+        }
+        let is_over = |unread: &mut Unread<H>| {
+            let asks = std::mem::take(&mut unread.is_new) || all;
+            unread.until <= now || (asks && unread.waiting.has_come())
+        };
+        turns.0.late.extend(self.unread.extract_if(.., is_over).map(|unread| unread.waiting));
+    }
+
+    /// How often to ask those whose bodies have not come at once.
+    fn reading_period(&self) -> Duration {
+        let all = u32::try_from(self.unread.len()).unwrap_or(u32::MAX);
+        (all * (Duration::from_secs(1) / ASKS_PER_SECOND)).max(TICK_WHILE_READING)
     }
 
     /// This request, which waited, is gone.
@@ -173,7 +203,7 @@ impl<H: Host> Queue<H> {
     /// How often it needs a tick, if it does.
     pub fn tick_period(&self, now: Timestamp) -> Option<Duration> {
         if !self.unread.is_empty() {
-            return Some(TICK_WHILE_READING);
+            return Some(self.reading_period().min(TICK_WHEN_ONE_IS_LATE_SOON));
         }
         match self.line.next_late() {
             Some(late) if late <= now.after(SOON) => Some(TICK_WHEN_ONE_IS_LATE_SOON),

@@ -165,7 +165,9 @@ impl<H: Host> Root<H> {
         engine.settle();
         let services = engine.look(Service::tick);
         let (streams, turns) = vm.streams.look(vm.host.now());
-        let period = services.into_iter().chain(streams).chain([engine.agent.borrow().period()]).min();
+        // Who has woken is inside, and its thread gives signs of life.
+        let woken = vm.services().iter().filter_map(|service| service.borrow().tick_period(vm.host.now())).min();
+        let period = services.into_iter().chain(woken).chain(streams).chain([engine.agent.borrow().period()]).min();
         vm.pace.set(period.unwrap_or(TICK));
         for turns in turns {
             turns.take(vm.host.now());

@@ -29,6 +29,8 @@ pub const FIRST_LOOK: Duration = Duration::from_millis(500);
 /// Streams that a thread looks at in a second: with more it looks less often. Each costs some calls
 /// to the proxy, together about a microsecond.
 const LOOKS_PER_SECOND: f64 = 4_000.0;
+/// The shortest period of ticks.
+const LEAST_PERIOD: Duration = Duration::from_millis(1);
 
 new_key_type! {
     /// Names an answer that has begun, as long as it is in the table.
@@ -126,12 +128,14 @@ impl<H: Host> Answer<H> {
 pub struct Streams<H: Host> {
     answers: RefCell<SlotMap<AnswerId, Answer<H>>>,
     noted: Cell<Timestamp>,
+    /// When to look next, however often the thread ticks for something else.
+    due: Cell<Timestamp>,
 }
 
 impl<H: Host> Streams<H> {
     /// None yet.
     pub fn new(now: Timestamp) -> Self {
-        Self { answers: RefCell::default(), noted: Cell::new(now) }
+        Self { answers: RefCell::default(), noted: Cell::new(now), due: Cell::new(now) }
     }
 
     /// An answer has begun.
@@ -163,6 +167,10 @@ impl<H: Host> Streams<H> {
         if !self.note(now) {
             return (None, Vec::new());
         }
+        let due = self.due.get();
+        if now < due {
+            return (Some(due.since(now).max(LEAST_PERIOD)), Vec::new());
+        }
         let (mut looks, mut shortest, mut all) = (0_u32, None::<Duration>, Vec::new());
         for answer in self.answers.borrow_mut().values_mut().filter(|answer| answer.is_long()) {
             let Some(idle_after) = answer.counted.idle_after() else { continue };
@@ -176,6 +184,9 @@ impl<H: Host> Streams<H> {
             all.extend(turns);
         }
         let at_least = Duration::from_secs_f64(f64::from(looks) / LOOKS_PER_SECOND);
-        (shortest.map(|idle_after| (idle_after / 2).max(at_least)), all)
+        let period = shortest.map(|idle_after| (idle_after / 2).max(at_least));
+        // Later there may be others, which want it sooner.
+        self.due.set(now.after(period.map_or(Duration::ZERO, |period| period.min(FIRST_LOOK.max(at_least)))));
+        (period, all)
     }
 }

@@ -17,6 +17,7 @@ unsafe extern "C" {
         value: *mut *mut u8,
         value_size: *mut usize,
     ) -> u32;
+    pub fn proxy_get_header_map_size(map: u32, size: *mut u32) -> u32;
     pub fn proxy_replace_header_map_value(
         map: u32,
         key: *const u8,
@@ -91,6 +92,13 @@ pub fn property(path: &str) -> Option<Vec<u8>> {
         let status = proxy_get_property(path.as_ptr(), path.len(), &mut data, &mut size);
         (status == OK).then(|| owned(data, size))
     }
+}
+
+/// How many bytes the names and values of all headers have.
+pub fn header_bytes(map: MapType) -> Option<u64> {
+    let mut size = 0;
+    // SAFETY: the pointer is valid for the call.
+    unsafe { (proxy_get_header_map_size(map as u32, &mut size) == OK).then(|| size.into()) }
 }
 
 /// A header's value; the first if there are several.

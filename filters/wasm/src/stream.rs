@@ -1,7 +1,7 @@
 //! A request or an attempt, as Envoy shows it to the context of a filter.
 #![allow(unsafe_code, reason = "the Proxy-Wasm ABI is a C ABI")]
 
-use crate::abi::{self, header, in_context, property};
+use crate::abi::{self, header, header_bytes, in_context, property};
 use bloc_engine::host::{Map, Number, Reply, Stream, Text};
 use proxy_wasm::types::MapType;
 use std::ptr::null;
@@ -59,6 +59,7 @@ impl Stream for EnvoyStream {
     fn number(&self, number: Number) -> Option<u64> {
         let path = match number {
             Number::ResponseFlags => "response\0flags",
+            Number::RequestHeaderBytes => return header_bytes(map_type(Map::Request)),
             Number::RequestBytes => "request\0total_size",
             Number::ResponseBytes => "response\0total_size",
             Number::Attempts => "upstream\0request_attempt_count",

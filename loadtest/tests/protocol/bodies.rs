@@ -99,3 +99,63 @@ async fn what_exceeds_envoys_buffer_is_held_or_bounced_without_a_413() {
     assert_eq!(inside.await.unwrap().unwrap().status.as_u16(), 200);
     assert_eq!(held.await.unwrap().unwrap().body.len(), 500 * KIB);
 }
+
+/// A pod that is full, whose connection manager is changed.
+async fn full_with(place: &Place, change: impl FnOnce(&mut serde_json::Value)) -> (Pod, tokio::task::JoinHandle<()>) {
+    let app = App::start("pod").await;
+    let spec = json!({"capacity": {"estimator": "static", "limit": 1}});
+    let configuration = json!({"service": SERVICE, "services": {SERVICE: spec}});
+    let plugin = bloc_lab::envoy::Plugin {
+        module: place.module.clone(),
+        configuration: configuration.to_string(),
+        control_plane: None,
+    };
+    let mut bootstrap = sidecar_inbound(app.address, Some(&plugin));
+    let listener = &mut bootstrap["static_resources"]["listeners"][0];
+    change(&mut listener["filter_chains"][0]["filters"][0]["typed_config"]);
+    let sidecar = Envoy::start(&place.envoy, place.path(), "pod", &bootstrap, 1).await.unwrap();
+    let address = sidecar.listener("inbound").unwrap();
+    let pod = Pod { app, sidecar, address };
+    let inside = tokio::spawn(async move { drop(send(address, request("/hold"), "").await) });
+    eventually("one inside", async || (pod.app.at_once() == 1).then_some(())).await;
+    (pod, inside)
+}
+
+/// As an external authorization or a rate limit does: part of the body has come when our filter
+/// sees the headers.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_bounced_request_that_another_filter_has_delayed_does_not_wait_a_second() {
+    let place = Place::new();
+    let (pod, inside) = full_with(&place, |manager| {
+        let fault = json!({
+            "name": "fault",
+            "typed_config": {
+                "@type": "type.googleapis.com/envoy.extensions.filters.http.fault.v3.HTTPFault",
+                "delay": {"fixed_delay": "0.05s", "percentage": {"numerator": 100}},
+            },
+        });
+        manager["http_filters"].as_array_mut().unwrap().insert(0, fault);
+    })
+    .await;
+    let mut connection = Connection::open(pod.address).await;
+    let began = Instant::now();
+    let answer = connection.send(post("/x"), body(KIB)).await.unwrap();
+    assert_eq!((answer.status.as_u16(), answer.header("x-bloc-reject")), (429, Some("capacity")));
+    assert!(began.elapsed() < Duration::from_millis(500), "{:?}", began.elapsed());
+    pod.app.release();
+    inside.await.unwrap();
+}
+
+/// As Istio has it since 1.23: who asks before it sends its body sends none before it has an answer.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_bounced_request_that_expects_to_continue_is_answered_at_once() {
+    let place = Place::new();
+    let (pod, inside) = full_with(&place, |manager| manager["proxy_100_continue"] = json!(true)).await;
+    let head = "POST /x HTTP/1.1\r\nhost: backend\r\nx-bloc-bid: any\r\nexpect: 100-continue\r\ncontent-length: 10\r\n\r\n";
+    let began = Instant::now();
+    let said = says(pod.address, &[head.as_bytes()]).await;
+    assert!(said.starts_with("HTTP/1.1 429"), "{said}");
+    assert!(began.elapsed() < Duration::from_millis(500), "{:?}", began.elapsed());
+    pod.app.release();
+    inside.await.unwrap();
+}

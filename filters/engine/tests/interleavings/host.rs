@@ -220,6 +220,7 @@ impl Stream for FakeStream {
         match number {
             Number::ResponseFlags => Some(0),
             Number::Attempts => self.0.attempts,
+            Number::RequestHeaderBytes => Some(0),
             Number::RequestBytes | Number::ResponseBytes => Some(self.0.bytes.get()),
         }
     }

@@ -17,6 +17,8 @@ pub const REJECT: &str = "x-bloc-reject";
 pub const CONTENT_LENGTH: &str = "content-length";
 /// What the body is.
 pub const CONTENT_TYPE: &str = "content-type";
+/// Whether the body comes only when it is asked for.
+pub const EXPECT: &str = "expect";
 /// Envoy's router: how long it waits for the answer, in milliseconds.
 pub const EXPECTED_TIMEOUT: &str = "x-envoy-expected-rq-timeout-ms";
 /// Envoy's router: on what to retry.

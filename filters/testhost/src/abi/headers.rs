@@ -12,6 +12,12 @@ impl Call<'_, '_> {
         self.give(&value, to)
     }
 
+    pub(super) fn get_header_bytes(&mut self, map: u32, to: u32) -> Answer {
+        let map = self.guest().map(map, false)?;
+        let size: usize = map.borrow().iter().map(|(name, value)| name.len() + value.len()).sum();
+        self.write(to, &(size as u32).to_le_bytes())
+    }
+
     pub(super) fn add_header(&mut self, map: u32, key: Slice, value: Slice) -> Answer {
         let (key, value) = (self.read(key)?, self.read(value)?);
         self.guest().map(map, true)?.edit(|map| map.add(key, value));

@@ -27,7 +27,6 @@ const NOT_CARRIED: &[&str] = &[
     "proxy_call_foreign_function",
     "proxy_get_log_level",
     "proxy_get_configuration",
-    "proxy_get_header_map_size",
     "proxy_get_buffer_status",
     "proxy_continue_request",
     "proxy_continue_response",
@@ -71,6 +70,7 @@ pub(crate) fn link(module: &Module) -> wasmtime::Result<(Linker<Guest>, Vec<&'st
     let mut names: Vec<&'static str> = Vec::new();
     host!(linker, names, "proxy_get_header_map_value", |c, map: u32, key: u32, size: u32, to: u32, to_size: u32| c
         .get_header(map, (key, size), (to, to_size)));
+    host!(linker, names, "proxy_get_header_map_size", |c, map: u32, to: u32| c.get_header_bytes(map, to));
     host!(linker, names, "proxy_add_header_map_value", |c, map: u32, key: u32, size: u32, value: u32, length: u32| c
         .add_header(map, (key, size), (value, length)));
     host!(

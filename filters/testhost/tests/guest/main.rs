@@ -10,6 +10,7 @@ mod control_plane;
 mod counters;
 mod gates;
 mod histories;
+mod hunted;
 mod hold;
 mod interleaved;
 mod lies;
