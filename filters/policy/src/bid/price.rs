@@ -58,6 +58,9 @@ const BOUNCE: f64 = 0.002;
 /// [`BOUNCE`] that it costs.
 const PROBE: f64 = 20.0;
 
+/// A bounce that took more than so many times the mean counts as that.
+const OUTLIER: f64 = 4.0;
+
 /// What a sender knows of a service's response times.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Bids {
@@ -117,7 +120,9 @@ impl Bids {
         if self.bounce.is_some_and(|bounce| took < bounce && self.affordable(bounce) == 0) {
             self.bounce = None;
         }
-        follow(&mut self.bounce, took);
+        // One alone moves the mean by no more than a third: an upload is bounced when its body has come.
+        let most = self.bounce.map_or(f64::INFINITY, |bounce| bounce * OUTLIER);
+        follow(&mut self.bounce, took.min(most));
         self.silent = 0;
     }
 
@@ -248,6 +253,23 @@ mod tests {
             println!("{millis} ms: {bounces} of 20000");
             assert!((1..=most).contains(&bounces), "{bounces} bounces of {millis} ms");
         }
+    }
+
+    /// A bounced upload of HTTP/1.1 is answered when its body has come, after a second at the latest,
+    /// whatever a bounce costs.
+    #[test]
+    fn a_few_slow_uploads_do_not_end_the_bids_of_all() {
+        let (mut bids, mut without) = (Bids::default(), 0);
+        bids.hear(&report(40, 10));
+        for request in 0..20_000 {
+            without += usize::from(request > 5000 && bids.count() == 0);
+            exchanges(&mut bids, 1, Duration::from_micros(500));
+            // One in 200, from a slow client.
+            if request % 200 == 0 {
+                bids.bounced(Duration::from_secs(1));
+            }
+        }
+        assert!(without < 150, "{without} of 15000 requests do not bid");
     }
 
     #[test]
