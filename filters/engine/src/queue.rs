@@ -72,6 +72,8 @@ pub struct Queue<H: Host> {
     unread: Vec<Unread<H>>,
     /// When all of them were asked.
     asked: Timestamp,
+    /// When those that are held were asked for their sizes.
+    sized: Timestamp,
     /// Whether the message is under way with which this thread tells itself to look.
     told: bool,
 }
@@ -88,7 +90,8 @@ impl<H: Host> Queue<H> {
     /// The queue of a service, as the VM with this number sees it.
     pub fn new(host: &H, service: &str, vm: u64, recovery: &CrashRecovery) -> Self {
         let (line, unread, asked) = (line::Line::new(service, vm), Vec::new(), Timestamp::ZERO);
-        let queue = Self { host: host.clone(), vm, service: service.into(), line, unread, asked, told: false };
+        let queue =
+            Self { host: host.clone(), vm, service: service.into(), line, unread, asked, sized: asked, told: false };
         let (host, service) = (host.clone(), Rc::clone(&queue.service));
         recovery.register(Step::Resign, move || {
             // The others are told that there may be free places.
@@ -161,6 +164,10 @@ impl<H: Host> Queue<H> {
     /// Adds those whose bodies have turned out to be too large to be held. On ticks only: it costs
     /// some calls to the host for each that may.
     pub fn look_at_sizes(&mut self, turns: &mut Turns<H>, now: Timestamp) {
+        if now.since(self.sized) < TICK_WHEN_ONE_IS_LATE_SOON {
+            return;
+        }
+        self.sized = now;
         if self.line.release(Waiting::has_grown) {
             let Turns(more) = self.look(now);
             turns.0.in_turn.extend(more.in_turn);

@@ -151,7 +151,8 @@ async fn a_bounced_request_that_another_filter_has_delayed_does_not_wait_a_secon
 async fn a_bounced_request_that_expects_to_continue_is_answered_at_once() {
     let place = Place::new();
     let (pod, inside) = full_with(&place, |manager| manager["proxy_100_continue"] = json!(true)).await;
-    let head = "POST /x HTTP/1.1\r\nhost: backend\r\nx-bloc-bid: any\r\nexpect: 100-continue\r\ncontent-length: 10\r\n\r\n";
+    let head =
+        "POST /x HTTP/1.1\r\nhost: backend\r\nx-bloc-bid: any\r\nexpect: 100-continue\r\ncontent-length: 10\r\n\r\n";
     let began = Instant::now();
     let said = says(pod.address, &[head.as_bytes()]).await;
     assert!(said.starts_with("HTTP/1.1 429"), "{said}");

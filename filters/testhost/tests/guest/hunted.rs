@@ -67,6 +67,31 @@ fn bodies_that_are_slow_are_not_all_asked_for_each() {
     assert!(messages <= 2 * 200, "{came} when they came, {messages} by messages, {ticks} in the second after");
 }
 
+/// 200 calls that are held, and a slow upload to another service of the same thread.
+#[test]
+fn a_body_that_is_slow_does_not_have_all_held_calls_looked_at_every_millisecond() {
+    let process = process(5);
+    let root = inbound(&process, &json!({"concurrency": 1, "capacity": {"estimator": "static", "limit": 201}}));
+    let _inside = admitted(&root);
+    let _held: Vec<Stream> = (0..200)
+        .map(|_| {
+            let mut stream = root.stream().with_property("request\0protocol", "HTTP/2");
+            let call =
+                [(":method", "POST"), (":path", "/"), (":authority", SERVICE), ("content-type", "application/grpc")];
+            let flow = stream.request_headers(call, false);
+            assert!(matches!(flow, Flow::Pause), "{flow:?}");
+            stream
+        })
+        .collect();
+    properties(&root);
+    process.advance(Duration::from_secs(1));
+    let before = properties(&root);
+    let _slow = slow(&root);
+    process.advance(Duration::from_secs(1));
+    let with = properties(&root);
+    assert!(with < 10_000, "{before} in a second before, {with} with one slow body");
+}
+
 /// Such as with a timeout.
 #[test]
 fn a_held_request_that_envoy_has_answered_is_not_answered_again() {
