@@ -193,3 +193,45 @@ async fn at_the_sender_idle_streams_are_not_pending() {
     eventually("streams that are not pending again", async || (share().await >= 5).then_some(())).await;
     drop(streams);
 }
+
+/// CPU time that a process has used.
+fn cpu(id: u32) -> Duration {
+    const TICKS_PER_SECOND: u64 = 100;
+    let stat = std::fs::read_to_string(format!("/proc/{id}/stat")).unwrap();
+    let fields = stat.rsplit_once(')').unwrap().1.split_whitespace();
+    let ticks: u64 = fields.skip(11).take(2).map(|ticks| ticks.parse::<u64>().unwrap()).sum();
+    Duration::from_millis(1000 * ticks / TICKS_PER_SECOND)
+}
+
+/// The thread ticks every millisecond for such a body.
+#[tokio::test(flavor = "multi_thread")]
+async fn one_slow_upload_that_is_bounced_does_not_have_all_idle_streams_looked_at_all_the_time() {
+    const MANY: usize = 500;
+    let place = Place::new();
+    let app = Echo::start().await;
+    let spec = json!({"capacity": {"estimator": "static", "limit": MANY}});
+    let configuration = json!({"service": SERVICE, "services": {SERVICE: spec}});
+    let mut bootstrap = inbound(&place, app.address, &configuration, None);
+    balance(&mut bootstrap);
+    let mut sidecar = Envoy::start(&place.envoy, place.path(), "pod", &bootstrap, 1).await.unwrap();
+    let to = sidecar.listener("inbound").unwrap();
+    let id = sidecar.process().id().unwrap();
+    let mut streams = Vec::new();
+    for _ in 0..MANY {
+        streams.push(Stream::open(to).await);
+    }
+    eventually("idle", async || (metric(&sidecar, "inbound", "in_flight").await == 0).then_some(())).await;
+    for _ in 0..MANY {
+        streams.push(Stream::open(to).await);
+    }
+    let mut slow = TcpStream::connect(to).await.unwrap();
+    slow.write_all(b"POST /x HTTP/1.1\r\nhost: backend\r\ncontent-length: 10\r\n\r\n").await.unwrap();
+    sleep(Duration::from_millis(50)).await;
+    let before = cpu(id);
+    let head = timeout(PATIENCE, read_until(&mut slow, "\r\n\r\n")).await.expect("an answer").unwrap();
+    let used = cpu(id) - before;
+    assert!(head.starts_with("HTTP/1.1 429"), "{head}");
+    println!("{used:?} of CPU time in a second");
+    assert!(used < Duration::from_millis(250), "{used:?} of CPU time in a second");
+    drop(streams);
+}
