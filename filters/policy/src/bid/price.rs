@@ -12,6 +12,9 @@
 //! with the mean wait in the queue over the measured time of a bounce (all in seconds; 2 ms until one has been measured) and a share of 0.5: no bids where a bounce costs more than the wait it can save. Fewer bids than
 //! multiples are the higher ones.
 //!
+//! A single bounce counts for at most four times the mean (or 8 ms): one that waits for the body of an
+//! upload takes up to a second, and says nothing of the others.
+//!
 //! A bounce is measured only where there are bids. One that was slow by chance, as on a new
 //! connection, would end the bids for good. So where the measured bounce allows no bid, one request
 //! now and then bids as if none had been measured: the next one after each `20 * bounce / 2 ms`
@@ -58,7 +61,7 @@ const BOUNCE: f64 = 0.002;
 /// [`BOUNCE`] that it costs.
 const PROBE: f64 = 20.0;
 
-/// A bounce that took more than so many times the mean counts as that.
+/// A bounce that took more than so many times the mean, or [`BOUNCE`], counts as that.
 const OUTLIER: f64 = 4.0;
 
 /// What a sender knows of a service's response times.
@@ -120,8 +123,8 @@ impl Bids {
         if self.bounce.is_some_and(|bounce| took < bounce && self.affordable(bounce) == 0) {
             self.bounce = None;
         }
-        // One alone moves the mean by no more than a third: an upload is bounced when its body has come.
-        let most = self.bounce.map_or(f64::INFINITY, |bounce| bounce * OUTLIER);
+        // An upload is bounced when its body has come: one alone moves the mean but little.
+        let most = self.bounce.map_or(f64::INFINITY, |bounce| bounce.max(BOUNCE) * OUTLIER);
         follow(&mut self.bounce, took.min(most));
         self.silent = 0;
     }
