@@ -38,6 +38,8 @@ pub struct Stream {
     generation: u32,
     upstream: bool,
     properties: Properties,
+    /// Bytes of the request's body that have come before the filter sees its headers.
+    ahead: u64,
     context: Option<u32>,
     ended: bool,
     /// As in Envoy a stream keeps its plugin until it is gone itself.
@@ -47,7 +49,7 @@ pub struct Stream {
 impl Stream {
     pub(crate) fn new(vm: Vm, root: u32, upstream: bool, plugin: Option<Rc<Handle>>) -> Self {
         let (generation, properties) = (vm.generation(), Properties::default());
-        Self { vm, root, generation, upstream, properties, context: None, ended: false, _plugin: plugin }
+        Self { vm, root, generation, upstream, properties, ahead: 0, context: None, ended: false, _plugin: plugin }
     }
 
     /// Sets a property, such as `xds\0cluster_name`; the parts of its path are separated by `\0`.
@@ -67,6 +69,14 @@ impl Stream {
         self
     }
 
+    /// With so many bytes of the request's body that come before the filter sees the headers, because
+    /// another filter keeps these for a while.
+    #[must_use]
+    pub fn with_body_ahead(mut self, bytes: u64) -> Self {
+        self.ahead = bytes;
+        self
+    }
+
     /// The request's headers come; `end`: there is no body.
     ///
     /// # Panics
@@ -78,11 +88,11 @@ impl Stream {
         }
         let (headers, root) = (headers.into(), self.root);
         let size = headers.borrow().len() as u32;
-        let properties = std::mem::take(&mut self.properties);
+        let (properties, received) = (std::mem::take(&mut self.properties), self.ahead);
         let context = self.vm.guest(|guest| {
             let context = guest.next_context();
             let (request, logged_request) = (Some(headers.clone()), Some(headers));
-            let state = StreamState { root, properties, request, logged_request, ..StreamState::default() };
+            let state = StreamState { root, properties, received, request, logged_request, ..StreamState::default() };
             guest.contexts.insert(context, Context::Stream(Box::new(state)));
             context
         });

@@ -124,7 +124,7 @@ async fn full_with(place: &Place, change: impl FnOnce(&mut serde_json::Value)) -
 /// As an external authorization or a rate limit does: part of the body has come when our filter
 /// sees the headers.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_bounced_request_that_another_filter_has_delayed_does_not_wait_a_second() {
+async fn a_bounced_request_that_another_filter_has_delayed_is_answered_on_its_connection() {
     let place = Place::new();
     let (pod, inside) = full_with(&place, |manager| {
         let fault = json!({
@@ -138,25 +138,23 @@ async fn a_bounced_request_that_another_filter_has_delayed_does_not_wait_a_secon
     })
     .await;
     let mut connection = Connection::open(pod.address).await;
-    let began = Instant::now();
-    let answer = connection.send(post("/x"), body(KIB)).await.unwrap();
-    assert_eq!((answer.status.as_u16(), answer.header("x-bloc-reject")), (429, Some("capacity")));
-    assert!(began.elapsed() < Duration::from_millis(500), "{:?}", began.elapsed());
+    for _ in 0..2 {
+        let answer = connection.send(post("/x"), body(KIB)).await.unwrap();
+        assert_eq!((answer.status.as_u16(), answer.header("x-bloc-reject")), (429, Some("capacity")));
+    }
     pod.app.release();
     inside.await.unwrap();
 }
 
 /// As Istio has it since 1.23: who asks before it sends its body sends none before it has an answer.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_bounced_request_that_expects_to_continue_is_answered_at_once() {
+async fn a_bounced_request_that_expects_to_continue_is_answered_without_its_body() {
     let place = Place::new();
     let (pod, inside) = full_with(&place, |manager| manager["proxy_100_continue"] = json!(true)).await;
     let head =
         "POST /x HTTP/1.1\r\nhost: backend\r\nx-bloc-bid: any\r\nexpect: 100-continue\r\ncontent-length: 10\r\n\r\n";
-    let began = Instant::now();
     let said = says(pod.address, &[head.as_bytes()]).await;
     assert!(said.starts_with("HTTP/1.1 429"), "{said}");
-    assert!(began.elapsed() < Duration::from_millis(500), "{:?}", began.elapsed());
     pod.app.release();
     inside.await.unwrap();
 }

@@ -57,6 +57,34 @@ fn a_bounced_request_of_http_1_is_answered_when_its_body_has_come() {
     assert_eq!(metric(&process, "inbound", "rejected_capacity"), Some(2), "each once");
 }
 
+/// As an external authorization or a rate limit does.
+#[test]
+fn a_bounced_request_whose_headers_another_filter_has_kept_does_not_wait_for_more_than_its_body() {
+    let process = process(1);
+    let (root, _inside) = full(&process);
+    let kept = |ahead| {
+        let request = [&POST[..], &[("content-length", "3000")]].concat();
+        let mut stream = root.stream().with_property("request\0protocol", "HTTP/1.1").with_body_ahead(ahead);
+        assert!(matches!(stream.request_headers(request.as_slice(), false), Flow::Pause));
+        process.deliver();
+        stream
+    };
+    assert!(is_rejected(&kept(3000)), "all of it has come");
+    let mut half = kept(1500);
+    assert!(!is_rejected(&half));
+    half.request_body(&[0; 1500], true);
+    process.advance(Duration::from_millis(1));
+    assert!(is_rejected(&half));
+}
+
+#[test]
+fn a_bounced_request_that_expects_to_continue_is_answered_at_once() {
+    let process = process(1);
+    let (root, _inside) = full(&process);
+    let (_stream, flow) = post(&root, "HTTP/1.1", &[("content-length", "10"), ("expect", "100-continue")]);
+    assert_eq!(flow.reply().map(|reply| reply.status()), Some(429));
+}
+
 #[test]
 fn who_sends_its_body_too_slowly_or_goes_away_is_not_waited_for() {
     let process = process(2);
