@@ -197,9 +197,9 @@ impl<H: Host> Request<H> {
         let is_http_1 = |stream: &H::Stream| {
             stream.text(Text::Protocol).is_some_and(|protocol| protocol.as_ref().starts_with(b"HTTP/1"))
         };
-        // Who asks first sends nothing before it has an answer.
+        // With `expect: 100-continue` a client waits for an answer before it sends its body.
         let asks = |stream: &H::Stream| stream.header(Map::Request, EXPECT).is_some();
-        // Not what has come until now: of the body, too, if another filter has kept the headers.
+        // Not `RequestBytes`: a part of the body is in it if another filter has delayed the headers.
         (size <= limit && is_http_1(&self.stream) && !asks(&self.stream))
             .then(|| self.stream.number(Number::RequestHeaderBytes))
             .flatten()

@@ -165,7 +165,8 @@ impl<H: Host> Root<H> {
         engine.settle();
         let services = engine.look(Service::tick);
         let (streams, turns) = vm.streams.look(vm.host.now());
-        // Who has woken is inside, and its thread gives signs of life.
+        // A stream that counts again may need quicker ticks: without signs of life from this thread
+        // other threads would give its place away.
         let woken = vm.services().iter().filter_map(|service| service.borrow().tick_period(vm.host.now())).min();
         let period = services.into_iter().chain(woken).chain(streams).chain([engine.agent.borrow().period()]).min();
         vm.pace.set(period.unwrap_or(TICK));

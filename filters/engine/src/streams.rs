@@ -185,7 +185,7 @@ impl<H: Host> Streams<H> {
         }
         let at_least = Duration::from_secs_f64(f64::from(looks) / LOOKS_PER_SECOND);
         let period = shortest.map(|idle_after| (idle_after / 2).max(at_least));
-        // Later there may be others, which want it sooner.
+        // A stream that becomes long meanwhile may need a shorter period.
         self.due.set(now.after(period.map_or(Duration::ZERO, |period| period.min(FIRST_LOOK.max(at_least)))));
         (period, all)
     }

@@ -1,10 +1,10 @@
 //! Bodies of requests that are bounced or held.
 
-use crate::support::{App, Connection, PATIENCE, Place, Pod, eventually, request, send};
-use bloc_lab::envoy::{Envoy, SERVICE, sidecar_inbound};
+use crate::support::{App, Connection, PATIENCE, Place, Pod, eventually, inbound, request, send};
+use bloc_lab::envoy::{Envoy, SERVICE};
 use hyper::Request;
 use hyper::http::request::Builder;
-use serde_json::json;
+use serde_json::{Value, json};
 use std::net::SocketAddr;
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -76,19 +76,12 @@ async fn a_bounced_request_of_http_1_leaves_its_connection() {
 #[tokio::test(flavor = "multi_thread")]
 async fn what_exceeds_envoys_buffer_is_held_or_bounced_without_a_413() {
     let place = Place::new();
-    let app = App::start("pod").await;
     let spec = json!({"concurrency": 1, "capacity": {"estimator": "static", "limit": 2}});
-    let configuration = json!({"service": SERVICE, "services": {SERVICE: spec}});
-    let plugin = bloc_lab::envoy::Plugin {
-        module: place.module.clone(),
-        configuration: configuration.to_string(),
-        control_plane: None,
-    };
-    let mut bootstrap = sidecar_inbound(app.address, Some(&plugin));
-    bootstrap["static_resources"]["listeners"][0]["per_connection_buffer_limit_bytes"] = json!(32 * KIB);
-    let sidecar = Envoy::start(&place.envoy, place.path(), "pod", &bootstrap, 1).await.unwrap();
-    let address = sidecar.listener("inbound").unwrap();
-    let pod = Pod { app, sidecar, address };
+    let pod = pod_with(&place, &spec, |listener| {
+        listener["per_connection_buffer_limit_bytes"] = json!(32 * KIB);
+    })
+    .await;
+    let address = pod.address;
     let inside = tokio::spawn(send(address, request("/hold"), ""));
     eventually("one inside", async || (pod.app.at_once() == 1).then_some(())).await;
     let held = tokio::spawn(send(address, post("/held"), body(500 * KIB)));
@@ -100,22 +93,24 @@ async fn what_exceeds_envoys_buffer_is_held_or_bounced_without_a_413() {
     assert_eq!(held.await.unwrap().unwrap().body.len(), 500 * KIB);
 }
 
-/// A pod that is full, whose connection manager is changed.
-async fn full_with(place: &Place, change: impl FnOnce(&mut serde_json::Value)) -> (Pod, tokio::task::JoinHandle<()>) {
+/// A pod whose listener is changed.
+async fn pod_with(place: &Place, spec: &Value, change: impl FnOnce(&mut Value)) -> Pod {
     let app = App::start("pod").await;
-    let spec = json!({"capacity": {"estimator": "static", "limit": 1}});
     let configuration = json!({"service": SERVICE, "services": {SERVICE: spec}});
-    let plugin = bloc_lab::envoy::Plugin {
-        module: place.module.clone(),
-        configuration: configuration.to_string(),
-        control_plane: None,
-    };
-    let mut bootstrap = sidecar_inbound(app.address, Some(&plugin));
-    let listener = &mut bootstrap["static_resources"]["listeners"][0];
-    change(&mut listener["filter_chains"][0]["filters"][0]["typed_config"]);
+    let mut bootstrap = inbound(place, app.address, &configuration, None);
+    change(&mut bootstrap["static_resources"]["listeners"][0]);
     let sidecar = Envoy::start(&place.envoy, place.path(), "pod", &bootstrap, 1).await.unwrap();
     let address = sidecar.listener("inbound").unwrap();
-    let pod = Pod { app, sidecar, address };
+    Pod { app, sidecar, address }
+}
+
+/// One that is full, whose connection manager is changed.
+async fn full_with(place: &Place, change: impl FnOnce(&mut Value)) -> (Pod, tokio::task::JoinHandle<()>) {
+    let pod = pod_with(place, &json!({"capacity": {"estimator": "static", "limit": 1}}), |listener| {
+        change(&mut listener["filter_chains"][0]["filters"][0]["typed_config"]);
+    })
+    .await;
+    let address = pod.address;
     let inside = tokio::spawn(async move { drop(send(address, request("/hold"), "").await) });
     eventually("one inside", async || (pod.app.at_once() == 1).then_some(())).await;
     (pod, inside)
@@ -146,7 +141,7 @@ async fn a_bounced_request_that_another_filter_has_delayed_is_answered_on_its_co
     inside.await.unwrap();
 }
 
-/// As Istio has it since 1.23: who asks before it sends its body sends none before it has an answer.
+/// With `proxy_100_continue` such a client sends its body only after an answer.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_bounced_request_that_expects_to_continue_is_answered_without_its_body() {
     let place = Place::new();

@@ -31,6 +31,13 @@ fn properties(root: &Root) -> u64 {
     root.take_cost().host_calls.get("proxy_get_property").copied().unwrap_or_default()
 }
 
+/// How many properties are read within the next second.
+fn in_a_second(process: &Process, root: &Root) -> u64 {
+    properties(root);
+    process.advance(Duration::from_secs(1));
+    properties(root)
+}
+
 /// `LOOKS_PER_SECOND` is 4,000, of two properties each.
 #[test]
 fn a_body_that_is_slow_does_not_have_all_long_streams_looked_at_every_millisecond() {
@@ -39,12 +46,9 @@ fn a_body_that_is_slow_does_not_have_all_long_streams_looked_at_every_millisecon
     let _streams: Vec<Stream> = (0..1000).map(|_| streaming(&root)).collect();
     process.advance(Duration::from_secs(15));
     let _inside: Vec<Stream> = (0..1001).map(|_| admitted(&root)).collect();
-    properties(&root);
-    process.advance(Duration::from_secs(1));
-    let before = properties(&root);
+    let before = in_a_second(&process, &root);
     let _slow = slow(&root);
-    process.advance(Duration::from_secs(1));
-    let with = properties(&root);
+    let with = in_a_second(&process, &root);
     println!("{before} in a second before, {with} with one slow body");
     assert!(with < 20_000, "{before} in a second before, {with} with one slow body");
 }
@@ -83,12 +87,9 @@ fn a_body_that_is_slow_does_not_have_all_held_calls_looked_at_every_millisecond(
             stream
         })
         .collect();
-    properties(&root);
-    process.advance(Duration::from_secs(1));
-    let before = properties(&root);
+    let before = in_a_second(&process, &root);
     let _slow = slow(&root);
-    process.advance(Duration::from_secs(1));
-    let with = properties(&root);
+    let with = in_a_second(&process, &root);
     assert!(with < 10_000, "{before} in a second before, {with} with one slow body");
 }
 
