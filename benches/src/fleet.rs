@@ -72,7 +72,7 @@ impl Work {
         if let Some(endpoint) = first.and_then(|id| self.sender.endpoints().get(id)) {
             self.address.clear();
             self.address.push_str(endpoint.address());
-            self.pending.extend(self.sender.begin(&self.address, Some(0), self.now));
+            self.pending.extend(self.sender.begin(&self.address, Some(self.sender.turn(0)), self.now));
         }
         if self.pending.len() > self.sender.endpoints().len()
             && let Some(attempt) = self.pending.pop_front()
@@ -90,7 +90,7 @@ impl Work {
 
     /// The bid of a request's first attempt.
     pub fn bid(&self) -> Option<Duration> {
-        self.sender.bid(0)
+        self.sender.bid(self.sender.turn(0))
     }
 }
 
@@ -152,7 +152,7 @@ mod tests {
             let addresses = work.sender.endpoints().iter().map(|(_, endpoint)| endpoint.address().to_owned());
             let addresses: Vec<String> = addresses.collect();
             let forced = |address: &String| {
-                work.sender.begin(address, Some(0), work.now).is_some_and(|attempt| attempt.right == Right::Forced)
+                work.sender.begin(address, None, work.now).is_some_and(|attempt| attempt.right == Right::Forced)
             };
             let waiting = addresses.into_iter().filter(forced).count();
             assert!((1..servers as usize * 3 / 4).contains(&waiting), "{waiting} of {servers} wait");

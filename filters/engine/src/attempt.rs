@@ -6,6 +6,10 @@
 //! attempts of a request, and reads the list once: the first attempt takes the addresses away and
 //! leaves the key for the others.
 //!
+//! It ends the retries. An answer after which no further attempt may follow gets a header that Envoy's
+//! router takes for "do not retry", and `bloc.outbound` takes that away. An attempt that got no answer
+//! cannot be marked: the next one is answered here, without its server, if it is one too many.
+//!
 //! On failure: open. Of an attempt to a service that nobody configured only `x-bloc-endpoints` is
 //! taken away. One without a key, because no `bloc.outbound` placed it, is booked by its cluster's
 //! name. What is ours in requests and answers the route configuration takes away, which costs Envoy
@@ -16,9 +20,10 @@ use crate::body::body;
 use crate::cluster::{Cluster, Sent};
 use crate::clusters::Shared;
 use crate::crash;
+use crate::deadline::deadline;
 use crate::filter::{Filter, Flow};
-use crate::host::{Host, Map, Number, Stream, Text};
-use crate::requests::Next;
+use crate::host::{Host, Map, Number, Reply, Stream, Text};
+use crate::requests::{End, Next, Then};
 use crate::streams::{AnswerId, Counted};
 use crate::vm::Vm;
 use crate::why::Rejected;
@@ -27,12 +32,23 @@ use bloc_policy::sender::{self, Sender};
 use bloc_policy::units::Timestamp;
 use bloc_policy::wire::bid;
 use bloc_policy::wire::endpoints::{self, RequestKey};
-use bloc_policy::wire::headers::{BID, ENDPOINTS, LOAD, ORCA, REJECT};
+use bloc_policy::wire::headers::{BID, ENDPOINTS, LOAD, ORCA, RATE_LIMITED, REJECT};
 use bloc_policy::wire::load_report::LoadReport;
 use bloc_policy::wire::orca;
 use bloc_policy::wire::reason::Reason;
 use std::cell::RefCell;
 use std::rc::Rc;
+use std::time::Duration;
+
+const TOO_MANY_REQUESTS: u32 = 429;
+const SERVICE_UNAVAILABLE: u32 = 503;
+const GATEWAY_TIMEOUT: u32 = 504;
+const RESOURCE_EXHAUSTED: i32 = 8;
+const UNAVAILABLE: i32 = 14;
+/// Envoy's timers go by a clock that stands still within a turn of its loop.
+const EARLY: Duration = Duration::from_millis(5);
+/// After how long an attempt that waits in vain is answered.
+const SOON: Duration = Duration::from_millis(10);
 
 /// The filter of one attempt.
 pub struct Attempt<H: Host> {
@@ -41,6 +57,18 @@ pub struct Attempt<H: Host> {
     /// The request that it belongs to, if that was placed by us.
     key: Option<RequestKey>,
     under_way: Option<UnderWay<H>>,
+    is: Is,
+}
+
+/// Where an attempt is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Is {
+    /// Nowhere that its request would have to know.
+    Elsewhere,
+    /// At a server, without an answer. It may take so long, if that was to be known.
+    Pending { limit: Option<Duration> },
+    /// Here, until those that are under way have ended.
+    Surplus,
 }
 
 /// What is noted of an attempt.
@@ -68,7 +96,7 @@ struct UnderWay<H: Host> {
 impl<H: Host> Attempt<H> {
     /// An attempt that has not begun.
     pub fn new(vm: &Rc<Vm<H>>, stream: H::Stream) -> Self {
-        Self { vm: Rc::clone(vm), stream, key: None, under_way: None }
+        Self { vm: Rc::clone(vm), stream, key: None, under_way: None, is: Is::Elsewhere }
     }
 
     /// What the filter has noted of it, once it has begun.
@@ -98,9 +126,35 @@ impl<H: Host> Attempt<H> {
         next
     }
 
-    fn begin(&mut self, ends: bool) -> Option<UnderWay<H>> {
-        let Some(next) = self.next() else { return self.begin_without_request(ends) };
-        let number = next.bids.then_some(next.number);
+    /// Whether no request of this user's may be sent again like this.
+    fn is_one_too_many(&self, next: &Next<RefCell<Cluster<H>>>) -> bool {
+        if next.may && next.after == Some(End::Silent) {
+            let mut cluster = next.cluster.borrow_mut();
+            if !cluster.sender.may_repeat() {
+                cluster.counters.count(Sent::OverBudget);
+                return true;
+            }
+        }
+        !next.may
+    }
+
+    /// Answers in place of the server, with what Envoy would have answered after the attempt before;
+    /// or, as that would end those that are under way, waits for them.
+    fn refuse(&mut self, next: &Next<RefCell<Cluster<H>>>) {
+        next.cluster.borrow_mut().counters.count(Sent::RefusedRetries);
+        match self.key.filter(|_| next.hedges) {
+            Some(key) => {
+                self.is = Is::Surplus;
+                self.vm.requests.borrow_mut().wait(key, self.stream.clone());
+            }
+            None if next.after == Some(End::Rejected) => reply(&self.stream, TOO_MANY_REQUESTS, RESOURCE_EXHAUSTED),
+            None => reply_for_silence(&self.stream, next.timed_out),
+        }
+    }
+
+    fn begin(&self, next: Option<Next<RefCell<Cluster<H>>>>, ends: bool) -> Option<UnderWay<H>> {
+        let Some(next) = next else { return self.begin_without_request(ends) };
+        let turn = next.turn;
         let address = self.stream.text(Text::UpstreamAddress)?;
         let address = address.as_ref();
         if let Some(first) = next.first
@@ -108,7 +162,7 @@ impl<H: Host> Attempt<H> {
         {
             // Not the time of the choice: a filter between the two may have waited.
             let now = self.vm.host.now();
-            return self.begin_at(next.cluster, |to| to.begin_chosen(first, number, now));
+            return self.begin_at(next.cluster, |to| to.begin_chosen(first, turn, now));
         }
         let (address, now) = (std::str::from_utf8(address).ok()?, self.vm.host.now());
         let is_known = next.cluster.borrow().sender.endpoints().find(address).is_some();
@@ -124,7 +178,44 @@ impl<H: Host> Attempt<H> {
             }
             cluster
         };
-        self.begin_at(cluster, |to| to.begin(address, number, now))
+        self.begin_at(cluster, |to| to.begin(address, turn, now))
+    }
+
+    /// An answer has come. If no attempt may follow it, Envoy's router is told so.
+    fn end_retries(&self, report: Option<&LoadReport>, rejection: Option<Rejection>) {
+        let Some(key) = self.key else { return };
+        let mut requests = self.vm.requests.borrow_mut();
+        let bid = self.under_way.as_ref().and_then(|under_way| under_way.attempt.bid);
+        let then = match (report, rejection) {
+            (Some(report), Some(reason)) => {
+                let then = requests.ended(key, End::Rejected, |retries| retries.rejected_for(reason, bid, report));
+                if then == Then::Envoy || reason != Some(Reason::Unreachable) {
+                    then
+                } else {
+                    // No application has failed, and none of our retries is left: the route's turn, as
+                    // if there were no filters.
+                    self.stream.remove_header(Map::Response, REJECT);
+                    requests.ended_after_all(key, |retries| retries.may_fail() && self.may_repeat())
+                }
+            }
+            _ => requests.ended(key, End::Answered, |retries| retries.may_fail() && self.may_repeat()),
+        };
+        let Then::Nothing { named } = then else { return };
+        if (named || is_bad(&self.stream)) && self.stream.header(Map::Response, RATE_LIMITED).is_none() {
+            self.stream.set_header(Map::Response, RATE_LIMITED, b"true");
+            requests.mark(key);
+        }
+    }
+
+    /// Whether the retry budget allows that this request is sent again.
+    fn may_repeat(&self) -> bool {
+        let Some(under_way) = &self.under_way else { return true };
+        let mut cluster = under_way.cluster.borrow_mut();
+        let may = cluster.sender.may_repeat();
+        if !may {
+            cluster.counters.count(Sent::OverBudget);
+        }
+        may
     }
 
     /// Begins an attempt that no filter of ours placed.
@@ -132,13 +223,13 @@ impl<H: Host> Attempt<H> {
         let address = self.stream.text(Text::UpstreamAddress)?;
         let address = std::str::from_utf8(address.as_ref()).ok()?;
         let cluster = self.vm.cluster_of(None, &self.stream)?;
-        let bids = {
+        let turn = {
             let sender = &cluster.borrow().sender;
-            sender.bids() && !body(&self.stream, ends).exceeds(sender.parameters().body_limit())
+            let bids = sender.bids() && !body(&self.stream, ends).exceeds(sender.parameters().body_limit());
+            bids.then(|| attempt_number(&self.stream)).flatten().map(|number| sender.turn(number))
         };
-        let number = bids.then(|| attempt_number(&self.stream)).flatten();
         let now = self.vm.host.now();
-        self.begin_at(cluster, |to| to.begin(address, number, now))
+        self.begin_at(cluster, |to| to.begin(address, turn, now))
     }
 
     /// Begins an attempt to a server of this cluster.
@@ -170,6 +261,31 @@ impl<H: Host> Attempt<H> {
     }
 }
 
+/// Whether an answer may meet a condition of a route. One that does not is not marked, since a route
+/// may retry for the mark.
+fn is_bad(stream: &impl Stream) -> bool {
+    let status = stream.header(Map::Response, ":status");
+    status.is_none_or(|status| !matches!(status.as_ref().first(), Some(b'1'..=b'3')))
+        || stream.header(Map::Response, "grpc-status").is_some()
+}
+
+fn reply(stream: &impl Stream, status: u32, grpc_status: i32) {
+    stream.reply(Reply { status, grpc_status, details: "bloc_retries", headers: &[] });
+}
+
+/// Answers the attempts that wait in vain.
+pub fn answer_due<H: Host>(vm: &Vm<H>) {
+    let due = vm.requests.borrow_mut().due();
+    for (stream, timed_out) in due {
+        stream.in_own_context(|| reply_for_silence(&stream, timed_out));
+    }
+}
+
+/// Answers as Envoy would after an attempt without an answer.
+fn reply_for_silence(stream: &impl Stream, timed_out: bool) {
+    reply(stream, if timed_out { GATEWAY_TIMEOUT } else { SERVICE_UNAVAILABLE }, UNAVAILABLE);
+}
+
 /// Whether this server has this address.
 fn is_at<H: Host>(cluster: &Shared<H>, server: EndpointId, address: &[u8]) -> bool {
     let cluster = cluster.borrow();
@@ -192,6 +308,26 @@ impl<H: Host> UnderWay<H> {
             Answer::Served(_) | Answer::Orca(_) | Answer::Silent => {}
         }
         cluster.sender.answer(&self.attempt, answer, self.vm.host.now());
+    }
+}
+
+impl<H: Host> Drop for Attempt<H> {
+    fn drop(&mut self) {
+        let Some(key) = self.key else { return };
+        match self.is {
+            Is::Elsewhere => {}
+            Is::Surplus => self.vm.requests.borrow_mut().leave(key, &self.stream),
+            Is::Pending { limit } => {
+                let began = self.under_way.as_ref().map(|under_way| under_way.attempt.began);
+                let took = began.map(|began| self.vm.host.now().since(began));
+                let timed_out = limit.zip(took).is_some_and(|(limit, took)| took + EARLY >= limit);
+                let due = self.vm.requests.borrow_mut().lost(key, timed_out);
+                if due {
+                    // Not now: if another attempt has just got its answer, Envoy is ending all others.
+                    self.vm.pace.hurry(SOON);
+                }
+            }
+        }
     }
 }
 
@@ -229,17 +365,35 @@ fn said(stream: &impl Stream) -> (Option<LoadReport>, Option<Rejection>) {
 impl<H: Host> Filter for Attempt<H> {
     fn request_headers(&mut self, ends: bool) -> Flow {
         crash::request(&self.vm.host, &self.stream, "attempt.request");
-        self.under_way = self.begin(ends);
+        let next = self.next();
+        if let Some(next) = &next
+            && self.is_one_too_many(next)
+        {
+            self.refuse(next);
+            return Flow::Pause;
+        }
+        let is_last =
+            next.as_ref().is_some_and(|next| next.is_last || !next.cluster.borrow().sender.may_repeat_amply());
+        self.under_way = self.begin(next, ends);
+        if let (Some(key), Some(_)) = (self.key, &self.under_way) {
+            self.vm.requests.borrow_mut().went(key);
+            // What follows if it gets no answer depends on it.
+            self.is = Is::Pending { limit: is_last.then(|| deadline(&self.stream)).flatten() };
+        }
         Flow::Continue
     }
 
     fn response_headers(&mut self, _headers: usize, ends: bool) {
         let (vm, stream) = (&self.vm, &self.stream);
         crash::point(&vm.host, "attempt.response");
-        let (report, rejection) = said(stream);
-        if let (Some(key), Some(_)) = (self.key, rejection) {
-            vm.requests.borrow_mut().rejected(key);
+        if let (Some(key), Is::Pending { .. }) = (self.key, self.is) {
+            self.is = Is::Elsewhere;
+            if vm.requests.borrow_mut().came(key) {
+                vm.pace.hurry(SOON);
+            }
         }
+        let (report, rejection) = said(stream);
+        self.end_retries(report.as_ref(), rejection);
         let Some(under_way) = &mut self.under_way else { return };
         under_way.answer(match (&report, rejection) {
             (Some(report), Some(Some(Reason::Bid))) => Answer::Bounced(*report),

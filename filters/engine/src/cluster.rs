@@ -13,7 +13,7 @@ use std::rc::Rc;
 
 events! {
     /// What is counted of a cluster.
-    Sent: 10 {
+    Sent: 12 {
         /// Requests that were given a list or not.
         Requests = "requests",
         /// Attempts, retries included.
@@ -34,6 +34,11 @@ events! {
         RefusedSlo = "refused_slo",
         /// Attempts that the server bounced because it would take longer than their bid.
         Bounces = "bounces",
+        /// Answers and failures after which the request could have been sent again, but for the retry
+        /// budget.
+        OverBudget = "over_budget",
+        /// Retries of Envoy's that went to no server, since they were more than the request may have.
+        RefusedRetries = "refused_retries",
     }
 }
 
@@ -44,7 +49,7 @@ pub struct Cluster<H: Host> {
     /// What is decided about it.
     pub sender: Sender,
     /// Events to be counted.
-    pub counters: Counters<H, Sent, 10>,
+    pub counters: Counters<H, Sent, 12>,
 }
 
 impl<H: Host> Cluster<H> {

@@ -31,6 +31,8 @@ pub enum Text {
     Protocol,
     /// The host of the service to which Istio says that the inbound cluster belongs.
     IstioService,
+    /// The path of the object of which Istio says that it made the route.
+    IstioRoute,
 }
 
 /// What a proxy knows of a stream, as a number.
@@ -148,6 +150,9 @@ pub trait Stream: Clone + Eq + Hash + 'static {
     fn header(&self, map: Map, name: &str) -> Option<Self::Bytes<'_>>;
     /// Sets a header, in place of all of that name.
     fn set_header(&self, map: Map, name: &str, value: &[u8]);
+    /// Adds a header; to the value, after a comma, if there is one of that name and Envoy keeps but
+    /// one of it.
+    fn add_header(&self, map: Map, name: &str, value: &[u8]);
     /// Removes all headers of that name.
     fn remove_header(&self, map: Map, name: &str);
     /// A text, which need not be UTF-8; none if the proxy has none.

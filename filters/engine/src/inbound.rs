@@ -39,6 +39,8 @@ use std::time::Duration;
 /// type and length. An application's has those that the router adds, too. To look more closely
 /// costs a call to the host, which most answers are spared by this.
 const LOCAL_REPLY: usize = 3;
+/// The same over gRPC, where it ends with its headers: status, type, and status and message of gRPC.
+const LOCAL_GRPC_REPLY: usize = 4;
 /// In case the message is lost with which this thread tells itself to look at a body.
 const TICK_IN_CASE: Duration = Duration::from_millis(250);
 const TOO_MANY_REQUESTS: u32 = 429;
@@ -248,7 +250,9 @@ impl<H: Host> Request<H> {
         };
         let (let_in, reads) = match self.stage.get() {
             Stage::Inside { place, .. }
-                if self.speaks && headers <= LOCAL_REPLY && application_is_unreachable(&self.stream) =>
+                if self.speaks
+                    && headers <= if ends { LOCAL_GRPC_REPLY } else { LOCAL_REPLY }
+                    && application_is_unreachable(&self.stream) =>
             {
                 answered(place);
                 self.stream.set_header(Map::Response, REJECT, Reason::Unreachable.as_str().as_bytes());
@@ -331,17 +335,18 @@ fn hurry<H: Host>(vm: &Vm<H>, period: Option<Duration>) {
 
 /// Whether this answer is Envoy's own, because it got no connection to the application: the
 /// application has not seen the request, so that it is safe elsewhere. Without this a server whose
-/// application is gone would answer fastest of all, and draw the load of the others.
+/// application is gone would answer fastest of all, and draw the load of the others. Of several
+/// attempts the flags are those of the last. Istio's inbound routes repeat one that was not sent
+/// (`reset-before-request`), and no other.
 fn application_is_unreachable(stream: &impl Stream) -> bool {
     /// Response flags of Envoy: no healthy upstream, upstream connection failure, upstream
     /// overflow.
     const NEVER_SENT: u64 = 0x2 | 0x20 | 0x80;
-    stream.header(Map::Response, ":status").is_some_and(|status| status.as_ref() == b"503")
-        && stream
-            .number(Number::ResponseFlags)
-            .is_some_and(|flags| flags & NEVER_SENT != 0 && flags & !NEVER_SENT == 0)
-        // An earlier attempt may have been sent.
-        && stream.number(Number::Attempts).is_none_or(|attempts| attempts <= 1)
+    /// Upstream retry limit exceeded.
+    const NO_MORE: u64 = 0x8000;
+    stream
+        .number(Number::ResponseFlags)
+        .is_some_and(|flags| flags & NEVER_SENT != 0 && flags & !(NEVER_SENT | NO_MORE) == 0)
 }
 
 /// The filter of one request on its way in.

@@ -1,6 +1,10 @@
 //! `bloc.outbound`: chooses the servers of a request, in order, and asks Envoy's router to try the
 //! next one after a rejection.
 //!
+//! Envoy's router joins the conditions of the route with those of the request's headers, and takes its
+//! number of retries from the header, if there is one. So the header says how many attempts there may
+//! be in all, and `bloc.attempt` ends those of each kind ([`bloc_policy::retries`]).
+//!
 //! On failure: open. A service that nobody configured, or one without a known server, goes on
 //! without a list, and Envoy's fallback policy places it.
 
@@ -9,25 +13,25 @@ use crate::cluster::Sent;
 use crate::clusters::Shared;
 use crate::crash;
 use crate::filter::{Filter, Flow};
-use crate::host::{Host, Map, Reply, Stream};
+use crate::host::{Host, Map, Reply, Stream, Text};
 use crate::parameters::PluginId;
+use crate::requests::{Begun, Course};
 use crate::vm::Vm;
 use crate::why;
+use bloc_policy::config::ServiceParameters;
 use bloc_policy::wire::decimal::write_integer;
 use bloc_policy::wire::endpoints::{self, RequestKey};
-use bloc_policy::wire::headers::{ENDPOINTS, MAX_RETRIES, ORCA, REJECT, RETRIABLE_HEADER_NAMES, RETRY_ON, WHY};
-use std::fmt::Write;
+use bloc_policy::wire::headers::{
+    ENDPOINTS, MAX_RETRIES, ORCA, RATE_LIMITED, REJECT, RETRIABLE_HEADER_NAMES, RETRY_ON, WHY,
+};
 use std::rc::Rc;
 use std::time::Duration;
 
 const SERVICE_UNAVAILABLE: u32 = 503;
 const UNAVAILABLE: i32 = 14;
 
-/// What is safe to send again: a rejection came before the application saw the request, the others
-/// before a server got it at all.
-const SAFE_RETRIES: &str = "retriable-headers,connect-failure,refused-stream";
-/// What the retry budget always leaves.
-const FREE_RETRIES: &str = "retriable-headers";
+/// The condition that a rejection meets.
+const ON_REJECTION: &str = "retriable-headers";
 
 /// The filter of one request on its way out.
 pub struct OutboundRequest<H: Host> {
@@ -61,9 +65,13 @@ impl<H: Host> OutboundRequest<H> {
         self.stream.reply(Reply { status, grpc_status, details: "bloc_slo", headers: &headers });
     }
 
+    /// How this request went so far.
+    fn course(&self) -> Option<Course> {
+        self.key.and_then(|key| self.vm.requests.borrow().course(key))
+    }
+
     /// Whether the answer that goes on to the application is a rejection.
-    fn is_rejected(&self) -> bool {
-        let course = self.key.and_then(|key| self.vm.requests.borrow().course(key));
+    fn is_rejected(&self, course: Option<Course>) -> bool {
         // Nearly all are none of ours to look at. An answer without an attempt that was seen may be
         // anything.
         course.is_some_and(|course| course.rejected || course.attempts == 0)
@@ -92,16 +100,22 @@ impl<H: Host> Filter for OutboundRequest<H> {
         // Envoy could not repeat it.
         let sender = &cluster.sender;
         let bids = !sender.bids() || !body(stream, ends).exceeds(sender.parameters().body_limit());
-        let key = vm.requests.borrow_mut().begin(self.plugin, shared, first, bids);
+        let ours = sender.retries(0, bids).left();
+        let retries = if ours > 0 {
+            let own = own_retries(stream).unwrap_or_else(|| route_retries(stream, sender.parameters()));
+            sender.retries(own, bids)
+        } else {
+            // Envoy counts what it was going to count.
+            sender.retries(u32::MAX, false)
+        };
+        let named = ours > 0 && names_headers(stream);
+        let begun = Begun { plugin: self.plugin, cluster: Rc::clone(shared), first, retries, named };
+        let key = vm.requests.borrow_mut().begin(begun);
         let mut list = vm.list.borrow_mut();
         endpoints::encode(cluster.sender.chosen(), key, &mut list);
         stream.set_header(Map::Request, ENDPOINTS, &list);
-        let mut text = vm.text.borrow_mut();
-        let retries = cluster.sender.retries();
-        if cluster.sender.retries_failures() {
-            ask_for_retries(stream, retries, &mut text);
-        } else {
-            ask_for_free_retries(stream, retries, &mut text);
+        if ours > 0 {
+            ask_for_retries(stream, retries.left(), &mut vm.text.borrow_mut());
         }
         self.key = Some(key);
         Flow::Continue
@@ -114,7 +128,11 @@ impl<H: Host> Filter for OutboundRequest<H> {
             self.stream.remove_header(Map::Response, REJECT);
             return;
         };
-        if self.is_rejected() {
+        let course = self.course();
+        if course.is_some_and(|course| course.marked) {
+            self.stream.remove_header(Map::Response, RATE_LIMITED);
+        }
+        if self.is_rejected(course) {
             self.stream.remove_header(Map::Response, REJECT);
             cluster.borrow_mut().counters.count(Sent::RetriesExhausted);
         }
@@ -133,33 +151,40 @@ impl<H: Host> Drop for OutboundRequest<H> {
     }
 }
 
-/// Asks Envoy's router for retries after a rejection, beside those that the application asked for.
-fn ask_for_retries(stream: &impl Stream, retries: u32, text: &mut String) {
-    text.clear();
-    let mut most = retries;
-    let own = stream.header(Map::Request, RETRY_ON);
-    match own.as_ref().and_then(|own| std::str::from_utf8(own.as_ref()).ok()) {
-        Some(own) => {
-            let _ = write!(text, "{own},{SAFE_RETRIES}");
-            stream.set_header(Map::Request, RETRY_ON, text.as_bytes());
-            let asked = stream.header(Map::Request, MAX_RETRIES);
-            let asked = asked.and_then(|value| std::str::from_utf8(value.as_ref()).ok()?.parse().ok());
-            most = most.max(asked.unwrap_or(1));
-        }
-        None => stream.set_header(Map::Request, RETRY_ON, SAFE_RETRIES.as_bytes()),
+/// How many retries the request itself asks for, if Envoy would read the number.
+fn own_retries(stream: &impl Stream) -> Option<u32> {
+    let asked = stream.header(Map::Request, MAX_RETRIES)?;
+    let asked: u64 = std::str::from_utf8(asked.as_ref()).ok()?.trim().parse().ok()?;
+    // As Envoy does, which keeps the lower half.
+    Some(asked as u32)
+}
+
+/// Whether the request names headers for which an answer is to be retried. Names without the condition
+/// are taken away: they mean nothing, and would with the condition that is added.
+fn names_headers(stream: &impl Stream) -> bool {
+    if stream.header(Map::Request, RETRIABLE_HEADER_NAMES).is_none() {
+        return false;
     }
-    ask_for(stream, most, text);
+    let asks = stream.header(Map::Request, RETRY_ON).is_some_and(|conditions| {
+        conditions.as_ref().split(|byte| *byte == b',').any(|one| one.trim_ascii() == ON_REJECTION.as_bytes())
+    });
+    if !asks {
+        stream.remove_header(Map::Request, RETRIABLE_HEADER_NAMES);
+    }
+    asks
 }
 
-/// The retry budget is used up: asks for retries after a rejection only.
-fn ask_for_free_retries(stream: &impl Stream, retries: u32, text: &mut String) {
-    stream.set_header(Map::Request, RETRY_ON, FREE_RETRIES.as_bytes());
-    ask_for(stream, retries, text);
+/// How many retries the route allows.
+fn route_retries(stream: &impl Stream, parameters: &ServiceParameters) -> u32 {
+    let path = if parameters.has_virtual_services() { stream.text(Text::IstioRoute) } else { None };
+    path.map_or(parameters.route_retries(), |path| parameters.route_retries_of(path.as_ref()))
 }
 
-fn ask_for(stream: &impl Stream, retries: u32, text: &mut String) {
-    stream.set_header(Map::Request, RETRIABLE_HEADER_NAMES, REJECT.as_bytes());
+/// Asks Envoy's router to retry a rejection, too, and so often in all.
+fn ask_for_retries(stream: &impl Stream, most: u32, text: &mut String) {
+    stream.add_header(Map::Request, RETRY_ON, ON_REJECTION.as_bytes());
+    stream.add_header(Map::Request, RETRIABLE_HEADER_NAMES, REJECT.as_bytes());
     text.clear();
-    write_integer(text, retries.into());
+    write_integer(text, most.into());
     stream.set_header(Map::Request, MAX_RETRIES, text.as_bytes());
 }

@@ -9,7 +9,9 @@
 //! `bloc.outbound` overwrites what comes in: a header that a client has made up finds nothing.
 
 use crate::parameters::PluginId;
+use bloc_policy::bid::Turn;
 use bloc_policy::endpoints::EndpointId;
+use bloc_policy::retries::Retries;
 use bloc_policy::wire::endpoints::RequestKey;
 use slotmap::{Key, KeyData, SlotMap, new_key_type};
 use std::rc::Rc;
@@ -19,13 +21,37 @@ new_key_type! {
 }
 
 /// A request that is on its way out.
-struct Request<C> {
+struct Request<C, S> {
     plugin: PluginId,
     cluster: Rc<C>,
     first: Option<EndpointId>,
-    bids: bool,
+    retries: Retries,
+    /// Whether any answer may meet a condition of the request's own.
+    named: bool,
     attempts: usize,
-    rejected: bool,
+    /// Attempts at servers that have no answer yet: more than one where Envoy hedges.
+    pending: usize,
+    /// How it went so far.
+    last: End,
+    /// Whether the last attempt that got no answer took as long as it may.
+    timed_out: bool,
+    /// Attempts that may not follow, and wait for those that are under way.
+    surplus: Vec<S>,
+    /// No further attempt may follow.
+    over: bool,
+    /// The answer was marked for Envoy's router.
+    marked: bool,
+}
+
+/// How an attempt ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum End {
+    /// Without an answer, or it has not ended.
+    Silent,
+    /// With an answer.
+    Answered,
+    /// With a rejection.
+    Rejected,
 }
 
 /// The next attempt of a request.
@@ -38,8 +64,37 @@ pub struct Next<C> {
     pub number: usize,
     /// Where the first attempt ought to go; none for the others, and if nothing was chosen.
     pub first: Option<EndpointId>,
-    /// Whether it may make a bid.
-    pub bids: bool,
+    /// Which bid it makes, if it may make one.
+    pub turn: Option<Turn>,
+    /// How the one before ended; none if it is the first.
+    pub after: Option<End>,
+    /// Whether it may follow that one.
+    pub may: bool,
+    /// Whether others are under way.
+    pub hedges: bool,
+    /// Whether the last one without an answer took as long as it may.
+    pub timed_out: bool,
+    /// Whether none may follow if it gets no answer.
+    pub is_last: bool,
+}
+
+/// What follows an answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Then {
+    /// What Envoy's router makes of it.
+    Envoy,
+    /// No further attempt; `named` as in [`Begun`].
+    Nothing {
+        /// Whether any answer may meet a condition of the request's own.
+        named: bool,
+    },
+}
+
+impl<C, S> Request<C, S> {
+    fn then(&self) -> Then {
+        // While others are under way, Envoy is to wait for them.
+        if self.over && self.pending == 0 { Then::Nothing { named: self.named } } else { Then::Envoy }
+    }
 }
 
 /// How a request went.
@@ -49,24 +104,57 @@ pub struct Course {
     pub attempts: usize,
     /// Whether the last attempt was rejected.
     pub rejected: bool,
+    /// Whether its answer was marked for Envoy's router.
+    pub marked: bool,
 }
 
-/// The requests that are on their way out of this thread.
-pub struct Requests<C> {
-    requests: SlotMap<Place, Request<C>>,
+/// What a request is before it is sent.
+pub struct Begun<C> {
+    /// The configuration that it goes by.
+    pub plugin: PluginId,
+    /// The cluster that it goes to.
+    pub cluster: Rc<C>,
+    /// Where its first attempt ought to go.
+    pub first: Option<EndpointId>,
+    /// How often it may be sent again.
+    pub retries: Retries,
+    /// Whether it names headers for which an answer is to be retried, whatever its status.
+    pub named: bool,
+}
+
+/// The requests that are on their way out of this thread, whose attempts are the streams `S`.
+pub struct Requests<C, S> {
+    requests: SlotMap<Place, Request<C, S>>,
+    /// Those in which nothing is under way any more but an attempt waits.
+    due: Vec<RequestKey>,
     secret: u64,
 }
 
-impl<C> Requests<C> {
+impl<C, S: Eq> Requests<C, S> {
     /// None yet. `secret`: a random number, which makes the keys.
     pub fn new(secret: u64) -> Self {
-        Self { requests: SlotMap::with_key(), secret }
+        Self { requests: SlotMap::with_key(), due: Vec::new(), secret }
     }
 
-    /// A request was placed: its key. `bids`: whether its attempts may make bids.
-    pub fn begin(&mut self, plugin: PluginId, cluster: &Rc<C>, first: Option<EndpointId>, bids: bool) -> RequestKey {
-        let cluster = Rc::clone(cluster);
-        let request = Request { plugin, cluster, first, bids, attempts: 0, rejected: false };
+    /// A request was placed: its key.
+    pub fn begin(&mut self, begun: Begun<C>) -> RequestKey {
+        let Begun { plugin, cluster, first, retries, named } = begun;
+        let (last, timed_out, surplus) = (End::Silent, false, Vec::new());
+        let (attempts, pending, over, marked) = (0, 0, false, false);
+        let request = Request {
+            plugin,
+            cluster,
+            first,
+            retries,
+            named,
+            attempts,
+            pending,
+            last,
+            timed_out,
+            surplus,
+            over,
+            marked,
+        };
         RequestKey::new(self.requests.insert(request).data().as_ffi() ^ self.secret)
     }
 
@@ -86,24 +174,108 @@ impl<C> Requests<C> {
             return None;
         }
         request.attempts += 1;
-        request.rejected = false;
+        let after = (number > 0).then_some(request.last);
+        let may = match after {
+            None => true,
+            Some(End::Rejected) => !request.over,
+            Some(End::Silent | End::Answered) => !request.over && request.retries.failed(),
+        };
+        request.last = End::Silent;
         let (plugin, cluster) = (request.plugin, Rc::clone(&request.cluster));
-        let (first, bids) = (request.first.take(), request.bids);
-        Some(Next { plugin, cluster, number, first, bids })
+        let (first, turn, timed_out) = (request.first.take(), request.retries.bid(), request.timed_out);
+        let (hedges, is_last) = (request.pending > 0, !request.retries.may_fail());
+        Some(Next { plugin, cluster, number, first, turn, after, may, hedges, timed_out, is_last })
     }
 
-    /// The present attempt of this request was rejected.
-    pub fn rejected(&mut self, key: RequestKey) {
+    /// The present attempt of this request went to a server.
+    pub fn went(&mut self, key: RequestKey) {
         let place = self.place(key);
         if let Some(request) = self.requests.get_mut(place) {
-            request.rejected = true;
+            request.pending += 1;
+        }
+    }
+
+    /// An attempt of this request that went to a server has an answer. Whether an attempt may be
+    /// [due](Self::due).
+    pub fn came(&mut self, key: RequestKey) -> bool {
+        self.lost(key, false)
+    }
+
+    /// An attempt of this request that went to a server will get no answer. `timed_out`: because it
+    /// took as long as it may. Whether an attempt may be [due](Self::due).
+    pub fn lost(&mut self, key: RequestKey, timed_out: bool) -> bool {
+        let place = self.place(key);
+        let Some(request) = self.requests.get_mut(place) else { return false };
+        request.pending = request.pending.saturating_sub(1);
+        request.timed_out = timed_out;
+        let due = request.pending == 0 && !request.surplus.is_empty();
+        if due {
+            self.due.push(key);
+        }
+        due
+    }
+
+    /// Of each request in which attempts wait although no other is under way any more, one, which is to
+    /// be answered; with whether the last one took as long as it may. (Where another one has a good
+    /// answer, Envoy has ended those that wait; a bad one it has dropped, to wait for them.)
+    pub fn due(&mut self) -> Vec<(S, bool)> {
+        let due = std::mem::take(&mut self.due);
+        let surplus = due.into_iter().filter_map(|key| {
+            let place = self.place(key);
+            let request = self.requests.get_mut(place).filter(|request| request.pending == 0)?;
+            Some((request.surplus.pop()?, request.timed_out))
+        });
+        surplus.collect()
+    }
+
+    /// This attempt may not follow, and waits for those that are under way.
+    pub fn wait(&mut self, key: RequestKey, attempt: S) {
+        let place = self.place(key);
+        if let Some(request) = self.requests.get_mut(place) {
+            request.surplus.push(attempt);
+        }
+    }
+
+    /// This attempt does not wait any more.
+    pub fn leave(&mut self, key: RequestKey, attempt: &S) {
+        let place = self.place(key);
+        if let Some(request) = self.requests.get_mut(place) {
+            request.surplus.retain(|waiting| waiting != attempt);
+        }
+    }
+
+    /// An attempt of this request was answered so. `follows` says of the retries that are left whether
+    /// another attempt may follow.
+    pub fn ended(&mut self, key: RequestKey, end: End, follows: impl FnOnce(&mut Retries) -> bool) -> Then {
+        let place = self.place(key);
+        let Some(request) = self.requests.get_mut(place) else { return Then::Envoy };
+        request.last = end;
+        request.over |= !follows(&mut request.retries);
+        request.then()
+    }
+
+    /// The rejection that has just ended an attempt counts as an answer, as if there were no filters.
+    pub fn ended_after_all(&mut self, key: RequestKey, follows: impl FnOnce(&mut Retries) -> bool) -> Then {
+        let place = self.place(key);
+        let Some(request) = self.requests.get_mut(place) else { return Then::Envoy };
+        request.last = End::Answered;
+        request.over = !follows(&mut request.retries);
+        request.then()
+    }
+
+    /// The answer of this request's last attempt was marked for Envoy's router.
+    pub fn mark(&mut self, key: RequestKey) {
+        let place = self.place(key);
+        if let Some(request) = self.requests.get_mut(place) {
+            request.marked = true;
         }
     }
 
     /// How this request went so far; none if there is no such request.
     pub fn course(&self, key: RequestKey) -> Option<Course> {
         let request = self.requests.get(self.place(key))?;
-        Some(Course { attempts: request.attempts, rejected: request.rejected })
+        let rejected = request.last == End::Rejected;
+        Some(Course { attempts: request.attempts, rejected, marked: request.marked })
     }
 
     /// The request is over.
@@ -128,23 +300,33 @@ mod tests {
     use super::*;
 
     const PLUGIN: PluginId = PluginId::new(1);
+    /// Two of its own, one bid, one after a rejection.
+    const RETRIES: Retries = Retries::new(2, 1, 1);
+    const OVER: Then = Then::Nothing { named: false };
+
+    fn begin<C>(requests: &mut Requests<C, u32>, cluster: &Rc<C>) -> RequestKey {
+        let cluster = Rc::clone(cluster);
+        requests.begin(Begun { plugin: PLUGIN, cluster, first: None, retries: RETRIES, named: false })
+    }
 
     #[test]
     fn a_key_finds_its_own_request_as_long_as_that_lasts() {
         let mut requests = Requests::new(0x0123_4567_89ab_cdef);
         let [one, two] = [Rc::new(1), Rc::new(2)];
-        let first = requests.begin(PLUGIN, &one, None, true);
-        let second = requests.begin(PLUGIN, &two, None, true);
+        let first = begin(&mut requests, &one);
+        let second = begin(&mut requests, &two);
         assert_eq!(requests.attempt(second, false).map(|next| (*next.cluster, next.number)), Some((2, 0)));
         assert_eq!(requests.attempt(second, false).map(|next| (*next.cluster, next.number)), Some((2, 1)));
         assert_eq!(requests.attempt(first, false).map(|next| (*next.cluster, next.number)), Some((1, 0)));
-        requests.rejected(second);
-        assert_eq!(requests.course(second), Some(Course { attempts: 2, rejected: true }));
-        assert_eq!(requests.course(first), Some(Course { attempts: 1, rejected: false }));
+        assert_eq!(requests.ended(second, End::Rejected, |retries| retries.rejected(true)), Then::Envoy);
+        let course =
+            |requests: &Requests<i32, u32>, key| requests.course(key).map(|course| (course.attempts, course.rejected));
+        assert_eq!(course(&requests, second), Some((2, true)));
+        assert_eq!(course(&requests, first), Some((1, false)));
         requests.attempt(second, false);
-        assert_eq!(requests.course(second), Some(Course { attempts: 3, rejected: false }), "the next attempt");
+        assert_eq!(course(&requests, second), Some((3, false)), "the next attempt");
         requests.end(second);
-        let third = requests.begin(PLUGIN, &one, None, true);
+        let third = begin(&mut requests, &one);
         assert!(requests.attempt(second, false).is_none(), "its place has another request");
         assert!(requests.attempt(third, false).is_some());
     }
@@ -152,18 +334,96 @@ mod tests {
     #[test]
     fn a_mirrored_copy_is_no_attempt_of_its_request() {
         let mut requests = Requests::new(0x0123_4567_89ab_cdef);
-        let key = requests.begin(PLUGIN, &Rc::new(()), None, true);
+        let key = begin(&mut requests, &Rc::new(()));
         assert_eq!(requests.attempt(key, true).map(|next| next.number), Some(0));
-        requests.rejected(key);
+        requests.ended(key, End::Rejected, |retries| retries.rejected(true));
         assert!(requests.attempt(key, true).is_none(), "the copy has the addresses still");
-        assert_eq!(requests.course(key), Some(Course { attempts: 1, rejected: true }));
+        assert_eq!(requests.course(key), Some(Course { attempts: 1, rejected: true, marked: false }));
         assert_eq!(requests.attempt(key, false).map(|next| next.number), Some(1));
+    }
+
+    #[test]
+    fn a_request_is_sent_again_as_often_as_it_may() {
+        let mut requests = Requests::new(0x0123_4567_89ab_cdef);
+        let key = begin(&mut requests, &Rc::new(()));
+        let next = |requests: &mut Requests<(), u32>| {
+            requests.attempt(key, false).map(|next| (next.after, next.may, next.turn.is_some()))
+        };
+        assert_eq!(next(&mut requests), Some((None, true, true)));
+        assert_eq!(next(&mut requests), Some((Some(End::Silent), true, true)), "the first of its own");
+        assert_eq!(requests.ended(key, End::Rejected, Retries::bounced), Then::Envoy);
+        assert_eq!(next(&mut requests), Some((Some(End::Rejected), true, false)), "no other bid");
+        assert_eq!(requests.ended(key, End::Answered, |retries| retries.may_fail()), Then::Envoy);
+        assert_eq!(next(&mut requests), Some((Some(End::Answered), true, false)), "the second of its own");
+        assert_eq!(requests.ended(key, End::Rejected, |retries| retries.rejected(true)), Then::Envoy);
+        assert_eq!(next(&mut requests), Some((Some(End::Rejected), true, false)));
+        assert_eq!(requests.ended(key, End::Answered, |retries| retries.may_fail()), OVER);
+        assert_eq!(next(&mut requests), Some((Some(End::Answered), false, false)), "one too many");
+    }
+
+    #[test]
+    fn attempts_under_way_are_waited_for() {
+        let mut requests = Requests::new(0x0123_4567_89ab_cdef);
+        let key = begin(&mut requests, &Rc::new(()));
+        let next = |requests: &mut Requests<(), u32>| {
+            let next = requests.attempt(key, false).unwrap();
+            (next.may, next.hedges)
+        };
+        for hedges in [false, true, true] {
+            assert_eq!(next(&mut requests), (true, hedges));
+            requests.went(key);
+        }
+        assert_eq!(next(&mut requests), (false, true), "one too many");
+        requests.wait(key, 4);
+        assert!(!requests.lost(key, false), "two are under way");
+        assert!(!requests.came(key), "one is");
+        assert_eq!(requests.ended(key, End::Answered, |retries| retries.may_fail()), Then::Envoy, "one is");
+        assert!(requests.lost(key, true));
+        assert_eq!((requests.due(), requests.due()), (vec![(4, true)], vec![]));
+        assert!(requests.attempt(key, false).unwrap().timed_out);
+    }
+
+    #[test]
+    fn an_attempt_that_has_gone_is_not_answered() {
+        let mut requests = Requests::new(0x0123_4567_89ab_cdef);
+        let key = begin(&mut requests, &Rc::new(()));
+        requests.went(key);
+        requests.wait(key, 1);
+        requests.leave(key, &2);
+        requests.leave(key, &1);
+        assert!(!requests.lost(key, false));
+        requests.went(key);
+        requests.wait(key, 5);
+        assert!(requests.lost(key, false));
+        requests.leave(key, &5);
+        assert_eq!(requests.due(), []);
+        // Envoy has dropped a bad answer, and one of those that wait.
+        requests.went(key);
+        requests.wait(key, 6);
+        requests.wait(key, 7);
+        requests.leave(key, &7);
+        assert!(requests.came(key));
+        assert_eq!(requests.due(), [(6, false)]);
+    }
+
+    #[test]
+    fn a_rejection_counts_as_an_answer_when_none_of_ours_is_left() {
+        let mut requests = Requests::new(0x0123_4567_89ab_cdef);
+        let key = begin(&mut requests, &Rc::new(()));
+        let rejected = |requests: &mut Requests<(), u32>| {
+            requests.attempt(key, false);
+            requests.ended(key, End::Rejected, |retries| retries.rejected(false))
+        };
+        assert_eq!([rejected(&mut requests), rejected(&mut requests)], [Then::Envoy, OVER]);
+        assert_eq!(requests.ended_after_all(key, |retries| retries.may_fail()), Then::Envoy);
+        assert!(requests.attempt(key, false).unwrap().may, "one of its own");
+        assert_eq!(requests.course(key).map(|course| course.rejected), Some(false));
     }
 
     #[test]
     fn a_key_that_was_made_up_finds_nothing() {
         let mut requests = Requests::new(0x0123_4567_89ab_cdef);
-        let key = requests.begin(PLUGIN, &Rc::new(()), None, true);
+        let key = begin(&mut requests, &Rc::new(()));
         for forged in (0..1000).chain([u64::MAX]).map(RequestKey::new).filter(|forged| *forged != key) {
             assert!(requests.attempt(forged, false).is_none(), "{forged:?}");
         }

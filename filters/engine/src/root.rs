@@ -6,6 +6,7 @@
 //! calls of the thread; what it carries another one takes over when it goes.
 
 use crate::agent::Agent;
+use crate::attempt;
 use crate::attempt::Attempt;
 use crate::crash;
 use crate::fail_open::{FailOpen, Passing};
@@ -173,6 +174,7 @@ impl<H: Host> Root<H> {
         for turns in turns {
             turns.take(vm.host.now());
         }
+        attempt::answer_due(vm);
     }
 
     /// Messages have come.

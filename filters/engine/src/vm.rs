@@ -40,7 +40,7 @@ pub struct Vm<H: Host> {
     /// Where the list of a request is written, likewise.
     pub list: RefCell<Vec<u8>>,
     /// The requests on their way out.
-    pub requests: RefCell<Requests<RefCell<Cluster<H>>>>,
+    pub requests: RefCell<Requests<RefCell<Cluster<H>>, H::Stream>>,
     /// The requests that are held on their way in.
     pub held: HeldStreams<H::Stream>,
     /// The answers that have begun.

@@ -60,7 +60,9 @@ fn work(bytes: &mut Unstructured<'_>) -> Result<()> {
                 let chosen = choose(&mut sender, now, &mut rng);
                 if let Some(&id) = chosen.get(attempt).or(chosen.first()) {
                     let address = sender.endpoints().get(id).map(Endpoint::address).unwrap_or_default().to_owned();
-                    under_way.push(sender.begin(&address, Some(attempt), now).expect("a chosen server is there"));
+                    under_way.push(
+                        sender.begin(&address, Some(sender.turn(attempt)), now).expect("a chosen server is there"),
+                    );
                 }
             }
             5 if !under_way.is_empty() => {
@@ -90,17 +92,18 @@ fn work(bytes: &mut Unstructured<'_>) -> Result<()> {
 
 fn choose(sender: &mut Sender, now: Timestamp, rng: &mut fastrand::Rng) -> Vec<EndpointId> {
     let chosen = sender.choose(now, rng).to_vec();
-    assert!(chosen.len() <= sender.retries() as usize + 1, "{chosen:?}");
+    assert!(chosen.len() <= sender.retries(0, true).left() as usize + 1, "{chosen:?}");
     assert_eq!(chosen.iter().collect::<BTreeSet<_>>().len(), chosen.len(), "each once");
     if sender.parameters().endpoints().is_some() {
-        let length = sender.endpoints().len().min(sender.retries() as usize + 1);
+        let length = sender.endpoints().len().min(sender.retries(0, true).left() as usize + 1);
         assert_eq!(chosen.len(), length, "whatever a server says, it stays in the list");
     }
     assert!(chosen.iter().all(|&id| sender.endpoints().get(id).is_some()), "no server that is gone");
     let list = sender.chosen().collect::<Vec<_>>().join(",");
     assert!(list.bytes().all(|byte| byte.is_ascii_graphic()), "{list}");
     for attempt in 0..5 {
-        if let (Some(bid), Some(next)) = (sender.bid(attempt), sender.bid(attempt + 1)) {
+        let [bid, next] = [attempt, attempt + 1].map(|number| sender.bid(sender.turn(number)));
+        if let (Some(bid), Some(next)) = (bid, next) {
             assert!(bid <= next, "bids rise: {bid:?}, {next:?}");
         }
     }

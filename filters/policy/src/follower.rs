@@ -7,7 +7,7 @@
 //! That an answer is not older than the question is the control plane's business, see `control-plane/adr/0001-versions.md`. Cold start: no version, everything is news. Cost: a read and a
 //! write of 16 bytes a look; the state is copied when it changes. Not in the paper.
 
-use crate::config::{ConfigError, Services, ServicesSpec};
+use crate::config::{ConfigError, Services};
 use crate::shared::Shared;
 use crate::sync::SyncResponse;
 use crate::units::Timestamp;
@@ -180,6 +180,7 @@ fn lease(value: &[u8]) -> Option<(u64, Timestamp)> {
 }
 
 fn read(body: &[u8]) -> Result<(String, Services), ConfigError> {
-    let response: SyncResponse = ConfigError::read_json(body)?;
-    Ok((response.version, ServicesSpec { services: response.services }.validate()?))
+    let mut response: SyncResponse = ConfigError::read_json(body)?;
+    let version = std::mem::take(&mut response.version);
+    Ok((version, response.into_services().validate()?))
 }

@@ -13,6 +13,7 @@
 //! | [`routing`] | which servers a request tries, and in which order |
 //! | [`sender`] | all of that together, for the requests of one proxy to one cluster |
 //! | [`cluster_name`] | which service a cluster belongs to, and which of its endpoints it has |
+//! | [`retries`] | how often a request may be sent again, and after what |
 //! | [`retry_budget`] | how often a sender may try again after something else than a rejection |
 //! | [`bid`] | how long an attempt is willing to wait |
 //! | [`discovery`] | when a sender without an endpoint list looks for servers that it does not know |
@@ -41,6 +42,7 @@ pub mod follower;
 pub mod hall;
 pub mod line;
 pub mod polls;
+pub mod retries;
 pub mod retry_budget;
 pub mod rng;
 pub mod roster;

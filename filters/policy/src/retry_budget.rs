@@ -3,8 +3,8 @@
 //! A rejection costs its server next to nothing and says that it would rather not, so its retry is free. Any other retry (the server could not be
 //! reached, or the application asked for it) is load that nobody asked for, and when all servers are in trouble it is what keeps them there.
 //!
-//! A bucket of at most [`BURST`] attempts: each request puts in `1 + share`, each rejection 1, each attempt takes 1. A request is given the right to such retries
-//! when, its own first attempt paid, one is left. So over any time the retries beyond those of rejections are at most
+//! A bucket of at most [`BURST`] attempts and one for the first attempt of a request: each request puts in `1 + share`, each rejection 1, each attempt takes 1. What has failed may be sent again
+//! when one is left at that moment. So over any time the retries beyond those of rejections are at most
 //!
 //! `share * requests + BURST + what is in flight when the bucket runs empty`
 //!
@@ -15,8 +15,8 @@ use crate::units::Ratio;
 
 /// Retries that may be made at once, however few the requests were.
 pub const BURST: f64 = 10.0;
-/// How far debts are remembered.
-const FLOOR: f64 = -BURST;
+/// How far debts are remembered: many requests may fail at once, while one retry is left.
+const FLOOR: f64 = -10.0 * BURST;
 
 /// The budget of one sender.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -51,13 +51,18 @@ impl RetryBudget {
         self.balance = (self.balance - 1.0).max(FLOOR);
     }
 
-    /// Whether the request that has come last may be sent again after something else than a rejection.
+    /// Whether a request may be sent again now after something else than a rejection.
     pub fn allows(&self) -> bool {
-        self.share.get() > 0.0 && self.balance >= 2.0
+        self.share.get() > 0.0 && self.balance >= 1.0
+    }
+
+    /// Whether at least half of [`BURST`] is left.
+    pub fn is_ample(&self) -> bool {
+        self.share.get() > 0.0 && self.balance >= BURST / 2.0
     }
 
     fn earn(&mut self, attempts: f64) {
-        self.balance = (self.balance + attempts).min(BURST);
+        self.balance = (self.balance + attempts).min(BURST + 1.0);
     }
 }
 
@@ -74,9 +79,14 @@ mod tests {
         let mut retries = 0;
         for _ in 0..requests {
             budget.request();
-            let more = if budget.allows() { 3 } else { 0 };
-            (0..=more).for_each(|_| budget.attempt());
-            retries += more;
+            budget.attempt();
+            for _ in 0..3 {
+                if !budget.allows() {
+                    break;
+                }
+                budget.attempt();
+                retries += 1;
+            }
         }
         retries
     }
@@ -96,11 +106,11 @@ mod tests {
         let mut budget = budget(0.2);
         for _ in 0..1_000 {
             budget.request();
-            assert!(budget.allows());
             budget.attempt();
             for _ in 0..8 {
                 budget.rejection();
                 budget.attempt();
+                assert!(budget.allows());
             }
         }
     }
@@ -109,11 +119,11 @@ mod tests {
     fn debts_are_forgotten_at_some_point() {
         let mut budget = budget(0.2);
         (0..1_000_000).for_each(|_| budget.attempt());
-        (0..60).for_each(|_| {
+        // A share of 0.2 each.
+        (0..510).for_each(|_| {
             budget.request();
             budget.attempt();
         });
-        budget.request();
         assert!(budget.allows());
     }
 }

@@ -2,16 +2,20 @@
 //!
 //! Puts together the parameters, the [`Endpoints`], a [`Router`] and, where nobody named the endpoints, [`Discovery`].
 
-use crate::bid::{self, Bids};
+use crate::bid::{self, Bids, Turn};
 use crate::config::{RoutingKind, ServiceParameters};
 use crate::discovery::Discovery;
 use crate::endpoints::{Answer, Endpoint, EndpointId, Endpoints, Right};
+use crate::retries::Retries;
 use crate::retry_budget::RetryBudget;
 use crate::rng::Rng;
 use crate::routing::{Router, Routing};
 use crate::units::Timestamp;
 use crate::wire::load_report::LoadReport;
 use std::time::Duration;
+
+/// So many servers are chosen for retries of users at most.
+const MOST_LISTED: u32 = 10;
 
 /// An attempt that was begun; to be ended exactly once.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -98,17 +102,28 @@ impl Sender {
         &self.endpoints
     }
 
-    /// How often a request may be sent again: the retries of the parameters, and one for each bid that may bounce.
-    pub fn retries(&self) -> u32 {
-        match self.parameters.routing() {
-            RoutingKind::Bid => self.parameters.retries() + bid::MULTIPLES.len() as u32,
-            _ => self.parameters.retries(),
-        }
+    /// The retries of a request that begins, `own` of them after something else than a rejection.
+    /// `bids`: whether its attempts may bid. With n servers no more than n - 1 bids can bounce to any
+    /// use.
+    pub fn retries(&self, own: u32, bids: bool) -> Retries {
+        let bids = if bids && self.bids() { self.most_bids() } else { 0 };
+        Retries::new(own, bids as u32, self.parameters.retries())
     }
 
-    /// Whether the request chosen for last may be sent again after something else than a rejection.
-    pub fn retries_failures(&self) -> bool {
+    /// How many bids a request may make.
+    fn most_bids(&self) -> usize {
+        bid::MULTIPLES.len().min(self.endpoints.len().saturating_sub(1))
+    }
+
+    /// Whether a request may be sent again now after something else than a rejection: whether the
+    /// budget has a retry left.
+    pub fn may_repeat(&self) -> bool {
         self.budget.allows()
+    }
+
+    /// The same, and half of what may be sent at once is left.
+    pub fn may_repeat_amply(&self) -> bool {
+        self.budget.is_ample()
     }
 
     /// Whether attempts bid.
@@ -116,34 +131,39 @@ impl Sender {
         self.parameters.routing() == RoutingKind::Bid
     }
 
-    /// The bid of attempt `attempt` (the first is 0): the longest expected response time that it accepts; none: without limit.
-    pub fn bid(&self, attempt: usize) -> Option<Duration> {
+    /// Which bid an attempt makes of which nothing else is known than its number; the first is 0.
+    pub fn turn(&self, number: usize) -> Turn {
+        Turn { number, of: self.most_bids() }
+    }
+
+    /// The bid of this turn: the longest expected response time that the attempt accepts; none: without limit.
+    pub fn bid(&self, turn: Turn) -> Option<Duration> {
         match self.parameters.routing() {
-            RoutingKind::Bid => self.bids.bid(attempt),
+            RoutingKind::Bid => self.bids.bid(turn),
             _ => None,
         }
     }
 
-    /// An attempt to the server at `address` begins, the request's `number`-th. The first is 0; one
-    /// without a number makes no bid. It costs the retry budget one. A new server is
-    /// learned if nobody named the servers. None: somebody did, and this is not one of them.
-    pub fn begin(&mut self, address: &str, number: Option<usize>, now: Timestamp) -> Option<Attempt> {
+    /// An attempt to the server at `address` begins, and makes the bid of this turn, if it is given
+    /// one. It costs the retry budget one. A new server is learned if nobody named the servers.
+    /// None: somebody did, and this is not one of them.
+    pub fn begin(&mut self, address: &str, turn: Option<Turn>, now: Timestamp) -> Option<Attempt> {
         let endpoint = self.endpoint_at(address, now)?;
-        self.begin_there(endpoint, number, now)
+        self.begin_there(endpoint, turn, now)
     }
 
     /// The same for a server that was chosen, whose address need not be looked up.
-    pub fn begin_chosen(&mut self, endpoint: EndpointId, number: Option<usize>, now: Timestamp) -> Option<Attempt> {
+    pub fn begin_chosen(&mut self, endpoint: EndpointId, turn: Option<Turn>, now: Timestamp) -> Option<Attempt> {
         self.budget.attempt();
         if self.learns() {
             self.endpoints.meet(endpoint, self.discovery.explored());
         }
-        self.begin_there(endpoint, number, now)
+        self.begin_there(endpoint, turn, now)
     }
 
-    fn begin_there(&mut self, endpoint: EndpointId, number: Option<usize>, now: Timestamp) -> Option<Attempt> {
+    fn begin_there(&mut self, endpoint: EndpointId, turn: Option<Turn>, now: Timestamp) -> Option<Attempt> {
         let right = self.endpoints.begin(endpoint, now)?;
-        let bid = number.and_then(|number| self.bid(number));
+        let bid = turn.and_then(|turn| self.bid(turn));
         Some(Attempt { endpoint, began: now, bid, right })
     }
 
@@ -219,14 +239,15 @@ impl Sender {
         }
     }
 
-    /// Chooses the servers of a request, in the order in which they are to be tried: at most one for the first attempt and each retry. None at
-    /// all: no server is known, or the request is to go where Envoy's own policy sends it, so that new ones are found.
+    /// Chooses the servers of a request, in the order in which they are to be tried: at most one for the first attempt and each retry of
+    /// the kind that has more of them. None at all: no server is known, or the request is to go where Envoy's own policy sends it, so that new ones are found.
     pub fn choose(&mut self, now: Timestamp, rng: &mut impl Rng) -> &[EndpointId] {
         self.list.clear();
         self.budget.request();
         let explores = self.learns() && self.discovery.explores(self.endpoints.len(), rng);
         if !explores {
-            let length = self.retries() as usize + 1;
+            let own = self.parameters.route_retries().min(MOST_LISTED);
+            let length = self.retries(0, true).left().max(own) as usize + 1;
             self.router.choose(&mut self.endpoints, length, now, rng, &mut self.list);
         }
         if self.bids()

@@ -20,8 +20,8 @@ fn named_servers_are_chosen_at_once_one_for_each_attempt() {
     let mut sender = sender(Some(&["1.1.1.1:1", "2.2.2.2:2", "3.3.3.3:3", "[::1]:4"]));
     let mut rng = fastrand::Rng::with_seed(1);
     assert_eq!(sender.choose(Timestamp::ZERO, &mut rng).len(), 3);
-    assert_eq!(sender.begin("9.9.9.9:9", Some(0), Timestamp::ZERO), None, "only those that were named");
-    assert!(sender.begin("[::1]:4", Some(0), Timestamp::ZERO).is_some());
+    assert_eq!(sender.begin("9.9.9.9:9", None, Timestamp::ZERO), None, "only those that were named");
+    assert!(sender.begin("[::1]:4", None, Timestamp::ZERO).is_some());
 }
 
 /// A new server for each twentieth request: every request explores, so no list ever names a server that has left.
@@ -82,28 +82,29 @@ fn a_named_server_that_envoy_lacks_is_left_alone() {
 fn failures_use_up_the_retry_budget_and_rejections_do_not() {
     let mut sender = sender(Some(&["1.1.1.1:1", "2.2.2.2:2", "3.3.3.3:3"]));
     let mut rng = fastrand::Rng::with_seed(8);
-    let mut granted = |answer: fn() -> Answer| {
-        let mut granted = 0;
+    let mut repeated = |answer: fn() -> Answer| {
+        let mut repeated = 0;
         for _ in 0..1_000 {
             sender.choose(Timestamp::ZERO, &mut rng);
-            let retries = if sender.retries_failures() { 2 } else { 0 };
-            granted += u32::from(retries > 0);
-            let attempts = if answer() == Answer::Failed { 1 + retries } else { 3 };
-            for _ in 0..attempts {
-                let attempt = sender.begin("1.1.1.1:1", Some(0), Timestamp::ZERO).unwrap();
+            for again in [true, true, false] {
+                let attempt = sender.begin("1.1.1.1:1", None, Timestamp::ZERO).unwrap();
                 sender.answer(&attempt, answer(), Timestamp::ZERO);
                 sender.end(&attempt);
+                if !again || !sender.may_repeat() {
+                    break;
+                }
+                repeated += 1;
             }
         }
-        granted
+        repeated
     };
-    assert_eq!(granted(|| Answer::Rejected(LoadReport::default())), 1_000);
-    let after_failures = granted(|| Answer::Failed);
-    assert!((100..=106).contains(&after_failures), "{after_failures}: 200 retries and the burst");
+    assert_eq!(repeated(|| Answer::Rejected(LoadReport::default())), 2_000);
+    let after_failures = repeated(|| Answer::Failed);
+    assert!((200..=211).contains(&after_failures), "{after_failures}: a fifth, and the burst");
     let none =
         ServiceSpec { retry_budget: Some(0.0), endpoints: Some(vec!["1.1.1.1:1".into()]), ..ServiceSpec::default() };
     sender.configure(none.validate().unwrap(), Timestamp::ZERO);
-    assert!(!sender.retries_failures());
+    assert!(!sender.may_repeat());
 }
 
 #[test]
@@ -117,7 +118,7 @@ fn beyond_the_slo_and_its_grace_a_request_is_refused() {
     };
     let mut sender = Sender::new(spec.validate().unwrap(), Timestamp::ZERO);
     let mut rng = fastrand::Rng::with_seed(5);
-    let attempt = sender.begin("1.1.1.1:1", Some(0), Timestamp::ZERO).unwrap();
+    let attempt = sender.begin("1.1.1.1:1", None, Timestamp::ZERO).unwrap();
     sender.end(&attempt);
     sender.choose(Timestamp::ZERO, &mut rng);
     assert_eq!(sender.overrun(), None, "nothing is known yet");
@@ -130,30 +131,43 @@ fn beyond_the_slo_and_its_grace_a_request_is_refused() {
     }
 }
 
-#[test]
-fn a_request_may_bounce_on_every_bid_and_still_has_its_retries() {
+fn bidders(servers: usize) -> Sender {
     let spec = ServiceSpec {
         routing: Some(RoutingKind::Bid),
         retries: Some(2),
-        endpoints: Some((1..=9).map(|i| format!("1.1.1.{i}:1")).collect()),
+        endpoints: Some((1..=servers).map(|i| format!("1.1.1.{i}:1")).collect()),
         ..ServiceSpec::default()
     };
-    let mut sender = Sender::new(spec.validate().unwrap(), Timestamp::ZERO);
+    Sender::new(spec.validate().unwrap(), Timestamp::ZERO)
+}
+
+#[test]
+fn a_request_may_bounce_on_every_bid_and_still_has_its_retries() {
+    let mut sender = bidders(9);
     let mut rng = fastrand::Rng::with_seed(6);
-    assert_eq!(sender.retries(), 7, "five bids and two retries");
-    assert_eq!(sender.choose(Timestamp::ZERO, &mut rng).len(), 8);
-    assert_eq!(sender.bid(0), None, "nothing is known yet");
-    let attempt = sender.begin("1.1.1.1:1", Some(0), Timestamp::ZERO).unwrap();
-    assert_eq!(attempt.bid, None);
+    assert_eq!(sender.retries(1, true), Retries::new(1, 5, 2));
+    assert_eq!(sender.retries(1, false), Retries::new(1, 0, 2));
+    assert_eq!(sender.choose(Timestamp::ZERO, &mut rng).len(), 8, "one for each but the own retry");
+    let bid = |sender: &mut Sender, turn, now| sender.begin("1.1.1.1:1", turn, now).map(|attempt| attempt.bid);
+    let turn = |number| Some(Turn { number, of: 5 });
+    let attempt = sender.begin("1.1.1.1:1", turn(0), Timestamp::ZERO).unwrap();
+    assert_eq!(attempt.bid, None, "nothing is known yet");
     let report = LoadReport { queue: Some(9), service: Some(20.0), ..LoadReport::default() };
     let now = Timestamp::ZERO.after(Duration::from_millis(1));
     sender.answer(&attempt, Answer::Bounced(report), now);
-    assert_eq!(sender.bid(0), Some(Duration::from_millis(450)), "0.9 of half a second");
-    assert_eq!(sender.bid(4), Some(Duration::from_millis(700)));
-    assert_eq!(sender.bid(5), None, "the rest goes without limit");
-    let bid = |sender: &mut Sender, number| sender.begin("1.1.1.1:1", number, now).map(|attempt| attempt.bid);
-    assert_eq!(bid(&mut sender, Some(0)), Some(Some(Duration::from_millis(450))), "an attempt makes its bid");
-    assert_eq!(bid(&mut sender, None), Some(None), "one whose number is not known makes none");
+    assert_eq!(bid(&mut sender, turn(0), now), Some(Some(Duration::from_millis(450))), "0.9 of half a second");
+    assert_eq!(bid(&mut sender, turn(4), now), Some(Some(Duration::from_millis(700))));
+    assert_eq!(bid(&mut sender, turn(5), now), Some(None), "the rest goes without limit");
+    assert_eq!(bid(&mut sender, None, now), Some(None));
+}
+
+#[test]
+fn there_is_no_bid_without_another_server() {
+    for (servers, bids) in [(0, 0), (1, 0), (2, 1), (5, 4), (6, 5), (20, 5)] {
+        let sender = bidders(servers);
+        assert_eq!(sender.retries(0, true), Retries::new(0, bids, 2), "{servers}");
+        assert_eq!(sender.turn(0), Turn { number: 0, of: bids as usize });
+    }
 }
 
 #[test]
@@ -166,7 +180,7 @@ fn a_server_that_takes_every_bid_stands_last_after_the_first_place() {
     let mut sender = Sender::new(spec.validate().unwrap(), Timestamp::ZERO);
     let mut rng = fastrand::Rng::with_seed(7);
     for i in 1..=5 {
-        let attempt = sender.begin(&format!("1.1.1.{i}:1"), Some(0), Timestamp::ZERO).unwrap();
+        let attempt = sender.begin(&format!("1.1.1.{i}:1"), None, Timestamp::ZERO).unwrap();
         let attempt = Attempt { bid: Some(Duration::from_millis(100)), ..attempt };
         sender.answer(&attempt, Answer::Bounced(LoadReport::default()), Timestamp::ZERO);
         sender.end(&attempt);
@@ -189,7 +203,7 @@ fn a_server_that_bounces_without_a_reason_is_left_alone_like_one_that_rejects() 
     let idle = LoadReport { queue: Some(0), service: Some(1000.0), ..LoadReport::default() };
     for (bid, report, chips) in [(None, LoadReport::default(), 0), (bid, idle, 0), (bid, LoadReport::default(), 1)] {
         let mut sender = sender(Some(&["1.1.1.1:1", "2.2.2.2:2"]));
-        let attempt = sender.begin("1.1.1.1:1", Some(0), Timestamp::ZERO).unwrap();
+        let attempt = sender.begin("1.1.1.1:1", None, Timestamp::ZERO).unwrap();
         sender.answer(&Attempt { bid, ..attempt }, Answer::Bounced(report), Timestamp::ZERO);
         let endpoint = sender.endpoints().get(attempt.endpoint);
         assert_eq!(endpoint.map(Endpoint::chips), Some(chips), "{bid:?}, {report:?}");
@@ -199,13 +213,13 @@ fn a_server_that_bounces_without_a_reason_is_left_alone_like_one_that_rejects() 
 #[test]
 fn new_parameters_keep_what_is_known() {
     let mut sender = sender(Some(&["1.1.1.1:1", "2.2.2.2:2"]));
-    let attempt = sender.begin("1.1.1.1:1", Some(0), Timestamp::ZERO).unwrap();
+    let attempt = sender.begin("1.1.1.1:1", None, Timestamp::ZERO).unwrap();
     assert_eq!(attempt.right, Right::Chip);
     let spec = ServiceSpec { endpoints: Some(vec!["1.1.1.1:1".into()]), retries: Some(0), ..ServiceSpec::default() };
     sender.configure(spec.validate().unwrap(), Timestamp::ZERO);
     assert_eq!(sender.endpoints().len(), 1);
     assert_eq!(sender.choose(Timestamp::ZERO, &mut fastrand::Rng::with_seed(4)), [attempt.endpoint]);
-    let next = sender.begin("1.1.1.1:1", Some(0), Timestamp::ZERO).unwrap();
+    let next = sender.begin("1.1.1.1:1", None, Timestamp::ZERO).unwrap();
     assert_eq!(next.right, Right::Forced, "its chip was spent before");
     assert_eq!(sender.endpoints().get(attempt.endpoint).map(Endpoint::pending), Some(2));
     sender.end(&attempt);
@@ -217,13 +231,13 @@ fn new_parameters_keep_what_is_known() {
 fn another_configuration_begins_with_what_is_known_and_owes_no_attempt() {
     let mut one = sender(None);
     let known = meet(&mut one, "1.1.1.1:1");
-    let attempt = one.begin("1.1.1.1:1", Some(0), Timestamp::ZERO).unwrap();
+    let attempt = one.begin("1.1.1.1:1", None, Timestamp::ZERO).unwrap();
     let none = ServiceSpec { retries: Some(7), ..ServiceSpec::default() };
     let mut other = one.beside(none.validate().unwrap(), Timestamp::ZERO);
     let pending = |sender: &Sender| sender.endpoints().get(known).map(Endpoint::pending);
     assert_eq!((pending(&one), pending(&other)), (Some(1), Some(0)));
-    assert_eq!((one.retries(), other.retries()), (2, 7));
-    other.begin("1.1.1.1:1", Some(0), Timestamp::ZERO).unwrap();
+    assert_eq!([&one, &other].map(|sender| sender.retries(0, true).left()), [2, 7]);
+    other.begin("1.1.1.1:1", None, Timestamp::ZERO).unwrap();
     one.end(&attempt);
     assert_eq!((pending(&one), pending(&other)), (Some(0), Some(1)));
 }

@@ -6,7 +6,7 @@
 //! replicas: they give the same state the same version, and one that knows less than a proxy says nothing. An answer with a `retry-after`
 //! asks the proxy to come back at a random moment within so many seconds.
 
-use crate::config::ServiceSpec;
+use crate::config::{ServiceSpec, ServicesSpec};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -84,4 +84,64 @@ pub struct SyncResponse {
     pub version: String,
     /// All that the proxy subscribed to and that exists; a service that is missing here is not configured (any more).
     pub services: BTreeMap<String, ServiceSpec>,
+    /// What the control plane has found out about the routes to these services. Apart from what
+    /// users have written: proxies of versions that do not know it pass it over.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub routes: BTreeMap<String, Routes>,
+}
+
+/// How often routes to a service retry, which no proxy sees: what counts where a user says nothing.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Routes {
+    /// By default, see [`ServiceSpec::route_retries`].
+    pub retries: i64,
+    /// Those of VirtualServices, see [`ServiceSpec::virtual_service_retries`].
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub virtual_services: BTreeMap<String, i64>,
+}
+
+impl From<Routes> for ServiceSpec {
+    fn from(routes: Routes) -> Self {
+        let Routes { retries, virtual_services } = routes;
+        Self { route_retries: Some(retries), virtual_service_retries: virtual_services, ..Self::default() }
+    }
+}
+
+impl SyncResponse {
+    /// The services, with what is known of the routes to them.
+    pub fn into_services(self) -> ServicesSpec {
+        let Self { services, mut routes, .. } = self;
+        let with_routes = |(name, spec): (String, ServiceSpec)| {
+            let routes = routes.remove(&name).map(ServiceSpec::from).unwrap_or_default();
+            (name, spec.or(routes))
+        };
+        ServicesSpec { services: services.into_iter().map(with_routes).collect() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::ConfigError;
+
+    #[test]
+    fn what_is_known_of_routes_counts_where_a_user_says_nothing() {
+        let body = r#"{
+            "version": "1", "later": "unknown things are passed over",
+            "services": {"a": {}, "b": {"routeRetries": 5, "virtualServiceRetries": {"shop/v": 1}}, "c": {}},
+            "routes": {
+                "a": {"retries": 2, "virtualServices": {"shop/v": 3}},
+                "b": {"retries": 2, "virtualServices": {"shop/v": 3, "shop/w": 4}, "later": 1},
+                "none": {"retries": 2}
+            }
+        }"#;
+        let response: SyncResponse = ConfigError::read_json(body.as_bytes()).unwrap();
+        let services = response.into_services().validate().unwrap();
+        assert_eq!(services.keys().collect::<Vec<_>>(), ["a", "b", "c"]);
+        let of = |name: &str, path: &str| services[name].route_retries_of(path.as_bytes());
+        let [v, w] = ["v", "w"].map(|name| format!("/apis/x/namespaces/shop/virtual-service/{name}"));
+        assert_eq!([of("a", &v), of("a", &w), of("b", &v), of("b", &w), of("c", &v)], [3, 2, 1, 4, 1]);
+        assert_eq!(services["b"].route_retries(), 5);
+    }
 }

@@ -46,6 +46,15 @@ fn ends(request: &Headers) -> bool {
 /// How often Envoy's router retries if a request asks for retries without saying how many.
 const DEFAULT_RETRIES: usize = 1;
 
+/// The retry policy of a route: what Envoy's router retries if the request asks for nothing.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct RetryPolicy {
+    /// The conditions: `connect-failure`, `5xx`, `retriable-headers`.
+    pub on: &'static str,
+    /// How often; none: once.
+    pub retries: Option<usize>,
+}
+
 /// An answer on the wire.
 #[derive(Clone, Debug)]
 pub struct Response {
@@ -85,6 +94,7 @@ pub struct Caller {
     cluster: String,
     hosts: RefCell<Vec<String>>,
     next_host: Cell<usize>,
+    policy: RetryPolicy,
 }
 
 impl Caller {
@@ -95,7 +105,14 @@ impl Caller {
     pub fn new(vm: &Vm, cluster: &str, configuration: &str, hosts: &[&str]) -> Result<Self, Refused> {
         let (outbound, attempt) = (vm.root("bloc.outbound", configuration)?, vm.root("bloc.attempt", "")?);
         let hosts = RefCell::new(hosts.iter().map(ToString::to_string).collect());
-        Ok(Self { outbound, attempt, cluster: cluster.to_owned(), hosts, next_host: Cell::new(0) })
+        let (cluster, next_host, policy) = (cluster.to_owned(), Cell::new(0), RetryPolicy::default());
+        Ok(Self { outbound, attempt, cluster, hosts, next_host, policy })
+    }
+
+    /// With this retry policy on the route; without, it has none.
+    #[must_use]
+    pub fn with_policy(self, policy: RetryPolicy) -> Self {
+        Self { policy, ..self }
     }
 
     /// Changes the hosts of the cluster.
@@ -137,7 +154,10 @@ impl Caller {
             Err(response) => return Outcome { response, tried: Vec::new() },
         };
         loop {
-            let attempt = request.attempt();
+            let attempt = match request.attempt() {
+                Ok(attempt) => attempt,
+                Err(last) => return request.end(*last),
+            };
             let response = network(attempt.server(), attempt.sent());
             if let Some(last) = request.answer(attempt, response) {
                 return request.end(last);
@@ -164,7 +184,7 @@ impl Caller {
         if !ends(&request) {
             assert!(stream.request_body(BODY, true).continues());
         }
-        let retry = Retry::read(&request);
+        let retry = Retry::read(self.policy, &request);
         strip(&request, STRIPPED_FROM_REQUESTS.outbound);
         Ok(Request { caller: self, stream, headers: request, retry, listed: None, used: 0, tried: Vec::new() })
     }
@@ -210,11 +230,15 @@ pub struct Last {
 }
 
 impl Request<'_> {
-    /// The router sends the request, for the first time or again.
+    /// The router sends the request, for the first time or again. If `bloc.attempt` answers it, its
+    /// answer, which the router does not retry.
+    ///
+    /// # Errors
+    /// That is no error: the answer of `bloc.attempt`.
     ///
     /// # Panics
     /// The filter made a call that Envoy refuses, or paused the attempt; or the cluster has no hosts.
-    pub fn attempt(&mut self) -> Attempt {
+    pub fn attempt(&mut self) -> Result<Attempt, Box<Last>> {
         let (caller, headers) = (self.caller, &self.headers);
         let listed = self.listed.get_or_insert_with(|| {
             let list = headers.text("x-bloc-endpoints").unwrap_or_default();
@@ -222,17 +246,25 @@ impl Request<'_> {
         });
         let server;
         (server, self.used) = caller.place(listed, self.used);
-        self.tried.push(server.clone());
         let mut stream = caller.attempt.attempt().with_property("xds\0cluster_name", &caller.cluster);
         stream.set_property("upstream\0address", &server);
-        stream.set_property("upstream\0request_attempt_count", (self.tried.len() as u64).to_le_bytes());
-        assert!(stream.request_headers(headers, ends(headers)).continues());
+        stream.set_property("upstream\0request_attempt_count", (self.tried.len() as u64 + 1).to_le_bytes());
+        match stream.request_headers(headers, ends(headers)) {
+            Flow::Continue => {}
+            Flow::Reply(reply) => {
+                let response = Response { headers: reply.headers, body: reply.body };
+                let attempt = Attempt { stream, server, sent: Headers::default() };
+                return Err(Box::new(Last { response, attempt }));
+            }
+            other => panic!("bloc.attempt: {other:?}"),
+        }
+        self.tried.push(server.clone());
         if !ends(headers) {
             assert!(stream.request_body(BODY, true).continues());
         }
         // On the wire it is a copy: what the server's sidecar changes stays there.
         let sent = Headers::from(headers.borrow().clone());
-        Attempt { stream, server, sent }
+        Ok(Attempt { stream, server, sent })
     }
 
     /// An attempt is answered, or (none) there is no connection. Nothing: the request is to be sent
@@ -250,7 +282,7 @@ impl Request<'_> {
         }
         let retried = match &response {
             Some(response) => self.retry.wants(response),
-            None => self.retry.connect_failure,
+            None => self.retry.asks("connect-failure"),
         };
         if retried && self.tried.len() <= self.retry.most {
             attempt.stream.done();
@@ -279,27 +311,34 @@ impl Request<'_> {
     }
 }
 
-/// What the request asks Envoy's router to retry.
+/// What Envoy's router retries of a request: the conditions of its route and of the request together,
+/// as often as the request says, or else the route.
 struct Retry {
+    on: String,
     headers: Vec<String>,
-    connect_failure: bool,
     most: usize,
 }
 
 impl Retry {
-    fn read(request: &Headers) -> Self {
+    fn read(policy: RetryPolicy, request: &Headers) -> Self {
         let [on, names, most] = ROUTER_HEADERS.map(|name| request.text(name).unwrap_or_default());
         request.edit(|map| ROUTER_HEADERS.map(|name| map.remove(name)));
-        let asks = |what: &str| on.split(',').any(|condition| condition == what);
-        let headers =
-            if asks("retriable-headers") { names.split(',').map(str::to_owned).collect() } else { Vec::new() };
-        let any = !on.is_empty();
-        let most = if any { most.parse().unwrap_or(DEFAULT_RETRIES) } else { 0 };
-        Self { headers, connect_failure: asks("connect-failure"), most }
+        let most = most.parse().ok().or(policy.retries).unwrap_or(DEFAULT_RETRIES);
+        let headers = names.split(',').filter(|name| !name.is_empty()).map(str::to_owned).collect();
+        Self { on: format!("{},{on}", policy.on), headers, most }
+    }
+
+    fn asks(&self, what: &str) -> bool {
+        self.on.split(',').any(|condition| condition == what)
     }
 
     fn wants(&self, response: &Response) -> bool {
-        self.headers.iter().any(|name| response.headers.borrow().get(name).is_some())
+        let has = |name: &str| response.headers.borrow().get(name).is_some();
+        if has("x-envoy-ratelimited") {
+            return self.asks("envoy-ratelimited");
+        }
+        self.asks("5xx") && response.status() >= 500
+            || self.asks("retriable-headers") && self.headers.iter().any(|name| has(name))
     }
 }
 

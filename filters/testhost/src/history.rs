@@ -68,6 +68,8 @@ impl Terms {
             "concurrency": self.concurrency,
             "maxQueueWait": format!("{}ms", self.max_queue_wait.as_millis()),
             "retries": self.retries,
+            // So that what the filter asks for is the one number.
+            "routeRetries": 0,
         })
     }
 }

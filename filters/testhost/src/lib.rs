@@ -38,7 +38,7 @@ pub use calls::HttpCall;
 pub use common::LogLine;
 pub use context::LocalReply;
 pub use cost::Cost;
-pub use exchange::{Attempt, Caller, Last, Outcome, Request, Response, Server};
+pub use exchange::{Attempt, Caller, Last, Outcome, Request, Response, RetryPolicy, Server};
 pub use headers::{HeaderMap, Headers};
 pub use listener::Listener;
 pub use module::{Compile, Module, ModuleError, just_built};

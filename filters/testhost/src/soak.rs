@@ -1,7 +1,7 @@
 //! The soak: very many requests, servers that come and go, requests that fail in every way; and the guests' memory all the while.
 
 use crate::calls::HttpCall;
-use crate::exchange::{Caller, Response, Server};
+use crate::exchange::{Caller, Response, RetryPolicy, Server};
 use crate::module::Module;
 use crate::options::VmOptions;
 use crate::process::Process;
@@ -81,7 +81,9 @@ impl Soak {
         let inbound = format!(r#"{{"service":"backend","services":{{"backend":{{{spec}}}}}}}"#);
         let mut hosts: VecDeque<String> = (0..HOSTS as u64).map(address).collect();
         let named: Vec<&str> = hosts.iter().map(String::as_str).collect();
+        let policy = RetryPolicy { on: "connect-failure", retries: None };
         let caller = Caller::new(&calling, "backend", &outbound, &named).expect("a valid configuration");
+        let caller = caller.with_policy(policy);
         let server = Server::new(&serving, &inbound).expect("a valid configuration");
         let random = RefCell::new(fastrand::Rng::with_seed(2));
         let (mut served, mut retried, mut come) = (0, 0, 0);

@@ -18,6 +18,13 @@ unsafe extern "C" {
         value_size: *mut usize,
     ) -> u32;
     pub fn proxy_get_header_map_size(map: u32, size: *mut u32) -> u32;
+    pub fn proxy_add_header_map_value(
+        map: u32,
+        key: *const u8,
+        key_size: usize,
+        value: *const u8,
+        value_size: usize,
+    ) -> u32;
     pub fn proxy_replace_header_map_value(
         map: u32,
         key: *const u8,

@@ -39,6 +39,14 @@ impl Stream for EnvoyStream {
         }
     }
 
+    fn add_header(&self, map: Map, name: &str, value: &[u8]) {
+        let map = map_type(map) as u32;
+        // SAFETY: the pointers are valid for the call.
+        unsafe {
+            abi::proxy_add_header_map_value(map, name.as_ptr(), name.len(), value.as_ptr(), value.len());
+        }
+    }
+
     fn remove_header(&self, map: Map, name: &str) {
         // SAFETY: the pointers are valid for the call.
         unsafe {
@@ -52,6 +60,7 @@ impl Stream for EnvoyStream {
             Text::UpstreamAddress => "upstream\0address",
             Text::Protocol => "request\0protocol",
             Text::IstioService => "xds\0cluster_metadata\0filter_metadata\0istio\0services\x000\0host",
+            Text::IstioRoute => "xds\0route_metadata\0filter_metadata\0istio\0config",
         };
         property(path)
     }

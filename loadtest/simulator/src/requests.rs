@@ -1,6 +1,7 @@
 //! The requests under way: a slab whose slots are used again, so that nothing is allocated once it has grown to the most that were under way at once.
 
 use bloc_policy::endpoints::Answer;
+use bloc_policy::retries::Retries;
 use bloc_policy::units::Timestamp;
 use std::time::Duration;
 
@@ -15,18 +16,20 @@ pub struct Plan {
     servers: [u32; MOST_ATTEMPTS],
     length: u8,
     next: u8,
+    /// How often the request may be sent again.
+    pub retries: Retries,
 }
 
 impl Default for Plan {
     fn default() -> Self {
-        Self { servers: [NONE; MOST_ATTEMPTS], length: 0, next: 0 }
+        Self { servers: [NONE; MOST_ATTEMPTS], length: 0, next: 0, retries: Retries::new(0, 0, 0) }
     }
 }
 
 impl Plan {
     /// Replaces the servers, of which at most [`MOST_ATTEMPTS`] are kept.
     pub fn set(&mut self, servers: impl IntoIterator<Item = u32>) {
-        *self = Self::default();
+        *self = Self { retries: self.retries, ..Self::default() };
         for (place, server) in self.servers.iter_mut().zip(servers) {
             *place = server;
             self.length += 1;

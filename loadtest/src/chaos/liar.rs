@@ -69,7 +69,7 @@ type Answer = (StatusCode, Bytes);
 /// What it says, in turn.
 fn answers(mesh: &Mesh, endpoints: &[SocketAddr]) -> Vec<Answer> {
     let state = |version: &str, services| {
-        let answer = SyncResponse { version: version.to_owned(), services };
+        let answer = SyncResponse { version: version.to_owned(), services, ..SyncResponse::default() };
         (StatusCode::OK, Bytes::from(serde_json::json!(answer).to_string()))
     };
     let older = endpoints.split_last().map_or(endpoints, |(_, rest)| rest);

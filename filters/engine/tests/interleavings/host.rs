@@ -195,6 +195,16 @@ impl FakeStream {
 impl Stream for FakeStream {
     type Bytes<'a> = Vec<u8>;
 
+    fn add_header(&self, map: Map, name: &str, value: &[u8]) {
+        let headers = self.map(map);
+        let mut headers = headers.borrow_mut();
+        let present = headers.entry(name.to_owned()).or_default();
+        if !present.is_empty() {
+            present.push(b',');
+        }
+        present.extend(value);
+    }
+
     fn header(&self, map: Map, name: &str) -> Option<Vec<u8>> {
         self.map(map).borrow().get(name).cloned()
     }
@@ -212,7 +222,7 @@ impl Stream for FakeStream {
             Text::ClusterName => Some(b"backend".to_vec()),
             Text::UpstreamAddress => self.0.address.clone().map(String::into_bytes),
             Text::Protocol => Some(b"HTTP/1.1".to_vec()),
-            Text::IstioService => None,
+            Text::IstioService | Text::IstioRoute => None,
         }
     }
 

@@ -44,9 +44,12 @@ fn every_attempt_is_booked_to_its_own_request_and_server() {
             all.rejected += books.rejected;
             all.failures += books.failures;
             all.exhausted += books.exhausted;
+            all.refused += books.refused;
+            all.ended += books.ended;
         }
     }
     // None of what is to be booked is missing from the histories.
     let least = (CASES.len() as u64 * SEEDS) as i64;
     assert!(all.rejected > least && all.failures > least && all.exhausted > least / 20, "{all:?}");
+    assert!(all.refused > least / 20 && all.ended > least / 20, "{all:?}");
 }

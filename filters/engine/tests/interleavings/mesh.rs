@@ -72,6 +72,8 @@ enum Step {
     Over,
 }
 
+/// Retries that the route allows.
+const OWN: u32 = 1;
 /// What Envoy buffers of a body.
 const LIMIT: u64 = 1 << 20;
 /// None, small ones, and one that cannot be repeated.
@@ -91,6 +93,10 @@ pub struct Request {
     used: usize,
     attempt: Option<(Attempt<FakeHost>, FakeStream)>,
     attempts: u64,
+    /// Attempts that followed something else than a rejection.
+    own: u32,
+    /// Whether the last attempt was rejected.
+    rejected: bool,
     /// When the present attempt began.
     began: Timestamp,
     inbound: Option<(InboundRequest<FakeHost>, FakeStream, usize)>,
@@ -108,6 +114,8 @@ impl Request {
             used: 0,
             attempt: None,
             attempts: 0,
+            own: 0,
+            rejected: false,
             began: Timestamp::ZERO,
             inbound: None,
         }
@@ -119,13 +127,17 @@ impl Request {
 }
 
 /// What happened, by the books of the test.
-#[derive(Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Books {
     pub requests: i64,
     pub attempts: i64,
     pub rejected: i64,
     pub failures: i64,
     pub exhausted: i64,
+    /// Attempts that `bloc.attempt` answered, since they were one too many.
+    pub refused: i64,
+    /// Answers of an application that Envoy was told not to retry.
+    pub ended: i64,
 }
 
 /// A caller, its servers, and the requests between them.
@@ -162,7 +174,7 @@ impl Mesh {
         let endpoints =
             if case.named { format!(r#","endpoints":["{}"]"#, named.join(r#"",""#)) } else { String::new() };
         let limits = r#""capacity":{"estimator":"static","limit":2},"concurrency":1,"maxQueueWait":"1s""#;
-        let service = format!(r#"{{"routing":"{}",{limits},"retries":1{endpoints}}}"#, case.routing);
+        let service = format!(r#"{{"routing":"{}",{limits},"retries":1,"retryBudget":1{endpoints}}}"#, case.routing);
         let calling = format!(r#"{{"services":{{"backend":{service}}}}}"#);
         let serving = format!(r#"{{"service":"backend","services":{{"backend":{service}}}}}"#);
         let caller = Proxy::new(seed, &[("bloc.outbound", &calling), ("bloc.attempt", "")]);
@@ -222,7 +234,10 @@ impl Mesh {
             }
             // Longer than the other steps, so that servers fill up.
             Step::Work if self.rng.u32(0..4) > 0 => Step::Work,
-            Step::Work => work(request),
+            Step::Work => {
+                let fails = self.rng.u32(0..5) == 0;
+                work(request, if fails { "500" } else { "200" })
+            }
             Step::Return(response) => self.come_back(request, response),
             Step::Back(response) => self.hand_on(request, response),
             Step::Over => Step::Over,
@@ -272,7 +287,17 @@ impl Mesh {
             ..Seen::default()
         }));
         let NewFilter::Attempt(mut filter) = self.caller.roots[1].filter(stream.clone()) else { panic!("attempt") };
-        assert_eq!(filter.request_headers(request.body.is_none()), Flow::Continue);
+        let flow = filter.request_headers(request.body.is_none());
+        if let Some(reply) = stream.0.reply.borrow_mut().take() {
+            assert_eq!((flow, request.own), (Flow::Pause, OWN), "it is not one too many");
+            self.books.attempts -= 1;
+            self.books.refused += 1;
+            return Step::Back(headers(&[(":status", &reply.status.to_string())]));
+        }
+        assert_eq!(flow, Flow::Continue);
+        let follows = request.attempts > 1 && !request.rejected;
+        request.own += u32::from(follows);
+        assert!(request.own <= OWN, "sent more often than its user allows");
         if request.body > Some(LIMIT) {
             let bid = request.headers.borrow().get("x-bloc-bid").cloned();
             assert_eq!(bid.as_deref(), Some(b"any".as_slice()), "it cannot be repeated, and bids");
@@ -316,6 +341,7 @@ impl Mesh {
             std::str::from_utf8(most).expect("text").parse().expect("a number")
         };
         let may_retry = request.attempts <= most;
+        request.rejected = false;
         let Some(response) = response else {
             self.books.failures += 1;
             drop(filter);
@@ -328,7 +354,12 @@ impl Mesh {
         filter.response_headers(count(&response), true);
         let rejected = response.borrow().contains_key("x-bloc-reject");
         self.books.rejected += i64::from(rejected);
-        if rejected && may_retry {
+        request.rejected = rejected;
+        let failed = response.borrow().get(":status").is_some_and(|status| status == b"500");
+        let marked = response.borrow().contains_key("x-envoy-ratelimited");
+        self.books.ended += i64::from(failed && marked);
+        if (rejected || failed) && !marked {
+            assert!(may_retry, "the router cannot send it again");
             return Step::Route;
         }
         // The last attempt lives on while its answer is passed on.
@@ -341,7 +372,9 @@ impl Mesh {
         *stream.0.response.borrow_mut() = Some(Rc::clone(&response));
         self.books.exhausted += i64::from(response.borrow().contains_key("x-bloc-reject"));
         filter.response_headers(count(&response), true);
-        assert!(!response.borrow().contains_key("x-bloc-reject"), "the application sees a rejection of ours");
+        for name in ["x-bloc-reject", "x-envoy-ratelimited"] {
+            assert!(!response.borrow().contains_key(name), "the application sees {name}");
+        }
         Step::Over
     }
 
@@ -396,6 +429,7 @@ impl Mesh {
             rejected: sum("rejections") + sum("bounces"),
             failures: sum("failures"),
             exhausted: sum("retries_exhausted"),
+            ..self.books
         };
         assert_eq!(counted, self.books);
         for server in &self.servers {
@@ -427,9 +461,9 @@ fn held(request: &mut Request, comes: bool) -> Step {
 }
 
 /// The application answers.
-fn work(request: &mut Request) -> Step {
+fn work(request: &mut Request, status: &str) -> Step {
     let (filter, stream, _) = request.inbound.as_mut().expect("a server");
-    let all = [(":status", "200"), ("content-type", "text/plain"), ("date", "today"), ("server", "envoy")];
+    let all = [(":status", status), ("content-type", "text/plain"), ("date", "today"), ("server", "envoy")];
     let response = headers(&all);
     *stream.0.response.borrow_mut() = Some(Rc::clone(&response));
     filter.response_headers(count(&response), true);

@@ -49,6 +49,15 @@
 use crate::wire::load_report::LoadReport;
 use std::time::Duration;
 
+/// Which of the bids of a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Turn {
+    /// The first is 0.
+    pub number: usize,
+    /// How many there may be.
+    pub of: usize,
+}
+
 /// What the bids are, as multiples of the mean.
 pub const MULTIPLES: [f64; 5] = [0.9, 1.0, 1.1, 1.25, 1.4];
 /// The share of the mean wait that the bounces of a request may cost together.
@@ -151,14 +160,14 @@ impl Bids {
         self.bounce.is_some_and(|bounce| f64::from(self.silent) * BOUNCE >= PROBE * bounce)
     }
 
-    /// The bid of attempt `attempt` (the first is 0); none: without limit.
-    pub fn bid(&self, attempt: usize) -> Option<Duration> {
-        let count = self.count();
-        if attempt >= count {
+    /// The bid of this turn; none: without limit.
+    pub fn bid(&self, turn: Turn) -> Option<Duration> {
+        let count = self.count().min(turn.of);
+        if turn.number >= count {
             return None;
         }
         // Fewer bids than multiples: the higher ones, which bounce less.
-        let multiple = MULTIPLES.get(MULTIPLES.len() - count + attempt)?;
+        let multiple = MULTIPLES.get(MULTIPLES.len() - count + turn.number)?;
         Duration::try_from_secs_f64(multiple * self.mean?).ok()
     }
 }
@@ -166,6 +175,11 @@ impl Bids {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// The bid after so many bounces.
+    fn bid(bids: &Bids, number: usize) -> Option<Duration> {
+        bids.bid(Turn { number, of: MULTIPLES.len() })
+    }
 
     fn report(expected_ms: u32, execution_ms: u64) -> LoadReport {
         // One request a millisecond: the queue is the expected response time.
@@ -179,7 +193,7 @@ mod tests {
 
     #[test]
     fn without_knowledge_there_is_no_bid() {
-        assert_eq!(Bids::default().bid(0), None);
+        assert_eq!(bid(&Bids::default(), 0), None);
     }
 
     #[test]
@@ -189,7 +203,7 @@ mod tests {
             bids.hear(&report(200, 50));
         }
         let millis: Vec<Option<u128>> =
-            (0..7).map(|attempt| bids.bid(attempt).map(|bid| (bid.as_secs_f64() * 1e3).round() as u128)).collect();
+            (0..7).map(|number| bid(&bids, number).map(|bid| (bid.as_secs_f64() * 1e3).round() as u128)).collect();
         assert_eq!(millis, [Some(180), Some(200), Some(220), Some(250), Some(280), None, None]);
     }
 
@@ -199,9 +213,10 @@ mod tests {
         bids.hear(&report(60, 50));
         bids.bounced(Duration::from_millis(2));
         // Half of 10 ms pays for two bounces of 2 ms.
-        assert_eq!((bids.count(), bids.bid(2)), (2, None));
-        assert_eq!(bids.bid(0), Some(Duration::from_millis(75)));
-        assert_eq!(bids.bid(1), Some(Duration::from_millis(84)));
+        assert_eq!((bids.count(), bid(&bids, 2)), (2, None));
+        assert_eq!(bid(&bids, 0), Some(Duration::from_millis(75)));
+        assert_eq!(bid(&bids, 1), Some(Duration::from_millis(84)));
+        assert_eq!(bids.bid(Turn { number: 0, of: 1 }), Some(Duration::from_millis(84)), "one other server");
         let mut fast = Bids::default();
         fast.hear(&report(4, 2));
         fast.bounced(Duration::from_millis(2));
@@ -215,7 +230,7 @@ mod tests {
         let mut bounces = 0;
         for _ in 0..requests {
             let mut attempt = 0;
-            while attempt < 3 && bids.bid(attempt).is_some() {
+            while attempt < 3 && bid(bids, attempt).is_some() {
                 bids.bounced(bounce);
                 bids.hear(&report(60, 10));
                 (attempt, bounces) = (attempt + 1, bounces + 1);

@@ -69,6 +69,17 @@ pub struct ServiceSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schemars(range(min = 0, max = 10)))]
     pub retries: Option<i64>,
+    /// Retries after anything but a rejection that the callers' routes to the service allow a request
+    /// (`num_retries` of the route's `retry_policy`); 0 to 100. Default: what the control plane
+    /// says, 2 as Istio's where it reads Kubernetes; or 1, as Envoy's. A request that brings
+    /// `x-envoy-max-retries` is allowed as many as that says.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "schema", schemars(range(min = 0, max = 100)))]
+    pub route_retries: Option<i64>,
+    /// The same for routes of VirtualServices, by `namespace/name`; 0 to 100. Default: what
+    /// the control plane finds in Kubernetes.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub virtual_service_retries: BTreeMap<String, i64>,
     /// Further attempts after something else than a rejection, as a share of the requests; 0 to 1, default 0.2.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schemars(range(min = 0, max = 1)))]
@@ -172,6 +183,9 @@ impl ServicesSpec {
 pub struct ServiceParameters {
     routing: RoutingKind,
     retries: u32,
+    route_retries: u32,
+    /// By namespace and name, with [`MARK`] between them.
+    virtual_service_retries: BTreeMap<String, u32>,
     retry_budget: Ratio,
     reset_interval: Duration,
     capacity: CapacityParameters,
@@ -206,6 +220,12 @@ pub enum CapacityParameters {
 const MILLISECOND: Duration = Duration::from_millis(1);
 const HOUR: Duration = Duration::from_secs(3600);
 const DEFAULT_RETRIES: u32 = 3; // paper, 5.6: three retries
+/// What Envoy allows where a retry policy gives no number.
+const DEFAULT_ROUTE_RETRIES: u32 = 1;
+const MOST_ROUTE_RETRIES: u32 = 100;
+/// Stands between namespace and name where Istio says of which VirtualService a route is:
+/// `/apis/networking.istio.io/v1/namespaces/shop/virtual-service/checkout`.
+const MARK: &str = "/virtual-service/";
 const DEFAULT_RETRY_BUDGET: f64 = 0.2;
 const DEFAULT_RESET_INTERVAL: Duration = Duration::from_secs(1);
 /// As long as Envoy's own routes wait for an answer by default.
@@ -241,6 +261,8 @@ impl ServiceSpec {
         Ok(ServiceParameters {
             routing: self.routing.unwrap_or_default(),
             retries,
+            route_retries: integer("routeRetries", self.route_retries, DEFAULT_ROUTE_RETRIES, 0, MOST_ROUTE_RETRIES)?,
+            virtual_service_retries: self.virtual_service_retries()?,
             retry_budget,
             reset_interval,
             capacity: self.capacity()?,
@@ -284,6 +306,8 @@ impl ServiceSpec {
         let Self {
             routing,
             retries,
+            route_retries,
+            virtual_service_retries,
             retry_budget,
             reset_interval,
             capacity,
@@ -304,6 +328,8 @@ impl ServiceSpec {
         Self {
             routing: routing.or(base.routing),
             retries: retries.or(base.retries),
+            route_retries: route_retries.or(base.route_retries),
+            virtual_service_retries: base.virtual_service_retries.into_iter().chain(virtual_service_retries).collect(),
             retry_budget: retry_budget.or(base.retry_budget),
             reset_interval: reset_interval.or(base.reset_interval),
             capacity: capacity.or(base.capacity),
@@ -321,6 +347,19 @@ impl ServiceSpec {
             endpoints: endpoints.or(base.endpoints),
             endpoints_by_port: if endpoints_by_port.is_empty() { base.endpoints_by_port } else { endpoints_by_port },
         }
+    }
+
+    fn virtual_service_retries(&self) -> Result<BTreeMap<String, u32>, ConfigError> {
+        let one = |(name, retries): (&String, &i64)| {
+            let path = format!("virtualServiceRetries.{name}");
+            let (namespace, own) = name
+                .split_once('/')
+                .filter(|(namespace, own)| !namespace.is_empty() && !own.is_empty() && !own.contains('/'))
+                .ok_or_else(|| ConfigError::out_of_range(path.clone(), format!("{name:?}"), "namespace/name"))?;
+            let retries = integer(&path, Some(*retries), 0, 0, MOST_ROUTE_RETRIES)?;
+            Ok((format!("{namespace}{MARK}{own}"), retries))
+        };
+        self.virtual_service_retries.iter().map(one).collect()
     }
 
     fn capacity(&self) -> Result<CapacityParameters, ConfigError> {
@@ -351,6 +390,29 @@ impl ServiceParameters {
     /// Retries after a rejection, 0 to 10.
     pub fn retries(&self) -> u32 {
         self.retries
+    }
+
+    /// Retries after anything but a rejection that a route allows a request, 0 to 100.
+    pub fn route_retries(&self) -> u32 {
+        self.route_retries
+    }
+
+    /// Whether routes of VirtualServices may have a number of their own.
+    pub fn has_virtual_services(&self) -> bool {
+        !self.virtual_service_retries.is_empty()
+    }
+
+    /// Retries of the routes of VirtualServices, by `namespace/name`.
+    pub fn virtual_service_retries(&self) -> impl Iterator<Item = (String, u32)> {
+        self.virtual_service_retries.iter().map(|(name, retries)| (name.replacen(MARK, "/", 1), *retries))
+    }
+
+    /// Retries after anything but a rejection that the route allows a request of which Istio says
+    /// that it comes from `path` (`filter_metadata.istio.config` of the route), 0 to 100.
+    pub fn route_retries_of(&self, path: &[u8]) -> u32 {
+        let named = std::str::from_utf8(path).ok().and_then(|path| path.split_once("/namespaces/"));
+        let known = named.and_then(|(_, name)| self.virtual_service_retries.get(name));
+        known.copied().unwrap_or(self.route_retries)
     }
 
     /// Further attempts after something else than a rejection, as a share of the requests.

@@ -14,7 +14,7 @@ fn refusal(json: &str) -> String {
 fn an_empty_spec_takes_the_defaults() {
     let parameters = ServiceSpec::default().validate().unwrap();
     assert_eq!(parameters.routing(), RoutingKind::Bloc);
-    assert_eq!(parameters.retries(), 3);
+    assert_eq!((parameters.retries(), parameters.route_retries()), (3, 1));
     assert_eq!(parameters.reset_interval(), Duration::from_secs(1));
     assert_eq!(parameters.capacity(), CapacityParameters::Unlimited);
     assert_eq!(parameters.headroom().get(), 0.8);
@@ -44,6 +44,18 @@ fn a_refusal_names_path_value_and_range() {
         refusal(r#"{"services":{"a":{"concurrency":0}}}"#),
         "services.a.concurrency: 0 is not allowed, only 1 to 100000"
     );
+    assert_eq!(
+        refusal(r#"{"services":{"a":{"routeRetries":101}}}"#),
+        "services.a.routeRetries: 101 is not allowed, only 0 to 100"
+    );
+    assert_eq!(
+        refusal(r#"{"services":{"a":{"virtualServiceRetries":{"shop/checkout":-1}}}}"#),
+        "services.a.virtualServiceRetries.shop/checkout: -1 is not allowed, only 0 to 100"
+    );
+    assert_eq!(
+        refusal(r#"{"services":{"a":{"virtualServiceRetries":{"checkout":1}}}}"#),
+        "services.a.virtualServiceRetries.checkout: \"checkout\" is not allowed, only namespace/name"
+    );
     for bytes in [1023, 1_073_741_825_i64, -1] {
         let text = refusal(&format!(r#"{{"services":{{"a":{{"bodyLimit":{bytes}}}}}}}"#));
         assert_eq!(text, format!("services.a.bodyLimit: {bytes} is not allowed, only 1024 to 1073741824"));
@@ -67,6 +79,19 @@ fn a_refusal_names_path_value_and_range() {
 }
 
 #[test]
+fn a_route_has_the_retries_of_its_virtual_service() {
+    let json = r#"{"routeRetries":2,"virtualServiceRetries":{"shop/checkout":5}}"#;
+    let spec: ServiceSpec = ConfigError::read_json(json.as_bytes()).unwrap();
+    let parameters = spec.validate().unwrap();
+    let of = |path: &str| parameters.route_retries_of(path.as_bytes());
+    assert_eq!(of("/apis/networking.istio.io/v1/namespaces/shop/virtual-service/checkout"), 5);
+    assert_eq!(of("/apis/networking.istio.io/v1alpha3/namespaces/shop/virtual-service/checkout"), 5);
+    assert_eq!(of("/apis/networking.istio.io/v1/namespaces/other/virtual-service/checkout"), 2);
+    assert_eq!(of("/apis/networking.istio.io/v1/namespaces/shop/virtual-service/checkout-2"), 2);
+    assert_eq!((of(""), parameters.route_retries_of(b"\xff")), (2, 2));
+}
+
+#[test]
 fn what_is_not_said_comes_from_the_base() {
     let spec = |json: &str| -> ServiceSpec { ConfigError::read_json(json.as_bytes()).unwrap() };
     let base = r#"{"retries":1,"headroom":0.5,"capacity":{"estimator":"static","limit":3},"slo":"1s"}"#;
@@ -74,6 +99,9 @@ fn what_is_not_said_comes_from_the_base() {
     let both = r#"{"retries":2,"headroom":0.5,"capacity":{"estimator":"slo","slo":"2s"},"slo":"1s"}"#;
     assert_eq!(spec(over).or(spec(base)), spec(both));
     assert_eq!(spec(base).or(ServiceSpec::default()), spec(base));
+    let routes = |json: &str| spec(&format!(r#"{{"virtualServiceRetries":{json}}}"#));
+    let both = routes(r#"{"s/a":1,"s/b":3}"#).or(routes(r#"{"s/b":2,"s/c":2}"#));
+    assert_eq!(both, routes(r#"{"s/a":1,"s/b":3,"s/c":2}"#));
     assert_eq!(ServiceSpec::default().or(spec(base)), spec(base));
 }
 

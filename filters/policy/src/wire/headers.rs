@@ -25,5 +25,7 @@ pub const EXPECTED_TIMEOUT: &str = "x-envoy-expected-rq-timeout-ms";
 pub const RETRY_ON: &str = "x-envoy-retry-on";
 /// Envoy's router: which response headers ask for a retry.
 pub const RETRIABLE_HEADER_NAMES: &str = "x-envoy-retriable-header-names";
+/// Envoy's router: an answer with it is not retried, but on `envoy-ratelimited`.
+pub const RATE_LIMITED: &str = "x-envoy-ratelimited";
 /// Envoy's router: how often.
 pub const MAX_RETRIES: &str = "x-envoy-max-retries";

@@ -203,10 +203,11 @@ impl Mesh {
     /// Tries the servers of a request's list, until one takes it. The network takes no time.
     fn attempt(&mut self, index: usize) {
         let now = self.now;
-        for (number, id) in self.requests[index].list.clone().into_iter().enumerate() {
+        let mut retries = self.sender.retries(0, true);
+        for id in self.requests[index].list.clone() {
             let at = self.places.iter().position(|place| place.id == id).unwrap();
             self.tally.attempts[at] += 1;
-            let attempt = self.sender.begin(&self.places[at].address, Some(number), now).unwrap();
+            let attempt = self.sender.begin(&self.places[at].address, retries.bid(), now).unwrap();
             let verdict = self.knock(at, attempt.bid);
             let request = &mut self.requests[index];
             request.attempt = Some(attempt);
@@ -218,6 +219,13 @@ impl Mesh {
                 Err(answer) => {
                     self.sender.answer(&attempt, answer, now);
                     self.sender.end(&attempt);
+                    let again = match &answer {
+                        Answer::Bounced(report) => retries.rejected_for(Some(Reason::Bid), attempt.bid, report),
+                        _ => retries.rejected(true),
+                    };
+                    if !again {
+                        break;
+                    }
                 }
             }
         }

@@ -198,7 +198,11 @@ fn a_held_call_is_let_in_when_too_much_of_it_has_come() {
 /// The bid that arrives at the server.
 fn bid(extra: &[(&str, &str)], spec: &Value) -> String {
     let process = process(7);
-    let caller = caller(&process, spec, &["10.0.0.1:80"]);
+    // With one server there is nobody else to bid at.
+    let hosts = ["10.0.0.1:80", "10.0.0.2:80"];
+    let mut spec = spec.clone();
+    spec["endpoints"] = json!(hosts);
+    let caller = caller(&process, &spec, &hosts);
     let mut bids = Vec::new();
     let request = |extra: &[(&str, &str)]| {
         Headers::new(&[&[(":method", "POST"), (":path", "/"), (":authority", SERVICE)], extra].concat())

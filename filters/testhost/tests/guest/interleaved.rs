@@ -55,7 +55,7 @@ impl Mesh {
     fn step<'a>(&mut self, step: Step<'a>) -> Option<Step<'a>> {
         match step {
             Step::Chosen(mut request) => {
-                let attempt = request.attempt();
+                let Ok(attempt) = request.attempt() else { panic!("answered by the filter") };
                 Some(Step::Sent(request, attempt))
             }
             Step::Sent(request, attempt) => {

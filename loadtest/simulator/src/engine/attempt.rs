@@ -106,16 +106,12 @@ impl Simulation<'_> {
 
     /// The answer to an attempt comes back to its sender.
     pub(super) fn come_back(&mut self, index: u32) {
-        let request = self.requests[index];
-        self.senders[request.sender as usize].answer(
-            request.server,
-            &request.answer,
-            request.bid,
-            request.began,
-            self.now,
-        );
-        let retries = self.senders[request.sender as usize].retries().unwrap_or(self.retries);
-        let may_retry = u32::from(request.attempts) <= retries;
+        let request = &mut self.requests[index];
+        let sender = &mut self.senders[request.sender as usize];
+        sender.answer(request.server, &request.answer, request.bid, request.began, self.now);
+        let may_retry = sender
+            .again(&mut request.plan, &request.answer, request.bid)
+            .unwrap_or(u32::from(request.attempts) <= self.retries);
         match request.answer {
             Answer::Served(_) | Answer::Orca(_) | Answer::Silent => self.end(index, End::Ok),
             Answer::Rejected(_) | Answer::Bounced(_) if may_retry => self.retry(index),

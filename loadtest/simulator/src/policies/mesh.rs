@@ -11,6 +11,7 @@ use bloc_policy::endpoints::{Answer, EndpointId, Right};
 use bloc_policy::rng::Rng;
 use bloc_policy::sender::{Attempt, Sender};
 use bloc_policy::units::Timestamp;
+use bloc_policy::wire::reason::Reason;
 use serde::Deserialize;
 use serde::de::value::{Error, StrDeserializer};
 use slotmap::Key;
@@ -159,11 +160,14 @@ impl SenderModel for MeshSender {
         if attempt == 0 {
             let list = sender.choose(moment.now, moment.rng);
             plan.set(list.iter().map(|&id| directory.servers[slot(id)]));
+            // The simulator's own retries after failures, if there are any, are as many.
+            plan.retries = sender.retries(sender.parameters().retries(), true);
         }
+        let turn = plan.retries.bid();
         // Envoy passes over servers that have left since the list was made.
         let begin = |sender: &mut Sender, server: u32| {
             let address = &directory.addresses[server as usize];
-            let attempt = sender.begin(address, Some(attempt as usize), moment.now)?;
+            let attempt = sender.begin(address, turn, moment.now)?;
             Some(Choice { server, bid: attempt.bid })
         };
         plan.find_map(|server| begin(sender, server)).or_else(|| {
@@ -172,8 +176,12 @@ impl SenderModel for MeshSender {
         })
     }
 
-    fn retries(&self) -> Option<u32> {
-        self.sender.as_ref().map(Sender::retries)
+    fn again(&self, plan: &mut Plan, answer: &Answer, bid: Option<Duration>) -> Option<bool> {
+        Some(match answer {
+            Answer::Bounced(report) => plan.retries.rejected_for(Some(Reason::Bid), bid, report),
+            Answer::Rejected(_) => plan.retries.rejected(true),
+            _ => plan.retries.failed(),
+        })
     }
 
     fn answer(&mut self, server: u32, answer: &Answer, bid: Option<Duration>, began: Timestamp, now: Timestamp) {

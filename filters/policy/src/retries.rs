@@ -1,0 +1,160 @@
+//! How often a request may be sent again: its user's retries and ours, apart.
+//!
+//! Envoy's router has one number of retries for a request, and fixes it when the request starts. So
+//! it is told the sum, and whoever sees the attempts end says when a kind is used up:
+//!
+//! | an attempt ends with | what follows | at most |
+//! |---|---|---|
+//! | anything but a rejection (an answer, a reset, a timeout) | what the route's conditions say | as often as the route or the request allows |
+//! | a bounce for its bid | a further bid | once for each bid, and once less than there are servers |
+//! | a rejection for another reason | an attempt without limit | `retries` of the service |
+//!
+//! None of the three numbers eats another's, but for one case: once a server was full, at most
+//! `retries` attempts follow in all, bids or not. They bid as long as another may follow. (Simulated,
+//! 40 senders, 10 servers, exponential 50 ms, `capacity` 10, medians of five seeds; attempts per
+//! request at 130 and 200% load: 5.3 and 7.0 when each attempt bid, 3.4 and 3.9 so, at the same goodput. p99 at 95%: 552
+//! and 538 ms; 573 ms if no attempt bids after such a rejection.)
+//!
+//! Cost: a comparison an attempt. Not in the papers, which retry rejections only (chapter 5.6).
+
+use crate::bid::{Turn, is_bounce};
+use crate::wire::load_report::LoadReport;
+use crate::wire::reason::Reason;
+use std::time::Duration;
+
+/// What is left of the retries of one request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Retries {
+    own: u32,
+    bids: u32,
+    bounces: u32,
+    rejections: u32,
+    full: bool,
+}
+
+impl Retries {
+    /// The retries of a request that has not been sent: `own` after anything but a rejection, at most
+    /// `bids` after bounces, `rejections` after other rejections.
+    pub const fn new(own: u32, bids: u32, rejections: u32) -> Self {
+        Self { own, bids, bounces: 0, rejections, full: false }
+    }
+
+    /// How many are left of all kinds.
+    pub const fn left(&self) -> u32 {
+        let bids = if self.full { 0 } else { self.bids };
+        self.own.saturating_add(bids).saturating_add(self.rejections)
+    }
+
+    /// Which bid the next attempt makes; none if it goes without limit.
+    pub fn bid(&self) -> Option<Turn> {
+        (self.bids > 0 && !(self.full && self.rejections == 0))
+            .then(|| Turn { number: self.bounces as usize, of: (self.bounces + self.bids) as usize })
+    }
+
+    /// An attempt was bounced for its bid. Whether another follows.
+    pub fn bounced(&mut self) -> bool {
+        if self.bids == 0 {
+            return self.rejected(true);
+        }
+        self.bids -= 1;
+        self.bounces += 1;
+        !self.full || take(&mut self.rejections)
+    }
+
+    /// An attempt was rejected, but not for its bid. Whether another follows. `full`: because the
+    /// server has too much to do.
+    pub fn rejected(&mut self, full: bool) -> bool {
+        self.full |= full;
+        take(&mut self.rejections)
+    }
+
+    /// An attempt with this `bid` was rejected. Whether another follows. `reason`: none if this version
+    /// does not know it.
+    pub fn rejected_for(&mut self, reason: Option<Reason>, bid: Option<Duration>, report: &LoadReport) -> bool {
+        match reason {
+            Some(Reason::Bid) if is_bounce(bid, report) => self.bounced(),
+            // A bounce without a reason says nothing of the other servers.
+            Some(Reason::Bid | Reason::Unreachable) => self.rejected(false),
+            Some(Reason::Capacity | Reason::Deadline) | None => self.rejected(true),
+        }
+    }
+
+    /// Whether another attempt may follow one that was not rejected.
+    pub const fn may_fail(&self) -> bool {
+        self.own > 0
+    }
+
+    /// Another attempt follows one that was not rejected. Whether it may.
+    pub fn failed(&mut self) -> bool {
+        take(&mut self.own)
+    }
+}
+
+fn take(left: &mut u32) -> bool {
+    let some = *left > 0;
+    *left = left.saturating_sub(1);
+    some
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn a_request_bounces_on_every_bid_and_still_has_its_retries() {
+        let mut retries = Retries::new(2, 3, 2);
+        assert_eq!(retries.left(), 7);
+        for number in 0..3 {
+            assert_eq!(retries.bid(), Some(Turn { number, of: 3 }));
+            assert!(retries.bounced());
+        }
+        assert_eq!(retries.bid(), None, "the rest goes without limit");
+        assert_eq!([(); 3].map(|()| retries.rejected(true)), [true, true, false]);
+        assert_eq!([(); 3].map(|()| retries.failed()), [true, true, false]);
+    }
+
+    #[test]
+    fn a_server_without_its_application_leaves_the_bids() {
+        let mut retries = Retries::new(0, 5, 1);
+        assert!(retries.bounced());
+        assert!(retries.rejected(false));
+        assert_eq!(retries.bid(), Some(Turn { number: 1, of: 5 }));
+        assert!(!retries.rejected(false));
+    }
+
+    #[test]
+    fn once_a_server_was_full_as_many_attempts_follow_as_there_are_retries() {
+        let mut retries = Retries::new(0, 5, 2);
+        assert!(retries.bounced());
+        assert!(retries.rejected(true));
+        assert_eq!(retries.bid(), Some(Turn { number: 1, of: 5 }), "another may follow");
+        assert!(retries.bounced());
+        assert_eq!(retries.bid(), None, "the last one");
+        assert!(!retries.bounced(), "a server that bounces what does not bid");
+    }
+
+    proptest! {
+        /// Whatever happens in whatever order, each kind keeps its number.
+        #[test]
+        fn no_kind_eats_the_number_of_another(
+            own in 0..4u32, bids in 0..6u32, rejections in 0..4u32,
+            ends in proptest::collection::vec(0..4, 0..40),
+        ) {
+            let mut retries = Retries::new(own, bids, rejections);
+            let total = retries.left();
+            let [mut failed, mut bounced, mut rejected] = [0; 3];
+            for end in ends {
+                match end {
+                    3 => rejected += u32::from(retries.rejected(false)),
+                    0 => failed += u32::from(retries.failed()),
+                    1 if retries.bid().is_some() => bounced += u32::from(retries.bounced()),
+                    _ => rejected += u32::from(retries.rejected(true)),
+                }
+                prop_assert!(failed <= own && bounced <= bids && rejected <= rejections);
+                prop_assert!(failed + bounced + rejected + retries.left() <= total);
+            }
+            prop_assert_eq!(retries.may_fail(), failed < own);
+        }
+    }
+}
