@@ -13,7 +13,7 @@
 //! | `bloc_proxies_stale` | gauge | those of them that have not taken what is in force for 10 s or more |
 //! | `bloc_load_reports_dropped_total` | counter | reports of services that are not in force, or of more than 1,000 |
 //! | `bloc_sync_answers_total{answer}` | counter | ended polls: `changed`, `unchanged`, `superseded`, `closing`, `refused` (4xx, 503) |
-//! | `bloc_kubernetes_watch_errors_total{kind}` | counter | lists and watches at the Kubernetes API that failed; `endpointslices`, `services`, `configmaps` |
+//! | `bloc_kubernetes_watch_errors_total{kind}` | counter | lists and watches at the Kubernetes API that failed; `endpointslices`, `services`, `virtualservices`, `configmaps` |
 //! | `bloc_service_*{service}` | gauge | the signals for scaling, see the table in the README |
 
 mod load;

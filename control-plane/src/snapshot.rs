@@ -4,6 +4,7 @@
 
 use crate::yaml;
 use bloc_policy::config::{ConfigError, ServiceParameters, ServiceSpec, ServicesSpec};
+use bloc_policy::sync::Routes;
 use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
@@ -12,26 +13,27 @@ use std::sync::Arc;
 #[derive(Debug)]
 pub struct Service {
     spec: ServiceSpec,
+    routes: Option<Routes>,
     parameters: ServiceParameters,
     digest: u64,
 }
 
 impl Service {
     /// A service out of what was written and what it means.
-    fn of(spec: ServiceSpec, parameters: ServiceParameters) -> Self {
+    fn of(spec: ServiceSpec, routes: Option<Routes>, parameters: ServiceParameters) -> Self {
         let mut hasher = DefaultHasher::new();
         // Meaning, not notation; floating-point numbers have no hash, but they have a text.
         format!("{parameters:?}").hash(&mut hasher);
-        Self { spec, parameters, digest: hasher.finish() }
+        Self { spec, routes, parameters, digest: hasher.finish() }
     }
 
-    /// Checks a spec.
+    /// Checks a spec, to which routes lead that are like this.
     ///
     /// # Errors
     /// The first value that is not allowed, its path relative to the spec.
-    pub fn validate(spec: ServiceSpec) -> Result<Self, ConfigError> {
-        let parameters = spec.validate()?;
-        Ok(Self::of(spec, parameters))
+    pub fn validate(spec: ServiceSpec, routes: Routes) -> Result<Self, ConfigError> {
+        let parameters = spec.clone().or(routes.clone().into()).validate()?;
+        Ok(Self::of(spec, Some(routes), parameters))
     }
 
     /// Stands for what it means: the same for the same meaning in every process of one build.
@@ -42,6 +44,16 @@ impl Service {
     /// The spec as written; this is what proxies are sent.
     pub fn spec(&self) -> &ServiceSpec {
         &self.spec
+    }
+
+    /// What proxies are sent of the routes to it, if that is known.
+    pub fn routes(&self) -> Option<&Routes> {
+        self.routes.as_ref()
+    }
+
+    /// The spec, with what is known of the routes.
+    pub fn in_force(&self) -> ServiceSpec {
+        self.spec.clone().or(self.routes.clone().map(ServiceSpec::from).unwrap_or_default())
     }
 
     /// Its parameters, the defaults filled in.
@@ -73,7 +85,7 @@ impl Snapshot {
             .into_iter()
             .filter_map(|(name, spec)| {
                 let parameters = parameters.remove(&name)?;
-                Some((name, Arc::new(Service::of(spec, parameters))))
+                Some((name, Arc::new(Service::of(spec, None, parameters))))
             })
             .collect();
         Ok(Self { services })

@@ -208,7 +208,12 @@ async fn a_proxy_moves_between_replicas_and_hears_every_change_from_both() {
         version = state.version;
     }
     let digest = |version: &str| version.split('@').next().unwrap().to_owned();
-    assert_eq!(digest(&old.state("r", "", &[A]).await.version), digest(&version));
+    // The old one has read the last change, too, or will in a moment.
+    let start = Instant::now();
+    while digest(&old.state("r", "", &[A]).await.version) != digest(&version) {
+        assert!(start.elapsed() < LIMIT, "the replicas give one state two digests");
+        sleep(Duration::from_millis(5)).await;
+    }
 }
 
 #[tokio::test]
@@ -222,4 +227,122 @@ async fn a_restored_cluster_speaks_to_its_proxies_again() {
     api.slice("shop", "a", &[("10.0.0.5", true)]);
     let after = Replica::start(&api).await;
     assert_eq!(endpoints(&after.state("p", &version, &[A]).await, A), ["10.0.0.5:8080"]);
+}
+
+#[tokio::test]
+async fn routes_are_read_as_soon_as_the_cluster_has_them_and_lets_us() {
+    let api = shop().await;
+    let retries = |state: &SyncResponse| {
+        let spec = &state.services[A];
+        assert!(spec.route_retries.is_none() && spec.virtual_service_retries.is_empty(), "older proxies refuse it");
+        (state.routes[A].retries, state.routes[A].virtual_services.clone().into_iter().collect::<Vec<_>>())
+    };
+    // Istio's definitions are not there.
+    let replica = Replica::start(&api).await;
+    let first = replica.state("p", "", &[A]).await;
+    assert_eq!(retries(&first), (2, vec![]));
+    assert_eq!(replica.metric(r#"bloc_kubernetes_watch_errors_total{kind="virtualservices"}"#), 0.0);
+    // They come, but somebody has forgotten our right.
+    let poll = replica.hold("p", &first.version, &[A]).await;
+    api.route("shop", "v", "a", 5);
+    api.refuse_routes(Some(403));
+    let late = Replica::start(&api).await;
+    assert_eq!(retries(&late.state("q", "", &[A]).await), (2, vec![]));
+    until("a failure", || late.metric(r#"bloc_kubernetes_watch_errors_total{kind="virtualservices"}"#) > 0.0).await;
+    api.refuse_routes(None);
+    let second = state(poll).await;
+    assert_eq!(retries(&second), (2, vec![("shop/v".into(), 5)]));
+    // A right that is taken away takes nothing at once; a definition that is gone does in the end.
+    let poll = replica.hold("p", &second.version, &[A]).await;
+    let failures = || replica.metric(r#"bloc_kubernetes_watch_errors_total{kind="virtualservices"}"#);
+    let before = failures();
+    api.refuse_routes(Some(403));
+    until("a failure", || failures() > before).await;
+    assert!(!poll.is_finished());
+    api.refuse_routes(Some(404));
+    assert_eq!(retries(&state(poll).await), (2, vec![]));
+}
+
+#[tokio::test]
+async fn a_replica_that_may_not_read_routes_serves_proxies_of_one_that_may() {
+    let serves = async |status| {
+        let api = shop().await;
+        api.refuse_routes(None);
+        api.route("shop", "v", "a", 5);
+        let with = Replica::start(&api).await;
+        let first = with.state("p", "", &[A, B]).await;
+        assert_eq!(first.routes[A].virtual_services.len(), 1);
+        api.refuse_routes(Some(status));
+        let without = Replica::start(&api).await;
+        let poll = without.poll("p", &first.version, &[A, B]);
+        api.slice("shop", "b", &[("10.0.0.9", true)]);
+        assert_eq!(endpoints(&state(poll).await, B), ["10.0.0.9:8080"], "{status}");
+    };
+    tokio::join!(serves(403), serves(404));
+}
+
+#[tokio::test]
+async fn routes_that_are_not_known_for_a_moment_are_not_lost_and_nobody_spins() {
+    let api = shop().await;
+    api.refuse_routes(None);
+    api.route("shop", "v", "a", 1);
+    let replica = Replica::start(&api).await;
+    let first = replica.state("p", "", &[A]).await;
+    let poll = replica.hold("p", &first.version, &[A]).await;
+    let lists = api.lists();
+    api.refuse_routes(Some(404));
+    sleep(Duration::from_millis(700)).await;
+    api.refuse_routes(None);
+    until("a list", || api.lists() > lists).await;
+    api.refuse_route_watches(Some(404));
+    let lists = api.lists();
+    sleep(Duration::from_secs(1)).await;
+    assert!(api.lists() - lists < 20, "{} lists in a second", api.lists() - lists);
+    assert!(!poll.is_finished(), "nothing has changed");
+    // What is listed counts all the same.
+    api.route("shop", "v", "a", 3);
+    assert_eq!(state(poll).await.routes[A].virtual_services["shop/v"], 3);
+}
+
+#[tokio::test]
+async fn a_route_to_an_external_name_counts_for_what_it_stands_for() {
+    let api = shop().await;
+    api.refuse_routes(None);
+    api.route("web", "v", "alias", 1);
+    let replica = Replica::start(&api).await;
+    let first = replica.state("p", "", &[A]).await;
+    assert!(first.routes[A].virtual_services.is_empty());
+    let poll = replica.hold("p", &first.version, &[A]).await;
+    let ports = serde_json::json!([{"name": "web", "port": 80}]);
+    let spec = serde_json::json!({"spec": {"type": "ExternalName", "externalName": A, "ports": ports}});
+    api.put("services", "web", "alias", spec);
+    let second = state(poll).await;
+    assert_eq!(second.routes[A].virtual_services["web/v"], 1);
+    let poll = replica.hold("p", &second.version, &[A]).await;
+    api.delete("services", "web", "alias");
+    assert!(state(poll).await.routes[A].virtual_services.is_empty());
+}
+
+#[tokio::test]
+async fn replicas_from_which_routes_are_withheld_come_to_the_same_state() {
+    let api = shop().await;
+    api.refuse_routes(None);
+    api.route("shop", "v", "a", 5);
+    let with = Replica::start(&api).await;
+    let mut version = with.state("p", "", &[A]).await.version;
+    api.refuse_routes(Some(403));
+    let without = Replica::start(&api).await;
+    let digest = |version: &str| version.split('@').next().unwrap().to_owned();
+    let (begun, mut answers) = (Instant::now(), 0);
+    // A proxy asks them in turn, as soon as it has an answer.
+    for replica in [&without, &with].into_iter().cycle() {
+        match timeout(Duration::from_secs(15), replica.poll("p", &version, &[A])).await {
+            Ok(Ok(Outcome::Changed(answer))) => (answers, version) = (answers + 1, answer.version.to_string()),
+            _ => break,
+        }
+        assert!(begun.elapsed() < 2 * LIMIT && answers < 100, "{answers} answers");
+    }
+    let states = [with.state("q", "", &[A]).await, without.state("q", "", &[A]).await];
+    assert!(states.iter().all(|state| digest(&state.version) == digest(&version)), "{version}: {states:?}");
+    assert!(states[0].routes[A].virtual_services.is_empty());
 }

@@ -28,6 +28,9 @@ pub fn in_force(spec: &ServiceSpec, parameters: &ServiceParameters) -> Vec<Param
     };
     let concurrency = parameters.concurrency().map(|places| format!("{} requests", places.get()));
     let hold = if parameters.hold() { "in the sidecar" } else { "in the application" };
+    let routes: Vec<_> =
+        parameters.virtual_service_retries().map(|(name, retries)| format!("{name}: {retries}")).collect();
+    let routes = Some(routes.join(", ")).filter(|text| !text.is_empty());
     let parameter = |name, value, written| Parameter { name, value, written };
     vec![
         parameter("routing", or(routing, "?"), spec.routing.is_some()),
@@ -40,6 +43,8 @@ pub fn in_force(spec: &ServiceSpec, parameters: &ServiceParameters) -> Vec<Param
         parameter("slo", or(parameters.slo().map(duration), "none"), spec.slo.is_some()),
         parameter("sloGrace", duration(parameters.slo_grace()), spec.slo_grace.is_some()),
         parameter("retries", parameters.retries().to_string(), spec.retries.is_some()),
+        parameter("routeRetries", parameters.route_retries().to_string(), spec.route_retries.is_some()),
+        parameter("virtualServiceRetries", or(routes, "none"), !spec.virtual_service_retries.is_empty()),
         parameter("retryBudget", parameters.retry_budget().get().to_string(), spec.retry_budget.is_some()),
         parameter("resetInterval", duration(parameters.reset_interval()), spec.reset_interval.is_some()),
         parameter("headroom", parameters.headroom().get().to_string(), spec.headroom.is_some()),
@@ -70,7 +75,7 @@ mod tests {
     #[test]
     fn every_parameter_but_the_endpoints_is_there() {
         let all = json!({
-            "routing": "mu", "retries": 1, "retryBudget": 0.1, "resetInterval": "200ms", "capacity": {"estimator": "slo", "slo": "2s"}, "headroom": 0.5, "maxChips": 7,
+            "routing": "mu", "retries": 1, "routeRetries": 2, "virtualServiceRetries": {"shop/checkout": 5}, "retryBudget": 0.1, "resetInterval": "200ms", "capacity": {"estimator": "slo", "slo": "2s"}, "headroom": 0.5, "maxChips": 7,
             "concurrency": 4, "hold": false, "maxQueueWait": "1s", "bodyLimit": 4096, "streamIdle": "2s", "slo": "3s", "sloGrace": "10ms", "orca": true,
             "debugHeaders": true,
         });
@@ -84,8 +89,8 @@ mod tests {
         assert_eq!(names, fields);
         let value = |name: &str| list.iter().find(|p| p.name == name).unwrap().value.clone();
         assert_eq!(
-            [value("capacity"), value("hold"), value("sloGrace")],
-            ["what is finished within 2s", "in the application", "10ms"]
+            [value("capacity"), value("hold"), value("sloGrace"), value("virtualServiceRetries")],
+            ["what is finished within 2s", "in the application", "10ms", "shop/checkout: 5"]
         );
         // A parameter that the schema has and this list has not.
         let spec = serde_json::from_value::<ServiceSpec>(json!({"nonsense": 1})).unwrap_err().to_string();

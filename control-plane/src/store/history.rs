@@ -101,8 +101,9 @@ impl Coming {
         let new = after.iter().filter(|(name, s)| before.get(name).is_none_or(|b| !b.means_the_same_as(s)));
         let names: BTreeSet<&String> = gone.chain(new.map(|(name, _)| name)).collect();
         let difference = |name: &&String| {
-            let (before, after) = (before.get(*name).map(|s| s.spec()), after.get(*name).map(|s| s.spec()));
-            Difference { name: (*name).clone(), what: differences(before, after) }
+            let of = |service: &Arc<Service>| service.in_force();
+            let (before, after) = (before.get(*name).copied().map(of), after.get(*name).map(of));
+            Difference { name: (*name).clone(), what: differences(before.as_ref(), after.as_ref()) }
         };
         let services: Vec<Difference> = names.iter().take(MAX_NAMED).map(difference).collect();
         let only_endpoints = services.iter().flat_map(|s| &s.what).all(|what| what.starts_with("endpoints: "));

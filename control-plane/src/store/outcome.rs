@@ -2,10 +2,13 @@
 
 use super::version::Version;
 use crate::snapshot::Service;
+use serde::ser::SerializeMap;
 use serde::{Serialize, Serializer};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
+
+type Services = BTreeMap<String, Arc<Service>>;
 
 /// The state of a subscription; serializes as [`bloc_policy::sync::SyncResponse`], without copying
 /// the specs.
@@ -15,16 +18,31 @@ pub struct Answer {
     #[serde(serialize_with = "as_text")]
     pub version: Version,
     /// The services that exist; the others are absent.
-    #[serde(serialize_with = "as_specs")]
-    pub services: BTreeMap<String, Arc<Service>>,
+    #[serde(flatten, serialize_with = "as_specs_and_routes")]
+    pub services: Services,
 }
 
 fn as_text<S: Serializer>(version: &Version, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.collect_str(version)
 }
 
-fn as_specs<S: Serializer>(services: &BTreeMap<String, Arc<Service>>, serializer: S) -> Result<S::Ok, S::Error> {
-    serializer.collect_map(services.iter().map(|(name, service)| (name, service.spec())))
+fn as_specs_and_routes<S: Serializer>(all: &Services, serializer: S) -> Result<S::Ok, S::Error> {
+    let routes = || all.iter().filter_map(|(name, service)| Some((name, service.routes()?)));
+    let mut map = serializer.serialize_map(None)?;
+    map.serialize_entry("services", &Map(|| all.iter().map(|(name, service)| (name, service.spec()))))?;
+    if routes().next().is_some() {
+        map.serialize_entry("routes", &Map(routes))?;
+    }
+    map.end()
+}
+
+/// Serializes as a map of what the function yields.
+struct Map<F>(F);
+
+impl<K: Serialize, V: Serialize, I: Iterator<Item = (K, V)>, F: Fn() -> I> Serialize for Map<F> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_map((self.0)())
+    }
 }
 
 /// How a poll ends.

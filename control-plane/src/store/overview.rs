@@ -86,5 +86,5 @@ impl Store {
 }
 
 fn view(service: &Service) -> ServiceView {
-    ServiceView { version: format!("{:016x}", service.digest()), spec: service.spec().clone() }
+    ServiceView { version: format!("{:016x}", service.digest()), spec: service.in_force() }
 }

@@ -34,6 +34,10 @@ struct Fake {
     log: Vec<(u64, String, &'static str, Value)>,
     forgotten: u64,
     refusing: Option<u16>,
+    /// What reading VirtualServices is answered, if not those.
+    routes: Option<u16>,
+    /// What watching them is answered.
+    route_watches: Option<u16>,
     /// Watches of an earlier epoch end.
     epoch: u64,
     lists: usize,
@@ -46,12 +50,15 @@ impl FakeApi {
     pub async fn start() -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
-        let (state, bell) =
-            (Arc::new(Mutex::new(Fake { revision: 100, page: 2, ..Fake::default() })), Arc::new(watch::Sender::new(0)));
+        let (state, bell) = (
+            Arc::new(Mutex::new(Fake { revision: 100, page: 2, routes: Some(404), ..Fake::default() })),
+            Arc::new(watch::Sender::new(0)),
+        );
         let shared = (Arc::clone(&state), Arc::clone(&bell));
         let router = Router::new()
             .route("/api/v1/{kind}", get(collection))
             .route("/apis/discovery.k8s.io/v1/{kind}", get(collection))
+            .route("/apis/networking.istio.io/v1/{kind}", get(collection))
             .route("/apis/events.k8s.io/v1/namespaces/{namespace}/events", post(event))
             .with_state(shared);
         let serving = Arc::new(tokio::spawn(async move { axum::serve(listener, router).await.unwrap() }));
@@ -127,6 +134,22 @@ impl FakeApi {
         });
     }
 
+    /// Answers who reads VirtualServices with this status from now on, or with those that there are.
+    pub fn refuse_routes(&self, status: Option<u16>) {
+        self.change(|fake| {
+            fake.routes = status;
+            fake.epoch += 1;
+        });
+    }
+
+    /// The same for who watches them; lists are answered.
+    pub fn refuse_route_watches(&self, status: Option<u16>) {
+        self.change(|fake| {
+            fake.route_watches = status;
+            fake.epoch += 1;
+        });
+    }
+
     /// Lists in pages of so many objects; two, unless it is told otherwise, so that there are pages.
     pub fn pages_of(&self, objects: usize) {
         self.change(|fake| fake.page = objects);
@@ -158,6 +181,12 @@ impl FakeApi {
         self.put("endpointslices", namespace, &format!("{service}-1"), slice);
     }
 
+    /// A VirtualService before `host`.
+    pub fn route(&self, namespace: &str, name: &str, host: &str, attempts: u32) {
+        let rule = json!({"route": [{"destination": {"host": host}}], "retries": {"attempts": attempts}});
+        self.put("virtualservices", namespace, name, json!({"spec": {"hosts": [host], "http": [rule]}}));
+    }
+
     pub fn policy(&self, namespace: &str, services: &str) {
         let map = json!({"metadata": {"labels": {"bloc.dev/policy": "true"}}, "data": {"services.yaml": services}});
         self.put("configmaps", namespace, "bloc", map);
@@ -178,8 +207,8 @@ fn status(code: u16, reason: &str) -> Value {
     json!({"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": code, "reason": reason, "message": reason})
 }
 
-fn refused(fake: &Fake) -> Option<Response> {
-    let code = fake.refusing?;
+fn refused(fake: &Fake, kind: &str) -> Option<Response> {
+    let code = fake.refusing.or_else(|| fake.routes.filter(|_| kind == "virtualservices"))?;
     Some((StatusCode::from_u16(code).unwrap(), Json(status(code, "Refused"))).into_response())
 }
 
@@ -189,11 +218,14 @@ async fn collection(
     Query(query): Query<HashMap<String, String>>,
 ) -> Response {
     let mut fake = state.lock().unwrap();
-    if let Some(response) = refused(&fake) {
+    if let Some(response) = refused(&fake, &kind) {
         return response;
     }
     if query.get("watch").is_some_and(|watch| watch == "true") {
         let from: u64 = query["resourceVersion"].parse().unwrap();
+        if let Some(code) = fake.route_watches.filter(|_| kind == "virtualservices") {
+            return (StatusCode::from_u16(code).unwrap(), Json(status(code, "Refused"))).into_response();
+        }
         let epoch = fake.epoch;
         drop(fake);
         return follow(state, bell.subscribe(), kind, from, epoch);

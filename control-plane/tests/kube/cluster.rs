@@ -3,7 +3,8 @@
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Service};
 use k8s_openapi::api::discovery::v1::EndpointSlice;
 use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding, Role, RoleBinding};
-use kube::api::{DeleteParams, Patch, PatchParams};
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use kube::api::{ApiResource, DeleteParams, DynamicObject, Patch, PatchParams};
 use kube::{Api, Client, Config};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
@@ -163,6 +164,38 @@ impl Cluster {
             "ports": [{"name": "web", "port": port, "protocol": "TCP"}], "endpoints": endpoints,
         });
         self.apply::<EndpointSlice>(Api::namespaced(self.client.clone(), "shop"), slice).await;
+    }
+
+    /// Makes Istio's VirtualServices known, of whatever content.
+    pub async fn virtual_services(&self) {
+        let schema = json!({"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": true}});
+        let definition = json!({
+            "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+            "metadata": {"name": "virtualservices.networking.istio.io"},
+            "spec": {
+                "group": "networking.istio.io", "scope": "Namespaced",
+                "names": {"kind": "VirtualService", "plural": "virtualservices", "singular": "virtualservice"},
+                "versions": [{"name": "v1", "served": true, "storage": true, "schema": schema}],
+            },
+        });
+        self.apply::<CustomResourceDefinition>(Api::all(self.client.clone()), definition).await;
+    }
+
+    /// Creates or changes a VirtualService of shop before `host`.
+    pub async fn route(&self, name: &str, host: &str, attempts: u32) {
+        let rule = json!({"route": [{"destination": {"host": host}}], "retries": {"attempts": attempts}});
+        let service = json!({
+            "apiVersion": "networking.istio.io/v1", "kind": "VirtualService", "metadata": {"name": name},
+            "spec": {"hosts": [host], "http": [rule]},
+        });
+        let kind = ApiResource {
+            group: "networking.istio.io".into(),
+            version: "v1".into(),
+            api_version: "networking.istio.io/v1".into(),
+            kind: "VirtualService".into(),
+            plural: "virtualservices".into(),
+        };
+        self.apply(Api::<DynamicObject>::namespaced_with(self.client.clone(), "shop", &kind), service).await;
     }
 
     /// Sets the parameters of shop.

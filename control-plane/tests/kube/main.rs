@@ -52,6 +52,28 @@ async fn services_come_grow_shrink_and_go() {
 
 #[tokio::test]
 #[ignore = "needs kube-apiserver and etcd: make test-kube"]
+async fn routes_retry_as_their_virtual_services_say() {
+    let cluster = Cluster::start().await;
+    cluster.policy("services: {a: {}}").await;
+    cluster.service("a").await;
+    let control_plane = cluster.control_plane("one").await;
+    let mut proxy = Proxy::new("p", A, std::slice::from_ref(&control_plane.url), 0);
+    proxy.endpoints(&[]).await;
+    assert_eq!(proxy.state.routes[A].retries, 2);
+    assert!(proxy.state.routes[A].virtual_services.is_empty(), "the API knows no VirtualService");
+    cluster.virtual_services().await;
+    for attempts in [5, 1] {
+        cluster.route("v", "a", attempts).await;
+        until("the route's number", async || {
+            proxy.poll().await;
+            proxy.state.routes[A].virtual_services.get("shop/v") == Some(&attempts.into())
+        })
+        .await;
+    }
+}
+
+#[tokio::test]
+#[ignore = "needs kube-apiserver and etcd: make test-kube"]
 async fn a_bad_config_map_gets_an_event_and_changes_nothing() {
     let cluster = Cluster::start().await;
     cluster.policy("services: {a: {retries: 2}}").await;

@@ -48,7 +48,7 @@ spec:
 ";
 
 /// What both candidates have in the ConfigMap; those of `make demo`.
-const COMMON: &str = "capacity: {estimator: static, limit: 10}, resetInterval: 200ms, retries: 3";
+const COMMON: &str = "capacity: {estimator: static, limit: 10}, resetInterval: 200ms, retries: 3, routeRetries: 2";
 
 /// The parameters of the backend in the ConfigMap; none without filters.
 fn parameters(policy: Policy) -> Option<String> {

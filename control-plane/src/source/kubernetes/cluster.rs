@@ -7,14 +7,14 @@
 //! oldest counts and the others are refused.
 
 use super::endpoints::{self, Slice};
+use super::key::Key;
 use super::policy::{PolicySpec, Scope};
+use super::routes::{self, DEFAULT_RETRIES, Rules};
 use crate::snapshot::{Service, Snapshot};
 use bloc_policy::config::ServiceSpec;
+use bloc_policy::sync::Routes;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
-
-/// Namespace and name.
-pub type Key = (String, String);
 
 /// A ConfigMap with parameters.
 #[derive(Clone, Debug, PartialEq)]
@@ -35,8 +35,11 @@ pub struct Cluster {
     /// The names of the slices of a Service.
     slices_of: HashMap<Key, BTreeSet<String>>,
     policies: BTreeMap<Key, Policy>,
+    routes: routes::Routes,
     /// Services to be computed anew.
     dirty: BTreeSet<Key>,
+    /// Whether VirtualServices have changed.
+    routes_dirty: bool,
     /// Whether the hosts of other registries are to be computed anew.
     foreign_dirty: bool,
     built: BTreeMap<String, Arc<Service>>,
@@ -52,7 +55,9 @@ impl Cluster {
             slices: HashMap::new(),
             slices_of: HashMap::new(),
             policies: BTreeMap::new(),
+            routes: routes::Routes::default(),
             dirty: BTreeSet::new(),
+            routes_dirty: false,
             foreign_dirty: false,
             built: BTreeMap::new(),
         }
@@ -78,7 +83,9 @@ impl Cluster {
 
     /// A Service is there; whether that is news.
     pub fn put_service(&mut self, key: Key, service: endpoints::Service) -> bool {
-        let news = self.services.get(&key) != Some(&service);
+        let before = self.services.get(&key);
+        let news = before != Some(&service);
+        self.routes_dirty |= before.and_then(endpoints::Service::alias) != service.alias();
         if news {
             self.services.insert(key.clone(), service);
             self.dirty.insert(key);
@@ -99,6 +106,13 @@ impl Cluster {
         news
     }
 
+    /// A VirtualService is there; whether that is news.
+    pub fn put_route(&mut self, key: Key, rules: Rules) -> bool {
+        let news = self.routes.put(key, rules);
+        self.routes_dirty |= news;
+        news
+    }
+
     /// An EndpointSlice is gone.
     pub fn remove_slice(&mut self, key: &Key) {
         let Some(slice) = self.slices.remove(key) else { return };
@@ -114,7 +128,8 @@ impl Cluster {
 
     /// A Service is gone.
     pub fn remove_service(&mut self, key: &Key) {
-        if self.services.remove(key).is_some() {
+        if let Some(service) = self.services.remove(key) {
+            self.routes_dirty |= service.alias().is_some();
             self.dirty.insert(key.clone());
         }
     }
@@ -124,6 +139,12 @@ impl Cluster {
         if self.policies.remove(key).is_some() {
             self.touch(&key.0);
         }
+    }
+
+    /// A VirtualService is gone, or leads nowhere any more.
+    pub fn remove_route(&mut self, key: &Key) {
+        self.routes.remove(key);
+        self.routes_dirty = true;
     }
 
     /// Whether something good was read of this ConfigMap.
@@ -141,6 +162,11 @@ impl Cluster {
         self.services.keys().cloned().collect()
     }
 
+    /// The VirtualServices that are known.
+    pub fn routes(&self) -> BTreeSet<Key> {
+        self.routes.names().cloned().collect()
+    }
+
     /// The ConfigMap of a namespace that counts: the oldest, of equal ones the first by name.
     pub fn policy_in_force(&self, namespace: &str) -> Option<&Key> {
         let all =
@@ -150,6 +176,16 @@ impl Cluster {
 
     /// All services in force, those that something happened to computed anew.
     pub fn snapshot(&mut self) -> Snapshot {
+        if std::mem::take(&mut self.routes_dirty) {
+            let (domain, services) = (&self.domain, &self.services);
+            let alias = |host: &str| services.get(&key(domain, host)?)?.alias().cloned();
+            for host in self.routes.renew(domain, alias) {
+                match key(domain, &host) {
+                    Some(key) => _ = self.dirty.insert(key),
+                    None => self.foreign_dirty = true,
+                }
+            }
+        }
         if std::mem::take(&mut self.foreign_dirty) {
             self.build_foreign();
         }
@@ -221,7 +257,9 @@ impl Cluster {
     }
 
     fn put(&mut self, host: String, spec: ServiceSpec) {
-        match Service::validate(spec) {
+        let retries = spec.route_retries.unwrap_or(DEFAULT_RETRIES);
+        let virtual_services = self.routes.of(&host, retries).map(|(name, retries)| (name.clone(), retries)).collect();
+        match Service::validate(spec, Routes { retries: DEFAULT_RETRIES, virtual_services }) {
             Ok(service) => {
                 let same = self.built.get(&host).is_some_and(|before| before.means_the_same_as(&service));
                 if !same {
@@ -232,4 +270,10 @@ impl Cluster {
             Err(error) => tracing::error!(host, %error, "a service cannot be put together"),
         }
     }
+}
+
+/// The Service with this host.
+fn key(domain: &str, host: &str) -> Option<Key> {
+    let (name, namespace) = host.strip_suffix(domain)?.strip_suffix(".svc.")?.split_once('.')?;
+    Some((namespace.to_owned(), name.to_owned()))
 }

@@ -4,7 +4,7 @@
 //! hands out, at the worst moment; a copy lets it know. It is written when a ConfigMap is accepted, by every replica the same, and deleted with its original. If the rights for that are missing,
 //! that is logged, and the promise holds only for replicas that have read the good one themselves.
 
-use super::cluster::Key;
+use super::key::Key;
 use super::policy::{KEY, LABEL, PolicySpec, Scope};
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::api::{DeleteParams, Patch, PatchParams};

@@ -20,8 +20,8 @@ pub struct Service {
     ports: Vec<(u16, String)>,
     /// Its first family, `IPv4` or `IPv6`.
     family: Option<String>,
-    /// Whether others than its own slices say where it is: an `ExternalName`.
-    elsewhere: bool,
+    /// What it stands for, if others than its own slices say where it is: an `ExternalName`.
+    alias: Option<String>,
 }
 
 impl From<core::Service> for Service {
@@ -31,8 +31,15 @@ impl From<core::Service> for Service {
         Self {
             ports: ports.filter_map(|p| Some((u16::try_from(p.port).ok()?, p.name.unwrap_or_default()))).collect(),
             family: spec.ip_families.and_then(|families| families.into_iter().next()),
-            elsewhere: spec.type_.as_deref() == Some("ExternalName"),
+            alias: spec.external_name.filter(|_| spec.type_.as_deref() == Some("ExternalName")),
         }
+    }
+}
+
+impl Service {
+    /// The host that it stands for, if it is an `ExternalName`.
+    pub fn alias(&self) -> Option<&String> {
+        self.alias.as_ref()
     }
 }
 
@@ -79,7 +86,7 @@ pub fn by_port<'a>(
     service: &Service,
     slices: impl Iterator<Item = &'a Slice> + Clone,
 ) -> Option<BTreeMap<u16, Vec<SocketAddr>>> {
-    if service.elsewhere || service.ports.is_empty() {
+    if service.alias.is_some() || service.ports.is_empty() {
         return None;
     }
     // Without a word of the Service (an old API server), IPv4 if there is any.

@@ -1,7 +1,8 @@
 //! Brings the readings of the watches together: into the picture of the cluster, into progress, and into verdicts on ConfigMaps.
 
-use super::cluster::{Cluster, Key, Policy};
+use super::cluster::{Cluster, Policy};
 use super::copies::{Content, Copies, Due, is_copy};
+use super::key::Key;
 use super::policy::{KEY, PolicySpec};
 use super::watch::{Object, Reading};
 use crate::snapshot::Snapshot;
@@ -17,8 +18,10 @@ pub const SLICES: usize = 0;
 pub const SERVICES: usize = 1;
 /// See [`SLICES`].
 pub const POLICIES: usize = 2;
+/// See [`SLICES`].
+pub const ROUTES: usize = 3;
 /// How many they are.
-pub const PLACES: usize = 3;
+pub const PLACES: usize = 4;
 
 /// What became of a ConfigMap.
 #[derive(Debug)]
@@ -86,6 +89,11 @@ impl Feed {
         Reach { known: Progress::new(self.known), changed: Progress::new(self.changed) }
     }
 
+    /// How far was read at this place.
+    pub fn known(&self, place: usize) -> u64 {
+        self.known.get(place).copied().unwrap_or(0)
+    }
+
     /// All services, if something was read since that may change them.
     pub fn snapshot(&mut self) -> Option<Snapshot> {
         (self.is_synced() && std::mem::take(&mut self.moved)).then(|| self.cluster.snapshot())
@@ -101,6 +109,7 @@ impl Feed {
                 let mut gone = match place {
                     SLICES => self.cluster.slices(),
                     SERVICES => self.cluster.services(),
+                    ROUTES => self.cluster.routes(),
                     _ => {
                         let copies = self.copies.names().map(|name| (self.namespace.clone(), name.clone()));
                         copies.chain(self.maps.keys().cloned()).collect::<BTreeSet<_>>()
@@ -130,6 +139,14 @@ impl Feed {
                 (revision, true)
             }
             Reading::Passed { revision } => (revision, false),
+            Reading::Unread { .. } => {
+                let news = !self.is_listed(place);
+                if let Some(listed) = self.listed.get_mut(place) {
+                    *listed = true;
+                }
+                self.moved |= news;
+                return verdicts;
+            }
         };
         if let Some(known) = self.known.get_mut(place) {
             *known = revision;
@@ -153,6 +170,7 @@ impl Feed {
         match object {
             Object::Slice(slice) => self.cluster.put_slice(key, slice),
             Object::Service(service) => self.cluster.put_service(key, service),
+            Object::Route(rules) => self.cluster.put_route(key, rules),
             Object::Policy(map) if !is_copy(&map) => self.put_map(key, &map),
             Object::Policy(map) if key.0 == self.namespace => {
                 self.copies.put(&map);
@@ -184,6 +202,7 @@ impl Feed {
         match place {
             SLICES => self.cluster.remove_slice(key),
             SERVICES => self.cluster.remove_service(key),
+            ROUTES => self.cluster.remove_route(key),
             _ => {
                 if key.0 == self.namespace {
                     self.copies.remove(&key.1);

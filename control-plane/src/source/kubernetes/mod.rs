@@ -3,17 +3,20 @@
 //! | object | what is taken from it | module |
 //! |---|---|---|
 //! | EndpointSlice, Service | the endpoints, by port of the Service | `endpoints` |
+//! | VirtualService, if there are such | how often its routes retry | `routes` |
 //! | ConfigMap labelled `bloc.dev/policy: "true"` | which services are managed, and their parameters | `policy`; `copies` of the good ones |
 //!
-//! Three [watches](watch) feed one [picture of the cluster](cluster). From an event to its publication pass [`SETTLE`] and the time to compute the services
-//! that it concerns. Nothing is published before all three lists are complete; after that, what is known stays as long as the API cannot be reached.
+//! Four [watches](watch) feed one [picture of the cluster](cluster). From an event to its publication pass [`SETTLE`] and the time to compute the services
+//! that it concerns. Nothing is published before all lists are complete; after that, what is known stays as long as the API cannot be reached.
 
 mod cluster;
 mod copies;
 mod endpoints;
 mod events;
 mod feed;
+mod key;
 mod policy;
+mod routes;
 #[cfg(test)]
 mod tests;
 mod watch;
@@ -23,10 +26,11 @@ pub use policy::{ALL, KEY, LABEL, PolicySpec, Scope};
 use super::Publisher;
 use crate::metrics::Metrics;
 use endpoints::Slice;
-use feed::{Feed, PLACES, POLICIES, SERVICES, SLICES, Verdict};
+use feed::{Feed, PLACES, POLICIES, ROUTES, SERVICES, SLICES, Verdict};
 use k8s_openapi::api::core::v1::{ConfigMap, Service};
 use k8s_openapi::api::discovery::v1::EndpointSlice;
 use kube::{Api, Client, Config, Resource};
+use routes::{Rules, VirtualService};
 use serde::de::DeserializeOwned;
 use std::fmt::Debug;
 use std::sync::Arc;
@@ -88,6 +92,9 @@ impl KubernetesSource {
             Some("bloc.dev/policy in (true,last-good)"),
             |map: ConfigMap| Some(Object::Policy(Box::new(map))),
         );
+        watching.start(&mut tasks, ROUTES, "virtualservices", None, |service: VirtualService| {
+            Rules::new(&service).map(Object::Route)
+        });
         drop(watching);
 
         let mut feed = Feed::new(&self.namespace, &self.domain);
@@ -123,8 +130,12 @@ impl KubernetesSource {
     fn take(&self, feed: &mut Feed, batch: &mut Vec<(usize, Reading)>, publisher: &Publisher, tasks: &mut JoinSet<()>) {
         let mut listed = Vec::new();
         for (place, reading) in batch.drain(..) {
-            if let Reading::Listed { revision, begun, .. } = reading {
-                listed.push((place, revision, begun));
+            match reading {
+                Reading::Listed { revision, begun, .. } => listed.push((place, revision, begun)),
+                // Whoever knows more is not to wait for it here for ever. (Nor to be answered at once: another
+                // replica may know it still, and a proxy that asks both in turn would get answer upon answer.)
+                Reading::Unread { begun: Some(begun) } => listed.push((place, feed.known(place), begun)),
+                _ => {}
             }
             for verdict in feed.read(place, reading) {
                 match verdict {
@@ -179,6 +190,7 @@ impl Watching<'_> {
         let watch = Watch {
             api: Api::<K>::all(self.client.clone()),
             name,
+            optional: place == ROUTES,
             selector,
             place,
             reduce,

@@ -1,8 +1,8 @@
 //! Scenarios on readings of the watches, without an API.
 
-use super::feed::{Feed, POLICIES, SERVICES, SLICES, Verdict};
+use super::feed::{Feed, POLICIES, ROUTES, SERVICES, SLICES, Verdict};
 use super::watch::{Object, Reading};
-use super::{KEY, Slice};
+use super::{KEY, Rules, Slice};
 use crate::snapshot::Snapshot;
 use serde_json::{Value, json};
 use tokio::time::Instant;
@@ -38,6 +38,13 @@ fn slice(path: &str, ready: &[&str]) -> Named {
     (named(path), Object::Slice(Slice::new(serde_json::from_value(slice).unwrap()).unwrap()))
 }
 
+/// A VirtualService with one rule.
+fn route(path: &str, host: &str, retries: &Value) -> Named {
+    let http = json!([{"route": [{"destination": {"host": host}}], "retries": retries}]);
+    let service = json!({"metadata": {"name": "v"}, "spec": {"hosts": [host], "http": http}});
+    (named(path), Object::Route(Rules::new(&serde_json::from_value(service).unwrap()).unwrap()))
+}
+
 fn policy(path: &str, created: &str, services: &str) -> Named {
     let (namespace, name) = named(path);
     let metadata =
@@ -63,6 +70,7 @@ impl World {
             vec![slice("shop/a-1", &["10.0.0.1"]), slice("shop/b-1", &["10.0.0.2"]), slice("bank/c-1", &["10.0.0.3"])],
         );
         world.list(POLICIES, vec![]);
+        world.list(ROUTES, vec![]);
         world
     }
 
@@ -85,6 +93,7 @@ impl World {
             Object::Slice(_) => SLICES,
             Object::Service(_) => SERVICES,
             Object::Policy(_) => POLICIES,
+            Object::Route(_) => ROUTES,
         };
         self.read(place, |revision| Reading::Applied { key, object, revision });
     }
@@ -110,20 +119,53 @@ impl World {
         (spec.retries, spec.endpoints_by_port.into_values().flatten().collect())
     }
 
+    /// Retries of the routes to a Service: the mesh's, and those of VirtualServices.
+    fn retries(&mut self, host: &str) -> (i64, Vec<(String, i64)>) {
+        let snapshot = self.snapshot();
+        let spec = snapshot.services()[host].in_force();
+        (spec.route_retries.unwrap(), spec.virtual_service_retries.into_iter().collect())
+    }
+
     fn verdicts(&mut self) -> Vec<String> {
         std::mem::take(&mut self.verdicts)
     }
 }
 
 #[test]
-fn nothing_is_said_before_all_three_lists_are_there() {
+fn nothing_is_said_before_all_lists_are_there() {
     let mut world = World::empty();
     world.list(SERVICES, vec![service("shop/a")]);
     world.list(POLICIES, vec![policy("shop/bloc", NOON, "services: {a: {}}")]);
     assert!(!world.feed.is_synced() && world.feed.snapshot().is_none());
     world.list(SLICES, vec![slice("shop/a-1", &["10.0.0.1"])]);
-    assert_eq!(world.feed.reach().known.revisions(), [3, 1, 2]);
+    assert!(!world.feed.is_synced() && world.feed.snapshot().is_none());
+    world.list(ROUTES, vec![]);
+    assert_eq!(world.feed.reach().known.revisions(), [3, 1, 2, 4]);
     assert_eq!(world.of("a.shop"), (None, vec!["10.0.0.1:8080".into()]));
+}
+
+#[test]
+fn routes_retry_as_their_virtual_services_say() {
+    const A: &str = "a.shop.svc.cluster.local";
+    const ELSEWHERE: &str = "api.example.org";
+    let (five, none) = (json!({"attempts": 5}), Value::Null);
+    let mut world = World::new();
+    world.list(ROUTES, vec![route("shop/v", "a", &five)]);
+    world.apply(policy("shop/bloc", NOON, "services: {'*': {}}"));
+    world.apply(policy("bloc-system/bloc", NOON, "services: {api.example.org: {}}"));
+    assert_eq!(world.retries(A), (2, vec![("shop/v".into(), 5)]));
+    world.apply(route("web/w", A, &json!({"attempts": 1})));
+    assert_eq!(world.retries(A).1, [("shop/v".into(), 5), ("web/w".into(), 1)]);
+    world.apply(route("web/w", ELSEWHERE, &five));
+    assert_eq!(world.retries(ELSEWHERE).1, [("web/w".into(), 5)]);
+    world.delete(ROUTES, "shop/v");
+    assert_eq!(world.retries(A), (2, vec![]));
+    world.list(ROUTES, vec![route("shop/x", "a", &five), route("shop/y", "a", &none)]);
+    assert_eq!(world.retries(A).1, [("shop/x".into(), 5)]);
+    assert!(world.feed.snapshot().is_none(), "nothing has changed");
+    let said = "services: {a: {routeRetries: 5, virtualServiceRetries: {shop/y: 1}}}";
+    world.apply(policy("shop/bloc", NOON, said));
+    assert_eq!(world.retries(A), (5, vec![("shop/y".into(), 1)]), "what a user says goes first");
 }
 
 #[test]
@@ -234,8 +276,8 @@ fn a_bookmark_is_progress_without_a_change() {
     world.snapshot();
     world.read(SERVICES, |_| Reading::Passed { revision: 900 });
     assert!(world.feed.snapshot().is_none());
-    assert_eq!(world.feed.reach().known.revisions(), [2, 900, 3]);
-    assert_eq!(world.feed.reach().changed.revisions(), [2, 1, 3]);
+    assert_eq!(world.feed.reach().known.revisions(), [2, 900, 3, 4]);
+    assert_eq!(world.feed.reach().changed.revisions(), [2, 1, 3, 4]);
 }
 
 #[test]
@@ -248,10 +290,10 @@ fn a_list_without_news_is_progress_without_a_change() {
     world.list(SLICES, slices());
     world.list(POLICIES, vec![policy("shop/bloc", NOON, "services: {a: {}}")]);
     assert!(world.feed.snapshot().is_none());
-    assert_eq!(world.feed.reach().known.revisions(), [5, 1, 6]);
-    assert_eq!(world.feed.reach().changed.revisions(), [2, 1, 4]);
+    assert_eq!(world.feed.reach().known.revisions(), [6, 1, 7, 4]);
+    assert_eq!(world.feed.reach().changed.revisions(), [2, 1, 5, 4]);
     world.list(SLICES, slices().split_off(1));
-    assert_eq!(world.feed.reach().changed.revisions(), [7, 1, 4]);
+    assert_eq!(world.feed.reach().changed.revisions(), [8, 1, 5, 4]);
 }
 
 #[test]

@@ -6,8 +6,9 @@
 //! On failure: what is known stays, and the next try follows after [`LEAST_PAUSE`] to [`MOST_PAUSE`], doubled each time, with jitter. A
 //! watch that ends or breaks is taken up where it was; only 410 (the server has forgotten that revision) costs a list.
 
-use super::cluster::Key;
 use super::endpoints::{Service, Slice};
+use super::key::Key;
+use super::routes::Rules;
 use crate::metrics::Metrics;
 use futures_util::StreamExt;
 use k8s_openapi::api::core::v1::ConfigMap;
@@ -22,12 +23,16 @@ use tokio::sync::{Notify, mpsc};
 use tokio::time::{Instant, sleep, sleep_until};
 
 const LEAST_PAUSE: Duration = Duration::from_millis(200);
-/// An API server that is back is to be noticed soon; two replicas with three watches each do it no harm.
+/// An API server that is back is to be noticed soon; two replicas with four watches each do it no harm.
 const MOST_PAUSE: Duration = Duration::from_secs(5);
 /// How long one watch lasts, in seconds.
 const WATCH_SECONDS: u32 = 280;
 /// Objects in a page of a list: slices of 100 endpoints take some 20 KiB each.
 const PAGE: u32 = 500;
+/// So long a kind of object has to be unknown, or kept from us, before its objects count as gone: an API server that begins may not know it yet.
+/// Who never had any waits three times as long before it contradicts who had: until all have given them up.
+const LASTING: Duration = Duration::from_secs(3);
+const WITHHELD_PAUSE: Duration = Duration::from_secs(1);
 /// Lists that are only to make sure follow each other no faster.
 const LEAST_REFRESH: Duration = Duration::from_secs(5);
 
@@ -38,6 +43,8 @@ pub enum Object {
     Slice(Slice),
     /// A Service.
     Service(Service),
+    /// A VirtualService.
+    Route(Rules),
     /// A ConfigMap with parameters.
     Policy(Box<ConfigMap>),
 }
@@ -53,6 +60,8 @@ pub enum Reading {
     Deleted { key: Key, revision: u64 },
     /// Nothing happened up to a revision.
     Passed { revision: u64 },
+    /// It is not to be had, and nothing is known. `begun`, if that lasts: as in `Listed`.
+    Unread { begun: Option<Instant> },
 }
 
 /// The watch of one kind of object.
@@ -65,6 +74,8 @@ pub struct Watch<K> {
     pub selector: Option<&'static str>,
     /// Which watch it is.
     pub place: usize,
+    /// Whether the cluster may not know that kind of object, or not let us read it.
+    pub optional: bool,
     /// What matters of an object; `None` if nothing does.
     pub reduce: fn(K) -> Option<Object>,
     /// Where readings go.
@@ -81,19 +92,40 @@ enum End {
     Closed,
     /// To be listed anew.
     Stale,
+    /// The server does not know the kind, or keeps it from us.
+    Withheld,
 }
 
 impl<K: Resource + Clone + DeserializeOwned + Debug + Send + 'static> Watch<K> {
     /// Watches until nobody reads any more.
     pub async fn run(self) {
         let mut failures = 0;
+        // Up to where something was read, and since when it is withheld.
+        let (mut reached, mut withheld) = (0, None);
         while !self.readings.is_closed() {
             let begun = Instant::now();
             match self.list().await {
                 Ok((objects, revision)) => {
-                    failures = 0;
+                    (failures, withheld) = (0, None);
                     self.send(Reading::Listed { objects, revision, begun }).await;
-                    self.follow(revision, begun).await;
+                    reached = self.follow(revision, begun).await;
+                }
+                Err(error) if self.is_withheld(&error) => {
+                    let lasting = if reached > 0 { LASTING } else { 3 * LASTING };
+                    let lasts = *withheld.get_or_insert(begun) + lasting < begun;
+                    let reading = if lasts && reached > 0 {
+                        Reading::Listed { objects: Vec::new(), revision: reached, begun }
+                    } else {
+                        Reading::Unread { begun: lasts.then_some(begun) }
+                    };
+                    self.send(reading).await;
+                    if has_code(&error, 404) {
+                        tracing::debug!(kind = self.name, "the cluster does not know this kind of object");
+                    } else {
+                        self.metrics.count_watch_error(self.name);
+                        tracing::warn!(kind = self.name, %error, "the Kubernetes API; it does without");
+                    }
+                    sleep(if lasts { MOST_PAUSE } else { WITHHELD_PAUSE }).await;
                 }
                 Err(error) => self.pause("list", &error, &mut failures).await,
             }
@@ -118,8 +150,8 @@ impl<K: Resource + Clone + DeserializeOwned + Debug + Send + 'static> Watch<K> {
         }
     }
 
-    /// Reports what happens after `revision`, until it has to be listed anew.
-    async fn follow(&self, mut revision: u64, listed: Instant) {
+    /// Reports what happens after `revision`, until it has to be listed anew; up to where it was read.
+    async fn follow(&self, mut revision: u64, listed: Instant) -> u64 {
         let mut failures = 0;
         while !self.readings.is_closed() {
             let (before, started) = (revision, Instant::now());
@@ -129,7 +161,11 @@ impl<K: Resource + Clone + DeserializeOwned + Debug + Send + 'static> Watch<K> {
                     // A server that closes at once is not to be begun in a circle.
                     sleep_until(started + LEAST_PAUSE).await;
                 }
-                Ok(End::Stale) => return,
+                Ok(End::Stale) => return revision,
+                Ok(End::Withheld) => {
+                    sleep(LEAST_PAUSE).await;
+                    return revision;
+                }
                 Err(error) => {
                     if revision > before {
                         failures = 0;
@@ -138,6 +174,7 @@ impl<K: Resource + Clone + DeserializeOwned + Debug + Send + 'static> Watch<K> {
                 }
             }
         }
+        revision
     }
 
     async fn watch(&self, revision: &mut u64, listed: Instant) -> Result<End, Error> {
@@ -186,12 +223,17 @@ impl<K: Resource + Clone + DeserializeOwned + Debug + Send + 'static> Watch<K> {
     /// 410 says that the server has forgotten the revision.
     fn judge(&self, error: Error) -> Result<End, Error> {
         match error {
+            error if self.is_withheld(&error) => Ok(End::Withheld),
             Error::Api(status) if status.code == 410 => {
                 tracing::info!(kind = self.name, "the watch is too old, listing anew");
                 Ok(End::Stale)
             }
             error => Err(error),
         }
+    }
+
+    fn is_withheld(&self, error: &Error) -> bool {
+        self.optional && (has_code(error, 403) || has_code(error, 404))
     }
 
     async fn send(&self, reading: Reading) {
@@ -207,6 +249,10 @@ impl<K: Resource + Clone + DeserializeOwned + Debug + Send + 'static> Watch<K> {
         tracing::warn!(kind = self.name, what, %error, "the Kubernetes API; what is known stays, next try in {} ms", pause.as_millis());
         sleep(pause).await;
     }
+}
+
+fn has_code(error: &Error, code: u16) -> bool {
+    matches!(error, Error::Api(status) if status.code == code)
 }
 
 fn key<K: Resource>(object: &K) -> Key {

@@ -47,6 +47,7 @@ pub const CHAPTERS: &[Chapter] = &[
         all_accept: true,
         scenarios: &[
             scenario!(routes::redirects_and_direct_responses_stay_what_they_are),
+            scenario!(routes::retries_are_as_many_as_a_virtual_service_says),
             scenario!(http2::sidecars_speak_http2_with_each_other_and_not_with_applications),
         ],
     },

@@ -1,7 +1,8 @@
-//! Routes of a VirtualService that are none to a service.
+//! Routes of VirtualServices.
 
+use crate::kubelet::Pod;
 use crate::mesh::Mesh;
-use anyhow::{Result, ensure};
+use anyhow::{Context, Result, ensure};
 
 /// What `service/` adds to the routes to the backend.
 const BACK_OFF: &str = "\"base_interval\": \"0.001s\"";
@@ -42,4 +43,57 @@ pub async fn redirects_and_direct_responses_stay_what_they_are(mesh: &Mesh) -> R
     let refused = mesh.refused_configurations()?;
     ensure!(refused.is_empty(), "{}", refused.join("\n"));
     mesh.api.kubectl(["-n", "shop", "delete", "virtualservice", "old-places"]).await.map(drop)
+}
+
+/// What chapters begin with.
+const SHIPPED: &str = "capacity: {estimator: static, limit: 9}";
+
+/// How often a request to an application that fails was sent again by this pod.
+async fn retries(mesh: &Mesh, pod: &Pod) -> Result<u64> {
+    const FILTER: &str = "stats?filter=backend.*upstream_rq_retry$";
+    let count = async || {
+        let stats = mesh.admin(pod, FILTER).await?;
+        let counts = stats.lines().filter_map(|line| line.rsplit_once(": ")?.1.parse::<u64>().ok());
+        Ok::<u64, anyhow::Error>(counts.sum())
+    };
+    // What the retry budget takes for the retries, so that it cuts none.
+    for _ in 0..10 {
+        let answer = mesh.ask_from(pod, "http://backend.shop.svc.cluster.local:8080/").await?;
+        ensure!(answer.status == 200, "{answer:?}");
+    }
+    let before = count().await?;
+    let answer = mesh.ask_from(pod, "http://backend.shop.svc.cluster.local:8080/status/503").await?;
+    ensure!(answer.status == 503, "{answer:?}");
+    Ok(count().await? - before)
+}
+
+/// An application that fails is asked again as often as a VirtualService says: more often than by the mesh's default, then less.
+pub async fn retries_are_as_many_as_a_virtual_service_says(mesh: &Mesh) -> Result<()> {
+    mesh.set_parameters("shop", &format!("{SHIPPED}, retryBudget: 1")).await?;
+    let pod = mesh.frontends().into_iter().next().context("no frontend")?;
+    for attempts in [4, 1] {
+        let service = format!(
+            "apiVersion: networking.istio.io/v1
+kind: VirtualService
+metadata: {{name: often, namespace: shop}}
+spec:
+  hosts: [backend]
+  http:
+  - route: [{{destination: {{host: backend}}}}]
+    retries: {{attempts: {attempts}, retryOn: 5xx}}
+"
+        );
+        mesh.api.apply(&service).await?;
+        mesh.until(&format!("{attempts} retries"), async || {
+            let retries = retries(mesh, &pod).await?;
+            println!("        {attempts} attempts: {retries} retries");
+            Ok(retries == attempts)
+        })
+        .await?;
+        // It stays.
+        let again = retries(mesh, &pod).await?;
+        ensure!(again == attempts, "{again} retries");
+    }
+    mesh.api.kubectl(["-n", "shop", "delete", "virtualservice", "often"]).await?;
+    mesh.set_parameters("shop", SHIPPED).await
 }
