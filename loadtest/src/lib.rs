@@ -8,6 +8,7 @@
 //! | [`ablation`] | chips alone, bids alone, both, neither |
 //! | [`agree`] | whether the simulator says what the mesh says |
 //! | [`bounce`] | what a bounce costs |
+//! | [`retries`] | how often an application that fails is asked |
 //! | [`goals`] | what bids are claimed to do |
 //! | [`rounds`] | the same cases several times, and their medians |
 //! | [`agility`] | a new server joins four that are nearly overloaded |
@@ -51,6 +52,7 @@ pub mod process;
 pub mod quantity;
 pub mod record;
 pub mod report;
+pub mod retries;
 pub mod rounds;
 pub mod soak;
 pub mod throttle;

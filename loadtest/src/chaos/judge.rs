@@ -65,7 +65,7 @@ pub struct Kind {
 pub struct Counted {
     /// Requests.
     pub requests: u64,
-    /// Retries.
+    /// Retries that reached a server.
     pub retries: u64,
     /// Attempts that a server rejected or bounced.
     pub rejections: u64,

@@ -426,7 +426,8 @@ async fn counted(mesh: &Mesh) -> Result<Counted, MeshError> {
     let sum = async |name: &str| mesh.frontends_sum(&ours(name)).await;
     Ok(Counted {
         requests: mesh.frontends_sum("http.outbound.downstream_rq_total").await?,
-        retries: mesh.frontends_sum(&format!("cluster.{SERVICE}.upstream_rq_retry")).await?,
+        retries: mesh.frontends_sum(&format!("cluster.{SERVICE}.upstream_rq_retry")).await?
+            - sum("refused_retries").await?,
         rejections: sum("rejections").await? + sum("bounces").await?,
         exhausted: sum("retries_exhausted").await?,
     })

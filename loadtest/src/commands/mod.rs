@@ -14,6 +14,7 @@ mod goals;
 mod mesh_options;
 mod overhead;
 mod report;
+mod retries;
 mod run;
 mod series;
 mod soak;
@@ -47,6 +48,8 @@ pub enum Command {
     Goals(goals::Goals),
     /// Compare chips alone, bids alone, both and neither at four service times
     Ablation(ablation::Ablation),
+    /// See how often an application that fails is asked: stock Envoy beside the filters
+    Retries(retries::Retries),
     /// Measure what a bounce costs sender and server
     Bounce(bounce::Bounce),
     /// Break one thing after the other under load, and check what is promised
@@ -74,6 +77,7 @@ impl Command {
             Self::Agree(agree) => agree.run().await,
             Self::Goals(goals) => goals.run().await,
             Self::Ablation(ablation) => ablation.run().await,
+            Self::Retries(retries) => retries.run().await,
             Self::Bounce(bounce) => bounce.run().await,
             Self::Chaos(chaos) => chaos.run().await,
             Self::Soak(soak) => soak.run().await,

@@ -13,7 +13,8 @@ mod tls;
 
 pub use binary::{EnvoyMissing, locate, target_directory, version};
 pub use bootstrap::{
-    BACK_OFF, Outbound, SERVICE, add_filters, gateway, route_configuration, sidecar_inbound, sidecar_outbound, upstream,
+    BACK_OFF, Outbound, ROUTE_RETRIES, SERVICE, add_filters, gateway, route_configuration, sidecar_inbound,
+    sidecar_outbound, upstream,
 };
 pub use cluster::{Balancing, close_idle, speak_http2, static_cluster};
 pub use discovery::Discovery;

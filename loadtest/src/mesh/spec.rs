@@ -1,7 +1,7 @@
 //! What a mesh is to be, and what that means for the filters.
 
 use crate::backend::ServiceTime;
-use crate::envoy::{Balancing, SERVICE};
+use crate::envoy::{Balancing, ROUTE_RETRIES, SERVICE};
 use crate::policy::Policy;
 use bloc_policy::config::{CapacitySpec, ServiceSpec};
 use std::collections::BTreeMap;
@@ -106,6 +106,7 @@ impl MeshSpec {
         let spec = ServiceSpec {
             routing: self.policy.routing(),
             retries: Some(self.retries.into()),
+            route_retries: Some(ROUTE_RETRIES.into()),
             reset_interval: Some(humantime::format_duration(self.reset_interval).to_string()),
             capacity: self.capacity.clone(),
             concurrency: (self.hold || self.policy.measures())

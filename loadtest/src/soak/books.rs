@@ -60,7 +60,7 @@ impl Books {
             frontends: mesh.frontends_sum("http.outbound.downstream_rq_total").await?,
             retries: mesh.frontends_sum(&format!("cluster.{SERVICE}.upstream_rq_retry")).await?,
             requests: outbound("requests").await?,
-            attempts: outbound("attempts").await?,
+            attempts: outbound("attempts").await? + outbound("refused_retries").await?,
             rejections: outbound("rejections").await? + outbound("bounces").await?,
             exhausted: outbound("retries_exhausted").await?,
             admitted: inbound("admitted").await?,

@@ -21,6 +21,7 @@ mod orca;
 mod price;
 mod rejection;
 mod report;
+mod retries;
 mod stall;
 mod streams;
 mod support;

@@ -7,12 +7,13 @@ use super::app::App;
 use super::client::Client;
 use crate::support::{Place, balance, eventually, inbound, metric, outbound};
 use bloc_lab::envoy::{
-    Balancing, Envoy, Outbound, SERVICE, route_configuration, sidecar_inbound, sidecar_outbound, static_cluster,
+    Balancing, Envoy, Outbound, ROUTE_RETRIES, SERVICE, route_configuration, sidecar_inbound, sidecar_outbound,
+    static_cluster,
 };
 use serde_json::{Value, json};
 use std::net::SocketAddr;
 
-const WORKERS: usize = 2;
+pub const WORKERS: usize = 2;
 const STOCK: &str = "stock";
 /// The ways to call that have filters of ours, which are routings as well.
 pub const ROUTINGS: [&str; 3] = ["bloc", "bid", "mu"];
@@ -33,11 +34,14 @@ impl Pod {
         let app = App::start(name).await;
         let configuration = json!({"service": SERVICE, "services": {SERVICE: spec}});
         let mut bootstrap = inbound(place, app.address, &configuration, None);
+        without_retries(&mut bootstrap);
         // Peers are inside the mesh: Envoy takes x-envoy-* headers from nobody else.
         let manager = manager(&mut bootstrap);
         manager["use_remote_address"] = json!(true);
         manager["internal_address_config"] = json!({"cidr_ranges": [{"address_prefix": "127.0.0.0", "prefix_len": 8}]});
-        let listeners = [listener(bootstrap.clone(), "inbound"), listener(sidecar_inbound(app.address, None), STOCK)];
+        let mut stock = sidecar_inbound(app.address, None);
+        without_retries(&mut stock);
+        let listeners = [listener(bootstrap.clone(), "inbound"), listener(stock, STOCK)];
         bootstrap["static_resources"]["listeners"] = json!(listeners);
         let sidecar = Envoy::start(&place.envoy, place.path(), name, &bootstrap, WORKERS).await.unwrap();
         let [address, stock] = ["inbound", STOCK].map(|name| sidecar.listener(name).unwrap());
@@ -83,7 +87,7 @@ impl Caller {
         let (endpoints, stock): (Vec<_>, Vec<_>) = pods.iter().map(|pod| (at(pod), pod.stock)).unzip();
         let named: Vec<String> = endpoints.iter().map(ToString::to_string).collect();
         let of = |routing: &str| {
-            let spec = json!({"routing": routing, "endpoints": named, "retries": 3});
+            let spec = json!({"routing": routing, "endpoints": named, "retries": 3, "routeRetries": ROUTE_RETRIES});
             outbound(place, &endpoints, &json!({"services": {SERVICE: spec}}), None)
         };
         let mut listeners: Vec<Value> = ROUTINGS.iter().map(|routing| with(of(routing), &edit, routing)).collect();
@@ -110,6 +114,12 @@ impl Caller {
     pub async fn metric(&self, name: &str) -> u64 {
         metric(&self.sidecar, "outbound", name).await
     }
+}
+
+/// As Istio's inbound routes are for gRPC.
+fn without_retries(bootstrap: &mut Value) {
+    let route = &mut route_configuration(bootstrap)["virtual_hosts"][0]["routes"][0]["route"];
+    route.as_object_mut().unwrap().remove("retry_policy").unwrap();
 }
 
 fn manager(bootstrap: &mut Value) -> &mut Value {

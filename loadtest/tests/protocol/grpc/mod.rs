@@ -3,6 +3,7 @@
 
 mod app;
 mod client;
+mod dead;
 mod deadlines;
 mod gone;
 mod held;

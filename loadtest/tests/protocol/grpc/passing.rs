@@ -1,7 +1,7 @@
 //! Calls that nobody rejects.
 
 use super::client::{Answered, Client, Kind, next, ours};
-use super::mesh::{Caller, Pod, ROUTINGS};
+use super::mesh::{Caller, Pod, ROUTINGS, WORKERS};
 use crate::support::Place;
 use serde_json::json;
 use tokio::task::JoinSet;
@@ -108,11 +108,12 @@ impl Seen {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_applications_own_status_passes_as_in_stock_envoy_and_is_not_retried() {
+async fn an_applications_own_status_passes_as_in_stock_envoy_and_is_retried_as_often() {
     let place = Place::new();
     let pods = servers(&place).await;
     let caller = Caller::start(&place, &[&pods[0], &pods[1]], |_| ()).await;
     let stock = caller.stock().await;
+    let calls = || pods.iter().map(|pod| pod.app.calls().len()).sum::<usize>();
     // RESOURCE_EXHAUSTED, which is what our rejections say; UNAVAILABLE, which clients retry; and
     // NOT_FOUND, which neither does.
     let statuses = ["fail 8 its own: no room, ümlaut % \n", "fail 14 its own: down", "fail 5 its own: what?"];
@@ -125,26 +126,57 @@ async fn an_applications_own_status_passes_as_in_stock_envoy_and_is_not_retried(
             (Kind::Gather, vec!["a", status, "b"]),
             (Kind::Talk, vec!["a", "b", status]),
         ] {
+            let before = calls();
             let stock = Seen::of(&stock.call(kind, &messages).await.unwrap_err());
             assert!(stock.message.starts_with("its own") && !stock.details.is_empty(), "{stock:?}");
             assert!(stock.metadata.iter().any(|(key, _)| key == "x-own-bin"), "{stock:?}");
-            expected.push((kind, messages.iter().map(ToString::to_string).collect::<Vec<_>>(), stock));
+            let messages: Vec<_> = messages.iter().map(ToString::to_string).collect();
+            expected.push((kind, messages, stock, calls() - before));
         }
     }
-    let mut calls = pods.iter().map(|pod| pod.app.calls().len()).sum::<usize>();
+    // Istio's default policy retries UNAVAILABLE where it comes without a message.
+    let attempts: usize = expected.iter().map(|(.., attempts)| attempts).sum();
+    assert!(attempts > expected.len(), "{expected:?}");
     for way in ROUTINGS {
         let client = caller.client(way).await;
-        for (kind, messages, expected) in &expected {
+        for (kind, messages, expected, attempts) in &expected {
+            let before = calls();
             let messages: Vec<&str> = messages.iter().map(String::as_str).collect();
             let status = client.call(*kind, &messages).await.unwrap_err();
             assert_eq!(Seen::of(&status), *expected, "{way}, {kind:?}");
-            calls += 1;
-            assert_eq!(pods.iter().map(|pod| pod.app.calls().len()).sum::<usize>(), calls, "{way}, {kind:?}: once");
+            assert_eq!(calls() - before, *attempts, "{way}, {kind:?}");
         }
     }
     pods[0].has_in_flight(0).await;
     pods[1].has_in_flight(0).await;
-    let attempts = expected.len() as u64 * ROUTINGS.len() as u64;
+    let attempts = (attempts * ROUTINGS.len()) as u64;
     crate::support::eventually("the count", async || (caller.metric("attempts").await == attempts).then_some(())).await;
     assert_eq!((caller.metric("rejections").await, caller.metric("retries_exhausted").await), (0, 0));
+}
+
+/// Calls that an application answers with UNAVAILABLE, one after the other.
+const FAILING: usize = 150;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn calls_that_fail_are_repeated_as_far_as_the_retry_budget_goes() {
+    let place = Place::new();
+    let pods = servers(&place).await;
+    let caller = Caller::start(&place, &[&pods[0], &pods[1]], |_| ()).await;
+    let calls = || pods.iter().map(|pod| pod.app.calls().len()).sum::<usize>();
+    let fail = async |client: Client| {
+        let before = calls();
+        for _ in 0..FAILING {
+            let status = client.call(Kind::Echo, &["fail 14 its own: down"]).await.unwrap_err();
+            assert_eq!((status.code(), status.message()), (Code::Unavailable, "its own: down"));
+        }
+        calls() - before
+    };
+    // A fifth of the requests, and ten at once on each worker.
+    let most = FAILING + FAILING / 5 + 10 * WORKERS;
+    for way in ROUTINGS {
+        let calls = fail(caller.client(way).await).await;
+        assert!((FAILING + FAILING / 10..=most).contains(&calls), "{way}: {calls} calls, at most {most}");
+    }
+    // Istio's default policy alone.
+    assert_eq!(fail(caller.stock().await).await, 3 * FAILING);
 }

@@ -1,0 +1,37 @@
+//! `bloc-lab retries`.
+
+use super::console::{bar, run_directory};
+use super::mesh_options::tools;
+use anyhow::bail;
+use bloc_lab::policy::Policy;
+use bloc_lab::retries::{CASES, Stand, Table};
+use clap::Args;
+
+/// See how often an application that fails is asked: stock Envoy beside the filters.
+#[derive(Debug, Args)]
+pub struct Retries {}
+
+impl Retries {
+    /// Sends the requests, prints the table.
+    pub async fn run(self) -> anyhow::Result<()> {
+        let bar = bar("retries".into());
+        bar.set_length(CASES.len() as u64);
+        let tools = tools()?;
+        tools.need(Policy::Bid, false)?;
+        let stand = Stand::start(&tools.envoy, &tools.module, &run_directory("retries")).await?;
+        let mut table = Table::default();
+        for case in CASES {
+            let courses = stand.see(&case).await?;
+            table.add(case, courses);
+            bar.inc(1);
+        }
+        stand.end().await;
+        bar.finish_and_clear();
+        println!("attempts at the application, what the client gets, and after how long\n\n{table}");
+        let differences = table.differences();
+        if !differences.is_empty() {
+            bail!("not as often as stock Envoy:\n{}", differences.join("\n"));
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,48 @@
+//! The table, for people and for the docs.
+
+use super::cases::Case;
+use super::stand::{Course, WAYS, Way};
+use std::fmt;
+
+/// What was seen of each case.
+#[derive(Clone, Debug, Default)]
+pub struct Table {
+    rows: Vec<(Case, Vec<Course>)>,
+}
+
+impl Table {
+    /// Adds what was seen of a case, in the order of [`WAYS`].
+    pub fn add(&mut self, case: Case, courses: Vec<Course>) {
+        self.rows.push((case, courses));
+    }
+
+    /// Where an application was asked more or less often than by stock Envoy.
+    pub fn differences(&self) -> Vec<String> {
+        let differs = |(case, courses): &(Case, Vec<Course>)| {
+            let stock = courses.first().map(|course| course.attempts);
+            WAYS.iter()
+                .zip(courses)
+                .filter(|(_, course)| Some(course.attempts) != stock)
+                .map(|(way, course)| format!("{}, {}: {} attempts", case.name, way.name(), course.attempts))
+                .collect::<Vec<_>>()
+        };
+        self.rows.iter().flat_map(differs).collect()
+    }
+}
+
+impl fmt::Display for Table {
+    fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(to, "| case | {} |", WAYS.map(Way::name).join(" | "))?;
+        writeln!(to, "|---{}|", "|---".repeat(WAYS.len()))?;
+        for (case, courses) in &self.rows {
+            let cells: Vec<String> = courses
+                .iter()
+                .map(|Course { attempts, status, took }| {
+                    format!("{attempts}, {}, {:.2} s", status.as_u16(), took.as_secs_f64())
+                })
+                .collect();
+            writeln!(to, "| {} | {} |", case.name, cells.join(" | "))?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,24 @@
+//! The retries of users and of their applications stay as they are: stock Envoy is the oracle.
+
+use crate::support::Place;
+use bloc_lab::retries::{CASES, Stand, Table, WAYS};
+
+/// How often stock Envoy asks, by the documentation; in the order of the cases.
+const STOCK: [u64; CASES.len()] = [1, 3, 2, 2, 11, 6, 3, 2, 1, 3, 3, 1, 7, 2, 5, 2, 2];
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_application_that_fails_is_asked_as_often_as_by_stock_envoy() {
+    let place = Place::new();
+    let stand = Stand::start(&place.envoy, &place.module, place.path()).await.unwrap();
+    let mut table = Table::default();
+    for (case, expected) in CASES.iter().zip(STOCK) {
+        let courses = stand.see(case).await.unwrap();
+        assert_eq!(courses.len(), WAYS.len());
+        assert_eq!(courses[0].attempts, expected, "{}, stock Envoy", case.name);
+        assert!(courses.iter().all(|course| course.status == courses[0].status), "{}: {courses:?}", case.name);
+        table.add(*case, courses);
+    }
+    stand.end().await;
+    println!("{table}");
+    assert_eq!(table.differences(), Vec::<String>::new());
+}
