@@ -104,6 +104,14 @@ async fn shop() -> FakeApi {
     api
 }
 
+/// The same with a VirtualService before a.
+async fn shop_with_route(attempts: u32) -> FakeApi {
+    let api = shop().await;
+    api.refuse_routes(None);
+    api.route("shop", "v", "a", attempts);
+    api
+}
+
 #[tokio::test]
 async fn an_unready_endpoint_is_told_to_those_who_call_it() {
     let api = shop().await;
@@ -266,9 +274,7 @@ async fn routes_are_read_as_soon_as_the_cluster_has_them_and_lets_us() {
 #[tokio::test]
 async fn a_replica_that_may_not_read_routes_serves_proxies_of_one_that_may() {
     let serves = async |status| {
-        let api = shop().await;
-        api.refuse_routes(None);
-        api.route("shop", "v", "a", 5);
+        let api = shop_with_route(5).await;
         let with = Replica::start(&api).await;
         let first = with.state("p", "", &[A, B]).await;
         assert_eq!(first.routes[A].virtual_services.len(), 1);
@@ -283,9 +289,7 @@ async fn a_replica_that_may_not_read_routes_serves_proxies_of_one_that_may() {
 
 #[tokio::test]
 async fn routes_that_are_not_known_for_a_moment_are_not_lost_and_nobody_spins() {
-    let api = shop().await;
-    api.refuse_routes(None);
-    api.route("shop", "v", "a", 1);
+    let api = shop_with_route(1).await;
     let replica = Replica::start(&api).await;
     let first = replica.state("p", "", &[A]).await;
     let poll = replica.hold("p", &first.version, &[A]).await;
@@ -325,9 +329,7 @@ async fn a_route_to_an_external_name_counts_for_what_it_stands_for() {
 
 #[tokio::test]
 async fn replicas_from_which_routes_are_withheld_come_to_the_same_state() {
-    let api = shop().await;
-    api.refuse_routes(None);
-    api.route("shop", "v", "a", 5);
+    let api = shop_with_route(5).await;
     let with = Replica::start(&api).await;
     let mut version = with.state("p", "", &[A]).await.version;
     api.refuse_routes(Some(403));

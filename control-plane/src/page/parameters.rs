@@ -29,7 +29,7 @@ pub fn in_force(spec: &ServiceSpec, parameters: &ServiceParameters) -> Vec<Param
     let concurrency = parameters.concurrency().map(|places| format!("{} requests", places.get()));
     let hold = if parameters.hold() { "in the sidecar" } else { "in the application" };
     let routes: Vec<_> =
-        parameters.virtual_service_retries().map(|(name, retries)| format!("{name}: {retries}")).collect();
+        parameters.route_retries().named().map(|(name, retries)| format!("{name}: {retries}")).collect();
     let routes = Some(routes.join(", ")).filter(|text| !text.is_empty());
     let parameter = |name, value, written| Parameter { name, value, written };
     vec![
@@ -43,7 +43,7 @@ pub fn in_force(spec: &ServiceSpec, parameters: &ServiceParameters) -> Vec<Param
         parameter("slo", or(parameters.slo().map(duration), "none"), spec.slo.is_some()),
         parameter("sloGrace", duration(parameters.slo_grace()), spec.slo_grace.is_some()),
         parameter("retries", parameters.retries().to_string(), spec.retries.is_some()),
-        parameter("routeRetries", parameters.route_retries().to_string(), spec.route_retries.is_some()),
+        parameter("routeRetries", parameters.route_retries().default().to_string(), spec.route_retries.is_some()),
         parameter("virtualServiceRetries", or(routes, "none"), !spec.virtual_service_retries.is_empty()),
         parameter("retryBudget", parameters.retry_budget().get().to_string(), spec.retry_budget.is_some()),
         parameter("resetInterval", duration(parameters.reset_interval()), spec.reset_interval.is_some()),

@@ -134,7 +134,8 @@ impl FakeApi {
         });
     }
 
-    /// Answers who reads VirtualServices with this status from now on, or with those that there are.
+    /// Answers who reads VirtualServices with this status from now on, or with those that there
+    /// are.
     pub fn refuse_routes(&self, status: Option<u16>) {
         self.change(|fake| {
             fake.routes = status;

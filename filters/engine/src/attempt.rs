@@ -6,9 +6,10 @@
 //! attempts of a request, and reads the list once: the first attempt takes the addresses away and
 //! leaves the key for the others.
 //!
-//! It ends the retries. An answer after which no further attempt may follow gets a header that Envoy's
-//! router takes for "do not retry", and `bloc.outbound` takes that away. An attempt that got no answer
-//! cannot be marked: the next one is answered here, without its server, if it is one too many.
+//! It ends the retries. An answer after which no further attempt may follow gets a header that
+//! Envoy's router takes for "do not retry", and `bloc.outbound` takes that away. An attempt that
+//! got no answer cannot be marked: the next one is answered here, without its server, if it is one
+//! too many.
 //!
 //! On failure: open. Of an attempt to a service that nobody configured only `x-bloc-endpoints` is
 //! taken away. One without a key, because no `bloc.outbound` placed it, is booked by its cluster's
@@ -57,17 +58,17 @@ pub struct Attempt<H: Host> {
     /// The request that it belongs to, if that was placed by us.
     key: Option<RequestKey>,
     under_way: Option<UnderWay<H>>,
-    is: Is,
+    phase: Phase,
 }
 
-/// Where an attempt is.
+/// Where an attempt is, as far as its request has to know.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Is {
-    /// Nowhere that its request would have to know.
+enum Phase {
+    /// Not begun, or answered.
     Elsewhere,
-    /// At a server, without an answer. It may take so long, if that was to be known.
+    /// At a server, without an answer. `limit`: how long it may take, where that was read.
     Pending { limit: Option<Duration> },
-    /// Here, until those that are under way have ended.
+    /// Held here, while other attempts of its request are under way.
     Surplus,
 }
 
@@ -96,7 +97,7 @@ struct UnderWay<H: Host> {
 impl<H: Host> Attempt<H> {
     /// An attempt that has not begun.
     pub fn new(vm: &Rc<Vm<H>>, stream: H::Stream) -> Self {
-        Self { vm: Rc::clone(vm), stream, key: None, under_way: None, is: Is::Elsewhere }
+        Self { vm: Rc::clone(vm), stream, key: None, under_way: None, phase: Phase::Elsewhere }
     }
 
     /// What the filter has noted of it, once it has begun.
@@ -126,7 +127,8 @@ impl<H: Host> Attempt<H> {
         next
     }
 
-    /// Whether no request of this user's may be sent again like this.
+    /// Whether this attempt may not follow the one before: the number of its kind is used up, or
+    /// the retry budget.
     fn is_one_too_many(&self, next: &Next<RefCell<Cluster<H>>>) -> bool {
         if next.may && next.after == Some(End::Silent) {
             let mut cluster = next.cluster.borrow_mut();
@@ -138,13 +140,13 @@ impl<H: Host> Attempt<H> {
         !next.may
     }
 
-    /// Answers in place of the server, with what Envoy would have answered after the attempt before;
-    /// or, as that would end those that are under way, waits for them.
+    /// Answers in place of the server, with what Envoy would have answered after the attempt
+    /// before; or, as that would end those that are under way, waits for them.
     fn refuse(&mut self, next: &Next<RefCell<Cluster<H>>>) {
         next.cluster.borrow_mut().counters.count(Sent::RefusedRetries);
         match self.key.filter(|_| next.hedges) {
             Some(key) => {
-                self.is = Is::Surplus;
+                self.phase = Phase::Surplus;
                 self.vm.requests.borrow_mut().wait(key, self.stream.clone());
             }
             None if next.after == Some(End::Rejected) => reply(&self.stream, TOO_MANY_REQUESTS, RESOURCE_EXHAUSTED),
@@ -192,8 +194,8 @@ impl<H: Host> Attempt<H> {
                 if then == Then::Envoy || reason != Some(Reason::Unreachable) {
                     then
                 } else {
-                    // No application has failed, and none of our retries is left: the route's turn, as
-                    // if there were no filters.
+                    // No application has failed, and none of our retries is left: the route's turn,
+                    // as if there were no filters.
                     self.stream.remove_header(Map::Response, REJECT);
                     requests.ended_after_all(key, |retries| retries.may_fail() && self.may_repeat())
                 }
@@ -261,8 +263,8 @@ impl<H: Host> Attempt<H> {
     }
 }
 
-/// Whether an answer may meet a condition of a route. One that does not is not marked, since a route
-/// may retry for the mark.
+/// Whether an answer may meet a route's retry condition. A good answer is not marked: a route with
+/// the condition `envoy-ratelimited` would retry it for the mark alone.
 fn is_bad(stream: &impl Stream) -> bool {
     let status = stream.header(Map::Response, ":status");
     status.is_none_or(|status| !matches!(status.as_ref().first(), Some(b'1'..=b'3')))
@@ -314,16 +316,17 @@ impl<H: Host> UnderWay<H> {
 impl<H: Host> Drop for Attempt<H> {
     fn drop(&mut self) {
         let Some(key) = self.key else { return };
-        match self.is {
-            Is::Elsewhere => {}
-            Is::Surplus => self.vm.requests.borrow_mut().leave(key, &self.stream),
-            Is::Pending { limit } => {
+        match self.phase {
+            Phase::Elsewhere => {}
+            Phase::Surplus => self.vm.requests.borrow_mut().leave(key, &self.stream),
+            Phase::Pending { limit } => {
                 let began = self.under_way.as_ref().map(|under_way| under_way.attempt.began);
                 let took = began.map(|began| self.vm.host.now().since(began));
                 let timed_out = limit.zip(took).is_some_and(|(limit, took)| took + EARLY >= limit);
                 let due = self.vm.requests.borrow_mut().lost(key, timed_out);
                 if due {
-                    // Not now: if another attempt has just got its answer, Envoy is ending all others.
+                    // Not now: if another attempt has just got its answer, Envoy is ending all
+                    // others.
                     self.vm.pace.hurry(SOON);
                 }
             }
@@ -377,8 +380,9 @@ impl<H: Host> Filter for Attempt<H> {
         self.under_way = self.begin(next, ends);
         if let (Some(key), Some(_)) = (self.key, &self.under_way) {
             self.vm.requests.borrow_mut().went(key);
-            // What follows if it gets no answer depends on it.
-            self.is = Is::Pending { limit: is_last.then(|| deadline(&self.stream)).flatten() };
+            // Only where no attempt may follow it is the limit needed: the answer is then ours to
+            // give.
+            self.phase = Phase::Pending { limit: is_last.then(|| deadline(&self.stream)).flatten() };
         }
         Flow::Continue
     }
@@ -386,8 +390,8 @@ impl<H: Host> Filter for Attempt<H> {
     fn response_headers(&mut self, _headers: usize, ends: bool) {
         let (vm, stream) = (&self.vm, &self.stream);
         crash::point(&vm.host, "attempt.response");
-        if let (Some(key), Is::Pending { .. }) = (self.key, self.is) {
-            self.is = Is::Elsewhere;
+        if let (Some(key), Phase::Pending { .. }) = (self.key, self.phase) {
+            self.phase = Phase::Elsewhere;
             if vm.requests.borrow_mut().came(key) {
                 vm.pace.hurry(SOON);
             }

@@ -34,10 +34,11 @@ events! {
         RefusedSlo = "refused_slo",
         /// Attempts that the server bounced because it would take longer than their bid.
         Bounces = "bounces",
-        /// Answers and failures after which the request could have been sent again, but for the retry
-        /// budget.
+        /// Answers and failures after which the request could have been sent again, but for the
+        /// retry budget.
         OverBudget = "over_budget",
-        /// Retries of Envoy's that went to no server, since they were more than the request may have.
+        /// Retries of Envoy's that went to no server, since they were more than the request may
+        /// have.
         RefusedRetries = "refused_retries",
     }
 }

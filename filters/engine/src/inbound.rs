@@ -39,7 +39,8 @@ use std::time::Duration;
 /// type and length. An application's has those that the router adds, too. To look more closely
 /// costs a call to the host, which most answers are spared by this.
 const LOCAL_REPLY: usize = 3;
-/// The same over gRPC, where it ends with its headers: status, type, and status and message of gRPC.
+/// The same over gRPC, where it ends with its headers: status, type, and status and message of
+/// gRPC.
 const LOCAL_GRPC_REPLY: usize = 4;
 /// In case the message is lost with which this thread tells itself to look at a body.
 const TICK_IN_CASE: Duration = Duration::from_millis(250);
@@ -201,7 +202,8 @@ impl<H: Host> Request<H> {
         };
         // With `expect: 100-continue` a client waits for an answer before it sends its body.
         let asks = |stream: &H::Stream| stream.header(Map::Request, EXPECT).is_some();
-        // Not `RequestBytes`: a part of the body is in it if another filter has delayed the headers.
+        // Not `RequestBytes`: a part of the body is in it if another filter has delayed the
+        // headers.
         (size <= limit && is_http_1(&self.stream) && !asks(&self.stream))
             .then(|| self.stream.number(Number::RequestHeaderBytes))
             .flatten()
@@ -336,8 +338,8 @@ fn hurry<H: Host>(vm: &Vm<H>, period: Option<Duration>) {
 /// Whether this answer is Envoy's own, because it got no connection to the application: the
 /// application has not seen the request, so that it is safe elsewhere. Without this a server whose
 /// application is gone would answer fastest of all, and draw the load of the others. Of several
-/// attempts the flags are those of the last. Istio's inbound routes repeat one that was not sent
-/// (`reset-before-request`), and no other.
+/// attempts the flags are those of the last. Istio's inbound routes repeat only attempts that
+/// were not sent (`reset-before-request`).
 fn application_is_unreachable(stream: &impl Stream) -> bool {
     /// Response flags of Envoy: no healthy upstream, upstream connection failure, upstream
     /// overflow.

@@ -1,9 +1,9 @@
 //! `bloc.outbound`: chooses the servers of a request, in order, and asks Envoy's router to try the
 //! next one after a rejection.
 //!
-//! Envoy's router joins the conditions of the route with those of the request's headers, and takes its
-//! number of retries from the header, if there is one. So the header says how many attempts there may
-//! be in all, and `bloc.attempt` ends those of each kind ([`bloc_policy::retries`]).
+//! Envoy's router joins the conditions of the route with those of the request's headers, and takes
+//! its number of retries from the header, if there is one. So the header says how many attempts
+//! there may be in all, and `bloc.attempt` ends those of each kind ([`bloc_policy::retries`]).
 //!
 //! On failure: open. A service that nobody configured, or one without a known server, goes on
 //! without a list, and Envoy's fallback policy places it.
@@ -18,7 +18,7 @@ use crate::parameters::PluginId;
 use crate::requests::{Begun, Course};
 use crate::vm::Vm;
 use crate::why;
-use bloc_policy::config::ServiceParameters;
+use bloc_policy::config::RouteRetries;
 use bloc_policy::wire::decimal::write_integer;
 use bloc_policy::wire::endpoints::{self, RequestKey};
 use bloc_policy::wire::headers::{
@@ -102,13 +102,13 @@ impl<H: Host> Filter for OutboundRequest<H> {
         let bids = !sender.bids() || !body(stream, ends).exceeds(sender.parameters().body_limit());
         let ours = sender.retries(0, bids).left();
         let retries = if ours > 0 {
-            let own = own_retries(stream).unwrap_or_else(|| route_retries(stream, sender.parameters()));
+            let own = own_retries(stream).unwrap_or_else(|| route_retries(stream, sender.parameters().route_retries()));
             sender.retries(own, bids)
         } else {
             // Envoy counts what it was going to count.
             sender.retries(u32::MAX, false)
         };
-        let named = ours > 0 && names_headers(stream);
+        let named = ours > 0 && tidy_header_names(stream);
         let begun = Begun { plugin: self.plugin, cluster: Rc::clone(shared), first, retries, named };
         let key = vm.requests.borrow_mut().begin(begun);
         let mut list = vm.list.borrow_mut();
@@ -159,9 +159,9 @@ fn own_retries(stream: &impl Stream) -> Option<u32> {
     Some(asked as u32)
 }
 
-/// Whether the request names headers for which an answer is to be retried. Names without the condition
-/// are taken away: they mean nothing, and would with the condition that is added.
-fn names_headers(stream: &impl Stream) -> bool {
+/// Whether the request names headers for which an answer is to be retried. Envoy ignores such names
+/// without the condition `retriable-headers`; as the filter adds that condition, it removes them.
+fn tidy_header_names(stream: &impl Stream) -> bool {
     if stream.header(Map::Request, RETRIABLE_HEADER_NAMES).is_none() {
         return false;
     }
@@ -175,9 +175,9 @@ fn names_headers(stream: &impl Stream) -> bool {
 }
 
 /// How many retries the route allows.
-fn route_retries(stream: &impl Stream, parameters: &ServiceParameters) -> u32 {
-    let path = if parameters.has_virtual_services() { stream.text(Text::IstioRoute) } else { None };
-    path.map_or(parameters.route_retries(), |path| parameters.route_retries_of(path.as_ref()))
+fn route_retries(stream: &impl Stream, retries: &RouteRetries) -> u32 {
+    let path = if retries.has_named() { stream.text(Text::IstioRoute) } else { None };
+    path.map_or(retries.default(), |path| retries.of(path.as_ref()))
 }
 
 /// Asks Envoy's router to retry a rejection, too, and so often in all.

@@ -198,12 +198,16 @@ impl<C, S: Eq> Requests<C, S> {
     /// An attempt of this request that went to a server has an answer. Whether an attempt may be
     /// [due](Self::due).
     pub fn came(&mut self, key: RequestKey) -> bool {
-        self.lost(key, false)
+        self.no_longer_pending(key, false)
     }
 
     /// An attempt of this request that went to a server will get no answer. `timed_out`: because it
     /// took as long as it may. Whether an attempt may be [due](Self::due).
     pub fn lost(&mut self, key: RequestKey, timed_out: bool) -> bool {
+        self.no_longer_pending(key, timed_out)
+    }
+
+    fn no_longer_pending(&mut self, key: RequestKey, timed_out: bool) -> bool {
         let place = self.place(key);
         let Some(request) = self.requests.get_mut(place) else { return false };
         request.pending = request.pending.saturating_sub(1);
@@ -215,9 +219,9 @@ impl<C, S: Eq> Requests<C, S> {
         due
     }
 
-    /// Of each request in which attempts wait although no other is under way any more, one, which is to
-    /// be answered; with whether the last one took as long as it may. (Where another one has a good
-    /// answer, Envoy has ended those that wait; a bad one it has dropped, to wait for them.)
+    /// Of each request in which attempts wait although no other is under way any more, one, which
+    /// is to be answered; with whether the last one took as long as it may. (Where another one has
+    /// a good answer, Envoy has ended those that wait; a bad one it has dropped, to wait for them.)
     pub fn due(&mut self) -> Vec<(S, bool)> {
         let due = std::mem::take(&mut self.due);
         let surplus = due.into_iter().filter_map(|key| {
@@ -244,8 +248,8 @@ impl<C, S: Eq> Requests<C, S> {
         }
     }
 
-    /// An attempt of this request was answered so. `follows` says of the retries that are left whether
-    /// another attempt may follow.
+    /// An attempt of this request was answered so. `follows` says of the retries that are left
+    /// whether another attempt may follow.
     pub fn ended(&mut self, key: RequestKey, end: End, follows: impl FnOnce(&mut Retries) -> bool) -> Then {
         let place = self.place(key);
         let Some(request) = self.requests.get_mut(place) else { return Then::Envoy };
@@ -254,7 +258,8 @@ impl<C, S: Eq> Requests<C, S> {
         request.then()
     }
 
-    /// The rejection that has just ended an attempt counts as an answer, as if there were no filters.
+    /// The rejection that has just ended an attempt counts as an answer, as if there were no
+    /// filters.
     pub fn ended_after_all(&mut self, key: RequestKey, follows: impl FnOnce(&mut Retries) -> bool) -> Then {
         let place = self.place(key);
         let Some(request) = self.requests.get_mut(place) else { return Then::Envoy };

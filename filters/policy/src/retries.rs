@@ -10,10 +10,10 @@
 //! | a rejection for another reason | an attempt without limit | `retries` of the service |
 //!
 //! None of the three numbers eats another's, but for one case: once a server was full, at most
-//! `retries` attempts follow in all, bids or not. They bid as long as another may follow. (Simulated,
-//! 40 senders, 10 servers, exponential 50 ms, `capacity` 10, medians of five seeds; attempts per
-//! request at 130 and 200% load: 5.3 and 7.0 when each attempt bid, 3.4 and 3.9 so, at the same goodput. p99 at 95%: 552
-//! and 538 ms; 573 ms if no attempt bids after such a rejection.)
+//! `retries` attempts follow in all, bids or not. They bid as long as another may follow.
+//! (Simulated, 40 senders, 10 servers, exponential 50 ms, `capacity` 10, medians of five seeds;
+//! attempts per request at 130 and 200% load: 5.3 and 7.0 when each attempt bid, 3.4 and 3.9 so, at
+//! the same goodput. p99 at 95%: 552 and 538 ms; 573 ms if no attempt bids after such a rejection.)
 //!
 //! Cost: a comparison an attempt. Not in the papers, which retry rejections only (chapter 5.6).
 
@@ -33,8 +33,8 @@ pub struct Retries {
 }
 
 impl Retries {
-    /// The retries of a request that has not been sent: `own` after anything but a rejection, at most
-    /// `bids` after bounces, `rejections` after other rejections.
+    /// The retries of a request that has not been sent: `own` after anything but a rejection, at
+    /// most `bids` after bounces, `rejections` after other rejections.
     pub const fn new(own: u32, bids: u32, rejections: u32) -> Self {
         Self { own, bids, bounces: 0, rejections, full: false }
     }
@@ -68,8 +68,8 @@ impl Retries {
         take(&mut self.rejections)
     }
 
-    /// An attempt with this `bid` was rejected. Whether another follows. `reason`: none if this version
-    /// does not know it.
+    /// An attempt with this `bid` was rejected. Whether another follows. `reason`: none if this
+    /// version does not know it.
     pub fn rejected_for(&mut self, reason: Option<Reason>, bid: Option<Duration>, report: &LoadReport) -> bool {
         match reason {
             Some(Reason::Bid) if is_bounce(bid, report) => self.bounced(),

@@ -3,8 +3,10 @@
 //! A rejection costs its server next to nothing and says that it would rather not, so its retry is free. Any other retry (the server could not be
 //! reached, or the application asked for it) is load that nobody asked for, and when all servers are in trouble it is what keeps them there.
 //!
-//! A bucket of at most [`BURST`] attempts and one for the first attempt of a request: each request puts in `1 + share`, each rejection 1, each attempt takes 1. What has failed may be sent again
-//! when one is left at that moment. So over any time the retries beyond those of rejections are at most
+//! A bucket of at most [`BURST`] attempts and one for the first attempt of a request: each request
+//! puts in `1 + share`, each rejection 1, each attempt takes 1. What has failed may be sent again
+//! when one is left at that moment. So over any time the retries beyond those of rejections are at
+//! most
 //!
 //! `share * requests + BURST + what is in flight when the bucket runs empty`
 //!

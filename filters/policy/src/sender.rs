@@ -103,8 +103,8 @@ impl Sender {
     }
 
     /// The retries of a request that begins, `own` of them after something else than a rejection.
-    /// `bids`: whether its attempts may bid. With n servers no more than n - 1 bids can bounce to any
-    /// use.
+    /// `bids`: whether its attempts may bid. With n servers no more than n - 1 bids can bounce to
+    /// any use.
     pub fn retries(&self, own: u32, bids: bool) -> Retries {
         let bids = if bids && self.bids() { self.most_bids() } else { 0 };
         Retries::new(own, bids as u32, self.parameters.retries())
@@ -136,7 +136,8 @@ impl Sender {
         Turn { number, of: self.most_bids() }
     }
 
-    /// The bid of this turn: the longest expected response time that the attempt accepts; none: without limit.
+    /// The bid of this turn: the longest expected response time that the attempt accepts; none:
+    /// without limit.
     pub fn bid(&self, turn: Turn) -> Option<Duration> {
         match self.parameters.routing() {
             RoutingKind::Bid => self.bids.bid(turn),
@@ -239,14 +240,16 @@ impl Sender {
         }
     }
 
-    /// Chooses the servers of a request, in the order in which they are to be tried: at most one for the first attempt and each retry of
-    /// the kind that has more of them. None at all: no server is known, or the request is to go where Envoy's own policy sends it, so that new ones are found.
+    /// Chooses the servers of a request, in the order in which they are to be tried: at most one
+    /// for the first attempt and each retry of the kind that has more of them. None at all: no
+    /// server is known, or the request is to go where Envoy's own policy sends it, so that new ones
+    /// are found.
     pub fn choose(&mut self, now: Timestamp, rng: &mut impl Rng) -> &[EndpointId] {
         self.list.clear();
         self.budget.request();
         let explores = self.learns() && self.discovery.explores(self.endpoints.len(), rng);
         if !explores {
-            let own = self.parameters.route_retries().min(MOST_LISTED);
+            let own = self.parameters.route_retries().default().min(MOST_LISTED);
             let length = self.retries(0, true).left().max(own) as usize + 1;
             self.router.choose(&mut self.endpoints, length, now, rng, &mut self.list);
         }

@@ -139,9 +139,9 @@ mod tests {
         let response: SyncResponse = ConfigError::read_json(body.as_bytes()).unwrap();
         let services = response.into_services().validate().unwrap();
         assert_eq!(services.keys().collect::<Vec<_>>(), ["a", "b", "c"]);
-        let of = |name: &str, path: &str| services[name].route_retries_of(path.as_bytes());
+        let of = |name: &str, path: &str| services[name].route_retries().of(path.as_bytes());
         let [v, w] = ["v", "w"].map(|name| format!("/apis/x/namespaces/shop/virtual-service/{name}"));
         assert_eq!([of("a", &v), of("a", &w), of("b", &v), of("b", &w), of("c", &v)], [3, 2, 1, 4, 1]);
-        assert_eq!(services["b"].route_retries(), 5);
+        assert_eq!(services["b"].route_retries().default(), 5);
     }
 }

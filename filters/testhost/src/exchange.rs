@@ -311,8 +311,8 @@ impl Request<'_> {
     }
 }
 
-/// What Envoy's router retries of a request: the conditions of its route and of the request together,
-/// as often as the request says, or else the route.
+/// What Envoy's router retries of a request: the conditions of its route and of the request
+/// together, as often as the request says, or else the route.
 struct Retry {
     on: String,
     headers: Vec<String>,

@@ -69,8 +69,8 @@ impl Stream {
         self
     }
 
-    /// With so many bytes of the request's body that come before the filter sees the headers, because
-    /// another filter keeps these for a while.
+    /// With so many bytes of the request's body that come before the filter sees the headers,
+    /// because another filter keeps these for a while.
     #[must_use]
     pub fn with_body_ahead(mut self, bytes: u64) -> Self {
         self.ahead = bytes;

@@ -30,7 +30,7 @@ impl Retries {
         println!("attempts at the application, what the client gets, and after how long\n\n{table}");
         let differences = table.differences();
         if !differences.is_empty() {
-            bail!("not as often as stock Envoy:\n{}", differences.join("\n"));
+            bail!("not as stock Envoy:\n{}", differences.join("\n"));
         }
         Ok(())
     }

@@ -74,6 +74,14 @@ pub enum RetriesError {
     /// A server that is to answer does not.
     #[error("a request was answered {0} before the application failed")]
     Answer(StatusCode),
+    /// The filters and Envoy have counted differently.
+    #[error("of {all} attempts of Envoy's the filters have seen {seen}")]
+    Books {
+        /// What Envoy has counted.
+        all: u64,
+        /// What the filters have.
+        seen: u64,
+    },
 }
 
 /// What became of a request.
@@ -186,8 +194,14 @@ impl Stand {
             loop {
                 let all = counter(caller, &requests).await? + counter(caller, &retries).await?;
                 let (refused, ours) = (counter(caller, &refused).await?, counter(caller, &ours).await?);
-                if way == Way::Stock || ours + refused == all || Instant::now() > deadline {
-                    return Ok(all.saturating_sub(refused));
+                if way == Way::Stock {
+                    return Ok(all);
+                }
+                if ours + refused == all {
+                    return Ok(ours);
+                }
+                if Instant::now() > deadline {
+                    return Err(RetriesError::Books { all, seen: ours + refused });
                 }
                 sleep(Duration::from_millis(50)).await;
             }

@@ -16,14 +16,16 @@ impl Table {
         self.rows.push((case, courses));
     }
 
-    /// Where an application was asked more or less often than by stock Envoy.
+    /// Where an application was asked more or less often than by stock Envoy, or the client got
+    /// something else.
     pub fn differences(&self) -> Vec<String> {
         let differs = |(case, courses): &(Case, Vec<Course>)| {
-            let stock = courses.first().map(|course| course.attempts);
+            let seen = |course: &Course| (course.attempts, course.status);
+            let stock = courses.first().map(seen);
             WAYS.iter()
                 .zip(courses)
-                .filter(|(_, course)| Some(course.attempts) != stock)
-                .map(|(way, course)| format!("{}, {}: {} attempts", case.name, way.name(), course.attempts))
+                .filter(|(_, course)| Some(seen(course)) != stock)
+                .map(|(way, course)| format!("{}, {}: {course:?}", case.name, way.name()))
                 .collect::<Vec<_>>()
         };
         self.rows.iter().flat_map(differs).collect()

@@ -6,8 +6,10 @@
 //! | VirtualService, if there are such | how often its routes retry | `routes` |
 //! | ConfigMap labelled `bloc.dev/policy: "true"` | which services are managed, and their parameters | `policy`; `copies` of the good ones |
 //!
-//! Four [watches](watch) feed one [picture of the cluster](cluster). From an event to its publication pass [`SETTLE`] and the time to compute the services
-//! that it concerns. Nothing is published before all lists are complete; after that, what is known stays as long as the API cannot be reached.
+//! Four [watches](watch) feed one [picture of the cluster](cluster). From an event to its
+//! publication pass [`SETTLE`] and the time to compute the services that it concerns. Nothing is
+//! published before all lists are complete; after that, what is known stays as long as the API
+//! cannot be reached.
 
 mod cluster;
 mod copies;
@@ -132,8 +134,7 @@ impl KubernetesSource {
         for (place, reading) in batch.drain(..) {
             match reading {
                 Reading::Listed { revision, begun, .. } => listed.push((place, revision, begun)),
-                // Whoever knows more is not to wait for it here for ever. (Nor to be answered at once: another
-                // replica may know it still, and a proxy that asks both in turn would get answer upon answer.)
+                // A proxy that has more from another replica is not to be held here for ever.
                 Reading::Unread { begun: Some(begun) } => listed.push((place, feed.known(place), begun)),
                 _ => {}
             }

@@ -89,8 +89,8 @@ impl Rule {
             hosts: routes.filter_map(|route| text(route, "/destination/host")).collect(),
             delegate: text(rule, "/delegate/name")
                 .map(|name| (text(rule, "/delegate/namespace").filter(|namespace| !namespace.is_empty()), name)),
-            // `attempts: 0` leaves the route without a policy. Then Envoy allows a request whose own
-            // headers ask for retries one, and others none.
+            // With `attempts: 0` the route has no policy. Then Envoy retries only what a request
+            // asks for by its own headers, and that once.
             retries: rule
                 .get("retries")
                 .filter(|retries| !retries.is_null())
@@ -149,8 +149,8 @@ impl Routes {
         self.rules.keys()
     }
 
-    /// Takes what has changed into account; the hosts that it concerns. `alias`: what a host stands for,
-    /// if it stands for another one. Istio sends a route to that.
+    /// Takes what has changed into account; the hosts that it concerns. `alias`: what a host stands
+    /// for, if it stands for another one. Istio sends a route to that.
     pub fn renew(&mut self, domain: &str, alias: impl Fn(&str) -> Option<String>) -> Vec<String> {
         let mut retries: BTreeMap<String, BTreeMap<String, Least>> = BTreeMap::new();
         for (key, rules) in &self.rules {
@@ -179,8 +179,8 @@ impl Routes {
         all.map(move |(name, least)| (name, least.or(default))).filter(move |(_, retries)| *retries != default)
     }
 
-    /// The rules of a VirtualService and of those to which it delegates, with the namespace in which
-    /// they are written and their retries.
+    /// The rules of a VirtualService and of those to which it delegates, with the namespace in
+    /// which they are written and their retries.
     fn effective<'a>(&'a self, key: &'a Key, rules: &'a Rules) -> Vec<(&'a str, &'a Rule, Option<i64>)> {
         let mut all = Vec::new();
         for rule in &rules.0 {

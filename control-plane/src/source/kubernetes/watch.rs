@@ -23,14 +23,17 @@ use tokio::sync::{Notify, mpsc};
 use tokio::time::{Instant, sleep, sleep_until};
 
 const LEAST_PAUSE: Duration = Duration::from_millis(200);
-/// An API server that is back is to be noticed soon; two replicas with four watches each do it no harm.
+/// An API server that is back is to be noticed soon; two replicas with four watches each do it no
+/// harm.
 const MOST_PAUSE: Duration = Duration::from_secs(5);
 /// How long one watch lasts, in seconds.
 const WATCH_SECONDS: u32 = 280;
 /// Objects in a page of a list: slices of 100 endpoints take some 20 KiB each.
 const PAGE: u32 = 500;
-/// So long a kind of object has to be unknown, or kept from us, before its objects count as gone: an API server that begins may not know it yet.
-/// Who never had any waits three times as long before it contradicts who had: until all have given them up.
+/// After how long without a kind of object, or without the right to read it, its objects count as
+/// gone. Not at once: an API server that starts may not know the kind yet. A replica that never
+/// read any waits three times as long before it contradicts one that did, so that the other has
+/// given them up.
 const LASTING: Duration = Duration::from_secs(3);
 const WITHHELD_PAUSE: Duration = Duration::from_secs(1);
 /// Lists that are only to make sure follow each other no faster.
@@ -60,7 +63,8 @@ pub enum Reading {
     Deleted { key: Key, revision: u64 },
     /// Nothing happened up to a revision.
     Passed { revision: u64 },
-    /// It is not to be had, and nothing is known. `begun`, if that lasts: as in `Listed`.
+    /// The API does not know this kind of object, or does not let us read it; what is known stays.
+    /// `begun` as in `Listed`, once that has lasted and nothing was ever read.
     Unread { begun: Option<Instant> },
 }
 
@@ -100,7 +104,7 @@ impl<K: Resource + Clone + DeserializeOwned + Debug + Send + 'static> Watch<K> {
     /// Watches until nobody reads any more.
     pub async fn run(self) {
         let mut failures = 0;
-        // Up to where something was read, and since when it is withheld.
+        // The revision up to which something was read, and since when the kind is withheld.
         let (mut reached, mut withheld) = (0, None);
         while !self.readings.is_closed() {
             let begun = Instant::now();
@@ -123,7 +127,7 @@ impl<K: Resource + Clone + DeserializeOwned + Debug + Send + 'static> Watch<K> {
                         tracing::debug!(kind = self.name, "the cluster does not know this kind of object");
                     } else {
                         self.metrics.count_watch_error(self.name);
-                        tracing::warn!(kind = self.name, %error, "the Kubernetes API; it does without");
+                        tracing::warn!(kind = self.name, %error, "not allowed to read this kind of object, which counts as if there were none");
                     }
                     sleep(if lasts { MOST_PAUSE } else { WITHHELD_PAUSE }).await;
                 }
@@ -150,7 +154,8 @@ impl<K: Resource + Clone + DeserializeOwned + Debug + Send + 'static> Watch<K> {
         }
     }
 
-    /// Reports what happens after `revision`, until it has to be listed anew; up to where it was read.
+    /// Reports what happens after `revision`, until it has to be listed anew; up to where it was
+    /// read.
     async fn follow(&self, mut revision: u64, listed: Instant) -> u64 {
         let mut failures = 0;
         while !self.readings.is_closed() {

@@ -12,8 +12,8 @@
 //! with the mean wait in the queue over the measured time of a bounce (all in seconds; 2 ms until one has been measured) and a share of 0.5: no bids where a bounce costs more than the wait it can save. Fewer bids than
 //! multiples are the higher ones.
 //!
-//! A single bounce counts for at most four times the mean (or 8 ms): one that waits for the body of an
-//! upload takes up to a second, and says nothing of the others.
+//! A single bounce counts for at most four times the mean (or 8 ms): one that waits for the body of
+//! an upload takes up to a second, and says nothing of the others.
 //!
 //! A bounce is measured only where there are bids. One that was slow by chance, as on a new
 //! connection, would end the bids for good. So where the measured bounce allows no bid, one request

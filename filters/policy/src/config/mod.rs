@@ -6,11 +6,14 @@
 //! [`ConfigError`] that names the path, the value and the allowed range.
 
 mod error;
+mod number;
 mod plugin;
+mod route_retries;
 mod service;
 
 pub use error::ConfigError;
 pub use plugin::{ControlPlane, ControlPlaneSpec, PluginConfig, PluginSpec};
+pub use route_retries::RouteRetries;
 pub use service::{
     CapacityParameters, CapacitySpec, RoutingKind, ServiceParameters, ServiceSpec, Services, ServicesSpec,
 };

@@ -1,6 +1,8 @@
 //! The parameters of one service.
 
 use super::error::ConfigError;
+use super::number::integer;
+use super::route_retries::RouteRetries;
 use crate::units::{Concurrency, Ratio};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -69,9 +71,9 @@ pub struct ServiceSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schemars(range(min = 0, max = 10)))]
     pub retries: Option<i64>,
-    /// Retries after anything but a rejection that the callers' routes to the service allow a request
-    /// (`num_retries` of the route's `retry_policy`); 0 to 100. Default: what the control plane
-    /// says, 2 as Istio's where it reads Kubernetes; or 1, as Envoy's. A request that brings
+    /// Retries after anything but a rejection that the callers' routes to the service allow a
+    /// request (`num_retries` of the route's `retry_policy`); 0 to 100. Default: what the control
+    /// plane says, 2 as Istio's where it reads Kubernetes; or 1, as Envoy's. A request that brings
     /// `x-envoy-max-retries` is allowed as many as that says.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schemars(range(min = 0, max = 100)))]
@@ -183,9 +185,7 @@ impl ServicesSpec {
 pub struct ServiceParameters {
     routing: RoutingKind,
     retries: u32,
-    route_retries: u32,
-    /// By namespace and name, with [`MARK`] between them.
-    virtual_service_retries: BTreeMap<String, u32>,
+    route_retries: RouteRetries,
     retry_budget: Ratio,
     reset_interval: Duration,
     capacity: CapacityParameters,
@@ -220,12 +220,6 @@ pub enum CapacityParameters {
 const MILLISECOND: Duration = Duration::from_millis(1);
 const HOUR: Duration = Duration::from_secs(3600);
 const DEFAULT_RETRIES: u32 = 3; // paper, 5.6: three retries
-/// What Envoy allows where a retry policy gives no number.
-const DEFAULT_ROUTE_RETRIES: u32 = 1;
-const MOST_ROUTE_RETRIES: u32 = 100;
-/// Stands between namespace and name where Istio says of which VirtualService a route is:
-/// `/apis/networking.istio.io/v1/namespaces/shop/virtual-service/checkout`.
-const MARK: &str = "/virtual-service/";
 const DEFAULT_RETRY_BUDGET: f64 = 0.2;
 const DEFAULT_RESET_INTERVAL: Duration = Duration::from_secs(1);
 /// As long as Envoy's own routes wait for an answer by default.
@@ -261,8 +255,7 @@ impl ServiceSpec {
         Ok(ServiceParameters {
             routing: self.routing.unwrap_or_default(),
             retries,
-            route_retries: integer("routeRetries", self.route_retries, DEFAULT_ROUTE_RETRIES, 0, MOST_ROUTE_RETRIES)?,
-            virtual_service_retries: self.virtual_service_retries()?,
+            route_retries: RouteRetries::read(self.route_retries, &self.virtual_service_retries)?,
             retry_budget,
             reset_interval,
             capacity: self.capacity()?,
@@ -349,19 +342,6 @@ impl ServiceSpec {
         }
     }
 
-    fn virtual_service_retries(&self) -> Result<BTreeMap<String, u32>, ConfigError> {
-        let one = |(name, retries): (&String, &i64)| {
-            let path = format!("virtualServiceRetries.{name}");
-            let (namespace, own) = name
-                .split_once('/')
-                .filter(|(namespace, own)| !namespace.is_empty() && !own.is_empty() && !own.contains('/'))
-                .ok_or_else(|| ConfigError::out_of_range(path.clone(), format!("{name:?}"), "namespace/name"))?;
-            let retries = integer(&path, Some(*retries), 0, 0, MOST_ROUTE_RETRIES)?;
-            Ok((format!("{namespace}{MARK}{own}"), retries))
-        };
-        self.virtual_service_retries.iter().map(one).collect()
-    }
-
     fn capacity(&self) -> Result<CapacityParameters, ConfigError> {
         match &self.capacity {
             None => Ok(CapacityParameters::Unlimited),
@@ -392,27 +372,9 @@ impl ServiceParameters {
         self.retries
     }
 
-    /// Retries after anything but a rejection that a route allows a request, 0 to 100.
-    pub fn route_retries(&self) -> u32 {
-        self.route_retries
-    }
-
-    /// Whether routes of VirtualServices may have a number of their own.
-    pub fn has_virtual_services(&self) -> bool {
-        !self.virtual_service_retries.is_empty()
-    }
-
-    /// Retries of the routes of VirtualServices, by `namespace/name`.
-    pub fn virtual_service_retries(&self) -> impl Iterator<Item = (String, u32)> {
-        self.virtual_service_retries.iter().map(|(name, retries)| (name.replacen(MARK, "/", 1), *retries))
-    }
-
-    /// Retries after anything but a rejection that the route allows a request of which Istio says
-    /// that it comes from `path` (`filter_metadata.istio.config` of the route), 0 to 100.
-    pub fn route_retries_of(&self, path: &[u8]) -> u32 {
-        let named = std::str::from_utf8(path).ok().and_then(|path| path.split_once("/namespaces/"));
-        let known = named.and_then(|(_, name)| self.virtual_service_retries.get(name));
-        known.copied().unwrap_or(self.route_retries)
+    /// Retries after anything but a rejection that the routes to it allow a request.
+    pub fn route_retries(&self) -> &RouteRetries {
+        &self.route_retries
     }
 
     /// Further attempts after something else than a rejection, as a share of the requests.
@@ -507,15 +469,6 @@ impl ServiceParameters {
     pub fn without_endpoints(&self) -> Self {
         Self { endpoints: None, endpoints_by_port: BTreeMap::new(), ..self.clone() }
     }
-}
-
-/// Numbers are read wider than they may be, so that the refusal of a negative or a huge one can name the range.
-fn integer(path: &str, value: Option<i64>, default: u32, least: u32, most: u32) -> Result<u32, ConfigError> {
-    let Some(value) = value else { return Ok(default) };
-    u32::try_from(value)
-        .ok()
-        .filter(|value| (least..=most).contains(value))
-        .ok_or_else(|| ConfigError::out_of_range(path.into(), value, format!("{least} to {most}")))
 }
 
 fn optional_duration(path: &str, text: Option<&str>) -> Result<Option<Duration>, ConfigError> {

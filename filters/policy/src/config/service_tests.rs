@@ -14,7 +14,7 @@ fn refusal(json: &str) -> String {
 fn an_empty_spec_takes_the_defaults() {
     let parameters = ServiceSpec::default().validate().unwrap();
     assert_eq!(parameters.routing(), RoutingKind::Bloc);
-    assert_eq!((parameters.retries(), parameters.route_retries()), (3, 1));
+    assert_eq!((parameters.retries(), parameters.route_retries().default()), (3, 1));
     assert_eq!(parameters.reset_interval(), Duration::from_secs(1));
     assert_eq!(parameters.capacity(), CapacityParameters::Unlimited);
     assert_eq!(parameters.headroom().get(), 0.8);
@@ -83,12 +83,12 @@ fn a_route_has_the_retries_of_its_virtual_service() {
     let json = r#"{"routeRetries":2,"virtualServiceRetries":{"shop/checkout":5}}"#;
     let spec: ServiceSpec = ConfigError::read_json(json.as_bytes()).unwrap();
     let parameters = spec.validate().unwrap();
-    let of = |path: &str| parameters.route_retries_of(path.as_bytes());
+    let of = |path: &str| parameters.route_retries().of(path.as_bytes());
     assert_eq!(of("/apis/networking.istio.io/v1/namespaces/shop/virtual-service/checkout"), 5);
     assert_eq!(of("/apis/networking.istio.io/v1alpha3/namespaces/shop/virtual-service/checkout"), 5);
     assert_eq!(of("/apis/networking.istio.io/v1/namespaces/other/virtual-service/checkout"), 2);
     assert_eq!(of("/apis/networking.istio.io/v1/namespaces/shop/virtual-service/checkout-2"), 2);
-    assert_eq!((of(""), parameters.route_retries_of(b"\xff")), (2, 2));
+    assert_eq!((of(""), parameters.route_retries().of(b"\xff")), (2, 2));
 }
 
 #[test]

@@ -127,8 +127,8 @@ fn failures_are_retried_as_far_as_the_budget_goes_and_rejections_always() {
 
 const ROUTINGS: [&str; 4] = ["bloc", "bid", "mu", "least_request"];
 
-/// How often the application is asked that always fails, and what the client gets; with the filters,
-/// and (none) without them.
+/// How often the application is asked that always fails, and what the client gets; with the
+/// filters, and (none) without them.
 fn attempts(routing: Option<&str>, policy: RetryPolicy, spec: &Value, own: &[(&str, &str)]) -> usize {
     let (one, sender) = (process(8), process(9));
     let server = server(&one, &json!({}));

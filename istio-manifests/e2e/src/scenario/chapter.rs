@@ -14,6 +14,9 @@ pub enum Start {
     Attached,
 }
 
+/// The parameters of the shop's backend when a chapter begins.
+pub const AT_FIRST: &str = "capacity: {estimator: static, limit: 9}";
+
 impl Start {
     /// Makes it so, on a mesh that has Istio alone.
     ///
@@ -25,7 +28,7 @@ impl Start {
             Self::Attached => {
                 attach::the_shop_answers_without_bloc(mesh).await?;
                 attach::the_manifests_as_shipped_attach_it(mesh).await?;
-                mesh.set_parameters("shop", "capacity: {estimator: static, limit: 9}").await?;
+                mesh.set_parameters("shop", AT_FIRST).await?;
                 mesh.capacity_in_force(9).await?;
                 mesh.drained().await
             }

@@ -1,5 +1,6 @@
 //! Routes of VirtualServices.
 
+use super::chapter::AT_FIRST;
 use crate::kubelet::Pod;
 use crate::mesh::Mesh;
 use anyhow::{Context, Result, ensure};
@@ -45,9 +46,6 @@ pub async fn redirects_and_direct_responses_stay_what_they_are(mesh: &Mesh) -> R
     mesh.api.kubectl(["-n", "shop", "delete", "virtualservice", "old-places"]).await.map(drop)
 }
 
-/// What chapters begin with.
-const SHIPPED: &str = "capacity: {estimator: static, limit: 9}";
-
 /// How often a request to an application that fails was sent again by this pod.
 async fn retries(mesh: &Mesh, pod: &Pod) -> Result<u64> {
     const FILTER: &str = "stats?filter=backend.*upstream_rq_retry$";
@@ -67,9 +65,10 @@ async fn retries(mesh: &Mesh, pod: &Pod) -> Result<u64> {
     Ok(count().await? - before)
 }
 
-/// An application that fails is asked again as often as a VirtualService says: more often than by the mesh's default, then less.
+/// An application that fails is asked again as often as a VirtualService says: more often than by
+/// the mesh's default, then less.
 pub async fn retries_are_as_many_as_a_virtual_service_says(mesh: &Mesh) -> Result<()> {
-    mesh.set_parameters("shop", &format!("{SHIPPED}, retryBudget: 1")).await?;
+    mesh.set_parameters("shop", &format!("{AT_FIRST}, retryBudget: 1")).await?;
     let pod = mesh.frontends().into_iter().next().context("no frontend")?;
     for attempts in [4, 1] {
         let service = format!(
@@ -95,5 +94,5 @@ spec:
         ensure!(again == attempts, "{again} retries");
     }
     mesh.api.kubectl(["-n", "shop", "delete", "virtualservice", "often"]).await?;
-    mesh.set_parameters("shop", SHIPPED).await
+    mesh.set_parameters("shop", AT_FIRST).await
 }

@@ -43,8 +43,8 @@ pub trait SenderModel {
     /// long enough.
     fn stream(&mut self, _server: u32, _counts: bool) {}
 
-    /// Whether a request may be sent again after this answer to an attempt with this `bid`; none: as
-    /// often as the service's parameters say.
+    /// Whether a request may be sent again after this answer to an attempt with this `bid`; none:
+    /// as often as the service's parameters say.
     fn again(&self, _plan: &mut Plan, _answer: &Answer, _bid: Option<Duration>) -> Option<bool> {
         None
     }

@@ -1,0 +1,58 @@
+//! How often the routes to a service retry.
+
+use super::error::ConfigError;
+use super::number::integer;
+use std::collections::BTreeMap;
+
+/// What Envoy allows where a retry policy gives no number.
+const DEFAULT: u32 = 1;
+const MOST: u32 = 100;
+/// Stands between namespace and name where Istio says of which VirtualService a route is:
+/// `/apis/networking.istio.io/v1/namespaces/shop/virtual-service/checkout`.
+const MARK: &str = "/virtual-service/";
+
+/// Retries after anything but a rejection, of each route; 0 to 100.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RouteRetries {
+    default: u32,
+    /// By namespace and name, with [`MARK`] between them.
+    named: BTreeMap<String, u32>,
+}
+
+impl RouteRetries {
+    /// Checks the parameters `routeRetries` and `virtualServiceRetries`.
+    pub(super) fn read(default: Option<i64>, named: &BTreeMap<String, i64>) -> Result<Self, ConfigError> {
+        let one = |(name, retries): (&String, &i64)| {
+            let path = format!("virtualServiceRetries.{name}");
+            let (namespace, own) = name
+                .split_once('/')
+                .filter(|(namespace, own)| !namespace.is_empty() && !own.is_empty() && !own.contains('/'))
+                .ok_or_else(|| ConfigError::out_of_range(path.clone(), format!("{name:?}"), "namespace/name"))?;
+            Ok((format!("{namespace}{MARK}{own}"), integer(&path, Some(*retries), DEFAULT, 0, MOST)?))
+        };
+        let default = integer("routeRetries", default, DEFAULT, 0, MOST)?;
+        Ok(Self { default, named: named.iter().map(one).collect::<Result<_, _>>()? })
+    }
+
+    /// Where nothing is known of a route.
+    pub fn default(&self) -> u32 {
+        self.default
+    }
+
+    /// Whether VirtualServices have numbers of their own.
+    pub fn has_named(&self) -> bool {
+        !self.named.is_empty()
+    }
+
+    /// The numbers of VirtualServices, by `namespace/name`.
+    pub fn named(&self) -> impl Iterator<Item = (String, u32)> {
+        self.named.iter().map(|(name, retries)| (name.replacen(MARK, "/", 1), *retries))
+    }
+
+    /// The number of a route of which Istio says that it comes from `path` (`istio.config` in the
+    /// route's metadata).
+    pub fn of(&self, path: &[u8]) -> u32 {
+        let named = std::str::from_utf8(path).ok().and_then(|path| path.split_once("/namespaces/"));
+        named.and_then(|(_, name)| self.named.get(name)).copied().unwrap_or(self.default)
+    }
+}
