@@ -27,9 +27,10 @@ fn choice(c: &mut Criterion) {
         for (name, routing, places) in routings {
             for servers in SERVERS {
                 let Ok(mut work) = Work::new(routing, servers) else { panic!("no sender to {servers} servers") };
-                let places = places.min(servers as usize);
+                // Each server once, and with few of them those that are open again.
+                let places = places.min(servers as usize)..=places;
                 group.bench_function(BenchmarkId::new(name, servers), |b| {
-                    b.iter(|| assert_eq!(measured(&mut work), places));
+                    b.iter(|| assert!(places.contains(&measured(&mut work))));
                 });
             }
         }
@@ -58,7 +59,7 @@ fn inbound(c: &mut Criterion) {
     group.bench_function("depart_and_report", |b| {
         let flag = server.flag(1);
         b.iter(|| {
-            server.depart(flag, black_box(Concurrency::new(2)), Duration::from_millis(100), 1);
+            server.depart(flag, black_box(Concurrency::new(2)), Duration::from_millis(100), 1, now);
             let report = server.report(Concurrency::new(2), &mut rng);
             assert_eq!(report.capacity, Some(10));
         });

@@ -46,6 +46,8 @@ const SERVICE_UNAVAILABLE: u32 = 503;
 const GATEWAY_TIMEOUT: u32 = 504;
 const RESOURCE_EXHAUSTED: i32 = 8;
 const UNAVAILABLE: i32 = 14;
+const INTERNAL: i32 = 13;
+const GRPC_STATUS: &str = "grpc-status";
 /// Envoy's timers go by a clock that stands still within a turn of its loop.
 const EARLY: Duration = Duration::from_millis(5);
 /// After how long an attempt that waits in vain is answered.
@@ -90,6 +92,10 @@ struct UnderWay<H: Host> {
     cluster: Shared<H>,
     attempt: sender::Attempt,
     answered: bool,
+    /// Nobody waits for its answer any more.
+    given_up: bool,
+    /// Its answer is an error, as its headers say.
+    erred: bool,
     /// What it is among the answers that have begun.
     answer: Option<AnswerId>,
 }
@@ -184,7 +190,7 @@ impl<H: Host> Attempt<H> {
     }
 
     /// An answer has come. If no attempt may follow it, Envoy's router is told so.
-    fn end_retries(&self, report: Option<&LoadReport>, rejection: Option<Rejection>) {
+    fn end_retries(&self, report: Option<&LoadReport>, rejection: Option<Rejection>, status: Status) {
         let Some(key) = self.key else { return };
         let mut requests = self.vm.requests.borrow_mut();
         let bid = self.under_way.as_ref().and_then(|under_way| under_way.attempt.bid);
@@ -203,7 +209,7 @@ impl<H: Host> Attempt<H> {
             _ => requests.ended(key, End::Answered, |retries| retries.may_fail() && self.may_repeat()),
         };
         let Then::Nothing { named } = then else { return };
-        if (named || is_bad(&self.stream)) && self.stream.header(Map::Response, RATE_LIMITED).is_none() {
+        if (named || status.is_bad(&self.stream)) && self.stream.header(Map::Response, RATE_LIMITED).is_none() {
             self.stream.set_header(Map::Response, RATE_LIMITED, b"true");
             requests.mark(key);
         }
@@ -259,16 +265,53 @@ impl<H: Host> Attempt<H> {
             }
         }
         self.stream.set_header(Map::Request, BID, text.as_bytes());
-        Some(UnderWay { vm: Rc::clone(&self.vm), cluster, attempt, answered: false, answer: None })
+        Some(UnderWay {
+            vm: Rc::clone(&self.vm),
+            cluster,
+            attempt,
+            answered: false,
+            given_up: false,
+            erred: false,
+            answer: None,
+        })
     }
 }
 
-/// Whether an answer may meet a route's retry condition. A good answer is not marked: a route with
-/// the condition `envoy-ratelimited` would retry it for the mark alone.
-fn is_bad(stream: &impl Stream) -> bool {
-    let status = stream.header(Map::Response, ":status");
-    status.is_none_or(|status| !matches!(status.as_ref().first(), Some(b'1'..=b'3')))
-        || stream.header(Map::Response, "grpc-status").is_some()
+/// What the status of an answer says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Status {
+    /// 1xx, 2xx or 3xx.
+    Good,
+    /// An error of the server's: 5xx, or its like over gRPC.
+    Error,
+    /// Another error.
+    Bad,
+}
+
+impl Status {
+    /// Reads it; `ends`: the answer ends with its headers, as an error over gRPC may.
+    fn read(stream: &impl Stream, ends: bool) -> Self {
+        let status = stream.header(Map::Response, ":status");
+        match status.as_ref().map(AsRef::as_ref) {
+            Some(b"200") if ends && is_grpc_error(stream, Map::Response) => Self::Error,
+            Some([b'1'..=b'3', ..]) => Self::Good,
+            Some([b'5', ..]) => Self::Error,
+            _ => Self::Bad,
+        }
+    }
+
+    /// Whether the answer may meet a route's retry condition. A good one is not marked: a route with
+    /// the condition `envoy-ratelimited` would retry it for the mark alone.
+    fn is_bad(self, stream: &impl Stream) -> bool {
+        self != Self::Good || stream.header(Map::Response, GRPC_STATUS).is_some()
+    }
+}
+
+/// Whether these headers or trailers say UNAVAILABLE or INTERNAL.
+fn is_grpc_error(stream: &impl Stream, map: Map) -> bool {
+    let status = stream.header(map, GRPC_STATUS);
+    let status = status.as_ref().and_then(|status| std::str::from_utf8(status.as_ref()).ok());
+    status.and_then(|status| status.trim().parse().ok()).is_some_and(|status| [UNAVAILABLE, INTERNAL].contains(&status))
 }
 
 fn reply(stream: &impl Stream, status: u32, grpc_status: i32) {
@@ -306,7 +349,13 @@ impl<H: Host> UnderWay<H> {
         match answer {
             Answer::Rejected(_) => cluster.counters.count(Sent::Rejections),
             Answer::Bounced(_) => cluster.counters.count(Sent::Bounces),
+            Answer::Late(_) => cluster.counters.count(Sent::Rejections),
             Answer::Failed => cluster.counters.count(Sent::Failures),
+            Answer::GivenUp => cluster.counters.count(Sent::GivenUp),
+            Answer::Erred(_) => {
+                self.erred = true;
+                cluster.counters.count(Sent::Errors);
+            }
             Answer::Served(_) | Answer::Orca(_) | Answer::Silent => {}
         }
         cluster.sender.answer(&self.attempt, answer, self.vm.host.now());
@@ -323,8 +372,11 @@ impl<H: Host> Drop for Attempt<H> {
                 let began = self.under_way.as_ref().map(|under_way| under_way.attempt.began);
                 let took = began.map(|began| self.vm.host.now().since(began));
                 let timed_out = limit.zip(took).is_some_and(|(limit, took)| took + EARLY >= limit);
-                let due = self.vm.requests.borrow_mut().lost(key, timed_out);
-                if due {
+                let lost = self.vm.requests.borrow_mut().lost(key, timed_out);
+                if let Some(under_way) = &mut self.under_way {
+                    under_way.given_up = lost.given_up;
+                }
+                if lost.due {
                     // Not now: if another attempt has just got its answer, Envoy is ending all
                     // others.
                     self.vm.pace.hurry(SOON);
@@ -338,7 +390,7 @@ impl<H: Host> Drop for UnderWay<H> {
     fn drop(&mut self) {
         crash::point(&self.vm.host, "attempt.done");
         if !self.answered {
-            self.answer(Answer::Failed);
+            self.answer(if self.given_up { Answer::GivenUp } else { Answer::Failed });
         }
         if self.answer.is_none_or(|answer| self.vm.streams.end(answer)) {
             self.cluster.borrow_mut().sender.end(&self.attempt);
@@ -397,11 +449,18 @@ impl<H: Host> Filter for Attempt<H> {
             }
         }
         let (report, rejection) = said(stream);
-        self.end_retries(report.as_ref(), rejection);
+        // A rejection has one status.
+        let status = if rejection.is_some() { Status::Bad } else { Status::read(stream, ends) };
+        if let Some(key) = self.key.filter(|_| status == Status::Good) {
+            vm.requests.borrow_mut().satisfied(key);
+        }
+        self.end_retries(report.as_ref(), rejection, status);
         let Some(under_way) = &mut self.under_way else { return };
         under_way.answer(match (&report, rejection) {
             (Some(report), Some(Some(Reason::Bid))) => Answer::Bounced(*report),
+            (Some(report), Some(Some(Reason::Deadline))) => Answer::Late(*report),
             (Some(report), Some(_)) => Answer::Rejected(*report),
+            (report, None) if status == Status::Error => Answer::Erred(*report),
             (Some(report), None) => Answer::Served(*report),
             (None, _) => stream
                 .header(Map::Response, ORCA)
@@ -419,6 +478,15 @@ impl<H: Host> Filter for Attempt<H> {
                 stream,
                 || attempt_number(stream),
             );
+        }
+    }
+
+    fn response_trailers(&mut self) {
+        let Some(under_way) = self.under_way.as_ref().filter(|under_way| !under_way.erred) else { return };
+        if is_grpc_error(&self.stream, Map::Trailers) {
+            let mut cluster = under_way.cluster.borrow_mut();
+            cluster.counters.count(Sent::Errors);
+            cluster.sender.erred(&under_way.attempt, self.vm.host.now());
         }
     }
 }

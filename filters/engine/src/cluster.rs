@@ -13,7 +13,7 @@ use std::rc::Rc;
 
 events! {
     /// What is counted of a cluster.
-    Sent: 12 {
+    Sent: 14 {
         /// Requests that were given a list or not.
         Requests = "requests",
         /// Attempts, retries included.
@@ -24,7 +24,7 @@ events! {
         Forced = "forced",
         /// Attempts that the server rejected.
         Rejections = "rejections",
-        /// Attempts without an answer.
+        /// Attempts without an answer that their callers still waited for.
         Failures = "failures",
         /// Requests whose last attempt was rejected too.
         RetriesExhausted = "retries_exhausted",
@@ -40,6 +40,10 @@ events! {
         /// Retries of Envoy's that went to no server, since they were more than the request may
         /// have.
         RefusedRetries = "refused_retries",
+        /// Answers that were errors: 5xx, UNAVAILABLE or INTERNAL.
+        Errors = "errors",
+        /// Attempts whose callers gave up before there was an answer.
+        GivenUp = "given_up",
     }
 }
 
@@ -50,7 +54,7 @@ pub struct Cluster<H: Host> {
     /// What is decided about it.
     pub sender: Sender,
     /// Events to be counted.
-    pub counters: Counters<H, Sent, 12>,
+    pub counters: Counters<H, Sent, 14>,
 }
 
 impl<H: Host> Cluster<H> {

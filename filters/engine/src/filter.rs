@@ -19,4 +19,6 @@ pub trait Filter {
     fn request_headers(&mut self, ends: bool) -> Flow;
     /// The headers of the response, so many, have come; with them it `ends`, or a body follows.
     fn response_headers(&mut self, headers: usize, ends: bool);
+    /// The trailers of the response have come.
+    fn response_trailers(&mut self) {}
 }

@@ -18,6 +18,8 @@ pub enum Map {
     Request,
     /// The response's; only in and after the response's callback.
     Response,
+    /// The response's trailers; only in their callback.
+    Trailers,
 }
 
 /// What a proxy knows of a stream, as text.

@@ -40,12 +40,14 @@ pub struct OutboundRequest<H: Host> {
     stream: H::Stream,
     cluster: Option<Shared<H>>,
     key: Option<RequestKey>,
+    /// Whether a response has come, an attempt's or Envoy's own.
+    responded: bool,
 }
 
 impl<H: Host> OutboundRequest<H> {
     /// A request that has not come yet, to a filter with this configuration.
     pub fn new(vm: &Rc<Vm<H>>, plugin: PluginId, stream: H::Stream) -> Self {
-        Self { vm: Rc::clone(vm), plugin, stream, cluster: None, key: None }
+        Self { vm: Rc::clone(vm), plugin, stream, cluster: None, key: None, responded: false }
     }
 
     /// Under which key the attempts find this request, once it was placed.
@@ -123,6 +125,7 @@ impl<H: Host> Filter for OutboundRequest<H> {
 
     fn response_headers(&mut self, _headers: usize, _ends: bool) {
         crash::point(&self.vm.host, "outbound.response");
+        self.responded = true;
         let Some(cluster) = &self.cluster else {
             // Nobody configured the service, but what answers for it may lie all the same.
             self.stream.remove_header(Map::Response, REJECT);
@@ -146,7 +149,7 @@ impl<H: Host> Filter for OutboundRequest<H> {
 impl<H: Host> Drop for OutboundRequest<H> {
     fn drop(&mut self) {
         if let Some(key) = self.key {
-            self.vm.requests.borrow_mut().end(key);
+            self.vm.requests.borrow_mut().end(key, self.responded);
         }
     }
 }

@@ -33,6 +33,8 @@ struct Request<C, S> {
     pending: usize,
     /// How it went so far.
     last: End,
+    /// Whether an attempt has a good answer: Envoy ends those that it sent at the same time.
+    satisfied: bool,
     /// Whether the last attempt that got no answer took as long as it may.
     timed_out: bool,
     /// Attempts that may not follow, and wait for those that are under way.
@@ -97,6 +99,15 @@ impl<C, S> Request<C, S> {
     }
 }
 
+/// What became of an attempt without an answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Lost {
+    /// Nobody waited for its answer any more.
+    pub given_up: bool,
+    /// Another attempt may be [due](Requests::due).
+    pub due: bool,
+}
+
 /// How a request went.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Course {
@@ -127,13 +138,16 @@ pub struct Requests<C, S> {
     requests: SlotMap<Place, Request<C, S>>,
     /// Those in which nothing is under way any more but an attempt waits.
     due: Vec<RequestKey>,
+    /// Requests that are over although so many attempts are under way, whose answers nobody waits
+    /// for.
+    given_up: Vec<(RequestKey, usize)>,
     secret: u64,
 }
 
 impl<C, S: Eq> Requests<C, S> {
     /// None yet. `secret`: a random number, which makes the keys.
     pub fn new(secret: u64) -> Self {
-        Self { requests: SlotMap::with_key(), due: Vec::new(), secret }
+        Self { requests: SlotMap::with_key(), due: Vec::new(), given_up: Vec::new(), secret }
     }
 
     /// A request was placed: its key.
@@ -150,6 +164,7 @@ impl<C, S: Eq> Requests<C, S> {
             attempts,
             pending,
             last,
+            satisfied: false,
             timed_out,
             surplus,
             over,
@@ -198,13 +213,36 @@ impl<C, S: Eq> Requests<C, S> {
     /// An attempt of this request that went to a server has an answer. Whether an attempt may be
     /// [due](Self::due).
     pub fn came(&mut self, key: RequestKey) -> bool {
+        self.is_given_up(key);
         self.no_longer_pending(key, false)
     }
 
     /// An attempt of this request that went to a server will get no answer. `timed_out`: because it
-    /// took as long as it may. Whether an attempt may be [due](Self::due).
-    pub fn lost(&mut self, key: RequestKey, timed_out: bool) -> bool {
-        self.no_longer_pending(key, timed_out)
+    /// took as long as it may.
+    pub fn lost(&mut self, key: RequestKey, timed_out: bool) -> Lost {
+        let is_answered = self.requests.get(self.place(key)).is_some_and(|request| request.satisfied);
+        let given_up = self.is_given_up(key) || is_answered;
+        Lost { given_up, due: self.no_longer_pending(key, timed_out) }
+    }
+
+    /// An attempt of this request has a good answer.
+    pub fn satisfied(&mut self, key: RequestKey) {
+        let place = self.place(key);
+        if let Some(request) = self.requests.get_mut(place) {
+            request.satisfied = true;
+        }
+    }
+
+    /// Whether this request is over, and nobody waits for the answer of this one of its attempts.
+    fn is_given_up(&mut self, key: RequestKey) -> bool {
+        let Some(place) = self.given_up.iter().position(|(over, _)| *over == key) else { return false };
+        if let Some((_, left)) = self.given_up.get_mut(place) {
+            *left -= 1;
+            if *left == 0 {
+                self.given_up.swap_remove(place);
+            }
+        }
+        true
     }
 
     fn no_longer_pending(&mut self, key: RequestKey, timed_out: bool) -> bool {
@@ -283,10 +321,14 @@ impl<C, S: Eq> Requests<C, S> {
         Some(Course { attempts: request.attempts, rejected, marked: request.marked })
     }
 
-    /// The request is over.
-    pub fn end(&mut self, key: RequestKey) {
+    /// The request is over; `responded`: its caller got a response, be it Envoy's own.
+    pub fn end(&mut self, key: RequestKey, responded: bool) {
         let place = self.place(key);
-        self.requests.remove(place);
+        let Some(request) = self.requests.remove(place) else { return };
+        // After a timeout Envoy responds first and ends the attempts then.
+        if request.pending > 0 && (!responded || request.satisfied) {
+            self.given_up.push((key, request.pending));
+        }
     }
 
     /// How many there are.
@@ -330,7 +372,7 @@ mod tests {
         assert_eq!(course(&requests, first), Some((1, false)));
         requests.attempt(second, false);
         assert_eq!(course(&requests, second), Some((3, false)), "the next attempt");
-        requests.end(second);
+        requests.end(second, true);
         let third = begin(&mut requests, &one);
         assert!(requests.attempt(second, false).is_none(), "its place has another request");
         assert!(requests.attempt(third, false).is_some());
@@ -380,12 +422,47 @@ mod tests {
         }
         assert_eq!(next(&mut requests), (false, true), "one too many");
         requests.wait(key, 4);
-        assert!(!requests.lost(key, false), "two are under way");
+        assert!(!requests.lost(key, false).due, "two are under way");
         assert!(!requests.came(key), "one is");
         assert_eq!(requests.ended(key, End::Answered, |retries| retries.may_fail()), Then::Envoy, "one is");
-        assert!(requests.lost(key, true));
+        assert!(requests.lost(key, true).due);
         assert_eq!((requests.due(), requests.due()), (vec![(4, true)], vec![]));
         assert!(requests.attempt(key, false).unwrap().timed_out);
+    }
+
+    #[test]
+    fn an_attempt_is_given_up_where_nobody_waits_for_it() {
+        let mut requests = Requests::new(0x0123_4567_89ab_cdef);
+        let mut lost = |responded: Option<bool>, answered: Option<bool>| {
+            let key = begin(&mut requests, &Rc::new(()));
+            for _ in 0..2 {
+                requests.attempt(key, false);
+                requests.went(key);
+            }
+            if let Some(good) = answered {
+                requests.came(key);
+                requests.ended(key, End::Answered, |retries| retries.may_fail());
+                if good {
+                    requests.satisfied(key);
+                }
+            }
+            if let Some(responded) = responded {
+                requests.end(key, responded);
+            }
+            let given_up = requests.lost(key, false).given_up;
+            if answered.is_none() {
+                assert_eq!(requests.lost(key, false).given_up, given_up, "the other one");
+            }
+            requests.end(key, true);
+            assert_eq!(requests.given_up, [], "nothing stays");
+            given_up
+        };
+        assert!(!lost(None, None), "reset, or too slow for one try");
+        assert!(!lost(Some(true), None), "too slow for the request: Envoy has answered 504");
+        assert!(lost(Some(false), None), "the caller has gone");
+        assert!(lost(None, Some(true)), "another one was faster");
+        assert!(lost(Some(true), Some(true)), "the same, and all is over");
+        assert!(!lost(None, Some(false)), "the other one has failed, too");
     }
 
     #[test]
@@ -396,10 +473,10 @@ mod tests {
         requests.wait(key, 1);
         requests.leave(key, &2);
         requests.leave(key, &1);
-        assert!(!requests.lost(key, false));
+        assert!(!requests.lost(key, false).due);
         requests.went(key);
         requests.wait(key, 5);
-        assert!(requests.lost(key, false));
+        assert!(requests.lost(key, false).due);
         requests.leave(key, &5);
         assert_eq!(requests.due(), []);
         // Envoy has dropped a bad answer, and one of those that wait.

@@ -257,7 +257,7 @@ impl<H: Host> Service<H> {
             let now = self.host.now();
             let queue = waiting(server, others);
             self.departed.add(1);
-            if server.depart(met.flag, met.others, now.since(since), queue) {
+            if server.depart(met.flag, met.others, now.since(since), queue, now) {
                 self.confident.add(1);
             }
             self.measure(now);

@@ -93,10 +93,12 @@ fn work(bytes: &mut Unstructured<'_>) -> Result<()> {
 fn choose(sender: &mut Sender, now: Timestamp, rng: &mut fastrand::Rng) -> Vec<EndpointId> {
     let chosen = sender.choose(now, rng).to_vec();
     assert!(chosen.len() <= sender.retries(0, true).left() as usize + 1, "{chosen:?}");
-    assert_eq!(chosen.iter().collect::<BTreeSet<_>>().len(), chosen.len(), "each once");
+    // Each once, before the list goes round.
+    let once = chosen.len().min(sender.endpoints().len());
+    assert_eq!(chosen.iter().take(once).collect::<BTreeSet<_>>().len(), once, "{chosen:?}");
     if sender.parameters().endpoints().is_some() {
         let length = sender.endpoints().len().min(sender.retries(0, true).left() as usize + 1);
-        assert_eq!(chosen.len(), length, "whatever a server says, it stays in the list");
+        assert!(chosen.len() >= length, "whatever a server says, it stays in the list");
     }
     assert!(chosen.iter().all(|&id| sender.endpoints().get(id).is_some()), "no server that is gone");
     let list = sender.chosen().collect::<Vec<_>>().join(",");
@@ -112,7 +114,7 @@ fn choose(sender: &mut Sender, now: Timestamp, rng: &mut fastrand::Rng) -> Vec<E
 }
 
 fn answer(bytes: &mut Unstructured<'_>) -> Result<Answer> {
-    let kind = bytes.int_in_range(0..=5u8)?;
+    let kind = bytes.int_in_range(0..=9u8)?;
     let header: &[u8] = bytes.arbitrary()?;
     let report = || LoadReport::decode(header).unwrap_or_default();
     Ok(match kind {
@@ -120,6 +122,10 @@ fn answer(bytes: &mut Unstructured<'_>) -> Result<Answer> {
         1 => Answer::Rejected(report()),
         2 => Answer::Bounced(report()),
         3 => Answer::Failed,
+        5 => Answer::Late(report()),
+        6 => Answer::Erred(Some(report())),
+        7 => Answer::Erred(None),
+        8 => Answer::GivenUp,
         4 => orca::decode(header).map_or(Answer::Silent, Answer::Orca),
         _ => Answer::Silent,
     })

@@ -83,7 +83,7 @@ pub fn sync_response(data: &[u8]) {
         }
         let mut server = Server::new(service);
         let flag = server.flag(0);
-        server.depart(flag, Concurrency::new(0), Duration::from_millis(50), 0);
+        server.depart(flag, Concurrency::new(0), Duration::from_millis(50), 0, Timestamp::ZERO);
         let _ = server.arrive(Concurrency::new(u32::MAX), Some(Duration::MAX), Some(Duration::MAX), now);
     }
 }

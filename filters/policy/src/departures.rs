@@ -5,7 +5,8 @@
 //! - departure rate `R = departed / elapsed` (requests/s), smoothed `Rs = a * Rs + (1 - a) * R`, `a` = 0.7;
 //! - confidence `= confident / departed` (ratio): a request is confident if others waited when it came and the queue did not run empty until it
 //!   was answered, that is if the server was busy all the time, so that its departure rate then was its service rate;
-//! - execution time (s), an EWMA over requests with weight 0.05 for the newest;
+//! - execution time (s): the mean of the first twenty requests, then an EWMA with weight 0.05 for the newest; with each two seconds in which nothing was
+//!   executed, the past counts half as much;
 //! - `T = clamp(10 * execution time, 0.1 s, 10 s)`, recomputed only when `10 * execution time` leaves `[T / 2, 2 * T]`. 1 s at the start.
 //!
 //! The paper gives no weights: 0.7 and 0.05 average over some three intervals and twenty requests. Simulated with exponential service times, 0.1 is worse by 5% in the p99 of
@@ -14,8 +15,9 @@
 //!
 //! Deviations: 1. the bounds of `T` are mended (printed with `min` and `max` exchanged); 2. the rate is taken over the time that has really passed,
 //! since an interval ends with the first event after its end; 3. the totals are handed in, because in an Envoy all threads add to them, and each
-//! thread smooths them for itself; the flags of the requests in one thread are reset when that thread sees the empty queue; 4. an idle interval does not forget the execution time:
-//! the first requests after a pause are those whose bids and deadlines need it.
+//! thread smooths them for itself; the flags of the requests in one thread are reset when that thread sees the empty queue; 4. an idle interval does not forget the execution time
+//! (line 19), which the first requests after a pause need for their bids and deadlines: it ages. A server that took itself for slow, after one slow answer or a
+//! slow start, would be asked ever more rarely, and would never learn better.
 
 use crate::units::{Ratio, Timestamp};
 use std::time::Duration;
@@ -25,6 +27,8 @@ const EXECUTION_WEIGHT: f64 = 0.05;
 const START_INTERVAL: Duration = Duration::from_secs(1);
 const LEAST_INTERVAL: f64 = 0.1;
 const MOST_INTERVAL: f64 = 10.0;
+/// After so many idle seconds the execution time counts half.
+const HALF_LIFE: f64 = 2.0;
 
 /// How many requests have left the server since it began.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -50,6 +54,10 @@ pub struct Departures {
     confidence: Ratio,
     /// Seconds.
     execution: Option<f64>,
+    /// How many requests the execution time is the mean of, as far as they count still.
+    seen: f64,
+    /// When a request departed last.
+    departed: Timestamp,
     /// How often the queue has run empty.
     emptied: u32,
 }
@@ -63,6 +71,8 @@ impl Default for Departures {
             rate: None,
             confidence: Ratio::default(),
             execution: None,
+            seen: 0.0,
+            departed: Timestamp::ZERO,
             emptied: 0,
         }
     }
@@ -75,13 +85,17 @@ impl Departures {
     }
 
     /// A request has been answered after `execution`, and `queue` wait; whether it was confident (lines 6 to 16).
-    pub fn depart(&mut self, flag: Flag, execution: Duration, queue: u32) -> bool {
+    pub fn depart(&mut self, flag: Flag, execution: Duration, queue: u32, now: Timestamp) -> bool {
         let confident = flag.0 == Some(self.emptied);
         if queue == 0 {
             self.emptied = self.emptied.wrapping_add(1);
         }
         let seconds = execution.as_secs_f64();
-        let mean = self.execution.map_or(seconds, |mean| mean + EXECUTION_WEIGHT * (seconds - mean));
+        let idle = now.since(self.departed).saturating_sub(execution);
+        self.departed = now;
+        self.seen *= 0.5_f64.powf(idle.as_secs_f64() / HALF_LIFE);
+        self.seen = (self.seen + 1.0).min(1.0 / EXECUTION_WEIGHT);
+        let mean = self.execution.map_or(seconds, |mean| mean + (seconds - mean) / self.seen);
         self.execution = Some(mean);
         let (wanted, interval) = (10.0 * mean, self.interval.as_secs_f64());
         if wanted > 2.0 * interval || wanted < interval / 2.0 {
@@ -117,7 +131,7 @@ impl Departures {
             return;
         }
         let rate = departed as f64 / elapsed.as_secs_f64();
-        self.rate = Some(self.rate.map_or(rate, |mean| RATE_MEMORY * mean + (1.0 - RATE_MEMORY) * rate));
+        self.rate = Some(self.rate().map_or(rate, |mean| RATE_MEMORY * mean + (1.0 - RATE_MEMORY) * rate));
         self.confidence = Ratio::new(confident as f64 / departed as f64).unwrap_or_default();
     }
 
@@ -160,7 +174,7 @@ mod tests {
             if let Some((flag, since)) = executing
                 && now - since >= service
             {
-                let confident = departures.depart(flag, Duration::from_millis(service), queue.len() as u32);
+                let confident = departures.depart(flag, Duration::from_millis(service), queue.len() as u32, at(now));
                 totals.departed += 1;
                 totals.confident += u64::from(confident);
                 executing = queue.pop_front().map(|flag| (flag, now));
@@ -221,7 +235,7 @@ mod tests {
         let mut departures = Departures::default();
         departures.measure(Totals::default(), false, at(0));
         let flag = departures.arrive(0);
-        departures.depart(flag, Duration::from_millis(100), 0);
+        departures.depart(flag, Duration::from_millis(100), 0, at(100));
         departures.measure(Totals { departed: 1, confident: 0 }, false, at(900));
         assert_eq!(departures.rate(), None);
         departures.measure(Totals { departed: 1, confident: 0 }, false, at(1_000));
@@ -229,14 +243,44 @@ mod tests {
     }
 
     #[test]
+    fn an_interval_without_departures_restarts_the_average() {
+        let mut departures = Departures::default();
+        departures.measure(Totals::default(), true, at(0));
+        // One request takes its time; then there are four a second.
+        departures.measure(Totals::default(), true, at(1_000));
+        departures.measure(Totals { departed: 4, confident: 0 }, true, at(2_000));
+        assert_eq!(departures.rate(), Some(4.0));
+    }
+
+    #[test]
+    fn an_estimate_that_nothing_confirms_gives_way() {
+        let depart = |departures: &mut Departures, millis, now| {
+            let flag = departures.arrive(0);
+            departures.depart(flag, Duration::from_millis(millis), 0, at(now));
+        };
+        let mut departures = run(50, 100, 20_000);
+        depart(&mut departures, 2_500, 22_500);
+        assert_eq!(departures.execution(), Some(Duration::from_micros(172_500)), "one of twenty");
+        depart(&mut departures, 50, 42_550);
+        let execution = departures.execution().unwrap();
+        assert!(execution < Duration::from_millis(60), "{execution:?} after 20 s without a request");
+        // Cold, the first ones count alike.
+        let mut cold = Departures::default();
+        for (number, millis) in (1..).zip([2_000, 50, 50, 50]) {
+            depart(&mut cold, millis, 2_000 + 50 * number);
+        }
+        assert!(cold.execution().unwrap() < Duration::from_millis(560), "{:?}", cold.execution());
+    }
+
+    #[test]
     fn a_request_that_saw_the_queue_run_empty_is_not_confident() {
         let mut departures = Departures::default();
         let (first, second) = (departures.arrive(1), departures.arrive(2));
         assert!(
-            departures.depart(first, Duration::from_millis(1), 0),
+            departures.depart(first, Duration::from_millis(1), 0, at(1)),
             "counted before the flags are reset, lines 7 to 12"
         );
-        assert!(!departures.depart(second, Duration::from_millis(1), 0));
-        assert!(!departures.depart(Flag(None), Duration::from_millis(1), 5));
+        assert!(!departures.depart(second, Duration::from_millis(1), 0, at(1)));
+        assert!(!departures.depart(Flag(None), Duration::from_millis(1), 5, at(1)));
     }
 }

@@ -3,115 +3,48 @@
 //! An endpoint *qualifies* when it has a chip, or when `reset_interval` has passed since its clock was set. The clock is set by every answer,
 //! every rejection and every failure, and by a probe.
 //!
-//! | event | chips | clock |
-//! |---|---|---|
-//! | added | 1 | now |
-//! | an attempt begins, with a chip | -1 | |
-//! | an attempt begins without one: a probe, or forced because nobody qualified | | now |
-//! | answered with a chip / without | +1, at most `max_chips` / +0 | now |
-//! | rejected | 0 | now |
-//! | bounced by its bid | +1, the one that was spent | now |
-//! | failed: no answer came | | now |
+//! | event | chips | clock | shut |
+//! |---|---|---|---|
+//! | added | 1 | now | no |
+//! | an attempt begins, with a chip | -1 | | |
+//! | an attempt begins without one: a probe, or forced because nobody qualified | | now | |
+//! | answered with a chip / without | +1, at most `max_chips` / +0 | now | no / no after a probe |
+//! | rejected, or not in the cluster | 0 | now | yes |
+//! | bounced for its bid or its deadline | +1 if one was spent | now | no after a probe |
+//! | failed, which [counts](crate::failures): no answer / an error | +0 / as answered, and -1 | now | yes |
+//! | failed, which does not count: no answer / an error | +1 if one was spent / as answered | now | no after a probe |
+//! | given up by its caller | +1 if one was spent | | |
+//!
+//! Who is *shut* is left out by a routing that does not ask for chips ([`crate::routing::Mu`]), until `reset_interval` has passed since it was shut or probed;
+//! then an attempt probes it. While it is shut, it gets no chip back, and sets no standard for the failures of others.
 //!
 //! Qualified endpoints stand in a dense array, the others in a tree ordered by clock, so that choosing costs the same among ten
 //! endpoints as among a thousand: each move between the two costs `O(log n)`, and there is one a request or less.
 //!
 //! Cold start: one chip each, so every server may be tried once before it has spoken. Deviations from the paper: 1. chips are bounded by
 //! `max_chips` (there the counter may grow by one with each probe); 2. a forced attempt restarts the clock as a probe does, so that a
-//! sender to whom nobody is open goes round instead of hammering one server; 3. a failure (connection refused, reset, timeout) spends the chip and
-//! sets the clock, so that a dead server is left alone like one that rejected.
+//! sender to whom nobody is open goes round instead of hammering one server; 3. a failure costs a chip, so that a dead server is left alone like one that
+//! rejected once its chips are spent, and one that fails fast does not look better than the others; 4. a rejection for a deadline says nothing of the server, if that
+//! has a line: it keeps its chips; 5. who is shut.
+
+mod attempt;
+mod endpoint;
+mod row;
+
+pub use attempt::{Answer, Right};
+pub use endpoint::{Endpoint, EndpointId};
+pub(crate) use row::Row;
 
 use crate::bid::Promises;
 use crate::estimate::{Estimate, Limit, Standing};
+use crate::failures::{Failures, Peers};
 use crate::units::Timestamp;
 use crate::wire::load_report::LoadReport;
+use endpoint::Shut;
 use hashbrown::{HashMap, HashSet};
-use slotmap::{SlotMap, new_key_type};
+use slotmap::SlotMap;
 use std::collections::BTreeSet;
 use std::time::Duration;
-
-new_key_type! {
-    /// Names an endpoint of one [`Endpoints`] for as long as it is there; never used again for another.
-    pub struct EndpointId;
-}
-
-/// One server as this sender sees it.
-#[derive(Clone, Debug)]
-pub struct Endpoint {
-    address: Box<str>,
-    chips: u32,
-    clock: Timestamp,
-    pending: u32,
-    /// When it was met last, as [`Endpoints::meet`] was told.
-    met: u64,
-    report: LoadReport,
-    estimate: Estimate,
-    promises: Promises,
-    /// Where it stands in `Endpoints::all`.
-    place: usize,
-    /// Where it stands in `Endpoints::qualified`, if it does.
-    qualified: Option<usize>,
-}
-
-impl Endpoint {
-    /// Its address, `ip:port`.
-    pub fn address(&self) -> &str {
-        &self.address
-    }
-
-    /// Chips that this sender holds for it.
-    pub fn chips(&self) -> u32 {
-        self.chips
-    }
-
-    /// Attempts of this sender that it has not finished.
-    pub fn pending(&self) -> u32 {
-        self.pending
-    }
-
-    /// What this sender believes about its queue and service rate.
-    pub fn estimate(&self) -> &Estimate {
-        &self.estimate
-    }
-
-    /// Whether its taking a request for a bid means anything.
-    pub fn promises(&self) -> &Promises {
-        &self.promises
-    }
-
-    /// What it said last; empty if it has not spoken yet.
-    pub fn report(&self) -> &LoadReport {
-        &self.report
-    }
-}
-
-/// By what right an attempt goes to an endpoint.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Right {
-    /// A chip was spent.
-    Chip,
-    /// Its reset interval has passed: a probe.
-    Probe,
-    /// Nobody qualified, and its interval ends first.
-    Forced,
-}
-
-/// How an attempt ended, as far as the endpoint is concerned.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Answer {
-    /// The application answered, with this report.
-    Served(LoadReport),
-    /// The server rejected the request, with this report.
-    Rejected(LoadReport),
-    /// The server bounced the request because it would take longer than the bid, with this report.
-    Bounced(LoadReport),
-    /// The application answered, and the server does not speak BLOC: as good as a chip.
-    Silent,
-    /// The application answered, and the server speaks [ORCA](crate::wire::orca) but not BLOC: as good as a chip, and its numbers count.
-    Orca(LoadReport),
-    /// No answer came.
-    Failed,
-}
 
 /// The servers of one cluster.
 #[derive(Clone, Debug)]
@@ -125,10 +58,12 @@ pub struct Endpoints {
     standings: Vec<Standing>,
     qualified: Vec<EndpointId>,
     waiting: BTreeSet<(Timestamp, EndpointId)>,
+    peers: Peers,
     /// The mean queue, in requests, as far as somebody looks at all servers.
     mean_queue: f64,
-    /// Which place is looked at next for old news.
+    /// Which place is looked at next for old news, and when some were looked at last.
     looked_at: usize,
+    surveyed: Timestamp,
 }
 
 impl Endpoints {
@@ -143,8 +78,10 @@ impl Endpoints {
             standings: Vec::new(),
             qualified: Vec::new(),
             waiting: BTreeSet::new(),
+            peers: Peers::default(),
             mean_queue: 0.0,
             looked_at: 0,
+            surveyed: Timestamp::ZERO,
         }
     }
 
@@ -197,6 +134,8 @@ impl Endpoints {
         if let Some(id) = self.find(address) {
             return id;
         }
+        let mut failures = Failures::default();
+        failures.compare(true, &mut self.peers);
         let id = self.table.insert(Endpoint {
             address: address.into(),
             chips: 1,
@@ -206,6 +145,8 @@ impl Endpoints {
             report: LoadReport::default(),
             estimate: Estimate::default(),
             promises: Promises::default(),
+            failures,
+            shut: None,
             place: self.all.len(),
             qualified: Some(self.qualified.len()),
         });
@@ -219,8 +160,9 @@ impl Endpoints {
     /// Forgets a server; its attempts still under way find nothing to report to.
     pub fn remove(&mut self, id: EndpointId) {
         self.disqualify(id);
-        let Some(endpoint) = self.table.remove(id) else { return };
+        let Some(mut endpoint) = self.table.remove(id) else { return };
         self.waiting.remove(&(endpoint.clock, id));
+        endpoint.failures.compare(false, &mut self.peers);
         self.by_address.remove(&endpoint.address);
         self.all.swap_remove(endpoint.place);
         self.standings.swap_remove(endpoint.place);
@@ -260,7 +202,11 @@ impl Endpoints {
         let endpoint = self.table.get_mut(id)?;
         endpoint.pending += 1;
         endpoint.estimate.sent(endpoint.pending, now);
-        note(&mut self.standings, endpoint);
+        if let Some(shut) = &mut endpoint.shut {
+            *shut = Shut { until: now.after(self.reset_interval), is_probed: true };
+        }
+        self.note(id);
+        let endpoint = self.table.get_mut(id)?;
         let right = if endpoint.chips > 0 {
             endpoint.chips -= 1;
             Right::Chip
@@ -273,36 +219,95 @@ impl Endpoints {
         Some(right)
     }
 
-    /// Takes note of how an attempt was answered. Its [`end`](Self::end) is reported separately: an answer has a body still to come.
-    pub fn answer(&mut self, id: EndpointId, answer: Answer, now: Timestamp) {
-        self.restart(id, now);
+    /// Takes note of how an attempt, which went there by this `right`, was answered. Its
+    /// [`end`](Self::end) is reported separately: an answer has a body still to come.
+    pub fn answer(&mut self, id: EndpointId, right: Right, answer: Answer, now: Timestamp) {
         let limit = Limit::new(self.all.len(), self.mean_queue);
+        if answer != Answer::GivenUp {
+            self.restart(id, now);
+        }
         let Some(endpoint) = self.table.get_mut(id) else { return };
+        let report = match answer {
+            Answer::Served(report)
+            | Answer::Orca(report)
+            | Answer::Bounced(report)
+            | Answer::Late(report)
+            | Answer::Rejected(report) => Some(report),
+            Answer::Erred(report) => report,
+            Answer::Silent | Answer::Failed | Answer::GivenUp => None,
+        };
+        if let Some(report) = report {
+            endpoint.report = report;
+            endpoint.estimate.hear(&report, endpoint.pending, limit, now);
+        }
+        let counts = answer == Answer::Failed && endpoint.failures.failed(&mut self.peers);
+        let is_well = matches!(answer, Answer::Served(_) | Answer::Orca(_) | Answer::Silent);
+        if is_well {
+            endpoint.failures.served(&mut self.peers);
+        }
+        let chip = report.is_none_or(|report| report.chip);
+        let is_probed = endpoint.shut.is_some_and(|shut| shut.is_probed);
+        let reopens = match answer {
+            Answer::Served(_) | Answer::Orca(_) | Answer::Silent => chip || is_probed,
+            Answer::Bounced(_) | Answer::Late(_) => is_probed,
+            Answer::Failed => is_probed && !counts,
+            Answer::Erred(_) | Answer::Rejected(_) | Answer::GivenUp => false,
+        };
+        if reopens {
+            endpoint.shut = None;
+            endpoint.failures.compare(true, &mut self.peers);
+        }
+        // Whoever has refused since gets nothing back.
+        let returned = right == Right::Chip && endpoint.shut.is_none();
         let earned = match answer {
-            Answer::Served(report) | Answer::Orca(report) => {
-                endpoint.report = report;
-                endpoint.estimate.hear(&report, endpoint.pending, limit, now);
-                report.chip
-            }
-            Answer::Bounced(report) => {
+            Answer::Served(_) | Answer::Orca(_) | Answer::Silent | Answer::Erred(_) => chip,
+            Answer::Bounced(_) | Answer::Late(_) => {
                 endpoint.promises.bounced();
-                endpoint.report = report;
-                endpoint.estimate.hear(&report, endpoint.pending, limit, now);
-                // The server has room, only not at this price: the chip that was spent comes back.
-                true
+                // The server has room, only not for this request.
+                returned
             }
-            Answer::Silent => true,
-            Answer::Failed => false,
-            Answer::Rejected(report) => {
-                endpoint.report = report;
-                endpoint.estimate.hear(&report, endpoint.pending, limit, now);
+            Answer::GivenUp => returned,
+            Answer::Rejected(_) => {
                 endpoint.chips = 0;
                 false
             }
+            Answer::Failed => returned && !counts,
         };
+        if answer == Answer::Silent {
+            endpoint.estimate.silent(now);
+        }
         endpoint.chips = (endpoint.chips + u32::from(earned)).min(self.max_chips);
-        note(&mut self.standings, endpoint);
+        match answer {
+            Answer::Rejected(_) => self.shut(id, now),
+            Answer::Failed if counts => self.shut(id, now),
+            Answer::Erred(_) => return self.erred(id, now),
+            _ => {}
+        }
+        self.note(id);
         self.settle(id, now);
+    }
+
+    /// An attempt that this server has answered was an error, as is known now.
+    pub fn erred(&mut self, id: EndpointId, now: Timestamp) {
+        self.restart(id, now);
+        let Some(endpoint) = self.table.get_mut(id) else { return };
+        if endpoint.failures.failed(&mut self.peers) {
+            endpoint.chips = endpoint.chips.saturating_sub(1);
+            self.shut(id, now);
+        } else if endpoint.shut.is_some_and(|shut| shut.is_probed) {
+            endpoint.shut = None;
+            endpoint.failures.compare(true, &mut self.peers);
+        }
+        self.note(id);
+        self.settle(id, now);
+    }
+
+    fn shut(&mut self, id: EndpointId, now: Timestamp) {
+        let until = now.after(self.reset_interval);
+        if let Some(endpoint) = self.table.get_mut(id) {
+            endpoint.shut = Some(Shut { until, is_probed: false });
+            endpoint.failures.compare(false, &mut self.peers);
+        }
     }
 
     /// The application of this server answered an attempt. To be told before [`answer`](Self::answer), where servers' estimates matter.
@@ -312,14 +317,29 @@ impl Endpoints {
         }
     }
 
-    /// A look at all servers found this mean queue, in requests. By the way one server, each in its turn, is looked at for news that is too old.
+    /// A look at all servers found this mean queue, in requests. By the way some, each in its turn,
+    /// are looked at for news that is too old: one at least, all within a reset interval.
     pub fn survey(&mut self, mean_queue: f64, now: Timestamp) {
         self.mean_queue = mean_queue;
+        let passed = now.since(self.surveyed).as_secs_f64() / self.reset_interval.as_secs_f64();
+        self.surveyed = now;
+        let looks = 1 + (passed.min(1.0) * self.all.len() as f64) as usize;
+        for _ in 0..looks.min(self.all.len()) {
+            self.look_at_next(now);
+        }
+    }
+
+    fn look_at_next(&mut self, now: Timestamp) {
         self.looked_at = if self.looked_at + 1 < self.all.len() { self.looked_at + 1 } else { 0 };
-        let Some(endpoint) = self.at(self.looked_at).and_then(|id| self.table.get_mut(id)) else { return };
+        if self.looked_at == 0 {
+            self.peers.renew(self.table.values().map(|endpoint| &endpoint.failures));
+        }
+        let Some(id) = self.at(self.looked_at) else { return };
+        let Some(endpoint) = self.table.get_mut(id) else { return };
         // Who owes this sender an answer is not tried anew before it has come.
         if endpoint.pending == 0 && endpoint.estimate.forget(self.reset_interval, now) {
-            note(&mut self.standings, endpoint);
+            endpoint.failures.forget(&mut self.peers);
+            self.note(id);
         }
     }
 
@@ -334,7 +354,8 @@ impl Endpoints {
     pub fn end(&mut self, id: EndpointId) {
         if let Some(endpoint) = self.table.get_mut(id) {
             endpoint.pending = endpoint.pending.saturating_sub(1);
-            note(&mut self.standings, endpoint);
+            endpoint.estimate.ended(endpoint.pending);
+            self.note(id);
         }
     }
 
@@ -342,15 +363,19 @@ impl Endpoints {
     pub fn resume(&mut self, id: EndpointId) {
         if let Some(endpoint) = self.table.get_mut(id) {
             endpoint.pending += 1;
-            note(&mut self.standings, endpoint);
+            self.note(id);
         }
     }
 
     /// From now on the attempts under way are somebody else's.
     pub fn none_pending(&mut self) {
-        for (_, endpoint) in &mut self.table {
-            endpoint.pending = 0;
-            note(&mut self.standings, endpoint);
+        for place in 0..self.all.len() {
+            let Some(id) = self.at(place) else { return };
+            if let Some(endpoint) = self.table.get_mut(id) {
+                endpoint.pending = 0;
+                endpoint.estimate.ended(0);
+            }
+            self.note(id);
         }
     }
 
@@ -360,6 +385,8 @@ impl Endpoints {
         if let Some(endpoint) = self.table.get_mut(id) {
             endpoint.chips = 0;
         }
+        self.shut(id, now);
+        self.note(id);
         self.settle(id, now);
     }
 
@@ -415,6 +442,15 @@ impl Endpoints {
         endpoint.clock = now;
     }
 
+    /// Brings the standing of a server up to date.
+    fn note(&mut self, id: EndpointId) {
+        let Some(endpoint) = self.table.get(id) else { return };
+        if let Some(standing) = self.standings.get_mut(endpoint.place) {
+            let shut = endpoint.shut.map(|shut| shut.until);
+            *standing = endpoint.estimate.standing(endpoint.pending).shut(shut);
+        }
+    }
+
     /// Puts the server where its chips and its clock say.
     fn settle(&mut self, id: EndpointId, now: Timestamp) {
         let Some(endpoint) = self.table.get(id) else { return };
@@ -426,52 +462,6 @@ impl Endpoints {
             self.disqualify(id);
             self.waiting.insert((clock, id));
         }
-    }
-}
-
-/// Brings the standing of an endpoint up to date.
-fn note(standings: &mut [Standing], endpoint: &Endpoint) {
-    if let Some(standing) = standings.get_mut(endpoint.place) {
-        *standing = endpoint.estimate.standing(endpoint.pending);
-    }
-}
-
-/// A dense array of endpoints whose order means nothing, so that drawing without replacement is a swap.
-pub(crate) struct Row<'a> {
-    ids: &'a mut Vec<EndpointId>,
-    /// What moves along; empty: nothing.
-    standings: &'a mut [Standing],
-    table: &'a mut SlotMap<EndpointId, Endpoint>,
-    place: fn(&mut Endpoint) -> Option<&mut usize>,
-}
-
-impl Row<'_> {
-    pub(crate) fn len(&self) -> usize {
-        self.ids.len()
-    }
-
-    /// The server standing at `at`.
-    pub(crate) fn id(&self, at: usize) -> Option<EndpointId> {
-        self.ids.get(at).copied()
-    }
-
-    /// Requests of this sender that are pending at the server standing at `at`.
-    pub(crate) fn pending(&self, at: usize) -> u32 {
-        self.ids.get(at).and_then(|&id| self.table.get(id)).map_or(u32::MAX, |endpoint| endpoint.pending)
-    }
-
-    /// Moves the server standing at `at` to `to` (and the one there to `at`), and names it.
-    pub(crate) fn set_aside(&mut self, at: usize, to: usize) -> Option<EndpointId> {
-        let id = *self.ids.get(at)?;
-        let other = *self.ids.get(to)?;
-        for (id, place) in [(id, to), (other, at)] {
-            *self.ids.get_mut(place)? = id;
-            *(self.place)(self.table.get_mut(id)?)? = place;
-        }
-        if at.max(to) < self.standings.len() {
-            self.standings.swap(at, to);
-        }
-        Some(id)
     }
 }
 

@@ -12,6 +12,10 @@ fn at(millis: u64) -> Timestamp {
     Timestamp::ZERO.after(Duration::from_millis(millis))
 }
 
+fn is_any_shut(endpoints: &Endpoints) -> bool {
+    endpoints.standings().iter().any(Standing::is_shut)
+}
+
 fn report(chip: bool) -> LoadReport {
     LoadReport { chip, queue: Some(7), service: Some(if chip { 10.0 } else { 20.0 }), ..LoadReport::default() }
 }
@@ -31,7 +35,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
         1 => (0usize..8).prop_map(Step::Add),
         1 => (0usize..8).prop_map(Step::Remove),
         6 => Just(Step::Send),
-        6 => (any::<prop::sample::Index>(), 0u8..4).prop_map(|(i, kind)| Step::Answer(i.index(1000), kind)),
+        6 => (any::<prop::sample::Index>(), 0u8..7).prop_map(|(i, kind)| Step::Answer(i.index(1000), kind)),
     ];
     prop::collection::vec(step, 1..200)
 }
@@ -41,9 +45,18 @@ struct Naive {
     chips: u32,
     clock: u64,
     pending: u32,
+    failures: Failures,
+    /// Until when it is left out, and whether it is probed.
+    shut: Option<(u64, bool)>,
 }
 
 impl Naive {
+    fn new(now: u64) -> Self {
+        let mut new = Self { chips: 1, clock: now, ..Self::default() };
+        new.failures.compare(true, &mut Peers::default());
+        new
+    }
+
     fn qualifies(&self, now: u64) -> bool {
         self.chips > 0 || now - self.clock >= RESET.as_millis() as u64
     }
@@ -57,7 +70,8 @@ proptest! {
         let mut rng = fastrand::Rng::with_seed(seed);
         let mut endpoints = Endpoints::new(RESET, MAX_CHIPS);
         let mut naive: BTreeMap<String, Naive> = BTreeMap::new();
-        let mut under_way: Vec<(String, EndpointId)> = Vec::new();
+        let reset = RESET.as_millis() as u64;
+        let mut under_way: Vec<(String, EndpointId, Right)> = Vec::new();
         let mut list = Vec::new();
         let mut now = 0;
         for step in steps {
@@ -65,7 +79,7 @@ proptest! {
                 Step::Wait(millis) => now += millis,
                 Step::Add(i) => {
                     endpoints.add(&format!("s{i}"), at(now));
-                    naive.entry(format!("s{i}")).or_insert(Naive { chips: 1, clock: now, pending: 0 });
+                    naive.entry(format!("s{i}")).or_insert(Naive::new(now));
                 }
                 Step::Remove(i) => {
                     if let Some(id) = endpoints.find(&format!("s{i}")) {
@@ -93,6 +107,9 @@ proptest! {
                         let right = endpoints.begin(id, at(now));
                         let entry = naive.get_mut(name).unwrap();
                         entry.pending += 1;
+                        if entry.shut.is_some() {
+                            entry.shut = Some((now + reset, true));
+                        }
                         let expected = if entry.chips > 0 {
                             entry.chips -= 1;
                             Right::Chip
@@ -102,28 +119,56 @@ proptest! {
                             if probe { Right::Probe } else { Right::Forced }
                         };
                         prop_assert_eq!(right, Some(expected));
-                        under_way.push((name.clone(), id));
+                        under_way.push((name.clone(), id, expected));
                     }
                 }
                 Step::Answer(i, kind) => {
                     if under_way.is_empty() { continue; }
-                    let (name, id) = under_way.swap_remove(i % under_way.len());
+                    let (name, id, right) = under_way.swap_remove(i % under_way.len());
                     let answer = match kind {
                         0 => Answer::Served(report(true)),
                         1 => Answer::Served(report(false)),
                         2 => Answer::Rejected(report(false)),
+                        3 => Answer::Bounced(report(false)),
+                        4 => Answer::GivenUp,
+                        5 => Answer::Erred(Some(report(true))),
                         _ => Answer::Failed,
                     };
-                    endpoints.answer(id, answer, at(now));
+                    endpoints.answer(id, right, answer, at(now));
                     endpoints.end(id);
                     // A server that left and came back is a new one: nothing of the old attempt holds.
                     if endpoints.get(id).is_some() {
+                        let mut peers = Peers::default();
+                        peers.renew(naive.values().map(|other| &other.failures));
                         let entry = naive.get_mut(&name).unwrap();
-                        entry.clock = now;
                         entry.pending -= 1;
+                        if kind != 4 {
+                            entry.clock = now;
+                        }
+                        let is_probed = entry.shut.is_some_and(|(_, is_probed)| is_probed);
+                        if kind < 2 {
+                            entry.failures.served(&mut peers);
+                        }
+                        let counts = kind >= 5 && entry.failures.failed(&mut peers);
+                        let chip = kind == 0;
+                        if chip || is_probed && kind != 2 && kind != 4 && !counts {
+                            entry.shut = None;
+                        }
+                        let spent = u32::from(right == Right::Chip && entry.shut.is_none());
+                        if kind == 2 || counts {
+                            entry.shut = Some((now + reset, false));
+                        }
+                        entry.failures.compare(entry.shut.is_none(), &mut peers);
+                        let earned = match kind {
+                            0 | 5 => 1,
+                            3 | 4 => spent,
+                            6 if !counts => spent,
+                            _ => 0,
+                        };
+                        entry.chips = (entry.chips + earned).min(MAX_CHIPS);
                         match kind {
-                            0 => entry.chips = (entry.chips + 1).min(MAX_CHIPS),
                             2 => entry.chips = 0,
+                            5 if counts => entry.chips = entry.chips.saturating_sub(1),
                             _ => {}
                         }
                     }
@@ -134,7 +179,8 @@ proptest! {
             prop_assert_eq!(endpoints.standings().len(), naive.len());
             for (place, standing) in endpoints.standings().iter().enumerate() {
                 let endpoint = endpoints.at(place).and_then(|id| endpoints.get(id)).unwrap();
-                prop_assert_eq!(*standing, endpoint.estimate().standing(endpoint.pending()), "at {}", place);
+                let shut = naive[endpoint.address()].shut.map(|(until, _)| at(until));
+                prop_assert_eq!(*standing, endpoint.estimate().standing(endpoint.pending()).shut(shut), "at {}", place);
             }
             prop_assert_eq!(endpoints.len(), naive.len());
             for (_, endpoint) in endpoints.iter() {
@@ -154,7 +200,7 @@ fn a_rejected_server_is_left_alone_for_the_interval_and_then_probed_once() {
     let rejecting = endpoints.add("rejecting", at(0));
     endpoints.add("open", at(0));
     endpoints.begin(rejecting, at(0));
-    endpoints.answer(rejecting, Answer::Rejected(report(false)), at(0));
+    endpoints.answer(rejecting, Right::Chip, Answer::Rejected(report(false)), at(0));
     endpoints.end(rejecting);
     let mut list = Vec::new();
     let mut probes = Vec::new();
@@ -166,7 +212,7 @@ fn a_rejected_server_is_left_alone_for_the_interval_and_then_probed_once() {
             assert_eq!(right, Right::Probe);
             probes.push(millis);
         } else {
-            endpoints.answer(id, Answer::Served(report(true)), at(millis));
+            endpoints.answer(id, Right::Chip, Answer::Served(report(true)), at(millis));
         }
         endpoints.end(id);
     }
@@ -182,7 +228,7 @@ fn with_nobody_qualified_the_servers_take_turns() {
     let ids: Vec<EndpointId> = (0u64..3).map(|i| endpoints.add(&format!("s{i}"), at(i))).collect();
     for (millis, &id) in (3..).zip(&ids) {
         endpoints.begin(id, at(millis));
-        endpoints.answer(id, Answer::Rejected(report(false)), at(millis));
+        endpoints.answer(id, Right::Chip, Answer::Rejected(report(false)), at(millis));
     }
     let mut list = Vec::new();
     let mut turns = Vec::new();
@@ -199,7 +245,7 @@ fn chips_neither_underflow_nor_grow_without_bound() {
     let mut endpoints = Endpoints::new(RESET, MAX_CHIPS);
     let id = endpoints.add("s", at(0));
     for millis in 0..20 {
-        endpoints.answer(id, Answer::Served(report(true)), at(millis));
+        endpoints.answer(id, Right::Chip, Answer::Served(report(true)), at(millis));
     }
     assert_eq!(endpoints.get(id).map(Endpoint::chips), Some(MAX_CHIPS));
     for millis in 20..40 {
@@ -221,7 +267,7 @@ fn replacing_keeps_the_state_of_those_that_stay() {
     assert_eq!(endpoints.get(stays).map(Endpoint::pending), Some(1));
     assert!(endpoints.get(goes).is_none() && endpoints.find("goes").is_none());
     // What is still under way to the one that left changes nothing.
-    endpoints.answer(goes, Answer::Served(report(true)), at(3));
+    endpoints.answer(goes, Right::Chip, Answer::Served(report(true)), at(3));
     endpoints.end(goes);
     assert_eq!(endpoints.len(), 2);
 }
@@ -231,7 +277,7 @@ fn a_bounce_gives_the_chip_back() {
     let mut endpoints = Endpoints::new(RESET, MAX_CHIPS);
     let id = endpoints.add("s", at(0));
     assert_eq!(endpoints.begin(id, at(1)), Some(Right::Chip));
-    endpoints.answer(id, Answer::Bounced(report(false)), at(1));
+    endpoints.answer(id, Right::Chip, Answer::Bounced(report(false)), at(1));
     endpoints.end(id);
     assert_eq!(
         endpoints.begin(id, at(2)),
@@ -241,11 +287,90 @@ fn a_bounce_gives_the_chip_back() {
 }
 
 #[test]
+fn attempts_that_spent_no_chip_get_none_back() {
+    let mut endpoints = Endpoints::new(RESET, 10);
+    let id = endpoints.add("s", at(0));
+    endpoints.begin(id, at(0));
+    for millis in 1..6 {
+        let right = endpoints.begin(id, at(millis)).unwrap();
+        assert_eq!(right, Right::Forced, "at {millis} ms");
+        endpoints.answer(id, right, Answer::Bounced(report(false)), at(millis));
+        endpoints.end(id);
+    }
+    assert_eq!(endpoints.get(id).map(Endpoint::chips), Some(0));
+}
+
+#[test]
+fn who_misses_a_deadline_keeps_its_chips() {
+    let mut endpoints = Endpoints::new(RESET, MAX_CHIPS);
+    let id = endpoints.add("s", at(0));
+    endpoints.answer(id, Right::Probe, Answer::Silent, at(0));
+    let right = endpoints.begin(id, at(1)).unwrap();
+    endpoints.answer(id, right, Answer::Late(report(false)), at(1));
+    assert_eq!(endpoints.get(id).map(Endpoint::chips), Some(2));
+    assert!(!is_any_shut(&endpoints));
+}
+
+#[test]
+fn a_request_that_its_caller_gave_up_says_nothing_of_the_server() {
+    let mut endpoints = Endpoints::new(RESET, MAX_CHIPS);
+    let ids = ["s", "t"].map(|name| endpoints.add(name, at(0)));
+    for millis in 1..100 {
+        let right = endpoints.begin(ids[0], at(millis)).unwrap();
+        assert_eq!(right, Right::Chip, "at {millis} ms");
+        endpoints.answer(ids[0], right, Answer::GivenUp, at(millis));
+        endpoints.end(ids[0]);
+    }
+    assert!(!is_any_shut(&endpoints));
+}
+
+#[test]
+fn a_failure_counts_unless_the_others_fail_too() {
+    let mut endpoints = Endpoints::new(RESET, MAX_CHIPS);
+    let ids = ["s", "t", "u"].map(|name| endpoints.add(name, at(0)));
+    let chips = |endpoints: &Endpoints, id| endpoints.get(id).map(Endpoint::chips);
+    let right = endpoints.begin(ids[0], at(1)).unwrap();
+    endpoints.answer(ids[0], right, Answer::Failed, at(1));
+    assert_eq!((chips(&endpoints, ids[0]), is_any_shut(&endpoints)), (Some(0), true));
+    // What fails fast does not collect chips either.
+    let mut fresh = Endpoints::new(RESET, MAX_CHIPS);
+    let [fast, _] = ["s", "t"].map(|name| fresh.add(name, at(0)));
+    fresh.answer(fast, Right::Probe, Answer::Erred(Some(report(true))), at(1));
+    assert_eq!(chips(&fresh, fast), Some(1), "one earned and one lost");
+    for round in 0..100 {
+        for id in ids {
+            let right = endpoints.begin(id, at(1000 * round)).unwrap();
+            endpoints.answer(id, right, Answer::Failed, at(1000 * round));
+            endpoints.end(id);
+        }
+    }
+    endpoints.answer(ids[0], Right::Probe, Answer::Silent, at(100_000));
+    let right = endpoints.begin(ids[0], at(100_001)).unwrap();
+    endpoints.answer(ids[0], right, Answer::Failed, at(100_001));
+    assert_eq!(chips(&endpoints, ids[0]), Some(1), "all of them fail");
+}
+
+#[test]
+fn an_error_in_the_trailers_takes_the_chip_back() {
+    let mut endpoints = Endpoints::new(RESET, MAX_CHIPS);
+    let ids = ["s", "t"].map(|name| endpoints.add(name, at(0)));
+    let right = endpoints.begin(ids[0], at(1)).unwrap();
+    endpoints.answer(ids[0], right, Answer::Served(report(true)), at(1));
+    endpoints.erred(ids[0], at(2));
+    assert_eq!((endpoints.get(ids[0]).map(Endpoint::chips), is_any_shut(&endpoints)), (Some(0), true));
+}
+
+#[test]
 fn a_server_that_speaks_orca_keeps_its_chip_and_its_numbers_count() {
     let mut endpoints = Endpoints::new(RESET, MAX_CHIPS);
     let id = endpoints.add("s", at(0));
     endpoints.begin(id, at(1));
-    endpoints.answer(id, Answer::Orca(crate::wire::orca::decode(b"TEXT cpu_utilization=0.5,rps=20").unwrap()), at(1));
+    endpoints.answer(
+        id,
+        Right::Chip,
+        Answer::Orca(crate::wire::orca::decode(b"TEXT cpu_utilization=0.5,rps=20").unwrap()),
+        at(1),
+    );
     let endpoint = endpoints.get(id).unwrap();
     assert_eq!((endpoint.chips(), endpoint.estimate().standing(0).service_rate()), (1, 40.0));
 }
@@ -255,7 +380,7 @@ fn a_silent_server_keeps_its_chip_and_a_missing_one_loses_it() {
     let mut endpoints = Endpoints::new(RESET, MAX_CHIPS);
     let id = endpoints.add("s", at(0));
     endpoints.begin(id, at(1));
-    endpoints.answer(id, Answer::Silent, at(1));
+    endpoints.answer(id, Right::Chip, Answer::Silent, at(1));
     assert_eq!(endpoints.get(id).map(Endpoint::chips), Some(1));
     endpoints.missing(id, at(2));
     assert_eq!(endpoints.get(id).map(Endpoint::chips), Some(0));

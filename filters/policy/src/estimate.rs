@@ -19,8 +19,11 @@
 //!   that pace on average, whatever the others send; four, because one of many places is faster than it is seen to be while it has little to do;
 //! - for [`HORIZON`] reset intervals: a server that was not heard of for so long, and has no request of this sender, is a newcomer again.
 //!
+//! What was sent there counts until the next report, and no longer than it is pending: what failed, or was answered without a report, is not there any more.
+//! It ages as news does.
+//!
 //! Deviations: 1. the reported queue counts the requests being executed too, because an idle server and one that is busy with no queue are not the same;
-//! 2. `g`; 3. the aging; 4. a server that knows its concurrency reports its service rate itself, which is exact where `R / c` is a guess; 5. the bounds of belief.
+//! 2. `g`; 3. the aging; 4. a server that knows its concurrency reports its service rate itself, which is exact where `R / c` is a guess; 5. the bounds of belief; 6. rates in steps of 3 to 6%.
 
 use crate::service_rate::ServiceRate;
 use crate::units::Timestamp;
@@ -32,7 +35,9 @@ use std::time::Duration;
 pub struct Estimate {
     /// When the server spoke last, and what the other senders had there.
     heard: Option<(Timestamp, f64)>,
+    /// Requests of this sender of which no report tells yet, and since when there are any.
     sent: u32,
+    sent_since: Timestamp,
     rate: ServiceRate,
     service: Option<f64>,
     /// Since when this sender waits for its next answer.
@@ -103,7 +108,8 @@ impl Estimate {
     pub fn forget(&mut self, reset_interval: Duration, now: Timestamp) -> bool {
         let stale = self.heard.is_some_and(|(at, _)| now.since(at) > reset_interval.mul_f64(HORIZON));
         if stale {
-            *self = Self { sent: self.sent, waits: self.waits, gap: self.gap, ..Self::default() };
+            let Self { sent, sent_since, waits, .. } = *self;
+            *self = Self { sent, sent_since, waits, ..Self::default() };
         }
         stale
     }
@@ -113,7 +119,20 @@ impl Estimate {
         if pending <= 1 {
             self.waits = now;
         }
+        if self.sent == 0 {
+            self.sent_since = now;
+        }
         self.sent = self.sent.saturating_add(1);
+    }
+
+    /// A request was answered without a report: what was sent is served, as far as can be seen.
+    pub fn silent(&mut self, now: Timestamp) {
+        self.sent_since = now;
+    }
+
+    /// A request has ended, with or without a report; `pending` of this sender are there still.
+    pub fn ended(&mut self, pending: u32) {
+        self.sent = self.sent.min(pending);
     }
 
     /// The server has spoken, in answer to one of the `pending` requests that this sender had there.
@@ -144,11 +163,20 @@ impl Estimate {
             at,
             heard: f64::from(u8::from(self.heard.is_some())),
             others,
-            rate: self.service.or_else(|| self.rate.get()).unwrap_or(0.0),
+            rate: rounded(self.service.or_else(|| self.rate.get()).unwrap_or(0.0)),
             pending,
             sent: self.sent,
+            sent_since: self.sent_since,
+            shut_until: OPEN,
         }
     }
+}
+
+/// In steps of 3 to 6%: nobody knows a service rate better than that, and of two idle servers the one
+/// that is slower by a hair would get nothing.
+fn rounded(rate: f64) -> f64 {
+    const CUT: u64 = 1 << (f64::MANTISSA_DIGITS - 1 - 4);
+    f64::from_bits((rate.to_bits() + CUT / 2) & !(CUT - 1))
 }
 
 /// An [`Estimate`] and the pending requests of this sender, packed so that a choice that looks at every server reads as little as possible, and without a branch.
@@ -162,9 +190,35 @@ pub struct Standing {
     rate: f64,
     pending: u32,
     sent: u32,
+    sent_since: Timestamp,
+    shut_until: Timestamp,
 }
 
+/// Nobody is shut until the origin of time.
+const OPEN: Timestamp = Timestamp::ZERO;
+
 impl Standing {
+    /// The same for a server that is left out until then; none: it is not.
+    #[must_use]
+    pub fn shut(self, until: Option<Timestamp>) -> Self {
+        Self { shut_until: until.unwrap_or(OPEN), ..self }
+    }
+
+    /// Whether it is left out, but for probes.
+    pub fn is_shut(&self) -> bool {
+        self.shut_until != OPEN
+    }
+
+    /// Whether an attempt may probe it.
+    pub fn may_be_probed(&self, now: Timestamp) -> bool {
+        self.is_shut() && self.shut_until <= now
+    }
+
+    /// Until when it is left out.
+    pub fn shut_until(&self) -> Timestamp {
+        self.shut_until
+    }
+
     /// The queue at `now` as far as this sender can know, in requests, of a server with this service `rate` (requests/s).
     pub fn known_queue(&self, fleet: &Fleet, rate: f64, now: Timestamp) -> f64 {
         let usual = fleet.wait * rate * (1.0 - 1.0 / fleet.senders);
@@ -174,9 +228,19 @@ impl Standing {
         f64::from(self.pending) + (usual + weight * (self.others - usual))
     }
 
-    /// What the other senders have sent meanwhile, if they did as this one did.
-    pub fn unknown_queue(&self, fleet: &Fleet) -> f64 {
-        (fleet.senders - 1.0) * f64::from(self.sent)
+    /// What the other senders have sent meanwhile, if they did as this one did. It ages as news does.
+    pub fn unknown_queue(&self, fleet: &Fleet, now: Timestamp) -> f64 {
+        if self.sent == 0 {
+            return 0.0;
+        }
+        let weight = 1.0 - now.nanos_since(self.sent_since) as f64 * fleet.per_nano;
+        (fleet.senders - 1.0) * f64::from(self.sent) * weight.max(0.0)
+    }
+
+    /// When a request that is sent there now may expect its answer, in seconds, by what is known.
+    pub fn expected(&self, fleet: &Fleet, now: Timestamp) -> f64 {
+        let rate = if self.rate > 0.0 { self.rate } else { fleet.most };
+        (self.known_queue(fleet, rate, now) + 1.0) / rate
     }
 
     /// The service rate, in requests per second; 0 if nothing is known of it.
@@ -219,10 +283,10 @@ mod tests {
         assert_eq!(estimate.standing(2).known_queue(&fleet(9.0, 1.0), 1.0, at(0)), 7.0);
         estimate.sent(3, at(0));
         assert_eq!(estimate.standing(3).known_queue(&fleet(9.0, 1.0), 1.0, at(0)), 8.0);
-        assert_eq!(estimate.standing(0).unknown_queue(&fleet(9.0, 1.0)), 0.0);
-        assert_eq!(estimate.standing(0).unknown_queue(&fleet(9.0, 10.0)), 9.0, "each of mine stands for ten");
+        assert_eq!(estimate.standing(0).unknown_queue(&fleet(9.0, 1.0), at(0)), 0.0);
+        assert_eq!(estimate.standing(0).unknown_queue(&fleet(9.0, 10.0), at(0)), 9.0, "each of mine stands for ten");
         estimate.hear(&LoadReport { queue: Some(0), ..LoadReport::default() }, 3, NO_LIMIT, at(1));
-        assert_eq!(estimate.standing(0).unknown_queue(&fleet(9.0, 10.0)), 0.0, "a report tells of all");
+        assert_eq!(estimate.standing(0).unknown_queue(&fleet(9.0, 10.0), at(0)), 0.0, "a report tells of all");
     }
 
     #[test]
@@ -263,8 +327,8 @@ mod tests {
             LoadReport { queue: Some(0), rate: Some(10.0), confidence: Ratio::new(0.5), ..LoadReport::default() };
         estimate.hear(&report, 1, NO_LIMIT, at(0));
         assert_eq!(estimate.standing(0).service_rate(), 20.0);
-        estimate.hear(&LoadReport { service: Some(35.0), ..report }, 1, NO_LIMIT, at(0));
-        assert_eq!(estimate.standing(0).service_rate(), 35.0);
+        estimate.hear(&LoadReport { service: Some(34.0), ..report }, 1, NO_LIMIT, at(0));
+        assert_eq!(estimate.standing(0).service_rate(), 34.0);
     }
 
     fn says(queue: u32, service: f64) -> LoadReport {

@@ -10,6 +10,7 @@
 //! | [`estimate`] | what a sender believes about a server between two reports |
 //! | [`capacity`] | how many requests a server may hold |
 //! | [`endpoints`] | what a sender knows of each server: chips, backoff, pending requests |
+//! | [`failures`] | how often a server fails, and which of its failures count against it |
 //! | [`routing`] | which servers a request tries, and in which order |
 //! | [`sender`] | all of that together, for the requests of one proxy to one cluster |
 //! | [`cluster_name`] | which service a cluster belongs to, and which of its endpoints it has |
@@ -38,6 +39,7 @@ pub mod departures;
 pub mod discovery;
 pub mod endpoints;
 pub mod estimate;
+pub mod failures;
 pub mod follower;
 pub mod hall;
 pub mod line;

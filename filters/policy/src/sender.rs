@@ -170,7 +170,7 @@ impl Sender {
 
     /// The attempt was answered. Its [`end`](Self::end) is reported separately: an answer has a body still to come.
     pub fn answer(&mut self, attempt: &Attempt, answer: Answer, now: Timestamp) {
-        let &Attempt { endpoint, began, bid, .. } = attempt;
+        let &Attempt { endpoint, began, bid, right } = attempt;
         let took = now.since(began);
         match &answer {
             Answer::Served(report) => {
@@ -187,7 +187,7 @@ impl Sender {
                 self.hear(report);
                 self.budget.rejection();
                 if !bid::is_bounce(bid, report) {
-                    return self.endpoints.answer(endpoint, Answer::Rejected(*report), now);
+                    return self.endpoints.answer(endpoint, right, Answer::Rejected(*report), now);
                 }
                 if self.bids() {
                     self.bids.bounced(took);
@@ -197,9 +197,22 @@ impl Sender {
                 self.hear(report);
                 self.budget.rejection();
             }
-            Answer::Failed => {}
+            Answer::Late(report) => {
+                self.hear(report);
+                self.budget.rejection();
+                if !is_about_the_request(report, took) {
+                    return self.endpoints.answer(endpoint, right, Answer::Rejected(*report), now);
+                }
+            }
+            // How fast a server fails says nothing of how fast it serves.
+            Answer::Erred(_) | Answer::Failed | Answer::GivenUp => {}
         }
-        self.endpoints.answer(endpoint, answer, now);
+        self.endpoints.answer(endpoint, right, answer, now);
+    }
+
+    /// What the server has answered was an error, as its trailers say.
+    pub fn erred(&mut self, attempt: &Attempt, now: Timestamp) {
+        self.endpoints.erred(attempt.endpoint, now);
     }
 
     /// The attempt is over, answered or not.
@@ -247,12 +260,12 @@ impl Sender {
     pub fn choose(&mut self, now: Timestamp, rng: &mut impl Rng) -> &[EndpointId] {
         self.list.clear();
         self.budget.request();
-        let explores = self.learns() && self.discovery.explores(self.endpoints.len(), rng);
-        if !explores {
-            let own = self.parameters.route_retries().default().min(MOST_LISTED);
-            let length = self.retries(0, true).left().max(own) as usize + 1;
-            self.router.choose(&mut self.endpoints, length, now, rng, &mut self.list);
+        if self.learns() && self.discovery.explores(self.endpoints.len(), rng) {
+            return &self.list;
         }
+        let own = self.parameters.route_retries().default().min(MOST_LISTED);
+        let length = self.retries(0, true).left().max(own) as usize + 1;
+        self.router.choose(&mut self.endpoints, length, now, rng, &mut self.list);
         if self.bids()
             && let Some(further) = self.list.get_mut(1..)
         {
@@ -263,10 +276,29 @@ impl Sender {
                 further.sort_by_key(empty);
             }
         }
+        self.go_round(length);
         &self.list
     }
 
-    /// By how much the best server would miss the SLO, at the last choice; none: it would not, or there is no SLO, or nothing is known.
+    /// Where there are fewer servers than places, those that are not shut follow again, the first one
+    /// last. Where the list ends, Envoy's fallback policy prefers who has the fewest requests, and
+    /// that is who refuses connections.
+    fn go_round(&mut self, length: usize) {
+        let once = self.list.len();
+        let is_open = |id: &EndpointId| self.endpoints.get(*id).is_some_and(|endpoint| !endpoint.is_shut());
+        if once < 2 || once >= length || !self.list.iter().any(is_open) {
+            return;
+        }
+        let mut place = 0;
+        while self.list.len() < length {
+            place = (place + 1) % once;
+            self.list.extend(self.list.get(place).copied().filter(is_open));
+        }
+    }
+
+    /// By how much the best server would miss the SLO, at the last choice; none: it would not, or
+    /// there is no SLO, or nothing is known. (Mu, paper section 4.4.1: what cannot be served within
+    /// the SLO, by the queues as they are, gets a 503. The paper gives no rule; this one is ours.)
     pub fn overrun(&self) -> Option<Duration> {
         let slo = self.parameters.slo()?;
         let expected = self.router.expected()?;
@@ -304,6 +336,12 @@ impl Sender {
             self.endpoints.missing(id, now);
         }
     }
+}
+
+/// Whether a rejection for a deadline after this time says nothing of other requests: the server has
+/// a line, and has decided at once. What it held until then, it could not serve.
+fn is_about_the_request(report: &LoadReport, took: Duration) -> bool {
+    report.queue.is_some_and(|queue| queue > 0) && report.expected().is_some_and(|expected| took < expected / 2)
 }
 
 #[cfg(test)]

@@ -19,7 +19,8 @@ fn meet(sender: &mut Sender, address: &str) -> EndpointId {
 fn named_servers_are_chosen_at_once_one_for_each_attempt() {
     let mut sender = sender(Some(&["1.1.1.1:1", "2.2.2.2:2", "3.3.3.3:3", "[::1]:4"]));
     let mut rng = fastrand::Rng::with_seed(1);
-    assert_eq!(sender.choose(Timestamp::ZERO, &mut rng).len(), 3);
+    let list = sender.choose(Timestamp::ZERO, &mut rng);
+    assert_eq!((list.len(), list.iter().collect::<BTreeSet<_>>().len()), (3, 3));
     assert_eq!(sender.begin("9.9.9.9:9", None, Timestamp::ZERO), None, "only those that were named");
     assert!(sender.begin("[::1]:4", None, Timestamp::ZERO).is_some());
 }
@@ -240,4 +241,140 @@ fn another_configuration_begins_with_what_is_known_and_owes_no_attempt() {
     other.begin("1.1.1.1:1", None, Timestamp::ZERO).unwrap();
     one.end(&attempt);
     assert_eq!((pending(&one), pending(&other)), (Some(0), Some(1)));
+}
+
+/// A sender with Mu, to two servers that serve ten requests a second each, with an SLO of a second.
+fn gateway() -> Sender {
+    let spec = ServiceSpec {
+        routing: Some(RoutingKind::Mu),
+        endpoints: Some(["1.1.1.1:1", "2.2.2.2:2"].map(str::to_owned).to_vec()),
+        slo: Some("1s".into()),
+        ..ServiceSpec::default()
+    };
+    Sender::new(spec.validate().unwrap(), Timestamp::ZERO)
+}
+
+fn at(millis: u64) -> Timestamp {
+    Timestamp::ZERO.after(Duration::from_millis(millis))
+}
+
+#[test]
+fn a_gateway_that_is_mostly_sequential_refuses_nothing_falsely() {
+    let mut rng = fastrand::Rng::with_seed(1);
+    for sequential in [10, 100, 1_000] {
+        let mut sender = gateway();
+        let mut now = 0;
+        let begin = |sender: &mut Sender, rng: &mut fastrand::Rng, now| {
+            let id = sender.choose(at(now), rng)[0];
+            let expected = sender.router.expected();
+            assert!(expected.is_none_or(|time| time < Duration::from_millis(500)), "{expected:?} after {sequential}");
+            sender.begin_chosen(id, None, at(now)).unwrap()
+        };
+        // For a while somebody else is there, too; then this gateway is alone, one request at a time.
+        for round in 0..50 + sequential {
+            let queue = if round < 50 { 2 } else { 0 };
+            let report = LoadReport { chip: true, queue: Some(queue), service: Some(10.0), ..LoadReport::default() };
+            let attempt = begin(&mut sender, &mut rng, now);
+            now += 100;
+            sender.answer(&attempt, Answer::Served(report), at(now));
+            sender.end(&attempt);
+            now += 200;
+        }
+        // Three at a time: the third one waits for 0.1 s.
+        for _ in 0..3 {
+            begin(&mut sender, &mut rng, now);
+        }
+    }
+}
+
+#[test]
+fn mu_forgets_what_it_sent_to_a_server_that_is_gone() {
+    for answer in [Some(Answer::Failed), Some(Answer::Silent), None] {
+        let (mut sender, mut rng) = (gateway(), fastrand::Rng::with_seed(1));
+        let gone = sender.endpoints().find("1.1.1.1:1").unwrap();
+        let report =
+            |queue| LoadReport { chip: true, queue: Some(queue), service: Some(10.0), ..LoadReport::default() };
+        // The other senders have nine tenths of what is in each server.
+        for millis in 0..2_000 {
+            let id = sender.choose(at(millis), &mut rng)[0];
+            let attempt = sender.begin_chosen(id, None, at(millis)).unwrap();
+            sender.answer(&attempt, Answer::Served(report(9)), at(millis));
+            sender.end(&attempt);
+        }
+        let lost: Vec<Attempt> = (0..50).map(|_| sender.begin_chosen(gone, None, at(2_000)).unwrap()).collect();
+        for attempt in &lost {
+            if let Some(answer) = answer {
+                sender.answer(attempt, answer, at(2_010));
+            }
+            sender.end(attempt);
+        }
+        let mut share = 0;
+        for millis in 0..1_000 {
+            let now = at(14_000 + 10 * millis);
+            let id = sender.choose(now, &mut rng)[0];
+            share += u32::from(id == gone);
+            let attempt = sender.begin_chosen(id, None, now).unwrap();
+            sender.answer(&attempt, Answer::Served(report(9)), now);
+            sender.end(&attempt);
+        }
+        assert!((350..650).contains(&share), "{share} of 1,000 after {answer:?}");
+    }
+}
+
+#[test]
+fn mu_leaves_out_who_refuses_and_probes_it() {
+    for answer in [Answer::Failed, Answer::Rejected(LoadReport { queue: Some(0), ..LoadReport::default() })] {
+        let (mut sender, mut rng) = (gateway(), fastrand::Rng::with_seed(1));
+        let gone = sender.endpoints().find("1.1.1.1:1").unwrap();
+        let mut attempts = Vec::new();
+        for millis in 0..10_000 {
+            let id = sender.choose(at(millis), &mut rng)[0];
+            let attempt = sender.begin_chosen(id, None, at(millis)).unwrap();
+            if id == gone {
+                attempts.push(millis);
+            }
+            let report = LoadReport { chip: true, queue: Some(5), service: Some(10.0), ..LoadReport::default() };
+            sender.answer(&attempt, if id == gone { answer } else { Answer::Served(report) }, at(millis));
+            sender.end(&attempt);
+        }
+        assert!((8..=11).contains(&attempts.len()), "once in a reset interval: {attempts:?}");
+    }
+}
+
+#[test]
+fn a_rejection_for_a_deadline_costs_no_chip_if_it_is_about_the_request() {
+    for (queue, took, chips) in [(Some(9), 10, 1), (Some(9), 600, 0), (Some(0), 10, 0), (None, 10, 0)] {
+        let mut sender = sender(Some(&["1.1.1.1:1", "2.2.2.2:2"]));
+        let attempt = sender.begin("1.1.1.1:1", None, Timestamp::ZERO).unwrap();
+        let report = LoadReport { queue, service: Some(10.0), ..LoadReport::default() };
+        sender.answer(&attempt, Answer::Late(report), at(took));
+        let endpoint = sender.endpoints().get(attempt.endpoint).unwrap();
+        assert_eq!(endpoint.chips(), chips, "{queue:?} after {took} ms");
+    }
+}
+
+#[test]
+fn with_few_servers_the_list_goes_round_those_that_are_open() {
+    let spec = ServiceSpec {
+        routing: Some(RoutingKind::Bid),
+        endpoints: Some(["1.1.1.1:1", "2.2.2.2:2", "3.3.3.3:3"].map(str::to_owned).to_vec()),
+        retries: Some(4),
+        ..ServiceSpec::default()
+    };
+    let mut sender = Sender::new(spec.validate().unwrap(), Timestamp::ZERO);
+    let mut rng = fastrand::Rng::with_seed(1);
+    // Four retries, two bids, and the first.
+    let list = sender.choose(at(1), &mut rng).to_vec();
+    assert_eq!(list.len(), 7);
+    assert_eq!([&list[3..5], &list[6..]].concat(), [list[1], list[2], list[1]], "the first comes last: {list:?}");
+    assert_eq!(list[5], list[0]);
+    let refuses = sender.begin("2.2.2.2:2", None, at(1)).unwrap();
+    sender.answer(&refuses, Answer::Failed, at(1));
+    sender.end(&refuses);
+    // Now, and when it is probed.
+    for millis in 2..3_000 {
+        let list = sender.choose(at(millis), &mut rng).to_vec();
+        assert_eq!(list.len(), 7);
+        assert_eq!(list.iter().filter(|id| **id == refuses.endpoint).count(), 1, "at {millis} ms: {list:?}");
+    }
 }

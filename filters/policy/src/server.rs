@@ -8,7 +8,8 @@
 //! server whose few departures were confident by chance is taken for a slow one, is left alone, and stays idle (simulated: one gateway, 20 servers, p50 27 s instead of 71 ms).
 //! With `hold: false` the line is in the application, and a request that met `n >= C` others took `(n + 1/2) / C` execution times (`n - C` whole ones before it, half of one that had
 //! begun, its own); so much its response time is divided by.
-//! Expected response time of a request that meets `n` others: `max((n + 1) / mu, execution time)`. Cold start: unknown, and nothing is rejected for it.
+//! A request for which there is a free place (`n < C`; where `C` is not known, `n = 0`) is turned away for the capacity only, whatever its bid and its
+//! deadline: what serves nobody never learns how fast it is. Expected response time of a request that meets `n` others: `max((n + 1) / mu, execution time)`. Cold start: unknown, and nothing is rejected for it.
 
 use crate::admission::Admission;
 use crate::capacity::Capacity;
@@ -119,6 +120,9 @@ impl Server {
         if !admitted {
             return Err(Reason::Capacity);
         }
+        if self.has_a_place(others) {
+            return Ok(());
+        }
         let Some(expected) = self.expected(others) else { return Ok(()) };
         if deadline.is_some_and(|left| expected > left) {
             return Err(Reason::Deadline);
@@ -129,20 +133,26 @@ impl Server {
         Ok(())
     }
 
+    /// Whether the application has a place for a request that meets so many: it is turned away for
+    /// its capacity only, as what serves nobody never learns how fast it is.
+    fn has_a_place(&self, others: Concurrency) -> bool {
+        others < self.concurrency().unwrap_or(Concurrency::new(1))
+    }
+
     /// The flag of a request that has come and met `queue` waiting ones: those in the line, or without one those in the server.
     pub fn flag(&self, queue: u32) -> Flag {
         self.measured.borrow().departures.arrive(queue)
     }
 
     /// A request that met `others` in the server has been answered, `took` after it was handed to the application, and `queue` wait; whether it was confident.
-    pub fn depart(&mut self, flag: Flag, others: Concurrency, took: Duration, queue: u32) -> bool {
+    pub fn depart(&mut self, flag: Flag, others: Concurrency, took: Duration, queue: u32, now: Timestamp) -> bool {
         let execution = match self.parameters.concurrency() {
             Some(places) if !self.parameters.hold() && others >= places => {
                 took.mul_f64(f64::from(places.get()) / (f64::from(others.get()) + 0.5))
             }
             _ => took,
         };
-        let confident = self.measured.borrow_mut().departures.depart(flag, execution, queue);
+        let confident = self.measured.borrow_mut().departures.depart(flag, execution, queue, now);
         self.capacity.serve(self.service_rate(), self.parameters.concurrency());
         confident
     }
@@ -230,7 +240,7 @@ mod tests {
 
     fn with_execution(mut server: Server, millis: u64) -> Server {
         let flag = server.flag(0);
-        server.depart(flag, Concurrency::new(0), Duration::from_millis(millis), 0);
+        server.depart(flag, Concurrency::new(0), Duration::from_millis(millis), 0, Timestamp::ZERO);
         server.measure(Totals::default(), true, Timestamp::ZERO);
         server
     }
@@ -254,7 +264,7 @@ mod tests {
         // Service times of 100 ms: alone, beside another one, and behind 2, 3 and 7, of which the first has been half served.
         for (others, took) in [(0, 100), (1, 100), (2, 125), (3, 175), (7, 375)] {
             let flag = server.flag(0);
-            server.depart(flag, requests(others), Duration::from_millis(took), 0);
+            server.depart(flag, requests(others), Duration::from_millis(took), 0, Timestamp::ZERO);
             let execution = server.bare_report(requests(0)).execution.unwrap();
             assert!((execution.as_secs_f64() - 0.1).abs() < 1e-6, "{others} others: {execution:?}");
         }
@@ -290,7 +300,20 @@ mod tests {
         assert_eq!(server.arrive(requests(4), None, left(499), now), Err(Reason::Deadline));
         assert_eq!(server.arrive(requests(4), None, left(500), now), Ok(()));
         assert_eq!(server.arrive(requests(4), None, None, now), Ok(()));
-        assert_eq!(server.arrive(requests(0), None, left(99), now), Err(Reason::Deadline));
+        assert_eq!(server.arrive(requests(0), None, left(99), now), Ok(()), "there is a place");
+    }
+
+    #[test]
+    fn a_free_place_turns_nobody_away() {
+        let of = |concurrency| with_execution(server(ServiceSpec { concurrency, ..ServiceSpec::default() }), 2_500);
+        let soon = Some(Duration::from_secs(1));
+        let now = Timestamp::ZERO;
+        for (bid, left) in [(soon, None), (None, soon)] {
+            assert_eq!(of(Some(4)).arrive(requests(3), bid, left, now), Ok(()));
+            assert!(of(Some(4)).arrive(requests(4), bid, left, now).is_err());
+            assert_eq!(of(None).arrive(requests(0), bid, left, now), Ok(()));
+            assert!(of(None).arrive(requests(1), bid, left, now).is_err(), "how many places there are is not known");
+        }
     }
 
     #[test]

@@ -49,6 +49,7 @@ pub(crate) struct StreamState {
     pub(crate) response: Option<Headers>,
     pub(crate) request_body: Option<Vec<u8>>,
     pub(crate) response_body: Option<Vec<u8>>,
+    pub(crate) response_trailers: Option<Headers>,
     /// The maps as the access log sees them.
     pub(crate) logged_request: Option<Headers>,
     pub(crate) logged_response: Option<Headers>,

@@ -62,6 +62,8 @@ pub struct Response {
     pub headers: Headers,
     /// Its body.
     pub body: Vec<u8>,
+    /// Its trailers, if it has any.
+    pub trailers: Option<Headers>,
 }
 
 impl Response {
@@ -69,7 +71,13 @@ impl Response {
     pub fn new(status: u32, headers: &[(&str, &str)], body: &[u8]) -> Self {
         let all = Headers::new(&[(":status", &status.to_string())]);
         all.edit(|map| headers.iter().for_each(|(name, value)| map.add(name, value)));
-        Self { headers: all, body: body.to_vec() }
+        Self { headers: all, body: body.to_vec(), trailers: None }
+    }
+
+    /// The same with these trailers.
+    #[must_use]
+    pub fn with_trailers(self, trailers: &[(&str, &str)]) -> Self {
+        Self { trailers: Some(Headers::new(trailers)), ..self }
     }
 
     /// The HTTP status; 0 if there is none.
@@ -178,7 +186,7 @@ impl Caller {
         let mut stream = self.outbound.stream().with_property("xds\0cluster_name", &self.cluster);
         match stream.request_headers(&request, ends(&request)) {
             Flow::Continue => {}
-            Flow::Reply(reply) => return Err(Response { headers: reply.headers, body: reply.body }),
+            Flow::Reply(reply) => return Err(Response { headers: reply.headers, body: reply.body, trailers: None }),
             other => panic!("bloc.outbound: {other:?}"),
         }
         if !ends(&request) {
@@ -252,7 +260,7 @@ impl Request<'_> {
         match stream.request_headers(headers, ends(headers)) {
             Flow::Continue => {}
             Flow::Reply(reply) => {
-                let response = Response { headers: reply.headers, body: reply.body };
+                let response = Response { headers: reply.headers, body: reply.body, trailers: None };
                 let attempt = Attempt { stream, server, sent: Headers::default() };
                 return Err(Box::new(Last { response, attempt }));
             }
@@ -274,10 +282,14 @@ impl Request<'_> {
     /// The filter made a call that Envoy refuses.
     pub fn answer(&self, mut attempt: Attempt, response: Option<Response>) -> Option<Last> {
         if let Some(response) = &response {
-            let end = response.body.is_empty();
+            let end = response.body.is_empty() && response.trailers.is_none();
             assert!(attempt.stream.response_headers(&response.headers, end).continues());
-            if !end {
-                assert!(attempt.stream.response_body(&response.body, true).continues());
+            if !response.body.is_empty() {
+                let end = response.trailers.is_none();
+                assert!(attempt.stream.response_body(&response.body, end).continues());
+            }
+            if let Some(trailers) = &response.trailers {
+                assert!(attempt.stream.response_trailers(trailers).continues());
             }
         }
         let retried = match &response {
@@ -380,7 +392,7 @@ impl Server {
                 }
                 response
             }
-            Flow::Reply(reply) => Response { headers: reply.headers, body: reply.body },
+            Flow::Reply(reply) => Response { headers: reply.headers, body: reply.body, trailers: None },
             other => panic!("bloc.inbound: {other:?}"),
         };
         stream.done();

@@ -24,6 +24,7 @@ pub(crate) struct Exports {
     request_body: Callback<(u32, u32, u32), u32>,
     response_headers: Callback<(u32, u32, u32), u32>,
     response_body: Callback<(u32, u32, u32), u32>,
+    response_trailers: Callback<(u32, u32), u32>,
     log: Callback<u32>,
     done: Callback<u32, u32>,
     delete: Callback<u32>,
@@ -64,6 +65,7 @@ impl Exports {
             request_body: get(store, instance, "proxy_on_request_body"),
             response_headers: get(store, instance, "proxy_on_response_headers"),
             response_body: get(store, instance, "proxy_on_response_body"),
+            response_trailers: get(store, instance, "proxy_on_response_trailers"),
             log: get(store, instance, "proxy_on_log"),
             done: get(store, instance, "proxy_on_done"),
             delete: get(store, instance, "proxy_on_delete"),
@@ -115,6 +117,10 @@ impl Exports {
 
     pub(crate) fn response_headers(&self, store: &mut Store<Guest>, context: u32, size: u32, end: u32) -> Result<u32> {
         call(store, &self.response_headers, (context, size, end), CONTINUE)
+    }
+
+    pub(crate) fn response_trailers(&self, store: &mut Store<Guest>, context: u32, size: u32) -> Result<u32> {
+        call(store, &self.response_trailers, (context, size), CONTINUE)
     }
 
     pub(crate) fn response_body(&self, store: &mut Store<Guest>, context: u32, size: u32, end: u32) -> Result<u32> {

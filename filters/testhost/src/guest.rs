@@ -119,7 +119,8 @@ impl Guest {
                 }
                 response.map(|response| response.headers.clone()).ok_or_else(|| absent("headers of a call's answer"))
             }
-            1 | 3 | 7 => Err(absent("trailers")),
+            3 => self.stream()?.response_trailers.clone().ok_or_else(|| absent("response trailers")),
+            1 | 7 => Err(absent("trailers")),
             4 | 5 => Err(absent("gRPC metadata")),
             _ => Err(Refusal::bad(format!("there is no map {map}"))),
         }

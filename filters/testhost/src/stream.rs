@@ -158,6 +158,23 @@ impl Stream {
         self.response_flow(context, action)
     }
 
+    /// The response's trailers come.
+    ///
+    /// # Panics
+    /// The filter made a call that Envoy refuses.
+    pub fn response_trailers(&mut self, trailers: impl Into<Headers>) -> Flow {
+        let Some(context) = self.here() else { return Flow::Continue };
+        let trailers = trailers.into();
+        let size = trailers.borrow().len() as u32;
+        self.state(context, |stream| stream.response_trailers = Some(trailers));
+        let action = self.vm.call("proxy_on_response_trailers", context, |exports, store| {
+            exports.response_trailers(store, context, size)
+        });
+        let flow = self.response_flow(context, action);
+        self.state(context, |stream| stream.response_trailers = None);
+        flow
+    }
+
     /// Whether the filter let the paused request go on since.
     pub fn is_resumed(&self) -> bool {
         self.peek(|stream| stream.request_resumed)

@@ -104,4 +104,9 @@ impl<F: Filter> HttpContext for Http<F> {
         self.0.response_headers(headers, end_of_stream);
         Action::Continue
     }
+
+    fn on_http_response_trailers(&mut self, _trailers: usize) -> Action {
+        self.0.response_trailers();
+        Action::Continue
+    }
 }

@@ -21,6 +21,7 @@ const fn map_type(map: Map) -> MapType {
     match map {
         Map::Request => MapType::HttpRequestHeaders,
         Map::Response => MapType::HttpResponseHeaders,
+        Map::Trailers => MapType::HttpResponseTrailers,
     }
 }
 

@@ -7,6 +7,8 @@ use std::time::Duration;
 
 /// For the probes a server remembers so many latencies for each number of requests met; odd, so that there is a median.
 const LATENCIES: usize = 5;
+/// So long it takes a server to fail.
+const FAILS_WITHIN: Duration = Duration::from_millis(1);
 /// Numbers above this count as this.
 const MOST_MET: usize = 63;
 
@@ -18,6 +20,10 @@ pub struct Server {
     pub speed: f64,
     /// How many times its own speed it works at.
     pub factor: f64,
+    /// The share of what it admits that it fails.
+    pub failing: f64,
+    /// Whether it rejects everything.
+    pub rejecting: bool,
     /// Whether it lives.
     pub up: bool,
     /// Whether the senders know it.
@@ -34,7 +40,9 @@ impl Server {
     /// An idle server.
     pub fn new(model: Box<dyn ServerModel>, speed: f64, member: bool, probed: bool) -> Self {
         let latencies = probed.then(Latencies::default);
-        Self { model, speed, factor: 1.0, up: true, member, inside: 0, busy: 0, first: NONE, last: NONE, latencies }
+        let (factor, failing, rejecting, up) = (1.0, 0.0, false, true);
+        let (inside, busy, first, last) = (0, 0, NONE, NONE);
+        Self { model, speed, factor, failing, rejecting, up, member, inside, busy, first, last, latencies }
     }
 
     /// A request is admitted: joins the line. Call [`next`](Self::next) then.
@@ -66,7 +74,13 @@ impl Server {
         (request.place, request.begun) = (Place::Service, now);
         self.model.begin(index, now);
         let speed = self.speed * self.factor;
-        let time = if speed == 1.0 { request.work } else { request.work.div_f64(speed) };
+        let time = if request.fails {
+            FAILS_WITHIN
+        } else if speed == 1.0 {
+            request.work
+        } else {
+            request.work.div_f64(speed)
+        };
         Some((index, time))
     }
 

@@ -16,6 +16,8 @@ use std::time::Duration;
 /// | `slow:3@10s-20s=0.5` | works at half of its speed from 10 s to 20 s |
 /// | `load@10s-20s=0.5` | an open load brings half as many requests |
 /// | `partition@10s-20s` | the first half of the senders cannot reach the first half of the servers: attempts fail after the connect timeout |
+/// | `failing:3@10s-20s=0.5` | fails half of what it admits, within a millisecond |
+/// | `rejecting:3@10s-20s` | rejects everything, and reports itself idle |
 /// | `lying:3` | admits everything, reports no queue, and grants chips, whatever is in it; slow it down to make it answer late |
 /// | `silent:3` | speaks none of our headers, and admits everything |
 ///
@@ -34,6 +36,8 @@ enum Kind {
     Join,
     Leave,
     Slow(f64),
+    Failing(f64),
+    Rejecting,
     Load(f64),
     Partition,
     Lying,
@@ -49,6 +53,10 @@ pub enum Change {
     Member(u32, bool),
     /// The server's speed is now so many times its own.
     Slow(u32, f64),
+    /// The server fails this share of what it admits.
+    Failing(u32, f64),
+    /// The server rejects everything or not.
+    Rejecting(u32, bool),
     /// An open load is now so many times its own.
     Load(f64),
     /// The network is parted or whole.
@@ -58,7 +66,7 @@ pub enum Change {
 /// A text that is no incident.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "an incident is down:3@10s-20s, join:3@10s, leave:3@10s, slow:3@10s-20s=0.5 or load@10s-20s=0.5 (factor above 0, at most 100), partition@10s-20s, lying:3 or silent:3, where 3 may be 3-7"
+    "an incident is down:3@10s-20s, join:3@10s, leave:3@10s, slow:3@10s-20s=0.5 or load@10s-20s=0.5 (factor above 0, at most 100), failing:3@10s-20s=0.5 (share above 0, at most 1), rejecting:3@10s-20s, partition@10s-20s, lying:3 or silent:3, where 3 may be 3-7"
 )]
 pub struct NoIncident;
 
@@ -79,6 +87,12 @@ impl Incident {
             Kind::Leave => self.servers.clone().for_each(|s| both(Change::Member(s, false), Change::Member(s, true))),
             Kind::Slow(factor) => {
                 self.servers.clone().for_each(|s| both(Change::Slow(s, factor), Change::Slow(s, 1.0)))
+            }
+            Kind::Failing(share) => {
+                self.servers.clone().for_each(|s| both(Change::Failing(s, share), Change::Failing(s, 0.0)));
+            }
+            Kind::Rejecting => {
+                self.servers.clone().for_each(|s| both(Change::Rejecting(s, true), Change::Rejecting(s, false)));
             }
             Kind::Lying | Kind::Silent => {}
         }
@@ -123,6 +137,11 @@ impl FromStr for Incident {
             ("partition", None) => Kind::Partition,
             ("lying", None) => Kind::Lying,
             ("silent", None) => Kind::Silent,
+            ("rejecting", None) => Kind::Rejecting,
+            ("failing", Some(share)) => {
+                let share = share.parse().ok().filter(|&share: &f64| share > 0.0 && share <= 1.0);
+                Kind::Failing(share.ok_or(NoIncident)?)
+            }
             ("slow" | "load", Some(factor)) => {
                 let factor = factor.parse().ok().filter(|&f: &f64| f > 0.0 && f <= 100.0).ok_or(NoIncident)?;
                 if name == "slow" { Kind::Slow(factor) } else { Kind::Load(factor) }
@@ -163,6 +182,8 @@ impl fmt::Display for Incident {
             Kind::Join => "join",
             Kind::Leave => "leave",
             Kind::Slow(_) => "slow",
+            Kind::Failing(_) => "failing",
+            Kind::Rejecting => "rejecting",
             Kind::Load(_) => "load",
             Kind::Partition => "partition",
             Kind::Lying => "lying",
@@ -182,7 +203,7 @@ impl fmt::Display for Incident {
                 write!(f, "-{}", shown(until))?;
             }
         }
-        if let Kind::Slow(factor) | Kind::Load(factor) = self.kind {
+        if let Kind::Slow(factor) | Kind::Failing(factor) | Kind::Load(factor) = self.kind {
             write!(f, "={factor}")?;
         }
         Ok(())
@@ -204,6 +225,8 @@ mod tests {
             "slow:2@0s=0.25",
             "partition@10s-20s",
             "load@10s-20s=0.25",
+            "failing:2@10s-20s=0.5",
+            "rejecting:2@10s",
             "lying:3",
             "silent:0-4",
         ] {
@@ -223,6 +246,9 @@ mod tests {
             "partition:1@1s",
             "load:1@1s=2",
             "load@1s",
+            "failing:1@1s",
+            "failing:1@1s=1.5",
+            "rejecting:1@1s=0.5",
             "lying:3@1s",
             "down:7-3@1s",
             "fire:1@1s",

@@ -51,6 +51,12 @@ pub struct Outcome {
     pub total_ended: u64,
     /// Events that happened.
     pub events: u64,
+    /// Attempts that went to each server within the measured time.
+    #[serde(skip)]
+    pub attempts_at: Vec<u64>,
+    /// Requests that each server served within the measured time.
+    #[serde(skip)]
+    pub served_by: Vec<u64>,
 }
 
 /// How a request ended.
@@ -77,6 +83,8 @@ pub struct Tally {
     started: u64,
     ended: u64,
     attempts: u64,
+    attempts_at: Vec<u64>,
+    served_by: Vec<u64>,
     probes: u64,
     answered_within: u64,
     max_in_server: u32,
@@ -107,6 +115,8 @@ impl Tally {
             started: 0,
             ended: 0,
             attempts: 0,
+            attempts_at: vec![0; scenario.servers as usize],
+            served_by: vec![0; scenario.servers as usize],
             probes: 0,
             answered_within: 0,
             max_in_server: 0,
@@ -128,9 +138,19 @@ impl Tally {
         self.started += 1;
     }
 
-    /// An attempt of a request that came at `started` begins.
-    pub fn attempt(&mut self, started: Timestamp) {
+    /// An attempt to `server`, of a request that came at `started`, begins at `now`.
+    pub fn attempt(&mut self, started: Timestamp, server: u32, now: Timestamp) {
         self.attempts += u64::from(self.counts(started));
+        self.attempts_at[server as usize] += u64::from(self.is_open(now));
+    }
+
+    /// A server has served a request.
+    pub fn served(&mut self, server: u32, now: Timestamp) {
+        self.served_by[server as usize] += u64::from(self.is_open(now));
+    }
+
+    fn is_open(&self, now: Timestamp) -> bool {
+        now >= self.opens && now < self.closes
     }
 
     /// So many probes are sent on behalf of a request that came at `started`.
@@ -147,7 +167,7 @@ impl Tally {
     /// A request has ended at `now`.
     pub fn end(&mut self, end: End, started: Timestamp, wait: Duration, now: Timestamp) {
         self.ended += 1;
-        if end == End::Ok && now >= self.opens && now < self.closes {
+        if end == End::Ok && self.is_open(now) {
             self.answered_within += 1;
         }
         if !self.counts(started) {
@@ -190,6 +210,8 @@ impl Tally {
             total_started: self.started,
             total_ended: self.ended,
             events,
+            attempts_at: self.attempts_at.clone(),
+            served_by: self.served_by.clone(),
         }
     }
 }
@@ -221,7 +243,7 @@ mod tests {
             [(End::Ok, 9, 11), (End::Ok, 10, 12), (End::Shed, 19, 19), (End::Error, 15, 16), (End::Ok, 19, 22)]
         {
             tally.start();
-            tally.attempt(at(started));
+            tally.attempt(at(started), 0, at(started));
             tally.end(end, at(started), second, at(ended));
         }
         let outcome = tally.outcome(7);

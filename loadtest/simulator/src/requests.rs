@@ -1,6 +1,6 @@
 //! The requests under way: a slab whose slots are used again, so that nothing is allocated once it has grown to the most that were under way at once.
 
-use bloc_policy::endpoints::Answer;
+use bloc_policy::endpoints::{Answer, Right};
 use bloc_policy::retries::Retries;
 use bloc_policy::units::Timestamp;
 use std::time::Duration;
@@ -81,6 +81,10 @@ pub struct Request {
     pub work: Duration,
     /// The longest wait that this attempt accepts; none: any.
     pub bid: Option<Duration>,
+    /// By what right this attempt goes to its server.
+    pub right: Right,
+    /// Whether its server fails this attempt.
+    pub fails: bool,
     /// How this attempt ended, once that is known.
     pub answer: Answer,
     /// The servers to be tried.
@@ -111,6 +115,8 @@ impl Request {
             begun: started,
             work,
             bid: None,
+            right: Right::Chip,
+            fails: false,
             answer: Answer::Failed,
             plan: Plan::default(),
             sender,

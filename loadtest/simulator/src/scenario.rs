@@ -50,6 +50,9 @@ pub struct Scenario {
     /// After this time an attempt to an unreachable server fails.
     #[serde(serialize_with = "time")]
     pub connect_timeout: Duration,
+    /// What a request has left when it comes to a server, which may reject it for that; none: any time.
+    #[serde(skip_serializing_if = "Option::is_none", serialize_with = "some_time")]
+    pub deadline: Option<Duration>,
     /// Whether an attempt that failed is retried, as one that was rejected is. The filters leave that to the user's own retry policy.
     pub retry_failures: bool,
     /// The load runs for so long before anything counts.
@@ -131,6 +134,7 @@ impl Default for Scenario {
             bounce: Duration::from_micros(1500),
             back_off: BackOff::default(),
             connect_timeout: Duration::from_secs(1),
+            deadline: None,
             retry_failures: false,
             warm_up: Duration::from_secs(60),
             duration: Duration::from_secs(600),

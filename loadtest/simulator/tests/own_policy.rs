@@ -46,10 +46,10 @@ impl SenderModel for Sender {
             plan.set(self.members.iter().copied());
         }
         let bid = BIDS.get(attempt as usize).map(|factor| self.mean.mul_f64(*factor));
-        Some(Choice { server: plan.next()?, bid })
+        Some(Choice { bid, ..Choice::plain(plan.next()?) })
     }
 
-    fn answer(&mut self, _server: u32, answer: &Answer, _bid: Option<Duration>, _began: Timestamp, _now: Timestamp) {
+    fn answer(&mut self, _attempt: Choice, answer: &Answer, _began: Timestamp, _now: Timestamp) {
         if let Answer::Served(LoadReport { queue: Some(queue), .. })
         | Answer::Rejected(LoadReport { queue: Some(queue), .. }) = answer
         {

@@ -137,10 +137,16 @@ async fn who_has_waited_too_long_or_cannot_meet_the_deadline_is_bounced() {
     first.await.unwrap().unwrap();
     eventually("the count", async || (pod.metric("rejected_deadline").await == 1).then_some(())).await;
 
-    // The execution time is known now (some hundred milliseconds): a deadline of 20 ms cannot be met.
+    // The execution time is known now (some hundred milliseconds): behind another request a deadline of
+    // 20 ms cannot be met.
     let deadline = |ms: &str| spoken("/x").header("x-envoy-expected-rq-timeout-ms", ms);
+    let first = tokio::spawn(send(to, request("/hold"), ""));
+    eventually("the next inside", async || (pod.app.seen("/hold").len() == 2).then_some(())).await;
     let hopeless = send(to, deadline("20"), "").await.unwrap();
     assert_eq!((hopeless.header("x-bloc-reject"), hopeless.app()), (Some("deadline"), None));
+    pod.app.release();
+    first.await.unwrap().unwrap();
+    assert_eq!(send(to, deadline("20"), "").await.unwrap().app(), Some("pod"), "there is a place");
     assert_eq!(send(to, deadline("10000"), "").await.unwrap().app(), Some("pod"));
     for nonsense in ["", "soon", "-1", "0"] {
         assert_eq!(send(to, deadline(nonsense), "").await.unwrap().app(), Some("pod"), "{nonsense:?} is no deadline");

@@ -10,6 +10,7 @@ mod control_plane;
 mod crash;
 mod discovery;
 mod failure;
+mod failures;
 mod grpc;
 mod headers;
 mod hold;

@@ -188,6 +188,7 @@ impl FakeStream {
         match map {
             Map::Request => Rc::clone(&self.0.request),
             Map::Response => self.0.response.borrow().clone().expect("no response yet"),
+            Map::Trailers => panic!("no trailers"),
         }
     }
 }

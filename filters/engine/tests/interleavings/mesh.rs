@@ -133,6 +133,7 @@ pub struct Books {
     pub attempts: i64,
     pub rejected: i64,
     pub failures: i64,
+    pub given_up: i64,
     pub exhausted: i64,
     /// Attempts that `bloc.attempt` answered, since they were one too many.
     pub refused: i64,
@@ -220,7 +221,6 @@ impl Mesh {
     fn go(&mut self, request: &mut Request) {
         // A client may go away at any time.
         if self.rng.u32(0..60) == 0 && !matches!(request.step, Step::Arrive) {
-            self.books.failures += i64::from(self.is_unanswered(request));
             self.end(request);
             return;
         }
@@ -381,8 +381,13 @@ impl Mesh {
     /// Ends the streams of a request, in some order.
     fn end(&mut self, request: &mut Request) {
         request.step = Step::Over;
+        let is_unanswered = i64::from(self.is_unanswered(request));
+        // Envoy ends the request's own filters first.
         if self.rng.bool() {
             request.outbound = None;
+            self.books.given_up += is_unanswered;
+        } else {
+            self.books.failures += is_unanswered;
         }
         if self.rng.bool() {
             request.inbound = None;
@@ -428,6 +433,7 @@ impl Mesh {
             attempts: sum("attempts"),
             rejected: sum("rejections") + sum("bounces"),
             failures: sum("failures"),
+            given_up: sum("given_up"),
             exhausted: sum("retries_exhausted"),
             ..self.books
         };

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::config::RoutingKind;
-use crate::endpoints::{EndpointId, Endpoints};
+use crate::endpoints::{EndpointId, Endpoints, Right};
 use crate::units::Timestamp;
 use proptest::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};
@@ -78,7 +78,7 @@ fn of_two_choices_the_one_with_fewer_pending_requests_is_tried() {
         let mut endpoints = endpoints(10);
         let busy = endpoints.find("s3").unwrap();
         endpoints.begin(busy, Timestamp::ZERO);
-        endpoints.answer(busy, crate::endpoints::Answer::Silent, Timestamp::ZERO);
+        endpoints.answer(busy, Right::Chip, crate::endpoints::Answer::Silent, Timestamp::ZERO);
         let shares = shares(kind, &mut endpoints);
         // The busy one loses every comparison, so it is never first while another one can be drawn beside it.
         assert_eq!(shares.get("s3"), None, "{kind:?}");
@@ -115,7 +115,7 @@ fn mu_orders_by_expected_response_time() {
     let mut endpoints = endpoints(4);
     for (name, queue, service) in [("s0", 3, 10.0), ("s1", 3, 40.0), ("s2", 0, 20.0), ("s3", 9, 200.0)] {
         let id = endpoints.find(name).unwrap();
-        endpoints.answer(id, report(queue, service), Timestamp::ZERO);
+        endpoints.answer(id, Right::Chip, report(queue, service), Timestamp::ZERO);
     }
     let (mut router, mut list) = (router(RoutingKind::Mu), Vec::new());
     // 0.4 s, 0.1 s, 0.05 s, 0.05 s.
@@ -134,8 +134,9 @@ proptest! {
         let mut costs = Vec::new();
         for (i, (queue, rate)) in servers.into_iter().enumerate() {
             let id = endpoints.find(&format!("s{i}")).unwrap();
-            endpoints.answer(id, report(queue, 0.3 * f64::from(rate)), Timestamp::ZERO);
-            costs.push((id, (f64::from(queue) + 1.0) / (0.3 * f64::from(rate))));
+            endpoints.answer(id, Right::Chip, report(queue, 0.3 * f64::from(rate)), Timestamp::ZERO);
+            let rate = endpoints.get(id).unwrap().estimate().standing(0).service_rate();
+            costs.push((id, (f64::from(queue) + 1.0) / rate));
         }
         let (mut router, mut list) = (router(RoutingKind::Mu), Vec::new());
         router.choose(&mut endpoints, length, Timestamp::ZERO, &mut fastrand::Rng::with_seed(seed), &mut list);
@@ -151,7 +152,7 @@ proptest! {
 fn mu_gives_a_newcomer_the_largest_rate_known_and_counts_what_it_sends() {
     let mut endpoints = endpoints(2);
     let id = endpoints.find("s0").unwrap();
-    endpoints.answer(id, report(0, 10.0), Timestamp::ZERO);
+    endpoints.answer(id, Right::Chip, report(0, 10.0), Timestamp::ZERO);
     let (mut router, mut list, mut rng) = (router(RoutingKind::Mu), Vec::new(), fastrand::Rng::with_seed(1));
     let mut first = Vec::new();
     for _ in 0..6 {

@@ -275,7 +275,7 @@ impl Mesh {
         let others = Concurrency::new(place.line.len() as u32);
         let waiting = others.get().saturating_sub(1);
         place.totals.departed += 1;
-        let confident = place.server.depart(request.flag, request.met, now.since(attempt.began), waiting);
+        let confident = place.server.depart(request.flag, request.met, now.since(attempt.began), waiting, now);
         place.totals.confident += u64::from(confident);
         if place.server.is_due(now) {
             place.server.measure(place.totals, true, now);

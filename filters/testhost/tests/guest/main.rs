@@ -8,6 +8,7 @@ mod bodies;
 mod configuration;
 mod control_plane;
 mod counters;
+mod failures;
 mod gates;
 mod histories;
 mod hold;

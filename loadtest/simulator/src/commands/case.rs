@@ -50,6 +50,9 @@ pub struct CaseOptions {
     /// After this time an attempt to an unreachable server fails.
     #[arg(long, value_parser = humantime::parse_duration)]
     pub connect_timeout: Option<Duration>,
+    /// What a request has left when it comes to a server, which may reject it for that.
+    #[arg(long, value_parser = humantime::parse_duration)]
+    pub deadline: Option<Duration>,
     /// Retry attempts that failed, too.
     #[arg(long)]
     pub retry_failures: bool,
@@ -59,7 +62,7 @@ pub struct CaseOptions {
     /// How long is measured.
     #[arg(long, value_parser = humantime::parse_duration)]
     pub duration: Option<Duration>,
-    /// down:3@10s-20s, join:3@10s, leave:3@10s, slow:3@10s-20s=0.5, partition@10s-20s, lying:3, silent:3; may be repeated.
+    /// down:3@10s-20s, join:3@10s, leave:3@10s, slow:3@10s-20s=0.5, partition@10s-20s, failing:3@10s-20s=0.5, rejecting:3@10s-20s, lying:3, silent:3; may be repeated.
     #[arg(long = "incident")]
     pub incidents: Vec<Incident>,
     /// Streams that each server has, and that carry nothing.
@@ -106,6 +109,7 @@ impl CaseOptions {
             bounce: self.bounce.unwrap_or(base.bounce),
             back_off: self.back_off.unwrap_or(base.back_off),
             connect_timeout: self.connect_timeout.unwrap_or(base.connect_timeout),
+            deadline: self.deadline.or(base.deadline),
             retry_failures: self.retry_failures || base.retry_failures,
             warm_up: self.warm_up.unwrap_or(base.warm_up),
             duration: self.duration.unwrap_or(base.duration),

@@ -3,10 +3,11 @@
 use super::{ProbeUnderWay, Simulation};
 use crate::events::Event;
 use crate::outcome::End;
-use crate::policies::{Moment, Verdict};
+use crate::policies::{Choice, Moment, Verdict};
 use crate::requests::Place;
 use bloc_policy::endpoints::Answer;
 use bloc_policy::units::Timestamp;
+use bloc_policy::wire::load_report::LoadReport;
 use std::time::Duration;
 
 impl Simulation<'_> {
@@ -17,8 +18,11 @@ impl Simulation<'_> {
         let mut moment = Moment { now: self.now, rng: &mut self.generators.senders, view: &self.view };
         let attempt = request.attempts;
         let Some(choice) = sender.choose(&mut request.plan, u32::from(attempt), &mut moment) else {
-            let end =
-                if matches!(request.answer, Answer::Rejected(_) | Answer::Bounced(_)) { End::Shed } else { End::Error };
+            let end = if matches!(request.answer, Answer::Rejected(_) | Answer::Bounced(_) | Answer::Late(_)) {
+                End::Shed
+            } else {
+                End::Error
+            };
             return self.end(index, end);
         };
         if attempt == 0 {
@@ -27,8 +31,9 @@ impl Simulation<'_> {
         request.attempts += 1;
         request.began = self.now;
         (request.server, request.bid, request.place) = (choice.server, choice.bid, Place::Network);
+        (request.right, request.fails) = (choice.right, false);
         let (origin, started) = (request.sender, request.started);
-        self.tally.attempt(started);
+        self.tally.attempt(started, choice.server, self.now);
         self.view.committed[choice.server as usize] += 1;
         if self.reaches(origin, choice.server) {
             self.after(self.scenario.one_way, Event::Reach(index));
@@ -59,14 +64,24 @@ impl Simulation<'_> {
             self.view.committed[place] -= 1;
             return self.after(self.scenario.one_way, Event::Return(index));
         }
+        if server.rejecting {
+            let idle = LoadReport { queue: Some(0), ..LoadReport::default() };
+            request.answer = Answer::Rejected(idle);
+            self.view.committed[place] -= 1;
+            return self.after(self.scenario.bounce.saturating_sub(self.scenario.one_way), Event::Return(index));
+        }
         match server.model.arrive(index, request.bid, self.now, &mut self.generators.servers) {
-            verdict @ (Verdict::Rejected(report) | Verdict::Bounced(report)) => {
-                let bounced = matches!(verdict, Verdict::Bounced(_));
-                request.answer = if bounced { Answer::Bounced(report) } else { Answer::Rejected(report) };
+            verdict @ (Verdict::Rejected(report) | Verdict::Bounced(report) | Verdict::Late(report)) => {
+                request.answer = match verdict {
+                    Verdict::Bounced(_) => Answer::Bounced(report),
+                    Verdict::Late(_) => Answer::Late(report),
+                    Verdict::Rejected(_) | Verdict::Admitted => Answer::Rejected(report),
+                };
                 self.view.committed[place] -= 1;
                 self.after(self.scenario.bounce.saturating_sub(self.scenario.one_way), Event::Return(index));
             }
             Verdict::Admitted => {
+                request.fails = server.failing > 0.0 && self.generators.servers.f64() < server.failing;
                 server.join(index, &mut self.requests);
                 self.inside += 1;
                 self.tally.admitted(server.inside, self.inside as f64 / f64::from(self.alive));
@@ -95,7 +110,12 @@ impl Simulation<'_> {
         let place = request.server as usize;
         let server = &mut self.servers[place];
         let report = server.model.answer(index, self.now, &mut self.generators.servers);
-        request.answer = report.map_or(Answer::Silent, Answer::Served);
+        request.answer = if request.fails {
+            Answer::Erred(report)
+        } else {
+            self.tally.served(request.server, self.now);
+            report.map_or(Answer::Silent, Answer::Served)
+        };
         request.place = Place::Network;
         server.leave(request, self.now);
         self.inside -= 1;
@@ -108,16 +128,17 @@ impl Simulation<'_> {
     pub(super) fn come_back(&mut self, index: u32) {
         let request = &mut self.requests[index];
         let sender = &mut self.senders[request.sender as usize];
-        sender.answer(request.server, &request.answer, request.bid, request.began, self.now);
+        let attempt = Choice { server: request.server, bid: request.bid, right: request.right };
+        sender.answer(attempt, &request.answer, request.began, self.now);
         let may_retry = sender
             .again(&mut request.plan, &request.answer, request.bid)
             .unwrap_or(u32::from(request.attempts) <= self.retries);
         match request.answer {
             Answer::Served(_) | Answer::Orca(_) | Answer::Silent => self.end(index, End::Ok),
-            Answer::Rejected(_) | Answer::Bounced(_) if may_retry => self.retry(index),
-            Answer::Rejected(_) | Answer::Bounced(_) => self.end(index, End::Shed),
-            Answer::Failed if may_retry && self.scenario.retry_failures => self.retry(index),
-            Answer::Failed => self.end(index, End::Error),
+            Answer::Rejected(_) | Answer::Bounced(_) | Answer::Late(_) if may_retry => self.retry(index),
+            Answer::Rejected(_) | Answer::Bounced(_) | Answer::Late(_) => self.end(index, End::Shed),
+            Answer::Failed | Answer::Erred(_) if may_retry && self.scenario.retry_failures => self.retry(index),
+            Answer::Failed | Answer::Erred(_) | Answer::GivenUp => self.end(index, End::Error),
         }
     }
 

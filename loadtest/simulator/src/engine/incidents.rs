@@ -17,6 +17,8 @@ impl Simulation<'_> {
                 self.servers[server as usize].factor = factor;
                 self.view.rates[server as usize] = self.scenario.service_rate(server) * factor;
             }
+            Change::Failing(server, share) => self.servers[server as usize].failing = share,
+            Change::Rejecting(server, rejects) => self.servers[server as usize].rejecting = rejects,
             Change::Load(factor) => self.load_factor = factor,
             Change::Parted(parted) => self.parted = parted,
         }

@@ -7,7 +7,7 @@ use super::{Choice, Inbound, Moment, Plain, Policy, SenderModel, ServerModel};
 use crate::requests::{NONE, Plan};
 use crate::scenario::{Scenario, ScenarioError};
 use bloc_policy::config::{RoutingKind, ServiceParameters, ServiceSpec};
-use bloc_policy::endpoints::{Answer, EndpointId, Right};
+use bloc_policy::endpoints::{Answer, EndpointId};
 use bloc_policy::rng::Rng;
 use bloc_policy::sender::{Attempt, Sender};
 use bloc_policy::units::Timestamp;
@@ -24,6 +24,7 @@ use std::time::Duration;
 pub struct Mesh {
     directory: Rc<RefCell<Directory>>,
     admission: bool,
+    deadline: Option<Duration>,
 }
 
 impl Mesh {
@@ -43,7 +44,7 @@ impl Mesh {
             ids: vec![EndpointId::null(); scenario.servers as usize],
             servers: Vec::new(),
         };
-        Ok(Self { directory: Rc::new(RefCell::new(directory)), admission: true })
+        Ok(Self { directory: Rc::new(RefCell::new(directory)), admission: true, deadline: scenario.deadline })
     }
 
     /// With nothing before the servers: stock Envoy.
@@ -64,7 +65,7 @@ impl Policy for Mesh {
         if !self.admission {
             return Box::new(Plain);
         }
-        Box::new(Inbound::new(&self.directory.borrow().parameters))
+        Box::new(Inbound::with_deadline(&self.directory.borrow().parameters, self.deadline))
     }
 }
 
@@ -168,7 +169,7 @@ impl SenderModel for MeshSender {
         let begin = |sender: &mut Sender, server: u32| {
             let address = &directory.addresses[server as usize];
             let attempt = sender.begin(address, turn, moment.now)?;
-            Some(Choice { server, bid: attempt.bid })
+            Some(Choice { server, bid: attempt.bid, right: attempt.right })
         };
         plan.find_map(|server| begin(sender, server)).or_else(|| {
             let server = Self::fallback(sender, &directory, moment.rng)?;
@@ -179,16 +180,15 @@ impl SenderModel for MeshSender {
     fn again(&self, plan: &mut Plan, answer: &Answer, bid: Option<Duration>) -> Option<bool> {
         Some(match answer {
             Answer::Bounced(report) => plan.retries.rejected_for(Some(Reason::Bid), bid, report),
-            Answer::Rejected(_) => plan.retries.rejected(true),
+            Answer::Rejected(_) | Answer::Late(_) => plan.retries.rejected(true),
             _ => plan.retries.failed(),
         })
     }
 
-    fn answer(&mut self, server: u32, answer: &Answer, bid: Option<Duration>, began: Timestamp, now: Timestamp) {
+    fn answer(&mut self, Choice { server, bid, right }: Choice, answer: &Answer, began: Timestamp, now: Timestamp) {
         let Some(sender) = self.sender.as_mut() else { return };
         let endpoint = self.directory.borrow().ids[server as usize];
-        // Its right was used up at the beginning.
-        let attempt = Attempt { endpoint, began, bid, right: Right::Chip };
+        let attempt = Attempt { endpoint, began, bid, right };
         sender.answer(&attempt, *answer, now);
         sender.end(&attempt);
     }
@@ -224,9 +224,9 @@ mod tests {
                 let mut moment = Moment { now: Timestamp::ZERO, rng: &mut rng, view: &view };
                 let chosen: BTreeSet<u32> = (0..100)
                     .map(|_| {
-                        let server = sender.choose(&mut Plan::default(), 0, &mut moment).unwrap().server;
-                        sender.answer(server, &Answer::Silent, None, Timestamp::ZERO, Timestamp::ZERO);
-                        server
+                        let choice = sender.choose(&mut Plan::default(), 0, &mut moment).unwrap();
+                        sender.answer(choice, &Answer::Silent, Timestamp::ZERO, Timestamp::ZERO);
+                        choice.server
                     })
                     .collect();
                 assert_eq!(chosen.into_iter().collect::<Vec<_>>(), members);

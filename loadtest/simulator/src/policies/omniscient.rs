@@ -6,7 +6,6 @@ use super::{Choice, Moment, Policy, SenderModel, UNAVAILABLE, View};
 use crate::requests::Plan;
 use bloc_policy::endpoints::Answer;
 use bloc_policy::units::Timestamp;
-use std::time::Duration;
 
 /// What the omniscient balancer looks at.
 #[derive(Clone, Copy, Debug)]
@@ -36,10 +35,10 @@ impl SenderModel for Omniscient {
             }
         }?;
         let available = *committed.get(server)? < UNAVAILABLE;
-        available.then_some(Choice { server: server as u32, bid: None })
+        available.then_some(Choice::plain(server as u32))
     }
 
-    fn answer(&mut self, _server: u32, _answer: &Answer, _bid: Option<Duration>, _began: Timestamp, _now: Timestamp) {}
+    fn answer(&mut self, _attempt: Choice, _answer: &Answer, _began: Timestamp, _now: Timestamp) {}
 }
 
 /// The place of the least value, at a tie of one of the equals.

@@ -4,7 +4,6 @@ use super::{Choice, Moment, SenderModel};
 use crate::requests::Plan;
 use bloc_policy::endpoints::Answer;
 use bloc_policy::units::Timestamp;
-use std::time::Duration;
 
 /// What such a sender knows.
 #[derive(Default)]
@@ -40,10 +39,10 @@ impl SenderModel for ByPending {
     fn choose(&mut self, _plan: &mut Plan, _attempt: u32, moment: &mut Moment<'_>) -> Option<Choice> {
         let server = (self.pick)(&self.known, moment.rng)?;
         self.known.of[server as usize] += 1;
-        Some(Choice { server, bid: None })
+        Some(Choice::plain(server))
     }
 
-    fn answer(&mut self, server: u32, _answer: &Answer, _bid: Option<Duration>, _began: Timestamp, _now: Timestamp) {
+    fn answer(&mut self, Choice { server, .. }: Choice, _answer: &Answer, _began: Timestamp, _now: Timestamp) {
         self.known.of[server as usize] -= 1;
     }
 

@@ -147,10 +147,10 @@ impl SenderModel for Sender {
             }
         };
         self.remove_one();
-        Some(Choice { server, bid: None })
+        Some(Choice::plain(server))
     }
 
-    fn answer(&mut self, _server: u32, _answer: &Answer, _bid: Option<Duration>, _began: Timestamp, _now: Timestamp) {}
+    fn answer(&mut self, _attempt: Choice, _answer: &Answer, _began: Timestamp, _now: Timestamp) {}
 
     fn probe(&mut self, into: &mut Vec<u32>, moment: &mut Moment<'_>) {
         while into.len() < PROBES.min(self.members.len()) {

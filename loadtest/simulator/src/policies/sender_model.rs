@@ -3,7 +3,7 @@
 use super::server_model::Probe;
 use super::view::View;
 use crate::requests::Plan;
-use bloc_policy::endpoints::Answer;
+use bloc_policy::endpoints::{Answer, Right};
 use bloc_policy::units::Timestamp;
 use std::time::Duration;
 
@@ -24,6 +24,15 @@ pub struct Choice {
     pub server: u32,
     /// The longest wait that the attempt accepts; none: any.
     pub bid: Option<Duration>,
+    /// By what right it goes there.
+    pub right: Right,
+}
+
+impl Choice {
+    /// This server, for a policy without bids and chips.
+    pub fn plain(server: u32) -> Self {
+        Self { server, bid: None, right: Right::Chip }
+    }
 }
 
 /// The decisions of one sender. Servers are numbered from 0.
@@ -36,8 +45,8 @@ pub trait SenderModel {
     /// attempt.
     fn choose(&mut self, plan: &mut Plan, attempt: u32, moment: &mut Moment<'_>) -> Option<Choice>;
 
-    /// An attempt that `server` had, and that began at `began` with this `bid`, is over.
-    fn answer(&mut self, server: u32, answer: &Answer, bid: Option<Duration>, began: Timestamp, now: Timestamp);
+    /// An attempt that began at `began` is over.
+    fn answer(&mut self, attempt: Choice, answer: &Answer, began: Timestamp, now: Timestamp);
 
     /// A stream to this server that carries nothing counts as pending from now on, or has done so for
     /// long enough.

@@ -28,10 +28,12 @@ impl ServerModel for Plain {
 /// The inbound filter: the calls that it makes to `bloc_policy::server`, in the same order.
 ///
 /// Without a limit of its own the application's line is inside the application, so the sidecar counts what is in the server; with `concurrency` in the service's
-/// parameters it is the sidecar that holds them, and it counts those beyond. Requests carry no deadline.
+/// parameters it is the sidecar that holds them, and it counts those beyond. All requests have the same time left.
 #[derive(Debug)]
 pub struct Inbound {
     server: Server,
+    /// What a request has left when it comes.
+    left: Option<Duration>,
     in_flight: u32,
     /// Of these, streams that carry nothing.
     streams: u32,
@@ -41,10 +43,15 @@ pub struct Inbound {
 }
 
 impl Inbound {
-    /// An idle server with these parameters.
+    /// An idle server with these parameters, whose requests have no deadline.
     pub fn new(parameters: &ServiceParameters) -> Self {
+        Self::with_deadline(parameters, None)
+    }
+
+    /// The same, and a request has so much time left when it comes.
+    pub fn with_deadline(parameters: &ServiceParameters, left: Option<Duration>) -> Self {
         let (server, totals) = (Server::new(parameters), Totals::default());
-        Self { server, in_flight: 0, streams: 0, totals, inside: HashMap::new() }
+        Self { server, left, in_flight: 0, streams: 0, totals, inside: HashMap::new() }
     }
 
     fn waiting(&self, others: u32) -> u32 {
@@ -55,11 +62,12 @@ impl Inbound {
 impl ServerModel for Inbound {
     fn arrive(&mut self, request: u32, bid: Option<Duration>, now: Timestamp, _: &mut fastrand::Rng) -> Verdict {
         let others = Concurrency::new(self.in_flight);
-        let verdict = self.server.arrive(others, bid, None, now);
+        let verdict = self.server.arrive(others, bid, self.left, now);
         let flag = self.server.flag(self.waiting(self.in_flight));
         match verdict {
             Ok(()) => {}
             Err(Reason::Bid) => return Verdict::Bounced(self.server.bare_report(others)),
+            Err(Reason::Deadline) => return Verdict::Late(self.server.bare_report(others)),
             Err(_) => return Verdict::Rejected(self.server.bare_report(others)),
         }
         self.in_flight += 1;
@@ -80,7 +88,7 @@ impl ServerModel for Inbound {
         let others = self.in_flight - 1;
         let (flag, met, since) = self.inside.remove(&request)?;
         self.totals.departed += 1;
-        self.totals.confident += u64::from(self.server.depart(flag, met, now.since(since), self.waiting(others)));
+        self.totals.confident += u64::from(self.server.depart(flag, met, now.since(since), self.waiting(others), now));
         if self.server.is_due(now) {
             self.server.measure(self.totals, self.in_flight > 0, now);
         }

@@ -22,6 +22,8 @@ pub enum Verdict {
     Rejected(LoadReport),
     /// It would take longer than its bid.
     Bounced(LoadReport),
+    /// It would miss its deadline.
+    Late(LoadReport),
 }
 
 /// The decisions of one server. `request` names a request while it is in the server.

@@ -1,7 +1,8 @@
 //! An application: a tonic server whose methods do what the first message says.
 //!
 //! A message `hold` is answered when it is released, or when the stream is given up, and
-//! `fail CODE TEXT` with that status and metadata of its own.
+//! `fail CODE TEXT` with that status and metadata of its own. `at NAME fail CODE TEXT` fails at the
+//! application of that name only, at once; the others take 20 ms.
 //!
 //! | method | answers |
 //! |---|---|
@@ -18,6 +19,7 @@ use std::net::SocketAddr;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll};
+use std::time::Duration;
 use tokio::net::TcpListener;
 use tokio::sync::{Semaphore, oneshot};
 use tonic::body::Body;
@@ -177,6 +179,14 @@ impl Working {
         if message == "hold" {
             self.0.release.acquire().await.unwrap().forget();
         }
+        let message = match message.strip_prefix("at ").and_then(|rest| rest.split_once(' ')) {
+            Some((name, rest)) if name == self.0.name => rest,
+            Some(_) => {
+                tokio::time::sleep(Duration::from_millis(20)).await;
+                ""
+            }
+            None => message,
+        };
         match message.strip_prefix("fail ") {
             Some(status) => Err(status_of(status)),
             None => Ok(()),

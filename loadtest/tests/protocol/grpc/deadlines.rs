@@ -91,6 +91,9 @@ async fn a_call_that_one_server_cannot_answer_in_time_is_answered_by_another() {
     for held in held {
         held.await.unwrap().unwrap();
     }
+    // While a place is free, it serves, whatever it believes.
+    let held = [client.hold(), client.hold()];
+    slow.works_on(2).await;
     let timeout = format!("{:.3}s", TIMEOUT.as_secs_f64());
     let caller = Caller::start(&place, &[&slow, &fast], |route| route["timeout"] = json!(timeout)).await;
     for way in ROUTINGS {
@@ -102,7 +105,11 @@ async fn a_call_that_one_server_cannot_answer_in_time_is_answered_by_another() {
             }
         }
     }
-    assert_eq!(slow.app.calls().len(), 2);
+    assert_eq!(slow.app.calls().len(), 4);
+    slow.app.release(2);
+    for held in held {
+        held.await.unwrap().unwrap();
+    }
     eventually("rejections", async || (slow.metric("rejected_deadline").await > 0).then_some(())).await;
     slow.has_in_flight(0).await;
     fast.has_in_flight(0).await;

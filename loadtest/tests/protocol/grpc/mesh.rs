@@ -83,6 +83,16 @@ impl Caller {
     /// To these servers, with retries enough for all of them. `edit` has the last word on the route
     /// of each way to call.
     pub async fn start(place: &Place, pods: &[&Pod], edit: impl Fn(&mut Value)) -> Self {
+        Self::start_with(place, pods, edit, |_| ()).await
+    }
+
+    /// The same; `adjust` has the last word on each cluster of servers.
+    pub async fn start_with(
+        place: &Place,
+        pods: &[&Pod],
+        edit: impl Fn(&mut Value),
+        adjust: impl Fn(&mut Value),
+    ) -> Self {
         let at = |pod: &&Pod| pod.address;
         let (endpoints, stock): (Vec<_>, Vec<_>) = pods.iter().map(|pod| (at(pod), pod.stock)).unzip();
         let named: Vec<String> = endpoints.iter().map(ToString::to_string).collect();
@@ -95,7 +105,8 @@ impl Caller {
         listeners.push(with(sidecar_outbound(&nowhere), &edit, STOCK));
         let mut bootstrap = of("bloc");
         let clusters = bootstrap["static_resources"]["clusters"].as_array_mut().unwrap();
-        clusters.push(static_cluster(STOCK, &stock, Balancing::RoundRobin));
+        clusters.push(static_cluster(STOCK, &stock, Balancing::LeastRequestOfTwo));
+        clusters.iter_mut().for_each(adjust);
         bootstrap["static_resources"]["listeners"] = json!(listeners);
         let sidecar = Envoy::start(&place.envoy, place.path(), "caller", &bootstrap, WORKERS).await.unwrap();
         Self { sidecar }

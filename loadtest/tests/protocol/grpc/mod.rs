@@ -5,6 +5,7 @@ mod app;
 mod client;
 mod dead;
 mod deadlines;
+mod failing;
 mod gone;
 mod held;
 mod mesh;

@@ -1,0 +1,37 @@
+//! By what right an attempt goes to a server, and how it ends.
+
+use crate::wire::load_report::LoadReport;
+
+/// By what right an attempt goes to an endpoint.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Right {
+    /// A chip was spent.
+    Chip,
+    /// Its reset interval has passed: a probe.
+    Probe,
+    /// Nobody qualified, and its interval ends first.
+    Forced,
+}
+
+/// How an attempt ended, as far as the endpoint is concerned.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Answer {
+    /// The application answered, with this report.
+    Served(LoadReport),
+    /// The server rejected the request, with this report.
+    Rejected(LoadReport),
+    /// The server bounced the request because it would take longer than the bid, with this report.
+    Bounced(LoadReport),
+    /// The application answered, and the server does not speak BLOC: as good as a chip.
+    Silent,
+    /// The application answered, and the server speaks [ORCA](crate::wire::orca) but not BLOC: as good as a chip, and its numbers count.
+    Orca(LoadReport),
+    /// The server rejected the request because it would miss its deadline, with this report.
+    Late(LoadReport),
+    /// The application answered with an error, with this report if the server speaks BLOC.
+    Erred(Option<LoadReport>),
+    /// No connection, or it was reset by the server, or it took too long.
+    Failed,
+    /// The caller wanted the answer no more.
+    GivenUp,
+}

@@ -1,0 +1,44 @@
+//! Rows of servers, from which a routing draws.
+
+use super::endpoint::{Endpoint, EndpointId};
+use crate::estimate::Standing;
+use slotmap::SlotMap;
+
+/// A dense array of endpoints whose order means nothing, so that drawing without replacement is a swap.
+pub(crate) struct Row<'a> {
+    pub(super) ids: &'a mut Vec<EndpointId>,
+    /// What moves along; empty: nothing.
+    pub(super) standings: &'a mut [Standing],
+    pub(super) table: &'a mut SlotMap<EndpointId, Endpoint>,
+    pub(super) place: fn(&mut Endpoint) -> Option<&mut usize>,
+}
+
+impl Row<'_> {
+    pub(crate) fn len(&self) -> usize {
+        self.ids.len()
+    }
+
+    /// The server standing at `at`.
+    pub(crate) fn id(&self, at: usize) -> Option<EndpointId> {
+        self.ids.get(at).copied()
+    }
+
+    /// Requests of this sender that are pending at the server standing at `at`.
+    pub(crate) fn pending(&self, at: usize) -> u32 {
+        self.ids.get(at).and_then(|&id| self.table.get(id)).map_or(u32::MAX, |endpoint| endpoint.pending)
+    }
+
+    /// Moves the server standing at `at` to `to` (and the one there to `at`), and names it.
+    pub(crate) fn set_aside(&mut self, at: usize, to: usize) -> Option<EndpointId> {
+        let id = *self.ids.get(at)?;
+        let other = *self.ids.get(to)?;
+        for (id, place) in [(id, to), (other, at)] {
+            *self.ids.get_mut(place)? = id;
+            *(self.place)(self.table.get_mut(id)?)? = place;
+        }
+        if at.max(to) < self.standings.len() {
+            self.standings.swap(at, to);
+        }
+        Some(id)
+    }
+}

@@ -1,0 +1,208 @@
+//! How often a server fails, and which of its failures count against it.
+//!
+//! A failure is: no connection, a reset by the server, a timeout, an answer of 5xx, or UNAVAILABLE
+//! or INTERNAL over gRPC. A request that its own caller gave up is none.
+//!
+//! - failing share `f` (ratio): an EWMA over a server's attempts, weight 0.1 for the newest;
+//! - excess `e = max(0, f - m - 2 * sqrt(w / (2 - w) * m * (1 - m)))` (ratio), with the mean `m` of
+//!   the shares of the other servers that are not shut ([`crate::endpoints`]), and the weight `w`: what
+//!   neither the others nor chance explain;
+//! - of a server's failures the share `e / f` counts against it.
+//!
+//! So an error that all servers give, as when what they all depend on is away, changes nothing, and
+//! the first failure among servers that do not fail counts at once.
+//!
+//! Cold start: nobody fails. Failures of a lone server, or of the only one that is not shut, never
+//! count. Cost: some multiplications and a
+//! root for a failure, one multiplication for a success. Not in the papers, which know no failures.
+
+/// The weight of the newest attempt.
+const WEIGHT: f64 = 0.1;
+/// How many standard deviations are put down to chance.
+const CHANCE: f64 = 2.0;
+
+/// The failures of one server, as one sender sees them.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Failures {
+    share: f64,
+    /// The part of a failure that is to count and has not yet.
+    rest: f64,
+    /// Whether the others are compared with it.
+    is_compared: bool,
+}
+
+/// Those with whom servers are compared: who rejects or fails anyway sets no standard.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Peers {
+    shares: f64,
+    count: usize,
+}
+
+impl Peers {
+    /// These are all servers; for a sum that many additions have worn.
+    pub fn renew<'a>(&mut self, all: impl Iterator<Item = &'a Failures>) {
+        let mut peers = Self::default();
+        all.filter(|failures| failures.is_compared).for_each(|failures| peers.add(failures.share, 1));
+        *self = peers;
+    }
+
+    fn add(&mut self, share: f64, count: usize) {
+        self.shares = (self.shares + share).max(0.0);
+        self.count += count;
+    }
+}
+
+impl Failures {
+    /// From now on the others are compared with this server, or not.
+    pub fn compare(&mut self, compared: bool, peers: &mut Peers) {
+        if self.is_compared == compared {
+            return;
+        }
+        self.is_compared = compared;
+        if compared {
+            peers.add(self.share, 1);
+        } else {
+            peers.add(-self.share, 0);
+            peers.count = peers.count.saturating_sub(1);
+        }
+    }
+
+    fn set(&mut self, share: f64, peers: &mut Peers) {
+        if self.is_compared {
+            peers.add(share - self.share, 0);
+        }
+        self.share = share;
+    }
+
+    /// An attempt has failed; whether that counts against the server.
+    pub fn failed(&mut self, peers: &mut Peers) -> bool {
+        self.set(self.share + WEIGHT * (1.0 - self.share), peers);
+        self.rest += self.excess(peers) / self.share;
+        // Whole, but for roundings.
+        let counts = self.rest > 1.0 - 1e-6;
+        if counts {
+            self.rest = 0.0;
+        }
+        counts
+    }
+
+    /// An attempt was served.
+    pub fn served(&mut self, peers: &mut Peers) {
+        if self.share > 0.0 {
+            self.set(if self.share < 1e-6 { 0.0 } else { self.share * (1.0 - WEIGHT) }, peers);
+        }
+    }
+
+    /// Nothing is known any more.
+    pub fn forget(&mut self, peers: &mut Peers) {
+        self.set(0.0, peers);
+        self.rest = 0.0;
+    }
+
+    /// By how much this server fails more than the others.
+    pub fn excess(&self, peers: &Peers) -> f64 {
+        let (own, one) = if self.is_compared { (self.share, 1) } else { (0.0, 0) };
+        let others = peers.count.saturating_sub(one);
+        if others == 0 {
+            return 0.0;
+        }
+        let mean = ((peers.shares - own) / others as f64).clamp(0.0, 1.0);
+        let chance = CHANCE * (WEIGHT / (2.0 - WEIGHT) * mean * (1.0 - mean)).sqrt();
+        (self.share - mean - chance).max(0.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn fleet<const N: usize>() -> ([Failures; N], Peers) {
+        let (mut servers, mut peers) = ([Failures::default(); N], Peers::default());
+        servers.iter_mut().for_each(|server| server.compare(true, &mut peers));
+        (servers, peers)
+    }
+
+    /// How many of 10,000 attempts at the first of ten servers count, where it fails `own` of them
+    /// and the others `others`, and its excess in the end.
+    fn counted(own: f64, others: f64) -> (u32, f64) {
+        let mut rng = fastrand::Rng::with_seed(1);
+        let ((mut servers, mut peers), mut counted) = (fleet::<10>(), 0);
+        for _ in 0..10_000 {
+            for (number, server) in servers.iter_mut().enumerate() {
+                if rng.f64() >= if number == 0 { own } else { others } {
+                    server.served(&mut peers);
+                } else if server.failed(&mut peers) && number == 0 {
+                    counted += 1;
+                }
+            }
+        }
+        (counted, servers[0].excess(&peers))
+    }
+
+    #[test]
+    fn all_failures_count_where_nobody_else_fails() {
+        let (count, excess) = counted(1.0, 0.0);
+        assert_eq!(count, 10_000);
+        assert!(excess > 0.99);
+        assert_eq!(counted(0.0, 0.5).0, 0);
+        let ([mut first, _], mut peers) = fleet();
+        assert!(first.failed(&mut peers), "the first one");
+    }
+
+    #[test]
+    fn an_error_that_all_give_counts_against_nobody() {
+        for rate in [0.03, 0.1, 0.5, 0.9] {
+            let (count, _) = counted(rate, rate);
+            let share = f64::from(count) / 1e4 / rate;
+            assert!(share < 0.35 && f64::from(count) < 150.0, "{share} of {rate}");
+        }
+        let (count, excess) = counted(1.0, 1.0);
+        assert!(count <= 1 && excess == 0.0, "the very first one");
+    }
+
+    #[test]
+    fn what_exceeds_the_others_failures_counts() {
+        let (count, _) = counted(1.0, 0.5);
+        assert!((2_000..=4_000).contains(&count), "{count}");
+        let (few, _) = counted(0.5, 0.1);
+        assert!((1_000..=4_000).contains(&few), "{few}");
+    }
+
+    #[test]
+    fn a_lone_server_is_not_compared() {
+        let ([mut alone, mut shut], mut peers) = fleet();
+        shut.compare(false, &mut peers);
+        assert!((0..100).all(|_| !alone.failed(&mut peers)));
+    }
+
+    #[test]
+    fn who_is_left_out_sets_no_standard() {
+        let ([mut dead, mut ill, _], mut peers) = fleet();
+        for _ in 0..100 {
+            dead.failed(&mut peers);
+        }
+        let mut with_it = (ill, peers);
+        assert!((0..5).all(|_| !with_it.0.failed(&mut with_it.1)), "as good as the mean");
+        dead.compare(false, &mut peers);
+        assert!(ill.failed(&mut peers));
+        assert!(dead.excess(&peers) > 0.5, "it is compared with the others itself");
+    }
+
+    #[test]
+    fn the_sum_is_that_of_all() {
+        let ([mut one, mut two, mut three], mut peers) = fleet();
+        one.failed(&mut peers);
+        two.failed(&mut peers);
+        two.served(&mut peers);
+        three.failed(&mut peers);
+        three.compare(false, &mut peers);
+        let before = peers;
+        peers.renew([one, two, three].iter());
+        assert!((peers.shares - before.shares).abs() < 1e-12 && before.shares > 0.18);
+        assert_eq!((peers.count, before.count), (2, 2));
+        one.forget(&mut peers);
+        two.forget(&mut peers);
+        three.forget(&mut peers);
+        assert!(peers.shares < 1e-12);
+    }
+}
