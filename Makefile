@@ -70,7 +70,7 @@ demo-istio: wasm envoy ## Least request, BLOC and bids in an Istio mesh on this 
 	target/debug/bloc-e2e demo
 
 .PHONY: chaos
-chaos: release envoy ## Break one thing after the other under load and check what is promised (12 minutes at most; all of it needs root and nftables)
+chaos: release envoy ## Break one thing after the other under load and check what is promised (20 minutes; all of it needs root and nftables)
 	cargo build --locked --release -p bloc-clock
 	$(LAB) chaos
 

@@ -15,6 +15,10 @@ pub const BUDGET: f64 = 0.2;
 pub const BURST: u64 = 10;
 /// Answered requests in a flood, as a share of the capacity.
 pub const GOODPUT: f64 = 0.9;
+/// What a server that fails at once gets at most, as a multiple of its fair share.
+pub const SPREAD: f64 = 1.5;
+/// What a server that is well again gets at least, as a multiple of its fair share.
+pub const RECOVERED: f64 = 0.8;
 /// Within this time what was written last is in force in every sidecar.
 pub const IN_FORCE: Duration = Duration::from_secs(4);
 
@@ -135,17 +139,7 @@ pub fn judge(
     limit_ms: f64,
     counted: Option<(Counted, u64)>,
 ) -> Vec<Promise> {
-    let lost = lost(samples, kind, at);
-    let mut promises = vec![Promise {
-        what: "requests lost",
-        promised: "0".into(),
-        measured: match excused(samples, kind, at) {
-            0 => lost.to_string(),
-            excused if kind.leaves_nobody => format!("{lost} (and {excused} that nobody could take)"),
-            excused => format!("{lost} (and {excused} in what was killed)"),
-        },
-        holds: lost == 0,
-    }];
+    let mut promises = judge_lost(samples, kind, at);
     let (from, since) = if kind.heals_by_itself { (at.began_s, "it began") } else { (at.mended_s, "it ended") };
     let took = recovery_s(&p99(samples), from, limit_ms, STAY_S);
     promises.push(Promise {
@@ -161,6 +155,20 @@ pub fn judge(
         promises.push(spread(samples, kind, at, backends));
     }
     promises
+}
+
+fn judge_lost(samples: &[Sample], kind: Kind, at: Moments) -> Vec<Promise> {
+    let lost = lost(samples, kind, at);
+    vec![Promise {
+        what: "requests lost",
+        promised: "0".into(),
+        measured: match excused(samples, kind, at) {
+            0 => lost.to_string(),
+            excused if kind.leaves_nobody => format!("{lost} (and {excused} that nobody could take)"),
+            excused => format!("{lost} (and {excused} in what was killed)"),
+        },
+        holds: lost == 0,
+    }]
 }
 
 fn retries(counted: Counted, frontends: u64) -> Promise {
@@ -181,9 +189,9 @@ fn spread(samples: &[Sample], kind: Kind, at: Moments, backends: usize) -> Promi
     let (share, fair) = (own as f64 / all.max(1) as f64, 1.0 / backends as f64);
     Promise {
         what: "requests that the broken server gets",
-        promised: format!("at most twice its share of {:.0}%", 100.0 * fair),
+        promised: format!("at most {SPREAD} times its share of {:.0}%", 100.0 * fair),
         measured: format!("{:.0}%", 100.0 * share),
-        holds: share <= 2.0 * fair,
+        holds: share <= SPREAD * fair,
     }
 }
 
@@ -230,6 +238,24 @@ pub fn judge_uploads(seen: &Uploads) -> Vec<Promise> {
     promises
 }
 
+/// What is promised of a server that is well again: `served` is what each server has served from
+/// ten seconds after that on.
+pub fn judge_recovered(samples: &[Sample], kind: Kind, at: Moments, served: &[u64], server: usize) -> Vec<Promise> {
+    let mut promises = judge_lost(samples, kind, at);
+    if let Some((_, servers)) = kind.own {
+        promises.push(spread(samples, kind, at, servers));
+    }
+    let (own, all) = (served.get(server).copied().unwrap_or(0), served.iter().sum::<u64>());
+    let share = own as f64 * served.len() as f64 / all.max(1) as f64;
+    promises.push(Promise {
+        what: "requests that the server gets when it is well again",
+        promised: format!("at least {RECOVERED} of its share, from 10 s on"),
+        measured: format!("{share:.2}"),
+        holds: share >= RECOVERED,
+    });
+    promises
+}
+
 /// What is promised of a flood.
 pub fn judge_flood(samples: &[Sample], from_s: f64, to_s: f64, capacity_rps: f64, least_request: f64) -> Vec<Promise> {
     let good = goodput(samples, from_s, to_s, capacity_rps);
@@ -250,16 +276,26 @@ pub fn judge_flood(samples: &[Sample], from_s: f64, to_s: f64, capacity_rps: f64
     ]
 }
 
-/// What is promised while a sidecar stands still most of the time: what it holds is answered.
-pub fn judge_throttled(samples: &[Sample], least_request: &[Sample]) -> Vec<Promise> {
+/// What is promised while a sidecar stands still most of the time: what it holds is answered, to
+/// clients with this `patience`.
+pub fn judge_throttled(samples: &[Sample], least_request: &[Sample], patience: Duration) -> Vec<Promise> {
     let unanswered = |samples: &[Sample]| {
         samples.iter().filter(|sample| sample.outcome == Outcome::Error(ErrorKind::Timeout)).count()
+    };
+    let longest = |samples: &[Sample]| {
+        let answered = samples.iter().filter(|sample| sample.outcome == Outcome::Ok);
+        answered.map(|sample| sample.latency).max().unwrap_or_default().as_secs_f64()
     };
     let (ours, least) = (unanswered(samples), unanswered(least_request));
     vec![Promise {
         what: "requests without an answer",
-        promised: format!("0 of {} after {} s", samples.len(), PATIENCE.as_secs()),
-        measured: format!("{ours} (least request: {least} of {})", least_request.len()),
+        promised: format!("0 of {} after {} s", samples.len(), patience.as_secs()),
+        measured: format!(
+            "{ours}, the longest answer {:.1} s (least request: {least} of {}, {:.1} s)",
+            longest(samples),
+            least_request.len(),
+            longest(least_request)
+        ),
         holds: ours == 0 && !samples.is_empty(),
     }]
 }
@@ -415,10 +451,10 @@ mod tests {
         assert_eq!(holds(&late, counted), [true, false, true, true]);
         let mut black_hole = well();
         let fails = |sample: &mut Sample| sample.outcome = Outcome::Error(ErrorKind::Status(500));
-        black_hole.iter_mut().filter(|sample| (4.2..9.5).contains(&began_s(sample))).step_by(2).for_each(fails);
-        assert_eq!(holds(&black_hole, counted), [true, true, true, true], "half is twice a quarter");
-        let third = black_hole.iter_mut().filter(|sample| (4.2..9.5).contains(&began_s(sample))).skip(1).step_by(2);
-        third.step_by(4).for_each(fails);
+        black_hole.iter_mut().filter(|sample| (4.2..9.5).contains(&began_s(sample))).step_by(3).for_each(fails);
+        assert_eq!(holds(&black_hole, counted), [true, true, true, true], "a third, of 1.5 quarters");
+        let others = black_hole.iter_mut().filter(|sample| (4.2..9.5).contains(&began_s(sample))).skip(1).step_by(6);
+        others.for_each(fails);
         assert_eq!(holds(&black_hole, counted), [true, true, true, false]);
     }
 
@@ -429,6 +465,17 @@ mod tests {
         let recovered =
             |heals_by_itself| judge(&samples, Kind { heals_by_itself, ..Kind::default() }, AT, 60.0, None)[1].holds;
         assert!(recovered(false) && !recovered(true));
+    }
+
+    #[test]
+    fn a_server_that_is_well_again_has_to_get_its_share() {
+        let holds = |served: &[u64]| {
+            let promises = judge_recovered(&well(), Kind::default(), AT, served, 1);
+            promises.iter().map(|promise| promise.holds).collect::<Vec<_>>()
+        };
+        assert_eq!(holds(&[110, 80, 105, 105]), [true, true]);
+        assert_eq!(holds(&[111, 78, 106, 105]), [true, false]);
+        assert_eq!(holds(&[0, 0, 0, 0]), [true, false], "nothing was served");
     }
 
     #[test]
@@ -458,7 +505,7 @@ mod tests {
     fn of_a_throttled_sidecar_each_request_is_to_be_answered() {
         let timeout = request(0, 10_000, Outcome::Error(ErrorKind::Timeout));
         let shed = request(0, 10, Outcome::Shed);
-        let holds = |samples: &[Sample]| judge_throttled(samples, &[timeout])[0].holds;
+        let holds = |samples: &[Sample]| judge_throttled(samples, &[timeout], PATIENCE)[0].holds;
         assert!(holds(&[well()[0], shed, error(0, 10)]), "refused is answered");
         assert!(!holds(&[well()[0], timeout]));
         assert!(!holds(&[]), "nothing was seen");

@@ -3,6 +3,7 @@
 use super::fault::{FAULTS, Fault, Victim};
 use super::impossible::Impossible;
 use super::judge::{self, Counted, Kind, Moments, Promise};
+use super::recovery::{RECOVERIES, Recovery};
 use super::rollback::{self, ROLLED_BACK};
 use super::uploads::{self, UPLOADS};
 use crate::backend::ServiceTime;
@@ -47,6 +48,9 @@ const THROTTLED: &str = "throttled-sidecar";
 /// Of one processor.
 const THROTTLED_TO: f64 = 0.05;
 const THROTTLED_FOR: Duration = Duration::from_secs(10);
+/// What came at the beginning may be answered soon after the end. Less than the 15 s after which Envoy
+/// gives up itself.
+const THROTTLED_PATIENCE: Duration = Duration::from_secs(13);
 /// What takes the rest of that away most of the time, as an application in the same cgroup does.
 const NEIGHBOURS: usize = 20;
 
@@ -123,7 +127,9 @@ impl Outcome {
 impl Chaos {
     /// The names that [`Chaos::only`] knows.
     pub fn names() -> impl Iterator<Item = &'static str> {
-        FAULTS.iter().map(|fault| fault.name()).chain([ROLLED_BACK, UPLOADS, THROTTLED, FLOOD])
+        let recoveries = RECOVERIES.iter().map(|recovery| recovery.name);
+        let faults = FAULTS.iter().map(|fault| fault.name());
+        faults.chain(recoveries).chain([ROLLED_BACK, UPLOADS, THROTTLED, FLOOD])
     }
 
     /// Runs it; what has come out goes to `tell` at once.
@@ -159,7 +165,9 @@ impl Chaos {
                 let throttled = if wanted(THROTTLED) { 2 * (throttled_window() + STARTS) } else { Duration::ZERO };
                 let rolled_back = if wanted(ROLLED_BACK) { 2 * (rollback::window() + STARTS) } else { Duration::ZERO };
                 let uploads = if wanted(UPLOADS) { uploads::window() + STARTS } else { Duration::ZERO };
-                let others = flood + throttled + rolled_back + uploads;
+                let recoveries = RECOVERIES.iter().filter(|recovery| wanted(recovery.name)).count() as u32;
+                let recoveries = recoveries * (Recovery::window() + STARTS);
+                let others = flood + throttled + rolled_back + uploads + recoveries;
                 let outcome = if Instant::now() + BEFORE + FAULT + AFTER + STARTS + others > ends {
                     Outcome::not_run(fault.name(), fault.what(), format!("no time left of {:?}", self.limit))
                 } else {
@@ -170,6 +178,13 @@ impl Chaos {
             }
             mesh.check()?;
             mesh.end().await;
+        }
+        let recoveries: Vec<Recovery> = RECOVERIES.into_iter().filter(|recovery| wanted(recovery.name)).collect();
+        for together in recoveries.chunk_by(Recovery::is_with) {
+            for outcome in self.recoveries(together, tools, directory, bar).await? {
+                tell(&outcome);
+                outcomes.push(outcome);
+            }
         }
         if wanted(ROLLED_BACK) {
             let outcome = self.rolled_back(tools, directory, bar).await?;
@@ -324,6 +339,33 @@ impl Chaos {
         Ok(measured.samples)
     }
 
+    /// One server after the other breaks and is well again, on one mesh.
+    async fn recoveries(
+        &self,
+        together: &[Recovery],
+        tools: &Tools,
+        directory: &Path,
+        bar: &ProgressBar,
+    ) -> Result<Vec<Outcome>, MeshError> {
+        let Some(first) = together.first() else { return Ok(vec![]) };
+        let mut mesh = first.mesh(self.seed, tools, &directory.join("recovery"), bar).await?;
+        let mut outcomes = Vec::new();
+        for (backend, recovery) in together.iter().enumerate() {
+            bar.set_message(recovery.name);
+            let seen = recovery.run(&mut mesh, backend, self.seed.wrapping_add(backend as u64)).await?;
+            let outcome = Outcome {
+                moments: Some(seen.at),
+                not_run: None,
+                promises: seen.promises,
+                ..Outcome::not_run(recovery.name, &recovery.what(), String::new())
+            };
+            outcomes.push(outcome.drawn(&seen.samples));
+        }
+        mesh.check()?;
+        mesh.end().await;
+        Ok(outcomes)
+    }
+
     /// A configuration is changed and rolled back; the same without our filters.
     async fn rolled_back(&self, tools: &Tools, directory: &Path, bar: &ProgressBar) -> Result<Outcome, MeshError> {
         bar.set_message(ROLLED_BACK);
@@ -372,7 +414,7 @@ impl Chaos {
         let least =
             self.throttled(Policy::LeastRequest, tools, &directory.join("throttled-least-request"), bar).await?;
         let ours = self.throttled(self.policy, tools, &directory.join("throttled"), bar).await?;
-        let promises = judge::judge_throttled(&ours, &least);
+        let promises = judge::judge_throttled(&ours, &least, THROTTLED_PATIENCE);
         Ok(Outcome { not_run: None, promises, ..Outcome::not_run(THROTTLED, &what, String::new()) }.drawn(&ours))
     }
 
@@ -390,7 +432,7 @@ impl Chaos {
         let spec = MeshSpec { backends: 4, workers: 2, hold, capacity, seed: self.seed, ..fleet };
         let mut mesh = Mesh::start(&spec, tools, directory, bar).await?;
         let rate = THROTTLED_SHARE * spec.total_rate(spec.backends);
-        let plan = self.plan(&mesh, rate, throttled_window(), judge::PATIENCE, 0);
+        let plan = self.plan(&mesh, rate, throttled_window(), THROTTLED_PATIENCE, 0);
         let start = Instant::now() + HEAD_START;
         let disturb = async {
             sleep_until(start + BEFORE).await;

@@ -26,7 +26,7 @@ pub struct ChaosCommand {
     #[arg(long, default_value = "60s", value_parser = |text: &str| duration(text, Duration::from_secs(5), Duration::from_secs(600)))]
     flood: Duration,
     /// Nothing begins that would end later than this; 1m to 1h
-    #[arg(long, default_value = "12m", value_parser = |text: &str| duration(text, Duration::from_secs(60), Duration::from_secs(3600)))]
+    #[arg(long, default_value = "25m", value_parser = |text: &str| duration(text, Duration::from_secs(60), Duration::from_secs(3600)))]
     limit: Duration,
     /// Determines the order, the victims and the arrivals
     #[arg(long, default_value = "1")]

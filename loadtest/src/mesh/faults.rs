@@ -202,6 +202,22 @@ impl Mesh {
         sum(&self.sidecars, name).await
     }
 
+    /// How many requests each backend's sidecar has answered well since it was started.
+    ///
+    /// # Errors
+    /// One does not answer.
+    pub async fn answered_by_sidecars(&self) -> Result<Vec<u64>, MeshError> {
+        let name = "http.inbound.downstream_rq_2xx";
+        let count = |sidecar| sum(std::slice::from_ref(sidecar), name);
+        try_join_all(self.sidecars.iter().map(count)).await
+    }
+
+    /// Requests per second that all backends finish when they are busy.
+    pub fn total_rate(&self) -> f64 {
+        let spec = self.registry.spec();
+        spec.total_rate(spec.backends)
+    }
+
     /// Sends a request to each frontend, past the gateway; any answer will do.
     ///
     /// # Errors
