@@ -2,7 +2,7 @@
 
 use anyhow::{Context, Result, anyhow};
 use bloc_control_plane::check::{Good, check};
-use bloc_control_plane::http::identity::Identity;
+use bloc_control_plane::http::identity::{Identity, TrustDomain};
 use bloc_control_plane::metrics::Metrics;
 use bloc_control_plane::server::Serving;
 use bloc_control_plane::source::{self, FileSource, KubernetesSource, Publisher};
@@ -57,6 +57,10 @@ struct Arguments {
     /// How proxies prove who they are: none, or by the SPIFFE id that our own sidecar tells
     #[arg(long, value_enum, default_value = "none")]
     identity: IdentityKind,
+
+    /// With spiffe: the trust domain whose ids are taken [default: that of our own sidecar's id]
+    #[arg(long, value_name = "DOMAIN")]
+    trust_domain: Option<TrustDomain>,
 
     /// How the log on standard error looks
     #[arg(long, value_enum, default_value = "text")]
@@ -150,6 +154,13 @@ async fn run(arguments: Arguments) -> Result<()> {
         return answer(command);
     }
     let Some(source) = arguments.source else { return Err(anyhow!("--source is missing")) };
+    let identity = match (arguments.identity, arguments.trust_domain) {
+        (IdentityKind::None, None) => Identity::None,
+        (IdentityKind::None, Some(domain)) => {
+            return Err(anyhow!("--trust-domain {domain} is not allowed, only with --identity spiffe"));
+        }
+        (IdentityKind::Spiffe, domain) => Identity::Spiffe(domain),
+    };
     let log = tracing_subscriber::fmt().with_env_filter(arguments.log).with_writer(std::io::stderr);
     match arguments.log_format {
         LogFormat::Text => log.with_ansi(false).init(),
@@ -188,10 +199,6 @@ async fn run(arguments: Arguments) -> Result<()> {
     if let Some(file) = &arguments.address_file {
         write(file, address).with_context(|| format!("{}: cannot be written", file.display()))?;
     }
-    let identity = match arguments.identity {
-        IdentityKind::None => Identity::None,
-        IdentityKind::Spiffe => Identity::Spiffe,
-    };
     serve(listener, store, metrics, Serving { identity, ..Serving::default() }, stop).await;
     source.abort();
     Ok(())

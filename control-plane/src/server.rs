@@ -30,7 +30,7 @@ const DRAIN: Duration = Duration::from_secs(5);
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// How it is served.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Serving {
     /// How proxies prove who they are.
     pub identity: Identity,

@@ -39,6 +39,21 @@ async fn check_says_what_is_wrong() {
 }
 
 #[tokio::test]
+async fn a_bad_trust_domain_is_an_exit() {
+    for (domain, identity, reason) in [
+        ("", "spiffe", "\"\" is not allowed, only 1 to 255 of"),
+        ("a/b", "spiffe", "\"a/b\" is not allowed, only 1 to 255 of"),
+        ("a b", "spiffe", "\"a b\" is not allowed, only 1 to 255 of"),
+        ("a.b", "none", "--trust-domain a.b is not allowed, only with --identity spiffe"),
+    ] {
+        let source = ["--source", "file:/none", "--identity", identity, "--trust-domain", domain];
+        let output = run(&source).await;
+        let message = String::from_utf8(output.stderr).unwrap();
+        assert!(!output.status.success() && message.contains(reason), "{message}");
+    }
+}
+
+#[tokio::test]
 async fn a_bad_or_missing_file_at_the_start_is_an_exit() {
     let directory = tempfile::tempdir().unwrap();
     let bad = file(directory.path(), "bad", "services: {a: {retries: 11}}");

@@ -199,23 +199,28 @@ async fn a_head_that_trickles_is_cut_off() {
 
 #[tokio::test]
 async fn a_proxy_that_has_to_prove_who_it_is_speaks_for_itself_only() {
-    let serving = Serving { identity: Identity::Spiffe, ..Serving::default() };
+    let serving = Serving { identity: Identity::Spiffe(None), ..Serving::default() };
     let server = Server::start_serving(TWO, ReportInterval::default(), serving).await;
     let post = async |proxy: &str, account: Option<&str>| {
         let mut request = server.client.post(format!("{}/v1/sync", server.url));
         if let Some(account) = account {
-            request =
-                request.header("x-forwarded-client-cert", format!("By=x;URI=spiffe://cluster.local/ns/{account}"));
+            let sidecar = "By=spiffe://cluster.local/ns/bloc-system/sa/bloc-control-plane";
+            request = request.header("x-forwarded-client-cert", format!("{sidecar};URI=spiffe://{account}"));
         }
         let response = request.body(format!(r#"{{"proxy":"{proxy}","services":["a"]}}"#)).send().await.unwrap();
         response.status()
     };
     let own = "sidecar~10.0.0.1~checkout-1.shop~shop.svc.cluster.local";
     assert_eq!(post(own, None).await, StatusCode::UNAUTHORIZED);
-    assert_eq!(post(own, Some("shop/sa/checkout")).await, StatusCode::OK);
-    assert_eq!(post(own, Some("bank/sa/vault")).await, StatusCode::FORBIDDEN);
-    assert_eq!(post(own, Some("shop/sa/other")).await, StatusCode::FORBIDDEN, "it was heard of from checkout");
-    assert_eq!(post("somebody", Some("shop/sa/checkout")).await, StatusCode::FORBIDDEN);
+    assert_eq!(post(own, Some("cluster.local/ns/shop/sa/checkout")).await, StatusCode::OK);
+    assert_eq!(post(own, Some("cluster.local/ns/bank/sa/vault")).await, StatusCode::FORBIDDEN);
+    assert_eq!(
+        post(own, Some("cluster.local/ns/shop/sa/other")).await,
+        StatusCode::FORBIDDEN,
+        "it was heard of from checkout"
+    );
+    assert_eq!(post(own, Some("other.example/ns/shop/sa/checkout")).await, StatusCode::FORBIDDEN, "trust domain");
+    assert_eq!(post("somebody", Some("cluster.local/ns/shop/sa/checkout")).await, StatusCode::FORBIDDEN);
     assert_eq!(server.store.overview().proxies.len(), 1);
     server.stop().await;
 }

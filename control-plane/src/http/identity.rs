@@ -2,26 +2,54 @@
 //!
 //! Behind the mesh's mTLS the control plane's own sidecar has checked the caller's certificate and appends its SPIFFE id to `x-forwarded-client-cert`:
 //! `By=spiffe://...;Hash=...;URI=spiffe://cluster.local/ns/shop/sa/checkout`. The last element is the sidecar's word, whatever the caller wrote before it. It is believed from a
-//! loopback address only: everybody else has not come through the sidecar.
+//! loopback address only: everybody else has not come through the sidecar. The sidecar's element is whole, so that a header whose quotes do not close has been opened by the caller, to
+//! hide that element in his own: it is refused.
+//!
+//! An id counts in one trust domain only: that of `--trust-domain`, or else that of the sidecar's own id, `By=`.
 //!
 //! A proxy of namespace `shop` may go by Istio's id of a pod of `shop` (`sidecar~10.0.0.1~checkout-1.shop~shop.svc.cluster.local`) and report what it serves for Services of
 //! `shop`. An id belongs to the certificate that it was first heard of with, for as long as the proxy is remembered.
 
 use axum::http::{HeaderMap, StatusCode};
 use bloc_policy::sync::SyncRequest;
+use std::fmt::{self, Display};
 use std::net::SocketAddr;
+use std::str::FromStr;
+use std::sync::Arc;
 
 /// The header.
 const HEADER: &str = "x-forwarded-client-cert";
 
 /// How proxies prove who they are.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Identity {
     /// Not at all.
     #[default]
     None,
-    /// By their SPIFFE id, which our own sidecar tells.
-    Spiffe,
+    /// By their SPIFFE id, which our own sidecar tells; of this trust domain, or else of the sidecar's own.
+    Spiffe(Option<TrustDomain>),
+}
+
+/// The first part of SPIFFE ids: 1 to 255 of `a` to `z`, `0` to `9`, `.`, `-` and `_`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TrustDomain(Arc<str>);
+
+impl FromStr for TrustDomain {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let allowed = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || ".-_".contains(c);
+        if (1..=255).contains(&text.len()) && text.chars().all(allowed) {
+            return Ok(Self(text.into()));
+        }
+        Err(format!("{text:?} is not allowed, only 1 to 255 of a to z, 0 to 9, '.', '-' and '_', as cluster.local"))
+    }
+}
+
+impl Display for TrustDomain {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
 }
 
 /// The address that a request came from.
@@ -35,18 +63,32 @@ impl Identity {
     /// The SPIFFE id behind a request, if one is needed.
     ///
     /// # Errors
-    /// 401 if there is none.
-    pub fn of(self, headers: &HeaderMap, peer: Option<Peer>) -> Result<Option<String>, Refusal> {
-        if self == Self::None {
-            return Ok(None);
-        }
+    /// 401 if there is none, 403 if it is of another trust domain.
+    pub fn of(&self, headers: &HeaderMap, peer: Option<Peer>) -> Result<Option<String>, Refusal> {
+        let Self::Spiffe(domain) = self else { return Ok(None) };
         let unauthorized = |why: &str| (StatusCode::UNAUTHORIZED, why.to_owned());
         if !peer.is_some_and(|Peer(address)| address.ip().is_loopback()) {
             return Err(unauthorized("not through the sidecar"));
         }
-        let last = headers.get_all(HEADER).iter().next_back().and_then(|value| value.to_str().ok());
-        let uri = last.and_then(|value| uri(last_element(value)));
-        uri.map(|uri| Some(uri.to_owned())).ok_or_else(|| unauthorized("no SPIFFE id in x-forwarded-client-cert"))
+        // Several lines are one list, and quotes may go on from one line to the next.
+        let lines = headers.get_all(HEADER).iter().map(|line| line.to_str()).collect::<Result<Vec<_>, _>>();
+        let value = lines.map_err(|_| unauthorized("x-forwarded-client-cert is not text"))?.join(",");
+        if !quotes_close(&value) {
+            return Err(unauthorized("x-forwarded-client-cert: the quotes do not close"));
+        }
+        let last = last_element(&value);
+        let uri = field(last, "URI=").ok_or_else(|| unauthorized("no SPIFFE id in x-forwarded-client-cert"))?;
+        let allowed = match domain {
+            Some(TrustDomain(domain)) => domain,
+            None => field(last, "By=").and_then(trust_domain).ok_or_else(|| {
+                unauthorized("no By=spiffe://DOMAIN/... in x-forwarded-client-cert, and no --trust-domain")
+            })?,
+        };
+        if trust_domain(uri) != Some(allowed) {
+            let why = format!("{uri:?} is not allowed, only ids of the trust domain {allowed:?}");
+            return Err((StatusCode::FORBIDDEN, why));
+        }
+        Ok(Some(uri.to_owned()))
     }
 }
 
@@ -88,21 +130,47 @@ fn last_element(value: &str) -> &str {
     split(value, ',').last().unwrap_or_default()
 }
 
-fn uri(element: &str) -> Option<&str> {
-    let value = split(element, ';').find_map(|pair| pair.trim().strip_prefix("URI="))?;
+/// The first value with this name, `NAME=`.
+fn field<'a>(element: &'a str, name: &str) -> Option<&'a str> {
+    let value = split(element, ';').find_map(|pair| pair.trim().strip_prefix(name))?;
     let value = value.trim_matches('"');
     (!value.is_empty()).then_some(value)
 }
 
-/// Splits outside of quotes, in which a backslash escapes.
+fn trust_domain(id: &str) -> Option<&str> {
+    let (domain, _) = id.strip_prefix("spiffe://")?.split_once('/')?;
+    (!domain.is_empty()).then_some(domain)
+}
+
+/// Splits outside of quotes.
 fn split(text: &str, at: char) -> impl Iterator<Item = &str> {
-    let (mut quoted, mut escaped) = (false, false);
+    let mut quotes = Quotes::default();
     text.split(move |c| {
-        let separates = c == at && !quoted;
-        quoted ^= c == '"' && !escaped;
-        escaped = c == '\\' && quoted && !escaped;
+        let separates = c == at && !quotes.open;
+        quotes.pass(c);
         separates
     })
+}
+
+/// Whether the text ends outside of quotes.
+fn quotes_close(text: &str) -> bool {
+    let mut quotes = Quotes::default();
+    text.chars().for_each(|c| quotes.pass(c));
+    !quotes.open
+}
+
+/// Whether we are inside of quotes. A backslash escapes, outside of quotes too: which quotes of the sidecar's element count must not depend on what the caller wrote before it.
+#[derive(Default)]
+struct Quotes {
+    open: bool,
+    escaped: bool,
+}
+
+impl Quotes {
+    fn pass(&mut self, c: char) {
+        self.open ^= c == '"' && !self.escaped;
+        self.escaped = c == '\\' && !self.escaped;
+    }
 }
 
 #[cfg(test)]
@@ -111,27 +179,93 @@ mod tests {
 
     const CHECKOUT: &str = "spiffe://cluster.local/ns/shop/sa/checkout";
 
-    fn of(value: Option<&str>, peer: &str) -> Result<Option<String>, StatusCode> {
+    const SIDECAR: &str = "By=spiffe://cluster.local/ns/bloc-system/sa/bloc;Hash=0;Subject=\"CN=a,\\\"URI=b;\"";
+
+    fn answer(identity: &Identity, lines: &[&str], peer: &str) -> Result<Option<String>, Refusal> {
         let mut headers = HeaderMap::new();
-        if let Some(value) = value {
-            headers.insert(HEADER, value.parse().unwrap());
+        for line in lines {
+            headers.append(HEADER, line.parse().unwrap());
         }
-        Identity::Spiffe.of(&headers, Some(Peer(peer.parse().unwrap()))).map_err(|(status, _)| status)
+        identity.of(&headers, Some(Peer(peer.parse().unwrap())))
+    }
+
+    fn of(lines: &[&str], peer: &str) -> Result<Option<String>, StatusCode> {
+        answer(&Identity::Spiffe(None), lines, peer).map_err(|(status, _)| status)
     }
 
     #[test]
     fn the_last_element_is_the_sidecars_word() {
-        let forged =
-            format!("URI=spiffe://cluster.local/ns/bank/sa/vault,By=x;Subject=\"CN=a,URI=b;\\\",c\";URI={CHECKOUT}");
-        assert_eq!(of(Some(&forged), "127.0.0.6:1"), Ok(Some(CHECKOUT.to_owned())));
-        assert_eq!(of(Some(&format!("URI={CHECKOUT},By=x;Hash=y")), "127.0.0.1:1"), Err(StatusCode::UNAUTHORIZED));
-        assert_eq!(of(Some(""), "[::1]:1"), Err(StatusCode::UNAUTHORIZED));
-        assert_eq!(of(None, "127.0.0.1:1"), Err(StatusCode::UNAUTHORIZED));
+        let own = format!("{SIDECAR};URI={CHECKOUT}");
+        let forged = format!("By=spiffe://cluster.local/x;URI=spiffe://cluster.local/ns/bank/sa/vault,{own}");
+        assert_eq!(of(&[&forged], "127.0.0.6:1"), Ok(Some(CHECKOUT.to_owned())));
+        assert_eq!(of(&[&format!("{own},{SIDECAR}")], "127.0.0.1:1"), Err(StatusCode::UNAUTHORIZED));
+        assert_eq!(of(&[""], "[::1]:1"), Err(StatusCode::UNAUTHORIZED));
+        assert_eq!(of(&[], "127.0.0.1:1"), Err(StatusCode::UNAUTHORIZED));
+    }
+
+    #[test]
+    fn quotes_that_do_not_close_are_refused() {
+        let plain = "By=spiffe://cluster.local/ns/bloc-system/sa/bloc";
+        let vault = "By=spiffe://cluster.local/x;URI=spiffe://cluster.local/ns/bank/sa/vault";
+        for sidecar in [plain, &format!("{plain};Subject=\"\""), &format!("{plain};Subject=\"\\\"\""), SIDECAR] {
+            let own = format!("{sidecar};URI={CHECKOUT}");
+            let both = |end: &str| {
+                let forged = format!("{vault};Subject={end}");
+                let answers = [of(&[&format!("{forged},{own}")], "127.0.0.1:1"), of(&[&forged, &own], "127.0.0.1:1")];
+                assert_eq!(answers[0], answers[1], "one line or two");
+                answers.into_iter().next().unwrap()
+            };
+            for end in ["\"", "\"\\", "\"\\\"", "\"\\\\", "\\\\\""] {
+                assert_eq!(both(end), Err(StatusCode::UNAUTHORIZED), "{end} before {own}");
+            }
+            for end in ["", "\"\"", "\\", "\\\"", "\"\\\"\""] {
+                assert_eq!(both(end), Ok(Some(CHECKOUT.to_owned())), "{end} before {own}");
+            }
+        }
+    }
+
+    #[test]
+    fn an_id_of_another_trust_domain_is_refused() {
+        let other = "spiffe://other.example/ns/shop/sa/x";
+        let (lines, home) = (format!("{SIDECAR};URI={other}"), format!("{SIDECAR};URI={CHECKOUT}"));
+        let ask = |domain: Option<&str>, line: &str| {
+            answer(&Identity::Spiffe(domain.map(|domain| domain.parse().unwrap())), &[line], "127.0.0.1:1")
+        };
+        let refused = |id: &str, domain: &str| {
+            let why = format!("{id:?} is not allowed, only ids of the trust domain {domain:?}");
+            Err((StatusCode::FORBIDDEN, why))
+        };
+        assert_eq!(ask(None, &lines), refused(other, "cluster.local"));
+        assert_eq!(ask(Some("other.example"), &lines), Ok(Some(other.to_owned())));
+        assert_eq!(ask(Some("other.example"), &home), refused(CHECKOUT, "other.example"));
+        for id in
+            ["spiffe://cluster.local.evil/ns/shop/sa/x", "https://cluster.local/ns/shop/sa/x", "spiffe://cluster.local"]
+        {
+            assert_eq!(ask(None, &format!("{SIDECAR};URI={id}")), refused(id, "cluster.local"));
+        }
+        // The caller's own By= is in an element before.
+        assert_eq!(ask(None, &format!("By={other};URI={other},{lines}")), refused(other, "cluster.local"));
+        for by in ["", "By=;", "By=x;", "By=spiffe:///ns/a/sa/b;"] {
+            let line = format!("{by}URI={CHECKOUT}");
+            assert_eq!(ask(None, &line).map_err(|(status, _)| status), Err(StatusCode::UNAUTHORIZED), "{by}");
+            assert_eq!(ask(Some("cluster.local"), &line), Ok(Some(CHECKOUT.to_owned())), "{by}");
+        }
+    }
+
+    #[test]
+    fn a_trust_domain_is_a_plain_name() {
+        for good in ["cluster.local", "a", "td-1_x", &"a".repeat(255)] {
+            assert_eq!(good.parse::<TrustDomain>().unwrap().to_string(), good);
+        }
+        for bad in ["", " ", "a b", "a/b", "spiffe://a", "A", "a\"", &"a".repeat(256)] {
+            let error = bad.parse::<TrustDomain>().unwrap_err();
+            assert!(error.starts_with(&format!("{bad:?} is not allowed, only ")), "{error}");
+        }
     }
 
     #[test]
     fn who_does_not_come_through_the_sidecar_is_not_believed() {
-        assert_eq!(of(Some(&format!("URI={CHECKOUT}")), "10.0.0.1:1"), Err(StatusCode::UNAUTHORIZED));
+        assert_eq!(of(&[&format!("{SIDECAR};URI={CHECKOUT}")], "10.0.0.1:1"), Err(StatusCode::UNAUTHORIZED));
         assert_eq!(Identity::None.of(&HeaderMap::new(), None), Ok(None));
     }
 
