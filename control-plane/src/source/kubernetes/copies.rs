@@ -1,7 +1,7 @@
 //! Copies of what ConfigMaps said last that was good, kept as ConfigMaps in the control plane's own namespace.
 //!
 //! A bad edit leaves what was said before in force. A replica that has just started never read that, and would take parameters away that the other still
-//! hands out, at the worst moment; a copy lets it know. It is written when a ConfigMap is accepted, by every replica the same, and deleted with its original. If the rights for that are missing,
+//! hands out, at the worst moment; a copy lets it know. It is written when a ConfigMap is accepted, by every replica the same, and deleted when its original is gone or no longer the one that counts for its namespace. If the rights for that are missing,
 //! that is logged, and the promise holds only for replicas that have read the good one themselves.
 
 use super::key::Key;
@@ -40,7 +40,7 @@ pub struct Content {
 pub enum Due {
     /// It is to be written.
     Write(Key, Content),
-    /// The original is gone.
+    /// The original is gone, or does not count.
     Delete(String),
 }
 
@@ -94,7 +94,7 @@ impl Copies {
         PolicySpec::read_text(&content.text, scope).ok().map(Arc::new)
     }
 
-    /// What is to be done, given the originals, with their content where it is good.
+    /// What is to be done, given the originals that count, with their content where it is good.
     pub fn due<'a>(&mut self, originals: impl Iterator<Item = (&'a Key, Option<&'a Content>)>) -> Vec<Due> {
         let mut due = Vec::new();
         let mut orphans: BTreeMap<&Key, &String> = self.known.iter().map(|(key, (name, _))| (key, name)).collect();

@@ -1,5 +1,6 @@
 //! Scenarios on readings of the watches, without an API.
 
+use super::copies::Due;
 use super::feed::{Feed, POLICIES, ROUTES, SERVICES, SLICES, Verdict};
 use super::watch::{Object, Reading};
 use super::{KEY, Rules, Slice};
@@ -320,4 +321,41 @@ fn a_replica_that_starts_with_a_bad_config_map_takes_its_copy() {
     let mut forged = World::new();
     forged.list(POLICIES, vec![bad(), (named("bank/last-good.shop.bloc"), copy())]);
     assert!(forged.names().is_empty(), "a copy of another namespace");
+}
+
+/// What has to be done about copies, each thing as `write NAMESPACE/NAME` or `delete NAME`.
+fn due(world: &mut World) -> Vec<String> {
+    let said = |due| match due {
+        Due::Write((namespace, name), _) => format!("write {namespace}/{name}"),
+        Due::Delete(name) => format!("delete {name}"),
+    };
+    world.feed.due().into_iter().map(said).collect()
+}
+
+#[test]
+fn only_what_is_in_force_has_a_copy() {
+    let mut world = World::new();
+    world.apply(policy("shop/bloc", NOON, "services: {a: {retries: 1}}"));
+    for i in 0..3 {
+        world.apply(policy(&format!("shop/surplus-{i}"), "2026-11-20T13:00:00Z", "services: {a: {retries: 2}}"));
+    }
+    assert_eq!(due(&mut world), ["write shop/bloc"]);
+    let copy = json!({
+        "metadata": {
+            "namespace": "bloc-system", "name": "last-good.shop.bloc", "labels": {"bloc.dev/policy": "last-good"},
+            "annotations": {"bloc.dev/of": "shop/bloc", "bloc.dev/uid": "", "bloc.dev/revision": "4"},
+        },
+        "data": {KEY: "services: {a: {retries: 1}}"},
+    });
+    let copy = Object::Policy(Box::new(serde_json::from_value(copy).unwrap()));
+    world.apply((named("bloc-system/last-good.shop.bloc"), copy));
+    assert!(due(&mut world).is_empty());
+    world.apply(policy("shop/older", MORNING, "services: {a: {retries: 3}}"));
+    assert_eq!(due(&mut world), ["write shop/older", "delete last-good.shop.bloc"]);
+    // While the older one is bad, nothing else speaks for the namespace.
+    world.delete(POLICIES, "bloc-system/last-good.shop.bloc");
+    world.apply(policy("shop/older", MORNING, "services: {a: {retries: 11}}"));
+    assert!(due(&mut world).is_empty());
+    world.delete(POLICIES, "shop/older");
+    assert_eq!(due(&mut world), ["write shop/bloc"]);
 }
