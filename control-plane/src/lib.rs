@@ -12,6 +12,7 @@
 
 pub mod check;
 pub mod clock;
+mod digest;
 pub mod http;
 pub mod load;
 pub mod metrics;

@@ -2,11 +2,10 @@
 //!
 //! It is accepted or refused as a whole, so that a proxy never sees half of an edit.
 
-use crate::yaml;
+use crate::{digest, yaml};
 use bloc_policy::config::{ConfigError, ServiceParameters, ServiceSpec, ServicesSpec};
 use bloc_policy::sync::Routes;
 use std::collections::BTreeMap;
-use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
 /// One service: as the operator wrote it, and validated.
@@ -21,10 +20,9 @@ pub struct Service {
 impl Service {
     /// A service out of what was written and what it means.
     fn of(spec: ServiceSpec, routes: Option<Routes>, parameters: ServiceParameters) -> Self {
-        let mut hasher = DefaultHasher::new();
-        // Meaning, not notation; floating-point numbers have no hash, but they have a text.
-        format!("{parameters:?}").hash(&mut hasher);
-        Self { spec, routes, parameters, digest: hasher.finish() }
+        // Meaning, not notation.
+        let digest = digest::of_pairs(parameters.canonical());
+        Self { spec, routes, parameters, digest }
     }
 
     /// Checks a spec, to which routes lead that are like this.
@@ -36,7 +34,7 @@ impl Service {
         Ok(Self::of(spec, Some(routes), parameters))
     }
 
-    /// Stands for what it means: the same for the same meaning in every process of one build.
+    /// Stands for what it means: the same for the same meaning, also in another build.
     pub fn digest(&self) -> u64 {
         self.digest
     }
@@ -184,6 +182,9 @@ services:
         let first = one("services: {a: {resetInterval: 1s, endpoints: ['1.1.1.1:1', '2.2.2.2:2']}}");
         let same = one("services: {a: {resetInterval: 1000ms, endpoints: ['2.2.2.2:2', '1.1.1.1:1']}}");
         assert!(first.means_the_same_as(&same));
-        assert!(!first.means_the_same_as(&one("services: {a: {}}")));
+        assert_eq!(first.digest(), same.digest());
+        let other = one("services: {a: {}}");
+        assert!(!first.means_the_same_as(&other));
+        assert_ne!(first.digest(), other.digest());
     }
 }

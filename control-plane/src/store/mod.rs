@@ -4,6 +4,8 @@
 //! The decisions are in `state`, what a version says in `version`.
 
 mod catalog;
+#[cfg(test)]
+mod digest_tests;
 mod handle;
 mod history;
 mod inner;

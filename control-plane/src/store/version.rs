@@ -5,13 +5,14 @@
 //! digest            progress
 //! ```
 //!
-//! The *digest* stands for the content of all that a proxy subscribed to. It depends on nothing else, so that replicas and restarts give the
-//! same state the same one, and equality tells whether a proxy is up to date. The *progress* orders what equality cannot: for each thing that
+//! The *digest* stands for the content of all that a proxy subscribed to: the names of the services, and of each the
+//! values that are not the default. It depends on nothing else, so that replicas, restarts and other builds of this
+//! program give the same state the same one, and equality tells whether a proxy is up to date. The *progress* orders what equality cannot: for each thing that
 //! the source watches the revision of its last change (none for a file). A replica with less progress than a proxy has seen may not contradict it. A version is text to everybody but us; the decisions are in
 //! [`state`](super::state), the reasons in `adr/0001-versions.md`.
 
+use crate::digest::of_pairs;
 use std::fmt::{self, Display};
-use std::hash::{DefaultHasher, Hash, Hasher};
 use std::str::FromStr;
 
 /// The longest version that a proxy may present, in bytes: a digest and eight revisions take less.
@@ -91,12 +92,7 @@ impl FromStr for Version {
 
 /// The digest of named things, each with a digest of its own; to be handed in by ascending name.
 pub fn digest<'a>(things: impl IntoIterator<Item = (&'a String, u64)>) -> u64 {
-    // SipHash with fixed keys: the same in every process of one build. Another build may differ, which costs one superfluous answer.
-    let mut hasher = DefaultHasher::new();
-    for thing in things {
-        thing.hash(&mut hasher);
-    }
-    hasher.finish()
+    of_pairs(things.into_iter().map(|(name, digest)| (name, digest.to_be_bytes())))
 }
 
 #[cfg(test)]

@@ -1,5 +1,7 @@
 //! The parameters of one service.
 
+mod canonical;
+
 use super::error::ConfigError;
 use super::number::integer;
 use super::route_retries::RouteRetries;

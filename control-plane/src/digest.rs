@@ -1,0 +1,42 @@
+//! A digest that stays the same in every build of this program.
+//!
+//! The hashes of the standard library promise nothing from one release to the next; with them an
+//! upgrade of the compiler would give every state another version.
+
+use sha2::{Digest, Sha256};
+
+/// The first 64 bits of the SHA-256 of pairs, each part with its length in front of it, so that
+/// other pairs never make the same bytes. The order of the pairs matters.
+pub fn of_pairs<N: AsRef<[u8]>, V: AsRef<[u8]>>(pairs: impl IntoIterator<Item = (N, V)>) -> u64 {
+    let mut hasher = Sha256::new();
+    let mut add = |part: &[u8]| {
+        hasher.update((part.len() as u64).to_be_bytes());
+        hasher.update(part);
+    };
+    for (name, value) in pairs {
+        add(name.as_ref());
+        add(value.as_ref());
+    }
+    let bytes: [u8; 32] = hasher.finalize().into();
+    bytes.iter().take(8).fold(0, |digest, byte| digest << 8 | u64::from(*byte))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+
+    #[test]
+    fn parts_do_not_run_into_each_other() {
+        let all = [
+            of_pairs([("ab", "c")]),
+            of_pairs([("a", "bc")]),
+            of_pairs([("", "abc")]),
+            of_pairs([("a", "b"), ("c", "")]),
+            of_pairs([("c", ""), ("a", "b")]),
+            of_pairs([("", "")]),
+            of_pairs::<&str, &str>([]),
+        ];
+        assert_eq!(BTreeSet::from(all).len(), all.len(), "{all:x?}");
+    }
+}

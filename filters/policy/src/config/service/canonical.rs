@@ -1,0 +1,179 @@
+//! What a service means, as text: the same in every build that knows the parameters in question.
+
+use super::{CapacityParameters, RoutingKind, ServiceParameters, ServiceSpec};
+use crate::units::Ratio;
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+impl ServiceParameters {
+    /// The values that are not those of a service without a word in its spec, as text by name.
+    ///
+    /// Two services are equal if and only if these are. The names are those of the spec, with a
+    /// key after a dot where there are several values (`endpointsByPort.80`). The texts depend
+    /// neither on the notation in the spec nor on how the standard library prints a value:
+    /// durations are nanoseconds, ratios the bits of an `f64` in hexadecimal. They are for
+    /// comparisons, not for people. To change a name or a text gives every service that has the
+    /// value another version; a new parameter changes nothing where nobody uses it.
+    pub fn canonical(&self) -> BTreeMap<String, String> {
+        let mut texts = self.texts();
+        if let Ok(default) = ServiceSpec::default().validate() {
+            let default = default.texts();
+            texts.retain(|name, text| default.get(name) != Some(text));
+        }
+        texts
+    }
+
+    /// All values by name. A value that is absent has a text too, or a default that is present
+    /// could not be told from an absent value.
+    fn texts(&self) -> BTreeMap<String, String> {
+        // Taken apart in full, so that a new field cannot be forgotten.
+        let Self {
+            routing,
+            retries,
+            route_retries,
+            retry_budget,
+            reset_interval,
+            capacity,
+            headroom,
+            max_chips,
+            concurrency,
+            hold,
+            max_queue_wait,
+            body_limit,
+            stream_idle,
+            slo,
+            slo_grace,
+            orca,
+            debug_headers,
+            endpoints,
+            endpoints_by_port,
+        } = self;
+        let single = [
+            ("routing", routing_text(*routing).to_owned()),
+            ("retries", retries.to_string()),
+            ("routeRetries", route_retries.default().to_string()),
+            ("retryBudget", ratio(*retry_budget)),
+            ("resetInterval", nanoseconds(*reset_interval)),
+            ("capacity", capacity_text(*capacity)),
+            ("headroom", ratio(*headroom)),
+            ("maxChips", max_chips.to_string()),
+            ("concurrency", optional(concurrency.map(|places| places.get().to_string()))),
+            ("hold", truth(*hold)),
+            ("maxQueueWait", nanoseconds(*max_queue_wait)),
+            ("bodyLimit", body_limit.to_string()),
+            ("streamIdle", nanoseconds(*stream_idle)),
+            ("slo", optional(slo.map(nanoseconds))),
+            ("sloGrace", nanoseconds(*slo_grace)),
+            ("orca", truth(*orca)),
+            ("debugHeaders", truth(*debug_headers)),
+            ("endpoints", optional(endpoints.as_deref().map(addresses))),
+        ];
+        let single = single.into_iter().map(|(name, text)| (name.to_owned(), text));
+        let retries_by_name = (route_retries.named())
+            .map(|(name, retries)| (format!("virtualServiceRetries.{name}"), retries.to_string()));
+        let endpoints_by_port =
+            endpoints_by_port.iter().map(|(port, list)| (format!("endpointsByPort.{port}"), addresses(list)));
+        single.chain(retries_by_name).chain(endpoints_by_port).collect()
+    }
+}
+
+fn routing_text(routing: RoutingKind) -> &'static str {
+    match routing {
+        RoutingKind::Bloc => "bloc",
+        RoutingKind::Random => "random",
+        RoutingKind::RoundRobin => "round_robin",
+        RoutingKind::LeastRequest => "least_request",
+        RoutingKind::Mu => "mu",
+        RoutingKind::Bid => "bid",
+    }
+}
+
+fn capacity_text(capacity: CapacityParameters) -> String {
+    match capacity {
+        CapacityParameters::Unlimited => "unlimited".to_owned(),
+        CapacityParameters::Static(limit) => format!("static {}", limit.get()),
+        CapacityParameters::Average(interval) => format!("average {}", nanoseconds(interval)),
+        CapacityParameters::Slo(slo) => format!("slo {}", nanoseconds(slo)),
+    }
+}
+
+fn nanoseconds(duration: Duration) -> String {
+    duration.as_nanos().to_string()
+}
+
+fn ratio(ratio: Ratio) -> String {
+    // -0 equals 0, and their sum is 0.
+    format!("{:016x}", (ratio.get() + 0.0).to_bits())
+}
+
+fn truth(value: bool) -> String {
+    (if value { "true" } else { "false" }).to_owned()
+}
+
+fn optional(text: Option<String>) -> String {
+    text.unwrap_or_else(|| "none".to_owned())
+}
+
+/// The order is that of the parameters, which are sorted.
+fn addresses(list: &[SocketAddr]) -> String {
+    list.iter().map(|one| address(*one)).collect::<Vec<_>>().join(",")
+}
+
+fn address(address: SocketAddr) -> String {
+    match address {
+        SocketAddr::V4(v4) => format!("{:08x}:{}", u32::from(*v4.ip()), v4.port()),
+        SocketAddr::V6(v6) => {
+            format!("{:032x}%{}:{}", u128::from(*v6.ip()), v6.scope_id(), v6.port())
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn canonical(json: &str) -> Vec<(String, String)> {
+        let spec: ServiceSpec = serde_json::from_str(json).unwrap();
+        spec.validate().unwrap().canonical().into_iter().collect()
+    }
+
+    fn pairs(expected: &[(&str, &str)]) -> Vec<(String, String)> {
+        expected.iter().map(|(name, text)| ((*name).to_owned(), (*text).to_owned())).collect()
+    }
+
+    #[test]
+    fn a_default_has_no_text() {
+        assert_eq!(canonical("{}"), []);
+        assert_eq!(canonical(r#"{"retries": 3, "resetInterval": "1000ms", "hold": true, "routing": "bloc"}"#), []);
+    }
+
+    #[test]
+    fn texts_are_exact_and_sorted_by_name() {
+        let json = r#"{"sloGrace": "3ns", "slo": "1500us", "headroom": 0.5, "capacity": {"estimator": "slo", "slo": "2s"},
+            "concurrency": 4, "endpoints": ["[::1]:80", "10.0.0.2:81", "10.0.0.2:80"],
+            "endpointsByPort": {"80": [], "443": ["1.2.3.4:5"]}, "virtualServiceRetries": {"b/x": 1, "a/y": 0}}"#;
+        let expected = [
+            ("capacity", "slo 2000000000"),
+            ("concurrency", "4"),
+            ("endpoints", "0a000002:80,0a000002:81,00000000000000000000000000000001%0:80"),
+            ("endpointsByPort.443", "01020304:5"),
+            ("endpointsByPort.80", ""),
+            ("headroom", "3fe0000000000000"),
+            ("hold", "true"),
+            ("slo", "1500000"),
+            ("sloGrace", "3"),
+            ("virtualServiceRetries.a/y", "0"),
+            ("virtualServiceRetries.b/x", "1"),
+        ];
+        assert_eq!(canonical(json), pairs(&expected));
+    }
+
+    #[test]
+    fn equal_values_have_equal_texts() {
+        let zero = canonical(r#"{"retryBudget": 0}"#);
+        assert_eq!(zero, pairs(&[("retryBudget", "0000000000000000")]));
+        assert_eq!(canonical(r#"{"retryBudget": -0.0}"#), zero);
+        assert_eq!(canonical(r#"{"endpoints": []}"#), pairs(&[("endpoints", "")]), "no endpoints, which none says");
+    }
+}
