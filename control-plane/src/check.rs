@@ -1,11 +1,12 @@
 //! Says offline what the control plane would say: of a services file, or of the ConfigMaps among the manifests of a file.
 
 use crate::snapshot::Snapshot;
-use crate::source::kubernetes::{LABEL, PolicySpec, Scope};
+use crate::source::kubernetes::{ALL, KEY, LABEL, PolicySpec, Scope};
 use crate::yaml;
-use bloc_policy::config::ConfigError;
+use bloc_policy::config::{CapacitySpec, ConfigError, RoutingKind, ServiceSpec, ServicesSpec};
 use k8s_openapi::api::core::v1::ConfigMap;
-use serde_json::Value;
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
 
 /// What a good file holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -16,44 +17,178 @@ pub enum Good {
     ConfigMaps(usize),
 }
 
-/// Checks the text of a services file, or of manifests, of which the ConfigMaps labelled `bloc.dev/policy: "true"` count. One in `namespace`
-/// speaks for the whole cluster.
+/// What a good file holds, and what in it is allowed but hardly meant.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Verdict {
+    /// What it holds.
+    pub good: Good,
+    /// Path and reason of each doubt.
+    pub warnings: Vec<String>,
+}
+
+/// Checks the text of a services file, or of manifests, of which the ConfigMaps labelled `bloc.dev/policy: "true"` count. One in `namespace`,
+/// or without a namespace, speaks for the whole cluster.
 ///
 /// # Errors
-/// The first value that is not allowed; of a ConfigMap, its path begins with `ConfigMap NAMESPACE/NAME`.
-pub fn check(text: &str, namespace: &str) -> Result<Good, ConfigError> {
-    let documents = yaml::documents(text)?;
-    if !documents.iter().any(|document| document.get("kind").is_some()) {
-        return Snapshot::from_yaml(text).map(|snapshot| Good::Services(snapshot.services().len()));
+/// Of each service, and of each ConfigMap, the first value that is not allowed; of a ConfigMap, its path begins with `ConfigMap NAMESPACE/NAME`.
+pub fn check(text: &str, namespace: &str) -> Result<Verdict, Vec<ConfigError>> {
+    let documents = yaml::documents(text).map_err(|error| vec![error])?;
+    if documents.iter().any(|document| document.get("kind").is_some()) {
+        return manifests(documents, namespace);
     }
-    let mut checked = 0;
+    match Snapshot::from_yaml(text) {
+        Ok(snapshot) => {
+            let services = snapshot.services();
+            let warnings =
+                services.iter().flat_map(|(name, service)| doubts(&format!("services.{name}"), service.spec()));
+            Ok(Verdict { good: Good::Services(services.len()), warnings: warnings.collect() })
+        }
+        Err(first) => Err(all(first, text, |part| yaml::fit::<ServicesSpec>(part, text)?.validate().map(|_| ()))),
+    }
+}
+
+fn manifests(documents: Vec<Value>, namespace: &str) -> Result<Verdict, Vec<ConfigError>> {
+    let (mut errors, mut checked) = (Vec::new(), 0);
+    let mut good = Vec::new();
+    let mut in_force: BTreeMap<String, (Option<i64>, String)> = BTreeMap::new();
     for document in documents {
         if document.get("kind").and_then(Value::as_str) != Some("ConfigMap") {
             continue;
         }
-        let map: ConfigMap = serde_path_to_error::deserialize(document).map_err(|error| ConfigError::Malformed {
-            path: error.path().to_string(),
-            reason: error.inner().to_string(),
-        })?;
+        let map: ConfigMap = match serde_path_to_error::deserialize(document) {
+            Ok(map) => map,
+            Err(error) => {
+                let (path, reason) = (error.path().to_string(), error.inner().to_string());
+                errors.push(ConfigError::Malformed { path, reason });
+                continue;
+            }
+        };
         let metadata = &map.metadata;
         if metadata.labels.as_ref().and_then(|labels| labels.get(LABEL)).is_none_or(|value| value != "true") {
             continue;
         }
-        let (own, name) = (metadata.namespace.as_deref().unwrap_or("default"), metadata.name.as_deref().unwrap_or("?"));
-        let scope = if own == namespace { Scope::Cluster } else { Scope::Namespace };
-        PolicySpec::read(&map, scope).map_err(|error| error.under(&format!("ConfigMap {own}/{name}")))?;
         checked += 1;
+        let own = metadata.namespace.as_deref().unwrap_or(namespace).to_owned();
+        let name = metadata.name.clone().unwrap_or_else(|| "?".to_owned());
+        let title = format!("ConfigMap {own}/{name}");
+        let scope = if own == namespace { Scope::Cluster } else { Scope::Namespace };
+        match PolicySpec::read(&map, scope) {
+            Ok(spec) => good.push((own.clone(), title.clone(), spec)),
+            Err(first) => {
+                let text = map.data.as_ref().and_then(|data| data.get(KEY)).map_or("", String::as_str);
+                let found = all(first, text, |part| yaml::fit::<PolicySpec>(part, text)?.validate(scope));
+                errors.extend(found.into_iter().map(|error| within(error).under(&title)));
+            }
+        }
+        let created = metadata.creation_timestamp.as_ref().map(|time| time.0.as_second());
+        let later = match in_force.remove(&own) {
+            None => None,
+            Some(other) => {
+                // Without both times, the order of the file stands for the order of creation.
+                let older = created.zip(other.0).is_some_and(|(own, other)| own < other);
+                Some(if older { (other.1, (created, name.clone())) } else { (name.clone(), other) })
+            }
+        };
+        let counts = match later {
+            None => (created, name),
+            Some((refused, counts)) => {
+                let (value, older) = (format!("{own:?}"), &counts.1);
+                let allowed = format!("one ConfigMap a namespace; the older {older:?} counts");
+                let error = ConfigError::OutOfRange { path: "metadata.namespace".to_owned(), value, allowed };
+                errors.push(error.under(&format!("ConfigMap {own}/{refused}")));
+                counts
+            }
+        };
+        in_force.insert(own, counts);
     }
-    if checked == 0 {
+    if checked == 0 && errors.is_empty() {
         let reason = format!("no ConfigMap with the label `{LABEL}: \"true\"` among these manifests");
-        return Err(ConfigError::Malformed { path: ".".to_owned(), reason });
+        errors.push(ConfigError::Malformed { path: ".".to_owned(), reason });
     }
-    Ok(Good::ConfigMaps(checked))
+    if !errors.is_empty() {
+        return Err(errors);
+    }
+    let cluster = good.iter().find(|(own, ..)| own == namespace).map(|(.., spec)| spec);
+    let mut warnings = Vec::new();
+    for (own, title, policy) in &good {
+        for name in policy.services.keys() {
+            let above = cluster.filter(|_| own != namespace).map(|cluster| {
+                let prefix = format!("{name}.{own}.svc.");
+                let host = cluster.services.keys().find(|host| host.starts_with(&prefix));
+                merged(cluster, host.map_or(ALL, String::as_str))
+            });
+            let spec = merged(policy, name).or(above.unwrap_or_default());
+            warnings.extend(doubts(&format!("{title}.services.{name}"), &spec));
+        }
+    }
+    Ok(Verdict { good: Good::ConfigMaps(checked), warnings })
+}
+
+/// What a ConfigMap says of a service, the particular before the general.
+fn merged(policy: &PolicySpec, name: &str) -> ServiceSpec {
+    policy.of(name).0.fold(ServiceSpec::default(), |general, particular| particular.clone().or(general))
+}
+
+/// `first`, and what else is refused if each service is read on its own.
+fn all(first: ConfigError, text: &str, read: impl Fn(Value) -> Result<(), ConfigError>) -> Vec<ConfigError> {
+    let Ok(mut rest) = yaml::values(text) else { return vec![first] };
+    let Some(Value::Object(services)) = rest.get_mut("services").map(Value::take) else { return vec![first] };
+    let parts = services.into_iter().map(|(name, spec)| json!({"services": {name: spec}}));
+    if let Some(emptied) = rest.get_mut("services") {
+        *emptied = json!({});
+    }
+    let mut errors: Vec<_> = std::iter::once(rest).chain(parts).filter_map(|part| read(part).err()).collect();
+    if !errors.contains(&first) {
+        errors.insert(0, first);
+    }
+    errors
+}
+
+/// Says whose lines are counted.
+fn within(error: ConfigError) -> ConfigError {
+    let of = |text: String| if text.contains(" at line ") { format!("{text} of {KEY}") } else { text };
+    match error {
+        ConfigError::Malformed { path, reason } => ConfigError::Malformed { path, reason: of(reason) },
+        ConfigError::OutOfRange { path, value, allowed } => {
+            ConfigError::OutOfRange { path, value, allowed: of(allowed) }
+        }
+    }
+}
+
+/// What is allowed but hardly meant.
+fn doubts(path: &str, spec: &ServiceSpec) -> Vec<String> {
+    let mut doubts = Vec::new();
+    let without = "without `concurrency`, the number of requests that one server works on at once";
+    match (spec.concurrency, spec.routing) {
+        (None, Some(RoutingKind::Bid)) => doubts.push(format!("{path}.routing: bid {without}")),
+        (None, Some(RoutingKind::Mu)) => doubts.push(format!("{path}.routing: mu {without}")),
+        _ => {}
+    }
+    match (spec.concurrency, &spec.capacity) {
+        (None, Some(CapacitySpec::Slo { .. })) => doubts.push(format!("{path}.capacity: slo {without}")),
+        (Some(concurrency), Some(CapacitySpec::Static { limit })) if *limit < concurrency => {
+            doubts.push(format!("{path}.capacity.limit: {limit} is below `concurrency`, {concurrency}"));
+        }
+        _ => {}
+    }
+    doubts
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn good(text: &str) -> Good {
+        check(text, "bloc-system").unwrap().good
+    }
+
+    fn refusals(text: &str) -> Vec<String> {
+        check(text, "bloc-system").unwrap_err().iter().map(ToString::to_string).collect()
+    }
+
+    fn warnings(text: &str) -> Vec<String> {
+        check(text, "bloc-system").unwrap().warnings
+    }
 
     fn map(namespace: &str, services: &str) -> String {
         format!(
@@ -63,18 +198,18 @@ mod tests {
 
     #[test]
     fn knows_both_forms() {
-        assert_eq!(check("services: {a: {}}", "bloc-system"), Ok(Good::Services(1)));
+        assert_eq!(good("services: {a: {}}"), Good::Services(1));
         let manifests = format!(
             "kind: Service\n---\n{}---\n{}",
             map("shop", "{a: {}}"),
             map("bloc-system", "{a.shop.svc.cluster.local: {}}")
         );
-        assert_eq!(check(&manifests, "bloc-system"), Ok(Good::ConfigMaps(2)));
+        assert_eq!(good(&manifests), Good::ConfigMaps(2));
     }
 
     #[test]
     fn says_where_what_and_what_would_be_allowed() {
-        let refusal = |text: &str| check(text, "bloc-system").unwrap_err().to_string();
+        let refusal = |text: &str| refusals(text).join("\n");
         assert_eq!(
             refusal(&map("shop", "{a: {retries: 11}}")),
             "ConfigMap shop/bloc.services.a.retries: 11 is not allowed, only 0 to 10"
@@ -82,5 +217,87 @@ mod tests {
         assert!(refusal(&map("bloc-system", "{a: {}}")).contains("only a host such as"));
         assert!(refusal("kind: ConfigMap\nmetadata: {name: other}\n").contains("no ConfigMap with the label"));
         assert_eq!(refusal("services: {a: {retries: 11}}"), "services.a.retries: 11 is not allowed, only 0 to 10");
+    }
+
+    #[test]
+    fn one_configmap_a_namespace() {
+        let other = map("shop", "{}").replace("name: bloc\n", "name: other\n");
+        let both = format!("{}---\n{other}", map("shop", "{}"));
+        assert_eq!(
+            refusals(&both),
+            [
+                "ConfigMap shop/other.metadata.namespace: \"shop\" is not allowed, only one ConfigMap a namespace; the older \"bloc\" counts"
+            ]
+        );
+        let at = |text: &str, year| {
+            text.replace("  namespace:", &format!("  creationTimestamp: {year}-01-01T00:00:00Z\n  namespace:"))
+        };
+        let dated = refusals(&format!("{}---\n{}", at(&map("shop", "{}"), 2026), at(&other, 2025)));
+        assert!(
+            dated[0].starts_with("ConfigMap shop/bloc.metadata.namespace: ") && dated[0].contains("\"other\" counts"),
+            "{dated:?}"
+        );
+    }
+
+    #[test]
+    fn the_shipped_configmap_is_good_without_a_namespace() {
+        let shipped = include_str!("../../istio-manifests/base/policy.yaml");
+        let filled = shipped.replace("services: {}\n", "services: {backend.shop.svc.cluster.local: {retries: 2}}\n");
+        assert_ne!(shipped, filled);
+        assert_eq!(good(&filled), Good::ConfigMaps(1));
+    }
+
+    #[test]
+    fn null_and_a_duration_without_a_unit_have_a_place() {
+        assert_eq!(
+            refusals("services:\n  backend:\n"),
+            ["services.backend: null is not allowed, only a mapping, {} for the defaults at line 2, column 3"]
+        );
+        let duration = "services.a.resetInterval: invalid type: integer `200`, expected a string with its unit, such as 200ms, at line 3, column 20";
+        assert_eq!(refusals("services:\n  a:\n    resetInterval: 200\n"), [duration]);
+        assert_eq!(
+            refusals(&map("shop", "\n      a:\n        resetInterval: 200")),
+            [format!("ConfigMap shop/bloc.{duration} of services.yaml")]
+        );
+    }
+
+    #[test]
+    fn says_all_that_is_wrong() {
+        let wrong = "{a: {retries: 11}, b: , c: {}, d: {headroom: 2}}";
+        let paths = |refusals: Vec<String>| {
+            refusals.iter().map(|text| text.split(": ").next().unwrap().to_owned()).collect::<Vec<_>>()
+        };
+        assert_eq!(
+            paths(refusals(&format!("services: {wrong}"))),
+            ["services.a.retries", "services.b", "services.d.headroom"]
+        );
+        let manifests = format!("{}---\n{}", map("shop", wrong), map("cart", "{e: {retries: 11}}"));
+        assert_eq!(
+            paths(refusals(&manifests)),
+            [
+                "ConfigMap shop/bloc.services.a.retries",
+                "ConfigMap shop/bloc.services.b",
+                "ConfigMap shop/bloc.services.d.headroom",
+                "ConfigMap cart/bloc.services.e.retries"
+            ]
+        );
+    }
+
+    #[test]
+    fn warns_of_what_is_hardly_meant() {
+        let text = "services: {a: {routing: bid}, b: {routing: mu}, c: {capacity: {estimator: slo, slo: 1s}}, d: {capacity: {estimator: static, limit: 2}, concurrency: 3}, e: {routing: bid, concurrency: 1}}";
+        let all = warnings(text);
+        let starts = [
+            "services.a.routing: bid without",
+            "services.b.routing: mu without",
+            "services.c.capacity: slo without",
+            "services.d.capacity.limit: 2 is below `concurrency`, 3",
+        ];
+        assert_eq!(all.len(), starts.len(), "{all:?}");
+        assert!(all.iter().zip(starts).all(|(warning, start)| warning.starts_with(start)), "{all:?}");
+        let shop = map("shop", "{a: {routing: bid}}");
+        assert_eq!(warnings(&shop).len(), 1);
+        let cluster = map("bloc-system", "{a.shop.svc.cluster.local: {concurrency: 2}}");
+        assert_eq!(warnings(&format!("{shop}---\n{cluster}")), [""; 0], "the cluster's word counts too");
     }
 }

@@ -73,12 +73,12 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Checks a services file, or the ConfigMaps in a file of manifests; exit code 1 and the reason if one would be refused
+    /// Checks a services file, or the ConfigMaps in a file of manifests; exit code 1 and all reasons if one would be refused
     Check {
-        /// The file
+        /// The file; `-` is the standard input
         file: PathBuf,
 
-        /// The namespace whose ConfigMap speaks for the whole cluster
+        /// The namespace whose ConfigMap speaks for the whole cluster; a ConfigMap without a namespace is taken to be there
         #[arg(long, value_name = "NAME", default_value = NAMESPACE)]
         namespace: String,
     },
@@ -208,8 +208,20 @@ async fn run(arguments: Arguments) -> Result<()> {
 fn answer(command: Command) -> Result<()> {
     match command {
         Command::Check { file, namespace } => {
-            let text = std::fs::read_to_string(&file).with_context(|| format!("{}: cannot be read", file.display()))?;
-            match check(&text, &namespace).with_context(|| file.display().to_string())? {
+            let text = if file == Path::new("-") {
+                std::io::read_to_string(std::io::stdin())
+            } else {
+                std::fs::read_to_string(&file)
+            };
+            let text = text.with_context(|| format!("{}: cannot be read", file.display()))?;
+            let verdict = check(&text, &namespace).map_err(|errors| {
+                let lines: Vec<_> = errors.iter().map(|error| format!("{}: {error}", file.display())).collect();
+                anyhow!(lines.join("\n"))
+            })?;
+            for warning in &verdict.warnings {
+                eprintln!("{}: warning: {warning}", file.display());
+            }
+            match verdict.good {
                 Good::Services(count) => println!("ok: {count} services"),
                 Good::ConfigMaps(count) => println!("ok: {count} ConfigMaps"),
             }

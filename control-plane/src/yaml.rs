@@ -1,9 +1,11 @@
 //! Reads YAML that people write.
 
 use bloc_policy::config::ConfigError;
-use serde::de::DeserializeOwned;
+use serde::de::{DeserializeOwned, MapAccess, SeqAccess, Visitor};
+use serde::{Deserialize, Deserializer};
 use serde_json::Value;
-use serde_saphyr::{DuplicateKeyPolicy, NonFiniteFloatPolicy, UserMessageFormatter, options};
+use serde_path_to_error::{Path, Segment};
+use serde_saphyr::{DuplicateKeyPolicy, NonFiniteFloatPolicy, Spanned, UserMessageFormatter, options};
 
 /// Reads `T` out of YAML.
 ///
@@ -13,11 +15,49 @@ use serde_saphyr::{DuplicateKeyPolicy, NonFiniteFloatPolicy, UserMessageFormatte
 /// # Errors
 /// [`ConfigError::Malformed`] for what is not YAML of that schema, a name given twice included.
 pub fn read<T: DeserializeOwned>(text: &str) -> Result<T, ConfigError> {
-    let values: Value = serde_saphyr::from_str_with_options(text, options()).map_err(malformed)?;
+    fit(values(text)?, text)
+}
+
+/// Reads a text of one document as plain values.
+///
+/// # Errors
+/// [`ConfigError::Malformed`] for what is not YAML, a name given twice included.
+pub fn values(text: &str) -> Result<Value, ConfigError> {
+    serde_saphyr::from_str_with_options(text, options()).map_err(malformed)
+}
+
+/// Reads `T` out of `values`, which are all or some of those of `text`.
+///
+/// # Errors
+/// [`ConfigError`] with the path and, if it can be found, the place in `text` of the first value that does not fit.
+pub fn fit<T: DeserializeOwned>(values: Value, text: &str) -> Result<T, ConfigError> {
     serde_path_to_error::deserialize(values).map_err(|error| {
-        let place = place_of_refusal::<T>(text).map(|place| format!(" at {place}")).unwrap_or_default();
-        ConfigError::Malformed { path: error.path().to_string(), reason: format!("{}{place}", error.inner()) }
+        let (path, reason) = (error.path(), error.inner().to_string());
+        let place = place(text, path, reason.starts_with("unknown field"))
+            .map(|place| format!(" at {place}"))
+            .unwrap_or_default();
+        let name = path.to_string();
+        if reason.starts_with("invalid type: null") && is_service(path) {
+            let allowed = format!("a mapping, {{}} for the defaults{place}");
+            return ConfigError::OutOfRange { path: name, value: "null".to_owned(), allowed };
+        }
+        let hint = number_for_text(&reason).filter(|_| !name.contains("endpoints"));
+        let hint = hint.map(|number| format!(" with its unit, such as {number}ms,")).unwrap_or_default();
+        ConfigError::Malformed { path: name, reason: format!("{reason}{hint}{place}") }
     })
+}
+
+/// Whether this is the path of one service as a whole.
+fn is_service(path: &Path) -> bool {
+    let mut segments = path.iter();
+    matches!(segments.next(), Some(Segment::Map { key }) if key == "services") && segments.count() == 1
+}
+
+/// The number that stands where text is expected: all such text but the endpoints are durations.
+fn number_for_text(reason: &str) -> Option<&str> {
+    let (kind, rest) = reason.strip_prefix("invalid type: ")?.split_once(" `")?;
+    let (number, rest) = rest.split_once('`')?;
+    (matches!(kind, "integer" | "floating point") && rest.ends_with("expected a string")).then_some(number)
 }
 
 /// Reads a text of several documents as plain values, the empty ones left out.
@@ -43,8 +83,96 @@ fn options() -> serde_saphyr::Options {
     }
 }
 
-/// Where reading straight into the schema stops, as `line 3, column 5`; `None` where YAML's own reading is more lenient.
-fn place_of_refusal<T: DeserializeOwned>(text: &str) -> Option<String> {
-    let error = serde_saphyr::from_str_with_options::<T>(text, options()).err()?;
-    error.location().map(|at| format!("line {}, column {}", at.line(), at.column()))
+/// Where in `text` the value at `path` stands, or its name if it is `named` or null; as `line 3, column 5`.
+fn place(text: &str, path: &Path, named: bool) -> Option<String> {
+    let Spanned { value: mut node, referenced: mut at, .. } =
+        serde_saphyr::from_str_with_options::<Spanned<Node>>(text, options()).ok()?;
+    for segment in path {
+        let Spanned { value, referenced, .. } = match (segment, node) {
+            (Segment::Map { key }, Node::Mapping(entries)) => {
+                let (name, value) = entries.into_iter().find(|(name, _)| name.value == *key)?;
+                at = name.referenced;
+                value
+            }
+            (Segment::Seq { index }, Node::Sequence(values)) => values.into_iter().nth(*index)?,
+            _ => break,
+        };
+        if !named && !matches!(value, Node::Null) {
+            at = referenced;
+        }
+        node = value;
+    }
+    Some(format!("line {}, column {}", at.line(), at.column()))
+}
+
+/// YAML of which only the places count.
+enum Node {
+    Mapping(Vec<(Spanned<String>, Spanned<Node>)>),
+    Sequence(Vec<Spanned<Node>>),
+    Null,
+    Scalar,
+}
+
+impl<'de> Deserialize<'de> for Node {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(Nodes)
+    }
+}
+
+struct Nodes;
+
+impl<'de> Visitor<'de> for Nodes {
+    type Value = Node;
+
+    fn expecting(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.write_str("any value")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Node, A::Error> {
+        let mut entries = Vec::new();
+        while let Some(entry) = map.next_entry()? {
+            entries.push(entry);
+        }
+        Ok(Node::Mapping(entries))
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut sequence: A) -> Result<Node, A::Error> {
+        let mut values = Vec::new();
+        while let Some(value) = sequence.next_element()? {
+            values.push(value);
+        }
+        Ok(Node::Sequence(values))
+    }
+
+    fn visit_unit<E>(self) -> Result<Node, E> {
+        Ok(Node::Null)
+    }
+
+    fn visit_none<E>(self) -> Result<Node, E> {
+        Ok(Node::Null)
+    }
+
+    fn visit_some<D: Deserializer<'de>>(self, deserializer: D) -> Result<Node, D::Error> {
+        Node::deserialize(deserializer)
+    }
+
+    fn visit_bool<E>(self, _: bool) -> Result<Node, E> {
+        Ok(Node::Scalar)
+    }
+
+    fn visit_i64<E>(self, _: i64) -> Result<Node, E> {
+        Ok(Node::Scalar)
+    }
+
+    fn visit_u64<E>(self, _: u64) -> Result<Node, E> {
+        Ok(Node::Scalar)
+    }
+
+    fn visit_f64<E>(self, _: f64) -> Result<Node, E> {
+        Ok(Node::Scalar)
+    }
+
+    fn visit_str<E>(self, _: &str) -> Result<Node, E> {
+        Ok(Node::Scalar)
+    }
 }

@@ -8,6 +8,7 @@ use common::LIMIT;
 use std::path::Path;
 use std::process::{Output, Stdio};
 use std::time::Duration;
+use tokio::io::AsyncWriteExt;
 use tokio::process::{Child, Command};
 use tokio::time::{Instant, timeout};
 
@@ -51,6 +52,16 @@ async fn a_bad_trust_domain_is_an_exit() {
         let message = String::from_utf8(output.stderr).unwrap();
         assert!(!output.status.success() && message.contains(reason), "{message}");
     }
+}
+
+#[tokio::test]
+async fn check_reads_the_standard_input_and_warns() {
+    let mut child = command(&["check", "-"]).stdin(Stdio::piped()).spawn().unwrap();
+    child.stdin.take().unwrap().write_all(b"services: {a: {routing: bid}}").await.unwrap();
+    let output = timeout(LIMIT, child.wait_with_output()).await.unwrap().unwrap();
+    let message = String::from_utf8(output.stderr).unwrap();
+    assert_eq!((output.status.code(), output.stdout.as_slice()), (Some(0), &b"ok: 1 services\n"[..]), "{message}");
+    assert!(message.starts_with("-: warning: services.a.routing: bid without `concurrency`"), "{message}");
 }
 
 #[tokio::test]

@@ -78,7 +78,11 @@ impl PolicySpec {
         Ok(spec)
     }
 
-    fn validate(&self, scope: Scope) -> Result<(), ConfigError> {
+    /// Checks every value.
+    ///
+    /// # Errors
+    /// As [`read`](Self::read).
+    pub fn validate(&self, scope: Scope) -> Result<(), ConfigError> {
         let refuse = |path: String, value: String, allowed: &str| {
             Err(ConfigError::OutOfRange { path, value, allowed: allowed.to_owned() })
         };
