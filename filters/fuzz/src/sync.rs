@@ -44,8 +44,10 @@ fn spiffe(header: &[u8]) -> Option<String> {
     let mut headers = HeaderMap::new();
     headers.insert("x-forwarded-client-cert", HeaderValue::from_bytes(header).ok()?);
     let peer = |ip: Ipv4Addr| Some(Peer(SocketAddr::from((ip, 1))));
-    assert!(Identity::Spiffe(None).of(&headers, peer(Ipv4Addr::new(10, 0, 0, 1))).is_err(), "not from the sidecar");
-    Identity::Spiffe(None).of(&headers, peer(Ipv4Addr::LOCALHOST)).ok().flatten()
+    // The seeds have no By=.
+    let identity = Identity::Spiffe("cluster.local".parse().ok());
+    assert!(identity.of(&headers, peer(Ipv4Addr::new(10, 0, 0, 1))).is_err(), "not from the sidecar");
+    identity.of(&headers, peer(Ipv4Addr::LOCALHOST)).ok().flatten()
 }
 
 /// The store works with the poll, twice, so that there is something to make rates of.
