@@ -17,7 +17,7 @@ pub enum Good {
     ConfigMaps(usize),
 }
 
-/// What a good file holds, and what in it is allowed but hardly meant.
+/// What a good file holds, and what in it is allowed but probably a mistake.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Verdict {
     /// What it holds.
@@ -84,8 +84,10 @@ fn manifests(documents: Vec<Value>, namespace: &str) -> Result<Verdict, Vec<Conf
         let later = match in_force.remove(&own) {
             None => None,
             Some(other) => {
-                // Without both times, the order of the file stands for the order of creation.
-                let older = created.zip(other.0).is_some_and(|(own, other)| own < other);
+                // Without both times, the order of the file stands for the order of creation. Of
+                // two times that are the same, the name decides, as in the cluster.
+                let times = created.zip(other.0);
+                let older = times.is_some_and(|(own, theirs)| (own, &name) < (theirs, &other.1));
                 Some(if older { (other.1, (created, name.clone())) } else { (name.clone(), other) })
             }
         };
@@ -155,7 +157,7 @@ fn within(error: ConfigError) -> ConfigError {
     }
 }
 
-/// What is allowed but hardly meant.
+/// What is allowed but probably a mistake.
 fn doubts(path: &str, spec: &ServiceSpec) -> Vec<String> {
     let mut doubts = Vec::new();
     let without = "without `concurrency`, the number of requests that one server works on at once";
@@ -237,6 +239,8 @@ mod tests {
             dated[0].starts_with("ConfigMap shop/bloc.metadata.namespace: ") && dated[0].contains("\"other\" counts"),
             "{dated:?}"
         );
+        let tied = refusals(&format!("{}---\n{}", at(&other, 2026), at(&map("shop", "{}"), 2026)));
+        assert!(tied[0].starts_with("ConfigMap shop/other.") && tied[0].contains("\"bloc\" counts"), "{tied:?}");
     }
 
     #[test]
@@ -284,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn warns_of_what_is_hardly_meant() {
+    fn warns_of_probable_mistakes() {
         let text = "services: {a: {routing: bid}, b: {routing: mu}, c: {capacity: {estimator: slo, slo: 1s}}, d: {capacity: {estimator: static, limit: 2}, concurrency: 3}, e: {routing: bid, concurrency: 1}}";
         let all = warnings(text);
         let starts = [

@@ -2,8 +2,10 @@
 //!
 //! Behind the mesh's mTLS the control plane's own sidecar has checked the caller's certificate and appends its SPIFFE id to `x-forwarded-client-cert`:
 //! `By=spiffe://...;Hash=...;URI=spiffe://cluster.local/ns/shop/sa/checkout`. The last element is the sidecar's word, whatever the caller wrote before it. It is believed from a
-//! loopback address only: everybody else has not come through the sidecar. The sidecar's element is whole, so that a header whose quotes do not close has been opened by the caller, to
-//! hide that element in his own: it is refused.
+//! loopback address only: everybody else has not come through the sidecar.
+//!
+//! A header whose quotes do not close is refused. The sidecar always closes its quotes, so the open
+//! one is the caller's, and the comma before the sidecar's element would count as quoted text.
 //!
 //! An id counts in one trust domain only: that of `--trust-domain`, or else that of the sidecar's own id, `By=`.
 //!
@@ -159,7 +161,8 @@ fn quotes_close(text: &str) -> bool {
     !quotes.open
 }
 
-/// Whether we are inside of quotes. A backslash escapes, outside of quotes too: which quotes of the sidecar's element count must not depend on what the caller wrote before it.
+/// Whether we are inside of quotes. A backslash escapes outside of quotes too: otherwise an escaped
+/// quote in the sidecar's element could close a quote that the caller left open.
 #[derive(Default)]
 struct Quotes {
     open: bool,

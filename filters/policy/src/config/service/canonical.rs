@@ -7,14 +7,14 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 impl ServiceParameters {
-    /// The values that are not those of a service without a word in its spec, as text by name.
+    /// The values that differ from those of an empty spec, as text by name.
     ///
     /// Two services are equal if and only if these are. The names are those of the spec, with a
     /// key after a dot where there are several values (`endpointsByPort.80`). The texts depend
     /// neither on the notation in the spec nor on how the standard library prints a value:
     /// durations are nanoseconds, ratios the bits of an `f64` in hexadecimal. They are for
-    /// comparisons, not for people. To change a name or a text gives every service that has the
-    /// value another version; a new parameter changes nothing where nobody uses it.
+    /// comparisons, not for people. Changing a name or a text gives every service that has the
+    /// value another version. A new parameter changes only the services that use it.
     pub fn canonical(&self) -> BTreeMap<String, String> {
         let mut texts = self.texts();
         if let Ok(default) = ServiceSpec::default().validate() {
