@@ -2,7 +2,7 @@
 
 use crate::load::ReportInterval;
 use bloc_policy::config::ConfigError;
-use bloc_policy::sync::{ServiceLoad, SyncRequest};
+use bloc_policy::sync::{Last, ServiceLoad, SyncRequest};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
@@ -34,6 +34,8 @@ pub struct Poll {
     pub(super) serves: Vec<String>,
     pub(super) load: Vec<ServiceLoad>,
     pub(super) wait: Duration,
+    /// What became of its polls before; `None`: an older proxy, whose counters count from its start.
+    pub(super) last: Option<Last>,
     /// Who asks, if that was proved.
     pub(super) identity: Option<String>,
     /// What it calls and what it stands in front of, together.
@@ -44,12 +46,13 @@ impl TryFrom<SyncRequest> for Poll {
     type Error = ConfigError;
 
     fn try_from(request: SyncRequest) -> Result<Self, ConfigError> {
-        let SyncRequest { proxy, version, services, serves, wait, load } = request;
+        let SyncRequest { proxy, version, services, serves, wait, load, last } = request;
         check_name("proxy", &proxy)?;
         check_names("services", services.iter())?;
         check_names("serves", serves.iter())?;
         check_names("load", load.iter().map(|load| &load.service))?;
         check_loads(&load, &serves)?;
+        last.as_ref().map_or(Ok(()), check_last)?;
         if version.len() > MAX_LENGTH {
             return Err(refusal(
                 "version",
@@ -66,6 +69,7 @@ impl TryFrom<SyncRequest> for Poll {
             serves,
             load,
             wait: parse_wait(wait.as_deref())?,
+            last,
             identity: None,
             subscription,
         })
@@ -94,7 +98,7 @@ fn check_loads(loads: &[ServiceLoad], serves: &[String]) -> Result<(), ConfigErr
     for (i, load) in loads.iter().enumerate() {
         let refuse =
             |field: &str, value: String, allowed: String| refusal(&format!("load[{i}].{field}"), value, allowed);
-        let ServiceLoad { service, in_flight, departed, service_rate, .. } = load;
+        let ServiceLoad { service, in_flight, service_rate, .. } = load;
         if !serves.contains(service) {
             return Err(refuse("service", format!("{service:?}"), "a name that is in serves".into()));
         }
@@ -104,24 +108,35 @@ fn check_loads(loads: &[ServiceLoad], serves: &[String]) -> Result<(), ConfigErr
         if *in_flight > MAX_IN_FLIGHT {
             return Err(refuse("inFlight", in_flight.to_string(), format!("0 to {MAX_IN_FLIGHT}")));
         }
-        if *departed > MAX_DEPARTED {
-            return Err(refuse("departed", departed.to_string(), format!("0 to {MAX_DEPARTED}")));
-        }
         let events = [
-            ("departedConfident", load.events.departed_confident),
-            ("chipsGranted", load.events.chips_granted),
-            ("chipsWithheld", load.events.chips_withheld),
-            ("rejectedCapacity", load.events.rejected_capacity),
-            ("rejectedBid", load.events.rejected_bid),
-            ("rejectedDeadline", load.events.rejected_deadline),
+            ("departed", load.departed),
+            ("arrived", load.arrived),
+            ("events.departedConfident", load.events.departed_confident),
+            ("events.chipsGranted", load.events.chips_granted),
+            ("events.chipsWithheld", load.events.chips_withheld),
+            ("events.rejectedCapacity", load.events.rejected_capacity),
+            ("events.rejectedBid", load.events.rejected_bid),
+            ("events.rejectedDeadline", load.events.rejected_deadline),
         ];
         for (name, count) in events {
             if count > MAX_DEPARTED {
-                return Err(refuse(&format!("events.{name}"), count.to_string(), format!("0 to {MAX_DEPARTED}")));
+                return Err(refuse(name, count.to_string(), format!("0 to {MAX_DEPARTED}")));
             }
         }
         if let Some(rate) = service_rate.filter(|rate| !(0.0..=MAX_SERVICE_RATE).contains(rate)) {
             return Err(refuse("serviceRate", rate.to_string(), "0 to 1e12".into()));
+        }
+    }
+    Ok(())
+}
+
+fn check_last(last: &Last) -> Result<(), ConfigError> {
+    if !last.replica.is_empty() {
+        check_name("last.replica", &last.replica)?;
+    }
+    for (path, millis) in [("last.answeredMs", Some(last.answered_ms)), ("last.reportedMs", last.reported_ms)] {
+        if let Some(millis) = millis.filter(|millis| *millis > MAX_DEPARTED) {
+            return Err(refusal(path, millis.to_string(), format!("0 to {MAX_DEPARTED}")));
         }
     }
     Ok(())
@@ -222,6 +237,14 @@ mod tests {
         let foreign = error(SyncRequest { serves: vec!["b".into()], ..of(0, 0) });
         assert_eq!(foreign, "load[0].service: \"a\" is not allowed, only a name that is in serves");
         assert!(error(SyncRequest { version: "0".repeat(MAX_LENGTH + 1), ..request() }).starts_with("version: "));
+        let last = |last| SyncRequest { last: Some(last), ..request() };
+        assert!(error(last(Last { replica: "a b".into(), ..Last::default() })).starts_with("last.replica: "));
+        let late = |answered_ms, reported_ms| Last { answered_ms, reported_ms, ..Last::default() };
+        assert!(
+            error(last(late(MAX_DEPARTED + 1, None))).starts_with("last.answeredMs: 9007199254740993 is not allowed")
+        );
+        assert!(error(last(late(0, Some(u64::MAX)))).starts_with("last.reportedMs: "));
+        assert!(Poll::try_from(last(late(MAX_DEPARTED, Some(0)))).is_ok());
         assert!(Poll::try_from(SyncRequest { version: "of another program".into(), ..request() }).is_ok());
     }
 }

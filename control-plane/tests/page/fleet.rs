@@ -76,6 +76,7 @@ impl Proxy {
                 serves: self.serves.iter().map(|load| load.service.clone()).collect(),
                 wait: Some(WAIT.to_owned()),
                 load: self.serves.iter().map(|load| load.at(start.elapsed().as_secs_f64())).collect(),
+                last: None,
             };
             let outcome = store.sync(Poll::try_from(request).unwrap()).await.unwrap();
             match outcome {
@@ -100,6 +101,7 @@ impl Load {
             in_flight: (self.in_flight as f64 * (1.0 + self.swing * (turn * seconds).sin())) as u64,
             capacity: self.capacity,
             departed: grown(self.departed),
+            arrived: 0,
             service_rate: self.service_rate,
             events: ServiceEvents {
                 departed_confident: grown(e.departed_confident),

@@ -208,6 +208,7 @@ impl<H: Host> Agent<H> {
             serves: load.iter().map(|load| load.service.clone()).collect(),
             wait: Some(format!("{}ms", control_plane.wait().as_millis())),
             load,
+            last: None,
         };
         let Ok(body) = serde_json::to_vec(&request) else { return };
         let cluster = control_plane.cluster();

@@ -142,6 +142,7 @@ impl<H: Host> Service<H> {
             in_flight: self.in_flight().get().into(),
             capacity: known(&self.capacity_in_force).and_then(|capacity| u32::try_from(capacity).ok()),
             departed: self.departed.get(),
+            arrived: 0,
             service_rate: known(&self.service_rate).map(|per_1000s| per_1000s as f64 / 1e3),
             events: ServiceEvents {
                 departed_confident: self.confident.get(),

@@ -5,6 +5,14 @@
 //! takes over the answer if it still has that one then. That the answer is not older is the control plane's business, which may be several
 //! replicas: they give the same state the same version, and one that knows less than a proxy says nothing. An answer with a `retry-after`
 //! asks the proxy to come back at a random moment within so many seconds.
+//!
+//! # What is counted
+//!
+//! Polls of one proxy may go to any replica of the control plane, and each event has to count at one of them. An answer with
+//! [`REPLICA_HEADER`] says that its replica has counted the report of this poll. A proxy that has got such an answer sends
+//! [`Last`] from then on, and its counters say what happened since the report that was counted last: what a poll without an
+//! answer said is in the next one again. Without [`Last`] they count from the start of the proxy. Control planes that do not
+//! know [`Last`] refuse it with 400, and the next poll goes without.
 
 use crate::config::{ServiceSpec, ServicesSpec};
 use serde::{Deserialize, Serialize};
@@ -12,6 +20,9 @@ use std::collections::BTreeMap;
 
 /// Where a proxy asks.
 pub const SYNC_PATH: &str = "/v1/sync";
+
+/// In an answer: this replica has counted what the poll reported. Its value is the replica's name.
+pub const REPLICA_HEADER: &str = "x-bloc-replica";
 
 /// What a proxy says when it asks.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -34,6 +45,24 @@ pub struct SyncRequest {
     /// The load of the services that it stands in front of.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub load: Vec<ServiceLoad>,
+    /// What became of its last polls; absent: the counters in `load` count from the start of the proxy.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last: Option<Last>,
+}
+
+/// The polls before this one, see [what is counted](self#what-is-counted).
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Last {
+    /// The replica that answered the last poll; empty if nobody did, or without counting it.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub replica: String,
+    /// Milliseconds since that answer; 0 if there is no replica.
+    #[serde(default)]
+    pub answered_ms: u64,
+    /// Milliseconds that the counters cover: since the report that was counted last. Absent: since the proxy started.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reported_ms: Option<u64>,
 }
 
 /// What a proxy reports of one service that it stands in front of.
@@ -47,18 +76,21 @@ pub struct ServiceLoad {
     /// The capacity in force, in requests; absent: no limit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub capacity: Option<u32>,
-    /// Requests answered since the proxy started; the control plane makes a rate of it.
+    /// Requests answered; the control plane makes a rate of it.
     #[serde(default)]
     pub departed: u64,
+    /// Requests that came and were not rejected: the growth of `departed` and `in_flight` together, or 0 if that fell. Only with [`Last`].
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub arrived: u64,
     /// What the server finishes when it is busy, in requests per second; absent: not known yet.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub service_rate: Option<f64>,
-    /// What else has happened at it since the proxy started.
+    /// What else has happened at it.
     #[serde(default)]
     pub events: ServiceEvents,
 }
 
-/// Counters of one service at one proxy since the proxy started; the control plane makes rates of them. They lag by a tick at most.
+/// Counters of one service at one proxy; the control plane makes rates of them. They lag by a tick at most.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase", deny_unknown_fields)]
 pub struct ServiceEvents {
@@ -74,6 +106,12 @@ pub struct ServiceEvents {
     pub rejected_bid: u64,
     /// Requests bounced because they would have missed their deadline, or were held for too long.
     pub rejected_deadline: u64,
+}
+
+// As serde hands it in.
+#[allow(clippy::trivially_copy_pass_by_ref)]
+fn is_zero(count: &u64) -> bool {
+    *count == 0
 }
 
 /// What the control plane answers.
