@@ -4,7 +4,7 @@ use anyhow::{Context, Result, anyhow};
 use bloc_control_plane::check::{Good, check};
 use bloc_control_plane::http::identity::{Identity, TrustDomain};
 use bloc_control_plane::metrics::Metrics;
-use bloc_control_plane::server::Serving;
+use bloc_control_plane::server::{Listeners, Serving};
 use bloc_control_plane::source::{self, FileSource, KubernetesSource, Publisher};
 use bloc_control_plane::store::Reach;
 use bloc_control_plane::{Clock, ReportInterval, Store, schema, serve};
@@ -49,6 +49,14 @@ struct Arguments {
     /// Writes ip:port into this file when the server is listening
     #[arg(long, value_name = "FILE")]
     address_file: Option<PathBuf>,
+
+    /// Where to serve GET /metrics, and then no longer where --listen says; port 0 takes a free one
+    #[arg(long, value_name = "IP:PORT")]
+    metrics_listen: Option<SocketAddr>,
+
+    /// Writes ip:port of --metrics-listen into this file, before --address-file
+    #[arg(long, value_name = "FILE", requires = "metrics_listen")]
+    metrics_address_file: Option<PathBuf>,
 
     /// How often proxies that serve something report their load, 1s to 60s: their polls are held no longer
     #[arg(long, value_name = "DURATION", default_value = "5s")]
@@ -171,7 +179,7 @@ async fn run(arguments: Arguments) -> Result<()> {
         tracing::warn!(%error, "the limit of open files stays as it is");
     }
     // The address file says "now"; one left behind by an earlier run would lie.
-    if let Some(file) = &arguments.address_file {
+    for file in arguments.address_file.iter().chain(&arguments.metrics_address_file) {
         remove(file).with_context(|| format!("{}: cannot be removed", file.display()))?;
     }
     let stop = stop_signal()?;
@@ -192,14 +200,13 @@ async fn run(arguments: Arguments) -> Result<()> {
         }
     };
 
-    let listen = arguments.listen;
-    let listener = TcpListener::bind(listen).await.with_context(|| format!("cannot listen on {listen}"))?;
-    let address = listener.local_addr()?;
-    tracing::info!(%address, "listening");
-    if let Some(file) = &arguments.address_file {
-        write(file, address).with_context(|| format!("{}: cannot be written", file.display()))?;
-    }
-    serve(listener, store, metrics, Serving { identity, ..Serving::default() }, stop).await;
+    let metrics_listener = match arguments.metrics_listen {
+        Some(listen) => Some(bind(listen, "metrics", arguments.metrics_address_file.as_deref()).await?),
+        None => None,
+    };
+    let main = bind(arguments.listen, "all", arguments.address_file.as_deref()).await?;
+    let listeners = Listeners { main, metrics: metrics_listener };
+    serve(listeners, store, metrics, Serving { identity, ..Serving::default() }, stop).await;
     source.abort();
     Ok(())
 }
@@ -230,6 +237,17 @@ fn answer(command: Command) -> Result<()> {
         Command::Schema { form: Form::Policy } => print!("{}", schema::policy()),
     }
     Ok(())
+}
+
+/// Listens, and says where in the log and in `file`.
+async fn bind(listen: SocketAddr, served: &str, file: Option<&Path>) -> Result<TcpListener> {
+    let listener = TcpListener::bind(listen).await.with_context(|| format!("cannot listen on {listen}"))?;
+    let address = listener.local_addr()?;
+    tracing::info!(%address, served, "listening");
+    if let Some(file) = file {
+        write(file, address).with_context(|| format!("{}: cannot be written", file.display()))?;
+    }
+    Ok(listener)
 }
 
 /// A client with what `KUBECONFIG`, `~/.kube/config` or the pod says.

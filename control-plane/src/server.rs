@@ -14,8 +14,8 @@ use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto::Builder;
 use hyper_util::server::graceful::GracefulShutdown;
 use std::collections::HashMap;
+use std::future::pending;
 use std::net::IpAddr;
-use std::pin::pin;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::net::{TcpListener, TcpStream};
@@ -28,6 +28,18 @@ use tower_service::Service;
 const DRAIN: Duration = Duration::from_secs(5);
 /// What accepting waits after an error, which mostly is that there are too many open files.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+/// Connections at once to the port of the metrics, in all and from one address. They are counted apart, so that scrapers do
+/// not keep proxies out. A Prometheus keeps one.
+const SCRAPERS: (usize, usize) = (1_000, 100);
+
+/// Where it is served.
+#[derive(Debug)]
+pub struct Listeners {
+    /// Everything, but for the metrics if they have a port of their own.
+    pub main: TcpListener,
+    /// `GET /metrics` alone, without a check of who asks; `None`: on the main port.
+    pub metrics: Option<TcpListener>,
+}
 
 /// How it is served.
 #[derive(Clone, Debug)]
@@ -57,53 +69,77 @@ impl Default for Serving {
     }
 }
 
-/// Serves `store` on `listener` until `shutdown` completes; then answers the polls that are held (304), takes no new
+/// Serves `store` on `listeners` until `shutdown` completes; then answers the polls that are held (304), takes no new
 /// connections, and returns when all answers have left or 5 s have passed.
 pub async fn serve(
-    listener: TcpListener,
+    listeners: Listeners,
     store: Store,
     metrics: Arc<Metrics>,
     serving: Serving,
     shutdown: impl Future<Output = ()>,
 ) {
-    let router = http::router(store.clone(), metrics, serving.identity);
     let mut builder = Builder::new(TokioExecutor::new());
     builder.http1().timer(TokioTimer::new()).header_read_timeout(serving.head_timeout);
     builder.http2().timer(TokioTimer::new()).keep_alive_interval(Some(serving.head_timeout));
-    let (builder, connections) = (Arc::new(builder), Arc::new(Semaphore::new(serving.max_connections)));
-    let graceful = GracefulShutdown::new();
-    let peers = Peers::default();
-    let mut shutdown = pin!(shutdown);
-    loop {
-        let room = Arc::clone(&connections).acquire_owned();
-        let accepted = tokio::select! {
-            accepted = async { (room.await, listener.accept().await) } => accepted,
-            () = &mut shutdown => break,
-        };
-        let (room, stream, peer) = match accepted {
-            (Ok(room), Ok((stream, peer))) => (room, stream, Peer(peer)),
-            (_, Err(error)) => {
-                tracing::warn!(%error, "a connection cannot be accepted");
-                sleep(ACCEPT_PAUSE).await;
-                continue;
-            }
-            (Err(_), _) => break,
-        };
-        let Some(place) = peers.admit(peer.0.ip(), serving.max_connections_of_one) else {
-            tracing::debug!(peer = %peer.0, "too many connections from there");
-            continue;
-        };
-        let connection = connection(Arc::clone(&builder), router.clone(), graceful.watcher(), stream, peer);
-        tokio::spawn(async move {
-            connection.await;
-            drop((room, place));
-        });
+    let (builder, graceful) = (Arc::new(builder), GracefulShutdown::new());
+    let port = |listener, router, (max_connections, max_connections_of_one)| {
+        let room = Arc::new(Semaphore::new(max_connections));
+        Port { listener, router, builder: Arc::clone(&builder), room, max_connections_of_one }
+    };
+    let scrapes = listeners.metrics.map(|it| port(it, http::metrics_router(store.clone(), metrics.clone()), SCRAPERS));
+    let router = match scrapes {
+        Some(_) => http::router(store.clone(), metrics, serving.identity),
+        None => http::router_with_metrics(store.clone(), metrics, serving.identity),
+    };
+    let main = port(listeners.main, router, (serving.max_connections, serving.max_connections_of_one));
+    // A port whose future is dropped takes no more connections.
+    tokio::select! {
+        () = main.accept(&graceful) => {}
+        () = async { if let Some(port) = scrapes { port.accept(&graceful).await } else { pending().await } } => {}
+        () = shutdown => {}
     }
-    drop(listener);
     let held = store.close();
     tracing::info!(held, "shutting down, held polls are answered");
     if timeout(DRAIN, graceful.shutdown()).await.is_err() {
         tracing::warn!("some clients did not take their answers within 5s");
+    }
+}
+
+/// A port, and what is served there.
+struct Port {
+    listener: TcpListener,
+    router: Router,
+    builder: Arc<Builder<TokioExecutor>>,
+    room: Arc<Semaphore>,
+    max_connections_of_one: usize,
+}
+
+impl Port {
+    /// Serves whoever connects; does not end.
+    async fn accept(self, graceful: &GracefulShutdown) {
+        let peers = Peers::default();
+        loop {
+            let room = Arc::clone(&self.room).acquire_owned();
+            let (room, stream, peer) = match (room.await, self.listener.accept().await) {
+                (Ok(room), Ok((stream, peer))) => (room, stream, Peer(peer)),
+                (_, Err(error)) => {
+                    tracing::warn!(%error, "a connection cannot be accepted");
+                    sleep(ACCEPT_PAUSE).await;
+                    continue;
+                }
+                (Err(_), _) => return,
+            };
+            let Some(place) = peers.admit(peer.0.ip(), self.max_connections_of_one) else {
+                tracing::debug!(peer = %peer.0, "too many connections from there");
+                continue;
+            };
+            let builder = Arc::clone(&self.builder);
+            let connection = connection(builder, self.router.clone(), graceful.watcher(), stream, peer);
+            tokio::spawn(async move {
+                connection.await;
+                drop((room, place));
+            });
+        }
     }
 }
 

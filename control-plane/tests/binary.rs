@@ -115,6 +115,67 @@ async fn sigterm_answers_held_polls_and_ends() {
     assert_eq!(line["fields"]["held"], 1, "{log}");
 }
 
+#[tokio::test]
+async fn metrics_with_a_port_of_their_own_are_nowhere_else_and_sigterm_ends_both() {
+    let directory = tempfile::tempdir().unwrap();
+    let source = format!("file:{}", file(directory.path(), "services.yaml", "services: {a: {}}"));
+    let files = ["address", "metrics"].map(|name| directory.path().join(name));
+    let [main, metrics] = files.each_ref().map(|file| file.display().to_string());
+    std::fs::write(&files[1], "127.0.0.1:1\n").unwrap();
+    let arguments = [
+        ["--source", &source, "--listen", "127.0.0.1:0", "--address-file", &main],
+        ["--log-format", "json", "--metrics-listen", "127.0.0.1:0", "--metrics-address-file", &metrics],
+    ];
+    let child = command(arguments.as_flattened()).spawn().unwrap();
+    let main = address(&files[0]).await;
+    // Whoever knows the one knows the other.
+    let metrics = std::fs::read_to_string(&files[1]).unwrap().trim().to_owned();
+    let client = reqwest::Client::builder().no_proxy().timeout(LIMIT).build().unwrap();
+    for (address, path, expected) in [
+        (&main, "/metrics", 404),
+        (&main, "/readyz", 200),
+        (&main, "/v1/services", 200),
+        (&metrics, "/metrics", 200),
+        (&metrics, "/readyz", 404),
+        (&metrics, "/", 404),
+        (&metrics, "/v1/services", 404),
+        (&metrics, "/v1/sync", 404),
+    ] {
+        let response = client.get(format!("http://{address}{path}")).send().await.unwrap();
+        assert_eq!(response.status(), expected, "{path}");
+    }
+    let post = client.post(format!("http://{metrics}/metrics")).send().await.unwrap();
+    assert_eq!(post.status(), 405);
+    let text = client.get(format!("http://{metrics}/metrics")).send().await.unwrap().text().await.unwrap();
+    assert_eq!(common::metric(&text, "bloc_config_services"), 1.0);
+
+    // The client keeps its connections to both ports open: both have to be ended.
+    let output = terminate(child).await;
+    assert_eq!(output.status.code(), Some(0));
+    let log = String::from_utf8(output.stderr).unwrap();
+    assert!(!log.contains("did not take their answers"), "{log}");
+    for address in [main, metrics] {
+        assert!(client.get(format!("http://{address}/metrics")).send().await.is_err(), "nobody listens");
+    }
+}
+
+#[tokio::test]
+async fn a_bad_port_for_metrics_is_an_exit() {
+    let directory = tempfile::tempdir().unwrap();
+    let source = format!("file:{}", file(directory.path(), "services.yaml", "services: {a: {}}"));
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = taken.local_addr().unwrap().to_string();
+    for (arguments, reason) in [
+        (["--metrics-listen", &address], format!("cannot listen on {address}")),
+        (["--metrics-listen", "7081"], "invalid socket address".to_owned()),
+        (["--metrics-address-file", "/none"], "--metrics-listen".to_owned()),
+    ] {
+        let output = run(&[&["--source", &source, "--listen", "127.0.0.1:0"], &arguments[..]].concat()).await;
+        let message = String::from_utf8(output.stderr).unwrap();
+        assert!(!output.status.success() && message.contains(&reason), "{message}");
+    }
+}
+
 /// The address, once the file is there.
 async fn address(file: &Path) -> String {
     let start = Instant::now();

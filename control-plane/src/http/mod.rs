@@ -7,7 +7,7 @@
 //! | `GET /v1/services/{name}` | one service, its [`load`](crate::load::Signals) and its proxies; 404 if it does not exist |
 //! | `GET /healthz` | 200 as long as the process runs |
 //! | `GET /readyz` | 200 once services are in force; 503 before, and from the beginning of a shutdown |
-//! | `GET /metrics` | OpenMetrics text, see [`metrics`](crate::metrics) |
+//! | `GET /metrics` | OpenMetrics text, see [`metrics`](crate::metrics); on a port of its own if it has one |
 //!
 //! Beside these the [`page`] has its own routes: `/` and `/v1/status`. Errors are `{"error": "..."}`.
 
@@ -31,20 +31,41 @@ use std::sync::Arc;
 /// The largest body of a request, 64 KiB: a proxy that calls 1,000 services with names of 50 bytes.
 const MAX_BODY_BYTES: usize = 64 << 10;
 
-/// All routes; `identity` says how proxies prove who they are. To be called inside of a tokio runtime: the page takes its samples there.
+/// All routes but `/metrics`; `identity` says how proxies prove who they are. To be called inside of a tokio runtime: the page takes its samples there.
 pub fn router(store: Store, metrics: Arc<Metrics>, identity: Identity) -> Router {
+    finish(routes(&store), Context { store, metrics, identity })
+}
+
+/// The same, and `/metrics`.
+pub fn router_with_metrics(store: Store, metrics: Arc<Metrics>, identity: Identity) -> Router {
+    finish(routes(&store).merge(scrapes()), Context { store, metrics, identity })
+}
+
+/// `/metrics` alone.
+pub fn metrics_router(store: Store, metrics: Arc<Metrics>) -> Router {
+    finish(scrapes(), Context { store, metrics, identity: Identity::None })
+}
+
+fn routes(store: &Store) -> Router<Context> {
     Router::new()
         .route(SYNC_PATH, post(sync::sync))
         .route("/v1/services", get(services))
         .route("/v1/services/{name}", get(service))
         .route("/healthz", get(|| async { "ok\n" }))
         .route("/readyz", get(readyz))
-        .route("/metrics", get(scrape))
         .merge(page::routes(store.clone(), page::SAMPLE_EVERY))
+}
+
+fn scrapes() -> Router<Context> {
+    Router::new().route("/metrics", get(scrape))
+}
+
+fn finish(routes: Router<Context>, context: Context) -> Router {
+    routes
         .fallback(|| async { refusal(StatusCode::NOT_FOUND, "no such path") })
         .method_not_allowed_fallback(|| async { refusal(StatusCode::METHOD_NOT_ALLOWED, "not this method") })
         .layer(DefaultBodyLimit::max(MAX_BODY_BYTES))
-        .with_state(Context { store, metrics, identity })
+        .with_state(context)
 }
 
 async fn services(State(context): State<Context>) -> Response {

@@ -4,7 +4,7 @@
 pub mod fake_api;
 
 use bloc_control_plane::metrics::Metrics;
-use bloc_control_plane::server::Serving;
+use bloc_control_plane::server::{Listeners, Serving};
 use bloc_control_plane::source::{FileSource, Publisher};
 use bloc_control_plane::store::Reach;
 use bloc_control_plane::{Clock, ReportInterval, Store, serve};
@@ -59,7 +59,8 @@ impl Server {
         let stopped = async move {
             let _ = stopped.await;
         };
-        let serving = tokio::spawn(serve(listener, store.clone(), metrics, serving, stopped));
+        let listeners = Listeners { main: listener, metrics: None };
+        let serving = tokio::spawn(serve(listeners, store.clone(), metrics, serving, stopped));
         let client = Client::builder().no_proxy().timeout(LIMIT).build().unwrap();
         Self { url, client, store, directory, stop, serving, watching }
     }

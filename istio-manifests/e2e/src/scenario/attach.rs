@@ -1,6 +1,6 @@
 //! Attaching: the shop without BLOC, then with it, by the manifests as they are shipped.
 
-use crate::mesh::Mesh;
+use crate::mesh::{Answer, Mesh};
 use anyhow::{Result, ensure};
 use std::time::Duration;
 use tokio::time::sleep;
@@ -47,13 +47,14 @@ pub async fn only_mutual_tls_is_spoken(mesh: &Mesh) -> Result<()> {
     Ok(())
 }
 
-/// Neighbours may see that it is well. Addresses and parameters are for those who may forward a port, which ends beside the control plane, behind its sidecar.
+/// Neighbours may see that it is well. Addresses and parameters are for those who may forward a port, which ends beside the control plane, behind its sidecar. The metrics are on
+/// a port that the sidecar does not take, for a Prometheus without a certificate; nothing here enforces the NetworkPolicy that says which.
 pub async fn the_mesh_may_not_read_what_the_control_plane_knows(mesh: &Mesh) -> Result<()> {
     let neighbour = &mesh.frontends()[0];
     let paths =
         ["/healthz", "/readyz", "/metrics", "/", "/v1/services", "/v1/status", "/v1/status/history", "/v1/sync"];
     mesh.reaches(neighbour, "http://bloc-control-plane.bloc-system.svc.cluster.local:7080/healthz").await?;
-    for (path, expected) in paths.into_iter().zip([200, 200, 200, 403, 403, 403, 403, 403]) {
+    for (path, expected) in paths.into_iter().zip([200, 200, 403, 403, 403, 403, 403, 403]) {
         let url = format!("http://bloc-control-plane.bloc-system.svc.cluster.local:7080{path}");
         let answer = mesh.ask_from(neighbour, &url).await?;
         ensure!(answer.status == expected, "{} reads {path}: {answer:?}", neighbour.name);
@@ -65,6 +66,15 @@ pub async fn the_mesh_may_not_read_what_the_control_plane_knows(mesh: &Mesh) -> 
             Ok(true)
         })
         .await?;
+        let answer = mesh.ask_from(&pod, "http://127.0.0.1:7080/metrics").await?;
+        ensure!(answer.status == 404, "metrics on the main port: {answer:?}");
+        let at_port = format!("http://{}:7081", pod.address);
+        let answer = Answer::get(&format!("{at_port}/metrics"), &[]).await?;
+        ensure!(answer.status == 200 && answer.body.contains("bloc_config_services"), "{answer:?}");
+        for path in ["/", "/v1/services", "/v1/sync"] {
+            let answer = Answer::get(&format!("{at_port}{path}"), &[]).await?;
+            ensure!(answer.status == 404, "beside the metrics: {answer:?}");
+        }
     }
     Ok(())
 }
