@@ -1,5 +1,6 @@
 //! The services in force, and what their content is as a number.
 
+use super::subscription::Subscription;
 use super::version::digest;
 use crate::snapshot::{Service, Snapshot};
 use std::collections::{BTreeMap, BTreeSet};
@@ -34,12 +35,12 @@ impl Catalog {
     }
 
     /// Those of `names` that are in force, by name.
-    pub fn of<'a>(&'a self, names: &'a BTreeSet<String>) -> impl Iterator<Item = (&'a String, &'a Arc<Service>)> {
-        names.iter().filter_map(|name| Some((name, self.get(name)?)))
+    pub fn of<'a>(&'a self, names: &'a Subscription) -> impl Iterator<Item = (&'a String, &'a Arc<Service>)> {
+        names.texts().filter_map(|name| self.current.as_ref()?.get_key_value(name))
     }
 
     /// The digest of those of `names` that are in force.
-    pub fn digest_of(&self, names: &BTreeSet<String>) -> u64 {
+    pub fn digest_of(&self, names: &Subscription) -> u64 {
         digest(self.of(names).map(|(name, service)| (name, service.digest())))
     }
 
@@ -67,6 +68,7 @@ impl Catalog {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::store::names::Names;
 
     fn names(names: &[&str]) -> BTreeSet<String> {
         names.iter().map(ToString::to_string).collect()
@@ -83,6 +85,10 @@ mod tests {
         assert_eq!(publish("services: {a: {}, b: {}}"), names(&["a"]));
     }
 
+    fn to(names: &[&str]) -> Arc<Subscription> {
+        Names::default().subscribe(&names.iter().map(ToString::to_string).collect::<Vec<_>>(), &[])
+    }
+
     #[test]
     fn the_digest_is_that_of_what_was_asked_for() {
         let catalog = |yaml| {
@@ -92,9 +98,9 @@ mod tests {
         };
         let one = catalog("services: {a: {resetInterval: 1s}, b: {}}");
         let other = catalog("services: {a: {resetInterval: 1000ms, retries: 3}, c: {}}");
-        assert_eq!(one.digest_of(&names(&["a"])), other.digest_of(&names(&["a"])), "the same in other words");
-        assert_eq!(one.digest_of(&names(&["a", "none"])), one.digest_of(&names(&["a"])));
-        assert_ne!(one.digest_of(&names(&["a", "b"])), one.digest_of(&names(&["a"])));
+        assert_eq!(one.digest_of(&to(&["a"])), other.digest_of(&to(&["a"])), "the same in other words");
+        assert_eq!(one.digest_of(&to(&["a", "none"])), one.digest_of(&to(&["a"])));
+        assert_ne!(one.digest_of(&to(&["a", "b"])), one.digest_of(&to(&["a"])));
         assert_ne!(one.digest(), other.digest());
     }
 }

@@ -130,7 +130,10 @@ impl Store {
             Arrival::Answered(outcome) => return Ok(outcome),
             Arrival::Held(id, woken) => (id, woken),
         };
-        let mut held = HeldPoll { store: self, poll: &poll, id };
+        // While it is held, nothing of it is kept but what its record has.
+        let proxy = std::mem::take(&mut poll.proxy);
+        drop(poll);
+        let mut held = HeldPoll { store: self, proxy, id };
         loop {
             if self.lock().state.wants() {
                 self.0.wants.notify_one();
@@ -141,7 +144,7 @@ impl Store {
                 Ok(Ok(Wake::Closing)) => return Ok(Outcome::Closing { within: self.lock().state.spread }),
                 Ok(Err(_)) | Err(_) => return Ok(Outcome::Unchanged),
             }
-            let arrival = self.lock().state.resume(&poll, held.id, Instant::now());
+            let arrival = self.lock().state.resume(&held.proxy, held.id, Instant::now());
             match arrival {
                 Arrival::Answered(outcome) => return Ok(outcome),
                 Arrival::Held(id, next) => (held.id, woken) = (id, next),
@@ -170,12 +173,12 @@ impl Store {
 /// A poll that is held; dropping it, however the poll ends, releases it.
 struct HeldPoll<'a> {
     store: &'a Store,
-    poll: &'a Poll,
+    proxy: String,
     id: PollId,
 }
 
 impl Drop for HeldPoll<'_> {
     fn drop(&mut self) {
-        self.store.lock().state.leave(self.poll, self.id, Instant::now());
+        self.store.lock().state.leave(&self.proxy, self.id, Instant::now());
     }
 }

@@ -9,6 +9,7 @@ mod digest_tests;
 mod handle;
 mod history;
 mod inner;
+mod names;
 mod outcome;
 mod overview;
 mod poll;
@@ -19,6 +20,7 @@ mod simulation;
 mod staleness;
 mod state;
 mod status;
+mod subscription;
 #[cfg(test)]
 mod tests;
 mod version;

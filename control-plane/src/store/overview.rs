@@ -40,7 +40,7 @@ impl Store {
     pub fn service(&self, name: &str) -> Option<ServiceDetail> {
         let inner = self.lock();
         let service = view(inner.state.catalog.get(name)?);
-        let proxies = self.proxies(&inner, |record| record.services.iter().chain(&record.serves).any(|s| s == name));
+        let proxies = self.proxies(&inner, |record| record.subscription.contains(name));
         let load = inner.state.loads.signals(name, Instant::now());
         Some(ServiceDetail { name: name.to_owned(), service, load, proxies })
     }
@@ -77,8 +77,8 @@ impl Store {
             current: inner.state.is_current(record.version.as_ref(), &record.subscription),
             connected: record.is_connected(now),
             last_seen: rfc3339(wall.checked_sub(now.saturating_duration_since(record.seen)).unwrap_or(UNIX_EPOCH)),
-            services: record.services.clone(),
-            serves: record.serves.clone(),
+            services: record.subscription.calls.to_vec(),
+            serves: record.subscription.serves.to_vec(),
             load: record.load.clone(),
         };
         inner.state.proxies.iter().filter(|(_, record)| wanted(record)).map(view).collect()

@@ -4,7 +4,6 @@ use crate::load::ReportInterval;
 use bloc_policy::config::ConfigError;
 use bloc_policy::sync::{Last, ServiceLoad, SyncRequest};
 use std::collections::BTreeSet;
-use std::sync::Arc;
 use std::time::Duration;
 
 use super::version::{MAX_LENGTH, Version};
@@ -30,7 +29,9 @@ pub struct Poll {
     pub(super) proxy: String,
     /// What it has; `None`: nothing, or nothing that we could have issued.
     pub(super) version: Option<Version>,
+    /// What it calls; ascending, each once.
     pub(super) services: Vec<String>,
+    /// What it stands in front of; ascending, each once.
     pub(super) serves: Vec<String>,
     pub(super) load: Vec<ServiceLoad>,
     pub(super) wait: Duration,
@@ -38,8 +39,6 @@ pub struct Poll {
     pub(super) last: Option<Last>,
     /// Who asks, if that was proved.
     pub(super) identity: Option<String>,
-    /// What it calls and what it stands in front of, together.
-    pub(super) subscription: Arc<BTreeSet<String>>,
 }
 
 impl TryFrom<SyncRequest> for Poll {
@@ -61,17 +60,15 @@ impl TryFrom<SyncRequest> for Poll {
             ));
         }
         let version = version.parse().ok();
-        let subscription = Arc::new(services.iter().chain(&serves).cloned().collect());
         Ok(Self {
             proxy,
             version,
-            services,
-            serves,
+            services: set(services),
+            serves: set(serves),
             load,
             wait: parse_wait(wait.as_deref())?,
             last,
             identity: None,
-            subscription,
         })
     }
 }
@@ -89,6 +86,13 @@ impl Poll {
             self.wait = self.wait.min(interval.get());
         }
     }
+}
+
+/// Ascending and each once, in the same memory.
+fn set(mut names: Vec<String>) -> Vec<String> {
+    names.sort_unstable();
+    names.dedup();
+    names
 }
 
 /// Numbers that no proxy in its senses sends would poison the sums of a whole service.
@@ -177,9 +181,10 @@ mod tests {
     }
 
     #[test]
-    fn subscribes_to_what_it_calls_and_serves() {
-        let poll = Poll::try_from(SyncRequest { serves: vec!["c".into(), "a".into()], ..request() }).unwrap();
-        assert_eq!(poll.subscription.iter().collect::<Vec<_>>(), ["a", "b", "c"]);
+    fn names_are_sorted_and_each_is_there_once() {
+        let serves = ["c", "a", "c"].map(String::from).to_vec();
+        let poll = Poll::try_from(SyncRequest { serves, ..request() }).unwrap();
+        assert_eq!((poll.services, poll.serves), (vec!["a".into(), "b".into()], vec!["a".into(), "c".into()]));
     }
 
     #[test]

@@ -1,7 +1,8 @@
 //! The polls that are held, indexed by service, so that a change wakes those that subscribed to it and nobody else.
 //!
-//! Cost: memory per held poll and subscribed name; a change costs its subscribers, not all polls.
+//! Cost: two numbers for each name of each held poll; a change costs its subscribers, not all polls.
 
+use super::subscription::Subscription;
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 use tokio::sync::oneshot;
@@ -25,7 +26,8 @@ pub enum Wake {
 pub struct Polls {
     next: PollId,
     held: HashMap<PollId, Held>,
-    subscribers: HashMap<String, HashSet<PollId>>,
+    /// By the id of a name. One set for all names, because a set for each would take more than the names do.
+    subscribers: BTreeSet<(u64, PollId)>,
     /// Those that know more than we do.
     behind: HashSet<PollId>,
 }
@@ -33,7 +35,7 @@ pub struct Polls {
 #[derive(Debug)]
 struct Held {
     wake: oneshot::Sender<Wake>,
-    subscription: Arc<BTreeSet<String>>,
+    subscription: Arc<Subscription>,
 }
 
 impl Polls {
@@ -44,24 +46,22 @@ impl Polls {
 
     /// Holds a poll; the receiver hears why it ends. Whoever drops the receiver must [`release`](Self::release) the id. `behind`: it waits for
     /// our progress and not only for a change.
-    pub fn hold(&mut self, subscription: Arc<BTreeSet<String>>, behind: bool) -> (PollId, oneshot::Receiver<Wake>) {
+    pub fn hold(&mut self, subscription: Arc<Subscription>, behind: bool) -> (PollId, oneshot::Receiver<Wake>) {
         let id = self.next;
         self.next += 1;
         if behind {
             self.behind.insert(id);
         }
-        for name in subscription.iter() {
-            self.subscribers.entry(name.clone()).or_default().insert(id);
-        }
+        self.subscribers.extend(subscription.iter().map(|name| (name.id, id)));
         let (wake, woken) = oneshot::channel();
         self.held.insert(id, Held { wake, subscription });
         (id, woken)
     }
 
-    /// Ends the polls that subscribed to any of `names`.
-    pub fn wake_subscribers<'a>(&mut self, names: impl IntoIterator<Item = &'a String>) -> usize {
-        let ids: HashSet<PollId> =
-            names.into_iter().filter_map(|name| self.subscribers.get(name)).flatten().copied().collect();
+    /// Ends the polls that subscribed to any of the names with these ids.
+    pub fn wake_subscribers(&mut self, names: impl IntoIterator<Item = u64>) -> usize {
+        let of = |name| self.subscribers.range((name, 0)..=(name, PollId::MAX)).map(|(_, id)| *id);
+        let ids: HashSet<PollId> = names.into_iter().flat_map(of).collect();
         ids.iter().for_each(|&id| self.wake(id, Wake::Moved));
         ids.len()
     }
@@ -101,12 +101,7 @@ impl Polls {
         let held = self.held.remove(&id)?;
         self.behind.remove(&id);
         for name in held.subscription.iter() {
-            if let Some(ids) = self.subscribers.get_mut(name) {
-                ids.remove(&id);
-                if ids.is_empty() {
-                    self.subscribers.remove(name);
-                }
-            }
+            self.subscribers.remove(&(name.id, id));
         }
         Some(held)
     }
@@ -115,17 +110,18 @@ impl Polls {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::store::names::Names;
 
-    fn names(names: &[&str]) -> Arc<BTreeSet<String>> {
-        Arc::new(names.iter().map(ToString::to_string).collect())
+    fn to(names: &mut Names, texts: &[&str]) -> Arc<Subscription> {
+        names.subscribe(&texts.iter().map(ToString::to_string).collect::<Vec<_>>(), &[])
     }
 
     #[test]
     fn a_change_wakes_its_subscribers_once() {
-        let mut polls = Polls::default();
-        let (_, mut both) = polls.hold(names(&["a", "b"]), false);
-        let (_, mut other) = polls.hold(names(&["c"]), true);
-        assert_eq!(polls.wake_subscribers(names(&["a", "b"]).iter()), 1);
+        let (mut polls, mut names) = (Polls::default(), Names::default());
+        let (_, mut both) = polls.hold(to(&mut names, &["a", "b"]), false);
+        let (_, mut other) = polls.hold(to(&mut names, &["b", "c"]), true);
+        assert_eq!(polls.wake_subscribers(["a", "d"].iter().filter_map(|name| names.id(name))), 1);
         assert_eq!(both.try_recv(), Ok(Wake::Moved));
         assert!(other.try_recv().is_err());
         assert_eq!(polls.len(), 1);
@@ -135,16 +131,16 @@ mod tests {
 
     #[test]
     fn nothing_stays_behind() {
-        let mut polls = Polls::default();
-        let (id, woken) = polls.hold(names(&["a"]), true);
+        let (mut polls, a) = (Polls::default(), to(&mut Names::default(), &["a"]));
+        let (id, woken) = polls.hold(Arc::clone(&a), true);
         drop(woken);
         polls.release(id);
         polls.release(id);
-        let (id, mut superseded) = polls.hold(names(&["a"]), true);
+        let (id, mut superseded) = polls.hold(Arc::clone(&a), true);
         polls.wake(id, Wake::Superseded);
         assert_eq!(superseded.try_recv(), Ok(Wake::Superseded));
         assert!(polls.held.is_empty() && polls.subscribers.is_empty() && polls.behind.is_empty());
-        let (_, mut closed) = polls.hold(names(&["a"]), true);
+        let (_, mut closed) = polls.hold(Arc::clone(&a), true);
         assert_eq!(polls.wake_all(Wake::Closing), 1);
         assert_eq!(closed.try_recv(), Ok(Wake::Closing));
         assert!(polls.held.is_empty() && polls.subscribers.is_empty() && polls.behind.is_empty());

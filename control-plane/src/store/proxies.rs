@@ -4,12 +4,14 @@
 //! outside. Whoever makes up ids must not keep others out: one that has proved who it is has so many at most, and where nobody proves anything
 //! those that hold no poll give way, since a record serves its proxy no purpose that its next poll would not.
 
+use super::names::Names;
 use super::outcome::StoreError;
 use super::poll::Poll;
 use super::polls::PollId;
+use super::subscription::Subscription;
 use super::version::Version;
 use bloc_policy::sync::ServiceLoad;
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::Instant;
@@ -27,6 +29,7 @@ const KEEP: Duration = Duration::from_secs(3600);
 #[derive(Debug, Default)]
 pub struct Proxies {
     records: BTreeMap<String, Record>,
+    names: Names,
     swept: Option<Instant>,
     made_room: Option<Instant>,
     /// How many there are of each identity.
@@ -37,9 +40,7 @@ pub struct Proxies {
 #[derive(Debug)]
 pub struct Record {
     pub(super) version: Option<Version>,
-    pub(super) subscription: Arc<BTreeSet<String>>,
-    pub(super) services: Vec<String>,
-    pub(super) serves: Vec<String>,
+    pub(super) subscription: Arc<Subscription>,
     pub(super) load: Vec<ServiceLoad>,
     pub(super) seen: Instant,
     pub(super) held: Option<PollId>,
@@ -72,17 +73,18 @@ impl Proxies {
             identity: poll.identity.clone(),
             version: None,
             subscription: Arc::default(),
-            services: Vec::new(),
-            serves: Vec::new(),
             load: Vec::new(),
             seen: now,
             held: None,
             wait: poll.wait,
         });
         record.version.clone_from(&poll.version);
-        record.subscription = Arc::clone(&poll.subscription);
-        record.services.clone_from(&poll.services);
-        record.serves.clone_from(&poll.serves);
+        if !record.subscription.is_of(&poll.services, &poll.serves) {
+            // The new one first: names that are in both stay.
+            let next = self.names.subscribe(&poll.services, &poll.serves);
+            let before = std::mem::replace(&mut record.subscription, next);
+            self.names.release(&before);
+        }
         record.load.clone_from(&poll.load);
         record.wait = poll.wait;
         record.seen = now;
@@ -95,7 +97,7 @@ impl Proxies {
             let due = self.made_room.is_none_or(|last| now.saturating_duration_since(last) >= ROOM_EVERY);
             if due {
                 self.made_room = Some(now);
-                self.records.retain(|_, record| record.held.is_some());
+                self.retain(|record| record.held.is_some());
             }
         }
         if self.records.len() >= MAX_PROXIES {
@@ -109,6 +111,27 @@ impl Proxies {
             *count += 1;
         }
         Ok(())
+    }
+
+    fn retain(&mut self, kept: impl Fn(&Record) -> bool) {
+        let Self { records, names, .. } = self;
+        records.retain(|_, record| {
+            let keep = kept(record);
+            if !keep {
+                names.release(&record.subscription);
+            }
+            keep
+        });
+    }
+
+    /// The id of a service's name that proxies subscribed to.
+    pub fn name_id(&self, service: &str) -> Option<u64> {
+        self.names.id(service)
+    }
+
+    /// The record of a proxy.
+    pub fn get(&self, proxy: &str) -> Option<&Record> {
+        self.records.get(proxy)
     }
 
     /// The record of a proxy.
@@ -131,7 +154,7 @@ impl Proxies {
         let due = self.swept.is_none_or(|swept| now.saturating_duration_since(swept) >= Duration::from_secs(60));
         if due {
             self.swept = Some(now);
-            self.records.retain(|_, r| r.held.is_some() || now.saturating_duration_since(r.seen) < KEEP);
+            self.retain(|r| r.held.is_some() || now.saturating_duration_since(r.seen) < KEEP);
             self.of.clear();
             for identity in self.records.values().filter_map(|record| record.identity.as_ref()) {
                 *self.of.entry(identity.clone()).or_default() += 1;

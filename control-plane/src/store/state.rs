@@ -15,6 +15,7 @@ use super::outcome::{Answer, Outcome, StoreError};
 use super::poll::Poll;
 use super::polls::{PollId, Polls, Wake};
 use super::proxies::{Proxies, Record};
+use super::subscription::Subscription;
 use super::version::{Progress, Reach, Version};
 use crate::load::{Loads, ReportInterval};
 use crate::snapshot::Snapshot;
@@ -76,26 +77,29 @@ impl State {
             self.polls.wake(older, Wake::Superseded);
         }
         self.loads.hear(&poll.proxy, &poll.load, |name| self.catalog.get(name).is_some(), now);
-        Ok(self.decide(poll, now))
+        Ok(self.decide(&poll.proxy, now))
     }
 
-    /// Decides again about a poll that was held as `id`, after something moved.
-    pub fn resume(&mut self, poll: &Poll, id: PollId, now: Instant) -> Arrival {
+    /// Decides again about the poll of `proxy` that was held as `id`, after something moved.
+    pub fn resume(&mut self, proxy: &str, id: PollId, now: Instant) -> Arrival {
         if self.closing {
             return Arrival::Answered(Outcome::Closing { within: self.spread });
         }
-        if self.proxies.get_mut(&poll.proxy).is_none_or(|record| record.held != Some(id)) {
-            return Arrival::Answered(Outcome::Superseded);
+        match self.proxies.get(proxy) {
+            Some(record) if record.held == Some(id) => self.decide(proxy, now),
+            _ => Arrival::Answered(Outcome::Superseded),
         }
-        self.decide(poll, now)
     }
 
-    fn decide(&mut self, poll: &Poll, now: Instant) -> Arrival {
-        let digest = self.catalog.digest_of(&poll.subscription);
-        let current = poll.version.as_ref().is_some_and(|version| version.digest == digest);
-        let lacking = self.lacking(poll.version.as_ref());
+    /// By the record: what the poll said is in it, and nowhere else.
+    fn decide(&mut self, proxy: &str, now: Instant) -> Arrival {
+        let Some(record) = self.proxies.get(proxy) else { return Arrival::Answered(Outcome::Superseded) };
+        let subscription = Arc::clone(&record.subscription);
+        let digest = self.catalog.digest_of(&subscription);
+        let current = record.version.as_ref().is_some_and(|version| version.digest == digest);
+        let lacking = self.lacking(record.version.as_ref());
         if self.catalog.is_published() && !current && lacking.is_empty() {
-            return Arrival::Answered(Outcome::Changed(self.answer(&poll.subscription, digest)));
+            return Arrival::Answered(Outcome::Changed(self.answer(&subscription, digest)));
         }
         let behind = !lacking.is_empty();
         for place in lacking.into_iter() {
@@ -103,8 +107,8 @@ impl State {
                 self.wanted.entry(place).or_insert(now);
             }
         }
-        let (id, woken) = self.polls.hold(Arc::clone(&poll.subscription), behind);
-        if let Some(record) = self.proxies.get_mut(&poll.proxy) {
+        let (id, woken) = self.polls.hold(subscription, behind);
+        if let Some(record) = self.proxies.get_mut(proxy) {
             record.held = Some(id);
         }
         Arrival::Held(id, woken)
@@ -128,7 +132,7 @@ impl State {
     }
 
     /// Whether `version` is what is in force of `subscription`.
-    pub fn is_current(&self, version: Option<&Version>, subscription: &BTreeSet<String>) -> bool {
+    pub fn is_current(&self, version: Option<&Version>, subscription: &Subscription) -> bool {
         version.is_some_and(|version| version.digest == self.catalog.digest_of(subscription))
     }
 
@@ -138,10 +142,10 @@ impl State {
         self.known.behind(&version.progress).filter(|place| !self.foreign.contains(place)).collect()
     }
 
-    /// A held poll has ended, for whatever reason.
-    pub fn leave(&mut self, poll: &Poll, id: PollId, now: Instant) {
+    /// The poll of `proxy` that was held as `id` has ended, for whatever reason.
+    pub fn leave(&mut self, proxy: &str, id: PollId, now: Instant) {
         self.polls.release(id);
-        if let Some(record) = self.proxies.get_mut(&poll.proxy)
+        if let Some(record) = self.proxies.get_mut(proxy)
             && record.held == Some(id)
         {
             record.held = None;
@@ -155,8 +159,12 @@ impl State {
         let changes = self.catalog.replace(snapshot);
         self.changed = reach.changed;
         self.loads.retain(|name| self.catalog.get(name).is_some());
-        let woken = if first { self.polls.wake_all(Wake::Moved) } else { self.polls.wake_subscribers(&changes) };
+        let woken = if first { self.polls.wake_all(Wake::Moved) } else { self.wake_subscribers(&changes) };
         (changes, woken + self.advance(reach.known))
+    }
+
+    fn wake_subscribers(&mut self, changes: &BTreeSet<String>) -> usize {
+        self.polls.wake_subscribers(changes.iter().filter_map(|name| self.proxies.name_id(name)))
     }
 
     /// The source has read on, and nothing changed. Returns how many polls were woken.
@@ -199,7 +207,7 @@ impl State {
         self.polls.wake_all(Wake::Closing)
     }
 
-    fn answer(&self, subscription: &BTreeSet<String>, digest: u64) -> Answer {
+    fn answer(&self, subscription: &Subscription, digest: u64) -> Answer {
         let services =
             self.catalog.of(subscription).map(|(name, service)| (name.clone(), Arc::clone(service))).collect();
         Answer { version: Version { digest, progress: self.changed.clone() }, services }

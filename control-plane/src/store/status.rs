@@ -154,7 +154,7 @@ impl Store {
                 }
             }
             if sender.state != ProxyState::Silent {
-                record.services.iter().for_each(|name| *senders.entry(name).or_default() += 1);
+                record.subscription.calls.iter().for_each(|name| *senders.entry(&name.text).or_default() += 1);
             }
         }
         let services = inner.state.catalog.iter().map(|(name, service)| {
@@ -179,12 +179,11 @@ impl Store {
         let now = Instant::now();
         let inner = self.lock();
         let service = inner.state.catalog.get(name)?;
-        let calls = |record: &Record| record.services.iter().any(|service| service == name);
         let senders: Vec<SenderStatus> = inner
             .state
             .proxies
             .iter()
-            .filter(|(_, record)| calls(record))
+            .filter(|(_, record)| record.subscription.calls(name))
             .map(|(proxy, record)| self.sender(&inner, proxy, record, now))
             .collect();
         let connected = senders.iter().filter(|sender| sender.state != ProxyState::Silent).count();

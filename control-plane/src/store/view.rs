@@ -1,5 +1,6 @@
 //! What an operator sees: the JSON of `GET /v1/services` and `GET /v1/services/{name}`.
 
+use super::names::Name;
 use crate::load::Signals;
 use bloc_policy::config::ServiceSpec;
 use bloc_policy::sync::ServiceLoad;
@@ -78,9 +79,9 @@ pub struct ProxyView {
     /// When it was last heard of (RFC 3339).
     pub last_seen: String,
     /// The services that it calls.
-    pub services: Vec<String>,
+    pub services: Vec<Name>,
     /// The services that it stands in front of.
-    pub serves: Vec<String>,
+    pub serves: Vec<Name>,
     /// The load that it reported.
     pub load: Vec<ServiceLoad>,
 }

@@ -50,7 +50,7 @@ pub(super) fn snapshot(retries: [Option<u32>; KINDS]) -> Snapshot {
 
 /// A poll that a replica holds.
 pub(super) struct Held {
-    pub(super) poll: Poll,
+    pub(super) proxy: String,
     pub(super) id: PollId,
     pub(super) woken: Receiver<Wake>,
     pub(super) from: Return,
@@ -114,7 +114,7 @@ impl Replica {
         match self.state.arrive(&poll, now) {
             Ok(Arrival::Answered(outcome)) => Some(reply(outcome)),
             Ok(Arrival::Held(id, woken)) => {
-                self.held.push(Held { poll, id, woken, from });
+                self.held.push(Held { proxy: poll.proxy, id, woken, from });
                 None
             }
             Err(StoreError::TooManyProxies | StoreError::NotYours) => Some(None),
@@ -130,7 +130,7 @@ impl Replica {
                     self.held.push(held);
                     continue;
                 }
-                Ok(Wake::Moved) => match self.state.resume(&held.poll, held.id, now) {
+                Ok(Wake::Moved) => match self.state.resume(&held.proxy, held.id, now) {
                     Arrival::Answered(outcome) => outcome,
                     Arrival::Held(id, woken) => {
                         self.held.push(Held { id, woken, ..held });
@@ -139,7 +139,7 @@ impl Replica {
                 },
                 Ok(Wake::Superseded | Wake::Closing) | Err(TryRecvError::Closed) => Outcome::Unchanged,
             };
-            self.state.leave(&held.poll, held.id, now);
+            self.state.leave(&held.proxy, held.id, now);
             answers.push((held.from, reply(outcome)));
         }
         answers
@@ -148,7 +148,7 @@ impl Replica {
     /// The wait of a held poll is over.
     pub(super) fn end_wait(&mut self, nth: usize, now: Instant) -> (Return, Reply) {
         let held = self.held.swap_remove(nth);
-        self.state.leave(&held.poll, held.id, now);
+        self.state.leave(&held.proxy, held.id, now);
         (held.from, None)
     }
 }

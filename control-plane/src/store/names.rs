@@ -1,0 +1,117 @@
+//! The names of services that proxies subscribed to, each once however many proxies name it.
+//!
+//! A mesh has some thousand names and ten thousand proxies, but who means harm invents names. So a name is dropped with
+//! its last use. A use is a place in a [`Subscription`]; whoever ends one [`release`](Names::release)s it.
+
+use super::subscription::Subscription;
+use serde::{Serialize, Serializer};
+use std::collections::HashMap;
+use std::sync::Arc;
+
+/// Below so many names the table is not made smaller.
+const KEPT: usize = 1_024;
+
+/// A name; clones share its text.
+#[derive(Clone, Debug)]
+pub struct Name {
+    /// Stands for the text for as long as it is in use; never given twice.
+    pub id: u64,
+    /// The text.
+    pub text: Arc<str>,
+}
+
+impl Serialize for Name {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(&self.text)
+    }
+}
+
+/// All names in use.
+#[derive(Debug, Default)]
+pub struct Names {
+    known: HashMap<Arc<str>, Known>,
+    next: u64,
+}
+
+#[derive(Debug)]
+struct Known {
+    id: u64,
+    uses: usize,
+}
+
+impl Names {
+    /// The id of a name that is in use.
+    pub fn id(&self, text: &str) -> Option<u64> {
+        self.known.get(text).map(|known| known.id)
+    }
+
+    /// A subscription to these names; both lists ascending and without repetitions.
+    pub fn subscribe(&mut self, calls: &[String], serves: &[String]) -> Arc<Subscription> {
+        let mut all = |names: &[String]| names.iter().map(|name| self.take(name)).collect();
+        Arc::new(Subscription { calls: all(calls), serves: all(serves) })
+    }
+
+    /// Ends a subscription of [`subscribe`](Self::subscribe), which must not be done twice.
+    pub fn release(&mut self, subscription: &Subscription) {
+        for name in subscription.calls.iter().chain(&subscription.serves) {
+            if let Some(known) = self.known.get_mut(&name.text) {
+                known.uses -= 1;
+                if known.uses == 0 {
+                    self.known.remove(&name.text);
+                }
+            }
+        }
+        // What a flood of names has left behind.
+        if self.known.capacity() > KEPT.max(self.known.len() * 8) {
+            self.known.shrink_to(self.known.len() * 2);
+        }
+    }
+
+    fn take(&mut self, text: &str) -> Name {
+        if let Some((text, _)) = self.known.get_key_value(text) {
+            let text = Arc::clone(text);
+            if let Some(known) = self.known.get_mut(&text) {
+                known.uses += 1;
+                return Name { id: known.id, text };
+            }
+        }
+        let (id, text) = (self.next, Arc::from(text));
+        self.next += 1;
+        self.known.insert(Arc::clone(&text), Known { id, uses: 1 });
+        Name { id, text }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn list(names: &[&str]) -> Vec<String> {
+        names.iter().map(ToString::to_string).collect()
+    }
+
+    #[test]
+    fn a_name_is_kept_once_and_for_as_long_as_it_is_used() {
+        let mut names = Names::default();
+        let one = names.subscribe(&list(&["a", "b"]), &list(&["b"]));
+        let other = names.subscribe(&list(&["b", "c"]), &[]);
+        assert!(Arc::ptr_eq(&one.calls[1].text, &other.calls[0].text));
+        assert_eq!((names.known.len(), names.id("b")), (3, Some(one.serves[0].id)));
+        names.release(&one);
+        assert_eq!((names.id("a"), names.id("b")), (None, Some(other.calls[0].id)));
+        names.release(&other);
+        assert!(names.known.is_empty());
+        let again = names.subscribe(&list(&["a"]), &[]);
+        assert_ne!(again.calls[0].id, one.calls[0].id, "an id is never given twice");
+    }
+
+    #[test]
+    fn a_flood_of_names_leaves_no_room_behind() {
+        let mut names = Names::default();
+        let many: Vec<String> = (0..100_000).map(|i| i.to_string()).collect();
+        let flood = names.subscribe(&many, &[]);
+        assert!(names.known.capacity() >= 100_000);
+        names.release(&flood);
+        assert!(names.known.capacity() <= KEPT);
+    }
+}
