@@ -21,6 +21,7 @@
 //! | [`wire`] | nothing: the headers that carry bids, loads, rejections and lists of servers |
 //! | [`shared`], [`awake`], [`roster`], [`follower`] | how the threads of one proxy share what they know |
 //! | [`polls`] | when a proxy asks the control plane |
+//! | [`reports`] | what a poll says of the load, so that each event counts once |
 //! | [`config`], [`sync`] | the configuration, and the messages that carry it |
 
 #![cfg_attr(not(test), deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing))]
@@ -44,6 +45,7 @@ pub mod follower;
 pub mod hall;
 pub mod line;
 pub mod polls;
+pub mod reports;
 pub mod retries;
 pub mod retry_budget;
 pub mod rng;

@@ -1,0 +1,398 @@
+//! [`Reports`] beside books that know what has happened.
+
+use super::*;
+use std::cell::{Cell, RefCell};
+use std::collections::HashMap;
+
+const CLUSTER: &str = "control-plane";
+const R1: End<'_> = End::Counted("0000000000000001");
+const R2: End<'_> = End::Counted("0000000000000002");
+/// How long a poll may be without an answer.
+const LIFE: Duration = Duration::from_secs(40);
+
+#[derive(Default)]
+struct Data {
+    values: RefCell<HashMap<String, (Vec<u8>, u32)>>,
+    sets: Cell<u32>,
+}
+
+impl Shared for Data {
+    fn get(&self, key: &str) -> (Option<Vec<u8>>, Cas) {
+        let values = self.values.borrow();
+        values.get(key).map_or((None, Cas::ABSENT), |(value, cas)| (Some(value.clone()), Cas::new(*cas)))
+    }
+
+    fn set(&self, key: &str, value: &[u8], cas: Cas) -> bool {
+        let mut values = self.values.borrow_mut();
+        let is_still = values.get(key).is_none_or(|(_, there)| *there == cas.get());
+        if is_still {
+            self.sets.set(self.sets.get() + 1);
+            values.insert(key.to_owned(), (value.to_vec(), self.sets.get()));
+        }
+        is_still
+    }
+
+    fn overwrite(&self, key: &str, value: &[u8]) {
+        self.values.borrow_mut().insert(key.to_owned(), (value.to_vec(), u32::MAX - 1));
+    }
+}
+
+/// A proxy: its counters, and the reports that it makes.
+struct Proxy {
+    data: Data,
+    reports: Reports,
+    load: Vec<ServiceLoad>,
+    now: Timestamp,
+    number: u64,
+}
+
+impl Proxy {
+    fn new(services: &[&str]) -> Self {
+        let load = services.iter().map(|name| ServiceLoad { service: (*name).to_owned(), ..ServiceLoad::default() });
+        Self {
+            data: Data::default(),
+            reports: Reports::to(CLUSTER),
+            load: load.collect(),
+            now: Timestamp::ZERO.after(Duration::from_secs(1000)),
+            number: 0,
+        }
+    }
+
+    /// One that has told the control plane that it counts.
+    fn known(services: &[&str]) -> Self {
+        let mut proxy = Self::new(services);
+        let (id, _) = proxy.begin();
+        proxy.end(id, R1);
+        proxy
+    }
+
+    fn begin(&mut self) -> (ReportId, (Vec<ServiceLoad>, Option<Last>)) {
+        self.number += 1;
+        let id = ReportId { vm: 1, number: self.number };
+        let times = (self.now, self.now.after(LIFE));
+        (id, self.reports.begin(&self.data, id, times, || self.load.clone()))
+    }
+
+    fn end(&self, id: ReportId, end: End<'_>) {
+        self.reports.end(&self.data, id, end, self.now);
+    }
+
+    fn pass(&mut self, seconds: u64) {
+        self.now = self.now.after(Duration::from_secs(seconds));
+    }
+
+    /// A poll, with what it says of the first service: arrived, departed.
+    fn poll(&mut self, end: End<'_>) -> (u64, u64, Option<Last>) {
+        let (id, (load, last)) = self.begin();
+        self.end(id, end);
+        (load[0].arrived, load[0].departed, last)
+    }
+}
+
+fn last(replica: &str, answered_ms: u64, reported_ms: Option<u64>) -> Option<Last> {
+    Some(Last { replica: replica.to_owned(), answered_ms, reported_ms })
+}
+
+#[test]
+fn counters_count_from_the_start_until_an_answer_says_that_they_are_counted() {
+    let mut proxy = Proxy::new(&["a"]);
+    (proxy.load[0].departed, proxy.load[0].in_flight) = (5, 2);
+    assert_eq!(proxy.poll(End::NotCounted), (0, 5, None));
+    assert_eq!(proxy.poll(R1), (0, 5, None), "an older control plane would refuse more");
+    proxy.pass(2);
+    assert_eq!(proxy.poll(R1), (7, 5, last("0000000000000001", 2000, None)), "the first that counts, from the start");
+    proxy.pass(3);
+    (proxy.load[0].departed, proxy.load[0].in_flight) = (8, 1);
+    assert_eq!(proxy.poll(R2), (2, 3, last("0000000000000001", 3000, Some(3000))));
+    proxy.pass(4);
+    assert_eq!(proxy.poll(R2), (0, 0, last("0000000000000002", 4000, Some(4000))));
+}
+
+#[test]
+fn what_a_poll_without_an_answer_said_is_in_the_next_one_again() {
+    let mut proxy = Proxy::known(&["a"]);
+    proxy.poll(R1);
+    proxy.load[0].departed = 10;
+    proxy.pass(5);
+    assert_eq!(proxy.poll(End::NotCounted).1, 10);
+    proxy.load[0].departed = 12;
+    proxy.pass(5);
+    assert_eq!(proxy.poll(R2), (12, 12, last("", 0, Some(10_000))));
+    proxy.pass(5);
+    assert_eq!(proxy.poll(R2), (0, 0, last("0000000000000002", 5000, Some(5000))));
+}
+
+#[test]
+fn all_counters_are_reported() {
+    let mut proxy = Proxy::known(&["a"]);
+    let of = |n: u64| ServiceEvents {
+        departed_confident: n,
+        chips_granted: n + 1,
+        chips_withheld: n + 2,
+        rejected_capacity: n + 3,
+        rejected_bid: n + 4,
+        rejected_deadline: n + 5,
+    };
+    proxy.load[0].events = of(10);
+    let (id, (load, _)) = proxy.begin();
+    assert_eq!(load[0].events, of(10));
+    proxy.end(id, R1);
+    proxy.load[0].events = of(110);
+    proxy.load[0].capacity = Some(7);
+    proxy.load[0].service_rate = Some(0.5);
+    let (_, (load, _)) = proxy.begin();
+    let all = ServiceEvents {
+        departed_confident: 100,
+        chips_granted: 100,
+        chips_withheld: 100,
+        rejected_capacity: 100,
+        rejected_bid: 100,
+        rejected_deadline: 100,
+    };
+    assert_eq!((load[0].events, load[0].capacity, load[0].service_rate), (all, Some(7), Some(0.5)));
+}
+
+#[test]
+fn a_control_plane_that_is_rolled_back_and_forward_again_misses_nothing() {
+    let mut proxy = Proxy::known(&["a"]);
+    proxy.load[0].departed = 10;
+    assert_eq!(proxy.poll(R1).1, 10);
+    proxy.load[0].departed = 15;
+    assert!(proxy.poll(End::Refused).2.is_some());
+    assert_eq!(proxy.poll(End::NotCounted), (0, 15, None), "an old one wants all from the start");
+    proxy.load[0].departed = 20;
+    assert_eq!(proxy.poll(R2), (0, 20, None));
+    assert_eq!(proxy.poll(R2).1, 10, "what the old one was told is in no counter of the new one");
+    assert_eq!(proxy.poll(R2).1, 0);
+}
+
+#[test]
+fn a_failure_says_nothing_of_what_the_control_plane_knows() {
+    let mut proxy = Proxy::known(&["a"]);
+    proxy.poll(End::NotCounted);
+    assert!(proxy.poll(End::NotCounted).2.is_some());
+}
+
+#[test]
+fn polls_that_are_under_way_at_once_share_what_there_is() {
+    let mut proxy = Proxy::known(&["a"]);
+    proxy.load[0].departed = 10;
+    let (first, (load, said)) = proxy.begin();
+    assert_eq!((load[0].departed, said.unwrap().reported_ms), (10, None));
+    proxy.load[0].departed = 13;
+    proxy.pass(1);
+    let (second, (load, said)) = proxy.begin();
+    assert_eq!((load[0].departed, said.unwrap().reported_ms), (3, Some(1000)), "the first one has the others");
+    proxy.end(second, R2);
+    proxy.end(first, End::NotCounted);
+    proxy.pass(1);
+    let (third, (load, said)) = proxy.begin();
+    assert_eq!(load[0].departed, 10, "nobody has counted the first one");
+    assert_eq!(said, last("0000000000000002", 1000, None), "the second one was answered after all");
+    proxy.end(third, R2);
+    assert_eq!(proxy.poll(R1).1, 0);
+}
+
+#[test]
+fn a_superseded_poll_that_is_counted_elsewhere_is_not_counted_again() {
+    let mut proxy = Proxy::known(&["a"]);
+    proxy.load[0].departed = 10;
+    let (first, _) = proxy.begin();
+    let (second, (load, _)) = proxy.begin();
+    assert_eq!(load[0].departed, 0);
+    proxy.end(first, R1);
+    proxy.end(second, R2);
+    assert_eq!(proxy.poll(R1).1, 0);
+}
+
+#[test]
+fn what_a_leader_reported_that_is_gone_is_reported_again_when_no_answer_can_come() {
+    let mut proxy = Proxy::known(&["a"]);
+    proxy.load[0].departed = 10;
+    let (gone, _) = proxy.begin();
+    proxy.pass(39);
+    assert_eq!(proxy.poll(R1).1, 0, "it may be answered yet");
+    proxy.pass(1);
+    assert_eq!(proxy.poll(R1).1, 10);
+    proxy.end(gone, R1);
+    assert_eq!(proxy.poll(R1).1, 0);
+}
+
+#[test]
+fn many_polls_under_way_share_a_bounded_ledger() {
+    let mut proxy = Proxy::known(&["a"]);
+    let begun: Vec<ReportId> = (0..20)
+        .map(|_| {
+            proxy.load[0].departed += 1;
+            let (id, (load, said)) = proxy.begin();
+            assert_eq!(load[0].departed, u64::from(proxy.load[0].departed <= 8));
+            assert!(proxy.load[0].departed <= 8 || said.unwrap().reported_ms == Some(0));
+            id
+        })
+        .collect();
+    begun.into_iter().for_each(|id| proxy.end(id, R1));
+    assert_eq!(proxy.poll(R1).1, 12);
+}
+
+#[test]
+fn a_service_that_is_missing_for_a_while_goes_on_where_it_was() {
+    let mut proxy = Proxy::known(&["a", "b"]);
+    proxy.load[1].departed = 10;
+    proxy.poll(R1);
+    let b = proxy.load.pop().unwrap();
+    proxy.poll(R1);
+    proxy.load.push(ServiceLoad { departed: 12, ..b });
+    let (_, (load, _)) = proxy.begin();
+    assert_eq!(load[1].departed, 2);
+}
+
+#[test]
+fn a_service_whose_metrics_were_reset_counts_from_zero_and_the_others_go_on() {
+    let mut proxy = Proxy::known(&["a", "b"]);
+    for load in &mut proxy.load {
+        (load.departed, load.events.chips_granted) = (10, 10);
+    }
+    proxy.poll(R1);
+    let (under_way, _) = proxy.begin();
+    (proxy.load[0].departed, proxy.load[0].events.chips_granted) = (12, 3);
+    proxy.load[1].departed = 11;
+    let (id, (load, _)) = proxy.begin();
+    assert_eq!((load[0].departed, load[0].events.chips_granted), (12, 3));
+    assert_eq!((load[1].departed, load[1].events.chips_granted), (1, 0));
+    proxy.end(under_way, R1);
+    proxy.end(id, R1);
+    assert_eq!(proxy.poll(R1).1, 0);
+}
+
+#[test]
+fn requests_that_end_without_an_answer_are_no_arrivals() {
+    let mut proxy = Proxy::known(&["a"]);
+    proxy.load[0].in_flight = 10;
+    assert_eq!(proxy.poll(R1).0, 10);
+    proxy.load[0].in_flight = 4;
+    assert_eq!(proxy.poll(R1).0, 0);
+    proxy.load[0].in_flight = 5;
+    assert_eq!(proxy.poll(R1).0, 1);
+}
+
+#[test]
+fn another_control_plane_is_told_all_and_the_first_one_nothing_twice() {
+    let mut proxy = Proxy::known(&["a"]);
+    proxy.load[0].departed = 10;
+    assert_eq!(proxy.poll(R1).1, 10);
+    proxy.reports = Reports::to("another");
+    assert_eq!(proxy.poll(R2), (0, 10, None));
+    assert_eq!(proxy.poll(R2), (10, 10, last("0000000000000002", 0, None)));
+    proxy.reports = Reports::to(CLUSTER);
+    assert_eq!(proxy.poll(R1).1, 0);
+}
+
+#[test]
+fn a_ledger_that_cannot_be_read_is_begun_anew_from_now() {
+    for garbage in [&b""[..], b"\xff\0", b"{}", b"[1]", br#"{"known":1}"#] {
+        let mut proxy = Proxy::known(&["a"]);
+        proxy.load[0].departed = 10;
+        let (id, _) = proxy.begin();
+        proxy.data.overwrite(&format!("{KEY}/{CLUSTER}"), garbage);
+        proxy.end(id, R1);
+        assert_eq!(proxy.poll(R1), (0, 10, None));
+        proxy.load[0].departed = 11;
+        proxy.pass(1);
+        assert_eq!(proxy.poll(R1), (1, 1, last("0000000000000001", 1000, Some(1000))), "{garbage:?}");
+    }
+}
+
+#[test]
+fn a_ledger_with_absurd_numbers_does_no_harm() {
+    let mut proxy = Proxy::known(&["a"]);
+    proxy.poll(R1);
+    let key = format!("{KEY}/{CLUSTER}");
+    let ledger = String::from_utf8(proxy.data.get(&key).0.unwrap()).unwrap();
+    for numbers in ["9223372036854775807", "-9223372036854775808"] {
+        let absurd = ledger.replace("0,0,0,0,0,0,0,0", &[numbers; 8].join(","));
+        assert_ne!(absurd, ledger);
+        proxy.data.overwrite(&key, absurd.as_bytes());
+        proxy.load[0].departed = u64::MAX;
+        proxy.poll(R1);
+        proxy.poll(R1);
+    }
+}
+
+#[test]
+fn a_thread_that_comes_in_between_is_taken_into_account() {
+    let mut proxy = Proxy::known(&["a"]);
+    let Proxy { data, reports, .. } = &proxy;
+    let times = (proxy.now, proxy.now.after(LIFE));
+    let departed = Cell::new(10);
+    let read = || vec![ServiceLoad { service: "a".to_owned(), departed: departed.get(), ..ServiceLoad::default() }];
+    let came = Cell::new(false);
+    let (load, _) = reports.begin(data, ReportId { vm: 2, number: 1 }, times, || {
+        let mine = read();
+        if !came.replace(true) {
+            // With more than this one has read.
+            departed.set(13);
+            let id = ReportId { vm: 3, number: 1 };
+            let (load, _) = reports.begin(data, id, times, read);
+            assert_eq!(load[0].departed, 13);
+            reports.end(data, id, R2, times.0);
+            departed.set(14);
+        }
+        mine
+    });
+    assert_eq!(load[0].departed, 1);
+    reports.end(data, ReportId { vm: 2, number: 1 }, R1, times.0);
+    proxy.load[0].departed = 14;
+    assert_eq!(proxy.poll(R1).1, 0);
+}
+
+#[test]
+fn what_an_answer_says_of_the_report() {
+    assert_eq!(End::of(b"200", Some(b"0123456789abcdef")), End::Counted("0123456789abcdef"));
+    assert_eq!(End::of(b"304", Some(b"a")), End::Counted("a"));
+    let long = [b'a'; 65];
+    for replica in [None, Some(&b""[..]), Some(b"a b"), Some(b"\xff"), Some(&long)] {
+        assert_eq!(End::of(b"200", replica), End::NotCounted, "{replica:?}");
+    }
+    assert_eq!(End::of(b"400", Some(b"a")), End::Refused);
+    assert_eq!(End::of(b"503", Some(b"a")), End::NotCounted);
+}
+
+/// Whatever happens to polls, the counted reports add up to what has happened.
+#[test]
+fn counted_reports_add_up() {
+    for seed in 0..500 {
+        let mut rng = fastrand::Rng::with_seed(seed);
+        let mut proxy = Proxy::new(&["a", "b"]);
+        let mut under_way: Vec<(ReportId, Vec<ServiceLoad>, Option<Last>)> = Vec::new();
+        let (mut counted, mut starts) = ([[0; 3]; 2], 0);
+        for step in 0..200 {
+            for load in &mut proxy.load {
+                load.departed += rng.u64(0..5);
+                load.events.rejected_bid += rng.u64(0..3);
+                load.in_flight += rng.u64(0..3);
+            }
+            // No poll is under way for as long as it may be answered.
+            proxy.now = proxy.now.after(Duration::from_millis(rng.u64(0..200)));
+            let closing = step >= 190;
+            if closing || rng.bool() {
+                let (id, (load, last)) = proxy.begin();
+                under_way.push((id, load, last));
+            }
+            while !under_way.is_empty() && (closing || rng.bool()) {
+                let (id, load, last) = under_way.swap_remove(rng.usize(..under_way.len()));
+                let end = if closing { R1 } else { [R1, R1, R2, End::NotCounted, End::Refused][rng.usize(..5)] };
+                proxy.end(id, end);
+                if let (End::Counted(_), Some(last)) = (end, last) {
+                    for (sum, load) in counted.iter_mut().zip(load) {
+                        let new = [load.departed, load.events.rejected_bid, load.arrived];
+                        sum.iter_mut().zip(new).for_each(|(sum, new)| *sum += new);
+                    }
+                    starts += u32::from(last.reported_ms.is_none());
+                }
+            }
+        }
+        let books = [&proxy.load[0], &proxy.load[1]]
+            .map(|load| [load.departed, load.events.rejected_bid, load.departed + load.in_flight]);
+        assert_eq!((counted, starts), (books, 1), "seed {seed}");
+    }
+}
