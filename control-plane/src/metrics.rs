@@ -9,16 +9,17 @@
 //! | `bloc_config_services` | gauge | services in force |
 //! | `bloc_config_loaded_timestamp_seconds` | gauge | when the services in force were accepted, since 1970 |
 //! | `bloc_polls_held` | gauge | polls that are held |
-//! | `bloc_proxies_connected` | gauge | proxies that hold a poll or were heard of within their last two waits |
+//! | `bloc_proxies_connected` | gauge | proxies that count at this replica: each that asks counts at exactly one |
 //! | `bloc_proxies_stale` | gauge | those of them that have not taken what is in force for 10 s or more |
 //! | `bloc_load_reports_dropped_total` | counter | reports of services that are not in force, or of more than 1,000 |
 //! | `bloc_sync_answers_total{answer}` | counter | ended polls: `changed`, `unchanged`, `superseded`, `closing`, `refused` (4xx, 503) |
 //! | `bloc_kubernetes_watch_errors_total{kind}` | counter | lists and watches at the Kubernetes API that failed; `endpointslices`, `services`, `virtualservices`, `configmaps` |
 //! | `bloc_service_*{service}` | gauge | the signals for scaling, see the table in the README |
+//! | `bloc_service_*_total{service}` | counter | what happened at the servers, see the same table |
 
 mod load;
 
-use crate::load::Signals;
+use crate::load::{Signals, Totals};
 use crate::store::{Counts, Outcome};
 use prometheus_client::encoding::text;
 use prometheus_client::metrics::counter::Counter;
@@ -76,8 +77,8 @@ impl Default for Metrics {
             metrics.loaded.clone(),
         );
         r.register("bloc_polls_held", "Polls that are held", metrics.polls_held.clone());
-        r.register("bloc_proxies_connected", "Proxies heard of lately", metrics.proxies_connected.clone());
-        r.register("bloc_proxies_stale", "Connected proxies behind what is in force", metrics.proxies_stale.clone());
+        r.register("bloc_proxies_connected", "Proxies that count at this replica", metrics.proxies_connected.clone());
+        r.register("bloc_proxies_stale", "Proxies of these behind what is in force", metrics.proxies_stale.clone());
         r.register("bloc_config_refused", "Contents of the source that are refused now", metrics.refused.clone());
         r.register("bloc_kubernetes_watch_errors", "Failed lists and watches", metrics.watch_errors.clone());
         r.register("bloc_sync_answers", "Ended polls by answer", metrics.answers.clone());
@@ -116,11 +117,15 @@ impl Metrics {
         self.count_answer("refused");
     }
 
-    /// All metrics as OpenMetrics text, the gauges set from `counts`, those of services from `signals`.
+    /// All metrics as OpenMetrics text, the gauges set from `counts`, what concerns services from `services`.
     ///
     /// # Errors
     /// If formatting fails, which a string does not.
-    pub fn encode(&self, counts: Counts, signals: &BTreeMap<String, Signals>) -> Result<String, std::fmt::Error> {
+    pub fn encode(
+        &self,
+        counts: Counts,
+        services: &BTreeMap<String, (Signals, Totals)>,
+    ) -> Result<String, std::fmt::Error> {
         let gauge = |value: usize| i64::try_from(value).unwrap_or(i64::MAX);
         // 52 bits, which a floating-point number keeps.
         self.version.set(i64::try_from(counts.digest >> 12).unwrap_or(i64::MAX));
@@ -132,7 +137,7 @@ impl Metrics {
         self.loaded.set(counts.loaded_unix_seconds.and_then(|s| i64::try_from(s).ok()).unwrap_or(0));
         let mut out = String::new();
         text::encode_registry(&mut out, &self.registry)?;
-        text::encode_registry(&mut out, &load::registry(counts.load_reports_dropped, signals))?;
+        text::encode_registry(&mut out, &load::registry(counts.load_reports_dropped, services))?;
         text::encode_eof(&mut out)?;
         Ok(out)
     }

@@ -3,7 +3,7 @@
 //! Needs promtool, in Debian's package `prometheus`; without it `make test` leaves its test out.
 #![allow(missing_docs, reason = "tests")]
 
-use bloc_control_plane::load::{Signals, Spread};
+use bloc_control_plane::load::{Signals, Spread, Totals};
 use bloc_control_plane::metrics::Metrics;
 use bloc_control_plane::store::Counts;
 use promql_parser::parser::{self, Expr};
@@ -63,7 +63,7 @@ fn of_the_control_plane() -> BTreeSet<String> {
     };
     let metrics = Metrics::default();
     metrics.count_refused();
-    let text = metrics.encode(counts, &BTreeMap::from([("a".to_owned(), signals)])).unwrap();
+    let text = metrics.encode(counts, &BTreeMap::from([("a".to_owned(), (signals, Totals::default()))])).unwrap();
     let lines = text.lines().filter(|line| !line.starts_with('#'));
     lines.filter_map(|line| line.split(['{', ' ']).next().map(str::to_owned)).collect()
 }

@@ -104,7 +104,8 @@ async fn a_refusal_is_told_until_it_is_mended() {
 async fn a_service_tells_of_its_servers_and_senders() {
     let interval: ReportInterval = "1s".parse().unwrap();
     let server = Server::start_with(THREE, interval).await;
-    server.state("caller", "", &["gamma", "alpha"]).await;
+    let version = server.state("caller", "", &["gamma", "alpha"]).await.version;
+    let calling = server.hold("caller", &version, &["gamma", "alpha"]).await;
     let version = server.state("server", "", &["gamma"]).await.version;
     for second in 0..4 {
         report(&server, "gamma", &version, second).await;
@@ -131,5 +132,7 @@ async fn a_service_tells_of_its_servers_and_senders() {
         (&json!("unreported"), &Value::Null, &Value::Null)
     );
     assert_eq!(server.get("/v1/status/services/none").await.0, StatusCode::NOT_FOUND);
+    assert_eq!((&status["replica"], &status["proxies"]["connected"]), (&json!(server.store.replica()), &json!(2)));
     server.stop().await;
+    assert_eq!(calling.await.unwrap().status(), StatusCode::NOT_MODIFIED);
 }

@@ -1,6 +1,6 @@
 //! `POST /v1/sync`: body [`SyncRequest`], answer 200 with a [`SyncResponse`](bloc_policy::sync::SyncResponse) at once or when
 //! something changes, 304 without a body when the wait is over, a newer poll of the same proxy arrives, or the control plane
-//! shuts down, then with a `retry-after`. 400 for what is no such body, 401 and 403 for who may not ask so (see [`identity`]), 408 for one that does not arrive, 413 above 64 KiB, 503 when too many proxies ask.
+//! shuts down, then with a `retry-after`. An answer that counts what the poll reported names this replica in [`REPLICA_HEADER`]. 400 for what is no such body, 401 and 403 for who may not ask so (see [`identity`]), 408 for one that does not arrive, 413 above 64 KiB, 503 when too many proxies ask.
 
 use super::context::{Context, refusal};
 use super::identity::{self, Peer};
@@ -11,7 +11,7 @@ use axum::extract::{FromRequest, Request, State};
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use bloc_policy::config::ConfigError;
-use bloc_policy::sync::SyncRequest;
+use bloc_policy::sync::{REPLICA_HEADER, SyncRequest};
 use std::time::Duration;
 use tokio::time::timeout;
 
@@ -30,9 +30,12 @@ pub async fn sync(State(context): State<Context>, request: Request) -> Response 
     match context.store.sync(poll).await {
         Ok(outcome) => {
             context.metrics.count_outcome(&outcome);
+            // What the poll reported is counted here: the proxy begins anew.
+            let counted = [(REPLICA_HEADER, context.store.replica().to_owned())];
             match outcome {
-                Outcome::Changed(answer) => Json(answer).into_response(),
-                Outcome::Unchanged | Outcome::Superseded => StatusCode::NOT_MODIFIED.into_response(),
+                Outcome::Changed(answer) => (counted, Json(answer)).into_response(),
+                Outcome::Unchanged => (StatusCode::NOT_MODIFIED, counted).into_response(),
+                Outcome::Superseded => StatusCode::NOT_MODIFIED.into_response(),
                 Outcome::Closing { within } => {
                     let seconds = [(header::RETRY_AFTER, within.as_secs().to_string())];
                     (StatusCode::NOT_MODIFIED, seconds).into_response()

@@ -6,47 +6,61 @@
 //! rate = max(0, (departed + inFlight) - (departed + inFlight at the baseline)) / T       requests/s
 //! ```
 //!
+//! That is for older proxies, whose counters count from their start. The others count it themselves and say in which time,
+//! see [`Growth`].
+//!
 //! Cold start: no rate before the second report. Reports that come less than half an interval after the baseline (a poll that was
-//! answered early, a report sent twice) leave it in place: a handful of requests over a few milliseconds is no rate. A late report
-//! gives the mean over its longer span. A `departed` that has fallen means that the proxy was restarted: its first report is the new
-//! baseline, and the last rate stands until the next. A report that overtook another looks the same, and costs one rate that is too high by what
-//! lay between the two. Growth beyond [`MAX_RATE`] is not believed and treated likewise.
+//! answered early, a report sent twice) leave it in place: a handful of requests over a few milliseconds is no rate. A first rate needs
+//! a tenth of an interval. A late report gives the mean over its longer span. A `departed` that has fallen means that the proxy was
+//! restarted: its first report is the new baseline, and the last rate stands until the next. A report that overtook another looks the
+//! same, and costs one rate that is too high by what lay between the two. Growth beyond [`MAX_RATE`] is not believed and treated likewise.
 
+use super::growth::{Growth, MAX_RATE};
+use super::report::Since;
 use bloc_policy::sync::ServiceLoad;
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// More than this one Envoy does not take in, in requests per second: it is fifty times what the fastest machines do.
-pub const MAX_RATE: f64 = 1e7;
-
 /// The counters of one server.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Arrivals {
-    since: Instant,
-    arrived: u64,
+    /// When an older proxy's counters were read, and what had arrived.
+    baseline: Option<(Instant, u64)>,
     departed: u64,
+    growth: Growth<1>,
     rate: Option<f64>,
 }
 
 impl Arrivals {
-    /// From the first report of a server.
-    pub fn new(load: &ServiceLoad, now: Instant) -> Self {
-        Self { since: now, arrived: arrived(load), departed: load.departed, rate: None }
+    /// Takes note of a report; `least_span` is how much time makes a rate.
+    pub fn hear(&mut self, load: &ServiceLoad, since: Since, least_span: Duration, now: Instant) {
+        match since {
+            Since::Start => self.hear_sums(load, least_span, now),
+            Since::Counted(span) => {
+                self.baseline = None;
+                let least = least_span / if self.rate.is_none() { 5 } else { 1 };
+                let rate = span.and_then(|span| self.growth.add([load.arrived], span, least));
+                self.rate = rate.map(|[rate]| rate).or(self.rate);
+            }
+        }
     }
 
-    /// Takes note of a further report; `least_span` is how much time makes a rate.
-    pub fn hear(&mut self, load: &ServiceLoad, least_span: Duration, now: Instant) {
+    fn hear_sums(&mut self, load: &ServiceLoad, least_span: Duration, now: Instant) {
+        let Some((since, before)) = self.baseline else {
+            (self.baseline, self.departed) = (Some((now, arrived(load))), load.departed);
+            return;
+        };
         let restarted = load.departed < self.departed;
         self.departed = load.departed;
-        let span = now.saturating_duration_since(self.since);
+        let span = now.saturating_duration_since(since);
         if span < least_span && !restarted {
             return;
         }
-        let rate = arrived(load).saturating_sub(self.arrived) as f64 / span.as_secs_f64();
+        let rate = arrived(load).saturating_sub(before) as f64 / span.as_secs_f64();
         if !restarted && rate <= MAX_RATE {
             self.rate = Some(rate);
         }
-        (self.since, self.arrived) = (now, arrived(load));
+        self.baseline = Some((now, arrived(load)));
     }
 
     /// Requests per second, finite and at least 0; `None` before there was a span to measure.
@@ -70,9 +84,10 @@ mod tests {
         let start = Instant::now();
         let load =
             |&(_, departed, in_flight): &(u64, u64, u64)| ServiceLoad { departed, in_flight, ..Default::default() };
-        let mut arrivals = Arrivals::new(&load(&reports[0]), start);
+        let mut arrivals = Arrivals::default();
+        arrivals.hear(&load(&reports[0]), Since::Start, LEAST, start);
         let hear = |report: &(u64, u64, u64)| {
-            arrivals.hear(&load(report), LEAST, start + Duration::from_millis(report.0));
+            arrivals.hear(&load(report), Since::Start, LEAST, start + Duration::from_millis(report.0));
             arrivals.rate()
         };
         reports[1..].iter().map(hear).collect()
@@ -108,5 +123,25 @@ mod tests {
     fn a_leap_is_not_believed() {
         let reports = [(0, 0, 0), (5_000, 100, 0), (10_000, 1 << 53, 0), (15_000, (1 << 53) + 50, 0)];
         assert_eq!(rates(&reports), [Some(20.0), Some(20.0), Some(10.0)]);
+    }
+
+    #[test]
+    fn what_a_proxy_counted_itself_needs_no_other_report() {
+        let (mut arrivals, start) = (Arrivals::default(), Instant::now());
+        let mut hear = |arrived, millis: Option<u64>| {
+            let load = ServiceLoad { arrived, departed: arrived, in_flight: 1_000, ..Default::default() };
+            arrivals.hear(&load, Since::Counted(millis.map(Duration::from_millis)), LEAST, start);
+            arrivals.rate()
+        };
+        assert_eq!(hear(9_000, None), None, "nobody knows since when");
+        assert_eq!(hear(4, Some(400)), None, "too short for a first rate");
+        assert_eq!(hear(6, Some(600)), Some(10.0));
+        assert_eq!(hear(30, Some(1_000)), Some(10.0), "too short for another");
+        assert_eq!(hear(45, Some(1_500)), Some(30.0));
+        // An older control plane came in between: the counters count from the start.
+        arrivals.hear(&ServiceLoad { departed: 500, ..Default::default() }, Since::Start, LEAST, start);
+        let later = start + Duration::from_secs(10);
+        arrivals.hear(&ServiceLoad { departed: 700, ..Default::default() }, Since::Start, LEAST, later);
+        assert_eq!(arrivals.rate(), Some(20.0));
     }
 }

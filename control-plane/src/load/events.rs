@@ -4,7 +4,8 @@
 //! is decided upon it. Cold start, early, late and doubled reports, and leaps are treated as in [`Arrivals`](super::arrivals); a counter that has
 //! fallen means that the proxy was restarted, and its first report is the new baseline.
 
-use super::arrivals::MAX_RATE;
+use super::growth::{Growth, MAX_RATE};
+use super::report::Since;
 use bloc_policy::sync::ServiceLoad;
 use serde::Serialize;
 use std::ops::AddAssign;
@@ -61,56 +62,66 @@ impl AddAssign for EventRates {
     }
 }
 
+impl From<[f64; 7]> for EventRates {
+    fn from(rates: [f64; 7]) -> Self {
+        let [departures, confident, chips_granted, chips_withheld, rejected_capacity, rejected_bid, rejected_deadline] =
+            rates;
+        Self {
+            departures,
+            confident,
+            chips_granted,
+            chips_withheld,
+            rejected_capacity,
+            rejected_bid,
+            rejected_deadline,
+        }
+    }
+}
+
 /// The counters of one server.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Events {
-    since: Instant,
-    baseline: [u64; 7],
+    /// When an older proxy's counters were read, and what they were.
+    baseline: Option<(Instant, [u64; 7])>,
     last: [u64; 7],
+    growth: Growth<7>,
     rates: Option<EventRates>,
 }
 
 impl Events {
-    /// From the first report of a server.
-    pub fn new(load: &ServiceLoad, now: Instant) -> Self {
-        let counters = counters(load);
-        Self { since: now, baseline: counters, last: counters, rates: None }
+    /// Takes note of a report; `least_span` is how much time makes a rate.
+    pub fn hear(&mut self, load: &ServiceLoad, since: Since, least_span: Duration, now: Instant) {
+        match since {
+            Since::Start => self.hear_sums(load, least_span, now),
+            Since::Counted(span) => {
+                self.baseline = None;
+                let least = least_span / if self.rates.is_none() { 5 } else { 1 };
+                let rates = span.and_then(|span| self.growth.add(counters(load), span, least));
+                self.rates = rates.map(EventRates::from).or(self.rates);
+            }
+        }
     }
 
-    /// Takes note of a further report; `least_span` is how much time makes a rate.
-    pub fn hear(&mut self, load: &ServiceLoad, least_span: Duration, now: Instant) {
+    fn hear_sums(&mut self, load: &ServiceLoad, least_span: Duration, now: Instant) {
         let counters = counters(load);
+        let Some((since, baseline)) = self.baseline else {
+            (self.baseline, self.last) = (Some((now, counters)), counters);
+            return;
+        };
         let restarted = counters.iter().zip(&self.last).any(|(now, before)| now < before);
         self.last = counters;
-        let span = now.saturating_duration_since(self.since);
+        let span = now.saturating_duration_since(since);
         if span < least_span && !restarted {
             return;
         }
         let mut rates = [0.0; 7];
-        for ((rate, now), before) in rates.iter_mut().zip(counters).zip(self.baseline) {
+        for ((rate, now), before) in rates.iter_mut().zip(counters).zip(baseline) {
             *rate = now.saturating_sub(before) as f64 / span.as_secs_f64();
         }
         if !restarted && rates.iter().all(|rate| *rate <= MAX_RATE) {
-            let [
-                departures,
-                confident,
-                chips_granted,
-                chips_withheld,
-                rejected_capacity,
-                rejected_bid,
-                rejected_deadline,
-            ] = rates;
-            self.rates = Some(EventRates {
-                departures,
-                confident,
-                chips_granted,
-                chips_withheld,
-                rejected_capacity,
-                rejected_bid,
-                rejected_deadline,
-            });
+            self.rates = Some(rates.into());
         }
-        (self.since, self.baseline) = (now, counters);
+        self.baseline = Some((now, counters));
     }
 
     /// The rates; `None` before there was a span to measure.
@@ -120,7 +131,7 @@ impl Events {
 }
 
 /// In the order of the fields of [`EventRates`].
-fn counters(load: &ServiceLoad) -> [u64; 7] {
+pub fn counters(load: &ServiceLoad) -> [u64; 7] {
     let e = &load.events;
     [
         load.departed,
@@ -147,7 +158,8 @@ mod tests {
     #[test]
     fn every_counter_becomes_its_own_rate() {
         let start = Instant::now();
-        let mut events = Events::new(&load(0, ServiceEvents::default()), start);
+        let mut events = Events::default();
+        events.hear(&load(0, ServiceEvents::default()), Since::Start, LEAST, start);
         assert_eq!(events.rates(), None);
         let counted = ServiceEvents {
             departed_confident: 40,
@@ -157,7 +169,7 @@ mod tests {
             rejected_bid: 10,
             rejected_deadline: 5,
         };
-        events.hear(&load(50, counted), LEAST, start + Duration::from_secs(5));
+        events.hear(&load(50, counted), Since::Start, LEAST, start + Duration::from_secs(5));
         let expected = EventRates {
             departures: 10.0,
             confident: 8.0,
@@ -167,6 +179,10 @@ mod tests {
             rejected_bid: 2.0,
             rejected_deadline: 1.0,
         };
+        let mut counted_itself = Events::default();
+        let span = Some(Duration::from_secs(5));
+        counted_itself.hear(&load(50, counted), Since::Counted(span), LEAST, start);
+        assert_eq!(counted_itself.rates(), Some(expected));
         let mut twice = expected;
         twice += expected;
         assert_eq!((events.rates(), twice.departures, twice.rejected_deadline), (Some(expected), 20.0, 2.0));
@@ -180,9 +196,11 @@ mod tests {
     #[test]
     fn early_reports_wait_and_a_restart_is_a_new_baseline() {
         let start = Instant::now();
-        let mut events = Events::new(&load(100, ServiceEvents::default()), start);
+        let mut events = Events::default();
+        events.hear(&load(100, ServiceEvents::default()), Since::Start, LEAST, start);
         let mut departures = |millis, departed| {
-            events.hear(&load(departed, ServiceEvents::default()), LEAST, start + Duration::from_millis(millis));
+            let at = start + Duration::from_millis(millis);
+            events.hear(&load(departed, ServiceEvents::default()), Since::Start, LEAST, at);
             events.rates().map(|rates| rates.departures)
         };
         assert_eq!(departures(100, 190), None);

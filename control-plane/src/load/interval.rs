@@ -1,7 +1,9 @@
 //! How often a proxy that serves something reports.
 
+use crate::clock::Clock;
 use std::str::FromStr;
 use std::time::Duration;
+use tokio::time::Instant;
 
 /// How long the poll of a proxy that serves something is held at most: `1s` to `60s`, by default `5s`.
 ///
@@ -20,6 +22,12 @@ impl ReportInterval {
     /// The duration.
     pub fn get(self) -> Duration {
         self.0
+    }
+
+    /// When the wall clock next shows a multiple of it since 1970: about the same moment at every replica.
+    pub fn next(self, clock: &Clock, now: Instant) -> Instant {
+        let millis = u64::try_from(self.0.as_millis()).unwrap_or(u64::MAX);
+        now + Duration::from_millis(millis - clock.unix_millis() % millis)
     }
 }
 
@@ -44,6 +52,17 @@ impl FromStr for ReportInterval {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::time::UNIX_EPOCH;
+
+    #[test]
+    fn every_replica_has_the_same_moments() {
+        let now = Instant::now();
+        let wait = |millis| {
+            let clock = Clock::new(move || UNIX_EPOCH + Duration::from_millis(millis));
+            ReportInterval::default().next(&clock, now).duration_since(now).as_millis()
+        };
+        assert_eq!((wait(1_000_001), wait(1_004_999), wait(1_005_000)), (4_999, 1, 5_000));
+    }
 
     #[test]
     fn only_one_second_to_a_minute() {

@@ -2,9 +2,11 @@
 
 use super::events::EventRates;
 use super::interval::ReportInterval;
-use super::service::{ServerLoad, Service};
+use super::report::{Report, Since};
+use super::service::{Counting, ServerLoad, Service};
 use super::signals::Signals;
-use bloc_policy::sync::ServiceLoad;
+use super::ticks::Ticks;
+use super::totals::Totals;
 use std::collections::BTreeMap;
 use tokio::time::Instant;
 
@@ -12,30 +14,63 @@ use tokio::time::Instant;
 pub const MAX_SERVICES: usize = 1_000;
 
 /// What was reported of each service.
-#[derive(Debug, Default)]
+///
+/// Most methods are told by `counts` whether a proxy counts at this replica at a moment.
+#[derive(Debug)]
 pub struct Loads {
     interval: ReportInterval,
+    ticks: Ticks,
     services: BTreeMap<String, Service>,
     dropped: u64,
 }
 
+impl Default for Loads {
+    fn default() -> Self {
+        Self::new(ReportInterval::default(), Instant::now())
+    }
+}
+
 impl Loads {
-    /// Without reports; proxies report every `interval`.
-    pub fn new(interval: ReportInterval) -> Self {
-        Self { interval, ..Self::default() }
+    /// Without reports; proxies report every `interval`, and rates are observed as often, from `first` on.
+    pub fn new(interval: ReportInterval, first: Instant) -> Self {
+        Self { interval, ticks: Ticks::new(first, interval.get()), services: BTreeMap::new(), dropped: 0 }
     }
 
-    /// Takes note of what `proxy` reports; `in_force` tells which services exist.
-    pub fn hear(&mut self, proxy: &str, loads: &[ServiceLoad], in_force: impl Fn(&str) -> bool, now: Instant) {
-        for load in loads {
+    fn counting<F>(&self, counts: F) -> Counting<'_, F> {
+        Counting { counts, interval: self.interval, ticks: &self.ticks }
+    }
+
+    /// Takes note of what a proxy reports; `in_force` tells which services exist.
+    pub fn hear(
+        &mut self,
+        report: Report<'_>,
+        in_force: impl Fn(&str) -> bool,
+        counts: impl Fn(&str, Instant) -> bool,
+        now: Instant,
+    ) {
+        let Self { interval, ticks, services, dropped } = self;
+        let counting = Counting { counts, interval: *interval, ticks };
+        for load in report.load {
             let name = load.service.as_str();
-            let known = self.services.contains_key(name);
-            if !in_force(name) || (!known && self.services.len() >= MAX_SERVICES) {
-                self.dropped += 1;
+            let known = services.contains_key(name);
+            if !in_force(name) || (!known && services.len() >= MAX_SERVICES) {
+                *dropped += 1;
                 continue;
             }
-            let service = self.services.entry(name.to_owned()).or_insert_with(|| Service::new(now));
-            service.hear(proxy, load, self.interval, now);
+            let service = services.entry(name.to_owned()).or_insert_with(|| Service::new(now));
+            service.hear(report.proxy, load, report.since, &counting, now);
+        }
+    }
+
+    /// Counts what was heard, because the poll is answered: nobody else will.
+    pub fn count(&mut self, report: Report<'_>) {
+        if report.since == Since::Start {
+            return;
+        }
+        for load in report.load {
+            if let Some(service) = self.services.get_mut(&load.service) {
+                service.count(load);
+            }
         }
     }
 
@@ -45,24 +80,31 @@ impl Loads {
     }
 
     /// The signals of a service; `None` if nobody ever reported it.
-    pub fn signals(&self, service: &str, now: Instant) -> Option<Signals> {
-        Some(self.services.get(service)?.signals(self.interval, now))
+    pub fn signals(&self, service: &str, counts: impl Fn(&str, Instant) -> bool, now: Instant) -> Option<Signals> {
+        Some(self.services.get(service)?.signals(&self.counting(counts), now))
     }
 
-    /// The signals of all services that were ever reported, by name.
-    pub fn all(&self, now: Instant) -> BTreeMap<String, Signals> {
-        let signals = |(name, service): (&String, &Service)| (name.clone(), service.signals(self.interval, now));
-        self.services.iter().map(signals).collect()
+    /// The signals of all services that were ever reported, by name, and what was counted.
+    pub fn all(&self, counts: impl Fn(&str, Instant) -> bool, now: Instant) -> BTreeMap<String, (Signals, Totals)> {
+        let counting = self.counting(counts);
+        let of =
+            |(name, service): (&String, &Service)| (name.clone(), (service.signals(&counting, now), service.totals()));
+        self.services.iter().map(of).collect()
     }
 
     /// The events at a service, over all its servers; `None` if no server has been measured yet.
-    pub fn events(&self, service: &str, now: Instant) -> Option<EventRates> {
-        self.services.get(service)?.events(self.interval, now)
+    pub fn events(&self, service: &str, counts: impl Fn(&str, Instant) -> bool, now: Instant) -> Option<EventRates> {
+        self.services.get(service)?.events(&counts, now)
     }
 
-    /// The servers of a service, by proxy.
-    pub fn servers(&self, service: &str, now: Instant) -> Vec<ServerLoad> {
-        self.services.get(service).map(|service| service.servers(self.interval, now)).unwrap_or_default()
+    /// The servers of a service that count here, by proxy.
+    pub fn servers(&self, service: &str, counts: impl Fn(&str, Instant) -> bool, now: Instant) -> Vec<ServerLoad> {
+        self.services.get(service).map(|service| service.servers(&counts, now)).unwrap_or_default()
+    }
+
+    /// Whether no server of a service was heard of for a minute.
+    pub fn is_silent(&self, service: &str, now: Instant) -> bool {
+        self.services.get(service).is_some_and(|service| service.is_silent(now))
     }
 
     /// Reports of services that are not in force, or beyond the bound.

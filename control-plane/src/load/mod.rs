@@ -1,28 +1,32 @@
 //! Signals for scaling: what the proxies of a service report, added up per service.
 //!
 //! A proxy that serves something sends its counters with each poll, and such polls are held for a [`ReportInterval`] at most.
-//! [`Loads`] keeps the last report of each and computes, per service (`i` over the servers heard of within [`KEEP_INTERVALS`] report
-//! intervals; rates in requests per second):
+//! [`Loads`] keeps the last report of each and computes, per service (`i` over the servers that count at this replica, see
+//! `store/window.rs`; rates in requests per second):
 //!
 //! ```text
 //! demand         sum of inFlight_i                                       requests
-//! arrival rate   sum of (growth of departed_i + inFlight_i) / time       what the servers took in; see `arrivals`
+//! arrival rate   sum of (growth of departed_i + inFlight_i) / time       what the servers took in; see `arrivals`, `growth`
 //! service rate   servers * mean of serviceRate_i over those that know    a server without a rate of its own counts as the mean
 //! utilisation    arrival rate / service rate                             ratio, above 1 while queues grow
 //! prediction     the arrival rate HORIZON ahead                          Holt's method, see `Holt`
 //! ```
 //!
 //! What is not known is absent, never 0, NaN or infinite: an autoscaler must hold still then, and not scale to nothing.
-//! A new server counts with 0 arrivals until its second report and at once with the mean service rate, so that
+//! A new server counts with 0 arrivals until it was measured and at once with the mean service rate, so that
 //! utilisation falls when it joins, as it should. For a service that nobody has reported yet (above all after a restart of the control
-//! plane) there is no arrival rate until every server was measured once, or for [`KEEP_INTERVALS`] intervals: half a sum would read as a
-//! collapse, and its growth to the whole as a surge.
+//! plane) there is no arrival rate for an interval, and then until every server was measured once, or for [`KEEP_INTERVALS`] intervals:
+//! half a sum would read as a collapse, and its growth to the whole as a surge.
+//!
+//! Over several replicas these are sums of what each of them counts; ratios are those of the sums. The prediction is linear in the
+//! arrival rates and observes them at the same moments everywhere ([`ReportInterval::next`]), so that the sum of the predictions is
+//! the prediction of the sum. What a replica counted that ended is a step for the others.
 //!
 //! What it does not see: requests that a server rejects are neither in flight nor answered, so under overload with a capacity
 //! limit the arrival rate is that of the admitted ones. Requests whose client left before the answer do not count as arrivals.
-//! A server that died counts until it is dropped, while others have taken over its requests.
+//! A server that died without ending its connection counts until its poll is over, and 6 s more, while others have taken over its requests.
 //!
-//! Cost: a report costs one look-up; once per interval and service, one pass over its servers. Bounds: only services in force are
+//! Cost: a report costs some look-ups; once per interval and service, one pass over its servers. Bounds: only services in force are
 //! kept, at most [`MAX_SERVICES`]; reports of others are counted and dropped, since names come from outside.
 //!
 //! Reference: Mu, section 4.3.1 and Table 4.1 (`C_cur`, `IR_cur`, `IR_pre`, `Cap_e`). Deviations: 1. arrivals are counted at the servers, not at
@@ -30,17 +34,23 @@
 
 mod arrivals;
 mod events;
+mod growth;
 mod holt;
 mod interval;
 mod loads;
+mod report;
 mod service;
 mod signals;
 #[cfg(test)]
 mod tests;
+mod ticks;
+mod totals;
 
 pub use events::EventRates;
 pub use holt::Holt;
 pub use interval::{NotAReportInterval, ReportInterval};
 pub use loads::{Loads, MAX_SERVICES};
+pub use report::{Report, Since};
 pub use service::{HORIZON, KEEP_INTERVALS, ServerLoad};
 pub use signals::{Signals, Spread};
+pub use totals::Totals;

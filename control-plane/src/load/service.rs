@@ -4,14 +4,19 @@ use super::arrivals::Arrivals;
 use super::events::{EventRates, Events};
 use super::holt::Holt;
 use super::interval::ReportInterval;
+use super::report::Since;
 use super::signals::{Signals, Spread};
+use super::ticks::Ticks;
+use super::totals::Totals;
 use bloc_policy::sync::ServiceLoad;
 use std::collections::BTreeMap;
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// A server that was not heard of for so many report intervals is dropped: two lost reports are an accident, three are not.
+/// What is known of a server that does not count here is kept for so many report intervals: it may be about to come back.
 pub const KEEP_INTERVALS: u32 = 3;
+/// No server of a service was heard of for so long: they are gone, or always ask another replica.
+const SILENT_AFTER: Duration = Duration::from_secs(60);
 /// How far ahead the arrival rate is predicted: about what an autoscaler takes to look (15 s) and a server to start.
 pub const HORIZON: Duration = Duration::from_secs(30);
 /// The least service rate that is divided by, in requests per second: about one request in twelve days.
@@ -27,7 +32,18 @@ pub struct Service {
     complete: bool,
     /// When the rest was last looked after.
     looked: Instant,
+    /// When any of them was last heard of.
+    heard: Instant,
     trend: Option<Holt>,
+    totals: Totals,
+}
+
+/// Which proxies count at this replica, and what depends on the report interval.
+pub struct Counting<'a, F> {
+    /// Whether a proxy counts here at a moment, which is now or not much earlier.
+    pub counts: F,
+    pub interval: ReportInterval,
+    pub ticks: &'a Ticks,
 }
 
 #[derive(Debug)]
@@ -66,61 +82,92 @@ impl Server {
 impl Service {
     /// Without servers.
     pub fn new(now: Instant) -> Self {
-        Self { servers: BTreeMap::new(), since: now, complete: false, looked: now, trend: None }
+        Self {
+            servers: BTreeMap::new(),
+            since: now,
+            complete: false,
+            looked: now,
+            heard: now,
+            trend: None,
+            totals: Totals::default(),
+        }
     }
 
     /// A proxy in front of this service has reported.
-    pub fn hear(&mut self, proxy: &str, load: &ServiceLoad, interval: ReportInterval, now: Instant) {
-        if !self.servers.values().any(|server| server.is_fresh(interval, now)) {
-            *self = Self::new(now);
+    pub fn hear<F>(&mut self, proxy: &str, load: &ServiceLoad, since: Since, counting: &Counting<'_, F>, now: Instant)
+    where
+        F: Fn(&str, Instant) -> bool,
+    {
+        self.observe(counting, now);
+        let interval = counting.interval;
+        let is_kept =
+            |(proxy, server): (&String, &Server)| server.is_fresh(interval, now) || (counting.counts)(proxy, now);
+        if !self.servers.iter().any(is_kept) {
+            *self = Self { totals: self.totals, ..Self::new(now) };
         }
-        let (arrivals, events) = match self.servers.remove(proxy) {
-            Some(mut server) => {
-                server.arrivals.hear(load, interval.get() / 2, now);
-                server.events.hear(load, interval.get() / 2, now);
-                (server.arrivals, server.events)
-            }
-            None => (Arrivals::new(load, now), Events::new(load, now)),
-        };
+        self.heard = now;
+        let known = self.servers.remove(proxy).map(|server| (server.arrivals, server.events));
+        let (mut arrivals, mut events) = known.unwrap_or_default();
+        arrivals.hear(load, since, interval.get() / 2, now);
+        events.hear(load, since, interval.get() / 2, now);
         let ServiceLoad { in_flight, capacity, service_rate, .. } = *load;
         self.servers
             .insert(proxy.to_owned(), Server { seen: now, in_flight, capacity, service_rate, arrivals, events });
-        // Not at each report: it takes a pass over all servers.
-        if now.saturating_duration_since(self.looked) >= interval.get() {
-            self.look(interval, now);
-        }
     }
 
-    /// Drops who fell silent and lets the predictor see the arrival rate.
-    fn look(&mut self, interval: ReportInterval, now: Instant) {
-        self.looked = now;
-        self.servers.retain(|_, server| server.is_fresh(interval, now));
-        self.complete |= self.servers.values().all(|server| server.arrivals.rate().is_some())
-            || now.saturating_duration_since(self.since) >= interval.get() * KEEP_INTERVALS;
-        if let Some(rate) = self.arrival_rate(interval, now) {
+    /// Counts what a proxy reported, whose poll is answered.
+    pub fn count(&mut self, load: &ServiceLoad) {
+        self.totals.count(load);
+    }
+
+    /// What was counted here.
+    pub fn totals(&self) -> Totals {
+        self.totals
+    }
+
+    /// Whether no server was heard of lately.
+    pub fn is_silent(&self, now: Instant) -> bool {
+        now.saturating_duration_since(self.heard) >= SILENT_AFTER
+    }
+
+    /// Drops who fell silent and lets the predictor see the arrival rate: as it was at the last tick, for nothing was heard since.
+    /// Not at each report, as it takes a pass over all servers; and at the ticks, because then all replicas observe parts of
+    /// the same sum, and what moves between them cancels in the sum of their predictions.
+    fn observe<F: Fn(&str, Instant) -> bool>(&mut self, counting: &Counting<'_, F>, now: Instant) {
+        let Some(tick) = counting.ticks.last(now).filter(|tick| *tick > self.looked) else { return };
+        self.looked = tick;
+        let (interval, counts) = (counting.interval, &counting.counts);
+        self.servers.retain(|proxy, server| server.is_fresh(interval, tick) || counts(proxy, tick));
+        let age = tick.saturating_duration_since(self.since);
+        let is_measured =
+            |(proxy, server): (&String, &Server)| server.arrivals.rate().is_some() || !counts(proxy, tick);
+        self.complete |=
+            (age >= interval.get() && self.servers.iter().all(is_measured)) || age >= interval.get() * KEEP_INTERVALS;
+        if let Some(rate) = self.arrival_rate(counts, tick) {
             match &mut self.trend {
-                Some(trend) => trend.observe(rate, now),
-                None => self.trend = Some(Holt::new(rate, now)),
+                Some(trend) => trend.observe(rate, tick),
+                None => self.trend = Some(Holt::new(rate, tick)),
             }
         }
     }
 
-    /// The signals at `now`; nothing but the servers' freshness depends on the moment.
-    pub fn signals(&self, interval: ReportInterval, now: Instant) -> Signals {
-        let fresh: Vec<&Server> = self.servers.values().filter(|server| server.is_fresh(interval, now)).collect();
-        let rates: Vec<f64> = fresh.iter().filter_map(|server| server.service_rate).collect();
+    /// The signals at `now`; nothing but which servers count depends on the moment.
+    pub fn signals<F: Fn(&str, Instant) -> bool>(&self, counting: &Counting<'_, F>, now: Instant) -> Signals {
+        let (interval, counts) = (counting.interval, &counting.counts);
+        let counted: Vec<&Server> = self.counted(counts, now).map(|(_, server)| server).collect();
+        let rates: Vec<f64> = counted.iter().filter_map(|server| server.service_rate).collect();
         let spread = Spread::of(&rates);
-        let arrival_rate = self.arrival_rate(interval, now);
-        let service_rate = spread.map(|spread| spread.mean_per_second * fresh.len() as f64);
+        let arrival_rate = self.arrival_rate(counts, now);
+        let service_rate = spread.map(|spread| spread.mean_per_second * counted.len() as f64);
         let divisor = service_rate.filter(|rate| *rate >= LEAST_SERVICE_RATE);
-        let capacities = fresh.iter().map(|server| server.capacity.map(u64::from)).sum::<Option<u64>>();
+        let capacities = counted.iter().map(|server| server.capacity.map(u64::from)).sum::<Option<u64>>();
         let keep = interval.get() * KEEP_INTERVALS;
         let trend = self.trend.filter(|trend| now.saturating_duration_since(trend.at()) < keep);
         Signals {
-            servers: fresh.len(),
+            servers: counted.len(),
             servers_with_service_rate: rates.len(),
-            demand_requests: fresh.iter().map(|server| server.in_flight).sum(),
-            capacity_requests: capacities.filter(|_| !fresh.is_empty()),
+            demand_requests: counted.iter().map(|server| server.in_flight).sum(),
+            capacity_requests: capacities.filter(|_| !counted.is_empty()),
             arrival_rate_per_second: arrival_rate,
             service_rate_per_second: service_rate,
             service_rate_per_server: spread,
@@ -130,18 +177,16 @@ impl Service {
         }
     }
 
-    /// The events over the fresh servers that were measured; `None` if none was.
-    pub fn events(&self, interval: ReportInterval, now: Instant) -> Option<EventRates> {
-        let fresh = self.servers.values().filter(|server| server.is_fresh(interval, now));
-        fresh.filter_map(|server| server.events.rates()).reduce(|mut sum, rates| {
+    /// The events over the servers that count here and were measured; `None` if there is none.
+    pub fn events(&self, counts: &impl Fn(&str, Instant) -> bool, now: Instant) -> Option<EventRates> {
+        self.counted(counts, now).filter_map(|(_, server)| server.events.rates()).reduce(|mut sum, rates| {
             sum += rates;
             sum
         })
     }
 
-    /// The fresh servers, by proxy.
-    pub fn servers(&self, interval: ReportInterval, now: Instant) -> Vec<ServerLoad> {
-        let fresh = self.servers.iter().filter(|(_, server)| server.is_fresh(interval, now));
+    /// The servers that count here, by proxy.
+    pub fn servers(&self, counts: &impl Fn(&str, Instant) -> bool, now: Instant) -> Vec<ServerLoad> {
         let load = |(proxy, server): (&String, &Server)| ServerLoad {
             proxy: proxy.clone(),
             seen: server.seen,
@@ -150,13 +195,20 @@ impl Service {
             service_rate: server.service_rate,
             events: server.events.rates(),
         };
-        fresh.map(load).collect()
+        self.counted(counts, now).map(load).collect()
     }
 
-    /// Requests per second over the fresh servers; `None` as long as it would be half a sum.
-    fn arrival_rate(&self, interval: ReportInterval, now: Instant) -> Option<f64> {
-        let fresh = self.servers.values().filter(|server| server.is_fresh(interval, now));
-        let rates: Vec<f64> = fresh.filter_map(|server| server.arrivals.rate()).collect();
+    fn counted<'a>(
+        &'a self,
+        counts: &impl Fn(&str, Instant) -> bool,
+        at: Instant,
+    ) -> impl Iterator<Item = (&'a String, &'a Server)> {
+        self.servers.iter().filter(move |(proxy, _)| counts(proxy, at))
+    }
+
+    /// Requests per second over the servers that count here; `None` as long as it would be half a sum.
+    fn arrival_rate(&self, counts: &impl Fn(&str, Instant) -> bool, at: Instant) -> Option<f64> {
+        let rates: Vec<f64> = self.counted(counts, at).filter_map(|(_, server)| server.arrivals.rate()).collect();
         (self.complete && !rates.is_empty()).then(|| rates.iter().sum())
     }
 }

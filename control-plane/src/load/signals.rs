@@ -1,4 +1,4 @@
-//! The signals of one service: the field `load` of `GET /v1/services/{name}`, and the `bloc_service_*` metrics.
+//! The signals of one service, as far as this replica counts its servers: the field `load` of `GET /v1/services/{name}`, and the `bloc_service_*` metrics.
 
 use serde::Serialize;
 
@@ -6,7 +6,7 @@ use serde::Serialize;
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Signals {
-    /// Servers that were heard of within three report intervals.
+    /// Servers that count at this replica.
     pub servers: usize,
     /// Those of them that said how fast they are.
     pub servers_with_service_rate: usize,

@@ -2,18 +2,21 @@
 
 use super::*;
 use bloc_policy::sync::ServiceLoad;
+use std::collections::BTreeMap;
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// Loads with a report interval of 5 s, and the hour.
+/// Loads with a report interval of 5 s, and the hour. Servers count for three intervals after each report.
 struct World {
     loads: Loads,
     start: Instant,
+    heard: BTreeMap<String, Instant>,
 }
 
 impl World {
     fn new() -> Self {
-        Self { loads: Loads::default(), start: Instant::now() }
+        let start = Instant::now();
+        Self { loads: Loads::new(ReportInterval::default(), start), start, heard: BTreeMap::new() }
     }
 
     fn at(&self, millis: u64) -> Instant {
@@ -30,7 +33,10 @@ impl World {
             capacity: Some(10),
             ..Default::default()
         };
-        self.loads.hear(proxy, &[load], |name| name == "a", self.at(millis));
+        let (now, heard) = (self.at(millis), &mut self.heard);
+        let report = Report { proxy, load: &[load], since: Since::Start };
+        self.loads.hear(report, |name| name == "a", |proxy, at| counts(heard, proxy, at), now);
+        heard.insert(proxy.to_owned(), now);
     }
 
     /// `servers` proxies report every 5 s, each at its own moment, that they took in `rate` requests per second.
@@ -43,12 +49,16 @@ impl World {
     }
 
     fn signals(&self, millis: u64) -> Signals {
-        self.loads.signals("a", self.at(millis)).unwrap()
+        self.loads.signals("a", |proxy, at| counts(&self.heard, proxy, at), self.at(millis)).unwrap()
     }
 
     fn arrivals(&self, millis: u64) -> Option<f64> {
         self.signals(millis).arrival_rate_per_second
     }
+}
+
+fn counts(heard: &BTreeMap<String, Instant>, proxy: &str, at: Instant) -> bool {
+    heard.get(proxy).is_some_and(|heard| at.saturating_duration_since(*heard) < Duration::from_secs(15))
 }
 
 fn is_close(value: Option<f64>, expected: f64) -> bool {
@@ -76,19 +86,17 @@ fn servers_are_added_up() {
         prediction_horizon_seconds: 30.0,
     };
     assert_eq!(world.signals(15_000), expected);
-    assert_eq!(world.loads.all(world.at(15_000)), [("a".to_owned(), expected)].into());
+    let all = world.loads.all(|_, _| true, world.at(15_000));
+    assert_eq!(all, [("a".to_owned(), (expected, Totals::default()))].into(), "these are older proxies");
 }
 
 #[test]
 fn what_is_not_known_is_absent() {
     let mut world = World::new();
-    assert_eq!(world.loads.signals("a", world.start), None);
-    world.loads.hear(
-        "p",
-        &[ServiceLoad { service: "a".into(), in_flight: 3, ..Default::default() }],
-        |_| true,
-        world.start,
-    );
+    assert_eq!(world.loads.signals("a", |_, _| true, world.start), None);
+    let load = ServiceLoad { service: "a".into(), in_flight: 3, ..Default::default() };
+    world.loads.hear(Report { proxy: "p", load: &[load], since: Since::Start }, |_| true, |_, _| true, world.start);
+    world.heard.insert("p".into(), world.start);
     let cold = world.signals(0);
     assert_eq!((cold.servers, cold.demand_requests, cold.capacity_requests), (1, 3, None), "one has no limit");
     assert_eq!((cold.arrival_rate_per_second, cold.predicted_arrival_rate_per_second), (None, None));
@@ -155,8 +163,9 @@ fn the_silent_are_dropped_after_three_intervals() {
     world.report(60_000, "p1", 5_000, 0, None);
     assert_eq!((world.signals(60_000).servers, world.arrivals(60_000)), (1, None));
     world.report(65_000, "p1", 5_050, 0, None);
-    assert_eq!(world.arrivals(65_000), Some(10.0));
-    assert_eq!(world.signals(65_000).predicted_arrival_rate_per_second, Some(10.0), "no trend from before");
+    world.report(70_000, "p1", 5_100, 0, None);
+    assert_eq!(world.arrivals(70_000), Some(10.0));
+    assert_eq!(world.signals(70_000).predicted_arrival_rate_per_second, Some(10.0), "no trend from before");
 }
 
 #[test]
@@ -196,10 +205,58 @@ fn names_from_outside_are_bounded() {
     let mut world = World::new();
     let load = |service: String| ServiceLoad { service, ..Default::default() };
     let loads: Vec<_> = (0..MAX_SERVICES + 5).map(|i| load(format!("s{i}"))).collect();
-    world.loads.hear("p", &loads, |name| name != "s0", world.start);
-    assert_eq!((world.loads.all(world.start).len(), world.loads.dropped()), (MAX_SERVICES, 5));
-    world.loads.hear("q", &loads[..2], |name| name != "s0", world.start);
-    assert_eq!(world.loads.signals("s1", world.start).map(|s| s.servers), Some(2), "a known one is still heard");
+    let start = world.start;
+    let mut hear = |proxy, load| {
+        world.loads.hear(Report { proxy, load, since: Since::Start }, |name| name != "s0", |_, _| true, start);
+    };
+    hear("p", &loads);
+    hear("q", &loads[..2]);
+    assert_eq!((world.loads.all(|_, _| true, start).len(), world.loads.dropped()), (MAX_SERVICES, 6));
+    let servers = world.loads.signals("s1", |_, _| true, start).map(|signals| signals.servers);
+    assert_eq!(servers, Some(2), "a known one is still heard");
     world.loads.retain(|name| name == "s1");
-    assert_eq!(world.loads.all(world.start).len(), 1);
+    assert_eq!(world.loads.all(|_, _| true, start).len(), 1);
+}
+
+/// 200 servers whose rates jump at 300 s, each counted by one of `replicas` at random and by another one every 7 s.
+fn predictions_of(replicas: usize, ticks_apart: u64) -> Vec<f64> {
+    let (start, mut rng) = (Instant::now(), fastrand::Rng::with_seed(5));
+    let at = |millis| start + Duration::from_millis(millis);
+    let mut loads: Vec<_> =
+        (0..replicas as u64).map(|i| Loads::new(ReportInterval::default(), at(i * ticks_apart))).collect();
+    let home: Vec<Vec<usize>> = (0..200).map(|_| (0..100).map(|_| rng.usize(..replicas)).collect()).collect();
+    let counted_by = |server: usize, at: Instant| home[server][(at - start).as_millis() as usize / 7_000];
+    let mut sums = Vec::new();
+    for second in 0..600 {
+        for server in (0..200).filter(|server| server % 5 == second as usize % 5) {
+            let arrived = if second < 300 { 100 } else { 200 };
+            let load = [ServiceLoad { service: "a".into(), arrived, ..Default::default() }];
+            let since = Since::Counted(Some(Duration::from_secs(5)));
+            for (replica, loads) in loads.iter_mut().enumerate() {
+                let counts = |proxy: &str, at| counted_by(proxy.parse().unwrap(), at) == replica;
+                let report = Report { proxy: &server.to_string(), load: &load, since };
+                loads.hear(report, |_| true, counts, at(1_000 * second + 7));
+            }
+        }
+        let predicted = loads.iter().enumerate().filter_map(|(replica, loads)| {
+            let counts = |proxy: &str, at| counted_by(proxy.parse().unwrap(), at) == replica;
+            loads.signals("a", counts, at(1_000 * second + 7))?.predicted_arrival_rate_per_second
+        });
+        sums.push(predicted.sum());
+    }
+    sums
+}
+
+#[test]
+fn the_sum_of_the_predictions_is_the_prediction_of_the_sum() {
+    let apart = |a: &[f64], b: &[f64]| {
+        let differences = a.iter().zip(b).skip(60).map(|(a, b)| (a / b - 1.0).abs());
+        differences.fold(0.0, f64::max)
+    };
+    let one = predictions_of(1, 0);
+    let (two, shifted) = (predictions_of(2, 0), predictions_of(2, 2_500));
+    let (same, shifted) = (apart(&two, &one), apart(&shifted, &one));
+    println!("off by {same:.1e} if observed at the same moments, {shifted:.2} otherwise");
+    assert!(same < 1e-9, "{same}");
+    assert!(shifted > 0.02, "{shifted}");
 }

@@ -1,10 +1,10 @@
-//! The signals for scaling, as gauges with the label `service`.
+//! The signals for scaling, as gauges with the label `service`, and what happened, as counters.
 //!
 //! Made anew for each scrape: a service or a value that is gone must not leave its last value behind. What is not known has no series.
-//! Cardinality: up to 10 series for each of the 1,000 services at most that `Loads` keeps.
+//! Cardinality: up to 18 series for each of the 1,000 services at most that `Loads` keeps.
 
-use crate::load::Signals;
-use prometheus_client::metrics::counter::ConstCounter;
+use crate::load::{Signals, Totals};
+use prometheus_client::metrics::counter::{ConstCounter, Counter};
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
@@ -13,10 +13,12 @@ use std::sync::atomic::AtomicU64;
 
 type Labels = Vec<(&'static str, String)>;
 type Value = fn(&Signals) -> Option<f64>;
+/// A counter of a service by the value of a further label, if it has one.
+type Count = (Option<(&'static str, &'static str)>, fn(&Totals) -> u64);
 
 /// Name, help and value of the gauges that have one series for each service.
 const GAUGES: &[(&str, &str, Value)] = &[
-    ("bloc_service_servers", "Servers that report", |s| Some(s.servers as f64)),
+    ("bloc_service_servers", "Servers that count at this replica", |s| Some(s.servers as f64)),
     ("bloc_service_demand_requests", "Requests in flight, waiting ones included", |s| Some(s.demand_requests as f64)),
     ("bloc_service_capacity_requests", "Sum of the capacities in force", |s| s.capacity_requests.map(|c| c as f64)),
     ("bloc_service_arrival_rate", "Requests per second that the servers took in", |s| s.arrival_rate_per_second),
@@ -27,8 +29,34 @@ const GAUGES: &[(&str, &str, Value)] = &[
     }),
 ];
 
+/// Name, help and values of the counters.
+const COUNTERS: &[(&str, &str, &[Count])] = &[
+    ("bloc_service_arrivals", "Requests that the servers took in", &[(None, |t| t.arrivals)]),
+    ("bloc_service_departures", "Requests that the servers answered", &[(None, |t| t.departures)]),
+    (
+        "bloc_service_confident_departures",
+        "Answers of servers that had been busy all the time",
+        &[(None, |t| t.confident)],
+    ),
+    (
+        "bloc_service_chips",
+        "Answers with a chip, granted, and without one, withheld",
+        &[(Some(("chip", "granted")), |t| t.chips_granted), (Some(("chip", "withheld")), |t| t.chips_withheld)],
+    ),
+    (
+        "bloc_service_rejections",
+        "Requests that the servers bounced",
+        &[
+            (Some(("reason", "capacity")), |t| t.rejected_capacity),
+            (Some(("reason", "bid")), |t| t.rejected_bid),
+            (Some(("reason", "deadline")), |t| t.rejected_deadline),
+        ],
+    ),
+];
+
 /// A registry of the signals of all services.
-pub fn registry(dropped: u64, signals: &BTreeMap<String, Signals>) -> Registry {
+pub fn registry(dropped: u64, services: &BTreeMap<String, (Signals, Totals)>) -> Registry {
+    let signals = || services.iter().map(|(service, (signals, _))| (service, signals));
     let mut registry = Registry::default();
     registry.register(
         "bloc_load_reports_dropped",
@@ -37,18 +65,29 @@ pub fn registry(dropped: u64, signals: &BTreeMap<String, Signals>) -> Registry {
     );
     for &(name, help, value) in GAUGES {
         let gauges = Family::<Labels, Gauge<f64, AtomicU64>>::default();
-        for (service, value) in signals.iter().filter_map(|(service, signals)| Some((service, value(signals)?))) {
+        for (service, value) in signals().filter_map(|(service, signals)| Some((service, value(signals)?))) {
             gauges.get_or_create(&vec![("service", service.clone())]).set(value);
         }
         registry.register(name, help, gauges);
     }
     let per_server = Family::<Labels, Gauge<f64, AtomicU64>>::default();
-    for (service, spread) in signals.iter().filter_map(|(s, signals)| Some((s, signals.service_rate_per_server?))) {
+    for (service, spread) in signals().filter_map(|(s, signals)| Some((s, signals.service_rate_per_server?))) {
         let (min, mean, max) = (spread.min_per_second, spread.mean_per_second, spread.max_per_second);
         for (statistic, value) in [("min", min), ("mean", mean), ("max", max)] {
             let labels = vec![("service", service.clone()), ("statistic", statistic.to_owned())];
             per_server.get_or_create(&labels).set(value);
         }
+    }
+    for (name, help, counts) in COUNTERS {
+        let counters = Family::<Labels, Counter>::default();
+        for (service, (_, totals)) in services {
+            for (label, count) in *counts {
+                let labels = std::iter::once(("service", service.clone()))
+                    .chain(label.map(|(name, value)| (name, value.to_owned())));
+                counters.get_or_create(&labels.collect()).inc_by(count(totals));
+            }
+        }
+        registry.register(*name, *help, counters);
     }
     registry.register("bloc_service_rate_per_server", "Requests per second that single servers finish", per_server);
     registry

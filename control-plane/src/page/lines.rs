@@ -51,8 +51,9 @@ pub enum Sort {
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Glance<'a> {
-    /// Which replica answers.
+    /// Which pod answers, and as what the proxies know it.
     instance: String,
+    replica: &'a str,
     version: &'a str,
     source: &'a str,
     ready: bool,
@@ -103,6 +104,7 @@ impl<'a> Glance<'a> {
         };
         Self {
             instance: std::env::var("HOSTNAME").unwrap_or_default(),
+            replica: &status.replica,
             version: &status.version,
             source: &status.source,
             ready: status.ready,
@@ -125,7 +127,7 @@ impl<'a> Glance<'a> {
 fn is_trouble(condition: Condition) -> bool {
     match condition {
         Condition::Rejecting | Condition::Overloaded | Condition::Shedding | Condition::Silent => true,
-        Condition::Ok | Condition::Unreported => false,
+        Condition::Ok | Condition::Elsewhere | Condition::Unreported => false,
     }
 }
 
@@ -136,6 +138,7 @@ fn word(condition: Condition) -> &'static str {
         Condition::Shedding => "shedding",
         Condition::Silent => "silent",
         Condition::Ok => "ok",
+        Condition::Elsewhere => "elsewhere",
         Condition::Unreported => "unreported",
     }
 }

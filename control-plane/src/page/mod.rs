@@ -10,7 +10,8 @@
 //! Each answer has an `ETag`; the page asks every 2 s and is told 304 if nothing is different. The pass over all servers behind a glance is made once a
 //! second at most, however many people look. Every 10 s each service is sampled for the sparklines.
 //!
-//! Shown is what *this* control plane was told: with several replicas each knows the proxies that ask it.
+//! Shown are the proxies that *this* replica counts now, and their load; the other replicas have theirs, and over all of them
+//! each proxy is counted once. Grafana adds them up.
 
 mod document;
 mod lines;
@@ -18,7 +19,7 @@ mod parameters;
 mod report;
 mod samples;
 
-use crate::store::{LOOK_EVERY, Status, Store};
+use crate::store::{Status, Store};
 use axum::Router;
 use axum::extract::{Path, Query, State};
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
@@ -33,7 +34,7 @@ use std::time::Duration;
 use tokio::time::{Instant, MissedTickBehavior, interval};
 
 /// How often each service is sampled; with [`samples::KEPT`] samples the sparklines show 15 minutes.
-pub const SAMPLE_EVERY: Duration = LOOK_EVERY;
+pub const SAMPLE_EVERY: Duration = Duration::from_secs(10);
 /// How old a glance may be that another look is answered with.
 const FRESH: Duration = Duration::from_secs(1);
 
@@ -70,7 +71,6 @@ async fn keep_sampling(page: Weak<Page>, every: Duration) {
     loop {
         ticks.tick().await;
         let Some(page) = page.upgrade() else { return };
-        page.store.look_for_stale();
         let status = page.look();
         lock(&page.samples).take(&status.services);
     }

@@ -22,7 +22,7 @@ pub struct Report {
     server_count: usize,
     servers: Vec<Server>,
     sender_count: usize,
-    /// Stale ones first, then silent ones.
+    /// Stale ones first, those that count elsewhere last.
     sender_list: Vec<SenderStatus>,
     sample: u64,
     sample_seconds: f64,

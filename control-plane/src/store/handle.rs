@@ -5,11 +5,10 @@ use super::inner::Inner;
 use super::outcome::{Outcome, StoreError};
 use super::poll::Poll;
 use super::polls::{PollId, Wake};
-use super::staleness::Staleness;
 use super::state::{Arrival, State};
 use super::version::{Progress, Reach, Version};
 use crate::clock::Clock;
-use crate::load::ReportInterval;
+use crate::load::{Loads, ReportInterval};
 use crate::snapshot::Snapshot;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -23,6 +22,7 @@ pub struct Store(pub(super) Arc<Shared>);
 /// What all of its clones share.
 pub struct Shared {
     pub(super) clock: Clock,
+    pub(super) replica: String,
     pub(super) source: String,
     report_interval: ReportInterval,
     inner: Mutex<Inner>,
@@ -46,16 +46,19 @@ impl Store {
     /// from, for operators; the polls of proxies that serve something are held for
     /// `report_interval` at most.
     pub fn new(source: impl Into<String>, clock: Clock, report_interval: ReportInterval) -> Self {
+        // Another name for each start: what is counted here begins at 0 then.
+        let replica = format!("{:016x}", fastrand::u64(..));
+        let loads = Loads::new(report_interval, report_interval.next(&clock, Instant::now()));
         let inner = Inner {
-            state: State::new(report_interval),
+            state: State::new(replica.clone(), loads),
             loaded: None,
             refused: BTreeMap::new(),
             refusal: None,
             history: History::default(),
-            staleness: Staleness::default(),
         };
         Self(Arc::new(Shared {
             clock,
+            replica,
             source: source.into(),
             report_interval,
             inner: Mutex::new(inner),
@@ -142,7 +145,7 @@ impl Store {
                 Ok(Ok(Wake::Moved)) => {}
                 Ok(Ok(Wake::Superseded)) => return Ok(Outcome::Superseded),
                 Ok(Ok(Wake::Closing)) => return Ok(Outcome::Closing { within: self.lock().state.spread }),
-                Ok(Err(_)) | Err(_) => return Ok(Outcome::Unchanged),
+                Ok(Err(_)) | Err(_) => return Ok(self.lock().state.end_wait(&held.proxy, held.id, Instant::now())),
             }
             let arrival = self.lock().state.resume(&held.proxy, held.id, Instant::now());
             match arrival {
@@ -155,6 +158,11 @@ impl Store {
     /// Ends all held polls and holds none from now on. Returns how many were held.
     pub fn close(&self) -> usize {
         self.lock().state.close()
+    }
+
+    /// What proxies know this replica by: 16 hex digits, others at each start.
+    pub fn replica(&self) -> &str {
+        &self.0.replica
     }
 
     /// Whether there is something in force and the store is not closing.

@@ -2,7 +2,6 @@
 
 use super::history::History;
 use super::proxies::Record;
-use super::staleness::Staleness;
 use super::state::State;
 use std::collections::BTreeMap;
 use std::time::SystemTime;
@@ -17,16 +16,13 @@ pub struct Inner {
     /// What was refused last, and where it came from.
     pub refusal: Option<(String, String, SystemTime)>,
     pub history: History,
-    pub staleness: Staleness,
 }
 
 impl Inner {
     /// How many proxies are stale.
     pub fn stale(&self) -> usize {
         let now = Instant::now();
-        let stale = |(proxy, record): &(&String, &Record)| {
-            record.is_connected(now) && self.staleness.since(proxy, record, now).is_some()
-        };
-        self.state.proxies.iter().filter(stale).count()
+        let stale = |record: &Record| record.window.contains(now) && self.state.is_stale(record, now);
+        self.state.proxies.iter().filter(|(_, record)| stale(record)).count()
     }
 }

@@ -5,6 +5,8 @@
 
 mod catalog;
 #[cfg(test)]
+mod counting_tests;
+#[cfg(test)]
 mod digest_tests;
 mod handle;
 mod history;
@@ -25,12 +27,13 @@ mod subscription;
 mod tests;
 mod version;
 mod view;
+mod window;
 
 pub use handle::{Published, Store};
 pub use history::{Difference, Event, EventKind};
 pub use outcome::{Answer, Outcome, StoreError};
 pub use poll::{DEFAULT_WAIT, Poll, WAIT_RANGE};
-pub use staleness::LOOK_EVERY;
+pub use staleness::STALE_AFTER;
 pub use status::{Condition, ProxyCounts, ProxyState, SenderStatus, ServiceReport, ServiceStatus, Status};
 pub use version::{Progress, Reach, Version};
 pub use view::{Counts, Overview, ProxyView, Refusal, ServiceDetail, ServiceView};

@@ -3,9 +3,10 @@
 use super::handle::Store;
 use super::inner::Inner;
 use super::proxies::Record;
+use super::state::State;
 use super::view::{Counts, Overview, ProxyView, Refusal, ServiceDetail, ServiceView};
 use crate::clock::rfc3339;
-use crate::load::Signals;
+use crate::load::{Signals, Totals};
 use crate::snapshot::Service;
 use std::collections::BTreeMap;
 use std::time::UNIX_EPOCH;
@@ -28,6 +29,7 @@ impl Store {
         Overview {
             version: inner.state.version().to_string(),
             source: self.0.source.clone(),
+            replica: self.0.replica.clone(),
             loaded: inner.loaded.map(rfc3339),
             refusal,
             refused: refused.collect(),
@@ -41,14 +43,16 @@ impl Store {
         let inner = self.lock();
         let service = view(inner.state.catalog.get(name)?);
         let proxies = self.proxies(&inner, |record| record.subscription.contains(name));
-        let load = inner.state.loads.signals(name, Instant::now());
+        let load = inner.state.signals(name, Instant::now());
         Some(ServiceDetail { name: name.to_owned(), service, load, proxies })
     }
 
-    /// The signals for scaling of the services that were reported, by name; their number is
+    /// The signals for scaling of the services that were reported, and what happened there, by name; their number is
     /// bounded.
-    pub fn signals(&self) -> BTreeMap<String, Signals> {
-        self.lock().state.loads.all(Instant::now())
+    pub fn signals(&self) -> BTreeMap<String, (Signals, Totals)> {
+        let (inner, now) = (self.lock(), Instant::now());
+        let State { loads, proxies, .. } = &inner.state;
+        loads.all(|proxy, at| proxies.count_here(proxy, at), now)
     }
 
     /// Numbers for the metrics.
@@ -58,7 +62,7 @@ impl Store {
             digest: inner.state.catalog.digest(),
             services: inner.state.catalog.len(),
             polls_held: inner.state.polls.len(),
-            proxies_connected: inner.state.proxies.connected(now),
+            proxies_connected: inner.state.proxies.counted(now),
             proxies_stale: inner.stale(),
             refused: inner.refused.len(),
             load_reports_dropped: inner.state.loads.dropped(),
@@ -75,7 +79,7 @@ impl Store {
             proxy: proxy.clone(),
             version: record.version.as_ref().map(ToString::to_string).unwrap_or_default(),
             current: inner.state.is_current(record.version.as_ref(), &record.subscription),
-            connected: record.is_connected(now),
+            connected: record.window.contains(now),
             last_seen: rfc3339(wall.checked_sub(now.saturating_duration_since(record.seen)).unwrap_or(UNIX_EPOCH)),
             services: record.subscription.calls.to_vec(),
             serves: record.subscription.serves.to_vec(),

@@ -1,6 +1,6 @@
 //! A poll, checked: who asks, what it has, what it wants to hear of and how long it waits.
 
-use crate::load::ReportInterval;
+use crate::load::{ReportInterval, Since};
 use bloc_policy::config::ConfigError;
 use bloc_policy::sync::{Last, ServiceLoad, SyncRequest};
 use std::collections::BTreeSet;
@@ -78,6 +78,12 @@ impl Poll {
     #[must_use]
     pub fn from(self, identity: Option<String>) -> Self {
         Self { identity, ..self }
+    }
+
+    /// What the counters in `load` count from.
+    pub(super) fn since(&self) -> Since {
+        let counted = |last: &Last| Since::Counted(last.reported_ms.map(Duration::from_millis));
+        self.last.as_ref().map_or(Since::Start, counted)
     }
 
     /// A proxy that serves something is to report again after `interval` at the latest.

@@ -10,6 +10,8 @@ use super::poll::Poll;
 use super::polls::PollId;
 use super::subscription::Subscription;
 use super::version::Version;
+use super::window::Window;
+use crate::load::Since;
 use bloc_policy::sync::ServiceLoad;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -42,18 +44,16 @@ pub struct Record {
     pub(super) version: Option<Version>,
     pub(super) subscription: Arc<Subscription>,
     pub(super) load: Vec<ServiceLoad>,
+    /// What the counters in `load` count from.
+    pub(super) since: Since,
     pub(super) seen: Instant,
     pub(super) held: Option<PollId>,
+    /// When it counts at this replica.
+    pub(super) window: Window,
+    /// Since when it has presented the version that it has, and there is a newer state for it.
+    pub(super) behind: Option<Instant>,
     /// Whose it is, if that was proved.
     identity: Option<String>,
-    wait: Duration,
-}
-
-impl Record {
-    /// Whether it holds a poll, or was heard of within its last two waits.
-    pub fn is_connected(&self, now: Instant) -> bool {
-        self.held.is_some() || now.saturating_duration_since(self.seen) <= self.wait * 2
-    }
 }
 
 impl Proxies {
@@ -74,10 +74,15 @@ impl Proxies {
             version: None,
             subscription: Arc::default(),
             load: Vec::new(),
+            since: Since::Start,
             seen: now,
             held: None,
-            wait: poll.wait,
+            window: Window::default(),
+            behind: None,
         });
+        if record.version != poll.version {
+            record.behind = None;
+        }
         record.version.clone_from(&poll.version);
         if !record.subscription.is_of(&poll.services, &poll.serves) {
             // The new one first: names that are in both stay.
@@ -86,7 +91,7 @@ impl Proxies {
             self.names.release(&before);
         }
         record.load.clone_from(&poll.load);
-        record.wait = poll.wait;
+        record.since = poll.since();
         record.seen = now;
         Ok(record)
     }
@@ -144,9 +149,14 @@ impl Proxies {
         self.records.iter()
     }
 
-    /// How many proxies are connected.
-    pub fn connected(&self, now: Instant) -> usize {
-        self.records.values().filter(|record| record.is_connected(now)).count()
+    /// Whether a proxy counts at this replica at `at`, which is now or not much earlier.
+    pub fn count_here(&self, proxy: &str, at: Instant) -> bool {
+        self.records.get(proxy).is_some_and(|record| record.window.contains(at))
+    }
+
+    /// How many proxies count at this replica.
+    pub fn counted(&self, now: Instant) -> usize {
+        self.records.values().filter(|record| record.window.contains(now)).count()
     }
 
     /// Looks through all records once a minute at most, so that its cost does not count.
@@ -170,16 +180,6 @@ mod tests {
 
     fn poll(proxy: &str) -> Poll {
         Poll::try_from(SyncRequest { proxy: proxy.into(), ..SyncRequest::default() }).unwrap()
-    }
-
-    #[test]
-    fn connected_is_who_was_heard_of_within_two_waits() {
-        let (mut proxies, start) = (Proxies::default(), Instant::now());
-        proxies.note(&poll("p"), start).unwrap();
-        assert_eq!(proxies.connected(start + Duration::from_secs(60)), 1);
-        assert_eq!(proxies.connected(start + Duration::from_secs(61)), 0);
-        proxies.get_mut("p").unwrap().held = Some(1);
-        assert_eq!(proxies.connected(start + Duration::from_secs(61)), 1);
     }
 
     #[test]

@@ -17,7 +17,7 @@ use super::polls::{PollId, Polls, Wake};
 use super::proxies::{Proxies, Record};
 use super::subscription::Subscription;
 use super::version::{Progress, Reach, Version};
-use crate::load::{Loads, ReportInterval};
+use crate::load::{Loads, Report, Signals};
 use crate::snapshot::Snapshot;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -49,6 +49,8 @@ pub struct State {
     pub polls: Polls,
     pub loads: Loads,
     pub closing: bool,
+    /// What proxies know this replica by.
+    pub replica: String,
     /// Within which time proxies are to come back after we have closed.
     pub spread: Duration,
     /// How far the source has surely read.
@@ -62,9 +64,9 @@ pub struct State {
 }
 
 impl State {
-    /// Nothing yet.
-    pub fn new(report_interval: ReportInterval) -> Self {
-        Self { loads: Loads::new(report_interval), ..Self::default() }
+    /// Nothing yet, at the replica of this name.
+    pub fn new(replica: String, loads: Loads) -> Self {
+        Self { replica, loads, ..Self::default() }
     }
 
     /// Decides about a poll that arrives.
@@ -76,7 +78,10 @@ impl State {
         if let Some(older) = record.held.take() {
             self.polls.wake(older, Wake::Superseded);
         }
-        self.loads.hear(&poll.proxy, &poll.load, |name| self.catalog.get(name).is_some(), now);
+        record.window.arrive(poll.last.as_ref(), &self.replica, now);
+        let report = Report { proxy: &poll.proxy, load: &poll.load, since: poll.since() };
+        let counts = |proxy: &str, at| self.proxies.count_here(proxy, at);
+        self.loads.hear(report, |name| self.catalog.get(name).is_some(), counts, now);
         Ok(self.decide(&poll.proxy, now))
     }
 
@@ -99,6 +104,10 @@ impl State {
         let current = record.version.as_ref().is_some_and(|version| version.digest == digest);
         let lacking = self.lacking(record.version.as_ref());
         if self.catalog.is_published() && !current && lacking.is_empty() {
+            if let Some(record) = self.proxies.get_mut(proxy) {
+                record.behind.get_or_insert(now);
+            }
+            self.count(proxy, now);
             return Arrival::Answered(Outcome::Changed(self.answer(&subscription, digest)));
         }
         let behind = !lacking.is_empty();
@@ -109,9 +118,36 @@ impl State {
         }
         let (id, woken) = self.polls.hold(subscription, behind);
         if let Some(record) = self.proxies.get_mut(proxy) {
-            record.held = Some(id);
+            (record.held, record.behind) = (Some(id), None);
         }
         Arrival::Held(id, woken)
+    }
+
+    /// The wait of the poll of `proxy` that was held as `id` is over.
+    pub fn end_wait(&mut self, proxy: &str, id: PollId, now: Instant) -> Outcome {
+        if self.closing {
+            return Outcome::Closing { within: self.spread };
+        }
+        match self.proxies.get(proxy) {
+            Some(record) if record.held == Some(id) => {
+                self.count(proxy, now);
+                Outcome::Unchanged
+            }
+            _ => Outcome::Superseded,
+        }
+    }
+
+    /// The signals of a service, as far as it counts here.
+    pub fn signals(&self, service: &str, now: Instant) -> Option<Signals> {
+        self.loads.signals(service, |proxy, at| self.proxies.count_here(proxy, at), now)
+    }
+
+    /// Counts what the poll of `proxy` reported, because it is answered: exactly with the answers after which a proxy counts anew.
+    fn count(&mut self, proxy: &str, now: Instant) {
+        let Some(record) = self.proxies.get_mut(proxy) else { return };
+        (record.held, record.seen) = (None, now);
+        record.window.answer(now);
+        self.loads.count(Report { proxy, load: &record.load, since: record.since });
     }
 
     /// The version of everything.
@@ -150,6 +186,7 @@ impl State {
         {
             record.held = None;
             record.seen = now;
+            record.window.leave(now);
         }
     }
 

@@ -4,6 +4,7 @@ use super::handle::Store;
 use super::history::Event;
 use super::inner::Inner;
 use super::proxies::Record;
+use super::state::State;
 use crate::clock::rfc3339;
 use crate::load::{EventRates, ServerLoad, Signals};
 use crate::snapshot::Service;
@@ -28,10 +29,12 @@ pub enum Condition {
     Overloaded,
     /// Some requests are rejected.
     Shedding,
-    /// Servers have reported before, none does now.
+    /// Servers have reported before, and this replica has heard of none for a minute.
     Silent,
     /// All is well.
     Ok,
+    /// This replica counts none of its servers now: they ask another one, or are gone.
+    Elsewhere,
     /// No server has ever reported.
     Unreported,
 }
@@ -43,6 +46,8 @@ pub struct Status {
     pub version: String,
     /// Where the services come from.
     pub source: String,
+    /// Which replica says so, as the proxies know it.
+    pub replica: String,
     /// Whether services are in force, and no shutdown has begun.
     pub ready: bool,
     /// When the services in force were accepted (RFC 3339).
@@ -62,12 +67,12 @@ pub struct Status {
 /// How many proxies there are.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct ProxyCounts {
-    /// Those that hold a poll or were heard of within their last two waits.
+    /// Those that count at this replica.
     pub connected: usize,
     /// Those of them that do not take the newest state.
     pub stale: usize,
-    /// Those that were heard of within the last hour, but not lately.
-    pub silent: usize,
+    /// Those that this replica has heard of within the last hour and does not count: they ask another one, or are gone.
+    pub elsewhere: usize,
 }
 
 /// One service in one line.
@@ -82,9 +87,9 @@ pub struct ServiceStatus {
     pub routing: RoutingKind,
     /// Its endpoints; `null`: learned from the answers.
     pub endpoints: Option<usize>,
-    /// Connected proxies that call it.
+    /// Proxies that call it and count at this replica.
     pub senders: usize,
-    /// What its servers report, added up; `null` if none ever did.
+    /// What its servers that count at this replica report, added up; `null` if it has heard of none.
     pub load: Option<Signals>,
     /// What happens at its servers, per second; `null` if not measured yet.
     pub events: Option<EventRates>,
@@ -98,7 +103,7 @@ pub struct ServiceStatus {
 pub struct SenderStatus {
     /// Its id.
     pub proxy: String,
-    /// `stale`, `current` or `silent`.
+    /// `stale`, `current` or `elsewhere`.
     pub state: ProxyState,
     /// The version that it acknowledged with its last poll; `null` if none.
     pub version: Option<String>,
@@ -110,12 +115,12 @@ pub struct SenderStatus {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ProxyState {
-    /// Connected, but it does not take the newest state.
+    /// It does not take the newest state.
     Stale,
-    /// Not heard of within its last two waits.
-    Silent,
-    /// Connected, and it has what it ought to have, or is about to.
+    /// It has what it ought to have, or is about to.
     Current,
+    /// It does not count at this replica: it asks another one, or is gone.
+    Elsewhere,
 }
 
 /// One service with all that belongs to it.
@@ -144,7 +149,7 @@ impl Store {
         for (proxy, record) in inner.state.proxies.iter() {
             let sender = self.sender(&inner, proxy, record, now);
             match sender.state {
-                ProxyState::Silent => proxies.silent += 1,
+                ProxyState::Elsewhere => proxies.elsewhere += 1,
                 ProxyState::Current => proxies.connected += 1,
                 ProxyState::Stale => {
                     (proxies.connected, proxies.stale) = (proxies.connected + 1, proxies.stale + 1);
@@ -153,7 +158,7 @@ impl Store {
                     }
                 }
             }
-            if sender.state != ProxyState::Silent {
+            if sender.state != ProxyState::Elsewhere {
                 record.subscription.calls.iter().for_each(|name| *senders.entry(&name.text).or_default() += 1);
             }
         }
@@ -164,6 +169,7 @@ impl Store {
         Status {
             version: inner.state.version().to_string(),
             source: self.0.source.clone(),
+            replica: self.0.replica.clone(),
             ready: inner.state.catalog.is_published() && !inner.state.closing,
             loaded: inner.loaded.map(rfc3339),
             history: inner.history.number(),
@@ -186,8 +192,9 @@ impl Store {
             .filter(|(_, record)| record.subscription.calls(name))
             .map(|(proxy, record)| self.sender(&inner, proxy, record, now))
             .collect();
-        let connected = senders.iter().filter(|sender| sender.state != ProxyState::Silent).count();
-        let servers = inner.state.loads.servers(name, now);
+        let connected = senders.iter().filter(|sender| sender.state != ProxyState::Elsewhere).count();
+        let State { loads, proxies, .. } = &inner.state;
+        let servers = loads.servers(name, |proxy, at| proxies.count_here(proxy, at), now);
         let heard = |server: ServerLoad| {
             let seen = self.ago(server.seen, now);
             (server, seen)
@@ -206,17 +213,10 @@ impl Store {
         self.lock().history.events()
     }
 
-    /// Looks for stale proxies; to be called every [`LOOK_EVERY`](super::staleness::LOOK_EVERY).
-    pub fn look_for_stale(&self) {
-        let mut guard = self.lock();
-        let Inner { state, staleness, .. } = &mut *guard;
-        staleness.look(&state.proxies, |record| state.is_behind(record), Instant::now());
-    }
-
     fn sender(&self, inner: &Inner, proxy: &str, record: &Record, now: Instant) -> SenderStatus {
-        let state = if !record.is_connected(now) {
-            ProxyState::Silent
-        } else if inner.staleness.since(proxy, record, now).is_some() {
+        let state = if !record.window.contains(now) {
+            ProxyState::Elsewhere
+        } else if inner.state.is_stale(record, now) {
             ProxyState::Stale
         } else {
             ProxyState::Current
@@ -233,12 +233,13 @@ impl Store {
 }
 
 fn service_status(inner: &Inner, name: &str, service: &Service, senders: usize, now: Instant) -> ServiceStatus {
-    let load = inner.state.loads.signals(name, now);
-    let events = inner.state.loads.events(name, now);
+    let State { loads, proxies, .. } = &inner.state;
+    let load = inner.state.signals(name, now);
+    let events = loads.events(name, |proxy, at| proxies.count_here(proxy, at), now);
     let rejected_share = events.map_or(0.0, |events| events.rejected_share());
     ServiceStatus {
         name: name.to_owned(),
-        condition: condition(load.as_ref(), rejected_share),
+        condition: condition(load.as_ref(), loads.is_silent(name, now), rejected_share),
         routing: service.parameters().routing(),
         endpoints: endpoints(service.spec()),
         senders,
@@ -255,10 +256,11 @@ fn endpoints(spec: &ServiceSpec) -> Option<usize> {
     known.then(|| by_port + spec.endpoints.as_ref().map_or(0, Vec::len))
 }
 
-fn condition(load: Option<&Signals>, rejected_share: f64) -> Condition {
+fn condition(load: Option<&Signals>, is_silent: bool, rejected_share: f64) -> Condition {
     match load {
         None => Condition::Unreported,
-        Some(load) if load.servers == 0 => Condition::Silent,
+        Some(load) if load.servers == 0 && is_silent => Condition::Silent,
+        Some(load) if load.servers == 0 => Condition::Elsewhere,
         Some(_) if rejected_share > MANY_REJECTED => Condition::Rejecting,
         Some(load) if load.utilisation_ratio.is_some_and(|ratio| ratio > 1.0) => Condition::Overloaded,
         Some(_) if rejected_share > 0.0 => Condition::Shedding,

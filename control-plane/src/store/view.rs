@@ -7,7 +7,7 @@ use bloc_policy::sync::ServiceLoad;
 use serde::Serialize;
 use std::collections::BTreeMap;
 
-/// Everything: the services in force, where they come from, and who listens.
+/// Everything: the services in force, where they come from, and who listens to this replica.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Overview {
@@ -15,6 +15,9 @@ pub struct Overview {
     pub version: String,
     /// Where the services come from, such as `file:services.yaml`.
     pub source: String,
+    /// Which replica says so, as the proxies know it. What it says of proxies and load covers those that it counts now; the
+    /// other replicas have theirs.
+    pub replica: String,
     /// When the services in force were accepted (RFC 3339).
     pub loaded: Option<String>,
     /// The last content of the source that was refused.
@@ -23,7 +26,7 @@ pub struct Overview {
     pub refused: Vec<Refusal>,
     /// The services in force by name.
     pub services: BTreeMap<String, ServiceView>,
-    /// The proxies that were heard of within the last hour, by id.
+    /// The proxies that this replica has heard of within the last hour, by id.
     pub proxies: Vec<ProxyView>,
 }
 
@@ -58,7 +61,7 @@ pub struct ServiceDetail {
     /// The service.
     #[serde(flatten)]
     pub service: ServiceView,
-    /// What its proxies report, added up; `null` if none ever did.
+    /// What the proxies that this replica counts report of it, added up; `null` if it never heard of one.
     pub load: Option<Signals>,
     /// Who calls it or stands in front of it, by id.
     pub proxies: Vec<ProxyView>,
@@ -74,7 +77,7 @@ pub struct ProxyView {
     pub version: String,
     /// Whether that is what is in force of what it subscribed to.
     pub current: bool,
-    /// Whether it holds a poll, or was heard of within its last two waits.
+    /// Whether it counts at this replica: exactly one replica counts a proxy that asks.
     pub connected: bool,
     /// When it was last heard of (RFC 3339).
     pub last_seen: String,
@@ -95,7 +98,7 @@ pub struct Counts {
     pub services: usize,
     /// Polls that are held.
     pub polls_held: usize,
-    /// Proxies that are connected.
+    /// Proxies that count at this replica.
     pub proxies_connected: usize,
     /// Those of them that have not taken what is in force for a while.
     pub proxies_stale: usize,

@@ -220,11 +220,15 @@ impl Cluster {
 
     /// A control plane that listens.
     pub async fn control_plane(&self, name: &str) -> ControlPlane {
+        self.control_plane_of(name, Path::new(env!("CARGO_BIN_EXE_bloc-control-plane"))).await
+    }
+
+    /// The same of another build.
+    pub async fn control_plane_of(&self, name: &str, program: &Path) -> ControlPlane {
         let file = self.directory.path().join(format!("{name}.address"));
         let arguments = ["--source", "kubernetes", "--listen", "127.0.0.1:0", "--address-file"].map(str::to_owned);
         let arguments = [&arguments[..], &[file.display().to_string()]].concat();
-        let process =
-            start(self.directory.path(), name, Path::new(env!("CARGO_BIN_EXE_bloc-control-plane")), &arguments);
+        let process = start(self.directory.path(), name, program, &arguments);
         let begin = Instant::now();
         let address = loop {
             match std::fs::read_to_string(&file) {
@@ -320,6 +324,13 @@ impl ControlPlane {
     pub async fn metric(&self, name: &str) -> Option<f64> {
         let text = self.get("/metrics").await;
         text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' ')?.parse().ok())
+    }
+
+    /// Ends it as Kubernetes does.
+    pub async fn terminate(mut self) {
+        let pid = self.process.id().unwrap().to_string();
+        assert!(Command::new("kill").args(["-TERM", &pid]).status().await.unwrap().success());
+        timeout(LIMIT, self.process.wait()).await.unwrap().unwrap();
     }
 
     pub async fn kill(mut self) {

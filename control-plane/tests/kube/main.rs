@@ -4,6 +4,7 @@
 mod cluster;
 mod envoys;
 mod proxy;
+mod replicas;
 
 use cluster::{Cluster, until};
 use k8s_openapi::api::events::v1::Event;

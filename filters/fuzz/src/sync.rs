@@ -60,7 +60,7 @@ fn take(poll: Poll) {
             let _ = store.sync(poll.clone()).now_or_never();
         }
         assert_eq!(store.counts().polls_held, 0);
-        for signals in store.signals().values() {
+        for (signals, _) in store.signals().values() {
             let numbers = [signals.arrival_rate_per_second, signals.service_rate_per_second, signals.utilisation_ratio];
             let sane = |number: &f64| number.is_finite() && *number >= 0.0;
             assert!(numbers.iter().flatten().all(sane), "{signals:?}");

@@ -69,7 +69,7 @@ function problemsOf(status) {
       rejecting: () => ` rejects ${percent(service.rejectedShare)} of its requests (${rate(service.events.rejectedCapacity)}/s for its capacity, ${rate(service.events.rejectedDeadline)}/s for their deadline)`,
       shedding: () => ` rejects a few requests (${percent(service.rejectedShare)})`,
       overloaded: () => ` is given ${percent(load.utilisationRatio)} of what its servers finish; queues grow`,
-      silent: () => ": none of its servers reports any more",
+      silent: () => ": none of its servers has reported to this replica for a minute; they are gone, or ask another one",
     }[service.condition];
     const [text, tone] = WORDS[service.condition];
     add(text, tone, `${service.name} ${text}`, serviceLink(service.name), what());
@@ -110,9 +110,8 @@ function showProblems(status) {
 }
 
 function showFacts(status) {
-  const { connected, silent } = status.proxies;
+  const { connected } = status.proxies;
   const parts = [`${status.source}`, `version ${short(status.version)}`, `${whole.format(connected)} ${connected === 1 ? "proxy" : "proxies"}`];
-  if (silent > 0) parts.push(`${whole.format(silent)} silent`);
   if (status.instance) parts.push(`as seen by ${status.instance}`);
   setText(byId("facts"), parts.join(" · "));
 }

@@ -68,8 +68,8 @@ function showService(report) {
   };
   setText(opened.servers.heading, `Servers ${whole.format(report.serverCount)}`);
   setText(opened.senders.heading, `Senders ${whole.format(report.senderCount)}`);
-  table(opened.servers, report.servers, report.serverCount, makeServerRow, "No server reports to this control plane.");
-  table(opened.senders, report.senderList, report.senderCount, makeSenderRow, "No proxy has asked for this service.");
+  table(opened.servers, report.servers, report.serverCount, makeServerRow, "This replica counts no server of it now.");
+  table(opened.senders, report.senderList, report.senderCount, makeSenderRow, "No proxy has asked this replica for the service.");
 }
 
 function showCharts(report) {

@@ -32,6 +32,7 @@ const WORDS = {
   ok: ["ok", "good"],
   current: ["current", "good"],
   stale: ["stale", "bad"],
+  elsewhere: ["not here", "quiet"],
   unreported: ["no reports", "quiet"],
 };
 

@@ -1,7 +1,7 @@
 //! What the source says, and the replicas that read it and answer polls.
 
 use super::{KINDS, NAMES};
-use crate::load::ReportInterval;
+use crate::load::Loads;
 use crate::snapshot::Snapshot;
 use crate::store::poll::Poll;
 use crate::store::polls::{PollId, Wake};
@@ -73,7 +73,7 @@ impl Replica {
     pub(super) fn start(source: &Source) -> Self {
         let all = [source.revision; KINDS];
         let mut replica =
-            Self { state: State::new(ReportInterval::default()), read: all, changed: all, held: Vec::new() };
+            Self { state: State::new("replica".into(), Loads::default()), read: all, changed: all, held: Vec::new() };
         replica.publish(source);
         replica
     }

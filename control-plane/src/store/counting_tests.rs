@@ -1,0 +1,170 @@
+//! What replicas count of proxies that ask now one of them, now the other, in virtual time.
+
+use super::*;
+use crate::clock::Clock;
+use crate::load::{ReportInterval, Totals};
+use crate::snapshot::Snapshot;
+use bloc_policy::sync::{Last, ServiceLoad, SyncRequest};
+use std::time::Duration;
+use tokio::task::JoinHandle;
+use tokio::time::{Instant, advance};
+
+/// Two replicas, and a server that took in ten requests a second.
+struct World {
+    replicas: [Store; 2],
+    version: String,
+    start: Instant,
+    /// Who answered last, and when.
+    last: Option<(String, Instant)>,
+    /// When the report was sent that was counted last.
+    reported: Option<Instant>,
+}
+
+impl World {
+    async fn new() -> Self {
+        let replica = || {
+            let store = Store::new("test", Clock::system(), ReportInterval::default());
+            store.publish(Snapshot::from_yaml("services: {a: {}}").unwrap(), Reach::default());
+            store
+        };
+        let replicas = [replica(), replica()];
+        let version = replicas[0].overview().version;
+        Self { replicas, version, start: Instant::now(), last: None, reported: None }
+    }
+
+    /// Polls `replica`; the report is counted when this is answered.
+    async fn poll(&self, replica: usize, version: &str) -> JoinHandle<Outcome> {
+        let now = Instant::now();
+        let arrived = 10 * now.duration_since(self.reported.unwrap_or(self.start)).as_secs();
+        let last = Last {
+            replica: self.last.as_ref().map(|(name, _)| name.clone()).unwrap_or_default(),
+            answered_ms: self.last.as_ref().map_or(0, |(_, at)| now.duration_since(*at).as_millis() as u64),
+            reported_ms: self.reported.map(|at| now.duration_since(at).as_millis() as u64),
+        };
+        let load = ServiceLoad { service: "a".into(), arrived, departed: arrived, in_flight: 3, ..Default::default() };
+        let request = SyncRequest {
+            proxy: "p".into(),
+            version: version.into(),
+            serves: vec!["a".into()],
+            load: vec![load],
+            last: Some(last),
+            ..SyncRequest::default()
+        };
+        let (store, poll) = (self.replicas[replica].clone(), Poll::try_from(request).unwrap());
+        let task = tokio::spawn(async move { store.sync(poll).await.unwrap() });
+        tokio::task::yield_now().await;
+        task
+    }
+
+    /// A poll that is answered after the report interval.
+    async fn quiet(&mut self, replica: usize) {
+        let asked = Instant::now();
+        let poll = self.poll(replica, &self.version).await;
+        assert!(matches!(poll.await.unwrap(), Outcome::Unchanged));
+        self.answered(replica, asked);
+    }
+
+    fn answered(&mut self, replica: usize, asked: Instant) {
+        (self.last, self.reported) = (Some((self.replicas[replica].replica().to_owned(), Instant::now())), Some(asked));
+    }
+
+    /// What each replica shows: proxies, requests in flight.
+    fn shown(&self) -> [(usize, u64); 2] {
+        self.replicas.each_ref().map(|store| {
+            let demand = store.signals().get("a").map_or(0, |(signals, _)| signals.demand_requests);
+            (store.counts().proxies_connected, demand)
+        })
+    }
+
+    fn arrivals(&self) -> [u64; 2] {
+        self.replicas.each_ref().map(|store| store.signals().get("a").map_or(0, |(_, totals)| totals.arrivals))
+    }
+}
+
+const NONE: (usize, u64) = (0, 0);
+const ONE: (usize, u64) = (1, 3);
+
+#[tokio::test(start_paused = true)]
+async fn a_proxy_that_alternates_counts_once_and_so_does_each_event() {
+    let mut world = World::new().await;
+    assert_ne!(world.replicas[0].replica(), world.replicas[1].replica());
+    assert!(world.replicas[0].replica().len() == 16 && u64::from_str_radix(world.replicas[0].replica(), 16).is_ok());
+    for replica in [0, 1, 0, 0, 1, 0, 1] {
+        world.quiet(replica).await;
+        let shown = world.shown();
+        assert!(shown == [ONE, NONE] || shown == [NONE, ONE], "{shown:?}");
+    }
+    // Of the last poll's 5 s nobody has heard yet.
+    assert_eq!(world.arrivals().iter().sum::<u64>(), 10 * 30);
+    assert!(world.arrivals().iter().all(|count| *count > 0), "{:?}", world.arrivals());
+    let rates = world.replicas.each_ref().map(|store| store.service("a").unwrap().load.unwrap());
+    let rate: f64 = rates.iter().filter_map(|load| load.arrival_rate_per_second).sum();
+    assert_eq!(rate, 10.0, "{rates:?}");
+    advance(super::window::LINGER).await;
+    assert_eq!(world.shown(), [NONE, NONE], "it is gone");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_not_answered_is_not_counted() {
+    let mut world = World::new().await;
+    world.quiet(0).await;
+    advance(Duration::from_secs(1)).await;
+    let before = world.arrivals();
+    let older = world.poll(0, &world.version).await;
+    let newer = world.poll(0, &world.version).await;
+    assert!(matches!(older.await.unwrap(), Outcome::Superseded));
+    assert_eq!((world.arrivals(), world.shown()), (before, [ONE, NONE]));
+    newer.abort();
+    assert!(newer.await.unwrap_err().is_cancelled());
+    assert_eq!((world.arrivals(), world.shown()), (before, [NONE, NONE]), "the client left");
+    world.last = None;
+
+    let closing = world.poll(0, &world.version).await;
+    assert_eq!(world.shown(), [ONE, NONE]);
+    world.replicas[0].close();
+    assert!(matches!(closing.await.unwrap(), Outcome::Closing { .. }));
+    assert_eq!((world.arrivals(), world.shown()), (before, [NONE, NONE]));
+    world.quiet(1).await;
+    assert_eq!((world.arrivals(), world.shown()), ([before[0], 60], [NONE, ONE]), "6 s since the report that counted");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_proxy_that_stays_behind_is_stale_at_one_replica_and_well_again_at_both() {
+    let mut world = World::new().await;
+    world.quiet(0).await;
+    let stale = |world: &World| world.replicas.each_ref().map(|store| store.counts().proxies_stale);
+    let before = world.version.clone();
+    for store in &world.replicas {
+        store.publish(Snapshot::from_yaml("services: {a: {retries: 5}}").unwrap(), Reach::default());
+    }
+    world.version = world.replicas[0].overview().version;
+    for i in 0..20 {
+        let (replica, asked) = (i % 2, Instant::now());
+        let poll = world.poll(replica, &before).await;
+        assert!(matches!(poll.await.unwrap(), Outcome::Changed(_)));
+        world.answered(replica, asked);
+        advance(Duration::from_secs(1)).await;
+        // For 10 s, as the replica knows that counts it.
+        assert_eq!(stale(&world).iter().sum::<usize>(), usize::from(i >= 10), "after {} s", i + 1);
+    }
+    for _ in 0..3 {
+        world.quiet(1).await;
+        assert_eq!(stale(&world), [0, 0], "the other one has heard of it last when it was behind");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn counters_of_older_proxies_are_left_out() {
+    let world = World::new().await;
+    let load = vec![ServiceLoad { service: "a".into(), departed: 1_000, ..Default::default() }];
+    let request = SyncRequest {
+        proxy: "old".into(),
+        version: world.version.clone(),
+        serves: vec!["a".into()],
+        load,
+        ..SyncRequest::default()
+    };
+    let outcome = world.replicas[0].sync(Poll::try_from(request).unwrap()).await.unwrap();
+    assert!(matches!(outcome, Outcome::Unchanged));
+    assert_eq!(world.replicas[0].signals()["a"].1, Totals::default());
+}
