@@ -5,6 +5,7 @@ use super::inner::Inner;
 use super::outcome::{Outcome, StoreError};
 use super::poll::Poll;
 use super::polls::{PollId, Wake};
+use super::seal::KEY_BYTES;
 use super::state::{Arrival, State};
 use super::version::{Progress, Reach, Version};
 use crate::clock::Clock;
@@ -86,9 +87,20 @@ impl Store {
         self.lock().state.advance(progress);
     }
 
+    /// Seals versions with this key from now on, which all replicas have to share; before, no version has a seal, and none counts for more than its
+    /// digest.
+    pub fn seal_with(&self, key: &[u8; KEY_BYTES]) {
+        self.lock().state.seal_with(key);
+    }
+
     /// Whether proxies have seen revisions of the source at `place` elsewhere that we lack.
     pub fn wants_at(&self, place: usize) -> bool {
         self.lock().state.wants_at(place)
+    }
+
+    /// Whether the source is to be listed at `place` for that, which is rationed.
+    pub fn is_to_list(&self, place: usize) -> bool {
+        self.lock().state.is_to_list(place, Instant::now())
     }
 
     /// Completes when a poll may want progress that we lack.

@@ -17,6 +17,7 @@ mod overview;
 mod poll;
 mod polls;
 mod proxies;
+mod seal;
 #[cfg(test)]
 mod simulation;
 mod staleness;
@@ -27,12 +28,14 @@ mod subscription;
 mod tests;
 mod version;
 mod view;
+mod wants;
 mod window;
 
 pub use handle::{Published, Store};
 pub use history::{Difference, Event, EventKind};
 pub use outcome::{Answer, Outcome, StoreError};
 pub use poll::{DEFAULT_WAIT, Poll, WAIT_RANGE};
+pub use seal::KEY_BYTES;
 pub use staleness::STALE_AFTER;
 pub use status::{Condition, ProxyCounts, ProxyState, SenderStatus, ServiceReport, ServiceStatus, Status};
 pub use version::{Progress, Reach, Version};

@@ -27,7 +27,7 @@ const MAX_NAME_LENGTH: usize = 253;
 #[derive(Clone, Debug)]
 pub struct Poll {
     pub(super) proxy: String,
-    /// What it has; `None`: nothing, or nothing that we could have issued.
+    /// What it has, whether we have issued it or not; `None`: nothing that could be a version.
     pub(super) version: Option<Version>,
     /// What it calls; ascending, each once.
     pub(super) services: Vec<String>,

@@ -8,6 +8,7 @@ use super::names::Names;
 use super::outcome::StoreError;
 use super::poll::Poll;
 use super::polls::PollId;
+use super::seal::Seal;
 use super::subscription::Subscription;
 use super::version::Version;
 use super::window::Window;
@@ -42,6 +43,8 @@ pub struct Proxies {
 #[derive(Debug)]
 pub struct Record {
     pub(super) version: Option<Version>,
+    /// Whether the seal of `version` holds.
+    is_issued: bool,
     pub(super) subscription: Arc<Subscription>,
     pub(super) load: Vec<ServiceLoad>,
     /// What the counters in `load` count from.
@@ -54,6 +57,23 @@ pub struct Record {
     pub(super) behind: Option<Instant>,
     /// Whose it is, if that was proved.
     identity: Option<String>,
+}
+
+impl Record {
+    /// Looks whether the seal of its version holds.
+    pub fn check(&mut self, seal: &Seal) {
+        self.is_issued = self.version.as_ref().is_some_and(|version| seal.holds(version));
+    }
+
+    /// Its version, if a replica of ours has surely issued it.
+    pub fn issued(&self) -> Option<&Version> {
+        self.version.as_ref().filter(|_| self.is_issued)
+    }
+
+    /// Whose it is, if that was proved.
+    pub fn identity(&self) -> Option<&str> {
+        self.identity.as_deref()
+    }
 }
 
 impl Proxies {
@@ -72,6 +92,7 @@ impl Proxies {
         let record = self.records.entry(poll.proxy.clone()).or_insert_with(|| Record {
             identity: poll.identity.clone(),
             version: None,
+            is_issued: false,
             subscription: Arc::default(),
             load: Vec::new(),
             since: Since::Start,
@@ -84,6 +105,7 @@ impl Proxies {
             record.behind = None;
         }
         record.version.clone_from(&poll.version);
+        record.is_issued = false;
         if !record.subscription.is_of(&poll.services, &poll.serves) {
             // The new one first: names that are in both stay.
             let next = self.names.subscribe(&poll.services, &poll.serves);
@@ -147,6 +169,11 @@ impl Proxies {
     /// All records, by id.
     pub fn iter(&self) -> impl Iterator<Item = (&String, &Record)> {
         self.records.iter()
+    }
+
+    /// All records, to be changed.
+    pub fn iter_mut(&mut self) -> impl Iterator<Item = &mut Record> {
+        self.records.values_mut()
     }
 
     /// Whether a proxy counts at this replica at `at`, which is now or not much earlier.

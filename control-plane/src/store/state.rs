@@ -3,7 +3,7 @@
 //! A poll is answered or held, when it arrives and again whenever something moves:
 //! 1. Before the first snapshot it is held: nothing is known yet, and an empty answer would take services away.
 //! 2. It presents the digest of what it asks for: held, it is up to date.
-//! 3. It presents progress that we lack: held, and the source is told to make sure that it is up to date. What differs may be what we do not know yet, and
+//! 3. It presents progress that we lack, under a seal of ours: held, and the source is told to make sure that it is up to date. What differs may be what we do not know yet, and
 //!    the proxy would fall back to an older state. If the source finds that its whole history ends before that, the version is of another history (a
 //!    restored etcd, another cluster), and counts for nothing.
 //! 4. Otherwise it is answered, under the digest and the progress of the last change.
@@ -15,18 +15,17 @@ use super::outcome::{Answer, Outcome, StoreError};
 use super::poll::Poll;
 use super::polls::{PollId, Polls, Wake};
 use super::proxies::{Proxies, Record};
+use super::seal::{KEY_BYTES, Seal};
 use super::subscription::Subscription;
 use super::version::{Progress, Reach, Version};
+use super::wants::{Revision, Wants};
 use crate::load::{Loads, Report, Signals};
 use crate::snapshot::Snapshot;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
-
-/// Revisions that are wanted, and those remembered as of another history: more than a mesh has at once of different ones.
-const MAX_FOREIGN: usize = 1_000;
 
 /// How many proxies may come back in a second when we close; a replica takes in some thousands on one core.
 const RECONNECTS_PER_SECOND: u64 = 1_000;
@@ -57,10 +56,9 @@ pub struct State {
     known: Progress,
     /// Up to where something changed: what answers are stamped with. Never ahead of `known`.
     changed: Progress,
-    /// Revisions that proxies presented and we lack, by place and revision, and since when.
-    wanted: BTreeMap<(usize, u64), Instant>,
-    /// Those of them that lie beyond the end of our history.
-    foreign: BTreeSet<(usize, u64)>,
+    /// Revisions that proxies presented and we lack.
+    wants: Wants,
+    seal: Seal,
 }
 
 impl State {
@@ -75,6 +73,7 @@ impl State {
             return Ok(Arrival::Answered(Outcome::Closing { within: self.spread }));
         }
         let record = self.proxies.note(poll, now)?;
+        record.check(&self.seal);
         if let Some(older) = record.held.take() {
             self.polls.wake(older, Wake::Superseded);
         }
@@ -102,7 +101,7 @@ impl State {
         let subscription = Arc::clone(&record.subscription);
         let digest = self.catalog.digest_of(&subscription);
         let current = record.version.as_ref().is_some_and(|version| version.digest == digest);
-        let lacking = self.lacking(record.version.as_ref());
+        let lacking = self.lacking(record);
         if self.catalog.is_published() && !current && lacking.is_empty() {
             if let Some(record) = self.proxies.get_mut(proxy) {
                 record.behind.get_or_insert(now);
@@ -111,10 +110,8 @@ impl State {
             return Arrival::Answered(Outcome::Changed(self.answer(&subscription, digest)));
         }
         let behind = !lacking.is_empty();
-        for place in lacking.into_iter() {
-            if self.wanted.len() < MAX_FOREIGN {
-                self.wanted.entry(place).or_insert(now);
-            }
+        for revision in lacking {
+            self.wants.add(revision, record.identity(), now);
         }
         let (id, woken) = self.polls.hold(subscription, behind);
         if let Some(record) = self.proxies.get_mut(proxy) {
@@ -152,19 +149,24 @@ impl State {
 
     /// The version of everything.
     pub fn version(&self) -> Version {
-        Version { digest: self.catalog.digest(), progress: self.changed.clone() }
+        self.seal.version(self.catalog.digest(), self.changed.clone())
+    }
+
+    /// Seals versions with this key from now on. Proxies that came before it count anew.
+    pub fn seal_with(&mut self, key: &[u8; KEY_BYTES]) {
+        self.seal = Seal::new(key);
+        self.proxies.iter_mut().for_each(|record| record.check(&self.seal));
     }
 
     /// Whether there is a newer state for a proxy than it has. One that has seen more of the source than we did is not behind, we are.
     pub fn is_behind(&self, record: &Record) -> bool {
-        let version = record.version.as_ref();
-        let current = self.is_current(version, &record.subscription);
-        self.catalog.is_published() && !current && self.lacking(version).is_empty()
+        let current = self.is_current(record.version.as_ref(), &record.subscription);
+        self.catalog.is_published() && !current && self.lacking(record).is_empty()
     }
 
     /// Whether somebody wants progress that we lack.
     pub fn wants(&self) -> bool {
-        !self.wanted.is_empty()
+        self.wants.any()
     }
 
     /// Whether `version` is what is in force of `subscription`.
@@ -172,10 +174,10 @@ impl State {
         version.is_some_and(|version| version.digest == self.catalog.digest_of(subscription))
     }
 
-    /// The progress that a proxy has and we lack.
-    fn lacking(&self, version: Option<&Version>) -> Vec<(usize, u64)> {
-        let Some(version) = version else { return Vec::new() };
-        self.known.behind(&version.progress).filter(|place| !self.foreign.contains(place)).collect()
+    /// The progress that a proxy surely has and we lack.
+    fn lacking(&self, record: &Record) -> Vec<Revision> {
+        let Some(version) = record.issued() else { return Vec::new() };
+        self.known.behind(&version.progress).filter(|revision| !self.wants.is_foreign(revision)).collect()
     }
 
     /// The poll of `proxy` that was held as `id` has ended, for whatever reason.
@@ -207,33 +209,23 @@ impl State {
     /// The source has read on, and nothing changed. Returns how many polls were woken.
     pub fn advance(&mut self, progress: Progress) -> usize {
         self.known = progress;
-        let known = self.known.revisions();
-        self.wanted.retain(|(place, revision), _| known.get(*place).is_some_and(|known| known < revision));
+        self.wants.reached(&self.known);
         self.polls.wake_behind()
     }
 
     /// Whether proxies presented revisions at `place` that we lack.
     pub fn wants_at(&self, place: usize) -> bool {
-        self.wanted.range((place, 0)..=(place, u64::MAX)).next().is_some()
+        self.wants.at(place)
     }
 
-    /// The source was listed at `place`, newest state and all, and is at `revision`; the list was begun at `begun`. What was wanted before that and is not
-    /// in it, is of another history. Returns how many polls were woken.
+    /// Whether that is a reason to list, see [`Wants::list`].
+    pub fn is_to_list(&mut self, place: usize, now: Instant) -> bool {
+        self.wants.list(place, now)
+    }
+
+    /// The source was listed at `place`, see [`Wants::listed`]. Returns how many polls were woken.
     pub fn listed(&mut self, place: usize, revision: u64, begun: Instant) -> usize {
-        let beyond = (place, revision.saturating_add(1))..=(place, u64::MAX);
-        let of_others: Vec<_> =
-            self.wanted.range(beyond).filter(|(_, since)| **since < begun).map(|(place, _)| *place).collect();
-        for place in &of_others {
-            self.wanted.remove(place);
-        }
-        if of_others.is_empty() {
-            return 0;
-        }
-        if self.foreign.len() >= MAX_FOREIGN {
-            self.foreign.clear();
-        }
-        self.foreign.extend(of_others);
-        self.polls.wake_behind()
+        if self.wants.listed(place, revision, begun) { self.polls.wake_behind() } else { 0 }
     }
 
     /// Ends all polls and holds none from now on.
@@ -247,6 +239,6 @@ impl State {
     fn answer(&self, subscription: &Subscription, digest: u64) -> Answer {
         let services =
             self.catalog.of(subscription).map(|(name, service)| (name.clone(), Arc::clone(service))).collect();
-        Answer { version: Version { digest, progress: self.changed.clone() }, services }
+        Answer { version: self.seal.version(digest, self.changed.clone()), services }
     }
 }

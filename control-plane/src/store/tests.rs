@@ -17,7 +17,9 @@ struct World {
 impl World {
     fn empty() -> Self {
         let clock = Clock::new(|| UNIX_EPOCH + Duration::from_secs(1_000));
-        Self { store: Store::new("test", clock, ReportInterval::default()) }
+        let store = Store::new("test", clock, ReportInterval::default());
+        store.seal_with(&[7; KEY_BYTES]);
+        Self { store }
     }
 
     fn new(yaml: &str) -> Self {

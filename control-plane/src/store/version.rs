@@ -1,21 +1,21 @@
 //! What a version says: which state it is, and how much of the source's history is in it.
 //!
 //! ```text
-//! 6f0c3a9be1d24578@1042.997.1011
-//! digest            progress
+//! 6f0c3a9be1d24578@1042.997.1011.4471209853345671
+//! digest           progress       seal
 //! ```
 //!
 //! The *digest* stands for the content of all that a proxy subscribed to: the names of the services, and of each the
 //! values that are not the default. It depends on nothing else, so that replicas, restarts and other builds of this
 //! program give the same state the same one, and equality tells whether a proxy is up to date. The *progress* orders what equality cannot: for each thing that
-//! the source watches the revision of its last change (none for a file). A replica with less progress than a proxy has seen may not contradict it. A version is text to everybody but us; the decisions are in
+//! the source watches the revision of its last change (none for a file). A replica with less progress than a proxy has seen may not contradict it. The *[seal](super::seal)* proves that we have issued it; a version without progress has none. A version is text to everybody but us; the decisions are in
 //! [`state`](super::state), the reasons in `adr/0001-versions.md`.
 
 use crate::digest::of_pairs;
 use std::fmt::{self, Display};
 use std::str::FromStr;
 
-/// The longest version that a proxy may present, in bytes: a digest and eight revisions take less.
+/// The longest version that a proxy may present, in bytes: a digest, seven revisions and a seal take less.
 pub const MAX_LENGTH: usize = 200;
 
 /// How far a source has read: a revision for each thing that it watches, which only grow.
@@ -50,21 +50,23 @@ pub struct Reach {
     pub changed: Progress,
 }
 
-/// A version that this program, perhaps another replica of it, has issued.
+/// A version. One that this program, perhaps another replica of it, has issued has a seal that [holds](super::seal::Seal::holds).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Version {
     /// Which state.
     pub digest: u64,
     /// How much of the source's history it contains.
     pub progress: Progress,
+    /// The proof that we have issued it.
+    pub seal: Option<u64>,
 }
 
 impl Display for Version {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:016x}", self.digest)?;
-        self.progress.0.iter().enumerate().try_for_each(|(i, revision)| {
+        self.progress.0.iter().chain(&self.seal).enumerate().try_for_each(|(i, number)| {
             let separator = if i == 0 { '@' } else { '.' };
-            write!(f, "{separator}{revision}")
+            write!(f, "{separator}{number}")
         })
     }
 }
@@ -78,15 +80,17 @@ impl FromStr for Version {
     type Err = NotAVersion;
 
     fn from_str(text: &str) -> Result<Self, NotAVersion> {
-        let (digest, progress) = match text.split_once('@') {
-            Some((digest, progress)) => {
-                let revisions: Result<_, _> = progress.split('.').map(str::parse).collect();
-                (digest, Progress(revisions.map_err(|_| NotAVersion)?))
+        // The last number is the seal: builds before there were any read it as one more revision.
+        let (digest, mut numbers) = match text.split_once('@') {
+            Some((digest, numbers)) => {
+                let numbers: Result<Vec<u64>, _> = numbers.split('.').map(str::parse).collect();
+                (digest, numbers.map_err(|_| NotAVersion)?)
             }
-            None => (text, Progress::default()),
+            None => (text, Vec::new()),
         };
+        let seal = numbers.pop();
         let digest = u64::from_str_radix(digest, 16).ok().filter(|_| digest.len() == 16).ok_or(NotAVersion)?;
-        Ok(Self { digest, progress })
+        Ok(Self { digest, progress: Progress(numbers), seal })
     }
 }
 
@@ -101,11 +105,13 @@ mod tests {
 
     #[test]
     fn is_written_and_read() {
-        for (text, progress) in
-            [("00000000000000ff", vec![]), ("6f0c3a9be1d24578@7.0.18446744073709551615", vec![7, 0, u64::MAX])]
-        {
+        for (text, progress, seal) in [
+            ("00000000000000ff", vec![], None),
+            ("6f0c3a9be1d24578@7.0.18446744073709551615", vec![7, 0], Some(u64::MAX)),
+            ("6f0c3a9be1d24578@7", vec![], Some(7)),
+        ] {
             let version: Version = text.parse().unwrap();
-            assert_eq!(version.progress.revisions(), progress);
+            assert_eq!((version.progress.revisions(), version.seal), (&progress[..], seal));
             assert_eq!(version.to_string(), text);
         }
         for text in

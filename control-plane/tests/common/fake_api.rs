@@ -1,4 +1,4 @@
-//! As much of a Kubernetes API as the control plane uses: lists in pages, watches from a revision, and Events.
+//! As much of a Kubernetes API as the control plane uses: lists in pages, watches from a revision, Events, and Secrets.
 //!
 //! It can do on demand what a real one does when it likes to: cut all watches, forget old revisions (410), refuse everything.
 
@@ -44,6 +44,12 @@ struct Fake {
     /// Objects in a page at most, whatever is asked for.
     page: usize,
     events: Vec<Value>,
+    /// By namespace and name.
+    secrets: BTreeMap<(String, String), Value>,
+    /// What reading and creating Secrets is answered, if not those.
+    refusing_secrets: Option<u16>,
+    /// How many reads of a Secret are answered as if there were none.
+    hidden_secrets: usize,
 }
 
 impl FakeApi {
@@ -59,6 +65,8 @@ impl FakeApi {
             .route("/api/v1/{kind}", get(collection))
             .route("/apis/discovery.k8s.io/v1/{kind}", get(collection))
             .route("/apis/networking.istio.io/v1/{kind}", get(collection))
+            .route("/api/v1/namespaces/{namespace}/secrets", post(create_secret))
+            .route("/api/v1/namespaces/{namespace}/secrets/{name}", get(secret))
             .route("/apis/events.k8s.io/v1/namespaces/{namespace}/events", post(event))
             .with_state(shared);
         let serving = Arc::new(tokio::spawn(async move { axum::serve(listener, router).await.unwrap() }));
@@ -148,6 +156,32 @@ impl FakeApi {
         self.change(|fake| {
             fake.route_watches = status;
             fake.epoch += 1;
+        });
+    }
+
+    /// Refuses to read and create Secrets with this status from now on, or not any more.
+    pub fn refuse_secrets(&self, status: Option<u16>) {
+        self.change(|fake| fake.refusing_secrets = status);
+    }
+
+    /// Answers so many reads of Secrets as if somebody created them only after that.
+    pub fn hide_secrets(&self, reads: usize) {
+        self.change(|fake| fake.hidden_secrets = reads);
+    }
+
+    /// The Secrets of a namespace by name.
+    pub fn secrets(&self, namespace: &str) -> BTreeMap<String, Value> {
+        let fake = self.state.lock().unwrap();
+        let mine = fake.secrets.iter().filter(|((own, _), _)| own == namespace);
+        mine.map(|((_, name), secret)| (name.clone(), secret.clone())).collect()
+    }
+
+    /// Creates or replaces a Secret, or deletes it.
+    pub fn put_secret(&self, namespace: &str, name: &str, data: Option<Value>) {
+        let key = (namespace.to_owned(), name.to_owned());
+        self.change(|fake| match data {
+            Some(data) => _ = fake.secrets.insert(key, json!({"metadata": {"name": name}, "data": data})),
+            None => _ = fake.secrets.remove(&key),
         });
     }
 
@@ -281,4 +315,39 @@ async fn event(State((state, _)): State<Shared>, Json(event): Json<Value>) -> Re
     }
     fake.events.push(event.clone());
     (StatusCode::CREATED, Json(event)).into_response()
+}
+
+fn refused_secret(fake: &Fake) -> Option<Response> {
+    let code = fake.refusing.or(fake.refusing_secrets)?;
+    Some((StatusCode::from_u16(code).unwrap(), Json(status(code, "Refused"))).into_response())
+}
+
+async fn secret(State((state, _)): State<Shared>, Path(key): Path<(String, String)>) -> Response {
+    let mut fake = state.lock().unwrap();
+    if let Some(response) = refused_secret(&fake) {
+        return response;
+    }
+    let hidden = fake.hidden_secrets > 0;
+    fake.hidden_secrets -= usize::from(hidden);
+    match fake.secrets.get(&key).filter(|_| !hidden) {
+        Some(secret) => Json(secret).into_response(),
+        None => (StatusCode::NOT_FOUND, Json(status(404, "NotFound"))).into_response(),
+    }
+}
+
+async fn create_secret(
+    State((state, _)): State<Shared>,
+    Path(namespace): Path<String>,
+    Json(secret): Json<Value>,
+) -> Response {
+    let mut fake = state.lock().unwrap();
+    if let Some(response) = refused_secret(&fake) {
+        return response;
+    }
+    let key = (namespace, secret["metadata"]["name"].as_str().unwrap().to_owned());
+    if fake.secrets.contains_key(&key) {
+        return (StatusCode::CONFLICT, Json(status(409, "AlreadyExists"))).into_response();
+    }
+    fake.secrets.insert(key, secret.clone());
+    (StatusCode::CREATED, Json(secret)).into_response()
 }

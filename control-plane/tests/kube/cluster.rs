@@ -1,10 +1,10 @@
 //! A kube-apiserver and its etcd on loopback ports of their own, and control planes that ask it with no more rights than `rbac.yaml` gives.
 
-use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Service};
+use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Secret, Service};
 use k8s_openapi::api::discovery::v1::EndpointSlice;
 use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding, Role, RoleBinding};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
-use kube::api::{ApiResource, DeleteParams, DynamicObject, Patch, PatchParams};
+use kube::api::{ApiResource, DeleteParams, DynamicObject, ListParams, Patch, PatchParams};
 use kube::{Api, Client, Config};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
@@ -56,6 +56,7 @@ impl Cluster {
         let made = Command::new("openssl").args(["genrsa", "-out", &key, "2048"]).output().await.unwrap();
         assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
         std::fs::write(path.join("tokens.csv"), "admin,admin,admin,system:masters\nbloc,bloc,bloc\n").unwrap();
+        std::fs::write(path.join("audit.json"), audit_policy().to_string()).unwrap();
         let ports = [free_port(), free_port(), free_port()];
         std::fs::write(path.join("kubeconfig"), kubeconfig(ports[2]).to_string()).unwrap();
         let etcd = start(path, "etcd", &program("etcd"), &etcd_arguments(&ports));
@@ -241,6 +242,17 @@ impl Cluster {
         ControlPlane { url: format!("http://{address}"), client, process }
     }
 
+    /// How often control planes have listed Services, ConfigMaps or EndpointSlices.
+    pub fn lists(&self) -> usize {
+        self.log("audit").lines().count()
+    }
+
+    /// The Secrets of the control planes' namespace.
+    pub async fn secrets(&self) -> Vec<Secret> {
+        let api = Api::<Secret>::namespaced(self.client.clone(), "bloc-system");
+        api.list(&ListParams::default()).await.unwrap().items
+    }
+
     /// What a program has written to its log.
     pub fn log(&self, name: &str) -> String {
         std::fs::read_to_string(self.directory.path().join(format!("{name}.log"))).unwrap_or_default()
@@ -286,12 +298,26 @@ fn server_arguments(ports: &[u16; 3]) -> Vec<String> {
         "--token-auth-file=tokens.csv",
         "--disable-admission-plugins=ServiceAccount",
         "--endpoint-reconciler-type=none",
+        "--audit-policy-file=audit.json",
+        "--audit-log-path=audit.log",
     ]
     .map(str::to_owned)
     .to_vec();
     arguments.push(format!("--etcd-servers=http://127.0.0.1:{}", ports[0]));
     arguments.push(format!("--secure-port={}", ports[2]));
     arguments
+}
+
+/// Each list of a control plane is a line of the audit log, but for VirtualServices: where they are not known, they are tried each second.
+fn audit_policy() -> Value {
+    let resources = json!([
+        {"group": "", "resources": ["services", "configmaps"]},
+        {"group": "discovery.k8s.io", "resources": ["endpointslices"]},
+    ]);
+    json!({
+        "apiVersion": "audit.k8s.io/v1", "kind": "Policy", "omitStages": ["RequestReceived"],
+        "rules": [{"level": "Metadata", "users": ["bloc"], "verbs": ["list"], "resources": resources}, {"level": "None"}],
+    })
 }
 
 /// JSON is YAML too.

@@ -137,6 +137,41 @@ async fn without_rights_or_without_an_api_server_the_last_good_state_stays() {
     proxy.endpoints(&ips(0..3)).await;
 }
 
+#[tokio::test]
+#[ignore = "needs kube-apiserver and etcd: make test-kube"]
+async fn a_forger_makes_no_list_of_replicas_that_share_a_key() {
+    let cluster = Cluster::start().await;
+    cluster.policy("services: {a: {}}").await;
+    cluster.service("a").await;
+    let (one, two) = tokio::join!(cluster.control_plane("one"), cluster.control_plane("two"));
+    let sealed = "versions are sealed";
+    until("seals", async || ["one", "two"].iter().all(|name| cluster.log(name).contains(sealed))).await;
+    let [secret] = &cluster.secrets().await[..] else { panic!("one Secret for both") };
+    assert_eq!(secret.metadata.name.as_deref(), Some("bloc-control-plane-seal"));
+    assert_eq!(secret.data.as_ref().unwrap()["key"].0.len(), 32);
+    for replica in [&one, &two] {
+        until("readiness", async || replica.is_ready().await).await;
+        let mut proxy = Proxy::new("p", A, std::slice::from_ref(&replica.url), 0);
+        proxy.endpoints(&[]).await;
+        let (_, numbers) = proxy.state.version.split_once('@').unwrap();
+        let mut numbers: Vec<u64> = numbers.split('.').map(|number| number.parse().unwrap()).collect();
+        let (lists, mut forger) = (cluster.lists(), Proxy::new("forger", A, std::slice::from_ref(&replica.url), 0));
+        assert!(lists > 0, "the audit log counts");
+        for more in 1..=10 {
+            for number in numbers.iter_mut().take(4) {
+                *number += more;
+            }
+            let text: Vec<String> = numbers.iter().map(ToString::to_string).collect();
+            // With the seal of another version, and without one as from the builds before there were seals.
+            for numbers in [&text[..], &text[..4]] {
+                forger.state.version = format!("0123456789abcdef@{}", numbers.join("."));
+                assert!(forger.poll().await, "held for {}", forger.state.version);
+            }
+        }
+        assert_eq!(cluster.lists(), lists);
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "needs kube-apiserver and etcd: make test-kube"]
 async fn no_proxy_goes_back_while_it_moves_between_replicas_and_one_dies() {

@@ -6,7 +6,7 @@
 //! | VirtualService, if there are such | how often its routes retry | `routes` |
 //! | ConfigMap labelled `bloc.dev/policy: "true"` | which services are managed, and their parameters | `policy`; `copies` of the good ones |
 //!
-//! Four [watches](watch) feed one [picture of the cluster](cluster). From an event to its
+//! The key of the replicas is in a [Secret](secret). Four [watches](watch) feed one [picture of the cluster](cluster). From an event to its
 //! publication pass [`SETTLE`] and the time to compute the services that it concerns. Nothing is
 //! published before all lists are complete; after that, what is known stays as long as the API
 //! cannot be reached.
@@ -19,6 +19,7 @@ mod feed;
 mod key;
 mod policy;
 mod routes;
+mod secret;
 #[cfg(test)]
 mod tests;
 mod watch;
@@ -33,6 +34,7 @@ use k8s_openapi::api::core::v1::{ConfigMap, Service};
 use k8s_openapi::api::discovery::v1::EndpointSlice;
 use kube::{Api, Client, Config, Resource};
 use routes::{Rules, VirtualService};
+use secret::SealSecret;
 use serde::de::DeserializeOwned;
 use std::fmt::Debug;
 use std::sync::Arc;
@@ -81,6 +83,11 @@ impl KubernetesSource {
         let (sender, mut readings) = mpsc::channel(BACKLOG);
         let refresh: [Arc<Notify>; PLACES] = Default::default();
         let mut tasks = JoinSet::new();
+        // Before anything is published, so that the first answers have seals.
+        let mut secret = SealSecret::new(self.client.clone(), &self.namespace);
+        if !secret.settle(&publisher).await {
+            tasks.spawn(secret.settle_in_time(publisher.clone()));
+        }
         let watching = Watching { client: &self.client, sender, refresh: &refresh, metrics: publisher.metrics() };
         watching.start(&mut tasks, SLICES, "endpointslices", None, |slice: EndpointSlice| {
             Slice::new(slice).map(Object::Slice)
@@ -119,7 +126,7 @@ impl KubernetesSource {
                 () = sleep_until(look.unwrap_or_else(Instant::now)), if look.is_some() => {
                     look = None;
                     for (place, refresh) in refresh.iter().enumerate() {
-                        if publisher.store().wants_at(place) {
+                        if publisher.store().is_to_list(place) {
                             refresh.notify_one();
                         }
                     }

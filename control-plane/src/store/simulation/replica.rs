@@ -5,6 +5,7 @@ use crate::load::Loads;
 use crate::snapshot::Snapshot;
 use crate::store::poll::Poll;
 use crate::store::polls::{PollId, Wake};
+use crate::store::seal::KEY_BYTES;
 use crate::store::state::{Arrival, State};
 use crate::store::version::{Progress, Reach};
 use crate::store::{Outcome, StoreError};
@@ -12,6 +13,9 @@ use std::cell::RefCell;
 use std::collections::HashMap;
 use tokio::sync::oneshot::{Receiver, error::TryRecvError};
 use tokio::time::Instant;
+
+/// What the replicas share.
+const KEY: [u8; KEY_BYTES] = [1; KEY_BYTES];
 
 /// What the source says: for each kind the revisions of its changes and the `retries` since then (none: no such service).
 pub(super) struct Source {
@@ -74,6 +78,7 @@ impl Replica {
         let all = [source.revision; KINDS];
         let mut replica =
             Self { state: State::new("replica".into(), Loads::default()), read: all, changed: all, held: Vec::new() };
+        replica.state.seal_with(&KEY);
         replica.publish(source);
         replica
     }

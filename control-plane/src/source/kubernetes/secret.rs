@@ -1,0 +1,120 @@
+//! The key with which replicas [seal](crate::store) versions: 32 random bytes in a Secret of the control plane's own namespace.
+//!
+//! The first replica creates it; if two do so at once, the API server takes one, and the other replica reads that. It is read once: who deletes the Secret
+//! to have another key restarts all replicas after that. A Secret that cannot be read or created, or whose content is bad, holds up nobody: the replica serves without seals, says
+//! so where refused content is said, and tries again. Content that is bad is never overwritten.
+
+use crate::source::Publisher;
+use crate::store::KEY_BYTES;
+use k8s_openapi::ByteString;
+use k8s_openapi::api::core::v1::Secret;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kube::api::PostParams;
+use kube::{Api, Client, Error};
+use ring::rand::{SecureRandom, SystemRandom};
+use std::collections::BTreeMap;
+use std::time::Duration;
+use tokio::time::{sleep, timeout};
+
+/// The Secret; the rights to it are those in `rbac.yaml`.
+const NAME: &str = "bloc-control-plane-seal";
+/// Where in it the key is.
+const KEY: &str = "key";
+/// How long a replica that starts waits for the Secret before it serves without.
+const PATIENCE: Duration = Duration::from_secs(5);
+const LEAST_PAUSE: Duration = Duration::from_secs(1);
+const MOST_PAUSE: Duration = Duration::from_secs(60);
+
+/// Why there is no key.
+#[derive(Debug, thiserror::Error)]
+enum KeyError {
+    #[error("cannot be read or created: {0}")]
+    Api(#[from] Error),
+    #[error("cannot be read or created: no answer within 5s")]
+    Late,
+    #[error("data.key: absent, only {KEY_BYTES} bytes are allowed; delete the Secret and restart the control plane")]
+    Absent,
+    #[error("data.key: {0} bytes are not allowed, only {KEY_BYTES}; delete the Secret and restart the control plane")]
+    Length(usize),
+    #[error("cannot be created: the system gives no random bytes")]
+    Random,
+}
+
+/// The Secret of a namespace.
+pub struct SealSecret {
+    api: Api<Secret>,
+    origin: String,
+    /// What was said of it last.
+    said: Option<String>,
+}
+
+impl SealSecret {
+    /// In the control plane's own namespace.
+    pub fn new(client: Client, namespace: &str) -> Self {
+        let origin = format!("Secret {namespace}/{NAME}");
+        Self { api: Api::namespaced(client, namespace), origin, said: None }
+    }
+
+    /// Reads the key, or creates it; whether versions have seals from now on.
+    pub async fn settle(&mut self, publisher: &Publisher) -> bool {
+        match timeout(PATIENCE, key(&self.api)).await.unwrap_or(Err(KeyError::Late)) {
+            Ok(key) => {
+                publisher.store().seal_with(&key);
+                if self.said.take().is_some() {
+                    publisher.resolve(&self.origin);
+                }
+                tracing::info!(secret = self.origin, "versions are sealed");
+                true
+            }
+            Err(error) => {
+                let reason = format!("{}: {error}", self.origin);
+                if self.said.as_ref() != Some(&reason) {
+                    publisher.refuse(&self.origin, &reason);
+                    tracing::warn!(
+                        "versions have no seal: a proxy that moves to a replica that knows less falls back until that one has caught up"
+                    );
+                    self.said = Some(reason);
+                }
+                false
+            }
+        }
+    }
+
+    /// The same, until it succeeds.
+    pub async fn settle_in_time(mut self, publisher: Publisher) {
+        let mut pause = LEAST_PAUSE;
+        loop {
+            sleep(pause.mul_f64(0.5 + 0.5 * fastrand::f64())).await;
+            if self.settle(&publisher).await {
+                return;
+            }
+            pause = pause.saturating_mul(2).min(MOST_PAUSE);
+        }
+    }
+}
+
+async fn key(api: &Api<Secret>) -> Result<[u8; KEY_BYTES], KeyError> {
+    if let Some(secret) = api.get_opt(NAME).await? {
+        return read(&secret);
+    }
+    let mut key = [0; KEY_BYTES];
+    SystemRandom::new().fill(&mut key).map_err(|_| KeyError::Random)?;
+    let secret = Secret {
+        metadata: ObjectMeta { name: Some(NAME.to_owned()), ..ObjectMeta::default() },
+        // Who wants another key deletes it: replicas would not read a change.
+        immutable: Some(true),
+        data: Some(BTreeMap::from([(KEY.to_owned(), ByteString(key.to_vec()))])),
+        ..Secret::default()
+    };
+    match api.create(&PostParams::default(), &secret).await {
+        Ok(secret) => read(&secret),
+        // The other replica was faster.
+        Err(Error::Api(status)) if status.code == 409 => read(&api.get(NAME).await?),
+        Err(error) => Err(error.into()),
+    }
+}
+
+fn read(secret: &Secret) -> Result<[u8; KEY_BYTES], KeyError> {
+    let key = secret.data.as_ref().and_then(|data| data.get(KEY)).ok_or(KeyError::Absent)?;
+    key.0.as_slice().try_into().map_err(|_| KeyError::Length(key.0.len()))
+}
