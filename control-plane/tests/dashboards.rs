@@ -136,6 +136,18 @@ fn every_metric_of_the_alerts_exists() {
     assert_eq!(unknown, Vec::<String>::new());
 }
 
+/// Envoy has the service in the name of a metric; `istio-manifests/metrics` makes a label of it, for the metrics that it names.
+#[test]
+fn the_pod_monitor_knows_every_metric_of_the_sidecars() {
+    let monitors = include_str!("../../istio-manifests/metrics/podmonitors.yaml");
+    let head = "regex: ;bloc_(inbound|outbound)_(.+?)_(";
+    let (_, rest) = monitors.split_once(head).expect("a rule that takes names apart");
+    let named: BTreeSet<&str> = rest.split_once(")\n").unwrap().0.split('|').collect();
+    let sidecars = of_sidecars();
+    let known: BTreeSet<&str> = sidecars.iter().map(|name| name.splitn(3, '_').last().unwrap()).collect();
+    assert_eq!(named, known, "istio-manifests/metrics/podmonitors.yaml names other metrics");
+}
+
 #[test]
 fn panels_lie_side_by_side_and_say_what_they_show() {
     let dashboard = dashboard();

@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
 # Builds what the tests on Kubernetes and Istio are made of from the Go module proxy: etcd,
 # kube-apiserver, kube-controller-manager and kubectl into target/kube, pilot-discovery, pilot-agent
-# and istioctl into target/istio. What is there already is left alone; KUBE_BIN and ISTIO_BIN name
-# other folders. Both are links into BLOC_CACHE (~/.cache/bloc), which a second clone finds; where
-# that cannot be written, they are folders. Cold, it takes a quarter of an hour on two cores and
-# fills Go's caches with about 10 GB (GOPATH and GOCACHE say where).
+# and istioctl into target/istio, and beside them the Prometheus operator's definition of PodMonitors.
+# What is there already is left alone; KUBE_BIN and ISTIO_BIN name other folders. Both are links into
+# BLOC_CACHE (~/.cache/bloc), which a second clone finds; where that cannot be written, they are
+# folders. Cold, it takes a quarter of an hour on two cores and fills Go's caches with about 10 GB
+# (GOPATH and GOCACHE say where).
 #
 #   build.sh [--check] [kube] [istio]
 #
@@ -16,6 +17,8 @@ kubernetes=1.36.3
 istio=v0.0.0-20260306174214-6991a379e1fc
 # The version that Istio asks for has no entry in the checksum database.
 openshift=v0.0.0-20260501191448-a49973eaef53
+# Of it only the definition of PodMonitors.
+operator=v0.85.0
 
 root=$(cd "$(dirname "$0")/../.." && pwd)
 target=${CARGO_TARGET_DIR:-$root/target}
@@ -27,7 +30,7 @@ export GOFLAGS="-mod=mod -buildvcs=false" CGO_ENABLED=0
 export GOGC=${GOGC:-400}
 
 kube_programs=(etcd kube-apiserver kube-controller-manager kubectl)
-istio_programs=(pilot-discovery pilot-agent istioctl envoy_bootstrap.json)
+istio_programs=(pilot-discovery pilot-agent istioctl envoy_bootstrap.json podmonitors.yaml)
 missing() {
   local folder=$1 program
   shift
@@ -144,4 +147,8 @@ EOF
   build "$mesh" "$module" istioctl istio.io/istio/istioctl/cmd/istioctl
   source=$(cd "$module" && go list -m -f '{{.Dir}}' istio.io/istio)
   install -m 644 "$source/tools/packaging/common/envoy_bootstrap.json" "$mesh/envoy_bootstrap.json"
+  answer=$(cd "$module" && go mod download -json "github.com/prometheus-operator/prometheus-operator@$operator") ||
+    { echo "$answer" >&2; exit 1; }
+  source=$(sed -n 's/^.*"Dir": "\(.*\)",$/\1/p' <<<"$answer")
+  install -m 644 "$source/example/prometheus-operator-crd/monitoring.coreos.com_podmonitors.yaml" "$mesh/podmonitors.yaml"
 fi

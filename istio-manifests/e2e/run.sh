@@ -15,11 +15,11 @@ PATH=$PATH:/usr/sbin:/sbin
 lacks=()
 [ "$(id -u)" = 0 ] || lacks+=("root: sudo -E env \"PATH=\$PATH\" make test-istio")
 packages=()
-for pair in unshare:util-linux nsenter:util-linux setpriv:util-linux ip:iproute2 iptables:iptables openssl:openssl sha256sum:coreutils; do
+for pair in unshare:util-linux nsenter:util-linux setpriv:util-linux ip:iproute2 iptables:iptables openssl:openssl sha256sum:coreutils prometheus:prometheus; do
   command -v "${pair%:*}" >/dev/null || packages+=("${pair#*:}")
 done
 [ ${#packages[@]} -eq 0 ] ||
-  lacks+=("packages: sudo apt-get update && sudo apt-get install -y $(printf '%s\n' "${packages[@]}" | sort -u | xargs)")
+  lacks+=("packages: sudo apt-get update && sudo apt-get install -y --no-install-recommends $(printf '%s\n' "${packages[@]}" | sort -u | xargs)")
 # Not when what Go would build is there already.
 command -v go >/dev/null || istio-manifests/e2e/build.sh --check ||
   lacks+=("Go 1.26 or newer: curl -L https://go.dev/dl/go1.26.8.linux-amd64.tar.gz | sudo tar -C /usr/local -xz")

@@ -8,6 +8,7 @@
 //! | [`istio`] | istiod and the gateway, installed as istioctl does |
 //! | [`mesh`] | all of it |
 //! | [`scenario`] | what is tested |
+//! | [`prometheus`] | what scrapes all of it from outside |
 //! | [`repeat`] | what is done about a scenario that fails |
 //! | [`demo`] | what is shown: least request, BLOC and bids in it |
 //! | [`files`] | the EnvoyFilters alone, on an istiod that reads them from files: no API server, no root |
@@ -26,6 +27,7 @@ mod kubelet;
 mod mesh;
 mod node;
 mod programs;
+mod prometheus;
 mod repeat;
 mod scenario;
 mod tools;
@@ -51,7 +53,7 @@ enum Command {
     /// Bring up the mesh and run the scenarios; one that fails is run once more on a fresh mesh
     Test {
         /// Chapters, which follow each other: attach, parameters, strangers, routes, configuration,
-        /// gateway, failure, remote, leave; all of them unless some are named
+        /// gateway, failure, metrics, remote, leave; all of them unless some are named
         chapters: Vec<String>,
         /// How many meshes share the work at a time, unless chapters are named; 1 or 2
         #[arg(long, default_value = "2", value_parser = clap::value_parser!(u8).range(1..=2))]

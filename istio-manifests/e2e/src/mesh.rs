@@ -89,6 +89,16 @@ impl Mesh {
         self.api.kubectl(["apply".as_ref(), "-k".as_ref(), folder.as_os_str()]).await
     }
 
+    /// Defines PodMonitors, as the Prometheus operator does: a cluster need not know them.
+    ///
+    /// # Errors
+    /// Refused.
+    pub async fn know_pod_monitors(&self) -> Result<()> {
+        let definition = std::fs::read_to_string(self.tools.istio.join("podmonitors.yaml"))?;
+        self.api.apply(&definition).await?;
+        self.until("PodMonitors", async || Ok(self.api.get(crate::prometheus::MONITORS).await?.is_some())).await
+    }
+
     /// `kubectl delete -k` of a folder of istio-manifests/, and its end.
     ///
     /// # Errors

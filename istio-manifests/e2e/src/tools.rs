@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 pub struct Tools {
     /// etcd, kube-apiserver, kube-controller-manager, kubectl: `KUBE_BIN`, else target/kube.
     pub kube: PathBuf,
-    /// pilot-discovery, pilot-agent, istioctl, and Istio's own file `envoy_bootstrap.json`: `ISTIO_BIN`, else target/istio.
+    /// pilot-discovery, pilot-agent, istioctl, Istio's own file `envoy_bootstrap.json`, and what defines PodMonitors, `podmonitors.yaml`: `ISTIO_BIN`, else target/istio.
     pub istio: PathBuf,
     /// Envoy.
     pub envoy: PathBuf,
@@ -45,7 +45,7 @@ impl Tools {
         for name in ["etcd", "kube-apiserver", "kube-controller-manager", "kubectl"] {
             check(&tools.kube.join(name), "istio-manifests/e2e/build.sh")?;
         }
-        for name in ["pilot-discovery", "pilot-agent", "istioctl", "envoy_bootstrap.json"] {
+        for name in ["pilot-discovery", "pilot-agent", "istioctl", "envoy_bootstrap.json", "podmonitors.yaml"] {
             check(&tools.istio.join(name), "istio-manifests/e2e/build.sh")?;
         }
         check(&tools.module, "make wasm")?;

@@ -2,7 +2,8 @@
 
 use super::chapter::{Chapter, Start, scenario};
 use super::{
-    attach, change, configuration, failure, gateway, http2, leave, overload, remote, routes, shipped, strangers,
+    attach, change, configuration, failure, gateway, http2, leave, metrics, overload, remote, routes, shipped,
+    strangers,
 };
 
 /// All of it.
@@ -77,6 +78,16 @@ pub const CHAPTERS: &[Chapter] = &[
             scenario!(failure::without_the_control_plane_everything_goes_on),
             scenario!(failure::a_pod_whose_module_is_missing_serves),
             scenario!(failure::a_pod_whose_module_is_garbage_serves),
+        ],
+    },
+    Chapter {
+        name: "metrics",
+        start: Start::Attached,
+        all_accept: true,
+        scenarios: &[
+            scenario!(metrics::a_prometheus_outside_of_the_mesh_finds_everything),
+            scenario!(metrics::who_rejects_fires_its_alerts),
+            scenario!(metrics::what_the_control_plane_lacks_fires_its_alerts),
         ],
     },
     Chapter {

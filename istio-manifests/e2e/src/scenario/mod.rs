@@ -14,6 +14,7 @@ mod failure;
 mod gateway;
 mod http2;
 mod leave;
+mod metrics;
 mod overload;
 mod remote;
 mod routes;

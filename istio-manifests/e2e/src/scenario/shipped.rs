@@ -15,6 +15,7 @@ const PATCH: &str = "attach/gateway.yaml";
 /// Fields, references, and what Istio's analyzers and its webhook say: of every folder with a kustomization.
 pub async fn istioctl_and_the_api_server_accept_every_manifest(mesh: &Mesh) -> Result<()> {
     let folders = folders(&mesh.tools.manifests)?;
+    mesh.know_pod_monitors().await?;
     // What lies in a namespace cannot be tried before there is one.
     mesh.api.kubectl(["create", "namespace", "bloc-system"]).await?;
     for folder in &folders {

@@ -1,0 +1,199 @@
+//! Each alert fires once: nothing fires, then what it is about happens.
+
+use super::{BACKEND, HOST, autoscalers, prometheus};
+use crate::mesh::Mesh;
+use crate::prometheus::Prometheus;
+use crate::scenario::chapter::AT_FIRST;
+use anyhow::Result;
+use bloc_lab::load::{Client, Load, LoadPlan, Outcome, Tally, run};
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep};
+
+const REJECTING: &str = "BlocServiceRejecting";
+const EXHAUSTED: &str = "BlocRetriesExhausted";
+const OVERLOADED: &str = "BlocServiceOverloaded";
+const REFUSED: &str = "BlocConfigurationRefused";
+const STALE: &str = "BlocConfigurationStale";
+const DOWN: &str = "BlocControlPlaneDown";
+
+/// Longer than any scenario, which ends its load.
+const MOST: Duration = Duration::from_secs(600);
+/// What a client that was refused waits, lest refusals are all that the machine has to do.
+const PAUSE: Duration = Duration::from_millis(100);
+/// 400 ms each.
+const SLOW: &str = "/cost/20";
+
+/// A control plane of a later version, as an older filter sees it: the parameter `retries` has another name in its answers.
+const LATER: &str = r#"apiVersion: networking.istio.io/v1alpha3
+kind: EnvoyFilter
+metadata: {name: later, namespace: bloc-system}
+spec:
+  workloadSelector: {labels: {app: bloc-control-plane}}
+  configPatches:
+  - applyTo: HTTP_FILTER
+    match:
+      context: SIDECAR_INBOUND
+      listener:
+        filterChain:
+          filter:
+            name: envoy.filters.network.http_connection_manager
+            subFilter: {name: envoy.filters.http.router}
+    patch:
+      operation: INSERT_BEFORE
+      value:
+        name: later
+        typed_config:
+          "@type": type.googleapis.com/envoy.extensions.filters.http.lua.v3.Lua
+          default_source_code:
+            inline_string: |
+              function envoy_on_response(handle)
+                local body = handle:body()
+                if body then
+                  local text = body:getBytes(0, body:length())
+                  body:setBytes((text:gsub('"retries"', '"retriez"')))
+                end
+              end
+"#;
+
+/// Ten places: few clients are rejected here and served there; for many there is no room anywhere.
+pub async fn who_rejects_fires_its_alerts(mesh: &Mesh) -> Result<()> {
+    let prometheus = prometheus(mesh).await?;
+    for (alert, retries, number) in [(REJECTING, 10, 10), (EXHAUSTED, 1, 40)] {
+        let limits = format!("capacity: {{estimator: static, limit: 2}}, retries: {retries}, resetInterval: 100ms");
+        mesh.set_parameters("shop", &limits).await?;
+        mesh.capacity_in_force(2).await?;
+        quiet(mesh, &prometheus).await?;
+        let clients = clients(mesh, number)?;
+        fires(mesh, &prometheus, alert).await?;
+        drop(clients);
+    }
+    as_at_first(mesh).await
+}
+
+/// Five backends that finish 25 requests a second are sent 40.
+#[allow(dead_code, reason = "no chapter has it while a proxy's leader reports only what it served itself")]
+pub async fn an_overload_fires_its_alert_and_autoscalers_get_their_numbers(mesh: &Mesh) -> Result<()> {
+    let prometheus = prometheus(mesh).await?;
+    let limits = "concurrency: 2, maxQueueWait: 10m, capacity: {estimator: static, limit: 100000}";
+    mesh.set_parameters("shop", limits).await?;
+    mesh.capacity_in_force(100_000).await?;
+    quiet(mesh, &prometheus).await?;
+    let load = overload(mesh, 40.0)?;
+    let servers = format!("sum(bloc_service_servers{{service=\"{HOST}\",bloc_service=\"{BACKEND}\"}}) == 5");
+    mesh.until(&servers, async || prometheus.number(&servers).await.map(|_| true)).await?;
+    fires(mesh, &prometheus, OVERLOADED).await?;
+    autoscalers::get_their_numbers(mesh, &prometheus).await?;
+    drop(load);
+    as_at_first(mesh).await
+}
+
+/// A parameter out of its range; one that no filter knows; no replica.
+pub async fn what_the_control_plane_lacks_fires_its_alerts(mesh: &Mesh) -> Result<()> {
+    let prometheus = prometheus(mesh).await?;
+    quiet(mesh, &prometheus).await?;
+    mesh.set_parameters("shop", "capacity: {estimator: static, limit: 9}, retries: 11").await?;
+    fires(mesh, &prometheus, REFUSED).await?;
+    as_at_first(mesh).await?;
+
+    quiet(mesh, &prometheus).await?;
+    mesh.api.apply(LATER).await?;
+    for pod in mesh.kubelet.pods("bloc-system", "app", "bloc-control-plane") {
+        mesh.until("a control plane of a later version", async || {
+            Ok(mesh.admin(&pod, "config_dump?resource=dynamic_listeners").await?.contains("retriez"))
+        })
+        .await?;
+    }
+    // Requests that the old listeners still answer would be of this version.
+    mesh.drained().await?;
+    mesh.set_parameters("shop", "capacity: {estimator: static, limit: 8}, retries: 2").await?;
+    fires(mesh, &prometheus, STALE).await?;
+    mesh.api.kubectl(["-n", "bloc-system", "delete", "envoyfilter", "later"]).await?;
+    mesh.capacity_in_force(8).await?;
+    as_at_first(mesh).await?;
+
+    quiet(mesh, &prometheus).await?;
+    let scale = |replicas: &'static str| {
+        mesh.api.kubectl(["-n", "bloc-system", "scale", "deployment", "bloc-control-plane", replicas])
+    };
+    scale("--replicas=0").await?;
+    fires(mesh, &prometheus, DOWN).await?;
+    scale("--replicas=2").await?;
+    mesh.ready("bloc-system", "bloc-control-plane", 2).await?;
+    mesh.capacity_in_force(9).await
+}
+
+/// As the next scenario wants it.
+async fn as_at_first(mesh: &Mesh) -> Result<()> {
+    mesh.set_parameters("shop", AT_FIRST).await?;
+    mesh.capacity_in_force(9).await
+}
+
+async fn quiet(mesh: &Mesh, prometheus: &Prometheus) -> Result<()> {
+    mesh.until("no alert", async || Ok(prometheus.firing().await?.is_empty())).await
+}
+
+async fn fires(mesh: &Mesh, prometheus: &Prometheus, alert: &str) -> Result<()> {
+    let began = Instant::now();
+    mesh.until(alert, async || Ok(prometheus.firing().await?.contains(alert))).await?;
+    println!("        {alert} fires after {:.1} s", began.elapsed().as_secs_f64());
+    Ok(())
+}
+
+/// So many clients, as long as this is kept; each sends its next request when the last one was answered.
+fn clients(mesh: &Mesh, number: usize) -> Result<JoinSet<()>> {
+    let client = Arc::new(Client::new(SocketAddr::from((mesh.gateway()?.address, 8080)), "/", true, MOST));
+    let mut clients = JoinSet::new();
+    for _ in 0..number {
+        let client = Arc::clone(&client);
+        clients.spawn(async move {
+            loop {
+                if client.request().await != Outcome::Ok {
+                    sleep(PAUSE).await;
+                }
+            }
+        });
+    }
+    Ok(clients)
+}
+
+/// So many slow requests a second, as long as this is kept.
+fn overload(mesh: &Mesh, rate: f64) -> Result<JoinSet<()>> {
+    let plan = LoadPlan {
+        target: SocketAddr::from((mesh.gateway()?.address, 8080)),
+        path: SLOW.to_owned(),
+        body: 0,
+        load: Load::Poisson { rate },
+        keep_alive: true,
+        timeout: MOST,
+        warm_up: Duration::ZERO,
+        window: MOST,
+        outstanding_limit: 2_000,
+        seed: 1,
+    };
+    let mut load = JoinSet::new();
+    load.spawn(async move {
+        run(&plan, Instant::now(), Arc::new(Tally::default())).await;
+    });
+    Ok(load)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::path::Path;
+
+    /// An alert without one may be an alert that cannot fire.
+    #[test]
+    fn every_alert_that_is_shipped_has_a_scenario() {
+        let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../control-plane/dashboards/alerts.yaml");
+        let text = std::fs::read_to_string(file).unwrap();
+        let mut shipped: Vec<&str> = text.lines().filter_map(|line| line.trim().strip_prefix("- alert: ")).collect();
+        let mut tried = [REJECTING, EXHAUSTED, OVERLOADED, REFUSED, STALE, DOWN];
+        shipped.sort_unstable();
+        tried.sort_unstable();
+        assert_eq!(shipped, tried);
+    }
+}
