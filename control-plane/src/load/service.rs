@@ -143,7 +143,8 @@ impl Service {
             |(proxy, server): (&String, &Server)| server.arrivals.rate().is_some() || !counts(proxy, tick);
         self.complete |=
             (age >= interval.get() && self.servers.iter().all(is_measured)) || age >= interval.get() * KEEP_INTERVALS;
-        if let Some(rate) = self.arrival_rate(counts, tick) {
+        let rate = self.arrival_rate(self.counted(counts, tick).map(|(_, server)| server));
+        if let Some(rate) = rate {
             match &mut self.trend {
                 Some(trend) => trend.observe(rate, tick),
                 None => self.trend = Some(Holt::new(rate, tick)),
@@ -157,7 +158,7 @@ impl Service {
         let counted: Vec<&Server> = self.counted(counts, now).map(|(_, server)| server).collect();
         let rates: Vec<f64> = counted.iter().filter_map(|server| server.service_rate).collect();
         let spread = Spread::of(&rates);
-        let arrival_rate = self.arrival_rate(counts, now);
+        let arrival_rate = self.arrival_rate(counted.iter().copied());
         let service_rate = spread.map(|spread| spread.mean_per_second * counted.len() as f64);
         let divisor = service_rate.filter(|rate| *rate >= LEAST_SERVICE_RATE);
         let capacities = counted.iter().map(|server| server.capacity.map(u64::from)).sum::<Option<u64>>();
@@ -206,9 +207,9 @@ impl Service {
         self.servers.iter().filter(move |(proxy, _)| counts(proxy, at))
     }
 
-    /// Requests per second over the servers that count here; `None` as long as it would be half a sum.
-    fn arrival_rate(&self, counts: &impl Fn(&str, Instant) -> bool, at: Instant) -> Option<f64> {
-        let rates: Vec<f64> = self.counted(counts, at).filter_map(|(_, server)| server.arrivals.rate()).collect();
+    /// Requests per second over servers that count here; `None` as long as it would be half a sum.
+    fn arrival_rate<'a>(&self, counted: impl Iterator<Item = &'a Server>) -> Option<f64> {
+        let rates: Vec<f64> = counted.filter_map(|server| server.arrivals.rate()).collect();
         (self.complete && !rates.is_empty()).then(|| rates.iter().sum())
     }
 }

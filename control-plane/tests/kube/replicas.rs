@@ -1,10 +1,12 @@
 //! Proxies whose polls go to one of two replicas at random: what the replicas count is the truth in their sum, also over an upgrade.
 //!
-//! An upgrade between two other builds: `BLOC_BUILD_BEFORE=/path BLOC_BUILD_AFTER=/path`, each this one by default.
+//! The upgrade is one to the same build in other processes: another build takes two minutes of CPU. That versions are the same in
+//! every build, `digest_tests` holds. `BLOC_BUILD_BEFORE=/path BLOC_BUILD_AFTER=/path` upgrades between two others.
 
 use super::cluster::{Cluster, ControlPlane, LIMIT, until};
 use super::{A, ips};
 use bloc_policy::sync::{Last, REPLICA_HEADER, ServiceLoad, SyncRequest, SyncResponse};
+use std::collections::VecDeque;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -15,13 +17,13 @@ use tokio::time::{Instant, sleep};
 const PROXIES: usize = 200;
 /// Those that do not take what they are answered, for a while.
 const REFUSERS: usize = 2;
-/// How often endpoints change, upon which all are answered at once. The counting follows 6 s later, 2.5 s after the change after the next:
-/// while the answers travelled, a proxy that went to the other replica is counted by neither.
-const CHANGE_EVERY: Duration = Duration::from_millis(3_500);
-/// Looks are taken at a random moment until so long after a change, which is well before that.
-const LOOK_WITHIN: Duration = Duration::from_millis(1_500);
-/// Until when nobody counts the proxies that a replica which ended had answered last.
-const AFTER_AN_END: Duration = Duration::from_millis(6_100);
+/// How often endpoints change, upon which all are answered at once.
+const CHANGE_EVERY: Duration = Duration::from_millis(3_200);
+/// For so long after an answer its replica counts the proxy.
+const LINGER: Duration = Duration::from_secs(6);
+/// A proxy that goes to the other replica is counted by neither for as long as the answer before travelled. No look is taken while
+/// that concerns more than 1%, even if answers travel for so long on a busy machine.
+const TRAVEL: Duration = Duration::from_millis(1_500);
 
 /// What all proxies share, and the truth.
 struct Mesh {
@@ -29,6 +31,8 @@ struct Mesh {
     urls: Mutex<Vec<String>>,
     client: reqwest::Client,
     refuse: AtomicBool,
+    /// When proxies that went to another replica began to count there.
+    handovers: Mutex<VecDeque<Instant>>,
     /// Arrivals in the reports that the proxies were told are counted.
     counted: AtomicU64,
 }
@@ -44,6 +48,8 @@ struct Sidecar {
     known: bool,
     /// Who answered the last poll, and when.
     answered: Option<(String, Instant)>,
+    /// Where it was sent.
+    url: String,
     /// Departed and in flight in the report that was counted last, and when it was sent; at first 0, and never.
     counted: (u64, u64, Option<Instant>),
 }
@@ -64,11 +70,23 @@ fn truth(of: impl Fn(usize) -> f64) -> f64 {
     (0..PROXIES).map(of).sum()
 }
 
+impl Mesh {
+    /// Whether hardly a proxy is handed over now.
+    fn is_calm(&self) -> bool {
+        let (now, mut handovers) = (Instant::now(), self.handovers.lock().unwrap());
+        handovers.retain(|at| *at > now);
+        handovers.iter().filter(|at| **at <= now + TRAVEL).count() <= PROXIES / 100
+    }
+}
+
 impl Sidecar {
-    async fn run(mut self) {
+    /// Polls until something is wrong, and says what.
+    async fn run(mut self) -> String {
         loop {
-            let pause = self.poll().await;
-            sleep(pause).await;
+            match self.poll().await {
+                Ok(pause) => sleep(pause).await,
+                Err(fault) => return fault,
+            }
         }
     }
 
@@ -77,7 +95,7 @@ impl Sidecar {
     }
 
     /// Polls once; returns the pause until the next poll, as `bloc_policy::polls` has it.
-    async fn poll(&mut self) -> Duration {
+    async fn poll(&mut self) -> Result<Duration, String> {
         let sent = Instant::now();
         let departed = (arrivals_per_second(self.nth) * self.start.elapsed().as_secs_f64()) as u64;
         let in_flight = in_flight(self.nth);
@@ -111,22 +129,26 @@ impl Sidecar {
             let urls = self.mesh.urls.lock().unwrap();
             urls[fastrand::usize(..urls.len())].clone()
         };
+        if let Some((_, at)) = self.answered.as_ref().filter(|_| url != self.url) {
+            self.mesh.handovers.lock().unwrap().push_back(*at + LINGER);
+        }
+        self.url.clone_from(&url);
         let Ok(answer) = self.mesh.client.post(format!("{url}/v1/sync")).json(&request).send().await else {
-            return self.failed();
+            return Ok(self.failed());
         };
         let header = |name: &str| answer.headers().get(name).map(|value| value.to_str().unwrap().to_owned());
         let (replica, retry_after, status) = (header(REPLICA_HEADER), header("retry-after"), answer.status().as_u16());
         let news: Option<SyncResponse> = match status {
             200 => match answer.json().await {
                 Ok(state) => Some(state),
-                Err(_) => return self.failed(),
+                Err(_) => return Ok(self.failed()),
             },
             304 => None,
             400 => {
                 self.known = false;
-                return self.failed();
+                return Ok(self.failed());
             }
-            _ => return self.failed(),
+            _ => return Ok(self.failed()),
         };
         self.answered = replica.map(|name| (name, Instant::now()));
         if self.answered.is_some() {
@@ -137,19 +159,22 @@ impl Sidecar {
             self.known = true;
         }
         let jitter = fastrand::f64();
-        match news {
+        let early = sent.elapsed() < Duration::from_millis(900);
+        Ok(match news {
             Some(_) if self.refuses() => Duration::from_millis(500).mul_f64(1.0 + jitter),
+            Some(state) if state.services == self.state.services => {
+                return Err(format!("{} was answered without a change: {state:?}", self.name));
+            }
             Some(state) => {
-                assert_ne!(state.services, self.state.services, "{} was answered without a change", self.name);
                 self.state = state;
                 Duration::ZERO
             }
             None => match retry_after {
                 Some(seconds) => Duration::from_secs(seconds.parse().unwrap()).mul_f64(jitter),
-                None if sent.elapsed() < Duration::from_millis(900) => Duration::from_millis(900).mul_f64(1.0 + jitter),
+                None if early => Duration::from_millis(900).mul_f64(1.0 + jitter),
                 None => Duration::ZERO,
             },
-        }
+        })
     }
 
     fn failed(&mut self) -> Duration {
@@ -195,9 +220,11 @@ struct World {
     cluster: Cluster,
     replicas: Vec<ControlPlane>,
     mesh: Arc<Mesh>,
-    sidecars: JoinSet<()>,
+    sidecars: JoinSet<String>,
     generation: usize,
     changed: Instant,
+    /// When all proxies count again.
+    complete: Instant,
     looks: usize,
     counted_by_the_gone: f64,
 }
@@ -209,14 +236,16 @@ impl World {
         self.changed = Instant::now();
         self.generation += 1;
         self.cluster.slice("a", "a-1", &ips(self.generation..self.generation + 1)).await;
-        sleep(LOOK_WITHIN.mul_f64(fastrand::f64())).await;
+        // Some time later, at whatever moment.
+        sleep(CHANGE_EVERY.mul_f64(0.5 * fastrand::f64())).await;
         loop {
             let replicas: Vec<_> = self.replicas.iter().collect();
+            let calm = Instant::now() >= self.complete && self.mesh.is_calm();
             let look = Look::take(&replicas).await;
-            if let Some(ended) = self.sidecars.try_join_next() {
-                ended.unwrap();
+            if let Some(fault) = self.sidecars.try_join_next() {
+                panic!("{}", fault.unwrap());
             }
-            if look.is_settled() {
+            if calm && look.is_settled() {
                 return look;
             }
             assert!(self.changed.elapsed() < LIMIT, "{} polls are held", look.sum("bloc_polls_held"));
@@ -242,8 +271,8 @@ impl World {
                 self.mesh.counted.load(Ordering::Relaxed) as f64,
             ),
         ];
-        // Not known right after a start.
-        if rates.len() == self.replicas.len() {
+        // A replica that has just started knows it after some reports only.
+        if rates.len() == self.replicas.len() && Instant::now() >= self.complete + 2 * CHANGE_EVERY {
             numbers.push(("arrival rate", rates.iter().sum(), truth(arrivals_per_second)));
         }
         println!("look {}, {:?} after the change: {numbers:?}", self.looks, self.changed.elapsed());
@@ -262,10 +291,8 @@ impl World {
         *self.mesh.urls.lock().unwrap() = self.replicas.iter().map(|replica| replica.url.clone()).collect();
         self.counted_by_the_gone += Look::take(&[&old]).await.of_service("arrivals_total");
         old.terminate().await;
-        let ended = Instant::now();
-        while self.changed + CHANGE_EVERY < ended + AFTER_AN_END {
-            self.settle().await;
-        }
+        // Nobody counts those that it answered last.
+        self.complete = Instant::now() + LINGER;
     }
 }
 
@@ -289,7 +316,8 @@ async fn sums_over_replicas_are_the_truth_wherever_the_polls_go() {
     let mesh = Arc::new(Mesh {
         urls: Mutex::new(replicas.iter().map(|replica| replica.url.clone()).collect()),
         client: reqwest::Client::builder().no_proxy().timeout(LIMIT).build().unwrap(),
-        refuse: AtomicBool::new(false),
+        refuse: AtomicBool::new(true),
+        handovers: Mutex::default(),
         counted: AtomicU64::new(0),
     });
     let mut sidecars = JoinSet::new();
@@ -302,15 +330,23 @@ async fn sums_over_replicas_are_the_truth_wherever_the_polls_go() {
             state: SyncResponse::default(),
             known: false,
             answered: None,
+            url: String::new(),
             counted: (0, 0, None),
         };
         sidecars.spawn(sidecar.run());
     }
-    let (generation, changed) = (0, Instant::now());
-    let mut world =
-        World { cluster, replicas, mesh, sidecars, generation, changed, looks: 0, counted_by_the_gone: 0.0 };
-    world.settle().await;
-    world.mesh.refuse.store(true, Ordering::Relaxed);
+    let now = Instant::now();
+    let mut world = World {
+        cluster,
+        replicas,
+        mesh,
+        sidecars,
+        generation: 0,
+        changed: now,
+        complete: now,
+        looks: 0,
+        counted_by_the_gone: 0.0,
+    };
     for _ in 0..3 {
         world.look().await;
     }
@@ -321,8 +357,11 @@ async fn sums_over_replicas_are_the_truth_wherever_the_polls_go() {
     }
     assert_eq!(stale, REFUSERS as f64);
     world.mesh.refuse.store(false, Ordering::Relaxed);
-    let cleared = world.look().await;
-    assert_eq!(cleared.sum("bloc_proxies_stale"), 0.0);
+    while world.settle().await.sum("bloc_polls_held") < PROXIES as f64 {
+        assert!(world.generation < 100, "they do not recover");
+    }
+    world.complete = Instant::now() + LINGER;
+    assert_eq!(world.look().await.sum("bloc_proxies_stale"), 0.0);
 
     world.replace("three").await;
     world.look().await;
