@@ -154,6 +154,23 @@ async fn a_proxy_that_stays_behind_is_stale_at_one_replica_and_well_again_at_bot
 }
 
 #[tokio::test(start_paused = true)]
+async fn who_takes_each_state_but_the_newest_is_not_stale() {
+    let mut world = World::new().await;
+    let mut version = world.version.clone();
+    for retries in 0..8 {
+        let yaml = format!("services: {{a: {{retries: {retries}}}}}");
+        world.replicas[0].publish(Snapshot::from_yaml(&yaml).unwrap(), Reach::default());
+        let asked = Instant::now();
+        let poll = world.poll(0, &version).await;
+        let Outcome::Changed(answer) = poll.await.unwrap() else { panic!("no state") };
+        version = answer.version.to_string();
+        world.answered(0, asked);
+        advance(Duration::from_secs(4)).await;
+        assert_eq!(world.replicas[0].counts().proxies_stale, 0, "after {retries}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn counters_of_older_proxies_are_left_out() {
     let world = World::new().await;
     let load = vec![ServiceLoad { service: "a".into(), departed: 1_000, ..Default::default() }];

@@ -235,6 +235,19 @@ mod tests {
     }
 
     #[test]
+    fn a_newer_poll_counts_from_where_the_older_would() {
+        let mut world = World::new();
+        // Answered by the one at 1 s, by the other at 2 s, by the one at 3 s; then two polls in a row.
+        for (replica, second) in [(0, 0), (1, 1), (0, 2)] {
+            world.poll(replica, 1_000 * second);
+            world.answer(replica, 1_000 * (second + 1));
+        }
+        world.poll(0, 3_000);
+        world.poll(0, 4_000);
+        assert_eq!(world.counted(11), "11111112111");
+    }
+
+    #[test]
     fn their_number_is_bounded() {
         let (mut window, start) = (Window::default(), Instant::now());
         for i in 0..1_000 {
