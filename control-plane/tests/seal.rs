@@ -11,8 +11,11 @@ use bloc_policy::sync::{SyncRequest, SyncResponse};
 use common::LIMIT;
 use common::fake_api::FakeApi;
 use serde_json::json;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
+use tokio::io::copy_bidirectional;
+use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep, timeout};
 
@@ -29,9 +32,13 @@ struct Replica {
 
 impl Replica {
     fn begin(api: &FakeApi) -> Self {
+        Self::at(&api.url)
+    }
+
+    fn at(url: &str) -> Self {
         let store = Store::new("kubernetes", Clock::system(), ReportInterval::default());
         let publisher = Publisher::new(store.clone(), Arc::new(Metrics::default()));
-        let client = kubernetes::client(kube::Config::new(api.url.parse().unwrap())).unwrap();
+        let client = kubernetes::client(kube::Config::new(url.parse().unwrap())).unwrap();
         let running = tokio::spawn(KubernetesSource::new(client, NAMESPACE, "cluster.local").run(publisher));
         Self { store, running }
     }
@@ -212,4 +219,29 @@ async fn without_the_secret_everybody_is_served_and_somebody_is_told() {
         replica.hold("r", &unsealed).await.abort();
         poll.abort();
     }
+}
+
+#[tokio::test]
+async fn an_api_that_answers_a_moment_late_is_no_refusal() {
+    let api = shop().await;
+    // As behind a sidecar that is starting: the first connections lead nowhere.
+    let front = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let replica = Replica::at(&format!("http://{}", front.local_addr().unwrap()));
+    let back: SocketAddr = api.url.strip_prefix("http://").unwrap().parse().unwrap();
+    let passing = tokio::spawn(async move {
+        for _ in 0..2 {
+            drop(front.accept().await.unwrap());
+        }
+        loop {
+            let (mut near, _) = front.accept().await.unwrap();
+            tokio::spawn(async move {
+                let mut far = TcpStream::connect(back).await.unwrap();
+                let _ = copy_bidirectional(&mut near, &mut far).await;
+            });
+        }
+    });
+    until("readiness", || replica.store.is_ready()).await;
+    assert_eq!(replica.store.overview().refusal, None, "not even for a moment");
+    assert_eq!(numbers(&replica.state("p", "").await.version).len(), PLACES + 1);
+    passing.abort();
 }

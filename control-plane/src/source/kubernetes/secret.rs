@@ -22,6 +22,8 @@ const NAME: &str = "bloc-control-plane-seal";
 const KEY: &str = "key";
 /// How long a replica that starts waits for the Secret before it serves without.
 const PATIENCE: Duration = Duration::from_secs(5);
+/// The pause between tries while nobody answers.
+const RETRY: Duration = Duration::from_millis(200);
 const LEAST_PAUSE: Duration = Duration::from_secs(1);
 const MOST_PAUSE: Duration = Duration::from_secs(60);
 
@@ -57,7 +59,7 @@ impl SealSecret {
 
     /// Reads the key, or creates it; whether versions have seals from now on.
     pub async fn settle(&mut self, publisher: &Publisher) -> bool {
-        match timeout(PATIENCE, key(&self.api)).await.unwrap_or(Err(KeyError::Late)) {
+        match timeout(PATIENCE, answered(&self.api)).await.unwrap_or(Err(KeyError::Late)) {
             Ok(key) => {
                 publisher.store().seal_with(&key);
                 if self.said.take().is_some() {
@@ -89,6 +91,19 @@ impl SealSecret {
                 return;
             }
             pause = pause.saturating_mul(2).min(MOST_PAUSE);
+        }
+    }
+}
+
+/// The key, as soon as the API server answers: a sidecar that starts beside us refuses connections for a moment.
+async fn answered(api: &Api<Secret>) -> Result<[u8; KEY_BYTES], KeyError> {
+    loop {
+        match key(api).await {
+            Err(KeyError::Api(error)) if !matches!(error, Error::Api(_)) => {
+                tracing::info!(%error, "no way to the Kubernetes API yet");
+                sleep(RETRY).await;
+            }
+            other => return other,
         }
     }
 }
