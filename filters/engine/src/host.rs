@@ -97,6 +97,8 @@ pub struct PostAnswer {
     pub status: Vec<u8>,
     /// The value of `retry-after`.
     pub retry_after: Option<Vec<u8>>,
+    /// The value of [`REPLICA_HEADER`](bloc_policy::sync::REPLICA_HEADER).
+    pub replica: Option<Vec<u8>>,
     /// The body.
     pub body: Vec<u8>,
 }

@@ -7,47 +7,23 @@
 use crate::crash_recovery::{CrashRecovery, Step};
 use crate::host::Host;
 use crate::message::Message;
-use crate::metrics::{Counters, Gauge, InFlight, Total, events};
+use crate::metrics::{Counters, Gauge, InFlight, Total};
 use crate::parameters::{Parameters, PluginId};
 use crate::queue::{Queue, Turns};
+pub use crate::service_metrics::Served;
+use crate::service_metrics::ServiceMetrics;
 use crate::views::{View, Views};
 use bloc_policy::config::ServiceParameters;
 use bloc_policy::count::{self, Count};
 use bloc_policy::departures::{Flag, Totals};
 use bloc_policy::rng::Rng;
 use bloc_policy::server::Server;
-use bloc_policy::sync::{ServiceEvents, ServiceLoad};
 use bloc_policy::units::{Concurrency, Timestamp};
 use bloc_policy::wire::load_report::LoadReport;
 use std::time::Duration;
 
 /// While the threads count their requests anew: several times within [`bloc_policy::hall::LIFE`].
 const TICK_WHILE_COUNTING: Duration = Duration::from_millis(250);
-
-events! {
-    /// What an inbound service counts.
-    Served: 9 {
-        /// Let in, at once or later.
-        Admitted = "admitted",
-        /// Rejected, because there were too many.
-        RejectedCapacity = "rejected_capacity",
-        /// Rejected, because it would have come too late, or was held for too long.
-        RejectedDeadline = "rejected_deadline",
-        /// Answers with a chip.
-        ChipsGranted = "chips_granted",
-        /// Answers without.
-        ChipsWithheld = "chips_withheld",
-        /// Held before they were let in or rejected.
-        Held = "held",
-        /// Let in by a tick, not by the announcement that their place is free: as good as none
-        /// while announcements arrive.
-        Rescued = "rescued",
-        /// Bounced, because it would have taken longer than their bid.
-        RejectedBid = "rejected_bid",
-        /// Answered by Envoy because it could not reach the application.
-        RejectedUnreachable = "rejected_unreachable",
-    }
-}
 
 /// What a request met when it was let in; needed when it is answered.
 #[derive(Clone, Copy, Debug)]
@@ -87,8 +63,8 @@ impl<H: Host> Service<H> {
     /// A service with these parameters (where there are none it passes everything), in the VM with
     /// this number.
     pub fn new(host: &H, name: &str, parameters: &Parameters, vm: u64, recovery: &CrashRecovery) -> Self {
-        let gauge = |gauge| Gauge::define(host, "inbound", name, gauge);
-        let in_flight = InFlight::new(gauge("in_flight"), gauge("in_flight_recount"));
+        let ServiceMetrics { in_flight, capacity, service_rate, departed, confident, counters } =
+            ServiceMetrics::define(host, name);
         let count = Count::new(name, vm);
         let (own, gauges) = (count.own(), in_flight.clone());
         recovery.register(Step::TakeBack, move || own.take_back(&gauges));
@@ -101,14 +77,14 @@ impl<H: Host> Service<H> {
             queue: Queue::new(host, name, vm, recovery),
             in_flight,
             count,
-            capacity_in_force: gauge("capacity"),
-            service_rate: gauge("service_rate_per_1000s"),
-            departed: Total::define(host, "inbound", name, "departed"),
-            confident: Total::define(host, "inbound", name, "departed_confident"),
+            capacity_in_force: capacity,
+            service_rate,
+            departed,
+            confident,
             newest: None,
             last: None,
             shown: None,
-            counters: Counters::define(host, "inbound", name),
+            counters,
         };
         service.configure(parameters.of_service(name));
         // Before its first request is counted.
@@ -132,27 +108,6 @@ impl<H: Host> Service<H> {
     /// As the last request wanted it, or the next one is likely to.
     fn in_use(&self) -> Option<&Server> {
         self.servers.get(self.last?)
-    }
-
-    /// What the whole proxy has to tell of its load: this thread may not have served anything.
-    pub fn load(&self) -> ServiceLoad {
-        let known = |gauge: &Gauge<H>| Some(gauge.get()).filter(|value| *value > 0);
-        ServiceLoad {
-            service: self.name.clone(),
-            in_flight: self.in_flight().get().into(),
-            capacity: known(&self.capacity_in_force).and_then(|capacity| u32::try_from(capacity).ok()),
-            departed: self.departed.get(),
-            arrived: 0,
-            service_rate: known(&self.service_rate).map(|per_1000s| per_1000s as f64 / 1e3),
-            events: ServiceEvents {
-                departed_confident: self.confident.get(),
-                chips_granted: self.counters.total(Served::ChipsGranted),
-                chips_withheld: self.counters.total(Served::ChipsWithheld),
-                rejected_capacity: self.counters.total(Served::RejectedCapacity),
-                rejected_bid: self.counters.total(Served::RejectedBid),
-                rejected_deadline: self.counters.total(Served::RejectedDeadline),
-            },
-        }
     }
 
     /// How often it needs a tick, if it does.

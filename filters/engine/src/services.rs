@@ -6,6 +6,7 @@ use crate::parameters::Parameters;
 use crate::service::Service;
 use hashbrown::HashMap;
 use std::cell::RefCell;
+use std::collections::BTreeSet;
 use std::rc::Rc;
 
 /// A service, shared by its requests.
@@ -58,6 +59,16 @@ impl<H: Host> Services<H> {
     /// Forgets which services are behind the clusters: Istio may have changed that.
     pub fn look_anew(&mut self) {
         self.by_cluster.clear();
+    }
+
+    /// How many there are; they never get fewer.
+    pub fn count(&self) -> usize {
+        self.by_name.len()
+    }
+
+    /// Their names.
+    pub fn names(&self) -> BTreeSet<String> {
+        self.by_name.keys().cloned().collect()
     }
 
     /// All of them, to be worked on while this is not borrowed.

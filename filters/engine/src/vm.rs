@@ -181,6 +181,16 @@ impl<H: Host> Vm<H> {
         self.services.borrow().all()
     }
 
+    /// How many services this thread stands in front of; they never get fewer.
+    pub fn serves_count(&self) -> usize {
+        self.services.borrow().count()
+    }
+
+    /// The services that this thread stands in front of.
+    pub fn serves(&self) -> BTreeSet<String> {
+        self.services.borrow().names()
+    }
+
     /// Forgets which services are behind the inbound clusters.
     pub fn look_anew(&self) {
         self.services.borrow_mut().look_anew();

@@ -198,6 +198,24 @@ pub fn resign(shared: &impl Shared, service: &str, vm: u64) {
     }
 }
 
+/// Requests of a service in flight over all threads, for a thread that takes no part.
+pub fn in_flight(shared: &impl Shared, service: &str, gauges: &impl Gauges) -> Concurrency {
+    let table = shared.get(&key(service)).0.map_or_else(Table::default, |bytes| Table::decode(&bytes));
+    read(gauges, table.stage)
+}
+
+fn read(gauges: &impl Gauges, stage: Stage) -> Concurrency {
+    let mut sum = gauges.get(Side::First);
+    if !stage.is_settled() {
+        // Twice, lest another thread moves its own from the second one to the first in between.
+        // Those that come and go between the calls may be missed.
+        let second = gauges.get(Side::Second);
+        sum = sum.max(gauges.get(Side::First)).saturating_add(second);
+    }
+    // A wrong count may be below zero until the requests are counted anew.
+    Concurrency::new(u32::try_from(sum.max(0)).unwrap_or(u32::MAX))
+}
+
 /// One thread's view of the count of one service.
 pub struct Count {
     key: String,
@@ -245,15 +263,7 @@ impl Count {
 
     /// Requests in flight over all threads.
     pub fn get(&self, gauges: &impl Gauges) -> Concurrency {
-        let mut sum = gauges.get(Side::First);
-        if !self.stage.is_settled() {
-            // Twice, lest another thread moves its own from the second one to the first in between.
-            // Those that come and go between the calls may be missed.
-            let second = gauges.get(Side::Second);
-            sum = sum.max(gauges.get(Side::First)).saturating_add(second);
-        }
-        // A wrong count may be below zero until the requests are counted anew.
-        Concurrency::new(u32::try_from(sum.max(0)).unwrap_or(u32::MAX))
+        read(gauges, self.stage)
     }
 
     /// Whether this thread is to look a few times a second, because they count anew.

@@ -43,6 +43,7 @@ pub mod estimate;
 pub mod failures;
 pub mod follower;
 pub mod hall;
+mod ledger;
 pub mod line;
 pub mod polls;
 pub mod reports;

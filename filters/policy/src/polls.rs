@@ -1,7 +1,7 @@
 //! When a proxy asks the control plane: the schedule of its polls.
 //!
 //! One poll is under way at a time. The next one is due as soon as it is over, or as soon as the
-//! services differ from those that it asked for, but not before the end of a pause:
+//! services differ from those that it asked for or reported, but not before the end of a pause:
 //!
 //! | what came | pause |
 //! |---|---|
@@ -40,11 +40,18 @@ pub fn timeout(wait: Duration) -> Duration {
     wait + GRACE
 }
 
+/// After how long there will be no answer any more, whatever has become of the poll.
+pub fn longest(wait: Duration) -> Duration {
+    timeout(wait) + GRACE
+}
+
 /// What a poll asks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Question {
     /// The services that it asks for.
     pub services: BTreeSet<String>,
+    /// The services whose load it reports.
+    pub serves: BTreeSet<String>,
     /// What was in force when it was asked.
     pub stamp: Stamp,
     /// How long the control plane may hold it.
@@ -103,12 +110,13 @@ impl Polls {
     /// Gives up the poll under way if it has got no answer in the time that the host allows it, and
     /// a reserve: it was lost.
     pub fn give_up(&mut self, now: Timestamp) {
-        self.under_way.take_if(|(_, poll)| now.since(poll.since) >= timeout(poll.question.wait) + GRACE);
+        self.under_way.take_if(|(_, poll)| now.since(poll.since) >= longest(poll.question.wait));
     }
 
-    /// Whether to ask for these services now.
-    pub fn is_due(&self, services: &BTreeSet<String>, now: Timestamp) -> bool {
-        let asked = self.under_way.as_ref().is_some_and(|(_, poll)| poll.question.services == *services);
+    /// Whether to ask for these services, and to report the load of those, now.
+    pub fn is_due(&self, services: &BTreeSet<String>, serves: &BTreeSet<String>, now: Timestamp) -> bool {
+        let same = |question: &Question| question.services == *services && question.serves == *serves;
+        let asked = self.under_way.as_ref().is_some_and(|(_, poll)| same(&poll.question));
         !asked && now >= self.not_before
     }
 

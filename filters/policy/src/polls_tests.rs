@@ -15,13 +15,13 @@ fn services(names: &[&str]) -> BTreeSet<String> {
 }
 
 fn question(names: &[&str]) -> Question {
-    Question { services: services(names), stamp: [7; 16], wait: WAIT }
+    Question { services: services(names), serves: BTreeSet::new(), stamp: [7; 16], wait: WAIT }
 }
 
 /// How long nothing is asked from `now` on, to a millisecond.
 fn pause(polls: &Polls, now: Timestamp) -> Duration {
     let services = services(&["a"]);
-    let due = |after: &u64| polls.is_due(&services, now.after(millis(*after)));
+    let due = |after: &u64| polls.is_due(&services, &BTreeSet::new(), now.after(millis(*after)));
     millis((0..200_000).find(due).unwrap())
 }
 
@@ -48,24 +48,24 @@ const fn millis(millis: u64) -> Duration {
 #[test]
 fn a_poll_is_due_at_first_and_again_when_it_is_over() {
     let mut polls = Polls::default();
-    assert!(polls.is_due(&services(&["a"]), Timestamp::ZERO) && !polls.is_under_way());
+    assert!(polls.is_due(&services(&["a"]), &BTreeSet::new(), Timestamp::ZERO) && !polls.is_under_way());
     polls.asked(3, question(&["a"]), AT);
     assert!(polls.is_under_way());
     let later = AT.after(timeout(WAIT));
-    assert!(!polls.is_due(&services(&["a"]), later), "an answer is still to come");
+    assert!(!polls.is_due(&services(&["a"]), &BTreeSet::new(), later), "an answer is still to come");
     let answered = polls.answered(3).unwrap();
     assert_eq!(answered, Answered { question: question(&["a"]), since: AT });
     let settled = polls.settle(answered.since, Outcome::News, later, &mut rng());
     assert_eq!(settled, Settled { pause: None, at_once: true });
-    assert!(polls.is_due(&services(&["a"]), later) && !polls.is_under_way());
+    assert!(polls.is_due(&services(&["a"]), &BTreeSet::new(), later) && !polls.is_under_way());
 }
 
 #[test]
 fn services_that_change_are_asked_at_once() {
     let mut polls = Polls::default();
     polls.asked(3, question(&["a"]), AT);
-    assert!(!polls.is_due(&services(&["a"]), AT));
-    assert!(polls.is_due(&services(&["a", "b"]), AT));
+    assert!(!polls.is_due(&services(&["a"]), &BTreeSet::new(), AT));
+    assert!(polls.is_due(&services(&["a", "b"]), &BTreeSet::new(), AT));
     polls.asked(4, question(&["a", "b"]), AT);
     assert_eq!(polls.answered(3), None, "the poll before counts no more");
     assert!(polls.answered(4).is_some());
@@ -77,7 +77,7 @@ fn a_stray_token_changes_nothing() {
     assert_eq!(polls.answered(0), None);
     polls.asked(3, question(&["a"]), AT);
     assert_eq!(polls.answered(4), None);
-    assert!(polls.is_under_way() && !polls.is_due(&services(&["a"]), AT));
+    assert!(polls.is_under_way() && !polls.is_due(&services(&["a"]), &BTreeSet::new(), AT));
     assert!(polls.answered(3).is_some());
     assert_eq!(polls.answered(3), None, "once");
 }
@@ -88,7 +88,7 @@ fn a_lost_poll_is_asked_anew_without_a_pause() {
     polls.failed_to_ask(AT, &mut rng());
     polls.asked(3, question(&["a"]), AT);
     polls.reset();
-    assert!(!polls.is_under_way() && polls.is_due(&services(&["a"]), AT));
+    assert!(!polls.is_under_way() && polls.is_due(&services(&["a"]), &BTreeSet::new(), AT));
     assert_eq!(polls.answered(3), None);
 }
 
@@ -104,8 +104,8 @@ fn failures_back_off_up_to_a_bound_with_jitter() {
             let pause = settled.pause.unwrap();
             (least[n], most[n]) = (least[n].min(pause), most[n].max(pause));
             let end = AT.after(pause);
-            assert!(polls.is_due(&services(&["a"]), end));
-            assert!(!polls.is_due(&services(&["a"]), Timestamp::from_nanos(end.as_nanos() - 1)));
+            assert!(polls.is_due(&services(&["a"]), &BTreeSet::new(), end));
+            assert!(!polls.is_due(&services(&["a"]), &BTreeSet::new(), Timestamp::from_nanos(end.as_nanos() - 1)));
         }
     }
     for (n, full) in [(0, 500), (1, 1000), (2, 2000), (3, 4000), (4, 5000), (12, 5000), (39, 5000)] {
@@ -182,7 +182,7 @@ fn a_poll_that_nobody_answers_is_repeated() {
     polls.asked(3, question(&["a"]), AT);
     let (late, lost) = (AT.after(timeout(WAIT) + millis(4_999)), AT.after(timeout(WAIT) + millis(5_000)));
     polls.give_up(late);
-    assert!(polls.is_under_way() && !polls.is_due(&services(&["a"]), late));
+    assert!(polls.is_under_way() && !polls.is_due(&services(&["a"]), &BTreeSet::new(), late));
     polls.give_up(lost);
-    assert!(!polls.is_under_way() && polls.is_due(&services(&["a"]), lost));
+    assert!(!polls.is_under_way() && polls.is_due(&services(&["a"]), &BTreeSet::new(), lost));
 }

@@ -38,56 +38,18 @@
 //! While both versions of the control plane answer, a poll may get 400 each time that it comes from the new one to the old one;
 //! the next one, half a second later, is served.
 //!
-//! Cold start: nothing is counted and nothing known. Cost: a read and a write of the ledger, some 200 bytes for each service, when
+//! Cold start: nothing is counted and nothing known. Cost: a read and a write of the ledger, some 100 bytes for each service and report, when
 //! a poll begins and when it ends. Not in the papers.
 
+use crate::ledger::Ledger;
+pub use crate::ledger::{End, ReportId};
 use crate::shared::{Cas, Shared};
-use crate::sync::{Last, ServiceEvents, ServiceLoad};
+use crate::sync::{Last, ServiceLoad};
 use crate::units::Timestamp;
-use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
-use std::time::Duration;
 
 const KEY: &str = "bloc/reports";
-/// Reports under way at most, each of a poll that may be answered yet. A poll beyond that reports no events.
-const MAX_UNDER_WAY: usize = 8;
-/// The longest name of a replica, in bytes.
-const MAX_REPLICA: usize = 64;
 /// How often a step is tried when other threads come in between.
 const TRIES: usize = 1000;
-
-/// Names a report within a proxy.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ReportId {
-    /// The VM that makes it.
-    pub vm: u64,
-    /// Its number among those of this VM.
-    pub number: u64,
-}
-
-/// What became of a poll, as far as its report is concerned.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum End<'a> {
-    /// This replica has answered, and has counted the report.
-    Counted(&'a str),
-    /// Status 400: perhaps a control plane that does not know [`Last`].
-    Refused,
-    /// It failed, or was answered without being counted.
-    NotCounted,
-}
-
-impl<'a> End<'a> {
-    /// What an answer with this status and this [`REPLICA_HEADER`](crate::sync::REPLICA_HEADER) says. A name that is none
-    /// (1 to 64 visible ASCII characters) is as good as no header.
-    pub fn of(status: &[u8], replica: Option<&'a [u8]>) -> Self {
-        let name = |name: &&[u8]| (1..=MAX_REPLICA).contains(&name.len()) && name.iter().all(u8::is_ascii_graphic);
-        match (status, replica.filter(name).and_then(|name| str::from_utf8(name).ok())) {
-            (b"200" | b"304", Some(replica)) => Self::Counted(replica),
-            (b"400", _) => Self::Refused,
-            _ => Self::NotCounted,
-        }
-    }
-}
 
 /// The reports to one control plane.
 #[derive(Clone, Debug)]
@@ -137,210 +99,12 @@ impl Reports {
     /// None if there is one that cannot be read.
     fn read(&self, shared: &impl Shared) -> (Option<Ledger>, Cas) {
         let (value, cas) = shared.get(&self.key);
-        (value.map_or_else(|| Some(Ledger::default()), |value| serde_json::from_slice(&value).ok()), cas)
+        (value.map_or_else(|| Some(Ledger::default()), |value| Ledger::decode(&value)), cas)
     }
 
     fn write(&self, shared: &impl Shared, ledger: &Ledger, cas: Cas) -> bool {
-        serde_json::to_vec(ledger).is_ok_and(|value| shared.set(&self.key, &value, cas))
+        shared.set(&self.key, &ledger.encode(), cas)
     }
-}
-
-/// What the threads share.
-#[derive(Debug, Default, Serialize, Deserialize)]
-struct Ledger {
-    known: bool,
-    /// The poll that began last.
-    newest: ReportId,
-    /// The replica that answered last, and when, in nanoseconds of the host's clock.
-    answer: Option<(String, u64)>,
-    counted: Part,
-    under_way: Vec<UnderWay>,
-}
-
-#[derive(Debug, Serialize, Deserialize)]
-struct UnderWay {
-    id: ReportId,
-    /// In nanoseconds of the host's clock.
-    until: u64,
-    part: Part,
-}
-
-/// A part of what has happened.
-#[derive(Debug, Default, Serialize, Deserialize)]
-struct Part {
-    /// Whether it goes back to the start of the proxy.
-    from_start: bool,
-    /// Nanoseconds that it covers; from the zero of the host's clock if it goes back to the start.
-    nanos: i64,
-    services: BTreeMap<String, Events>,
-}
-
-/// Events at one service: what [`Events::of`] says.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-struct Events([i64; 8]);
-
-impl Ledger {
-    /// All of this, up to now, is taken to be counted.
-    fn as_if_counted(load: &[ServiceLoad], now: Timestamp) -> Self {
-        let services = load.iter().map(|load| (load.service.clone(), Events::of(load))).collect();
-        let counted = Part { from_start: true, nanos: signed(now.as_nanos()), services };
-        Self { counted, ..Self::default() }
-    }
-
-    fn begin(&mut self, id: ReportId, (now, until): (Timestamp, Timestamp), load: &mut [ServiceLoad]) -> Option<Last> {
-        self.newest = id;
-        self.under_way.retain(|poll| now.as_nanos() < poll.until);
-        if !self.known {
-            return None;
-        }
-        let full = self.under_way.len() >= MAX_UNDER_WAY;
-        let covered = self.parts().fold(0_i64, |sum, part| sum.saturating_add(part.nanos));
-        let mut part = Part {
-            from_start: !full && !self.parts().any(|part| part.from_start),
-            nanos: signed(now.as_nanos()).saturating_sub(covered),
-            services: BTreeMap::new(),
-        };
-        for load in load {
-            let now = Events::of(load);
-            if now.are_below(self.reported(&load.service)) {
-                self.forget(&load.service);
-            }
-            let new = if full { Events::default() } else { now.minus(self.reported(&load.service)) };
-            new.write(load);
-            part.services.insert(load.service.clone(), new);
-        }
-        let covers = Duration::from_nanos(if full { 0 } else { part.nanos.max(0).cast_unsigned() });
-        let reported_ms = (!part.from_start).then(|| millis(covers));
-        if !full {
-            self.under_way.push(UnderWay { id, until: until.as_nanos(), part });
-        }
-        let (replica, answered) = self.answer.clone().unwrap_or_default();
-        let answered = if replica.is_empty() { now } else { Timestamp::from_nanos(answered) };
-        Some(Last { replica, answered_ms: millis(now.since(answered)), reported_ms })
-    }
-
-    fn end(&mut self, id: ReportId, end: End<'_>, now: Timestamp) {
-        let at = self.under_way.iter().position(|poll| poll.id == id);
-        let part = at.map(|at| self.under_way.remove(at).part);
-        match end {
-            End::Counted(replica) => {
-                self.known = true;
-                self.answer = Some((replica.to_owned(), now.as_nanos()));
-                self.counted.add(part.unwrap_or_default());
-                return;
-            }
-            End::Refused => self.known = false,
-            End::NotCounted => {}
-        }
-        // The end of an older one says nothing of the replica that answered a newer one.
-        self.answer.take_if(|_| self.newest == id);
-    }
-
-    fn parts(&self) -> impl Iterator<Item = &Part> {
-        self.under_way.iter().map(|poll| &poll.part).chain([&self.counted])
-    }
-
-    /// What the reports have said of a service.
-    fn reported(&self, service: &str) -> Events {
-        self.parts().filter_map(|part| part.services.get(service)).fold(Events::default(), |sum, part| sum.plus(*part))
-    }
-
-    /// Nothing has been reported of this service.
-    fn forget(&mut self, service: &str) {
-        self.counted.services.remove(service);
-        for poll in &mut self.under_way {
-            poll.part.services.remove(service);
-        }
-    }
-}
-
-impl Part {
-    fn add(&mut self, other: Self) {
-        self.from_start |= other.from_start;
-        self.nanos = self.nanos.saturating_add(other.nanos);
-        for (service, part) in other.services {
-            let sum = self.services.entry(service).or_default();
-            *sum = sum.plus(part);
-        }
-    }
-}
-
-impl Events {
-    /// What was let in, which may fall: a request that ends without an answer is in flight no more and has not departed. Then
-    /// the counters, which rise only.
-    fn of(load: &ServiceLoad) -> Self {
-        let ServiceEvents {
-            departed_confident,
-            chips_granted,
-            chips_withheld,
-            rejected_capacity,
-            rejected_bid,
-            rejected_deadline,
-        } = load.events;
-        let let_in = load.departed.saturating_add(load.in_flight);
-        let all = [
-            let_in,
-            load.departed,
-            departed_confident,
-            chips_granted,
-            chips_withheld,
-            rejected_capacity,
-            rejected_bid,
-            rejected_deadline,
-        ];
-        Self(all.map(signed))
-    }
-
-    fn write(self, load: &mut ServiceLoad) {
-        let all = self.0.map(|count| count.max(0).cast_unsigned());
-        let [
-            let_in,
-            departed,
-            departed_confident,
-            chips_granted,
-            chips_withheld,
-            rejected_capacity,
-            rejected_bid,
-            rejected_deadline,
-        ] = all;
-        (load.arrived, load.departed) = (let_in, departed);
-        load.events = ServiceEvents {
-            departed_confident,
-            chips_granted,
-            chips_withheld,
-            rejected_capacity,
-            rejected_bid,
-            rejected_deadline,
-        };
-    }
-
-    /// Whether a counter is lower than in the other.
-    fn are_below(self, other: Self) -> bool {
-        self.0.iter().zip(other.0).skip(1).any(|(own, other)| *own < other)
-    }
-
-    fn plus(self, other: Self) -> Self {
-        self.with(other, i64::saturating_add)
-    }
-
-    fn minus(self, other: Self) -> Self {
-        self.with(other, i64::saturating_sub)
-    }
-
-    fn with(mut self, other: Self, f: impl Fn(i64, i64) -> i64) -> Self {
-        for (own, other) in self.0.iter_mut().zip(other.0) {
-            *own = f(*own, other);
-        }
-        self
-    }
-}
-
-fn signed(number: u64) -> i64 {
-    i64::try_from(number).unwrap_or(i64::MAX)
-}
-
-fn millis(duration: Duration) -> u64 {
-    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
 
 #[cfg(test)]

@@ -1,10 +1,16 @@
-//! Two lists that the threads of one proxy share: the VMs that are told of news, and the services
-//! that any thread has seen. Each thread adds to them; nobody's entry is lost to another one's.
+//! Three lists that the threads of one proxy share: the VMs that are told of news, the services that
+//! any thread has seen, and those of them that any thread stands in front of. Each thread adds to
+//! them; nobody's entry is lost to another one's.
+//!
+//! A service stays in its lists as long as the proxy has a VM. Behind which service a sidecar stands
+//! is learned from requests, and a service without requests is not one that is gone. So a pod that
+//! another Service has taken over without a restart goes on as a server of both.
 
 use crate::shared::Shared;
 use std::collections::BTreeSet;
 
 const SEEN_KEY: &str = "bloc/seen";
+const SERVED_KEY: &str = "bloc/served";
 const VMS_KEY: &str = "bloc/vms";
 /// VMs that are told of news at most; more than that were made anew after crashes, and most of them
 /// are gone.
@@ -13,22 +19,40 @@ const MAX_VMS: usize = 256;
 const TRIES: usize = 1000;
 /// Services that are asked for at most.
 const MAX_SEEN: usize = 10_000;
+/// Services that a proxy stands in front of at most, as far as reports are concerned: some 400 bytes
+/// each, and the control plane reads 64 KiB. A sidecar has one or a few.
+const MAX_SERVED: usize = 100;
 
 /// The services that any thread has seen.
 pub fn seen(shared: &impl Shared) -> BTreeSet<String> {
     names(&shared.get(SEEN_KEY).0.unwrap_or_default())
 }
 
+/// The services that any thread stands in front of.
+pub fn served(shared: &impl Shared) -> BTreeSet<String> {
+    names(&shared.get(SERVED_KEY).0.unwrap_or_default())
+}
+
 /// Adds services to those that were seen; false if another thread was faster, then again.
 pub fn announce(shared: &impl Shared, new: &BTreeSet<String>) -> bool {
-    let (value, cas) = shared.get(SEEN_KEY);
+    add(shared, SEEN_KEY, new, MAX_SEEN)
+}
+
+/// Adds services to those that any thread stands in front of; false if another thread was faster,
+/// then again.
+pub fn serve(shared: &impl Shared, new: &BTreeSet<String>) -> bool {
+    add(shared, SERVED_KEY, new, MAX_SERVED)
+}
+
+fn add(shared: &impl Shared, key: &str, new: &BTreeSet<String>, most: usize) -> bool {
+    let (value, cas) = shared.get(key);
     let mut all = names(&value.unwrap_or_default());
     let before = all.len();
     all.extend(new.iter().cloned());
-    if all.len() == before || all.len() > MAX_SEEN {
+    if all.len() == before || all.len() > most {
         return true;
     }
-    shared.set(SEEN_KEY, Vec::from_iter(all).join("\n").as_bytes(), cas)
+    shared.set(key, Vec::from_iter(all).join("\n").as_bytes(), cas)
 }
 
 /// The VMs that are told of news.

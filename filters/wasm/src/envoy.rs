@@ -7,6 +7,7 @@ use crate::abi::{self, OK, header, in_context, owned, property};
 use crate::stream::EnvoyStream;
 use bloc_engine::host::{Host, MetricKind, Post, PostAnswer};
 use bloc_policy::shared::{Cas, Shared};
+use bloc_policy::sync::REPLICA_HEADER;
 use bloc_policy::units::Timestamp;
 use proxy_wasm::hostcalls;
 use proxy_wasm::types::{BufferType, MapType, MetricType};
@@ -29,6 +30,7 @@ pub fn post_answer(body_size: usize) -> PostAnswer {
     PostAnswer {
         status: header(MapType::HttpCallResponseHeaders, ":status").unwrap_or_default(),
         retry_after: header(MapType::HttpCallResponseHeaders, "retry-after"),
+        replica: header(MapType::HttpCallResponseHeaders, REPLICA_HEADER),
         body: body.ok().flatten().unwrap_or_default(),
     }
 }

@@ -20,6 +20,7 @@ mod listeners;
 mod memory;
 mod play;
 mod proxy;
+mod reports;
 mod retries;
 mod stall;
 mod streams;
