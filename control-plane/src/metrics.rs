@@ -12,7 +12,7 @@
 //! | `bloc_proxies_connected` | gauge | proxies that count at this replica: each that asks counts at exactly one |
 //! | `bloc_proxies_stale` | gauge | those of them that have not taken what is in force for 10 s or more |
 //! | `bloc_load_reports_dropped_total` | counter | reports of services that are not in force, or of more than 1,000 |
-//! | `bloc_sync_answers_total{answer}` | counter | ended polls: `changed`, `unchanged`, `superseded`, `closing`, `refused` (4xx, 503) |
+//! | `bloc_sync_answers_total{answer}` | counter | ended polls: `changed`, `unchanged`, `superseded`, `closing`, `no_room`, `refused` (4xx) |
 //! | `bloc_kubernetes_watch_errors_total{kind}` | counter | lists and watches at the Kubernetes API that failed; `endpointslices`, `services`, `virtualservices`, `configmaps` |
 //! | `bloc_service_*{service}` | gauge | the signals for scaling, see the table in the README |
 //! | `bloc_service_*_total{service}` | counter | what happened at the servers, see the same table |
@@ -108,11 +108,17 @@ impl Metrics {
             Outcome::Changed(_) => "changed",
             Outcome::Unchanged => "unchanged",
             Outcome::Superseded => "superseded",
+            Outcome::NoRoom => "no_room",
             Outcome::Closing { .. } => "closing",
         });
     }
 
-    /// Counts a request that was no poll, or that there was no room for.
+    /// Counts a poll that there was no room for.
+    pub fn count_no_room(&self) {
+        self.count_answer("no_room");
+    }
+
+    /// Counts a request that was no poll.
     pub fn count_refused(&self) {
         self.count_answer("refused");
     }

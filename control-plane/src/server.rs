@@ -3,6 +3,7 @@
 //! Own loop over hyper instead of `axum::serve`, which bounds neither the time that the head of a request may take nor the number of connections.
 
 use crate::http;
+use crate::http::caller::network;
 use crate::http::identity::{Identity, Peer};
 use crate::metrics::Metrics;
 use crate::store::Store;
@@ -28,6 +29,10 @@ use tower_service::Service;
 const DRAIN: Duration = Duration::from_secs(5);
 /// What accepting waits after an error, which mostly is that there are too many open files.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+/// What is read of a connection in one go, in bytes, and the longest head of a request: a sidecar's takes 2 KiB.
+const MAX_BUFFER: usize = 16 << 10;
+/// Requests at once on one connection of HTTP/2.
+const MAX_STREAMS: u32 = 100;
 /// Connections at once to the port of the metrics, in all and from one address. They are counted apart, so that scrapers do
 /// not keep proxies out. A Prometheus keeps one.
 const SCRAPERS: (usize, usize) = (1_000, 100);
@@ -61,8 +66,8 @@ impl Default for Serving {
             identity: Identity::None,
             // A proxy asks again a second after its last answer.
             head_timeout: Duration::from_secs(30),
-            // As many as proxies are remembered.
-            max_connections: 50_000,
+            // Twice the proxies of a large mesh at one replica. An idle one takes 12 kB.
+            max_connections: 20_000,
             // A node behind whose address all of its pods' proxies hide has some hundred.
             max_connections_of_one: 1_000,
         }
@@ -79,8 +84,12 @@ pub async fn serve(
     shutdown: impl Future<Output = ()>,
 ) {
     let mut builder = Builder::new(TokioExecutor::new());
-    builder.http1().timer(TokioTimer::new()).header_read_timeout(serving.head_timeout);
+    builder.http1().timer(TokioTimer::new()).header_read_timeout(serving.head_timeout).max_buf_size(MAX_BUFFER);
     builder.http2().timer(TokioTimer::new()).keep_alive_interval(Some(serving.head_timeout));
+    // What a client may send without our reading it, for all streams of its connection.
+    let window = u32::try_from(4 * MAX_BUFFER).unwrap_or(u32::MAX);
+    builder.http2().initial_stream_window_size(window).initial_connection_window_size(window);
+    builder.http2().max_concurrent_streams(MAX_STREAMS).max_header_list_size(window / 4).max_send_buf_size(MAX_BUFFER);
     let (builder, graceful) = (Arc::new(builder), GracefulShutdown::new());
     let port = |listener, router, (max_connections, max_connections_of_one)| {
         let room = Arc::new(Semaphore::new(max_connections));
@@ -152,6 +161,7 @@ struct Place(Peers, IpAddr);
 
 impl Peers {
     fn admit(&self, from: IpAddr, most: usize) -> Option<Place> {
+        let from = network(from);
         let mut counts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let count = counts.entry(from).or_default();
         if *count >= most && !from.to_canonical().is_loopback() {

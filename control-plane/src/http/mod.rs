@@ -11,15 +11,20 @@
 //!
 //! Beside these the [`page`] has its own routes: `/` and `/v1/status`. Errors are `{"error": "..."}`.
 
+mod bodies;
+pub mod caller;
 mod context;
 pub mod identity;
+mod no_room;
 mod sync;
+mod transit;
 
 use crate::metrics::{self, Metrics};
 use crate::page;
 use crate::store::Store;
-use axum::extract::{DefaultBodyLimit, Path, State};
+use axum::extract::{Path, State};
 use axum::http::{StatusCode, header};
+use axum::middleware::from_fn_with_state;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Json, Router};
@@ -27,23 +32,21 @@ use bloc_policy::sync::SYNC_PATH;
 use context::{Context, refusal};
 use identity::Identity;
 use std::sync::Arc;
-
-/// The largest body of a request, 64 KiB: a proxy that calls 1,000 services with names of 50 bytes.
-const MAX_BODY_BYTES: usize = 64 << 10;
+use transit::Transit;
 
 /// All routes but `/metrics`; `identity` says how proxies prove who they are. To be called inside of a tokio runtime: the page takes its samples there.
 pub fn router(store: Store, metrics: Arc<Metrics>, identity: Identity) -> Router {
-    finish(routes(&store), Context { store, metrics, identity })
+    finish(routes(&store), context(store, metrics, identity))
 }
 
 /// The same, and `/metrics`.
 pub fn router_with_metrics(store: Store, metrics: Arc<Metrics>, identity: Identity) -> Router {
-    finish(routes(&store).merge(scrapes()), Context { store, metrics, identity })
+    finish(routes(&store).merge(scrapes()), context(store, metrics, identity))
 }
 
 /// `/metrics` alone.
 pub fn metrics_router(store: Store, metrics: Arc<Metrics>) -> Router {
-    finish(scrapes(), Context { store, metrics, identity: Identity::None })
+    finish(scrapes(), context(store, metrics, Identity::None))
 }
 
 fn routes(store: &Store) -> Router<Context> {
@@ -60,11 +63,15 @@ fn scrapes() -> Router<Context> {
     Router::new().route("/metrics", get(scrape))
 }
 
+fn context(store: Store, metrics: Arc<Metrics>, identity: Identity) -> Context {
+    Context { store, metrics, identity, transit: Transit::default(), named: Arc::default() }
+}
+
 fn finish(routes: Router<Context>, context: Context) -> Router {
     routes
         .fallback(|| async { refusal(StatusCode::NOT_FOUND, "no such path") })
         .method_not_allowed_fallback(|| async { refusal(StatusCode::METHOD_NOT_ALLOWED, "not this method") })
-        .layer(DefaultBodyLimit::max(MAX_BODY_BYTES))
+        .layer(from_fn_with_state(context.clone(), bodies::count_answers))
         .with_state(context)
 }
 

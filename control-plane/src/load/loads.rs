@@ -74,6 +74,13 @@ impl Loads {
         }
     }
 
+    /// Forgets what `proxy` reported of a service.
+    pub fn forget(&mut self, proxy: &str, service: &str) {
+        if let Some(service) = self.services.get_mut(service) {
+            service.forget(proxy);
+        }
+    }
+
     /// Forgets services that are not in force any more.
     pub fn retain(&mut self, in_force: impl Fn(&str) -> bool) {
         self.services.retain(|name, _| in_force(name));

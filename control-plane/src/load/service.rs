@@ -115,6 +115,11 @@ impl Service {
             .insert(proxy.to_owned(), Server { seen: now, in_flight, capacity, service_rate, arrivals, events });
     }
 
+    /// Forgets what a proxy reported.
+    pub fn forget(&mut self, proxy: &str) {
+        self.servers.remove(proxy);
+    }
+
     /// Counts what a proxy reported, whose poll is answered.
     pub fn count(&mut self, load: &ServiceLoad) {
         self.totals.count(load);

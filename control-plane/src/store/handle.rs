@@ -136,7 +136,7 @@ impl Store {
     /// left) releases the poll.
     ///
     /// # Errors
-    /// [`StoreError::TooManyProxies`].
+    /// [`StoreError::NotYours`].
     pub async fn sync(&self, mut poll: Poll) -> Result<Outcome, StoreError> {
         poll.report_every(self.0.report_interval);
         let ends = Instant::now() + poll.wait;
@@ -155,6 +155,7 @@ impl Store {
             }
             match timeout_at(ends, woken).await {
                 Ok(Ok(Wake::Moved)) => {}
+                Ok(Ok(Wake::NoRoom)) => return Ok(Outcome::NoRoom),
                 Ok(Ok(Wake::Superseded)) => return Ok(Outcome::Superseded),
                 Ok(Ok(Wake::Closing)) => return Ok(Outcome::Closing { within: self.lock().state.spread }),
                 Ok(Err(_)) | Err(_) => return Ok(self.lock().state.end_wait(&held.proxy, held.id, Instant::now())),

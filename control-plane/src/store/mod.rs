@@ -3,7 +3,9 @@
 //! One lock guards it all: every step under it is short (no I/O, no waiting), and a change costs its subscribers only.
 //! The decisions are in `state`, what a version says in `version`.
 
+mod budget;
 mod catalog;
+mod charge;
 #[cfg(test)]
 mod counting_tests;
 #[cfg(test)]
@@ -31,6 +33,7 @@ mod view;
 mod wants;
 mod window;
 
+pub use budget::Limits;
 pub use handle::{Published, Store};
 pub use history::{Difference, Event, EventKind};
 pub use outcome::{Answer, Outcome, StoreError};

@@ -3,28 +3,12 @@
 //! A mesh has some thousand names and ten thousand proxies, but who means harm invents names. So a name is dropped with
 //! its last use. A use is a place in a [`Subscription`]; whoever ends one [`release`](Names::release)s it.
 
-use super::subscription::Subscription;
-use serde::{Serialize, Serializer};
+use super::subscription::{Name, Subscription};
 use std::collections::HashMap;
 use std::sync::Arc;
 
 /// Below so many names the table is not made smaller.
 const KEPT: usize = 1_024;
-
-/// A name; clones share its text.
-#[derive(Clone, Debug)]
-pub struct Name {
-    /// Stands for the text for as long as it is in use; never given twice.
-    pub id: u64,
-    /// The text.
-    pub text: Arc<str>,
-}
-
-impl Serialize for Name {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_str(&self.text)
-    }
-}
 
 /// All names in use.
 #[derive(Debug, Default)]

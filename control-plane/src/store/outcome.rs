@@ -54,6 +54,8 @@ pub enum Outcome {
     Unchanged,
     /// The same proxy has sent a newer poll.
     Superseded,
+    /// There is no room for the proxy: its identity takes most.
+    NoRoom,
     /// The control plane shuts down.
     Closing {
         /// The proxy is to come back at a random moment within this time, of 1 s at least: a
@@ -65,9 +67,6 @@ pub enum Outcome {
 /// Why a poll cannot be served.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum StoreError {
-    /// So many proxies were heard of within the last hour that there is no room for another.
-    #[error("too many proxies")]
-    TooManyProxies,
     /// The proxy's id was first heard of from somebody else.
     #[error("proxy: this id belongs to another certificate")]
     NotYours,

@@ -4,6 +4,7 @@ use crate::load::{ReportInterval, Since};
 use bloc_policy::config::ConfigError;
 use bloc_policy::sync::{Last, ServiceLoad, SyncRequest};
 use std::collections::BTreeSet;
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::version::{MAX_LENGTH, Version};
@@ -39,6 +40,8 @@ pub struct Poll {
     pub(super) last: Option<Last>,
     /// Who asks, if that was proved.
     pub(super) identity: Option<String>,
+    /// To whom it is charged.
+    pub(super) payer: Arc<str>,
 }
 
 impl TryFrom<SyncRequest> for Poll {
@@ -69,6 +72,7 @@ impl TryFrom<SyncRequest> for Poll {
             wait: parse_wait(wait.as_deref())?,
             last,
             identity: None,
+            payer: Arc::default(),
         })
     }
 }
@@ -84,6 +88,12 @@ impl Poll {
     pub(super) fn since(&self) -> Since {
         let counted = |last: &Last| Since::Counted(last.reported_ms.map(Duration::from_millis));
         self.last.as_ref().map_or(Since::Start, counted)
+    }
+
+    /// The same, charged to `payer`.
+    #[must_use]
+    pub fn paid_by(self, payer: Arc<str>) -> Self {
+        Self { payer, ..self }
     }
 
     /// A proxy that serves something is to report again after `interval` at the latest.

@@ -17,6 +17,8 @@ pub enum Wake {
     Moved,
     /// The same proxy has sent a newer poll.
     Superseded,
+    /// It gave way to others.
+    NoRoom,
     /// The control plane shuts down.
     Closing,
 }

@@ -1,30 +1,28 @@
 //! What is remembered of each proxy, its last poll: for operators, and so that a newer poll ends the older one.
 //!
-//! Records of proxies that were not heard of for an hour are dropped, and their number is bounded, because ids come from
-//! outside. Whoever makes up ids must not keep others out: one that has proved who it is has so many at most, and where nobody proves anything
-//! those that hold no poll give way, since a record serves its proxy no purpose that its next poll would not.
+//! Records of proxies that were not heard of for an hour are dropped. Because ids come from outside, each record is charged to
+//! the identity whose poll it is ([`budget`](super::budget)). When there is no room, first those are dropped that were not heard
+//! of lately: their records are for operators only.
 
+use super::budget::{Budget, Room, Serial};
 use super::names::Names;
-use super::outcome::StoreError;
 use super::poll::Poll;
 use super::polls::PollId;
 use super::seal::Seal;
-use super::subscription::Subscription;
+use super::subscription::{Name, Subscription};
 use super::version::Version;
 use super::window::Window;
 use crate::load::Since;
 use bloc_policy::sync::ServiceLoad;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// Proxies that are remembered at most: five times the largest mesh that this is meant for.
-const MAX_PROXIES: usize = 50_000;
-/// Proxies of one identity: more than an account has pods.
-const MAX_OF_ONE: usize = 5_000;
 /// How often room is made, which looks at all of them.
 const ROOM_EVERY: Duration = Duration::from_secs(1);
+/// Who was heard of within this time, twice the usual wait, does not give way before others do.
+const LATELY: Duration = Duration::from_secs(60);
 /// How long a silent proxy is remembered.
 const KEEP: Duration = Duration::from_secs(3600);
 
@@ -33,10 +31,22 @@ const KEEP: Duration = Duration::from_secs(3600);
 pub struct Proxies {
     records: BTreeMap<String, Record>,
     names: Names,
+    budget: Budget,
+    gone: Vec<Gone>,
     swept: Option<Instant>,
     made_room: Option<Instant>,
-    /// How many there are of each identity.
-    of: HashMap<String, usize>,
+    next: Serial,
+}
+
+/// What a record has left elsewhere.
+#[derive(Debug)]
+pub struct Gone {
+    /// Whose record it was.
+    pub proxy: String,
+    /// The poll that it holds, if the whole record is gone.
+    pub held: Option<PollId>,
+    /// The services that it does not serve any more.
+    pub left: Vec<Name>,
 }
 
 /// What is remembered of one proxy.
@@ -57,6 +67,16 @@ pub struct Record {
     pub(super) behind: Option<Instant>,
     /// Whose it is, if that was proved.
     identity: Option<String>,
+    /// To whom it is charged, its place there, and how many bytes.
+    payer: Arc<str>,
+    serial: Serial,
+    charge: usize,
+}
+
+impl Record {
+    fn was_heard_of_lately(&self, now: Instant) -> bool {
+        self.held.is_some() || now.saturating_duration_since(self.seen) <= LATELY
+    }
 }
 
 impl Record {
@@ -77,30 +97,36 @@ impl Record {
 }
 
 impl Proxies {
-    /// The record of the proxy behind `poll`, brought up to date.
-    ///
-    /// # Errors
-    /// If there is no room for another proxy, or it is somebody else's.
-    pub fn note(&mut self, poll: &Poll, now: Instant) -> Result<&mut Record, StoreError> {
-        self.sweep(now);
-        if !self.records.contains_key(&poll.proxy) {
-            self.admit(poll, now)?;
-        }
-        if self.records.get(&poll.proxy).is_some_and(|record| record.identity != poll.identity) {
-            return Err(StoreError::NotYours);
-        }
-        let record = self.records.entry(poll.proxy.clone()).or_insert_with(|| Record {
-            identity: poll.identity.clone(),
-            version: None,
-            is_issued: false,
-            subscription: Arc::default(),
-            load: Vec::new(),
-            since: Since::Start,
-            seen: now,
-            held: None,
-            window: Window::default(),
-            behind: None,
+    /// Whether the proxy behind `poll` is somebody else's.
+    pub fn is_of_another(&self, poll: &Poll) -> bool {
+        self.records.get(&poll.proxy).is_some_and(|record| record.identity != poll.identity)
+    }
+
+    /// The record of the proxy behind `poll`, brought up to date and charged with so many bytes.
+    pub fn note(&mut self, poll: &Poll, charge: usize, now: Instant) -> &mut Record {
+        let record = self.records.entry(poll.proxy.clone()).or_insert_with(|| {
+            self.next += 1;
+            Record {
+                identity: poll.identity.clone(),
+                payer: Arc::clone(&poll.payer),
+                serial: self.next - 1,
+                charge: 0,
+                version: None,
+                is_issued: false,
+                subscription: Arc::default(),
+                load: Vec::new(),
+                since: Since::Start,
+                seen: now,
+                held: None,
+                window: Window::default(),
+                behind: None,
+            }
         });
+        if record.charge != charge || record.payer != poll.payer {
+            self.budget.release(&record.payer, record.serial, record.charge);
+            (record.payer, record.charge) = (Arc::clone(&poll.payer), charge);
+            self.budget.charge(&record.payer, record.serial, &Arc::from(&*poll.proxy), charge);
+        }
         if record.version != poll.version {
             record.behind = None;
         }
@@ -111,44 +137,84 @@ impl Proxies {
             let next = self.names.subscribe(&poll.services, &poll.serves);
             let before = std::mem::replace(&mut record.subscription, next);
             self.names.release(&before);
+            let is_served = |name: &Name| poll.serves.binary_search_by(|served| (**served).cmp(&name.text)).is_ok();
+            let left: Vec<Name> = before.serves.iter().filter(|name| !is_served(name)).cloned().collect();
+            if !left.is_empty() {
+                self.gone.push(Gone { proxy: poll.proxy.clone(), held: None, left });
+            }
         }
         record.load.clone_from(&poll.load);
         record.since = poll.since();
         record.seen = now;
-        Ok(record)
+        record
     }
 
-    /// Whether there is room for a proxy that is not known.
-    fn admit(&mut self, poll: &Poll, now: Instant) -> Result<(), StoreError> {
-        if self.records.len() >= MAX_PROXIES && poll.identity.is_none() {
-            let due = self.made_room.is_none_or(|last| now.saturating_duration_since(last) >= ROOM_EVERY);
-            if due {
-                self.made_room = Some(now);
-                self.retain(|record| record.held.is_some());
+    /// Whether the proxy behind `poll` may take `charge` bytes. Others may have to give way for that: see [`gone`](Self::gone).
+    /// If there is no room, the proxy is forgotten itself.
+    pub fn make_room(&mut self, poll: &Poll, charge: usize, now: Instant) -> bool {
+        self.sweep(now);
+        let known = self.records.get(&poll.proxy);
+        let serial = known.map_or(self.next, |record| record.serial);
+        let before = known.filter(|record| record.payer == poll.payer).map_or(0, |record| record.charge);
+        let more = charge.saturating_sub(before);
+        loop {
+            match self.budget.room(&poll.payer, serial, more) {
+                Room::Free => return true,
+                Room::After(_) | Room::Full if self.forget_silent(now) => {}
+                Room::After(proxy) => self.forget(&proxy),
+                Room::Full => {
+                    self.forget(&poll.proxy);
+                    return false;
+                }
             }
         }
-        if self.records.len() >= MAX_PROXIES {
-            return Err(StoreError::TooManyProxies);
-        }
-        if let Some(identity) = &poll.identity {
-            let count = self.of.entry(identity.clone()).or_default();
-            if *count >= MAX_OF_ONE {
-                return Err(StoreError::TooManyProxies);
-            }
-            *count += 1;
-        }
-        Ok(())
     }
 
-    fn retain(&mut self, kept: impl Fn(&Record) -> bool) {
-        let Self { records, names, .. } = self;
-        records.retain(|_, record| {
-            let keep = kept(record);
-            if !keep {
-                names.release(&record.subscription);
+    /// What records have left elsewhere that are no more, or are of other services now.
+    pub fn gone(&mut self) -> Vec<Gone> {
+        std::mem::take(&mut self.gone)
+    }
+
+    /// Bytes that all of them take.
+    #[cfg(test)]
+    pub fn taken(&self) -> usize {
+        self.budget.taken()
+    }
+
+    fn forget(&mut self, proxy: &str) {
+        self.retain(Some(proxy), |_| false);
+    }
+
+    /// Forgets who was not heard of lately, before anybody gives way who was. Once in a while, because it looks at all.
+    fn forget_silent(&mut self, now: Instant) -> bool {
+        let due = self.made_room.is_none_or(|last| now.saturating_duration_since(last) >= ROOM_EVERY);
+        if due {
+            self.made_room = Some(now);
+            self.retain(None, |record| record.was_heard_of_lately(now));
+        }
+        due
+    }
+
+    /// Drops records, all or one, with all that was kept for them.
+    fn retain(&mut self, only: Option<&str>, kept: impl Fn(&Record) -> bool) {
+        let Self { records, names, budget, gone, .. } = self;
+        let mut drop = |proxy: String, record: Record| {
+            names.release(&record.subscription);
+            budget.release(&record.payer, record.serial, record.charge);
+            gone.push(Gone { held: record.held, left: record.subscription.serves.to_vec(), proxy });
+        };
+        if let Some((proxy, record)) = only.and_then(|proxy| records.remove_entry(proxy)) {
+            drop(proxy, record);
+        }
+        if only.is_none() {
+            let ends: Vec<String> =
+                records.iter().filter(|(_, record)| !kept(record)).map(|(proxy, _)| proxy.clone()).collect();
+            for proxy in ends {
+                if let Some(record) = records.remove(&proxy) {
+                    drop(proxy, record);
+                }
             }
-            keep
-        });
+        }
     }
 
     /// The id of a service's name that proxies subscribed to.
@@ -191,11 +257,7 @@ impl Proxies {
         let due = self.swept.is_none_or(|swept| now.saturating_duration_since(swept) >= Duration::from_secs(60));
         if due {
             self.swept = Some(now);
-            self.retain(|r| r.held.is_some() || now.saturating_duration_since(r.seen) < KEEP);
-            self.of.clear();
-            for identity in self.records.values().filter_map(|record| record.identity.as_ref()) {
-                *self.of.entry(identity.clone()).or_default() += 1;
-            }
+            self.retain(None, |r| r.held.is_some() || now.saturating_duration_since(r.seen) < KEEP);
         }
     }
 }
@@ -203,56 +265,95 @@ impl Proxies {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::store::budget::Limits;
     use bloc_policy::sync::SyncRequest;
 
     fn poll(proxy: &str) -> Poll {
         Poll::try_from(SyncRequest { proxy: proxy.into(), ..SyncRequest::default() }).unwrap()
     }
 
-    #[test]
-    fn silent_proxies_are_forgotten_and_their_number_is_bounded() {
-        let (mut proxies, start) = (Proxies::default(), Instant::now());
-        for i in 0..MAX_PROXIES {
-            proxies.note(&poll(&i.to_string()), start).unwrap().held = Some(i as u64);
-        }
-        assert_eq!(proxies.note(&poll("one-more"), start).err(), Some(StoreError::TooManyProxies));
-        assert!(proxies.note(&poll("0"), start).is_ok(), "a known one is still served");
-        for i in 1..MAX_PROXIES {
-            proxies.get_mut(&i.to_string()).unwrap().held = None;
-        }
-        assert!(proxies.note(&poll("one-more"), start + KEEP).is_ok());
-        assert_eq!(proxies.iter().map(|(id, _)| id.as_str()).collect::<Vec<_>>(), ["0", "one-more"]);
+    const EACH: usize = 10;
+
+    fn small() -> Proxies {
+        Proxies { budget: Budget::of(Limits { of_one: 60, in_all: 100 }), ..Proxies::default() }
+    }
+
+    /// A poll that serves `service`, charged to `payer`.
+    fn paid(proxy: &str, payer: &str, service: &str) -> Poll {
+        let serves = vec![service.to_owned()];
+        let request = SyncRequest { proxy: proxy.into(), serves, ..SyncRequest::default() };
+        Poll::try_from(request).unwrap().paid_by(payer.into())
+    }
+
+    fn comes(proxies: &mut Proxies, poll: &Poll, now: Instant) -> bool {
+        proxies.make_room(poll, EACH, now) && proxies.note(poll, EACH, now).subscription.serves.len() == 1
+    }
+
+    fn ids(proxies: &Proxies) -> Vec<&str> {
+        proxies.iter().map(|(id, _)| id.as_str()).collect()
     }
 
     #[test]
-    fn who_makes_up_ids_keeps_nobody_out() {
-        let (mut proxies, start) = (Proxies::default(), Instant::now());
-        proxies.note(&poll("honest"), start).unwrap().held = Some(1);
-        for i in 1..MAX_PROXIES {
-            proxies.note(&poll(&i.to_string()), start).unwrap();
+    fn who_invents_proxies_keeps_nobody_out() {
+        let (mut proxies, start) = (small(), Instant::now());
+        for (payer, count) in [("a", 6), ("b", 4)] {
+            for i in 0..count {
+                assert!(comes(&mut proxies, &paid(&format!("{payer}{i}"), payer, "s"), start));
+            }
         }
-        assert!(proxies.note(&poll("another"), start).is_ok(), "those without a poll give way");
-        assert_eq!(proxies.iter().map(|(id, _)| id.as_str()).collect::<Vec<_>>(), ["another", "honest"]);
+        assert!(!comes(&mut proxies, &paid("a6", "a", "s"), start), "its own limit");
+        proxies.get_mut("a5").unwrap().held = Some(7);
+        assert!(comes(&mut proxies, &paid("new", "c", "s"), start));
+        assert_eq!(ids(&proxies), ["a0", "a1", "a2", "a3", "a4", "b0", "b1", "b2", "b3", "new"]);
+        let gone = proxies.gone();
+        assert_eq!((gone.last().unwrap().proxy.as_str(), gone.last().unwrap().held), ("a5", Some(7)));
+        assert!(comes(&mut proxies, &paid("b0", "b", "s"), start), "a known one takes no more than before");
+    }
 
-        let from = |proxy: &str, identity: &str| poll(proxy).from(Some(identity.to_owned()));
-        let mut proxies = Proxies::default();
-        for i in 0..MAX_OF_ONE {
-            proxies.note(&from(&i.to_string(), "liar"), start).unwrap();
+    #[test]
+    fn who_was_not_heard_of_lately_gives_way_first() {
+        let (mut proxies, start) = (small(), Instant::now());
+        for i in 0..10 {
+            let payer = if i < 6 { "a" } else { "b" };
+            assert!(comes(&mut proxies, &paid(&i.to_string(), payer, "s"), start));
         }
-        assert_eq!(proxies.note(&from("one-more", "liar"), start).err(), Some(StoreError::TooManyProxies));
-        assert!(proxies.note(&from("0", "liar"), start).is_ok(), "a known one is still served");
-        assert!(proxies.note(&from("own", "honest"), start).is_ok());
-        assert!(proxies.note(&from("one-more", "liar"), start + KEEP).is_ok(), "after an hour");
+        let later = start + Duration::from_secs(61);
+        for i in 1..10 {
+            proxies.get_mut(&i.to_string()).unwrap().held = Some(i);
+        }
+        assert!(comes(&mut proxies, &paid("new", "c", "s"), later));
+        assert_eq!(ids(&proxies), ["1", "2", "3", "4", "5", "6", "7", "8", "9", "new"]);
+        assert!(comes(&mut proxies, &paid("newer", "c", "s"), later), "then the largest");
+        assert_eq!(ids(&proxies), ["1", "2", "3", "4", "6", "7", "8", "9", "new", "newer"]);
+    }
+
+    #[test]
+    fn nothing_stays_of_who_is_gone() {
+        let (mut proxies, start) = (small(), Instant::now());
+        for (i, payer) in ["a", "b", "a", "c"].into_iter().enumerate() {
+            assert!(comes(&mut proxies, &paid(&i.to_string(), payer, &format!("s{i}")), start));
+        }
+        assert!(comes(&mut proxies, &paid("0", "a", "other"), start));
+        let gone = proxies.gone();
+        assert_eq!((&*gone.last().unwrap().left[0].text, proxies.name_id("s0")), ("s0", None), "it serves another");
+        assert!(comes(&mut proxies, &paid("1", "d", "s1"), start), "charged to somebody else");
+        assert_eq!(proxies.taken(), 4 * EACH);
+        proxies.sweep(start + KEEP);
+        assert!(proxies.budget.is_empty(), "{:?}", proxies.budget);
+        assert_eq!(proxies.name_id("other"), None);
+        assert_eq!(proxies.gone().len(), 4);
+        assert!(ids(&proxies).is_empty());
     }
 
     #[test]
     fn an_id_belongs_to_whom_it_was_first_heard_from() {
         let (mut proxies, start) = (Proxies::default(), Instant::now());
         let from = |identity: &str| poll("p").from(Some(identity.to_owned()));
-        assert!(proxies.note(&from("one"), start).is_ok());
-        assert_eq!(proxies.note(&from("other"), start).err(), Some(StoreError::NotYours));
-        assert_eq!(proxies.note(&poll("p"), start).err(), Some(StoreError::NotYours));
-        assert!(proxies.note(&from("one"), start).is_ok());
-        proxies.note(&from("one"), start + KEEP).unwrap();
+        assert!(!proxies.is_of_another(&from("one")));
+        proxies.note(&from("one"), EACH, start);
+        assert!(proxies.is_of_another(&from("other")) && proxies.is_of_another(&poll("p")));
+        assert!(!proxies.is_of_another(&from("one")));
+        proxies.sweep(start + KEEP);
+        assert!(!proxies.is_of_another(&from("other")), "for as long as it is remembered");
     }
 }

@@ -11,10 +11,11 @@
 //! Nothing is remembered of a proxy for that: it may ask any replica, and an answer that was lost is given again.
 
 use super::catalog::Catalog;
+use super::charge;
 use super::outcome::{Answer, Outcome, StoreError};
 use super::poll::Poll;
 use super::polls::{PollId, Polls, Wake};
-use super::proxies::{Proxies, Record};
+use super::proxies::{Gone, Proxies, Record};
 use super::seal::{KEY_BYTES, Seal};
 use super::subscription::Subscription;
 use super::version::{Progress, Reach, Version};
@@ -72,16 +73,36 @@ impl State {
         if self.closing {
             return Ok(Arrival::Answered(Outcome::Closing { within: self.spread }));
         }
-        let record = self.proxies.note(poll, now)?;
+        if self.proxies.is_of_another(poll) {
+            return Err(StoreError::NotYours);
+        }
+        let charge = charge::of(poll, |name| self.catalog.get(name).is_some());
+        let room = self.proxies.make_room(poll, charge, now);
+        self.drop_gone();
+        if !room {
+            return Ok(Arrival::Answered(Outcome::NoRoom));
+        }
+        let record = self.proxies.note(poll, charge, now);
         record.check(&self.seal);
         if let Some(older) = record.held.take() {
             self.polls.wake(older, Wake::Superseded);
         }
         record.window.arrive(poll.last.as_ref(), &self.replica, now);
+        self.drop_gone();
         let report = Report { proxy: &poll.proxy, load: &poll.load, since: poll.since() };
         let counts = |proxy: &str, at| self.proxies.count_here(proxy, at);
         self.loads.hear(report, |name| self.catalog.get(name).is_some(), counts, now);
         Ok(self.decide(&poll.proxy, now))
+    }
+
+    /// Ends the polls of proxies that gave way, and drops their loads.
+    fn drop_gone(&mut self) {
+        for Gone { proxy, held, left } in self.proxies.gone() {
+            if let Some(id) = held {
+                self.polls.wake(id, Wake::NoRoom);
+            }
+            left.iter().for_each(|name| self.loads.forget(&proxy, &name.text));
+        }
     }
 
     /// Decides again about the poll of `proxy` that was held as `id`, after something moved.

@@ -1,7 +1,23 @@
 //! What a proxy asks for: the services that it calls and those that it stands in front of.
 
-use super::names::Name;
+use serde::{Serialize, Serializer};
 use std::cmp::Ordering;
+use std::sync::Arc;
+
+/// A name; clones share its text.
+#[derive(Clone, Debug)]
+pub struct Name {
+    /// Stands for the text for as long as it is in use; never given twice.
+    pub id: u64,
+    /// The text.
+    pub text: Arc<str>,
+}
+
+impl Serialize for Name {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(&self.text)
+    }
+}
 
 /// The names that a proxy subscribed to; its record and its held poll share it.
 #[derive(Debug, Default)]

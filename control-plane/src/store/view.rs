@@ -1,6 +1,6 @@
 //! What an operator sees: the JSON of `GET /v1/services` and `GET /v1/services/{name}`.
 
-use super::names::Name;
+use super::subscription::Name;
 use crate::load::Signals;
 use bloc_policy::config::ServiceSpec;
 use bloc_policy::sync::ServiceLoad;

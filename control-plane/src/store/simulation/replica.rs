@@ -122,7 +122,7 @@ impl Replica {
                 self.held.push(Held { proxy: poll.proxy, id, woken, from });
                 None
             }
-            Err(StoreError::TooManyProxies | StoreError::NotYours) => Some(None),
+            Err(StoreError::NotYours) => Some(None),
         }
     }
 
@@ -142,7 +142,7 @@ impl Replica {
                         continue;
                     }
                 },
-                Ok(Wake::Superseded | Wake::Closing) | Err(TryRecvError::Closed) => Outcome::Unchanged,
+                Ok(Wake::Superseded | Wake::NoRoom | Wake::Closing) | Err(TryRecvError::Closed) => Outcome::Unchanged,
             };
             self.state.leave(&held.proxy, held.id, now);
             answers.push((held.from, reply(outcome)));
@@ -164,6 +164,6 @@ pub(super) type Reply = Option<Vec<u8>>;
 pub(super) fn reply(outcome: Outcome) -> Reply {
     match outcome {
         Outcome::Changed(answer) => Some(serde_json::to_vec(&answer).unwrap()),
-        Outcome::Unchanged | Outcome::Superseded | Outcome::Closing { .. } => None,
+        Outcome::Unchanged | Outcome::Superseded | Outcome::NoRoom | Outcome::Closing { .. } => None,
     }
 }

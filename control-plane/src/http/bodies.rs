@@ -1,0 +1,101 @@
+//! Bodies, within what may be on its way: see [`transit`](super::transit).
+
+use super::caller;
+use super::context::{Context, refusal};
+use super::no_room::no_room;
+use super::transit::{NoRoom, Passage};
+use crate::http::identity::Peer;
+use axum::body::{Body, Bytes, HttpBody, to_bytes};
+use axum::extract::{Request, State};
+use axum::http::{StatusCode, header};
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
+use bloc_policy::sync::SYNC_PATH;
+use futures_util::StreamExt;
+use std::time::Duration;
+use tokio::time::timeout;
+
+/// The largest body of a request, 64 KiB: a proxy that calls 1,000 services with names of 50 bytes.
+const MAX_BODY_BYTES: usize = 64 << 10;
+/// How long a body may take to arrive: a proxy sends it in one go.
+const BODY_TIMEOUT: Duration = Duration::from_secs(10);
+/// What a request takes while its body is read, beside the body: connection, buffer, task.
+const REQUEST: usize = 16 << 10;
+/// Shorter answers are not counted: they are a part of what a connection takes.
+const SHORT: usize = 4 << 10;
+
+/// Why a body was not read.
+pub enum Unread {
+    /// There is no room for it.
+    NoRoom,
+    /// The request is refused.
+    Refused(StatusCode, String),
+}
+
+impl From<NoRoom> for Unread {
+    fn from(_: NoRoom) -> Self {
+        Self::NoRoom
+    }
+}
+
+/// Reads the body of a request, of [`MAX_BODY_BYTES`] at most; of whatever length it says it is, what has come is counted.
+pub async fn read(request: Request, mut passage: Passage) -> Result<Vec<u8>, Unread> {
+    let too_long = || {
+        let why = format!("the body is not allowed, only up to {MAX_BODY_BYTES} bytes");
+        Unread::Refused(StatusCode::PAYLOAD_TOO_LARGE, why)
+    };
+    if request.body().size_hint().lower() > MAX_BODY_BYTES as u64 {
+        return Err(too_long());
+    }
+    passage.grow(REQUEST)?;
+    let read = async {
+        let (mut chunks, mut body) = (request.into_body().into_data_stream(), Vec::new());
+        while let Some(chunk) = chunks.next().await {
+            let chunk = chunk.map_err(|error| Unread::Refused(StatusCode::BAD_REQUEST, error.to_string()))?;
+            if body.len() + chunk.len() > MAX_BODY_BYTES {
+                return Err(too_long());
+            }
+            // Twice: the memory of a body that grows is up to twice its length.
+            passage.grow(2 * chunk.len())?;
+            body.extend_from_slice(&chunk);
+        }
+        Ok(body)
+    };
+    let late = |_| Unread::Refused(StatusCode::REQUEST_TIMEOUT, "the body did not arrive within 10s".to_owned());
+    timeout(BODY_TIMEOUT, read).await.map_err(late)?
+}
+
+/// Counts answers for as long as the client has not taken them.
+pub async fn count_answers(State(context): State<Context>, request: Request, next: Next) -> Response {
+    let peer = request.extensions().get::<Peer>().copied();
+    let caller = caller::of(&context.identity, request.headers(), peer);
+    let is_poll = request.uri().path() == SYNC_PATH;
+    let (parts, body) = next.run(request).await.into_parts();
+    let length = body.size_hint().exact().and_then(|bytes| usize::try_from(bytes).ok()).filter(|bytes| *bytes > SHORT);
+    let Some(length) = length else { return Response::from_parts(parts, body) };
+    let mut passage = context.transit.passage(caller.clone());
+    if passage.grow(length).is_err() {
+        return if is_poll { no_room(&context.metrics, &context.named, &caller) } else { busy() };
+    }
+    match to_bytes(body, length).await {
+        Ok(bytes) => Response::from_parts(parts, Body::from(Bytes::from_owner(Counted { bytes, _passage: passage }))),
+        Err(error) => refusal(StatusCode::INTERNAL_SERVER_ERROR, &error.to_string()),
+    }
+}
+
+fn busy() -> Response {
+    let why = "too many answers are on their way";
+    ([(header::RETRY_AFTER, "30")], refusal(StatusCode::SERVICE_UNAVAILABLE, why)).into_response()
+}
+
+/// An answer that is counted until its last byte was written.
+struct Counted {
+    bytes: Bytes,
+    _passage: Passage,
+}
+
+impl AsRef<[u8]> for Counted {
+    fn as_ref(&self) -> &[u8] {
+        &self.bytes
+    }
+}

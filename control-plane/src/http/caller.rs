@@ -1,0 +1,52 @@
+//! To whom the memory of a request is charged: the SPIFFE id where one is proved, otherwise the address that it comes from. Of
+//! IPv6 that is the /64, because who has one address of it mostly has all.
+
+use super::identity::{Identity, Peer};
+use axum::http::HeaderMap;
+use std::net::{IpAddr, Ipv6Addr};
+use std::sync::Arc;
+
+/// The caller behind a request.
+pub fn of(identity: &Identity, headers: &HeaderMap, peer: Option<Peer>) -> Arc<str> {
+    match identity.of(headers, peer) {
+        Ok(Some(spiffe)) => spiffe.into(),
+        _ => peer.map_or_else(Arc::default, |Peer(address)| network(address.ip()).to_string().into()),
+    }
+}
+
+/// The address that stands for all that one sender has.
+pub fn network(address: IpAddr) -> IpAddr {
+    match address.to_canonical() {
+        IpAddr::V6(v6) if !v6.is_loopback() => {
+            let host = u128::from(u64::MAX);
+            Ipv6Addr::from_bits(v6.to_bits() & !host).into()
+        }
+        other => other,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_stands_for_its_network() {
+        let of = |text: &str| network(text.parse().unwrap()).to_string();
+        assert_eq!(of("2001:db8:1:2:3:4:5:6"), "2001:db8:1:2::");
+        assert_eq!(of("2001:db8:1:2:ffff::1"), "2001:db8:1:2::");
+        assert_eq!(
+            (of("10.0.0.1"), of("::ffff:10.0.0.1"), of("::1")),
+            ("10.0.0.1".into(), "10.0.0.1".into(), "::1".into())
+        );
+    }
+
+    #[test]
+    fn who_proves_nothing_is_its_address() {
+        let peer = |text: &str| Some(Peer(text.parse().unwrap()));
+        let mut headers = HeaderMap::new();
+        headers.insert("x-forwarded-client-cert", "By=spiffe://td/a;URI=spiffe://td/ns/shop/sa/x".parse().unwrap());
+        assert_eq!(&*of(&Identity::Spiffe(None), &headers, peer("127.0.0.1:1")), "spiffe://td/ns/shop/sa/x");
+        assert_eq!(&*of(&Identity::Spiffe(None), &headers, peer("10.0.0.1:1")), "10.0.0.1");
+        assert_eq!(&*of(&Identity::None, &headers, peer("10.0.0.1:1")), "10.0.0.1");
+    }
+}

@@ -1,0 +1,66 @@
+//! What a proxy is told for which there is no room: to keep what it has, and to come back at a random moment within 30 s.
+
+use crate::metrics::Metrics;
+use axum::http::{StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+use tokio::time::Instant;
+
+/// Within which time it is to come back, in seconds.
+const WITHIN: &str = "30";
+/// How often one caller is named in the log.
+const LOG_EVERY: Duration = Duration::from_secs(60);
+/// Callers that are remembered as named; while there are as many, no others are.
+const MAX_NAMED: usize = 1_000;
+
+/// Who was named in the log lately.
+#[derive(Debug, Default)]
+pub struct Named(Mutex<HashMap<Arc<str>, Instant>>);
+
+impl Named {
+    /// Whether to name `caller` now.
+    fn is_due(&self, caller: &Arc<str>, now: Instant) -> bool {
+        let mut named = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_recent = |at: &Instant| now.saturating_duration_since(*at) < LOG_EVERY;
+        if named.get(caller).is_some_and(is_recent) {
+            return false;
+        }
+        if named.len() >= MAX_NAMED {
+            named.retain(|_, at| is_recent(at));
+        }
+        if named.len() >= MAX_NAMED {
+            return false;
+        }
+        named.insert(Arc::clone(caller), now);
+        true
+    }
+}
+
+/// The answer to a proxy of `caller`. Without a body and without the name of this replica: nothing of the poll was counted. The
+/// connection ends, because refused ones would take memory while they idle.
+pub fn no_room(metrics: &Metrics, named: &Named, caller: &Arc<str>) -> Response {
+    metrics.count_no_room();
+    if named.is_due(caller, Instant::now()) {
+        tracing::warn!(%caller, "no room: its proxies take the most memory; those without room keep their last state");
+    }
+    let headers = [(header::RETRY_AFTER, WITHIN), (header::CONNECTION, "close")];
+    (StatusCode::NOT_MODIFIED, headers).into_response()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_caller_is_named_once_a_minute() {
+        let (named, start) = (Named::default(), Instant::now());
+        let due = |caller: &str, seconds| named.is_due(&caller.into(), start + Duration::from_secs(seconds));
+        assert_eq!([due("a", 0), due("a", 59), due("b", 59), due("a", 60)], [true, false, true, true]);
+        let many = (0..2 * MAX_NAMED).filter(|i| due(&i.to_string(), 61)).count();
+        assert_eq!(many, MAX_NAMED - 2, "not all of them");
+        assert!(due("c", 200));
+        assert_eq!(named.0.lock().unwrap().len(), 1);
+    }
+}
