@@ -87,6 +87,7 @@ pub const CHAPTERS: &[Chapter] = &[
         scenarios: &[
             scenario!(metrics::a_prometheus_outside_of_the_mesh_finds_everything),
             scenario!(metrics::who_rejects_fires_its_alerts),
+            scenario!(metrics::an_overload_fires_its_alert_and_autoscalers_get_their_numbers),
             scenario!(metrics::what_the_control_plane_lacks_fires_its_alerts),
         ],
     },

@@ -74,7 +74,6 @@ pub async fn who_rejects_fires_its_alerts(mesh: &Mesh) -> Result<()> {
 }
 
 /// Five backends that finish 25 requests a second are sent 40.
-#[allow(dead_code, reason = "no chapter has it while a proxy's leader reports only what it served itself")]
 pub async fn an_overload_fires_its_alert_and_autoscalers_get_their_numbers(mesh: &Mesh) -> Result<()> {
     let prometheus = prometheus(mesh).await?;
     let limits = "concurrency: 2, maxQueueWait: 10m, capacity: {estimator: static, limit: 100000}";

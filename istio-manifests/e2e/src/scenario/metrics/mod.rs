@@ -3,7 +3,10 @@
 mod alerts;
 mod autoscalers;
 
-pub use alerts::{what_the_control_plane_lacks_fires_its_alerts, who_rejects_fires_its_alerts};
+pub use alerts::{
+    an_overload_fires_its_alert_and_autoscalers_get_their_numbers, what_the_control_plane_lacks_fires_its_alerts,
+    who_rejects_fires_its_alerts,
+};
 
 use crate::kubelet::Pod;
 use crate::mesh::Mesh;
