@@ -96,7 +96,8 @@ impl Mesh {
     pub async fn know_pod_monitors(&self) -> Result<()> {
         let definition = std::fs::read_to_string(self.tools.istio.join("podmonitors.yaml"))?;
         self.api.apply(&definition).await?;
-        self.until("PodMonitors", async || Ok(self.api.get(crate::prometheus::MONITORS).await?.is_some())).await
+        self.until("PodMonitors", async || Ok(self.api.get(crate::prometheus::monitor::MONITORS).await?.is_some()))
+            .await
     }
 
     /// `kubectl delete -k` of a folder of istio-manifests/, and its end.

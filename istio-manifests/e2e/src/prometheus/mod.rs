@@ -5,7 +5,7 @@
 //! operator ([`monitor`]).
 
 mod discovery;
-mod monitor;
+pub mod monitor;
 pub mod rules;
 
 use crate::api::{Api, PATIENCE, eventually};
@@ -14,7 +14,7 @@ use crate::mesh::Mesh;
 use crate::programs::start;
 use anyhow::{Context, Result, ensure};
 use bloc_lab::process::Process;
-use monitor::PodMonitor;
+use monitor::{MONITORS, PodMonitor, SCRAPE_MS};
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
@@ -24,12 +24,8 @@ use tokio::task::JoinHandle;
 use tokio::time::sleep;
 
 const ADDRESS: &str = "127.0.0.1:9090";
-/// Between two scrapes, at least: less than half of the shortest range in a rule, which is 5 s.
-const SCRAPE_MS: u128 = 500;
 const LOOK: Duration = Duration::from_millis(300);
 const PODS: &str = "/api/v1/pods";
-/// Where the API server has the PodMonitors.
-pub const MONITORS: &str = "/apis/monitoring.coreos.com/v1/podmonitors";
 /// The job of a Prometheus that goes by annotations.
 pub const ANNOTATED: &str = "annotations";
 

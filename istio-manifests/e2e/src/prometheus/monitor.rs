@@ -12,6 +12,11 @@ use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::path::Path;
 
+/// Where the API server has the PodMonitors.
+pub const MONITORS: &str = "/apis/monitoring.coreos.com/v1/podmonitors";
+/// Between two scrapes, at least, in milliseconds: less than half of the shortest range in a rule, which is 5 s.
+pub(super) const SCRAPE_MS: u128 = 500;
+
 /// A PodMonitor.
 #[derive(Debug, Deserialize)]
 pub struct PodMonitor {
@@ -126,7 +131,7 @@ impl PodMonitor {
         }
         let interval = duration(&endpoint.interval).with_context(|| format!("interval: {}", endpoint.interval))?;
         // At least two scrapes within the shortest range.
-        let interval = format!("{}ms", (interval / FASTER).as_millis().max(super::SCRAPE_MS));
+        let interval = format!("{}ms", (interval / FASTER).as_millis().max(SCRAPE_MS));
         Ok(json!({
             "job_name": format!("podMonitor/{namespace}/{name}/{at}"),
             "honor_labels": endpoint.honor_labels,

@@ -1,6 +1,7 @@
 //! Each alert fires once: nothing fires, then what it is about happens.
 
-use super::{BACKEND, HOST, autoscalers, prometheus};
+use super::autoscalers;
+use super::stand::{BACKEND, HOST, prometheus};
 use crate::mesh::Mesh;
 use crate::prometheus::Prometheus;
 use crate::scenario::chapter::AT_FIRST;

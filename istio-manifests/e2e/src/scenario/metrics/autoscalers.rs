@@ -1,6 +1,6 @@
 //! The queries of the autoscalers in control-plane/README.md, as they stand there.
 
-use super::repository;
+use super::stand::repository;
 use crate::mesh::Mesh;
 use crate::prometheus::Prometheus;
 use anyhow::{Context, Result, ensure};

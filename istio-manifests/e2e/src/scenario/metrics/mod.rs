@@ -2,103 +2,11 @@
 
 mod alerts;
 mod autoscalers;
+mod scrape;
+mod stand;
 
 pub use alerts::{
     an_overload_fires_its_alert_and_autoscalers_get_their_numbers, what_the_control_plane_lacks_fires_its_alerts,
     who_rejects_fires_its_alerts,
 };
-
-use crate::kubelet::Pod;
-use crate::mesh::Mesh;
-use crate::prometheus::rules::faster;
-use crate::prometheus::{ANNOTATED, Prometheus};
-use anyhow::{Context, Result, ensure};
-use std::collections::BTreeSet;
-use std::path::PathBuf;
-
-/// What Envoy makes of the backend's host in the name of a metric.
-const BACKEND: &str = "backend_shop_svc_cluster_local";
-const HOST: &str = "backend.shop.svc.cluster.local";
-const PROXIES: &str = "bloc-system/bloc-proxies";
-const CONTROL_PLANE: &str = "bloc-system/bloc-control-plane";
-
-/// `istio-manifests/metrics`, on a cluster that knows PodMonitors. All that has the label is scraped, and nothing else; each statistic of a sidecar has its series, with the
-/// service as a label; so has the control plane, also for a Prometheus that goes by annotations.
-pub async fn a_prometheus_outside_of_the_mesh_finds_everything(mesh: &Mesh) -> Result<()> {
-    mesh.know_pod_monitors().await?;
-    mesh.apply_folder("metrics").await?;
-    let prometheus = prometheus(mesh).await?;
-    let replicas = mesh.kubelet.pods("bloc-system", "app", "bloc-control-plane");
-    let proxied = [mesh.frontends(), mesh.backends()].concat();
-    let named =
-        |job: &str, pods: &[Pod]| pods.iter().map(|pod| (job.to_owned(), pod.name.clone())).collect::<BTreeSet<_>>();
-    let expected: BTreeSet<(String, String)> =
-        [named(PROXIES, &proxied), named(CONTROL_PLANE, &replicas), named(ANNOTATED, &replicas)]
-            .into_iter()
-            .flatten()
-            .collect();
-    mesh.until("every target up", async || {
-        let targets = prometheus.targets().await?;
-        ensure!(targets.iter().all(|target| target.up), "{targets:?}");
-        // istiod has annotations as well.
-        let ours = targets.into_iter().filter(|target| !target.pod.starts_with("istiod-"));
-        let found: BTreeSet<(String, String)> = ours.map(|target| (target.job, target.pod)).collect();
-        ensure!(found == expected, "{found:?}, not {expected:?}");
-        Ok(true)
-    })
-    .await?;
-    mesh.until("the series of every sidecar", async || {
-        ensure!(mesh.ask("/").await?.status == 200, "no answer");
-        for (pods, side) in [(mesh.backends(), "inbound"), (mesh.frontends(), "outbound")] {
-            for pod in pods {
-                let named =
-                    mesh.statistics(&pod).await?.into_keys().filter_map(|name| {
-                        Some(format!("bloc_{side}_{}", name.strip_prefix(&format!("{side}.{HOST}."))?))
-                    });
-                let expected: BTreeSet<String> = named.collect();
-                let query = format!("{{bloc_service=\"{BACKEND}\",pod=\"{}\",job=\"{PROXIES}\"}}", pod.name);
-                let samples = prometheus.query(&query).await?;
-                let of_side =
-                    samples.iter().map(|sample| &sample.labels["__name__"]).filter(|name| name.contains(side));
-                let found: BTreeSet<String> = of_side.cloned().collect();
-                ensure!(expected.len() > 10 && found == expected, "{}: {found:?}, not {expected:?}", pod.name);
-            }
-        }
-        Ok(true)
-    })
-    .await?;
-    let long = prometheus.query("{__name__=~\"bloc_.*_svc_cluster_local_.*\"}").await?;
-    ensure!(long.is_empty(), "a service in the name of a metric: {long:?}");
-    let memory = format!("count(bloc_guest_vm_memory_pages{{job=\"{PROXIES}\"}})");
-    ensure!(prometheus.number(&memory).await? == proxied.len() as f64, "not of the module itself");
-    for query in [
-        format!("count(bloc_config_services{{job=\"{CONTROL_PLANE}\"}}) == 2"),
-        format!("count(up{{job=\"{ANNOTATED}\",pod=~\"bloc-.*\"}} == 1) == 2"),
-        format!("min(scrape_samples_scraped{{job=\"{ANNOTATED}\",pod=~\"bloc-.*\"}}) > 5"),
-    ] {
-        mesh.until(&query, async || prometheus.number(&query).await.map(|_| true)).await?;
-    }
-    Ok(())
-}
-
-/// The alert rules as shipped, faster.
-fn rules(mesh: &Mesh) -> Result<String> {
-    let file = repository(mesh)?.join("control-plane/dashboards/alerts.yaml");
-    faster(&std::fs::read_to_string(&file)?).with_context(|| file.display().to_string())
-}
-
-fn repository(mesh: &Mesh) -> Result<PathBuf> {
-    Ok(mesh.tools.manifests.parent().context("istio-manifests/ lies in the repository")?.to_owned())
-}
-
-/// A Prometheus with these rules, once it scrapes every sidecar that has the label.
-async fn prometheus(mesh: &Mesh) -> Result<Prometheus> {
-    let prometheus = Prometheus::start(mesh, &rules(mesh)?).await?;
-    let expected = mesh.frontends().len() + mesh.backends().len();
-    mesh.until("targets", async || {
-        let targets = prometheus.targets().await?;
-        Ok(targets.iter().filter(|target| target.job == PROXIES && target.up).count() == expected)
-    })
-    .await?;
-    Ok(prometheus)
-}
+pub use scrape::a_prometheus_outside_of_the_mesh_finds_everything;
