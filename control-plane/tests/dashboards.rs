@@ -22,14 +22,14 @@ fn dashboards() -> PathBuf {
 fn of_sidecars() -> BTreeSet<String> {
     let mut names = BTreeSet::new();
     let sources = [
-        ("inbound", include_str!("../../filters/engine/src/service.rs")),
+        ("inbound", include_str!("../../filters/engine/src/service_metrics.rs")),
         ("outbound", include_str!("../../filters/engine/src/cluster.rs")),
     ];
     for (side, source) in sources {
         let (_, rest) = source.split_once("events! {").unwrap();
         let events = rest.split_once("\n}\n").unwrap().0.split(" = \"").skip(1);
         let gauges = source.split("gauge(\"").skip(1);
-        let totals = source.split("Total::define(host, \"inbound\", name, \"").skip(1);
+        let totals = source.split("total(\"").skip(1);
         let named = events.chain(gauges).chain(totals);
         names.extend(named.map(|rest| format!("bloc_{side}_{}", rest.split_once('"').unwrap().0)));
     }
