@@ -25,7 +25,7 @@ use bloc_policy::cluster_name::service_of;
 use bloc_policy::config::{ConfigError, ControlPlane, Services};
 use bloc_policy::follower::{Follower, News, Stamp};
 use bloc_policy::polls::{self, Outcome, Polls, Question};
-use bloc_policy::roster;
+use bloc_policy::roster::{self, Added};
 use bloc_policy::sync::{SYNC_PATH, SyncRequest};
 use bloc_policy::units::Timestamp;
 use std::collections::BTreeSet;
@@ -165,12 +165,13 @@ impl<H: Host> Agent<H> {
         self.listed = self.listed || roster::list(&self.vm.host, self.vm.number);
         let mut done = self.listed & self.serve();
         if !new.is_empty() {
-            if roster::announce(&self.vm.host, &new) {
-                self.tell();
-            } else {
-                // Another thread was faster: again on the next tick.
-                self.vm.give_back_new_services(new);
-                done = false;
+            match roster::announce(&self.vm.host, &new) {
+                Added::Some => self.tell(),
+                Added::Nothing => {}
+                Added::NotYet => {
+                    self.vm.give_back_new_services(new);
+                    done = false;
+                }
             }
         }
         self.catch_up();
@@ -184,10 +185,13 @@ impl<H: Host> Agent<H> {
         if self.served == count {
             return true;
         }
-        let done = roster::serve(&self.vm.host, &self.vm.serves());
+        let added = roster::serve(&self.vm.host, &self.vm.serves());
+        if added == Added::Some {
+            self.tell();
+        }
+        let done = added != Added::NotYet;
         if done {
             self.served = count;
-            self.tell();
         }
         done
     }

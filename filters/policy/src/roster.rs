@@ -33,26 +33,37 @@ pub fn served(shared: &impl Shared) -> BTreeSet<String> {
     names(&shared.get(SERVED_KEY).0.unwrap_or_default())
 }
 
-/// Adds services to those that were seen; false if another thread was faster, then again.
-pub fn announce(shared: &impl Shared, new: &BTreeSet<String>) -> bool {
+/// What became of services that were to be added.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Added {
+    /// There are new ones.
+    Some,
+    /// All were there, or there is no room.
+    Nothing,
+    /// Another thread was faster: to be tried again.
+    NotYet,
+}
+
+/// Adds services to those that were seen, as many as there may be.
+pub fn announce(shared: &impl Shared, new: &BTreeSet<String>) -> Added {
     add(shared, SEEN_KEY, new, MAX_SEEN)
 }
 
-/// Adds services to those that any thread stands in front of; false if another thread was faster,
-/// then again.
-pub fn serve(shared: &impl Shared, new: &BTreeSet<String>) -> bool {
+/// Adds services to those that any thread stands in front of, as many as there may be.
+pub fn serve(shared: &impl Shared, new: &BTreeSet<String>) -> Added {
     add(shared, SERVED_KEY, new, MAX_SERVED)
 }
 
-fn add(shared: &impl Shared, key: &str, new: &BTreeSet<String>, most: usize) -> bool {
+fn add(shared: &impl Shared, key: &str, new: &BTreeSet<String>, most: usize) -> Added {
     let (value, cas) = shared.get(key);
     let mut all = names(&value.unwrap_or_default());
-    let before = all.len();
-    all.extend(new.iter().cloned());
-    if all.len() == before || all.len() > most {
-        return true;
+    let room = most.saturating_sub(all.len());
+    let new: Vec<String> = new.difference(&all).take(room).cloned().collect();
+    if new.is_empty() {
+        return Added::Nothing;
     }
-    shared.set(key, Vec::from_iter(all).join("\n").as_bytes(), cas)
+    all.extend(new);
+    if shared.set(key, Vec::from_iter(all).join("\n").as_bytes(), cas) { Added::Some } else { Added::NotYet }
 }
 
 /// The VMs that are told of news.
@@ -84,4 +95,44 @@ pub fn unlist(shared: &impl Shared, vm: u64) {
 
 fn names(value: &[u8]) -> BTreeSet<String> {
     String::from_utf8_lossy(value).lines().map(str::to_owned).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::shared::Cas;
+    use std::cell::RefCell;
+
+    /// One value, written by one thread.
+    #[derive(Default)]
+    struct Alone(RefCell<Vec<u8>>);
+
+    impl Shared for Alone {
+        fn get(&self, _: &str) -> (Option<Vec<u8>>, Cas) {
+            (Some(self.0.borrow().clone()), Cas::new(1))
+        }
+
+        fn set(&self, _: &str, value: &[u8], _: Cas) -> bool {
+            *self.0.borrow_mut() = value.to_vec();
+            true
+        }
+
+        fn overwrite(&self, key: &str, value: &[u8]) {
+            self.set(key, value, Cas::new(1));
+        }
+    }
+
+    fn services(range: std::ops::Range<usize>) -> BTreeSet<String> {
+        range.map(|i| format!("{i:03}")).collect()
+    }
+
+    #[test]
+    fn as_many_services_are_announced_as_there_is_room_for() {
+        let data = Alone::default();
+        assert_eq!(serve(&data, &services(0..60)), Added::Some);
+        assert_eq!(serve(&data, &services(50..60)), Added::Nothing);
+        assert_eq!(serve(&data, &services(50..120)), Added::Some);
+        assert_eq!(served(&data), services(0..MAX_SERVED));
+        assert_eq!(serve(&data, &services(0..120)), Added::Nothing, "full");
+    }
 }

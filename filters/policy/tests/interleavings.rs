@@ -5,7 +5,7 @@
 #![allow(missing_docs, reason = "tests")]
 
 use bloc_policy::follower::{Follower, Stamp};
-use bloc_policy::roster;
+use bloc_policy::roster::{self, Added};
 use bloc_policy::shared::{Cas, Shared};
 use bloc_policy::units::Timestamp;
 use loom::sync::{Arc, Mutex};
@@ -113,7 +113,7 @@ fn of_two_threads_that_are_the_first_to_add_something_none_loses_its_entry() {
         let data = Arc::new(Data::default());
         let add = |vm: u64, data: &Data| {
             insist(|| roster::list(data, vm));
-            insist(|| roster::announce(data, &[format!("service {vm}")].into()));
+            insist(|| roster::announce(data, &[format!("service {vm}")].into()) != Added::NotYet);
         };
         let other = {
             let data = Arc::clone(&data);
