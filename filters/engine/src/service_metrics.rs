@@ -72,7 +72,7 @@ impl<H: Host> ServiceMetrics<H> {
             in_flight: count::in_flight(host, service, &self.in_flight).get().into(),
             capacity: known(&self.capacity).and_then(|capacity| u32::try_from(capacity).ok()),
             departed: self.departed.get(),
-            arrived: 0,
+            arrived: total(Served::Admitted),
             service_rate: known(&self.service_rate).map(|per_1000s| per_1000s as f64 / 1e3),
             events: ServiceEvents {
                 departed_confident: self.confident.get(),

@@ -108,6 +108,7 @@ impl Ledger {
         self.newest = id;
         self.under_way.retain(|poll| now.as_nanos() < poll.until);
         if !self.known {
+            without_arrivals(load);
             return None;
         }
         let full = self.under_way.len() >= MAX_UNDER_WAY;
@@ -171,6 +172,11 @@ impl Ledger {
     }
 }
 
+/// Without [`Last`] there is none: control planes of before do not know the field.
+pub(crate) fn without_arrivals(load: &mut [ServiceLoad]) {
+    load.iter_mut().for_each(|load| load.arrived = 0);
+}
+
 impl Part {
     fn add(&mut self, other: Self) {
         self.from_start |= other.from_start;
@@ -183,8 +189,6 @@ impl Part {
 }
 
 impl Events {
-    /// What was let in, which may fall: a request that ends without an answer is in flight no more and has not departed. Then
-    /// the counters, which rise only.
     fn of(load: &ServiceLoad) -> Self {
         let ServiceEvents {
             departed_confident,
@@ -194,9 +198,8 @@ impl Events {
             rejected_bid,
             rejected_deadline,
         } = load.events;
-        let let_in = load.departed.saturating_add(load.in_flight);
         let all = [
-            let_in,
+            load.arrived,
             load.departed,
             departed_confident,
             chips_granted,
@@ -211,7 +214,7 @@ impl Events {
     fn write(self, load: &mut ServiceLoad) {
         let all = self.0.map(|count| count.max(0).cast_unsigned());
         let [
-            let_in,
+            arrived,
             departed,
             departed_confident,
             chips_granted,
@@ -220,7 +223,7 @@ impl Events {
             rejected_bid,
             rejected_deadline,
         ] = all;
-        (load.arrived, load.departed) = (let_in, departed);
+        (load.arrived, load.departed) = (arrived, departed);
         load.events = ServiceEvents {
             departed_confident,
             chips_granted,
@@ -233,7 +236,7 @@ impl Events {
 
     /// Whether a counter is lower than in the other.
     fn are_below(self, other: Self) -> bool {
-        self.0.iter().zip(other.0).skip(1).any(|(own, other)| *own < other)
+        self.0.iter().zip(other.0).any(|(own, other)| *own < other)
     }
 
     fn plus(self, other: Self) -> Self {

@@ -41,8 +41,8 @@
 //! Cold start: nothing is counted and nothing known. Cost: a read and a write of the ledger, some 100 bytes for each service and report, when
 //! a poll begins and when it ends. Not in the papers.
 
-use crate::ledger::Ledger;
 pub use crate::ledger::{End, ReportId};
+use crate::ledger::{Ledger, without_arrivals};
 use crate::shared::{Cas, Shared};
 use crate::sync::{Last, ServiceLoad};
 use crate::units::Timestamp;
@@ -82,7 +82,9 @@ impl Reports {
                 return (load, last);
             }
         }
-        (load(), None)
+        let mut load = load();
+        without_arrivals(&mut load);
+        (load, None)
     }
 
     /// A poll is over.

@@ -98,13 +98,13 @@ fn last(replica: &str, answered_ms: u64, reported_ms: Option<u64>) -> Option<Las
 #[test]
 fn counters_count_from_the_start_until_an_answer_says_that_they_are_counted() {
     let mut proxy = Proxy::new(&["a"]);
-    (proxy.load[0].departed, proxy.load[0].in_flight) = (5, 2);
+    (proxy.load[0].departed, proxy.load[0].arrived) = (5, 7);
     assert_eq!(proxy.poll(End::NotCounted), (0, 5, None));
     assert_eq!(proxy.poll(R1), (0, 5, None), "an older control plane would refuse more");
     proxy.pass(2);
     assert_eq!(proxy.poll(R1), (7, 5, last("0000000000000001", 2000, None)), "the first that counts, from the start");
     proxy.pass(3);
-    (proxy.load[0].departed, proxy.load[0].in_flight) = (8, 1);
+    (proxy.load[0].departed, proxy.load[0].arrived) = (8, 9);
     assert_eq!(proxy.poll(R2), (2, 3, last("0000000000000001", 3000, Some(3000))));
     proxy.pass(4);
     assert_eq!(proxy.poll(R2), (0, 0, last("0000000000000002", 4000, Some(4000))));
@@ -118,9 +118,9 @@ fn what_a_poll_without_an_answer_said_is_in_the_next_one_again() {
     proxy.pass(5);
     assert_eq!(proxy.poll(End::NotCounted).1, 10);
     assert!(proxy.poll(End::NotCounted).2.is_some(), "a failure says nothing of what the control plane knows");
-    proxy.load[0].departed = 12;
+    (proxy.load[0].departed, proxy.load[0].arrived) = (12, 13);
     proxy.pass(5);
-    assert_eq!(proxy.poll(R2), (12, 12, last("", 0, Some(10_000))));
+    assert_eq!(proxy.poll(R2), (13, 12, last("", 0, Some(10_000))));
     proxy.pass(5);
     assert_eq!(proxy.poll(R2), (0, 0, last("0000000000000002", 5000, Some(5000))));
 }
@@ -253,13 +253,15 @@ fn a_service_whose_metrics_were_reset_counts_from_zero_and_the_others_go_on() {
 }
 
 #[test]
-fn requests_that_end_without_an_answer_are_no_arrivals() {
+fn a_stream_arrives_once_however_often_it_is_in_flight() {
     let mut proxy = Proxy::known(&["a"]);
-    proxy.load[0].in_flight = 10;
+    (proxy.load[0].arrived, proxy.load[0].in_flight) = (10, 10);
     assert_eq!(proxy.poll(R1).0, 10);
-    proxy.load[0].in_flight = 4;
-    assert_eq!(proxy.poll(R1).0, 0);
-    proxy.load[0].in_flight = 5;
+    for (in_flight, departed) in [(4, 0), (10, 10), (0, 10), (3, 10)] {
+        (proxy.load[0].in_flight, proxy.load[0].departed) = (in_flight, departed);
+        assert_eq!(proxy.poll(R1).0, 0);
+    }
+    proxy.load[0].arrived = 11;
     assert_eq!(proxy.poll(R1).0, 1);
 }
 
@@ -270,7 +272,7 @@ fn another_control_plane_is_told_all_and_the_first_one_nothing_twice() {
     assert_eq!(proxy.poll(R1).1, 10);
     proxy.reports = Reports::to("another");
     assert_eq!(proxy.poll(R2), (0, 10, None));
-    assert_eq!(proxy.poll(R2), (10, 10, last("0000000000000002", 0, None)));
+    assert_eq!(proxy.poll(R2), (0, 10, last("0000000000000002", 0, None)));
     proxy.reports = Reports::to(CLUSTER);
     assert_eq!(proxy.poll(R1).1, 0);
 }
@@ -293,7 +295,7 @@ fn a_ledger_that_cannot_be_read_is_begun_anew_from_now() {
         assert_eq!(proxy.poll(R1), (0, 10, None));
         proxy.load[0].departed = 11;
         proxy.pass(1);
-        assert_eq!(proxy.poll(R1), (1, 1, last("0000000000000001", 1000, Some(1000))), "{cut}");
+        assert_eq!(proxy.poll(R1), (0, 1, last("0000000000000001", 1000, Some(1000))), "{cut}");
     }
 }
 
@@ -365,7 +367,8 @@ fn counted_reports_add_up() {
             for load in &mut proxy.load {
                 load.departed += rng.u64(0..5);
                 load.events.rejected_bid += rng.u64(0..3);
-                load.in_flight += rng.u64(0..3);
+                load.arrived += rng.u64(0..6);
+                load.in_flight = rng.u64(0..3);
             }
             // No poll is under way for as long as it may be answered.
             proxy.now = proxy.now.after(Duration::from_millis(rng.u64(0..200)));
@@ -387,8 +390,8 @@ fn counted_reports_add_up() {
                 }
             }
         }
-        let books = [&proxy.load[0], &proxy.load[1]]
-            .map(|load| [load.departed, load.events.rejected_bid, load.departed + load.in_flight]);
+        let books =
+            [&proxy.load[0], &proxy.load[1]].map(|load| [load.departed, load.events.rejected_bid, load.arrived]);
         assert_eq!((counted, starts), (books, 1), "seed {seed}");
     }
 }

@@ -79,7 +79,7 @@ pub struct ServiceLoad {
     /// Requests answered; the control plane makes a rate of it.
     #[serde(default)]
     pub departed: u64,
-    /// Requests that came and were not rejected: the growth of `departed` and `in_flight` together, or 0 if that fell. Only with [`Last`].
+    /// Requests that came and were not rejected at once; one that is held and rejected later is both. Only with [`Last`].
     #[serde(default, skip_serializing_if = "is_zero")]
     pub arrived: u64,
     /// What the server finishes when it is busy, in requests per second; absent: not known yet.
