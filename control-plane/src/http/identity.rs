@@ -10,7 +10,8 @@
 //! An id counts in one trust domain only: that of `--trust-domain`, or else that of the sidecar's own id, `By=`.
 //!
 //! A proxy of namespace `shop` may go by Istio's id of a pod of `shop` (`sidecar~10.0.0.1~checkout-1.shop~shop.svc.cluster.local`) and report what it serves for Services of
-//! `shop`. An id belongs to the certificate that it was first heard of with, for as long as the proxy is remembered.
+//! `shop`. What it says of other services is left out, and the rest of its poll is served: a pod may well stand in front of a host that
+//! is no Service of its namespace (a ServiceEntry with a `workloadSelector`), and would otherwise get no configuration any more. An id belongs to the certificate that it was first heard of with, for as long as the proxy is remembered.
 
 use axum::http::{HeaderMap, StatusCode};
 use bloc_policy::sync::SyncRequest;
@@ -94,11 +95,12 @@ impl Identity {
     }
 }
 
-/// Whether who has this SPIFFE id may ask as `request` does.
+/// Whether who has this SPIFFE id may ask as `request` does. Services of other namespaces that it stands in front of are
+/// then services that it calls, without what it reports of them; returns their names.
 ///
 /// # Errors
 /// 403, with the reason.
-pub fn check(spiffe: &str, request: &SyncRequest) -> Result<(), Refusal> {
+pub fn confine(spiffe: &str, request: &mut SyncRequest) -> Result<Vec<String>, Refusal> {
     let forbidden = |why: String| Err((StatusCode::FORBIDDEN, why));
     let Some(namespace) = namespace(spiffe) else {
         return forbidden(format!("{spiffe:?} is not spiffe://DOMAIN/ns/NAMESPACE/sa/ACCOUNT"));
@@ -113,12 +115,11 @@ pub fn check(spiffe: &str, request: &SyncRequest) -> Result<(), Refusal> {
             request.proxy
         ));
     }
-    for (i, service) in request.serves.iter().enumerate() {
-        if service.split('.').nth(1) != Some(namespace) {
-            return forbidden(format!("serves[{i}]: {service:?} is not allowed, only services of {namespace}"));
-        }
-    }
-    Ok(())
+    let is_foreign = |service: &String| service.split('.').nth(1) != Some(namespace);
+    request.load.retain(|load| !is_foreign(&load.service));
+    let foreign: Vec<String> = request.serves.extract_if(.., |service| is_foreign(service)).collect();
+    request.services.extend_from_slice(&foreign);
+    Ok(foreign)
 }
 
 fn namespace(spiffe: &str) -> Option<&str> {
@@ -179,6 +180,7 @@ impl Quotes {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use bloc_policy::sync::ServiceLoad;
 
     const CHECKOUT: &str = "spiffe://cluster.local/ns/shop/sa/checkout";
 
@@ -280,10 +282,9 @@ mod tests {
             serves: serves.iter().map(ToString::to_string).collect(),
             ..SyncRequest::default()
         };
-        let status = |spiffe, request| check(spiffe, &request).map_err(|(status, _)| status);
+        let status = |spiffe, mut request: SyncRequest| confine(spiffe, &mut request).map_err(|(status, _)| status);
         let own = "sidecar~10.0.0.1~checkout-1.shop~shop.svc.cluster.local";
-        assert_eq!(status(CHECKOUT, request(own, &["checkout.shop.svc.cluster.local"])), Ok(()));
-        assert_eq!(status(CHECKOUT, request(own, &["vault.bank.svc.cluster.local"])), Err(StatusCode::FORBIDDEN));
+        assert_eq!(status(CHECKOUT, request(own, &["checkout.shop.svc.cluster.local"])), Ok(vec![]));
         let foreign = "sidecar~10.0.0.1~vault-1.bank~bank.svc.cluster.local";
         for proxy in [
             foreign,
@@ -301,5 +302,21 @@ mod tests {
         ] {
             assert_eq!(status(spiffe, request(own, &[])), Err(StatusCode::FORBIDDEN), "{spiffe}");
         }
+    }
+
+    #[test]
+    fn what_a_proxy_says_of_other_namespaces_is_left_out_and_the_rest_stands() {
+        let [home, foreign, host] = ["a.shop.svc.cluster.local", "vault.bank.svc.cluster.local", "legacy.example.com"];
+        let load = |service: &str| ServiceLoad { service: service.into(), ..ServiceLoad::default() };
+        let mut request = SyncRequest {
+            proxy: "sidecar~10.0.0.1~checkout-1.shop~shop.svc.cluster.local".into(),
+            services: vec!["b".into()],
+            serves: [home, foreign, host].map(str::to_owned).to_vec(),
+            load: [foreign, home, host].map(load).to_vec(),
+            ..SyncRequest::default()
+        };
+        assert_eq!(confine(CHECKOUT, &mut request), Ok(vec![foreign.to_owned(), host.to_owned()]));
+        assert_eq!((request.serves, request.load), (vec![home.to_owned()], vec![load(home)]));
+        assert_eq!(request.services, ["b", foreign, host], "whose parameters everybody may read");
     }
 }

@@ -24,14 +24,15 @@ thread_local! {
 pub fn sync_request(data: &[u8]) {
     let (header, body) = data.split_at(data.iter().position(|&byte| byte == b'\n').unwrap_or(0));
     let spiffe = spiffe(header);
-    let Ok(request) = ConfigError::read_json::<SyncRequest>(body) else { return };
+    let Ok(mut request) = ConfigError::read_json::<SyncRequest>(body) else { return };
     let text = serde_json::to_vec(&request).expect("what was read can be written");
     assert_eq!(ConfigError::read_json::<SyncRequest>(&text).as_ref(), Ok(&request), "read again");
     if let Some(spiffe) = &spiffe
-        && identity::check(spiffe, &request).is_ok()
+        && identity::confine(spiffe, &mut request).is_ok()
     {
         let namespace = spiffe.split('/').nth(4).expect("a namespace");
-        let foreign = request.serves.iter().find(|service| service.split('.').nth(1) != Some(namespace));
+        let named = request.serves.iter().chain(request.load.iter().map(|load| &load.service));
+        let foreign = named.into_iter().find(|service| service.split('.').nth(1) != Some(namespace));
         assert_eq!(foreign, None, "{spiffe} speaks for another namespace");
         assert!(request.proxy.contains(&format!(".{namespace}~")), "{spiffe} goes by {:?}", request.proxy);
     }
