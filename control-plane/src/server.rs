@@ -17,6 +17,7 @@ use hyper_util::server::graceful::GracefulShutdown;
 use std::collections::HashMap;
 use std::future::pending;
 use std::net::IpAddr;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::net::{TcpListener, TcpStream};
@@ -29,13 +30,14 @@ use tower_service::Service;
 const DRAIN: Duration = Duration::from_secs(5);
 /// What accepting waits after an error, which mostly is that there are too many open files.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
-/// What is read of a connection in one go, in bytes, and the longest head of a request: a sidecar's takes 2 KiB.
-const MAX_BUFFER: usize = 16 << 10;
+/// What is read of a connection in one go, in bytes, and the longest head of a request: a sidecar's takes 2 KiB. Each connection may
+/// keep as much here.
+const MAX_BUFFER: usize = 8 << 10;
 /// Requests at once on one connection of HTTP/2.
 const MAX_STREAMS: u32 = 100;
 /// Connections at once to the port of the metrics, in all and from one address. They are counted apart, so that scrapers do
 /// not keep proxies out. A Prometheus keeps one.
-const SCRAPERS: (usize, usize) = (1_000, 100);
+const SCRAPERS: (usize, usize) = (200, 20);
 
 /// Where it is served.
 #[derive(Debug)]
@@ -66,8 +68,9 @@ impl Default for Serving {
             identity: Identity::None,
             // A proxy asks again a second after its last answer.
             head_timeout: Duration::from_secs(30),
-            // Twice the proxies of a large mesh at one replica. An idle one takes 12 kB.
-            max_connections: 20_000,
+            // The proxies of a large mesh at one replica, and some. An idle one takes 12 kB, which nobody is charged for: with what may be
+            // remembered and what may be on its way, that is below the 512 MiB of the manifests.
+            max_connections: 14_000,
             // A node behind whose address all of its pods' proxies hide has some hundred.
             max_connections_of_one: 1_000,
         }
@@ -87,20 +90,24 @@ pub async fn serve(
     builder.http1().timer(TokioTimer::new()).header_read_timeout(serving.head_timeout).max_buf_size(MAX_BUFFER);
     builder.http2().timer(TokioTimer::new()).keep_alive_interval(Some(serving.head_timeout));
     // What a client may send without our reading it, for all streams of its connection.
-    let window = u32::try_from(4 * MAX_BUFFER).unwrap_or(u32::MAX);
+    let window = u32::try_from(8 * MAX_BUFFER).unwrap_or(u32::MAX);
     builder.http2().initial_stream_window_size(window).initial_connection_window_size(window);
-    builder.http2().max_concurrent_streams(MAX_STREAMS).max_header_list_size(window / 4).max_send_buf_size(MAX_BUFFER);
-    let (builder, graceful) = (Arc::new(builder), GracefulShutdown::new());
-    let port = |listener, router, (max_connections, max_connections_of_one)| {
-        let room = Arc::new(Semaphore::new(max_connections));
-        Port { listener, router, builder: Arc::clone(&builder), room, max_connections_of_one }
+    builder.http2().max_concurrent_streams(MAX_STREAMS).max_header_list_size(window / 8).max_send_buf_size(MAX_BUFFER);
+    let graceful = GracefulShutdown::new();
+    // A Prometheus speaks HTTP/1.1, in plain text; a sidecar may speak HTTP/2.
+    let http1 = Arc::new(builder.clone().http1_only());
+    let both = Arc::new(builder);
+    let port = |listener, router, builder: &Arc<_>, (max_connections, max_connections_of_one)| {
+        let (builder, room) = (Arc::clone(builder), Arc::new(Semaphore::new(max_connections)));
+        Port { listener, router, builder, room, max_connections_of_one, head_timeout: serving.head_timeout }
     };
-    let scrapes = listeners.metrics.map(|it| port(it, http::metrics_router(store.clone(), metrics.clone()), SCRAPERS));
+    let scrapes =
+        listeners.metrics.map(|it| port(it, http::metrics_router(store.clone(), metrics.clone()), &http1, SCRAPERS));
     let router = match scrapes {
         Some(_) => http::router(store.clone(), metrics, serving.identity),
         None => http::router_with_metrics(store.clone(), metrics, serving.identity),
     };
-    let main = port(listeners.main, router, (serving.max_connections, serving.max_connections_of_one));
+    let main = port(listeners.main, router, &both, (serving.max_connections, serving.max_connections_of_one));
     // A port whose future is dropped takes no more connections.
     tokio::select! {
         () = main.accept(&graceful) => {}
@@ -121,6 +128,7 @@ struct Port {
     builder: Arc<Builder<TokioExecutor>>,
     room: Arc<Semaphore>,
     max_connections_of_one: usize,
+    head_timeout: Duration,
 }
 
 impl Port {
@@ -143,7 +151,8 @@ impl Port {
                 continue;
             };
             let builder = Arc::clone(&self.builder);
-            let connection = connection(builder, self.router.clone(), graceful.watcher(), stream, peer);
+            let connection =
+                connection(builder, self.router.clone(), graceful.watcher(), stream, peer, self.head_timeout);
             tokio::spawn(async move {
                 connection.await;
                 drop((room, place));
@@ -191,19 +200,33 @@ async fn connection(
     watcher: hyper_util::server::graceful::Watcher,
     stream: TcpStream,
     peer: Peer,
+    head_timeout: Duration,
 ) {
     // Answers are small and awaited: waiting for more to send would only delay them.
     if let Err(error) = stream.set_nodelay(true) {
         tracing::debug!(%error, "no TCP_NODELAY");
     }
+    let asked = Arc::new(AtomicBool::new(false));
+    let asks = Arc::clone(&asked);
     let service = service_fn(move |mut request: hyper::Request<Incoming>| {
+        asks.store(true, Ordering::Relaxed);
         request.extensions_mut().insert(peer);
         // A router is always ready.
         router.clone().call(request.map(Body::new))
     });
     let connection = builder.serve_connection(TokioIo::new(stream), service).into_owned();
-    if let Err(error) = watcher.watch(connection).await {
-        tracing::debug!(error, "a connection broke");
+    // hyper's own time for a head begins when it knows which HTTP is spoken, and it does not for who sends nothing.
+    let silence = async {
+        sleep(head_timeout).await;
+        if asked.load(Ordering::Relaxed) {
+            pending::<()>().await;
+        }
+    };
+    tokio::select! {
+        ended = watcher.watch(connection) => if let Err(error) = ended {
+            tracing::debug!(error, "a connection broke");
+        },
+        () = silence => tracing::debug!(peer = %peer.0, "a connection without a request"),
     }
 }
 

@@ -184,6 +184,22 @@ async fn a_thousand_held_polls_get_a_change() {
 }
 
 #[tokio::test]
+async fn a_connection_without_a_request_is_cut_off() {
+    let serving = Serving { head_timeout: Duration::from_millis(100), max_connections: 1, ..Serving::default() };
+    let server = Server::start_serving(TWO, ReportInterval::default(), serving).await;
+    let address = server.url.strip_prefix("http://").unwrap();
+    // Nothing, and the beginning of HTTP/2: which HTTP is spoken is not known yet.
+    for begin in ["", "PRI "] {
+        let mut silent = tokio::net::TcpStream::connect(address).await.unwrap();
+        silent.write_all(begin.as_bytes()).await.unwrap();
+        let mut rest = Vec::new();
+        let _ = timeout(LIMIT, silent.read_to_end(&mut rest)).await.expect("it ends");
+    }
+    assert_eq!(server.get("/healthz").await.0, StatusCode::OK);
+    server.stop().await;
+}
+
+#[tokio::test]
 async fn a_head_that_trickles_is_cut_off() {
     let serving = Serving { head_timeout: Duration::from_millis(100), max_connections: 1, ..Serving::default() };
     let server = Server::start_serving(TWO, ReportInterval::default(), serving).await;

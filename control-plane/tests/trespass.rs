@@ -86,7 +86,7 @@ async fn bodies_that_are_huge_or_deep_are_refused_and_cost_nobody_else_anything(
     for body in [nested("[", "]"), nested(r#"{"a":"#, "}"), "[".repeat(60_000), r#"{"proxy":"#.repeat(6_000)] {
         assert_eq!(server.post(body).await.0, StatusCode::BAD_REQUEST);
     }
-    for (length, status) in [(10_000, StatusCode::NOT_FOUND), (30_000, StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE)] {
+    for (length, status) in [(6_000, StatusCode::NOT_FOUND), (30_000, StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE)] {
         assert_eq!(server.get(&format!("/{}", "a".repeat(length))).await.0, status, "{length}");
     }
     for path in ["//v1//sync", "/v1/sync/../../etc/passwd", "/v1/services/%00%ff%2e%2e%2f", "/v1/sync?x=%00"] {

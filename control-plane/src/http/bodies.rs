@@ -2,16 +2,16 @@
 
 use super::caller;
 use super::context::{Context, refusal};
-use super::no_room::no_room;
-use super::transit::{NoRoom, Passage};
-use crate::http::identity::Peer;
+use super::identity::Peer;
+use super::transit::{NoRoom, Passage, Transit};
+use crate::store::Answer;
 use axum::body::{Body, Bytes, HttpBody, to_bytes};
 use axum::extract::{Request, State};
-use axum::http::{StatusCode, header};
+use axum::http::{StatusCode, Version, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
-use bloc_policy::sync::SYNC_PATH;
 use futures_util::StreamExt;
+use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::timeout;
 
@@ -21,7 +21,7 @@ const MAX_BODY_BYTES: usize = 64 << 10;
 const BODY_TIMEOUT: Duration = Duration::from_secs(10);
 /// What a request takes while its body is read, beside the body: connection, buffer, task.
 const REQUEST: usize = 16 << 10;
-/// Shorter answers are not counted: they are a part of what a connection takes.
+/// Shorter answers are not counted over HTTP/1, which has one at a time: they are a part of what a connection takes.
 const SHORT: usize = 4 << 10;
 
 /// Why a body was not read.
@@ -65,20 +65,64 @@ pub async fn read(request: Request, mut passage: Passage) -> Result<Vec<u8>, Unr
     timeout(BODY_TIMEOUT, read).await.map_err(late)?
 }
 
+/// Whether an answer of so many bytes is counted while the client has not taken it.
+fn is_counted(version: Version, bytes: usize) -> bool {
+    bytes > if version < Version::HTTP_2 { SHORT } else { 0 }
+}
+
+/// A state as the answer to a poll, once there is room for it.
+pub async fn answer(
+    transit: &Transit,
+    caller: &Arc<str>,
+    version: Version,
+    answer: &Answer,
+) -> Result<Response, NoRoom> {
+    let json = |value: &Answer| serde_json::to_vec(value).unwrap_or_default();
+    // Written only when there is room. It is counted before, without being kept.
+    let mut length = Length(0);
+    let _ = serde_json::to_writer(&mut length, answer);
+    let content_type = [(header::CONTENT_TYPE, "application/json")];
+    if !is_counted(version, length.0) {
+        return Ok((content_type, json(answer)).into_response());
+    }
+    let passage = transit.room(Arc::clone(caller), length.0).await?;
+    let mut response = (content_type, passage.carry(json(answer).into())).into_response();
+    response.extensions_mut().insert(HasPassage);
+    Ok(response)
+}
+
+/// Counts what is written.
+struct Length(usize);
+
+impl std::io::Write for Length {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0 += bytes.len();
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+/// Marks an answer that is counted already.
+#[derive(Clone, Copy)]
+struct HasPassage;
+
 /// Counts answers for as long as the client has not taken them.
 pub async fn count_answers(State(context): State<Context>, request: Request, next: Next) -> Response {
     let peer = request.extensions().get::<Peer>().copied();
-    let caller = caller::of(&context.identity, request.headers(), peer);
-    let is_poll = request.uri().path() == SYNC_PATH;
+    let (caller, version) = (caller::of(&context.identity, request.headers(), peer), request.version());
     let (parts, body) = next.run(request).await.into_parts();
-    let length = body.size_hint().exact().and_then(|bytes| usize::try_from(bytes).ok()).filter(|bytes| *bytes > SHORT);
+    let length = body.size_hint().exact().and_then(|bytes| usize::try_from(bytes).ok());
+    let length = length.filter(|bytes| is_counted(version, *bytes) && parts.extensions.get::<HasPassage>().is_none());
     let Some(length) = length else { return Response::from_parts(parts, body) };
-    let mut passage = context.transit.passage(caller.clone());
+    let mut passage = context.transit.passage(caller);
     if passage.grow(length).is_err() {
-        return if is_poll { no_room(&context.metrics, &context.named, &caller) } else { busy() };
+        return busy();
     }
     match to_bytes(body, length).await {
-        Ok(bytes) => Response::from_parts(parts, Body::from(Bytes::from_owner(Counted { bytes, _passage: passage }))),
+        Ok(bytes) => Response::from_parts(parts, passage.carry(bytes)),
         Err(error) => refusal(StatusCode::INTERNAL_SERVER_ERROR, &error.to_string()),
     }
 }
@@ -88,7 +132,13 @@ fn busy() -> Response {
     ([(header::RETRY_AFTER, "30")], refusal(StatusCode::SERVICE_UNAVAILABLE, why)).into_response()
 }
 
-/// An answer that is counted until its last byte was written.
+impl Passage {
+    /// A body that is counted until its last byte was written.
+    fn carry(self, bytes: Bytes) -> Body {
+        Body::from(Bytes::from_owner(Counted { bytes, _passage: self }))
+    }
+}
+
 struct Counted {
     bytes: Bytes,
     _passage: Passage,

@@ -1,4 +1,5 @@
-//! What a proxy is told for which there is no room: to keep what it has, and to come back at a random moment within 30 s.
+//! What a proxy is told for which there is no room, or for whose answer there was none for 5 s: to keep what it has, and to come back
+//! at a random moment within 30 s.
 
 use crate::metrics::Metrics;
 use axum::http::{StatusCode, header};
@@ -21,7 +22,7 @@ pub struct Named(Mutex<HashMap<Arc<str>, Instant>>);
 
 impl Named {
     /// Whether to name `caller` now.
-    fn is_due(&self, caller: &Arc<str>, now: Instant) -> bool {
+    pub fn is_due(&self, caller: &Arc<str>, now: Instant) -> bool {
         let mut named = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let is_recent = |at: &Instant| now.saturating_duration_since(*at) < LOG_EVERY;
         if named.get(caller).is_some_and(is_recent) {
@@ -38,12 +39,12 @@ impl Named {
     }
 }
 
-/// The answer to a proxy of `caller`. Without a body and without the name of this replica: nothing of the poll was counted. The
+/// The answer to a proxy of `caller`, without a body. Without the name of this replica nothing of the poll was counted. The
 /// connection ends, because refused ones would take memory while they idle.
 pub fn no_room(metrics: &Metrics, named: &Named, caller: &Arc<str>) -> Response {
     metrics.count_no_room();
     if named.is_due(caller, Instant::now()) {
-        tracing::warn!(%caller, "no room: its proxies take the most memory; those without room keep their last state");
+        tracing::warn!(%caller, "no room: its proxies, or answers that it does not take, need too much memory; those without room keep their last state");
     }
     let headers = [(header::RETRY_AFTER, WITHIN), (header::CONNECTION, "close")];
     (StatusCode::NOT_MODIFIED, headers).into_response()

@@ -1,6 +1,6 @@
 //! `POST /v1/sync`: body [`SyncRequest`], answer 200 with a [`SyncResponse`](bloc_policy::sync::SyncResponse) at once or when
 //! something changes, 304 without a body when the wait is over, a newer poll of the same proxy arrives, or the control plane
-//! shuts down, then with a `retry-after`. An answer that counts what the poll reported names this replica in [`REPLICA_HEADER`]. 400 for what is no such body, 401 and 403 for who may not ask so (see [`identity`]), 408 for one that does not arrive, 413 above 64 KiB.
+//! shuts down, then with a `retry-after`. An answer that counts what the poll reported names this replica in [`REPLICA_HEADER`], also when there is no room for the answer itself. 400 for what is no such body, 401 and 403 for who may not ask so (see [`identity`]), 408 for one that does not arrive, 413 above 64 KiB.
 //! Who finds no room gets 304 with a `retry-after`, see [`no_room`](super::no_room).
 
 use super::bodies::{self, Unread};
@@ -8,17 +8,19 @@ use super::caller;
 use super::context::{Context, refusal};
 use super::identity::{self, Peer};
 use super::no_room::no_room;
+use super::transit::NoRoom;
 use crate::store::{Outcome, Poll, StoreError};
-use axum::Json;
 use axum::extract::{Request, State};
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use bloc_policy::config::ConfigError;
 use bloc_policy::sync::{REPLICA_HEADER, SyncRequest};
 use std::sync::Arc;
+use tokio::time::Instant;
 
 pub async fn sync(State(context): State<Context>, request: Request) -> Response {
     let caller = caller::of(&context.identity, request.headers(), request.extensions().get::<Peer>().copied());
+    let version = request.version();
     let poll = match read(&context, request).await {
         Ok(poll) => poll,
         Err(Unread::NoRoom) => return no_room(&context.metrics, &context.named, &caller),
@@ -30,17 +32,29 @@ pub async fn sync(State(context): State<Context>, request: Request) -> Response 
     };
     match context.store.sync(poll).await {
         Ok(outcome) => {
-            if matches!(outcome, Outcome::NoRoom) {
-                return no_room(&context.metrics, &context.named, &caller);
-            }
-            context.metrics.count_outcome(&outcome);
+            let no_room = || no_room(&context.metrics, &context.named, &caller);
+            let count = || context.metrics.count_outcome(&outcome);
             // What the poll reported is counted here: the proxy begins anew.
             let counted = [(REPLICA_HEADER, context.store.replica().to_owned())];
-            match outcome {
-                Outcome::Changed(answer) => (counted, Json(answer)).into_response(),
-                Outcome::Unchanged => (StatusCode::NOT_MODIFIED, counted).into_response(),
-                Outcome::Superseded | Outcome::NoRoom => StatusCode::NOT_MODIFIED.into_response(),
+            match &outcome {
+                Outcome::NoRoom => no_room(),
+                Outcome::Changed(answer) => match bodies::answer(&context.transit, &caller, version, answer).await {
+                    Ok(answer) => {
+                        count();
+                        (counted, answer).into_response()
+                    }
+                    Err(NoRoom) => (counted, no_room()).into_response(),
+                },
+                Outcome::Unchanged => {
+                    count();
+                    (StatusCode::NOT_MODIFIED, counted).into_response()
+                }
+                Outcome::Superseded => {
+                    count();
+                    StatusCode::NOT_MODIFIED.into_response()
+                }
                 Outcome::Closing { within } => {
+                    count();
                     let seconds = [(header::RETRY_AFTER, within.as_secs().to_string())];
                     (StatusCode::NOT_MODIFIED, seconds).into_response()
                 }
@@ -48,7 +62,9 @@ pub async fn sync(State(context): State<Context>, request: Request) -> Response 
         }
         Err(error) => {
             context.metrics.count_refused();
-            tracing::warn!(%error, "poll refused");
+            if context.named.is_due(&format!("{caller}: {error}").into(), Instant::now()) {
+                tracing::warn!(%caller, %error, "poll refused");
+            }
             let status = match error {
                 StoreError::NotYours => StatusCode::FORBIDDEN,
             };
@@ -67,9 +83,62 @@ async fn read(context: &Context, request: Request) -> Result<Poll, Unread> {
     // From here to the store nothing is waited for: what is decoded and not yet checked or charged exists once for each thread,
     // and is at most some twenty times the body.
     let bad_request = |error: ConfigError| refused((StatusCode::BAD_REQUEST, error.to_string()));
-    let request: SyncRequest = ConfigError::read_json(&body).map_err(bad_request)?;
+    let mut request: SyncRequest = ConfigError::read_json(&body).map_err(bad_request)?;
     if let Some(spiffe) = &spiffe {
-        identity::check(spiffe, &request).map_err(refused)?;
+        let foreign = identity::confine(spiffe, &mut request).map_err(refused)?;
+        if let Some(service) = foreign.first()
+            && context.named.is_due(&format!("{payer}: reports").into(), Instant::now())
+        {
+            let proxy = &request.proxy;
+            tracing::warn!(
+                proxy,
+                service,
+                "reports of services of other namespaces do not count; the rest of the poll is served"
+            );
+        }
     }
     Ok(Poll::try_from(request).map_err(bad_request)?.from(spiffe).paid_by(payer))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::clock::Clock;
+    use crate::http::identity::Identity;
+    use crate::http::transit::Transit;
+    use crate::load::ReportInterval;
+    use crate::snapshot::Snapshot;
+    use crate::store::{Reach, Store};
+    use axum::body::Body;
+
+    /// The reports of a poll are counted when its answer is decided on. If that finds no room, the proxy must not report them again.
+    #[tokio::test(start_paused = true)]
+    async fn a_poll_whose_answer_finds_no_room_is_told_that_it_was_counted() {
+        let store = Store::new("test", Clock::system(), ReportInterval::default());
+        let endpoints: Vec<String> = (0..2_000).map(|i| format!("10.0.{}.{}:80", i / 200, i % 200)).collect();
+        let services = serde_json::json!({"services": {"a": {"endpoints": endpoints}}});
+        store.publish(Snapshot::from_yaml(&services.to_string()).unwrap(), Reach::default());
+        let context = |bytes| Context {
+            store: store.clone(),
+            metrics: Arc::default(),
+            identity: Identity::None,
+            transit: Transit::of(bytes),
+            named: Arc::default(),
+        };
+        let poll = async |context: &Context| {
+            let body = r#"{"proxy": "p", "serves": ["a"], "load": [{"service": "a", "inFlight": 1, "departed": 5, "arrived": 5}],
+                "last": {"answeredMs": 0, "reportedMs": 5000}}"#;
+            let answer = sync(State(context.clone()), Request::new(Body::from(body))).await;
+            let header = |name| answer.headers().get(name).map(|value| value.to_str().unwrap().to_owned());
+            (answer.status().as_u16(), header(REPLICA_HEADER), header("retry-after"))
+        };
+        let replica = || Some(store.replica().to_owned());
+        let arrivals = || store.signals()["a"].1.arrivals;
+        assert_eq!(poll(&context(40_000)).await, (304, replica(), Some("30".to_owned())));
+        assert_eq!(arrivals(), 5);
+        assert_eq!(poll(&context(400_000)).await, (200, replica(), None));
+        assert_eq!(arrivals(), 10);
+        assert_eq!(poll(&context(10_000)).await, (304, None, Some("30".to_owned())), "not even for its body");
+        assert_eq!(arrivals(), 10);
+    }
 }

@@ -1,21 +1,24 @@
 //! Bytes on their way: bodies while they are read, and answers until the client has taken them.
 //!
 //! Who sends slowly, or does not read its answers, keeps them here for long. One caller may take as much as is left free by all:
-//! own <= MOST - taken, both with what comes (the dynamic thresholds of Choudhury and Hahne, 1998, with a factor of 1). So one alone takes half,
+//! own <= most - taken, both with what comes (the dynamic thresholds of Choudhury and Hahne, 1998, with a factor of 1). So one alone takes half,
 //! N that take what they can get have 1 / (N + 1) each, and as much is left for whoever comes next.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+use tokio::time::sleep;
 
-/// All bytes on their way.
-const MOST: usize = 64 << 20;
+/// How often somebody who waits for room looks again, and how many times.
+const LOOK: (Duration, u32) = (Duration::from_millis(50), 100);
 
 /// What is on its way, and whose it is; clones share it.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct Transit(Arc<Mutex<Taken>>);
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Taken {
+    most: usize,
     all: usize,
     of: HashMap<Arc<str>, usize>,
 }
@@ -33,6 +36,27 @@ pub struct Passage {
 pub struct NoRoom;
 
 impl Transit {
+    /// With room for so many bytes.
+    pub fn of(most: usize) -> Self {
+        Self(Arc::new(Mutex::new(Taken { most, all: 0, of: HashMap::new() })))
+    }
+
+    /// Room for an answer of so many bytes; waits for it, 5 s at most, because others take theirs meanwhile.
+    ///
+    /// # Errors
+    /// If there is none by then.
+    pub async fn room(&self, caller: Arc<str>, bytes: usize) -> Result<Passage, NoRoom> {
+        let mut passage = self.passage(caller);
+        let (every, times) = LOOK;
+        for _ in 0..times {
+            if passage.grow(bytes).is_ok() {
+                return Ok(passage);
+            }
+            sleep(every).await;
+        }
+        passage.grow(bytes).map(|()| passage)
+    }
+
     /// A body of nothing yet.
     pub fn passage(&self, caller: Arc<str>) -> Passage {
         Passage { transit: self.clone(), caller, bytes: 0 }
@@ -51,7 +75,7 @@ impl Passage {
     pub fn grow(&mut self, more: usize) -> Result<(), NoRoom> {
         let mut taken = self.transit.lock();
         let own = taken.of.get(&self.caller).copied().unwrap_or(0);
-        if own + more > (MOST - taken.all).saturating_sub(more) {
+        if own + more > (taken.most - taken.all).saturating_sub(more) {
             return Err(NoRoom);
         }
         taken.all += more;
@@ -82,6 +106,7 @@ mod tests {
     use super::*;
 
     const STEP: usize = 64 << 10;
+    const MOST: usize = 64 << 20;
 
     fn fill(transit: &Transit, caller: &str) -> Vec<Passage> {
         let one = || {
@@ -93,7 +118,7 @@ mod tests {
 
     #[test]
     fn whoever_takes_what_it_can_get_leaves_room_for_others() {
-        let transit = Transit::default();
+        let transit = Transit::of(MOST);
         let first = fill(&transit, "0");
         assert_eq!(first.len() * STEP, MOST / 2);
         let others: Vec<_> = (1..10).map(|caller| fill(&transit, &caller.to_string())).collect();
@@ -108,12 +133,29 @@ mod tests {
 
     #[test]
     fn what_does_not_fit_takes_nothing() {
-        let transit = Transit::default();
+        let transit = Transit::of(MOST);
         let mut passage = transit.passage("a".into());
         assert_eq!(passage.grow(MOST / 2 + 1), Err(NoRoom));
         assert_eq!((passage.grow(1), passage.grow(0)), (Ok(()), Ok(())));
         assert_eq!(transit.lock().all, 1);
         drop(passage);
         assert!(transit.lock().of.is_empty() && transit.lock().all == 0);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_answer_waits_for_those_before_it() {
+        let transit = Transit::of(MOST);
+        let mut before = fill(&transit, "a");
+        let waiting = tokio::spawn({
+            let transit = transit.clone();
+            async move { transit.room("a".into(), 2 * STEP).await.map(|passage| passage.bytes) }
+        });
+        sleep(Duration::from_secs(2)).await;
+        assert!(!waiting.is_finished());
+        before.truncate(before.len() - 4);
+        assert_eq!(waiting.await.unwrap(), Ok(2 * STEP));
+        let full = fill(&transit, "a");
+        assert_eq!(transit.room("a".into(), STEP).await.map(|_| ()), Err(NoRoom), "not for ever");
+        drop(full);
     }
 }
