@@ -9,6 +9,11 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
+use std::time::Duration;
+use tokio::time::Instant;
+
+/// How often the records of one identity are looked through for those that were not heard of lately.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
 
 /// How many bytes may be taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,6 +59,7 @@ pub struct Budget {
 struct Account {
     taken: usize,
     records: BTreeMap<Serial, Arc<str>>,
+    looked: Option<Instant>,
 }
 
 impl Budget {
@@ -81,6 +87,21 @@ impl Budget {
             }
             _ => Room::Full,
         }
+    }
+
+    /// Whether `payer` would take more than one may, with `more` bytes.
+    pub fn is_beyond_its_own(&self, payer: &str, more: usize) -> bool {
+        self.accounts.get(payer).map_or(0, |account| account.taken) + more > self.limits.of_one
+    }
+
+    /// The proxies of `payer`, once a second at the most, because that takes a look at all of them.
+    pub fn proxies_of(&mut self, payer: &str, now: Instant) -> Option<Vec<Arc<str>>> {
+        let account = self.accounts.get_mut(payer)?;
+        if account.looked.is_some_and(|last| now.saturating_duration_since(last) < LOOK_EVERY) {
+            return None;
+        }
+        account.looked = Some(now);
+        Some(account.records.values().cloned().collect())
     }
 
     /// Charges `payer` for the record `serial` of `proxy`.

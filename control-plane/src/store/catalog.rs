@@ -11,6 +11,7 @@ use std::sync::Arc;
 pub struct Catalog {
     current: Option<BTreeMap<String, Arc<Service>>>,
     digest: u64,
+    generation: u64,
 }
 
 impl Catalog {
@@ -44,6 +45,11 @@ impl Catalog {
         digest(self.of(names).map(|(name, service)| (name, service.digest())))
     }
 
+    /// How many snapshots there have been.
+    pub fn generation(&self) -> u64 {
+        self.generation
+    }
+
     /// The digest of everything.
     pub fn digest(&self) -> u64 {
         self.digest
@@ -61,6 +67,7 @@ impl Catalog {
         let changes = gone.chain(new).cloned().collect();
         self.digest = digest(next.iter().map(|(name, service)| (name, service.digest())));
         self.current = Some(next);
+        self.generation += 1;
         changes
     }
 }

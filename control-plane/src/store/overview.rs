@@ -78,7 +78,7 @@ impl Store {
         let view = |(proxy, record): (&String, &Record)| ProxyView {
             proxy: proxy.clone(),
             version: record.version.as_ref().map(ToString::to_string).unwrap_or_default(),
-            current: inner.state.is_current(record.version.as_ref(), &record.subscription),
+            current: inner.state.is_current(record),
             connected: record.window.contains(now),
             last_seen: rfc3339(wall.checked_sub(now.saturating_duration_since(record.seen)).unwrap_or(UNIX_EPOCH)),
             services: record.subscription.calls.to_vec(),

@@ -14,6 +14,7 @@ use super::version::Version;
 use super::window::Window;
 use crate::load::Since;
 use bloc_policy::sync::ServiceLoad;
+use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -65,6 +66,8 @@ pub struct Record {
     pub(super) window: Window,
     /// Since when it has presented the version that it has, and there is a newer state for it.
     pub(super) behind: Option<Instant>,
+    /// The digest of what it subscribed to, in this generation of the catalog: operators' looks need it of all proxies.
+    pub(super) digest: Cell<Option<(u64, u64)>>,
     /// Whose it is, if that was proved.
     identity: Option<String>,
     /// To whom it is charged, its place there, and how many bytes.
@@ -120,6 +123,7 @@ impl Proxies {
                 held: None,
                 window: Window::default(),
                 behind: None,
+                digest: Cell::new(None),
             }
         });
         if record.charge != charge || record.payer != poll.payer {
@@ -136,6 +140,7 @@ impl Proxies {
             // The new one first: names that are in both stay.
             let next = self.names.subscribe(&poll.services, &poll.serves);
             let before = std::mem::replace(&mut record.subscription, next);
+            record.digest = Cell::new(None);
             self.names.release(&before);
             let is_served = |name: &Name| poll.serves.binary_search_by(|served| (**served).cmp(&name.text)).is_ok();
             let left: Vec<Name> = before.serves.iter().filter(|name| !is_served(name)).cloned().collect();
@@ -153,14 +158,15 @@ impl Proxies {
     /// If there is no room, the proxy is forgotten itself.
     pub fn make_room(&mut self, poll: &Poll, charge: usize, now: Instant) -> bool {
         self.sweep(now);
-        let known = self.records.get(&poll.proxy);
-        let serial = known.map_or(self.next, |record| record.serial);
-        let before = known.filter(|record| record.payer == poll.payer).map_or(0, |record| record.charge);
-        let more = charge.saturating_sub(before);
         loop {
+            // Its own record may have been silent, too, and be gone since.
+            let known = self.records.get(&poll.proxy);
+            let serial = known.map_or(self.next, |record| record.serial);
+            let before = known.filter(|record| record.payer == poll.payer).map_or(0, |record| record.charge);
+            let more = charge.saturating_sub(before);
             match self.budget.room(&poll.payer, serial, more) {
                 Room::Free => return true,
-                Room::After(_) | Room::Full if self.forget_silent(now) => {}
+                Room::After(_) | Room::Full if self.forget_silent(&poll.payer, more, now) => {}
                 Room::After(proxy) => self.forget(&proxy),
                 Room::Full => {
                     self.forget(&poll.proxy);
@@ -185,8 +191,18 @@ impl Proxies {
         self.retain(Some(proxy), |_| false);
     }
 
-    /// Forgets who was not heard of lately, before anybody gives way who was. Once in a while, because it looks at all.
-    fn forget_silent(&mut self, now: Instant) -> bool {
+    /// Forgets who was not heard of lately, before anybody gives way who was: of all, or of `payer` alone if it is its own limit that
+    /// `more` bytes are beyond. Once in a while, because it looks at all of them.
+    fn forget_silent(&mut self, payer: &str, more: usize, now: Instant) -> bool {
+        if self.budget.is_beyond_its_own(payer, more) {
+            let Some(proxies) = self.budget.proxies_of(payer, now) else { return false };
+            for proxy in proxies {
+                if self.records.get(&*proxy).is_some_and(|record| !record.was_heard_of_lately(now)) {
+                    self.forget(&proxy);
+                }
+            }
+            return true;
+        }
         let due = self.made_room.is_none_or(|last| now.saturating_duration_since(last) >= ROOM_EVERY);
         if due {
             self.made_room = Some(now);
@@ -325,6 +341,36 @@ mod tests {
         assert_eq!(ids(&proxies), ["1", "2", "3", "4", "5", "6", "7", "8", "9", "new"]);
         assert!(comes(&mut proxies, &paid("newer", "c", "s"), later), "then the largest");
         assert_eq!(ids(&proxies), ["1", "2", "3", "4", "6", "7", "8", "9", "new", "newer"]);
+    }
+
+    #[test]
+    fn who_is_beyond_its_own_limit_drops_nobody_elses_silent_proxies() {
+        let (mut proxies, start) = (small(), Instant::now());
+        for i in 0..9 {
+            let payer = if i < 6 { "a" } else { "b" };
+            assert!(comes(&mut proxies, &paid(&i.to_string(), payer, "s"), start));
+        }
+        proxies.get_mut("0").unwrap().held = Some(1);
+        let later = start + Duration::from_secs(61);
+        assert!(comes(&mut proxies, &paid("new", "a", "s"), later));
+        assert_eq!(ids(&proxies), ["0", "6", "7", "8", "new"]);
+    }
+
+    #[test]
+    fn a_proxy_whose_own_record_was_silent_is_charged_in_full() {
+        let (mut proxies, start) = (small(), Instant::now());
+        for i in 0..10 {
+            let payer = ["c", "a", "a", "a", "a", "b", "b", "b", "b", "b"][i];
+            assert!(comes(&mut proxies, &paid(&i.to_string(), payer, "s"), start));
+        }
+        let later = start + Duration::from_secs(61);
+        for i in 2..10 {
+            proxies.get_mut(&i.to_string()).unwrap().held = Some(i);
+        }
+        let poll = paid("0", "c", "s");
+        assert!(proxies.make_room(&poll, 25, later));
+        proxies.note(&poll, 25, later);
+        assert_eq!((proxies.taken(), ids(&proxies).contains(&"9")), (95, false), "80 and 25 would be too much");
     }
 
     #[test]
