@@ -48,30 +48,43 @@ impl Loads {
         counts: impl Fn(&str, Instant) -> bool,
         now: Instant,
     ) {
-        let Self { interval, ticks, services, dropped } = self;
-        let counting = Counting { counts, interval: *interval, ticks };
+        let ticks = self.ticks;
+        let counting = Counting { counts, interval: self.interval, ticks: &ticks };
         for load in report.load {
-            let name = load.service.as_str();
-            let known = services.contains_key(name);
-            if !in_force(name) || (!known && services.len() >= MAX_SERVICES) {
-                *dropped += 1;
-                continue;
+            match self.service(&load.service, &in_force, now) {
+                Some(service) => service.hear(report.proxy, load, report.since, &counting, now),
+                None => self.dropped += 1,
             }
-            let service = services.entry(name.to_owned()).or_insert_with(|| Service::new(now));
-            service.hear(report.proxy, load, report.since, &counting, now);
         }
     }
 
-    /// Counts what was heard, because the poll is answered: nobody else will.
-    pub fn count(&mut self, report: Report<'_>) {
+    /// Counts what was heard, because the poll is answered: nobody else will. A service may have come into force since it was
+    /// heard of; `in_force` tells.
+    pub fn count(&mut self, report: Report<'_>, in_force: impl Fn(&str) -> bool, now: Instant) {
         if report.since == Since::Start {
             return;
         }
         for load in report.load {
-            if let Some(service) = self.services.get_mut(&load.service) {
+            if let Some(service) = self.service(&load.service, &in_force, now) {
                 service.count(load);
             }
         }
+    }
+
+    /// A service that is in force, unless there are too many.
+    fn service(&mut self, name: &str, in_force: impl Fn(&str) -> bool, now: Instant) -> Option<&mut Service> {
+        let is_known = self.services.contains_key(name);
+        if !in_force(name) || (!is_known && self.services.len() >= MAX_SERVICES) {
+            return None;
+        }
+        Some(self.services.entry(name.to_owned()).or_insert_with(|| Service::new(now)))
+    }
+
+    /// Lets each predictor see the arrival rate of the last tick, if it has not yet. To be called at least once between two ticks.
+    pub fn observe(&mut self, counts: impl Fn(&str, Instant) -> bool, now: Instant) {
+        let Self { interval, ticks, services, .. } = self;
+        let counting = Counting { counts, interval: *interval, ticks };
+        services.values_mut().for_each(|service| service.observe(&counting, now));
     }
 
     /// Forgets what `proxy` reported of a service.

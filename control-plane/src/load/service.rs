@@ -30,6 +30,8 @@ pub struct Service {
     since: Instant,
     /// Whether the sum of the arrival rates is one of all servers.
     complete: bool,
+    /// Whether the proxies say in which time they counted, so that none is measured here first.
+    exact: bool,
     /// When the rest was last looked after.
     looked: Instant,
     /// When any of them was last heard of.
@@ -86,6 +88,7 @@ impl Service {
             servers: BTreeMap::new(),
             since: now,
             complete: false,
+            exact: false,
             looked: now,
             heard: now,
             trend: None,
@@ -102,9 +105,11 @@ impl Service {
         let interval = counting.interval;
         let is_kept =
             |(proxy, server): (&String, &Server)| server.is_fresh(interval, now) || (counting.counts)(proxy, now);
-        if !self.servers.iter().any(is_kept) {
+        let exact = matches!(since, Since::Counted(Some(_)));
+        if (!exact || self.is_silent(now)) && !self.servers.iter().any(is_kept) {
             *self = Self { totals: self.totals, ..Self::new(now) };
         }
+        self.exact = exact;
         self.heard = now;
         let known = self.servers.remove(proxy).map(|server| (server.arrivals, server.events));
         let (mut arrivals, mut events) = known.unwrap_or_default();
@@ -135,10 +140,10 @@ impl Service {
         now.saturating_duration_since(self.heard) >= SILENT_AFTER
     }
 
-    /// Drops who fell silent and lets the predictor see the arrival rate: as it was at the last tick, for nothing was heard since.
+    /// At a new tick drops who fell silent and lets the predictor see the arrival rate: as it was at the last tick, for nothing was heard since.
     /// Not at each report, as it takes a pass over all servers; and at the ticks, because then all replicas observe parts of
     /// the same sum, and what moves between them cancels in the sum of their predictions.
-    fn observe<F: Fn(&str, Instant) -> bool>(&mut self, counting: &Counting<'_, F>, now: Instant) {
+    pub fn observe<F: Fn(&str, Instant) -> bool>(&mut self, counting: &Counting<'_, F>, now: Instant) {
         let Some(tick) = counting.ticks.last(now).filter(|tick| *tick > self.looked) else { return };
         self.looked = tick;
         let (interval, counts) = (counting.interval, &counting.counts);
@@ -148,7 +153,7 @@ impl Service {
             |(proxy, server): (&String, &Server)| server.arrivals.rate().is_some() || !counts(proxy, tick);
         self.complete |=
             (age >= interval.get() && self.servers.iter().all(is_measured)) || age >= interval.get() * KEEP_INTERVALS;
-        let rate = self.arrival_rate(self.counted(counts, tick).map(|(_, server)| server));
+        let rate = self.arrival_rate(self.counted(counts, tick).map(|(_, server)| server), tick);
         if let Some(rate) = rate {
             match &mut self.trend {
                 Some(trend) => trend.observe(rate, tick),
@@ -163,7 +168,7 @@ impl Service {
         let counted: Vec<&Server> = self.counted(counts, now).map(|(_, server)| server).collect();
         let rates: Vec<f64> = counted.iter().filter_map(|server| server.service_rate).collect();
         let spread = Spread::of(&rates);
-        let arrival_rate = self.arrival_rate(counted.iter().copied());
+        let arrival_rate = self.arrival_rate(counted.iter().copied(), now);
         let service_rate = spread.map(|spread| spread.mean_per_second * counted.len() as f64);
         let divisor = service_rate.filter(|rate| *rate >= LEAST_SERVICE_RATE);
         let capacities = counted.iter().map(|server| server.capacity.map(u64::from)).sum::<Option<u64>>();
@@ -212,9 +217,11 @@ impl Service {
         self.servers.iter().filter(move |(proxy, _)| counts(proxy, at))
     }
 
-    /// Requests per second over servers that count here; `None` as long as it would be half a sum.
-    fn arrival_rate<'a>(&self, counted: impl Iterator<Item = &'a Server>) -> Option<f64> {
+    /// Requests per second over servers that count here; `None` as long as it would be half a sum, or nothing is known. Where none
+    /// counts it is 0, unless those that come have to be measured first.
+    fn arrival_rate<'a>(&self, counted: impl Iterator<Item = &'a Server>, now: Instant) -> Option<f64> {
         let rates: Vec<f64> = counted.filter_map(|server| server.arrivals.rate()).collect();
-        (self.complete && !rates.is_empty()).then(|| rates.iter().sum())
+        let known = self.complete && !self.is_silent(now) && (self.exact || !rates.is_empty());
+        known.then(|| rates.iter().fold(0.0, |sum, rate| sum + rate))
     }
 }

@@ -1,6 +1,6 @@
 //! The signals of one service, as far as this replica counts its servers: the field `load` of `GET /v1/services/{name}`, and the `bloc_service_*` metrics.
 
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 
 /// The signals of one service at one moment. `null` is "not known", which is not 0.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -22,10 +22,16 @@ pub struct Signals {
     pub service_rate_per_server: Option<Spread>,
     /// Arrival rate by service rate; above 1 while queues grow. Finite.
     pub utilisation_ratio: Option<f64>,
-    /// The arrival rate that is predicted for [`prediction_horizon_seconds`](Self::prediction_horizon_seconds) ahead, in requests per second.
+    /// The arrival rate that is predicted for [`prediction_horizon_seconds`](Self::prediction_horizon_seconds) ahead, in requests per second: the
+    /// part of this replica, which may be below 0 so that the sum is right. As JSON at least 0.
+    #[serde(serialize_with = "at_least_0")]
     pub predicted_arrival_rate_per_second: Option<f64>,
     /// How far the prediction looks ahead, in seconds.
     pub prediction_horizon_seconds: f64,
+}
+
+fn at_least_0<S: Serializer>(rate: &Option<f64>, serializer: S) -> Result<S::Ok, S::Error> {
+    rate.map(|rate| rate.max(0.0)).serialize(serializer)
 }
 
 /// Service rates over the servers that know theirs, in requests per second.

@@ -35,7 +35,7 @@ impl World {
     /// Polls `replica`; the report is counted when this is answered.
     async fn poll(&self, replica: usize, version: &str) -> JoinHandle<Outcome> {
         let now = Instant::now();
-        let arrived = 10 * now.duration_since(self.reported.unwrap_or(self.start)).as_secs();
+        let arrived = now.duration_since(self.reported.unwrap_or(self.start)).as_millis() as u64 / 100;
         let last = Last {
             replica: self.last.as_ref().map(|(name, _)| name.clone()).unwrap_or_default(),
             answered_ms: self.last.as_ref().map_or(0, |(_, at)| now.duration_since(*at).as_millis() as u64),
@@ -76,6 +76,16 @@ impl World {
         })
     }
 
+    /// The arrival rates and the predictions, each in requests per second; of the replicas that show them.
+    fn rates(&self) -> [Vec<f64>; 2] {
+        let loads = self.replicas.each_ref().map(|store| store.service("a").unwrap().load);
+        let loads = loads.iter().flatten();
+        [
+            loads.clone().filter_map(|load| load.arrival_rate_per_second).collect(),
+            loads.filter_map(|load| load.predicted_arrival_rate_per_second).collect(),
+        ]
+    }
+
     fn arrivals(&self) -> [u64; 2] {
         self.replicas.each_ref().map(|store| store.signals().get("a").map_or(0, |(_, totals)| totals.arrivals))
     }
@@ -102,6 +112,34 @@ async fn a_proxy_that_alternates_counts_once_and_so_does_each_event() {
     assert_eq!(rate, 10.0, "{rates:?}");
     advance(super::window::LINGER).await;
     assert_eq!(world.shown(), [NONE, NONE], "it is gone");
+}
+
+/// A service of one server, whose polls stay away from a replica for longer than servers are kept.
+#[tokio::test(start_paused = true)]
+async fn the_rate_of_one_server_is_whole_wherever_its_polls_go() {
+    for sequence in ["0110110", "0111000111", "01101001100101101001"] {
+        let mut world = World::new().await;
+        let observing = world.replicas.each_ref().map(|store| tokio::spawn(Store::keep_observing(store.downgrade())));
+        // A replica that is new takes its part for a step, which the predictions have to forget.
+        for i in 0..60 {
+            world.quiet(i % 2).await;
+        }
+        for replica in sequence.chars().map(|c| usize::from(c == '1')) {
+            let asked = Instant::now();
+            let poll = world.poll(replica, &world.version).await;
+            while !poll.is_finished() {
+                let [rates, predictions] = world.rates();
+                for values in [rates, predictions] {
+                    let sum: f64 = values.iter().sum();
+                    assert!(values.len() == 2 && (sum / 10.0 - 1.0).abs() < 0.02, "{sequence}: {values:?}");
+                }
+                advance(Duration::from_millis(500)).await;
+            }
+            assert!(matches!(poll.await.unwrap(), Outcome::Unchanged));
+            world.answered(replica, asked);
+        }
+        observing.iter().for_each(JoinHandle::abort);
+    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -12,9 +12,9 @@ use crate::clock::Clock;
 use crate::load::{Loads, ReportInterval};
 use crate::snapshot::Snapshot;
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use tokio::sync::Notify;
-use tokio::time::{Instant, timeout_at};
+use tokio::time::{Instant, sleep, timeout_at};
 
 /// The shared state of the control plane; cheap to clone.
 #[derive(Clone)]
@@ -80,6 +80,23 @@ impl Store {
             inner.history.changed(&self.0.source, coming, version.to_string(), now);
         }
         Published { version, changed: changed.into_iter().collect(), woken }
+    }
+
+    /// Lets the predictions see the arrival rates, at each of their ticks, until all clones are gone. Reports do that, too, but where a
+    /// service has few servers none may come here for a while, which is an arrival rate of 0.
+    pub async fn keep_observing(shared: Weak<Shared>) {
+        loop {
+            let Some(every) = shared.upgrade().map(|shared| shared.report_interval.get()) else { return };
+            sleep(every / 2).await;
+            if let Some(shared) = shared.upgrade() {
+                Self(shared).lock().state.observe(Instant::now());
+            }
+        }
+    }
+
+    /// What [`keep_observing`](Self::keep_observing) takes.
+    pub fn downgrade(&self) -> Weak<Shared> {
+        Arc::downgrade(&self.0)
     }
 
     /// Notes that the source has read up to `progress`, and that nothing changed.

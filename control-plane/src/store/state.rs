@@ -120,8 +120,7 @@ impl State {
     fn decide(&mut self, proxy: &str, now: Instant) -> Arrival {
         let Some(record) = self.proxies.get(proxy) else { return Arrival::Answered(Outcome::Superseded) };
         let subscription = Arc::clone(&record.subscription);
-        let digest = self.catalog.digest_of(&subscription);
-        let current = record.version.as_ref().is_some_and(|version| version.digest == digest);
+        let (digest, current) = (self.digest_for(record), self.is_current(record));
         let lacking = self.lacking(record);
         if self.catalog.is_published() && !current && lacking.is_empty() {
             if let Some(record) = self.proxies.get_mut(proxy) {
@@ -160,12 +159,18 @@ impl State {
         self.loads.signals(service, |proxy, at| self.proxies.count_here(proxy, at), now)
     }
 
+    /// Lets the predictions see the arrival rates of the last tick.
+    pub fn observe(&mut self, now: Instant) {
+        self.loads.observe(|proxy, at| self.proxies.count_here(proxy, at), now);
+    }
+
     /// Counts what the poll of `proxy` reported, because it is answered: exactly with the answers after which a proxy counts anew.
     fn count(&mut self, proxy: &str, now: Instant) {
         let Some(record) = self.proxies.get_mut(proxy) else { return };
         (record.held, record.seen) = (None, now);
         record.window.answer(now);
-        self.loads.count(Report { proxy, load: &record.load, since: record.since });
+        let report = Report { proxy, load: &record.load, since: record.since };
+        self.loads.count(report, |name| self.catalog.get(name).is_some(), now);
     }
 
     /// The version of everything.
@@ -181,8 +186,7 @@ impl State {
 
     /// Whether there is a newer state for a proxy than it has. One that has seen more of the source than we did is not behind, we are.
     pub fn is_behind(&self, record: &Record) -> bool {
-        let current = self.is_current(record.version.as_ref(), &record.subscription);
-        self.catalog.is_published() && !current && self.lacking(record).is_empty()
+        self.catalog.is_published() && !self.is_current(record) && self.lacking(record).is_empty()
     }
 
     /// Whether somebody wants progress that we lack.
@@ -190,9 +194,22 @@ impl State {
         self.wants.any()
     }
 
-    /// Whether `version` is what is in force of `subscription`.
-    pub fn is_current(&self, version: Option<&Version>, subscription: &Subscription) -> bool {
-        version.is_some_and(|version| version.digest == self.catalog.digest_of(subscription))
+    /// Whether a proxy has what is in force of what it subscribed to.
+    pub fn is_current(&self, record: &Record) -> bool {
+        record.version.as_ref().is_some_and(|version| version.digest == self.digest_for(record))
+    }
+
+    /// The digest of what a proxy subscribed to; computed once in each generation.
+    fn digest_for(&self, record: &Record) -> u64 {
+        let generation = self.catalog.generation();
+        match record.digest.get() {
+            Some((of, digest)) if of == generation => digest,
+            _ => {
+                let digest = self.catalog.digest_of(&record.subscription);
+                record.digest.set(Some((generation, digest)));
+                digest
+            }
+        }
     }
 
     /// The progress that a proxy surely has and we lack.
