@@ -59,6 +59,10 @@ soak: wasm ## 5 million requests and 10,000 servers coming and going on wasmtime
 test-kube: wasm envoy ## The control plane at a real kube-apiserver and etcd, which Go builds once (needs Go; 2 minutes after that)
 	control-plane/tests/kube/run.sh
 
+.PHONY: flood
+flood: ## A minute of callers that mean harm at the control plane: its memory, its lists, and what others feel
+	control-plane/tests/kube/run.sh flood
+
 .PHONY: test-istio
 test-istio: wasm envoy ## The manifests as shipped, on a real istiod and API server (root, iptables, prometheus; Go for the first build; 5 minutes after that)
 	istio-manifests/e2e/run.sh

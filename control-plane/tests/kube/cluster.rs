@@ -221,14 +221,24 @@ impl Cluster {
 
     /// A control plane that listens.
     pub async fn control_plane(&self, name: &str) -> ControlPlane {
-        self.control_plane_of(name, Path::new(env!("CARGO_BIN_EXE_bloc-control-plane"))).await
+        self.control_plane_with(name, &[]).await
     }
 
-    /// The same of another build.
+    /// The same with further arguments.
+    pub async fn control_plane_with(&self, name: &str, more: &[&str]) -> ControlPlane {
+        self.run(name, Path::new(env!("CARGO_BIN_EXE_bloc-control-plane")), more).await
+    }
+
+    /// One of another build.
     pub async fn control_plane_of(&self, name: &str, program: &Path) -> ControlPlane {
+        self.run(name, program, &[]).await
+    }
+
+    async fn run(&self, name: &str, program: &Path, more: &[&str]) -> ControlPlane {
         let file = self.directory.path().join(format!("{name}.address"));
-        let arguments = ["--source", "kubernetes", "--listen", "127.0.0.1:0", "--address-file"].map(str::to_owned);
-        let arguments = [&arguments[..], &[file.display().to_string()]].concat();
+        let path = file.display().to_string();
+        let own = ["--source", "kubernetes", "--listen", "127.0.0.1:0", "--address-file", &path];
+        let arguments: Vec<String> = own.iter().chain(more).map(|&argument| argument.to_owned()).collect();
         let process = start(self.directory.path(), name, program, &arguments);
         let begin = Instant::now();
         let address = loop {
@@ -350,6 +360,13 @@ impl ControlPlane {
     pub async fn metric(&self, name: &str) -> Option<f64> {
         let text = self.get("/metrics").await;
         text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' ')?.parse().ok())
+    }
+
+    /// The most memory that it has had resident so far, in bytes.
+    pub fn peak_memory(&self) -> u64 {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.process.id().unwrap())).unwrap();
+        let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
+        line.trim().trim_end_matches(" kB").parse::<u64>().unwrap() << 10
     }
 
     /// Ends it as Kubernetes does.

@@ -3,6 +3,7 @@
 
 mod cluster;
 mod envoys;
+mod flood;
 mod proxy;
 mod replicas;
 

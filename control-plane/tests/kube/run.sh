@@ -1,9 +1,19 @@
 #!/usr/bin/env bash
 # Runs the tests at a real kube-apiserver and etcd, which it builds first if they are missing.
+#
+#   run.sh [flood]
+#
+# All but the flood, or the flood alone: a minute of callers that mean harm, which takes all processors.
 # KUBE_BIN=/path takes the programs from there. BLOC_SELECTION are cargo's options of what is built
 # already, such as --workspace; without it only what these tests need is built.
 set -euo pipefail
 cd "$(dirname "$0")/../../.."
+
+profile=${1:-kube}
+case $profile in
+  kube | flood) ;;
+  *) echo "run.sh: $profile is not allowed, only flood" >&2; exit 2 ;;
+esac
 
 PATH=$PATH:/usr/sbin:/sbin
 for pair in unshare:util-linux ip:iproute2 openssl:openssl; do
@@ -16,6 +26,11 @@ istio-manifests/e2e/build.sh kube
 nextest=$(.ci/tool cargo-nextest)
 # Cargo's options, several words.
 read -ra selection <<<"${BLOC_SELECTION:--p bloc-control-plane}"
+# Replicas are upgraded to the next version.
+if [ "$profile" = kube ] && [ -z "${BLOC_BUILD_AFTER-}" ]; then
+  BLOC_BUILD_AFTER=$(control-plane/tests/kube/next-build "${CARGO_TARGET_DIR:-target}" | tail -n 1)
+  export BLOC_BUILD_AFTER
+fi
 # Where the tests run there is no network, and so no cargo: what it knows comes along in two files.
 folder=${CARGO_TARGET_DIR:-target}/kube-tests
 mkdir -p "$folder"
@@ -26,6 +41,6 @@ cargo metadata --locked --format-version=1 --all-features --filter-platform "$pl
 # one more address.
 code=0
 unshare --map-root-user --net bash -c 'ip link set lo up && ip address add 10.99.0.1/32 dev lo && exec "$@"' -- \
-  "$nextest" nextest run --cargo-metadata "$folder/workspace.json" --binaries-metadata "$folder/binaries.json" --profile kube --run-ignored only || code=$?
-[ $code != 0 ] || .ci/flaky "${CARGO_TARGET_DIR:-target}/nextest/kube/junit.xml" </dev/null || code=$?
+  "$nextest" nextest run --cargo-metadata "$folder/workspace.json" --binaries-metadata "$folder/binaries.json" --profile "$profile" --run-ignored only || code=$?
+[ $code != 0 ] || .ci/flaky "${CARGO_TARGET_DIR:-target}/nextest/$profile/junit.xml" </dev/null || code=$?
 exit $code
