@@ -26,11 +26,13 @@ pub struct Verdict {
     pub warnings: Vec<String>,
 }
 
-/// Checks the text of a services file, or of manifests, of which the ConfigMaps labelled `bloc.dev/policy: "true"` count. One in `namespace`,
-/// or without a namespace, speaks for the whole cluster.
+/// Checks the text of a services file, or of manifests, of which the ConfigMaps labelled
+/// `bloc.dev/policy: "true"` count. One in `namespace`, or without a namespace, speaks for the
+/// whole cluster.
 ///
 /// # Errors
-/// Of each service, and of each ConfigMap, the first value that is not allowed; of a ConfigMap, its path begins with `ConfigMap NAMESPACE/NAME`.
+/// Of each service, and of each ConfigMap, the first value that is not allowed; of a ConfigMap, its
+/// path begins with `ConfigMap NAMESPACE/NAME`.
 pub fn check(text: &str, namespace: &str) -> Result<Verdict, Vec<ConfigError>> {
     let documents = yaml::documents(text).map_err(|error| vec![error])?;
     if documents.iter().any(|document| document.get("kind").is_some()) {

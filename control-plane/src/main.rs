@@ -81,12 +81,14 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Checks a services file, or the ConfigMaps in a file of manifests; exit code 1 and all reasons if one would be refused
+    /// Checks a services file, or the ConfigMaps in a file of manifests; exit code 1 and all
+    /// reasons if one would be refused
     Check {
         /// The file; `-` is the standard input
         file: PathBuf,
 
-        /// The namespace whose ConfigMap speaks for the whole cluster; a ConfigMap without a namespace is taken to be there
+        /// The namespace whose ConfigMap speaks for the whole cluster; a ConfigMap without a
+        /// namespace is taken to be there
         #[arg(long, value_name = "NAME", default_value = NAMESPACE)]
         namespace: String,
     },

@@ -123,7 +123,8 @@ impl Metrics {
         self.count_answer("refused");
     }
 
-    /// All metrics as OpenMetrics text, the gauges set from `counts`, what concerns services from `services`.
+    /// All metrics as OpenMetrics text, the gauges set from `counts`, what concerns services from
+    /// `services`.
     ///
     /// # Errors
     /// If formatting fails, which a string does not.

@@ -30,13 +30,13 @@ use tower_service::Service;
 const DRAIN: Duration = Duration::from_secs(5);
 /// What accepting waits after an error, which mostly is that there are too many open files.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
-/// What is read of a connection in one go, in bytes, and the longest head of a request: a sidecar's takes 2 KiB. Each connection may
-/// keep as much here.
+/// What is read of a connection in one go, in bytes, and the longest head of a request: a sidecar's
+/// takes 2 KiB. Each connection may keep as much here.
 const MAX_BUFFER: usize = 8 << 10;
 /// Requests at once on one connection of HTTP/2.
 const MAX_STREAMS: u32 = 100;
-/// Connections at once to the port of the metrics, in all and from one address. They are counted apart, so that scrapers do
-/// not keep proxies out. A Prometheus keeps one.
+/// Connections at once to the port of the metrics, in all and from one address. They are counted
+/// apart, so that scrapers do not keep proxies out. A Prometheus keeps one.
 const SCRAPERS: (usize, usize) = (200, 20);
 
 /// Where it is served.
@@ -68,8 +68,9 @@ impl Default for Serving {
             identity: Identity::None,
             // A proxy asks again a second after its last answer.
             head_timeout: Duration::from_secs(30),
-            // The proxies of a large mesh at one replica, and some. An idle one takes 12 kB, which nobody is charged for: with what may be
-            // remembered and what may be on its way, that is below the 512 MiB of the manifests.
+            // The proxies of a large mesh at one replica, and some. An idle one takes 12 kB, which
+            // nobody is charged for: with what may be remembered and what may be on its way, that
+            // is below the 512 MiB of the manifests.
             max_connections: 14_000,
             // A node behind whose address all of its pods' proxies hide has some hundred.
             max_connections_of_one: 1_000,
@@ -77,8 +78,8 @@ impl Default for Serving {
     }
 }
 
-/// Serves `store` on `listeners` until `shutdown` completes; then answers the polls that are held (304), takes no new
-/// connections, and returns when all answers have left or 5 s have passed.
+/// Serves `store` on `listeners` until `shutdown` completes; then answers the polls that are held
+/// (304), takes no new connections, and returns when all answers have left or 5 s have passed.
 pub async fn serve(
     listeners: Listeners,
     store: Store,
@@ -215,7 +216,8 @@ async fn connection(
         router.clone().call(request.map(Body::new))
     });
     let connection = builder.serve_connection(TokioIo::new(stream), service).into_owned();
-    // hyper's own time for a head begins when it knows which HTTP is spoken, and it does not for who sends nothing.
+    // hyper's own time for a head begins when it knows which HTTP is spoken, and it does not for
+    // who sends nothing.
     let silence = async {
         sleep(head_timeout).await;
         if asked.load(Ordering::Relaxed) {

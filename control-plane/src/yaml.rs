@@ -29,7 +29,8 @@ pub fn values(text: &str) -> Result<Value, ConfigError> {
 /// Reads `T` out of `values`, which are all or some of those of `text`.
 ///
 /// # Errors
-/// [`ConfigError`] with the path and, if it can be found, the place in `text` of the first value that does not fit.
+/// [`ConfigError`] with the path and, if it can be found, the place in `text` of the first value
+/// that does not fit.
 pub fn fit<T: DeserializeOwned>(values: Value, text: &str) -> Result<T, ConfigError> {
     serde_path_to_error::deserialize(values).map_err(|error| {
         let (path, reason) = (error.path(), error.inner().to_string());
@@ -83,7 +84,8 @@ fn options() -> serde_saphyr::Options {
     }
 }
 
-/// Where in `text` the value at `path` stands, or its name if it is `named` or null; as `line 3, column 5`.
+/// Where in `text` the value at `path` stands, or its name if it is `named` or null; as
+/// `line 3, column 5`.
 fn place(text: &str, path: &Path, named: bool) -> Option<String> {
     let Spanned { value: mut node, referenced: mut at, .. } =
         serde_saphyr::from_str_with_options::<Spanned<Node>>(text, options()).ok()?;

@@ -136,7 +136,8 @@ fn every_metric_of_the_alerts_exists() {
     assert_eq!(unknown, Vec::<String>::new());
 }
 
-/// Envoy has the service in the name of a metric; `istio-manifests/metrics` makes a label of it, for the metrics that it names.
+/// Envoy has the service in the name of a metric; `istio-manifests/metrics` makes a label of it,
+/// for the metrics that it names.
 #[test]
 fn the_pod_monitor_knows_every_metric_of_the_sidecars() {
     let monitors = include_str!("../../istio-manifests/metrics/podmonitors.yaml");

@@ -1,4 +1,5 @@
-//! Versions that nobody of us has issued cost nothing, and replicas share the key with which they tell: at an API that does what a real one does.
+//! Versions that nobody of us has issued cost nothing, and replicas share the key with which they
+//! tell: at an API that does what a real one does.
 #![allow(missing_docs, reason = "tests")]
 
 mod common;
@@ -118,7 +119,8 @@ fn version(digest: &str, numbers: &[u64]) -> String {
     format!("{digest}@{}", numbers.join("."))
 }
 
-/// The same version with other numbers: more progress in one place, with and without the seal of another one.
+/// The same version with other numbers: more progress in one place, with and without the seal of
+/// another one.
 fn forged(genuine: &str) -> Vec<String> {
     let (digest, _) = genuine.split_once('@').unwrap();
     let genuine = numbers(genuine);

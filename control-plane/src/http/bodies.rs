@@ -21,7 +21,8 @@ const MAX_BODY_BYTES: usize = 64 << 10;
 const BODY_TIMEOUT: Duration = Duration::from_secs(10);
 /// What a request takes while its body is read, beside the body: connection, buffer, task.
 const REQUEST: usize = 16 << 10;
-/// Shorter answers are not counted over HTTP/1, which has one at a time: they are a part of what a connection takes.
+/// Shorter answers are not counted over HTTP/1, which has one at a time: they are a part of what a
+/// connection takes.
 const SHORT: usize = 4 << 10;
 
 /// Why a body was not read.
@@ -38,7 +39,8 @@ impl From<NoRoom> for Unread {
     }
 }
 
-/// Reads the body of a request, of [`MAX_BODY_BYTES`] at most; of whatever length it says it is, what has come is counted.
+/// Reads the body of a request, of [`MAX_BODY_BYTES`] at most; of whatever length it says it is,
+/// what has come is counted.
 pub async fn read(request: Request, mut passage: Passage) -> Result<Vec<u8>, Unread> {
     let too_long = || {
         let why = format!("the body is not allowed, only up to {MAX_BODY_BYTES} bytes");

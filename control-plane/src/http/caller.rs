@@ -1,5 +1,6 @@
-//! To whom the memory of a request is charged: the SPIFFE id where one is proved, otherwise the address that it comes from. Of
-//! IPv6 that is the /64, because who has one address of it mostly has all.
+//! To whom the memory of a request is charged: the SPIFFE id where one is proved, otherwise the
+//! address that it comes from. Of IPv6 that is the /64, because who has one address of it mostly
+//! has all.
 
 use super::identity::{Identity, Peer};
 use axum::http::HeaderMap;

@@ -7,11 +7,16 @@
 //! A header whose quotes do not close is refused. The sidecar always closes its quotes, so the open
 //! one is the caller's, and the comma before the sidecar's element would count as quoted text.
 //!
-//! An id counts in one trust domain only: that of `--trust-domain`, or else that of the sidecar's own id, `By=`.
+//! An id counts in one trust domain only: that of `--trust-domain`, or else that of the sidecar's
+//! own id, `By=`.
 //!
-//! A proxy of namespace `shop` may go by Istio's id of a pod of `shop` (`sidecar~10.0.0.1~checkout-1.shop~shop.svc.cluster.local`) and report what it serves for Services of
-//! `shop`. What it says of other services is left out, and the rest of its poll is served: a pod may well stand in front of a host that
-//! is no Service of its namespace (a ServiceEntry with a `workloadSelector`), and would otherwise get no configuration any more. An id belongs to the certificate that it was first heard of with, for as long as the proxy is remembered.
+//! A proxy of namespace `shop` may go by Istio's id of a pod of `shop`
+//! (`sidecar~10.0.0.1~checkout-1.shop~shop.svc.cluster.local`) and report what it serves for
+//! Services of `shop`. What it says of other services is left out, and the rest of its poll is
+//! served: a pod may well stand in front of a host that is no Service of its namespace (a
+//! ServiceEntry with a `workloadSelector`), and would otherwise get no configuration any more. An
+//! id belongs to the certificate that it was first heard of with, for as long as the proxy is
+//! remembered.
 
 use axum::http::{HeaderMap, StatusCode};
 use bloc_policy::sync::SyncRequest;
@@ -29,7 +34,8 @@ pub enum Identity {
     /// Not at all.
     #[default]
     None,
-    /// By their SPIFFE id, which our own sidecar tells; of this trust domain, or else of the sidecar's own.
+    /// By their SPIFFE id, which our own sidecar tells; of this trust domain, or else of the
+    /// sidecar's own.
     Spiffe(Option<TrustDomain>),
 }
 
@@ -95,8 +101,9 @@ impl Identity {
     }
 }
 
-/// Whether who has this SPIFFE id may ask as `request` does. Services of other namespaces that it stands in front of are
-/// then services that it calls, without what it reports of them; returns their names.
+/// Whether who has this SPIFFE id may ask as `request` does. Services of other namespaces that it
+/// stands in front of are then services that it calls, without what it reports of them; returns
+/// their names.
 ///
 /// # Errors
 /// 403, with the reason.

@@ -34,11 +34,13 @@ use identity::Identity;
 use std::sync::Arc;
 use transit::Transit;
 
-/// Bytes of bodies and answers on their way, and of those at a port for the metrics alone: a scrape of 1,000 services takes 2 MB.
+/// Bytes of bodies and answers on their way, and of those at a port for the metrics alone: a scrape
+/// of 1,000 services takes 2 MB.
 const IN_TRANSIT: usize = 64 << 20;
 const SCRAPES_IN_TRANSIT: usize = 16 << 20;
 
-/// All routes but `/metrics`; `identity` says how proxies prove who they are. To be called inside of a tokio runtime: the page takes its samples there, and arrival rates are observed.
+/// All routes but `/metrics`; `identity` says how proxies prove who they are. To be called inside
+/// of a tokio runtime: the page takes its samples there, and arrival rates are observed.
 pub fn router(store: Store, metrics: Arc<Metrics>, identity: Identity) -> Router {
     finish(routes(&store), context(store, metrics, identity))
 }

@@ -1,5 +1,5 @@
-//! What a proxy is told for which there is no room, or for whose answer there was none for 5 s: to keep what it has, and to come back
-//! at a random moment within 30 s.
+//! What a proxy is told for which there is no room, or for whose answer there was none for 5 s: to
+//! keep what it has, and to come back at a random moment within 30 s.
 
 use crate::metrics::Metrics;
 use axum::http::{StatusCode, header};
@@ -39,8 +39,9 @@ impl Named {
     }
 }
 
-/// The answer to a proxy of `caller`, without a body. Without the name of this replica nothing of the poll was counted. The
-/// connection ends, because refused ones would take memory while they idle.
+/// The answer to a proxy of `caller`, without a body. Without the name of this replica nothing of
+/// the poll was counted. The connection ends, because refused ones would take memory while they
+/// idle.
 pub fn no_room(metrics: &Metrics, named: &Named, caller: &Arc<str>) -> Response {
     metrics.count_no_room();
     if named.is_due(caller, Instant::now()) {

@@ -1,7 +1,11 @@
-//! `POST /v1/sync`: body [`SyncRequest`], answer 200 with a [`SyncResponse`](bloc_policy::sync::SyncResponse) at once or when
-//! something changes, 304 without a body when the wait is over, a newer poll of the same proxy arrives, or the control plane
-//! shuts down, then with a `retry-after`. An answer that counts what the poll reported names this replica in [`REPLICA_HEADER`], also when there is no room for the answer itself. 400 for what is no such body, 401 and 403 for who may not ask so (see [`identity`]), 408 for one that does not arrive, 413 above 64 KiB.
-//! Who finds no room gets 304 with a `retry-after`, see [`no_room`](super::no_room).
+//! `POST /v1/sync`: body [`SyncRequest`], answer 200 with a
+//! [`SyncResponse`](bloc_policy::sync::SyncResponse) at once or when something changes, 304 without
+//! a body when the wait is over, a newer poll of the same proxy arrives, or the control plane shuts
+//! down, then with a `retry-after`. An answer that counts what the poll reported names this replica
+//! in [`REPLICA_HEADER`], also when there is no room for the answer itself. 400 for what is no such
+//! body, 401 and 403 for who may not ask so (see [`identity`]), 408 for one that does not arrive,
+//! 413 above 64 KiB. Who finds no room gets 304 with a `retry-after`, see
+//! [`no_room`](super::no_room).
 
 use super::bodies::{self, Unread};
 use super::caller;
@@ -80,8 +84,8 @@ async fn read(context: &Context, request: Request) -> Result<Poll, Unread> {
     let payer = caller::of(&context.identity, request.headers(), peer);
     // Whatever the content type says: not every Proxy-Wasm host sets one.
     let body = bodies::read(request, context.transit.passage(Arc::clone(&payer))).await?;
-    // From here to the store nothing is waited for: what is decoded and not yet checked or charged exists once for each thread,
-    // and is at most some twenty times the body.
+    // From here to the store nothing is waited for: what is decoded and not yet checked or charged
+    // exists once for each thread, and is at most some twenty times the body.
     let bad_request = |error: ConfigError| refused((StatusCode::BAD_REQUEST, error.to_string()));
     let mut request: SyncRequest = ConfigError::read_json(&body).map_err(bad_request)?;
     if let Some(spiffe) = &spiffe {
@@ -111,7 +115,8 @@ mod tests {
     use crate::store::{Reach, Store};
     use axum::body::Body;
 
-    /// The reports of a poll are counted when its answer is decided on. If that finds no room, the proxy must not report them again.
+    /// The reports of a poll are counted when its answer is decided on. If that finds no room, the
+    /// proxy must not report them again.
     #[tokio::test(start_paused = true)]
     async fn a_poll_whose_answer_finds_no_room_is_told_that_it_was_counted() {
         let store = Store::new("test", Clock::system(), ReportInterval::default());

@@ -1,8 +1,9 @@
 //! Bytes on their way: bodies while they are read, and answers until the client has taken them.
 //!
-//! Who sends slowly, or does not read its answers, keeps them here for long. One caller may take as much as is left free by all:
-//! own <= most - taken, both with what comes (the dynamic thresholds of Choudhury and Hahne, 1998, with a factor of 1). So one alone takes half,
-//! N that take what they can get have 1 / (N + 1) each, and as much is left for whoever comes next.
+//! Who sends slowly, or does not read its answers, keeps them here for long. One caller may take as
+//! much as is left free by all: own <= most - taken, both with what comes (the dynamic thresholds
+//! of Choudhury and Hahne, 1998, with a factor of 1). So one alone takes half, N that take what
+//! they can get have 1 / (N + 1) each, and as much is left for whoever comes next.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -41,7 +42,8 @@ impl Transit {
         Self(Arc::new(Mutex::new(Taken { most, all: 0, of: HashMap::new() })))
     }
 
-    /// Room for an answer of so many bytes; waits for it, 5 s at most, because others take theirs meanwhile.
+    /// Room for an answer of so many bytes; waits for it, 5 s at most, because others take theirs
+    /// meanwhile.
     ///
     /// # Errors
     /// If there is none by then.

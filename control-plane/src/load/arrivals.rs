@@ -6,14 +6,16 @@
 //! rate = max(0, (departed + inFlight) - (departed + inFlight at the baseline)) / T       requests/s
 //! ```
 //!
-//! That is for older proxies, whose counters count from their start. The others count it themselves and say in which time,
-//! see [`Growth`].
+//! That is for older proxies, whose counters count from their start. The others count it themselves
+//! and say in which time, see [`Growth`].
 //!
-//! Cold start: no rate before the second report. Reports that come less than half an interval after the baseline (a poll that was
-//! answered early, a report sent twice) leave it in place: a handful of requests over a few milliseconds is no rate. A first rate needs
-//! a tenth of an interval. A late report gives the mean over its longer span. A `departed` that has fallen means that the proxy was
-//! restarted: its first report is the new baseline, and the last rate stands until the next. A report that overtook another looks the
-//! same, and costs one rate that is too high by what lay between the two. Growth beyond [`MAX_RATE`] is not believed and treated likewise.
+//! Cold start: no rate before the second report. Reports that come less than half an interval after
+//! the baseline (a poll that was answered early, a report sent twice) leave it in place: a handful
+//! of requests over a few milliseconds is no rate. A first rate needs a tenth of an interval. A
+//! late report gives the mean over its longer span. A `departed` that has fallen means that the
+//! proxy was restarted: its first report is the new baseline, and the last rate stands until the
+//! next. A report that overtook another looks the same, and costs one rate that is too high by what
+//! lay between the two. Growth beyond [`MAX_RATE`] is not believed and treated likewise.
 
 use super::growth::{Growth, MAX_RATE};
 use super::report::Since;

@@ -21,7 +21,8 @@
 //! | wave of 10 minutes, 100 to 300 requests/s, with noise | 0.81 |
 //! | step from 100 to 200 requests/s, from 30 s before to 2 minutes after | 2.16 |
 //!
-//! Linear in `x`, so that predictions of parts add up: that of a part that shrinks may be below 0, and only the sum is to be cut there.
+//! Linear in `x`, so that predictions of parts add up: that of a part that shrinks may be below 0,
+//! and only the sum is to be cut there.
 //!
 //! Cold start: the first observation is the level, the trend 0. Cost: two powers an observation.
 //!
@@ -70,7 +71,8 @@ impl Holt {
         (self.level, self.at) = (level, now);
     }
 
-    /// The rate at `horizon` after the last observation, in requests per second; below 0 if it falls fast.
+    /// The rate at `horizon` after the last observation, in requests per second; below 0 if it
+    /// falls fast.
     pub fn predict(&self, horizon: Duration) -> f64 {
         self.level + self.trend * horizon.as_secs_f64()
     }

@@ -24,7 +24,8 @@ impl ReportInterval {
         self.0
     }
 
-    /// When the wall clock next shows a multiple of it since 1970: about the same moment at every replica.
+    /// When the wall clock next shows a multiple of it since 1970: about the same moment at every
+    /// replica.
     pub fn next(self, clock: &Clock, now: Instant) -> Instant {
         let millis = u64::try_from(self.0.as_millis()).unwrap_or(u64::MAX);
         now + Duration::from_millis(millis - clock.unix_millis() % millis)

@@ -31,7 +31,8 @@ impl Default for Loads {
 }
 
 impl Loads {
-    /// Without reports; proxies report every `interval`, and rates are observed as often, from `first` on.
+    /// Without reports; proxies report every `interval`, and rates are observed as often, from
+    /// `first` on.
     pub fn new(interval: ReportInterval, first: Instant) -> Self {
         Self { interval, ticks: Ticks::new(first, interval.get()), services: BTreeMap::new(), dropped: 0 }
     }
@@ -58,8 +59,8 @@ impl Loads {
         }
     }
 
-    /// Counts what was heard, because the poll is answered: nobody else will. A service may have come into force since it was
-    /// heard of; `in_force` tells.
+    /// Counts what was heard, because the poll is answered: nobody else will. A service may have
+    /// come into force since it was heard of; `in_force` tells.
     pub fn count(&mut self, report: Report<'_>, in_force: impl Fn(&str) -> bool, now: Instant) {
         if report.since == Since::Start {
             return;
@@ -80,7 +81,8 @@ impl Loads {
         Some(self.services.entry(name.to_owned()).or_insert_with(|| Service::new(now)))
     }
 
-    /// Lets each predictor see the arrival rate of the last tick, if it has not yet. To be called at least once between two ticks.
+    /// Lets each predictor see the arrival rate of the last tick, if it has not yet. To be called
+    /// at least once between two ticks.
     pub fn observe(&mut self, counts: impl Fn(&str, Instant) -> bool, now: Instant) {
         let Self { interval, ticks, services, .. } = self;
         let counting = Counting { counts, interval: *interval, ticks };

@@ -19,6 +19,7 @@ pub struct Report<'a> {
 pub enum Since {
     /// From the start of the proxy in every report: an older proxy, or a first poll.
     Start,
-    /// From the report that was counted last, at whatever replica, so long ago; `None`: from a start whose time is not known.
+    /// From the report that was counted last, at whatever replica, so long ago; `None`: from a
+    /// start whose time is not known.
     Counted(Option<Duration>),
 }

@@ -13,7 +13,8 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// What is known of a server that does not count here is kept for so many report intervals: it may be about to come back.
+/// What is known of a server that does not count here is kept for so many report intervals: it may
+/// be about to come back.
 pub const KEEP_INTERVALS: u32 = 3;
 /// No server of a service was heard of for so long: they are gone, or always ask another replica.
 const SILENT_AFTER: Duration = Duration::from_secs(60);
@@ -140,9 +141,10 @@ impl Service {
         now.saturating_duration_since(self.heard) >= SILENT_AFTER
     }
 
-    /// At a new tick drops who fell silent and lets the predictor see the arrival rate: as it was at the last tick, for nothing was heard since.
-    /// Not at each report, as it takes a pass over all servers; and at the ticks, because then all replicas observe parts of
-    /// the same sum, and what moves between them cancels in the sum of their predictions.
+    /// At a new tick drops who fell silent and lets the predictor see the arrival rate: as it was
+    /// at the last tick, for nothing was heard since. Not at each report, as it takes a pass over
+    /// all servers; and at the ticks, because then all replicas observe parts of the same sum, and
+    /// what moves between them cancels in the sum of their predictions.
     pub fn observe<F: Fn(&str, Instant) -> bool>(&mut self, counting: &Counting<'_, F>, now: Instant) {
         let Some(tick) = counting.ticks.last(now).filter(|tick| *tick > self.looked) else { return };
         self.looked = tick;
@@ -217,8 +219,9 @@ impl Service {
         self.servers.iter().filter(move |(proxy, _)| counts(proxy, at))
     }
 
-    /// Requests per second over servers that count here; `None` as long as it would be half a sum, or nothing is known. Where none
-    /// counts it is 0, unless those that come have to be measured first.
+    /// Requests per second over servers that count here; `None` as long as it would be half a sum,
+    /// or nothing is known. Where none counts it is 0, unless those that come have to be measured
+    /// first.
     fn arrival_rate<'a>(&self, counted: impl Iterator<Item = &'a Server>, now: Instant) -> Option<f64> {
         let rates: Vec<f64> = counted.filter_map(|server| server.arrivals.rate()).collect();
         let known = self.complete && !self.is_silent(now) && (self.exact || !rates.is_empty());

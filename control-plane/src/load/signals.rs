@@ -1,4 +1,5 @@
-//! The signals of one service, as far as this replica counts its servers: the field `load` of `GET /v1/services/{name}`, and the `bloc_service_*` metrics.
+//! The signals of one service, as far as this replica counts its servers: the field `load` of
+//! `GET /v1/services/{name}`, and the `bloc_service_*` metrics.
 
 use serde::{Serialize, Serializer};
 
@@ -22,8 +23,10 @@ pub struct Signals {
     pub service_rate_per_server: Option<Spread>,
     /// Arrival rate by service rate; above 1 while queues grow. Finite.
     pub utilisation_ratio: Option<f64>,
-    /// The arrival rate that is predicted for [`prediction_horizon_seconds`](Self::prediction_horizon_seconds) ahead, in requests per second: the
-    /// part of this replica, which may be below 0 so that the sum is right. As JSON at least 0.
+    /// The arrival rate that is predicted for
+    /// [`prediction_horizon_seconds`](Self::prediction_horizon_seconds) ahead, in requests per
+    /// second: the part of this replica, which may be below 0 so that the sum is right. As JSON at
+    /// least 0.
     #[serde(serialize_with = "at_least_0")]
     pub predicted_arrival_rate_per_second: Option<f64>,
     /// How far the prediction looks ahead, in seconds.

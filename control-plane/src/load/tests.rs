@@ -6,7 +6,8 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// Loads with a report interval of 5 s, and the hour. Servers count for three intervals after each report.
+/// Loads with a report interval of 5 s, and the hour. Servers count for three intervals after each
+/// report.
 struct World {
     loads: Loads,
     start: Instant,
@@ -218,7 +219,8 @@ fn names_from_outside_are_bounded() {
     assert_eq!(world.loads.all(|_, _| true, start).len(), 1);
 }
 
-/// 200 servers whose rates jump at 300 s, each counted by one of `replicas` at random and by another one every 7 s.
+/// 200 servers whose rates jump at 300 s, each counted by one of `replicas` at random and by
+/// another one every 7 s.
 fn predictions_of(replicas: usize, ticks_apart: u64) -> Vec<f64> {
     let (start, mut rng) = (Instant::now(), fastrand::Rng::with_seed(5));
     let at = |millis| start + Duration::from_millis(millis);

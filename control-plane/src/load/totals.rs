@@ -1,7 +1,8 @@
 //! What has happened at a service, as counters that only grow.
 //!
-//! Each event is in the counters of exactly one replica: that which answered the poll that reported it. Only proxies that
-//! say what their counters count from are counted; what an older one reports is known to every replica that it asks.
+//! Each event is in the counters of exactly one replica: that which answered the poll that reported
+//! it. Only proxies that say what their counters count from are counted; what an older one reports
+//! is known to every replica that it asks.
 
 use super::events::counters;
 use bloc_policy::sync::ServiceLoad;

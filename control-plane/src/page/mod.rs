@@ -10,8 +10,8 @@
 //! Each answer has an `ETag`; the page asks every 2 s and is told 304 if nothing is different. The pass over all servers behind a glance is made once a
 //! second at most, however many people look. Every 10 s each service is sampled for the sparklines.
 //!
-//! Shown are the proxies that *this* replica counts now, and their load; the other replicas have theirs, and over all of them
-//! each proxy is counted once. Grafana adds them up.
+//! Shown are the proxies that *this* replica counts now, and their load; the other replicas have
+//! theirs, and over all of them each proxy is counted once. Grafana adds them up.
 
 mod document;
 mod lines;

@@ -1,9 +1,10 @@
 //! Who may take how much memory, and who gives way when there is no more.
 //!
 //! Everything that is remembered of a proxy is charged to the identity whose poll it is (see
-//! [`charge`](super::charge)). When there is no room, the identity that takes most gives way, its youngest record first: who
-//! invents proxies gives way with the invented ones. An identity that takes less than its fair share (the whole, divided by the
-//! number of identities) always gets in, because somebody else then takes more.
+//! [`charge`](super::charge)). When there is no room, the identity that takes most gives way, its
+//! youngest record first: who invents proxies gives way with the invented ones. An identity that
+//! takes less than its fair share (the whole, divided by the number of identities) always gets in,
+//! because somebody else then takes more.
 //!
 //! Cost: a step in two ordered maps for each record that comes, changes or goes.
 
@@ -12,7 +13,8 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// How often the records of one identity are looked through for those that were not heard of lately.
+/// How often the records of one identity are looked through for those that were not heard of
+/// lately.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
 /// How many bytes may be taken.
@@ -26,8 +28,9 @@ pub struct Limits {
 
 impl Default for Limits {
     fn default() -> Self {
-        // A proxy that calls ten services takes some 20 kB: 10,000 of them, and 5,000 of one account. With 64 MiB on their way
-        // and 50 MiB of a large mesh's services that is below 400 MiB, of the 512 MiB of the manifests.
+        // A proxy that calls ten services takes some 20 kB: 10,000 of them, and 5,000 of one
+        // account. With 64 MiB on their way and 50 MiB of a large mesh's services that is below 400
+        // MiB, of the 512 MiB of the manifests.
         Self { of_one: 96 << 20, in_all: 208 << 20 }
     }
 }
@@ -151,7 +154,8 @@ mod tests {
         Arc::from(text)
     }
 
-    /// One record of ten bytes for each letter, as old as the place of the letter says, named by identity and place.
+    /// One record of ten bytes for each letter, as old as the place of the letter says, named by
+    /// identity and place.
     fn taken_by(payers: &str) -> Budget {
         let mut budget = Budget::of(LIMITS);
         for (serial, payer) in (0..).zip(payers.chars()) {

@@ -4,13 +4,14 @@
 //!       + for each name: USE, and NAME + its text unless the service is in force
 //!       + for each load: LOAD + its name, and for each service in force that it serves: SERVER + its id
 //!
-//! A name is charged in full to every proxy that uses it, although it is kept once: otherwise the first could leave it to the
-//! others, who have paid less. Services that are in force are ours, and so are their names.
+//! A name is charged in full to every proxy that uses it, although it is kept once: otherwise the
+//! first could leave it to the others, who have paid less. Services that are in force are ours, and
+//! so are their names.
 
 use super::poll::Poll;
 
-/// A held poll: connection with its read buffer, task, record, its places in the maps. Measured: 10,000 that call five services
-/// took 200 MB (`examples/scale`).
+/// A held poll: connection with its read buffer, task, record, its places in the maps. Measured:
+/// 10,000 that call five services took 200 MB (`examples/scale`).
 const PROXY: usize = 18 << 10;
 /// A use of a name: 24 bytes in the subscription, 16 in the index, which is half full.
 const USE: usize = 56;

@@ -76,7 +76,8 @@ impl World {
         })
     }
 
-    /// The arrival rates and the predictions, each in requests per second; of the replicas that show them.
+    /// The arrival rates and the predictions, each in requests per second; of the replicas that
+    /// show them.
     fn rates(&self) -> [Vec<f64>; 2] {
         let loads = self.replicas.each_ref().map(|store| store.service("a").unwrap().load);
         let loads = loads.iter().flatten();

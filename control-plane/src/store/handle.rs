@@ -82,8 +82,9 @@ impl Store {
         Published { version, changed: changed.into_iter().collect(), woken }
     }
 
-    /// Lets the predictions see the arrival rates, at each of their ticks, until all clones are gone. Reports do that, too, but where a
-    /// service has few servers none may come here for a while, which is an arrival rate of 0.
+    /// Lets the predictions see the arrival rates, at each of their ticks, until all clones are
+    /// gone. Reports do that, too, but where a service has few servers none may come here for a
+    /// while, which is an arrival rate of 0.
     pub async fn keep_observing(shared: Weak<Shared>) {
         loop {
             let Some(every) = shared.upgrade().map(|shared| shared.report_interval.get()) else { return };
@@ -104,8 +105,8 @@ impl Store {
         self.lock().state.advance(progress);
     }
 
-    /// Seals versions with this key from now on, which all replicas have to share; before, no version has a seal, and none counts for more than its
-    /// digest.
+    /// Seals versions with this key from now on, which all replicas have to share; before, no
+    /// version has a seal, and none counts for more than its digest.
     pub fn seal_with(&self, key: &[u8; KEY_BYTES]) {
         self.lock().state.seal_with(key);
     }

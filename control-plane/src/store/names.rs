@@ -1,7 +1,8 @@
 //! The names of services that proxies subscribed to, each once however many proxies name it.
 //!
-//! A mesh has some thousand names and ten thousand proxies, but who means harm invents names. So a name is dropped with
-//! its last use. A use is a place in a [`Subscription`]; whoever ends one [`release`](Names::release)s it.
+//! A mesh has some thousand names and ten thousand proxies, but who means harm invents names. So a
+//! name is dropped with its last use. A use is a place in a [`Subscription`]; whoever ends one
+//! [`release`](Names::release)s it.
 
 use super::subscription::{Name, Subscription};
 use std::collections::HashMap;

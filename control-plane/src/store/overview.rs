@@ -47,8 +47,8 @@ impl Store {
         Some(ServiceDetail { name: name.to_owned(), service, load, proxies })
     }
 
-    /// The signals for scaling of the services that were reported, and what happened there, by name; their number is
-    /// bounded.
+    /// The signals for scaling of the services that were reported, and what happened there, by
+    /// name; their number is bounded.
     pub fn signals(&self) -> BTreeMap<String, (Signals, Totals)> {
         let (inner, now) = (self.lock(), Instant::now());
         let State { loads, proxies, .. } = &inner.state;

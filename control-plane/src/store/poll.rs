@@ -36,7 +36,8 @@ pub struct Poll {
     pub(super) serves: Vec<String>,
     pub(super) load: Vec<ServiceLoad>,
     pub(super) wait: Duration,
-    /// What became of its polls before; `None`: an older proxy, whose counters count from its start.
+    /// What became of its polls before; `None`: an older proxy, whose counters count from its
+    /// start.
     pub(super) last: Option<Last>,
     /// Who asks, if that was proved.
     pub(super) identity: Option<String>,

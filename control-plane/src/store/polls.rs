@@ -1,6 +1,7 @@
 //! The polls that are held, indexed by service, so that a change wakes those that subscribed to it and nobody else.
 //!
-//! Cost: two numbers for each name of each held poll; a change costs its subscribers, not all polls.
+//! Cost: two numbers for each name of each held poll; a change costs its subscribers, not all
+//! polls.
 
 use super::subscription::Subscription;
 use std::collections::{BTreeSet, HashMap, HashSet};
@@ -28,7 +29,8 @@ pub enum Wake {
 pub struct Polls {
     next: PollId,
     held: HashMap<PollId, Held>,
-    /// By the id of a name. One set for all names, because a set for each would take more than the names do.
+    /// By the id of a name. One set for all names, because a set for each would take more than the
+    /// names do.
     subscribers: BTreeSet<(u64, PollId)>,
     /// Those that know more than we do.
     behind: HashSet<PollId>,

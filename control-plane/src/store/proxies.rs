@@ -1,8 +1,9 @@
 //! What is remembered of each proxy, its last poll: for operators, and so that a newer poll ends the older one.
 //!
-//! Records of proxies that were not heard of for an hour are dropped. Because ids come from outside, each record is charged to
-//! the identity whose poll it is ([`budget`](super::budget)). When there is no room, first those are dropped that were not heard
-//! of lately: their records are for operators only.
+//! Records of proxies that were not heard of for an hour are dropped. Because ids come from
+//! outside, each record is charged to the identity whose poll it is ([`budget`](super::budget)).
+//! When there is no room, first those are dropped that were not heard of lately: their records are
+//! for operators only.
 
 use super::budget::{Budget, Room, Serial};
 use super::names::Names;
@@ -66,7 +67,8 @@ pub struct Record {
     pub(super) window: Window,
     /// Since when it has presented the version that it has, and there is a newer state for it.
     pub(super) behind: Option<Instant>,
-    /// The digest of what it subscribed to, in this generation of the catalog: operators' looks need it of all proxies.
+    /// The digest of what it subscribed to, in this generation of the catalog: operators' looks
+    /// need it of all proxies.
     pub(super) digest: Cell<Option<(u64, u64)>>,
     /// Whose it is, if that was proved.
     identity: Option<String>,
@@ -154,8 +156,8 @@ impl Proxies {
         record
     }
 
-    /// Whether the proxy behind `poll` may take `charge` bytes. Others may have to give way for that: see [`gone`](Self::gone).
-    /// If there is no room, the proxy is forgotten itself.
+    /// Whether the proxy behind `poll` may take `charge` bytes. Others may have to give way for
+    /// that: see [`gone`](Self::gone). If there is no room, the proxy is forgotten itself.
     pub fn make_room(&mut self, poll: &Poll, charge: usize, now: Instant) -> bool {
         self.sweep(now);
         loop {
@@ -191,8 +193,9 @@ impl Proxies {
         self.retain(Some(proxy), |_| false);
     }
 
-    /// Forgets who was not heard of lately, before anybody gives way who was: of all, or of `payer` alone if it is its own limit that
-    /// `more` bytes are beyond. Once in a while, because it looks at all of them.
+    /// Forgets who was not heard of lately, before anybody gives way who was: of all, or of `payer`
+    /// alone if it is its own limit that `more` bytes are beyond. Once in a while, because it looks
+    /// at all of them.
     fn forget_silent(&mut self, payer: &str, more: usize, now: Instant) -> bool {
         if self.budget.is_beyond_its_own(payer, more) {
             let Some(proxies) = self.budget.proxies_of(payer, now) else { return false };

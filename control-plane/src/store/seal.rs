@@ -1,11 +1,14 @@
 //! The seal of a version: the proof that a replica of this control plane has issued it.
 //!
-//! Progress that this replica lacks makes it list the cluster's objects. Without a proof anybody who may poll could make up such progress, and have every
-//! replica list as often as it does at all. The seal is the first 64 bits of the HMAC-SHA-256 over digest and progress, with a key that the replicas share
-//! (with Kubernetes that in a Secret). Who guesses gets one try a poll: at 10,000 polls a second he finds one after some 30 million years.
+//! Progress that this replica lacks makes it list the cluster's objects. Without a proof anybody
+//! who may poll could make up such progress, and have every replica list as often as it does at
+//! all. The seal is the first 64 bits of the HMAC-SHA-256 over digest and progress, with a key that
+//! the replicas share (with Kubernetes that in a Secret). Who guesses gets one try a poll: at
+//! 10,000 polls a second he finds one after some 30 million years.
 //!
-//! A version whose seal does not hold counts for its digest alone, as one without progress does. Without a key, which is the case before
-//! the source has it, nothing is sealed and no seal holds. A version without progress, that of a file, needs no seal.
+//! A version whose seal does not hold counts for its digest alone, as one without progress does.
+//! Without a key, which is the case before the source has it, nothing is sealed and no seal holds.
+//! A version without progress, that of a file, needs no seal.
 //!
 //! Cost: two blocks of SHA-256 a poll and an answer, well below a microsecond.
 

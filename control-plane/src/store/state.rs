@@ -164,7 +164,8 @@ impl State {
         self.loads.observe(|proxy, at| self.proxies.count_here(proxy, at), now);
     }
 
-    /// Counts what the poll of `proxy` reported, because it is answered: exactly with the answers after which a proxy counts anew.
+    /// Counts what the poll of `proxy` reported, because it is answered: exactly with the answers
+    /// after which a proxy counts anew.
     fn count(&mut self, proxy: &str, now: Instant) {
         let Some(record) = self.proxies.get_mut(proxy) else { return };
         (record.held, record.seen) = (None, now);

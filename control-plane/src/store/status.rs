@@ -71,7 +71,8 @@ pub struct ProxyCounts {
     pub connected: usize,
     /// Those of them that do not take the newest state.
     pub stale: usize,
-    /// Those that this replica has heard of within the last hour and does not count: they ask another one, or are gone.
+    /// Those that this replica has heard of within the last hour and does not count: they ask
+    /// another one, or are gone.
     pub elsewhere: usize,
 }
 
@@ -89,7 +90,8 @@ pub struct ServiceStatus {
     pub endpoints: Option<usize>,
     /// Proxies that call it and count at this replica.
     pub senders: usize,
-    /// What its servers that count at this replica report, added up; `null` if it has heard of none.
+    /// What its servers that count at this replica report, added up; `null` if it has heard of
+    /// none.
     pub load: Option<Signals>,
     /// What happens at its servers, per second; `null` if not measured yet.
     pub events: Option<EventRates>,

@@ -5,17 +5,21 @@
 //! digest           progress       seal
 //! ```
 //!
-//! The *digest* stands for the content of all that a proxy subscribed to: the names of the services, and of each the
-//! values that are not the default. It depends on nothing else, so that replicas, restarts and other builds of this
-//! program give the same state the same one, and equality tells whether a proxy is up to date. The *progress* orders what equality cannot: for each thing that
-//! the source watches the revision of its last change (none for a file). A replica with less progress than a proxy has seen may not contradict it. The *[seal](super::seal)* proves that we have issued it; a version without progress has none. A version is text to everybody but us; the decisions are in
-//! [`state`](super::state), the reasons in `adr/0001-versions.md`.
+//! The *digest* stands for the content of all that a proxy subscribed to: the names of the
+//! services, and of each the values that are not the default. It depends on nothing else, so that
+//! replicas, restarts and other builds of this program give the same state the same one, and
+//! equality tells whether a proxy is up to date. The *progress* orders what equality cannot: for
+//! each thing that the source watches the revision of its last change (none for a file). A replica
+//! with less progress than a proxy has seen may not contradict it. The *[seal](super::seal)* proves
+//! that we have issued it; a version without progress has none. A version is text to everybody but
+//! us; the decisions are in [`state`](super::state), the reasons in `adr/0001-versions.md`.
 
 use crate::digest::of_pairs;
 use std::fmt::{self, Display};
 use std::str::FromStr;
 
-/// The longest version that a proxy may present, in bytes: a digest, seven revisions and a seal take less.
+/// The longest version that a proxy may present, in bytes: a digest, seven revisions and a seal
+/// take less.
 pub const MAX_LENGTH: usize = 200;
 
 /// How far a source has read: a revision for each thing that it watches, which only grow.
@@ -50,7 +54,8 @@ pub struct Reach {
     pub changed: Progress,
 }
 
-/// A version. One that this program, perhaps another replica of it, has issued has a seal that [holds](super::seal::Seal::holds).
+/// A version. One that this program, perhaps another replica of it, has issued has a seal that
+/// [holds](super::seal::Seal::holds).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Version {
     /// Which state.

@@ -15,8 +15,8 @@ pub struct Overview {
     pub version: String,
     /// Where the services come from, such as `file:services.yaml`.
     pub source: String,
-    /// Which replica says so, as the proxies know it. What it says of proxies and load covers those that it counts now; the
-    /// other replicas have theirs.
+    /// Which replica says so, as the proxies know it. What it says of proxies and load covers those
+    /// that it counts now; the other replicas have theirs.
     pub replica: String,
     /// When the services in force were accepted (RFC 3339).
     pub loaded: Option<String>,
@@ -61,7 +61,8 @@ pub struct ServiceDetail {
     /// The service.
     #[serde(flatten)]
     pub service: ServiceView,
-    /// What the proxies that this replica counts report of it, added up; `null` if it never heard of one.
+    /// What the proxies that this replica counts report of it, added up; `null` if it never heard
+    /// of one.
     pub load: Option<Signals>,
     /// Who calls it or stands in front of it, by id.
     pub proxies: Vec<ProxyView>,

@@ -1,21 +1,23 @@
 //! Progress that proxies have and this replica lacks: a reason to list the source's objects anew.
 //!
-//! Only versions whose [seal](super::seal) holds get here. What one proved identity may make us list is rationed all the same: a version of another
-//! history, an etcd restored from a backup, is genuine too, and who has kept many of those would make us list for each. An identity pays for a
-//! list, not for what it wants: what the watches bring in time costs nobody anything. Who has spent its ration waits for what others want, for the next
-//! bookmark, or for the next minute.
+//! Only versions whose [seal](super::seal) holds get here. What one proved identity may make us
+//! list is rationed all the same: a version of another history, an etcd restored from a backup, is
+//! genuine too, and who has kept many of those would make us list for each. An identity pays for a
+//! list, not for what it wants: what the watches bring in time costs nobody anything. Who has spent
+//! its ration waits for what others want, for the next bookmark, or for the next minute.
 
 use super::version::Progress;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// Revisions that are wanted, and those remembered as of another history: more than a mesh has at once of different ones.
+/// Revisions that are wanted, and those remembered as of another history: more than a mesh has at
+/// once of different ones.
 const MAX_REVISIONS: usize = 1_000;
 /// Identities that are remembered as wanting the same revision; one with a ration is enough.
 const MAX_WANTING: usize = 16;
-/// Lists that one identity may cause in a minute, of all kinds of objects together: a restored etcd takes one for each of four kinds, and a second
-/// one for those proxies that come late.
+/// Lists that one identity may cause in a minute, of all kinds of objects together: a restored etcd
+/// takes one for each of four kinds, and a second one for those proxies that come late.
 const LISTS: usize = 8;
 const MINUTE: Duration = Duration::from_secs(60);
 /// Identities whose rations are remembered.
@@ -70,8 +72,9 @@ impl Wants {
         self.wanted.range((place, 0)..=(place, u64::MAX)).next().is_some()
     }
 
-    /// Whether a list of the objects at `place` is to begin: it is wanted, by somebody who has not spent its ration, and then pays. Not while one that was
-    /// paid for has not begun. Who has proved no identity has no ration.
+    /// Whether a list of the objects at `place` is to begin: it is wanted, by somebody who has not
+    /// spent its ration, and then pays. Not while one that was paid for has not begun. Who has
+    /// proved no identity has no ration.
     pub fn list(&mut self, place: usize, now: Instant) -> bool {
         let wanting: BTreeSet<&Option<String>> =
             self.wanted.range((place, 0)..=(place, u64::MAX)).flat_map(|(_, want)| &want.by).collect();
@@ -102,8 +105,9 @@ impl Wants {
         self.wanted.retain(|(place, revision), _| known.get(*place).is_some_and(|known| known < revision));
     }
 
-    /// The source was listed at `place`, newest state and all, and is at `revision`; the list was begun at `begun`. What was wanted before that and is not
-    /// in it, is of another history. Returns whether there was such.
+    /// The source was listed at `place`, newest state and all, and is at `revision`; the list was
+    /// begun at `begun`. What was wanted before that and is not in it, is of another history.
+    /// Returns whether there was such.
     pub fn listed(&mut self, place: usize, revision: u64, begun: Instant) -> bool {
         if self.paid.get(&place).is_some_and(|paid| *paid <= begun) {
             self.paid.remove(&place);

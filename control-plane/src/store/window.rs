@@ -1,8 +1,10 @@
-//! When one proxy's gauges count at this replica: exactly one replica counts each proxy, wherever its polls go.
+//! When one proxy's gauges count at this replica: exactly one replica counts each proxy, wherever
+//! its polls go.
 //!
-//! The replica that answered a proxy last counts it until the next answer, and everything happens [`LINGER`] late: so the replica
-//! that has answered need not hear of the next one. With `a` the time of the answer before this poll and `b` that of the answer to it,
-//! this poll counts at its replica in
+//! The replica that answered a proxy last counts it until the next answer, and everything happens
+//! [`LINGER`] late: so the replica that has answered need not hear of the next one. With `a` the
+//! time of the answer before this poll and `b` that of the answer to it, this poll counts at its
+//! replica in
 //!
 //! ```text
 //! [a + LINGER, b + LINGER)        for as long as the poll is held, without an end
@@ -14,9 +16,10 @@
 //! | this one | where the poll before counts from, without a gap |
 //! | nobody: a first poll, a failed one, a replica that shuts down, an older proxy | now on |
 //!
-//! A poll whose client left ends its window at once: that proxy comes back at once, or is gone. A newer poll of the same proxy takes
-//! the older one's place. After an answer that was lost, both replicas count the proxy, for [`LINGER`] at most; after a replica that
-//! answered and died, none does for as long. Cost: some 100 bytes for a proxy.
+//! A poll whose client left ends its window at once: that proxy comes back at once, or is gone. A
+//! newer poll of the same proxy takes the older one's place. After an answer that was lost, both
+//! replicas count the proxy, for [`LINGER`] at most; after a replica that answered and died, none
+//! does for as long. Cost: some 100 bytes for a proxy.
 
 use bloc_policy::sync::Last;
 use std::time::Duration;
@@ -24,7 +27,8 @@ use tokio::time::Instant;
 
 /// More than the longest pause of a proxy between an answer and the next poll, 5 s and a tick.
 pub const LINGER: Duration = Duration::from_secs(6);
-/// Windows of one proxy that are kept; within [`LINGER`], polls that are answered early make no more.
+/// Windows of one proxy that are kept; within [`LINGER`], polls that are answered early make no
+/// more.
 const MOST: usize = 16;
 
 /// The windows of one proxy.
@@ -139,7 +143,8 @@ mod tests {
             self.replicas.iter().filter(|window| window.contains(self.at(millis))).count()
         }
 
-        /// Which replica counts the proxy, amid each of so many seconds: `1` or `2`, `-` for none and `*` for both.
+        /// Which replica counts the proxy, amid each of so many seconds: `1` or `2`, `-` for none
+        /// and `*` for both.
         fn counted(&self, seconds: u64) -> String {
             let count = |second: u64| match self.replicas.each_ref().map(|w| w.contains(self.at(1_000 * second + 500)))
             {
@@ -237,7 +242,8 @@ mod tests {
     #[test]
     fn a_newer_poll_counts_from_where_the_older_would() {
         let mut world = World::new();
-        // Answered by the one at 1 s, by the other at 2 s, by the one at 3 s; then two polls in a row.
+        // Answered by the one at 1 s, by the other at 2 s, by the one at 3 s; then two polls in a
+        // row.
         for (replica, second) in [(0, 0), (1, 1), (0, 2)] {
             world.poll(replica, 1_000 * second);
             world.answer(replica, 1_000 * (second + 1));

@@ -1,4 +1,5 @@
-//! As much of a Kubernetes API as the control plane uses: lists in pages, watches from a revision, Events, and Secrets.
+//! As much of a Kubernetes API as the control plane uses: lists in pages, watches from a revision,
+//! Events, and Secrets.
 //!
 //! It can do on demand what a real one does when it likes to: cut all watches, forget old revisions (410), refuse everything.
 

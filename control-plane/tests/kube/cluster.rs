@@ -318,7 +318,8 @@ fn server_arguments(ports: &[u16; 3]) -> Vec<String> {
     arguments
 }
 
-/// Each list of a control plane is a line of the audit log, but for VirtualServices: where they are not known, they are tried each second.
+/// Each list of a control plane is a line of the audit log, but for VirtualServices: where they are
+/// not known, they are tried each second.
 fn audit_policy() -> Value {
     let resources = json!([
         {"group": "", "resources": ["services", "configmaps"]},

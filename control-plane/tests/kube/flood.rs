@@ -1,7 +1,9 @@
-//! A minute of callers that mean harm, at one replica: what they cost in memory and lists, and what honest proxies feel of it.
+//! A minute of callers that mean harm, at one replica: what they cost in memory and lists, and what
+//! honest proxies feel of it.
 //!
-//! `make flood`, apart from the other tests: it takes all processors. Times are printed, not checked, but for one: each honest poll
-//! is answered within the time after which a proxy gives it up.
+//! `make flood`, apart from the other tests: it takes all processors. Times are printed, not
+//! checked, but for one: each honest poll is answered within the time after which a proxy gives it
+//! up.
 
 use super::cluster::{Cluster, ControlPlane, until};
 use super::{A, ips};
@@ -23,7 +25,8 @@ const INVENTED: usize = 5_000;
 const CONNECTIONS: usize = 100;
 /// Names in an invented poll, all different: 61 kB.
 const NAMES: usize = 1_000;
-/// How long an attacker waits for an answer, or keeps a poll held, before it goes on with another id.
+/// How long an attacker waits for an answer, or keeps a poll held, before it goes on with another
+/// id.
 const PATIENCE: Duration = Duration::from_secs(8);
 /// Honest proxies of one identity, which poll all the time.
 const HONEST: usize = 100;
@@ -172,7 +175,8 @@ async fn forge(world: Arc<World>, nth: usize) {
     }
 }
 
-/// A poll of an honest proxy, answered within the time after which a proxy gives it up; a state, if there is a new one.
+/// A poll of an honest proxy, answered within the time after which a proxy gives it up; a state, if
+/// there is a new one.
 async fn ask(world: &World, account: &str, name: &str, version: &str) -> Option<SyncResponse> {
     let request = SyncRequest {
         proxy: name.into(),

@@ -163,7 +163,8 @@ async fn a_forger_makes_no_list_of_replicas_that_share_a_key() {
                 *number += more;
             }
             let text: Vec<String> = numbers.iter().map(ToString::to_string).collect();
-            // With the seal of another version, and without one as from the builds before there were seals.
+            // With the seal of another version, and without one as from the builds before there
+            // were seals.
             for numbers in [&text[..], &text[..4]] {
                 forger.state.version = format!("0123456789abcdef@{}", numbers.join("."));
                 assert!(forger.poll().await, "held for {}", forger.state.version);

@@ -1,7 +1,8 @@
-//! Proxies whose polls go to one of two replicas at random: what the replicas count is the truth in their sum, also over an upgrade.
+//! Proxies whose polls go to one of two replicas at random: what the replicas count is the truth in
+//! their sum, also over an upgrade.
 //!
-//! The upgrade is one to the build that `next-build` makes, with one more parameter. `BLOC_BUILD_BEFORE=/path` and
-//! `BLOC_BUILD_AFTER=/path` are others.
+//! The upgrade is one to the build that `next-build` makes, with one more parameter.
+//! `BLOC_BUILD_BEFORE=/path` and `BLOC_BUILD_AFTER=/path` are others.
 
 use super::cluster::{Cluster, ControlPlane, LIMIT, until};
 use super::{A, ips};
@@ -23,8 +24,9 @@ const CHANGE_EVERY: Duration = Duration::from_millis(3_200);
 const LINGER: Duration = Duration::from_secs(6);
 /// For so long after all count a replica may not know the arrival rate.
 const KNOWN_AFTER: Duration = Duration::from_secs(15);
-/// A proxy that goes to the other replica is counted by neither for as long as the answer before and this poll travelled. No look is
-/// taken while that concerns more than 1%, even if they travel for so long on a busy machine.
+/// A proxy that goes to the other replica is counted by neither for as long as the answer before
+/// and this poll travelled. No look is taken while that concerns more than 1%, even if they travel
+/// for so long on a busy machine.
 const TRAVEL: [Duration; 2] = [Duration::from_millis(1_500), Duration::from_millis(700)];
 
 /// What all proxies share, and the truth.
@@ -52,7 +54,8 @@ struct Sidecar {
     answered: Option<(String, Instant)>,
     /// Where it was sent.
     url: String,
-    /// Departed and in flight in the report that was counted last, and when it was sent; at first 0, and never.
+    /// Departed and in flight in the report that was counted last, and when it was sent; at first
+    /// 0, and never.
     counted: (u64, u64, Option<Instant>),
 }
 

@@ -7,11 +7,11 @@
 //! queues of the others; an announcement that is lost is made up for by the next tick, on which
 //! each looks at the version. A service that is called for the first time is announced in the same
 //! way, so that the leader asks for it; and so is one that a thread stands in front of, so that the
-//! leader [reports](crate::reporter) its load. A tick wakes a thread that may be idle, which is what makes
-//! it expensive (0.3 ms of CPU for each request, when fifty Envoys with little traffic ticked four
-//! times a second). Hence there is only one in five seconds in a VM without traffic, as that of the
-//! main thread is, and in one with enough of it that requests hand the counters over by the way. In
-//! between, and while something is to be made up for, it is one a second.
+//! leader [reports](crate::reporter) its load. A tick wakes a thread that may be idle, which is
+//! what makes it expensive (0.3 ms of CPU for each request, when fifty Envoys with little traffic
+//! ticked four times a second). Hence there is only one in five seconds in a VM without traffic, as
+//! that of the main thread is, and in one with enough of it that requests hand the counters over by
+//! the way. In between, and while something is to be made up for, it is one a second.
 //!
 //! On failure: the last good state stays, and the poll is repeated.
 

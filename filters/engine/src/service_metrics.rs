@@ -1,5 +1,5 @@
-//! The metrics of a service that this proxy stands in front of. All threads of the proxy share them,
-//! so any of them can tell the load, whichever has served it.
+//! The metrics of a service that this proxy stands in front of. All threads of the proxy share
+//! them, so any of them can tell the load, whichever has served it.
 
 use crate::host::Host;
 use crate::metrics::{Counters, Gauge, InFlight, Total, events};
@@ -62,8 +62,8 @@ impl<H: Host> ServiceMetrics<H> {
         }
     }
 
-    /// The load of this service since the start of the proxy, as far as its threads have handed it to
-    /// the host.
+    /// The load of this service since the start of the proxy, as far as its threads have handed it
+    /// to the host.
     pub fn load(&self, host: &H, service: &str) -> ServiceLoad {
         let known = |gauge: &Gauge<H>| Some(gauge.get()).filter(|value| *value > 0);
         let total = |event| self.counters.total(event);

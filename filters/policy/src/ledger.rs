@@ -1,6 +1,8 @@
-//! How much of what a proxy has counted was reported: what its threads share for [`crate::reports`].
+//! How much of what a proxy has counted was reported: what its threads share for
+//! [`crate::reports`].
 //!
-//! As bytes, all numbers little endian. Not JSON: its reader would make the module an eighth larger.
+//! As bytes, all numbers little endian. Not JSON: its reader would make the module an eighth
+//! larger.
 //!
 //! ```text
 //! ledger = FORMAT known newest answer part u32 { id until part }
@@ -17,7 +19,8 @@ use std::time::Duration;
 
 /// The first byte: another one is of another version of this file.
 const FORMAT: u8 = 1;
-/// Reports under way at most, each of a poll that may be answered yet. A poll beyond that reports no events.
+/// Reports under way at most, each of a poll that may be answered yet. A poll beyond that reports
+/// no events.
 const MAX_UNDER_WAY: usize = 8;
 /// The longest name of a replica, in bytes.
 const MAX_REPLICA: usize = 64;
@@ -45,8 +48,8 @@ pub enum End<'a> {
 }
 
 impl<'a> End<'a> {
-    /// What an answer with this status and this [`REPLICA_HEADER`](crate::sync::REPLICA_HEADER) says. A name that is none
-    /// (1 to 64 visible ASCII characters) is as good as no header.
+    /// What an answer with this status and this [`REPLICA_HEADER`](crate::sync::REPLICA_HEADER)
+    /// says. A name that is none (1 to 64 visible ASCII characters) is as good as no header.
     pub fn of(status: &[u8], replica: Option<&'a [u8]>) -> Self {
         let name = |name: &&[u8]| (1..=MAX_REPLICA).contains(&name.len()) && name.iter().all(u8::is_ascii_graphic);
         match (status, replica.filter(name).and_then(|name| str::from_utf8(name).ok())) {

@@ -1,7 +1,9 @@
-//! What a poll reports of the load: what happened since the reports that the control plane has counted.
+//! What a poll reports of the load: what happened since the reports that the control plane has
+//! counted.
 //!
-//! Each event is to count once, at whichever replica of the control plane, and whichever thread asks. The threads share a
-//! ledger, one for each control plane: how much of each counter was counted, and how much the polls under way carry.
+//! Each event is to count once, at whichever replica of the control plane, and whichever thread
+//! asks. The threads share a ledger, one for each control plane: how much of each counter was
+//! counted, and how much the polls under way carry.
 //!
 //! ```text
 //! report = counter - counted - under way
@@ -13,16 +15,19 @@
 //! | status 400 | is in the next report again | no | none, if no poll has begun since |
 //! | anything else, or nothing until its time is over | is in the next report again | stays | none, likewise |
 //!
-//! While the control plane is not `known`, which is so at first, polls go without [`Last`]: their counters count from the start
-//! of the proxy, and the ledger stays as it is. The time that the reports cover is counted in the same way, as one more counter.
-//! Polls that a newer one has superseded end by the same table: another replica does not know that they are superseded.
+//! While the control plane is not `known`, which is so at first, polls go without [`Last`]: their
+//! counters count from the start of the proxy, and the ledger stays as it is. The time that the
+//! reports cover is counted in the same way, as one more counter. Polls that a newer one has
+//! superseded end by the same table: another replica does not know that they are superseded.
 //!
 //! # When an event counts twice, or not at all
 //!
-//! Twice: the control plane has counted a report, and its answer does not reach the proxy, because the connection broke, or
-//! because the VM or the root context of the leader ended with the poll under way. Not at all: a metric was reset before its last
-//! events were reported, or the ledger cannot be read (a module of another version has written it), which is taken as if all had
-//! been counted. A counter that falls was reset, and with it all of its service: they count from zero again.
+//! Twice: the control plane has counted a report, and its answer does not reach the proxy, because
+//! the connection broke, or because the VM or the root context of the leader ended with the poll
+//! under way. Not at all: a metric was reset before its last events were reported, or the ledger
+//! cannot be read (a module of another version has written it), which is taken as if all had been
+//! counted. A counter that falls was reset, and with it all of its service: they count from zero
+//! again.
 //!
 //! # Versions of the control plane
 //!
@@ -35,11 +40,11 @@
 //! | the control plane is rolled back | as before | one poll gets 400, the next goes without [`Last`] |
 //! | rolled forward again | as before | the next report holds all that no replica has counted since |
 //!
-//! While both versions of the control plane answer, a poll may get 400 each time that it comes from the new one to the old one;
-//! the next one, half a second later, is served.
+//! While both versions of the control plane answer, a poll may get 400 each time that it comes from
+//! the new one to the old one; the next one, half a second later, is served.
 //!
-//! Cold start: nothing is counted and nothing known. Cost: a read and a write of the ledger, some 100 bytes for each service and report, when
-//! a poll begins and when it ends. Not in the papers.
+//! Cold start: nothing is counted and nothing known. Cost: a read and a write of the ledger, some
+//! 100 bytes for each service and report, when a poll begins and when it ends. Not in the papers.
 
 pub use crate::ledger::{End, ReportId};
 use crate::ledger::{Ledger, without_arrivals};
@@ -63,8 +68,9 @@ impl Reports {
         Self { key: format!("{KEY}/{cluster}") }
     }
 
-    /// A poll begins: what it says of the load, and of the polls before it. After `until` it will have no answer. `load` reads
-    /// the counters as they are since the start of the proxy, and is called again if another thread comes in between.
+    /// A poll begins: what it says of the load, and of the polls before it. After `until` it will
+    /// have no answer. `load` reads the counters as they are since the start of the proxy, and is
+    /// called again if another thread comes in between.
     pub fn begin(
         &self,
         shared: &impl Shared,
@@ -73,7 +79,8 @@ impl Reports {
         mut load: impl FnMut() -> Vec<ServiceLoad>,
     ) -> (Vec<ServiceLoad>, Option<Last>) {
         for _ in 0..TRIES {
-            // Before the counters: those are then not less than what any report in the ledger carries.
+            // Before the counters: those are then not less than what any report in the ledger
+            // carries.
             let (ledger, cas) = self.read(shared);
             let mut load = load();
             let mut ledger = ledger.unwrap_or_else(|| Ledger::as_if_counted(&load, now));

@@ -305,7 +305,8 @@ fn a_ledger_with_absurd_numbers_does_no_harm() {
     proxy.poll(R1);
     let key = format!("{KEY}/{CLUSTER}");
     for number in [i64::MAX, i64::MIN, -1] {
-        // The service's numbers are the last ones but for the polls under way, of which there are none.
+        // The service's numbers are the last ones but for the polls under way, of which there are
+        // none.
         let mut absurd = proxy.data.get(&key).0.unwrap();
         let at = absurd.len() - 4 - 8 * 8;
         absurd[at..at + 8 * 8].copy_from_slice(&[number.to_le_bytes(); 8].concat());

@@ -1,10 +1,10 @@
-//! Three lists that the threads of one proxy share: the VMs that are told of news, the services that
-//! any thread has seen, and those of them that any thread stands in front of. Each thread adds to
-//! them; nobody's entry is lost to another one's.
+//! Three lists that the threads of one proxy share: the VMs that are told of news, the services
+//! that any thread has seen, and those of them that any thread stands in front of. Each thread adds
+//! to them; nobody's entry is lost to another one's.
 //!
-//! A service stays in its lists as long as the proxy has a VM. Behind which service a sidecar stands
-//! is learned from requests, and a service without requests is not one that is gone. So a pod that
-//! another Service has taken over without a restart goes on as a server of both.
+//! A service stays in its lists as long as the proxy has a VM. Behind which service a sidecar
+//! stands is learned from requests, and a service without requests is not one that is gone. So a
+//! pod that another Service has taken over without a restart goes on as a server of both.
 
 use crate::shared::Shared;
 use std::collections::BTreeSet;
@@ -19,8 +19,8 @@ const MAX_VMS: usize = 256;
 const TRIES: usize = 1000;
 /// Services that are asked for at most.
 const MAX_SEEN: usize = 10_000;
-/// Services that a proxy stands in front of at most, as far as reports are concerned: some 400 bytes
-/// each, and the control plane reads 64 KiB. A sidecar has one or a few.
+/// Services that a proxy stands in front of at most, as far as reports are concerned: some 400
+/// bytes each, and the control plane reads 64 KiB. A sidecar has one or a few.
 const MAX_SERVED: usize = 100;
 
 /// The services that any thread has seen.

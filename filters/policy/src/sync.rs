@@ -8,11 +8,12 @@
 //!
 //! # What is counted
 //!
-//! Polls of one proxy may go to any replica of the control plane, and each event has to count at one of them. An answer with
-//! [`REPLICA_HEADER`] says that its replica has counted the report of this poll. A proxy that has got such an answer sends
-//! [`Last`] from then on, and its counters say what happened since the report that was counted last: what a poll without an
-//! answer said is in the next one again. Without [`Last`] they count from the start of the proxy. Control planes that do not
-//! know [`Last`] refuse it with 400, and the next poll goes without.
+//! Polls of one proxy may go to any replica of the control plane, and each event has to count at
+//! one of them. An answer with [`REPLICA_HEADER`] says that its replica has counted the report of
+//! this poll. A proxy that has got such an answer sends [`Last`] from then on, and its counters say
+//! what happened since the report that was counted last: what a poll without an answer said is in
+//! the next one again. Without [`Last`] they count from the start of the proxy. Control planes that
+//! do not know [`Last`] refuse it with 400, and the next poll goes without.
 
 use crate::config::{ServiceSpec, ServicesSpec};
 use serde::{Deserialize, Serialize};
@@ -45,7 +46,8 @@ pub struct SyncRequest {
     /// The load of the services that it stands in front of.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub load: Vec<ServiceLoad>,
-    /// What became of its last polls; absent: the counters in `load` count from the start of the proxy.
+    /// What became of its last polls; absent: the counters in `load` count from the start of the
+    /// proxy.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last: Option<Last>,
 }
@@ -60,7 +62,8 @@ pub struct Last {
     /// Milliseconds since that answer; 0 if there is no replica.
     #[serde(default)]
     pub answered_ms: u64,
-    /// Milliseconds that the counters cover: since the report that was counted last. Absent: since the proxy started.
+    /// Milliseconds that the counters cover: since the report that was counted last. Absent: since
+    /// the proxy started.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reported_ms: Option<u64>,
 }
@@ -79,7 +82,8 @@ pub struct ServiceLoad {
     /// Requests answered; the control plane makes a rate of it.
     #[serde(default)]
     pub departed: u64,
-    /// Requests that came and were not rejected at once; one that is held and rejected later is both. Only with [`Last`].
+    /// Requests that came and were not rejected at once; one that is held and rejected later is
+    /// both. Only with [`Last`].
     #[serde(default, skip_serializing_if = "is_zero")]
     pub arrived: u64,
     /// What the server finishes when it is busy, in requests per second; absent: not known yet.
@@ -90,7 +94,8 @@ pub struct ServiceLoad {
     pub events: ServiceEvents,
 }
 
-/// Counters of one service at one proxy; the control plane makes rates of them. They lag by a tick at most.
+/// Counters of one service at one proxy; the control plane makes rates of them. They lag by a tick
+/// at most.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase", deny_unknown_fields)]
 pub struct ServiceEvents {

@@ -9,7 +9,8 @@ use std::path::{Path, PathBuf};
 pub struct Tools {
     /// etcd, kube-apiserver, kube-controller-manager, kubectl: `KUBE_BIN`, else target/kube.
     pub kube: PathBuf,
-    /// pilot-discovery, pilot-agent, istioctl, Istio's own file `envoy_bootstrap.json`, and what defines PodMonitors, `podmonitors.yaml`: `ISTIO_BIN`, else target/istio.
+    /// pilot-discovery, pilot-agent, istioctl, Istio's own file `envoy_bootstrap.json`, and what
+    /// defines PodMonitors, `podmonitors.yaml`: `ISTIO_BIN`, else target/istio.
     pub istio: PathBuf,
     /// Envoy.
     pub envoy: PathBuf,

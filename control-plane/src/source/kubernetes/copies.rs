@@ -1,8 +1,11 @@
 //! Copies of what ConfigMaps said last that was good, kept as ConfigMaps in the control plane's own namespace.
 //!
-//! A bad edit leaves what was said before in force. A replica that has just started never read that, and would take parameters away that the other still
-//! hands out, at the worst moment; a copy lets it know. It is written when a ConfigMap is accepted, by every replica the same, and deleted when its original is gone or no longer the one that counts for its namespace. If the rights for that are missing,
-//! that is logged, and the promise holds only for replicas that have read the good one themselves.
+//! A bad edit leaves what was said before in force. A replica that has just started never read
+//! that, and would take parameters away that the other still hands out, at the worst moment; a copy
+//! lets it know. It is written when a ConfigMap is accepted, by every replica the same, and deleted
+//! when its original is gone or no longer the one that counts for its namespace. If the rights for
+//! that are missing, that is logged, and the promise holds only for replicas that have read the
+//! good one themselves.
 
 use super::key::Key;
 use super::policy::{KEY, LABEL, PolicySpec, Scope};

@@ -219,7 +219,8 @@ impl Feed {
         if !self.is_synced() {
             return Vec::new();
         }
-        // What does not count for its namespace has no copy: otherwise who may write ConfigMaps there fills our namespace.
+        // What does not count for its namespace has no copy: otherwise who may write ConfigMaps
+        // there fills our namespace.
         let in_force = self.maps.iter().filter(|(key, _)| self.cluster.policy_in_force(&key.0) == Some(*key));
         self.copies.due(in_force.map(|(key, map)| (key, map.content.as_ref())))
     }

@@ -6,10 +6,10 @@
 //! | VirtualService, if there are such | how often its routes retry | `routes` |
 //! | ConfigMap labelled `bloc.dev/policy: "true"` | which services are managed, and their parameters | `policy`; `copies` of the good ones |
 //!
-//! The key of the replicas is in a [Secret](secret). Four [watches](watch) feed one [picture of the cluster](cluster). From an event to its
-//! publication pass [`SETTLE`] and the time to compute the services that it concerns. Nothing is
-//! published before all lists are complete; after that, what is known stays as long as the API
-//! cannot be reached.
+//! The key of the replicas is in a [Secret](secret). Four [watches](watch) feed one [picture of the
+//! cluster](cluster). From an event to its publication pass [`SETTLE`] and the time to compute the
+//! services that it concerns. Nothing is published before all lists are complete; after that, what
+//! is known stays as long as the API cannot be reached.
 
 mod cluster;
 mod copies;

@@ -1,8 +1,11 @@
-//! The key with which replicas [seal](crate::store) versions: 32 random bytes in a Secret of the control plane's own namespace.
+//! The key with which replicas [seal](crate::store) versions: 32 random bytes in a Secret of the
+//! control plane's own namespace.
 //!
-//! The first replica creates it; if two do so at once, the API server takes one, and the other replica reads that. It is read once: who deletes the Secret
-//! to have another key restarts all replicas after that. A Secret that cannot be read or created, or whose content is bad, holds up nobody: the replica serves without seals, says
-//! so where refused content is said, and tries again. Content that is bad is never overwritten.
+//! The first replica creates it; if two do so at once, the API server takes one, and the other
+//! replica reads that. It is read once: who deletes the Secret to have another key restarts all
+//! replicas after that. A Secret that cannot be read or created, or whose content is bad, holds up
+//! nobody: the replica serves without seals, says so where refused content is said, and tries
+//! again. Content that is bad is never overwritten.
 
 use crate::source::Publisher;
 use crate::store::KEY_BYTES;
@@ -95,7 +98,8 @@ impl SealSecret {
     }
 }
 
-/// The key, as soon as the API server answers: a sidecar that starts beside us refuses connections for a moment.
+/// The key, as soon as the API server answers: a sidecar that starts beside us refuses connections
+/// for a moment.
 async fn answered(api: &Api<Secret>) -> Result<[u8; KEY_BYTES], KeyError> {
     loop {
         match key(api).await {

@@ -18,7 +18,8 @@ const INBOUND: [(&str, &str); 2] = [
 const HOST: &str = "checkout.shop.svc.cluster.local";
 const ANOTHER: &str = "another.shop.svc.cluster.local";
 
-/// Workers of a sidecar in Istio: the configuration does not say in front of which service they stand.
+/// Workers of a sidecar in Istio: the configuration does not say in front of which service they
+/// stand.
 fn workers(process: &Process) -> [Root; 2] {
     let parameters = json!({"concurrency": 100});
     let services = json!({HOST: parameters, ANOTHER: parameters});

@@ -1,11 +1,12 @@
-//! The targets that Prometheus' discovery of pods finds: one for each port of a container, with all that is known of the
-//! pod as labels.
+//! The targets that Prometheus' discovery of pods finds: one for each port of a container, with all
+//! that is known of the pod as labels.
 
 use anyhow::Result;
 use serde_json::{Map, Value, json};
 use std::path::Path;
 
-/// Writes the targets of these pods, if they are others; Prometheus reads them anew when they change.
+/// Writes the targets of these pods, if they are others; Prometheus reads them anew when they
+/// change.
 ///
 /// # Errors
 /// The file cannot be written.

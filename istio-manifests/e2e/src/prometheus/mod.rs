@@ -1,8 +1,9 @@
-//! A Prometheus as an operator of a cluster has one: outside of the mesh, without a certificate, with what the manifests
-//! tell it to scrape and the alert rules as shipped, but [`rules::FASTER`] times as fast.
+//! A Prometheus as an operator of a cluster has one: outside of the mesh, without a certificate,
+//! with what the manifests tell it to scrape and the alert rules as shipped, but [`rules::FASTER`]
+//! times as fast.
 //!
-//! Real is Prometheus itself, Debian's. Played are the discovery of pods ([`discovery`]), which Debian's lacks, and the
-//! operator ([`monitor`]).
+//! Real is Prometheus itself, Debian's. Played are the discovery of pods ([`discovery`]), which
+//! Debian's lacks, and the operator ([`monitor`]).
 
 mod discovery;
 pub mod monitor;
@@ -65,7 +66,8 @@ impl Drop for Prometheus {
 }
 
 impl Prometheus {
-    /// One that has read these rules, and scrapes what the cluster's PodMonitors and annotations say.
+    /// One that has read these rules, and scrapes what the cluster's PodMonitors and annotations
+    /// say.
     ///
     /// # Errors
     /// It does not start, or refuses what it was given.
@@ -174,8 +176,8 @@ async fn configuration(api: &Api, rules: &Path, targets: &Path) -> Result<String
     Ok(all.to_string())
 }
 
-/// As Prometheus' chart has it. What it scrapes has been scraped by a PodMonitor already, and is thrown away: twice would
-/// count double.
+/// As Prometheus' chart has it. What it scrapes has been scraped by a PodMonitor already, and is
+/// thrown away: twice would count double.
 fn by_annotations(targets: &Path) -> Value {
     let annotation = |name: &str| format!("__meta_kubernetes_pod_annotation_prometheus_io_{name}");
     json!({

@@ -1,8 +1,8 @@
 //! What the Prometheus operator makes of a PodMonitor: a job of Prometheus' configuration.
 //!
-//! As its version 0.85 does, for the fields that are shipped; another field is an error, lest something that is shipped has
-//! no part in the test. In place of Kubernetes' discovery, which Debian's Prometheus lacks, stands a file of targets
-//! ([`super::discovery`]).
+//! As its version 0.85 does, for the fields that are shipped; another field is an error, lest
+//! something that is shipped has no part in the test. In place of Kubernetes' discovery, which
+//! Debian's Prometheus lacks, stands a file of targets ([`super::discovery`]).
 
 use super::discovery::sanitized;
 use super::rules::{FASTER, duration};
@@ -14,7 +14,8 @@ use std::path::Path;
 
 /// Where the API server has the PodMonitors.
 pub const MONITORS: &str = "/apis/monitoring.coreos.com/v1/podmonitors";
-/// Between two scrapes, at least, in milliseconds: less than half of the shortest range in a rule, which is 5 s.
+/// Between two scrapes, at least, in milliseconds: less than half of the shortest range in a rule,
+/// which is 5 s.
 pub(super) const SCRAPE_MS: u128 = 500;
 
 /// A PodMonitor.

@@ -1,8 +1,8 @@
-//! Alert rules in which time passes [`FASTER`] times as fast, so that an alert that waits for five minutes
-//! fires after five seconds.
+//! Alert rules in which time passes [`FASTER`] times as fast, so that an alert that waits for five
+//! minutes fires after five seconds.
 //!
-//! What is divided: `for`, `keep_firing_for` and `interval`, and in expressions ranges, resolutions and offsets. Numbers
-//! of seconds that an expression compares with are not.
+//! What is divided: `for`, `keep_firing_for` and `interval`, and in expressions ranges, resolutions
+//! and offsets. Numbers of seconds that an expression compares with are not.
 
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;

@@ -47,8 +47,10 @@ pub async fn only_mutual_tls_is_spoken(mesh: &Mesh) -> Result<()> {
     Ok(())
 }
 
-/// Neighbours may see that it is well. Addresses and parameters are for those who may forward a port, which ends beside the control plane, behind its sidecar. The metrics are on
-/// a port that the sidecar does not take, for a Prometheus without a certificate; nothing here enforces the NetworkPolicy that says which.
+/// Neighbours may see that it is well. Addresses and parameters are for those who may forward a
+/// port, which ends beside the control plane, behind its sidecar. The metrics are on a port that
+/// the sidecar does not take, for a Prometheus without a certificate; nothing here enforces the
+/// NetworkPolicy that says which.
 pub async fn the_mesh_may_not_read_what_the_control_plane_knows(mesh: &Mesh) -> Result<()> {
     let neighbour = &mesh.frontends()[0];
     let paths =

@@ -27,7 +27,8 @@ const PAUSE: Duration = Duration::from_millis(100);
 /// 400 ms each.
 const SLOW: &str = "/cost/20";
 
-/// A control plane of a later version, as an older filter sees it: the parameter `retries` has another name in its answers.
+/// A control plane of a later version, as an older filter sees it: the parameter `retries` has
+/// another name in its answers.
 const LATER: &str = r#"apiVersion: networking.istio.io/v1alpha3
 kind: EnvoyFilter
 metadata: {name: later, namespace: bloc-system}
@@ -142,7 +143,8 @@ async fn fires(mesh: &Mesh, prometheus: &Prometheus, alert: &str) -> Result<()> 
     Ok(())
 }
 
-/// So many clients, as long as this is kept; each sends its next request when the last one was answered.
+/// So many clients, as long as this is kept; each sends its next request when the last one was
+/// answered.
 fn clients(mesh: &Mesh, number: usize) -> Result<JoinSet<()>> {
     let client = Arc::new(Client::new(SocketAddr::from((mesh.gateway()?.address, 8080)), "/", true, MOST));
     let mut clients = JoinSet::new();

@@ -7,10 +7,12 @@ use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 
 const README: &str = "control-plane/README.md";
-/// What each query gives at least while more comes in than the servers finish: a utilisation, or servers that are needed.
+/// What each query gives at least while more comes in than the servers finish: a utilisation, or
+/// servers that are needed.
 const OVERLOAD: f64 = 1.0;
 
-/// Each query of KEDA's, and of prometheus-adapter for the HorizontalPodAutoscaler, gives one number, which is that of an overload.
+/// Each query of KEDA's, and of prometheus-adapter for the HorizontalPodAutoscaler, gives one
+/// number, which is that of an overload.
 pub async fn get_their_numbers(mesh: &Mesh, prometheus: &Prometheus) -> Result<()> {
     for query in queries(&std::fs::read_to_string(repository(mesh)?.join(README))?)? {
         let mut number = 0.0;

@@ -1,4 +1,5 @@
-//! Metrics: a Prometheus outside of the mesh finds them, the alerts fire, and autoscalers get their numbers.
+//! Metrics: a Prometheus outside of the mesh finds them, the alerts fire, and autoscalers get their
+//! numbers.
 
 mod alerts;
 mod autoscalers;
