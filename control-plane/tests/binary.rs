@@ -8,7 +8,7 @@ use common::LIMIT;
 use std::path::Path;
 use std::process::{Output, Stdio};
 use std::time::Duration;
-use tokio::io::AsyncWriteExt;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::process::{Child, Command};
 use tokio::time::{Instant, timeout};
 
@@ -148,6 +148,16 @@ async fn metrics_with_a_port_of_their_own_are_nowhere_else_and_sigterm_ends_both
     assert_eq!(post.status(), 405);
     let text = client.get(format!("http://{metrics}/metrics")).send().await.unwrap().text().await.unwrap();
     assert_eq!(common::metric(&text, "bloc_config_services"), 1.0);
+
+    // Without HTTP/2 a connection has one answer at a time.
+    for (address, speaks) in [(&main, true), (&metrics, false)] {
+        let mut stream = tokio::net::TcpStream::connect(address).await.unwrap();
+        let empty_settings = [0, 0, 0, 4, 0, 0, 0, 0, 0];
+        stream.write_all(&[&b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"[..], &empty_settings].concat()).await.unwrap();
+        let mut frame = [0; 9];
+        let read = timeout(LIMIT, stream.read_exact(&mut frame)).await.expect("an answer or an end");
+        assert_eq!(read.is_ok() && frame[3] == 4, speaks, "{address}: {frame:?}");
+    }
 
     // The client keeps its connections to both ports open: both have to be ended.
     let output = terminate(child).await;

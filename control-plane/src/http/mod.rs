@@ -108,3 +108,27 @@ async fn scrape(State(context): State<Context>) -> Response {
         Err(error) => refusal(StatusCode::INTERNAL_SERVER_ERROR, &error.to_string()),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::clock::Clock;
+    use crate::load::ReportInterval;
+    use axum::body::Body;
+    use axum::http::{Request, Version};
+    use tower_service::Service;
+
+    /// Over HTTP/1 a connection has one answer at a time, over HTTP/2 a hundred.
+    #[tokio::test]
+    async fn small_answers_need_room_over_http2() {
+        let store = Store::new("test", Clock::system(), ReportInterval::default());
+        let context = Context { transit: Transit::of(4), ..context(store, Arc::default(), Identity::None) };
+        let mut router = finish(Router::new().route("/", get(|| async { "some" })), context);
+        for (version, status) in
+            [(Version::HTTP_11, StatusCode::OK), (Version::HTTP_2, StatusCode::SERVICE_UNAVAILABLE)]
+        {
+            let request = Request::builder().version(version).uri("/").body(Body::empty()).unwrap();
+            assert_eq!(router.call(request).await.unwrap().status(), status, "{version:?}");
+        }
+    }
+}
