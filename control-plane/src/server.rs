@@ -216,8 +216,8 @@ async fn connection(
         router.clone().call(request.map(Body::new))
     });
     let connection = builder.serve_connection(TokioIo::new(stream), service).into_owned();
-    // hyper's own time for a head begins when it knows which HTTP is spoken, and it does not for
-    // who sends nothing.
+    // hyper starts its timeout for a head once it knows the version of HTTP. It never does if the
+    // client sends nothing.
     let silence = async {
         sleep(head_timeout).await;
         if asked.load(Ordering::Relaxed) {

@@ -18,11 +18,14 @@ use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
 
+/// How long it lasts; longer, up to twice as long, if the attackers have not come to their last ids.
 const DURATION: Duration = Duration::from_secs(60);
-/// Identities that invent proxies, how many each, and from how many connections.
+/// Identities that invent proxies, how many each, and from how many connections; on each of some
+/// others a body stays unfinished.
 const ATTACKERS: usize = 10;
 const INVENTED: usize = 5_000;
 const CONNECTIONS: usize = 100;
+const UNFINISHED: usize = 10;
 /// Names in an invented poll, all different: 61 kB.
 const NAMES: usize = 1_000;
 /// How long an attacker waits for an answer, or keeps a poll held, before it goes on with another
@@ -42,6 +45,8 @@ struct World {
     url: String,
     client: Client,
     ends: Instant,
+    /// Polls of attackers, each by the next invented id of its identity.
+    invented: AtomicUsize,
     /// Answers to attackers: states, and that there is no room.
     answered: AtomicUsize,
     no_room: AtomicUsize,
@@ -56,7 +61,8 @@ struct World {
 
 impl World {
     fn goes_on(&self) -> bool {
-        Instant::now() < self.ends
+        let (now, invented) = (Instant::now(), self.invented.load(Ordering::Relaxed));
+        now < self.ends || (invented < ATTACKERS * INVENTED && now < self.ends + DURATION)
     }
 
     /// A poll as the control plane's own sidecar hands it on.
@@ -109,17 +115,13 @@ fn id(pod: &str, namespace: &str) -> String {
 async fn invent(world: Arc<World>, attacker: usize, connection: usize) {
     let (namespace, account) = (format!("evil{attacker}"), format!("evil{attacker}/sa/default"));
     let (mut invented, mut version) = (Invented::of(&namespace), String::new());
-    for (turn, at) in (connection..).step_by(CONNECTIONS).enumerate() {
+    for at in (connection..).step_by(CONNECTIONS) {
         if !world.goes_on() {
             return;
         }
         let nth = at % INVENTED;
         let body = invented.body(nth, &id(&format!("p{nth}"), &namespace), &version);
-        // One in ten sends half of its body and then nothing, until it is cut off.
-        if turn % 10 == 9 {
-            trickle(&world, &account, &body).await;
-            continue;
-        }
+        world.invented.fetch_add(1, Ordering::Relaxed);
         match world.poll(&account, body, PATIENCE).await {
             Ok(answer) if answer.status() == 200 => {
                 world.answered.fetch_add(1, Ordering::Relaxed);
@@ -132,6 +134,15 @@ async fn invent(world: Arc<World>, attacker: usize, connection: usize) {
             }
             Ok(_) | Err(_) => {}
         }
+    }
+}
+
+/// Half of a body and then nothing, until it is cut off, again and again.
+async fn leave_unfinished(world: Arc<World>, attacker: usize) {
+    let (namespace, account) = (format!("evil{attacker}"), format!("evil{attacker}/sa/default"));
+    let body = Invented::of(&namespace).body(INVENTED, &id("unfinished", &namespace), "");
+    while world.goes_on() {
+        trickle(&world, &account, &body).await;
     }
 }
 
@@ -262,6 +273,7 @@ async fn a_flood_costs_others_neither_memory_nor_lists_nor_answers() {
         url: control_plane.url.clone(),
         client: Client::builder().no_proxy().build().unwrap(),
         ends: Instant::now() + DURATION,
+        invented: AtomicUsize::new(0),
         answered: AtomicUsize::new(0),
         no_room: AtomicUsize::new(0),
         forged: AtomicUsize::new(0),
@@ -273,6 +285,9 @@ async fn a_flood_costs_others_neither_memory_nor_lists_nor_answers() {
     for attacker in 0..ATTACKERS {
         for connection in 0..CONNECTIONS {
             callers.spawn(invent(Arc::clone(&world), attacker, connection));
+        }
+        for _ in 0..UNFINISHED {
+            callers.spawn(leave_unfinished(Arc::clone(&world), attacker));
         }
     }
     for nth in 0..10 {
@@ -290,10 +305,14 @@ async fn a_flood_costs_others_neither_memory_nor_lists_nor_answers() {
     let count = |number: &AtomicUsize| number.load(Ordering::Relaxed);
     let (answered, no_room, forged) = (count(&world.answered), count(&world.no_room), count(&world.forged));
     println!("memory at most {} MiB; {} lists", memory >> 20, cluster.lists() - lists);
-    println!("invented proxies: {answered} got a state, {no_room} no room; forged versions answered: {forged}");
+    let invented = count(&world.invented);
+    println!(
+        "{invented} polls of invented proxies: {answered} got a state, {no_room} no room; forged versions answered: {forged}"
+    );
     said("first answers to proxies never seen", &world.first);
     said("from a change at the API server to honest proxies", &world.news);
     // Without these it was no flood.
+    assert!(invented >= ATTACKERS * INVENTED, "{invented} polls of invented proxies");
     assert!(answered > 200 && no_room > 200, "the attackers got no further");
     assert!(forged > 200, "the forger got no further");
     assert_eq!(cluster.lists(), lists, "lists beyond those of the watches");
