@@ -51,6 +51,7 @@ pub fn cases(scale: f64, duration: Option<Duration>, seed: u64, control_plane: b
             idle_timeout: None,
             max_queue_wait: None,
             drain: None,
+            guard: None,
             seed,
         },
         load,

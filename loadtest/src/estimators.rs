@@ -133,6 +133,7 @@ fn mesh(capacity: &CapacitySpec, service_time: ServiceTime, seed: u64) -> MeshSp
         idle_timeout: None,
         max_queue_wait: None,
         drain: None,
+        guard: None,
         seed,
     }
 }

@@ -38,6 +38,7 @@ pub fn mesh(policy: Policy, frontends: usize, seed: u64, control_plane: bool) ->
         idle_timeout: None,
         max_queue_wait: None,
         drain: None,
+        guard: None,
         seed,
     }
 }

@@ -61,6 +61,7 @@ fn spec() -> MeshSpec {
         idle_timeout: None,
         max_queue_wait: None,
         drain: None,
+        guard: None,
         seed: 1,
     }
 }

@@ -1,5 +1,6 @@
 //! What can break, how it is broken and mended.
 
+use super::figure::Claim;
 use super::impossible::Impossible;
 use super::liar::{Liar, Lies};
 use super::weather::{self, Delay};
@@ -27,9 +28,9 @@ pub enum Fault {
     Failing,
     /// A backend breaks its answers off.
     Cutting,
-    /// A backend's sidecar is killed and started again.
+    /// A backend's sidecar is killed.
     Sidecar,
-    /// A frontend is killed and started again.
+    /// A frontend is killed.
     Frontend,
     /// All frontends at once.
     Frontends,
@@ -119,10 +120,10 @@ impl Fault {
             Self::Slow => "a backend takes ten times as long for 6 s",
             Self::Failing => "a backend answers 500 at once for 6 s",
             Self::Cutting => "a backend breaks its answers off in the middle for 6 s",
-            Self::Sidecar => "a backend's sidecar is killed and started again",
-            Self::Frontend => "a frontend's sidecar is killed and started again",
-            Self::Frontends => "all frontends' sidecars are killed and started again at once",
-            Self::Gateway => "the gateway is killed and started again",
+            Self::Sidecar => "a backend's sidecar is killed, and is back 6 s later",
+            Self::Frontend => "a frontend's sidecar is killed, and is back 6 s later",
+            Self::Frontends => "all frontends' sidecars are killed at once, and are back 6 s later",
+            Self::Gateway => "the gateway is killed, and is back 6 s later",
             Self::ControlPlaneDown => "the control plane is killed, and is back 6 s later",
             Self::ControlPlaneSilent => "the control plane takes questions and gives no answers for 6 s",
             Self::ControlPlaneLies => {
@@ -136,18 +137,19 @@ impl Fault {
         }
     }
 
-    /// Whether the others can make up for it while it lasts.
-    pub fn heals_by_itself(self) -> bool {
-        matches!(
-            self,
-            Self::KillPod
-                | Self::KillApp
-                | Self::Sidecar
-                | Self::ControlPlaneDown
-                | Self::ControlPlaneSilent
-                | Self::ControlPlaneLies
-                | Self::Clock
-        )
+    /// What its row claims.
+    pub fn claim(self) -> Claim {
+        match self {
+            Self::Slow | Self::StopApp | Self::StopSidecar => Claim::Ours,
+            // Without a budget each request is tried three times.
+            Self::Blackout => Claim::Untuned,
+            _ => Claim::NoHarm,
+        }
+    }
+
+    /// Where its row is a promise: how many requests may be without an answer.
+    pub fn lost(self) -> usize {
+        0
     }
 
     /// Whether nobody can take a request as long as it lasts.
@@ -224,11 +226,6 @@ impl Fault {
         Ok(broken)
     }
 
-    /// Whether it lasts until it is mended, rather than being mended at once.
-    pub(super) fn lasts(self) -> bool {
-        !matches!(self, Self::Sidecar | Self::Frontend | Self::Frontends | Self::Gateway)
-    }
-
     /// Mends it.
     pub(super) async fn mend(self, mesh: &mut Mesh, victim: Victim, broken: Broken) -> Result<(), MeshError> {
         let Victim { backend, frontend } = victim;
@@ -298,10 +295,5 @@ mod tests {
         let names: BTreeSet<&str> = FAULTS.iter().map(|fault| fault.name()).collect();
         let whats: BTreeSet<&str> = FAULTS.iter().map(|fault| fault.what()).collect();
         assert_eq!((names.len(), whats.len()), (FAULTS.len(), FAULTS.len()));
-    }
-
-    #[test]
-    fn who_leaves_nobody_cannot_heal_by_itself() {
-        assert!(FAULTS.iter().all(|fault| !(fault.leaves_nobody() && fault.heals_by_itself())));
     }
 }

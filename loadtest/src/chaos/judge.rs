@@ -1,33 +1,35 @@
-//! What is promised, and whether it holds: from what the clients saw and what the frontends counted.
+//! From what the clients saw and the frontends counted to the figures of a column.
 
+use super::figure::{Bound, Claim, Figure};
 use crate::load::{ErrorKind, Outcome, Sample, quantile};
+use crate::record::milliseconds;
 use crate::timeline::{Point, recovery_s, sliding};
 use serde::Serialize;
+use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// A service has settled when its 99th percentile is below twice the undisturbed one within this time.
-pub const SETTLE: Duration = Duration::from_secs(5);
-/// How a lost request counts in the percentile.
-pub const PATIENCE: Duration = Duration::from_secs(10);
+/// A client gives up after this time. A fault lasts three times as long, so that nobody can sit it
+/// out; a request that is not answered counts in the percentiles with this time.
+pub const PATIENCE: Duration = Duration::from_secs(2);
+/// So long a fault may go unnoticed before the percentile during it counts.
+pub const NOTICED: Duration = Duration::from_secs(2);
+/// The percentile is below twice the undisturbed one within this time after a fault, in seconds.
+pub const SETTLE_S: f64 = 5.0;
 /// Retries beyond those after rejections, per request.
 pub const BUDGET: f64 = 0.2;
 /// What each frontend may retry at once beyond that share.
 pub const BURST: u64 = 10;
-/// Answered requests in a flood, as a share of the capacity.
-pub const GOODPUT: f64 = 0.9;
-/// What a server that fails at once gets at most, as a multiple of its fair share.
-pub const SPREAD: f64 = 1.5;
-/// What a server that is well again gets at least, as a multiple of its fair share.
-pub const RECOVERED: f64 = 0.8;
-/// Within this time what was written last is in force in every sidecar.
-pub const IN_FORCE: Duration = Duration::from_secs(4);
+/// What an unlucky moment may do to a percentile, as a factor and in milliseconds.
+const NOISE: Bound = Bound::NoWorse { times: 1.5, plus: 20.0 };
 
 const WINDOW: Duration = Duration::from_secs(3);
 const STEP: Duration = Duration::from_millis(100);
 /// The percentile must stay down for so long, lest a lucky second counts.
 const STAY_S: f64 = 2.0;
+/// Fewer requests than this have no 99th percentile worth a bound.
+const ENOUGH: usize = 100;
 
-/// Something that is promised.
+/// Something that is promised of a run without columns, as the soak is.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Promise {
     /// What about.
@@ -58,10 +60,6 @@ pub struct Kind {
     pub kills: bool,
     /// Nobody can take a request while it lasts.
     pub leaves_nobody: bool,
-    /// The others can make up for it while it lasts.
-    pub heals_by_itself: bool,
-    /// The error that the application of the victim makes itself; one of so many backends is the victim.
-    pub own: Option<(ErrorKind, usize)>,
 }
 
 /// What the frontends counted meanwhile.
@@ -75,6 +73,8 @@ pub struct Counted {
     pub rejections: u64,
     /// Requests whose last attempt was rejected.
     pub exhausted: u64,
+    /// The frontends.
+    pub frontends: u64,
 }
 
 impl Counted {
@@ -84,294 +84,206 @@ impl Counted {
     }
 }
 
+/// What was seen of a fault.
+#[derive(Clone, Copy, Debug)]
+pub struct Seen<'a> {
+    /// The requests.
+    pub samples: &'a [Sample],
+    /// What kind of fault it was.
+    pub kind: Kind,
+    /// When it was.
+    pub at: Moments,
+    /// What the frontends counted, if they count on.
+    pub counted: Option<Counted>,
+    /// Twice the undisturbed percentile, in milliseconds.
+    pub limit_ms: f64,
+}
+
 /// When a request began, from the start of the load.
 fn began_s(sample: &Sample) -> f64 {
     sample.ended.saturating_sub(sample.latency).as_secs_f64()
 }
 
-/// Requests that were lost although another server could have taken them.
-pub fn lost(samples: &[Sample], kind: Kind, at: Moments) -> usize {
-    let excused = |sample: &Sample| {
-        let (began, ended) = (began_s(sample), sample.ended.as_secs_f64());
-        let inside = kind.kills && began <= at.complete_s && ended >= at.began_s;
-        let nobody = kind.leaves_nobody && began <= at.mended_s && ended >= at.began_s;
-        inside || nobody || is_own(sample, kind, at)
+/// Whether somebody said no: a rejection of ours, or Envoy's answer where a circuit breaker is open.
+pub fn is_refusal(outcome: Outcome) -> bool {
+    matches!(outcome, Outcome::Shed | Outcome::Error(ErrorKind::Status(503)))
+}
+
+/// The requests without an answer of the application that was asked for, by what came instead.
+pub fn by_outcome<'a>(samples: impl Iterator<Item = &'a Sample>) -> String {
+    let mut kinds: BTreeMap<Outcome, usize> = BTreeMap::new();
+    for sample in samples.filter(|sample| sample.outcome != Outcome::Ok) {
+        *kinds.entry(sample.outcome).or_default() += 1;
+    }
+    let name = |outcome: &Outcome| match outcome {
+        Outcome::Ok => "answered".to_owned(),
+        Outcome::Shed => "rejected".to_owned(),
+        Outcome::Error(kind) => kind.to_string(),
     };
-    samples.iter().filter(|sample| sample.outcome != Outcome::Ok && !excused(sample)).count()
+    let parts: Vec<String> = kinds.iter().map(|(outcome, count)| format!("{count} {}", name(outcome))).collect();
+    parts.join(", ")
 }
 
-/// Requests that were in a process when it was killed, or that nobody could take.
-pub fn excused(samples: &[Sample], kind: Kind, at: Moments) -> usize {
-    let failed = samples.iter().filter(|sample| sample.outcome != Outcome::Ok && !is_own(sample, kind, at)).count();
-    failed - lost(samples, kind, at)
+/// Whether a request was in a process when it was killed, or nobody could take it.
+fn is_excused(sample: &Sample, kind: Kind, at: Moments) -> bool {
+    let (began, ended) = (began_s(sample), sample.ended.as_secs_f64());
+    let inside = kind.kills && began <= at.complete_s && ended >= at.began_s;
+    let nobody = kind.leaves_nobody && began <= at.mended_s && ended >= at.began_s;
+    inside || nobody
 }
 
-fn is_own(sample: &Sample, kind: Kind, at: Moments) -> bool {
-    let meanwhile = sample.ended.as_secs_f64() >= at.began_s && began_s(sample) <= at.mended_s;
-    kind.own.is_some_and(|(error, _)| meanwhile && sample.outcome == Outcome::Error(error))
+/// Requests without an answer, errors of the application among them; without those that were in
+/// what was killed, or that nobody could take.
+fn unanswered(seen: &Seen<'_>, bound: Bound) -> Figure {
+    let failed = seen.samples.iter().filter(|sample| sample.outcome != Outcome::Ok);
+    let (excused, counted): (Vec<&Sample>, Vec<&Sample>) =
+        failed.partition(|sample| is_excused(sample, seen.kind, seen.at));
+    let mut shown = format!("{} of {}", counted.len(), seen.samples.len());
+    if !counted.is_empty() {
+        shown += &format!(" ({})", by_outcome(counted.iter().copied()));
+    }
+    match excused.len() {
+        0 => {}
+        nobody if seen.kind.leaves_nobody => {
+            shown += &format!("; and {nobody} that nobody could take");
+        }
+        inside => shown += &format!("; and {inside} in what was killed"),
+    }
+    let value = Some(counted.len() as f64);
+    Figure { what: "requests without an answer", value, shown, bound }
+}
+
+/// The 99th percentile of the requests that began while the fault was in force, from [`NOTICED`]
+/// on; none if there are too few.
+fn p99_during(seen: &Seen<'_>, bound: Bound) -> Option<Figure> {
+    let from = seen.at.complete_s + NOTICED.as_secs_f64();
+    let meanwhile = seen.samples.iter().filter(|one| (from..seen.at.mended_s).contains(&began_s(one)));
+    let mut latencies: Vec<Duration> = meanwhile.map(felt).collect();
+    if latencies.len() < ENOUGH {
+        return None;
+    }
+    latencies.sort_unstable();
+    let value = quantile(&latencies, 0.99).map(milliseconds);
+    Some(figure_ms("p99 while it lasts, from 2 s on", value, bound))
+}
+
+/// What a client felt.
+fn felt(sample: &Sample) -> Duration {
+    if sample.outcome == Outcome::Ok { sample.latency } else { PATIENCE }
+}
+
+fn figure_ms(what: &'static str, value: Option<f64>, bound: Bound) -> Figure {
+    let shown = value.map_or_else(|| "-".to_owned(), |ms| format!("{ms:.0} ms"));
+    Figure { what, value, shown, bound }
+}
+
+/// How long the percentile takes to be below the limit after the fault.
+fn back(seen: &Seen<'_>, bound: Bound) -> Figure {
+    let value = recovery_s(&p99(seen.samples), seen.at.mended_s, seen.limit_ms, STAY_S);
+    Figure { what: "p99 below twice the undisturbed, after it", value, shown: seconds(value), bound }
+}
+
+fn seconds(value: Option<f64>) -> String {
+    value.map_or_else(|| "never".to_owned(), |seconds| format!("{seconds:.1} s"))
+}
+
+/// Retries beyond those after rejections, as a share of the requests.
+fn retries(counted: Counted, bound: Bound) -> Figure {
+    let others = counted.other_retries();
+    let beyond = others.saturating_sub(BURST * counted.frontends);
+    Figure {
+        what: "retries beyond those of rejections, a request",
+        value: Some(beyond as f64 / counted.requests.max(1) as f64),
+        shown: format!("{others} of {} requests", counted.requests),
+        bound,
+    }
+}
+
+/// The figures of a fault. `lost` is how many requests may be without an answer where the row is a
+/// promise.
+pub fn fault(seen: &Seen<'_>, claim: Claim, lost: usize) -> Vec<Figure> {
+    let no_harm = claim == Claim::NoHarm;
+    // One in two hundred is what chance decides: which requests are where when something breaks.
+    let few = Bound::NoWorse { times: 1.0, plus: (seen.samples.len() as f64 / 200.0).max(3.0) };
+    let or = |harmless, promised| if no_harm { harmless } else { promised };
+    let mut figures = vec![unanswered(seen, or(few, Bound::AtMost(lost as f64)))];
+    figures.extend(p99_during(seen, or(NOISE, Bound::AtMost(seen.limit_ms))));
+    let later = Bound::NoWorse { times: 1.0, plus: 2.0 };
+    figures.push(back(seen, or(later, Bound::AtMost(SETTLE_S))));
+    let budget = or(Bound::NoWorse { times: 1.0, plus: BUDGET }, Bound::AtMost(BUDGET));
+    figures.extend(seen.counted.map(|counted| retries(counted, budget)));
+    figures
 }
 
 /// The 99th percentile over time, in milliseconds; what was not answered counts as [`PATIENCE`].
 pub fn p99(samples: &[Sample]) -> Vec<Point> {
     let counted: Vec<Sample> = samples
         .iter()
-        .map(|sample| match sample.outcome {
-            Outcome::Ok => *sample,
-            _ => Sample { latency: PATIENCE, outcome: Outcome::Ok, ended: sample.ended },
-        })
+        .map(|sample| Sample { latency: felt(sample), outcome: Outcome::Ok, ended: sample.ended })
         .collect();
     sliding(&counted, 0.99, WINDOW, STEP)
 }
 
 /// Why nothing can be said: the machine had other things to do even before the fault began.
 pub fn restless(samples: &[Sample], at: Moments, limit_ms: f64) -> Option<String> {
-    let before = p99(samples).into_iter().take_while(|point| point.at_s < at.began_s).map(|point| point.value);
-    let worst = before.fold(0.0, f64::max);
+    let before = p99(samples).into_iter().take_while(|point| point.at_s < at.began_s);
+    let worst = before.map(|point| point.value).fold(0.0, f64::max);
     (worst > limit_ms)
         .then(|| format!("the machine is busy: p99 was {worst:.0} ms before the fault, above {limit_ms:.0}"))
 }
 
-/// All that is promised of a fault.
-pub fn judge(
-    samples: &[Sample],
-    kind: Kind,
-    at: Moments,
-    limit_ms: f64,
-    counted: Option<(Counted, u64)>,
-) -> Vec<Promise> {
-    let mut promises = judge_lost(samples, kind, at);
-    let (from, since) = if kind.heals_by_itself { (at.began_s, "it began") } else { (at.mended_s, "it ended") };
-    let took = recovery_s(&p99(samples), from, limit_ms, STAY_S);
-    promises.push(Promise {
-        what: "p99 below twice the undisturbed",
-        promised: format!("within {} s after {since}", SETTLE.as_secs()),
-        measured: took.map_or_else(|| "not within the run".into(), |seconds| format!("{seconds:.1} s")),
-        holds: took.is_some_and(|seconds| seconds <= SETTLE.as_secs_f64()),
-    });
-    if let Some((counted, frontends)) = counted {
-        promises.push(retries(counted, frontends));
-    }
-    if let Some((_, backends)) = kind.own {
-        promises.push(spread(samples, kind, at, backends));
-    }
-    promises
-}
-
-fn judge_lost(samples: &[Sample], kind: Kind, at: Moments) -> Vec<Promise> {
-    let lost = lost(samples, kind, at);
-    vec![Promise {
-        what: "requests lost",
-        promised: "0".into(),
-        measured: match excused(samples, kind, at) {
-            0 => lost.to_string(),
-            excused if kind.leaves_nobody => format!("{lost} (and {excused} that nobody could take)"),
-            excused => format!("{lost} (and {excused} in what was killed)"),
-        },
-        holds: lost == 0,
-    }]
-}
-
-fn retries(counted: Counted, frontends: u64) -> Promise {
-    let (others, requests) = (counted.other_retries(), counted.requests);
-    let most = (BUDGET * requests as f64) as u64 + BURST * frontends;
-    Promise {
-        what: "retries beyond those of rejections",
-        promised: format!("at most {:.0}% of the requests and {BURST} a frontend", 100.0 * BUDGET),
-        measured: format!("{others} of {requests} requests"),
-        holds: others <= most,
-    }
-}
-
-fn spread(samples: &[Sample], kind: Kind, at: Moments, backends: usize) -> Promise {
-    let during = |sample: &&Sample| (at.complete_s..=at.mended_s).contains(&began_s(sample));
-    let all = samples.iter().filter(during).count();
-    let own = samples.iter().filter(during).filter(|sample| is_own(sample, kind, at)).count();
-    let (share, fair) = (own as f64 / all.max(1) as f64, 1.0 / backends as f64);
-    Promise {
-        what: "requests that the broken server gets",
-        promised: format!("at most {SPREAD} times its share of {:.0}%", 100.0 * fair),
-        measured: format!("{:.0}%", 100.0 * share),
-        holds: share <= SPREAD * fair,
-    }
+/// Twice the 99th percentile of what ended before `end_s`, in milliseconds.
+pub fn twice_the_undisturbed(samples: &[Sample], end_s: f64) -> f64 {
+    let before = samples.iter().filter(|sample| sample.ended.as_secs_f64() < end_s);
+    let mut latencies: Vec<Duration> = before.map(felt).collect();
+    latencies.sort_unstable();
+    2.0 * quantile(&latencies, 0.99).map_or(0.0, milliseconds)
 }
 
 /// Answered requests between two moments, as a share of what the service can answer.
 pub fn goodput(samples: &[Sample], from_s: f64, to_s: f64, capacity_rps: f64) -> f64 {
     let inside = |sample: &&Sample| (from_s..to_s).contains(&sample.ended.as_secs_f64());
-    let answered = samples.iter().filter(|sample| sample.outcome == Outcome::Ok).filter(inside).count();
-    answered as f64 / ((to_s - from_s) * capacity_rps)
+    let answered = samples.iter().filter(|sample| sample.outcome == Outcome::Ok).filter(inside);
+    answered.count() as f64 / ((to_s - from_s) * capacity_rps)
 }
 
-/// What was seen of large and small requests.
-#[derive(Debug)]
-pub struct Uploads {
-    /// The small ones.
-    pub small: Vec<Sample>,
-    /// The large ones, which cannot be repeated.
-    pub large: Vec<Sample>,
-    /// How many attempts were bounced.
-    pub bounces: u64,
-    /// When that was.
-    pub at: Moments,
+/// A figure out of a goodput.
+pub fn goodput_figure(what: &'static str, good: f64, bound: Bound) -> Figure {
+    Figure { what, value: Some(good), shown: format!("{good:.2}"), bound }
 }
 
-/// Judges [`Uploads`].
-pub fn judge_uploads(seen: &Uploads) -> Vec<Promise> {
-    let mut promises: Vec<Promise> = [("small requests", &seen.small), ("large requests", &seen.large)]
-        .into_iter()
-        .map(|(what, samples)| {
-            let served = samples.iter().filter(|sample| sample.outcome == Outcome::Ok).count();
-            Promise {
-                what,
-                promised: "all are served".to_owned(),
-                measured: format!("{served} of {}", samples.len()),
-                holds: served == samples.len() && served > 0,
-            }
-        })
-        .collect();
-    promises.push(Promise {
-        what: "bounces",
-        promised: "some, or nothing is shown".to_owned(),
-        measured: seen.bounces.to_string(),
-        holds: seen.bounces > 0,
-    });
-    promises
+/// Requests that were neither answered nor refused: their clients waited in vain.
+pub fn in_vain(what: &'static str, samples: &[Sample], bound: Bound) -> Figure {
+    let vain = samples.iter().filter(|one| one.outcome != Outcome::Ok && !is_refusal(one.outcome));
+    let (count, refused) = (vain.clone().count(), samples.iter().filter(|one| is_refusal(one.outcome)));
+    let kinds = if count == 0 { String::new() } else { format!(" ({})", by_outcome(vain)) };
+    let shown = format!("{count} of {}{kinds}; {} refused", samples.len(), refused.count());
+    Figure { what, value: Some(count as f64), shown, bound }
 }
 
-/// What is promised of a server that is well again: `served` is what each server has served from
-/// ten seconds after that on.
-pub fn judge_recovered(samples: &[Sample], kind: Kind, at: Moments, served: &[u64], server: usize) -> Vec<Promise> {
-    let mut promises = judge_lost(samples, kind, at);
-    if let Some((_, servers)) = kind.own {
-        promises.push(spread(samples, kind, at, servers));
-    }
-    let (own, all) = (served.get(server).copied().unwrap_or(0), served.iter().sum::<u64>());
-    let share = own as f64 * served.len() as f64 / all.max(1) as f64;
-    promises.push(Promise {
-        what: "requests that the server gets when it is well again",
-        promised: format!("at least {RECOVERED} of its share, from 10 s on"),
-        measured: format!("{share:.2}"),
-        holds: share >= RECOVERED,
-    });
-    promises
-}
-
-/// What is promised of a flood.
-pub fn judge_flood(samples: &[Sample], from_s: f64, to_s: f64, capacity_rps: f64, least_request: f64) -> Vec<Promise> {
-    let good = goodput(samples, from_s, to_s, capacity_rps);
-    let lost = samples.iter().filter(|sample| matches!(sample.outcome, Outcome::Error(_))).count();
-    vec![
-        Promise {
-            what: "goodput as a share of the capacity",
-            promised: format!("at least {GOODPUT}"),
-            measured: format!("{good:.2} (least request: {least_request:.2})"),
-            holds: good >= GOODPUT,
-        },
-        Promise {
-            what: "requests neither answered nor refused",
-            promised: "0".into(),
-            measured: lost.to_string(),
-            holds: lost == 0,
-        },
-    ]
-}
-
-/// What is promised while a sidecar stands still most of the time: what it holds is answered, to
-/// clients with this `patience`.
-pub fn judge_throttled(samples: &[Sample], least_request: &[Sample], patience: Duration) -> Vec<Promise> {
-    let unanswered = |samples: &[Sample]| {
-        samples.iter().filter(|sample| sample.outcome == Outcome::Error(ErrorKind::Timeout)).count()
-    };
-    let longest = |samples: &[Sample]| {
-        let answered = samples.iter().filter(|sample| sample.outcome == Outcome::Ok);
-        answered.map(|sample| sample.latency).max().unwrap_or_default().as_secs_f64()
-    };
-    let (ours, least) = (unanswered(samples), unanswered(least_request));
-    vec![Promise {
-        what: "requests without an answer",
-        promised: format!("0 of {} after {} s", samples.len(), patience.as_secs()),
-        measured: format!(
-            "{ours}, the longest answer {:.1} s (least request: {least} of {}, {:.1} s)",
-            longest(samples),
-            least_request.len(),
-            longest(least_request)
-        ),
-        holds: ours == 0 && !samples.is_empty(),
-    }]
-}
-
-/// What was seen while a configuration was changed and rolled back.
-#[derive(Clone, Debug)]
-pub struct RolledBack {
-    /// The requests.
-    pub samples: Vec<Sample>,
-    /// The change begins; it is rolled back; the last listener that was replaced is gone.
-    pub at: Moments,
-    /// After how many seconds each of these was in force in every sidecar: the change, its
-    /// rollback, and what the control plane said when all was over. None: not within [`IN_FORCE`].
-    pub in_force_s: [Option<f64>; 3],
-}
-
-/// Twice the 99th percentile before the change, in milliseconds.
-pub fn twice_the_undisturbed(samples: &[Sample], at: Moments) -> f64 {
-    let before = samples.iter().filter(|sample| sample.ended.as_secs_f64() < at.began_s).copied();
-    let mut latencies: Vec<Duration> = before.map(|sample| sample.latency).collect();
+/// The 99th percentile of the answered requests.
+pub fn p99_answered(what: &'static str, samples: &[Sample], bound: Bound) -> Figure {
+    let answered = samples.iter().filter(|sample| sample.outcome == Outcome::Ok);
+    let mut latencies: Vec<Duration> = answered.map(|sample| sample.latency).collect();
     latencies.sort_unstable();
-    2e3 * quantile(&latencies, 0.99).unwrap_or_default().as_secs_f64()
+    figure_ms(what, quantile(&latencies, 0.99).map(milliseconds), bound)
 }
 
-/// What is promised of a configuration that is changed and rolled back; `bound` is how long a
-/// request may be held, all its attempts together.
-pub fn judge_rolled_back(ours: &RolledBack, least_request: &[Sample], bound: Duration) -> Vec<Promise> {
-    let RolledBack { samples, at, in_force_s } = ours;
-    let lost = |samples: &[Sample]| samples.iter().filter(|sample| sample.outcome != Outcome::Ok).count();
-    let (ours, least) = (lost(samples), lost(least_request));
-    let late = samples.iter().filter(|sample| sample.latency > bound).count();
-    let longest = samples.iter().map(|sample| sample.latency).max().unwrap_or_default();
-    let took = recovery_s(&p99(samples), at.mended_s, twice_the_undisturbed(samples, *at), STAY_S);
-    let after: Vec<&Sample> = samples.iter().filter(|sample| began_s(sample) >= at.mended_s).collect();
-    let answered = after.iter().filter(|sample| sample.outcome == Outcome::Ok).count();
-    let good = answered as f64 / after.len().max(1) as f64;
-    let seconds = |took: Option<f64>| took.map_or_else(|| "never".into(), |took| format!("{took:.1} s"));
-    let [change, rollback, control_plane] = *in_force_s;
-    vec![
-        Promise {
-            what: "requests lost",
-            promised: "no more than with least request".into(),
-            measured: format!("{ours} of {} (least request: {least} of {})", samples.len(), least_request.len()),
-            holds: ours <= least && !samples.is_empty(),
-        },
-        Promise {
-            what: "requests that wait longer than they may",
-            promised: format!("0 beyond {:.0} s", bound.as_secs_f64()),
-            measured: format!("{late} (longest: {:.1} s)", longest.as_secs_f64()),
-            holds: late == 0,
-        },
-        Promise {
-            what: "p99 below twice the undisturbed",
-            promised: format!("within {} s after the last drain ended", SETTLE.as_secs()),
-            measured: took.map_or_else(|| "not within the run".into(), |seconds| format!("{seconds:.1} s")),
-            holds: took.is_some_and(|seconds| seconds <= SETTLE.as_secs_f64()),
-        },
-        Promise {
-            what: "goodput after that as a share of the load",
-            promised: format!("at least {GOODPUT}"),
-            measured: format!("{good:.2}"),
-            holds: good >= GOODPUT,
-        },
-        Promise {
-            what: "the change, and its rollback, in every sidecar",
-            promised: format!("within {} s", IN_FORCE.as_secs()),
-            measured: format!("{}, {}", seconds(change), seconds(rollback)),
-            holds: change.is_some() && rollback.is_some(),
-        },
-        Promise {
-            what: "what the control plane says afterwards, in every sidecar",
-            promised: format!("within {} s", IN_FORCE.as_secs()),
-            measured: seconds(control_plane),
-            holds: control_plane.is_some(),
-        },
-    ]
+/// Requests without an answer, whatever the reason.
+pub fn without_an_answer(what: &'static str, samples: &[Sample], bound: Bound) -> Figure {
+    let failed: Vec<&Sample> = samples.iter().filter(|sample| sample.outcome != Outcome::Ok).collect();
+    let mut shown = format!("{} of {}", failed.len(), samples.len());
+    if !failed.is_empty() {
+        shown += &format!(" ({})", by_outcome(failed.iter().copied()));
+    }
+    // Nothing asked is nothing answered.
+    let value = (!samples.is_empty()).then_some(failed.len() as f64);
+    Figure { what, value, shown, bound }
+}
+
+/// Of a time in seconds that something took.
+pub fn took(what: &'static str, value: Option<f64>, bound: Bound) -> Figure {
+    Figure { what, value, shown: seconds(value), bound }
 }
 
 /// Requests per second that came out in a way, second by second.
@@ -383,7 +295,8 @@ pub fn per_second(samples: &[Sample], counts: impl Fn(Outcome) -> bool) -> Vec<P
             *second += 1;
         }
     }
-    seconds.into_iter().enumerate().map(|(n, count)| Point { at_s: n as f64 + 0.5, value: count.into() }).collect()
+    let point = |(n, count): (usize, u32)| Point { at_s: n as f64 + 0.5, value: count.into() };
+    seconds.into_iter().enumerate().map(point).collect()
 }
 
 #[cfg(test)]
@@ -398,7 +311,7 @@ mod tests {
     }
 
     fn error(began: u64, ended: u64) -> Sample {
-        request(began, ended, Outcome::Error(ErrorKind::Status(503)))
+        request(began, ended, Outcome::Error(ErrorKind::Status(500)))
     }
 
     /// 20 ms each, a hundred a second, for 20 s.
@@ -406,76 +319,81 @@ mod tests {
         (0..2_000).map(|n| request(n * 10, n * 10 + 20, Outcome::Ok)).collect()
     }
 
+    fn seen(samples: &[Sample]) -> Seen<'_> {
+        let counted = Counted { requests: 100, retries: 70, rejections: 40, exhausted: 10, frontends: 2 };
+        Seen { samples, kind: Kind::default(), at: AT, counted: Some(counted), limit_ms: 60.0 }
+    }
+
     #[test]
     fn only_what_was_in_the_killed_process_is_excused() {
+        let samples = [
+            error(4_050, 4_060),
+            error(3_000, 4_050),
+            error(4_101, 4_110),
+            error(3_000, 3_900),
+            request(11_000, 11_001, Outcome::Shed),
+        ];
+        let count = |kind| unanswered(&Seen { kind, ..seen(&samples) }, Bound::AtMost(0.0));
         let kills = Kind { kills: true, ..Kind::default() };
-        let samples =
-            [error(4_050, 4_060), error(3_000, 4_050), error(4_101, 4_110), error(3_000, 3_900), error(11_000, 11_001)];
-        assert_eq!((lost(&samples, kills, AT), excused(&samples, kills, AT)), (3, 2));
-        assert_eq!(lost(&samples, Kind::default(), AT), 5, "nothing was killed");
-        let nobody = Kind { kills: true, leaves_nobody: true, ..Kind::default() };
-        assert_eq!(lost(&samples, nobody, AT), 2, "before it began and after it ended");
-        let shed = [request(5_000, 5_001, Outcome::Shed)];
-        assert_eq!(lost(&shed, kills, AT), 1, "a refusal is a loss when another server has room");
+        let figure = count(kills);
+        assert_eq!(figure.value, Some(3.0));
+        assert_eq!(figure.shown, "3 of 5 (1 rejected, 2 status 500); and 2 in what was killed");
+        assert_eq!(count(Kind::default()).value, Some(5.0), "nothing was killed");
+        let nobody = Kind { kills: true, leaves_nobody: true };
+        assert_eq!(count(nobody).value, Some(2.0), "before it began and after it ended");
+    }
+
+    /// Whether each figure of a promise holds.
+    fn holds(seen: &Seen<'_>) -> Vec<bool> {
+        let figures = fault(seen, Claim::Ours, 0);
+        figures.iter().map(|figure| figure.bound.holds(figure.value, None)).collect()
     }
 
     #[test]
-    fn an_upload_that_is_refused_breaks_its_promise() {
-        let holds = |small: &[Sample], large: &[Sample], bounces| -> Vec<bool> {
-            let seen = Uploads { small: small.to_vec(), large: large.to_vec(), bounces, at: AT };
-            judge_uploads(&seen).iter().map(|promise| promise.holds).collect()
-        };
-        let refused = [well(), vec![request(0, 1, Outcome::Shed)]].concat();
-        assert_eq!(holds(&well(), &well(), 1), [true; 3]);
-        assert_eq!(holds(&well(), &refused, 1), [true, false, true]);
-        assert_eq!(holds(&refused, &well(), 0), [false, true, false]);
-        assert_eq!(holds(&[], &[], 1), [false, false, true], "nothing was asked");
-    }
-
-    #[test]
-    fn each_promise_can_be_broken() {
-        let own = Some((ErrorKind::Status(500), 4));
-        let kind = Kind { own, ..Kind::default() };
-        let holds = |samples: &[Sample], counted| -> Vec<bool> {
-            judge(samples, kind, AT, 60.0, Some((counted, 2))).iter().map(|promise| promise.holds).collect()
-        };
-        let counted = Counted { requests: 100, retries: 70, rejections: 40, exhausted: 10 };
-        assert_eq!(holds(&well(), counted), [true; 4]);
-        let more = Counted { retries: 71, ..counted };
-        assert_eq!(holds(&well(), more), [true, true, false, true]);
+    fn each_promise_of_a_fault_can_be_broken() {
+        assert_eq!(holds(&seen(&well())), [true; 4]);
         let mut one_lost = well();
         one_lost.push(error(5_000, 5_010));
-        assert_eq!(holds(&one_lost, counted), [false, true, true, true]);
+        assert_eq!(holds(&seen(&one_lost)), [false, true, true, true]);
+        let mut slow = well();
+        // Within the fault, and over before it ends.
+        slow.extend((0..10).map(|n| request(6_200 + n, 6_900, Outcome::Ok)));
+        assert_eq!(holds(&seen(&slow)), [true, false, true, true]);
+        let mut early = well();
+        early.extend((0..10).map(|n| request(4_200 + n, 4_900, Outcome::Ok)));
+        assert_eq!(holds(&seen(&early)), [true; 4], "before it can be noticed");
         let mut late = well();
         late.extend((0..60).map(|n| request(11_000, 11_100 + n * 100, Outcome::Ok)));
-        assert_eq!(holds(&late, counted), [true, false, true, true]);
-        let mut black_hole = well();
-        let fails = |sample: &mut Sample| sample.outcome = Outcome::Error(ErrorKind::Status(500));
-        black_hole.iter_mut().filter(|sample| (4.2..9.5).contains(&began_s(sample))).step_by(3).for_each(fails);
-        assert_eq!(holds(&black_hole, counted), [true, true, true, true], "a third, of 1.5 quarters");
-        let others = black_hole.iter_mut().filter(|sample| (4.2..9.5).contains(&began_s(sample))).skip(1).step_by(6);
-        others.for_each(fails);
-        assert_eq!(holds(&black_hole, counted), [true, true, true, false]);
+        assert_eq!(holds(&seen(&late)), [true, true, false, true]);
+        let samples = well();
+        let mut more = seen(&samples);
+        // 40 beyond rejections: 20 at once are allowed, and a fifth of 100 requests.
+        more.counted = more.counted.map(|counted| Counted { retries: 71, ..counted });
+        assert_eq!(holds(&more), [true, true, true, false]);
     }
 
     #[test]
-    fn who_heals_by_itself_has_to_while_it_lasts() {
-        let mut samples = well();
-        samples.extend((0..60).map(|n| request(4_500, 4_600 + n * 100, Outcome::Ok)));
-        let recovered =
-            |heals_by_itself| judge(&samples, Kind { heals_by_itself, ..Kind::default() }, AT, 60.0, None)[1].holds;
-        assert!(recovered(false) && !recovered(true));
-    }
-
-    #[test]
-    fn a_server_that_is_well_again_has_to_get_its_share() {
-        let holds = |served: &[u64]| {
-            let promises = judge_recovered(&well(), Kind::default(), AT, served, 1);
-            promises.iter().map(|promise| promise.holds).collect::<Vec<_>>()
+    fn harm_is_what_is_worse_than_stock() {
+        let stock = fault(&seen(&well()), Claim::NoHarm, 0);
+        let harmless = |samples: &[Sample]| -> Vec<bool> {
+            let ours = fault(&seen(samples), Claim::NoHarm, 0);
+            let pairs = ours.iter().zip(&stock);
+            pairs.map(|(ours, stock)| ours.bound.holds(ours.value, stock.value)).collect()
         };
-        assert_eq!(holds(&[110, 80, 105, 105]), [true, true]);
-        assert_eq!(holds(&[111, 78, 106, 105]), [true, false]);
-        assert_eq!(holds(&[0, 0, 0, 0]), [true, false], "nothing was served");
+        let mut few = well();
+        few.extend((0..10).map(|n| error(5_000 + n, 5_010 + n)));
+        assert_eq!(harmless(&few), [true; 4]);
+        few.extend((0..10).map(|n| error(5_000 + n, 5_010 + n)));
+        assert_eq!(harmless(&few), [false, true, true, true]);
+        let mut slow = well();
+        slow.extend((0..10).map(|n| request(6_200 + n, 6_300, Outcome::Ok)));
+        assert_eq!(harmless(&slow), [true, false, true, true]);
+    }
+
+    #[test]
+    fn a_fault_that_is_too_short_has_no_percentile() {
+        let at = Moments { mended_s: 6.2, ..AT };
+        assert!(p99_during(&Seen { at, ..seen(&well()) }, NOISE).is_none());
     }
 
     #[test]
@@ -489,56 +407,22 @@ mod tests {
     }
 
     #[test]
-    fn goodput_counts_answers_only() {
+    fn goodput_counts_answers_only_and_a_breaker_refuses() {
         let mut samples = well();
         samples.extend((0..500).map(|n| request(n * 10, n * 10 + 1, Outcome::Shed)));
         assert!((goodput(&samples, 5.0, 15.0, 100.0) - 1.0).abs() < 0.01);
-        let flood = |least| judge_flood(&samples, 5.0, 15.0, least, 0.4).iter().map(|p| p.holds).collect::<Vec<_>>();
-        assert_eq!(flood(100.0), [true, true]);
-        assert_eq!(flood(120.0), [false, true]);
+        samples.push(request(1, 2, Outcome::Error(ErrorKind::Status(503))));
+        assert_eq!(in_vain("w", &samples, Bound::AtMost(0.0)).value, Some(0.0));
         samples.push(error(1, 2));
-        let promises = judge_flood(&samples, 5.0, 15.0, 100.0, 0.4);
-        assert!(!promises[1].holds);
-    }
-
-    #[test]
-    fn of_a_throttled_sidecar_each_request_is_to_be_answered() {
-        let timeout = request(0, 10_000, Outcome::Error(ErrorKind::Timeout));
-        let shed = request(0, 10, Outcome::Shed);
-        let holds = |samples: &[Sample]| judge_throttled(samples, &[timeout], PATIENCE)[0].holds;
-        assert!(holds(&[well()[0], shed, error(0, 10)]), "refused is answered");
-        assert!(!holds(&[well()[0], timeout]));
-        assert!(!holds(&[]), "nothing was seen");
-    }
-
-    #[test]
-    fn of_a_rollback_each_promise_can_be_broken() {
-        let all = [Some(1.0); 3];
-        let holds = |samples: &[Sample], in_force_s| -> Vec<bool> {
-            let seen = RolledBack { samples: samples.to_vec(), at: AT, in_force_s };
-            judge_rolled_back(&seen, &[error(0, 10)], Duration::from_secs(5)).iter().map(|p| p.holds).collect()
-        };
-        let mut samples = well();
-        samples.push(error(9_000, 9_010));
-        assert_eq!(holds(&samples, all), [true; 6], "as many as with least request");
-        samples.push(error(9_000, 9_010));
-        assert_eq!(holds(&samples, all), [false, true, true, true, true, true]);
-        let mut late = well();
-        late.push(request(4_000, 9_001, Outcome::Ok));
-        assert_eq!(holds(&late, all), [true, false, true, true, true, true]);
-        let mut hanging = well();
-        let hangs = |sample: &mut Sample| *sample = request(11_000, 21_000, Outcome::Error(ErrorKind::Timeout));
-        hanging.iter_mut().filter(|sample| began_s(sample) >= 10.0).step_by(2).for_each(hangs);
-        // The percentile hears of them only when their clients give up.
-        assert_eq!(holds(&hanging, all), [false, false, true, false, true, true]);
-        assert_eq!(holds(&well(), [None, Some(1.0), Some(1.0)]), [true, true, true, true, false, true]);
-        assert_eq!(holds(&well(), [Some(1.0), None, Some(1.0)]), [true, true, true, true, false, true]);
-        assert_eq!(holds(&well(), [Some(1.0), Some(1.0), None]), [true, true, true, true, true, false]);
+        assert_eq!(in_vain("w", &samples, Bound::AtMost(0.0)).value, Some(1.0));
+        assert_eq!(without_an_answer("w", &samples, Bound::AtMost(0.0)).value, Some(502.0));
+        assert_eq!(without_an_answer("w", &[], Bound::AtMost(0.0)).value, None, "nothing was asked");
     }
 
     #[test]
     fn what_came_out_is_counted_second_by_second() {
-        let points = per_second(&[error(0, 10), error(0, 2_100), request(0, 2_200, Outcome::Ok)], |o| o != Outcome::Ok);
+        let samples = [error(0, 10), error(0, 2_100), request(0, 2_200, Outcome::Ok)];
+        let points = per_second(&samples, |outcome| outcome != Outcome::Ok);
         let values: Vec<f64> = points.iter().map(|point| point.value).collect();
         assert_eq!(values, [1.0, 0.0, 1.0]);
     }

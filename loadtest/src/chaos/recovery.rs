@@ -4,15 +4,19 @@
 //! clusters have no outlier detection, which would end the fault for them.
 
 use super::fault::{Fault, Victim};
-use super::judge::{self, Kind, Moments, Promise};
+use super::figure::{Bound, Claim};
+use super::judge::{self, Kind, Moments, PATIENCE, Seen};
+use super::order::Chaos;
+use super::row::{Column, Row};
+use super::side::Side;
+use super::stand::{Place, nobody_is_ejected, plan};
 use crate::backend::ServiceTime;
 use crate::case::HEAD_START;
-use crate::load::{self, ErrorKind, Load, LoadPlan, Sample, Tally};
-use crate::mesh::{Mesh, MeshError, MeshSpec, Role, Tools};
+use crate::envoy::Guard;
+use crate::load::{self, Sample, Tally};
+use crate::mesh::{Mesh, MeshError, MeshSpec, Role};
 use crate::policy::Policy;
 use bloc_policy::config::CapacitySpec;
-use indicatif::ProgressBar;
-use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::{Instant, sleep, sleep_until};
@@ -20,13 +24,19 @@ use tokio::time::{Instant, sleep, sleep_until};
 const BACKENDS: usize = 4;
 /// Three of four can take it all.
 const SHARE: f64 = 0.5;
-const BEFORE: Duration = Duration::from_secs(4);
-const BROKEN: Duration = Duration::from_secs(6);
+const BEFORE: Duration = Duration::from_secs(3);
+/// Three times what clients wait.
+const BROKEN: Duration = PATIENCE.saturating_mul(3);
 /// What several processes may take to start.
 const STARTS: Duration = Duration::from_secs(4);
 /// From when on a server that is well again is to have its share, and how long it is looked at.
 const SETTLES: Duration = Duration::from_secs(10);
-const LOOKS: Duration = Duration::from_secs(20);
+const LOOKS: Duration = Duration::from_secs(14);
+/// What a server that is well again gets at least, as a multiple of its fair share.
+const RECOVERED: f64 = 0.8;
+const GUARD: Guard = Guard { requests: 20, attempt: Duration::from_millis(500) };
+/// Meshes start for so long.
+const MESHES: Duration = Duration::from_secs(15);
 /// A server that starts slowly takes 2.5 s for a request of 50 ms for so long.
 const SLOW_START: (f64, Duration) = (0.02, Duration::from_secs(2));
 
@@ -40,6 +50,9 @@ enum Wrong {
     /// The same as the first, and it takes its time when it is back.
     StartsSlowly,
 }
+
+/// All of them; their numbers are those of the backends that they meet.
+const WRONGS: [Wrong; 3] = [Wrong::Refuses, Wrong::Fails, Wrong::StartsSlowly];
 
 /// A server that is well again.
 #[derive(Clone, Copy, Debug)]
@@ -67,16 +80,6 @@ pub const RECOVERIES: [Recovery; 9] = [
     recovery("starts-slowly-mu", Policy::Mu, Wrong::StartsSlowly),
 ];
 
-/// What was seen of one.
-pub struct Seen {
-    /// The requests.
-    pub samples: Vec<Sample>,
-    /// When it broke, and when it was well again.
-    pub at: Moments,
-    /// What was promised.
-    pub promises: Vec<Promise>,
-}
-
 impl Recovery {
     /// What happens, in a line.
     pub fn what(&self) -> String {
@@ -91,63 +94,26 @@ impl Recovery {
         }
     }
 
-    /// Whether both are tried on the same mesh.
-    pub fn is_with(&self, other: &Self) -> bool {
-        self.policy == other.policy
-    }
-
-    /// A mesh for those that are tried together.
-    ///
-    /// # Errors
-    /// It does not start.
-    pub async fn mesh(&self, seed: u64, tools: &Tools, directory: &Path, bar: &ProgressBar) -> Result<Mesh, MeshError> {
-        let service_time = ServiceTime::Fixed(Duration::from_millis(50));
-        let spec = MeshSpec {
-            backends: BACKENDS,
-            concurrency: 2,
-            capacity: Some(CapacitySpec::Static { limit: 20 }),
-            // The default of the product.
-            reset_interval: Duration::from_secs(1),
-            seed,
-            ..MeshSpec::fleet(self.policy, 4, service_time)
-        };
-        Mesh::start(&spec, tools, &directory.join(self.policy.name()), bar).await
-    }
-
-    /// How long it takes.
-    pub fn window() -> Duration {
-        BEFORE + BROKEN + STARTS + SLOW_START.1 + SETTLES + LOOKS
-    }
-
     /// Breaks this backend and looks at it when it is well again.
-    ///
-    /// # Errors
-    /// A part of the mesh does not do as it is told.
-    pub async fn run(&self, mesh: &mut Mesh, backend: usize, seed: u64) -> Result<Seen, MeshError> {
-        let plan = LoadPlan {
-            target: mesh.gateway(),
-            path: "/".to_owned(),
-            body: 0,
-            load: Load::Poisson { rate: SHARE * mesh.total_rate() },
-            keep_alive: false,
-            timeout: judge::PATIENCE,
-            warm_up: Duration::ZERO,
-            window: Self::window(),
-            outstanding_limit: 4_000,
-            seed,
-        };
+    async fn run(&self, mesh: &mut Mesh, side: Side, chaos: &Chaos) -> Result<(Column, Moments), MeshError> {
+        nobody_is_ejected(mesh).await?;
+        let backend = self.wrong as usize;
+        let rate = SHARE * mesh.total_rate();
+        let plan = plan(mesh.gateway(), rate, window(), chaos.arrivals(backend as u64));
         let start = Instant::now() + HEAD_START;
         let (measured, disturbed) =
             tokio::join!(load::run(&plan, start, Arc::<Tally>::default()), self.disturb(mesh, backend, start));
         let (at, served) = disturbed?;
-        let kind = Kind {
-            kills: self.wrong != Wrong::Fails,
-            heals_by_itself: true,
-            own: (self.wrong == Wrong::Fails).then_some((ErrorKind::Status(500), BACKENDS)),
-            ..Kind::default()
-        };
-        let promises = judge::judge_recovered(&measured.samples, kind, at, &served, backend);
-        Ok(Seen { samples: measured.samples, at, promises })
+        let kind = Kind { kills: self.wrong != Wrong::Fails, leaves_nobody: false };
+        let samples: &[Sample] = &measured.samples;
+        let limit_ms = judge::twice_the_undisturbed(samples, at.began_s);
+        let seen = Seen { samples, kind, at, counted: None, limit_ms };
+        let mut figures = judge::fault(&seen, Claim::NoHarm, 0);
+        let (own, all) = (served[backend], served.iter().sum::<u64>());
+        let share = own as f64 * served.len() as f64 / all.max(1) as f64;
+        let what = "its share when it is well again, of a fair one";
+        figures.push(judge::goodput_figure(what, share, Bound::AtLeast(RECOVERED)));
+        Ok((Column::new(side, figures, samples), at))
     }
 
     /// What each backend has served while it was looked at.
@@ -177,4 +143,65 @@ impl Recovery {
         let served = after.iter().zip(before).map(|(after, before)| after - before).collect();
         Ok((Moments { began_s, complete_s, mended_s }, served))
     }
+}
+
+/// How long one takes on one mesh.
+fn window() -> Duration {
+    BEFORE + BROKEN + STARTS + SLOW_START.1 + SETTLES + LOOKS
+}
+
+fn mesh(policy: Policy, seed: u64) -> MeshSpec {
+    MeshSpec {
+        backends: BACKENDS,
+        concurrency: 2,
+        capacity: Some(CapacitySpec::Static { limit: 20 }),
+        // The default of the product.
+        reset_interval: Duration::from_secs(1),
+        seed,
+        ..MeshSpec::fleet(policy, 4, ServiceTime::Fixed(Duration::from_millis(50)))
+    }
+}
+
+/// Runs those that are wanted. Each kind of fault meets stock Envoy once, tuned and not, and then
+/// each routing; each row goes to `tell` when it is complete.
+///
+/// # Errors
+/// A mesh does not start, or a part of it does not do as it is told.
+pub async fn run(chaos: &Chaos, ends: Instant, place: Place<'_>, tell: &mut impl FnMut(Row)) -> Result<(), MeshError> {
+    let wanted = RECOVERIES.into_iter().filter(|one| chaos.wants(one.name));
+    let mut rows: Vec<(Recovery, Row)> =
+        wanted.map(|one| (one, Row::new(one.name, one.what(), Claim::NoHarm, vec![]))).collect();
+    let baselines = [Side::Stock, Side::Tuned].map(|side| (side, Policy::LeastRequest));
+    let ours = [Policy::Bloc, Policy::Bid, Policy::Mu].map(|policy| (Side::Ours, policy));
+    for (side, policy) in baselines.into_iter().chain(ours) {
+        let concerns = |one: &Recovery| side != Side::Ours || one.policy == policy;
+        if !rows.iter().any(|(one, _)| concerns(one)) {
+            continue;
+        }
+        let runs = WRONGS.len() as u32;
+        if Instant::now() + MESHES + runs * window() > ends {
+            for (_, row) in rows.iter_mut().filter(|(one, _)| concerns(one)) {
+                row.not_run = Some(format!("no time left of {:?}", chaos.limit));
+            }
+            continue;
+        }
+        let name = format!("recovery-{}-{}", side.name(), policy.name());
+        place.bar.set_message(name.clone());
+        let spec = side.mesh(&mesh(policy, chaos.seed), GUARD);
+        let directory = place.directory.join(&name);
+        let mut mesh = Mesh::start(&spec, place.tools, &directory, place.bar).await?;
+        for wrong in WRONGS {
+            let mut concerned = rows.iter_mut().filter(|(one, _)| one.wrong == wrong && concerns(one)).peekable();
+            let Some((recovery, _)) = concerned.peek() else { continue };
+            let (column, at) = recovery.run(&mut mesh, side, chaos).await?;
+            for (_, row) in concerned {
+                row.columns.push(column.clone());
+                row.moments = Some(at);
+            }
+        }
+        mesh.check()?;
+        mesh.end().await;
+    }
+    rows.into_iter().for_each(|(_, row)| tell(row));
+    Ok(())
 }

@@ -8,15 +8,19 @@
 //!
 //! Requests are held meanwhile, in two workers each, so that turns are passed from one to the other.
 
-use super::judge::{self, IN_FORCE, Moments, RolledBack};
+use super::figure::{Bound, Claim, Figure};
+use super::judge::{self, Moments};
+use super::order::Chaos;
+use super::row::{Column, Row};
+use super::side::Side;
+use super::stand::{Place, Stand, plan};
 use crate::backend::ServiceTime;
 use crate::case::HEAD_START;
-use crate::load::{self, Load, LoadPlan, Tally};
-use crate::mesh::{Mesh, MeshError, MeshSpec, Tools};
-use crate::policy::Policy;
+use crate::envoy::Guard;
+use crate::load::{self, LoadPlan, Outcome, Sample, Tally};
+use crate::mesh::{Mesh, MeshError, MeshSpec};
+use crate::timeline::recovery_s;
 use bloc_policy::config::CapacitySpec;
-use indicatif::ProgressBar;
-use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::{Instant, sleep, sleep_until};
@@ -42,67 +46,100 @@ const HELD: Duration = Duration::from_secs(1);
 const RETRIES: u32 = 3;
 const LOOK: Duration = Duration::from_millis(50);
 
+/// Within this time what was written last is in force in every sidecar.
+const IN_FORCE: Duration = Duration::from_secs(4);
+/// The silence of a proxy that asks nobody any more shows in the requests within this time.
+const SILENCE: Duration = Duration::from_secs(5);
+/// Longer than a request may be held.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// Answered requests after the last drain, as a share of the load.
+const GOODPUT: f64 = 0.9;
+const STARTS: Duration = Duration::from_secs(30);
+const GUARD: Guard = Guard { requests: 20, attempt: Duration::from_secs(2) };
+
 /// How long the load lasts.
-pub fn window() -> Duration {
+fn window() -> Duration {
     BEFORE + CHANGED + DRAIN + AFTER
 }
 
 /// No request may take longer: held as long as is allowed, again at each retry, and then served.
-pub fn bound() -> Duration {
+fn bound() -> Duration {
     HELD * (RETRIES + 1) + Duration::from_secs(1)
 }
 
 /// What happens, in a line.
-pub fn what() -> String {
+fn what() -> String {
     let [changed, drain] = [CHANGED, DRAIN].map(|time| time.as_secs());
     format!("the listeners of all sidecars are replaced, and {changed} s later rolled back; each drains for {drain} s")
 }
 
-/// A mesh of its own under load, and what was seen of it.
+/// Meshes of its own under load, and what was seen of them.
 ///
 /// # Errors
-/// The mesh does not start, or a part of it does not do as it is told.
-pub async fn run(
-    policy: Policy,
-    seed: u64,
-    tools: &Tools,
-    directory: &Path,
-    bar: &ProgressBar,
-) -> Result<RolledBack, MeshError> {
+/// A mesh does not start, or a part of it does not do as it is told.
+pub async fn run(chaos: &Chaos, ends: Instant, place: Place<'_>) -> Result<Row, MeshError> {
+    if Instant::now() + 3 * (window() + DRAINED) + STARTS > ends {
+        let why = format!("no time left of {:?}", chaos.limit);
+        return Ok(Row::not_run(ROLLED_BACK, what(), Claim::NoHarm, why));
+    }
     let [first, ..] = CAPACITIES;
-    let ours = policy.routing().is_some();
     let spec = MeshSpec {
         backends: 4,
         concurrency: 2,
         workers: 2,
         retries: RETRIES,
-        hold: ours,
-        capacity: ours.then(|| CapacitySpec::Static { limit: first.into() }),
+        hold: true,
+        capacity: Some(CapacitySpec::Static { limit: first.into() }),
         max_queue_wait: Some(HELD),
         drain: Some(DRAIN),
-        seed,
-        ..MeshSpec::fleet(policy, 4, ServiceTime::Fixed(Duration::from_millis(50)))
+        seed: chaos.seed,
+        ..MeshSpec::fleet(chaos.policy, 4, ServiceTime::Fixed(Duration::from_millis(50)))
     };
-    let mut mesh = Mesh::start(&spec, tools, directory, bar).await?;
-    let plan = LoadPlan {
-        target: mesh.gateway(),
-        path: "/".to_owned(),
-        body: 0,
-        load: Load::Poisson { rate: SHARE * spec.total_rate(spec.backends) },
-        keep_alive: false,
-        timeout: judge::PATIENCE,
-        warm_up: Duration::ZERO,
-        window: window(),
-        outstanding_limit: 4_000,
-        seed,
-    };
-    let start = Instant::now() + HEAD_START;
-    let (measured, disturbed) =
-        tokio::join!(load::run(&plan, start, Arc::<Tally>::default()), disturb(&mesh, start, ours));
-    let (at, in_force_s) = disturbed?;
-    mesh.check()?;
-    mesh.end().await;
-    Ok(RolledBack { samples: measured.samples, at, in_force_s })
+    let stand = Stand::start(&spec, GUARD, place, ROLLED_BACK).await?;
+    let mut row = Row::new(ROLLED_BACK, what(), Claim::NoHarm, vec![]);
+    for (side, mesh) in &stand.meshes {
+        place.bar.set_message(format!("{ROLLED_BACK}, {}", side.title()));
+        let rate = SHARE * mesh.total_rate();
+        let plan = plan(mesh.gateway(), rate, window(), chaos.arrivals(0));
+        let plan = LoadPlan { timeout: PATIENCE, ..plan };
+        let start = Instant::now() + HEAD_START;
+        let (measured, disturbed) =
+            tokio::join!(load::run(&plan, start, Arc::<Tally>::default()), disturb(mesh, start, *side == Side::Ours));
+        let (at, in_force_s) = disturbed?;
+        let samples = measured.samples;
+        let mut figures = figures(&samples, at);
+        if *side == Side::Ours {
+            let most = Bound::AtMost(IN_FORCE.as_secs_f64());
+            let names = ["the change in every sidecar", "its rollback", "the control plane's word"];
+            let took = names.into_iter().zip(in_force_s);
+            figures.extend(took.map(|(what, seconds)| judge::took(what, seconds, most)));
+        }
+        row.columns.push(Column::new(*side, figures, &samples));
+        row.moments = Some(at);
+    }
+    stand.end().await?;
+    Ok(row)
+}
+
+fn figures(samples: &[Sample], at: Moments) -> Vec<Figure> {
+    let began_s = |sample: &Sample| sample.ended.saturating_sub(sample.latency).as_secs_f64();
+    let longest = samples.iter().map(|sample| sample.latency).max();
+    let limit_ms = judge::twice_the_undisturbed(samples, at.began_s);
+    let back = recovery_s(&judge::p99(samples), at.mended_s, limit_ms, 2.0);
+    let after: Vec<&Sample> = samples.iter().filter(|one| began_s(one) >= at.mended_s).collect();
+    let answered = after.iter().filter(|sample| sample.outcome == Outcome::Ok).count();
+    let good = answered as f64 / after.len().max(1) as f64;
+    let no_more = Bound::NoWorse { times: 1.0, plus: 0.0 };
+    vec![
+        judge::without_an_answer("requests without an answer", samples, no_more),
+        judge::took(
+            "the longest request",
+            longest.map(|longest| longest.as_secs_f64()),
+            Bound::AtMost(bound().as_secs_f64()),
+        ),
+        judge::took("p99 below twice the undisturbed, after the last drain", back, Bound::AtMost(judge::SETTLE_S)),
+        judge::goodput_figure("goodput after that, of the load", good, Bound::AtLeast(GOODPUT)),
+    ]
 }
 
 /// Changes, rolls back, waits until all drains have ended, and asks for something else.
@@ -125,7 +162,7 @@ async fn disturb(mesh: &Mesh, start: Instant, ours: bool) -> Result<(Moments, [O
     let mut control_plane = None;
     if ours {
         // So that the silence of a proxy that asks nobody any more shows in the requests first.
-        sleep(judge::SETTLE).await;
+        sleep(SILENCE).await;
         mesh.reconfigure(mesh.endpoints().len(), CapacitySpec::Static { limit: last.into() })?;
         let asked = Instant::now();
         control_plane = in_force(mesh, last).await;

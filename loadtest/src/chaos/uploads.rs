@@ -3,15 +3,18 @@
 //! Envoy repeats a request only while it has all of its body in its buffer. A larger one that is
 //! bounced fails, so it must not be bounced.
 
-use super::judge::{self, Moments, Uploads};
+use super::figure::{Bound, Claim, Figure};
+use super::judge;
+use super::order::Chaos;
+use super::row::{Column, Row};
+use super::side::Side;
+use super::stand::{Place, Stand, plan};
 use crate::backend::ServiceTime;
 use crate::case::HEAD_START;
-use crate::envoy::SERVICE;
-use crate::load::{self, Load, LoadPlan, Tally};
-use crate::mesh::{Mesh, MeshError, MeshSpec, Tools};
+use crate::envoy::{Guard, SERVICE};
+use crate::load::{self, LoadPlan, Tally};
+use crate::mesh::{MeshError, MeshSpec};
 use crate::policy::Policy;
-use indicatif::ProgressBar;
-use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::{Instant, sleep};
@@ -28,8 +31,13 @@ const LARGE: (usize, f64) = (4_000_000, 0.25);
 /// So long counters may lag behind.
 const LAG: Duration = Duration::from_secs(6);
 
+const STARTS: Duration = Duration::from_secs(30);
+const GUARD: Guard = Guard { requests: 20, attempt: Duration::from_millis(1_500) };
+/// Large ones take their time behind others.
+const PATIENCE: Duration = Duration::from_secs(10);
+
 /// What happens, in a line.
-pub fn what() -> String {
+fn what() -> String {
     let [small, large] = [SMALL.0 / 1_000, LARGE.0 / 1_000_000];
     let (share, seconds) = (100.0 * SHARE, WINDOW.as_secs());
     format!(
@@ -37,42 +45,49 @@ pub fn what() -> String {
     )
 }
 
-/// How long the load lasts.
-pub fn window() -> Duration {
-    WINDOW + LAG
-}
-
-/// A mesh of its own under load, and what was seen of it.
+/// Meshes of its own under load, and what was seen of them.
 ///
 /// # Errors
-/// The mesh does not start, or a part of it does not do as it is told.
-pub async fn run(seed: u64, tools: &Tools, directory: &Path, bar: &ProgressBar) -> Result<Uploads, MeshError> {
+/// A mesh does not start, or a part of it does not do as it is told.
+pub async fn run(chaos: &Chaos, ends: Instant, place: Place<'_>) -> Result<Row, MeshError> {
+    if Instant::now() + 3 * (WINDOW + LAG) + STARTS > ends {
+        let why = format!("no time left of {:?}", chaos.limit);
+        return Ok(Row::not_run(UPLOADS, what(), Claim::NoHarm, why));
+    }
     let service_time = ServiceTime::Fixed(Duration::from_millis(100));
-    let spec = MeshSpec { backends: 4, seed, ..MeshSpec::fleet(Policy::Bid, 4, service_time) };
-    let mut mesh = Mesh::start(&spec, tools, directory, bar).await?;
-    let plan = |(body, share): (usize, f64), number: u64| LoadPlan {
-        target: mesh.gateway(),
-        path: "/".to_owned(),
-        body,
-        load: Load::Poisson { rate: share * SHARE * spec.total_rate(spec.backends) },
-        keep_alive: false,
-        timeout: judge::PATIENCE,
-        warm_up: Duration::ZERO,
-        window: WINDOW,
-        outstanding_limit: 4_000,
-        seed: seed.wrapping_add(number),
-    };
-    let (small, large) = (plan(SMALL, 0), plan(LARGE, 1));
-    let start = Instant::now() + HEAD_START;
-    let (small, large) = tokio::join!(
-        load::run(&small, start, Arc::<Tally>::default()),
-        load::run(&large, start, Arc::<Tally>::default())
-    );
-    sleep(LAG).await;
-    let bounces = mesh.frontends_sum(&format!("wasmcustom.bloc.outbound.{SERVICE}.bounces")).await?;
-    mesh.check()?;
-    mesh.end().await;
-    let end = WINDOW.as_secs_f64();
-    let at = Moments { began_s: 0.0, complete_s: 0.0, mended_s: end };
-    Ok(Uploads { small: small.samples, large: large.samples, bounces, at })
+    // Always with bids: nothing else bounces without a capacity.
+    let spec = MeshSpec { backends: 4, seed: chaos.seed, ..MeshSpec::fleet(Policy::Bid, 4, service_time) };
+    let stand = Stand::start(&spec, GUARD, place, UPLOADS).await?;
+    let mut columns = Vec::new();
+    for (side, mesh) in &stand.meshes {
+        place.bar.set_message(format!("{UPLOADS}, {}", side.title()));
+        let load = |(body, share): (usize, f64), number: u64| {
+            let rate = share * SHARE * mesh.total_rate();
+            let plan = plan(mesh.gateway(), rate, WINDOW, chaos.arrivals(number));
+            LoadPlan { body, timeout: PATIENCE, ..plan }
+        };
+        let (small, large) = (load(SMALL, 0), load(LARGE, 1));
+        let start = Instant::now() + HEAD_START;
+        let (small, large) = tokio::join!(
+            load::run(&small, start, Arc::<Tally>::default()),
+            load::run(&large, start, Arc::<Tally>::default())
+        );
+        let no_more = Bound::NoWorse { times: 1.0, plus: 0.0 };
+        let mut figures = vec![
+            judge::without_an_answer("small requests without an answer", &small.samples, no_more),
+            judge::without_an_answer("large requests without an answer", &large.samples, no_more),
+        ];
+        if *side == Side::Ours {
+            sleep(LAG).await;
+            let name = format!("wasmcustom.bloc.outbound.{SERVICE}.bounces");
+            let bounces = mesh.frontends_sum(&name).await?;
+            // Without any, nothing was tried.
+            let some = Bound::AtLeast(1.0);
+            let (value, shown) = (Some(bounces as f64), bounces.to_string());
+            figures.push(Figure { what: "bounces", value, shown, bound: some });
+        }
+        columns.push(Column::new(*side, figures, &large.samples));
+    }
+    stand.end().await?;
+    Ok(Row::new(UPLOADS, what(), Claim::NoHarm, columns))
 }

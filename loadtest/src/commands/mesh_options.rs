@@ -94,6 +94,7 @@ impl MeshOptions {
             idle_timeout: None,
             max_queue_wait: None,
             drain: None,
+            guard: None,
             seed: self.seed,
         }
     }

@@ -7,6 +7,7 @@ mod bootstrap;
 mod cluster;
 mod discovery;
 mod filter;
+mod guard;
 mod instance;
 mod listeners;
 mod tls;
@@ -19,6 +20,7 @@ pub use bootstrap::{
 pub use cluster::{Balancing, close_idle, speak_http2, static_cluster};
 pub use discovery::Discovery;
 pub use filter::{CONTROL_PLANE_CLUSTER, Plugin, strip_inbound, strip_outbound, wasm_filter};
+pub use guard::Guard;
 pub use instance::{Envoy, EnvoyError, counters};
 pub use listeners::Listeners;
 pub use tls::Certificates;

@@ -124,6 +124,9 @@ impl<'a> Builder<'a> {
         let outbound = Outbound { cluster: SERVICE, endpoints, balancing, plugin: plugin.as_ref() };
         let mut bootstrap = envoy::sidecar_outbound(&outbound);
         envoy::add_filters(&mut bootstrap, &self.noop(), &self.noop());
+        if let Some(guard) = self.spec.guard {
+            guard.attach(&mut bootstrap, SERVICE);
+        }
         registry.attach(&mut bootstrap);
         try_join_all((0..self.spec.frontends).map(|n| self.envoy(format!("frontend-{n}"), bootstrap.clone()))).await
     }

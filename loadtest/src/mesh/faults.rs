@@ -218,6 +218,14 @@ impl Mesh {
         spec.total_rate(spec.backends)
     }
 
+    /// Where the only listener of an Envoy listens.
+    ///
+    /// # Errors
+    /// It has none.
+    pub fn entrance(&self, role: Role) -> Result<SocketAddr, MeshError> {
+        Ok(self.envoy(role).listener(role.listener())?)
+    }
+
     /// Sends a request to each frontend, past the gateway; any answer will do.
     ///
     /// # Errors

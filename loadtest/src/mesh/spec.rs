@@ -1,7 +1,7 @@
 //! What a mesh is to be, and what that means for the filters.
 
 use crate::backend::ServiceTime;
-use crate::envoy::{Balancing, ROUTE_RETRIES, SERVICE};
+use crate::envoy::{Balancing, Guard, ROUTE_RETRIES, SERVICE};
 use crate::policy::Policy;
 use bloc_policy::config::{CapacitySpec, ServiceSpec};
 use std::collections::BTreeMap;
@@ -51,6 +51,9 @@ pub struct MeshSpec {
     /// [`Mesh::reconfigure`](super::Mesh::reconfigure), and no Envoy of it can be restarted. `None`:
     /// listeners stay as they are.
     pub drain: Option<Duration>,
+    /// What an operator has set on the senders' cluster and route; `None`: nothing, and circuit
+    /// breakers are out of the way.
+    pub guard: Option<Guard>,
     /// Determines the service times.
     pub seed: u64,
 }
@@ -77,6 +80,7 @@ impl MeshSpec {
             idle_timeout: None,
             max_queue_wait: None,
             drain: None,
+            guard: None,
             seed: 1,
         }
     }

@@ -2,103 +2,154 @@
 
 use super::lines::{Line, Marks, over_time};
 use super::other::document;
-use crate::chaos::Outcome;
+use crate::chaos::{Claim, Figure, Row, SIDES, Side, Verdict};
+use crate::timeline::Point;
 use comfy_table::{Table, presets};
 use maud::{Markup, html};
 
-/// Every promise of every case.
-pub fn chaos_table(outcomes: &[Outcome]) -> Table {
+/// What follows from a row, in words.
+pub fn verdict(row: &Row) -> String {
+    match row.verdict() {
+        Verdict::Holds => match row.claim {
+            Claim::Ours => "ours alone".to_owned(),
+            Claim::Untuned => "ours, with nothing tuned".to_owned(),
+            Claim::NoHarm => "no harm".to_owned(),
+        },
+        Verdict::Broken(figures) => format!("BROKEN: {}", figures.join(", ")),
+        Verdict::Shared(sides) => {
+            let sides: Vec<&str> = sides.into_iter().map(Side::title).collect();
+            format!("NO PROMISE: {} does it too", sides.join(", "))
+        }
+        Verdict::NotRun => {
+            format!("NOT RUN: {}", row.not_run.as_deref().unwrap_or("no baseline"))
+        }
+    }
+}
+
+/// The figures of a row: what it is, what it has to be, and what each side has.
+fn figures(row: &Row) -> Vec<[String; 5]> {
+    let ours = row.column(Side::Ours).or_else(|| row.columns.last());
+    let all = ours.into_iter().flat_map(|column| &column.figures);
+    let cell = |side: Side, what: &str| {
+        let column = row.column(side)?;
+        let figure = column.figures.iter().find(|figure| figure.what == what)?;
+        // A baseline is not asked for what is measured beside it.
+        let asked = side == Side::Ours || figure.bound.is_absolute();
+        let mark = if asked && !row.holds(figure) { " (no)" } else { "" };
+        Some(format!("{}{mark}", figure.shown))
+    };
+    let line = |figure: &Figure| {
+        let cells = SIDES.map(|side| cell(side, figure.what).unwrap_or_else(|| "-".to_owned()));
+        let [stock, tuned, ours] = cells;
+        [figure.what.to_owned(), figure.bound.shown(), stock, tuned, ours]
+    };
+    all.map(line).collect()
+}
+
+/// Every figure of every row, in three columns.
+pub fn chaos_table(rows: &[Row]) -> Table {
     let mut table = Table::new();
     table.load_style(presets::ASCII_MARKDOWN);
-    table.set_header(["fault", "promise", "promised", "measured", ""]);
-    for outcome in outcomes {
-        if let Some(why) = &outcome.not_run {
-            table.add_row([outcome.name, "", "", why, "NOT RUN"]);
+    let titles = SIDES.map(Side::title);
+    table.set_header([&["row", "figure", "ours has to be"][..], &titles, &["verdict"]].concat());
+    for row in rows {
+        let lines = figures(row);
+        if lines.is_empty() {
+            table.add_row([row.name, "", "", "", "", "", &verdict(row)]);
         }
-        for promise in &outcome.promises {
-            let word = if promise.holds { "ok" } else { "BROKEN" };
-            table.add_row([outcome.name, promise.what, &promise.promised, &promise.measured, word]);
+        for (number, line) in lines.iter().enumerate() {
+            let first = number == 0;
+            let name = if first { row.name } else { "" };
+            let verdict = if first { verdict(row) } else { String::new() };
+            let [what, bound, stock, tuned, ours] = line;
+            table.add_row([name, what, bound, stock, tuned, ours, &verdict]);
         }
     }
     table
 }
 
 /// The same with what happened over time.
-pub fn chaos_page(outcomes: &[Outcome], command: &str) -> Markup {
-    let broken = outcomes.iter().filter(|outcome| !outcome.holds()).count();
+pub fn chaos_page(rows: &[Row], command: &str) -> Markup {
+    let wrong = rows.iter().filter(|row| row.verdict() != Verdict::Holds).count();
     document(
         "Faults under load",
         command,
         &html! {
             p {
-                "One thing after the other breaks in a mesh of real Envoys that carries half of what it can. The upright line is the moment; the level one is twice the undisturbed "
-                "99th percentile. A request that was not answered counts in it as ten seconds."
+                "One thing after the other breaks in meshes of real Envoys that carry half of what they can: "
+                "stock Envoy, stock Envoy with circuit breakers and outlier detection, and ours. The upright "
+                "line is the moment; the level one is twice the undisturbed 99th percentile. A request that "
+                "was not answered counts in it as two seconds."
             }
-            p { (outcomes.len()) " cases, promises broken in " (broken) "." }
-            @for outcome in outcomes { (section(outcome)) }
+            p { (rows.len()) " rows, " (wrong) " of them not as claimed." }
+            @for row in rows { (section(row)) }
         },
     )
 }
 
-fn section(outcome: &Outcome) -> Markup {
-    let moment_s = outcome.moments.map(|moments| moments.began_s);
-    let limit = (outcome.limit_ms > 0.0).then_some(outcome.limit_ms);
-    let p99 = [Line { name: "99th percentile of three seconds".into(), colour: 1, points: &outcome.p99_ms }];
-    let names = ["answered", "refused", "lost"];
-    let rates: Vec<Line<'_>> = (1..)
-        .zip(names)
-        .zip(&outcome.per_second)
-        .map(|((colour, name), points)| Line { name: name.into(), colour, points })
-        .collect();
+fn section(row: &Row) -> Markup {
+    let marks = Marks { moment_s: row.moments.map(|moments| moments.began_s), limit: row.limit_ms };
+    let lines = |points: fn(&crate::chaos::Column) -> &[Point]| -> Vec<Line<'_>> {
+        let columns = (1..).zip(&row.columns);
+        let line = |(colour, column)| line(colour, column, points);
+        columns.map(line).collect()
+    };
+    let verdict = verdict(row);
     html! {
-        h2 { (outcome.name) }
-        p { (outcome.what) }
-        @if let Some(why) = &outcome.not_run {
-            p { strong { "Not run: " } (why) }
-        } @else {
+        h2 { (row.name) }
+        p { (row.what) }
+        p { @if row.verdict() == Verdict::Holds { (verdict) } @else { strong { (verdict) } } }
+        @if !row.columns.is_empty() {
             table {
-                tr { th { "promise" } th { "promised" } th { "measured" } th {} }
-                @for promise in &outcome.promises {
-                    tr {
-                        td { (promise.what) }
-                        td { (promise.promised) }
-                        td { (promise.measured) }
-                        td { @if promise.holds { "ok" } @else { strong { "BROKEN" } } }
-                    }
-                }
+                tr { th { "figure" } th { "ours has to be" } @for side in SIDES { th { (side.title()) } } }
+                @for line in figures(row) { tr { @for cell in line { td { (cell) } } } }
             }
-            (over_time(&p99, "milliseconds", 2_000.0, Marks { moment_s, limit }))
-            (over_time(&rates, "requests per second", 1_000.0, Marks { moment_s, limit: None }))
+            (over_time(&lines(|column| &column.p99_ms), "milliseconds", 2_000.0, marks))
+            (over_time(
+                &lines(|column| &column.per_second[0]),
+                "answered requests per second",
+                1_000.0,
+                Marks { limit: None, ..marks },
+            ))
         }
     }
+}
+
+fn line<'a>(
+    colour: usize,
+    column: &'a crate::chaos::Column,
+    points: fn(&crate::chaos::Column) -> &[Point],
+) -> Line<'a> {
+    Line { name: column.side.title().to_owned(), colour, points: points(column) }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::chaos::judge::{Moments, Promise};
-    use crate::timeline::Point;
+    use crate::chaos::{Bound, Column};
+
+    fn row(values: [f64; 3]) -> Row {
+        let columns = SIDES.into_iter().zip(values).map(|(side, value)| {
+            let bound = Bound::AtMost(5.0);
+            let shown = format!("{value}!");
+            let figures = vec![Figure { what: "f", value: Some(value), shown, bound }];
+            Column::new(side, figures, &[])
+        });
+        Row::new("n", "what".into(), Claim::Ours, columns.collect())
+    }
 
     #[test]
-    fn what_is_broken_and_what_was_not_run_can_be_seen() {
-        let promise = |holds| Promise { what: "w", promised: "p".into(), measured: "m".into(), holds };
-        let points = vec![Point { at_s: 1.0, value: 5.0 }];
-        let run = |promises, not_run: Option<&str>| Outcome {
-            name: "n",
-            what: "what".into(),
-            moments: Some(Moments { began_s: 4.0, complete_s: 4.0, mended_s: 5.0 }),
-            not_run: not_run.map(Into::into),
-            promises,
-            p99_ms: points.clone(),
-            limit_ms: 9.0,
-            per_second: [points.clone(), vec![], vec![]],
-            counted: None,
-        };
-        let outcomes = [run(vec![promise(true), promise(false)], None), run(vec![], Some("no root"))];
-        let table = chaos_table(&outcomes).to_string();
-        assert_eq!((table.matches("BROKEN").count(), table.matches("NOT RUN").count()), (1, 1), "{table}");
-        let page = chaos_page(&outcomes, "x").into_string();
-        assert_eq!((page.matches("<svg").count(), page.matches("<strong>BROKEN").count()), (2, 1));
-        assert!(page.contains("promises broken in 1."));
+    fn each_row_shows_three_columns_and_what_follows() {
+        let not_run = Row::not_run("m", "what".into(), Claim::NoHarm, "no root".into());
+        let rows = [row([9.0, 8.0, 5.0]), row([9.0, 5.0, 5.0]), row([9.0, 9.0, 6.0]), not_run];
+        let table = chaos_table(&rows).to_string();
+        for text in ["9! (no)", "8! (no)", "ours alone", "BROKEN: f", "NOT RUN: no root"] {
+            assert!(table.contains(text), "{text}\n{table}");
+        }
+        let shared = "NO PROMISE: stock Envoy, breakers and outlier detection does it too";
+        assert!(table.contains(shared), "{table}");
+        let page = chaos_page(&rows, "x").into_string();
+        assert_eq!((page.matches("<svg").count(), page.matches("<strong>").count()), (6, 3));
+        assert!(page.contains("4 rows, 3 of them not as claimed."));
     }
 }

@@ -17,7 +17,7 @@ mod soak;
 mod table;
 
 pub use ablation::ablation_table;
-pub use chaos::{chaos_page, chaos_table};
+pub use chaos::{chaos_page, chaos_table, verdict};
 pub use comparisons::{agreement_table, goal_table};
 pub use files::{read, write_page, write_records, write_summary};
 pub use findings::{Finding, circling, findings};

@@ -1,0 +1,134 @@
+//! More than the servers can do: from few senders, from many, and from one of many.
+//!
+//! A circuit breaker limits what one sender has in flight. With a number of senders that is known,
+//! a good number of requests protects the servers as well as a limit at the servers does. Where
+//! their number changes, or the traffic moves to one of them, no number is good: many senders fill
+//! the servers' queues beyond their clients' patience, one sender cannot use all servers.
+
+use super::figure::{Bound, Claim};
+use super::judge::{self, PATIENCE};
+use super::order::Chaos;
+use super::row::{Column, Row};
+use super::side::Side;
+use super::stand::{Place, Stand, plan};
+use crate::backend::ServiceTime;
+use crate::case::HEAD_START;
+use crate::envoy::Guard;
+use crate::load::{self, Sample, Tally};
+use crate::mesh::{Mesh, MeshError, MeshSpec, Role};
+use bloc_policy::config::CapacitySpec;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::time::{Instant, sleep};
+
+/// The name of the flood on the command line.
+pub const FLOOD: &str = "flood";
+/// The name of the row with another number of senders.
+pub const SENDERS: &str = "senders";
+
+/// Of what the servers can do.
+const SHARE: f64 = 5.0;
+/// Answered requests as a share of the capacity.
+const GOODPUT: f64 = 0.9;
+/// Meshes start for so long, and the queues are empty again.
+const STARTS: Duration = Duration::from_secs(30);
+/// A new server's first requests are not counted.
+const FIRST_S: f64 = 1.0;
+const FEW: usize = 4;
+const MANY: usize = 20;
+/// What four servers of 10 requests a second can have queued within the patience of 2 s, by sender.
+const GUARD: Guard = Guard { requests: 10, attempt: Duration::from_millis(1_500) };
+/// The same for twenty senders: three each are 60, which take 1.5 s; four each would take 2 s.
+const GUARD_OF_MANY: Guard = Guard { requests: 3, ..GUARD };
+
+/// Four servers that do 10 requests a second each: five times that is what two cores can make and
+/// carry.
+fn mesh(chaos: &Chaos, senders: usize) -> MeshSpec {
+    let service_time = ServiceTime::Fixed(Duration::from_millis(100));
+    MeshSpec {
+        backends: 4,
+        capacity: Some(CapacitySpec::Static { limit: 10 }),
+        seed: chaos.seed,
+        ..MeshSpec::fleet(chaos.policy, senders, service_time)
+    }
+}
+
+async fn flooded(chaos: &Chaos, mesh: &Mesh, target: SocketAddr, number: u64) -> Vec<Sample> {
+    let plan = plan(target, SHARE * mesh.total_rate(), chaos.flood, chaos.arrivals(number));
+    load::run(&plan, Instant::now() + HEAD_START, Arc::<Tally>::default()).await.samples
+}
+
+fn goodput(chaos: &Chaos, mesh: &Mesh, samples: &[Sample]) -> f64 {
+    judge::goodput(samples, FIRST_S, chaos.flood.as_secs_f64(), mesh.total_rate())
+}
+
+/// From as many senders as the operator had in mind.
+///
+/// # Errors
+/// A mesh does not start, or ends early.
+pub async fn flood(chaos: &Chaos, ends: Instant, place: Place<'_>) -> Result<Row, MeshError> {
+    let seconds = chaos.flood.as_secs();
+    let what = format!("{SHARE} times what the servers can do, from {FEW} senders, for {seconds} s");
+    // Tuned for this number of senders, stock Envoy does as well.
+    let claim = Claim::Untuned;
+    if Instant::now() + 3 * chaos.flood + STARTS > ends {
+        return Ok(Row::not_run(FLOOD, what, claim, format!("no time left of {:?}", chaos.limit)));
+    }
+    let stand = Stand::start(&mesh(chaos, FEW), GUARD, place, FLOOD).await?;
+    let mut columns = Vec::new();
+    for (side, mesh) in &stand.meshes {
+        place.bar.set_message(format!("{FLOOD}, {}", side.title()));
+        let samples = flooded(chaos, mesh, mesh.gateway(), 0).await;
+        let good = goodput(chaos, mesh, &samples);
+        let figures = vec![
+            judge::goodput_figure("goodput, of the capacity", good, Bound::AtLeast(GOODPUT)),
+            judge::in_vain("requests that waited in vain", &samples, Bound::AtMost(0.0)),
+            judge::p99_answered("p99 of the answered", &samples, Bound::AtMost(2e3)),
+        ];
+        columns.push(Column::new(*side, figures, &samples));
+    }
+    stand.end().await?;
+    Ok(Row::new(FLOOD, what, claim, columns))
+}
+
+/// From five times as many senders, and then all of it from one of them.
+///
+/// # Errors
+/// A mesh does not start, or ends early.
+pub async fn senders(chaos: &Chaos, ends: Instant, place: Place<'_>) -> Result<Row, MeshError> {
+    let seconds = chaos.flood.as_secs();
+    let what =
+        format!("{SHARE} times what the servers can do, from {MANY} senders for {seconds} s, then from one of them");
+    let claim = Claim::Ours;
+    if Instant::now() + 6 * chaos.flood + 2 * STARTS > ends {
+        return Ok(Row::not_run(SENDERS, what, claim, format!("no time left of {:?}", chaos.limit)));
+    }
+    let stand = Stand::start(&mesh(chaos, MANY), GUARD_OF_MANY, place, SENDERS).await?;
+    let mut columns = Vec::new();
+    for (side, mesh) in &stand.meshes {
+        place.bar.set_message(format!("{SENDERS}, {}", side.title()));
+        let many = flooded(chaos, mesh, mesh.gateway(), 0).await;
+        drain(*side, mesh).await;
+        let one = flooded(chaos, mesh, mesh.entrance(Role::Frontend(0))?, 1).await;
+        let figure = |what, samples: &[Sample]| {
+            judge::goodput_figure(what, goodput(chaos, mesh, samples), Bound::AtLeast(GOODPUT))
+        };
+        let figures = vec![
+            figure("goodput from 20 senders", &many),
+            figure("goodput from one of them", &one),
+            judge::in_vain("requests of 20 senders in vain", &many, Bound::AtMost(0.0)),
+            judge::in_vain("requests of one of them in vain", &one, Bound::AtMost(0.0)),
+        ];
+        columns.push(Column::new(*side, figures, &many));
+        drain(*side, mesh).await;
+    }
+    stand.end().await?;
+    Ok(Row::new(SENDERS, what, claim, columns))
+}
+
+/// Waits until the servers have nothing left of a flood; without limits that is most of it, and
+/// requests whose clients have given up are taken back.
+async fn drain(side: Side, _mesh: &Mesh) {
+    sleep(if side == Side::Stock { 2 * PATIENCE } else { PATIENCE }).await;
+}

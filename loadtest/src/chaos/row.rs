@@ -1,0 +1,170 @@
+//! A row: one fault, three columns, and what follows.
+
+use super::figure::{Claim, Figure};
+use super::judge::{self, Moments};
+use super::side::Side;
+use crate::load::{Outcome, Sample};
+use crate::timeline::Point;
+use serde::Serialize;
+
+/// What one column of a row showed.
+#[derive(Clone, Debug, Serialize)]
+pub struct Column {
+    /// Whose it is.
+    pub side: Side,
+    /// The figures.
+    pub figures: Vec<Figure>,
+    /// The 99th percentile over time, in milliseconds.
+    pub p99_ms: Vec<Point>,
+    /// Answers, refusals and losses a second.
+    pub per_second: [Vec<Point>; 3],
+}
+
+impl Column {
+    /// A column out of what the clients saw.
+    pub fn new(side: Side, figures: Vec<Figure>, samples: &[Sample]) -> Self {
+        let per_second = [
+            judge::per_second(samples, |outcome| outcome == Outcome::Ok),
+            judge::per_second(samples, judge::is_refusal),
+            judge::per_second(samples, |outcome| outcome != Outcome::Ok && !judge::is_refusal(outcome)),
+        ];
+        Self { side, figures, p99_ms: judge::p99(samples), per_second }
+    }
+
+    fn figure(&self, what: &str) -> Option<&Figure> {
+        self.figures.iter().find(|figure| figure.what == what)
+    }
+}
+
+/// One fault, or one other case.
+#[derive(Clone, Debug, Serialize)]
+pub struct Row {
+    /// Its name on the command line.
+    pub name: &'static str,
+    /// What happened.
+    pub what: String,
+    /// What it claims.
+    pub claim: Claim,
+    /// When.
+    pub moments: Option<Moments>,
+    /// The level below which the percentile should be, in milliseconds.
+    pub limit_ms: Option<f64>,
+    /// What was measured.
+    pub columns: Vec<Column>,
+    /// Why it was not measured.
+    pub not_run: Option<String>,
+}
+
+/// What follows from a row.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Verdict {
+    /// It is as claimed.
+    Holds,
+    /// These figures of ours are not as they have to be.
+    Broken(Vec<&'static str>),
+    /// These do the same without our filters: it is no promise of ours.
+    Shared(Vec<Side>),
+    /// It was not measured, which is no pass.
+    NotRun,
+}
+
+impl Row {
+    /// A row that was measured.
+    pub fn new(name: &'static str, what: String, claim: Claim, columns: Vec<Column>) -> Self {
+        Self { name, what, claim, moments: None, limit_ms: None, columns, not_run: None }
+    }
+
+    /// A row that was not.
+    pub fn not_run(name: &'static str, what: String, claim: Claim, why: String) -> Self {
+        Self { not_run: Some(why), ..Self::new(name, what, claim, vec![]) }
+    }
+
+    /// The column of a side.
+    pub fn column(&self, side: Side) -> Option<&Column> {
+        self.columns.iter().find(|column| column.side == side)
+    }
+
+    /// Whether a figure of any column is as it has to be.
+    pub fn holds(&self, figure: &Figure) -> bool {
+        let stock = self.column(Side::Stock).and_then(|stock| stock.figure(figure.what));
+        figure.bound.holds(figure.value, stock.and_then(|stock| stock.value))
+    }
+
+    /// What follows.
+    pub fn verdict(&self) -> Verdict {
+        let Some(ours) = self.column(Side::Ours).filter(|_| self.not_run.is_none()) else {
+            return Verdict::NotRun;
+        };
+        let broken: Vec<_> = ours.figures.iter().filter(|one| !self.holds(one)).map(|one| one.what).collect();
+        if !broken.is_empty() || ours.figures.is_empty() {
+            return Verdict::Broken(broken);
+        }
+        if self.claim != Claim::Ours {
+            return Verdict::Holds;
+        }
+        let baselines = self.columns.iter().filter(|column| column.side != Side::Ours);
+        let shared: Vec<Side> = baselines.clone().filter(|one| self.passes(one)).map(|one| one.side).collect();
+        // Without baselines there is nothing that ours does alone.
+        match (shared.is_empty(), baselines.count()) {
+            (true, 0) => Verdict::NotRun,
+            (true, _) => Verdict::Holds,
+            (false, _) => Verdict::Shared(shared),
+        }
+    }
+
+    /// Whether a baseline is within all bounds that stand by themselves.
+    fn passes(&self, column: &Column) -> bool {
+        let mut absolute = column.figures.iter().filter(|one| one.bound.is_absolute());
+        absolute.all(|one| self.holds(one))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::figure::Bound;
+    use super::super::side::SIDES;
+    use super::*;
+
+    /// Each side has this figure.
+    fn row(claim: Claim, bound: Bound, values: [f64; 3]) -> Row {
+        let column = |(side, value): (Side, f64)| {
+            let figure = Figure { what: "f", value: Some(value), shown: String::new(), bound };
+            Column::new(side, vec![figure], &[])
+        };
+        let columns = SIDES.into_iter().zip(values).map(column).collect();
+        Row::new("n", String::new(), claim, columns)
+    }
+
+    #[test]
+    fn what_a_baseline_does_too_is_no_promise_of_ours() {
+        let verdict = |values| row(Claim::Ours, Bound::AtMost(5.0), values).verdict();
+        assert_eq!(verdict([9.0, 9.0, 5.0]), Verdict::Holds);
+        assert_eq!(verdict([9.0, 5.0, 5.0]), Verdict::Shared(vec![Side::Tuned]));
+        assert_eq!(verdict([5.0, 9.0, 5.0]), Verdict::Shared(vec![Side::Stock]));
+        assert_eq!(verdict([5.0, 5.0, 9.0]), Verdict::Broken(vec!["f"]));
+        let mut alone = row(Claim::Ours, Bound::AtMost(5.0), [9.0, 9.0, 5.0]);
+        alone.columns.retain(|column| column.side == Side::Ours);
+        assert_eq!(alone.verdict(), Verdict::NotRun, "there is nothing to compare with");
+    }
+
+    #[test]
+    fn without_tuning_and_no_harm_ask_ours_only() {
+        let untuned = |values| row(Claim::Untuned, Bound::AtLeast(5.0), values).verdict();
+        assert_eq!(untuned([1.0, 9.0, 5.0]), Verdict::Holds);
+        assert_eq!(untuned([9.0, 9.0, 1.0]), Verdict::Broken(vec!["f"]));
+        let bound = Bound::NoWorse { times: 1.0, plus: 2.0 };
+        let no_harm = |values| row(Claim::NoHarm, bound, values).verdict();
+        assert_eq!(no_harm([5.0, 0.0, 7.0]), Verdict::Holds);
+        assert_eq!(no_harm([5.0, 9.0, 8.0]), Verdict::Broken(vec!["f"]));
+    }
+
+    #[test]
+    fn what_was_not_run_is_no_pass() {
+        let row = Row::not_run("n", String::new(), Claim::NoHarm, "no root".into());
+        assert_eq!(row.verdict(), Verdict::NotRun);
+        let mut empty = self::row(Claim::NoHarm, Bound::AtMost(1.0), [0.0; 3]);
+        empty.columns.iter_mut().for_each(|column| column.figures.clear());
+        assert_eq!(empty.verdict(), Verdict::Broken(vec![]), "nothing was measured");
+    }
+}

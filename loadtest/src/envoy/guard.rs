@@ -1,0 +1,76 @@
+//! What a good operator sets on the cluster of a service in stock Envoy, and on its route.
+//!
+//! It is the baseline that has to be beaten: what a user can have without any filter. In Istio the
+//! same is a DestinationRule (`connectionPool`, `outlierDetection`) and a VirtualService
+//! (`retries`).
+
+use super::bootstrap::route_configuration;
+use serde_json::{Value, json};
+use std::time::Duration;
+
+/// Circuit breakers, outlier detection and retries as an operator sets them who knows the service:
+/// how many requests a sender may have in flight, and how long an attempt can take when all is well.
+///
+/// | | value | why |
+/// |---|---|---|
+/// | `max_requests` | [`Self::requests`] | so that the queues of all senders together fit into the clients' patience |
+/// | `retry_budget` | 20% of the requests in flight, at least 3 | retries must not make an outage worse |
+/// | `consecutive_5xx` | 5 in a row | Istio's default |
+/// | `interval` | 1 s | Istio's default of 10 s leaves a dead server in for too long |
+/// | `base_ejection_time`, `max_ejection_percent` | 5 s, 50% | a server comes back soon; half of them stay |
+/// | `retry_on` | `5xx` and Istio's | the requests are GETs, which can be repeated |
+/// | `per_try_timeout` | [`Self::attempt`] | without it nobody notices a server that hangs |
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Guard {
+    /// Requests that one sender may have in flight at the service, over all its servers.
+    pub requests: u32,
+    /// How long an attempt may take before it counts as failed, and is repeated elsewhere.
+    pub attempt: Duration,
+}
+
+impl Guard {
+    /// Puts it on the cluster `name` of a sender's bootstrap, and on its route.
+    pub fn attach(&self, bootstrap: &mut Value, name: &str) {
+        let clusters = bootstrap["static_resources"]["clusters"].as_array_mut();
+        for cluster in clusters.into_iter().flatten().filter(|cluster| cluster["name"] == name) {
+            cluster["circuit_breakers"] = json!({"thresholds": [{
+                "max_requests": self.requests,
+                "retry_budget": {"budget_percent": {"value": 20.0}, "min_retry_concurrency": 3},
+            }]});
+            cluster["outlier_detection"] = json!({
+                "consecutive_5xx": 5,
+                "interval": "1s",
+                "base_ejection_time": "5s",
+                "max_ejection_percent": 50,
+            });
+        }
+        let route = &mut route_configuration(bootstrap)["virtual_hosts"][0]["routes"][0]["route"];
+        let retries = &mut route["retry_policy"];
+        let istio = retries["retry_on"].as_str().unwrap_or_default().to_owned();
+        retries["retry_on"] = json!(format!("5xx,{istio}"));
+        retries["per_try_timeout"] = json!(format!("{:.3}s", self.attempt.as_secs_f64()));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::envoy::{Balancing, Outbound, sidecar_outbound};
+
+    #[test]
+    fn the_cluster_and_its_route_are_guarded() {
+        let endpoints = ["127.0.0.1:1".parse().unwrap()];
+        let balancing = Balancing::LeastRequestOfTwo;
+        let outbound = Outbound { cluster: "b", endpoints: &endpoints, balancing, plugin: None };
+        let mut bootstrap = sidecar_outbound(&outbound);
+        Guard { requests: 7, attempt: Duration::from_millis(250) }.attach(&mut bootstrap, "b");
+        let cluster = &bootstrap["static_resources"]["clusters"][0];
+        assert_eq!(cluster["circuit_breakers"]["thresholds"][0]["max_requests"], 7);
+        assert_eq!(cluster["outlier_detection"]["consecutive_5xx"], 5);
+        let route = &route_configuration(&mut bootstrap)["virtual_hosts"][0]["routes"][0]["route"];
+        let retries = &route["retry_policy"];
+        assert_eq!(retries["per_try_timeout"], "0.250s");
+        assert!(retries["retry_on"].as_str().unwrap().starts_with("5xx,connect-failure,"));
+        assert_eq!(retries["num_retries"], 2, "Istio's");
+    }
+}
