@@ -7,13 +7,14 @@
 //! |---|---|---|---|
 //! | added | 1 | now | no |
 //! | an attempt begins, with a chip | -1 | | |
-//! | an attempt begins without one: a probe, or forced because nobody qualified | | now | |
+//! | an attempt begins without one: a probe, or forced because nobody qualified | | now, or later if it owes answers | |
 //! | answered with a chip / without | +1, at most `max_chips` / +0 | now | no / no after a probe |
 //! | rejected, or not in the cluster | 0 | now | yes |
 //! | bounced for its bid or its deadline | +1 if one was spent | now | no after a probe |
 //! | failed, which [counts](crate::failures): no answer / an error | +0 / as answered, and -1 | now | yes |
 //! | failed, which does not count: no answer / an error | +1 if one was spent / as answered | now | no after a probe |
 //! | given up by its caller | +1 if one was spent | | |
+//! | given up, and nothing was heard since all that is pending there began, a reset interval ago or more: it hangs | +0 | later, as it owes answers | yes |
 //!
 //! Who is *shut* is left out by a routing that does not ask for chips ([`crate::routing::Mu`]), until `reset_interval` has passed since it was shut or probed;
 //! then an attempt probes it. While it is shut, it gets no chip back, and sets no standard for the failures of others.
@@ -25,7 +26,8 @@
 //! `max_chips` (there the counter may grow by one with each probe); 2. a forced attempt restarts the clock as a probe does, so that a
 //! sender to whom nobody is open goes round instead of hammering one server; 3. a failure costs a chip, so that a dead server is left alone like one that
 //! rejected once its chips are spent, and one that fails fast does not look better than the others; 4. a rejection for a deadline says nothing of the server, if that
-//! has a line: it keeps its chips; 5. who is shut.
+//! has a line: it keeps its chips; 5. who is shut; 6. a server that owes answers to the last `n` attempts is left alone for `n` reset intervals, 8 at most, so that one that
+//! hangs does not draw a request in each interval.
 
 mod attempt;
 mod endpoint;
@@ -45,6 +47,15 @@ use hashbrown::{HashMap, HashSet};
 use slotmap::SlotMap;
 use std::collections::BTreeSet;
 use std::time::Duration;
+
+/// So many reset intervals a server that owes answers is left alone at most.
+const SILENT: u32 = 8;
+
+/// How much longer than a reset interval a server is left alone that has said nothing to the last
+/// `unheard` attempts: an interval for each but the first.
+fn silence(unheard: u32, reset_interval: Duration) -> Duration {
+    reset_interval * (unheard.clamp(1, SILENT) - 1)
+}
 
 /// The servers of one cluster.
 #[derive(Clone, Debug)]
@@ -141,6 +152,8 @@ impl Endpoints {
             chips: 1,
             clock: now,
             pending: 0,
+            unheard: 0,
+            owes_since: now,
             met: 0,
             report: LoadReport::default(),
             estimate: Estimate::default(),
@@ -201,9 +214,14 @@ impl Endpoints {
         self.requalify(now);
         let endpoint = self.table.get_mut(id)?;
         endpoint.pending += 1;
+        if endpoint.unheard == 0 {
+            endpoint.owes_since = now;
+        }
+        endpoint.unheard = endpoint.unheard.saturating_add(1);
         endpoint.estimate.sent(endpoint.pending, now);
+        let asked = now.after(silence(endpoint.unheard, self.reset_interval));
         if let Some(shut) = &mut endpoint.shut {
-            *shut = Shut { until: now.after(self.reset_interval), is_probed: true };
+            *shut = Shut { until: asked.after(self.reset_interval), is_probed: true };
         }
         self.note(id);
         let endpoint = self.table.get_mut(id)?;
@@ -212,7 +230,7 @@ impl Endpoints {
             Right::Chip
         } else {
             let right = if endpoint.qualified.is_some() { Right::Probe } else { Right::Forced };
-            self.restart(id, now);
+            self.restart(id, asked);
             right
         };
         self.settle(id, now);
@@ -227,6 +245,14 @@ impl Endpoints {
             self.restart(id, now);
         }
         let Some(endpoint) = self.table.get_mut(id) else { return };
+        if answer != Answer::GivenUp {
+            endpoint.unheard = 0;
+        }
+        // All that it has of this sender came after its last word, that was a while ago, and a
+        // caller has waited for the next one in vain. A caller without patience says nothing.
+        let hangs = answer == Answer::GivenUp
+            && endpoint.unheard >= endpoint.pending
+            && now.since(endpoint.owes_since) >= self.reset_interval;
         let report = match answer {
             Answer::Served(report)
             | Answer::Orca(report)
@@ -266,7 +292,7 @@ impl Endpoints {
                 // The server has room, only not for this request.
                 returned
             }
-            Answer::GivenUp => returned,
+            Answer::GivenUp => returned && !hangs,
             Answer::Rejected(_) => {
                 endpoint.chips = 0;
                 false
@@ -281,6 +307,7 @@ impl Endpoints {
             Answer::Rejected(_) => self.shut(id, now),
             Answer::Failed if counts => self.shut(id, now),
             Answer::Erred(_) => return self.erred(id, now),
+            Answer::GivenUp if hangs => self.hangs(id, now),
             _ => {}
         }
         self.note(id);
@@ -300,6 +327,15 @@ impl Endpoints {
         }
         self.note(id);
         self.settle(id, now);
+    }
+
+    /// It has said nothing since it got all that it has of this sender: left alone like one that
+    /// failed, the longer the more it owes.
+    fn hangs(&mut self, id: EndpointId, now: Timestamp) {
+        let Some(endpoint) = self.table.get(id) else { return };
+        let asked = now.after(silence(endpoint.unheard, self.reset_interval));
+        self.restart(id, asked);
+        self.shut(id, asked);
     }
 
     fn shut(&mut self, id: EndpointId, now: Timestamp) {

@@ -45,6 +45,8 @@ struct Naive {
     chips: u32,
     clock: u64,
     pending: u32,
+    unheard: u32,
+    owes_since: u64,
     failures: Failures,
     /// Until when it is left out, and whether it is probed.
     shut: Option<(u64, bool)>,
@@ -57,8 +59,13 @@ impl Naive {
         new
     }
 
+    /// From when on it counts as asked: the later, the more it owes.
+    fn asked(&self, now: u64) -> u64 {
+        now + RESET.as_millis() as u64 * u64::from(self.unheard.clamp(1, 8) - 1)
+    }
+
     fn qualifies(&self, now: u64) -> bool {
-        self.chips > 0 || now - self.clock >= RESET.as_millis() as u64
+        self.chips > 0 || now >= self.clock + RESET.as_millis() as u64
     }
 }
 
@@ -107,15 +114,20 @@ proptest! {
                         let right = endpoints.begin(id, at(now));
                         let entry = naive.get_mut(name).unwrap();
                         entry.pending += 1;
+                        if entry.unheard == 0 {
+                            entry.owes_since = now;
+                        }
+                        entry.unheard += 1;
+                        let asked = entry.asked(now);
                         if entry.shut.is_some() {
-                            entry.shut = Some((now + reset, true));
+                            entry.shut = Some((asked + reset, true));
                         }
                         let expected = if entry.chips > 0 {
                             entry.chips -= 1;
                             Right::Chip
                         } else {
                             let probe = entry.qualifies(now);
-                            entry.clock = now;
+                            entry.clock = asked;
                             if probe { Right::Probe } else { Right::Forced }
                         };
                         prop_assert_eq!(right, Some(expected));
@@ -141,9 +153,11 @@ proptest! {
                         let mut peers = Peers::default();
                         peers.renew(naive.values().map(|other| &other.failures));
                         let entry = naive.get_mut(&name).unwrap();
+                        let owes = entry.unheard >= entry.pending && now >= entry.owes_since + reset;
+                        let hangs = kind == 4 && owes;
                         entry.pending -= 1;
                         if kind != 4 {
-                            entry.clock = now;
+                            (entry.clock, entry.unheard) = (now, 0);
                         }
                         let is_probed = entry.shut.is_some_and(|(_, is_probed)| is_probed);
                         if kind < 2 {
@@ -158,9 +172,14 @@ proptest! {
                         if kind == 2 || counts {
                             entry.shut = Some((now + reset, false));
                         }
+                        if hangs {
+                            entry.clock = entry.asked(now);
+                            entry.shut = Some((entry.clock + reset, false));
+                        }
                         entry.failures.compare(entry.shut.is_none(), &mut peers);
                         let earned = match kind {
                             0 | 5 => 1,
+                            4 if hangs => 0,
                             3 | 4 => spent,
                             6 if !counts => spent,
                             _ => 0,
@@ -210,6 +229,7 @@ fn a_rejected_server_is_left_alone_for_the_interval_and_then_probed_once() {
         let right = endpoints.begin(id, at(millis)).unwrap();
         if id == rejecting {
             assert_eq!(right, Right::Probe);
+            endpoints.answer(id, right, Answer::Rejected(report(false)), at(millis));
             probes.push(millis);
         } else {
             endpoints.answer(id, Right::Chip, Answer::Served(report(true)), at(millis));
@@ -309,6 +329,63 @@ fn who_misses_a_deadline_keeps_its_chips() {
     endpoints.answer(id, right, Answer::Late(report(false)), at(1));
     assert_eq!(endpoints.get(id).map(Endpoint::chips), Some(2));
     assert!(!is_any_shut(&endpoints));
+}
+
+/// Attempts that one of four servers gets from a sender with twenty requests a second, whose callers
+/// wait for two seconds: while it hangs, from 3 s on until `well`, and in the last five of twenty
+/// seconds. The others answer after 100 ms, and bounce every second first attempt.
+fn drawn_by_one_that_hangs(routing: &mut impl Routing, well: u64) -> [usize; 2] {
+    let mut endpoints = Endpoints::new(RESET, 10);
+    let ids = ["s", "t", "u", "v"].map(|name| endpoints.add(name, at(0)));
+    let (mut rng, mut list) = (fastrand::Rng::with_seed(7), Vec::new());
+    let (mut waiting, mut drawn) = (Vec::new(), [0, 0]);
+    let served = Answer::Served(LoadReport { queue: Some(0), ..report(true) });
+    for now in (0..20_000).step_by(10) {
+        waiting.retain(|&(ends, id, right, answer)| {
+            if now >= ends {
+                endpoints.answer(id, right, answer, at(now));
+                endpoints.end(id);
+            }
+            now < ends
+        });
+        if now % 50 > 0 {
+            continue;
+        }
+        routing.choose(&mut endpoints, 4, at(now), &mut rng, &mut list);
+        let bounces = now % 100 == 0;
+        for (place, &id) in list.iter().enumerate() {
+            let right = endpoints.begin(id, at(now)).unwrap();
+            let (chosen, hangs) = (id == ids[0], (3_000..well).contains(&now));
+            drawn[0] += usize::from(chosen && hangs);
+            drawn[1] += usize::from(chosen && now >= 15_000);
+            if bounces && place == 0 && !(chosen && hangs) {
+                endpoints.answer(id, right, Answer::Bounced(report(true)), at(now));
+                endpoints.end(id);
+                continue;
+            }
+            let (after, answer) = if chosen && hangs { (2_000, Answer::GivenUp) } else { (100, served) };
+            waiting.push((now + after, id, right, answer));
+            break;
+        }
+    }
+    drawn
+}
+
+#[test]
+fn one_that_hangs_draws_little_and_comes_back() {
+    for well in [9_000, 20_000] {
+        let bloc = drawn_by_one_that_hangs(&mut Bloc, well);
+        let mu = drawn_by_one_that_hangs(&mut crate::routing::Mu::new(RESET), well);
+        println!("{well}: bloc {bloc:?}, mu {mu:?}");
+        for [meanwhile, last] in [bloc, mu] {
+            if well == 9_000 {
+                assert!(meanwhile <= 12, "{meanwhile} of 120");
+                assert!(last >= 15, "{last} of 100 when it is well");
+            } else {
+                assert!(last <= 4, "{last} of 100");
+            }
+        }
+    }
 }
 
 #[test]

@@ -19,6 +19,9 @@ pub struct Endpoint {
     pub(super) chips: u32,
     pub(super) clock: Timestamp,
     pub(super) pending: u32,
+    /// Attempts that have begun since it was heard last, and when the first of them did.
+    pub(super) unheard: u32,
+    pub(super) owes_since: Timestamp,
     /// When it was met last, as [`Endpoints::meet`] was told.
     pub(super) met: u64,
     pub(super) report: LoadReport,
