@@ -27,6 +27,7 @@
 //! | [`overhead`] | what the hold queue costs |
 //! | [`soak`] | whether anything grows in a long life, and whether everybody counts the same |
 //! | [`throttle`] | less of a processor for one process |
+//! | [`seeds`] | independent random streams out of one seed |
 //! | [`timeline`] | percentiles over time |
 //! | [`quantity`] | command line values with their ranges |
 
@@ -54,6 +55,7 @@ pub mod record;
 pub mod report;
 pub mod retries;
 pub mod rounds;
+pub mod seeds;
 pub mod soak;
 pub mod throttle;
 pub mod timeline;

@@ -1,9 +1,10 @@
 //! The same cases several times over, and the medians of the rounds.
 //!
-//! A machine that others use is slow at times. Each round runs all cases, so that whatever the machine does hits them alike, with arrivals of its own; what counts is the median of the rounds.
+//! A machine that others use is slow at times. Each round runs all cases, so that whatever the machine does hits them alike, with arrivals and service times of its own; what counts is the median of the rounds.
 
 use crate::case::Case;
 use crate::record::Record;
+use crate::seeds;
 
 /// A case and what came of it, one record a round.
 #[derive(Clone, Debug)]
@@ -28,10 +29,10 @@ impl Runs {
     }
 }
 
-/// The case as it runs in this round, counted from 0: with other arrivals.
+/// The case as it runs in this round, counted from 0: with other arrivals and service times.
 pub fn in_round(case: &Case, round: usize) -> Case {
     let mut case = case.clone();
-    case.mesh.seed = case.mesh.seed.wrapping_add(round as u64);
+    case.mesh.seed = seeds::round(case.mesh.seed, round);
     case
 }
 
@@ -67,7 +68,8 @@ mod tests {
     fn cases_that_differ_only_in_their_load_share_a_mesh() {
         let cases = cases(0.2, None, 1, true);
         assert_eq!(by_mesh(&cases), [vec![0, 3], vec![1, 4], vec![2, 5], vec![6], vec![7], vec![8], vec![9]]);
-        assert_eq!(in_round(&cases[0], 2).mesh.seed, 3);
+        let seeds = [0, 1, 2].map(|round| in_round(&cases[0], round).mesh.seed);
+        assert_eq!(seeds, [1, crate::seeds::round(1, 1), crate::seeds::round(1, 2)]);
     }
 
     #[test]

@@ -51,7 +51,7 @@ pub struct MeshSpec {
     /// [`Mesh::reconfigure`](super::Mesh::reconfigure), and no Envoy of it can be restarted. `None`:
     /// listeners stay as they are.
     pub drain: Option<Duration>,
-    /// Determines the service times.
+    /// Determines the service times, a stream for each backend ([`crate::seeds`]).
     pub seed: u64,
 }
 
