@@ -26,7 +26,7 @@ paper: release envoy ## The paper's experiment at full scale (250 ms, 5 minutes 
 	$(LAB) demo --scale 1 --duration 5m --out target/paper
 
 .PHONY: agree
-agree: release envoy ## Check that simulator and real mesh agree within 15% (about 15 minutes)
+agree: release envoy ## Check that simulator and real mesh agree within 15%, in times and attempts (about 15 minutes)
 	$(LAB) agree
 
 .PHONY: goals

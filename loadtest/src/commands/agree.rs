@@ -16,7 +16,8 @@ use clap::Args;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// Check that simulator and real mesh agree; fails if a median or a 99th percentile is off by more than 15%.
+/// Check that simulator and real mesh agree; fails if a median, a 99th percentile or the attempts a request are off by more than
+/// 15%.
 #[derive(Debug, Args)]
 pub struct Agree {
     /// Rounds; medians count; 1 to 100

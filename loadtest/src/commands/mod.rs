@@ -42,7 +42,7 @@ pub enum Command {
     Cost(cost::CostCommand),
     /// Measure what the hold queue costs a request that does not wait
     Overhead(overhead::OverheadCommand),
-    /// Check that simulator and real mesh agree within 15%
+    /// Check that simulator and real mesh agree within 15%, in times and attempts
     Agree(agree::Agree),
     /// Check what bids are claimed to do, medians of several rounds
     Goals(goals::Goals),
