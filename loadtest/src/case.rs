@@ -107,6 +107,7 @@ impl Case {
         let setup = Setup {
             experiment: self.experiment().to_owned(),
             policy: self.mesh.policy,
+            balancing: self.mesh.choice(),
             fleet: [self.mesh.frontends, self.mesh.backends],
             load: self.load.to_string(),
             service_ms: milliseconds(self.mesh.service_time.mean()),

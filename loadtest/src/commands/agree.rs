@@ -64,8 +64,9 @@ impl Agree {
         }
         for run in &runs {
             if let Some(overhead) = overhead(&runs, &run.case) {
-                let (policy, frontends) = (run.case.mesh.policy.name(), run.case.mesh.frontends);
-                println!("on the way, {policy} with {frontends}: {:.2} ms", overhead.as_secs_f64() * 1e3);
+                let mesh = &run.case.mesh;
+                let (policy, frontends) = (mesh.policy.title(mesh.choice()), mesh.frontends);
+                println!("on the way, {policy}, with {frontends}: {:.2} ms", overhead.as_secs_f64() * 1e3);
             }
         }
         println!("a bounce: {:.2} ms", bounce.as_secs_f64() * 1e3);

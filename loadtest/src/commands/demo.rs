@@ -19,7 +19,8 @@ pub struct Demo {
     /// All times as a share of the paper's (250 ms, reset interval 1 s); 0.02 to 1
     #[arg(long, default_value = "0.2", value_parser = |text: &str| number(text, 0.02, 1.0))]
     scale: f64,
-    /// How long each case is measured; default 100 s times the scale; 1s to 1h
+    /// How long each case is measured; default 90 s times the scale, for servers of different
+    /// speeds 50 s; 1s to 1h
     #[arg(long, value_parser = |text: &str| duration(text, Duration::from_secs(1), Duration::from_secs(3600)))]
     duration: Option<Duration>,
     /// Rounds of all cases; of each the one with the median p99 is shown; 1 to 100
@@ -53,6 +54,11 @@ impl Demo {
             let mark = if finding.reached { "reached" } else { "missed " };
             println!("{mark}  {}: {} (aim: {})", finding.what, finding.measured, finding.expected);
         }
+        let what = match self.rounds {
+            1 => format!("one run with seed {}", self.seed),
+            rounds => format!("the one with the median p99 of {rounds} rounds from seed {} on", self.seed),
+        };
+        println!("each line is {what}; `make goals` has medians of several seeds with their range");
         println!("{} in {:.0} s", out.display(), began.elapsed().as_secs_f64());
         Ok(())
     }

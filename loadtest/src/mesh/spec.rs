@@ -2,7 +2,7 @@
 
 use crate::backend::ServiceTime;
 use crate::envoy::{Balancing, ROUTE_RETRIES, SERVICE};
-use crate::policy::Policy;
+use crate::policy::{Choice, Policy};
 use bloc_policy::config::{CapacitySpec, ServiceSpec};
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -94,6 +94,11 @@ impl MeshSpec {
 
     pub(super) fn balancing(&self) -> Balancing {
         self.policy.balancing(self.frontends, self.two_choices)
+    }
+
+    /// How each frontend chooses a server.
+    pub fn choice(&self) -> Choice {
+        self.policy.choice(self.frontends, self.two_choices)
     }
 
     /// Whether a control plane runs in it.
