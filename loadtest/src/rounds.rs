@@ -21,6 +21,12 @@ impl Runs {
         median(&self.records.iter().map(value).collect::<Option<Vec<f64>>>()?)
     }
 
+    /// The median over the rounds, the least and the greatest; none without rounds, or if one lacks the value.
+    pub fn spread(&self, value: impl Fn(&Record) -> Option<f64>) -> Option<(f64, [f64; 2])> {
+        let values = self.records.iter().map(value).collect::<Option<Vec<f64>>>()?;
+        median(&values).zip(range(&values))
+    }
+
     /// The round whose 99th percentile is the median: a run that did happen, so that its figures belong together. None without rounds.
     pub fn middle(&self) -> Option<&Record> {
         let mut rounds: Vec<&Record> = self.records.iter().collect();
@@ -57,6 +63,13 @@ pub fn median(values: &[f64]) -> Option<f64> {
     Some((lower + upper) / 2.0)
 }
 
+/// The least and the greatest value; none of none.
+pub fn range(values: &[f64]) -> Option<[f64; 2]> {
+    let least = values.iter().copied().min_by(f64::total_cmp)?;
+    let most = values.iter().copied().max_by(f64::total_cmp)?;
+    Some([least, most])
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -80,6 +93,7 @@ mod tests {
         let run = |p99| record(Policy::Bid, 40, [1.0, 2.0, 3.0, p99], 10.0);
         let mut runs = Runs { case: cases(0.2, None, 1, true)[6].clone(), records: vec![run(9.0), run(5.0), run(7.0)] };
         assert_eq!(runs.median(|record| record.row.p99_ms), Some(7.0));
+        assert_eq!(runs.spread(|record| record.row.p99_ms), Some((7.0, [5.0, 9.0])));
         assert_eq!(runs.middle().unwrap().row.p99_ms, Some(7.0));
         runs.records[0].row.p99_ms = None;
         assert_eq!(runs.median(|record| record.row.p99_ms), None, "a round without answers hides nothing");

@@ -14,6 +14,7 @@ mod page;
 mod paper;
 mod sections;
 mod soak;
+mod spread;
 mod table;
 
 pub use ablation::ablation_table;
@@ -24,4 +25,5 @@ pub use findings::{Finding, circling, findings};
 pub use other::{estimator_page, estimator_table, joining_line, joining_page};
 pub use page::page;
 pub use soak::{soak_page, soak_table};
+pub use spread::spreads;
 pub use table::table;
