@@ -30,7 +30,7 @@ agree: release envoy ## Check that simulator and real mesh agree within 15%, in 
 	$(LAB) agree
 
 .PHONY: goals
-goals: release reference envoy ## Check what bids are claimed to do, medians of 3 rounds (about 35 minutes)
+goals: release reference envoy ## Show what is claimed of performance, medians of 5 rounds; fails if a claim is missed (about 45 minutes)
 	$(LAB) goals
 
 .PHONY: ablation

@@ -9,7 +9,7 @@
 //! | [`agree`] | whether the simulator says what the mesh says |
 //! | [`bounce`] | what a bounce costs |
 //! | [`retries`] | how often an application that fails is asked |
-//! | [`goals`] | what bids are claimed to do |
+//! | [`goals`] | what is claimed of performance |
 //! | [`rounds`] | the same cases several times, and their medians |
 //! | [`agility`] | a new server joins four that are nearly overloaded |
 //! | [`backend`] | the application: a paced HTTP server |

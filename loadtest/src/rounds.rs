@@ -1,4 +1,4 @@
-//! The same cases several times over, and the medians of the rounds.
+//! The same cases several times over, and the medians and ranges of the rounds.
 //!
 //! A machine that others use is slow at times. Each round runs all cases, so that whatever the machine does hits them alike, with arrivals and service times of its own; what counts is the median of the rounds.
 

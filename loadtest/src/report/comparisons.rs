@@ -1,7 +1,6 @@
-//! Tables of what was compared: simulator and mesh, claims and their aims.
+//! The table of what was compared: simulator and mesh.
 
 use crate::agree::Agreement;
-use crate::goals::Goal;
 use comfy_table::{Cell, CellAlignment, Table, presets};
 
 fn table(header: &[&str]) -> Table {
@@ -52,23 +51,6 @@ pub fn agreement_table(agreements: &[Agreement]) -> Table {
     table
 }
 
-/// Each claim with its aim and what was measured; beside them what is only to compare with.
-pub fn goal_table(goals: &[Goal]) -> Table {
-    let mut table = table(&["case", "claim", "aim", "one", "other", "measured", ""]);
-    for goal in goals {
-        let names = [goal.experiment.as_str(), goal.what, goal.aim.as_str()];
-        let (one, other) = goal.values;
-        let values = [
-            format!("{one:.2}"),
-            other.map_or_else(|| "-".to_owned(), |other| format!("{other:.2}")),
-            format!("{:.3}", goal.measured),
-            goal.holds.map_or("", |holds| if holds { "holds" } else { "MISSED" }).to_owned(),
-        ];
-        table.add_row(names.into_iter().map(Cell::new).chain(numbers(values)));
-    }
-    table
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -86,15 +68,5 @@ mod tests {
         assert_eq!((text.matches("agrees").count(), text.matches("OFF").count()), (1, 2), "{text}");
         assert!(text.contains("1.020"), "{text}");
         assert!(text.contains("1.011") && text.contains("1.250") && text.contains("150 to 171"), "{text}");
-        let goal = |holds| Goal {
-            experiment: "50ms-90".into(),
-            what: "p99",
-            aim: "at most 0.40".into(),
-            values: (164.0, Some(823.0)),
-            measured: 0.199,
-            holds,
-        };
-        let text = goal_table(&[goal(Some(true)), goal(Some(false)), goal(None)]).to_string();
-        assert_eq!((text.matches("holds").count(), text.matches("MISSED").count()), (1, 1), "{text}");
     }
 }

@@ -2,6 +2,7 @@
 //!
 //! Where nothing else is said, least request is that with two choices, Envoy's default.
 
+use crate::goals::bounds;
 use crate::heterogeneous;
 use crate::policy::Policy;
 use crate::record::Record;
@@ -28,16 +29,16 @@ const THROUGHPUT_SHARE: f64 = 0.97;
 
 /// With servers of different speeds, Mu's 99th percentile and mean at most these shares of those of least
 /// request with two choices.
-const MU_TWO_CHOICES: [f64; 2] = [0.90, 1.10];
+const MU_TWO_CHOICES: [f64; 2] = [bounds::MU_P99_TWO_CHOICES, bounds::MU_MEAN_TWO_CHOICES];
 /// And of those of least request with full scan, beside which Mu costs on average.
-const MU_FULL_SCAN: [f64; 2] = [1.00, 1.25];
+const MU_FULL_SCAN: [f64; 2] = [bounds::MU_P99_FULL_SCAN, bounds::MU_MEAN_FULL_SCAN];
 
 /// With bids, the 99th percentile at 90% load at most this share of least request's.
-const BID_TAIL_SHARE: f64 = 0.4;
+const BID_TAIL_SHARE: f64 = bounds::BIDS_P99_TWO_CHOICES;
 /// And at most this many times that of the central balancer, which sees everything.
-const BID_CENTRAL_SHARE: f64 = 1.25;
+const BID_CENTRAL_SHARE: f64 = bounds::BIDS_P99_CENTRAL;
 /// With bids, CPU time of all proxies for a request at most this share of least request's.
-const BID_CPU_SHARE: f64 = 1.5;
+const BID_CPU_SHARE: f64 = bounds::BIDS_CPU_TWO_CHOICES;
 
 /// The findings of the closed loop, of bids at high load and of the heterogeneous servers; none where the records lack one of the two, or its answers.
 pub fn findings(records: &[Record]) -> Vec<Finding> {
@@ -178,8 +179,11 @@ mod tests {
             ];
             findings(&records).iter().map(|finding| finding.reached).collect::<Vec<_>>()
         };
-        assert_eq!(reached(200.0, 3.0), [true, true, true]);
-        assert_eq!(reached(201.0, 3.1), [false, false, false]);
+        let central = 160.0 * bounds::BIDS_P99_CENTRAL;
+        let p99 = central.min(500.0 * bounds::BIDS_P99_TWO_CHOICES);
+        assert_eq!(reached(p99, 2.0 * bounds::BIDS_CPU_TWO_CHOICES), [true, true, true]);
+        let p99 = central.max(500.0 * bounds::BIDS_P99_TWO_CHOICES) + 1.0;
+        assert_eq!(reached(p99, 2.0 * bounds::BIDS_CPU_TWO_CHOICES + 0.1), [false, false, false]);
     }
 
     #[test]
@@ -216,7 +220,11 @@ mod tests {
             let records = [least.clone(), scan.clone(), run(Policy::Mu, p99, mean, "poisson:108")];
             findings(&records).iter().map(|finding| finding.reached).collect::<Vec<_>>()
         };
-        assert_eq!((reached(450.0, 220.0), reached(451.0, 221.0)), (vec![true; 4], vec![false; 4]));
+        let least_of = |bounds: [f64; 2], values: [f64; 2]| (bounds[0] * values[0]).min(bounds[1] * values[1]);
+        let p99 = least_of([MU_TWO_CHOICES[0], MU_FULL_SCAN[0]], [500.0, 450.0]);
+        let mean = least_of([MU_TWO_CHOICES[1], MU_FULL_SCAN[1]], [200.0, 176.0]);
+        assert_eq!(reached(p99, mean), [true; 4]);
+        assert_eq!(reached(1_000.0, 400.0), [false; 4]);
         let whats: Vec<_> = findings(&[least.clone(), scan, run(Policy::Mu, 1.0, 1.0, "poisson:108")])
             .into_iter()
             .map(|finding| finding.what)
