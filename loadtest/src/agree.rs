@@ -1,5 +1,5 @@
-//! Whether the simulator says what the mesh of real Envoys says: the same cases in both, percentile by
-//! percentile, and how often a request is sent to a server.
+//! Whether the simulator says what the mesh of real Envoys says: the same cases in both, percentile
+//! by percentile, and how often a request is sent to a server.
 //!
 //! - *The same requests*: an open load's arrivals are computed from the seed, and the simulator replays them. What is left to chance is who takes which request; the simulator does that
 //!   [`SIMULATIONS`] times and gives the median and how far they scatter.
@@ -26,7 +26,8 @@ use std::time::Duration;
 
 /// Simulations of a round of a case, which differ in who takes which request.
 pub const SIMULATIONS: u64 = 25;
-/// What the ratios of the mesh to the simulator may be off by: of p50, p99 and attempts for each request.
+/// What the ratios of the mesh to the simulator may be off by: of p50, p99 and attempts for each
+/// request.
 pub const TOLERANCE: f64 = 0.15;
 /// The load of the blind case as a share of the others'.
 const BLIND: f64 = 7.0 / 9.0;
@@ -253,7 +254,8 @@ mod tests {
             let Simulated { p50_ms, p99_ms, p99_range_ms: [least, most], .. } = simulated.unwrap().unwrap();
             println!("{}: {p50_ms} {p99_ms}, {least} to {most}", case.name());
             assert!(p50_ms > 50.0);
-            // These are the extremes of 25 draws of one round; medians of three rounds scatter less.
+            // These are the extremes of 25 draws of one round; medians of three rounds scatter
+            // less.
             let allowed = if case.name().starts_with("blind") { 0.35 } else { TOLERANCE };
             assert!(least >= (1.0 - allowed) * p99_ms && most <= (1.0 + allowed) * p99_ms, "{}", case.name());
         }

@@ -67,7 +67,8 @@ impl Case {
         Ok(Standing { mesh, took: began.elapsed(), envoy: tools.envoy.clone() })
     }
 
-    /// Measures on a mesh that stands, whose backends draw the service times of this case's seed from now on.
+    /// Measures on a mesh that stands, whose backends draw the service times of this case's seed
+    /// from now on.
     ///
     /// # Errors
     /// One of its processes ended early, or a backend cannot be told the seed.

@@ -21,11 +21,12 @@ const RESET_INTERVAL: Duration = Duration::from_secs(1);
 const WARM_UP: Duration = Duration::from_secs(15);
 /// At scale 0.2 this is 18 s: eleven cases, their meshes and their warm-ups fit into five minutes.
 const DURATION: Duration = Duration::from_secs(90);
-/// At scale 0.2 this is 10 s, some 1,100 requests. The servers' times are not scaled: they are what the
-/// experiment is about.
+/// At scale 0.2 this is 10 s, some 1,100 requests. The servers' times are not scaled: they are what
+/// the experiment is about.
 const HETEROGENEOUS_DURATION: Duration = Duration::from_secs(50);
 
-/// The cases at `scale` (1: the paper's times), each measured for `duration` (default 90 s times `scale`, heterogeneous 50 s).
+/// The cases at `scale` (1: the paper's times), each measured for `duration` (default 90 s times
+/// `scale`, heterogeneous 50 s).
 pub fn cases(scale: f64, duration: Option<Duration>, seed: u64, control_plane: bool) -> Vec<Case> {
     let service_time = SERVICE_TIME.mul_f64(scale);
     let rate = crate::record::rounded(LOAD_SHARE * BACKENDS as f64 / service_time.as_secs_f64(), 1e3);

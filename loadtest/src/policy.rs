@@ -4,7 +4,8 @@ use crate::envoy::Balancing;
 use bloc_policy::config::RoutingKind;
 use serde::{Deserialize, Serialize};
 
-/// How a sidecar chooses a server, by the name that it has in `summary.json`: what a baseline really is.
+/// How a sidecar chooses a server, by the name that it has in `summary.json`: what a baseline
+/// really is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Choice {
@@ -12,7 +13,8 @@ pub enum Choice {
     Random,
     /// Envoy: one after the other.
     RoundRobin,
-    /// Envoy's default: of two servers at random the one with fewer requests in flight from this sidecar.
+    /// Envoy's default: of two servers at random the one with fewer requests in flight from this
+    /// sidecar.
     TwoChoices,
     /// Envoy: of all servers the one with the fewest requests in flight from this sidecar.
     FullScan,
@@ -29,7 +31,8 @@ pub enum Policy {
     Random,
     /// Stock Envoy, one after the other.
     RoundRobin,
-    /// Stock Envoy's least request: two choices, its default, or with one frontend (which sees all) full scan.
+    /// Stock Envoy's least request: two choices, its default, or with one frontend (which sees all)
+    /// full scan.
     LeastRequest,
     /// Stock Envoy's least request, full scan, in each frontend, however many they are.
     LeastRequestOfAll,
@@ -79,8 +82,8 @@ impl Policy {
         self == Self::Mu
     }
 
-    /// How each of `frontends` sidecars chooses a server; `two_choices`: least request is Envoy's default even
-    /// in a single one.
+    /// How each of `frontends` sidecars chooses a server; `two_choices`: least request is Envoy's
+    /// default even in a single one.
     pub fn choice(self, frontends: usize, two_choices: bool) -> Choice {
         match self {
             Self::Random => Choice::Random,

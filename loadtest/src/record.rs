@@ -48,7 +48,8 @@ pub struct Row {
     /// CPU time of all Envoys together for each answered request; none if nothing was answered.
     #[serde(default)]
     pub envoy_cpu_ms_per_request: Option<f64>,
-    /// How each frontend chose a server: which least request it is; none in rows of earlier releases, see
+    /// How each frontend chose a server: which least request it is; none in rows of earlier
+    /// releases, see
     /// [`Row::choice`].
     #[serde(default)]
     pub balancing: Option<Choice>,
@@ -103,8 +104,8 @@ impl Row {
         }
     }
 
-    /// How each frontend chose a server. Rows of earlier releases do not say it; then one experiment had
-    /// two choices with a single frontend, and all others full scan.
+    /// How each frontend chose a server. Rows of earlier releases do not say it; then one
+    /// experiment had two choices with a single frontend, and all others full scan.
     pub fn choice(&self) -> Choice {
         self.balancing.unwrap_or_else(|| self.policy.choice(self.frontends, self.experiment == TWO_CHOICES_OF_OLD))
     }

@@ -1,6 +1,8 @@
 //! The same cases several times over, and the medians and ranges of the rounds.
 //!
-//! A machine that others use is slow at times. Each round runs all cases, so that whatever the machine does hits them alike, with arrivals and service times of its own; what counts is the median of the rounds.
+//! A machine that others use is slow at times. Each round runs all cases, so that whatever the
+//! machine does hits them alike, with arrivals and service times of its own; what counts is the
+//! median of the rounds.
 
 use crate::case::Case;
 use crate::record::Record;
@@ -21,7 +23,8 @@ impl Runs {
         median(&self.records.iter().map(value).collect::<Option<Vec<f64>>>()?)
     }
 
-    /// The median over the rounds, the least and the greatest; none without rounds, or if one lacks the value.
+    /// The median over the rounds, the least and the greatest; none without rounds, or if one lacks
+    /// the value.
     pub fn spread(&self, value: impl Fn(&Record) -> Option<f64>) -> Option<(f64, [f64; 2])> {
         let values = self.records.iter().map(value).collect::<Option<Vec<f64>>>()?;
         median(&values).zip(range(&values))

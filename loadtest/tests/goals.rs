@@ -7,8 +7,8 @@ const LAB: &str = env!("CARGO_BIN_EXE_bloc-lab");
 
 #[test]
 fn claims_that_were_not_measured_fail_the_command_after_everything_is_written() {
-    // Everything is there that a mesh needs, and none of it works. The link is beside the program, for
-    // links do not leave their file system.
+    // Everything is there that a mesh needs, and none of it works. The link is beside the program,
+    // for links do not leave their file system.
     let lab = Path::new(LAB);
     let directory = tempfile::tempdir_in(lab.parent().unwrap()).unwrap();
     let at = |name: &str| directory.path().join(name);

@@ -16,8 +16,8 @@ use clap::Args;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// Check that simulator and real mesh agree; fails if a median, a 99th percentile or the attempts a request are off by more than
-/// 15%.
+/// Check that simulator and real mesh agree; fails if a median, a 99th percentile or the attempts a
+/// request are off by more than 15%.
 #[derive(Debug, Args)]
 pub struct Agree {
     /// Rounds; medians count; 1 to 100

@@ -14,12 +14,12 @@ use serde::Serialize;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// Show what is claimed of performance, each claim with its bound; fails if one is missed or not measured
-/// (about 45 minutes).
+/// Show what is claimed of performance, each claim with its bound; fails if one is missed or not
+/// measured (about 45 minutes).
 #[derive(Debug, Args)]
 pub struct Goals {
-    /// Rounds, each with arrivals and service times of its own; ratios are paired by round, and their
-    /// medians count; 1 to 100
+    /// Rounds, each with arrivals and service times of its own; ratios are paired by round, and
+    /// their medians count; 1 to 100
     #[arg(long, default_value = "5", value_parser = |text: &str| number::<usize>(text, 1, 100))]
     rounds: usize,
     /// How long each candidate is measured in a round; 1s to 1h
@@ -55,7 +55,8 @@ struct Described<'a> {
 }
 
 impl Goals {
-    /// Runs the kinds, prints candidates and claims, writes both, and then fails if a claim is not kept.
+    /// Runs the kinds, prints candidates and claims, writes both, and then fails if a claim is not
+    /// kept.
     pub async fn run(self) -> anyhow::Result<()> {
         let out = self.out.unwrap_or_else(|| target_directory().join("goals"));
         std::fs::create_dir_all(&out).with_context(|| format!("--out {}", out.display()))?;

@@ -1,7 +1,8 @@
-//! All candidates of a kind on meshes that stand side by side, measured in turn over several rounds.
+//! All candidates of a kind on meshes that stand side by side, measured in turn over several
+//! rounds.
 //!
-//! The start of a mesh takes longer than a round: fifty Envoys compile the module. An idle mesh costs
-//! some hundredths of a core.
+//! The start of a mesh takes longer than a round: fifty Envoys compile the module. An idle mesh
+//! costs some hundredths of a core.
 
 use super::console::{bar, run_directory};
 use super::mesh_options::tools;
@@ -18,8 +19,9 @@ struct Place<'a> {
     records: Vec<Record>,
 }
 
-/// Starts the meshes of all candidates, measures each once a round, ends them. In every second round the
-/// last candidate is the first. A candidate whose mesh fails has no further records; the others go on.
+/// Starts the meshes of all candidates, measures each once a round, ends them. In every second
+/// round the last candidate is the first. A candidate whose mesh fails has no further records; the
+/// others go on.
 ///
 /// # Errors
 /// A program is missing.

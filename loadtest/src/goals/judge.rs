@@ -67,8 +67,8 @@ pub struct Verdict {
     pub rounds: Vec<Round>,
 }
 
-/// The verdicts on those of the `claims` that are about one of the `kinds`, after so many rounds that
-/// began with this `seed`.
+/// The verdicts on those of the `claims` that are about one of the `kinds`, after so many rounds
+/// that began with this `seed`.
 pub fn judge(claims: &[Claim], kinds: &[&str], measured: &[Measured], rounds: usize, seed: u64) -> Vec<Verdict> {
     let asked = claims.iter().filter(|claim| kinds.contains(&claim.kind()));
     asked.map(|claim| verdict(claim, measured, rounds, seed)).collect()

@@ -29,8 +29,8 @@ const TIMEOUT: Duration = Duration::from_secs(20);
 const CAPACITY: i64 = 10;
 /// Requests per second of `cheap`: two cores keep up with them, whatever filters do.
 const CHEAP_RATE: f64 = 300.0;
-/// Envoy's engine compiles a module's hot functions anew under load, some tenths of a second for each
-/// worker, and servers' rates have to become known.
+/// Envoy's engine compiles a module's hot functions anew under load, some tenths of a second for
+/// each worker, and servers' rates have to become known.
 const FIRST_WARM_UP: Duration = Duration::from_secs(10);
 /// Later rounds only need a queue. A shorter one flatters the baselines, whose queues grow longest.
 const WARM_UP: Duration = Duration::from_secs(4);
@@ -55,8 +55,8 @@ pub struct Candidate {
     pub case: Case,
 }
 
-/// All kinds in the order of [`KINDS`], each candidate measured for `duration`; `seed` is that of the
-/// first round.
+/// All kinds in the order of [`KINDS`], each candidate measured for `duration`; `seed` is that of
+/// the first round.
 pub fn kinds(duration: Duration, seed: u64) -> Vec<Kind> {
     let fleets = |mesh: MeshSpec| {
         [

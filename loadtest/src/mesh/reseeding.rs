@@ -7,7 +7,8 @@ use crate::{http, seeds};
 use futures_util::future::try_join_all;
 
 impl Mesh {
-    /// From now on the backends' service times are those of a mesh that starts with this `seed` in its
+    /// From now on the backends' service times are those of a mesh that starts with this `seed` in
+    /// its
     /// [`MeshSpec`](super::MeshSpec). Requests that are being served keep the time that they have.
     ///
     /// # Errors

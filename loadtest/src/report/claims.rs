@@ -1,4 +1,5 @@
-//! Tables of what is claimed: a candidate of a kind a line, a claim a line; medians with their ranges.
+//! Tables of what is claimed: a candidate of a kind a line, a claim a line; medians with their
+//! ranges.
 
 use crate::goals::{Bound, Figure, Measured, Outcome, Verdict};
 use comfy_table::{Cell, CellAlignment, Table, presets};

@@ -1,4 +1,5 @@
-//! What the figures say, in sentences: BLOC, bids and Mu beside least request with as many frontends, all from the same run.
+//! What the figures say, in sentences: BLOC, bids and Mu beside least request with as many
+//! frontends, all from the same run.
 //!
 //! Where nothing else is said, least request is that with two choices, Envoy's default.
 
@@ -27,8 +28,8 @@ const TAIL_SHARE: f64 = 0.65;
 /// BLOC's throughput at least this share of least request's.
 const THROUGHPUT_SHARE: f64 = 0.97;
 
-/// With servers of different speeds, Mu's 99th percentile and mean at most these shares of those of least
-/// request with two choices.
+/// With servers of different speeds, Mu's 99th percentile and mean at most these shares of those of
+/// least request with two choices.
 const MU_TWO_CHOICES: [f64; 2] = [bounds::MU_P99_TWO_CHOICES, bounds::MU_MEAN_TWO_CHOICES];
 /// And of those of least request with full scan, beside which Mu costs on average.
 const MU_FULL_SCAN: [f64; 2] = [bounds::MU_P99_FULL_SCAN, bounds::MU_MEAN_FULL_SCAN];

@@ -21,7 +21,8 @@ pub(super) fn document(title: &str, command: &str, content: &Markup) -> Markup {
     }
 }
 
-/// The policy; the gateways of this experiment have two choices, as Envoy's default is, even a single one.
+/// The policy; the gateways of this experiment have two choices, as Envoy's default is, even a
+/// single one.
 fn title(run: &Joining) -> &'static str {
     run.policy.title(run.policy.choice(run.frontends, true))
 }

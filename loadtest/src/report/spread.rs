@@ -2,7 +2,8 @@
 
 use crate::rounds::Runs;
 
-/// A line for each case with its least, median and greatest 99th percentile; nothing for a single round.
+/// A line for each case with its least, median and greatest 99th percentile; nothing for a single
+/// round.
 pub fn spreads(runs: &[Runs]) -> String {
     runs.iter().filter(|run| run.records.len() > 1).map(line).collect()
 }
