@@ -26,11 +26,11 @@ paper: release envoy ## The paper's experiment at full scale (250 ms, 5 minutes 
 	$(LAB) demo --scale 1 --duration 5m --out target/paper
 
 .PHONY: agree
-agree: release envoy ## Check that simulator and real mesh agree within 15% (about 15 minutes)
+agree: release envoy ## Check that simulator and real mesh agree within 15%, in times and attempts (about 15 minutes)
 	$(LAB) agree
 
 .PHONY: goals
-goals: release reference envoy ## Check what bids are claimed to do, medians of 3 rounds (about 35 minutes)
+goals: release reference envoy ## Show what is claimed of performance, medians of 5 rounds; fails if a claim is missed (about 45 minutes)
 	$(LAB) goals
 
 .PHONY: ablation

@@ -1,6 +1,6 @@
 //! What each part does: chips without bids, bids without chips, both, neither; at four service times, so that a user can see what is worth its CPU.
 //!
-//! - *neither*: stock Envoy's least request, no filter.
+//! - *neither*: stock Envoy's least request, two choices, no filter.
 //! - *chips*: `routing: bloc` with a capacity of 10.
 //! - *bids*: `routing: bid` without a capacity: then every answer carries a chip, no server is ever left alone, and chips decide nothing.
 //! - *both*: `routing: bid` with that capacity.

@@ -9,6 +9,7 @@ use crate::heterogeneous;
 use crate::load::{self, Load, LoadPlan, Tally};
 use crate::mesh::{Mesh, MeshError, MeshSpec, Tools};
 use crate::policy::Policy;
+use crate::seeds;
 use crate::timeline::{Point, recovery_s, sliding};
 use indicatif::ProgressBar;
 use serde::Serialize;
@@ -95,7 +96,7 @@ impl Agility {
             warm_up: Duration::ZERO,
             window: self.join_after + self.watch,
             outstanding_limit: 4_000,
-            seed: self.seed,
+            seed: seeds::arrivals(self.seed),
         };
         bar.set_message(format!("{} joining", policy.name()));
         let start = Instant::now() + HEAD_START;

@@ -1,4 +1,5 @@
-//! Whether the simulator says what the mesh of real Envoys says: the same cases in both, percentile by percentile.
+//! Whether the simulator says what the mesh of real Envoys says: the same cases in both, percentile
+//! by percentile, and how often a request is sent to a server.
 //!
 //! - *The same requests*: an open load's arrivals are computed from the seed, and the simulator replays them. What is left to chance is who takes which request; the simulator does that
 //!   [`SIMULATIONS`] times and gives the median and how far they scatter.
@@ -25,7 +26,8 @@ use std::time::Duration;
 
 /// Simulations of a round of a case, which differ in who takes which request.
 pub const SIMULATIONS: u64 = 25;
-/// What the ratios of the mesh to the simulator may be off by.
+/// What the ratios of the mesh to the simulator may be off by: of p50, p99 and attempts for each
+/// request.
 pub const TOLERANCE: f64 = 0.15;
 /// The load of the blind case as a share of the others'.
 const BLIND: f64 = 7.0 / 9.0;
@@ -102,7 +104,7 @@ pub fn scenario(case: &Case, timing: Timing, seed: u64) -> Scenario {
             (bloc_sim::load::Load::Closed { clients, think: Duration::ZERO }, None)
         }
         Load::Poisson { rate } => {
-            let arrivals = poisson_arrivals(rate, case.warm_up + case.duration, mesh.seed);
+            let arrivals = poisson_arrivals(rate, case.warm_up + case.duration, case.arrivals_seed());
             (bloc_sim::load::Load::Poisson { rate }, Some(arrivals.into()))
         }
     };
@@ -197,12 +199,13 @@ pub struct Agreement {
 }
 
 impl Agreement {
-    /// Mesh over simulator, for the median and the 99th percentile.
-    pub fn ratios(&self) -> [f64; 2] {
-        [0, 1].map(|at| self.mesh_ms[at] / self.simulated_ms[at])
+    /// Mesh over simulator, for the median, the 99th percentile and the attempts for each request.
+    pub fn ratios(&self) -> [f64; 3] {
+        let [p50, p99] = [0, 1].map(|at| self.mesh_ms[at] / self.simulated_ms[at]);
+        [p50, p99, self.attempts[0] / self.attempts[1]]
     }
 
-    /// Whether both ratios are within the tolerance.
+    /// Whether all ratios are within the tolerance.
     pub fn holds(&self) -> bool {
         self.ratios().iter().all(|ratio| (ratio - 1.0).abs() <= TOLERANCE)
     }
@@ -222,7 +225,7 @@ mod tests {
         let timing = Timing::new(Duration::from_millis(3), Duration::from_millis(1));
         let (first, second) = (scenario(bloc, timing, 1), scenario(bloc, timing, 2));
         let arrivals = first.arrivals.clone().unwrap();
-        assert_eq!(arrivals.as_ref(), poisson_arrivals(180.0, Duration::from_secs(23), 3));
+        assert_eq!(arrivals.as_ref(), poisson_arrivals(180.0, Duration::from_secs(23), bloc.arrivals_seed()));
         assert_eq!(first.arrivals, second.arrivals);
         assert_eq!((first.policy, first.senders, first.servers), (PolicyKind::Bloc, 40, 10));
         assert_eq!(first.service.capacity, Some(CapacitySpec::Static { limit: 10 }));
@@ -251,22 +254,25 @@ mod tests {
             let Simulated { p50_ms, p99_ms, p99_range_ms: [least, most], .. } = simulated.unwrap().unwrap();
             println!("{}: {p50_ms} {p99_ms}, {least} to {most}", case.name());
             assert!(p50_ms > 50.0);
-            // Of the median of three rounds it is less than that of one.
-            let allowed = if case.name().starts_with("blind") { 0.3 } else { TOLERANCE };
+            // These are the extremes of 25 draws of one round; medians of three rounds scatter
+            // less.
+            let allowed = if case.name().starts_with("blind") { 0.35 } else { TOLERANCE };
             assert!(least >= (1.0 - allowed) * p99_ms && most <= (1.0 + allowed) * p99_ms, "{}", case.name());
         }
     }
 
     #[test]
     fn agreement_ends_at_the_tolerance() {
-        let agreement = |p50, p99| Agreement {
+        let agreement = |p50, p99, attempts| Agreement {
             name: String::new(),
             mesh_ms: [p50, p99],
             simulated_ms: [100.0, 200.0],
             scatter_ms: [190.0, 210.0],
-            attempts: [1.0, 1.0],
+            attempts: [attempts, 2.0],
         };
-        assert!(agreement(86.0, 229.0).holds());
-        assert!(!agreement(84.0, 200.0).holds() && !agreement(100.0, 231.0).holds());
+        assert!(agreement(86.0, 229.0, 1.71).holds() && agreement(86.0, 229.0, 2.29).holds());
+        assert!(!agreement(84.0, 200.0, 2.0).holds() && !agreement(100.0, 231.0, 2.0).holds());
+        assert!(!agreement(100.0, 200.0, 1.69).holds() && !agreement(100.0, 200.0, 2.31).holds());
+        assert!(!agreement(100.0, 200.0, f64::NAN).holds(), "no request, no agreement");
     }
 }

@@ -4,6 +4,7 @@ use crate::envoy;
 use crate::load::{self, Load, LoadPlan, Tally};
 use crate::mesh::{Mesh, MeshError, MeshSpec, Tools, show_capacity};
 use crate::record::{Environment, Figures, Record, Row, Setup, milliseconds, rounded};
+use crate::seeds;
 use indicatif::ProgressBar;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -66,10 +67,11 @@ impl Case {
         Ok(Standing { mesh, took: began.elapsed(), envoy: tools.envoy.clone() })
     }
 
-    /// Measures on a mesh that stands.
+    /// Measures on a mesh that stands, whose backends draw the service times of this case's seed
+    /// from now on.
     ///
     /// # Errors
-    /// One of its processes ended early.
+    /// One of its processes ended early, or a backend cannot be told the seed.
     pub async fn measure(&self, standing: &mut Standing, bar: &ProgressBar) -> Result<Record, MeshError> {
         let Standing { mesh, took, envoy } = standing;
         let envoys = mesh.envoy_ids();
@@ -83,8 +85,10 @@ impl Case {
             warm_up: self.warm_up,
             window: self.duration,
             outstanding_limit: OUTSTANDING_LIMIT,
-            seed: self.mesh.seed,
+            seed: self.arrivals_seed(),
         };
+        // A mesh that stands has drawn service times for other cases; this one begins with its own.
+        mesh.reseed(self.mesh.seed).await?;
         let tally = Arc::new(Tally::default());
         let start = Instant::now() + HEAD_START;
         let (opens, closes) = (start + self.warm_up, start + self.warm_up + self.duration);
@@ -104,6 +108,7 @@ impl Case {
         let setup = Setup {
             experiment: self.experiment().to_owned(),
             policy: self.mesh.policy,
+            balancing: self.mesh.choice(),
             fleet: [self.mesh.frontends, self.mesh.backends],
             load: self.load.to_string(),
             service_ms: milliseconds(self.mesh.service_time.mean()),
@@ -118,6 +123,11 @@ impl Case {
             mesh_start_s: rounded(took.as_secs_f64(), 10.0),
             environment: Environment::here(envoy::version(envoy)),
         })
+    }
+
+    /// The seed of the arrivals, also for whoever replays them.
+    pub fn arrivals_seed(&self) -> u64 {
+        seeds::arrivals(self.mesh.seed)
     }
 
     /// The command line that repeats this case.

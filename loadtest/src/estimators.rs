@@ -10,6 +10,7 @@ use crate::load::{self, Load, LoadPlan, Measurement, Tally, quantile};
 use crate::mesh::{Mesh, MeshError, MeshSpec, Tools, show_capacity};
 use crate::policy::Policy;
 use crate::record::{milliseconds, rounded};
+use crate::seeds;
 use crate::timeline::Point;
 use bloc_policy::config::CapacitySpec;
 use indicatif::ProgressBar;
@@ -97,7 +98,7 @@ pub async fn run(
             warm_up: Duration::ZERO,
             window: phase,
             outstanding_limit: 4_000,
-            seed,
+            seed: seeds::arrivals(seed),
         };
         let start = Instant::now();
         let (measured, seen) =

@@ -1,7 +1,8 @@
 //! Servers of different speeds (paper, section 4.3.3): two are twice as fast as the other two, and one gateway sends to all of them.
 //!
 //! Each works on 4 requests at once, a fast one takes 100 ms for each: `2 * 4 / 0.1 s + 2 * 4 / 0.2 s = 120` requests per second in total.
-//! The paper's baseline is stock Envoy's least request, that is two choices, also with a single gateway.
+//! The paper's baseline is stock Envoy's least request with two choices, also with a single
+//! gateway; `LeastRequestOfAll` is the other baseline, full scan.
 
 use crate::backend::ServiceTime;
 use crate::case::Case;
@@ -30,7 +31,7 @@ pub fn mesh(policy: Policy, frontends: usize, seed: u64, control_plane: bool) ->
         capacity: None,
         hold: policy.holds(),
         slo: None,
-        two_choices: true,
+        two_choices: policy != Policy::LeastRequestOfAll,
         reset_interval: Duration::from_millis(200),
         retries: 3,
         control_plane,
@@ -60,15 +61,17 @@ pub fn case(mesh: MeshSpec, share: f64, duration: Duration) -> Case {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::envoy::Balancing;
+    use crate::policy::Choice;
 
     #[test]
     fn the_case_of_the_paper() {
         let case = case(mesh(Policy::LeastRequest, 1, 1, true), LOAD_SHARE, Duration::from_secs(1));
         assert_eq!(case.load, Load::Poisson { rate: 108.0 }, "90% of 120 per second");
         assert_eq!(case.name(), "heterogeneous-least_request-1");
-        assert_eq!(case.mesh.policy.balancing(1, case.mesh.two_choices), Balancing::LeastRequestOfTwo);
+        assert_eq!(case.mesh.choice(), Choice::TwoChoices);
         let command = case.command();
+        let scan = mesh(Policy::LeastRequestOfAll, 1, 1, true);
+        assert_eq!((scan.choice(), scan.two_choices), (Choice::FullScan, false));
         assert!(command.contains("--two-choices --experiment heterogeneous --speeds 2,2,1,1"), "{command}");
     }
 }

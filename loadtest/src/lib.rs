@@ -9,7 +9,7 @@
 //! | [`agree`] | whether the simulator says what the mesh says |
 //! | [`bounce`] | what a bounce costs |
 //! | [`retries`] | how often an application that fails is asked |
-//! | [`goals`] | what bids are claimed to do |
+//! | [`goals`] | what is claimed of performance |
 //! | [`rounds`] | the same cases several times, and their medians |
 //! | [`agility`] | a new server joins four that are nearly overloaded |
 //! | [`backend`] | the application: a paced HTTP server |
@@ -27,6 +27,7 @@
 //! | [`overhead`] | what the hold queue costs |
 //! | [`soak`] | whether anything grows in a long life, and whether everybody counts the same |
 //! | [`throttle`] | less of a processor for one process |
+//! | [`seeds`] | independent random streams out of one seed |
 //! | [`timeline`] | percentiles over time |
 //! | [`quantity`] | command line values with their ranges |
 
@@ -54,6 +55,7 @@ pub mod record;
 pub mod report;
 pub mod retries;
 pub mod rounds;
+pub mod seeds;
 pub mod soak;
 pub mod throttle;
 pub mod timeline;

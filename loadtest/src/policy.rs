@@ -4,6 +4,24 @@ use crate::envoy::Balancing;
 use bloc_policy::config::RoutingKind;
 use serde::{Deserialize, Serialize};
 
+/// How a sidecar chooses a server, by the name that it has in `summary.json`: what a baseline
+/// really is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Choice {
+    /// Envoy: uniformly at random.
+    Random,
+    /// Envoy: one after the other.
+    RoundRobin,
+    /// Envoy's default: of two servers at random the one with fewer requests in flight from this
+    /// sidecar.
+    TwoChoices,
+    /// Envoy: of all servers the one with the fewest requests in flight from this sidecar.
+    FullScan,
+    /// The filters of this project.
+    Filters,
+}
+
 /// A load balancing policy, by the name that it has on the command line and in `summary.json`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
 #[serde(rename_all = "snake_case")]
@@ -13,9 +31,10 @@ pub enum Policy {
     Random,
     /// Stock Envoy, one after the other.
     RoundRobin,
-    /// Stock Envoy, fewest requests in flight: the better of two at random, or with one frontend (which sees all) the best of all.
+    /// Stock Envoy's least request: two choices, its default, or with one frontend (which sees all)
+    /// full scan.
     LeastRequest,
-    /// Stock Envoy, fewest requests in flight of all servers, however many frontends.
+    /// Stock Envoy's least request, full scan, in each frontend, however many they are.
     LeastRequestOfAll,
     /// Stock Envoy's least request, with Wasm filters that do nothing in the places of ours: what is left of it when filters cost as little as they can.
     NoopFilters,
@@ -63,15 +82,41 @@ impl Policy {
         self == Self::Mu
     }
 
-    /// What Envoy's own load balancer does in each of `frontends` sidecars; `two_choices`: least request is Envoy's default even in a
-    /// single one.
-    pub fn balancing(self, frontends: usize, two_choices: bool) -> Balancing {
+    /// How each of `frontends` sidecars chooses a server; `two_choices`: least request is Envoy's
+    /// default even in a single one.
+    pub fn choice(self, frontends: usize, two_choices: bool) -> Choice {
         match self {
-            Self::Random => Balancing::Random,
-            Self::RoundRobin => Balancing::RoundRobin,
-            Self::LeastRequest | Self::NoopFilters if frontends > 1 || two_choices => Balancing::LeastRequestOfTwo,
-            Self::LeastRequest | Self::NoopFilters | Self::LeastRequestOfAll => Balancing::LeastRequestOfAll,
-            Self::Bloc | Self::Mu | Self::Bid => Balancing::ChosenByFilter,
+            Self::Random => Choice::Random,
+            Self::RoundRobin => Choice::RoundRobin,
+            Self::LeastRequest | Self::NoopFilters if frontends > 1 || two_choices => Choice::TwoChoices,
+            Self::LeastRequest | Self::NoopFilters | Self::LeastRequestOfAll => Choice::FullScan,
+            Self::Bloc | Self::Mu | Self::Bid => Choice::Filters,
+        }
+    }
+
+    /// The same for Envoy's configuration.
+    pub fn balancing(self, frontends: usize, two_choices: bool) -> Balancing {
+        match self.choice(frontends, two_choices) {
+            Choice::Random => Balancing::Random,
+            Choice::RoundRobin => Balancing::RoundRobin,
+            Choice::TwoChoices => Balancing::LeastRequestOfTwo,
+            Choice::FullScan => Balancing::LeastRequestOfAll,
+            Choice::Filters => Balancing::ChosenByFilter,
+        }
+    }
+
+    /// What a reader sees: the policy, and of least request which one it is.
+    pub fn title(self, choice: Choice) -> &'static str {
+        match (self, choice) {
+            (Self::Random, _) => "random",
+            (Self::RoundRobin, _) => "round robin",
+            (Self::LeastRequest | Self::LeastRequestOfAll, Choice::FullScan) => "least request, full scan",
+            (Self::LeastRequest | Self::LeastRequestOfAll, _) => "least request, two choices",
+            (Self::NoopFilters, Choice::FullScan) => "full scan, no-op filters",
+            (Self::NoopFilters, _) => "two choices, no-op filters",
+            (Self::Bloc, _) => "BLOC",
+            (Self::Mu, _) => "Mu",
+            (Self::Bid, _) => "bids",
         }
     }
 }
@@ -86,6 +131,17 @@ mod tests {
         assert_eq!(least(1, false), Balancing::LeastRequestOfAll);
         assert_eq!((least(1, true), least(2, false)), (Balancing::LeastRequestOfTwo, Balancing::LeastRequestOfTwo));
         assert_eq!(Policy::LeastRequestOfAll.balancing(2, true), Balancing::LeastRequestOfAll);
+    }
+
+    #[test]
+    fn a_title_says_which_least_request_it_is() {
+        let title = |policy: Policy, frontends, two| policy.title(policy.choice(frontends, two));
+        assert_eq!(title(Policy::LeastRequest, 40, false), "least request, two choices");
+        assert_eq!(title(Policy::LeastRequest, 1, true), "least request, two choices");
+        assert_eq!(title(Policy::LeastRequest, 1, false), "least request, full scan");
+        assert_eq!(title(Policy::LeastRequestOfAll, 40, true), "least request, full scan");
+        assert_eq!(title(Policy::NoopFilters, 40, false), "two choices, no-op filters");
+        assert_eq!(serde_json::to_string(&Policy::Mu.choice(1, true)).unwrap(), r#""filters""#);
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! What is kept of a case: its row in `summary.json`, and what a report needs beyond it.
 
 use crate::load::{Measurement, quantile};
-use crate::policy::Policy;
+use crate::policy::{Choice, Policy};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -48,7 +48,15 @@ pub struct Row {
     /// CPU time of all Envoys together for each answered request; none if nothing was answered.
     #[serde(default)]
     pub envoy_cpu_ms_per_request: Option<f64>,
+    /// How each frontend chose a server: which least request it is; none in rows of earlier
+    /// releases, see
+    /// [`Row::choice`].
+    #[serde(default)]
+    pub balancing: Option<Choice>,
 }
+
+/// The experiment whose single frontend had two choices before rows said so.
+const TWO_CHOICES_OF_OLD: &str = "heterogeneous";
 
 /// What a case is, of its row.
 #[derive(Clone, Debug, PartialEq)]
@@ -57,6 +65,8 @@ pub struct Setup {
     pub experiment: String,
     /// What balances the load.
     pub policy: Policy,
+    /// How each frontend chooses a server.
+    pub balancing: Choice,
     /// How many frontends and backends.
     pub fleet: [usize; 2],
     /// As on the command line.
@@ -68,7 +78,7 @@ pub struct Setup {
 impl Row {
     /// The row of a case: what was measured of it, how often a request was sent to a server, and the CPU time of all Envoys.
     pub fn of(setup: Setup, figures: &Figures, attempts_per_request: f64, cpu: Duration) -> Self {
-        let Setup { experiment, policy, fleet: [frontends, backends], load, service_ms } = setup;
+        let Setup { experiment, policy, balancing, fleet: [frontends, backends], load, service_ms } = setup;
         let [p10_ms, p50_ms, p90_ms, p99_ms] = figures.percentiles_ms;
         let cpu_of_each = || rounded(cpu.as_secs_f64() * 1e3 / figures.ok as f64, 1e3);
         Self {
@@ -90,7 +100,19 @@ impl Row {
             attempts_per_request: rounded(attempts_per_request, 1e3),
             mean_ms: figures.mean_ms,
             envoy_cpu_ms_per_request: (figures.ok > 0).then(cpu_of_each),
+            balancing: Some(balancing),
         }
+    }
+
+    /// How each frontend chose a server. Rows of earlier releases do not say it; then one
+    /// experiment had two choices with a single frontend, and all others full scan.
+    pub fn choice(&self) -> Choice {
+        self.balancing.unwrap_or_else(|| self.policy.choice(self.frontends, self.experiment == TWO_CHOICES_OF_OLD))
+    }
+
+    /// What a reader sees: the policy, and of least request which one it is.
+    pub fn title(&self) -> &'static str {
+        self.policy.title(self.choice())
     }
 }
 
@@ -265,15 +287,24 @@ mod tests {
             attempts_per_request: 1.0,
             mean_ms: Some(2.5),
             envoy_cpu_ms_per_request: Some(1.25),
+            balancing: Some(Choice::TwoChoices),
         };
         let expected = concat!(
             r#"{"experiment":"closed-loop","policy":"least_request","frontends":40,"backends":10,"load":"closed:100","#,
             r#""service_ms":50.0,"requests":1,"ok":1,"shed":0,"errors":0,"p10_ms":1.5,"p50_ms":null,"p90_ms":null,"#,
-            r#""p99_ms":null,"throughput_rps":0.0,"attempts_per_request":1.0,"mean_ms":2.5,"envoy_cpu_ms_per_request":1.25}"#
+            r#""p99_ms":null,"throughput_rps":0.0,"attempts_per_request":1.0,"mean_ms":2.5,"envoy_cpu_ms_per_request":1.25,"#,
+            r#""balancing":"two_choices"}"#
         );
         assert_eq!(serde_json::to_string(&row).unwrap(), expected);
         assert_eq!(serde_json::from_str::<Row>(expected).unwrap(), row);
-        let earlier = expected.replace(r#","mean_ms":2.5,"envoy_cpu_ms_per_request":1.25"#, "");
-        assert_eq!(serde_json::from_str::<Row>(&earlier).unwrap().mean_ms, None, "rows of earlier releases");
+        let fields = r#","mean_ms":2.5,"envoy_cpu_ms_per_request":1.25,"balancing":"two_choices""#;
+        let earlier: Row = serde_json::from_str(&expected.replace(fields, "")).unwrap();
+        assert_eq!((earlier.mean_ms, earlier.balancing), (None, None), "rows of earlier releases");
+        let title =
+            |experiment: &str, frontends| Row { experiment: experiment.into(), frontends, ..earlier.clone() }.title();
+        assert_eq!(title("closed-loop", 40), "least request, two choices");
+        assert_eq!(title("closed-loop", 1), "least request, full scan");
+        assert_eq!(title("heterogeneous", 1), "least request, two choices");
+        assert_eq!(Row { frontends: 1, ..row }.title(), "least request, two choices", "what the row says counts");
     }
 }

@@ -1,9 +1,12 @@
-//! The same cases several times over, and the medians of the rounds.
+//! The same cases several times over, and the medians and ranges of the rounds.
 //!
-//! A machine that others use is slow at times. Each round runs all cases, so that whatever the machine does hits them alike, with arrivals of its own; what counts is the median of the rounds.
+//! A machine that others use is slow at times. Each round runs all cases, so that whatever the
+//! machine does hits them alike, with arrivals and service times of its own; what counts is the
+//! median of the rounds.
 
 use crate::case::Case;
 use crate::record::Record;
+use crate::seeds;
 
 /// A case and what came of it, one record a round.
 #[derive(Clone, Debug)]
@@ -20,6 +23,13 @@ impl Runs {
         median(&self.records.iter().map(value).collect::<Option<Vec<f64>>>()?)
     }
 
+    /// The median over the rounds, the least and the greatest; none without rounds, or if one lacks
+    /// the value.
+    pub fn spread(&self, value: impl Fn(&Record) -> Option<f64>) -> Option<(f64, [f64; 2])> {
+        let values = self.records.iter().map(value).collect::<Option<Vec<f64>>>()?;
+        median(&values).zip(range(&values))
+    }
+
     /// The round whose 99th percentile is the median: a run that did happen, so that its figures belong together. None without rounds.
     pub fn middle(&self) -> Option<&Record> {
         let mut rounds: Vec<&Record> = self.records.iter().collect();
@@ -28,10 +38,10 @@ impl Runs {
     }
 }
 
-/// The case as it runs in this round, counted from 0: with other arrivals.
+/// The case as it runs in this round, counted from 0: with other arrivals and service times.
 pub fn in_round(case: &Case, round: usize) -> Case {
     let mut case = case.clone();
-    case.mesh.seed = case.mesh.seed.wrapping_add(round as u64);
+    case.mesh.seed = seeds::round(case.mesh.seed, round);
     case
 }
 
@@ -56,6 +66,13 @@ pub fn median(values: &[f64]) -> Option<f64> {
     Some((lower + upper) / 2.0)
 }
 
+/// The least and the greatest value; none of none.
+pub fn range(values: &[f64]) -> Option<[f64; 2]> {
+    let least = values.iter().copied().min_by(f64::total_cmp)?;
+    let most = values.iter().copied().max_by(f64::total_cmp)?;
+    Some([least, most])
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -66,8 +83,9 @@ mod tests {
     #[test]
     fn cases_that_differ_only_in_their_load_share_a_mesh() {
         let cases = cases(0.2, None, 1, true);
-        assert_eq!(by_mesh(&cases), [vec![0, 3], vec![1, 4], vec![2, 5], vec![6], vec![7], vec![8], vec![9]]);
-        assert_eq!(in_round(&cases[0], 2).mesh.seed, 3);
+        assert_eq!(by_mesh(&cases), [vec![0, 3], vec![1, 4], vec![2, 5], vec![6], vec![7], vec![8], vec![9], vec![10]]);
+        let seeds = [0, 1, 2].map(|round| in_round(&cases[0], round).mesh.seed);
+        assert_eq!(seeds, [1, crate::seeds::round(1, 1), crate::seeds::round(1, 2)]);
     }
 
     #[test]
@@ -78,6 +96,7 @@ mod tests {
         let run = |p99| record(Policy::Bid, 40, [1.0, 2.0, 3.0, p99], 10.0);
         let mut runs = Runs { case: cases(0.2, None, 1, true)[6].clone(), records: vec![run(9.0), run(5.0), run(7.0)] };
         assert_eq!(runs.median(|record| record.row.p99_ms), Some(7.0));
+        assert_eq!(runs.spread(|record| record.row.p99_ms), Some((7.0, [5.0, 9.0])));
         assert_eq!(runs.middle().unwrap().row.p99_ms, Some(7.0));
         runs.records[0].row.p99_ms = None;
         assert_eq!(runs.median(|record| record.row.p99_ms), None, "a round without answers hides nothing");

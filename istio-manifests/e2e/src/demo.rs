@@ -198,6 +198,7 @@ fn record(
     let setup = Setup {
         experiment: "istio-mesh".to_owned(),
         policy,
+        balancing: policy.choice(FRONTENDS, false),
         fleet: [FRONTENDS, BACKENDS],
         load: plan.load.to_string(),
         service_ms: SERVICE_MS,

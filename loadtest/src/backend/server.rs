@@ -10,6 +10,7 @@
 //! | path `/echo` | answers with the body of the request |
 //! | `POST /admin/speed/0.5` | from now on service times are divided by this; 0.01 to 100, otherwise 400; answered at once |
 //! | `POST /admin/mood/failing` | from now on it answers with status 500, at once; `cutting`: it breaks answers off in the middle; `well`: neither; otherwise 400 |
+//! | `POST /admin/seed/7` | from now on service times are drawn from this seed; 0 to 2^64 - 1, otherwise 400 |
 //! | path `/headers` | answers with the request's headers, one `name: value` a line |
 
 use super::{Places, ServiceTime};
@@ -120,6 +121,9 @@ impl Backend {
         if let (&Method::POST, Some(mood)) = (&parts.method, path.strip_prefix("/admin/mood/")) {
             return self.change_mood(mood);
         }
+        if let (&Method::POST, Some(seed)) = (&parts.method, path.strip_prefix("/admin/seed/")) {
+            return self.change_seed(seed);
+        }
         let cost = match parts.headers.get(COST_HEADER) {
             Some(value) => value.to_str().ok(),
             None => Some(path.strip_prefix("/cost/").unwrap_or("1")),
@@ -190,6 +194,14 @@ impl Backend {
             return self.reply(StatusCode::BAD_REQUEST, "the speed must be a number from 0.01 to 100\n".into());
         };
         *self.speed.lock().unwrap_or_else(PoisonError::into_inner) = speed;
+        self.reply(StatusCode::OK, Bytes::new())
+    }
+
+    fn change_seed(&self, text: &str) -> Response<Body> {
+        let Ok(seed) = text.parse() else {
+            return self.reply(StatusCode::BAD_REQUEST, "the seed must be a whole number from 0 to 2^64 - 1\n".into());
+        };
+        *self.rng.lock().unwrap_or_else(PoisonError::into_inner) = StdRng::seed_from_u64(seed);
         self.reply(StatusCode::OK, Bytes::new())
     }
 
@@ -277,6 +289,25 @@ mod tests {
         assert_eq!(mood("cheerful").await, StatusCode::BAD_REQUEST);
         assert_eq!(mood("well").await, StatusCode::OK);
         assert_eq!(get(address, "/", limit).await.unwrap().1, "served by b1\n");
+        server.abort();
+    }
+
+    #[tokio::test]
+    async fn another_seed_repeats_the_service_times_of_a_backend_that_has_it() {
+        let backend = |seed| Backend::new("b1", "exponential:20ms".parse().unwrap(), 1, 1.0, seed);
+        let draws = |backend: &Backend| (0..5).map(|_| backend.service_time(1.0)).collect::<Vec<_>>();
+        let (reseeded, fresh) = (backend(1), backend(u64::MAX));
+        assert_ne!(draws(&reseeded), draws(&backend(u64::MAX)));
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let server = tokio::spawn(Arc::clone(&reseeded).serve(listener));
+        let limit = Duration::from_secs(5);
+        let seed = async |text: &str| post(address, &format!("/admin/seed/{text}"), limit).await.unwrap().0;
+        assert_eq!(seed("18446744073709551615").await, StatusCode::OK);
+        for text in ["18446744073709551616", "-1", "x", ""] {
+            assert_eq!(seed(text).await, StatusCode::BAD_REQUEST, "{text}");
+        }
+        assert_eq!(draws(&reseeded), draws(&fresh), "a refused seed changes nothing");
         server.abort();
     }
 

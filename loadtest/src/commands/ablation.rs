@@ -18,7 +18,7 @@ pub struct Ablation {
     /// How long each case is measured, those of 250 ms for twice as long; 1s to 1h
     #[arg(long, default_value = "12s", value_parser = |text: &str| duration(text, Duration::from_secs(1), Duration::from_secs(3600)))]
     duration: Duration,
-    /// Rounds; of each case the one with the median p99 is shown; 1 to 100
+    /// Rounds; of each case the one with the median p99 is shown, and the range of p99; 1 to 100
     #[arg(long, default_value = "1", value_parser = |text: &str| number::<usize>(text, 1, 100))]
     rounds: usize,
     /// Only this service time in milliseconds: 1, 10, 50 or 250
@@ -44,6 +44,7 @@ impl Ablation {
         let runs = series::measure(&cases, self.rounds).await?;
         let records: Vec<Record> = runs.iter().filter_map(|run| run.middle().cloned()).collect();
         println!("{}", report::ablation_table(&records));
+        print!("{}", report::spreads(&runs));
         report::write_records(&records, &out.join("records.json")).context("records.json")?;
         report::write_page(&records, &this_command(), &out.join("report.html")).context("report.html")?;
         println!("{}", out.display());

@@ -16,7 +16,8 @@ use clap::Args;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// Check that simulator and real mesh agree; fails if a median or a 99th percentile is off by more than 15%.
+/// Check that simulator and real mesh agree; fails if a median, a 99th percentile or the attempts a
+/// request are off by more than 15%.
 #[derive(Debug, Args)]
 pub struct Agree {
     /// Rounds; medians count; 1 to 100
@@ -63,8 +64,9 @@ impl Agree {
         }
         for run in &runs {
             if let Some(overhead) = overhead(&runs, &run.case) {
-                let (policy, frontends) = (run.case.mesh.policy.name(), run.case.mesh.frontends);
-                println!("on the way, {policy} with {frontends}: {:.2} ms", overhead.as_secs_f64() * 1e3);
+                let mesh = &run.case.mesh;
+                let (policy, frontends) = (mesh.policy.title(mesh.choice()), mesh.frontends);
+                println!("on the way, {policy}, with {frontends}: {:.2} ms", overhead.as_secs_f64() * 1e3);
             }
         }
         println!("a bounce: {:.2} ms", bounce.as_secs_f64() * 1e3);

@@ -19,10 +19,12 @@ pub struct Demo {
     /// All times as a share of the paper's (250 ms, reset interval 1 s); 0.02 to 1
     #[arg(long, default_value = "0.2", value_parser = |text: &str| number(text, 0.02, 1.0))]
     scale: f64,
-    /// How long each case is measured; default 100 s times the scale; 1s to 1h
+    /// How long each case is measured; default 90 s times the scale, for servers of different
+    /// speeds 50 s; 1s to 1h
     #[arg(long, value_parser = |text: &str| duration(text, Duration::from_secs(1), Duration::from_secs(3600)))]
     duration: Option<Duration>,
-    /// Rounds of all cases; of each the one with the median p99 is shown; 1 to 100
+    /// Rounds of all cases; of each the one with the median p99 is shown, and the range of p99; 1
+    /// to 100
     #[arg(long, default_value = "1", value_parser = |text: &str| number::<usize>(text, 1, 100))]
     rounds: usize,
     /// Determines the arrivals
@@ -46,6 +48,7 @@ impl Demo {
         let runs = series::measure(&cases, self.rounds).await?;
         let records: Vec<Record> = runs.iter().filter_map(|run| run.middle().cloned()).collect();
         println!("{}", report::table(&records));
+        print!("{}", report::spreads(&runs));
         report::write_summary(&records, &out.join("summary.json")).context("summary.json")?;
         report::write_records(&records, &out.join("records.json")).context("records.json")?;
         report::write_page(&records, &this_command(), &out.join("report.html")).context("report.html")?;
@@ -53,6 +56,11 @@ impl Demo {
             let mark = if finding.reached { "reached" } else { "missed " };
             println!("{mark}  {}: {} (aim: {})", finding.what, finding.measured, finding.expected);
         }
+        let what = match self.rounds {
+            1 => format!("one run with seed {}", self.seed),
+            rounds => format!("the one with the median p99 of {rounds} rounds from seed {} on", self.seed),
+        };
+        println!("each line is {what}; `make goals` has medians of several seeds with their range");
         println!("{} in {:.0} s", out.display(), began.elapsed().as_secs_f64());
         Ok(())
     }

@@ -43,7 +43,7 @@ pub struct MeshOptions {
     /// mu: the expected response time beyond which a frontend answers 503 at once; 1ms to 1h
     #[arg(long, value_parser = duration_option)]
     slo: Option<Duration>,
-    /// least_request: Envoy's default of two choices even with one frontend
+    /// least_request: two choices, as Envoy's default is, even with one frontend
     #[arg(long)]
     two_choices: bool,
     /// bloc: how long a server without a chip is left alone; 1ms to 1h

@@ -17,6 +17,7 @@ mod report;
 mod retries;
 mod run;
 mod series;
+mod side_by_side;
 mod soak;
 mod stats;
 mod up;
@@ -42,9 +43,9 @@ pub enum Command {
     Cost(cost::CostCommand),
     /// Measure what the hold queue costs a request that does not wait
     Overhead(overhead::OverheadCommand),
-    /// Check that simulator and real mesh agree within 15%
+    /// Check that simulator and real mesh agree within 15%, in times and attempts
     Agree(agree::Agree),
-    /// Check what bids are claimed to do, medians of several rounds
+    /// Show what is claimed of performance, medians of five rounds; fails if a claim is missed
     Goals(goals::Goals),
     /// Compare chips alone, bids alone, both and neither at four service times
     Ablation(ablation::Ablation),

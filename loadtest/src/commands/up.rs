@@ -37,7 +37,7 @@ impl Up {
         std::fs::write(&file, admins).with_context(|| file.display().to_string())?;
         eprintln!(
             "{}: {} frontends, {} backends, ready in {:.1} s; logs in {}; Ctrl-C ends it",
-            spec.policy.name(),
+            spec.policy.title(spec.choice()),
             spec.frontends,
             spec.backends,
             began.elapsed().as_secs_f64(),

@@ -8,6 +8,7 @@ use crate::envoy::{self, CONTROL_PLANE_CLUSTER, Envoy, Listeners, Outbound, Plug
 use crate::http;
 use crate::policy::Policy;
 use crate::process::{Process, Program};
+use crate::seeds;
 use bloc_policy::config::{ControlPlaneSpec, PluginSpec};
 use futures_util::future::try_join_all;
 use indicatif::ProgressBar;
@@ -57,7 +58,7 @@ impl<'a> Builder<'a> {
             ("--service-time", spec.service_time.to_string()),
             ("--concurrency", spec.concurrency.to_string()),
             ("--speed", speed.to_string()),
-            ("--seed", spec.seed.wrapping_add(n as u64).to_string()),
+            ("--seed", seeds::backend(spec.seed, n).to_string()),
         ];
         let options = options.into_iter().flat_map(|(option, value)| [option.into(), value.into()]);
         let arguments = std::iter::once("backend".into()).chain(options).collect();

@@ -16,6 +16,7 @@ mod counters;
 mod error;
 mod faults;
 mod registry;
+mod reseeding;
 mod running;
 mod spec;
 mod tools;

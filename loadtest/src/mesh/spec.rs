@@ -2,7 +2,7 @@
 
 use crate::backend::ServiceTime;
 use crate::envoy::{Balancing, Guard, ROUTE_RETRIES, SERVICE};
-use crate::policy::Policy;
+use crate::policy::{Choice, Policy};
 use bloc_policy::config::{CapacitySpec, ServiceSpec};
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -54,7 +54,7 @@ pub struct MeshSpec {
     /// What an operator has set on the senders' cluster and route; `None`: nothing, and circuit
     /// breakers are out of the way.
     pub guard: Option<Guard>,
-    /// Determines the service times.
+    /// Determines the service times, a stream for each backend ([`crate::seeds`]).
     pub seed: u64,
 }
 
@@ -98,6 +98,11 @@ impl MeshSpec {
 
     pub(super) fn balancing(&self) -> Balancing {
         self.policy.balancing(self.frontends, self.two_choices)
+    }
+
+    /// How each frontend chooses a server.
+    pub fn choice(&self) -> Choice {
+        self.policy.choice(self.frontends, self.two_choices)
     }
 
     /// Whether a control plane runs in it.

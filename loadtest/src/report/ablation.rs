@@ -51,7 +51,7 @@ pub fn section(records: &[&Record]) -> Markup {
         p {
             "Bids and chips can be had one without the other. " b { "Chips" } ": a server turns away what exceeds its capacity, and callers leave it alone for a while. "
             b { "Bids" } ": each try says how long it is willing to wait, and a server that would take longer turns it away. " b { "Neither" }
-            ": Envoy's own least request, without any filter. Each time a request is turned away it goes elsewhere, which costs a bounce: how many there were for each request, and "
+            ": Envoy's own least request with two choices, without any filter. Each time a request is turned away it goes elsewhere, which costs a bounce: how many there were for each request, and "
             "what all proxies together spent on it, is in the columns on the right. The faster the servers, the less there is to gain and the more a bounce weighs."
         }
         div.card.table { table {

@@ -18,7 +18,7 @@ pub(super) const WIDTH: f64 = 860.0;
 pub(super) const LEFT: f64 = 64.0;
 pub(super) const RIGHT: f64 = 24.0;
 /// Names stand to the left of bars.
-const NAMES: f64 = 250.0;
+const NAMES: f64 = 296.0;
 const ROW: f64 = 34.0;
 
 /// The share of requests (up) that were answered within a time (right).

@@ -1,7 +1,6 @@
-//! Tables of what was compared: simulator and mesh, claims and their aims.
+//! The table of what was compared: simulator and mesh.
 
 use crate::agree::Agreement;
-use crate::goals::Goal;
 use comfy_table::{Cell, CellAlignment, Table, presets};
 
 fn table(header: &[&str]) -> Table {
@@ -28,10 +27,11 @@ pub fn agreement_table(agreements: &[Agreement]) -> Table {
         "by chance",
         "attempts mesh",
         "simulator",
+        "ratio",
         "",
     ]);
     for one in agreements {
-        let [p50, p99] = one.ratios();
+        let [p50, p99, attempts] = one.ratios();
         let [least, most] = one.scatter_ms;
         let values = [
             format!("{:.1}", one.mesh_ms[0]),
@@ -43,26 +43,10 @@ pub fn agreement_table(agreements: &[Agreement]) -> Table {
             format!("{least:.0} to {most:.0}"),
             format!("{:.2}", one.attempts[0]),
             format!("{:.2}", one.attempts[1]),
+            format!("{attempts:.3}"),
             if one.holds() { "agrees" } else { "OFF" }.to_owned(),
         ];
         table.add_row(std::iter::once(Cell::new(&one.name)).chain(numbers(values)));
-    }
-    table
-}
-
-/// Each claim with its aim and what was measured; beside them what is only to compare with.
-pub fn goal_table(goals: &[Goal]) -> Table {
-    let mut table = table(&["case", "claim", "aim", "one", "other", "measured", ""]);
-    for goal in goals {
-        let names = [goal.experiment.as_str(), goal.what, goal.aim.as_str()];
-        let (one, other) = goal.values;
-        let values = [
-            format!("{one:.2}"),
-            other.map_or_else(|| "-".to_owned(), |other| format!("{other:.2}")),
-            format!("{:.3}", goal.measured),
-            goal.holds.map_or("", |holds| if holds { "holds" } else { "MISSED" }).to_owned(),
-        ];
-        table.add_row(names.into_iter().map(Cell::new).chain(numbers(values)));
     }
     table
 }
@@ -73,25 +57,16 @@ mod tests {
 
     #[test]
     fn what_does_not_hold_is_marked() {
-        let agreement = |p99| Agreement {
+        let agreement = |p99, attempts| Agreement {
             name: "bids-bid-40".into(),
             mesh_ms: [91.0, p99],
             simulated_ms: [90.0, 160.0],
             scatter_ms: [150.0, 171.0],
-            attempts: [2.04, 2.01],
+            attempts: [attempts, 2.0],
         };
-        let text = agreement_table(&[agreement(164.0), agreement(200.0)]).to_string();
-        assert_eq!((text.matches("agrees").count(), text.matches("OFF").count()), (1, 1), "{text}");
+        let text = agreement_table(&[agreement(164.0, 2.04), agreement(200.0, 2.0), agreement(160.0, 2.5)]).to_string();
+        assert_eq!((text.matches("agrees").count(), text.matches("OFF").count()), (1, 2), "{text}");
+        assert!(text.contains("1.020"), "{text}");
         assert!(text.contains("1.011") && text.contains("1.250") && text.contains("150 to 171"), "{text}");
-        let goal = |holds| Goal {
-            experiment: "50ms-90".into(),
-            what: "p99",
-            aim: "at most 0.40".into(),
-            values: (164.0, Some(823.0)),
-            measured: 0.199,
-            holds,
-        };
-        let text = goal_table(&[goal(Some(true)), goal(Some(false)), goal(None)]).to_string();
-        assert_eq!((text.matches("holds").count(), text.matches("MISSED").count()), (1, 1), "{text}");
     }
 }

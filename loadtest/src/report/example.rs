@@ -25,6 +25,7 @@ pub fn record(policy: Policy, frontends: usize, percentiles: [f64; 4], throughpu
         attempts_per_request: 1.0,
         mean_ms: p50_ms,
         envoy_cpu_ms_per_request: Some(1.0),
+        balancing: Some(policy.choice(frontends, false)),
     };
     let [first, _, _, last] = percentiles;
     let quantiles_ms = (0..=400).map(|step| first + (last - first) * Record::share(step)).collect();

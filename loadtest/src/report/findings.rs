@@ -1,5 +1,9 @@
-//! What the figures say, in sentences: BLOC, and Mu, beside least request with as many frontends, both from the same run.
+//! What the figures say, in sentences: BLOC, bids and Mu beside least request with as many
+//! frontends, all from the same run.
+//!
+//! Where nothing else is said, least request is that with two choices, Envoy's default.
 
+use crate::goals::bounds;
 use crate::heterogeneous;
 use crate::policy::Policy;
 use crate::record::Record;
@@ -12,7 +16,7 @@ pub struct Finding {
     /// What came out.
     pub measured: String,
     /// What was expected.
-    pub expected: &'static str,
+    pub expected: String,
     /// Whether it came out so.
     pub reached: bool,
 }
@@ -24,41 +28,57 @@ const TAIL_SHARE: f64 = 0.65;
 /// BLOC's throughput at least this share of least request's.
 const THROUGHPUT_SHARE: f64 = 0.97;
 
-/// With servers of different speeds, Mu's 99th percentile at most this share of least request's.
-const HETEROGENEOUS_TAIL_SHARE: f64 = 0.5;
+/// With servers of different speeds, Mu's 99th percentile and mean at most these shares of those of
+/// least request with two choices.
+const MU_TWO_CHOICES: [f64; 2] = [bounds::MU_P99_TWO_CHOICES, bounds::MU_MEAN_TWO_CHOICES];
+/// And of those of least request with full scan, beside which Mu costs on average.
+const MU_FULL_SCAN: [f64; 2] = [bounds::MU_P99_FULL_SCAN, bounds::MU_MEAN_FULL_SCAN];
 
 /// With bids, the 99th percentile at 90% load at most this share of least request's.
-const BID_TAIL_SHARE: f64 = 0.4;
+const BID_TAIL_SHARE: f64 = bounds::BIDS_P99_TWO_CHOICES;
 /// And at most this many times that of the central balancer, which sees everything.
-const BID_CENTRAL_SHARE: f64 = 1.25;
+const BID_CENTRAL_SHARE: f64 = bounds::BIDS_P99_CENTRAL;
 /// With bids, CPU time of all proxies for a request at most this share of least request's.
-const BID_CPU_SHARE: f64 = 1.5;
+const BID_CPU_SHARE: f64 = bounds::BIDS_CPU_TWO_CHOICES;
 
 /// The findings of the closed loop, of bids at high load and of the heterogeneous servers; none where the records lack one of the two, or its answers.
 pub fn findings(records: &[Record]) -> Vec<Finding> {
     let overload = pair(records, "closed-loop", Policy::Bloc).and_then(|(bloc, least)| compare(bloc, least));
-    let heterogeneous =
-        pair(records, heterogeneous::EXPERIMENT, Policy::Mu).and_then(|(mu, least)| compare_mu(mu, least));
+    let heterogeneous = [(Policy::LeastRequest, MU_TWO_CHOICES), (Policy::LeastRequestOfAll, MU_FULL_SCAN)]
+        .into_iter()
+        .filter_map(|(baseline, most)| {
+            let (mu, least) = pair_with(records, heterogeneous::EXPERIMENT, Policy::Mu, baseline)?;
+            compare_mu(mu, least, most)
+        });
     let bids = pair(records, "poisson", Policy::Bid).and_then(|(bid, least)| compare_bid(records, bid, least));
     overload.into_iter().chain(bids).chain(heterogeneous).flatten().collect()
 }
 
 /// The first record of `policy` in the experiment and the one of least request with as many frontends and the same load.
 pub fn pair<'a>(records: &'a [Record], experiment: &str, policy: Policy) -> Option<(&'a Record, &'a Record)> {
+    pair_with(records, experiment, policy, Policy::LeastRequest)
+}
+
+fn pair_with<'a>(
+    records: &'a [Record],
+    experiment: &str,
+    policy: Policy,
+    baseline: Policy,
+) -> Option<(&'a Record, &'a Record)> {
     let of = |policy| records.iter().filter(move |r| r.row.experiment == experiment && r.row.policy == policy);
     let ours = of(policy).next()?;
     let same = |least: &&Record| least.row.frontends == ours.row.frontends && least.row.load == ours.row.load;
-    Some((ours, of(Policy::LeastRequest).find(same)?))
+    Some((ours, of(baseline).find(same)?))
 }
 
 fn compare_bid(records: &[Record], bid: &Record, least: &Record) -> Option<Vec<Finding>> {
     let (p99, mut found) = (bid.row.p99_ms?, Vec::new());
-    let mut finding = |what: &str, measured: f64, other: f64, unit: &str, expected, most: f64| {
-        let share = measured / other;
+    let mut finding = |what: &str, measured: f64, other: f64, unit: &str, most: f64| {
+        let (share, expected) = (measured / other, at_most(most));
         let measured = format!("{measured:.1} {unit} against {other:.1} {unit}: {share:.3}");
         found.push(Finding { what: format!("Bids at high load, {what}"), measured, expected, reached: share <= most });
     };
-    finding("99th percentile", p99, least.row.p99_ms?, "ms", "at most 0.4", BID_TAIL_SHARE);
+    finding("99th percentile", p99, least.row.p99_ms?, "ms", BID_TAIL_SHARE);
     let sees_all = |r: &&Record| {
         r.row.experiment == "poisson"
             && r.row.policy == Policy::LeastRequest
@@ -66,44 +86,45 @@ fn compare_bid(records: &[Record], bid: &Record, least: &Record) -> Option<Vec<F
             && r.row.load == bid.row.load
     };
     if let Some(central) = records.iter().find(sees_all).and_then(|record| record.row.p99_ms) {
-        finding("99th percentile beside the central balancer's", p99, central, "ms", "at most 1.25", BID_CENTRAL_SHARE);
+        let what = "99th percentile beside full scan with one frontend, which sees everything";
+        finding(what, p99, central, "ms", BID_CENTRAL_SHARE);
     }
     if let (Some(ours), Some(theirs)) = (bid.row.envoy_cpu_ms_per_request, least.row.envoy_cpu_ms_per_request) {
-        finding("CPU of all proxies per request", ours, theirs, "ms", "at most 1.5", BID_CPU_SHARE);
+        finding("CPU of all proxies per request", ours, theirs, "ms", BID_CPU_SHARE);
     }
     Some(found)
 }
 
-fn compare_mu(mu: &Record, least: &Record) -> Option<Vec<Finding>> {
-    let finding = |what: &str, mu: f64, least: f64, expected, reached: fn(f64) -> bool| {
-        let measured = format!("{mu:.0} ms against {least:.0} ms: {:.3}", mu / least);
-        Finding {
-            what: format!("Servers of different speeds, {what}"),
-            measured,
-            expected,
-            reached: reached(mu / least),
-        }
+fn compare_mu(mu: &Record, least: &Record, [tail, mean]: [f64; 2]) -> Option<Vec<Finding>> {
+    let baseline = least.row.title();
+    let finding = |what: &str, mu: f64, least: f64, most| Finding {
+        what: format!("Servers of different speeds, {what} of Mu beside {baseline}"),
+        measured: format!("{mu:.0} ms against {least:.0} ms: {:.3}", mu / least),
+        expected: at_most(most),
+        reached: mu / least <= most,
     };
     Some(vec![
-        finding("99th percentile", mu.row.p99_ms?, least.row.p99_ms?, "at most 0.5", |share| {
-            share <= HETEROGENEOUS_TAIL_SHARE
-        }),
-        finding("mean", mu.row.mean_ms?, least.row.mean_ms?, "below 1", |share| share < 1.0),
+        finding("99th percentile", mu.row.p99_ms?, least.row.p99_ms?, tail),
+        finding("mean", mu.row.mean_ms?, least.row.mean_ms?, mean),
     ])
 }
 
+fn at_most(share: f64) -> String {
+    format!("at most {share:.2}")
+}
+
 fn compare(bloc: &Record, least: &Record) -> Option<Vec<Finding>> {
-    let ratio = |what: &str, bloc: f64, least: f64, unit: &str, expected, reached: fn(f64) -> bool| {
+    let ratio = |what: &str, bloc: f64, least: f64, unit: &str, expected: String, reached: fn(f64) -> bool| {
         let share = bloc / least;
         let measured = format!("{bloc:.0} {unit} against {least:.0} {unit}: {share:.3}");
         Finding { what: what.to_owned(), measured, expected, reached: reached(share) }
     };
     let errors = bloc.row.errors;
     Some(vec![
-        ratio("Range from p10 to p90", bloc.range_ms()?, least.range_ms()?, "ms", "at most 0.25", |share| {
+        ratio("Range from p10 to p90", bloc.range_ms()?, least.range_ms()?, "ms", at_most(RANGE_SHARE), |share| {
             share <= RANGE_SHARE
         }),
-        ratio("99th percentile", bloc.row.p99_ms?, least.row.p99_ms?, "ms", "at most 0.65", |share| {
+        ratio("99th percentile", bloc.row.p99_ms?, least.row.p99_ms?, "ms", at_most(TAIL_SHARE), |share| {
             share <= TAIL_SHARE
         }),
         ratio(
@@ -111,13 +132,13 @@ fn compare(bloc: &Record, least: &Record) -> Option<Vec<Finding>> {
             bloc.row.throughput_rps,
             least.row.throughput_rps,
             "/s",
-            "at least 0.97",
+            format!("at least {THROUGHPUT_SHARE:.2}"),
             |share| share >= THROUGHPUT_SHARE,
         ),
         Finding {
             what: "Errors other than sheds with BLOC".to_owned(),
             measured: errors.to_string(),
-            expected: "none",
+            expected: "none".to_owned(),
             reached: errors == 0,
         },
     ])
@@ -140,6 +161,7 @@ pub fn circling(record: &Record) -> Option<(f64, f64)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::policy::Choice;
     use crate::report::example::record;
 
     #[test]
@@ -158,8 +180,11 @@ mod tests {
             ];
             findings(&records).iter().map(|finding| finding.reached).collect::<Vec<_>>()
         };
-        assert_eq!(reached(200.0, 3.0), [true, true, true]);
-        assert_eq!(reached(201.0, 3.1), [false, false, false]);
+        let central = 160.0 * bounds::BIDS_P99_CENTRAL;
+        let p99 = central.min(500.0 * bounds::BIDS_P99_TWO_CHOICES);
+        assert_eq!(reached(p99, 2.0 * bounds::BIDS_CPU_TWO_CHOICES), [true, true, true]);
+        let p99 = central.max(500.0 * bounds::BIDS_P99_TWO_CHOICES) + 1.0;
+        assert_eq!(reached(p99, 2.0 * bounds::BIDS_CPU_TWO_CHOICES + 0.1), [false, false, false]);
     }
 
     #[test]
@@ -189,12 +214,24 @@ mod tests {
             (record.row.load, record.row.mean_ms) = (load.into(), Some(mean));
             record
         };
-        let least = run(Policy::LeastRequest, 500.0, 200.0, "poisson:108");
+        let mut least = run(Policy::LeastRequest, 500.0, 200.0, "poisson:108");
+        least.row.balancing = Some(Choice::TwoChoices);
+        let scan = run(Policy::LeastRequestOfAll, 450.0, 176.0, "poisson:108");
         let reached = |p99, mean| {
-            let records = [least.clone(), run(Policy::Mu, p99, mean, "poisson:108")];
+            let records = [least.clone(), scan.clone(), run(Policy::Mu, p99, mean, "poisson:108")];
             findings(&records).iter().map(|finding| finding.reached).collect::<Vec<_>>()
         };
-        assert_eq!((reached(250.0, 199.0), reached(251.0, 200.0)), (vec![true; 2], vec![false; 2]));
+        let least_of = |bounds: [f64; 2], values: [f64; 2]| (bounds[0] * values[0]).min(bounds[1] * values[1]);
+        let p99 = least_of([MU_TWO_CHOICES[0], MU_FULL_SCAN[0]], [500.0, 450.0]);
+        let mean = least_of([MU_TWO_CHOICES[1], MU_FULL_SCAN[1]], [200.0, 176.0]);
+        assert_eq!(reached(p99, mean), [true; 4]);
+        assert_eq!(reached(1_000.0, 400.0), [false; 4]);
+        let whats: Vec<_> = findings(&[least.clone(), scan, run(Policy::Mu, 1.0, 1.0, "poisson:108")])
+            .into_iter()
+            .map(|finding| finding.what)
+            .collect();
+        assert!(whats[0].ends_with("99th percentile of Mu beside least request, two choices"), "{whats:?}");
+        assert!(whats[3].ends_with("mean of Mu beside least request, full scan"), "{whats:?}");
         assert_eq!(findings(&[least.clone(), run(Policy::Mu, 100.0, 100.0, "poisson:96")]), []);
     }
 

@@ -3,6 +3,7 @@
 mod ablation;
 mod chaos;
 mod chart;
+mod claims;
 mod comparisons;
 #[cfg(test)]
 pub(crate) mod example;
@@ -14,14 +15,17 @@ mod page;
 mod paper;
 mod sections;
 mod soak;
+mod spread;
 mod table;
 
 pub use ablation::ablation_table;
 pub use chaos::{chaos_page, chaos_table, verdict};
-pub use comparisons::{agreement_table, goal_table};
+pub use claims::{candidate_table, claim_table};
+pub use comparisons::agreement_table;
 pub use files::{read, write_page, write_records, write_summary};
 pub use findings::{Finding, circling, findings};
 pub use other::{estimator_page, estimator_table, joining_line, joining_page};
 pub use page::page;
 pub use soak::{soak_page, soak_table};
+pub use spread::spreads;
 pub use table::table;

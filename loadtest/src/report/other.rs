@@ -21,6 +21,12 @@ pub(super) fn document(title: &str, command: &str, content: &Markup) -> Markup {
     }
 }
 
+/// The policy; the gateways of this experiment have two choices, as Envoy's default is, even a
+/// single one.
+fn title(run: &Joining) -> &'static str {
+    run.policy.title(run.policy.choice(run.frontends, true))
+}
+
 /// One run in one line.
 pub fn joining_line(run: &Joining) -> String {
     let ms = |value: Option<f64>| value.map_or_else(|| "-".to_owned(), |ms| format!("{ms:.0} ms"));
@@ -35,7 +41,7 @@ pub fn joining_line(run: &Joining) -> String {
     };
     format!(
         "{} ({} gateways, {:.1}/s): p90 before {}; at most {:.0} ms {recovery}; {} failed{queues}",
-        run.policy.name(),
+        title(run),
         run.frontends,
         run.rate_rps,
         ms(run.before_ms),
@@ -48,7 +54,7 @@ pub fn joining_line(run: &Joining) -> String {
 pub fn joining_page(runs: &[Joining], command: &str) -> Markup {
     let p90: Vec<Line<'_>> = (1..)
         .zip(runs)
-        .map(|(colour, run)| Line { name: run.policy.name().to_owned(), colour, points: &run.p90_ms })
+        .map(|(colour, run)| Line { name: title(run).to_owned(), colour, points: &run.p90_ms })
         .collect();
     let first = runs.first();
     let moment_s = first.map(|run| run.joined_s);
@@ -171,6 +177,7 @@ mod tests {
     #[test]
     fn a_line_says_when_it_was_good_again() {
         let text = joining_line(&joining(Some(1.5), &[50.0, 7.0, 8.0]));
+        assert!(text.starts_with("Mu (1 gateways, 110.0/s)"), "{text}");
         assert!(text.contains("p90 before 900 ms; at most 400 ms after 1.5 s"), "{text}");
         assert!(
             text.ends_with("newcomer held at most 8, the others 8.0 on average"),

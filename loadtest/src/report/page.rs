@@ -4,7 +4,6 @@ use super::chart::Series;
 use super::findings::findings;
 use super::sections;
 use crate::ablation;
-use crate::policy::Policy;
 use crate::record::{Record, Row};
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
@@ -33,6 +32,7 @@ pub fn page(records: &[Record], command: &str) -> Markup {
             body { main {
                 h1 { "Load balancing in a service mesh, measured" }
                 p.soft { "Real Envoy proxies on one machine, real HTTP requests; every figure on this page comes from the run described at its end." }
+                p.soft { "Each line is one run with one seed, and another seed gives other figures: " code { "make goals" } " prints medians of several seeds with their range." }
                 (sections::setting(records))
                 (sections::verdict(&findings(records)))
                 @for experiment in experiments {
@@ -69,25 +69,15 @@ fn series<'a>(records: &[&'a Record]) -> Vec<Series<'a>> {
 
 /// What a policy in so many frontends is called.
 fn candidate(row: &Row) -> String {
-    let policy = match row.policy {
-        Policy::Random => "Random",
-        Policy::RoundRobin => "Round robin",
-        Policy::LeastRequest => "Least request",
-        Policy::LeastRequestOfAll => "Least request of all",
-        Policy::NoopFilters => "Least request, no-op filters",
-        Policy::Bloc => "BLOC",
-        Policy::Mu => "Mu",
-        Policy::Bid => "Bids",
-    };
-    match row.frontends {
-        1 => format!("{policy}, 1 frontend"),
-        n => format!("{policy}, {n} frontends"),
-    }
+    let (first, rest) = row.title().split_at(1);
+    let frontends = if row.frontends == 1 { "frontend" } else { "frontends" };
+    format!("{}{rest}, {} {frontends}", first.to_uppercase(), row.frontends)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::policy::Policy;
     use crate::report::example::record;
 
     #[test]
@@ -101,7 +91,8 @@ mod tests {
         records.insert(0, poisson);
         let colours: Vec<_> =
             series(&records.iter().collect::<Vec<_>>()).into_iter().map(|s| (s.name, s.colour)).collect();
-        let expected = [("BLOC, 40 frontends", 1), ("Least request, 40 frontends", 2), ("BLOC, 40 frontends", 1)];
+        let expected =
+            [("BLOC, 40 frontends", 1), ("Least request, two choices, 40 frontends", 2), ("BLOC, 40 frontends", 1)];
         assert_eq!(colours, expected.map(|(name, colour)| (name.to_owned(), colour)));
 
         let text = page(&records, "bloc-lab demo").into_string();

@@ -24,9 +24,9 @@ pub fn setting(records: &[Record]) -> Markup {
         }
         ul {
             li {
-                b { "Least request" } " is what Envoy does out of the box: of two servers at random, take the one to which this proxy has fewer "
-                "requests open. With " b { "one frontend" } " that proxy sees every request, compares all servers, and thus shows what perfect knowledge "
-                "would give; in a real mesh nobody has it."
+                b { "Least request, two choices" } " is what Envoy does out of the box: of two servers at random, take the one to which this proxy has fewer "
+                "requests open. With " b { "full scan" } ", an option of Envoy, the proxy compares all servers. With " b { "one frontend" } " and full scan that proxy sees every "
+                "request, and thus shows what perfect knowledge would give; in a real mesh nobody has it."
             }
             li {
                 b { "BLOC" } " adds a filter to the proxies. A backend's proxy lets only so many requests in (its capacity) and turns the rest away at "
@@ -43,14 +43,14 @@ pub fn setting(records: &[Record]) -> Markup {
     }
 }
 
-/// BLOC beside least request, in four lines.
+/// The findings, a line each.
 pub fn verdict(findings: &[Finding]) -> Markup {
     if findings.is_empty() {
         return html! {};
     }
     html! {
         h2 { "In short" }
-        p { "BLOC in the closed loop, bids at high load, and Mu with servers of different speeds, each against least request with as many frontends:" }
+        p { "BLOC in the closed loop, bids at high load, and Mu with servers of different speeds, each against least request (two choices where nothing else is said) with as many frontends:" }
         div.card.table { table.findings {
             thead { tr { th { "" } th { "measured" } th { "aim" } th { "" } } }
             tbody { @for finding in findings { tr {
@@ -90,19 +90,21 @@ pub fn experiment(name: &str, series: &[Series<'_>]) -> Markup {
     }
 }
 
-/// Mu beside least request, in two sentences.
+/// Mu beside both kinds of least request, in three sentences.
 fn heterogeneous_note(series: &[Series<'_>]) -> Markup {
     let of = |policy| series.iter().map(|s| &s.record.row).find(|row| row.policy == policy);
-    let (mu, least) = (of(Policy::Mu), of(Policy::LeastRequest));
-    let ratio = |value: fn(&Row) -> Option<f64>| Some(format!("{:.0}%", 100.0 * value(mu?)? / value(least?)?));
+    let ratios = |baseline| {
+        let (mu, least) = (of(Policy::Mu)?, of(baseline)?);
+        let ratio = |value: fn(&Row) -> Option<f64>| Some(format!("{:.0}%", 100.0 * value(mu)? / value(least)?));
+        Some((least.title(), ratio(|row| row.mean_ms)?, ratio(|row| row.p99_ms)?))
+    };
     html! { p {
         "Two of the four servers are twice as fast as the others, which counting open requests does not show: least request makes as long a queue at a slow server as at a fast "
         "one, and whoever is sent to the slow one waits twice as long. Mu learns from the servers' proxies how many requests each has and how fast it finishes them, and sends a request "
-        "where its answer is expected first"
-        @if let (Some(mean), Some(p99)) = (ratio(|row| row.mean_ms), ratio(|row| row.p99_ms)) {
-            ": here its mean response time is " (mean) " of least request's and its 99th percentile " (p99)
+        "where its answer is expected first."
+        @for (baseline, mean, p99) in [Policy::LeastRequest, Policy::LeastRequestOfAll].into_iter().filter_map(ratios) {
+            " Here its mean response time is " (mean) " of that of " (baseline) ", and its 99th percentile " (p99) "."
         }
-        "."
     } }
 }
 

@@ -41,7 +41,7 @@ pub fn table(records: &[Record]) -> Table {
             time(row.mean_ms),
             row.envoy_cpu_ms_per_request.map_or_else(|| "-".to_owned(), |ms| format!("{ms:.2}")),
         ];
-        let names = [row.experiment.clone(), row.policy.name().to_owned(), row.frontends.to_string(), row.load.clone()];
+        let names = [row.experiment.clone(), row.title().to_owned(), row.frontends.to_string(), row.load.clone()];
         let numbers = numbers.into_iter().map(|number| Cell::new(number).set_alignment(CellAlignment::Right));
         table.add_row(names.into_iter().map(Cell::new).chain(numbers));
     }

@@ -1,0 +1,98 @@
+//! Tables of what is claimed: a candidate of a kind a line, a claim a line; medians with their
+//! ranges.
+
+use crate::goals::{Bound, Figure, Measured, Outcome, Verdict};
+use comfy_table::{Cell, CellAlignment, Table, presets};
+
+fn table(header: &[&str]) -> Table {
+    let mut table = Table::new();
+    table.load_style(presets::UTF8_HORIZONTAL_ONLY);
+    table.set_header(header);
+    table
+}
+
+fn row(names: Vec<String>, numbers: Vec<String>) -> Vec<Cell> {
+    let right = |text| Cell::new(text).set_alignment(CellAlignment::Right);
+    names.into_iter().map(Cell::new).chain(numbers.into_iter().map(right)).collect()
+}
+
+fn spread(digits: usize, spread: Option<(f64, [f64; 2])>) -> String {
+    spread.map_or_else(
+        || "-".to_owned(),
+        |(median, [least, most])| format!("{median:.digits$} ({least:.digits$} to {most:.digits$})"),
+    )
+}
+
+/// The candidates of a kind: medians of the rounds, the least and the greatest in brackets.
+pub fn candidate_table(measured: &[Measured]) -> Table {
+    let mut table = table(&["kind", "candidate", "p50 ms", "p99 ms", "mean ms", "goodput", "lost", "CPU ms"]);
+    for one in measured {
+        let numbers = [
+            (Figure::P50, 1),
+            (Figure::P99, 0),
+            (Figure::Mean, 1),
+            (Figure::Goodput, 2),
+            (Figure::Lost, 0),
+            (Figure::Cpu, 2),
+        ];
+        let numbers = numbers.map(|(figure, digits)| spread(digits, one.spread(figure)));
+        table.add_row(row(vec![one.kind.to_owned(), one.candidate.title().to_owned()], numbers.into()));
+    }
+    table
+}
+
+/// Each claim with its bound and what was measured; beside them what is only to compare with.
+pub fn claim_table(verdicts: &[Verdict]) -> Table {
+    let mut table = table(&["claim", "what", "bound", "of", "over", "median (range)", ""]);
+    for one in verdicts {
+        let bound = match one.bound {
+            Some(Bound::AtMost(most)) => format!("at most {most:.2}"),
+            Some(Bound::AtLeast(least)) => format!("at least {least:.2}"),
+            Some(Bound::None) => "none".to_owned(),
+            None => "-".to_owned(),
+        };
+        let word = match one.outcome {
+            Outcome::Kept => "kept",
+            Outcome::Missed => "MISSED",
+            Outcome::NotMeasured => "NOT MEASURED",
+            Outcome::Beside => "",
+        };
+        let [of, over] = one.figures.map(|figure| figure.map_or_else(|| "-".to_owned(), |ms| format!("{ms:.2}")));
+        let value = spread(2, one.median.zip(one.range));
+        table.add_row(row(vec![one.id.to_owned(), one.what.clone(), bound], vec![of, over, value, word.to_owned()]));
+    }
+    table
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::goals::{CLAIMS, Name, judge, kinds};
+    use crate::policy::Policy;
+    use crate::report::example::record;
+    use crate::rounds::Runs;
+    use std::time::Duration;
+
+    #[test]
+    fn tables_have_medians_with_their_ranges_and_mark_what_is_not_kept() {
+        let kind = kinds(Duration::from_secs(1), 1).remove(0);
+        let run = |p99| record(Policy::Bid, 40, [1.0, 2.0, 3.0, p99], 180.0);
+        let measure = |name: Name, p99s: [f64; 2]| {
+            let case = kind.candidates.iter().find(|one| one.name == name).unwrap().case.clone();
+            Measured { kind: kind.name, candidate: name, runs: Runs { case, records: p99s.map(run).into() } }
+        };
+        let measured = [
+            measure(Name::Bids, [160.0, 200.0]),
+            measure(Name::TwoChoices, [640.0, 500.0]),
+            measure(Name::Central, [80.0, 100.0]),
+        ];
+        let text = candidate_table(&measured).to_string();
+        assert!(text.contains("180 (160 to 200)") && text.contains("0.90 (0.90 to 0.90)"), "{text}");
+        let text = claim_table(&judge(CLAIMS, &["one-place"], &measured, 2, 1)).to_string();
+        // The candidate with full scan did not run.
+        let count = |word: &str| text.lines().filter(|line| line.trim_end().ends_with(word)).count();
+        assert_eq!((count(" kept"), count(" MISSED"), count(" NOT MEASURED")), (4, 1, 1), "{text}");
+        assert!(text.contains("one-place/p99-two-choices") && text.contains("0.33 (0.25 to 0.40)"), "{text}");
+        assert!(text.contains("at most 0.40") && text.contains("570.00"), "{text}");
+    }
+}
