@@ -79,7 +79,7 @@ chaos: release envoy ## Break one thing after the other under load and check wha
 	$(LAB) chaos
 
 .PHONY: soak-envoy
-soak-envoy: release envoy ## 30 minutes of load with changes each second: flat memory, balanced books
+soak-envoy: release envoy ## 30 minutes of load, bursts and changes each second: flat memory, balanced books
 	$(LAB) soak --duration 30m
 
 .PHONY: fuzz
