@@ -23,6 +23,7 @@ pub fn soak_table(lived: &Lived) -> Table {
 pub fn soak_page(lived: &Lived, command: &str) -> Markup {
     let charts = [
         (Unit::Mib, "MiB"),
+        (Unit::ResidentMib, "resident MiB"),
         (Unit::Pages, "pages of 64 KiB"),
         (Unit::Connections, "file descriptors, most of them connections"),
         (Unit::Descriptors, "file descriptors"),

@@ -30,6 +30,9 @@ const SETTLE: Duration = Duration::from_secs(7);
 const IDLE: Duration = Duration::from_secs(5);
 /// A sidecar without traffic looks every 5 s whether there is something to ask the control plane, on a connection of its own.
 const CALM: Duration = Duration::from_secs(7);
+/// What an Envoy has allocated and not freed, in bytes; at most 5 s old.
+const HEAP: &str = "server.memory_allocated";
+const MIB: f64 = (1 << 20) as f64;
 /// How long everything may take to be idle again.
 const IDLE_AGAIN: Duration = Duration::from_secs(20);
 
@@ -147,9 +150,11 @@ impl Soak {
         bar: &ProgressBar,
     ) -> Result<(Vec<Series>, u64), MeshError> {
         let mut series = [
-            ("memory of the gateway and the frontends' Envoys", Unit::Mib),
-            ("memory of the backends' Envoys", Unit::Mib),
+            ("heap of the gateway and the frontends' Envoys", Unit::Mib),
+            ("heap of the backends' Envoys", Unit::Mib),
             ("memory of the control plane", Unit::Mib),
+            ("resident memory of the gateway and the frontends' Envoys", Unit::ResidentMib),
+            ("resident memory of the backends' Envoys", Unit::ResidentMib),
             ("linear memory of the frontends' guests", Unit::Pages),
             ("linear memory of the backends' guests", Unit::Pages),
             ("file descriptors of all Envoys", Unit::Connections),
@@ -163,10 +168,13 @@ impl Soak {
             mesh.reconfigure(servers, CapacitySpec::Static { limit: capacity })?;
             if second % LOOK == 0 {
                 let guests = mesh.guest_pages().await?;
+                let outer = mesh.gateway_counter(HEAP).await? + mesh.frontends_sum(HEAP).await?;
                 let values = [
+                    outer as f64 / MIB,
+                    mesh.sidecars_sum(HEAP).await? as f64 / MIB,
+                    resident_mib(&parts.control_plane),
                     resident_mib(&parts.outer),
                     resident_mib(&parts.sidecars),
-                    resident_mib(&parts.control_plane),
                     guests[0] as f64,
                     guests[1] as f64,
                     descriptors(envoys),

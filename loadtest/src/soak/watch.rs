@@ -11,7 +11,7 @@ use tokio::time::{Instant, sleep};
 /// What fills once (caches, buffers, code that is compiled) fills within this share of the run,
 /// which is not judged.
 const FILLS: f64 = 0.25;
-/// The first four bursts are not judged either, in seconds: an allocator keeps what they needed.
+/// The first four bursts are not judged either, in seconds: pools and buffers grow with them.
 const FILLS_LEAST_S: f64 = 90.0;
 /// How many more pages the last quarter of a run may have than the second.
 const PAGES: f64 = 1.0;
@@ -62,24 +62,29 @@ pub struct Series {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Unit {
-    /// Resident memory.
+    /// Memory that is in use: what an Envoy has allocated and not freed, or what is resident of a
+    /// process without bursts.
     Mib,
+    /// Resident memory, where bursts come: the allocator keeps what the largest one needed, and a
+    /// leak fills that first.
+    ResidentMib,
     /// Open file descriptors.
     Descriptors,
     /// Open file descriptors that are connections for the most part. How many there are follows the
-    /// load: a pool keeps what a burst opened for as long as each is used now and then.
+    /// load: a pool keeps what a burst opened for as long as each is used now and then. See
+    /// [`idle_again`].
     Connections,
     /// Linear memory of guests, in pages of 64 KiB; the largest guest.
     Pages,
 }
 
 impl Series {
-    /// Whether it stayed flat; None: that shows only when there is no load, see [`idle_again`].
+    /// Whether it stayed flat; None: it follows the bursts, and something else shows a leak.
     pub fn judge(&self) -> Option<Promise> {
         match self.unit {
             Unit::Mib => Some(self.judge_slope(MEMORY, "KiB", 1024.0)),
             Unit::Descriptors => Some(self.judge_slope(DESCRIPTORS, "file descriptors", 1.0)),
-            Unit::Connections => None,
+            Unit::ResidentMib | Unit::Connections => None,
             Unit::Pages => Some(self.judge_pages()),
         }
     }
