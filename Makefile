@@ -38,13 +38,13 @@ ablation: release envoy ## Chips alone, bids alone, both, neither, at four servi
 	$(LAB) ablation
 
 .PHONY: bench
-bench: wasm reference ## What a request pays: the decisions natively, the filters on wasmtime (about 3 minutes after the build)
+bench: wasm reference ## What a request pays: the decisions natively, the filters on wasmtime; holds the bounds (about 3 minutes after the build)
 	rm -rf target/bench/criterion
 	CRITERION_HOME=$(CURDIR)/target/bench/criterion cargo bench --locked -p bloc-benches --benches
 	cargo run --locked --release -p bloc-benches -- summary target/bench/criterion target/bench/summary.json
 
 .PHONY: bench-envoy
-bench-envoy: release reference envoy ## What a request pays in a real Envoy (about 3 minutes)
+bench-envoy: release reference envoy ## What a request pays in a real Envoy; holds the bounds (about 3 minutes)
 	$(LAB) cost
 
 .PHONY: bench-record
@@ -79,7 +79,7 @@ chaos: release envoy ## Break one thing after the other under load and check wha
 	$(LAB) chaos
 
 .PHONY: soak-envoy
-soak-envoy: release envoy ## 30 minutes of load with changes each second: flat memory, balanced books
+soak-envoy: release envoy ## 30 minutes of load, bursts and changes each second: flat memory, balanced books
 	$(LAB) soak --duration 30m
 
 .PHONY: fuzz

@@ -1,9 +1,10 @@
 //! `bloc-bench`: criterion's results in one file, and the record of what was measured.
 
 use anyhow::Context;
+use bloc_benches::bounds::{self, Aim, Bound};
 use bloc_benches::environment::Environment;
 use bloc_benches::record;
-use bloc_benches::summary::{self, Bench, Bound};
+use bloc_benches::summary::{self, Bench};
 use bloc_testhost::gates::Measured;
 use bloc_testhost::steady::REQUESTS;
 use clap::{Parser, Subcommand};
@@ -21,7 +22,7 @@ struct Arguments {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Print criterion's results and write them to one file
+    /// Print criterion's results and write them to one file; exit code 1 if a bound is exceeded
     Summary {
         /// Where criterion has put them
         criterion: PathBuf,
@@ -61,6 +62,7 @@ enum Command {
 struct Summary {
     environment: Environment,
     bounds: Vec<Bound>,
+    aims: Vec<Aim>,
     benches: Vec<Bench>,
     module_bytes: usize,
     per_request: Vec<PerRequest>,
@@ -108,17 +110,17 @@ fn main() -> anyhow::Result<()> {
 fn summarise(criterion: &Path, out: &Path) -> anyhow::Result<()> {
     let benches = summary::read(criterion)?;
     let mut table = Table::new();
-    table.load_style(presets::UTF8_HORIZONTAL_ONLY).set_header(["", "median", "95% confidence"]);
-    for Bench { name, median_ns, low_ns, high_ns } in &benches {
+    table.load_style(presets::UTF8_HORIZONTAL_ONLY).set_header(["", "median", "95% confidence", "fastest"]);
+    for Bench { name, median_ns, low_ns, high_ns, least_ns } in &benches {
         let interval = format!("{} to {}", time(*low_ns), time(*high_ns));
-        let numbers = [time(*median_ns), interval].map(|text| Cell::new(text).set_alignment(CellAlignment::Right));
+        let numbers = [time(*median_ns), interval, time(*least_ns)]
+            .map(|text| Cell::new(text).set_alignment(CellAlignment::Right));
         table.add_row([Cell::new(name)].into_iter().chain(numbers));
     }
     println!("{table}");
-    let bounds = summary::bounds(&benches);
-    for Bound { what, value, most } in &bounds {
-        println!("{what}: {value:.2}, at most {most}: {}", if value <= most { "kept" } else { "EXCEEDED" });
-    }
+    let (bounds, aims) = (bounds::bounds(&benches), bounds::aims(&benches));
+    bounds.iter().for_each(|bound| println!("{bound}"));
+    aims.iter().for_each(|aim| println!("{aim}"));
     if let Some(directory) = out.parent() {
         std::fs::create_dir_all(directory).with_context(|| out.display().to_string())?;
     }
@@ -127,11 +129,12 @@ fn summarise(criterion: &Path, out: &Path) -> anyhow::Result<()> {
     for PerRequest { routing, filter, instructions, host_calls } in &per_request {
         println!("{routing} {filter}: {instructions:.0} instructions and {host_calls:.2} host calls a request");
     }
-    let summary =
-        Summary { environment: Environment::here(), bounds, benches, module_bytes: measured.bytes, per_request };
+    let (environment, module_bytes) = (Environment::here(), measured.bytes);
+    let summary = Summary { environment, bounds, aims, benches, module_bytes, per_request };
     std::fs::write(out, serde_json::to_string_pretty(&summary)?).with_context(|| out.display().to_string())?;
     println!("{}", out.display());
-    Ok(())
+    // Last, so that an exceeded bound hides nothing.
+    Ok(bounds::verdict(&summary.bounds)?)
 }
 
 fn time(nanos: f64) -> String {

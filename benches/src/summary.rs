@@ -1,6 +1,8 @@
 //! What criterion has written, in one file: `target/bench/summary.json`.
 //!
-//! Criterion leaves `<group>/<function>/<parameter>/new/` for each bench, with `benchmark.json` (what it is called) and `estimates.json` (nanoseconds for one iteration).
+//! Criterion leaves `<group>/<function>/<parameter>/new/` for each bench, with `benchmark.json` (what
+//! it is called), `estimates.json` (nanoseconds for one iteration) and `sample.json` (how many
+//! iterations each sample had, and how many nanoseconds these took).
 
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
@@ -40,17 +42,9 @@ pub struct Bench {
     pub low_ns: f64,
     /// See `low_ns`.
     pub high_ns: f64,
-}
-
-/// A ratio or a time that must not be exceeded.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Bound {
-    /// What it is.
-    pub what: String,
-    /// Its value.
-    pub value: f64,
-    /// What it must not exceed.
-    pub most: f64,
+    /// An iteration of the fastest sample, in nanoseconds. Other work on the machine makes samples
+    /// slower and none faster, so this moves far less than the median.
+    pub least_ns: f64,
 }
 
 #[derive(Deserialize)]
@@ -73,6 +67,18 @@ struct Estimate {
 struct Interval {
     lower_bound: f64,
     upper_bound: f64,
+}
+
+#[derive(Deserialize)]
+struct Samples {
+    iters: Vec<f64>,
+    times: Vec<f64>,
+}
+
+impl Samples {
+    fn least_ns(&self) -> f64 {
+        self.times.iter().zip(&self.iters).map(|(time, iterations)| time / iterations).fold(f64::INFINITY, f64::min)
+    }
 }
 
 /// All benches under criterion's directory, by name.
@@ -108,6 +114,7 @@ fn collect(directory: &Path, benches: &mut Vec<Bench>) -> Result<(), SummaryErro
             median_ns: point_estimate,
             low_ns: confidence_interval.lower_bound,
             high_ns: confidence_interval.upper_bound,
+            least_ns: parse::<Samples>(&directory.join("sample.json"))?.least_ns(),
         });
         return Ok(());
     }
@@ -125,37 +132,28 @@ fn parse<T: for<'de> Deserialize<'de>>(path: &Path) -> Result<T, SummaryError> {
     serde_json::from_slice(&text).map_err(|source| SummaryError::Content { path: path.to_owned(), source })
 }
 
-/// What must not be exceeded, as far as it was measured.
-pub fn bounds(benches: &[Bench]) -> Vec<Bound> {
-    let time = |name: &str| benches.iter().find(|bench| bench.name == name).map(|bench| bench.median_ns);
-    let growth = |routing: &str| {
-        let value = time(&format!("choose/{routing}/1000"))? / time(&format!("choose/{routing}/10"))?;
-        Some(Bound { what: format!("choice among 1,000 servers over choice among 10, {routing}"), value, most: 1.5 })
-    };
-    let mu = time("choose/mu/1000").map(|nanos| nanos / 1e3);
-    let mu =
-        mu.map(|value| Bound { what: "Mu's choice among 1,000 servers, in microseconds".into(), value, most: 5.0 });
-    ["bloc", "bid", "least_request"].into_iter().filter_map(growth).chain(mu).collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     fn bench(name: &str, median_ns: f64) -> Bench {
-        Bench { name: name.into(), median_ns, low_ns: median_ns - 1.0, high_ns: median_ns + 1.0 }
+        let (low_ns, high_ns, least_ns) = (median_ns - 1.0, median_ns + 1.0, median_ns - 2.0);
+        Bench { name: name.into(), median_ns, low_ns, high_ns, least_ns }
     }
 
     /// As criterion 0.8 writes them, without the fields that are not read.
-    fn write(criterion: &Path, directory: &str, id: &str, median: f64) {
+    fn write(criterion: &Path, directory: &str, id: &str, value: f64) {
         let new = criterion.join(directory).join("new");
         std::fs::create_dir_all(&new).unwrap();
         std::fs::write(new.join("benchmark.json"), format!(r#"{{"group_id":"g","full_id":"{id}"}}"#)).unwrap();
         let interval =
-            format!(r#"{{"confidence_level":0.95,"lower_bound":{},"upper_bound":{}}}"#, median - 1.0, median + 1.0);
-        let median = format!(r#"{{"confidence_interval":{interval},"point_estimate":{median},"standard_error":0.1}}"#);
+            format!(r#"{{"confidence_level":0.95,"lower_bound":{},"upper_bound":{}}}"#, value - 1.0, value + 1.0);
+        let median = format!(r#"{{"confidence_interval":{interval},"point_estimate":{value},"standard_error":0.1}}"#);
         std::fs::write(new.join("estimates.json"), format!(r#"{{"mean":{median},"median":{median},"slope":null}}"#))
             .unwrap();
+        let times = [value + 3.0, value * 100.0, (value - 2.0) * 10.0, value + 9.0];
+        let samples = format!(r#"{{"sampling_mode":"Flat","iters":[1.0,100.0,10.0,1.0],"times":{times:?}}}"#);
+        std::fs::write(new.join("sample.json"), samples).unwrap();
     }
 
     #[test]
@@ -179,17 +177,5 @@ mod tests {
         let empty = tempfile::tempdir().unwrap();
         assert!(matches!(read(empty.path()), Err(SummaryError::Empty(_))));
         assert!(matches!(read(&empty.path().join("none")), Err(SummaryError::File { .. })));
-    }
-
-    #[test]
-    fn bounds_are_ratios_within_a_run() {
-        let benches = [
-            bench("choose/bloc/10", 100.0),
-            bench("choose/bloc/1000", 130.0),
-            bench("choose/mu/10", 100.0),
-            bench("choose/mu/1000", 5_500.0),
-        ];
-        let values: Vec<(f64, f64)> = bounds(&benches).iter().map(|bound| (bound.value, bound.most)).collect();
-        assert_eq!(values, [(1.3, 1.5), (5.5, 5.0)]);
     }
 }

@@ -4,7 +4,8 @@ use super::console::{bar, run_directory};
 use super::mesh_options::tools;
 use anyhow::{Context, ensure};
 use bloc_lab::bounce::{self, Kind, Plan, Stand};
-use bloc_lab::cost::figures::{Bound, Figures, Medians};
+use bloc_lab::cost::bounds::{self, Aim, Bound};
+use bloc_lab::cost::figures::{Figures, Medians};
 use bloc_lab::cost::variant::Modules;
 use bloc_lab::cost::{Bench, Options, Variant};
 use bloc_lab::envoy;
@@ -20,7 +21,7 @@ use std::time::Duration;
 /// The request whose bounces are measured.
 const POST: Kind = Kind { body: Some(100_000), ..Kind::PLAIN };
 
-/// Measure what a request pays in a real Envoy: CPU, throughput, latency, memory, start; with and without filters; and what a bounced POST of 100 kB does.
+/// Measure what a request pays in a real Envoy: CPU, throughput, latency, memory, start; with and without filters; and what a bounced POST of 100 kB does. Exit code 1 if a bound is exceeded.
 #[derive(Debug, Args)]
 pub struct CostCommand {
     /// Rounds; each loads every variant; 1 to 1000
@@ -56,6 +57,7 @@ struct Document {
     options: Options,
     policy: Policy,
     bounds: Vec<Bound>,
+    aims: Vec<Aim>,
     medians: Vec<Medians>,
     bounces: Vec<Bounced>,
     #[serde(flatten)]
@@ -127,10 +129,9 @@ impl CostCommand {
         bar.finish_and_clear();
         println!("{}", figures.table());
         bounces.iter().for_each(Bounced::print);
-        let bounds = figures.bounds();
-        for Bound { what, value, most } in &bounds {
-            println!("{what}: {value:.2}, at most {most}: {}", if value <= most { "kept" } else { "EXCEEDED" });
-        }
+        let (bounds, aims) = (bounds::bounds(&figures), bounds::aims(&figures));
+        bounds.iter().for_each(|bound| println!("{bound}"));
+        aims.iter().for_each(|aim| println!("{aim}"));
         let out = self.out.unwrap_or_else(|| target_directory().join("bench/envoy.json"));
         if let Some(directory) = out.parent() {
             std::fs::create_dir_all(directory).with_context(|| format!("--out {}", out.display()))?;
@@ -140,6 +141,7 @@ impl CostCommand {
             options,
             policy: self.policy,
             bounds,
+            aims,
             medians: figures.medians(),
             bounces,
             figures,
@@ -147,6 +149,7 @@ impl CostCommand {
         std::fs::write(&out, serde_json::to_string_pretty(&document)?)
             .with_context(|| format!("--out {}", out.display()))?;
         println!("{}", out.display());
-        Ok(())
+        // Last, so that an exceeded bound hides nothing.
+        Ok(bounds::verdict(&document.bounds)?)
     }
 }

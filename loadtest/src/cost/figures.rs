@@ -68,17 +68,6 @@ pub struct Medians {
     pub worker_mib: Option<f64>,
 }
 
-/// A figure that has a bound.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Bound {
-    /// What it is.
-    pub what: String,
-    /// Its value.
-    pub value: f64,
-    /// What it must not exceed.
-    pub most: f64,
-}
-
 /// All variants; the first is the one to compare with.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Figures {
@@ -146,15 +135,9 @@ impl Figures {
         self.added(self.row(variant)?)
     }
 
-    /// The figures that have a bound, as far as their variants were measured.
-    pub fn bounds(&self) -> Vec<Bound> {
-        let pairs = [(Variant::Inbound, Variant::SetResponse, 2.0), (Variant::Outbound, Variant::SetRequest, 3.0)];
-        let bound = |(variant, reference, most): (Variant, Variant, f64)| {
-            let value = self.added_us(variant)? / self.added_us(reference)?;
-            let what = format!("what {} adds, over what \"{}\" adds", variant.name(), reference.name());
-            Some(Bound { what, value, most })
-        };
-        pairs.into_iter().filter_map(bound).collect()
+    /// CPU time of a request at saturation in the round in which it was least, in microseconds.
+    pub fn least_cpu_us(&self, variant: Variant) -> Option<f64> {
+        self.row(variant)?.cpu_us.iter().copied().reduce(f64::min)
     }
 
     /// The medians of each variant.
@@ -272,9 +255,10 @@ mod tests {
             (Variant::Outbound, [90.0, 190.0, 100.0]),
         ]);
         assert_eq!(figures.added_us(Variant::Inbound), Some(14.0));
-        let values: Vec<(f64, f64)> = figures.bounds().iter().map(|bound| (bound.value, bound.most)).collect();
-        assert_eq!(values, [(1.75, 2.0), (4.0, 3.0)]);
-        assert_eq!(Figures::new(&[Variant::Plain, Variant::Inbound]).bounds(), []);
+        assert_eq!(
+            (figures.added_us(Variant::SetResponse), figures.added_us(Variant::Outbound)),
+            (Some(8.0), Some(40.0))
+        );
     }
 
     #[test]

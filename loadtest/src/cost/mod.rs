@@ -15,10 +15,12 @@
 //! | [`load`] | wrk |
 //! | [`accounting`] | CPU time and memory of a process, as the kernel accounts them; pinning |
 //! | [`bench`] | the order of things |
-//! | [`figures`] | medians, ratios, the table, the JSON file |
+//! | [`figures`] | medians, the table, the JSON file |
+//! | [`bounds`] | what the filters may cost, and what they should |
 
 pub mod accounting;
 pub mod bench;
+pub mod bounds;
 pub mod figures;
 pub mod load;
 pub mod variant;

@@ -21,12 +21,21 @@ pub fn soak_table(lived: &Lived) -> Table {
 
 /// The same, with what was watched over time.
 pub fn soak_page(lived: &Lived, command: &str) -> Markup {
-    let charts = [(Unit::Mib, "MiB"), (Unit::Pages, "pages of 64 KiB"), (Unit::Descriptors, "file descriptors")];
+    let charts = [
+        (Unit::Mib, "MiB"),
+        (Unit::ResidentMib, "resident MiB"),
+        (Unit::Pages, "pages of 64 KiB"),
+        (Unit::Connections, "file descriptors, most of them connections"),
+        (Unit::Descriptors, "file descriptors"),
+    ];
     document(
         "A long life",
         command,
         &html! {
-            p { (lived.books.sent) " requests, while " (lived.changes) " times servers came or went and the capacity changed." }
+            p {
+                (lived.books.sent) " requests, in " (lived.books.bursts) " bursts more than the servers could take, while "
+                (lived.changes) " times servers came or went and the capacity changed."
+            }
             table {
                 tr { th { "what" } th { "promised" } th { "measured" } th {} }
                 @for promise in &lived.promises {

@@ -32,14 +32,22 @@ pub struct Books {
     pub exhausted: u64,
     /// Attempts that `bloc.inbound` let in.
     pub admitted: u64,
-    /// Attempts that it rejected.
+    /// Attempts that it rejected, for whatever reason.
     pub rejected: u64,
+    /// Those of them that it bounced because they would have waited longer than they bid.
+    pub bounced: u64,
+    /// Those of them that it rejected at its capacity.
+    pub full: u64,
     /// Answers of applications that it saw.
     pub departed: u64,
     /// Requests that the backends' sidecars sent to their applications.
     pub apps: u64,
     /// Requests that are said to be under way, when none is.
     pub in_flight: u64,
+    /// Bursts that there were.
+    pub bursts: u64,
+    /// Bursts in which a request was shed.
+    pub bursts_shed: u64,
 }
 
 impl Books {
@@ -51,10 +59,8 @@ impl Books {
         let outbound =
             async |name: &str| mesh.frontends_sum(&format!("wasmcustom.bloc.outbound.{SERVICE}.{name}")).await;
         let inbound = async |name: &str| mesh.sidecars_sum(&format!("wasmcustom.bloc.inbound.{SERVICE}.{name}")).await;
-        let mut rejected = 0;
-        for reason in ["capacity", "bid", "deadline", "unreachable"] {
-            rejected += inbound(&format!("rejected_{reason}")).await?;
-        }
+        let (full, bounced) = (inbound("rejected_capacity").await?, inbound("rejected_bid").await?);
+        let rejected = full + bounced + inbound("rejected_deadline").await? + inbound("rejected_unreachable").await?;
         Ok(Self {
             gateway: mesh.gateway_counter("http.gateway.downstream_rq_total").await?,
             frontends: mesh.frontends_sum("http.outbound.downstream_rq_total").await?,
@@ -65,11 +71,26 @@ impl Books {
             exhausted: outbound("retries_exhausted").await?,
             admitted: inbound("admitted").await?,
             rejected,
+            bounced,
+            full,
             departed: inbound("departed").await?,
             apps: mesh.sidecars_sum("cluster.app.upstream_rq_total").await?,
             in_flight: inbound("in_flight").await?,
             ..Self::default()
         })
+    }
+
+    /// What must have happened, lest the rest shows nothing of it. Only attempts that `bid` are bounced.
+    pub fn happened(&self, bid: bool) -> Vec<Promise> {
+        let some =
+            |what, count: u64, measured: String| Promise { what, promised: "some".into(), measured, holds: count > 0 };
+        let shed = format!("{} in {} of {} bursts", self.shed, self.bursts_shed, self.bursts);
+        let bounced = bid.then(|| some("bounces: waits longer than bid", self.bounced, self.bounced.to_string()));
+        let rest = [
+            some("rejections in the bursts: servers at their capacity", self.full, self.full.to_string()),
+            some("requests shed in the bursts", self.bursts_shed, shed),
+        ];
+        bounced.into_iter().chain(rest).collect()
     }
 
     /// Each pair of numbers that must be the same.
@@ -126,9 +147,13 @@ mod tests {
             exhausted: 10,
             admitted: 90,
             rejected: 60,
+            bounced: 40,
+            full: 20,
             departed: 90,
             apps: 90,
             in_flight: 0,
+            bursts: 3,
+            bursts_shed: 2,
         };
         assert!(even.balance().iter().all(|promise| promise.holds), "{:?}", even.balance());
         let wrong: [fn(&mut Books); 15] = [
@@ -155,5 +180,17 @@ mod tests {
         }
         let apps = Books { apps: 91, ..even };
         assert!(apps.balance().iter().any(|promise| !promise.holds));
+    }
+
+    #[test]
+    fn what_did_not_happen_shows_nothing() {
+        let all = Books { bounced: 1, full: 1, shed: 1, bursts: 1, bursts_shed: 1, ..Books::default() };
+        let fails = |books: Books, bid| books.happened(bid).iter().filter(|promise| !promise.holds).count();
+        assert_eq!((fails(all, true), fails(all, false)), (0, 0));
+        assert_eq!(fails(Books { bounced: 0, ..all }, true), 1);
+        assert_eq!(fails(Books { bounced: 0, ..all }, false), 0, "nothing bids");
+        assert_eq!(fails(Books { full: 0, ..all }, true), 1);
+        assert_eq!(fails(Books { bursts_shed: 0, ..all }, true), 1, "shed, but in no burst");
+        assert_eq!(fails(Books::default(), true), 3);
     }
 }

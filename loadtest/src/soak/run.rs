@@ -1,6 +1,7 @@
 //! The run.
 
 use super::books::Books;
+use super::bursts::Bursts;
 use super::watch::{Series, Unit, descriptors, idle_again, resident_mib, steady};
 use crate::backend::ServiceTime;
 use crate::case::HEAD_START;
@@ -11,6 +12,8 @@ use crate::policy::Policy;
 use crate::timeline::Point;
 use bloc_policy::config::CapacitySpec;
 use indicatif::ProgressBar;
+use rand::rngs::StdRng;
+use rand::{RngExt, SeedableRng};
 use serde::Serialize;
 use std::path::Path;
 use std::sync::Arc;
@@ -27,6 +30,9 @@ const SETTLE: Duration = Duration::from_secs(7);
 const IDLE: Duration = Duration::from_secs(5);
 /// A sidecar without traffic looks every 5 s whether there is something to ask the control plane, on a connection of its own.
 const CALM: Duration = Duration::from_secs(7);
+/// What an Envoy has allocated and not freed, in bytes; at most 5 s old.
+const HEAP: &str = "server.memory_allocated";
+const MIB: f64 = (1 << 20) as f64;
 /// How long everything may take to be idle again.
 const IDLE_AGAIN: Duration = Duration::from_secs(20);
 
@@ -35,11 +41,11 @@ const IDLE_AGAIN: Duration = Duration::from_secs(20);
 pub struct Soak {
     /// What balances the load.
     pub policy: Policy,
-    /// How long.
+    /// How long; three minutes at least, lest there are too few values for a slope.
     pub duration: Duration,
-    /// Requests per second; the four servers that are always there do 400, the two that come and go 200 more.
+    /// Requests per second beside the bursts; the four servers that are always there do 400, the two that come and go 200 more.
     pub rate: f64,
-    /// Determines the arrivals.
+    /// Determines the service times, and the arrivals of the steady load and of the bursts.
     pub seed: u64,
 }
 
@@ -69,7 +75,8 @@ impl Soak {
     /// # Errors
     /// The mesh does not start, or one of its processes ends early.
     pub async fn run(&self, tools: &Tools, directory: &Path, bar: &ProgressBar) -> Result<Lived, MeshError> {
-        let mut mesh = Mesh::start(&self.mesh(), tools, directory, bar).await?;
+        let [servers, steady_load, bursts] = self.seeds();
+        let mut mesh = Mesh::start(&self.mesh(servers), tools, directory, bar).await?;
         let parts = mesh.parts();
         let envoys = [parts.outer.clone(), parts.sidecars.clone()].concat();
         let idle = steady(CALM, IDLE_AGAIN, || descriptors(&envoys)).await;
@@ -83,13 +90,15 @@ impl Soak {
             warm_up: Duration::ZERO,
             window: self.duration,
             outstanding_limit: 4_000,
-            seed: self.seed,
+            seed: steady_load,
         };
+        let bursts = Bursts::new(self.duration, bursts);
         let start = Instant::now() + HEAD_START;
         bar.set_length(self.duration.as_secs());
         bar.set_position(0);
-        let (measured, watched) = tokio::join!(
+        let (measured, overload, watched) = tokio::join!(
             load::run(&plan, start, Arc::<Tally>::default()),
+            bursts.run(&plan, start),
             self.watch(&mesh, &parts, &envoys, start, bar)
         );
         let (series, changes) = watched?;
@@ -98,25 +107,34 @@ impl Soak {
         let mut books = Books::of(&mesh).await?;
         let closed = idle_again(idle, IDLE_AGAIN, || descriptors(&envoys)).await;
         mesh.end().await;
-        let count =
-            |matches: fn(Outcome) -> bool| measured.samples.iter().filter(|one| matches(one.outcome)).count() as u64;
-        books.sent = measured.samples.len() as u64;
-        books.answered = count(|outcome| outcome == Outcome::Ok);
-        books.shed = count(|outcome| outcome == Outcome::Shed);
+        let outcomes: Vec<Outcome> =
+            measured.samples.iter().chain(overload.samples()).map(|sample| sample.outcome).collect();
+        let count = |matches: fn(&&Outcome) -> bool| outcomes.iter().filter(matches).count() as u64;
+        books.sent = outcomes.len() as u64;
+        books.answered = count(|outcome| **outcome == Outcome::Ok);
+        books.shed = count(|outcome| **outcome == Outcome::Shed);
         books.errors = count(|outcome| matches!(outcome, Outcome::Error(_)));
-        let flat = series.iter().map(Series::judge);
-        let promises = books.balance().into_iter().chain(flat).chain([closed]).collect();
+        (books.bursts, books.bursts_shed) = (overload.bursts.len() as u64, overload.shed_in());
+        let happened = books.happened(self.policy == Policy::Bid);
+        let flat = series.iter().filter_map(Series::judge);
+        let promises = books.balance().into_iter().chain(happened).chain(flat).chain([closed]).collect();
         Ok(Lived { books, changes, series, promises })
     }
 
-    fn mesh(&self) -> MeshSpec {
+    /// Of the service times, the steady load and the bursts: none follows from another.
+    fn seeds(&self) -> [u64; 3] {
+        let mut rng = StdRng::seed_from_u64(self.seed);
+        std::array::from_fn(|_| rng.random())
+    }
+
+    fn mesh(&self, seed: u64) -> MeshSpec {
         let service_time = ServiceTime::Exponential(Duration::from_millis(20));
         MeshSpec {
             backends: 4,
             spare: 2,
             concurrency: 2,
             capacity: Some(CapacitySpec::Static { limit: 10 }),
-            seed: self.seed,
+            seed,
             idle_timeout: Some(IDLE),
             ..MeshSpec::fleet(self.policy, 4, service_time)
         }
@@ -132,12 +150,14 @@ impl Soak {
         bar: &ProgressBar,
     ) -> Result<(Vec<Series>, u64), MeshError> {
         let mut series = [
-            ("memory of the gateway and the frontends' Envoys", Unit::Mib),
-            ("memory of the backends' Envoys", Unit::Mib),
+            ("heap of the gateway and the frontends' Envoys", Unit::Mib),
+            ("heap of the backends' Envoys", Unit::Mib),
             ("memory of the control plane", Unit::Mib),
+            ("resident memory of the gateway and the frontends' Envoys", Unit::ResidentMib),
+            ("resident memory of the backends' Envoys", Unit::ResidentMib),
             ("linear memory of the frontends' guests", Unit::Pages),
             ("linear memory of the backends' guests", Unit::Pages),
-            ("file descriptors of all Envoys", Unit::Descriptors),
+            ("file descriptors of all Envoys", Unit::Connections),
             ("file descriptors of the control plane", Unit::Descriptors),
         ]
         .map(|(name, unit)| Series { name, unit, points: vec![] });
@@ -148,10 +168,13 @@ impl Soak {
             mesh.reconfigure(servers, CapacitySpec::Static { limit: capacity })?;
             if second % LOOK == 0 {
                 let guests = mesh.guest_pages().await?;
+                let outer = mesh.gateway_counter(HEAP).await? + mesh.frontends_sum(HEAP).await?;
                 let values = [
+                    outer as f64 / MIB,
+                    mesh.sidecars_sum(HEAP).await? as f64 / MIB,
+                    resident_mib(&parts.control_plane),
                     resident_mib(&parts.outer),
                     resident_mib(&parts.sidecars),
-                    resident_mib(&parts.control_plane),
                     guests[0] as f64,
                     guests[1] as f64,
                     descriptors(envoys),
@@ -174,14 +197,39 @@ impl Soak {
 
 #[cfg(test)]
 mod tests {
+    use super::super::bursts::{LENGTH, RATE};
     use super::*;
+    use crate::load::poisson_arrivals;
+
+    const SOAK: Soak = Soak { policy: Policy::Bid, duration: CHANGE, rate: 300.0, seed: 1 };
 
     #[test]
     fn something_changes_each_second() {
-        let soak = Soak { policy: Policy::Bloc, duration: CHANGE, rate: 1.0, seed: 1 };
         for second in 0..100 {
-            assert_ne!(soak.state(second), soak.state(second + 1));
-            assert!((4..=6).contains(&soak.state(second).0));
+            assert_ne!(SOAK.state(second), SOAK.state(second + 1));
+            assert!((4..=6).contains(&SOAK.state(second).0));
         }
+    }
+
+    #[test]
+    fn a_burst_is_more_than_all_servers_can_serve_and_keep() {
+        let spec = SOAK.mesh(1);
+        let servers = spec.backends + spec.spare;
+        let most = (0..100).map(|second| SOAK.state(second).1).max().unwrap();
+        let room = spec.total_rate(servers) * LENGTH.as_secs_f64() + servers as f64 * most as f64;
+        // The steady load comes on top of it, so this holds at any rate.
+        for seed in 0..200 {
+            let arrivals = poisson_arrivals(RATE, LENGTH, seed).len() as f64;
+            assert!(arrivals > 1.2 * room, "{arrivals} requests, room for {room}");
+        }
+        assert!(SOAK.rate < spec.total_rate(spec.backends), "the steady load is none");
+    }
+
+    #[test]
+    fn the_seed_determines_three_others() {
+        assert_eq!(SOAK.seeds(), SOAK.seeds());
+        let [servers, steady, bursts] = SOAK.seeds();
+        assert!(servers != steady && steady != bursts && bursts != servers);
+        assert!(!SOAK.seeds().contains(&Soak { seed: 2, ..SOAK }.seeds()[0]));
     }
 }

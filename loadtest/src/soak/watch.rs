@@ -1,17 +1,51 @@
 //! Memory and file descriptors over time, and whether they grow.
 
+use super::bursts::EVERY;
+use super::slope::{floors, theil_sen};
 use crate::chaos::judge::Promise;
 use crate::timeline::Point;
 use serde::Serialize;
 use std::time::Duration;
 use tokio::time::{Instant, sleep};
 
-/// How much more memory the last quarter may have than the second, as a share.
-pub const MEMORY: f64 = 0.03;
-/// And beyond that, in MiB: what an allocator keeps by chance.
-const MEMORY_MIB: f64 = 2.0;
-/// How many more file descriptors.
-const DESCRIPTORS: f64 = 4.0;
+/// What fills once (caches, buffers, code that is compiled) fills within this share of the run,
+/// which is not judged.
+const FILLS: f64 = 0.25;
+/// The first four bursts are not judged either, in seconds: pools and buffers grow with them.
+const FILLS_LEAST_S: f64 = 90.0;
+/// How many more pages the last quarter of a run may have than the second.
+const PAGES: f64 = 1.0;
+/// How many more file descriptors there may be after the last request than before the first.
+const LEFT_OPEN: f64 = 4.0;
+
+/// How fast a quantity may grow, per minute.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Growth {
+    /// In a run that is long enough.
+    pub per_minute: f64,
+    /// What comes and goes by chance within a run of any length. Over a short time this alone is a
+    /// steeper slope, and then it is the bound.
+    pub noise: f64,
+}
+
+/// In KiB, all processes of a kind together. One object of 64 bytes kept for each of 300 requests
+/// per second is 1,125 KiB per minute; one of 16 bytes, the least that an allocator hands out, is
+/// 281.
+pub const MEMORY: Growth = Growth { per_minute: 128.0, noise: 2_048.0 };
+/// The control plane's. One descriptor kept for each change is 60 per minute.
+pub const DESCRIPTORS: Growth = Growth { per_minute: 1.0, noise: 8.0 };
+
+impl Growth {
+    /// The bound for what was judged over so many minutes.
+    pub fn bound(self, minutes: f64) -> f64 {
+        self.per_minute.max(self.noise / minutes)
+    }
+
+    /// From how long a run on the bound is the one of a long run, in minutes.
+    pub fn settled_minutes(self) -> f64 {
+        self.noise / self.per_minute / (1.0 - FILLS)
+    }
+}
 
 /// A quantity of one kind of process over time, summed over those of the kind.
 #[derive(Clone, Debug, Serialize)]
@@ -28,55 +62,70 @@ pub struct Series {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Unit {
-    /// Resident memory.
+    /// Memory that is in use: what an Envoy has allocated and not freed, or what is resident of a
+    /// process without bursts.
     Mib,
+    /// Resident memory, where bursts come: the allocator keeps what the largest one needed, and a
+    /// leak fills that first.
+    ResidentMib,
     /// Open file descriptors.
     Descriptors,
+    /// Open file descriptors that are connections for the most part. How many there are follows the
+    /// load: a pool keeps what a burst opened for as long as each is used now and then. See
+    /// [`idle_again`].
+    Connections,
     /// Linear memory of guests, in pages of 64 KiB; the largest guest.
     Pages,
 }
 
-impl Unit {
-    /// What a reader calls it.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Mib => "MiB",
-            Self::Descriptors => "file descriptors",
-            Self::Pages => "pages of 64 KiB",
-        }
-    }
-
-    fn allowed(self, before: f64) -> f64 {
-        match self {
-            Self::Mib => before * (1.0 + MEMORY) + MEMORY_MIB,
-            Self::Descriptors => before + DESCRIPTORS,
-            Self::Pages => before,
-        }
-    }
-}
-
 impl Series {
-    /// Whether it stayed flat.
-    pub fn judge(&self) -> Promise {
-        // Not the peaks, which a busy machine makes: a leak lifts the floor.
-        let floor = |n: usize| {
-            let len = self.points.len();
-            let mut values: Vec<f64> =
-                self.points[n * len / 4..(n + 1) * len / 4].iter().map(|point| point.value).collect();
-            values.sort_by(f64::total_cmp);
-            values.get(values.len() / 10).copied()
+    /// Whether it stayed flat; None: it follows the bursts, and something else shows a leak.
+    pub fn judge(&self) -> Option<Promise> {
+        match self.unit {
+            Unit::Mib => Some(self.judge_slope(MEMORY, "KiB", 1024.0)),
+            Unit::Descriptors => Some(self.judge_slope(DESCRIPTORS, "file descriptors", 1.0)),
+            Unit::ResidentMib | Unit::Connections => None,
+            Unit::Pages => Some(self.judge_pages()),
+        }
+    }
+
+    /// By its slope after the first quarter; one of what is counted is `factor` of `growth`'s
+    /// `unit`.
+    fn judge_slope(&self, growth: Growth, unit: &str, factor: f64) -> Promise {
+        let end_s = self.points.last().map_or(0.0, |point| point.at_s);
+        let from_s = (FILLS * end_s).max(FILLS_LEAST_S);
+        let bound = growth.bound((end_s - from_s).max(1.0) / 60.0);
+        let floors = floors(&self.points, from_s, EVERY.as_secs_f64());
+        let slope = theil_sen(&floors).map(|slope| slope * 60.0 * factor);
+        // A bound that was widened says so.
+        let settled = match growth.per_minute {
+            settled if settled < bound => format!(" ({settled:.0} from {:.0} min on)", growth.settled_minutes().ceil()),
+            _ => String::new(),
         };
-        let (before, after) = (floor(1), floor(3));
-        let show = |value: Option<f64>| value.map_or_else(|| "?".to_owned(), |value| format!("{value:.1}"));
+        let ends = floors.first().zip(floors.last());
         Promise {
             what: self.name,
-            promised: match before {
-                Some(before) => format!("at most {:.1} {}", self.unit.allowed(before), self.unit.name()),
-                None => "flat".into(),
+            promised: format!("at most {bound:.1} {unit} more per minute{settled}"),
+            measured: match (slope, ends) {
+                (Some(slope), Some((first, last))) => format!("{slope:+.1} ({:.1} to {:.1})", first.value, last.value),
+                _ => "?".into(),
             },
-            measured: format!("{}, then {}", show(before), show(after)),
             // Who was never seen has not stayed flat: there would be nothing to see.
-            holds: before.zip(after).is_some_and(|(before, after)| before > 0.0 && after <= self.unit.allowed(before)),
+            holds: slope.is_some_and(|slope| slope <= bound) && floors.iter().all(|floor| floor.value > 0.0),
+        }
+    }
+
+    /// Linear memory never shrinks, and a page is much: the number itself is bounded.
+    fn judge_pages(&self) -> Promise {
+        let len = self.points.len();
+        let least = |points: &[Point]| points.iter().map(|point| point.value).reduce(f64::min);
+        let (before, after) = (least(&self.points[len / 4..len / 2]), least(&self.points[3 * len / 4..]));
+        let show = |value: Option<f64>| value.map_or_else(|| "?".to_owned(), |value| format!("{value:.0}"));
+        Promise {
+            what: self.name,
+            promised: format!("at most {PAGES} page of 64 KiB more"),
+            measured: format!("{}, then {}", show(before), show(after)),
+            holds: before.zip(after).is_some_and(|(before, after)| before > 0.0 && after <= before + PAGES),
         }
     }
 }
@@ -98,7 +147,7 @@ pub async fn steady(calm: Duration, limit: Duration, value: impl Fn() -> f64) ->
 /// Whether, within `limit` after the last request, there are as many file descriptors as before the first one: whatever is left then is neither a connection in use nor one that
 /// a pool keeps.
 pub async fn idle_again(before: f64, limit: Duration, descriptors: impl Fn() -> f64) -> Promise {
-    let (allowed, ends) = (Unit::Descriptors.allowed(before), Instant::now() + limit);
+    let (allowed, ends) = (before + LEFT_OPEN, Instant::now() + limit);
     let mut now = descriptors();
     while now > allowed && Instant::now() < ends {
         sleep(Duration::from_millis(200)).await;
@@ -132,22 +181,74 @@ pub fn descriptors(processes: &[u32]) -> f64 {
 mod tests {
     use super::*;
 
-    fn holds(unit: Unit, values: impl Iterator<Item = f64>) -> bool {
-        let points = values.enumerate().map(|(n, value)| Point { at_s: n as f64, value }).collect();
-        Series { name: "x", unit, points }.judge().holds
+    const MINUTES: f64 = 30.0;
+
+    /// A look every three seconds for so many minutes; `value` gets the minute.
+    fn series(unit: Unit, minutes: f64, value: impl Fn(f64) -> f64) -> Series {
+        let looks = (1..=(minutes * 20.0) as u32).map(|look| f64::from(look) * 3.0);
+        let points = looks.map(|at_s| Point { at_s, value: value(at_s / 60.0) }).collect();
+        Series { name: "x", unit, points }
+    }
+
+    fn holds(unit: Unit, value: impl Fn(f64) -> f64) -> bool {
+        series(unit, MINUTES, value).judge().unwrap().holds
     }
 
     #[test]
-    fn growth_is_seen_and_filling_up_is_not() {
-        for (unit, leak) in [(Unit::Mib, 0.2), (Unit::Descriptors, 0.2), (Unit::Pages, 0.05)] {
-            let line = |slope: f64| (0..100).map(move |n| (100.0 + slope * f64::from(n)).floor());
-            assert!(holds(unit, line(0.0)));
-            assert!(!holds(unit, line(leak)), "{unit:?}");
+    fn growth_is_seen_that_a_percentage_would_have_allowed() {
+        // 64 bytes for each of 300 requests per second.
+        let leak_mib = 64.0 * 300.0 * 60.0 / f64::from(1 << 20);
+        assert!(!holds(Unit::Mib, |minute| 600.0 + leak_mib * minute));
+        // A fifth of that: from the second quarter to the last 3.3 of 600 MiB, less than 1%.
+        assert!(!holds(Unit::Mib, |minute| 600.0 + leak_mib * minute / 5.0));
+        assert!(!holds(Unit::Descriptors, |minute| (500.0 + 3.0 * minute).floor()), "one in twenty seconds");
+        assert!(!holds(Unit::Pages, |minute| (18.0 + minute / 5.0).floor()));
+    }
+
+    #[test]
+    fn filling_up_in_the_beginning_is_no_growth() {
+        let filled = |minute: f64| (minute / 7.0).min(1.0);
+        assert!(holds(Unit::Mib, |minute| 300.0 + 300.0 * filled(minute)));
+        assert!(holds(Unit::Descriptors, |minute| 100.0 + 400.0 * filled(minute)));
+        assert!(holds(Unit::Pages, |minute| (10.0 + 8.0 * filled(minute)).floor()));
+        assert!(!holds(Unit::Mib, |minute| 300.0 + 10.0 * minute), "what never ends is not filling up");
+        let first_bursts = |minute: f64| 538.0 + 15.0 * (minute * 3.0 + 0.5).floor().min(3.0);
+        assert!(
+            series(Unit::Mib, 3.0, first_bursts).judge().unwrap().holds,
+            "the first quarter of 3 minutes is too short"
+        );
+    }
+
+    #[test]
+    fn noise_is_no_growth() {
+        // Bursts for a third of the time, and a block that an allocator takes once and keeps.
+        let burst = |minute: f64| if (minute * 3.0).fract() < 0.34 { 1.0 } else { 0.0 };
+        let late = |minute: f64| if minute > 20.0 { 1.0 } else { 0.0 };
+        assert!(holds(Unit::Mib, |minute| 600.0 + 30.0 * burst(minute) + 3.0 * late(minute)));
+        assert!(holds(Unit::Descriptors, |minute| 500.0 + 200.0 * burst(minute) + 6.0 * late(minute)));
+        assert!(holds(Unit::Pages, |minute| 18.0 + late(minute)));
+        let drift = |minute: f64| 600.0 + 0.1 * minute + (minute * 7.0).sin();
+        assert!(holds(Unit::Mib, drift), "102 KiB per minute are within the bound");
+    }
+
+    #[test]
+    fn a_short_run_has_a_wider_bound_and_says_so() {
+        let judge = |minutes, slope| series(Unit::Mib, minutes, |minute| 600.0 + slope * minute).judge().unwrap();
+        assert!(judge(3.0, 1.2).holds && !judge(3.0, 1.5).holds);
+        assert_eq!(judge(3.0, 0.0).promised, "at most 1365.3 KiB more per minute (128 from 22 min on)");
+        assert_eq!(judge(30.0, 0.0).promised, "at most 128.0 KiB more per minute");
+        assert_eq!(judge(30.0, 0.5).measured, "+512.0 (603.8 to 614.8)");
+    }
+
+    #[test]
+    fn what_was_never_seen_has_not_stayed_flat() {
+        for unit in [Unit::Mib, Unit::Descriptors, Unit::Pages] {
+            assert!(holds(unit, |_| 5.0));
+            assert!(!holds(unit, |_| 0.0), "{unit:?}");
+            assert!(!Series { name: "x", unit, points: vec![] }.judge().unwrap().holds, "{unit:?}");
+            assert!(!series(unit, 0.1, |_| 0.0).judge().unwrap().holds, "{unit:?}");
         }
-        let fills = (0..100).map(|n| if n < 20 { f64::from(n) } else { 100.0 });
-        assert!(holds(Unit::Pages, fills));
-        assert!(!holds(Unit::Mib, (0..100).map(|_| 0.0)), "nothing was seen");
-        assert!(!holds(Unit::Mib, std::iter::empty()));
+        assert!(!holds(Unit::Mib, |minute| if minute > 20.0 { 0.0 } else { 5.0 }), "it ended");
     }
 
     #[tokio::test(start_paused = true)]
