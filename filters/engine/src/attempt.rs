@@ -60,6 +60,8 @@ pub struct Attempt<H: Host> {
     /// The request that it belongs to, if that was placed by us.
     key: Option<RequestKey>,
     under_way: Option<UnderWay<H>>,
+    /// Where it counts while it is at a server that is none of its cluster's any more.
+    elsewhere: Option<Shared<H>>,
     phase: Phase,
 }
 
@@ -100,10 +102,13 @@ struct UnderWay<H: Host> {
     answer: Option<AnswerId>,
 }
 
+/// An attempt under way, or the cluster that has not got its server any more.
+type Begun<H> = Result<UnderWay<H>, Shared<H>>;
+
 impl<H: Host> Attempt<H> {
     /// An attempt that has not begun.
     pub fn new(vm: &Rc<Vm<H>>, stream: H::Stream) -> Self {
-        Self { vm: Rc::clone(vm), stream, key: None, under_way: None, phase: Phase::Elsewhere }
+        Self { vm: Rc::clone(vm), stream, key: None, under_way: None, elsewhere: None, phase: Phase::Elsewhere }
     }
 
     /// What the filter has noted of it, once it has begun.
@@ -160,7 +165,7 @@ impl<H: Host> Attempt<H> {
         }
     }
 
-    fn begin(&self, next: Option<Next<RefCell<Cluster<H>>>>, ends: bool) -> Option<UnderWay<H>> {
+    fn begin(&self, next: Option<Next<RefCell<Cluster<H>>>>, ends: bool) -> Option<Begun<H>> {
         let Some(next) = next else { return self.begin_without_request(ends) };
         let turn = next.turn;
         let address = self.stream.text(Text::UpstreamAddress)?;
@@ -227,7 +232,7 @@ impl<H: Host> Attempt<H> {
     }
 
     /// Begins an attempt that no filter of ours placed.
-    fn begin_without_request(&self, ends: bool) -> Option<UnderWay<H>> {
+    fn begin_without_request(&self, ends: bool) -> Option<Begun<H>> {
         let address = self.stream.text(Text::UpstreamAddress)?;
         let address = std::str::from_utf8(address.as_ref()).ok()?;
         let cluster = self.vm.cluster_of(None, &self.stream)?;
@@ -240,15 +245,19 @@ impl<H: Host> Attempt<H> {
         self.begin_at(cluster, |to| to.begin(address, turn, now))
     }
 
-    /// Begins an attempt to a server of this cluster.
+    /// Begins an attempt to a server of this cluster; in vain if that is none of the cluster's any
+    /// more, which then only counts it.
     fn begin_at(
         &self,
         cluster: Shared<H>,
         begin: impl FnOnce(&mut Sender) -> Option<sender::Attempt>,
-    ) -> Option<UnderWay<H>> {
+    ) -> Option<Begun<H>> {
         let mut inner = cluster.borrow_mut();
         inner.counters.count(Sent::Attempts);
-        let attempt = begin(&mut inner.sender)?;
+        let Some(attempt) = begin(&mut inner.sender) else {
+            drop(inner);
+            return Some(Err(cluster));
+        };
         match attempt.right {
             Right::Chip => {}
             Right::Probe => inner.counters.count(Sent::Probes),
@@ -265,7 +274,7 @@ impl<H: Host> Attempt<H> {
             }
         }
         self.stream.set_header(Map::Request, BID, text.as_bytes());
-        Some(UnderWay {
+        Some(Ok(UnderWay {
             vm: Rc::clone(&self.vm),
             cluster,
             attempt,
@@ -273,7 +282,7 @@ impl<H: Host> Attempt<H> {
             given_up: false,
             erred: false,
             answer: None,
-        })
+        }))
     }
 }
 
@@ -342,22 +351,25 @@ fn attempt_number(stream: &impl Stream) -> Option<usize> {
     usize::try_from(stream.number(Number::Attempts)?.checked_sub(1)?).ok()
 }
 
+/// Counts how an attempt was answered.
+fn count<H: Host>(cluster: &mut Cluster<H>, answer: &Answer) {
+    let counted = match answer {
+        Answer::Rejected(_) | Answer::Late(_) => Sent::Rejections,
+        Answer::Bounced(_) => Sent::Bounces,
+        Answer::Failed => Sent::Failures,
+        Answer::GivenUp => Sent::GivenUp,
+        Answer::Erred(_) => Sent::Errors,
+        Answer::Served(_) | Answer::Orca(_) | Answer::Silent => return,
+    };
+    cluster.counters.count(counted);
+}
+
 impl<H: Host> UnderWay<H> {
     fn answer(&mut self, answer: Answer) {
         self.answered = true;
         let mut cluster = self.cluster.borrow_mut();
-        match answer {
-            Answer::Rejected(_) => cluster.counters.count(Sent::Rejections),
-            Answer::Bounced(_) => cluster.counters.count(Sent::Bounces),
-            Answer::Late(_) => cluster.counters.count(Sent::Rejections),
-            Answer::Failed => cluster.counters.count(Sent::Failures),
-            Answer::GivenUp => cluster.counters.count(Sent::GivenUp),
-            Answer::Erred(_) => {
-                self.erred = true;
-                cluster.counters.count(Sent::Errors);
-            }
-            Answer::Served(_) | Answer::Orca(_) | Answer::Silent => {}
-        }
+        count(&mut cluster, &answer);
+        self.erred |= matches!(answer, Answer::Erred(_));
         cluster.sender.answer(&self.attempt, answer, self.vm.host.now());
     }
 }
@@ -429,7 +441,11 @@ impl<H: Host> Filter for Attempt<H> {
         }
         let is_last =
             next.as_ref().is_some_and(|next| next.is_last || !next.cluster.borrow().sender.may_repeat_amply());
-        self.under_way = self.begin(next, ends);
+        match self.begin(next, ends) {
+            Some(Ok(under_way)) => self.under_way = Some(under_way),
+            Some(Err(cluster)) => self.elsewhere = Some(cluster),
+            None => {}
+        }
         if let (Some(key), Some(_)) = (self.key, &self.under_way) {
             self.vm.requests.borrow_mut().went(key);
             // Only where no attempt may follow it is the limit needed: the answer is then ours to
@@ -455,14 +471,22 @@ impl<H: Host> Filter for Attempt<H> {
             vm.requests.borrow_mut().satisfied(key);
         }
         self.end_retries(report.as_ref(), rejection, status);
-        let Some(under_way) = &mut self.under_way else { return };
-        under_way.answer(match (&report, rejection) {
-            (Some(report), Some(Some(Reason::Bid))) => Answer::Bounced(*report),
-            (Some(report), Some(Some(Reason::Deadline))) => Answer::Late(*report),
-            (Some(report), Some(_)) => Answer::Rejected(*report),
-            (report, None) if status == Status::Error => Answer::Erred(*report),
-            (Some(report), None) => Answer::Served(*report),
-            (None, _) => stream
+        let refused = rejection.zip(report).map(|(reason, report)| match reason {
+            Some(Reason::Bid) => Answer::Bounced(report),
+            Some(Reason::Deadline) => Answer::Late(report),
+            _ => Answer::Rejected(report),
+        });
+        let Some(under_way) = &mut self.under_way else {
+            if let Some((cluster, answer)) = self.elsewhere.as_ref().zip(refused) {
+                count(&mut cluster.borrow_mut(), &answer);
+            }
+            return;
+        };
+        under_way.answer(match (refused, report) {
+            (Some(refused), _) => refused,
+            (None, report) if status == Status::Error => Answer::Erred(report),
+            (None, Some(report)) => Answer::Served(report),
+            (None, None) => stream
                 .header(Map::Response, ORCA)
                 .and_then(|value| orca::decode(value.as_ref()))
                 .map_or(Answer::Silent, Answer::Orca),

@@ -103,6 +103,25 @@ fn a_load_report_of_odd_bytes_is_stripped_and_ignored() {
     assert_eq!(metric(&sender, "outbound", "attempts"), Some(5));
 }
 
+/// The control plane has taken a server away, and Envoy has it still: the books go on.
+#[test]
+fn a_rejection_by_a_server_that_has_left_counts() {
+    let sender = process(8);
+    let caller = caller(&sender, &json!({"endpoints": [FULL]}), &[FREE]);
+    for reason in ["capacity", "bid"] {
+        let outcome = caller.send(GET, |address, _| {
+            assert_eq!(address, FREE);
+            let said = [("x-bloc-load", "chip=0"), ("x-bloc-reject", reason)];
+            Some(Response::new(429, &said, b""))
+        });
+        assert_eq!(outcome.response.status(), 429);
+    }
+    sender.advance(Duration::from_secs(1));
+    let counted = |name| metric(&sender, "outbound", name).unwrap_or(0);
+    assert!(counted("rejections") > 0 && counted("bounces") > 0);
+    assert_eq!(counted("attempts"), counted("rejections") + counted("bounces"));
+}
+
 #[test]
 fn failures_are_retried_as_far_as_the_budget_goes_and_rejections_always() {
     let (one, sender) = (process(6), process(7));
