@@ -157,6 +157,7 @@ impl Case {
             command += if mesh.hold { " --hold" } else { " --no-hold" };
             command += &mesh.slo.map(|slo| format!(" --slo {}", time(slo))).unwrap_or_default();
         }
+        command += &mesh.guard.map(|guard| format!(" --guard {guard}")).unwrap_or_default();
         command += if mesh.two_choices { " --two-choices" } else { "" };
         command += &self.experiment.as_ref().map(|name| format!(" --experiment {name}")).unwrap_or_default();
         if !mesh.speeds.is_empty() {

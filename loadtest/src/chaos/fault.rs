@@ -140,16 +140,13 @@ impl Fault {
     /// What its row claims.
     pub fn claim(self) -> Claim {
         match self {
-            Self::Slow | Self::StopApp | Self::StopSidecar => Claim::Ours,
-            // Without a budget each request is tried three times.
-            Self::Blackout => Claim::Untuned,
+            // Each request is tried three times; Envoy's budget counts the requests that are in
+            // flight, of which there are next to none where connections are refused at once.
+            Self::Blackout => Claim::Ours,
+            // A sidecar without its application answers faster than all others.
+            Self::KillApp => Claim::Untuned,
             _ => Claim::NoHarm,
         }
-    }
-
-    /// Where its row is a promise: how many requests may be without an answer.
-    pub fn lost(self) -> usize {
-        0
     }
 
     /// Whether nobody can take a request as long as it lasts.

@@ -76,12 +76,8 @@ pub async fn run(chaos: &Chaos, ends: Instant, place: Place<'_>, tell: &mut impl
         place.tools
     };
     let mut stand = Stand::start(&spec, GUARD, Place { tools, ..place }, "faults").await?;
-    let mut undisturbed = Duration::ZERO;
-    for (_, mesh) in &stand.meshes {
-        // One limit for all columns: the calmest of them sets it.
-        let p99 = undisturbed_p99(chaos, mesh).await;
-        undisturbed = if undisturbed.is_zero() { p99 } else { undisturbed.min(p99) };
-    }
+    // One limit for all columns: twice what stock Envoy has.
+    let undisturbed = undisturbed_p99(chaos, &stand.meshes[0].1).await;
     let limit_ms = 2e3 * undisturbed.as_secs_f64();
     for (number, fault) in (1..).zip(faults) {
         let victim =
@@ -104,7 +100,7 @@ pub async fn run(chaos: &Chaos, ends: Instant, place: Place<'_>, tell: &mut impl
             let (samples, at, counted) = breaks(fault, victim, mesh, &plan).await?;
             let kind = Kind { kills: fault.kills(), leaves_nobody: fault.leaves_nobody() };
             let seen = Seen { samples: &samples, kind, at, counted, limit_ms };
-            let figures = judge::fault(&seen, fault.claim(), fault.lost());
+            let figures = judge::fault(&seen, fault.claim());
             row.columns.push(Column::new(*side, figures, &samples));
             row.moments = Some(at);
             row.limit_ms = Some(limit_ms);

@@ -27,6 +27,11 @@ pub const FLOOD: &str = "flood";
 /// The name of the row with another number of senders.
 pub const SENDERS: &str = "senders";
 
+/// What the flood claims: tuned for this number of senders, stock Envoy does as well.
+pub const FLOOD_CLAIM: Claim = Claim::Untuned;
+/// What the row with another number of senders claims.
+pub const SENDERS_CLAIM: Claim = Claim::Ours;
+
 /// Of what the servers can do.
 const SHARE: f64 = 5.0;
 /// Answered requests as a share of the capacity.
@@ -70,8 +75,7 @@ fn goodput(chaos: &Chaos, mesh: &Mesh, samples: &[Sample]) -> f64 {
 pub async fn flood(chaos: &Chaos, ends: Instant, place: Place<'_>) -> Result<Row, MeshError> {
     let seconds = chaos.flood.as_secs();
     let what = format!("{SHARE} times what the servers can do, from {FEW} senders, for {seconds} s");
-    // Tuned for this number of senders, stock Envoy does as well.
-    let claim = Claim::Untuned;
+    let claim = FLOOD_CLAIM;
     if Instant::now() + 3 * chaos.flood + STARTS > ends {
         return Ok(Row::not_run(FLOOD, what, claim, format!("no time left of {:?}", chaos.limit)));
     }
@@ -100,7 +104,7 @@ pub async fn senders(chaos: &Chaos, ends: Instant, place: Place<'_>) -> Result<R
     let seconds = chaos.flood.as_secs();
     let what =
         format!("{SHARE} times what the servers can do, from {MANY} senders for {seconds} s, then from one of them");
-    let claim = Claim::Ours;
+    let claim = SENDERS_CLAIM;
     if Instant::now() + 6 * chaos.flood + 2 * STARTS > ends {
         return Ok(Row::not_run(SENDERS, what, claim, format!("no time left of {:?}", chaos.limit)));
     }
@@ -109,7 +113,7 @@ pub async fn senders(chaos: &Chaos, ends: Instant, place: Place<'_>) -> Result<R
     for (side, mesh) in &stand.meshes {
         place.bar.set_message(format!("{SENDERS}, {}", side.title()));
         let many = flooded(chaos, mesh, mesh.gateway(), 0).await;
-        drain(*side, mesh).await;
+        drain(*side).await;
         let one = flooded(chaos, mesh, mesh.entrance(Role::Frontend(0))?, 1).await;
         let figure = |what, samples: &[Sample]| {
             judge::goodput_figure(what, goodput(chaos, mesh, samples), Bound::AtLeast(GOODPUT))
@@ -121,7 +125,7 @@ pub async fn senders(chaos: &Chaos, ends: Instant, place: Place<'_>) -> Result<R
             judge::in_vain("requests of one of them in vain", &one, Bound::AtMost(0.0)),
         ];
         columns.push(Column::new(*side, figures, &many));
-        drain(*side, mesh).await;
+        drain(*side).await;
     }
     stand.end().await?;
     Ok(Row::new(SENDERS, what, claim, columns))
@@ -129,6 +133,6 @@ pub async fn senders(chaos: &Chaos, ends: Instant, place: Place<'_>) -> Result<R
 
 /// Waits until the servers have nothing left of a flood; without limits that is most of it, and
 /// requests whose clients have given up are taken back.
-async fn drain(side: Side, _mesh: &Mesh) {
+async fn drain(side: Side) {
     sleep(if side == Side::Stock { 2 * PATIENCE } else { PATIENCE }).await;
 }

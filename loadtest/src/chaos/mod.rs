@@ -40,7 +40,7 @@ pub use fault::{FAULTS, Fault};
 pub use figure::{Bound, Claim, Figure};
 pub use order::Chaos;
 pub use row::{Column, Row, Verdict};
-pub use run::{names, run};
+pub use run::{claims, run};
 pub use side::{SIDES, Side};
 pub use stand::Place;
 pub use weather::enter_namespace;

@@ -21,6 +21,8 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::{Instant, sleep, sleep_until};
 
+/// What each of these rows claims.
+pub const CLAIM: Claim = Claim::NoHarm;
 const BACKENDS: usize = 4;
 /// Three of four can take it all.
 const SHARE: f64 = 0.5;
@@ -108,7 +110,7 @@ impl Recovery {
         let samples: &[Sample] = &measured.samples;
         let limit_ms = judge::twice_the_undisturbed(samples, at.began_s);
         let seen = Seen { samples, kind, at, counted: None, limit_ms };
-        let mut figures = judge::fault(&seen, Claim::NoHarm, 0);
+        let mut figures = judge::fault(&seen, CLAIM);
         let (own, all) = (served[backend], served.iter().sum::<u64>());
         let share = own as f64 * served.len() as f64 / all.max(1) as f64;
         let what = "its share when it is well again, of a fair one";
@@ -170,7 +172,7 @@ fn mesh(policy: Policy, seed: u64) -> MeshSpec {
 pub async fn run(chaos: &Chaos, ends: Instant, place: Place<'_>, tell: &mut impl FnMut(Row)) -> Result<(), MeshError> {
     let wanted = RECOVERIES.into_iter().filter(|one| chaos.wants(one.name));
     let mut rows: Vec<(Recovery, Row)> =
-        wanted.map(|one| (one, Row::new(one.name, one.what(), Claim::NoHarm, vec![]))).collect();
+        wanted.map(|one| (one, Row::new(one.name, one.what(), CLAIM, vec![]))).collect();
     let baselines = [Side::Stock, Side::Tuned].map(|side| (side, Policy::LeastRequest));
     let ours = [Policy::Bloc, Policy::Bid, Policy::Mu].map(|policy| (Side::Ours, policy));
     for (side, policy) in baselines.into_iter().chain(ours) {

@@ -27,6 +27,8 @@ use tokio::time::{Instant, sleep, sleep_until};
 
 /// Its name on the command line.
 pub const ROLLED_BACK: &str = "rolled-back";
+/// What it claims.
+pub const CLAIM: Claim = Claim::NoHarm;
 
 /// Long enough for a 99th percentile.
 const BEFORE: Duration = Duration::from_secs(6);
@@ -80,7 +82,7 @@ fn what() -> String {
 pub async fn run(chaos: &Chaos, ends: Instant, place: Place<'_>) -> Result<Row, MeshError> {
     if Instant::now() + 3 * (window() + DRAINED) + STARTS > ends {
         let why = format!("no time left of {:?}", chaos.limit);
-        return Ok(Row::not_run(ROLLED_BACK, what(), Claim::NoHarm, why));
+        return Ok(Row::not_run(ROLLED_BACK, what(), CLAIM, why));
     }
     let [first, ..] = CAPACITIES;
     let spec = MeshSpec {
@@ -96,7 +98,7 @@ pub async fn run(chaos: &Chaos, ends: Instant, place: Place<'_>) -> Result<Row, 
         ..MeshSpec::fleet(chaos.policy, 4, ServiceTime::Fixed(Duration::from_millis(50)))
     };
     let stand = Stand::start(&spec, GUARD, place, ROLLED_BACK).await?;
-    let mut row = Row::new(ROLLED_BACK, what(), Claim::NoHarm, vec![]);
+    let mut row = Row::new(ROLLED_BACK, what(), CLAIM, vec![]);
     for (side, mesh) in &stand.meshes {
         place.bar.set_message(format!("{ROLLED_BACK}, {}", side.title()));
         let rate = SHARE * mesh.total_rate();

@@ -1,6 +1,7 @@
 //! The run: row after row, as long as there is time.
 
 use super::fault::FAULTS;
+use super::figure::Claim;
 use super::flood::{FLOOD, SENDERS};
 use super::order::Chaos;
 use super::recovery::RECOVERIES;
@@ -13,11 +14,17 @@ use super::{faults, flood, recovery, rollback, throttled, uploads};
 use crate::mesh::MeshError;
 use tokio::time::Instant;
 
-/// The names that [`Chaos::only`] knows.
-pub fn names() -> impl Iterator<Item = &'static str> {
-    let recoveries = RECOVERIES.iter().map(|recovery| recovery.name);
-    let faults = FAULTS.iter().map(|fault| fault.name());
-    faults.chain(recoveries).chain([ROLLED_BACK, UPLOADS, THROTTLED, FLOOD, SENDERS])
+/// Each row by its name, as [`Chaos::only`] knows it, and what it claims.
+pub fn claims() -> impl Iterator<Item = (&'static str, Claim)> {
+    let recoveries = RECOVERIES.iter().map(|recovery| (recovery.name, recovery::CLAIM));
+    let faults = FAULTS.iter().map(|fault| (fault.name(), fault.claim()));
+    faults.chain(recoveries).chain([
+        (ROLLED_BACK, rollback::CLAIM),
+        (UPLOADS, uploads::CLAIM),
+        (THROTTLED, throttled::CLAIM),
+        (FLOOD, flood::FLOOD_CLAIM),
+        (SENDERS, flood::SENDERS_CLAIM),
+    ])
 }
 
 /// Runs what `chaos` wants; what has come out goes to `tell` at once.

@@ -18,6 +18,8 @@ use tokio::time::{Instant, sleep, sleep_until};
 
 /// Its name on the command line.
 pub const THROTTLED: &str = "throttled-sidecar";
+/// What it claims.
+pub const CLAIM: Claim = Claim::NoHarm;
 /// Of one processor.
 const SHARE_OF_CPU: f64 = 0.05;
 const BEFORE: Duration = Duration::from_secs(4);
@@ -44,7 +46,7 @@ pub async fn run(chaos: &Chaos, ends: Instant, place: Place<'_>) -> Result<Row, 
         100.0 * SHARE_OF_CPU,
         LASTS.as_secs()
     );
-    let not_run = |why| Ok(Row::not_run(THROTTLED, what.clone(), Claim::NoHarm, why));
+    let not_run = |why| Ok(Row::not_run(THROTTLED, what.clone(), CLAIM, why));
     if let Err(error) = Throttle::check() {
         return not_run(error.to_string());
     }
@@ -87,5 +89,5 @@ pub async fn run(chaos: &Chaos, ends: Instant, place: Place<'_>) -> Result<Row, 
         columns.push(Column::new(*side, vec![figure], &samples));
     }
     stand.end().await?;
-    Ok(Row::new(THROTTLED, what, Claim::NoHarm, columns))
+    Ok(Row::new(THROTTLED, what, CLAIM, columns))
 }

@@ -21,6 +21,8 @@ use tokio::time::{Instant, sleep};
 
 /// Its name on the command line.
 pub const UPLOADS: &str = "uploads";
+/// What it claims.
+pub const CLAIM: Claim = Claim::NoHarm;
 
 const WINDOW: Duration = Duration::from_secs(15);
 /// Enough that servers have queues, and bounce.
@@ -52,7 +54,7 @@ fn what() -> String {
 pub async fn run(chaos: &Chaos, ends: Instant, place: Place<'_>) -> Result<Row, MeshError> {
     if Instant::now() + 3 * (WINDOW + LAG) + STARTS > ends {
         let why = format!("no time left of {:?}", chaos.limit);
-        return Ok(Row::not_run(UPLOADS, what(), Claim::NoHarm, why));
+        return Ok(Row::not_run(UPLOADS, what(), CLAIM, why));
     }
     let service_time = ServiceTime::Fixed(Duration::from_millis(100));
     // Always with bids: nothing else bounces without a capacity.
@@ -89,5 +91,5 @@ pub async fn run(chaos: &Chaos, ends: Instant, place: Place<'_>) -> Result<Row, 
         columns.push(Column::new(*side, figures, &large.samples));
     }
     stand.end().await?;
-    Ok(Row::new(UPLOADS, what(), Claim::NoHarm, columns))
+    Ok(Row::new(UPLOADS, what(), CLAIM, columns))
 }

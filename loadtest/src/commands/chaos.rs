@@ -24,7 +24,7 @@ pub struct ChaosCommand {
     #[arg(long, value_enum, default_value = "bid")]
     policy: Policy,
     /// Only these rows
-    #[arg(long, value_name = "ROW", value_delimiter = ',', value_parser = PossibleValuesParser::new(chaos::names()))]
+    #[arg(long, value_name = "ROW", value_delimiter = ',', value_parser = PossibleValuesParser::new(chaos::claims().map(|(name, _)| name)))]
     only: Vec<String>,
     /// How long a flood lasts; 5s to 10m
     #[arg(long, default_value = "20s", value_parser = |text: &str| duration(text, Duration::from_secs(5), Duration::from_secs(600)))]

@@ -2,6 +2,7 @@
 
 use anyhow::Context;
 use bloc_lab::backend::ServiceTime;
+use bloc_lab::envoy::Guard;
 use bloc_lab::mesh::{MeshSpec, Tools, read_capacity};
 use bloc_lab::policy::Policy;
 use bloc_lab::quantity::{NotAllowed, duration, number};
@@ -46,6 +47,10 @@ pub struct MeshOptions {
     /// least_request: two choices, as Envoy's default is, even with one frontend
     #[arg(long)]
     two_choices: bool,
+    /// Stock Envoy: circuit breakers, outlier detection and retries as an operator sets them: requests
+    /// in flight of a sender, and how long an attempt may take, such as 10:1500ms
+    #[arg(long, value_name = "REQUESTS:ATTEMPT")]
+    guard: Option<Guard>,
     /// bloc: how long a server without a chip is left alone; 1ms to 1h
     #[arg(long, default_value = "200ms", value_parser = duration_option)]
     reset_interval: Duration,
@@ -94,7 +99,7 @@ impl MeshOptions {
             idle_timeout: None,
             max_queue_wait: None,
             drain: None,
-            guard: None,
+            guard: self.guard,
             seed: self.seed,
         }
     }

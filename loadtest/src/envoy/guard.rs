@@ -5,7 +5,10 @@
 //! (`retries`).
 
 use super::bootstrap::route_configuration;
+use crate::quantity::{NotAllowed, duration, number};
 use serde_json::{Value, json};
+use std::fmt;
+use std::str::FromStr;
 use std::time::Duration;
 
 /// Circuit breakers, outlier detection and retries as an operator sets them who knows the service:
@@ -26,6 +29,30 @@ pub struct Guard {
     pub requests: u32,
     /// How long an attempt may take before it counts as failed, and is repeated elsewhere.
     pub attempt: Duration,
+}
+
+/// `REQUESTS:ATTEMPT`, such as `10:1500ms`.
+impl fmt::Display for Guard {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}ms", self.requests, self.attempt.as_millis())
+    }
+}
+
+impl FromStr for Guard {
+    type Err = NotAllowed;
+
+    fn from_str(text: &str) -> Result<Self, NotAllowed> {
+        let (requests, attempt) = text.split_once(':').unwrap_or((text, ""));
+        let form = || {
+            let parts = "REQUESTS:ATTEMPT with 1 to 10000 requests and 1ms to 1h for an attempt";
+            NotAllowed(format!("{parts}, such as 10:1500ms"))
+        };
+        let (least, most) = (Duration::from_millis(1), Duration::from_secs(3600));
+        Ok(Self {
+            requests: number(requests, 1, 10_000).map_err(|_| form())?,
+            attempt: duration(attempt, least, most).map_err(|_| form())?,
+        })
+    }
 }
 
 impl Guard {
@@ -56,6 +83,17 @@ impl Guard {
 mod tests {
     use super::*;
     use crate::envoy::{Balancing, Outbound, sidecar_outbound};
+
+    #[test]
+    fn what_is_shown_can_be_read_and_nothing_else() {
+        let guard = Guard { requests: 10, attempt: Duration::from_millis(1_500) };
+        assert_eq!(guard.to_string(), "10:1500ms");
+        assert_eq!("10:1500ms".parse(), Ok(guard));
+        for text in ["", "10", "0:1s", "10:", "10:0ms", "10:2h", "x:1s"] {
+            let refusal = text.parse::<Guard>().unwrap_err().to_string();
+            assert!(refusal.contains("REQUESTS:ATTEMPT"), "{text}: {refusal}");
+        }
+    }
 
     #[test]
     fn the_cluster_and_its_route_are_guarded() {

@@ -15,6 +15,8 @@ pub enum Name {
     TwoChoices,
     /// Least request, full scan, in each sidecar, of what this one sees.
     FullScan,
+    /// The same with circuit breakers, outlier detection and retries as an operator tunes them.
+    Tuned,
     /// Bids.
     Bids,
     /// Least request, full scan, in one frontend that sees everything.
@@ -47,6 +49,7 @@ impl Name {
         match self {
             Self::TwoChoices => "two choices",
             Self::FullScan => "full scan",
+            Self::Tuned => "two choices, tuned",
             Self::Bids => "bids",
             Self::Central => "central",
             Self::Bloc => "BLOC",
@@ -215,7 +218,10 @@ pub const CLAIMS: &[Claim] = {
         nothing_lost("unequal/mu-lost-10", MuTen),
         Claim { id: "overload/goodput", figure: Goodput, of: Bloc, over: None, bound: Some(Bound::AtLeast(0.90)) },
         beside("overload/goodput-two-choices", Goodput, TwoChoices, None),
+        beside("overload/goodput-tuned", Goodput, Tuned, None),
+        ratio("overload/p99-tuned", P99, Bloc, Tuned, 0.70),
         ratio("overload/p99-two-choices", P99, Bloc, TwoChoices, 0.50),
+        ratio("overload/cpu-tuned", Cpu, Bloc, Tuned, 2.60),
         ratio("cheap/p50-two-choices", P50, Bids, TwoChoices, 1.20),
         ratio("cheap/cpu-two-choices", Cpu, Bids, TwoChoices, 1.60),
         beside("cheap/p50-noop", P50, Noop, Some(TwoChoices)),

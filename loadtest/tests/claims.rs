@@ -1,0 +1,59 @@
+//! What the documents claim is what the commands ask: no claim is written down that no command
+//! shows, and none is asked that nobody can read.
+
+use bloc_lab::chaos::{self, Claim};
+use bloc_lab::goals::{CLAIMS, KINDS};
+use std::collections::BTreeSet;
+use std::path::Path;
+
+fn text(file: &str) -> String {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(file);
+    std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+}
+
+/// What stands in backticks.
+fn codes(text: &str) -> BTreeSet<&str> {
+    text.split('`').skip(1).step_by(2).collect()
+}
+
+/// The part of a document below a heading, up to the next one of the same depth.
+fn section<'a>(text: &'a str, heading: &str) -> &'a str {
+    let begin = text.find(&format!("{heading}\n")).unwrap_or_else(|| panic!("no {heading}"));
+    let body = &text[begin + heading.len()..];
+    let depth = heading.split(' ').next().unwrap_or_default();
+    let end = body.find(&format!("\n{depth} ")).unwrap_or(body.len());
+    &body[..end]
+}
+
+/// The names in backticks in the first column of the tables in a text.
+fn rows(text: &str) -> BTreeSet<&str> {
+    let first = text.lines().filter_map(|line| line.strip_prefix("| ")?.split(" | ").next());
+    first.flat_map(codes).collect()
+}
+
+#[test]
+fn each_claim_on_performance_can_be_read_and_is_asked() {
+    let record = text("loadtest/record/measured.md");
+    let readme = text("README.md");
+    let written: BTreeSet<&str> = codes(&record).union(&codes(&readme)).copied().collect();
+    let is_claim = |code: &&str| code.split_once('/').is_some_and(|(kind, _)| KINDS.contains(&kind));
+    let asked: BTreeSet<&str> = CLAIMS.iter().filter(|claim| claim.bound.is_some()).map(|claim| claim.id).collect();
+    let beside: BTreeSet<&str> = CLAIMS.iter().map(|claim| claim.id).collect();
+    let strangers: Vec<&&str> = written.iter().filter(|code| is_claim(code) && !beside.contains(*code)).collect();
+    assert!(strangers.is_empty(), "written down, and asked by no command: {strangers:?}");
+    let unread: Vec<&&str> = asked.iter().filter(|id| !written.contains(*id)).collect();
+    assert!(unread.is_empty(), "asked, and written down nowhere: {unread:?}");
+}
+
+#[test]
+fn each_row_of_chaos_stands_where_it_claims_to_belong() {
+    let readme = text("README.md");
+    for (claim, heading) in [
+        (Claim::Ours, "### Only with these filters"),
+        (Claim::Untuned, "### With nothing to tune"),
+        (Claim::NoHarm, "### No harm"),
+    ] {
+        let asked: BTreeSet<&str> = chaos::claims().filter(|(_, of)| *of == claim).map(|(name, _)| name).collect();
+        assert_eq!(rows(section(&readme, heading)), asked, "{heading}");
+    }
+}
