@@ -19,13 +19,13 @@ const SERVICE_TIME: Duration = Duration::from_millis(250);
 const RESET_INTERVAL: Duration = Duration::from_secs(1);
 /// Six times the mean response time of the closed loop: its clients start together and need that to spread out.
 const WARM_UP: Duration = Duration::from_secs(15);
-/// At scale 0.2 this is 18 s: eleven cases, their meshes and their warm-ups fit into five minutes.
-const DURATION: Duration = Duration::from_secs(90);
+/// At scale 0.2 this is 16 s: eleven cases, their meshes and their warm-ups fit into five minutes.
+const DURATION: Duration = Duration::from_secs(80);
 /// At scale 0.2 this is 10 s, some 1,100 requests. The servers' times are not scaled: they are what
 /// the experiment is about.
 const HETEROGENEOUS_DURATION: Duration = Duration::from_secs(50);
 
-/// The cases at `scale` (1: the paper's times), each measured for `duration` (default 90 s times
+/// The cases at `scale` (1: the paper's times), each measured for `duration` (default 80 s times
 /// `scale`, heterogeneous 50 s).
 pub fn cases(scale: f64, duration: Option<Duration>, seed: u64, control_plane: bool) -> Vec<Case> {
     let service_time = SERVICE_TIME.mul_f64(scale);
@@ -98,10 +98,10 @@ mod tests {
         let first = &cases[0];
         assert_eq!(first.mesh.service_time, ServiceTime::Fixed(Duration::from_millis(50)));
         assert_eq!(first.mesh.reset_interval, Duration::from_millis(200));
-        assert_eq!((first.duration, first.warm_up), (Duration::from_secs(18), Duration::from_secs(3)));
+        assert_eq!((first.duration, first.warm_up), (Duration::from_secs(16), Duration::from_secs(3)));
         assert_eq!(cases[8].duration, Duration::from_secs(10));
         let total: Duration = cases.iter().map(|case| case.warm_up + case.duration).sum();
-        assert!(total < Duration::from_secs(210), "{total:?}, and the starts of 8 meshes, within 5 minutes");
+        assert!(total < Duration::from_secs(195), "{total:?}, and the starts of 8 meshes, within 5 minutes");
         assert_eq!(cases[3].load, Load::Poisson { rate: 180.0 });
     }
 }

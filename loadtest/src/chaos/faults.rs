@@ -75,7 +75,7 @@ pub async fn run(chaos: &Chaos, ends: Instant, place: Place<'_>, tell: &mut impl
     } else {
         place.tools
     };
-    let mut stand = Stand::start(&spec, GUARD, Place { tools, ..place }, "faults").await?;
+    let mut stand = Stand::start(&spec, chaos.guard(GUARD), Place { tools, ..place }, "faults").await?;
     // One limit for all columns: twice what stock Envoy has.
     let undisturbed = undisturbed_p99(chaos, &stand.meshes[0].1).await;
     let limit_ms = 2e3 * undisturbed.as_secs_f64();

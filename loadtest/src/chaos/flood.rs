@@ -59,7 +59,7 @@ fn mesh(chaos: &Chaos, senders: usize) -> MeshSpec {
     }
 }
 
-async fn flooded(chaos: &Chaos, mesh: &Mesh, target: SocketAddr, number: u64) -> Vec<Sample> {
+async fn flooded(chaos: &Chaos, mesh: &Mesh, target: SocketAddr, number: usize) -> Vec<Sample> {
     let plan = plan(target, SHARE * mesh.total_rate(), chaos.flood, chaos.arrivals(number));
     load::run(&plan, Instant::now() + HEAD_START, Arc::<Tally>::default()).await.samples
 }
@@ -79,7 +79,7 @@ pub async fn flood(chaos: &Chaos, ends: Instant, place: Place<'_>) -> Result<Row
     if Instant::now() + 3 * chaos.flood + STARTS > ends {
         return Ok(Row::not_run(FLOOD, what, claim, format!("no time left of {:?}", chaos.limit)));
     }
-    let stand = Stand::start(&mesh(chaos, FEW), GUARD, place, FLOOD).await?;
+    let stand = Stand::start(&mesh(chaos, FEW), chaos.guard(GUARD), place, FLOOD).await?;
     let mut columns = Vec::new();
     for (side, mesh) in &stand.meshes {
         place.bar.set_message(format!("{FLOOD}, {}", side.title()));
@@ -108,7 +108,7 @@ pub async fn senders(chaos: &Chaos, ends: Instant, place: Place<'_>) -> Result<R
     if Instant::now() + 6 * chaos.flood + 2 * STARTS > ends {
         return Ok(Row::not_run(SENDERS, what, claim, format!("no time left of {:?}", chaos.limit)));
     }
-    let stand = Stand::start(&mesh(chaos, MANY), GUARD_OF_MANY, place, SENDERS).await?;
+    let stand = Stand::start(&mesh(chaos, MANY), chaos.guard(GUARD_OF_MANY), place, SENDERS).await?;
     let mut columns = Vec::new();
     for (side, mesh) in &stand.meshes {
         place.bar.set_message(format!("{SENDERS}, {}", side.title()));

@@ -1,6 +1,8 @@
 //! What to run.
 
+use crate::envoy::Guard;
 use crate::policy::Policy;
+use crate::seeds;
 use std::time::Duration;
 
 /// What to run.
@@ -12,6 +14,8 @@ pub struct Chaos {
     pub only: Vec<String>,
     /// How long a flood lasts.
     pub flood: Duration,
+    /// How stock Envoy is tuned; none: as is best for each row.
+    pub guard: Option<Guard>,
     /// Nothing begins that would end later.
     pub limit: Duration,
     /// Determines the order, the victims, the arrivals and the service times.
@@ -24,8 +28,54 @@ impl Chaos {
         self.only.is_empty() || self.only.iter().any(|only| only == name)
     }
 
+    /// How stock Envoy is tuned in a row, for which `best` is best.
+    pub fn guard(&self, best: Guard) -> Guard {
+        self.guard.unwrap_or(best)
+    }
+
     /// The seed of the arrivals of a row: the same for all its columns.
-    pub fn arrivals(&self, number: u64) -> u64 {
-        self.seed.wrapping_add(1_000 * number)
+    pub fn arrivals(&self, number: usize) -> u64 {
+        seeds::arrivals(seeds::round(self.seed, number))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn chaos(guard: Option<Guard>) -> Chaos {
+        Chaos {
+            policy: Policy::Bid,
+            only: vec!["flood".to_owned()],
+            flood: Duration::from_secs(5),
+            guard,
+            limit: Duration::from_secs(60),
+            seed: 1,
+        }
+    }
+
+    #[test]
+    fn only_what_is_named_is_wanted() {
+        let chaos = chaos(None);
+        assert!(chaos.wants("flood") && !chaos.wants("senders"));
+        assert!(Chaos { only: vec![], ..chaos }.wants("senders"));
+    }
+
+    #[test]
+    fn a_guard_that_is_asked_for_goes_before_the_best_one() {
+        let best = Guard { requests: 3, attempt: Duration::from_secs(1) };
+        let asked = Guard { requests: 5, ..best };
+        assert_eq!((chaos(None).guard(best), chaos(Some(asked)).guard(best)), (best, asked));
+    }
+
+    #[test]
+    fn no_row_has_the_arrivals_of_another_one_or_the_service_times_of_a_backend() {
+        let chaos = chaos(None);
+        let mut seeds: Vec<u64> = (0..30).map(|number| chaos.arrivals(number)).collect();
+        seeds.extend((0..30).map(|n| seeds::backend(chaos.seed, n)));
+        let all = seeds.len();
+        seeds.sort_unstable();
+        seeds.dedup();
+        assert_eq!(seeds.len(), all);
     }
 }

@@ -101,7 +101,7 @@ impl Recovery {
         nobody_is_ejected(mesh).await?;
         let backend = self.wrong as usize;
         let rate = SHARE * mesh.total_rate();
-        let plan = plan(mesh.gateway(), rate, window(), chaos.arrivals(backend as u64));
+        let plan = plan(mesh.gateway(), rate, window(), chaos.arrivals(backend));
         let start = Instant::now() + HEAD_START;
         let (measured, disturbed) =
             tokio::join!(load::run(&plan, start, Arc::<Tally>::default()), self.disturb(mesh, backend, start));
@@ -189,7 +189,7 @@ pub async fn run(chaos: &Chaos, ends: Instant, place: Place<'_>, tell: &mut impl
         }
         let name = format!("recovery-{}-{}", side.name(), policy.name());
         place.bar.set_message(name.clone());
-        let spec = side.mesh(&mesh(policy, chaos.seed), GUARD);
+        let spec = side.mesh(&mesh(policy, chaos.seed), chaos.guard(GUARD));
         let directory = place.directory.join(&name);
         let mut mesh = Mesh::start(&spec, place.tools, &directory, place.bar).await?;
         for wrong in WRONGS {

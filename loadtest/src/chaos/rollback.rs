@@ -97,7 +97,7 @@ pub async fn run(chaos: &Chaos, ends: Instant, place: Place<'_>) -> Result<Row, 
         seed: chaos.seed,
         ..MeshSpec::fleet(chaos.policy, 4, ServiceTime::Fixed(Duration::from_millis(50)))
     };
-    let stand = Stand::start(&spec, GUARD, place, ROLLED_BACK).await?;
+    let stand = Stand::start(&spec, chaos.guard(GUARD), place, ROLLED_BACK).await?;
     let mut row = Row::new(ROLLED_BACK, what(), CLAIM, vec![]);
     for (side, mesh) in &stand.meshes {
         place.bar.set_message(format!("{ROLLED_BACK}, {}", side.title()));

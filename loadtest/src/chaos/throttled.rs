@@ -62,7 +62,7 @@ pub async fn run(chaos: &Chaos, ends: Instant, place: Place<'_>) -> Result<Row, 
         seed: chaos.seed,
         ..MeshSpec::fleet(chaos.policy, 4, ServiceTime::Fixed(Duration::from_millis(50)))
     };
-    let mut stand = Stand::start(&spec, GUARD, place, THROTTLED).await?;
+    let mut stand = Stand::start(&spec, chaos.guard(GUARD), place, THROTTLED).await?;
     let mut columns = Vec::new();
     for (side, mesh) in &mut stand.meshes {
         place.bar.set_message(format!("{THROTTLED}, {}", side.title()));

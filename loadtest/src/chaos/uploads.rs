@@ -59,11 +59,11 @@ pub async fn run(chaos: &Chaos, ends: Instant, place: Place<'_>) -> Result<Row, 
     let service_time = ServiceTime::Fixed(Duration::from_millis(100));
     // Always with bids: nothing else bounces without a capacity.
     let spec = MeshSpec { backends: 4, seed: chaos.seed, ..MeshSpec::fleet(Policy::Bid, 4, service_time) };
-    let stand = Stand::start(&spec, GUARD, place, UPLOADS).await?;
+    let stand = Stand::start(&spec, chaos.guard(GUARD), place, UPLOADS).await?;
     let mut columns = Vec::new();
     for (side, mesh) in &stand.meshes {
         place.bar.set_message(format!("{UPLOADS}, {}", side.title()));
-        let load = |(body, share): (usize, f64), number: u64| {
+        let load = |(body, share): (usize, f64), number: usize| {
             let rate = share * SHARE * mesh.total_rate();
             let plan = plan(mesh.gateway(), rate, WINDOW, chaos.arrivals(number));
             LoadPlan { body, timeout: PATIENCE, ..plan }

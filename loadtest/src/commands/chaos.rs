@@ -4,6 +4,7 @@ use super::console::{bar, run_directory, this_command};
 use super::mesh_options::tools;
 use anyhow::{Context, bail};
 use bloc_lab::chaos::{self, Chaos, Claim, Place, Row, Verdict, enter_namespace};
+use bloc_lab::envoy::Guard;
 use bloc_lab::mesh::target_directory;
 use bloc_lab::policy::Policy;
 use bloc_lab::quantity::duration;
@@ -29,6 +30,11 @@ pub struct ChaosCommand {
     /// How long a flood lasts; 5s to 10m
     #[arg(long, default_value = "20s", value_parser = |text: &str| duration(text, Duration::from_secs(5), Duration::from_secs(600)))]
     flood: Duration,
+    /// Tune stock Envoy in this way in the second column of each row, instead of in the way that is
+    /// best for the row: how many requests a sender may have in flight, and how long an attempt may
+    /// take, such as 10:1500ms
+    #[arg(long, value_name = "REQUESTS:ATTEMPT")]
+    guard: Option<Guard>,
     /// Nothing begins that would end later than this; 1m to 1h
     #[arg(long, default_value = "44m", value_parser = |text: &str| duration(text, Duration::from_secs(60), Duration::from_secs(3600)))]
     limit: Duration,
@@ -49,8 +55,8 @@ impl ChaosCommand {
         enter_namespace();
         let out = self.out.unwrap_or_else(|| target_directory().join("chaos"));
         std::fs::create_dir_all(&out).with_context(|| format!("--out {}", out.display()))?;
-        let Self { policy, only, flood, limit, seed, .. } = self;
-        let order = Chaos { policy, only, flood, limit, seed };
+        let Self { policy, only, flood, guard, limit, seed, .. } = self;
+        let order = Chaos { policy, only, flood, guard, limit, seed };
         let bar = bar("chaos".into());
         let place = Place { tools: &tools()?, directory: &run_directory("chaos"), bar: &bar };
         let tell = |row: &Row| eprintln!("{}: {}", row.name, report::verdict(row));
