@@ -50,7 +50,7 @@ fn each_row_of_chaos_stands_where_it_claims_to_belong() {
     let readme = text("README.md");
     for (claim, heading) in [
         (Claim::Ours, "### Only with these filters"),
-        (Claim::Untuned, "### With nothing to tune"),
+        (Claim::Untuned, "### What tuned Envoy does too"),
         (Claim::NoHarm, "### No harm"),
     ] {
         let asked: BTreeSet<&str> = chaos::claims().filter(|(_, of)| *of == claim).map(|(name, _)| name).collect();

@@ -22,11 +22,13 @@ fn claims_that_were_not_measured_fail_the_command_after_everything_is_written() 
 
     let error = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(1), "{error}");
-    let last = "not kept: overload/goodput (not measured), overload/p99-tuned (not measured), \
+    let last = "not kept: overload/goodput (not measured), overload/goodput-two-choices (not measured), \
+                overload/goodput-tuned (not measured), overload/p99-tuned (not measured), \
                 overload/p99-two-choices (not measured), overload/cpu-tuned (not measured)";
     assert!(error.trim_end().ends_with(last), "{error}");
     let text = String::from_utf8_lossy(&output.stdout);
-    assert_eq!(text.matches("NOT MEASURED").count(), 4, "{text}");
+    assert_eq!(text.matches("NOT MEASURED").count(), 6, "{text}");
+    assert!(text.contains("2 rounds are no headline"), "{text}");
     assert!(!text.contains("one-place"), "a kind that was not asked for: {text}");
 
     let written: serde_json::Value = serde_json::from_slice(&std::fs::read(at("out/goals.json")).unwrap()).unwrap();

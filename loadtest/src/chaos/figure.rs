@@ -8,8 +8,8 @@ use serde::Serialize;
 pub enum Claim {
     /// Ours is within the bounds; stock Envoy, tuned or not, is not. A promise of ours.
     Ours,
-    /// Ours is within the bounds with nothing tuned. Tuned, stock Envoy may be too: no promise of
-    /// ours.
+    /// Ours is within the bounds, and stock Envoy as it comes is not. Tuned, it may be: no promise
+    /// of ours.
     Untuned,
     /// Ours is no worse than stock Envoy.
     NoHarm,
@@ -30,12 +30,20 @@ pub enum Bound {
         /// The addition, in the figure's unit.
         plus: f64,
     },
+    /// At most as many as in stock Envoy, a few more, and what chance may add: three times the root
+    /// of stock's. Two counts of the same mean differ by the root of twice that mean.
+    Chance,
     /// At least what stock Envoy has, times `times`.
     NoLess {
         /// The factor.
         times: f64,
     },
 }
+
+/// So many more than in stock Envoy are no harm where stock Envoy has none.
+const FEW: f64 = 3.0;
+/// See [`Bound::Chance`].
+const DEVIATIONS: f64 = 3.0;
 
 /// A figure of one column.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -65,6 +73,9 @@ impl Bound {
             Self::NoWorse { times, plus } => {
                 stock.is_none_or(|stock| value.is_some_and(|value| value <= stock * times + plus))
             }
+            Self::Chance => {
+                stock.is_none_or(|stock| value.is_some_and(|value| value <= stock + FEW + DEVIATIONS * stock.sqrt()))
+            }
             Self::NoLess { times } => stock.is_none_or(|stock| value.is_some_and(|value| value >= stock * times)),
         }
     }
@@ -79,6 +90,7 @@ impl Bound {
             Self::NoWorse { times, plus } => {
                 format!("at most {} x stock's + {}", number(times), number(plus))
             }
+            Self::Chance => format!("at most stock's + {} + {} x its root", number(FEW), number(DEVIATIONS)),
             Self::NoLess { times } => format!("at least {} x stock's", number(times)),
         }
     }
@@ -101,12 +113,14 @@ mod tests {
             (Bound::AtMost(5.0), 5.0, 5.1),
             (Bound::AtLeast(5.0), 5.0, 4.9),
             (worse, 160.0, 160.1),
+            (Bound::Chance, 133.0, 133.1),
             (Bound::NoLess { times: 0.8 }, 80.0, 79.9),
         ] {
             assert!(bound.holds(Some(good), Some(100.0)), "{bound:?}");
             assert!(!bound.holds(Some(bad), Some(100.0)), "{bound:?}");
             assert!(!bound.holds(None, Some(100.0)), "{bound:?}: it never came");
         }
+        assert!(Bound::Chance.holds(Some(3.0), Some(0.0)) && !Bound::Chance.holds(Some(4.0), Some(0.0)));
         assert!(worse.holds(None, None), "it never came in stock Envoy either");
         assert!(!Bound::AtMost(5.0).holds(None, None));
     }

@@ -82,6 +82,15 @@ pub const RECOVERIES: [Recovery; 9] = [
     recovery("starts-slowly-mu", Policy::Mu, Wrong::StartsSlowly),
 ];
 
+/// What one mesh showed.
+struct Met {
+    column: Column,
+    at: Moments,
+    limit_ms: f64,
+    /// Why that says nothing.
+    busy: Option<String>,
+}
+
 impl Recovery {
     /// What happens, in a line.
     pub fn what(&self) -> String {
@@ -96,8 +105,9 @@ impl Recovery {
         }
     }
 
-    /// Breaks this backend and looks at it when it is well again.
-    async fn run(&self, mesh: &mut Mesh, side: Side, chaos: &Chaos) -> Result<(Column, Moments), MeshError> {
+    /// Breaks this backend and looks at it when it is well again. The limit of the 99th percentile is
+    /// that of stock Envoy, which meets it first; none: this is stock Envoy.
+    async fn run(&self, mesh: &mut Mesh, side: Side, chaos: &Chaos, limit_ms: Option<f64>) -> Result<Met, MeshError> {
         nobody_is_ejected(mesh).await?;
         let backend = self.wrong as usize;
         let rate = SHARE * mesh.total_rate();
@@ -108,14 +118,15 @@ impl Recovery {
         let (at, served) = disturbed?;
         let kind = Kind { kills: self.wrong != Wrong::Fails, leaves_nobody: false };
         let samples: &[Sample] = &measured.samples;
-        let limit_ms = judge::twice_the_undisturbed(samples, at.began_s);
+        let limit_ms = limit_ms.unwrap_or_else(|| judge::twice_the_undisturbed(samples, at.began_s));
         let seen = Seen { samples, kind, at, counted: None, limit_ms };
         let mut figures = judge::fault(&seen, CLAIM);
         let (own, all) = (served[backend], served.iter().sum::<u64>());
         let share = own as f64 * served.len() as f64 / all.max(1) as f64;
         let what = "its share when it is well again, of a fair one";
         figures.push(judge::goodput_figure(what, share, Bound::AtLeast(RECOVERED)));
-        Ok((Column::new(side, figures, samples), at))
+        let busy = judge::restless(samples, at, limit_ms);
+        Ok(Met { column: Column::new(side, figures, samples), at, limit_ms, busy })
     }
 
     /// What each backend has served while it was looked at.
@@ -194,11 +205,14 @@ pub async fn run(chaos: &Chaos, ends: Instant, place: Place<'_>, tell: &mut impl
         let mut mesh = Mesh::start(&spec, place.tools, &directory, place.bar).await?;
         for wrong in WRONGS {
             let mut concerned = rows.iter_mut().filter(|(one, _)| one.wrong == wrong && concerns(one)).peekable();
-            let Some((recovery, _)) = concerned.peek() else { continue };
-            let (column, at) = recovery.run(&mut mesh, side, chaos).await?;
+            let Some((recovery, row)) = concerned.peek() else { continue };
+            let met = recovery.run(&mut mesh, side, chaos, row.limit_ms).await?;
             for (_, row) in concerned {
-                row.columns.push(column.clone());
-                row.moments = Some(at);
+                row.columns.push(met.column.clone());
+                row.moments = Some(met.at);
+                row.limit_ms = Some(met.limit_ms);
+                let busy = met.busy.as_ref().map(|why| format!("{}: {why}", side.title()));
+                row.not_run = row.not_run.take().or(busy);
             }
         }
         mesh.check()?;

@@ -109,7 +109,11 @@ pub async fn run(chaos: &Chaos, ends: Instant, place: Place<'_>) -> Result<Row, 
             tokio::join!(load::run(&plan, start, Arc::<Tally>::default()), disturb(mesh, start, *side == Side::Ours));
         let (at, in_force_s) = disturbed?;
         let samples = measured.samples;
-        let mut figures = figures(&samples, at);
+        // That of stock Envoy, which is the first.
+        let limit_ms = *row.limit_ms.get_or_insert_with(|| judge::twice_the_undisturbed(&samples, at.began_s));
+        let busy = judge::restless(&samples, at, limit_ms).map(|why| format!("{}: {why}", side.title()));
+        row.not_run = row.not_run.or(busy);
+        let mut figures = figures(&samples, at, limit_ms);
         if *side == Side::Ours {
             let most = Bound::AtMost(IN_FORCE.as_secs_f64());
             let names = ["the change in every sidecar", "its rollback", "the control plane's word"];
@@ -123,10 +127,9 @@ pub async fn run(chaos: &Chaos, ends: Instant, place: Place<'_>) -> Result<Row, 
     Ok(row)
 }
 
-fn figures(samples: &[Sample], at: Moments) -> Vec<Figure> {
+fn figures(samples: &[Sample], at: Moments, limit_ms: f64) -> Vec<Figure> {
     let began_s = |sample: &Sample| sample.ended.saturating_sub(sample.latency).as_secs_f64();
     let longest = samples.iter().map(|sample| sample.latency).max();
-    let limit_ms = judge::twice_the_undisturbed(samples, at.began_s);
     let back = recovery_s(&judge::p99(samples), at.mended_s, limit_ms, 2.0);
     let after: Vec<&Sample> = samples.iter().filter(|one| began_s(one) >= at.mended_s).collect();
     let answered = after.iter().filter(|sample| sample.outcome == Outcome::Ok).count();

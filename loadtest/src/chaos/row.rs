@@ -96,14 +96,20 @@ impl Row {
         let Some(ours) = self.column(Side::Ours).filter(|_| self.not_run.is_none()) else {
             return Verdict::NotRun;
         };
-        let broken: Vec<_> = ours.figures.iter().filter(|one| !self.holds(one)).map(|one| one.what).collect();
+        let out_of_bounds = ours.figures.iter().filter(|one| !self.holds(one));
+        // What could be measured in stock Envoy, and in ours could not, is no pass.
+        let stock = self.column(Side::Stock).map(|stock| stock.figures.as_slice()).unwrap_or_default();
+        let lacking = stock.iter().filter(|one| ours.figure(one.what).is_none());
+        let broken: Vec<_> = out_of_bounds.chain(lacking).map(|one| one.what).collect();
         if !broken.is_empty() || ours.figures.is_empty() {
             return Verdict::Broken(broken);
         }
-        if self.claim != Claim::Ours {
-            return Verdict::Holds;
-        }
-        let baselines = self.columns.iter().filter(|column| column.side != Side::Ours);
+        let beaten: &[Side] = match self.claim {
+            Claim::Ours => &[Side::Stock, Side::Tuned],
+            Claim::Untuned => &[Side::Stock],
+            Claim::NoHarm => return Verdict::Holds,
+        };
+        let baselines = self.columns.iter().filter(|column| beaten.contains(&column.side));
         let shared: Vec<Side> = baselines.clone().filter(|one| self.passes(one)).map(|one| one.side).collect();
         // Without baselines there is nothing that ours does alone.
         match (shared.is_empty(), baselines.count()) {
@@ -149,10 +155,11 @@ mod tests {
     }
 
     #[test]
-    fn without_tuning_and_no_harm_ask_ours_only() {
+    fn tuned_envoy_may_do_the_same_where_only_stock_is_beaten_and_no_harm_asks_ours_only() {
         let untuned = |values| row(Claim::Untuned, Bound::AtLeast(5.0), values).verdict();
         assert_eq!(untuned([1.0, 9.0, 5.0]), Verdict::Holds);
-        assert_eq!(untuned([9.0, 9.0, 1.0]), Verdict::Broken(vec!["f"]));
+        assert_eq!(untuned([1.0, 9.0, 4.0]), Verdict::Broken(vec!["f"]));
+        assert_eq!(untuned([9.0, 9.0, 5.0]), Verdict::Shared(vec![Side::Stock]));
         let bound = Bound::NoWorse { times: 1.0, plus: 2.0 };
         let no_harm = |values| row(Claim::NoHarm, bound, values).verdict();
         assert_eq!(no_harm([5.0, 0.0, 7.0]), Verdict::Holds);
@@ -166,5 +173,9 @@ mod tests {
         let mut empty = self::row(Claim::NoHarm, Bound::AtMost(1.0), [0.0; 3]);
         empty.columns.iter_mut().for_each(|column| column.figures.clear());
         assert_eq!(empty.verdict(), Verdict::Broken(vec![]), "nothing was measured");
+        let mut lacking = self::row(Claim::NoHarm, Bound::AtMost(1.0), [0.0; 3]);
+        let more = Figure { what: "g", ..lacking.columns[0].figures[0].clone() };
+        lacking.columns[0].figures.push(more);
+        assert_eq!(lacking.verdict(), Verdict::Broken(vec!["g"]), "stock Envoy has a figure that ours lacks");
     }
 }

@@ -36,6 +36,9 @@ pub struct Goals {
     out: Option<PathBuf>,
 }
 
+/// Fewer rounds than this show no claim.
+const HEADLINE: usize = 5;
+
 /// What goals.json says.
 #[derive(Serialize)]
 struct Written<'a> {
@@ -76,6 +79,9 @@ impl Goals {
             self.rounds
         );
         println!("{}", report::claim_table(&verdicts));
+        if self.rounds < HEADLINE {
+            println!("{} rounds are no headline: that takes {HEADLINE}", self.rounds);
+        }
         println!("seeds of the rounds: {}", seeds.iter().map(u64::to_string).collect::<Vec<_>>().join(", "));
 
         let written = Written {

@@ -141,9 +141,11 @@ mod tests {
     use crate::report::example::record;
     use std::time::Duration;
 
-    /// A record of which each figure is `value`, and of which nothing was lost.
-    fn one(value: f64) -> Record {
-        let mut record = record(crate::policy::Policy::Bid, 40, [value; 4], value);
+    /// A record of which each time is `value`, and of which nothing was lost; stock Envoy's goodput
+    /// under overload is that of its queues.
+    fn one(candidate: Name, value: f64) -> Record {
+        let throughput = if candidate == Name::TwoChoices { 80.0 } else { 200.0 };
+        let mut record = record(crate::policy::Policy::Bid, 40, [value; 4], throughput);
         record.row.envoy_cpu_ms_per_request = Some(value);
         record
     }
@@ -152,7 +154,7 @@ mod tests {
     fn all(value: impl Fn(Name, usize) -> f64, rounds: usize) -> Vec<Measured> {
         let kinds = kinds(Duration::from_secs(1), 1);
         let measure = |kind: &'static str, candidate: Name, case| {
-            let records = (0..rounds).map(|round| one(value(candidate, round))).collect();
+            let records = (0..rounds).map(|round| one(candidate, value(candidate, round))).collect();
             Measured { kind, candidate, runs: Runs { case, records } }
         };
         let candidates = |kind: crate::goals::Kind| {
@@ -179,7 +181,9 @@ mod tests {
         let mut bad = all(|name, _| value(name, 9_000.0), 3);
         for one in &mut bad {
             one.runs.records[2].row.shed = 1;
-            one.runs.records.iter_mut().for_each(|record| record.row.throughput_rps = 179.0);
+            for record in &mut one.runs.records {
+                (record.row.throughput_rps, record.row.attempts_per_request) = (179.0, 2.6);
+            }
         }
         let bad = judge(CLAIMS, &KINDS, &bad, 3, 1);
         let expected = |one: &Verdict| if one.bound.is_some() { Outcome::Missed } else { Outcome::Beside };

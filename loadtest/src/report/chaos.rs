@@ -12,7 +12,7 @@ pub fn verdict(row: &Row) -> String {
     match row.verdict() {
         Verdict::Holds => match row.claim {
             Claim::Ours => "ours alone".to_owned(),
-            Claim::Untuned => "ours, with nothing tuned".to_owned(),
+            Claim::Untuned => "as tuned Envoy does, and stock does not".to_owned(),
             Claim::NoHarm => "no harm".to_owned(),
         },
         Verdict::Broken(figures) => format!("BROKEN: {}", figures.join(", ")),

@@ -91,7 +91,7 @@ mod tests {
         let text = claim_table(&judge(CLAIMS, &["one-place"], &measured, 2, 1)).to_string();
         // The candidate with full scan did not run.
         let count = |word: &str| text.lines().filter(|line| line.trim_end().ends_with(word)).count();
-        assert_eq!((count(" kept"), count(" MISSED"), count(" NOT MEASURED")), (4, 1, 1), "{text}");
+        assert_eq!((count(" kept"), count(" MISSED"), count(" NOT MEASURED")), (5, 1, 1), "{text}");
         assert!(text.contains("one-place/p99-two-choices") && text.contains("0.33 (0.25 to 0.40)"), "{text}");
         assert!(text.contains("at most 0.40") && text.contains("570.00"), "{text}");
     }
