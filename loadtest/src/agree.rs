@@ -3,8 +3,13 @@
 //!
 //! - *The same requests*: an open load's arrivals are computed from the seed, and the simulator replays them. What is left to chance is who takes which request; the simulator does that
 //!   [`SIMULATIONS`] times and gives the median and how far they scatter.
-//! - *The same times*: what a request spends on its way is measured first. A case at a tenth of the load, on the same mesh, says how much longer than the service time a request takes that
-//!   does not wait; a bounce is measured by [`crate::bounce`]. Of the former a bounce's time lies between sender and server, half in each direction, and the rest before and behind. Envoy's back-off before a retry comes on top, as it is configured.
+//! - *The same times*: what a request spends on its way is measured first. A case at a tenth of the
+//!   load, on the same mesh, says how much longer than the service time a request takes that does not
+//!   wait; a bounce is measured by [`crate::bounce`]. Of the former a bounce's time lies between
+//!   sender and server, half in each direction, and the rest before and behind. Where requests are
+//!   shed, what they took on the mesh says how much of the rest lies before the sender; what lies
+//!   behind the server, on the way to the application, they do not pay. It decides how often clients
+//!   that never pause come back. Envoy's back-off before a retry comes on top, as it is configured.
 //! - *The same code* decides in both; where stock Envoy does, the simulator has a policy of its own.
 //!
 //! Service times are 50 ms (two speeds: 25 and 50), well above the noise of the machine.
@@ -84,13 +89,31 @@ pub struct Timing {
     pub one_way: Duration,
     /// From sending an attempt to its rejection's arrival.
     pub bounce: Duration,
+    /// From a server's sidecar to its application and back.
+    pub application: Duration,
 }
 
 impl Timing {
     /// A request that does not wait takes `overhead` longer than its service, and a bounce takes `bounce`.
     pub fn new(overhead: Duration, bounce: Duration) -> Self {
         let one_way = (bounce / 2).min(overhead / 2);
-        Self { edge: overhead - 2 * one_way, one_way, bounce }
+        Self { edge: overhead - 2 * one_way, one_way, bounce, application: Duration::ZERO }
+    }
+
+    /// The same, but half of the requests that are shed took at most `shed`: what they do not pay
+    /// lies between a server and its application.
+    ///
+    /// A mesh that makes more attempts than the simulator before it sheds makes this edge longer,
+    /// and the simulator's attempts fewer: no disagreement is hidden by it.
+    ///
+    /// # Errors
+    /// The simulator refuses the case.
+    pub fn where_shed(self, case: &Case, shed: Duration) -> Result<Self, ScenarioError> {
+        let outcomes = simulations(case, self)?;
+        let sheds: Vec<f64> = outcomes.iter().filter_map(|outcome| outcome.shed_p50_ms).collect();
+        let Some(simulated) = median(&sheds).map(|ms| Duration::from_secs_f64(ms / 1e3)) else { return Ok(self) };
+        let behind = simulated.saturating_sub(shed).min(self.edge);
+        Ok(Self { edge: self.edge - behind, application: self.application + behind, ..self })
     }
 }
 
@@ -121,6 +144,7 @@ pub fn scenario(case: &Case, timing: Timing, seed: u64) -> Scenario {
         edge: timing.edge,
         one_way: timing.one_way,
         bounce: timing.bounce,
+        application: timing.application,
         back_off: BackOff::new(envoy::BACK_OFF[0], envoy::BACK_OFF[1]).unwrap_or_default(),
         warm_up: case.warm_up,
         duration: case.duration,
@@ -172,8 +196,7 @@ pub struct Simulated {
 /// # Errors
 /// The simulator refuses the case.
 pub fn simulate(case: &Case, timing: Timing) -> Result<Option<Simulated>, ScenarioError> {
-    let runs = (0..SIMULATIONS).map(|seed| bloc_sim::run(&scenario(case, timing, seed)));
-    let outcomes = runs.collect::<Result<Vec<Outcome>, _>>()?;
+    let outcomes = simulations(case, timing)?;
     let all = |value: fn(&Outcome) -> Option<f64>| outcomes.iter().map(value).collect::<Option<Vec<f64>>>();
     let attempts = median(&outcomes.iter().map(|outcome| outcome.attempts_per_request).collect::<Vec<_>>());
     let summary = |p50s: Vec<f64>, p99s: Vec<f64>| {
@@ -181,6 +204,10 @@ pub fn simulate(case: &Case, timing: Timing) -> Result<Option<Simulated>, Scenar
         Some(Simulated { p50_ms: median(&p50s)?, p99_ms: median(&p99s)?, p99_range_ms: range, attempts: attempts? })
     };
     Ok(all(|outcome| outcome.p50_ms).zip(all(|outcome| outcome.p99_ms)).and_then(|(p50s, p99s)| summary(p50s, p99s)))
+}
+
+fn simulations(case: &Case, timing: Timing) -> Result<Vec<Outcome>, ScenarioError> {
+    (0..SIMULATIONS).map(|seed| bloc_sim::run(&scenario(case, timing, seed))).collect()
 }
 
 /// A case in both worlds; medians over the rounds, in milliseconds.
@@ -245,6 +272,28 @@ mod tests {
             assert!((simulated.p50_ms - 50.0 - overhead as f64 / 1e3).abs() < 0.1, "{simulated:?}");
         }
         assert_eq!(calibration(&all()[5]), None, "two speeds");
+    }
+
+    #[test]
+    fn what_a_shed_request_does_not_take_lies_behind_the_server() {
+        let overload = &all()[3];
+        let calm = Timing::new(Duration::from_millis(6), Duration::from_millis(1));
+        let shed = |timing| {
+            let outcomes = simulations(overload, timing).unwrap();
+            let sheds: Vec<f64> = outcomes.iter().map(|outcome| outcome.shed_p50_ms.unwrap()).collect();
+            Duration::from_secs_f64(median(&sheds).unwrap() / 1e3)
+        };
+        let faster = calm.where_shed(overload, shed(calm) - Duration::from_millis(3)).unwrap();
+        let expected = Timing { edge: Duration::from_millis(2), application: Duration::from_millis(3), ..calm };
+        let off = [(faster.edge, expected.edge), (faster.application, expected.application)]
+            .map(|(found, expected)| found.abs_diff(expected));
+        assert!(off.iter().all(|off| *off < Duration::from_micros(10)), "{faster:?}");
+        assert_eq!(calm.where_shed(overload, Duration::from_secs(1)).unwrap(), calm, "no slower than calm");
+        let none = calm.where_shed(overload, Duration::ZERO).unwrap();
+        assert_eq!((none.edge, none.application), (Duration::ZERO, Duration::from_millis(5)));
+        assert_eq!(calm.where_shed(&all()[1], Duration::ZERO).unwrap(), calm, "nothing is shed there");
+        let attempts = |timing| simulate(overload, timing).unwrap().unwrap().attempts;
+        assert!(attempts(faster) > attempts(calm), "clients come back sooner");
     }
 
     #[test]

@@ -116,6 +116,7 @@ impl Case {
         Ok(Record {
             row: Row::of(setup, &figures, counters.attempts_per_request(), cpu),
             quantiles_ms: figures.quantiles_ms,
+            shed_p50_ms: figures.shed_p50_ms,
             errors_by_kind: measured.errors().into_iter().map(|(kind, count)| (kind.to_string(), count)).collect(),
             counters: counters.filters,
             command: self.command(),

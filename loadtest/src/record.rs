@@ -123,6 +123,9 @@ pub struct Record {
     pub row: Row,
     /// Response times at the shares 0, 1/400, ... 1 of the answered requests, in milliseconds; empty if nothing was answered.
     pub quantiles_ms: Vec<f64>,
+    /// Median time until a request was shed; none if none was.
+    #[serde(default)]
+    pub shed_p50_ms: Option<f64>,
     /// Errors by kind.
     pub errors_by_kind: BTreeMap<String, u64>,
     /// The filters' own counters, summed over all sidecars, within the measured time.
@@ -171,6 +174,7 @@ impl From<Row> for Record {
         Self {
             row,
             quantiles_ms: vec![],
+            shed_p50_ms: None,
             errors_by_kind: BTreeMap::new(),
             counters: BTreeMap::new(),
             command: String::new(),
@@ -213,13 +217,15 @@ pub struct Figures {
     pub mean_ms: Option<f64>,
     /// Response times at equidistant shares, see [`Record::quantiles_ms`].
     pub quantiles_ms: Vec<f64>,
+    /// Median time until a request was shed; none if none was.
+    pub shed_p50_ms: Option<f64>,
     /// `ok` per second.
     pub throughput_rps: f64,
 }
 
 impl From<&Measurement> for Figures {
     fn from(measurement: &Measurement) -> Self {
-        let sorted = measurement.sorted_latencies();
+        let (sorted, shed) = (measurement.sorted_latencies(), measurement.sorted_sheds());
         let at = |share| quantile(&sorted, share).map(milliseconds);
         let ok = sorted.len() as u64;
         Self {
@@ -230,6 +236,7 @@ impl From<&Measurement> for Figures {
             percentiles_ms: [0.1, 0.5, 0.9, 0.99].map(at),
             mean_ms: (ok > 0).then(|| rounded(sorted.iter().sum::<Duration>().as_secs_f64() * 1e3 / ok as f64, 1e3)),
             quantiles_ms: (0..=STEPS).filter_map(|step| at(Record::share(step))).collect(),
+            shed_p50_ms: quantile(&shed, 0.5).map(milliseconds),
             throughput_rps: rounded(ok as f64 / measurement.window.as_secs_f64().max(1e-9), 100.0),
         }
     }
@@ -255,14 +262,15 @@ mod tests {
         let sample = |ms, outcome| Sample { latency: Duration::from_millis(ms), outcome, ended: Duration::ZERO };
         let mut samples: Vec<Sample> = (1..=100).map(|ms| sample(ms, Outcome::Ok)).collect();
         samples.extend([
-            sample(1, Outcome::Shed),
-            sample(1, Outcome::Shed),
+            sample(7, Outcome::Shed),
+            sample(9, Outcome::Shed),
             sample(1, Outcome::Error(ErrorKind::Timeout)),
         ]);
         let figures = Figures::from(&Measurement { samples, window: Duration::from_secs(4) });
         assert_eq!((figures.requests, figures.ok, figures.shed, figures.errors), (103, 100, 2, 1));
         assert_eq!(figures.percentiles_ms, [Some(10.0), Some(50.0), Some(90.0), Some(99.0)]);
         assert_eq!((figures.throughput_rps, figures.mean_ms), (25.0, Some(50.5)));
+        assert_eq!(figures.shed_p50_ms, Some(7.0));
         assert_eq!((figures.quantiles_ms.len(), figures.quantiles_ms[0], figures.quantiles_ms[400]), (401, 1.0, 100.0));
     }
 

@@ -22,6 +22,8 @@ pub enum Event {
     Reach(u32),
     /// A server has finished this request.
     Finish(u32),
+    /// The answer of this request's application reaches the server's sidecar.
+    Answer(u32),
     /// The answer to an attempt of this request reaches its sender.
     Return(u32),
     /// A probe reaches its server.
@@ -49,6 +51,7 @@ impl Event {
             Self::Incident(index) => (7, index),
             Self::Enter(index) => (8, index),
             Self::StreamsIdle => (9, 0),
+            Self::Answer(index) => (10, index),
         };
         kind << 28 | index
     }
@@ -65,6 +68,7 @@ impl Event {
             6 => Self::ProbeReturn(index),
             7 => Self::Incident(index),
             8 => Self::Enter(index),
+            10 => Self::Answer(index),
             _ => Self::StreamsIdle,
         }
     }
@@ -122,6 +126,7 @@ mod tests {
             Event::Client(index),
             Event::Reach(index),
             Event::Finish(index),
+            Event::Answer(index),
             Event::Return(index),
             Event::ProbeReach(index),
             Event::ProbeReturn(index),

@@ -84,9 +84,13 @@ impl Server {
         Some((index, time))
     }
 
-    /// A request in service is finished.
-    pub fn leave(&mut self, request: &Request, now: Timestamp) {
+    /// A request in service is finished: its place is free, and its answer on its way to the sidecar.
+    pub fn finish(&mut self) {
         self.busy -= 1;
+    }
+
+    /// The answer to a finished request leaves.
+    pub fn leave(&mut self, request: &Request, now: Timestamp) {
         self.inside -= 1;
         if let Some(latencies) = &mut self.latencies {
             latencies.record(request.met, now.since(request.reached));
@@ -172,9 +176,11 @@ mod tests {
         assert_eq!(server.next(2, &mut requests, at(0)), Some((all[0], time(5))));
         assert_eq!(server.next(2, &mut requests, at(0)), Some((all[1], time(10))));
         assert_eq!(server.next(2, &mut requests, at(0)), None, "both places are taken");
+        server.finish();
         server.leave(&requests[all[0]].clone(), at(5));
         server.factor = 0.5;
         assert_eq!(server.next(2, &mut requests, at(5)), Some((all[2], time(30))));
+        server.finish();
         server.leave(&requests[all[1]].clone(), at(10));
         assert_eq!(server.next(2, &mut requests, at(10)), Some((all[3], time(40))));
         assert_eq!((server.inside, requests[all[3]].met), (2, 3));

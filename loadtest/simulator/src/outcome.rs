@@ -31,6 +31,8 @@ pub struct Outcome {
     pub p99_ms: Option<f64>,
     /// Response time.
     pub mean_ms: Option<f64>,
+    /// Median time until a request was shed, over those that were.
+    pub shed_p50_ms: Option<f64>,
     /// Waiting time in the line of the server that answered.
     pub wait_p99_ms: Option<f64>,
     /// Waiting time in the line of the server that answered.
@@ -76,6 +78,7 @@ pub struct Tally {
     closes: Timestamp,
     window: Duration,
     response: Histogram<u64>,
+    shed: Histogram<u64>,
     wait: Histogram<u64>,
     counts: [u64; 3],
     goal: Option<Duration>,
@@ -108,6 +111,7 @@ impl Tally {
             closes: opens.after(scenario.duration),
             window: scenario.duration,
             response: histogram(),
+            shed: histogram(),
             wait: histogram(),
             counts: [0; 3],
             goal: scenario.goal,
@@ -178,6 +182,8 @@ impl Tally {
             self.within_goal += u64::from(self.goal.is_some_and(|goal| now.since(started) <= goal));
             self.response.saturating_record(nanos(now.since(started)));
             self.wait.saturating_record(nanos(wait));
+        } else if end == End::Shed {
+            self.shed.saturating_record(nanos(now.since(started)));
         }
     }
 
@@ -199,6 +205,7 @@ impl Tally {
             p50_ms: at(&self.response, 0.5),
             p90_ms: at(&self.response, 0.9),
             p99_ms: at(&self.response, 0.99),
+            shed_p50_ms: (shed > 0).then(|| milliseconds(self.shed.value_at_quantile(0.5) as f64)),
             mean_ms: (ok > 0).then(|| milliseconds(self.response.mean())),
             wait_p99_ms: at(&self.wait, 0.99),
             wait_mean_ms: (ok > 0).then(|| milliseconds(self.wait.mean())),
@@ -240,7 +247,7 @@ mod tests {
             Scenario { warm_up: 10 * second, duration: 10 * second, goal: Some(2 * second), ..Scenario::default() };
         let mut tally = Tally::new(&scenario);
         for (end, started, ended) in
-            [(End::Ok, 9, 11), (End::Ok, 10, 12), (End::Shed, 19, 19), (End::Error, 15, 16), (End::Ok, 19, 22)]
+            [(End::Ok, 9, 11), (End::Ok, 10, 12), (End::Shed, 18, 19), (End::Error, 15, 16), (End::Ok, 19, 22)]
         {
             tally.start();
             tally.attempt(at(started), 0, at(started));
@@ -252,6 +259,7 @@ mod tests {
         assert_eq!((outcome.total_started, outcome.total_ended), (5, 5));
         assert_eq!(outcome.throughput_rps, 0.2, "two answers came within the ten seconds");
         assert_eq!(outcome.attempts_per_request, 1.0);
+        assert!((outcome.shed_p50_ms.unwrap() - 1000.0).abs() < 2.0);
         assert!((outcome.p10_ms.unwrap() - 2000.0).abs() < 2.0 && (outcome.p99_ms.unwrap() - 3000.0).abs() < 3.0);
     }
 }

@@ -62,6 +62,8 @@ pub enum Place {
     Line,
     /// Being worked on.
     Service,
+    /// Its answer is on its way from the application to the server's sidecar.
+    Answered,
     /// It died with its server and goes on under another number; this slot waits for the event that will not mean anything any more.
     Ghost,
 }

@@ -45,6 +45,10 @@ pub struct Scenario {
     /// From sending an attempt to the rejection's arrival; at least `one_way`.
     #[serde(serialize_with = "time")]
     pub bounce: Duration,
+    /// From a server's sidecar to its application and back: what an answer takes beyond the service
+    /// time, and a rejection does not.
+    #[serde(serialize_with = "time")]
+    pub application: Duration,
     /// How long a sender waits before a retry, beside the bounce itself.
     pub back_off: BackOff,
     /// After this time an attempt to an unreachable server fails.
@@ -132,6 +136,7 @@ impl Default for Scenario {
             edge: Duration::ZERO,
             one_way: Duration::from_micros(500),
             bounce: Duration::from_micros(1500),
+            application: Duration::ZERO,
             back_off: BackOff::default(),
             connect_timeout: Duration::from_secs(1),
             deadline: None,
@@ -165,6 +170,7 @@ impl Scenario {
         let hour = Duration::from_secs(3600);
         shown_range("edge", self.edge, Duration::ZERO, hour, "0s to 1h")?;
         shown_range("one_way", self.one_way, Duration::ZERO, hour, "0s to 1h")?;
+        shown_range("application", self.application, Duration::ZERO, hour, "0s to 1h")?;
         shown_range("bounce", self.bounce, self.one_way, hour, "the one-way delay to 1h")?;
         shown_range("connect_timeout", self.connect_timeout, Duration::ZERO, hour, "0s to 1h")?;
         shown_range("warm_up", self.warm_up, Duration::ZERO, 1000 * hour, "0s to 1000h")?;

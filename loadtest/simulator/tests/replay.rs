@@ -54,6 +54,32 @@ fn the_edge_is_added_to_each_request_and_to_the_round_of_each_client() {
 }
 
 #[test]
+fn the_way_to_the_application_is_added_to_answers_and_not_to_rejections() {
+    let outcome = |second, limit, incident: Option<&str>| {
+        run(&[0, second], |scenario| {
+            scenario.policy = PolicyKind::Bloc;
+            scenario.service.capacity = Some(bloc_policy::config::CapacitySpec::Static { limit });
+            scenario.service.retries = Some(0);
+            (scenario.edge, scenario.bounce) = (Duration::from_millis(2), Duration::from_millis(1));
+            scenario.application = Duration::from_millis(5);
+            scenario.incidents.extend(incident.map(|text| text.parse().unwrap()));
+        })
+    };
+    // Until the answer is at the sidecar, 16 ms after the start, the server has the request.
+    for second in [1, 14] {
+        let full = outcome(second, 1, None);
+        assert_eq!((full.ok, full.shed), (1, 1));
+        near(full.p50_ms, 17.0);
+        near(full.shed_p50_ms, 3.0);
+    }
+    assert_eq!(outcome(16, 1, None).ok, 2);
+    // The application takes the next one as soon as it is done with this one.
+    near(outcome(5, 2, None).p99_ms, 22.0);
+    let dead = outcome(500, 1, Some("down:0@13ms-100ms"));
+    assert_eq!((dead.ok, dead.errors, dead.total_ended), (1, 1, 2), "its answer was under way");
+}
+
+#[test]
 fn a_back_off_comes_before_every_retry_but_the_first() {
     // One place, taken for 10 ms: the second request is rejected at once and again until it has no retries left, or the place is free.
     let outcome = |text: &str| {

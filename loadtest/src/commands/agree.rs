@@ -103,10 +103,13 @@ fn overhead(calibrations: &[Runs], case: &Case) -> Option<Duration> {
 
 fn compare(run: &Runs, timing: Timing) -> anyhow::Result<Agreement> {
     let mut simulated: Vec<Simulated> = Vec::new();
-    for round in 0..run.records.len() {
-        simulated.push(
-            agree::simulate(&in_round(&run.case, round), timing)?.context("nothing was answered in the simulator")?,
-        );
+    for (round, record) in run.records.iter().enumerate() {
+        let case = in_round(&run.case, round);
+        let timing = match record.shed_p50_ms {
+            Some(ms) => timing.where_shed(&case, Duration::from_secs_f64(ms / 1e3))?,
+            None => timing,
+        };
+        simulated.push(agree::simulate(&case, timing)?.context("nothing was answered in the simulator")?);
     }
     let mesh = |value: fn(&Record) -> Option<f64>| run.median(value).context("nothing was answered on the mesh");
     let of =

@@ -67,15 +67,24 @@ pub struct Measurement {
 impl Measurement {
     /// The latencies of the answered requests, ascending.
     pub fn sorted_latencies(&self) -> Vec<Duration> {
-        let answered = self.samples.iter().filter(|sample| sample.outcome == Outcome::Ok);
-        let mut latencies: Vec<Duration> = answered.map(|sample| sample.latency).collect();
-        latencies.sort_unstable();
-        latencies
+        self.sorted(Outcome::Ok)
+    }
+
+    /// How long it took until requests were shed, ascending.
+    pub fn sorted_sheds(&self) -> Vec<Duration> {
+        self.sorted(Outcome::Shed)
     }
 
     /// How many requests were shed.
     pub fn shed(&self) -> u64 {
         self.samples.iter().filter(|sample| sample.outcome == Outcome::Shed).count() as u64
+    }
+
+    fn sorted(&self, outcome: Outcome) -> Vec<Duration> {
+        let ended_so = self.samples.iter().filter(|sample| sample.outcome == outcome);
+        let mut times: Vec<Duration> = ended_so.map(|sample| sample.latency).collect();
+        times.sort_unstable();
+        times
     }
 
     /// How many errors of each kind there were.
@@ -130,6 +139,7 @@ mod tests {
         let measurement = Measurement { samples, window: Duration::from_secs(1) };
         assert_eq!(measurement.sorted_latencies(), [Duration::from_millis(3), Duration::from_millis(9)]);
         assert_eq!(measurement.shed(), 1);
+        assert_eq!(measurement.sorted_sheds(), [Duration::from_millis(1)]);
         assert_eq!(measurement.errors(), BTreeMap::from([(ErrorKind::Timeout, 1)]));
     }
 }

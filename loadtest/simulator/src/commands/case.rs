@@ -44,6 +44,10 @@ pub struct CaseOptions {
     /// From sending an attempt to its rejection's arrival.
     #[arg(long, value_parser = humantime::parse_duration)]
     pub bounce: Option<Duration>,
+    /// From a server's sidecar to its application and back: what an answer takes beyond its service
+    /// time, and a rejection does not.
+    #[arg(long, value_parser = humantime::parse_duration)]
+    pub application: Option<Duration>,
     /// Envoy's back-off before a retry, such as 1ms-10ms; default: none.
     #[arg(long)]
     pub back_off: Option<BackOff>,
@@ -107,6 +111,7 @@ impl CaseOptions {
             edge: self.edge.unwrap_or(base.edge),
             one_way,
             bounce: self.bounce.unwrap_or(base.bounce),
+            application: self.application.unwrap_or(base.application),
             back_off: self.back_off.unwrap_or(base.back_off),
             connect_timeout: self.connect_timeout.unwrap_or(base.connect_timeout),
             deadline: self.deadline.or(base.deadline),

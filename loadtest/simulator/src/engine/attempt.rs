@@ -108,6 +108,22 @@ impl Simulation<'_> {
             return self.requests.free(index);
         }
         let place = request.server as usize;
+        self.servers[place].finish();
+        if self.scenario.application.is_zero() {
+            return self.answered(index);
+        }
+        request.place = Place::Answered;
+        self.after(self.scenario.application, Event::Answer(index));
+        self.serve(place);
+    }
+
+    /// The answer of an application comes to its server's sidecar.
+    pub(super) fn answered(&mut self, index: u32) {
+        let request = &mut self.requests[index];
+        if request.place == Place::Ghost {
+            return self.requests.free(index);
+        }
+        let place = request.server as usize;
         let server = &mut self.servers[place];
         let report = server.model.answer(index, self.now, &mut self.generators.servers);
         request.answer = if request.fails {

@@ -58,12 +58,12 @@ impl Simulation<'_> {
         }
     }
 
-    /// If the request is in its server, it fails there. An end of service that is already on the calendar finds a ghost.
+    /// If the request is in its server, it fails there. An end of service, or an answer, that is already on the calendar finds a ghost.
     fn fail(&mut self, index: u32) {
         let request = match self.requests[index].place {
             Place::Network | Place::Ghost => return,
             Place::Line => index,
-            Place::Service => {
+            Place::Service | Place::Answered => {
                 let copy = self.requests[index];
                 self.requests[index].place = Place::Ghost;
                 self.requests.insert(copy)

@@ -153,6 +153,7 @@ impl<'a> Simulation<'a> {
             Event::Client(client) => self.send(client),
             Event::Reach(request) => self.reach(request),
             Event::Finish(request) => self.finish(request),
+            Event::Answer(request) => self.answered(request),
             Event::Return(request) => self.come_back(request),
             Event::ProbeReach(probe) => self.probe_reaches(probe),
             Event::ProbeReturn(probe) => self.probe_comes_back(probe),
