@@ -228,7 +228,7 @@ pub const CLAIMS: &[Claim] = {
         ratio("unequal/mu-cpu-two-choices-1", Cpu, MuOne, TwoChoicesOne, 1.60),
         ratio("unequal/bids-cpu-two-choices-1", Cpu, BidsOne, TwoChoicesOne, 1.80),
         ratio("unequal/mu-p99-two-choices-10", P99, MuTen, TwoChoicesTen, 0.45),
-        ratio("unequal/mu-p99-full-scan-10", P99, MuTen, FullScanTen, 0.80),
+        ratio("unequal/mu-p99-full-scan-10", P99, MuTen, FullScanTen, 0.75),
         ratio("unequal/mu-mean-two-choices-10", Mean, MuTen, TwoChoicesTen, 0.75),
         ratio("unequal/bids-p99-two-choices-10", P99, BidsTen, TwoChoicesTen, 0.40),
         ratio("unequal/bids-p99-full-scan-10", P99, BidsTen, FullScanTen, 0.70),
