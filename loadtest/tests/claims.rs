@@ -33,7 +33,7 @@ fn rows(text: &str) -> BTreeSet<&str> {
 
 #[test]
 fn each_claim_on_performance_can_be_read_and_is_asked() {
-    let record = text("loadtest/record/measured.md");
+    let record = text("docs/measurements.md");
     let readme = text("README.md");
     let written: BTreeSet<&str> = codes(&record).union(&codes(&readme)).copied().collect();
     let is_claim = |code: &&str| code.split_once('/').is_some_and(|(kind, _)| KINDS.contains(&kind));
@@ -47,13 +47,13 @@ fn each_claim_on_performance_can_be_read_and_is_asked() {
 
 #[test]
 fn each_row_of_chaos_stands_where_it_claims_to_belong() {
-    let readme = text("README.md");
+    let page = text("docs/reliability.md");
     for (claim, heading) in [
         (Claim::Ours, "### Only with these filters"),
         (Claim::Untuned, "### What tuned Envoy does too"),
         (Claim::NoHarm, "### No harm"),
     ] {
         let asked: BTreeSet<&str> = chaos::claims().filter(|(_, of)| *of == claim).map(|(name, _)| name).collect();
-        assert_eq!(rows(section(&readme, heading)), asked, "{heading}");
+        assert_eq!(rows(section(&page, heading)), asked, "{heading}");
     }
 }

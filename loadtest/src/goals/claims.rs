@@ -1,7 +1,7 @@
 //! What is claimed: each claim with its id, the two candidates that it compares, and its bound.
 //!
 //! A bound is what is held, with a margin for other seeds and other machines; it is no aim. The
-//! values behind the bounds are in `loadtest/record/measured.md`.
+//! values behind the bounds are in `docs/measurements.md`.
 
 use crate::case::Case;
 use crate::record::Record;
