@@ -105,6 +105,12 @@ mod tests {
     }
 
     #[test]
+    fn the_limit_in_force_is_the_one_given() {
+        assert_eq!(admission(7, 0.8).capacity(), Some(Concurrency::new(7)));
+        assert_eq!(Admission::new(None, Ratio::ONE).capacity(), None);
+    }
+
+    #[test]
     fn without_a_capacity_everything_is_admitted_with_a_chip() {
         let admission = Admission::new(None, Ratio::ONE);
         let many = Concurrency::new(u32::MAX);

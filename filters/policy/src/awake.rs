@@ -24,3 +24,19 @@ impl Awake {
         self.since
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_thread_that_pauses_for_longer_than_a_second_has_stood_still() {
+        let mut awake = Awake::default();
+        let first = Timestamp::ZERO.after(Duration::from_secs(10));
+        assert_eq!(awake.look(first), first);
+        let second = first.after(STALL);
+        assert_eq!(awake.look(second), first, "a second is no pause");
+        let third = second.after(STALL + Duration::from_nanos(1));
+        assert_eq!(awake.look(third), third);
+    }
+}

@@ -54,4 +54,14 @@ mod tests {
         assert_eq!(of("outbound|80|v1|a.b.svc.cluster.local"), None, "a subset");
         assert_eq!(of("a"), None, "two ports");
     }
+
+    #[test]
+    fn a_subset_has_none_even_where_there_is_one_port() {
+        let json = r#"{"endpointsByPort":{"80":["1.1.1.1:8080"]}}"#;
+        let spec: ServiceSpec = ConfigError::read_json(json.as_bytes()).unwrap();
+        let service = spec.validate().unwrap();
+        let has_any = |cluster| parameters_of(cluster, &service).endpoints().is_some();
+        assert!(has_any("a") && has_any("outbound|80||a.b.svc.cluster.local"));
+        assert!(!has_any("outbound|80|v1|a.b.svc.cluster.local"));
+    }
 }

@@ -412,3 +412,186 @@ fn a_process_that_was_stopped_while_it_counted_anew_takes_nobody_for_dead() {
         assert_eq!(members(), 4);
     });
 }
+
+/// Looks now; the VMs that are to look.
+fn told(world: &World, vm: &Rc<RefCell<Vm>>) -> Vec<u64> {
+    let mut vm = vm.borrow_mut();
+    let host = world.host(&vm);
+    vm.count.look(&host, &host, world.now.get())
+}
+
+fn stage(world: &World) -> u32 {
+    Table::decode(&world.values.borrow()[&key("service")].0).stage.0
+}
+
+fn needs_looks(world: &World, vm: &Rc<RefCell<Vm>>) -> bool {
+    vm.borrow().count.needs_looks(world.now.get())
+}
+
+/// What a thread reads that takes no part.
+fn read_by_a_stranger(world: &World) -> i64 {
+    let host = Host { world, traps: Rc::new(Cell::new(Traps::No)) };
+    i64::from(in_flight(&host, "service", &host).get())
+}
+
+/// Two VMs with a request each; the second one has just joined, and so they count anew.
+fn two_that_count_anew() -> (World, [Rc<RefCell<Vm>>; 2]) {
+    let world = World::new(1, 1);
+    let first = Rc::clone(&world.vms.borrow()[0]);
+    world.arrive(&first);
+    world.make();
+    let second = Rc::clone(&world.vms.borrow()[1]);
+    world.arrive(&second);
+    assert_eq!(stage(&world), 1);
+    (world, [first, second])
+}
+
+#[test]
+fn each_service_has_a_key_of_its_own() {
+    assert_eq!((key("a"), key("b")), ("bloc/count/a".to_owned(), "bloc/count/b".to_owned()));
+}
+
+#[test]
+fn each_stage_tells_those_on_whom_it_waits_and_nobody_reads_too_little() {
+    let (world, [first, second]) = two_that_count_anew();
+    // The first of the list goes on when all are at its stage; the last to get there tells it.
+    for (vm, others, at) in
+        [(&first, vec![2], 2), (&second, vec![1], 2), (&first, vec![2], 3), (&second, vec![1], 3), (&first, vec![2], 4)]
+    {
+        assert_eq!(read_by_a_stranger(&world), 2);
+        assert_eq!((told(&world, vm), stage(&world)), (others, at));
+        assert_eq!(needs_looks(&world, vm), at < 4);
+    }
+    assert_eq!(told(&world, &second), Vec::<u64>::new());
+    assert_eq!(read_by_a_stranger(&world), 2);
+    assert!(!needs_looks(&world, &first) && !needs_looks(&world, &second));
+    world.is_true();
+}
+
+#[test]
+fn who_joins_while_they_count_anew_is_counted_in_a_round_of_its_own() {
+    let (world, [first, second]) = two_that_count_anew();
+    told(&world, &first);
+    world.make();
+    let third = Rc::clone(&world.vms.borrow()[2]);
+    for vm in [&second, &first, &second, &third] {
+        told(&world, vm);
+    }
+    assert_eq!(stage(&world), 3);
+    told(&world, &first);
+    assert_eq!(stage(&world), 5, "not settled in between");
+    for _ in 0..4 {
+        [&first, &second, &third].iter().for_each(|vm| drop(told(&world, vm)));
+    }
+    assert_eq!(stage(&world), 8);
+    world.is_true();
+}
+
+/// Looks of the others while one is dead, four times a second, until it is dropped.
+fn drop_while(world: &World, living: &[&Rc<RefCell<Vm>>]) {
+    for _ in 0..LIFE.as_millis() / 250 + 2 {
+        world.pass(250);
+        living.iter().for_each(|vm| drop(told(world, vm)));
+    }
+}
+
+#[test]
+fn who_dies_before_anybody_has_moved_is_cleared_in_this_round_and_later_in_another() {
+    for dies_later in [false, true] {
+        let (world, [first, second]) = two_that_count_anew();
+        // One of them dies with its request: the first without having heard that they count anew, or
+        // the second when it has moved its own.
+        let (living, dead) = if dies_later { (first, 1) } else { (second, 0) };
+        if dies_later {
+            told(&world, &living);
+            assert_eq!(stage(&world), 2);
+        }
+        world.vms.borrow_mut().remove(dead);
+        drop_while(&world, &[&living]);
+        (0..8).for_each(|_| drop(told(&world, &living)));
+        assert_eq!(stage(&world), if dies_later { 8 } else { 4 });
+        world.is_true();
+    }
+}
+
+#[test]
+fn after_a_death_they_look_often_for_as_long_as_the_dead_may_come_back() {
+    let (world, [first, second]) = two_that_count_anew();
+    drop_while(&world, &[&first]);
+    (0..8).for_each(|_| drop(told(&world, &first)));
+    assert_eq!(stage(&world) % 4, 0);
+    assert!(needs_looks(&world, &first), "settled, but somebody was dropped");
+    let until = first.borrow().count.attentive;
+    assert!(first.borrow().count.needs_looks(Timestamp::from_nanos(until.as_nanos() - 1)));
+    assert!(!first.borrow().count.needs_looks(until));
+    // It was only stopped, and joins again: it is attentive, too, and so are its requests counted.
+    world.pass(250);
+    told(&world, &second);
+    assert!(needs_looks(&world, &second));
+    world.ticks(10);
+    world.is_true();
+    assert!(!needs_looks(&world, &second));
+}
+
+#[test]
+fn a_settled_thread_looks_every_three_seconds_and_one_that_counts_every_50_ms() {
+    let looks = |vm: &Rc<RefCell<Vm>>, world: &World, at: Timestamp| {
+        let mut vm = vm.borrow_mut();
+        let (host, before) = (world.host(&vm), world.issued.get());
+        vm.count.tick(&host, &host, at);
+        world.issued.get() > before
+    };
+    let world = World::new(1, 1);
+    let vm = Rc::clone(&world.vms.borrow()[0]);
+    let settled = world.now.get();
+    assert!(!looks(&vm, &world, settled.after(Duration::from_millis(2_999))));
+    assert!(looks(&vm, &world, settled.after(Duration::from_secs(3))));
+    let (world, [first, _]) = two_that_count_anew();
+    told(&world, &first);
+    let now = world.now.get();
+    assert!(!looks(&first, &world, now.after(Duration::from_millis(49))));
+    assert!(looks(&first, &world, now.after(Duration::from_millis(50))));
+}
+
+#[test]
+fn they_count_anew_after_a_minute_but_not_while_nothing_is_in_flight() {
+    for (requests, begins) in [(1, true), (0, false)] {
+        let world = World::new(1, 1);
+        let vm = Rc::clone(&world.vms.borrow()[0]);
+        let began = world.now.get();
+        (0..requests).for_each(|_| world.arrive(&vm));
+        let look_at = |time: Duration| {
+            world.now.set(began.after(time));
+            told(&world, &vm);
+            stage(&world) > 0
+        };
+        assert!(!(1..=60).any(|second| look_at(Duration::from_secs(second))), "not within the period");
+        assert_eq!(look_at(PERIOD + Duration::from_nanos(1)), begins, "{requests} requests");
+    }
+}
+
+#[test]
+fn they_count_anew_when_somebody_has_not_looked_for_longer_than_it_promised() {
+    for (more, begins) in [(0, false), (1, true)] {
+        let world = World::new(1, 2);
+        let vms = world.vms.borrow().clone();
+        told(&world, &vms[0]);
+        told(&world, &vms[1]);
+        world.now.set(world.now.get().after(PROMISE + Duration::from_nanos(more)));
+        told(&world, &vms[0]);
+        assert_eq!(stage(&world) > 0, begins, "{more} ns later, though nothing is in flight");
+    }
+}
+
+#[test]
+fn a_gauge_below_what_a_thread_has_itself_is_wrong_but_not_at_once() {
+    for (gauge, more, begins) in [(0, 1, true), (0, 0, false), (1, 1, false)] {
+        let world = World::new(1, 1);
+        let vm = Rc::clone(&world.vms.borrow()[0]);
+        world.arrive(&vm);
+        world.gauges[0].set(gauge);
+        world.now.set(world.now.get().after(PAUSE + Duration::from_nanos(more)));
+        told(&world, &vm);
+        assert_eq!(stage(&world) > 0, begins, "{gauge} in the gauge, {more} ns after the pause");
+    }
+}

@@ -220,6 +220,34 @@ mod tests {
     }
 
     #[test]
+    fn the_interval_is_kept_while_ten_executions_are_within_half_and_double_of_it() {
+        let depart = |departures: &mut Departures, millis| {
+            let flag = departures.arrive(0);
+            departures.depart(flag, Duration::from_millis(millis), 0, departures.departed);
+        };
+        let mut departures = Departures::default();
+        depart(&mut departures, 200);
+        assert_eq!(departures.interval(), Duration::from_secs(1), "2 s is double, and not more");
+        let mut departures = run(300, 400, 9_000);
+        (0..200).for_each(|_| depart(&mut departures, 400));
+        assert!(departures.execution().unwrap() > Duration::from_millis(399));
+        assert_eq!(departures.interval(), Duration::from_secs(3));
+    }
+
+    #[test]
+    fn the_rate_is_taken_over_the_time_that_has_passed_and_smoothed() {
+        let mut departures = Departures::default();
+        let mut measure = |departed, now| {
+            departures.measure(Totals { departed, confident: 0 }, true, at(now));
+            departures.rate()
+        };
+        assert_eq!(measure(0, 0), None);
+        assert_eq!(measure(20, 2_000), Some(10.0), "the event that ends the interval comes late");
+        let smoothed = measure(40, 3_000).unwrap();
+        assert!((smoothed - 13.0).abs() < 1e-9, "0.7 * 10 + 0.3 * 20: {smoothed}");
+    }
+
+    #[test]
     fn an_idle_interval_forgets_and_halves() {
         let mut departures = run(300, 400, 9_000);
         let totals = departures.counted;

@@ -85,6 +85,14 @@ mod tests {
     }
 
     #[test]
+    fn a_server_is_gone_that_sixteen_rounds_have_missed() {
+        let (known, rounds) = (4, 16 * 5);
+        let after = |explored| Discovery { explored, ..Discovery::default() };
+        assert!(!after(100 + rounds).is_gone(100, known));
+        assert!(after(101 + rounds).is_gone(100, known));
+    }
+
+    #[test]
     fn once_nothing_is_found_any_more_few_requests_explore() {
         let mut rng = fastrand::Rng::with_seed(3);
         let mut discovery = Discovery::default();

@@ -463,3 +463,99 @@ fn a_silent_server_keeps_its_chip_and_a_missing_one_loses_it() {
     assert_eq!(endpoints.get(id).map(Endpoint::chips), Some(0));
     assert_eq!(endpoints.begin(id, at(3)), Some(Right::Forced));
 }
+
+#[test]
+fn new_parameters_hold_for_the_servers_that_are_known() {
+    let mut endpoints = Endpoints::new(RESET, 10);
+    let id = endpoints.add("s", at(0));
+    for millis in 0..5 {
+        endpoints.answer(id, Right::Probe, Answer::Silent, at(millis));
+    }
+    endpoints.configure(Duration::from_secs(1), 2);
+    assert_eq!(endpoints.get(id).map(Endpoint::chips), Some(2), "no more than may be kept now");
+    endpoints.answer(id, Right::Probe, Answer::Rejected(report(false)), at(10));
+    assert_eq!(endpoints.begin(id, at(1_009)), Some(Right::Forced), "the interval is a second now");
+    endpoints.answer(id, Right::Forced, Answer::Rejected(report(false)), at(1_010));
+    assert_eq!(endpoints.begin(id, at(2_010)), Some(Right::Probe));
+}
+
+#[test]
+fn all_that_are_known_are_listed() {
+    let mut endpoints = Endpoints::new(RESET, MAX_CHIPS);
+    assert!(endpoints.is_empty() && endpoints.iter().next().is_none());
+    let id = endpoints.add("s", at(0));
+    assert!(!endpoints.is_empty());
+    assert_eq!(endpoints.iter().map(|(id, endpoint)| (id, endpoint.address())).collect::<Vec<_>>(), [(id, "s")]);
+}
+
+#[test]
+fn an_answer_without_a_report_makes_what_was_sent_there_young_again() {
+    let others = |answer| {
+        let mut endpoints = Endpoints::new(RESET, MAX_CHIPS);
+        let id = endpoints.add("s", at(0));
+        let right = endpoints.begin(id, at(0)).unwrap();
+        endpoints.begin(id, at(0));
+        endpoints.answer(id, right, answer, at(1_000));
+        // Two requests of mine, of two senders like me; half of it is forgotten after a second.
+        let mut fleet = crate::estimate::Fleet::new(RESET);
+        fleet.senders = 2.0;
+        endpoints.standings()[0].unknown_queue(&fleet, at(1_000))
+    };
+    assert_eq!(others(Answer::Silent), 2.0);
+    assert_eq!(others(Answer::Served(LoadReport::default())), 1.0);
+}
+
+/// How many servers are known to be as fast as they said.
+fn remembered(endpoints: &Endpoints) -> usize {
+    endpoints.standings().iter().filter(|standing| standing.service_rate() > 0.0).count()
+}
+
+/// So many servers that spoke at the start, surveyed last when their words were not yet too old.
+fn old_words(servers: usize) -> (Endpoints, Vec<EndpointId>) {
+    let mut endpoints = Endpoints::new(RESET, MAX_CHIPS);
+    endpoints.survey(0.0, at(2_000));
+    let ids: Vec<EndpointId> = (0..servers).map(|n| endpoints.add(&format!("s{n}"), at(0))).collect();
+    ids.iter().for_each(|&id| endpoints.answer(id, Right::Probe, Answer::Served(report(true)), at(0)));
+    assert_eq!(remembered(&endpoints), servers);
+    (endpoints, ids)
+}
+
+#[test]
+fn old_words_are_forgotten_one_in_each_look_and_all_within_a_reset_interval() {
+    let (mut endpoints, _) = old_words(10);
+    for left in (0..10).rev() {
+        endpoints.survey(0.0, at(2_001));
+        assert_eq!(remembered(&endpoints), left, "each in its turn");
+    }
+    let (mut endpoints, _) = old_words(10);
+    for (now, left) in [(2_001, 9), (2_101, 3), (2_301, 0)] {
+        endpoints.survey(0.0, at(now));
+        assert_eq!(remembered(&endpoints), left, "at {now} ms");
+    }
+    let (mut endpoints, ids) = old_words(1);
+    endpoints.begin(ids[0], at(1));
+    endpoints.survey(0.0, at(9_000));
+    assert_eq!(remembered(&endpoints), 1, "it owes an answer, which will say more");
+}
+
+#[test]
+fn a_server_is_believed_up_to_four_times_the_pace_of_its_answers() {
+    let mut endpoints = Endpoints::new(RESET, MAX_CHIPS);
+    let id = endpoints.add("s", at(0));
+    endpoints.begin(id, at(0));
+    endpoints.served(id, at(1_000));
+    let boasts = LoadReport { queue: Some(0), service: Some(1_000.0), ..report(true) };
+    endpoints.answer(id, Right::Chip, Answer::Served(boasts), at(1_000));
+    assert_eq!(endpoints.standings()[0].service_rate(), 4.0);
+}
+
+#[test]
+fn an_attempt_that_goes_on_is_pending_again() {
+    let mut endpoints = Endpoints::new(RESET, MAX_CHIPS);
+    let id = endpoints.add("s", at(0));
+    endpoints.begin(id, at(0));
+    endpoints.end(id);
+    endpoints.resume(id);
+    assert_eq!(endpoints.get(id).map(Endpoint::pending), Some(1));
+    assert_eq!(endpoints.standings()[0].pending(), 1);
+}

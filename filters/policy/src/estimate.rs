@@ -377,4 +377,102 @@ mod tests {
         assert_eq!(estimate, Estimate::default());
         assert!(!estimate.forget(reset, at(9000)), "there is nothing to forget");
     }
+
+    /// What a server is believed after this report to one of `pending` requests of mine, whose
+    /// answers come every 250 ms: its service rate, and what the others have there.
+    fn taken_for(report: &LoadReport, pending: u32) -> [f64; 2] {
+        let mut estimate = Estimate::default();
+        estimate.sent(1, at(0));
+        estimate.answered(at(250));
+        estimate.hear(report, pending, NO_LIMIT, at(250));
+        let standing = estimate.standing(0);
+        [standing.service_rate(), standing.known_queue(&fleet(0.0, 1.0), 1.0, at(250))]
+    }
+
+    #[test]
+    fn four_times_the_pace_seen_is_believed_and_more_is_not() {
+        // One of another sender before mine: two requests in 250 ms are eight a second.
+        assert_eq!(taken_for(&says(1, 32.0), 1), [32.0, 1.0]);
+        assert_eq!(taken_for(&says(1, 34.0), 1), [16.0, 0.0], "then nothing that it says is believed");
+        // With two more of mine, of which one comes every 250 ms: six before the last in 750 ms.
+        assert_eq!(taken_for(&says(5, 32.0), 3), [32.0, 3.0]);
+        assert_eq!(taken_for(&says(5, 34.0), 3), [16.0, 0.0]);
+        assert_eq!(taken_for(&says(5, 0.1), 3), [2.0, 3.0], "six in no more than four times 750 ms");
+    }
+
+    #[test]
+    fn answers_at_the_same_moment_have_no_pace() {
+        let mut estimate = Estimate::default();
+        estimate.sent(1, at(100));
+        estimate.answered(at(100));
+        estimate.hear(&says(0, 20.0), 1, NO_LIMIT, at(100));
+        assert_eq!(estimate.standing(0).service_rate(), 20.0);
+    }
+
+    #[test]
+    fn the_pace_is_the_mean_of_the_gaps_in_which_i_waited() {
+        let mut estimate = Estimate::default();
+        estimate.sent(1, at(1_000));
+        estimate.sent(2, at(1_050));
+        estimate.answered(at(1_100));
+        assert_eq!(estimate.gap, Some(0.1), "from the first of them on");
+        estimate.answered(at(1_300));
+        assert!((estimate.gap.unwrap() - 0.13).abs() < 1e-12, "0.1 and 0.3 of what 0.2 exceeds it by");
+        // A pause is no gap.
+        estimate.sent(1, at(9_000));
+        estimate.answered(at(9_130));
+        assert!((estimate.gap.unwrap() - 0.13).abs() < 1e-12);
+    }
+
+    #[test]
+    fn what_others_may_have_sent_ages_from_my_first_request_on() {
+        let fleet = fleet(0.0, 3.0);
+        let others = |estimate: &Estimate, ms| estimate.standing(0).unknown_queue(&fleet, at(ms));
+        let mut estimate = Estimate::default();
+        estimate.sent(1, at(0));
+        estimate.sent(2, at(500));
+        // Two of mine, two other senders; half is forgotten after a second.
+        assert_eq!([others(&estimate, 0), others(&estimate, 1_000), others(&estimate, 9_000)], [4.0, 2.0, 0.0]);
+        estimate.ended(1);
+        assert_eq!(others(&estimate, 1_000), 1.0, "one of mine has ended");
+        estimate.silent(at(1_000));
+        assert_eq!(others(&estimate, 1_000), 2.0, "it has been answered, so the others are served, too");
+    }
+
+    #[test]
+    fn a_newcomer_keeps_what_i_have_sent_there() {
+        let mut estimate = Estimate::default();
+        estimate.hear(&says(9, 1.0), 1, NO_LIMIT, at(0));
+        estimate.sent(1, at(1_000));
+        assert!(estimate.forget(Duration::from_millis(200), at(2_001)));
+        assert_eq!(estimate.standing(1).unknown_queue(&fleet(0.0, 3.0), at(2_000)), 1.0);
+        estimate.answered(at(2_500));
+        assert_eq!(estimate.gap, Some(1.5), "since I sent it");
+    }
+
+    #[test]
+    fn one_of_unknown_speed_is_expected_to_be_as_fast_as_the_fastest() {
+        let fleet = Fleet { most: 8.0, ..fleet(0.0, 1.0) };
+        assert_eq!(Estimate::default().standing(1).expected(&fleet, at(0)), 0.25);
+        let mut slow = Estimate::default();
+        slow.hear(&says(0, 2.0), 1, NO_LIMIT, at(0));
+        assert_eq!(slow.standing(1).expected(&fleet, at(0)), 1.0);
+    }
+
+    #[test]
+    fn who_is_left_out_may_be_probed_when_the_time_has_come() {
+        let open = Estimate::default().standing(3);
+        assert!(!open.is_shut() && !open.may_be_probed(at(9)));
+        let shut = open.shut(Some(at(5)));
+        assert_eq!((shut.is_shut(), shut.shut_until(), shut.pending()), (true, at(5), 3));
+        assert_eq!([4, 5, 6].map(|ms| shut.may_be_probed(at(ms))), [false, true, true]);
+        assert!(!shut.shut(None).is_shut());
+    }
+
+    #[test]
+    fn rates_have_steps_of_a_sixteenth_of_a_power_of_two() {
+        for (rate, step) in [(1.0, 1.0), (1.03, 1.0), (1.04, 1.0625), (1.96, 1.9375), (1.97, 2.0), (34.9, 34.0)] {
+            assert_eq!(rounded(rate), step, "{rate}");
+        }
+    }
 }

@@ -61,3 +61,23 @@ impl Capacity {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    #[test]
+    fn the_average_is_fed_with_what_is_in_the_server_and_nothing_else_is() {
+        let capacity = |parameters| {
+            let mut capacity = Capacity::new(parameters);
+            capacity.observe(Concurrency::new(4), Timestamp::ZERO);
+            capacity.observe(Concurrency::new(9), Timestamp::ZERO.after(Duration::from_secs(30)));
+            capacity.get().map(Concurrency::get)
+        };
+        assert_eq!(capacity(CapacityParameters::Average(Duration::from_secs(30))), Some(4));
+        assert_eq!(capacity(CapacityParameters::Static(Concurrency::new(7))), Some(7));
+        assert_eq!(capacity(CapacityParameters::Unlimited), None);
+        assert_eq!(capacity(CapacityParameters::Slo(Duration::from_secs(1))), None, "no service rate is known");
+    }
+}
