@@ -94,12 +94,23 @@ need_go() {
     exit 1
   fi
 }
+# again COMMAND...: three times at most, as the module proxy may be late once among hundreds of
+# downloads. What has been downloaded and compiled is kept in between.
+again() {
+  local try
+  for try in 1 2; do
+    "$@" && return
+    echo "build.sh: try $try of 3 failed: $*" >&2
+    sleep $((try * 10))
+  done
+  "$@"
+}
 # build FOLDER MODULE PROGRAM PACKAGE [LDFLAGS]: unless it is there. To another name first: an
 # interrupted build leaves nothing that looks finished.
 build() {
   [ -x "$1/$3" ] && return
   echo "building $3"
-  (cd "$2" && go build -p "$(nproc)" -ldflags="-s -w ${5:-}" -o "$1/$3.$$" "$4" && mv "$1/$3.$$" "$1/$3")
+  (cd "$2" && again go build -p "$(nproc)" -ldflags="-s -w ${5:-}" -o "$1/$3.$$" "$4" && mv "$1/$3.$$" "$1/$3")
 }
 
 if wants kube && missing "$kube" "${kube_programs[@]}"; then
@@ -108,7 +119,7 @@ if wants kube && missing "$kube" "${kube_programs[@]}"; then
   mkdir -p "$module"
   # Kubernetes' own go.mod replaces its staging modules by folders of its repository; the same
   # modules are published as v0.MINOR.PATCH.
-  answer=$(cd "$module" && go mod download -json "k8s.io/kubernetes@v$kubernetes") || { echo "$answer" >&2; exit 1; }
+  answer=$(cd "$module" && again go mod download -json "k8s.io/kubernetes@v$kubernetes") || { echo "$answer" >&2; exit 1; }
   upstream=$(sed -n 's/^.*"GoMod": "\(.*\)",$/\1/p' <<<"$answer")
   {
     echo "module bloc.dev/kube"
@@ -141,13 +152,13 @@ import (
 	_ "istio.io/istio/pilot/cmd/pilot-discovery"
 )
 EOF
-  (cd "$module" && go get "github.com/openshift/api@$openshift")
+  (cd "$module" && again go get "github.com/openshift/api@$openshift")
   build "$mesh" "$module" pilot-discovery istio.io/istio/pilot/cmd/pilot-discovery
   build "$mesh" "$module" pilot-agent istio.io/istio/pilot/cmd/pilot-agent
   build "$mesh" "$module" istioctl istio.io/istio/istioctl/cmd/istioctl
   source=$(cd "$module" && go list -m -f '{{.Dir}}' istio.io/istio)
   install -m 644 "$source/tools/packaging/common/envoy_bootstrap.json" "$mesh/envoy_bootstrap.json"
-  answer=$(cd "$module" && go mod download -json "github.com/prometheus-operator/prometheus-operator@$operator") ||
+  answer=$(cd "$module" && again go mod download -json "github.com/prometheus-operator/prometheus-operator@$operator") ||
     { echo "$answer" >&2; exit 1; }
   source=$(sed -n 's/^.*"Dir": "\(.*\)",$/\1/p' <<<"$answer")
   install -m 644 "$source/example/prometheus-operator-crd/monitoring.coreos.com_podmonitors.yaml" "$mesh/podmonitors.yaml"
