@@ -26,8 +26,21 @@ async fn load(server: &Server) -> Value {
     service["load"].clone()
 }
 
+/// The signals and the metrics of one moment: a prediction changes with each tick of the report
+/// interval, and one may fall between the two requests.
+async fn load_and_metrics(server: &Server) -> (Value, String) {
+    for _ in 0..10 {
+        let before = load(server).await;
+        let text = server.get("/metrics").await.1;
+        if load(server).await == before {
+            return (before, text);
+        }
+    }
+    panic!("the signals change between any two requests");
+}
+
 #[tokio::test]
-async fn signals_come_out_of_the_polls() {
+async fn serves_load_signals_computed_from_polls() {
     let server = Server::start_with(TWO, "1s".parse().unwrap()).await;
     assert_eq!(load(&server).await, Value::Null);
     let version = server.state("r", "", &["a", "quo\"te"]).await.version;
@@ -39,7 +52,7 @@ async fn signals_come_out_of_the_polls() {
     let elapsed = start.elapsed();
     assert!((Duration::from_millis(4_950)..LIMIT).contains(&elapsed), "five times 1 s: {elapsed:?}");
 
-    let signals = load(&server).await;
+    let (signals, text) = load_and_metrics(&server).await;
     let number = |field: &str| signals[field].as_f64().unwrap_or_else(|| panic!("no {field} in {signals}"));
     assert_eq!((number("servers"), number("serversWithServiceRate")), (2.0, 2.0));
     assert_eq!((number("demandRequests"), number("capacityRequests")), (8.0, 20.0));
@@ -47,14 +60,13 @@ async fn signals_come_out_of_the_polls() {
     let per_server = json!({"minPerSecond": 500.0, "meanPerSecond": 500.0, "maxPerSecond": 500.0});
     assert_eq!(signals["serviceRatePerServer"], per_server);
     let rate = number("arrivalRatePerSecond");
-    // Each of the two reports 200 more, after 0.95 s at least and all the time at most.
+    // Each of the two reports 200 more, after at least 0.95 s and at most all the time.
     assert!((400.0 / elapsed.as_secs_f64()..=425.0).contains(&rate), "{rate} in {elapsed:?}");
     assert!((number("utilisationRatio") - rate / 1_000.0).abs() < 1e-9);
     let predicted = number("predictedArrivalRatePerSecond");
     assert!(predicted > 0.0 && predicted < 4.0 * rate, "{predicted} after {rate}");
     assert_eq!(number("predictionHorizonSeconds"), 30.0);
 
-    let (_, text) = server.get("/metrics").await;
     let of_a = |name: &str| metric(&text, &format!("bloc_service_{name}{{service=\"a\"}}"));
     assert_eq!((of_a("servers"), of_a("demand_requests"), of_a("capacity_requests")), (2.0, 8.0, 20.0));
     assert_eq!(of_a("rate"), 1_000.0);
@@ -73,7 +85,7 @@ async fn signals_come_out_of_the_polls() {
 }
 
 #[tokio::test]
-async fn what_is_not_known_has_no_series() {
+async fn unknown_signals_have_no_series() {
     let server = Server::start_with(TWO, "1s".parse().unwrap()).await;
     let body = r#"{"proxy":"p","serves":["a"],"load":[{"service":"a","inFlight":3}]}"#;
     assert_eq!(server.post(body).await.0, StatusCode::OK);
@@ -86,7 +98,7 @@ async fn what_is_not_known_has_no_series() {
 }
 
 #[tokio::test]
-async fn events_are_counted_with_the_answer_that_says_so() {
+async fn counts_events_of_answered_polls_but_not_of_older_proxies() {
     let server = Server::start_with(TWO, "1s".parse().unwrap()).await;
     let version = server.state("r", "", &["a", "quo\"te"]).await.version;
     let poll = async |last: Value| {
@@ -121,7 +133,7 @@ async fn events_are_counted_with_the_answer_that_says_so() {
 }
 
 #[tokio::test]
-async fn garbage_is_refused_and_leaves_no_trace() {
+async fn refuses_invalid_load_reports_and_keeps_nothing_of_them() {
     let server = Server::start(TWO).await;
     for (fields, reason) in [
         (r#""inFlight":1,"serviceRate":NaN"#, "load[0].serviceRate: "),

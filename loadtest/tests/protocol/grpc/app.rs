@@ -22,6 +22,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 use tokio::net::TcpListener;
 use tokio::sync::{Semaphore, oneshot};
+use tokio::task::JoinHandle;
 use tonic::body::Body;
 use tonic::codec::{Codec, DecodeBuf, Decoder, EncodeBuf, Encoder};
 use tonic::metadata::{MetadataMap, MetadataValue};
@@ -73,7 +74,8 @@ impl Decoder for Text {
 pub struct App {
     pub address: SocketAddr,
     inner: Arc<Inner>,
-    _stop: oneshot::Sender<()>,
+    stop: oneshot::Sender<()>,
+    serving: JoinHandle<()>,
 }
 
 /// A call that it has had.
@@ -104,14 +106,21 @@ impl App {
             release: Semaphore::new(0),
         });
         let methods = Methods(Arc::clone(&inner));
-        tokio::spawn(async move {
+        let serving = tokio::spawn(async move {
             let serving = Server::builder().serve_with_incoming(methods, TcpIncoming::from(listener));
             tokio::select! {
                 _ = serving => {}
                 _ = stopped => {}
             }
         });
-        Self { address, inner, _stop: stop }
+        Self { address, inner, stop, serving }
+    }
+
+    /// Ends it. Afterwards its port refuses connections; until then the kernel could still take
+    /// one, and reset it with the call that was sent on it.
+    pub async fn stop(self) {
+        drop(self.stop);
+        self.serving.await.unwrap();
     }
 
     /// All calls so far.
