@@ -76,7 +76,7 @@ mod tests {
     }
 
     #[test]
-    fn what_carries_nothing_for_long_enough_falls_idle_once() {
+    fn a_stream_that_carries_nothing_becomes_idle_once() {
         let mut stream = Activity::default();
         assert_eq!(stream.look(carried(5, 7), T, at(500)), Change::None);
         assert_eq!(stream.look(carried(5, 7), T, at(1499)), Change::None);
@@ -86,14 +86,14 @@ mod tests {
     }
 
     #[test]
-    fn a_stream_that_never_carried_anything_falls_idle_too() {
+    fn a_stream_that_never_carried_anything_becomes_idle_too() {
         let mut stream = Activity::default();
         assert_eq!(stream.look(Carried::default(), T, at(500)), Change::None);
         assert_eq!(stream.look(Carried::default(), T, at(1500)), Change::Idle);
     }
 
     #[test]
-    fn bytes_in_either_direction_make_it_count_again() {
+    fn bytes_in_either_direction_make_an_idle_stream_active() {
         for more in [carried(6, 7), carried(5, 8), carried(4, 7)] {
             let mut stream = Activity::default();
             stream.look(carried(5, 7), T, at(0));
@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn who_sends_often_enough_never_falls_idle() {
+    fn a_stream_that_sends_often_enough_never_becomes_idle() {
         let mut stream = Activity::default();
         for step in 0..100 {
             assert_eq!(stream.look(carried(step, 0), T, at(999 * step)), Change::None);

@@ -67,7 +67,7 @@ mod tests {
     proptest! {
         /// The oracle keeps the set of requests that are inside.
         #[test]
-        fn never_more_than_capacity_at_once(capacity in 1u32..50, arrivals in prop::collection::vec(any::<bool>(), 1..500)) {
+        fn admits_up_to_the_capacity_and_no_more(capacity in 1u32..50, arrivals in prop::collection::vec(any::<bool>(), 1..500)) {
             let admission = admission(capacity, 0.8);
             let mut inside = Vec::new();
             for (i, arrival) in arrivals.into_iter().enumerate() {
@@ -83,7 +83,7 @@ mod tests {
         }
 
         #[test]
-        fn no_chip_at_or_above_the_headroom(capacity in 1u32..1000, headroom in 0.01f64..=1.0, above in 0u32..100, seed: u64) {
+        fn grants_no_chip_at_or_above_the_headroom(capacity in 1u32..1000, headroom in 0.01f64..=1.0, above in 0u32..100, seed: u64) {
             let limit = (headroom * f64::from(capacity)).ceil() as u32;
             let mut rng = fastrand::Rng::with_seed(seed);
             prop_assert!(!admission(capacity, headroom).grants_chip(Concurrency::new(limit + above), &mut rng));
@@ -91,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn the_share_of_chips_follows_the_formula() {
+    fn the_share_of_chips_falls_linearly_with_active_requests() {
         let mut rng = fastrand::Rng::with_seed(7);
         let admission = admission(10, 0.8);
         const DRAWS: u32 = 100_000;
@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn the_limit_in_force_is_the_one_given() {
+    fn returns_the_configured_capacity() {
         assert_eq!(admission(7, 0.8).capacity(), Some(Concurrency::new(7)));
         assert_eq!(Admission::new(None, Ratio::ONE).capacity(), None);
     }

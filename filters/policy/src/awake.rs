@@ -30,7 +30,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_thread_that_pauses_for_longer_than_a_second_has_stood_still() {
+    fn a_pause_of_more_than_a_second_counts_as_a_stall() {
         let mut awake = Awake::default();
         let first = Timestamp::ZERO.after(Duration::from_secs(10));
         assert_eq!(awake.look(first), first);

@@ -64,7 +64,7 @@ mod tests {
     }
 
     #[test]
-    fn the_length_counts_where_there_is_one() {
+    fn a_content_length_decides_and_an_invalid_one_means_unknown() {
         assert_eq!(of(Some("1048576"), None), Body::Sized(1 << 20));
         assert_eq!(of(Some("5"), Some("application/grpc")), Body::Sized(5));
         for nonsense in ["", "-1", "1e3", "5, 5", "99999999999999999999"] {
@@ -73,7 +73,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_length_only_grpc_is_taken_for_small() {
+    fn without_a_content_length_only_grpc_counts_as_small() {
         for kind in ["application/grpc", "application/grpc+proto", "application/grpc;x=y", "application/grpc ; x"] {
             assert_eq!(of(None, Some(kind)), Body::Call, "{kind}");
         }
@@ -84,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn the_limit_itself_is_not_beyond_it() {
+    fn only_larger_or_unknown_bodies_exceed_the_limit() {
         let limit = 1 << 20;
         let large = [Body::None, Body::Sized(limit), Body::Sized(limit + 1), Body::Call, Body::Unknown];
         assert_eq!(large.map(|body| body.exceeds(limit)), [false, false, true, false, true]);

@@ -30,7 +30,7 @@ mod tests {
     use crate::config::{ConfigError, ServiceSpec};
 
     #[test]
-    fn a_cluster_names_its_service() {
+    fn derives_the_service_from_the_cluster_name() {
         assert_eq!(service_of("backend"), "backend");
         assert_eq!(service_of("outbound|8080||echo.default.svc.cluster.local"), "echo.default.svc.cluster.local");
         assert_eq!(service_of("outbound|8080|v1|echo.default.svc.cluster.local"), "echo.default.svc.cluster.local");
@@ -56,7 +56,7 @@ mod tests {
     }
 
     #[test]
-    fn a_subset_has_none_even_where_there_is_one_port() {
+    fn a_subset_cluster_has_no_endpoints_even_with_one_port() {
         let json = r#"{"endpointsByPort":{"80":["1.1.1.1:8080"]}}"#;
         let spec: ServiceSpec = ConfigError::read_json(json.as_bytes()).unwrap();
         let service = spec.validate().unwrap();

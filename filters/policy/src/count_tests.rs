@@ -295,9 +295,9 @@ fn events() -> impl Strategy<Value = Vec<Event>> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(1000))]
 
-    /// Whatever happened: once everybody lives and ticks, the count is true without an idle moment.
+    /// Once all workers are alive and tick, the count is right, even without an idle moment.
     #[test]
-    fn it_is_true_again_whatever_trapped_and_whoever_stood_still(events in events(), seed: u64, interrupts in 0u32..25) {
+    fn the_count_recovers_after_any_traps_and_stalls(events in events(), seed: u64, interrupts in 0u32..25) {
         let world = World::new(seed, 3);
         world.interrupts.set(interrupts);
         for event in events {
@@ -314,9 +314,9 @@ proptest! {
         world.is_true();
     }
 
-    /// Without traps and stalls nobody ever reads too little, however often they count anew.
+    /// Without traps and stalls no worker reads too low a count, however often they recount.
     #[test]
-    fn nobody_reads_too_little_while_they_count_anew(steps in 1u32..400, joins in 0usize..4, seed: u64) {
+    fn no_worker_reads_too_low_a_count_during_a_recount(steps in 1u32..400, joins in 0usize..4, seed: u64) {
         let world = World::new(seed, 2);
         world.interrupts.set(20);
         for _ in 0..steps {
@@ -328,9 +328,9 @@ proptest! {
         prop_assert!(!world.faults());
     }
 
-    /// A VM traps under steady load and is replaced: true within five seconds, and from then on.
+    /// A VM traps under steady load and is replaced: the count is right after that, and stays so.
     #[test]
-    fn under_load_it_is_true_within_five_seconds_of_a_trap(seed: u64, after in 0u32..6) {
+    fn the_count_is_right_within_five_seconds_of_a_trap_under_load(seed: u64, after in 0u32..6) {
         let world = World::new(seed, 3);
         let serve = |seconds: u64| {
             for millis in 0..seconds * 1000 {
@@ -359,7 +359,7 @@ proptest! {
     }
 
     #[test]
-    fn any_bytes_are_survived(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
+    fn the_count_recovers_from_any_bytes_in_shared_data(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
         let world = World::new(1, 2);
         world.values.borrow_mut().insert(key("service"), (bytes, 7));
         world.issued.set(7);
@@ -369,7 +369,7 @@ proptest! {
 }
 
 #[test]
-fn a_wrong_count_is_right_after_a_minute_whatever_made_it_wrong() {
+fn corrects_a_wrong_count_after_the_recount_period() {
     for wrong in [-3, 5] {
         let world = World::new(1, 2);
         let vms = world.vms.borrow().clone();
@@ -377,29 +377,30 @@ fn a_wrong_count_is_right_after_a_minute_whatever_made_it_wrong() {
         vms.iter().for_each(|vm| world.arrive(vm));
         world.gauges[0].set(2 + wrong);
         assert_eq!(i64::from(vms[0].borrow().count.get(&world.host(&vms[0].borrow())).get()), (2 + wrong).max(0));
-        // Less than a thread has itself is seen sooner.
+        // A gauge below a worker's own count is noticed sooner.
         world.ticks(if wrong < 0 { (PAUSE + 2 * LOOK).as_secs() } else { (PERIOD + 2 * LOOK).as_secs() });
         world.is_true();
     }
 }
 
 #[test]
-fn what_a_last_will_takes_back_is_gone_at_once() {
-    let world = World::new(1, 2);
+fn crash_recovery_removes_a_workers_requests_from_the_count_at_once() {
+    let world = World::new(1, 3);
     let vms = world.vms.borrow().clone();
     world.ticks(1);
-    for _ in 0..3 {
+    for _ in 0..2 {
         vms.iter().for_each(|vm| world.arrive(vm));
     }
     let host = world.host(&vms[0].borrow());
     vms[0].borrow().count.own().take_back(&host);
     resign(&host, "service", 1);
-    assert_eq!(world.gauges[0].get(), 3);
-    assert_eq!(Table::decode(&world.values.borrow()[&key("service")].0).members.len(), 1);
+    assert_eq!(world.gauges[0].get(), 4);
+    let table = Table::decode(&world.values.borrow()[&key("service")].0);
+    assert_eq!(table.members.iter().map(|member| member.id).collect::<Vec<_>>(), [2, 3]);
 }
 
 #[test]
-fn a_process_that_was_stopped_while_it_counted_anew_takes_nobody_for_dead() {
+fn a_stall_of_the_process_during_a_recount_drops_no_worker() {
     let world = World::new(1, 3);
     let vms = world.vms.borrow().clone();
     vms.iter().for_each(|vm| world.arrive(vm));
@@ -452,9 +453,9 @@ fn each_service_has_a_key_of_its_own() {
 }
 
 #[test]
-fn each_stage_tells_those_on_whom_it_waits_and_nobody_reads_too_little() {
+fn each_recount_stage_wakes_the_workers_it_waits_for() {
     let (world, [first, second]) = two_that_count_anew();
-    // The first of the list goes on when all are at its stage; the last to get there tells it.
+    // The first of the list goes on when all have reached its stage; the last one wakes it.
     for (vm, others, at) in
         [(&first, vec![2], 2), (&second, vec![1], 2), (&first, vec![2], 3), (&second, vec![1], 3), (&first, vec![2], 4)]
     {
@@ -469,7 +470,7 @@ fn each_stage_tells_those_on_whom_it_waits_and_nobody_reads_too_little() {
 }
 
 #[test]
-fn who_joins_while_they_count_anew_is_counted_in_a_round_of_its_own() {
+fn a_worker_that_joins_during_a_recount_triggers_another_round() {
     let (world, [first, second]) = two_that_count_anew();
     told(&world, &first);
     world.make();
@@ -496,11 +497,11 @@ fn drop_while(world: &World, living: &[&Rc<RefCell<Vm>>]) {
 }
 
 #[test]
-fn who_dies_before_anybody_has_moved_is_cleared_in_this_round_and_later_in_another() {
+fn a_worker_gone_early_needs_one_recount_and_one_gone_later_two() {
     for dies_later in [false, true] {
         let (world, [first, second]) = two_that_count_anew();
-        // One of them dies with its request: the first without having heard that they count anew, or
-        // the second when it has moved its own.
+        // One worker is gone with its request: the first before it has heard of the recount, or the
+        // second after it has moved its own.
         let (living, dead) = if dies_later { (first, 1) } else { (second, 0) };
         if dies_later {
             told(&world, &living);
@@ -515,26 +516,30 @@ fn who_dies_before_anybody_has_moved_is_cleared_in_this_round_and_later_in_anoth
 }
 
 #[test]
-fn after_a_death_they_look_often_for_as_long_as_the_dead_may_come_back() {
+fn workers_look_often_while_a_dropped_worker_may_return() {
     let (world, [first, second]) = two_that_count_anew();
     drop_while(&world, &[&first]);
     (0..8).for_each(|_| drop(told(&world, &first)));
     assert_eq!(stage(&world) % 4, 0);
-    assert!(needs_looks(&world, &first), "settled, but somebody was dropped");
+    assert!(needs_looks(&world, &first), "settled, but a worker was dropped");
     let until = first.borrow().count.attentive;
     assert!(first.borrow().count.needs_looks(Timestamp::from_nanos(until.as_nanos() - 1)));
     assert!(!first.borrow().count.needs_looks(until));
-    // It was only stopped, and joins again: it is attentive, too, and so are its requests counted.
+    // It only stalled, and joins again: it looks often, too, and its requests are counted.
     world.pass(250);
     told(&world, &second);
-    assert!(needs_looks(&world, &second));
+    for _ in 0..4 {
+        [&first, &second].iter().for_each(|vm| drop(told(&world, vm)));
+    }
+    assert_eq!(stage(&world) % 4, 0);
+    assert!(needs_looks(&world, &second), "settled, but it was dropped");
     world.ticks(10);
     world.is_true();
     assert!(!needs_looks(&world, &second));
 }
 
 #[test]
-fn a_settled_thread_looks_every_three_seconds_and_one_that_counts_every_50_ms() {
+fn looks_every_3_s_when_settled_and_every_50_ms_during_a_recount() {
     let looks = |vm: &Rc<RefCell<Vm>>, world: &World, at: Timestamp| {
         let mut vm = vm.borrow_mut();
         let (host, before) = (world.host(&vm), world.issued.get());
@@ -543,6 +548,7 @@ fn a_settled_thread_looks_every_three_seconds_and_one_that_counts_every_50_ms() 
     };
     let world = World::new(1, 1);
     let vm = Rc::clone(&world.vms.borrow()[0]);
+    told(&world, &vm);
     let settled = world.now.get();
     assert!(!looks(&vm, &world, settled.after(Duration::from_millis(2_999))));
     assert!(looks(&vm, &world, settled.after(Duration::from_secs(3))));
@@ -554,7 +560,7 @@ fn a_settled_thread_looks_every_three_seconds_and_one_that_counts_every_50_ms() 
 }
 
 #[test]
-fn they_count_anew_after_a_minute_but_not_while_nothing_is_in_flight() {
+fn recounts_after_a_minute_only_if_requests_are_in_flight() {
     for (requests, begins) in [(1, true), (0, false)] {
         let world = World::new(1, 1);
         let vm = Rc::clone(&world.vms.borrow()[0]);
@@ -571,7 +577,7 @@ fn they_count_anew_after_a_minute_but_not_while_nothing_is_in_flight() {
 }
 
 #[test]
-fn they_count_anew_when_somebody_has_not_looked_for_longer_than_it_promised() {
+fn recounts_when_a_worker_has_not_looked_within_the_promised_time() {
     for (more, begins) in [(0, false), (1, true)] {
         let world = World::new(1, 2);
         let vms = world.vms.borrow().clone();
@@ -579,12 +585,13 @@ fn they_count_anew_when_somebody_has_not_looked_for_longer_than_it_promised() {
         told(&world, &vms[1]);
         world.now.set(world.now.get().after(PROMISE + Duration::from_nanos(more)));
         told(&world, &vms[0]);
-        assert_eq!(stage(&world) > 0, begins, "{more} ns later, though nothing is in flight");
+        // In the first stage they wait for the one that has not looked.
+        assert_eq!(stage(&world), u32::from(begins), "{more} ns later, though nothing is in flight");
     }
 }
 
 #[test]
-fn a_gauge_below_what_a_thread_has_itself_is_wrong_but_not_at_once() {
+fn recounts_after_a_pause_if_the_gauge_is_below_a_workers_own_count() {
     for (gauge, more, begins) in [(0, 1, true), (0, 0, false), (1, 1, false)] {
         let world = World::new(1, 1);
         let vm = Rc::clone(&world.vms.borrow()[0]);

@@ -57,7 +57,7 @@ mod tests {
     }
 
     #[test]
-    fn three_crashes_within_a_minute_are_too_many_and_three_in_two_minutes_are_not() {
+    fn fails_open_after_three_crashes_within_a_minute() {
         let mut crashes = Crashes::default();
         assert_eq!(crashes.aside_until(at(1)), None);
         for second in [100, 110, 159] {
@@ -73,15 +73,15 @@ mod tests {
     }
 
     #[test]
-    fn garbage_is_no_crash() {
+    fn ignores_invalid_crash_records() {
         assert_eq!(Crashes::decode(&[1; 23]), Crashes::default());
         assert_eq!(Crashes::decode(&[0xff; 24]).aside_until(at(1)), None, "not in the future");
     }
 
     proptest! {
-        /// The oracle keeps all crashes. A VM that stands aside does not crash.
+        /// The model keeps all crashes. A VM that fails open does not crash.
         #[test]
-        fn never_more_than_the_limit_in_a_window(pauses in prop::collection::vec(0u64..40, 1..100)) {
+        fn fails_open_exactly_when_the_window_holds_the_limit_of_crashes(pauses in prop::collection::vec(0u64..40, 1..100)) {
             let (mut crashes, mut all, mut now) = (Crashes::default(), Vec::new(), 1000);
             for pause in pauses {
                 now += pause;

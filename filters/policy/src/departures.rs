@@ -125,9 +125,7 @@ impl Departures {
         (self.began, self.counted) = (Some(now), totals);
         if departed == 0 && !executing {
             (self.rate, self.confidence) = (None, Ratio::default());
-            if self.interval > START_INTERVAL {
-                self.interval = (self.interval / 2).max(START_INTERVAL);
-            }
+            self.interval = (self.interval / 2).max(START_INTERVAL).min(self.interval);
             return;
         }
         let rate = departed as f64 / elapsed.as_secs_f64();
@@ -220,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn the_interval_is_kept_while_ten_executions_are_within_half_and_double_of_it() {
+    fn keeps_the_interval_while_ten_executions_take_half_to_twice_as_long() {
         let depart = |departures: &mut Departures, millis| {
             let flag = departures.arrive(0);
             departures.depart(flag, Duration::from_millis(millis), 0, departures.departed);
@@ -235,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn the_rate_is_taken_over_the_time_that_has_passed_and_smoothed() {
+    fn the_rate_uses_the_elapsed_time_and_is_smoothed() {
         let mut departures = Departures::default();
         let mut measure = |departed, now| {
             departures.measure(Totals { departed, confident: 0 }, true, at(now));
@@ -248,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn an_idle_interval_forgets_and_halves() {
+    fn an_idle_interval_forgets_the_rate_and_shortens_the_interval() {
         let mut departures = run(300, 400, 9_000);
         let totals = departures.counted;
         for second in 0..10 {
@@ -259,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_known_before_the_first_interval_is_over() {
+    fn the_rate_is_unknown_before_the_first_interval_ends() {
         let mut departures = Departures::default();
         departures.measure(Totals::default(), false, at(0));
         let flag = departures.arrive(0);
@@ -281,18 +279,18 @@ mod tests {
     }
 
     #[test]
-    fn an_estimate_that_nothing_confirms_gives_way() {
+    fn an_old_execution_time_counts_for_less_after_idle_time() {
         let depart = |departures: &mut Departures, millis, now| {
             let flag = departures.arrive(0);
             departures.depart(flag, Duration::from_millis(millis), 0, at(now));
         };
         let mut departures = run(50, 100, 20_000);
         depart(&mut departures, 2_500, 22_500);
-        assert_eq!(departures.execution(), Some(Duration::from_micros(172_500)), "one of twenty");
+        assert_eq!(departures.execution(), Some(Duration::from_micros(172_500)), "it counts as one of twenty");
         depart(&mut departures, 50, 42_550);
         let execution = departures.execution().unwrap();
         assert!(execution < Duration::from_millis(60), "{execution:?} after 20 s without a request");
-        // Cold, the first ones count alike.
+        // At a cold start the first requests count equally.
         let mut cold = Departures::default();
         for (number, millis) in (1..).zip([2_000, 50, 50, 50]) {
             depart(&mut cold, millis, 2_000 + 50 * number);

@@ -72,7 +72,7 @@ mod tests {
     }
 
     #[test]
-    fn all_servers_are_found_soon() {
+    fn finds_all_servers_within_a_bounded_number_of_requests() {
         for n in [1, 3, 10, 100] {
             for seed in 0..20 {
                 let requests = requests_until_all_known(n, seed);
@@ -85,7 +85,7 @@ mod tests {
     }
 
     #[test]
-    fn a_server_is_gone_that_sixteen_rounds_have_missed() {
+    fn a_server_missed_in_sixteen_rounds_counts_as_gone() {
         let (known, rounds) = (4, 16 * 5);
         let after = |explored| Discovery { explored, ..Discovery::default() };
         assert!(!after(100 + rounds).is_gone(100, known));
@@ -93,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn once_nothing_is_found_any_more_few_requests_explore() {
+    fn few_requests_explore_once_no_new_server_is_found() {
         let mut rng = fastrand::Rng::with_seed(3);
         let mut discovery = Discovery::default();
         let at_first = (0..88).filter(|_| discovery.explores(10, &mut rng)).count();

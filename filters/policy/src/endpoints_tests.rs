@@ -1,4 +1,5 @@
-//! [`Endpoints`] against an oracle that keeps every endpoint in a plain map and finds out who qualifies by looking at each.
+//! [`Endpoints`] against a model that keeps every endpoint in a plain map, and looks at each one to
+//! find out which qualify.
 
 use super::*;
 use crate::routing::{Bloc, LeastRequest, Routing};
@@ -73,7 +74,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(512))]
 
     #[test]
-    fn agrees_with_a_naive_table(steps in steps(), seed: u64) {
+    fn matches_a_naive_model_over_random_steps(steps in steps(), seed: u64) {
         let mut rng = fastrand::Rng::with_seed(seed);
         let mut endpoints = Endpoints::new(RESET, MAX_CHIPS);
         let mut naive: BTreeMap<String, Naive> = BTreeMap::new();
@@ -100,7 +101,7 @@ proptest! {
                     let distinct: BTreeSet<&String> = names.iter().collect();
                     prop_assert_eq!(distinct.len(), names.len(), "a server twice in {:?}", &names);
                     prop_assert_eq!(names.len(), naive.len().min(4));
-                    // The qualified come first, then the others by the end of their interval.
+                    // Those that qualify come first, the others by the end of their interval.
                     let qualified = naive.values().filter(|n| n.qualifies(now)).count();
                     for (place, name) in names.iter().enumerate() {
                         prop_assert_eq!(naive[name].qualifies(now), place < qualified, "place {} of {:?}", place, &names);
@@ -148,7 +149,7 @@ proptest! {
                     };
                     endpoints.answer(id, right, answer, at(now));
                     endpoints.end(id);
-                    // A server that left and came back is a new one: nothing of the old attempt holds.
+                    // A server that came back is a new one: the old attempt no longer counts.
                     if endpoints.get(id).is_some() {
                         let mut peers = Peers::default();
                         peers.renew(naive.values().map(|other| &other.failures));
@@ -193,7 +194,7 @@ proptest! {
                     }
                 }
             }
-            // A draw from all of them moves them about.
+            // LeastRequest reorders the servers as it draws.
             LeastRequest.choose(&mut endpoints, 2, at(now), &mut rng, &mut list);
             prop_assert_eq!(endpoints.standings().len(), naive.len());
             for (place, standing) in endpoints.standings().iter().enumerate() {
@@ -213,7 +214,7 @@ proptest! {
 }
 
 #[test]
-fn a_rejected_server_is_left_alone_for_the_interval_and_then_probed_once() {
+fn probes_a_rejecting_server_once_per_reset_interval() {
     let mut rng = fastrand::Rng::with_seed(11);
     let mut endpoints = Endpoints::new(RESET, MAX_CHIPS);
     let rejecting = endpoints.add("rejecting", at(0));
@@ -243,7 +244,7 @@ fn a_rejected_server_is_left_alone_for_the_interval_and_then_probed_once() {
 }
 
 #[test]
-fn with_nobody_qualified_the_servers_take_turns() {
+fn forced_attempts_take_turns_when_no_server_qualifies() {
     let mut endpoints = Endpoints::new(RESET, MAX_CHIPS);
     let ids: Vec<EndpointId> = (0u64..3).map(|i| endpoints.add(&format!("s{i}"), at(i))).collect();
     for (millis, &id) in (3..).zip(&ids) {
@@ -261,7 +262,7 @@ fn with_nobody_qualified_the_servers_take_turns() {
 }
 
 #[test]
-fn chips_neither_underflow_nor_grow_without_bound() {
+fn chips_stay_between_zero_and_the_maximum() {
     let mut endpoints = Endpoints::new(RESET, MAX_CHIPS);
     let id = endpoints.add("s", at(0));
     for millis in 0..20 {
@@ -276,7 +277,7 @@ fn chips_neither_underflow_nor_grow_without_bound() {
 }
 
 #[test]
-fn replacing_keeps_the_state_of_those_that_stay() {
+fn replacing_the_list_keeps_the_state_of_servers_that_stay() {
     let mut endpoints = Endpoints::new(RESET, MAX_CHIPS);
     let stays = endpoints.add("stays", at(0));
     let goes = endpoints.add("goes", at(0));
@@ -286,7 +287,7 @@ fn replacing_keeps_the_state_of_those_that_stay() {
     assert_eq!(endpoints.find("stays"), Some(stays));
     assert_eq!(endpoints.get(stays).map(Endpoint::pending), Some(1));
     assert!(endpoints.get(goes).is_none() && endpoints.find("goes").is_none());
-    // What is still under way to the one that left changes nothing.
+    // An attempt still under way to the server that left changes nothing.
     endpoints.answer(goes, Right::Chip, Answer::Served(report(true)), at(3));
     endpoints.end(goes);
     assert_eq!(endpoints.len(), 2);
@@ -302,12 +303,12 @@ fn a_bounce_gives_the_chip_back() {
     assert_eq!(
         endpoints.begin(id, at(2)),
         Some(Right::Chip),
-        "or bouncing servers would look worse than those that take everything"
+        "else servers that bounce would look worse than those that take everything"
     );
 }
 
 #[test]
-fn attempts_that_spent_no_chip_get_none_back() {
+fn a_bounced_attempt_that_spent_no_chip_earns_none() {
     let mut endpoints = Endpoints::new(RESET, 10);
     let id = endpoints.add("s", at(0));
     endpoints.begin(id, at(0));
@@ -321,7 +322,7 @@ fn attempts_that_spent_no_chip_get_none_back() {
 }
 
 #[test]
-fn who_misses_a_deadline_keeps_its_chips() {
+fn a_server_that_rejects_for_a_deadline_keeps_its_chips() {
     let mut endpoints = Endpoints::new(RESET, MAX_CHIPS);
     let id = endpoints.add("s", at(0));
     endpoints.answer(id, Right::Probe, Answer::Silent, at(0));
@@ -372,7 +373,7 @@ fn drawn_by_one_that_hangs(routing: &mut impl Routing, well: u64) -> [usize; 2] 
 }
 
 #[test]
-fn one_that_hangs_draws_little_and_comes_back() {
+fn a_hanging_server_gets_few_attempts_until_it_recovers() {
     for well in [9_000, 20_000] {
         let bloc = drawn_by_one_that_hangs(&mut Bloc, well);
         let mu = drawn_by_one_that_hangs(&mut crate::routing::Mu::new(RESET), well);
@@ -380,7 +381,7 @@ fn one_that_hangs_draws_little_and_comes_back() {
         for [meanwhile, last] in [bloc, mu] {
             if well == 9_000 {
                 assert!(meanwhile <= 12, "{meanwhile} of 120");
-                assert!(last >= 15, "{last} of 100 when it is well");
+                assert!(last >= 15, "{last} of 100 after it has recovered");
             } else {
                 assert!(last <= 4, "{last} of 100");
             }
@@ -389,7 +390,7 @@ fn one_that_hangs_draws_little_and_comes_back() {
 }
 
 #[test]
-fn a_request_that_its_caller_gave_up_says_nothing_of_the_server() {
+fn an_attempt_given_up_by_its_caller_costs_the_server_nothing() {
     let mut endpoints = Endpoints::new(RESET, MAX_CHIPS);
     let ids = ["s", "t"].map(|name| endpoints.add(name, at(0)));
     for millis in 1..100 {
@@ -402,14 +403,14 @@ fn a_request_that_its_caller_gave_up_says_nothing_of_the_server() {
 }
 
 #[test]
-fn a_failure_counts_unless_the_others_fail_too() {
+fn a_failure_counts_against_a_server_unless_all_servers_fail() {
     let mut endpoints = Endpoints::new(RESET, MAX_CHIPS);
     let ids = ["s", "t", "u"].map(|name| endpoints.add(name, at(0)));
     let chips = |endpoints: &Endpoints, id| endpoints.get(id).map(Endpoint::chips);
     let right = endpoints.begin(ids[0], at(1)).unwrap();
     endpoints.answer(ids[0], right, Answer::Failed, at(1));
     assert_eq!((chips(&endpoints, ids[0]), is_any_shut(&endpoints)), (Some(0), true));
-    // What fails fast does not collect chips either.
+    // A server that fails fast collects no chips either.
     let mut fresh = Endpoints::new(RESET, MAX_CHIPS);
     let [fast, _] = ["s", "t"].map(|name| fresh.add(name, at(0)));
     fresh.answer(fast, Right::Probe, Answer::Erred(Some(report(true))), at(1));
@@ -428,7 +429,7 @@ fn a_failure_counts_unless_the_others_fail_too() {
 }
 
 #[test]
-fn an_error_in_the_trailers_takes_the_chip_back() {
+fn an_error_in_the_trailers_revokes_the_chip() {
     let mut endpoints = Endpoints::new(RESET, MAX_CHIPS);
     let ids = ["s", "t"].map(|name| endpoints.add(name, at(0)));
     let right = endpoints.begin(ids[0], at(1)).unwrap();
@@ -438,7 +439,7 @@ fn an_error_in_the_trailers_takes_the_chip_back() {
 }
 
 #[test]
-fn a_server_that_speaks_orca_keeps_its_chip_and_its_numbers_count() {
+fn an_orca_report_returns_the_chip_and_sets_the_service_rate() {
     let mut endpoints = Endpoints::new(RESET, MAX_CHIPS);
     let id = endpoints.add("s", at(0));
     endpoints.begin(id, at(1));
@@ -453,7 +454,7 @@ fn a_server_that_speaks_orca_keeps_its_chip_and_its_numbers_count() {
 }
 
 #[test]
-fn a_silent_server_keeps_its_chip_and_a_missing_one_loses_it() {
+fn a_server_keeps_its_chip_without_a_report_and_loses_it_when_missing() {
     let mut endpoints = Endpoints::new(RESET, MAX_CHIPS);
     let id = endpoints.add("s", at(0));
     endpoints.begin(id, at(1));
@@ -465,14 +466,25 @@ fn a_silent_server_keeps_its_chip_and_a_missing_one_loses_it() {
 }
 
 #[test]
-fn new_parameters_hold_for_the_servers_that_are_known() {
+fn an_endpoint_keeps_the_last_report_of_its_server() {
+    let mut endpoints = Endpoints::new(Duration::from_secs(1), 10);
+    let id = endpoints.add("a", at(0));
+    assert_eq!(endpoints.get(id).map(Endpoint::report), Some(&LoadReport::default()));
+    let report = LoadReport { queue: Some(7), ..report(false) };
+    endpoints.answer(id, Right::Chip, Answer::Rejected(report), at(0));
+    endpoints.answer(id, Right::Chip, Answer::Failed, at(1));
+    assert_eq!(endpoints.get(id).map(Endpoint::report), Some(&report));
+}
+
+#[test]
+fn new_parameters_apply_to_known_servers() {
     let mut endpoints = Endpoints::new(RESET, 10);
     let id = endpoints.add("s", at(0));
     for millis in 0..5 {
         endpoints.answer(id, Right::Probe, Answer::Silent, at(millis));
     }
     endpoints.configure(Duration::from_secs(1), 2);
-    assert_eq!(endpoints.get(id).map(Endpoint::chips), Some(2), "no more than may be kept now");
+    assert_eq!(endpoints.get(id).map(Endpoint::chips), Some(2), "the new maximum");
     endpoints.answer(id, Right::Probe, Answer::Rejected(report(false)), at(10));
     assert_eq!(endpoints.begin(id, at(1_009)), Some(Right::Forced), "the interval is a second now");
     endpoints.answer(id, Right::Forced, Answer::Rejected(report(false)), at(1_010));
@@ -480,7 +492,7 @@ fn new_parameters_hold_for_the_servers_that_are_known() {
 }
 
 #[test]
-fn all_that_are_known_are_listed() {
+fn lists_every_known_server() {
     let mut endpoints = Endpoints::new(RESET, MAX_CHIPS);
     assert!(endpoints.is_empty() && endpoints.iter().next().is_none());
     let id = endpoints.add("s", at(0));
@@ -489,14 +501,14 @@ fn all_that_are_known_are_listed() {
 }
 
 #[test]
-fn an_answer_without_a_report_makes_what_was_sent_there_young_again() {
+fn an_answer_without_a_report_restarts_the_aging_of_unreported_requests() {
     let others = |answer| {
         let mut endpoints = Endpoints::new(RESET, MAX_CHIPS);
         let id = endpoints.add("s", at(0));
         let right = endpoints.begin(id, at(0)).unwrap();
         endpoints.begin(id, at(0));
         endpoints.answer(id, right, answer, at(1_000));
-        // Two requests of mine, of two senders like me; half of it is forgotten after a second.
+        // Two own requests, so two assumed of the other sender; half is forgotten in a second.
         let mut fleet = crate::estimate::Fleet::new(RESET);
         fleet.senders = 2.0;
         endpoints.standings()[0].unknown_queue(&fleet, at(1_000))
@@ -521,11 +533,11 @@ fn old_words(servers: usize) -> (Endpoints, Vec<EndpointId>) {
 }
 
 #[test]
-fn old_words_are_forgotten_one_in_each_look_and_all_within_a_reset_interval() {
+fn forgets_one_old_report_per_survey_and_all_within_a_reset_interval() {
     let (mut endpoints, _) = old_words(10);
     for left in (0..10).rev() {
         endpoints.survey(0.0, at(2_001));
-        assert_eq!(remembered(&endpoints), left, "each in its turn");
+        assert_eq!(remembered(&endpoints), left, "one with each survey");
     }
     let (mut endpoints, _) = old_words(10);
     for (now, left) in [(2_001, 9), (2_101, 3), (2_301, 0)] {
@@ -535,11 +547,11 @@ fn old_words_are_forgotten_one_in_each_look_and_all_within_a_reset_interval() {
     let (mut endpoints, ids) = old_words(1);
     endpoints.begin(ids[0], at(1));
     endpoints.survey(0.0, at(9_000));
-    assert_eq!(remembered(&endpoints), 1, "it owes an answer, which will say more");
+    assert_eq!(remembered(&endpoints), 1, "kept while an answer is pending");
 }
 
 #[test]
-fn a_server_is_believed_up_to_four_times_the_pace_of_its_answers() {
+fn believes_a_service_rate_up_to_four_times_the_observed_pace() {
     let mut endpoints = Endpoints::new(RESET, MAX_CHIPS);
     let id = endpoints.add("s", at(0));
     endpoints.begin(id, at(0));
@@ -550,7 +562,7 @@ fn a_server_is_believed_up_to_four_times_the_pace_of_its_answers() {
 }
 
 #[test]
-fn an_attempt_that_goes_on_is_pending_again() {
+fn a_resumed_attempt_is_pending_again() {
     let mut endpoints = Endpoints::new(RESET, MAX_CHIPS);
     let id = endpoints.add("s", at(0));
     endpoints.begin(id, at(0));

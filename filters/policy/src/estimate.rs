@@ -277,20 +277,24 @@ mod tests {
     }
 
     #[test]
-    fn the_queue_is_what_i_have_there_and_what_the_others_have() {
-        // Seven besides the answered one, two of them mine: five are the others'.
+    fn the_queue_estimate_adds_own_requests_and_those_of_other_senders() {
+        // Seven besides the answered one, two of them this sender's: five are other senders'.
         let mut estimate = heard(7, 3);
         assert_eq!(estimate.standing(2).known_queue(&fleet(9.0, 1.0), 1.0, at(0)), 7.0);
         estimate.sent(3, at(0));
         assert_eq!(estimate.standing(3).known_queue(&fleet(9.0, 1.0), 1.0, at(0)), 8.0);
         assert_eq!(estimate.standing(0).unknown_queue(&fleet(9.0, 1.0), at(0)), 0.0);
-        assert_eq!(estimate.standing(0).unknown_queue(&fleet(9.0, 10.0), at(0)), 9.0, "each of mine stands for ten");
+        assert_eq!(
+            estimate.standing(0).unknown_queue(&fleet(9.0, 10.0), at(0)),
+            9.0,
+            "each own request stands for ten"
+        );
         estimate.hear(&LoadReport { queue: Some(0), ..LoadReport::default() }, 3, NO_LIMIT, at(1));
-        assert_eq!(estimate.standing(0).unknown_queue(&fleet(9.0, 10.0), at(0)), 0.0, "a report tells of all");
+        assert_eq!(estimate.standing(0).unknown_queue(&fleet(9.0, 10.0), at(0)), 0.0, "a report covers all requests");
     }
 
     #[test]
-    fn old_news_approaches_the_others_usual_part() {
+    fn an_old_queue_report_decays_to_the_other_senders_mean_queue() {
         for said in [0u32, 20] {
             // Ten on average, of which nine tenths are the others'.
             let (estimate, fleet) = (heard(said, 1), fleet(10.0, 10.0));
@@ -311,7 +315,7 @@ mod tests {
     }
 
     #[test]
-    fn a_newcomer_has_the_others_usual_part() {
+    fn assumes_the_other_senders_mean_queue_at_a_new_server() {
         assert_eq!(
             Estimate::default().standing(0).known_queue(&fleet(4.0, 2.0), 2.0, at(0)),
             4.0,
@@ -320,7 +324,7 @@ mod tests {
     }
 
     #[test]
-    fn a_servers_own_service_rate_goes_before_the_rule() {
+    fn a_reported_service_rate_overrides_the_derived_one() {
         let mut estimate = Estimate::default();
         assert_eq!(estimate.standing(0).service_rate(), 0.0);
         let report =
@@ -346,7 +350,7 @@ mod tests {
     }
 
     #[test]
-    fn a_server_is_believed_as_far_as_its_answers_bear_it_out() {
+    fn keeps_the_expected_response_time_within_four_times_the_observed() {
         let honest = believed(&says(1, 20.0), NO_LIMIT);
         assert!((honest - 0.1).abs() < 1e-9, "{honest}");
         for (report, expected) in
@@ -358,7 +362,7 @@ mod tests {
     }
 
     #[test]
-    fn of_a_huge_queue_no_more_is_believed_than_a_few_times_the_mean() {
+    fn believes_a_huge_queue_only_up_to_a_few_times_the_mean() {
         let limited = |servers, mean| {
             let mut estimate = Estimate::default();
             estimate.hear(&says(u32::MAX, 20.0), 1, Limit::new(servers, mean), at(0));
@@ -368,7 +372,7 @@ mod tests {
     }
 
     #[test]
-    fn who_was_not_heard_of_for_ten_reset_intervals_is_a_newcomer() {
+    fn forgets_a_server_after_ten_reset_intervals_without_a_report() {
         let (mut estimate, reset) = (Estimate::default(), Duration::from_millis(200));
         estimate.hear(&says(9, 1.0), 1, NO_LIMIT, at(0));
         assert!(!estimate.forget(reset, at(2000)));
@@ -390,18 +394,18 @@ mod tests {
     }
 
     #[test]
-    fn four_times_the_pace_seen_is_believed_and_more_is_not() {
-        // One of another sender before mine: two requests in 250 ms are eight a second.
+    fn believes_a_rate_of_four_times_the_observed_pace_and_no_more() {
+        // One of another sender before the own one: two requests in 250 ms are eight a second.
         assert_eq!(taken_for(&says(1, 32.0), 1), [32.0, 1.0]);
-        assert_eq!(taken_for(&says(1, 34.0), 1), [16.0, 0.0], "then nothing that it says is believed");
-        // With two more of mine, of which one comes every 250 ms: six before the last in 750 ms.
+        assert_eq!(taken_for(&says(1, 34.0), 1), [16.0, 0.0], "beyond that none of its numbers is believed");
+        // With two more own requests, one answered every 250 ms: six before the last in 750 ms.
         assert_eq!(taken_for(&says(5, 32.0), 3), [32.0, 3.0]);
         assert_eq!(taken_for(&says(5, 34.0), 3), [16.0, 0.0]);
         assert_eq!(taken_for(&says(5, 0.1), 3), [2.0, 3.0], "six in no more than four times 750 ms");
     }
 
     #[test]
-    fn answers_at_the_same_moment_have_no_pace() {
+    fn an_answer_in_zero_time_does_not_limit_the_believed_rate() {
         let mut estimate = Estimate::default();
         estimate.sent(1, at(100));
         estimate.answered(at(100));
@@ -410,7 +414,7 @@ mod tests {
     }
 
     #[test]
-    fn the_pace_is_the_mean_of_the_gaps_in_which_i_waited() {
+    fn the_pace_averages_gaps_only_while_a_request_is_pending() {
         let mut estimate = Estimate::default();
         estimate.sent(1, at(1_000));
         estimate.sent(2, at(1_050));
@@ -425,33 +429,33 @@ mod tests {
     }
 
     #[test]
-    fn what_others_may_have_sent_ages_from_my_first_request_on() {
+    fn requests_assumed_of_other_senders_age_from_the_first_own_request() {
         let fleet = fleet(0.0, 3.0);
         let others = |estimate: &Estimate, ms| estimate.standing(0).unknown_queue(&fleet, at(ms));
         let mut estimate = Estimate::default();
         estimate.sent(1, at(0));
         estimate.sent(2, at(500));
-        // Two of mine, two other senders; half is forgotten after a second.
+        // Two own requests, two other senders; half is forgotten after a second.
         assert_eq!([others(&estimate, 0), others(&estimate, 1_000), others(&estimate, 9_000)], [4.0, 2.0, 0.0]);
         estimate.ended(1);
-        assert_eq!(others(&estimate, 1_000), 1.0, "one of mine has ended");
+        assert_eq!(others(&estimate, 1_000), 1.0, "one own request has ended");
         estimate.silent(at(1_000));
         assert_eq!(others(&estimate, 1_000), 2.0, "it has been answered, so the others are served, too");
     }
 
     #[test]
-    fn a_newcomer_keeps_what_i_have_sent_there() {
+    fn a_forgotten_server_keeps_the_requests_sent_to_it() {
         let mut estimate = Estimate::default();
         estimate.hear(&says(9, 1.0), 1, NO_LIMIT, at(0));
         estimate.sent(1, at(1_000));
         assert!(estimate.forget(Duration::from_millis(200), at(2_001)));
         assert_eq!(estimate.standing(1).unknown_queue(&fleet(0.0, 3.0), at(2_000)), 1.0);
         estimate.answered(at(2_500));
-        assert_eq!(estimate.gap, Some(1.5), "since I sent it");
+        assert_eq!(estimate.gap, Some(1.5), "from when it was sent");
     }
 
     #[test]
-    fn one_of_unknown_speed_is_expected_to_be_as_fast_as_the_fastest() {
+    fn a_server_of_unknown_speed_is_assumed_as_fast_as_the_fastest() {
         let fleet = Fleet { most: 8.0, ..fleet(0.0, 1.0) };
         assert_eq!(Estimate::default().standing(1).expected(&fleet, at(0)), 0.25);
         let mut slow = Estimate::default();
@@ -460,7 +464,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_left_out_may_be_probed_when_the_time_has_come() {
+    fn an_avoided_server_may_be_probed_once_its_time_has_come() {
         let open = Estimate::default().standing(3);
         assert!(!open.is_shut() && !open.may_be_probed(at(9)));
         let shut = open.shut(Some(at(5)));
@@ -470,7 +474,7 @@ mod tests {
     }
 
     #[test]
-    fn rates_have_steps_of_a_sixteenth_of_a_power_of_two() {
+    fn rates_are_rounded_to_sixteenths_of_a_power_of_two() {
         for (rate, step) in [(1.0, 1.0), (1.03, 1.0), (1.04, 1.0625), (1.96, 1.9375), (1.97, 2.0), (34.9, 34.0)] {
             assert_eq!(rounded(rate), step, "{rate}");
         }

@@ -21,6 +21,9 @@ const WEIGHT: f64 = 0.1;
 /// How many standard deviations are put down to chance.
 const CHANCE: f64 = 2.0;
 
+/// A failing share below this is none.
+const NEGLIGIBLE: f64 = 1e-6;
+
 /// The failures of one server, as one sender sees them.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Failures {
@@ -79,7 +82,7 @@ impl Failures {
         self.set(self.share + WEIGHT * (1.0 - self.share), peers);
         self.rest += self.excess(peers) / self.share;
         // Whole, but for roundings.
-        let counts = self.rest > 1.0 - 1e-6;
+        let counts = self.rest >= 1.0 - 1e-6;
         if counts {
             self.rest = 0.0;
         }
@@ -88,9 +91,7 @@ impl Failures {
 
     /// An attempt was served.
     pub fn served(&mut self, peers: &mut Peers) {
-        if self.share > 0.0 {
-            self.set(if self.share < 1e-6 { 0.0 } else { self.share * (1.0 - WEIGHT) }, peers);
-        }
+        self.set(if self.share >= NEGLIGIBLE { self.share * (1.0 - WEIGHT) } else { 0.0 }, peers);
     }
 
     /// Nothing is known any more.
@@ -140,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn all_failures_count_where_nobody_else_fails() {
+    fn every_failure_counts_if_no_other_server_fails() {
         let (count, excess) = counted(1.0, 0.0);
         assert_eq!(count, 10_000);
         assert!(excess > 0.99);
@@ -150,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn an_error_that_all_give_counts_against_nobody() {
+    fn an_error_from_all_servers_counts_against_none_of_them() {
         for rate in [0.03, 0.1, 0.5, 0.9] {
             let (count, _) = counted(rate, rate);
             let share = f64::from(count) / 1e4 / rate;
@@ -161,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn what_exceeds_the_others_failures_counts() {
+    fn only_failures_beyond_those_of_other_servers_count() {
         let (count, _) = counted(1.0, 0.5);
         assert!((2_000..=4_000).contains(&count), "{count}");
         let (few, _) = counted(0.5, 0.1);
@@ -169,14 +170,37 @@ mod tests {
     }
 
     #[test]
-    fn a_lone_server_is_not_compared() {
+    fn the_excess_is_what_neither_the_other_servers_nor_chance_explain() {
+        let (mut servers, mut peers) = fleet::<3>();
+        for (server, failures) in servers.iter_mut().zip([3, 1, 1]) {
+            for _ in 0..failures {
+                server.failed(&mut peers);
+            }
+        }
+        // Shares of 0.271, 0.1 and 0.1: 0.271 - 0.1 - 2 * sqrt(0.1 / 1.9 * 0.1 * 0.9).
+        assert!((servers[0].excess(&peers) - 0.033_350_56).abs() < 1e-8);
+        assert_eq!(servers[1].excess(&peers), 0.0);
+    }
+
+    #[test]
+    fn a_server_that_serves_long_enough_has_no_failing_share_left() {
+        let ([mut one, _], mut peers) = fleet();
+        one.failed(&mut peers);
+        (0..109).for_each(|_| one.served(&mut peers));
+        assert!((one.share - 0.1 * 0.9_f64.powi(109)).abs() < 1e-12 && one.share > 0.0);
+        (0..2).for_each(|_| one.served(&mut peers));
+        assert_eq!(one.share, 0.0);
+    }
+
+    #[test]
+    fn failures_of_the_only_open_server_do_not_count() {
         let ([mut alone, mut shut], mut peers) = fleet();
         shut.compare(false, &mut peers);
         assert!((0..100).all(|_| !alone.failed(&mut peers)));
     }
 
     #[test]
-    fn who_is_left_out_sets_no_standard() {
+    fn an_avoided_server_sets_no_standard_for_the_others() {
         let ([mut dead, mut ill, _], mut peers) = fleet();
         for _ in 0..100 {
             dead.failed(&mut peers);
@@ -189,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn the_sum_is_that_of_all() {
+    fn the_running_sum_matches_a_recomputed_one() {
         let ([mut one, mut two, mut three], mut peers) = fleet();
         one.failed(&mut peers);
         two.failed(&mut peers);
@@ -200,6 +224,9 @@ mod tests {
         peers.renew([one, two, three].iter());
         assert!((peers.shares - before.shares).abs() < 1e-12 && before.shares > 0.18);
         assert_eq!((peers.count, before.count), (2, 2));
+        let mut worn = Peers { shares: 9.0, count: 9 };
+        worn.renew([one, two, three].iter());
+        assert_eq!(worn, peers);
         one.forget(&mut peers);
         two.forget(&mut peers);
         three.forget(&mut peers);

@@ -184,3 +184,103 @@ fn read(body: &[u8]) -> Result<(String, Services), ConfigError> {
     let version = std::mem::take(&mut response.version);
     Ok((version, response.into_services().validate()?))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::shared::Cas;
+    use std::cell::RefCell;
+    use std::collections::HashMap;
+
+    /// The data of one thread, and the keys that were read.
+    #[derive(Default)]
+    struct Data {
+        values: RefCell<HashMap<String, (Vec<u8>, u32)>>,
+        read: RefCell<Vec<String>>,
+    }
+
+    impl Shared for Data {
+        fn get(&self, key: &str) -> (Option<Vec<u8>>, Cas) {
+            self.read.borrow_mut().push(key.to_owned());
+            let found = self.values.borrow().get(key).cloned();
+            found.map_or((None, Cas::ABSENT), |(value, cas)| (Some(value), Cas::new(cas)))
+        }
+
+        fn set(&self, key: &str, value: &[u8], cas: Cas) -> bool {
+            let there = self.values.borrow().get(key).map(|(_, there)| *there);
+            let is_current = there.is_none_or(|there| there == cas.get());
+            if is_current {
+                self.overwrite(key, value);
+            }
+            is_current
+        }
+
+        fn overwrite(&self, key: &str, value: &[u8]) {
+            let mut values = self.values.borrow_mut();
+            let next = values.get(key).map_or(1, |(_, there)| there + 1);
+            values.insert(key.to_owned(), (value.to_vec(), next));
+        }
+    }
+
+    fn answer(version: &str) -> Vec<u8> {
+        format!(r#"{{"version":"{version}","services":{{"{version}":{{}}}}}}"#).into_bytes()
+    }
+
+    #[test]
+    fn a_lease_is_renewed_by_its_holder_and_free_for_others_when_it_ends() {
+        let (data, start) = (Data::default(), Timestamp::from_nanos(1_000));
+        let (one, two) = (Follower::new(1), Follower::new(2));
+        assert!(one.leads(&data, start) && !two.leads(&data, start));
+        let renewed = start.after(LEASE / 2);
+        assert!(one.leads(&data, renewed));
+        assert!(!two.leads(&data, start.after(LEASE)), "renewed since");
+        assert!(two.leads(&data, renewed.after(LEASE)) && !one.leads(&data, renewed.after(LEASE)));
+        assert!(!one.resign(&data) && two.resign(&data) && one.leads(&data, renewed.after(LEASE)));
+    }
+
+    #[test]
+    fn an_answer_is_in_force_in_all_threads_and_the_same_answer_is_no_news() {
+        let data = Data::default();
+        let (mut one, mut two) = (Follower::new(1), Follower::new(2));
+        assert_eq!(one.look(&data), Ok(None));
+        let news = one.answered(&data, one.stamp(), &answer("a")).unwrap().unwrap();
+        assert_eq!((news.brought, news.services.len(), one.version()), (true, 1, "a"));
+        let asked = one.stamp();
+        assert_eq!(one.answered(&data, asked, &answer("a")), Ok(None));
+        let taken = two.look(&data).unwrap().unwrap();
+        assert_eq!((taken.brought, two.version(), two.stamp()), (false, "a", asked));
+        assert_eq!(two.look(&data), Ok(None));
+        assert!(one.answered(&data, asked, &answer("b")).unwrap().is_some());
+        assert_ne!(one.stamp(), asked);
+        // Asked before there was another state: what is in force stays.
+        assert_eq!(two.answered(&data, asked, &answer("c")).unwrap().map(|news| news.brought), Some(false));
+        assert_eq!(two.version(), "b");
+        assert_eq!(one.look(&data), Ok(None));
+    }
+
+    #[test]
+    fn a_look_without_news_reads_only_the_stamp() {
+        let (data, mut one) = (Data::default(), Follower::new(1));
+        one.answered(&data, one.stamp(), &answer("a")).unwrap();
+        data.read.borrow_mut().clear();
+        assert_eq!(one.look(&data), Ok(None));
+        assert_eq!(*data.read.borrow(), [STAMP]);
+    }
+
+    #[test]
+    fn each_control_plane_has_a_state_of_its_own() {
+        let (data, mut one) = (Data::default(), Follower::new(1));
+        one.answered(&data, one.stamp(), &answer("a")).unwrap();
+        one.follow("another");
+        assert_eq!((one.version(), one.stamp()), ("", Stamp::default()));
+        assert_eq!(one.look(&data), Ok(None));
+        assert!(one.answered(&data, one.stamp(), &answer("b")).unwrap().is_some());
+        let mut other = Follower::new(2);
+        other.follow("another");
+        assert!(other.look(&data).unwrap().is_some());
+        assert_eq!(other.version(), "b");
+        other.forget();
+        assert_eq!((other.version(), other.stamp()), ("", Stamp::default()));
+        assert!(other.look(&data).unwrap().is_some(), "as after a restart");
+    }
+}

@@ -1,4 +1,5 @@
-//! [`Hall`] under every interleaving: workers whose grants arrive late and in any order between them.
+//! The concurrency limiter ([`Hall`]) under random interleavings: workers whose grants arrive late
+//! and in any order between them.
 
 use super::*;
 use proptest::prelude::*;
@@ -82,7 +83,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(512))]
 
     #[test]
-    fn the_bound_holds_nobody_is_forgotten_and_each_worker_is_first_in_first_out(steps in steps(), concurrency in 1u32..5) {
+    fn limits_concurrency_and_serves_each_workers_requests_in_order(steps in steps(), concurrency in 1u32..5) {
         let (hall, workers) = hall(4);
         let threads = (0..4).map(|_| Thread::default()).collect();
         let mut world = World { hall, workers, threads, concurrency: Concurrency::new(concurrency), order: Vec::new() };
@@ -109,11 +110,11 @@ proptest! {
             let inside: usize = world.threads.iter().map(|thread| thread.inside.len()).sum();
             prop_assert!(inside <= concurrency as usize, "{inside} inside");
             prop_assert!(world.hall.inside() <= concurrency);
-            prop_assert!(world.hall.waiting() == 0 || world.hall.inside() == concurrency, "a free place while somebody waits");
+            prop_assert!(world.hall.waiting() == 0 || world.hall.inside() == concurrency, "a free place while a request waits");
             world.hall.encode(&mut bytes);
             prop_assert_eq!(&Hall::decode(&bytes), &world.hall);
         }
-        // Deliver everything, let everybody leave: all must get inside, and the hall must end empty.
+        // Deliver everything, let all leave: each must get inside, and the limiter end empty.
         for _ in 0..2_000 {
             for w in 0..4 {
                 world.deliver(w);
@@ -121,7 +122,7 @@ proptest! {
             }
         }
         for thread in &world.threads {
-            prop_assert!(thread.held.is_empty(), "somebody waits for ever");
+            prop_assert!(thread.held.is_empty(), "a request waits for ever");
         }
         prop_assert_eq!((world.hall.inside(), world.hall.waiting()), (0, 0));
         for w in 0..4 {
@@ -132,7 +133,7 @@ proptest! {
     }
 
     #[test]
-    fn any_bytes_are_survived(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
+    fn decodes_any_bytes_without_a_panic(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
         let mut hall = Hall::decode(&bytes);
         let worker = hall.join(7, at(0));
         prop_assert!(worker.is_some() || hall.workers.len() == MAX_WORKERS);
@@ -140,7 +141,7 @@ proptest! {
 }
 
 #[test]
-fn the_line_is_first_in_first_out_over_all_workers() {
+fn the_wait_queue_is_first_in_first_out_across_workers() {
     let (mut hall, workers) = hall(3);
     let one = Concurrency::new(1);
     assert_eq!(hall.enter(workers[0], one), Entrance::Inside);
@@ -163,7 +164,7 @@ fn the_line_is_first_in_first_out_over_all_workers() {
 }
 
 #[test]
-fn more_concurrency_lets_more_in_at_once() {
+fn a_higher_concurrency_admits_more_requests_at_once() {
     let (mut hall, workers) = hall(1);
     for _ in 0..5 {
         hall.enter(workers[0], Concurrency::new(1));
@@ -175,13 +176,13 @@ fn more_concurrency_lets_more_in_at_once() {
 
 /// As while a listener is updated: requests of the old configuration and of the new one.
 #[test]
-fn each_request_gets_in_by_the_concurrency_of_its_own_configuration() {
+fn admits_each_request_by_the_concurrency_of_its_own_configuration() {
     let (mut hall, workers) = hall(2);
     let [one, four] = [1, 4].map(Concurrency::new);
     assert_eq!(hall.enter(workers[0], four), Entrance::Inside);
     assert_eq!(hall.enter(workers[0], four), Entrance::Inside);
     assert_eq!(hall.enter(workers[1], one), Entrance::Waits);
-    assert_eq!(hall.enter(workers[0], four), Entrance::Waits, "the head comes first");
+    assert_eq!(hall.enter(workers[0], four), Entrance::Waits, "the head of the queue comes first");
     hall.report(workers[0], 1, repeat_n(four, 1));
     assert_eq!(hall.grant(), None, "one is inside, which is all that the head allows");
     hall.report(workers[0], 0, repeat_n(four, 1));
@@ -192,7 +193,7 @@ fn each_request_gets_in_by_the_concurrency_of_its_own_configuration() {
 }
 
 #[test]
-fn the_dead_keep_neither_places_nor_turns() {
+fn workers_that_are_gone_lose_their_places_and_turns() {
     let (mut hall, workers) = hall(2);
     let one = Concurrency::new(1);
     hall.enter(workers[0], one);
@@ -200,7 +201,11 @@ fn the_dead_keep_neither_places_nor_turns() {
     hall.enter(workers[1], one);
     hall.join(2, at(2_600));
     hall.bury(at(1_000), at(2_600));
-    assert_eq!((hall.inside(), hall.waiting()), (1, 2), "who slept until then could not hear the other one");
+    assert_eq!(
+        (hall.inside(), hall.waiting()),
+        (1, 2),
+        "a worker that slept until then could not notice the other one"
+    );
     hall.bury(at(0), at(2_600));
     assert_eq!((hall.inside(), hall.waiting()), (0, 1));
     assert_eq!(hall.grant(), Some(workers[1]));
@@ -209,7 +214,7 @@ fn the_dead_keep_neither_places_nor_turns() {
 }
 
 #[test]
-fn whoever_was_taken_for_dead_is_back_with_all_that_it_has() {
+fn a_worker_wrongly_taken_for_gone_returns_with_all_its_requests() {
     let (mut hall, workers) = hall(2);
     let two = Concurrency::new(2);
     for worker in [0, 0, 0, 1] {
@@ -229,7 +234,7 @@ fn whoever_was_taken_for_dead_is_back_with_all_that_it_has() {
 }
 
 #[test]
-fn a_report_puts_right_what_the_hall_has_too_much_or_too_little() {
+fn a_workers_report_corrects_its_counts_in_the_concurrency_limiter() {
     let (mut hall, workers) = hall(2);
     let one = Concurrency::new(1);
     for worker in [0, 1, 0, 1, 0] {
@@ -238,7 +243,7 @@ fn a_report_puts_right_what_the_hall_has_too_much_or_too_little() {
     hall.report(workers[0], 0, repeat_n(one, 2));
     assert_eq!(hall.grant(), Some(workers[1]), "its place is free");
     hall.report(workers[1], 0, repeat_n(one, 0));
-    assert_eq!((hall.inside(), hall.waiting()), (0, 2), "nobody to be let in, nobody in the line");
+    assert_eq!((hall.inside(), hall.waiting()), (0, 2), "the second worker has nothing inside and nothing waiting");
     hall.report(workers[1], 3, repeat_n(one, 4));
     assert_eq!((hall.inside(), hall.waiting()), (3, 6));
     hall.report(workers[0], 0, repeat_n(one, 1));
@@ -247,17 +252,57 @@ fn a_report_puts_right_what_the_hall_has_too_much_or_too_little() {
 
 /// As the crash recovery of a worker that panics.
 #[test]
-fn whoever_resigns_leaves_its_places_and_turns_to_the_others_at_once() {
+fn a_worker_that_resigns_frees_its_places_and_turns_at_once() {
     let (mut hall, workers) = hall(2);
     let one = Concurrency::new(1);
     hall.enter(workers[0], one);
     hall.enter(workers[0], one);
     hall.enter(workers[1], one);
     hall.resign(7);
-    assert_eq!((hall.inside(), hall.waiting()), (1, 2), "whoever does not take part has nothing to leave");
+    assert_eq!((hall.inside(), hall.waiting()), (1, 2), "an unknown worker has nothing to free");
     hall.resign(1);
     assert_eq!((hall.inside(), hall.waiting()), (0, 1));
     assert_eq!(hall.ids().collect::<Vec<_>>(), [2]);
     assert_eq!(hall.grant(), Some(workers[1]));
     assert_eq!(hall.join(9, at(0)), Some(workers[0]), "the place in the list is used again");
+}
+
+#[test]
+fn suspects_another_worker_with_a_request_after_half_a_second_of_silence() {
+    let one = Concurrency::new(1);
+    let suspected = |hall: &Hall, by: Worker, millis| hall.somebody_may_be_dead(by, at(millis));
+    let (mut inside, workers) = hall(2);
+    assert!(!suspected(&inside, workers[1], 501), "the silent worker has nothing");
+    inside.enter(workers[0], one);
+    assert!(suspected(&inside, workers[1], 501));
+    assert!(!suspected(&inside, workers[1], 500), "not silent for long enough");
+    assert!(!suspected(&inside, workers[0], 501), "the request is its own");
+    let (mut waiting, workers) = hall(2);
+    waiting.enter(workers[1], one);
+    waiting.enter(workers[0], one);
+    assert!(suspected(&waiting, workers[1], 501), "a request in the queue counts, too");
+}
+
+#[test]
+fn a_worker_is_gone_after_more_than_two_and_a_half_seconds_of_silence() {
+    let (mut hall, _) = hall(1);
+    hall.bury(at(0), at(2_500));
+    assert_eq!(hall.ids().count(), 1);
+    hall.bury(at(0), at(2_501));
+    assert_eq!(hall.ids().count(), 0);
+}
+
+#[test]
+fn bytes_with_a_turn_of_an_unknown_worker_decode_as_an_empty_hall() {
+    let (mut hall, workers) = hall(2);
+    let one = Concurrency::new(1);
+    hall.enter(workers[0], one);
+    hall.enter(workers[1], one);
+    let mut bytes = Vec::new();
+    hall.encode(&mut bytes);
+    assert_eq!(Hall::decode(&bytes), hall);
+    // The worker of the only turn.
+    let at = bytes.len() - TURN_BYTES;
+    bytes[at] = 2;
+    assert_eq!(Hall::decode(&bytes), Hall::default());
 }

@@ -1,5 +1,5 @@
-//! [`Line`] in virtual time: several workers whose requests come, end and give up, whose
-//! announcements come late or never, and which stand still for any time at any point.
+//! The wait queue ([`Line`]) in virtual time: several workers whose requests come, end and give up,
+//! whose wake-ups come late or never, and which stall at any point for any time.
 
 use super::*;
 use crate::hall::LIFE;
@@ -293,20 +293,20 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(2000))]
 
     #[test]
-    fn each_request_is_let_in_once_or_bounced_in_time_whatever_stands_still(
+    fn every_request_is_admitted_once_or_rejected_in_time_despite_stalls(
         requests in requests(3), stalls in stalls(3), loses: bool, seed: u64,
     ) {
-        // Unless one stands still for longer, the places are never exceeded.
+        // The limit may be exceeded only after a stall of more than `LIFE`.
         let stands = |worker| stalls.iter().filter(|stall| stall.worker == worker).map(|stall| stall.until - stall.from).sum();
         let strict = (0..3).map(stands).all(|time: u64| time <= LIFE.as_millis() as u64);
         check(World { loses_wakes: loses, strict, ..world(3, &requests, &stalls, seed) });
     }
 }
 
-/// What was found by use: two workers, one place, 16 requests, and the process stands still for 3
-/// s. None takes the other for dead, so the place stays the only one.
+/// A fault found in use: two workers, one place, 16 requests, and the whole process stalls for 3 s.
+/// Neither worker takes the other for gone, so there is never a second place.
 #[test]
-fn sixteen_requests_survive_a_stop_of_the_process() {
+fn every_held_request_is_answered_after_the_whole_process_stalls() {
     let requests = (0..16).map(|n| Request {
         at: n,
         worker: n as usize % 2,
@@ -322,9 +322,9 @@ fn sixteen_requests_survive_a_stop_of_the_process() {
     }
 }
 
-/// Each finds what the other one has put there, although neither has looked before.
+/// Neither worker has looked at the shared data before.
 #[test]
-fn a_line_that_is_made_while_another_thread_is_in_it_takes_nothing_away() {
+fn a_new_worker_sees_the_place_that_another_worker_has_taken() {
     let data = Data::default();
     let one = Concurrency::new(1);
     let (mut here, mut there) = (Line::<u32>::new(SERVICE, 1), Line::<u32>::new(SERVICE, 2));
@@ -332,9 +332,9 @@ fn a_line_that_is_made_while_another_thread_is_in_it_takes_nothing_away() {
     assert!(!there.come(&data, one, at(0)));
 }
 
-/// The host has no room for shared data: nobody is held, and who is held already is not forgotten.
+/// The host has no room for shared data: no request is held, and one held already times out.
 #[test]
-fn without_shared_data_nobody_is_held_for_ever() {
+fn without_shared_data_requests_enter_and_held_ones_time_out() {
     struct Nothing;
     impl Shared for Nothing {
         fn get(&self, _key: &str) -> (Option<Vec<u8>>, Cas) {
@@ -354,7 +354,7 @@ fn without_shared_data_nobody_is_held_for_ever() {
 }
 
 #[test]
-fn the_place_of_a_worker_that_is_gone_is_free_after_a_while() {
+fn a_held_request_gets_a_gone_workers_place_within_three_seconds() {
     let data = Data::default();
     let one = Concurrency::new(1);
     let (mut gone, mut here) = (Line::<u32>::new(SERVICE, 1), Line::<u32>::new(SERVICE, 2));
@@ -370,7 +370,7 @@ fn the_place_of_a_worker_that_is_gone_is_free_after_a_while() {
 
 /// Traffic is so sparse that a thread is idle most of the time, and looks every few seconds only.
 #[test]
-fn the_place_of_a_worker_that_is_gone_is_free_also_where_nobody_has_waited_for_long() {
+fn an_idle_worker_also_frees_the_place_of_a_worker_that_is_gone() {
     let data = Data::default();
     let one = Concurrency::new(1);
     let (mut gone, mut here) = (Line::<u32>::new(SERVICE, 1), Line::<u32>::new(SERVICE, 2));
@@ -385,7 +385,7 @@ fn the_place_of_a_worker_that_is_gone_is_free_also_where_nobody_has_waited_for_l
 }
 
 #[test]
-fn whoever_gives_up_leaves_the_line_where_it_stood() {
+fn giving_up_removes_that_requests_own_turn_from_the_wait_queue() {
     let data = Data::default();
     let one = Concurrency::new(1);
     let (mut here, mut there) = (Line::<u32>::new(SERVICE, 1), Line::<u32>::new(SERVICE, 2));
@@ -398,24 +398,96 @@ fn whoever_gives_up_leaves_the_line_where_it_stood() {
     here.hold(3, one, at(100_000));
     assert_eq!(here.gone(&data, at(1), |held| *held == 1).in_turn, [0; 0]);
     let turns = here.leave(&data, at(2));
-    assert_eq!((turns.in_turn.as_slice(), turns.wake.as_slice()), (&[][..], &[2][..]), "not the last one of its own");
+    assert_eq!(
+        (turns.in_turn.as_slice(), turns.wake.as_slice()),
+        (&[][..], &[2][..]),
+        "the next turn is the other worker's"
+    );
     assert_eq!(there.look(&data, at(3)).in_turn, [2]);
 }
 
-/// The control plane takes the service out while requests are held.
-#[test]
-fn what_is_to_be_held_no_longer_goes_with_the_next_look() {
-    let (data, one) = (Data::default(), Concurrency::new(1));
-    let mut line = Line::<u32>::new(SERVICE, 1);
-    assert!(line.come(&data, one, at(0)));
-    for number in [1, 2, 3] {
-        assert!(!line.come(&data, one, at(0)));
-        line.hold(number, one, at(100_000));
+/// A line with one place, which is taken, and these requests held.
+fn holding<const N: usize>(data: &Data, requests: [u32; N]) -> Line<u32> {
+    let (one, mut line) = (Concurrency::new(1), Line::new(SERVICE, 1));
+    assert!(line.come(data, one, at(0)));
+    for request in requests {
+        assert!(!line.come(data, one, at(0)));
+        line.hold(request, one, at(100_000));
     }
+    line
+}
+
+/// The control plane removes the service while requests are held.
+#[test]
+fn requests_that_need_not_be_held_any_more_leave_at_the_next_look() {
+    let (data, one) = (Data::default(), Concurrency::new(1));
+    let mut line = holding(&data, [1, 2, 3]);
     line.configure(|number| (*number == 2).then_some(one));
     assert_eq!(line.look(&data, at(1)).in_turn, [1, 3], "also from behind one that is still held");
     assert_eq!(line.look(&data, at(1)).in_turn, [0; 0]);
     line.configure(|_| None);
     assert_eq!(line.look(&data, at(2)).in_turn, [2]);
     assert!((0..4).all(|_| line.leave(&data, at(3)).in_turn.is_empty()) && line.is_idle());
+}
+
+#[test]
+fn a_worker_that_resigns_frees_its_place_and_wakes_the_other_workers_of_its_service() {
+    let (data, one) = (Data::default(), Concurrency::new(1));
+    let mut gone = Line::<u32>::new(SERVICE, 1);
+    let mut others = [2, 3].map(|vm| Line::<u32>::new(SERVICE, vm));
+    let mut elsewhere = Line::<u32>::new("another", 1);
+    assert!(gone.come(&data, one, at(0)) && elsewhere.come(&data, one, at(0)));
+    for line in &mut others {
+        assert!(!line.come(&data, one, at(0)));
+        line.hold(7, one, at(100_000));
+    }
+    assert_eq!(resign(&data, SERVICE, 1), [2, 3]);
+    assert_eq!(others[0].look(&data, at(1)).in_turn, [7]);
+    assert!(!Line::<u32>::new("another", 4).come(&data, one, at(1)), "its place for another service is taken");
+    assert_eq!(resign(&data, "a third", 1), [0; 0]);
+}
+
+#[test]
+fn a_request_let_in_beyond_the_places_delays_the_next_turn() {
+    let (data, one) = (Data::default(), Concurrency::new(1));
+    let mut line = holding(&data, []);
+    assert!(line.let_in(&data, at(0)).in_turn.is_empty());
+    assert!(!line.come(&data, one, at(0)));
+    line.hold(7, one, at(100_000));
+    assert_eq!(line.leave(&data, at(1)).in_turn, [0; 0], "one is still inside");
+    assert_eq!(line.leave(&data, at(2)).in_turn, [7]);
+}
+
+#[test]
+fn a_released_request_leaves_at_the_next_look_and_takes_a_place() {
+    let data = Data::default();
+    let mut line = holding(&data, [1, 2, 3]);
+    assert!(!line.release(|_| false));
+    assert!(line.release(|number| *number == 2));
+    assert_eq!(line.look(&data, at(1)).in_turn, [2]);
+    assert_eq!(line.leave(&data, at(2)).in_turn, [0; 0], "one is still inside");
+    assert_eq!(line.leave(&data, at(3)).in_turn, [1]);
+}
+
+#[test]
+fn a_line_needs_looks_while_it_has_a_request_inside_or_waiting() {
+    let (data, one) = (Data::default(), Concurrency::new(1));
+    let (mut inside, mut waiting) = (Line::<u32>::new(SERVICE, 1), Line::<u32>::new(SERVICE, 2));
+    let states = |line: &Line<u32>| (line.is_idle(), line.needs_looks());
+    assert_eq!(states(&inside), (true, false));
+    assert!(inside.come(&data, one, at(0)) && !waiting.come(&data, one, at(0)));
+    waiting.hold(7, one, at(100_000));
+    assert_eq!((states(&inside), states(&waiting)), ((false, true), (false, true)));
+    assert_eq!(inside.leave(&data, at(1)).wake, [2]);
+    assert_eq!(states(&inside), (true, false));
+}
+
+#[test]
+fn the_next_deadline_is_that_of_the_request_that_leaves_first() {
+    let one = Concurrency::new(1);
+    let mut line = Line::<u32>::new(SERVICE, 1);
+    assert_eq!(line.next_late(), None);
+    line.hold(7, one, at(200));
+    line.hold(8, one, at(100));
+    assert_eq!(line.next_late(), Some(at(100)));
 }

@@ -46,7 +46,7 @@ const fn millis(millis: u64) -> Duration {
 }
 
 #[test]
-fn a_poll_is_due_at_first_and_again_when_it_is_over() {
+fn a_poll_is_due_at_the_start_and_again_when_the_last_one_ends() {
     let mut polls = Polls::default();
     assert!(polls.is_due(&services(&["a"]), &BTreeSet::new(), Timestamp::ZERO) && !polls.is_under_way());
     polls.asked(3, question(&["a"]), AT);
@@ -61,18 +61,18 @@ fn a_poll_is_due_at_first_and_again_when_it_is_over() {
 }
 
 #[test]
-fn services_that_change_are_asked_at_once() {
+fn a_change_of_services_makes_a_new_poll_due_at_once() {
     let mut polls = Polls::default();
     polls.asked(3, question(&["a"]), AT);
     assert!(!polls.is_due(&services(&["a"]), &BTreeSet::new(), AT));
     assert!(polls.is_due(&services(&["a", "b"]), &BTreeSet::new(), AT));
     polls.asked(4, question(&["a", "b"]), AT);
-    assert_eq!(polls.answered(3), None, "the poll before counts no more");
+    assert_eq!(polls.answered(3), None, "the earlier poll no longer counts");
     assert!(polls.answered(4).is_some());
 }
 
 #[test]
-fn a_stray_token_changes_nothing() {
+fn ignores_an_answer_with_an_unknown_token() {
     let mut polls = Polls::default();
     assert_eq!(polls.answered(0), None);
     polls.asked(3, question(&["a"]), AT);
@@ -83,7 +83,7 @@ fn a_stray_token_changes_nothing() {
 }
 
 #[test]
-fn a_lost_poll_is_asked_anew_without_a_pause() {
+fn a_poll_lost_in_a_reset_is_due_again_without_a_pause() {
     let mut polls = Polls::default();
     polls.failed_to_ask(AT, &mut rng());
     polls.asked(3, question(&["a"]), AT);
@@ -93,7 +93,7 @@ fn a_lost_poll_is_asked_anew_without_a_pause() {
 }
 
 #[test]
-fn failures_back_off_up_to_a_bound_with_jitter() {
+fn failed_polls_back_off_up_to_a_bound_with_jitter() {
     let mut rng = rng();
     let mut most = [Duration::ZERO; 40];
     let mut least = [Duration::MAX; 40];
@@ -116,7 +116,7 @@ fn failures_back_off_up_to_a_bound_with_jitter() {
 }
 
 #[test]
-fn a_poll_that_cannot_be_sent_has_failed_too() {
+fn a_poll_that_cannot_be_sent_backs_off_like_a_failed_one() {
     let (mut polls, mut rng) = (Polls::default(), rng());
     let pauses: Vec<Duration> = (0..5).map(|_| polls.failed_to_ask(AT, &mut rng)).collect();
     assert!(pauses[0] <= LEAST_PAUSE && (MOST_PAUSE / 2..=MOST_PAUSE).contains(&pauses[4]), "{pauses:?}");
@@ -137,7 +137,7 @@ fn success_ends_the_back_off() {
 }
 
 #[test]
-fn a_retry_after_spreads_the_proxies_over_its_time_and_is_bounded() {
+fn retry_after_spreads_the_next_polls_over_its_time_up_to_a_minute() {
     for (asked, obeyed) in [(10, 10), (60, 60), (61, 60), (u64::MAX, 60)] {
         let outcome = Outcome::Unchanged { retry_after: Some(Duration::from_secs(asked)) };
         let (least, most) = bounds(&pauses(outcome, millis(30_000)));
@@ -148,19 +148,19 @@ fn a_retry_after_spreads_the_proxies_over_its_time_and_is_bounded() {
 }
 
 #[test]
-fn an_early_answer_without_news_waits_one_to_two_times_the_least() {
+fn an_early_answer_without_news_pauses_for_one_to_two_least_waits() {
     let outcome = Outcome::Unchanged { retry_after: None };
     let (least, most) = bounds(&pauses(outcome, millis(899)));
     assert!((LEAST_WAIT..LEAST_WAIT * 21 / 20).contains(&least), "{least:?}");
     assert!((LEAST_WAIT * 39 / 20..=LEAST_WAIT * 2 + millis(1)).contains(&most), "{most:?}");
     let (_, most) = bounds(&pauses(outcome, LEAST_WAIT));
-    assert_eq!(most, Duration::ZERO, "held for its time");
+    assert_eq!(most, Duration::ZERO, "the poll was held long enough");
     let (_, most) = bounds(&pauses(Outcome::News, Duration::ZERO));
-    assert_eq!(most, Duration::ZERO, "news");
+    assert_eq!(most, Duration::ZERO, "no pause after news");
 }
 
 #[test]
-fn what_is_over_at_once_is_not_asked_again_at_once() {
+fn a_poll_shorter_than_the_least_wait_is_not_repeated_at_once() {
     let unchanged = Outcome::Unchanged { retry_after: None };
     for outcome in [Outcome::News, unchanged, Outcome::Failed] {
         for (took, at_once) in [(0, false), (899, false), (900, true), (30_000, true)] {
@@ -171,13 +171,13 @@ fn what_is_over_at_once_is_not_asked_again_at_once() {
 }
 
 #[test]
-fn the_host_waits_longer_than_the_control_plane() {
+fn the_host_timeout_is_five_seconds_longer_than_the_control_plane_wait() {
     assert_eq!(timeout(millis(30_000)), millis(35_000));
 }
 
-/// As one whose root context has gone with its listener: no host tells of that.
+/// For example when its root context was deleted with its listener, which no host reports.
 #[test]
-fn a_poll_that_nobody_answers_is_repeated() {
+fn repeats_a_poll_that_gets_no_answer() {
     let mut polls = Polls::default();
     polls.asked(3, question(&["a"]), AT);
     let (late, lost) = (AT.after(timeout(WAIT) + millis(4_999)), AT.after(timeout(WAIT) + millis(5_000)));

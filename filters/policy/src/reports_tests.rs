@@ -1,4 +1,4 @@
-//! [`Reports`] beside books that know what has happened.
+//! [`Reports`] compared with what has really happened.
 
 use super::*;
 use crate::sync::ServiceEvents;
@@ -96,7 +96,7 @@ fn last(replica: &str, answered_ms: u64, reported_ms: Option<u64>) -> Option<Las
 }
 
 #[test]
-fn counters_count_from_the_start_until_an_answer_says_that_they_are_counted() {
+fn reports_totals_from_the_start_until_an_answer_counts_them() {
     let mut proxy = Proxy::new(&["a"]);
     (proxy.load[0].departed, proxy.load[0].arrived) = (5, 7);
     assert_eq!(proxy.poll(End::NotCounted), (0, 5, None));
@@ -111,7 +111,7 @@ fn counters_count_from_the_start_until_an_answer_says_that_they_are_counted() {
 }
 
 #[test]
-fn what_a_poll_without_an_answer_said_is_in_the_next_one_again() {
+fn an_uncounted_report_is_included_in_the_next_poll() {
     let mut proxy = Proxy::known(&["a"]);
     proxy.poll(R1);
     proxy.load[0].departed = 10;
@@ -162,7 +162,7 @@ fn a_control_plane_that_is_rolled_back_and_forward_again_misses_nothing() {
 }
 
 #[test]
-fn polls_that_are_under_way_at_once_share_what_there_is() {
+fn concurrent_polls_report_each_event_only_once() {
     let mut proxy = Proxy::known(&["a"]);
     proxy.load[0].departed = 10;
     let (first, (load, said)) = proxy.begin();
@@ -170,19 +170,19 @@ fn polls_that_are_under_way_at_once_share_what_there_is() {
     proxy.load[0].departed = 13;
     proxy.pass(1);
     let (second, (load, said)) = proxy.begin();
-    assert_eq!((load[0].departed, said.unwrap().reported_ms), (3, Some(1000)), "the first one has the others");
+    assert_eq!((load[0].departed, said.unwrap().reported_ms), (3, Some(1000)), "the first poll carries the others");
     proxy.end(second, R2);
     proxy.end(first, End::NotCounted);
     proxy.pass(1);
     let (third, (load, said)) = proxy.begin();
-    assert_eq!(load[0].departed, 10, "nobody has counted the first one");
+    assert_eq!(load[0].departed, 10, "no replica has counted the first poll");
     assert_eq!(said, last("0000000000000002", 1000, None), "the second one was answered after all");
     proxy.end(third, R2);
     assert_eq!(proxy.poll(R1).1, 0);
 }
 
 #[test]
-fn a_superseded_poll_that_is_counted_elsewhere_is_not_counted_again() {
+fn a_superseded_poll_counted_by_another_replica_is_not_repeated() {
     let mut proxy = Proxy::known(&["a"]);
     proxy.load[0].departed = 10;
     let (first, _) = proxy.begin();
@@ -194,12 +194,12 @@ fn a_superseded_poll_that_is_counted_elsewhere_is_not_counted_again() {
 }
 
 #[test]
-fn what_a_leader_reported_that_is_gone_is_reported_again_when_no_answer_can_come() {
+fn repeats_the_report_of_a_gone_leader_once_its_poll_has_expired() {
     let mut proxy = Proxy::known(&["a"]);
     proxy.load[0].departed = 10;
     let (gone, _) = proxy.begin();
     proxy.pass(39);
-    assert_eq!(proxy.poll(R1).1, 0, "it may be answered yet");
+    assert_eq!(proxy.poll(R1).1, 0, "it may still be answered");
     proxy.pass(1);
     assert_eq!(proxy.poll(R1).1, 10);
     proxy.end(gone, R1);
@@ -207,7 +207,7 @@ fn what_a_leader_reported_that_is_gone_is_reported_again_when_no_answer_can_come
 }
 
 #[test]
-fn many_polls_under_way_share_a_bounded_ledger() {
+fn only_eight_concurrent_polls_report_events_and_none_is_lost() {
     let mut proxy = Proxy::known(&["a"]);
     let begun: Vec<ReportId> = (0..20)
         .map(|_| {
@@ -223,7 +223,7 @@ fn many_polls_under_way_share_a_bounded_ledger() {
 }
 
 #[test]
-fn a_service_that_is_missing_for_a_while_goes_on_where_it_was() {
+fn a_service_missing_from_one_report_continues_where_it_was() {
     let mut proxy = Proxy::known(&["a", "b"]);
     proxy.load[1].departed = 10;
     proxy.poll(R1);
@@ -235,7 +235,7 @@ fn a_service_that_is_missing_for_a_while_goes_on_where_it_was() {
 }
 
 #[test]
-fn a_service_whose_metrics_were_reset_counts_from_zero_and_the_others_go_on() {
+fn a_service_with_reset_metrics_counts_from_zero_and_others_continue() {
     let mut proxy = Proxy::known(&["a", "b"]);
     for load in &mut proxy.load {
         (load.departed, load.events.chips_granted) = (10, 10);
@@ -253,7 +253,7 @@ fn a_service_whose_metrics_were_reset_counts_from_zero_and_the_others_go_on() {
 }
 
 #[test]
-fn a_stream_arrives_once_however_often_it_is_in_flight() {
+fn a_change_of_requests_in_flight_reports_no_new_arrival() {
     let mut proxy = Proxy::known(&["a"]);
     (proxy.load[0].arrived, proxy.load[0].in_flight) = (10, 10);
     assert_eq!(proxy.poll(R1).0, 10);
@@ -266,7 +266,7 @@ fn a_stream_arrives_once_however_often_it_is_in_flight() {
 }
 
 #[test]
-fn another_control_plane_is_told_all_and_the_first_one_nothing_twice() {
+fn a_new_control_plane_gets_all_totals_and_the_old_one_no_repeats() {
     let mut proxy = Proxy::known(&["a"]);
     proxy.load[0].departed = 10;
     assert_eq!(proxy.poll(R1).1, 10);
@@ -278,7 +278,7 @@ fn another_control_plane_is_told_all_and_the_first_one_nothing_twice() {
 }
 
 #[test]
-fn a_ledger_that_cannot_be_read_is_begun_anew_from_now() {
+fn an_unreadable_ledger_restarts_from_the_current_counts() {
     for cut in 0..40 {
         let mut proxy = Proxy::known(&["a"]);
         proxy.load[0].departed = 10;
@@ -300,7 +300,7 @@ fn a_ledger_that_cannot_be_read_is_begun_anew_from_now() {
 }
 
 #[test]
-fn a_ledger_with_absurd_numbers_does_no_harm() {
+fn a_ledger_with_extreme_numbers_causes_no_panic() {
     let mut proxy = Proxy::known(&["a"]);
     proxy.poll(R1);
     let key = format!("{KEY}/{CLUSTER}");
@@ -318,7 +318,7 @@ fn a_ledger_with_absurd_numbers_does_no_harm() {
 }
 
 #[test]
-fn a_thread_that_comes_in_between_is_taken_into_account() {
+fn a_report_excludes_what_another_thread_reported_meanwhile() {
     let mut proxy = Proxy::known(&["a"]);
     let Proxy { data, reports, .. } = &proxy;
     let times = (proxy.now, proxy.now.after(LIFE));
@@ -328,7 +328,7 @@ fn a_thread_that_comes_in_between_is_taken_into_account() {
     let (load, _) = reports.begin(data, ReportId { vm: 2, number: 1 }, times, || {
         let mine = read();
         if !came.replace(true) {
-            // With more than this one has read.
+            // Another thread reports more than this one has read.
             departed.set(13);
             let id = ReportId { vm: 3, number: 1 };
             let (load, _) = reports.begin(data, id, times, read);
@@ -345,7 +345,7 @@ fn a_thread_that_comes_in_between_is_taken_into_account() {
 }
 
 #[test]
-fn what_an_answer_says_of_the_report() {
+fn classifies_answers_by_status_and_replica_header() {
     assert_eq!(End::of(b"200", Some(b"0123456789abcdef")), End::Counted("0123456789abcdef"));
     assert_eq!(End::of(b"304", Some(b"a")), End::Counted("a"));
     let long = [b'a'; 65];
@@ -358,7 +358,7 @@ fn what_an_answer_says_of_the_report() {
 
 /// Whatever happens to polls, the counted reports add up to what has happened.
 #[test]
-fn counted_reports_add_up() {
+fn counted_reports_add_up_to_the_true_totals() {
     for seed in 0..500 {
         let mut rng = fastrand::Rng::with_seed(seed);
         let mut proxy = Proxy::new(&["a", "b"]);
@@ -371,7 +371,7 @@ fn counted_reports_add_up() {
                 load.arrived += rng.u64(0..6);
                 load.in_flight = rng.u64(0..3);
             }
-            // No poll is under way for as long as it may be answered.
+            // Too short for a poll under way to expire.
             proxy.now = proxy.now.after(Duration::from_millis(rng.u64(0..200)));
             let closing = step >= 190;
             if closing || rng.bool() {

@@ -102,20 +102,20 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn a_request_bounces_on_every_bid_and_still_has_its_retries() {
+    fn bounced_bids_use_up_no_retries() {
         let mut retries = Retries::new(2, 3, 2);
         assert_eq!(retries.left(), 7);
         for number in 0..3 {
             assert_eq!(retries.bid(), Some(Turn { number, of: 3 }));
             assert!(retries.bounced());
         }
-        assert_eq!(retries.bid(), None, "the rest goes without limit");
+        assert_eq!(retries.bid(), None, "further attempts have no limit");
         assert_eq!([(); 3].map(|()| retries.rejected(true)), [true, true, false]);
         assert_eq!([(); 3].map(|()| retries.failed()), [true, true, false]);
     }
 
     #[test]
-    fn a_server_without_its_application_leaves_the_bids() {
+    fn a_rejection_for_an_unreachable_application_keeps_the_bids() {
         let mut retries = Retries::new(0, 5, 1);
         assert!(retries.bounced());
         assert!(retries.rejected(false));
@@ -124,20 +124,33 @@ mod tests {
     }
 
     #[test]
-    fn once_a_server_was_full_as_many_attempts_follow_as_there_are_retries() {
+    fn a_rejection_by_a_full_server_limits_attempts_to_the_retries() {
         let mut retries = Retries::new(0, 5, 2);
         assert!(retries.bounced());
         assert!(retries.rejected(true));
         assert_eq!(retries.bid(), Some(Turn { number: 1, of: 5 }), "another may follow");
         assert!(retries.bounced());
         assert_eq!(retries.bid(), None, "the last one");
-        assert!(!retries.bounced(), "a server that bounces what does not bid");
+        assert!(!retries.bounced(), "a server bounced an attempt without a bid");
+    }
+
+    #[test]
+    fn a_bid_rejection_counts_as_a_bounce_only_if_the_attempt_had_a_bid() {
+        let (report, bid) = (LoadReport::default(), Some(Duration::from_millis(10)));
+        let mut retries = Retries::new(0, 2, 2);
+        assert!(retries.rejected_for(Some(Reason::Bid), bid, &report));
+        assert_eq!(retries.bid(), Some(Turn { number: 1, of: 2 }));
+        assert!(retries.rejected_for(Some(Reason::Bid), None, &report), "a retry");
+        assert_eq!((retries.bid(), retries.left()), (Some(Turn { number: 1, of: 2 }), 2));
+        assert!(retries.rejected_for(Some(Reason::Capacity), bid, &report), "the last one");
+        assert_eq!((retries.bid(), retries.left()), (None, 0));
+        assert!(!retries.rejected_for(Some(Reason::Unreachable), bid, &report));
     }
 
     proptest! {
-        /// Whatever happens in whatever order, each kind keeps its number.
+        /// In any order of events, each kind of retry keeps its own limit.
         #[test]
-        fn no_kind_eats_the_number_of_another(
+        fn each_kind_of_retry_keeps_its_own_limit(
             own in 0..4u32, bids in 0..6u32, rejections in 0..4u32,
             ends in proptest::collection::vec(0..4, 0..40),
         ) {

@@ -94,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn retries_stay_below_the_share() {
+    fn retries_stay_within_their_share_of_requests_plus_the_burst() {
         for share in [0.05, 0.2, 1.0] {
             let retries = retries(&mut budget(share), 10_000) as f64;
             let most = share * 10_000.0;
@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn rejections_pay_for_their_retries() {
+    fn retries_after_rejections_do_not_use_the_budget() {
         let mut budget = budget(0.2);
         for _ in 0..1_000 {
             budget.request();
@@ -118,14 +118,46 @@ mod tests {
     }
 
     #[test]
-    fn debts_are_forgotten_at_some_point() {
+    fn an_overdrawn_budget_recovers_after_about_500_requests() {
         let mut budget = budget(0.2);
         (0..1_000_000).for_each(|_| budget.attempt());
         // A share of 0.2 each.
-        (0..510).for_each(|_| {
-            budget.request();
+        let mut requests = |count: u32| {
+            (0..count).for_each(|_| {
+                budget.request();
+                budget.attempt();
+            });
+            budget.allows()
+        };
+        assert!(!requests(500) && requests(10));
+    }
+
+    #[test]
+    fn a_full_budget_allows_the_burst_beside_the_first_attempt() {
+        let mut budget = budget(0.2);
+        (0..100).for_each(|_| budget.request());
+        budget.attempt();
+        let mut retries = 0;
+        while budget.allows() {
             budget.attempt();
-        });
-        assert!(budget.allows());
+            retries += 1;
+        }
+        assert_eq!(retries, 10);
+    }
+
+    #[test]
+    fn the_budget_is_ample_down_to_half_of_the_burst() {
+        let mut budget = budget(0.2);
+        (0..5).for_each(|_| budget.attempt());
+        assert!(budget.is_ample());
+        budget.attempt();
+        assert!(!budget.is_ample());
+    }
+
+    #[test]
+    fn a_share_of_zero_allows_no_retry_from_then_on() {
+        let mut budget = budget(0.2);
+        budget.configure(Ratio::default());
+        assert!(!budget.allows() && !budget.is_ample());
     }
 }

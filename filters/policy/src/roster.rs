@@ -127,12 +127,21 @@ mod tests {
     }
 
     #[test]
-    fn as_many_services_are_announced_as_there_is_room_for() {
+    fn announces_services_up_to_the_maximum() {
         let data = Alone::default();
         assert_eq!(serve(&data, &services(0..60)), Added::Some);
         assert_eq!(serve(&data, &services(50..60)), Added::Nothing);
         assert_eq!(serve(&data, &services(50..120)), Added::Some);
         assert_eq!(served(&data), services(0..MAX_SERVED));
         assert_eq!(serve(&data, &services(0..120)), Added::Nothing, "full");
+    }
+
+    #[test]
+    fn lists_the_newest_256_workers() {
+        let data = Alone::default();
+        assert!((1..=300).all(|vm| list(&data, vm)));
+        assert_eq!(vms(&data), Vec::from_iter(45..=300));
+        unlist(&data, 46);
+        assert_eq!(vms(&data)[..2], [45, 47]);
     }
 }

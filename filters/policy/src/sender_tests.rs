@@ -16,7 +16,7 @@ fn meet(sender: &mut Sender, address: &str) -> EndpointId {
 }
 
 #[test]
-fn named_servers_are_chosen_at_once_one_for_each_attempt() {
+fn lists_a_different_named_server_for_each_attempt_from_the_start() {
     let mut sender = sender(Some(&["1.1.1.1:1", "2.2.2.2:2", "3.3.3.3:3", "[::1]:4"]));
     let mut rng = fastrand::Rng::with_seed(1);
     let list = sender.choose(Timestamp::ZERO, &mut rng);
@@ -27,7 +27,7 @@ fn named_servers_are_chosen_at_once_one_for_each_attempt() {
 
 /// A new server for each twentieth request: every request explores, so no list ever names a server that has left.
 #[test]
-fn servers_that_come_and_go_all_the_time_are_not_kept() {
+fn forgets_servers_that_come_and_go_all_the_time() {
     let (mut sender, mut rng) = (sender(None), fastrand::Rng::with_seed(3));
     let mut most = 0;
     for request in 0..20_000u32 {
@@ -42,7 +42,7 @@ fn servers_that_come_and_go_all_the_time_are_not_kept() {
 
 /// Attempts meet the servers that are there, so none of them is forgotten, however many there are.
 #[test]
-fn servers_that_stay_are_not_forgotten_when_new_ones_are_found() {
+fn keeps_servers_that_stay_while_new_ones_are_found() {
     let (mut sender, mut rng) = (sender(None), fastrand::Rng::with_seed(4));
     for known in 1..=200u32 {
         for _ in 0..50 {
@@ -55,7 +55,7 @@ fn servers_that_stay_are_not_forgotten_when_new_ones_are_found() {
 }
 
 #[test]
-fn unnamed_servers_are_learned_and_forgotten() {
+fn learns_unnamed_servers_and_forgets_missing_ones() {
     let mut sender = sender(None);
     let mut rng = fastrand::Rng::with_seed(2);
     assert!(sender.choose(Timestamp::ZERO, &mut rng).is_empty());
@@ -69,7 +69,7 @@ fn unnamed_servers_are_learned_and_forgotten() {
 }
 
 #[test]
-fn a_named_server_that_envoy_lacks_is_left_alone() {
+fn avoids_a_named_server_that_envoy_does_not_have() {
     let mut sender = sender(Some(&["1.1.1.1:1", "2.2.2.2:2"]));
     let mut rng = fastrand::Rng::with_seed(3);
     let missing = meet(&mut sender, "1.1.1.1:1");
@@ -109,7 +109,7 @@ fn failures_use_up_the_retry_budget_and_rejections_do_not() {
 }
 
 #[test]
-fn beyond_the_slo_and_its_grace_a_request_is_refused() {
+fn reports_by_how_much_a_request_would_exceed_the_slo_and_its_grace() {
     let spec = ServiceSpec {
         routing: Some(RoutingKind::Mu),
         slo: Some("1s".into()),
@@ -143,12 +143,12 @@ fn bidders(servers: usize) -> Sender {
 }
 
 #[test]
-fn a_request_may_bounce_on_every_bid_and_still_has_its_retries() {
+fn bids_come_on_top_of_retries_and_rise_with_each_turn() {
     let mut sender = bidders(9);
     let mut rng = fastrand::Rng::with_seed(6);
     assert_eq!(sender.retries(1, true), Retries::new(1, 5, 2));
     assert_eq!(sender.retries(1, false), Retries::new(1, 0, 2));
-    assert_eq!(sender.choose(Timestamp::ZERO, &mut rng).len(), 8, "one for each but the own retry");
+    assert_eq!(sender.choose(Timestamp::ZERO, &mut rng).len(), 8, "the first, five bids and two retries");
     let bid = |sender: &mut Sender, turn, now| sender.begin("1.1.1.1:1", turn, now).map(|attempt| attempt.bid);
     let turn = |number| Some(Turn { number, of: 5 });
     let attempt = sender.begin("1.1.1.1:1", turn(0), Timestamp::ZERO).unwrap();
@@ -158,12 +158,12 @@ fn a_request_may_bounce_on_every_bid_and_still_has_its_retries() {
     sender.answer(&attempt, Answer::Bounced(report), now);
     assert_eq!(bid(&mut sender, turn(0), now), Some(Some(Duration::from_millis(450))), "0.9 of half a second");
     assert_eq!(bid(&mut sender, turn(4), now), Some(Some(Duration::from_millis(700))));
-    assert_eq!(bid(&mut sender, turn(5), now), Some(None), "the rest goes without limit");
+    assert_eq!(bid(&mut sender, turn(5), now), Some(None), "later attempts have no limit");
     assert_eq!(bid(&mut sender, None, now), Some(None));
 }
 
 #[test]
-fn there_is_no_bid_without_another_server() {
+fn allows_one_bid_per_other_server_and_at_most_five() {
     for (servers, bids) in [(0, 0), (1, 0), (2, 1), (5, 4), (6, 5), (20, 5)] {
         let sender = bidders(servers);
         assert_eq!(sender.retries(0, true), Retries::new(0, bids, 2), "{servers}");
@@ -172,7 +172,7 @@ fn there_is_no_bid_without_another_server() {
 }
 
 #[test]
-fn a_server_that_takes_every_bid_stands_last_after_the_first_place() {
+fn a_server_that_sends_no_reports_comes_first_by_its_share_or_last() {
     let spec = ServiceSpec {
         routing: Some(RoutingKind::Bid),
         endpoints: Some((1..=5).map(|i| format!("1.1.1.{i}:1")).collect()),
@@ -199,7 +199,7 @@ fn a_server_that_takes_every_bid_stands_last_after_the_first_place() {
 }
 
 #[test]
-fn a_server_that_bounces_without_a_reason_is_left_alone_like_one_that_rejects() {
+fn an_unjustified_bounce_costs_the_chips_like_a_rejection() {
     let bid = Some(Duration::from_millis(100));
     let idle = LoadReport { queue: Some(0), service: Some(1000.0), ..LoadReport::default() };
     for (bid, report, chips) in [(None, LoadReport::default(), 0), (bid, idle, 0), (bid, LoadReport::default(), 1)] {
@@ -212,7 +212,7 @@ fn a_server_that_bounces_without_a_reason_is_left_alone_like_one_that_rejects() 
 }
 
 #[test]
-fn new_parameters_keep_what_is_known() {
+fn new_parameters_keep_chips_and_pending_requests() {
     let mut sender = sender(Some(&["1.1.1.1:1", "2.2.2.2:2"]));
     let attempt = sender.begin("1.1.1.1:1", None, Timestamp::ZERO).unwrap();
     assert_eq!(attempt.right, Right::Chip);
@@ -229,7 +229,7 @@ fn new_parameters_keep_what_is_known() {
 
 /// A listener is updated: requests go by the old configuration and by the new one for a while.
 #[test]
-fn another_configuration_begins_with_what_is_known_and_owes_no_attempt() {
+fn a_second_configuration_copies_servers_but_no_pending_attempts() {
     let mut one = sender(None);
     let known = meet(&mut one, "1.1.1.1:1");
     let attempt = one.begin("1.1.1.1:1", None, Timestamp::ZERO).unwrap();
@@ -259,7 +259,7 @@ fn at(millis: u64) -> Timestamp {
 }
 
 #[test]
-fn a_gateway_that_is_mostly_sequential_refuses_nothing_falsely() {
+fn a_mostly_sequential_gateway_does_not_overestimate_response_times() {
     let mut rng = fastrand::Rng::with_seed(1);
     for sequential in [10, 100, 1_000] {
         let mut sender = gateway();
@@ -270,7 +270,7 @@ fn a_gateway_that_is_mostly_sequential_refuses_nothing_falsely() {
             assert!(expected.is_none_or(|time| time < Duration::from_millis(500)), "{expected:?} after {sequential}");
             sender.begin_chosen(id, None, at(now)).unwrap()
         };
-        // For a while somebody else is there, too; then this gateway is alone, one request at a time.
+        // First another sender is there, too; then this gateway is alone, one request at a time.
         for round in 0..50 + sequential {
             let queue = if round < 50 { 2 } else { 0 };
             let report = LoadReport { chip: true, queue: Some(queue), service: Some(10.0), ..LoadReport::default() };
@@ -288,7 +288,7 @@ fn a_gateway_that_is_mostly_sequential_refuses_nothing_falsely() {
 }
 
 #[test]
-fn mu_forgets_what_it_sent_to_a_server_that_is_gone() {
+fn mu_forgets_requests_lost_at_a_server_and_restores_its_share() {
     for answer in [Some(Answer::Failed), Some(Answer::Silent), None] {
         let (mut sender, mut rng) = (gateway(), fastrand::Rng::with_seed(1));
         let gone = sender.endpoints().find("1.1.1.1:1").unwrap();
@@ -322,7 +322,7 @@ fn mu_forgets_what_it_sent_to_a_server_that_is_gone() {
 }
 
 #[test]
-fn mu_leaves_out_who_refuses_and_probes_it() {
+fn mu_probes_a_failing_or_rejecting_server_once_per_reset_interval() {
     for answer in [Answer::Failed, Answer::Rejected(LoadReport { queue: Some(0), ..LoadReport::default() })] {
         let (mut sender, mut rng) = (gateway(), fastrand::Rng::with_seed(1));
         let gone = sender.endpoints().find("1.1.1.1:1").unwrap();
@@ -342,8 +342,8 @@ fn mu_leaves_out_who_refuses_and_probes_it() {
 }
 
 #[test]
-fn a_rejection_for_a_deadline_costs_no_chip_if_it_is_about_the_request() {
-    for (queue, took, chips) in [(Some(9), 10, 1), (Some(9), 600, 0), (Some(0), 10, 0), (None, 10, 0)] {
+fn a_deadline_rejection_costs_no_chip_if_prompt_and_with_a_queue() {
+    for (queue, took, chips) in [(Some(9), 499, 1), (Some(9), 500, 0), (Some(0), 10, 0), (None, 10, 0)] {
         let mut sender = sender(Some(&["1.1.1.1:1", "2.2.2.2:2"]));
         let attempt = sender.begin("1.1.1.1:1", None, Timestamp::ZERO).unwrap();
         let report = LoadReport { queue, service: Some(10.0), ..LoadReport::default() };
@@ -354,7 +354,7 @@ fn a_rejection_for_a_deadline_costs_no_chip_if_it_is_about_the_request() {
 }
 
 #[test]
-fn with_few_servers_the_list_goes_round_those_that_are_open() {
+fn with_few_servers_the_list_repeats_only_the_open_ones() {
     let spec = ServiceSpec {
         routing: Some(RoutingKind::Bid),
         endpoints: Some(["1.1.1.1:1", "2.2.2.2:2", "3.3.3.3:3"].map(str::to_owned).to_vec()),
@@ -371,10 +371,101 @@ fn with_few_servers_the_list_goes_round_those_that_are_open() {
     let refuses = sender.begin("2.2.2.2:2", None, at(1)).unwrap();
     sender.answer(&refuses, Answer::Failed, at(1));
     sender.end(&refuses);
-    // Now, and when it is probed.
+    // Now, and also when it is probed: listed once.
     for millis in 2..3_000 {
         let list = sender.choose(at(millis), &mut rng).to_vec();
         assert_eq!(list.len(), 7);
         assert_eq!(list.iter().filter(|id| **id == refuses.endpoint).count(), 1, "at {millis} ms: {list:?}");
+    }
+}
+
+#[test]
+fn two_servers_are_listed_again_for_further_retries_and_one_server_is_not() {
+    let mut rng = fastrand::Rng::with_seed(1);
+    let mut two = sender(Some(&["1.1.1.1:1", "2.2.2.2:2"]));
+    let list = two.choose(at(1), &mut rng).to_vec();
+    assert_eq!(list, [list[0], list[1], list[1]], "the first attempt and two retries");
+    assert_ne!(list[0], list[1]);
+    assert!(two.chosen().eq(list.iter().map(|id| two.endpoints().get(*id).unwrap().address())));
+    assert_eq!(sender(Some(&["1.1.1.1:1"])).choose(at(1), &mut rng).len(), 1);
+    for address in ["1.1.1.1:1", "2.2.2.2:2"] {
+        let refused = two.begin(address, None, at(1)).unwrap();
+        two.answer(&refused, Answer::Rejected(LoadReport::default()), at(1));
+    }
+    assert_eq!(two.choose(at(2), &mut rng).len(), 2, "no server is open to be listed again");
+}
+
+#[test]
+fn a_new_routing_takes_effect_and_the_same_routing_goes_on() {
+    let configured = |routing| {
+        let endpoints = Some(["1.1.1.1:1", "2.2.2.2:2", "3.3.3.3:3"].map(str::to_owned).to_vec());
+        ServiceSpec { routing: Some(routing), endpoints, ..ServiceSpec::default() }.validate().unwrap()
+    };
+    let mut rng = fastrand::Rng::with_seed(1);
+    let mut firsts = |sender: &mut Sender| [1, 2, 3].map(|millis| sender.choose(at(millis), &mut rng)[0]);
+    let mut sender = Sender::new(configured(RoutingKind::Bloc), Timestamp::ZERO);
+    let attempt = sender.begin("2.2.2.2:2", None, Timestamp::ZERO).unwrap();
+    let chip = LoadReport { chip: true, ..LoadReport::default() };
+    sender.answer(&attempt, Answer::Served(chip), Timestamp::ZERO);
+    for other in ["1.1.1.1:1", "3.3.3.3:3"] {
+        let refused = sender.begin(other, None, Timestamp::ZERO).unwrap();
+        sender.answer(&refused, Answer::Rejected(LoadReport::default()), Timestamp::ZERO);
+    }
+    assert_eq!(firsts(&mut sender), [attempt.endpoint; 3], "the only server that does not reject");
+    sender.configure(configured(RoutingKind::RoundRobin), Timestamp::ZERO);
+    let round = firsts(&mut sender);
+    assert_eq!(BTreeSet::from(round).len(), 3);
+    let mut rng = fastrand::Rng::with_seed(1);
+    assert_eq!(sender.choose(at(4), &mut rng)[0], round[0]);
+    sender.configure(configured(RoutingKind::RoundRobin), Timestamp::ZERO);
+    assert_eq!(sender.choose(at(5), &mut rng)[0], round[1], "its turns go on");
+}
+
+#[test]
+fn the_retry_budget_of_a_sender_is_ample_down_to_half_of_its_burst() {
+    let mut sender = sender(Some(&["1.1.1.1:1", "2.2.2.2:2"]));
+    for (attempts, is_ample) in [(5, true), (1, false)] {
+        for _ in 0..attempts {
+            sender.begin("1.1.1.1:1", None, Timestamp::ZERO);
+        }
+        assert_eq!(sender.may_repeat_amply(), is_ample);
+        assert!(sender.may_repeat());
+    }
+}
+
+#[test]
+fn an_error_in_the_trailers_costs_the_server_its_chip() {
+    let mut sender = sender(Some(&["1.1.1.1:1", "2.2.2.2:2"]));
+    let attempt = sender.begin("1.1.1.1:1", None, Timestamp::ZERO).unwrap();
+    let report = LoadReport { chip: true, ..LoadReport::default() };
+    sender.answer(&attempt, Answer::Served(report), Timestamp::ZERO);
+    let chips = |sender: &Sender| sender.endpoints().get(attempt.endpoint).map(Endpoint::chips);
+    let before = chips(&sender).unwrap();
+    sender.erred(&attempt, Timestamp::ZERO);
+    assert_eq!(chips(&sender), Some(before - 1));
+}
+
+#[test]
+fn an_idle_stream_is_not_pending_until_it_resumes() {
+    let mut sender = sender(Some(&["1.1.1.1:1", "2.2.2.2:2"]));
+    let attempt = sender.begin("1.1.1.1:1", None, Timestamp::ZERO).unwrap();
+    let pending = |sender: &Sender| sender.endpoints().get(attempt.endpoint).map(Endpoint::pending);
+    sender.idle(attempt.endpoint);
+    assert_eq!(pending(&sender), Some(0));
+    sender.resume(attempt.endpoint);
+    assert_eq!(pending(&sender), Some(1));
+}
+
+#[test]
+fn only_mu_bounds_a_reported_service_rate_by_the_pace_of_the_answers() {
+    for (routing, rate) in [(RoutingKind::Mu, 40.0), (RoutingKind::Bloc, 992.0)] {
+        let endpoints = Some(vec!["1.1.1.1:1".to_owned()]);
+        let spec = ServiceSpec { routing: Some(routing), endpoints, ..ServiceSpec::default() };
+        let mut sender = Sender::new(spec.validate().unwrap(), Timestamp::ZERO);
+        let report = LoadReport { queue: Some(0), service: Some(1_000.0), ..LoadReport::default() };
+        let attempt = sender.begin("1.1.1.1:1", None, at(0)).unwrap();
+        sender.answer(&attempt, Answer::Served(report), at(100));
+        let endpoint = sender.endpoints().get(attempt.endpoint).unwrap();
+        assert_eq!(endpoint.estimate().standing(0).service_rate(), rate, "four answers in 100 ms at most");
     }
 }

@@ -246,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn with_concurrency_the_service_rate_is_exact_and_the_slo_capacity_follows() {
+    fn derives_service_rate_and_slo_capacity_from_the_concurrency() {
         let capacity = Some(CapacitySpec::Slo { slo: "2s".into() });
         let server = server(ServiceSpec { concurrency: Some(4), capacity, ..ServiceSpec::default() });
         assert_eq!((server.service_rate(), server.capacity()), (None, None), "cold: no limit");
@@ -258,7 +258,44 @@ mod tests {
     }
 
     #[test]
-    fn a_line_inside_the_application_is_taken_out_of_the_execution_time() {
+    fn reports_orca_reasons_and_places_as_configured() {
+        let of = |spec: ServiceSpec| {
+            let server = server(spec);
+            (server.orca(), server.tells_why(), server.places())
+        };
+        assert_eq!(of(ServiceSpec::default()), (false, false, None));
+        let all =
+            ServiceSpec { orca: Some(true), debug_headers: Some(true), concurrency: Some(4), ..ServiceSpec::default() };
+        assert_eq!(of(all.clone()), (true, true, Some(requests(4))));
+        assert_eq!(of(ServiceSpec { hold: Some(false), ..all }), (true, true, None));
+    }
+
+    #[test]
+    fn a_report_for_an_answer_has_the_chip_beside_the_load() {
+        let server = with_execution(server(ServiceSpec { concurrency: Some(4), ..ServiceSpec::default() }), 100);
+        let report = server.report(requests(3), &mut fastrand::Rng::with_seed(1));
+        assert_eq!(report, LoadReport { chip: true, ..server.bare_report(requests(3)) });
+        assert_eq!((report.queue, report.service), (Some(3), Some(40.0)));
+    }
+
+    #[test]
+    fn the_measuring_interval_ends_after_a_second() {
+        let mut server = server(ServiceSpec::default());
+        server.measure(Totals::default(), true, Timestamp::ZERO);
+        assert!(!server.is_due(Timestamp::from_nanos(999_999_999)));
+        assert!(server.is_due(Timestamp::from_nanos(1_000_000_000)));
+    }
+
+    #[test]
+    fn an_execution_time_of_zero_makes_no_service_rate() {
+        for concurrency in [None, Some(4)] {
+            let server = with_execution(server(ServiceSpec { concurrency, ..ServiceSpec::default() }), 0);
+            assert_eq!(server.service_rate(), None);
+        }
+    }
+
+    #[test]
+    fn subtracts_queueing_in_the_application_from_the_execution_time() {
         let mut server = server(ServiceSpec { concurrency: Some(2), hold: Some(false), ..ServiceSpec::default() });
         assert_eq!((server.places(), server.concurrency()), (None, Some(requests(2))));
         // Service times of 100 ms: alone, beside another one, and behind 2, 3 and 7, of which the first has been half served.
@@ -272,7 +309,7 @@ mod tests {
     }
 
     #[test]
-    fn a_thread_that_serves_nothing_claims_to_know_nothing() {
+    fn a_worker_that_serves_nothing_reports_no_rate_and_no_capacity() {
         let mut server =
             server(ServiceSpec { capacity: Some(CapacitySpec::Slo { slo: "1s".into() }), ..ServiceSpec::default() });
         for second in 0..5 {
@@ -283,7 +320,7 @@ mod tests {
     }
 
     #[test]
-    fn an_idle_server_is_not_taken_for_a_slow_one() {
+    fn an_idle_server_does_not_lower_its_service_rate() {
         let mut server = with_execution(server(ServiceSpec::default()), 50);
         let at = |seconds| Timestamp::ZERO.after(Duration::from_secs(seconds));
         // One departure in ten seconds, and a confident one.
@@ -292,7 +329,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_meet_its_deadline_is_bounced() {
+    fn rejects_a_request_that_cannot_meet_its_deadline() {
         let mut server = with_execution(server(ServiceSpec { concurrency: Some(1), ..ServiceSpec::default() }), 100);
         let now = Timestamp::ZERO;
         let left = |millis| Some(Duration::from_millis(millis));
@@ -304,7 +341,7 @@ mod tests {
     }
 
     #[test]
-    fn a_free_place_turns_nobody_away() {
+    fn a_free_place_admits_any_bid_and_deadline() {
         let of = |concurrency| with_execution(server(ServiceSpec { concurrency, ..ServiceSpec::default() }), 2_500);
         let soon = Some(Duration::from_secs(1));
         let now = Timestamp::ZERO;
@@ -317,7 +354,7 @@ mod tests {
     }
 
     #[test]
-    fn what_takes_longer_than_its_bid_is_bounced() {
+    fn rejects_a_bid_below_the_expected_response_time() {
         let mut server = with_execution(server(ServiceSpec { concurrency: Some(1), ..ServiceSpec::default() }), 100);
         let now = Timestamp::ZERO;
         let bid = |millis| Some(Duration::from_millis(millis));
@@ -325,11 +362,11 @@ mod tests {
         assert_eq!(server.arrive(requests(2), bid(300), None, now), Ok(()));
         assert_eq!(server.arrive(requests(2), None, None, now), Ok(()), "without limit");
         let mut cold = self::server(ServiceSpec { concurrency: Some(1), ..ServiceSpec::default() });
-        assert_eq!(cold.arrive(requests(9), bid(1), None, now), Ok(()), "who does not know takes it");
+        assert_eq!(cold.arrive(requests(9), bid(1), None, now), Ok(()), "a server without measurements takes it");
     }
 
     #[test]
-    fn nobody_is_held_longer_than_allowed_or_sensible() {
+    fn holds_no_longer_than_the_maximum_or_the_deadline_allows() {
         let spec = ServiceSpec { concurrency: Some(1), max_queue_wait: Some("300ms".into()), ..ServiceSpec::default() };
         let server = with_execution(server(spec), 100);
         let millis = Duration::from_millis;
@@ -342,7 +379,7 @@ mod tests {
     }
 
     #[test]
-    fn at_its_capacity_a_server_bounces() {
+    fn a_server_at_its_capacity_rejects_requests() {
         let mut server =
             server(ServiceSpec { capacity: Some(CapacitySpec::Static { limit: 2 }), ..ServiceSpec::default() });
         assert_eq!(server.arrive(requests(1), None, None, Timestamp::ZERO), Ok(()));
@@ -350,7 +387,7 @@ mod tests {
     }
 
     #[test]
-    fn new_parameters_keep_what_was_measured() {
+    fn new_parameters_keep_the_measurements() {
         let slo = |slo: &str| ServiceSpec {
             concurrency: Some(2),
             capacity: Some(CapacitySpec::Slo { slo: slo.into() }),
@@ -366,7 +403,7 @@ mod tests {
     }
 
     #[test]
-    fn two_configurations_of_one_application_measure_it_together() {
+    fn two_configurations_of_a_service_share_its_measurements() {
         let slo = |slo: &str| {
             let capacity = Some(CapacitySpec::Slo { slo: slo.into() });
             ServiceSpec { concurrency: Some(2), capacity, ..ServiceSpec::default() }.validate().unwrap()

@@ -65,7 +65,7 @@ mod tests {
     }
 
     #[test]
-    fn a_busy_server_is_taken_at_its_word_and_an_idle_one_at_more() {
+    fn divides_the_departure_rate_by_the_confidence() {
         let mut estimate = ServiceRate::default();
         assert_eq!(estimate.get(), None);
         estimate.hear(10.0, ratio(0.5), at(0));
@@ -75,15 +75,25 @@ mod tests {
     }
 
     #[test]
-    fn a_fall_of_the_load_is_not_taken_for_a_fall_of_the_service_rate() {
+    fn a_drop_in_load_does_not_lower_the_service_rate() {
         let mut estimate = ServiceRate::default();
         estimate.hear(20.0, ratio(1.0), at(0));
         estimate.hear(3.0, ratio(0.6), at(1));
-        assert_eq!(estimate.get(), Some(20.0), "less confident and less: not an update");
+        assert_eq!(estimate.get(), Some(20.0), "lower confidence and lower rate: not an update");
     }
 
     #[test]
-    fn old_news_ages() {
+    fn a_report_replaces_the_saved_one_by_its_confidence_or_by_its_rate() {
+        for (rate, confidence, expected) in [(9.0, 0.9, 10.0), (20.5, 0.6, 20.5 / 0.6), (19.5, 0.7, 20.0 / 0.8)] {
+            let mut estimate = ServiceRate::default();
+            estimate.hear(20.0, ratio(0.8), at(0));
+            estimate.hear(rate, ratio(confidence), at(0));
+            assert_eq!(estimate.get(), Some(expected));
+        }
+    }
+
+    #[test]
+    fn an_old_estimate_gives_way_to_a_less_confident_new_one() {
         let mut estimate = ServiceRate::default();
         estimate.hear(20.0, ratio(1.0), at(0));
         estimate.hear(9.0, ratio(0.9), at(1));
@@ -94,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn neither_silence_nor_nonsense_is_an_estimate() {
+    fn ignores_invalid_rates_and_at_most_doubles_a_valid_one() {
         let mut estimate = ServiceRate::default();
         for rate in [0.0, -1.0, f64::NAN, f64::INFINITY] {
             estimate.hear(rate, Ratio::ONE, at(0));

@@ -169,7 +169,14 @@ mod tests {
     use crate::config::ConfigError;
 
     #[test]
-    fn what_is_known_of_routes_counts_where_a_user_says_nothing() {
+    fn a_load_report_leaves_out_arrivals_only_if_there_are_none() {
+        let written = |arrived| serde_json::to_value(ServiceLoad { arrived, ..ServiceLoad::default() }).unwrap();
+        assert_eq!(written(0).get("arrived"), None);
+        assert_eq!(written(3)["arrived"], 3);
+    }
+
+    #[test]
+    fn route_retries_apply_where_the_service_sets_none() {
         let body = r#"{
             "version": "1", "later": "unknown things are passed over",
             "services": {"a": {}, "b": {"routeRetries": 5, "virtualServiceRetries": {"shop/v": 1}}, "c": {}},

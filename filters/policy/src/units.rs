@@ -40,7 +40,7 @@ impl Timestamp {
     #[must_use]
     pub const fn after(self, duration: Duration) -> Self {
         let nanos = duration.as_nanos();
-        if nanos > u64::MAX as u128 {
+        if nanos >= u64::MAX as u128 {
             return Self(u64::MAX);
         }
         Self(self.0.saturating_add(nanos as u64))
@@ -93,17 +93,24 @@ mod tests {
     use super::*;
 
     #[test]
-    fn time_never_runs_backwards() {
+    fn time_differences_stop_at_zero_and_sums_at_the_maximum() {
         let early = Timestamp::from_nanos(5);
         let late = early.after(Duration::from_nanos(7));
         assert_eq!(late.since(early), Duration::from_nanos(7));
         assert_eq!(early.since(late), Duration::ZERO);
         assert_eq!((late.nanos_since(early), early.nanos_since(late)), (7, 0));
-        assert_eq!(late.after(Duration::MAX), Timestamp::from_nanos(u64::MAX));
+        for long in [Duration::MAX, Duration::from_secs(1 << 40)] {
+            assert_eq!(late.after(long), Timestamp::from_nanos(u64::MAX));
+        }
     }
 
     #[test]
-    fn a_ratio_is_neither_nan_nor_outside_its_range() {
+    fn a_number_of_requests_is_written_as_a_number() {
+        assert_eq!(Concurrency::new(30).to_string(), "30");
+    }
+
+    #[test]
+    fn a_ratio_rejects_nan_and_values_outside_zero_to_one() {
         assert_eq!(Ratio::new(f64::NAN), None);
         assert_eq!(Ratio::new(-0.1), None);
         assert_eq!(Ratio::new(1.1), None);

@@ -1,7 +1,9 @@
-//! Two threads of one proxy, under every interleaving of what they do to the data that they share: loom runs them all.
+//! Two threads of one proxy under every interleaving of their steps on shared data: loom runs them
+//! all.
 //!
-//! Of two [`Follower`]s both believe to lead, as they may for a moment when a lease ends. The control plane's answers are never older than the questions; which of two answers comes first, and what
-//! the other thread does between any two steps, is open.
+//! Both [`Follower`]s believe that they lead, as they may for a moment when a lease ends. The
+//! control plane's answers are never older than the questions. Which of two answers comes first,
+//! and what the other thread does between any two steps, is open.
 #![allow(missing_docs, reason = "tests")]
 
 use bloc_policy::follower::{Follower, Stamp};
@@ -79,8 +81,8 @@ fn ask(vm: u64, times: usize, data: &Data, control_plane: &Mutex<u8>) -> Followe
 }
 
 #[test]
-fn whoever_asks_and_in_whatever_order_versions_never_go_back_and_all_end_at_the_same() {
-    // Of std, so that counting is no step.
+fn versions_never_go_back_and_all_followers_end_at_the_newest() {
+    // From std, so that counting is not a step for loom.
     static RUNS: AtomicUsize = AtomicUsize::new(0);
     loom::model(|| {
         RUNS.fetch_add(1, Ordering::Relaxed);
@@ -108,7 +110,7 @@ fn insist(mut step: impl FnMut() -> bool) {
 }
 
 #[test]
-fn of_two_threads_that_are_the_first_to_add_something_none_loses_its_entry() {
+fn two_threads_that_add_the_first_entries_lose_neither() {
     loom::model(|| {
         let data = Arc::new(Data::default());
         let add = |vm: u64, data: &Data| {
@@ -130,7 +132,7 @@ fn of_two_threads_that_are_the_first_to_add_something_none_loses_its_entry() {
 
 /// One thread ends, while another one begins.
 #[test]
-fn whoever_leaves_leads_no_more_and_is_told_no_more() {
+fn a_thread_that_leaves_is_neither_leader_nor_listed() {
     loom::model(|| {
         let data = Arc::new(Data::default());
         let (gone, now) = (Follower::new(1), Timestamp::ZERO);

@@ -129,7 +129,7 @@ impl Bids {
     /// A bounce took this long, from sending the attempt to its answer.
     pub fn bounced(&mut self, took: Duration) {
         let took = took.as_secs_f64();
-        if self.bounce.is_some_and(|bounce| took < bounce && self.affordable(bounce) == 0) {
+        if self.bounce.is_some_and(|bounce| took <= bounce && self.affordable(bounce) == 0) {
             self.bounce = None;
         }
         // An upload is bounced when its body has come: one alone moves the mean but little.
@@ -192,12 +192,12 @@ mod tests {
     }
 
     #[test]
-    fn without_knowledge_there_is_no_bid() {
+    fn makes_no_bid_before_the_first_report() {
         assert_eq!(bid(&Bids::default(), 0), None);
     }
 
     #[test]
-    fn the_bids_rise_past_the_mean_and_then_there_is_no_limit() {
+    fn five_bids_rise_past_the_mean_and_further_attempts_have_no_limit() {
         let mut bids = Bids::default();
         for _ in 0..100 {
             bids.hear(&report(200, 50));
@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn where_a_bounce_costs_more_than_it_saves_there_are_few_bids_or_none() {
+    fn makes_few_or_no_bids_where_a_bounce_costs_more_than_it_saves() {
         let mut bids = Bids::default();
         bids.hear(&report(60, 50));
         bids.bounced(Duration::from_millis(2));
@@ -221,6 +221,19 @@ mod tests {
         fast.hear(&report(4, 2));
         fast.bounced(Duration::from_millis(2));
         assert_eq!(fast.count(), 0);
+    }
+
+    #[test]
+    fn a_cheaper_bounce_replaces_the_mean_only_where_bounces_cost_too_much_to_bid() {
+        let millis = Duration::from_millis;
+        // Half of the wait of 40 ms pays for two bounces of 10 ms, and for none of a second.
+        for (mean, next, expected) in [(10, 1, 0.009_1), (1_000, 2_000, 1.1), (1_000, 30, 0.03)] {
+            let mut bids = Bids::default();
+            bids.hear(&report(90, 50));
+            bids.bounced(millis(mean));
+            bids.bounced(millis(next));
+            assert!((bids.bounce.unwrap() - expected).abs() < 1e-9, "{next} ms after {mean} ms: {:?}", bids.bounce);
+        }
     }
 
     /// Requests, one after the other, to a service that takes 40 ms, 10 of them in the application.
@@ -242,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stall_does_not_end_the_bids_for_good() {
+    fn bids_resume_soon_after_a_stall() {
         let fast = Duration::from_micros(500);
         for (slow, stalled) in [(20, 1), (50, 1), (50, 30), (200, 30)] {
             // As the first bounces, and later.
@@ -260,12 +273,12 @@ mod tests {
     }
 
     #[test]
-    fn bounces_that_cost_more_than_they_save_are_tried_rarely() {
+    fn rarely_tries_bounces_that_cost_more_than_they_save() {
         for (millis, most) in [(16, 125), (20, 100), (200, 10), (1000, 2)] {
             let mut bids = Bids::default();
             bids.hear(&report(40, 10));
             let bounce = Duration::from_millis(millis);
-            // The first ones find out.
+            // The first bounces show what they cost.
             bids.bounced(bounce);
             let bounces = exchanges(&mut bids, 20_000, bounce);
             println!("{millis} ms: {bounces} of 20000");
@@ -276,7 +289,7 @@ mod tests {
     /// A bounced upload of HTTP/1.1 is answered when its body has come, after a second at the latest,
     /// whatever a bounce costs.
     #[test]
-    fn a_few_slow_uploads_do_not_end_the_bids_of_all() {
+    fn a_few_slow_uploads_do_not_stop_bidding_for_other_requests() {
         let (mut bids, mut without) = (Bids::default(), 0);
         bids.hear(&report(40, 10));
         for request in 0..20_000 {
@@ -291,7 +304,7 @@ mod tests {
     }
 
     #[test]
-    fn where_bids_save_nothing_there_is_none_to_try_it() {
+    fn makes_no_trial_bids_where_bids_save_nothing() {
         let mut bids = Bids::default();
         bids.hear(&report(4, 2));
         bids.bounced(Duration::from_millis(20));
@@ -303,7 +316,7 @@ mod tests {
     }
 
     #[test]
-    fn no_report_moves_the_price_beyond_what_own_requests_take() {
+    fn believes_a_reported_wait_up_to_four_times_that_of_own_requests() {
         let liar = LoadReport { execution: Some(Duration::from_secs(1 << 30)), ..report(u32::MAX, 50) };
         let mut bids = Bids::default();
         bids.hear(&liar);
@@ -320,12 +333,12 @@ mod tests {
     }
 
     #[test]
-    fn a_bounce_needs_a_bid_and_a_reason() {
+    fn counts_as_a_bounce_only_with_a_bid_of_at_most_twice_the_wait() {
         let bid = |millis| Some(Duration::from_millis(millis));
         assert!(is_bounce(bid(100), &report(101, 50)));
-        assert!(is_bounce(bid(100), &report(50, 50)), "the line has moved meanwhile");
+        assert!(is_bounce(bid(100), &report(50, 50)), "the queue has moved meanwhile");
         assert!(!is_bounce(bid(101), &report(50, 50)), "it would have been fast enough");
-        assert!(!is_bounce(None, &report(101, 50)), "nobody had bid");
-        assert!(is_bounce(bid(100), &LoadReport::default()), "it does not say why");
+        assert!(!is_bounce(None, &report(101, 50)), "there was no bid");
+        assert!(is_bounce(bid(100), &LoadReport::default()), "the report has no numbers");
     }
 }

@@ -51,7 +51,7 @@ impl Promises {
 
     /// Whether the server takes requests without regard to their bids, as far as can be seen.
     pub fn are_empty(&self) -> bool {
-        self.silent || self.broken > MISTRUST
+        self.silent || self.broken >= MISTRUST
     }
 }
 
@@ -60,22 +60,33 @@ mod tests {
     use super::*;
 
     #[test]
-    fn promises_are_empty_when_they_are_broken_or_never_made() {
+    fn distrusts_a_server_that_answers_late_twice_or_never_reports() {
         let bid = Some(Duration::from_millis(100));
         let (kept, broken) = (Duration::from_millis(200), Duration::from_millis(201));
         let mut promises = Promises::default();
-        assert!(promises.are_empty(), "nobody is trusted unheard");
+        assert!(promises.are_empty(), "a server is not trusted before its first report");
         promises.judge(bid, broken, false);
-        assert!(!promises.are_empty(), "once may happen to anybody");
+        assert!(!promises.are_empty(), "one late answer is tolerated");
         promises.judge(bid, broken, false);
         assert!(promises.are_empty());
         promises.judge(None, broken, false);
-        assert!(promises.are_empty(), "nothing was promised");
+        assert!(promises.are_empty(), "without a bid nothing was promised");
         promises.judge(bid, kept, false);
-        assert!(!promises.are_empty(), "and trust comes back");
+        assert!(!promises.are_empty(), "trust comes back");
         promises.judge(None, kept, true);
-        assert!(promises.are_empty(), "who does not speak promises nothing");
+        assert!(promises.are_empty(), "a server without reports promises nothing");
         promises.bounced();
-        assert!(!promises.are_empty(), "a bounce speaks for itself");
+        assert!(!promises.are_empty(), "a bounce counts as a report");
+    }
+
+    #[test]
+    fn trusts_a_server_again_after_two_answers_in_time_however_many_were_late() {
+        let bid = Some(Duration::from_millis(100));
+        let mut promises = Promises::default();
+        (0..100).for_each(|_| promises.judge(bid, Duration::from_millis(201), false));
+        promises.judge(bid, Duration::from_millis(200), false);
+        assert!(promises.are_empty());
+        promises.judge(bid, Duration::from_millis(200), false);
+        assert!(!promises.are_empty());
     }
 }

@@ -59,12 +59,12 @@ mod tests {
     #[test]
     fn the_mean_of_an_interval_is_the_capacity_of_the_next() {
         let mut average = Average::new(Duration::from_secs(30));
-        for (second, active) in [(0, 10), (10, 20), (29, 31)] {
+        for (second, active) in [(0, 10), (10, 20), (29, 29)] {
             average.observe(Concurrency::new(active), at(second));
             assert_eq!(average.get(), None, "no limit in the first interval");
         }
         average.observe(Concurrency::new(1), at(30));
-        assert_eq!(average.get(), Some(Concurrency::new(20)), "61 / 3, rounded");
+        assert_eq!(average.get(), Some(Concurrency::new(20)), "59 / 3, rounded");
         average.observe(Concurrency::new(0), at(60));
         assert_eq!(average.get(), Some(Concurrency::new(1)), "only the second interval counts");
         average.observe(Concurrency::new(0), at(90));
@@ -72,7 +72,7 @@ mod tests {
     }
 
     #[test]
-    fn under_its_own_limit_it_never_rises() {
+    fn the_average_capacity_never_rises_under_its_own_limit() {
         let mut average = Average::new(Duration::from_secs(1));
         let mut last = u32::MAX;
         for second in 0..20 {

@@ -68,7 +68,7 @@ mod tests {
     use std::time::Duration;
 
     #[test]
-    fn the_average_is_fed_with_what_is_in_the_server_and_nothing_else_is() {
+    fn only_the_average_estimator_learns_from_requests_in_the_server() {
         let capacity = |parameters| {
             let mut capacity = Capacity::new(parameters);
             capacity.observe(Concurrency::new(4), Timestamp::ZERO);

@@ -42,15 +42,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_capacity_is_what_the_slo_leaves_time_for() {
+    fn the_capacity_is_what_the_server_finishes_within_the_slo() {
         let mut slo = Slo::new(Duration::from_secs(2));
         assert_eq!(slo.get(), None);
         slo.update(None, None);
         assert_eq!(slo.get(), None);
         slo.update(Some(3.9), None);
         assert_eq!(slo.get(), Some(Concurrency::new(7)));
-        slo.update(Some(f64::NAN), None);
-        assert_eq!(slo.get(), Some(Concurrency::new(7)), "nonsense changes nothing");
+        for invalid in [f64::NAN, f64::INFINITY, 0.0, -1.0] {
+            slo.update(Some(invalid), None);
+            assert_eq!(slo.get(), Some(Concurrency::new(7)), "{invalid} changes nothing");
+        }
         slo.update(Some(0.1), Some(Concurrency::new(4)));
         assert_eq!(slo.get(), Some(Concurrency::new(4)), "never below what the application works on at once");
         slo.update(Some(1e300), None);

@@ -50,3 +50,16 @@ impl ConfigError {
         Ok(value)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_prefix_stands_before_the_path_or_in_place_of_an_empty_one() {
+        for (path, expected) in [("a.b", "services.a.b"), ("", "services"), (".", "services")] {
+            let error = ConfigError::out_of_range(path.to_owned(), 7, "0 to 5").under("services");
+            assert_eq!(error.to_string(), format!("{expected}: 7 is not allowed, only 0 to 5"));
+        }
+    }
+}

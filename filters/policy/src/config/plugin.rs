@@ -113,7 +113,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nothing_is_a_configuration() {
+    fn empty_input_gives_the_default_configuration() {
         assert_eq!(PluginConfig::from_json(b""), Ok(PluginConfig::default()));
         assert_eq!(PluginConfig::from_json(b"{}"), Ok(PluginConfig::default()));
     }
@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn refuses_what_lies_outside() {
+    fn rejects_invalid_input_and_names_its_path() {
         let refusal = |json: &[u8]| PluginConfig::from_json(json).unwrap_err().to_string();
         assert_eq!(refusal(br#"{"service":""}"#), "service: \"\" is not allowed, only the name of a service");
         assert!(

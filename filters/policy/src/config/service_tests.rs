@@ -20,10 +20,27 @@ fn an_empty_spec_takes_the_defaults() {
     assert_eq!(parameters.headroom().get(), 0.8);
     assert_eq!(parameters.max_chips(), 10);
     assert_eq!(parameters.endpoints(), None);
+    assert_eq!((parameters.body_limit(), parameters.max_queue_wait()), (1_048_576, Duration::from_secs(15)));
+    assert_eq!((parameters.hold(), parameters.stream_idle()), (false, Duration::from_secs(1)));
+    let spec = ServiceSpec { concurrency: Some(1), ..ServiceSpec::default() };
+    assert!(spec.validate().unwrap().hold(), "only with a concurrency there is something to hold");
 }
 
 #[test]
-fn a_refusal_names_path_value_and_range() {
+fn a_service_name_has_1_to_253_printable_ascii_characters() {
+    let validated = |name: &str| {
+        let services = BTreeMap::from([(name.to_owned(), ServiceSpec::default())]);
+        ServicesSpec { services }.validate().map(|_| ()).map_err(|error| error.to_string())
+    };
+    assert_eq!((validated("a"), validated(&"a".repeat(253))), (Ok(()), Ok(())));
+    for name in ["".to_owned(), "a".repeat(254), "a b".to_owned(), "ä".to_owned()] {
+        let allowed = "only a name of 1 to 253 printable ASCII characters";
+        assert_eq!(validated(&name), Err(format!("services.{name}: {name:?} is not allowed, {allowed}")));
+    }
+}
+
+#[test]
+fn a_validation_error_names_path_value_and_range() {
     assert_eq!(
         refusal(r#"{"services":{"a.b":{"retries":11}}}"#),
         "services.a.b.retries: 11 is not allowed, only 0 to 10"
@@ -52,10 +69,12 @@ fn a_refusal_names_path_value_and_range() {
         refusal(r#"{"services":{"a":{"virtualServiceRetries":{"shop/checkout":-1}}}}"#),
         "services.a.virtualServiceRetries.shop/checkout: -1 is not allowed, only 0 to 100"
     );
-    assert_eq!(
-        refusal(r#"{"services":{"a":{"virtualServiceRetries":{"checkout":1}}}}"#),
-        "services.a.virtualServiceRetries.checkout: \"checkout\" is not allowed, only namespace/name"
-    );
+    for name in ["checkout", "/checkout", "shop/", "shop/checkout/v1"] {
+        assert_eq!(
+            refusal(&format!(r#"{{"services":{{"a":{{"virtualServiceRetries":{{"{name}":1}}}}}}}}"#)),
+            format!("services.a.virtualServiceRetries.{name}: \"{name}\" is not allowed, only namespace/name")
+        );
+    }
     for bytes in [1023, 1_073_741_825_i64, -1] {
         let text = refusal(&format!(r#"{{"services":{{"a":{{"bodyLimit":{bytes}}}}}}}"#));
         assert_eq!(text, format!("services.a.bodyLimit: {bytes} is not allowed, only 1024 to 1073741824"));
@@ -84,6 +103,8 @@ fn a_route_has_the_retries_of_its_virtual_service() {
     let spec: ServiceSpec = ConfigError::read_json(json.as_bytes()).unwrap();
     let parameters = spec.validate().unwrap();
     let of = |path: &str| parameters.route_retries().of(path.as_bytes());
+    assert!(parameters.route_retries().has_named());
+    assert!(!ServiceSpec::default().validate().unwrap().route_retries().has_named());
     assert_eq!(of("/apis/networking.istio.io/v1/namespaces/shop/virtual-service/checkout"), 5);
     assert_eq!(of("/apis/networking.istio.io/v1alpha3/namespaces/shop/virtual-service/checkout"), 5);
     assert_eq!(of("/apis/networking.istio.io/v1/namespaces/other/virtual-service/checkout"), 2);
@@ -92,7 +113,7 @@ fn a_route_has_the_retries_of_its_virtual_service() {
 }
 
 #[test]
-fn what_is_not_said_comes_from_the_base() {
+fn fields_that_are_not_set_come_from_the_base_spec() {
     let spec = |json: &str| -> ServiceSpec { ConfigError::read_json(json.as_bytes()).unwrap() };
     let base = r#"{"retries":1,"headroom":0.5,"capacity":{"estimator":"static","limit":3},"slo":"1s"}"#;
     let over = r#"{"retries":2,"capacity":{"estimator":"slo","slo":"2s"}}"#;
@@ -115,7 +136,9 @@ fn each_port_has_endpoints_of_its_own() {
     assert_eq!(at(Some(443)), Some(vec![]), "none is ready");
     assert_eq!(at(Some(81)), Some(vec!["9.9.9.9:9".to_owned()]));
     assert_eq!(at(None), at(Some(81)), "two ports: it may be either");
-    assert_eq!(parameters.without_endpoints().endpoints(), None);
+    let chosen = parameters.at_port(Some(80));
+    assert_eq!(chosen.at_port(Some(443)), chosen, "the other ports are left out");
+    assert_eq!(parameters.without_endpoints().at_port(Some(80)).endpoints(), None);
     let one: ServiceSpec = ConfigError::read_json(br#"{"endpointsByPort":{"80":["1.1.1.1:8080"]}}"#).unwrap();
     assert_eq!(one.validate().unwrap().at_port(None).endpoints().map(<[_]>::len), Some(1));
     assert_eq!(
@@ -125,7 +148,7 @@ fn each_port_has_endpoints_of_its_own() {
 }
 
 #[test]
-fn an_unknown_field_or_a_wrong_type_is_refused_with_its_path() {
+fn rejects_an_unknown_field_or_a_wrong_type_with_its_path() {
     let unknown = refusal(r#"{"services":{"a":{"retrys":1}}}"#);
     assert!(unknown.starts_with("services.a.retrys: unknown field `retrys`, expected one of"), "{unknown}");
     let wrong = refusal(r#"{"services":{"a":{"retries":"three"}}}"#);

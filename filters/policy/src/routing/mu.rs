@@ -202,3 +202,7 @@ impl Scan {
         }
     }
 }
+
+#[cfg(test)]
+#[path = "mu_tests.rs"]
+mod tests;

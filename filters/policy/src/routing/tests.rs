@@ -73,7 +73,7 @@ fn equal_servers_get_equal_shares() {
 }
 
 #[test]
-fn of_two_choices_the_one_with_fewer_pending_requests_is_tried() {
+fn bloc_mu_and_least_request_avoid_the_busier_server() {
     for kind in [RoutingKind::LeastRequest, RoutingKind::Bloc, RoutingKind::Mu] {
         let mut endpoints = endpoints(10);
         let busy = endpoints.find("s3").unwrap();
@@ -86,7 +86,19 @@ fn of_two_choices_the_one_with_fewer_pending_requests_is_tried() {
     let mut endpoints = endpoints(10);
     let busy = endpoints.find("s3").unwrap();
     endpoints.begin(busy, Timestamp::ZERO);
-    assert!(shares(RoutingKind::Random, &mut endpoints).contains_key("s3"), "random does not look");
+    assert!(shares(RoutingKind::Random, &mut endpoints).contains_key("s3"), "random ignores pending requests");
+}
+
+#[test]
+fn of_two_servers_the_one_with_fewer_pending_requests_comes_first() {
+    let mut endpoints = endpoints(2);
+    let busy = endpoints.find("s0").unwrap();
+    endpoints.begin(busy, Timestamp::ZERO);
+    let (mut router, mut list) = (router(RoutingKind::LeastRequest), Vec::new());
+    for seed in 0..20 {
+        router.choose(&mut endpoints, 2, Timestamp::ZERO, &mut fastrand::Rng::with_seed(seed), &mut list);
+        assert_eq!((list.len(), list[1]), (2, busy));
+    }
 }
 
 #[test]
@@ -129,7 +141,7 @@ fn mu_orders_by_expected_response_time() {
 proptest! {
     /// The oracle sorts all servers. Small numbers, so that many are equally good; the rates have no exact inverse, so that roundings differ.
     #[test]
-    fn mu_finds_the_best_of_all(servers in prop::collection::vec((0u32..9, 1u32..8), 1..60), length in 1usize..12, seed: u64) {
+    fn mu_lists_the_servers_with_the_shortest_expected_response_times(servers in prop::collection::vec((0u32..9, 1u32..8), 1..60), length in 1usize..12, seed: u64) {
         let mut endpoints = endpoints(servers.len());
         let mut costs = Vec::new();
         for (i, (queue, rate)) in servers.into_iter().enumerate() {
@@ -149,7 +161,7 @@ proptest! {
 }
 
 #[test]
-fn mu_gives_a_newcomer_the_largest_rate_known_and_counts_what_it_sends() {
+fn mu_assumes_a_new_server_is_as_fast_as_the_fastest_known_one() {
     let mut endpoints = endpoints(2);
     let id = endpoints.find("s0").unwrap();
     endpoints.answer(id, Right::Chip, report(0, 10.0), Timestamp::ZERO);

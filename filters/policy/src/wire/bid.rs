@@ -46,7 +46,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_bid_is_read_as_it_was_written_and_nonsense_is_none() {
+    fn reads_back_encoded_bids_and_rejects_invalid_input() {
         let mut text = String::new();
         for micros in [0, 1, 1_500, 120_000, 3_600_000_000] {
             encode(Duration::from_micros(micros), &mut text);
@@ -63,7 +63,7 @@ mod tests {
     }
 
     #[test]
-    fn who_bids_nonsense_has_not_bid() {
+    fn an_invalid_bid_header_counts_as_a_missing_one() {
         let of = |value: &[u8]| Caller::of(Some(value));
         assert_eq!(of(b"1.5"), Caller { speaks: true, bid: Some(Duration::from_micros(1500)) });
         assert_eq!(of(b"any"), Caller { speaks: true, bid: None });

@@ -64,3 +64,25 @@ pub fn decimal(text: &[u8]) -> Option<f64> {
     };
     Some(if negative { -magnitude } else { magnitude })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reads_integers_and_decimals_and_nothing_else() {
+        for (text, number) in [
+            ("0", 0.0),
+            ("-12", -12.0),
+            ("1.5", 1.5),
+            ("-0.25", -0.25),
+            ("999999999999.999", 999_999_999_999.999),
+            ("999999999999999", 999_999_999_999_999.0),
+        ] {
+            assert_eq!(decimal(text.as_bytes()), Some(number), "{text}");
+        }
+        for text in ["", "-", ".5", "1.", "1.2345", "1.2.3", "+1", "1e3", "9999999999999.9", "1000000000000000"] {
+            assert_eq!(decimal(text.as_bytes()), None, "{text}");
+        }
+    }
+}

@@ -86,7 +86,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_key_is_read_as_it_was_written(number: u64, servers in 0usize..9) {
+        fn reads_back_the_encoded_request_key(number: u64, servers in 0usize..9) {
             let addresses: Vec<String> = (0..servers).map(|n| format!("10.0.0.{n}:80")).collect();
             let mut text = b"left over".to_vec();
             encode(addresses.iter().map(String::as_str), RequestKey::new(number), &mut text);
@@ -98,13 +98,13 @@ mod tests {
         }
 
         #[test]
-        fn any_bytes_are_survived(bytes in prop::collection::vec(any::<u8>(), 0..40)) {
+        fn decodes_any_bytes_without_a_panic(bytes in prop::collection::vec(any::<u8>(), 0..40)) {
             let _ = decode_key(&bytes);
         }
     }
 
     #[test]
-    fn without_addresses_there_is_only_the_key() {
+    fn an_empty_list_is_encoded_as_the_key_alone() {
         let mut list = Vec::new();
         encode(std::iter::empty(), RequestKey::new(0xab), &mut list);
         assert_eq!((&*list, bare_key(&list)), (&b"~00000000000000ab"[..], None));
@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn nonsense_has_no_key() {
+    fn finds_no_key_in_invalid_input() {
         for nonsense in [
             "",
             "~",

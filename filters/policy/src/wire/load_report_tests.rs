@@ -1,4 +1,4 @@
-//! The codec of the load report, against an oracle.
+//! The codec of the load report, compared with the sfv crate.
 
 use super::*;
 use proptest::prelude::*;
@@ -18,7 +18,7 @@ fn sfv_number(dictionary: &Dictionary, key: &str) -> Option<f64> {
 
 proptest! {
     #[test]
-    fn what_is_written_is_read_back_by_us_and_by_the_oracle(
+    fn our_decoder_and_the_sfv_crate_read_back_an_encoded_report(
         chip: bool,
         queue: Option<u32>,
         capacity: Option<u32>,
@@ -50,9 +50,9 @@ proptest! {
         prop_assert!(text.len() < MAX_LENGTH / 2);
     }
 
-    /// Whatever we accept the oracle accepts, and both see the same numbers.
+    /// Whatever we accept, the sfv crate accepts too, and both read the same numbers.
     #[test]
-    fn nothing_is_read_that_the_oracle_refuses(
+    fn accepts_only_text_that_the_sfv_crate_reads_the_same(
         text in "(chip|queue|capacity|rate|Rate|x)(=(-?[0-9]{1,16}(\\.[0-9]{0,4})?|\\?[01]|to/k:en|\"s\"))?(, ?(chip|queue|other)(=[0-9]{1,3})?){0,2}"
     ) {
         if let Some(report) = LoadReport::decode(text.as_bytes()) {
@@ -64,13 +64,13 @@ proptest! {
     }
 
     #[test]
-    fn any_bytes_are_survived(bytes in prop::collection::vec(any::<u8>(), 0..600)) {
+    fn decodes_any_bytes_without_a_panic(bytes in prop::collection::vec(any::<u8>(), 0..600)) {
         let _ = LoadReport::decode(&bytes);
     }
 }
 
 #[test]
-fn unknown_members_are_passed_over_and_bad_numbers_are_no_numbers() {
+fn skips_unknown_members_and_bad_numbers_and_rejects_bad_syntax() {
     let read = |text: &str| LoadReport::decode(text.as_bytes());
     assert_eq!(read("chip=1, why=bid, rate=38.2, queue=7").and_then(|r| r.queue), Some(7));
     assert_eq!(read("  chip ,\tqueue=7\t").and_then(|r| r.queue), Some(7), "white space as it is allowed");
@@ -101,4 +101,38 @@ fn unknown_members_are_passed_over_and_bad_numbers_are_no_numbers() {
     assert_eq!(read("rate=999999999999.999").and_then(|r| r.rate), Some(999_999_999_999.999));
     assert_eq!(read("confidence=1.001").map(|r| r.confidence), Some(None));
     assert_eq!(LoadReport::decode(&[b'a'; MAX_LENGTH + 1]), None);
+}
+
+#[test]
+fn decodes_up_to_the_maximum_length() {
+    let of_length = |length: usize| format!("queue=1, {}", "a".repeat(length - 9));
+    assert!(LoadReport::decode(of_length(MAX_LENGTH).as_bytes()).is_some_and(|report| report.queue == Some(1)));
+    assert_eq!(LoadReport::decode(of_length(MAX_LENGTH + 1).as_bytes()), None);
+}
+
+#[test]
+fn a_chip_is_a_member_that_is_true_or_at_least_one() {
+    for (text, chip) in [("chip", true), ("chip=?1", true), ("chip=1", true), ("chip=?0", false), ("chip=0", false)] {
+        let report = LoadReport::decode(format!("{text},queue=2").as_bytes()).unwrap();
+        assert_eq!((report.chip, report.queue), (chip, Some(2)), "{text}");
+    }
+}
+
+#[test]
+fn omits_numbers_that_are_negative_or_too_large_for_a_decimal() {
+    assert_eq!([-1.0, f64::NAN, 1e12, f64::INFINITY].map(thousandths), [None; 4]);
+    assert_eq!([0.0, 1.000_4, 999_999_999_999.999].map(thousandths), [Some(0), Some(1_000), Some(999_999_999_999_999)]);
+    assert_eq!(micros(Duration::from_micros(999_999_999_999_999)), Some(999_999_999_999_999));
+    assert_eq!(micros(Duration::from_micros(1_000_000_000_000_000)), None);
+}
+
+#[test]
+fn skips_members_whose_name_has_any_characters_that_a_key_may_have() {
+    for key in ["a", "*", "a1", "a_-.*z9"] {
+        let report = LoadReport::decode(format!("{key}=5,queue=2").as_bytes());
+        assert_eq!(report.and_then(|report| report.queue), Some(2), "{key}");
+    }
+    for key in ["", "1a", "A", "aB", "a b"] {
+        assert_eq!(LoadReport::decode(format!("{key}=5,queue=2").as_bytes()), None, "{key}");
+    }
 }

@@ -79,7 +79,7 @@ mod tests {
     }
 
     #[test]
-    fn a_report_weighs_a_server_by_what_it_could_answer() {
+    fn encodes_utilization_from_the_service_rate_or_the_capacity() {
         let report = LoadReport { rate: Some(40.0), service: Some(50.0), queue: Some(9), ..LoadReport::default() };
         assert_eq!(encoded(report).as_deref(), Some("TEXT application_utilization=0.8,rps_fractional=40"));
         let without_service = LoadReport { service: None, capacity: Some(20), ..report };
@@ -89,7 +89,30 @@ mod tests {
     }
 
     #[test]
-    fn what_was_written_is_read_as_the_same_service_rate() {
+    fn writes_nothing_without_a_rate_and_something_to_compare_it_with() {
+        let report = LoadReport { rate: Some(40.0), service: Some(0.0), queue: Some(9), ..LoadReport::default() };
+        let by_capacity = LoadReport { capacity: Some(20), ..report };
+        assert_eq!(encoded(by_capacity).as_deref(), Some("TEXT application_utilization=0.5,rps_fractional=40"));
+        assert_eq!(encoded(LoadReport { rate: Some(0.0), ..by_capacity }), None);
+        assert_eq!([None, Some(0)].map(|capacity| encoded(LoadReport { capacity, ..report })), [None, None]);
+    }
+
+    #[test]
+    fn reads_a_report_of_the_maximum_length() {
+        let text = format!("{:<MAX_LENGTH$}", "TEXT cpu_utilization=0.5");
+        assert!(decode(text.as_bytes()).is_some());
+    }
+
+    #[test]
+    fn takes_a_zero_for_a_missing_number() {
+        let read = decode(b"TEXT application_utilization=0,cpu_utilization=0.5,rps_fractional=0,rps=100").unwrap();
+        assert_eq!((read.service, read.rate), (Some(200.0), Some(100.0)));
+        let tiny = decode(b"TEXT cpu_utilization=1e10,rps=5e-324").unwrap();
+        assert_eq!(tiny.service, None, "the service rate would be 0");
+    }
+
+    #[test]
+    fn reads_back_the_encoded_service_rate() {
         for (rate, service) in [(40.0, 50.0), (0.5, 1000.0), (12.5, 12.5), (30.0, 20.0)] {
             let report = LoadReport { rate: Some(rate), service: Some(service), ..LoadReport::default() };
             let read = decode(encoded(report).unwrap().as_bytes()).unwrap();
@@ -101,17 +124,17 @@ mod tests {
     }
 
     #[test]
-    fn others_reports_are_read_as_far_as_they_go() {
+    fn reads_usable_fields_of_orca_reports_from_other_software() {
         let read = decode(b"TEXT cpu_utilization=0.5, rps=100, named_metrics.kv=1e3, mem_utilization=0.9").unwrap();
         assert_eq!((read.service, read.queue), (Some(200.0), Some(1)), "half utilized: one request on average");
         let read = decode(b"TEXT application_utilization=7,cpu_utilization=0.1,rps_fractional=70").unwrap();
-        assert_eq!((read.service, read.queue), (Some(10.0), Some(19)), "bounded");
+        assert_eq!((read.service, read.queue), (Some(10.0), Some(19)), "utilization is bounded");
         let read = decode(b"TEXT cpu_utilization=0.9").unwrap();
         assert_eq!((read.service, read.rate, read.queue), (None, None, Some(9)));
     }
 
     #[test]
-    fn nonsense_is_no_report() {
+    fn rejects_invalid_reports() {
         let long = format!("TEXT cpu_utilization=0.5{}", " ".repeat(MAX_LENGTH));
         let nonsense: [&[u8]; 12] = [
             b"",
@@ -130,6 +153,6 @@ mod tests {
         for value in nonsense {
             assert_eq!(decode(value), None, "{:?}", String::from_utf8_lossy(value));
         }
-        assert_eq!(decode(b"TEXT cpu_utilization=5e-324, rps=1e300").unwrap().service, None, "beyond any number");
+        assert_eq!(decode(b"TEXT cpu_utilization=5e-324, rps=1e300").unwrap().service, None, "the rate overflows");
     }
 }

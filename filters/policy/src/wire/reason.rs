@@ -37,7 +37,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_reason_is_read_as_it_was_written_and_nothing_else_is() {
+    fn reads_back_each_encoded_reason_and_nothing_else() {
         for reason in Reason::ALL {
             assert_eq!(Reason::read(reason.as_str().as_bytes()), Some(reason));
         }

@@ -98,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_known_is_left_out() {
+    fn omits_members_that_are_unknown() {
         let value = rejected(Some(Reason::Bid), &LoadReport::default(), Terms::default());
         assert_eq!(value, "bid");
         assert_eq!(met(value, None, "10.0.0.7:80", millis(2)), "bid;server=\"10.0.0.7:80\";took=2");
@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refusal_for_the_slo_names_all_three_times() {
+    fn an_slo_refusal_names_the_expected_time_the_slo_and_its_grace() {
         assert_eq!(refused(millis(300), millis(1000), millis(100)), "slo;expected=1400;slo=1000;grace=100");
     }
 }

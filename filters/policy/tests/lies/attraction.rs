@@ -1,4 +1,4 @@
-//! A server that makes itself attractive.
+//! A server whose reports make it look attractive.
 
 use crate::mesh::{Lie, Mesh};
 use bloc_policy::config::RoutingKind;
@@ -19,7 +19,7 @@ const PRAISE: [&[u8]; 6] = [
 ];
 
 #[test]
-fn praise_draws_little_more_than_a_fair_share() {
+fn a_server_with_flattering_reports_gets_under_a_fifth_of_requests() {
     for routing in [RoutingKind::Bloc, RoutingKind::Bid, RoutingKind::Mu] {
         let honest = Mesh::new(routing, LOAD, 1).run(MINUTE);
         for lie in PRAISE.map(Lie::Says) {

@@ -1,7 +1,8 @@
 //! Servers that lie: what one of ten can do to a sender, for how long, and what it cannot.
 //!
-//! Ten servers of the same speed, one of which says something else than the truth, in a small simulation that carries the header's real text. The times that the documentation
-//! states are derived from the parameters and asserted here:
+//! Ten servers of the same speed, one of which sends false reports, in a small simulation that
+//! carries the header's real text. The times that the documentation states are derived from the
+//! parameters and asserted here:
 //!
 //! | what a server does | how long it holds | why |
 //! |---|---|---|

@@ -1,4 +1,4 @@
-//! A server that says what is no report.
+//! A server that sends invalid reports.
 
 use crate::mesh::{Lie, Mesh};
 use bloc_policy::config::RoutingKind;
@@ -25,7 +25,7 @@ const IMPOSSIBLE: [&[u8]; 3] = [
 ];
 
 #[test]
-fn nonsense_is_as_good_as_silence_and_hurts_nobody_else() {
+fn invalid_reports_count_as_missing_ones_and_harm_no_other_server() {
     for routing in [RoutingKind::Bloc, RoutingKind::Bid, RoutingKind::Mu] {
         let honest = Mesh::new(routing, 0.7, 2).run(MINUTE);
         let mut silent = Mesh::new(routing, 0.7, 2);

@@ -1,4 +1,4 @@
-//! A server that makes itself unattractive, and then thinks better of it.
+//! A server whose reports or rejections make it look unattractive, and that then turns honest.
 
 use crate::mesh::{Lie, Mesh, RESET, SERVERS};
 use bloc_policy::config::RoutingKind;
@@ -31,7 +31,7 @@ fn lies() -> Vec<Lie> {
 }
 
 #[test]
-fn who_stops_lying_has_its_share_again_after_the_stated_time() {
+fn a_server_that_stops_lying_regains_its_share_in_the_stated_time() {
     for routing in [RoutingKind::Bloc, RoutingKind::Bid, RoutingKind::Mu] {
         let honest = Mesh::new(routing, LOAD, 3).run(MINUTE);
         for lie in lies() {
@@ -62,7 +62,7 @@ fn who_stops_lying_has_its_share_again_after_the_stated_time() {
 }
 
 #[test]
-fn who_swallows_requests_holds_no_more_than_a_few_at_a_time() {
+fn a_server_that_never_answers_holds_at_most_twenty_requests() {
     for routing in [RoutingKind::Bloc, RoutingKind::Bid, RoutingKind::Mu] {
         let mut mesh = Mesh::new(routing, LOAD, 4);
         mesh.run(Duration::from_secs(10));

@@ -143,13 +143,13 @@ mod tests {
     }
 
     #[test]
-    fn a_default_has_no_text() {
+    fn omits_parameters_that_have_their_default() {
         assert_eq!(canonical("{}"), []);
         assert_eq!(canonical(r#"{"retries": 3, "resetInterval": "1000ms", "hold": true, "routing": "bloc"}"#), []);
     }
 
     #[test]
-    fn texts_are_exact_and_sorted_by_name() {
+    fn writes_values_exactly_and_sorts_them_by_name() {
         let json = r#"{"sloGrace": "3ns", "slo": "1500us", "headroom": 0.5, "capacity": {"estimator": "slo", "slo": "2s"},
             "concurrency": 4, "endpoints": ["[::1]:80", "10.0.0.2:81", "10.0.0.2:80"],
             "endpointsByPort": {"80": [], "443": ["1.2.3.4:5"]}, "virtualServiceRetries": {"b/x": 1, "a/y": 0}}"#;
@@ -170,10 +170,22 @@ mod tests {
     }
 
     #[test]
+    fn writes_each_routing_as_a_user_does() {
+        for routing in ["random", "round_robin", "least_request", "mu", "bid"] {
+            let json = format!(r#"{{"routing": "{routing}", "hold": false}}"#);
+            assert_eq!(canonical(&json), pairs(&[("routing", routing)]));
+        }
+    }
+
+    #[test]
     fn equal_values_have_equal_texts() {
         let zero = canonical(r#"{"retryBudget": 0}"#);
         assert_eq!(zero, pairs(&[("retryBudget", "0000000000000000")]));
         assert_eq!(canonical(r#"{"retryBudget": -0.0}"#), zero);
-        assert_eq!(canonical(r#"{"endpoints": []}"#), pairs(&[("endpoints", "")]), "no endpoints, which none says");
+        assert_eq!(
+            canonical(r#"{"endpoints": []}"#),
+            pairs(&[("endpoints", "")]),
+            "an empty list is not the same as no list"
+        );
     }
 }
