@@ -2,6 +2,7 @@
 
 use bloc_testhost::{Caller, Compile, Flow, LocalReply, Module, Process, Root, Server, Stream, Vm, VmOptions};
 use serde_json::{Value, json};
+use std::process::Command;
 use std::sync::OnceLock;
 
 /// The service of all tests.
@@ -15,7 +16,19 @@ pub const SPOKEN: [(&str, &str); 1] = [("x-bloc-bid", bloc_policy::wire::bid::AN
 /// The module, compiled once for all tests.
 pub fn module() -> &'static Module {
     static MODULE: OnceLock<Module> = OnceLock::new();
-    MODULE.get_or_init(|| Module::just_built(Compile::Metered).unwrap_or_else(|error| panic!("{error}")))
+    MODULE.get_or_init(|| {
+        if std::env::var_os("BLOC_BUILD_MODULE").is_some() {
+            build();
+        }
+        Module::just_built(Compile::Metered).unwrap_or_else(|error| panic!("{error}"))
+    })
+}
+
+/// For mutation tests, which change the sources of the module and then run these tests.
+fn build() {
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/../build-wasm.sh");
+    let built = Command::new(script).output().unwrap_or_else(|error| panic!("{script}: {error}"));
+    assert!(built.status.success(), "{script}: {}", String::from_utf8_lossy(&built.stderr));
 }
 
 /// A process whose guests run the module.
