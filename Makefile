@@ -96,7 +96,7 @@ gates: wasm ## What a request costs in host calls and instructions, beside the r
 
 .PHONY: page
 page: ## Write the picture of the control plane's page (needs Debian's chromium and chromium-driver)
-	cargo test --locked -p bloc-control-plane --test page picture -- --ignored
+	cargo test --locked -p bloc-control-plane --test page writes_the_picture_of_the_readme -- --ignored
 
 .PHONY: reference
 reference: ## Build target/reference.wasm, the filters that the benches compare with

@@ -53,7 +53,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_environment_is_known() {
+    fn finds_the_compiler_the_date_and_the_processor() {
         let here = Environment::here();
         assert!(here.rustc.starts_with("rustc 1."), "{here:?}");
         assert_eq!((here.date.len(), here.cores > 0, here.processor.is_empty()), (10, true, false), "{here:?}");

@@ -133,12 +133,12 @@ mod tests {
     use bloc_policy::endpoints::Right;
 
     #[test]
-    fn a_list_has_a_place_for_each_attempt() {
+    fn lists_one_server_for_each_attempt() {
         let cases =
             [(RoutingKind::Bloc, 4), (RoutingKind::LeastRequest, 4), (RoutingKind::Mu, 4), (RoutingKind::Bid, 9)];
         for (routing, places) in cases {
             for servers in [3, 10, 100] {
-                // Among three no more than two bids can bounce to any use.
+                // Among three servers, more than two bounces gain nothing.
                 let places = if servers == 3 { places.min(6) } else { places };
                 let mut work = Work::new(routing, servers).unwrap();
                 assert_eq!(work.choose(), places, "{routing:?} among {servers}");
@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn some_servers_wait_and_most_do_not() {
+    fn a_warm_sender_avoids_some_servers_but_not_all() {
         for servers in [30, 300] {
             let mut work = Work::new(RoutingKind::Bloc, servers).unwrap();
             let addresses = work.sender.endpoints().iter().map(|(_, endpoint)| endpoint.address().to_owned());
@@ -159,7 +159,7 @@ mod tests {
             let waiting = addresses.into_iter().filter(forced).count();
             assert!((1..servers as usize * 3 / 4).contains(&waiting), "{waiting} of {servers} wait");
             let silent = work.sender.endpoints().iter().filter(|(_, one)| one.report().queue.is_none()).count();
-            assert!(silent * 10 <= servers as usize, "{silent} of {servers} have not spoken");
+            assert!(silent * 10 <= servers as usize, "{silent} of {servers} have not reported");
             let rejecting = work.sender.endpoints().iter().filter(|(_, one)| !one.report().chip).count();
             assert!(
                 (1..servers as usize / 2).contains(&rejecting),
@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn a_warm_sender_bids_and_a_warm_server_measures() {
+    fn a_warm_sender_bids_and_a_warm_server_knows_its_capacity() {
         assert!(Work::new(RoutingKind::Bid, 10).unwrap().bid().is_some());
         let (server, _) = server().unwrap();
         assert_eq!(server.capacity().map(Concurrency::get), Some(10));

@@ -39,7 +39,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_table_grows_and_keeps_its_columns() {
+    fn appends_rows_and_refuses_other_columns() {
         let directory = tempfile::tempdir().unwrap();
         let file = directory.path().join("table.csv");
         let environment = Environment {

@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn every_bench_is_found_and_they_are_in_order() {
+    fn reads_every_bench_in_order_of_name_and_number() {
         let criterion = tempfile::tempdir().unwrap();
         for (directory, id, median) in
             [("choose/mu/10", "choose/mu/10", 200.0), ("choose/mu/3", "choose/mu/3", 100.0), ("a/b", "a/b", 5.0)]
@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn without_results_there_is_no_summary() {
+    fn fails_when_there_are_no_results() {
         let empty = tempfile::tempdir().unwrap();
         assert!(matches!(read(empty.path()), Err(SummaryError::Empty(_))));
         assert!(matches!(read(&empty.path().join("none")), Err(SummaryError::File { .. })));

@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn knows_both_forms() {
+    fn accepts_a_services_file_and_config_map_manifests() {
         assert_eq!(good("services: {a: {}}"), Good::Services(1));
         let manifests = format!(
             "kind: Service\n---\n{}---\n{}",
@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn says_where_what_and_what_would_be_allowed() {
+    fn a_refusal_names_path_value_and_range() {
         let refusal = |text: &str| refusals(text).join("\n");
         assert_eq!(
             refusal(&map("shop", "{a: {retries: 11}}")),
@@ -224,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn one_configmap_a_namespace() {
+    fn refuses_all_but_the_oldest_config_map_of_a_namespace() {
         let other = map("shop", "{}").replace("name: bloc\n", "name: other\n");
         let both = format!("{}---\n{other}", map("shop", "{}"));
         assert_eq!(
@@ -246,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn the_shipped_configmap_is_good_without_a_namespace() {
+    fn accepts_the_shipped_config_map_which_has_no_namespace() {
         let shipped = include_str!("../../istio-manifests/base/policy.yaml");
         let filled = shipped.replace("services: {}\n", "services: {backend.shop.svc.cluster.local: {retries: 2}}\n");
         assert_ne!(shipped, filled);
@@ -254,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn null_and_a_duration_without_a_unit_have_a_place() {
+    fn gives_line_and_column_of_a_null_and_of_a_duration_without_unit() {
         assert_eq!(
             refusals("services:\n  backend:\n"),
             ["services.backend: null is not allowed, only a mapping, {} for the defaults at line 2, column 3"]
@@ -268,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn says_all_that_is_wrong() {
+    fn reports_the_errors_of_all_services_and_config_maps() {
         let wrong = "{a: {retries: 11}, b: , c: {}, d: {headroom: 2}}";
         let paths = |refusals: Vec<String>| {
             refusals.iter().map(|text| text.split(": ").next().unwrap().to_owned()).collect::<Vec<_>>()
@@ -290,7 +290,7 @@ mod tests {
     }
 
     #[test]
-    fn warns_of_probable_mistakes() {
+    fn warns_of_missing_concurrency_and_of_a_limit_below_it() {
         let text = "services: {a: {routing: bid}, b: {routing: mu}, c: {capacity: {estimator: slo, slo: 1s}}, d: {capacity: {estimator: static, limit: 2}, concurrency: 3}, e: {routing: bid, concurrency: 1}}";
         let all = warnings(text);
         let starts = [
@@ -304,6 +304,10 @@ mod tests {
         let shop = map("shop", "{a: {routing: bid}}");
         assert_eq!(warnings(&shop).len(), 1);
         let cluster = map("bloc-system", "{a.shop.svc.cluster.local: {concurrency: 2}}");
-        assert_eq!(warnings(&format!("{shop}---\n{cluster}")), [""; 0], "the cluster's word counts too");
+        assert_eq!(
+            warnings(&format!("{shop}---\n{cluster}")),
+            [""; 0],
+            "a concurrency in the cluster's ConfigMap counts too"
+        );
     }
 }

@@ -27,7 +27,7 @@ mod tests {
     use std::collections::BTreeSet;
 
     #[test]
-    fn parts_do_not_run_into_each_other() {
+    fn digests_differ_when_the_same_text_is_split_differently() {
         let all = [
             of_pairs([("ab", "c")]),
             of_pairs([("a", "bc")]),

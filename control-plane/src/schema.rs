@@ -28,16 +28,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_published_schemas_are_those_of_the_code() {
+    fn the_published_schemas_match_the_code() {
         let how = "bloc-control-plane schema FORM writes it anew";
-        // Not the text: a crate that only tests use makes serde_json keep the order of fields.
+        // Parsed: a dependency of the tests makes serde_json keep the order of fields.
         let parse = |text: &str| serde_json::from_str::<serde_json::Value>(text).unwrap();
         assert_eq!(parse(&services()), parse(include_str!("../schema/services.json")), "{how}");
         assert_eq!(parse(&policy()), parse(include_str!("../schema/policy.json")), "{how}");
     }
 
     #[test]
-    fn knows_ranges_and_names() {
+    fn the_schema_contains_ranges_and_names() {
         let schema = policy();
         for text in ["\"maximum\": 1000000", "\"resetInterval\"", "\"bid\"", "\"additionalProperties\": false"] {
             assert!(schema.contains(text), "no {text} in {schema}");

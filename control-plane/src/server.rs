@@ -241,14 +241,14 @@ mod tests {
         let (peers, one, other): (_, IpAddr, IpAddr) = (Peers::default(), [10, 0, 0, 1].into(), [10, 0, 0, 2].into());
         let mut places: Vec<Place> = (0..3).map(|_| peers.admit(one, 3).unwrap()).collect();
         assert!(peers.admit(one, 3).is_none());
-        assert!(peers.admit(other, 3).is_some(), "another address has its own");
+        assert!(peers.admit(other, 3).is_some(), "another address has places of its own");
         places.pop();
-        assert!(peers.admit(one, 3).is_some(), "one has ended");
+        assert!(peers.admit(one, 3).is_some(), "one connection has ended");
         for local in ["127.0.0.6", "::1", "::ffff:127.0.0.1"] {
             let many: Vec<_> = (0..10).map(|_| peers.admit(local.parse().unwrap(), 3)).collect();
             assert!(many.iter().all(Option::is_some), "{local}: our own sidecar");
         }
         drop(places);
-        assert!(peers.0.lock().unwrap().is_empty(), "nothing stays behind");
+        assert!(peers.0.lock().unwrap().is_empty(), "no address is left");
     }
 }

@@ -163,21 +163,21 @@ services:
     }
 
     #[test]
-    fn what_is_no_services_file_is_refused() {
+    fn refuses_text_that_is_not_a_services_file() {
         assert!(
             refusal("").starts_with(".: invalid type: null"),
             "an empty file, as a truncating editor leaves for a moment"
         );
-        assert!(refusal("services:\n").starts_with("services: invalid type: null"), "the same a moment later");
+        assert!(refusal("services:\n").starts_with("services: invalid type: null"), "the same editor a moment later");
         assert!(refusal("services: {a: {}, a: {}}").contains("duplicate mapping key: a"));
         assert!(refusal("services: [").starts_with(".: "));
         assert!(refusal("services: {'a b': {}}").contains("printable ASCII"));
         assert!(refusal("services: {a: {}}\n---\nservices: {}\n").contains("multiple found"));
-        assert_eq!(Snapshot::from_yaml("services: {}").unwrap().services().len(), 0, "said on purpose");
+        assert_eq!(Snapshot::from_yaml("services: {}").unwrap().services().len(), 0, "written on purpose");
     }
 
     #[test]
-    fn notation_makes_no_difference() {
+    fn the_same_service_in_another_notation_has_the_same_digest() {
         let one = |yaml: &str| Snapshot::from_yaml(yaml).unwrap().services()["a"].clone();
         let first = one("services: {a: {resetInterval: 1s, endpoints: ['1.1.1.1:1', '2.2.2.2:2']}}");
         let same = one("services: {a: {resetInterval: 1000ms, endpoints: ['2.2.2.2:2', '1.1.1.1:1']}}");

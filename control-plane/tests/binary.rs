@@ -1,4 +1,4 @@
-//! The binary: its flags, its exit codes, and that SIGTERM lets nobody wait.
+//! The binary: its flags, its exit codes, and that SIGTERM answers held polls.
 #![allow(missing_docs, reason = "tests")]
 
 mod common;
@@ -29,7 +29,7 @@ fn file(directory: &Path, name: &str, yaml: &str) -> String {
 }
 
 #[tokio::test]
-async fn check_says_what_is_wrong() {
+async fn check_accepts_a_good_file_and_names_the_error_of_a_bad_one() {
     let directory = tempfile::tempdir().unwrap();
     let good = run(&["check", &file(directory.path(), "good", "services: {a: {}}")]).await;
     assert_eq!((good.status.code(), good.stdout.as_slice()), (Some(0), &b"ok: 1 services\n"[..]));
@@ -40,7 +40,7 @@ async fn check_says_what_is_wrong() {
 }
 
 #[tokio::test]
-async fn a_bad_trust_domain_is_an_exit() {
+async fn exits_on_an_invalid_trust_domain() {
     for (domain, identity, reason) in [
         ("", "spiffe", "\"\" is not allowed, only 1 to 255 of"),
         ("a/b", "spiffe", "\"a/b\" is not allowed, only 1 to 255 of"),
@@ -65,7 +65,7 @@ async fn check_reads_the_standard_input_and_warns() {
 }
 
 #[tokio::test]
-async fn a_bad_or_missing_file_at_the_start_is_an_exit() {
+async fn exits_on_a_bad_or_missing_file_at_the_start() {
     let directory = tempfile::tempdir().unwrap();
     let bad = file(directory.path(), "bad", "services: {a: {retries: 11}}");
     for (source, reason) in [
@@ -74,7 +74,7 @@ async fn a_bad_or_missing_file_at_the_start_is_an_exit() {
     ] {
         let stale = file(directory.path(), "address", "127.0.0.1:1\n");
         let output = run(&["--source", &source, "--listen", "127.0.0.1:0", "--address-file", &stale]).await;
-        assert!(!Path::new(&stale).exists(), "nobody listens there");
+        assert!(!Path::new(&stale).exists(), "the stale address file is removed");
         let message = String::from_utf8(output.stderr).unwrap();
         assert_eq!(output.status.code(), Some(1), "{message}");
         assert!(message.contains(reason), "{message}");
@@ -107,7 +107,7 @@ async fn sigterm_answers_held_polls_and_ends() {
     held(&client, &url).await;
 
     let output = terminate(child).await;
-    // Answered, and not cut off when the drain's time was over.
+    // Answered, not cut off at the end of the drain.
     assert_eq!(poll.await.unwrap().unwrap().status(), 304);
     assert_eq!(output.status.code(), Some(0));
     let log = String::from_utf8(output.stderr).unwrap();
@@ -116,7 +116,7 @@ async fn sigterm_answers_held_polls_and_ends() {
 }
 
 #[tokio::test]
-async fn metrics_with_a_port_of_their_own_are_nowhere_else_and_sigterm_ends_both() {
+async fn serves_metrics_on_their_own_port_only_and_sigterm_ends_both() {
     let directory = tempfile::tempdir().unwrap();
     let source = format!("file:{}", file(directory.path(), "services.yaml", "services: {a: {}}"));
     let files = ["address", "metrics"].map(|name| directory.path().join(name));
@@ -128,7 +128,7 @@ async fn metrics_with_a_port_of_their_own_are_nowhere_else_and_sigterm_ends_both
     ];
     let child = command(arguments.as_flattened()).spawn().unwrap();
     let main = address(&files[0]).await;
-    // Whoever knows the one knows the other.
+    // It is written before the other file.
     let metrics = std::fs::read_to_string(&files[1]).unwrap().trim().to_owned();
     let client = reqwest::Client::builder().no_proxy().timeout(LIMIT).build().unwrap();
     for (address, path, expected) in [
@@ -159,18 +159,18 @@ async fn metrics_with_a_port_of_their_own_are_nowhere_else_and_sigterm_ends_both
         assert_eq!(read.is_ok() && frame[3] == 4, speaks, "{address}: {frame:?}");
     }
 
-    // The client keeps its connections to both ports open: both have to be ended.
+    // The client keeps connections to both ports open; both must end.
     let output = terminate(child).await;
     assert_eq!(output.status.code(), Some(0));
     let log = String::from_utf8(output.stderr).unwrap();
     assert!(!log.contains("did not take their answers"), "{log}");
     for address in [main, metrics] {
-        assert!(client.get(format!("http://{address}/metrics")).send().await.is_err(), "nobody listens");
+        assert!(client.get(format!("http://{address}/metrics")).send().await.is_err(), "the port is closed");
     }
 }
 
 #[tokio::test]
-async fn a_bad_port_for_metrics_is_an_exit() {
+async fn exits_on_an_invalid_or_taken_metrics_port() {
     let directory = tempfile::tempdir().unwrap();
     let source = format!("file:{}", file(directory.path(), "services.yaml", "services: {a: {}}"));
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();

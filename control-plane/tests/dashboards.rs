@@ -106,7 +106,7 @@ fn dashboard() -> Value {
 }
 
 #[test]
-fn every_metric_of_the_dashboard_exists_and_every_metric_of_the_sidecars_is_shown() {
+fn the_dashboard_shows_all_sidecar_metrics_and_only_existing_ones() {
     let (sidecars, control_plane) = (of_sidecars(), of_the_control_plane());
     assert!(
         sidecars.contains("bloc_inbound_in_flight") && sidecars.contains("bloc_outbound_retries_exhausted"),
@@ -124,7 +124,7 @@ fn every_metric_of_the_dashboard_exists_and_every_metric_of_the_sidecars_is_show
 }
 
 #[test]
-fn every_metric_of_the_alerts_exists() {
+fn the_alerts_use_only_existing_metrics() {
     let alerts: Value =
         serde_saphyr::from_str(&std::fs::read_to_string(dashboards().join("alerts.yaml")).unwrap()).unwrap();
     let mut found = Vec::new();
@@ -139,7 +139,7 @@ fn every_metric_of_the_alerts_exists() {
 /// Envoy has the service in the name of a metric; `istio-manifests/metrics` makes a label of it,
 /// for the metrics that it names.
 #[test]
-fn the_pod_monitor_knows_every_metric_of_the_sidecars() {
+fn the_pod_monitor_names_every_metric_of_the_sidecars() {
     let monitors = include_str!("../../istio-manifests/metrics/podmonitors.yaml");
     let head = "regex: ;bloc_(inbound|outbound)_(.+?)_(";
     let (_, rest) = monitors.split_once(head).expect("a rule that takes names apart");
@@ -150,7 +150,7 @@ fn the_pod_monitor_knows_every_metric_of_the_sidecars() {
 }
 
 #[test]
-fn panels_lie_side_by_side_and_say_what_they_show() {
+fn panels_have_titles_and_do_not_overlap() {
     let dashboard = dashboard();
     let panels = dashboard["panels"].as_array().unwrap();
     let mut taken = BTreeSet::new();
@@ -167,7 +167,7 @@ fn panels_lie_side_by_side_and_say_what_they_show() {
 }
 
 #[test]
-fn promtool_finds_nothing_wrong_with_the_alerts() {
+fn promtool_accepts_the_alerts_and_each_fires_in_its_tests() {
     let found = Command::new("promtool").arg("--version").output();
     assert!(found.is_ok(), "no promtool: sudo apt-get install -y --no-install-recommends prometheus");
     for arguments in [["check", "rules", "alerts.yaml"], ["test", "rules", "alerts_test.yaml"]] {
@@ -175,7 +175,7 @@ fn promtool_finds_nothing_wrong_with_the_alerts() {
         let text = [output.stdout, output.stderr].concat();
         assert!(output.status.success(), "promtool {}: {}", arguments.join(" "), String::from_utf8_lossy(&text));
     }
-    // An alert that no test names is an alert that nobody has seen fire.
+    // Each alert must fire in a test.
     let read = |file: &str| std::fs::read_to_string(dashboards().join(file)).unwrap();
     let (alerts, tests) = (read("alerts.yaml"), read("alerts_test.yaml"));
     for name in alerts.lines().filter_map(|line| line.trim().strip_prefix("- alert: ")) {

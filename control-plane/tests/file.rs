@@ -25,7 +25,7 @@ async fn expect_retries(poll: JoinHandle<Response>, retries: u32) {
 }
 
 #[tokio::test]
-async fn a_file_that_is_replaced_by_rename_is_seen() {
+async fn notices_a_file_that_is_replaced_by_rename() {
     let (server, _, poll) = holding(ONE).await;
     let beside = server.path().with_extension("new");
     std::fs::write(&beside, "services: {a: {retries: 2}}").unwrap();
@@ -35,7 +35,7 @@ async fn a_file_that_is_replaced_by_rename_is_seen() {
 }
 
 #[tokio::test]
-async fn an_edit_through_a_link_to_another_directory_is_seen() {
+async fn notices_an_edit_behind_a_symbolic_link() {
     // As Kubernetes mounts a ConfigMap: services.yaml -> ..data/services.yaml, ..data -> a directory that is swapped.
     let elsewhere = tempfile::tempdir().unwrap();
     let generation = |name: &str, yaml: &str| {
@@ -57,7 +57,7 @@ async fn an_edit_through_a_link_to_another_directory_is_seen() {
 }
 
 #[tokio::test]
-async fn an_edit_of_the_same_size_and_time_stamp_is_seen() {
+async fn notices_an_edit_of_the_same_size_and_time_stamp() {
     let (server, _, poll) = holding(ONE).await;
     let modified = std::fs::metadata(server.path()).unwrap().modified().unwrap();
     let mut file = std::fs::OpenOptions::new().write(true).open(server.path()).unwrap();
@@ -69,7 +69,7 @@ async fn an_edit_of_the_same_size_and_time_stamp_is_seen() {
 }
 
 #[tokio::test]
-async fn a_bad_file_is_refused_and_the_last_good_one_stays() {
+async fn refuses_a_bad_file_and_keeps_the_last_good_one() {
     let (server, version, poll) = holding(ONE).await;
     server.write("services: {a: {retries: 11}}");
     server.until(|server| server.store.overview().refusal.is_some()).await;
@@ -89,7 +89,7 @@ async fn a_bad_file_is_refused_and_the_last_good_one_stays() {
     assert_eq!(metric(&metrics, "bloc_config_rejected_total"), 2.0, "each refusal counts once");
     assert!(!poll.is_finished());
 
-    // The file as it was is no change; then one that is.
+    // Restoring the file changes nothing; a new value does.
     server.write(ONE);
     server.until(|server| server.store.overview().refusal.is_some_and(|r| r.resolved)).await;
     assert_eq!(server.version(), version);
@@ -100,7 +100,7 @@ async fn a_bad_file_is_refused_and_the_last_good_one_stays() {
 }
 
 #[tokio::test]
-async fn unchanged_content_is_not_even_read_as_new() {
+async fn writing_the_same_content_again_changes_nothing() {
     let (server, version, poll) = holding(ONE).await;
     for _ in 0..3 {
         server.write(ONE);

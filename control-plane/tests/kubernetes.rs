@@ -1,4 +1,4 @@
-//! The Kubernetes source at an API that does what a real one does on its bad days.
+//! The Kubernetes source at a fake API server that fails as a real one does.
 #![allow(missing_docs, reason = "tests")]
 
 mod common;
@@ -92,7 +92,7 @@ fn endpoints(state: &SyncResponse, host: &str) -> Vec<String> {
     state.services[host].endpoints_by_port[&80].clone()
 }
 
-/// An API with the Services a and b, both managed, and a third that nobody manages.
+/// An API with the Services a and b, both managed, and a third without a ConfigMap.
 async fn shop() -> FakeApi {
     let api = FakeApi::start().await;
     for name in ["a", "b", "c"] {
@@ -113,7 +113,7 @@ async fn shop_with_route(attempts: u32) -> FakeApi {
 }
 
 #[tokio::test]
-async fn an_unready_endpoint_is_told_to_those_who_call_it() {
+async fn pushes_an_unready_endpoint_to_its_callers_only() {
     let api = shop().await;
     let replica = Replica::start(&api).await;
     let first = replica.state("p", "", &[A, "c.shop.svc.cluster.local"]).await;
@@ -130,14 +130,14 @@ async fn an_unready_endpoint_is_told_to_those_who_call_it() {
 }
 
 #[tokio::test]
-async fn a_lost_history_is_made_good_by_a_list_and_nobody_sees_it() {
+async fn lists_again_after_a_lost_history_and_pushes_only_the_changes() {
     let api = shop().await;
     let replica = Replica::start(&api).await;
     let a = replica.state("p", "", &[A]).await;
     let b = replica.state("q", "", &[B]).await;
     let (of_a, of_b) = (replica.hold("p", &a.version, &[A]).await, replica.hold("q", &b.version, &[B]).await);
     let lists = api.lists();
-    // While nobody watches, b changes and the history is lost.
+    // While no watch works, b changes and the history is lost.
     api.refuse(Some(503));
     until("a failure", || replica.metric(r#"bloc_kubernetes_watch_errors_total{kind="endpointslices"}"#) > 0.0).await;
     api.slice("shop", "b", &[("10.0.0.9", true)]);
@@ -152,7 +152,7 @@ async fn a_lost_history_is_made_good_by_a_list_and_nobody_sees_it() {
 }
 
 #[tokio::test]
-async fn without_rights_what_is_known_stays_in_force() {
+async fn keeps_what_it_knows_in_force_without_rights() {
     let api = shop().await;
     api.refuse(Some(403));
     let replica = Replica::begin(&api);
@@ -172,7 +172,7 @@ async fn without_rights_what_is_known_stays_in_force() {
 }
 
 #[tokio::test]
-async fn a_bad_config_map_is_refused_where_its_owner_looks() {
+async fn reports_a_bad_config_map_by_one_event_and_in_the_overview() {
     let api = shop().await;
     let (replica, other) = (Replica::start(&api).await, Replica::start(&api).await);
     let first = replica.state("p", "", &[A]).await;
@@ -194,15 +194,15 @@ async fn a_bad_config_map_is_refused_where_its_owner_looks() {
     assert!(!poll.is_finished());
     api.policy("shop", "services: {a: {retries: 2}, b: {}}");
     assert_eq!(state(poll).await.services[A].retries, Some(2));
-    until("peace", || replica.metric("bloc_config_refused") == 0.0).await;
+    until("the end of the refusal", || replica.metric("bloc_config_refused") == 0.0).await;
     assert_eq!(replica.metric("bloc_config_rejected_total"), 1.0);
 }
 
 #[tokio::test]
-async fn a_proxy_moves_between_replicas_and_hears_every_change_from_both() {
+async fn a_proxy_that_switches_replicas_gets_every_change_from_both() {
     let api = shop().await;
     let old = Replica::start(&api).await;
-    // The newer one has listed at a revision that the older one's quiet watches never saw.
+    // The newer replica has listed at a revision that the older one's quiet watches never saw.
     api.pass(50);
     let new = Replica::start(&api).await;
     let mut version = new.state("p", "", &[A]).await.version;
@@ -216,7 +216,7 @@ async fn a_proxy_moves_between_replicas_and_hears_every_change_from_both() {
         version = state.version;
     }
     let digest = |version: &str| version.split('@').next().unwrap().to_owned();
-    // The old one has read the last change, too, or will in a moment.
+    // The older replica reads the last change, too, at the latest in a moment.
     let start = Instant::now();
     while digest(&old.state("r", "", &[A]).await.version) != digest(&version) {
         assert!(start.elapsed() < LIMIT, "the replicas give one state two digests");
@@ -225,7 +225,7 @@ async fn a_proxy_moves_between_replicas_and_hears_every_change_from_both() {
 }
 
 #[tokio::test]
-async fn a_restored_cluster_speaks_to_its_proxies_again() {
+async fn proxies_get_new_state_after_the_cluster_is_restored() {
     let api = shop().await;
     api.pass(1_000);
     let before = Replica::start(&api).await;
@@ -238,19 +238,19 @@ async fn a_restored_cluster_speaks_to_its_proxies_again() {
 }
 
 #[tokio::test]
-async fn routes_are_read_as_soon_as_the_cluster_has_them_and_lets_us() {
+async fn reads_routes_as_soon_as_they_exist_and_may_be_read() {
     let api = shop().await;
     let retries = |state: &SyncResponse| {
         let spec = &state.services[A];
         assert!(spec.route_retries.is_none() && spec.virtual_service_retries.is_empty(), "older proxies refuse it");
         (state.routes[A].retries, state.routes[A].virtual_services.clone().into_iter().collect::<Vec<_>>())
     };
-    // Istio's definitions are not there.
+    // Istio's definitions do not exist yet.
     let replica = Replica::start(&api).await;
     let first = replica.state("p", "", &[A]).await;
     assert_eq!(retries(&first), (2, vec![]));
     assert_eq!(replica.metric(r#"bloc_kubernetes_watch_errors_total{kind="virtualservices"}"#), 0.0);
-    // They come, but somebody has forgotten our right.
+    // They come, but the right to read them is missing.
     let poll = replica.hold("p", &first.version, &[A]).await;
     api.route("shop", "v", "a", 5);
     api.refuse_routes(Some(403));
@@ -260,7 +260,7 @@ async fn routes_are_read_as_soon_as_the_cluster_has_them_and_lets_us() {
     api.refuse_routes(None);
     let second = state(poll).await;
     assert_eq!(retries(&second), (2, vec![("shop/v".into(), 5)]));
-    // A right that is taken away takes nothing at once; a definition that is gone does in the end.
+    // Without the right the routes stay in force; without the definition they go in the end.
     let poll = replica.hold("p", &second.version, &[A]).await;
     let failures = || replica.metric(r#"bloc_kubernetes_watch_errors_total{kind="virtualservices"}"#);
     let before = failures();
@@ -272,7 +272,7 @@ async fn routes_are_read_as_soon_as_the_cluster_has_them_and_lets_us() {
 }
 
 #[tokio::test]
-async fn a_replica_that_may_not_read_routes_serves_proxies_of_one_that_may() {
+async fn a_replica_that_may_not_read_routes_serves_proxies_that_know_them() {
     let serves = async |status| {
         let api = shop_with_route(5).await;
         let with = Replica::start(&api).await;
@@ -288,7 +288,7 @@ async fn a_replica_that_may_not_read_routes_serves_proxies_of_one_that_may() {
 }
 
 #[tokio::test]
-async fn routes_that_are_not_known_for_a_moment_are_not_lost_and_nobody_spins() {
+async fn keeps_routes_through_a_short_outage_and_does_not_list_in_a_loop() {
     let api = shop_with_route(1).await;
     let replica = Replica::start(&api).await;
     let first = replica.state("p", "", &[A]).await;
@@ -303,13 +303,13 @@ async fn routes_that_are_not_known_for_a_moment_are_not_lost_and_nobody_spins() 
     sleep(Duration::from_secs(1)).await;
     assert!(api.lists() - lists < 20, "{} lists in a second", api.lists() - lists);
     assert!(!poll.is_finished(), "nothing has changed");
-    // What is listed counts all the same.
+    // Lists alone bring changes, too.
     api.route("shop", "v", "a", 3);
     assert_eq!(state(poll).await.routes[A].virtual_services["shop/v"], 3);
 }
 
 #[tokio::test]
-async fn a_route_to_an_external_name_counts_for_what_it_stands_for() {
+async fn a_route_to_an_external_name_counts_for_the_service_it_points_to() {
     let api = shop().await;
     api.refuse_routes(None);
     api.route("web", "v", "alias", 1);
@@ -328,7 +328,7 @@ async fn a_route_to_an_external_name_counts_for_what_it_stands_for() {
 }
 
 #[tokio::test]
-async fn replicas_from_which_routes_are_withheld_come_to_the_same_state() {
+async fn replicas_that_may_not_read_routes_any_more_reach_the_same_state() {
     let api = shop_with_route(5).await;
     let with = Replica::start(&api).await;
     let mut version = with.state("p", "", &[A]).await.version;
@@ -336,7 +336,7 @@ async fn replicas_from_which_routes_are_withheld_come_to_the_same_state() {
     let without = Replica::start(&api).await;
     let digest = |version: &str| version.split('@').next().unwrap().to_owned();
     let (begun, mut answers) = (Instant::now(), 0);
-    // A proxy asks them in turn, as soon as it has an answer.
+    // A proxy polls them in turn, each as soon as the other has answered.
     for replica in [&without, &with].into_iter().cycle() {
         match timeout(Duration::from_secs(15), replica.poll("p", &version, &[A])).await {
             Ok(Ok(Outcome::Changed(answer))) => (answers, version) = (answers + 1, answer.version.to_string()),

@@ -1,5 +1,5 @@
-//! Versions that nobody of us has issued cost nothing, and replicas share the key with which they
-//! tell: at an API that does what a real one does.
+//! Forged versions cost nothing, and replicas share the key by which they recognise them; at a fake
+//! API server.
 #![allow(missing_docs, reason = "tests")]
 
 mod common;
@@ -136,13 +136,13 @@ fn forged(genuine: &str) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn a_forger_makes_nobody_list() {
+async fn forged_versions_cause_no_list() {
     let api = shop().await;
     let replica = Replica::start(&api).await;
     let genuine = replica.state("p", "").await.version;
     assert_eq!(numbers(&genuine).len(), PLACES + 1, "four revisions and a seal: {genuine}");
     let lists = api.lists();
-    // Of another state: answered at once, as who has nothing is.
+    // Of another state: answered at once, like a proxy without any state.
     for forged in forged(&genuine.replace(&genuine[..16], "0123456789abcdef")) {
         assert_eq!(replica.state("forger", &forged).await.version, genuine, "{forged}");
         assert!(!replica.wants(), "{forged}");
@@ -155,7 +155,7 @@ async fn a_forger_makes_nobody_list() {
         until("the end of the poll", || replica.store.counts().polls_held == 0).await;
     }
     assert_eq!(api.lists(), lists);
-    // The watches go on as ever.
+    // The watches still work.
     let poll = replica.hold("p", &genuine).await;
     api.slice("shop", "a", &[("10.0.0.2", true)]);
     assert_eq!(state(poll).await.services[A].endpoints_by_port[&80], ["10.0.0.2:8080"]);
@@ -163,9 +163,9 @@ async fn a_forger_makes_nobody_list() {
 }
 
 #[tokio::test]
-async fn replicas_that_start_together_have_one_key_and_a_restarted_one_keeps_it() {
+async fn replicas_agree_on_one_key_and_keep_it_over_a_restart() {
     let api = shop().await;
-    // Each looks, finds none and creates it; the one that is late reads the other's.
+    // Each looks for the Secret, finds none and creates it; the later one reads the other's.
     api.hide_secrets(2);
     let (one, other) = tokio::join!(Replica::start(&api), Replica::start(&api));
     assert_eq!(api.secrets(NAMESPACE).keys().collect::<Vec<_>>(), [SECRET]);
@@ -179,7 +179,7 @@ async fn replicas_that_start_together_have_one_key_and_a_restarted_one_keeps_it(
         replica.hold("p", &issued).await.abort();
         assert!(replica.refused().is_empty(), "{:?}", replica.refused());
     }
-    // A genuine version is worth a list to a replica that knows less.
+    // A genuine version makes a lagging replica list.
     api.pass(1_000);
     let ahead = Replica::start(&api).await.state("r", "").await.version;
     let lists = api.lists();
@@ -189,7 +189,7 @@ async fn replicas_that_start_together_have_one_key_and_a_restarted_one_keeps_it(
 }
 
 #[tokio::test]
-async fn without_the_secret_everybody_is_served_and_somebody_is_told() {
+async fn serves_proxies_without_a_readable_key_and_reports_why() {
     let short = json!({"key": "c2hvcnQ="});
     for (status, data, reason) in [
         (Some(403), None, "Secret bloc-system/bloc-control-plane-seal: cannot be read or created: "),
@@ -206,11 +206,11 @@ async fn without_the_secret_everybody_is_served_and_somebody_is_told() {
         let [refused] = &replica.refused()[..] else { panic!("{:?}", replica.refused()) };
         assert!(refused.starts_with(reason), "{refused}");
         let unsealed = replica.state("p", "").await.version;
-        assert_eq!(numbers(&unsealed).len(), PLACES, "as before there were seals: {unsealed}");
+        assert_eq!(numbers(&unsealed).len(), PLACES, "no seal: {unsealed}");
         let poll = replica.hold("p", &unsealed).await;
         let bad = api.secrets(NAMESPACE).get(SECRET).cloned();
-        assert_eq!(bad.map(|secret| secret["data"].clone()), data, "nobody overwrites it");
-        // Once that is mended, versions have seals, and who had one without is not answered anew.
+        assert_eq!(bad.map(|secret| secret["data"].clone()), data, "it is not overwritten");
+        // With a readable key, versions have seals, and unsealed ones are not answered anew.
         api.put_secret(NAMESPACE, SECRET, None);
         api.refuse_secrets(None);
         until("a seal", || replica.refused().is_empty()).await;
@@ -224,9 +224,9 @@ async fn without_the_secret_everybody_is_served_and_somebody_is_told() {
 }
 
 #[tokio::test]
-async fn an_api_that_answers_a_moment_late_is_no_refusal() {
+async fn reports_no_refusal_when_the_api_server_answers_late() {
     let api = shop().await;
-    // As behind a sidecar that is starting: the first connections lead nowhere.
+    // As behind a sidecar that is starting: the first connections fail.
     let front = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let replica = Replica::at(&format!("http://{}", front.local_addr().unwrap()));
     let back: SocketAddr = api.url.strip_prefix("http://").unwrap().parse().unwrap();

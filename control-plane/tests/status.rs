@@ -31,7 +31,7 @@ async fn report(server: &Server, service: &str, version: &str, second: u64) {
 }
 
 #[tokio::test]
-async fn the_page_comes_with_a_policy() {
+async fn serves_the_page_with_a_content_security_policy() {
     let server = Server::start(THREE).await;
     let response = server.client.get(&server.url).send().await.unwrap();
     assert_eq!(response.headers()[CONTENT_TYPE], "text/html; charset=utf-8");
@@ -46,10 +46,10 @@ async fn the_page_comes_with_a_policy() {
 }
 
 #[tokio::test]
-async fn a_glance_is_filtered_sorted_and_cut() {
+async fn filters_sorts_and_limits_the_status() {
     let server = Server::start(THREE).await;
     let status = json(&server, "/v1/status").await;
-    assert_eq!(names(&status), ["Beta", "alpha", "gamma"], "by their bytes, all being equally well");
+    assert_eq!(names(&status), ["Beta", "alpha", "gamma"], "in byte order, since all are in the same condition");
     assert_eq!((&status["total"], &status["matching"], &status["ready"]), (&json!(3), &json!(3), &json!(true)));
     assert_eq!(status["conditions"], json!({"unreported": 3}));
     assert_eq!(names(&json(&server, "/v1/status?filter=BETA").await), ["Beta"]);
@@ -60,7 +60,7 @@ async fn a_glance_is_filtered_sorted_and_cut() {
 }
 
 #[tokio::test]
-async fn an_unchanged_answer_is_not_sent_again() {
+async fn answers_304_while_the_history_is_unchanged() {
     let server = Server::start(THREE).await;
     let url = format!("{}/v1/status/history", server.url);
     let first = server.client.get(&url).send().await.unwrap();
@@ -81,11 +81,11 @@ async fn an_unchanged_answer_is_not_sent_again() {
 }
 
 #[tokio::test]
-async fn a_refusal_is_told_until_it_is_mended() {
+async fn shows_a_refusal_until_it_is_fixed() {
     let server = Server::start(THREE).await;
     server.write("services: {alpha: {headroom: 2}}");
     server.until(|server| server.store.counts().refused == 1).await;
-    tokio::time::sleep(Duration::from_millis(1_100)).await; // a glance may be a second old
+    tokio::time::sleep(Duration::from_millis(1_100)).await; // the status may be a second old
     let refusals = json(&server, "/v1/status").await["refusals"].clone();
     assert!(
         refusals[0]["message"].as_str().unwrap().contains("services.alpha.headroom: 2 is not allowed"),
@@ -101,7 +101,7 @@ async fn a_refusal_is_told_until_it_is_mended() {
 }
 
 #[tokio::test]
-async fn a_service_tells_of_its_servers_and_senders() {
+async fn a_service_lists_its_servers_and_senders() {
     let interval: ReportInterval = "1s".parse().unwrap();
     let server = Server::start_with(THREE, interval).await;
     let version = server.state("caller", "", &["gamma", "alpha"]).await.version;
@@ -112,7 +112,7 @@ async fn a_service_tells_of_its_servers_and_senders() {
     }
     let gamma = json(&server, "/v1/status/services/gamma").await;
     assert_eq!(gamma["condition"], "rejecting");
-    // 60 answers and 30 rejections each second, whatever a second is on a busy machine.
+    // 60 answers and 30 rejections each second, however long that is on a busy machine.
     let share = gamma["rejectedShare"].as_f64().unwrap();
     assert!((share - 1.0 / 3.0).abs() < 1e-9, "{gamma}");
     let shown = &gamma["servers"][0];

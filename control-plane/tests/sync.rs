@@ -16,7 +16,7 @@ use tokio::time::{Instant, timeout};
 const TWO: &str = "services: {a: {}, b: {endpoints: ['127.0.0.1:1']}}";
 
 #[tokio::test]
-async fn the_first_poll_is_answered_with_the_full_state() {
+async fn answers_the_first_poll_with_the_full_state() {
     let server = Server::start(TWO).await;
     let state = server.state("p", "", &["b", "none"]).await;
     assert_eq!(state.services.len(), 1);
@@ -38,7 +38,7 @@ async fn a_poll_ends_with_304_when_its_wait_is_over() {
 }
 
 #[tokio::test]
-async fn a_change_of_the_file_answers_held_polls_that_it_concerns_and_no_others() {
+async fn a_change_answers_only_the_held_polls_that_it_concerns() {
     let server = Server::start(TWO).await;
     let version = server.state("p", "", &["a"]).await.version;
     let other = server.state("q", "", &["b"]).await.version;
@@ -67,7 +67,7 @@ async fn a_newer_poll_ends_the_older_with_304() {
 }
 
 #[tokio::test]
-async fn a_restart_goes_on_where_the_proxies_are() {
+async fn answers_only_proxies_with_another_state_after_a_restart() {
     let first = Server::start(TWO).await;
     let both = first.state("p", "", &["a", "b"]).await.version;
     let a = first.state("q", "", &["a"]).await.version;
@@ -82,7 +82,7 @@ async fn a_restart_goes_on_where_the_proxies_are() {
 }
 
 #[tokio::test]
-async fn a_client_that_leaves_is_forgotten() {
+async fn releases_the_poll_of_a_client_that_leaves() {
     let server = Server::start(TWO).await;
     let version = server.state("p", "", &["a"]).await.version;
     let poll = server.hold("p", &version, &["a"]).await;
@@ -92,7 +92,7 @@ async fn a_client_that_leaves_is_forgotten() {
 }
 
 #[tokio::test]
-async fn garbage_is_refused_with_a_reason() {
+async fn refuses_invalid_polls_with_a_reason() {
     let server = Server::start(TWO).await;
     let long = format!(r#"{{"proxy":"p","version":"{}"}}"#, "0".repeat(300));
     for (body, reason) in [
@@ -125,7 +125,7 @@ async fn garbage_is_refused_with_a_reason() {
 }
 
 #[tokio::test]
-async fn bytes_that_are_no_http_do_no_harm() {
+async fn survives_bytes_that_are_not_http() {
     let server = Server::start(TWO).await;
     let mut stream = tokio::net::TcpStream::connect(server.url.strip_prefix("http://").unwrap()).await.unwrap();
     stream.write_all(b"\x16\x03\x01 nonsense\r\n\r\n").await.unwrap();
@@ -137,7 +137,7 @@ async fn bytes_that_are_no_http_do_no_harm() {
 }
 
 #[tokio::test]
-async fn operators_can_look() {
+async fn serves_the_overview_and_metrics_to_operators() {
     let server = Server::start(TWO).await;
     let version = server.state("p", "", &["a"]).await.version;
     let poll = server.hold("p", &version, &["a"]).await;
@@ -167,7 +167,7 @@ async fn operators_can_look() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_thousand_held_polls_get_a_change() {
+async fn a_change_answers_a_thousand_held_polls() {
     rlimit::increase_nofile_limit(4_096).unwrap();
     let server = Server::start(TWO).await;
     let version = server.state("p", "", &["a"]).await.version;
@@ -184,28 +184,28 @@ async fn a_thousand_held_polls_get_a_change() {
 }
 
 #[tokio::test]
-async fn a_connection_without_a_request_is_cut_off() {
+async fn closes_a_connection_that_sends_no_request() {
     let serving = Serving { head_timeout: Duration::from_millis(100), max_connections: 1, ..Serving::default() };
     let server = Server::start_serving(TWO, ReportInterval::default(), serving).await;
     let address = server.url.strip_prefix("http://").unwrap();
-    // Nothing, and the beginning of HTTP/2: which HTTP is spoken is not known yet.
+    // Nothing, and the beginning of HTTP/2: the version of HTTP is not known yet.
     for begin in ["", "PRI "] {
         let mut silent = tokio::net::TcpStream::connect(address).await.unwrap();
         silent.write_all(begin.as_bytes()).await.unwrap();
         let mut rest = Vec::new();
-        let _ = timeout(LIMIT, silent.read_to_end(&mut rest)).await.expect("it ends");
+        let _ = timeout(LIMIT, silent.read_to_end(&mut rest)).await.expect("the connection ends");
     }
     assert_eq!(server.get("/healthz").await.0, StatusCode::OK);
     server.stop().await;
 }
 
 #[tokio::test]
-async fn a_head_that_trickles_is_cut_off() {
+async fn closes_a_connection_whose_head_comes_too_slowly() {
     let serving = Serving { head_timeout: Duration::from_millis(100), max_connections: 1, ..Serving::default() };
     let server = Server::start_serving(TWO, ReportInterval::default(), serving).await;
     let mut slow = tokio::net::TcpStream::connect(server.url.strip_prefix("http://").unwrap()).await.unwrap();
     slow.write_all(b"GET /healthz HTTP/1.1\r\nx-slow: ").await.unwrap();
-    // There is room for one connection: the other gets its turn when the slow one is gone.
+    // There is room for one connection: the other waits until the slow one is closed.
     assert_eq!(server.get("/healthz").await.0, StatusCode::OK);
     let mut rest = Vec::new();
     timeout(LIMIT, slow.read_to_end(&mut rest)).await.unwrap().unwrap();
@@ -214,7 +214,7 @@ async fn a_head_that_trickles_is_cut_off() {
 }
 
 #[tokio::test]
-async fn a_proxy_that_has_to_prove_who_it_is_speaks_for_itself_only() {
+async fn a_proxy_with_a_certificate_may_poll_only_under_its_own_id() {
     let serving = Serving { identity: Identity::Spiffe(None), ..Serving::default() };
     let server = Server::start_serving(TWO, ReportInterval::default(), serving).await;
     let post = async |proxy: &str, account: Option<&str>| {
@@ -233,7 +233,7 @@ async fn a_proxy_that_has_to_prove_who_it_is_speaks_for_itself_only() {
     assert_eq!(
         post(own, Some("cluster.local/ns/shop/sa/other")).await,
         StatusCode::FORBIDDEN,
-        "it was heard of from checkout"
+        "the id belongs to checkout"
     );
     assert_eq!(post(own, Some("other.example/ns/shop/sa/checkout")).await, StatusCode::FORBIDDEN, "trust domain");
     assert_eq!(post("somebody", Some("cluster.local/ns/shop/sa/checkout")).await, StatusCode::FORBIDDEN);

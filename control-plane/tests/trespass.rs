@@ -1,4 +1,4 @@
-//! What somebody who means harm can send: while he does, the others are served.
+//! Hostile callers: whatever they send, the others are served.
 #![allow(missing_docs, reason = "tests")]
 
 mod common;
@@ -35,7 +35,7 @@ async fn rest(mut stream: TcpStream) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn heads_and_bodies_that_trickle_hold_up_nobody() {
+async fn slow_heads_and_bodies_do_not_delay_other_callers() {
     let server = Server::start(ONE).await;
     let mut slow = Vec::new();
     for i in 0..200 {
@@ -49,7 +49,7 @@ async fn heads_and_bodies_that_trickle_hold_up_nobody() {
         slow.push(stream);
     }
     others_are_served(&server, 1).await;
-    // A byte now and then does not help: the body has its time as a whole.
+    // A byte now and then does not help: the time limit is for the whole body.
     let mut trickle = slow.swap_remove(1);
     let answer = timeout(LIMIT, async {
         let mut answer = [0; 64];
@@ -67,9 +67,9 @@ async fn heads_and_bodies_that_trickle_hold_up_nobody() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn bodies_that_are_huge_or_deep_are_refused_and_cost_nobody_else_anything() {
+async fn refuses_huge_or_deeply_nested_bodies_and_serves_the_others() {
     let server = Server::start(ONE).await;
-    // Announced, and not announced: refused with the first byte beyond 64 KiB.
+    // With and without a content-length: refused with the first byte beyond 64 KiB.
     let too_much = " ".repeat(0x10001);
     let chunks = format!("10000\r\n{}\r\n1\r\n \r\n", &too_much[1..]);
     for (head, body) in [("content-length: 1000000000000", &too_much), ("transfer-encoding: chunked", &chunks)] {
@@ -98,10 +98,10 @@ async fn bodies_that_are_huge_or_deep_are_refused_and_cost_nobody_else_anything(
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_flood_of_polls_and_connections_keeps_nobody_out() {
+async fn a_flood_of_polls_and_connections_keeps_no_other_proxy_out() {
     rlimit::increase_nofile_limit(4_096).unwrap();
     let server = Server::start(ONE).await;
-    // Many connections that say nothing, many ids, and one id that asks all the time and each time ends its poll before.
+    // Many silent connections, many ids, and one id whose polls each end the one before.
     let mut idle = Vec::new();
     for _ in 0..500 {
         idle.push(connect(&server).await);

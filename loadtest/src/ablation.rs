@@ -78,7 +78,7 @@ mod tests {
     use crate::report::example::record;
 
     #[test]
-    fn four_parts_at_four_service_times() {
+    fn runs_four_variants_at_four_service_times_within_8_minutes() {
         let cases = cases(Duration::from_secs(15), 1);
         assert_eq!(cases.len(), 16);
         let loads: Vec<String> = cases.iter().step_by(4).map(|case| case.load.to_string()).collect();
@@ -91,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn bounces_are_told_apart_by_their_reason() {
+    fn counts_bounces_per_request_by_reason() {
         let mut record = record(Policy::Bid, 40, [1.0; 4], 1.0);
         record.row.requests = 100;
         for (name, count) in [

@@ -155,7 +155,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_newcomer_is_a_fast_one_and_does_not_count_in_the_load() {
+    fn the_new_server_is_fast_and_the_load_is_set_without_it() {
         let agility = Agility {
             share: 0.95,
             join_after: Duration::from_secs(20),

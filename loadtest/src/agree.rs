@@ -247,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn the_simulator_gets_the_arrivals_and_the_parameters_of_the_mesh() {
+    fn simulates_the_arrivals_and_parameters_of_the_mesh() {
         let bloc = &all()[2];
         let timing = Timing::new(Duration::from_millis(3), Duration::from_millis(1));
         let (first, second) = (scenario(bloc, timing, 1), scenario(bloc, timing, 2));
@@ -263,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn a_request_that_does_not_wait_takes_its_service_and_the_overhead() {
+    fn a_request_that_does_not_wait_takes_service_time_plus_overhead() {
         let calm = calibration(&all()[1]).unwrap();
         assert_eq!(calm.load, Load::Poisson { rate: 20.0 });
         for (overhead, bounce) in [(3_000, 1_000), (1_000, 4_000)] {
@@ -275,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_shed_request_does_not_take_lies_behind_the_server() {
+    fn attributes_the_time_that_shed_requests_save_to_the_application() {
         let overload = &all()[3];
         let calm = Timing::new(Duration::from_millis(6), Duration::from_millis(1));
         let shed = |timing| {
@@ -288,7 +288,7 @@ mod tests {
         let off = [(faster.edge, expected.edge), (faster.application, expected.application)]
             .map(|(found, expected)| found.abs_diff(expected));
         assert!(off.iter().all(|off| *off < Duration::from_micros(10)), "{faster:?}");
-        assert_eq!(calm.where_shed(overload, Duration::from_secs(1)).unwrap(), calm, "no slower than calm");
+        assert_eq!(calm.where_shed(overload, Duration::from_secs(1)).unwrap(), calm, "a longer time changes nothing");
         let none = calm.where_shed(overload, Duration::ZERO).unwrap();
         assert_eq!((none.edge, none.application), (Duration::ZERO, Duration::from_millis(5)));
         assert_eq!(calm.where_shed(&all()[1], Duration::ZERO).unwrap(), calm, "nothing is shed there");
@@ -297,7 +297,7 @@ mod tests {
     }
 
     #[test]
-    fn every_case_runs_in_the_simulator_and_chance_alone_moves_it_little() {
+    fn simulates_every_case_with_little_scatter() {
         for case in all() {
             let simulated = simulate(&case, Timing::new(Duration::from_millis(3), Duration::from_millis(1)));
             let Simulated { p50_ms, p99_ms, p99_range_ms: [least, most], .. } = simulated.unwrap().unwrap();
@@ -311,7 +311,7 @@ mod tests {
     }
 
     #[test]
-    fn agreement_ends_at_the_tolerance() {
+    fn agreement_holds_only_within_the_tolerance() {
         let agreement = |p50, p99, attempts| Agreement {
             name: String::new(),
             mesh_ms: [p50, p99],

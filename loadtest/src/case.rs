@@ -209,7 +209,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn user_and_system_time_are_added_whatever_the_process_is_called() {
+    fn adds_user_and_system_time_for_any_process_name() {
         let stat = "7 (a) b) S 1 7 7 0 -1 4194560 100 0 0 0 123 45 0 0 20 0 1 0 100 1 1 1";
         assert_eq!(ticks(stat), Some(168));
         assert_eq!(ticks("7 (short) S 1"), None);

@@ -78,7 +78,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_fifth_of_the_paper() {
+    fn scale_0_2_runs_the_paper_at_a_fifth_of_its_times() {
         let cases = cases(0.2, None, 1, true);
         let names: Vec<String> = cases.iter().map(Case::name).collect();
         let expected = [

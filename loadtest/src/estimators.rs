@@ -175,7 +175,7 @@ mod tests {
     use crate::load::{Outcome, Sample};
 
     #[test]
-    fn the_optimum_is_what_the_slo_leaves_time_for() {
+    fn the_optimum_is_the_slo_divided_by_the_mean_service_time() {
         for (time, limit) in [("fixed:50ms", 10), ("uniform:8ms-130ms", 7), ("fixed:2s", 1)] {
             let [optimum, average, slo] = candidates(time.parse().unwrap(), Duration::from_secs(3));
             assert_eq!(optimum, CapacitySpec::Static { limit }, "{time}");
@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn a_phase_takes_the_capacity_of_its_second_half() {
+    fn a_phase_reports_the_capacity_of_its_second_half() {
         let seen: Vec<Point> = [90.0, 80.0, 4.0, 8.0].iter().map(|&value| Point { at_s: 0.0, value }).collect();
         let sample = |ms, outcome| Sample { latency: Duration::from_millis(ms), outcome, ended: Duration::ZERO };
         let samples =

@@ -64,7 +64,7 @@ mod tests {
     use crate::policy::Choice;
 
     #[test]
-    fn the_case_of_the_paper() {
+    fn runs_the_servers_of_the_paper_at_90_percent_load() {
         let case = case(mesh(Policy::LeastRequest, 1, 1, true), LOAD_SHARE, Duration::from_secs(1));
         assert_eq!(case.load, Load::Poisson { rate: 108.0 }, "90% of 120 per second");
         assert_eq!(case.name(), "heterogeneous-least_request-1");

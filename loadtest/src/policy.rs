@@ -126,7 +126,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_single_frontend_compares_all_unless_told_to_be_stock_envoy() {
+    fn a_single_frontend_scans_all_servers_unless_told_two_choices() {
         let least = |frontends, two_choices| Policy::LeastRequest.balancing(frontends, two_choices);
         assert_eq!(least(1, false), Balancing::LeastRequestOfAll);
         assert_eq!((least(1, true), least(2, false)), (Balancing::LeastRequestOfTwo, Balancing::LeastRequestOfTwo));
@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn names_are_those_of_the_command_line_and_of_the_summary() {
+    fn command_line_and_summary_use_the_same_policy_names() {
         use clap::ValueEnum;
         for policy in Policy::value_variants() {
             assert_eq!(policy.to_possible_value().unwrap().get_name(), policy.name());

@@ -288,7 +288,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn one_that_ignores_sigterm_is_killed() {
+    async fn kills_a_process_that_ignores_sigterm() {
         let directory = tempfile::tempdir().unwrap();
         let mut process =
             Process::start(shell("deaf", "trap '' TERM; echo up; while :; do sleep 1; done"), directory.path())

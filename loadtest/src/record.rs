@@ -313,6 +313,10 @@ mod tests {
         assert_eq!(title("closed-loop", 40), "least request, two choices");
         assert_eq!(title("closed-loop", 1), "least request, full scan");
         assert_eq!(title("heterogeneous", 1), "least request, two choices");
-        assert_eq!(Row { frontends: 1, ..row }.title(), "least request, two choices", "what the row says counts");
+        assert_eq!(
+            Row { frontends: 1, ..row }.title(),
+            "least request, two choices",
+            "the row's own `balancing` decides"
+        );
     }
 }

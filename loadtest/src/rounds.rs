@@ -89,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn the_median_is_in_the_middle() {
+    fn takes_the_median_and_the_range_over_all_rounds() {
         assert_eq!(median(&[]), None);
         assert_eq!(median(&[3.0, 1.0, 9.0]), Some(3.0));
         assert_eq!(median(&[9.0, 1.0, 2.0, 3.0]), Some(2.5));
@@ -99,6 +99,6 @@ mod tests {
         assert_eq!(runs.spread(|record| record.row.p99_ms), Some((7.0, [5.0, 9.0])));
         assert_eq!(runs.middle().unwrap().row.p99_ms, Some(7.0));
         runs.records[0].row.p99_ms = None;
-        assert_eq!(runs.median(|record| record.row.p99_ms), None, "a round without answers hides nothing");
+        assert_eq!(runs.median(|record| record.row.p99_ms), None, "no median if one round has no answers");
     }
 }

@@ -69,19 +69,19 @@ mod tests {
         let all: Vec<u64> = seeds.into_iter().flat_map(streams).collect();
         assert_eq!(all.len(), 4 * 100 * 101);
         assert_eq!(all.iter().collect::<BTreeSet<_>>().len(), all.len());
-        // Nor is one of them the seed that somebody gives to another case.
+        // None of them is a small number, as users choose for other cases.
         assert!(all.iter().all(|seed| *seed > 1_000_000));
     }
 
     #[test]
-    fn a_seed_repeats_and_the_first_round_is_that_of_a_single_run() {
+    fn the_same_seed_repeats_and_the_first_round_uses_it_unchanged() {
         assert_eq!(streams(7), streams(7));
         assert_eq!(round(7, 0), 7);
         assert!((1..100).all(|k| round(7, k) < 1 << ROUND_BITS));
     }
 
     #[test]
-    fn the_mixing_is_that_of_splitmix64() {
+    fn mixes_seeds_as_splitmix64_does() {
         // The first two outputs of the reference implementation in the state 0.
         assert_eq!(mixed(0), 0xe220_a839_7b1d_cdaf);
         assert_eq!(mixed(0x9e37_79b9_7f4a_7c15), 0x6e78_9e6a_a1b9_65f4);

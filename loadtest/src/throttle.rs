@@ -125,7 +125,7 @@ mod tests {
 
     /// What a process that counts gets done in a while.
     #[tokio::test]
-    async fn a_throttled_process_gets_its_share_and_then_all_again() {
+    async fn a_throttled_process_gets_only_its_share_until_released() {
         let directory = tempfile::tempdir().unwrap();
         let program = Program {
             name: "busy".into(),

@@ -62,13 +62,14 @@ mod tests {
         let samples = [ok(100, 10), ok(900, 30), sample(950, 99, Outcome::Shed), ok(1_000, 50), ok(2_000, 40)];
         let second = Duration::from_secs(1);
         let points = sliding(&samples, 1.0, second, second);
-        // An answer at the end of a window belongs to it, one at its beginning to the window before.
+        // An answer at the end of a window belongs to it, one at its beginning to the window
+        // before.
         assert_eq!(points, [Point { at_s: 1.0, value: 50.0 }, Point { at_s: 2.0, value: 40.0 }]);
         assert_eq!(sliding(&[], 0.9, second, second), []);
     }
 
     #[test]
-    fn recovered_is_what_stays_good() {
+    fn recovery_requires_staying_below_the_limit() {
         let values = [1.0, 9.0, 9.0, 1.0, 9.0, 1.0, 1.0, 1.0, 9.0];
         let points: Vec<Point> = values.iter().zip(0u32..).map(|(v, n)| Point { at_s: n.into(), value: *v }).collect();
         assert_eq!(recovery_s(&points, 1.0, 5.0, 2.0), Some(4.0), "not the dip at 3");

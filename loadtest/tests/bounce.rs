@@ -1,4 +1,5 @@
-//! The stand on which bounces are measured, with real Envoys and the real module. It needs Envoy and `target/bloc.wasm` and takes some seconds.
+//! The setup that measures bounces, with real Envoys and the real module. It needs Envoy and
+//! `target/bloc.wasm` and takes some seconds.
 
 use bloc_lab::bounce::{BUSY, Figures, Kind, Plan, Stand};
 use bloc_lab::mesh::Tools;
@@ -6,7 +7,7 @@ use std::path::Path;
 use std::time::Duration;
 
 #[tokio::test(flavor = "multi_thread")]
-async fn three_busy_servers_bounce_and_idle_ones_do_not() {
+async fn busy_servers_bounce_far_more_often_than_idle_ones() {
     let directory = tempfile::tempdir().unwrap();
     let tools = Tools::beside(Path::new(env!("CARGO_BIN_EXE_bloc-lab"))).unwrap();
     let mut stand = Stand::start(&tools, directory.path(), Kind::PLAIN).await.unwrap();
@@ -18,8 +19,8 @@ async fn three_busy_servers_bounce_and_idle_ones_do_not() {
     assert_eq!(rounds, [1, 2]);
     let requests = |times: &std::collections::BTreeMap<u32, Vec<Duration>>| times.values().map(Vec::len).sum::<usize>();
     assert_eq!((requests(&bounces.busy.times), requests(&bounces.idle.times)), (600, 600));
-    // Asked in random order, the idle server is first, second, third and last. How often a bid is
-    // let into a busy one depends on the machine.
+    // Servers are tried in random order, so each position of the idle one occurs. How often a busy
+    // server admits a bid depends on the machine.
     let counts: Vec<u32> = bounces.busy.times.keys().copied().collect();
     assert_eq!(counts, (0..=u32::try_from(BUSY).unwrap()).collect::<Vec<_>>());
     assert!(bounces.busy.times.values().all(|times| times.len() >= 10), "of 600: {:?}", bounces.busy.times);

@@ -1,5 +1,5 @@
-//! What the documents claim is what the commands ask: no claim is written down that no command
-//! shows, and none is asked that nobody can read.
+//! The claims in the documents are those that the commands check: each documented claim is checked,
+//! and each checked claim is documented.
 
 use bloc_lab::chaos::{self, Claim};
 use bloc_lab::goals::{CLAIMS, KINDS};
@@ -32,7 +32,7 @@ fn rows(text: &str) -> BTreeSet<&str> {
 }
 
 #[test]
-fn each_claim_on_performance_can_be_read_and_is_asked() {
+fn documents_and_commands_have_the_same_performance_claims() {
     let record = text("docs/measurements.md");
     let readme = text("README.md");
     let written: BTreeSet<&str> = codes(&record).union(&codes(&readme)).copied().collect();
@@ -40,13 +40,13 @@ fn each_claim_on_performance_can_be_read_and_is_asked() {
     let asked: BTreeSet<&str> = CLAIMS.iter().filter(|claim| claim.bound.is_some()).map(|claim| claim.id).collect();
     let beside: BTreeSet<&str> = CLAIMS.iter().map(|claim| claim.id).collect();
     let strangers: Vec<&&str> = written.iter().filter(|code| is_claim(code) && !beside.contains(*code)).collect();
-    assert!(strangers.is_empty(), "written down, and asked by no command: {strangers:?}");
+    assert!(strangers.is_empty(), "documented, but checked by no command: {strangers:?}");
     let unread: Vec<&&str> = asked.iter().filter(|id| !written.contains(*id)).collect();
-    assert!(unread.is_empty(), "asked, and written down nowhere: {unread:?}");
+    assert!(unread.is_empty(), "checked, but documented nowhere: {unread:?}");
 }
 
 #[test]
-fn each_row_of_chaos_stands_where_it_claims_to_belong() {
+fn reliability_page_lists_each_chaos_row_under_its_claim() {
     let page = text("docs/reliability.md");
     for (claim, heading) in [
         (Claim::Ours, "### Only with these filters"),

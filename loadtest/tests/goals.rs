@@ -1,4 +1,5 @@
-//! `bloc-lab goals` where no mesh starts: nothing is measured, so no claim is kept, and it says so.
+//! `bloc-lab goals` when no mesh starts: nothing is measured, so the command reports each claim as
+//! not kept.
 
 use std::path::Path;
 use std::process::Command;
@@ -6,9 +7,9 @@ use std::process::Command;
 const LAB: &str = env!("CARGO_BIN_EXE_bloc-lab");
 
 #[test]
-fn claims_that_were_not_measured_fail_the_command_after_everything_is_written() {
-    // Everything is there that a mesh needs, and none of it works. The link is beside the program,
-    // for links do not leave their file system.
+fn unmeasured_claims_fail_the_command_after_results_are_written() {
+    // All files that a mesh needs exist, and none of them works. The hard link has to be on the
+    // file system of the program.
     let lab = Path::new(LAB);
     let directory = tempfile::tempdir_in(lab.parent().unwrap()).unwrap();
     let at = |name: &str| directory.path().join(name);

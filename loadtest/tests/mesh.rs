@@ -1,4 +1,5 @@
-//! A small mesh of real Envoys, end to end. It needs Envoy (`ENVOY`, or what `loadtest/install-envoy.sh` installed) and takes some seconds.
+//! A small mesh of real Envoys, end to end. It needs Envoy (`ENVOY`, or what
+//! `loadtest/install-envoy.sh` installed) and takes some seconds.
 
 use bloc_lab::mesh::{Mesh, MeshSpec, Tools};
 use bloc_lab::policy::Policy;
@@ -67,7 +68,7 @@ fn spec() -> MeshSpec {
 }
 
 #[test]
-fn a_case_measures_two_servers_and_leaves_nothing() {
+fn run_measures_two_servers_and_leaves_no_process() {
     let target = tempfile::tempdir().unwrap();
     let json = target.path().join("row.json");
     let mut command = Command::new(LAB);
@@ -79,10 +80,10 @@ fn a_case_measures_two_servers_and_leaves_nothing() {
 
     let rows: Vec<serde_json::Value> = serde_json::from_slice(&std::fs::read(&json).unwrap()).unwrap();
     let number = |name: &str| rows[0][name].as_f64().unwrap();
-    // No answer comes before its service time. How many come is the machine's affair; that a busy
-    // server keeps its rate is tested in virtual time (backend/places.rs).
+    // No answer comes before its service time. How many come depends on the machine; a test in
+    // virtual time shows that a busy server keeps its rate (backend/places.rs).
     let throughput = number("throughput_rps");
-    // 50 a second each; a machine that stalls before the window makes up for it there.
+    // 50 a second each; after a stall before the window, more of them fall into it.
     assert!(throughput > 0.0 && throughput < 150.0, "{rows:?}");
     assert!(20.0 <= number("p10_ms") && number("p10_ms") <= number("p50_ms"), "{rows:?}");
     assert!(number("p50_ms") <= number("p99_ms"), "{rows:?}");
@@ -91,7 +92,7 @@ fn a_case_measures_two_servers_and_leaves_nothing() {
 }
 
 #[tokio::test]
-async fn a_dropped_mesh_leaves_nothing() {
+async fn a_dropped_mesh_leaves_no_process() {
     let directory = tempfile::tempdir().unwrap();
     let bar = indicatif::ProgressBar::hidden();
     let mut mesh = Mesh::start(&spec(), &tools(), directory.path(), &bar).await.unwrap();
@@ -103,14 +104,14 @@ async fn a_dropped_mesh_leaves_nothing() {
 }
 
 #[tokio::test]
-async fn filters_that_do_nothing_stand_where_ours_would() {
+async fn no_op_filters_run_in_the_same_positions_as_ours() {
     let directory = tempfile::tempdir().unwrap();
     let bar = indicatif::ProgressBar::hidden();
     let spec = MeshSpec { policy: Policy::NoopFilters, frontends: 1, backends: 1, ..spec() };
     let mesh = Mesh::start(&spec, &tools(), directory.path(), &bar).await.unwrap();
     let (status, body) = bloc_lab::http::get(mesh.gateway(), "/", Duration::from_secs(10)).await.unwrap();
     assert_eq!((status.as_u16(), &*body), (200, b"served by backend-0\n".as_slice()));
-    // Downstream and, upstream, for each attempt; in front of the application.
+    // A frontend has one downstream and one upstream filter, a sidecar one, the gateway none.
     for (name, filters) in [("frontend-0", 2), ("sidecar-0", 1), ("gateway", 0)] {
         let bootstrap = std::fs::read_to_string(directory.path().join(format!("{name}.json"))).unwrap();
         assert_eq!(bootstrap.matches(r#""root_id": "noop""#).count(), filters, "{name}");
@@ -145,7 +146,7 @@ async fn a_spare_backend_gets_requests_once_it_has_joined() {
 }
 
 #[test]
-fn an_ended_lab_takes_its_mesh_along_whatever_ends_it() {
+fn the_mesh_ends_with_the_lab_on_any_signal() {
     for signal in [Signal::SIGINT, Signal::SIGTERM, Signal::SIGKILL] {
         let target = tempfile::tempdir().unwrap();
         let mut command = Command::new(LAB);

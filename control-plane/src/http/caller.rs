@@ -31,7 +31,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_address_stands_for_its_network() {
+    fn reduces_an_ipv6_address_to_its_64_bit_prefix() {
         let of = |text: &str| network(text.parse().unwrap()).to_string();
         assert_eq!(of("2001:db8:1:2:3:4:5:6"), "2001:db8:1:2::");
         assert_eq!(of("2001:db8:1:2:ffff::1"), "2001:db8:1:2::");
@@ -42,7 +42,7 @@ mod tests {
     }
 
     #[test]
-    fn who_proves_nothing_is_its_address() {
+    fn knows_a_caller_without_a_proved_spiffe_id_by_its_address() {
         let peer = |text: &str| Some(Peer(text.parse().unwrap()));
         let mut headers = HeaderMap::new();
         headers.insert("x-forwarded-client-cert", "By=spiffe://td/a;URI=spiffe://td/ns/shop/sa/x".parse().unwrap());

@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_element_is_the_sidecars_word() {
+    fn trusts_only_the_certificate_element_that_our_sidecar_adds() {
         let own = format!("{SIDECAR};URI={CHECKOUT}");
         let forged = format!("By=spiffe://cluster.local/x;URI=spiffe://cluster.local/ns/bank/sa/vault,{own}");
         assert_eq!(of(&[&forged], "127.0.0.6:1"), Ok(Some(CHECKOUT.to_owned())));
@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn quotes_that_do_not_close_are_refused() {
+    fn refuses_a_certificate_header_with_unclosed_quotes() {
         let plain = "By=spiffe://cluster.local/ns/bloc-system/sa/bloc";
         let vault = "By=spiffe://cluster.local/x;URI=spiffe://cluster.local/ns/bank/sa/vault";
         for sidecar in [plain, &format!("{plain};Subject=\"\""), &format!("{plain};Subject=\"\\\"\""), SIDECAR] {
@@ -237,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn an_id_of_another_trust_domain_is_refused() {
+    fn refuses_an_id_of_another_trust_domain() {
         let other = "spiffe://other.example/ns/shop/sa/x";
         let (lines, home) = (format!("{SIDECAR};URI={other}"), format!("{SIDECAR};URI={CHECKOUT}"));
         let ask = |domain: Option<&str>, line: &str| {
@@ -255,7 +255,7 @@ mod tests {
         {
             assert_eq!(ask(None, &format!("{SIDECAR};URI={id}")), refused(id, "cluster.local"));
         }
-        // The caller's own By= is in an element before.
+        // The caller writes its own By= into an earlier element.
         assert_eq!(ask(None, &format!("By={other};URI={other},{lines}")), refused(other, "cluster.local"));
         for by in ["", "By=;", "By=x;", "By=spiffe:///ns/a/sa/b;"] {
             let line = format!("{by}URI={CHECKOUT}");
@@ -265,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn a_trust_domain_is_a_plain_name() {
+    fn accepts_only_plain_names_as_trust_domains() {
         for good in ["cluster.local", "a", "td-1_x", &"a".repeat(255)] {
             assert_eq!(good.parse::<TrustDomain>().unwrap().to_string(), good);
         }
@@ -276,13 +276,13 @@ mod tests {
     }
 
     #[test]
-    fn who_does_not_come_through_the_sidecar_is_not_believed() {
+    fn refuses_a_certificate_header_that_does_not_come_from_loopback() {
         assert_eq!(of(&[&format!("{SIDECAR};URI={CHECKOUT}")], "10.0.0.1:1"), Err(StatusCode::UNAUTHORIZED));
         assert_eq!(Identity::None.of(&HeaderMap::new(), None), Ok(None));
     }
 
     #[test]
-    fn a_proxy_speaks_for_its_own_namespace() {
+    fn refuses_a_proxy_id_outside_the_namespace_of_its_certificate() {
         let request = |proxy: &str, serves: &[&str]| SyncRequest {
             proxy: proxy.into(),
             services: vec!["vault.bank.svc.cluster.local".into()],
@@ -312,7 +312,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_proxy_says_of_other_namespaces_is_left_out_and_the_rest_stands() {
+    fn drops_load_reports_about_services_of_other_namespaces() {
         let [home, foreign, host] = ["a.shop.svc.cluster.local", "vault.bank.svc.cluster.local", "legacy.example.com"];
         let load = |service: &str| ServiceLoad { service: service.into(), ..ServiceLoad::default() };
         let mut request = SyncRequest {
@@ -324,6 +324,6 @@ mod tests {
         };
         assert_eq!(confine(CHECKOUT, &mut request), Ok(vec![foreign.to_owned(), host.to_owned()]));
         assert_eq!((request.serves, request.load), (vec![home.to_owned()], vec![load(home)]));
-        assert_eq!(request.services, ["b", foreign, host], "whose parameters everybody may read");
+        assert_eq!(request.services, ["b", foreign, host], "their parameters stay readable");
     }
 }

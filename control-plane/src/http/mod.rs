@@ -120,7 +120,7 @@ mod tests {
 
     /// Over HTTP/1 a connection has one answer at a time, over HTTP/2 a hundred.
     #[tokio::test]
-    async fn small_answers_need_room_over_http2() {
+    async fn small_answers_need_memory_over_http2_but_not_over_http1() {
         let store = Store::new("test", Clock::system(), ReportInterval::default());
         let context = Context { transit: Transit::of(4), ..context(store, Arc::default(), Identity::None) };
         let mut router = finish(Router::new().route("/", get(|| async { "some" })), context);

@@ -56,12 +56,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_caller_is_named_once_a_minute() {
+    fn names_each_caller_once_a_minute_and_only_so_many_callers() {
         let (named, start) = (Named::default(), Instant::now());
         let due = |caller: &str, seconds| named.is_due(&caller.into(), start + Duration::from_secs(seconds));
         assert_eq!([due("a", 0), due("a", 59), due("b", 59), due("a", 60)], [true, false, true, true]);
         let many = (0..2 * MAX_NAMED).filter(|i| due(&i.to_string(), 61)).count();
-        assert_eq!(many, MAX_NAMED - 2, "not all of them");
+        assert_eq!(many, MAX_NAMED - 2, "no more than the limit");
         assert!(due("c", 200));
         assert_eq!(named.0.lock().unwrap().len(), 1);
     }

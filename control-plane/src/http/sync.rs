@@ -118,7 +118,7 @@ mod tests {
     /// The reports of a poll are counted when its answer is decided on. If that finds no room, the
     /// proxy must not report them again.
     #[tokio::test(start_paused = true)]
-    async fn a_poll_whose_answer_finds_no_room_is_told_that_it_was_counted() {
+    async fn tells_a_poll_without_room_for_its_answer_that_its_report_counted() {
         let store = Store::new("test", Clock::system(), ReportInterval::default());
         let endpoints: Vec<String> = (0..2_000).map(|i| format!("10.0.{}.{}:80", i / 200, i % 200)).collect();
         let services = serde_json::json!({"services": {"a": {"endpoints": endpoints}}});
@@ -143,7 +143,11 @@ mod tests {
         assert_eq!(arrivals(), 5);
         assert_eq!(poll(&context(400_000)).await, (200, replica(), None));
         assert_eq!(arrivals(), 10);
-        assert_eq!(poll(&context(10_000)).await, (304, None, Some("30".to_owned())), "not even for its body");
+        assert_eq!(
+            poll(&context(10_000)).await,
+            (304, None, Some("30".to_owned())),
+            "no room for its body, so nothing is counted"
+        );
         assert_eq!(arrivals(), 10);
     }
 }

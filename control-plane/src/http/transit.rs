@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_takes_what_it_can_get_leaves_room_for_others() {
+    fn a_caller_that_takes_all_it_can_leaves_room_for_others() {
         let transit = Transit::of(MOST);
         let first = fill(&transit, "0");
         assert_eq!(first.len() * STEP, MOST / 2);
@@ -127,14 +127,14 @@ mod tests {
         assert!(others.iter().all(|taken| !taken.is_empty()), "each has some");
         drop(first);
         let again = fill(&transit, "0");
-        assert!(again.len() * STEP >= MOST / 20, "its share of ten");
+        assert!(again.len() * STEP >= MOST / 20, "its share among ten callers");
         assert!(transit.passage("new".into()).grow(STEP).is_ok());
         drop((others, again));
-        assert!(transit.lock().of.is_empty() && transit.lock().all == 0, "nothing stays behind");
+        assert!(transit.lock().of.is_empty() && transit.lock().all == 0, "all memory is given back");
     }
 
     #[test]
-    fn what_does_not_fit_takes_nothing() {
+    fn a_request_for_too_much_memory_takes_none() {
         let transit = Transit::of(MOST);
         let mut passage = transit.passage("a".into());
         assert_eq!(passage.grow(MOST / 2 + 1), Err(NoRoom));
@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn an_answer_waits_for_those_before_it() {
+    async fn an_answer_waits_for_memory_but_not_forever() {
         let transit = Transit::of(MOST);
         let mut before = fill(&transit, "a");
         let waiting = tokio::spawn({
@@ -157,7 +157,7 @@ mod tests {
         before.truncate(before.len() - 4);
         assert_eq!(waiting.await.unwrap(), Ok(2 * STEP));
         let full = fill(&transit, "a");
-        assert_eq!(transit.room("a".into(), STEP).await.map(|_| ()), Err(NoRoom), "not for ever");
+        assert_eq!(transit.room("a".into(), STEP).await.map(|_| ()), Err(NoRoom), "it gives up in the end");
         drop(full);
     }
 }

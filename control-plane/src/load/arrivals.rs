@@ -96,25 +96,25 @@ mod tests {
     }
 
     #[test]
-    fn what_departed_or_is_in_flight_has_arrived() {
+    fn counts_departed_and_in_flight_requests_as_arrivals() {
         assert_eq!(rates(&[(0, 1_000, 10), (5_000, 1_100, 60)]), [Some(30.0)]);
-        assert_eq!(rates(&[(0, 0, 100), (5_000, 100, 0)]), [Some(0.0)], "the queue drains, nobody comes");
+        assert_eq!(rates(&[(0, 0, 100), (5_000, 100, 0)]), [Some(0.0)], "the queue drains, nothing arrives");
         assert_eq!(rates(&[(0, 0, 100), (5_000, 20, 50)]), [Some(0.0)], "clients left");
     }
 
     #[test]
-    fn a_doubled_or_early_report_waits_for_a_span() {
+    fn gives_no_new_rate_for_a_duplicate_or_early_report() {
         let expected = [None, None, Some(20.0), Some(20.0)];
         assert_eq!(rates(&[(0, 0, 0), (0, 0, 0), (100, 90, 0), (5_000, 100, 0), (5_001, 100, 0)]), expected);
     }
 
     #[test]
-    fn a_late_report_is_the_mean_over_its_span() {
+    fn averages_the_rate_over_the_span_of_a_late_report() {
         assert_eq!(rates(&[(0, 0, 0), (5_000, 50, 0), (17_500, 300, 0)]), [Some(10.0), Some(20.0)]);
     }
 
     #[test]
-    fn a_restart_is_a_new_baseline() {
+    fn takes_a_new_baseline_when_the_proxy_restarts() {
         let reports = [(0, 1_000, 0), (5_000, 1_100, 0), (10_000, 7, 3), (15_000, 60, 0)];
         assert_eq!(rates(&reports), [Some(20.0), Some(20.0), Some(10.0)]);
         // Also if it shows against an early report only, and not against the baseline.
@@ -122,25 +122,25 @@ mod tests {
     }
 
     #[test]
-    fn a_leap_is_not_believed() {
+    fn ignores_an_impossible_jump_of_a_counter() {
         let reports = [(0, 0, 0), (5_000, 100, 0), (10_000, 1 << 53, 0), (15_000, (1 << 53) + 50, 0)];
         assert_eq!(rates(&reports), [Some(20.0), Some(20.0), Some(10.0)]);
     }
 
     #[test]
-    fn what_a_proxy_counted_itself_needs_no_other_report() {
+    fn needs_no_earlier_report_when_the_proxy_states_the_time_span() {
         let (mut arrivals, start) = (Arrivals::default(), Instant::now());
         let mut hear = |arrived, millis: Option<u64>| {
             let load = ServiceLoad { arrived, departed: arrived, in_flight: 1_000, ..Default::default() };
             arrivals.hear(&load, Since::Counted(millis.map(Duration::from_millis)), LEAST, start);
             arrivals.rate()
         };
-        assert_eq!(hear(9_000, None), None, "nobody knows since when");
+        assert_eq!(hear(9_000, None), None, "the time span is unknown");
         assert_eq!(hear(4, Some(400)), None, "too short for a first rate");
         assert_eq!(hear(6, Some(600)), Some(10.0));
         assert_eq!(hear(30, Some(1_000)), Some(10.0), "too short for another");
         assert_eq!(hear(45, Some(1_500)), Some(30.0));
-        // An older control plane came in between: the counters count from the start.
+        // An older control plane answered meanwhile, so the counters count from their start.
         arrivals.hear(&ServiceLoad { departed: 500, ..Default::default() }, Since::Start, LEAST, start);
         let later = start + Duration::from_secs(10);
         arrivals.hear(&ServiceLoad { departed: 700, ..Default::default() }, Since::Start, LEAST, later);

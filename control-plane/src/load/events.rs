@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn every_counter_becomes_its_own_rate() {
+    fn turns_every_counter_into_its_own_rate() {
         let start = Instant::now();
         let mut events = Events::default();
         events.hear(&load(0, ServiceEvents::default()), Since::Start, LEAST, start);
@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn early_reports_wait_and_a_restart_is_a_new_baseline() {
+    fn skips_early_reports_and_takes_a_new_baseline_after_a_restart() {
         let start = Instant::now();
         let mut events = Events::default();
         events.hear(&load(100, ServiceEvents::default()), Since::Start, LEAST, start);
@@ -207,6 +207,6 @@ mod tests {
         assert_eq!(departures(5_000, 200), Some(20.0));
         assert_eq!(departures(10_000, 7), Some(20.0), "restarted");
         assert_eq!(departures(15_000, 57), Some(10.0));
-        assert_eq!(departures(20_000, 1 << 53), Some(10.0), "a leap");
+        assert_eq!(departures(20_000, 1 << 53), Some(10.0), "an impossible jump");
     }
 }

@@ -45,14 +45,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn short_spans_come_together() {
+    fn adds_up_short_spans_until_they_are_enough_for_a_rate() {
         let (mut growth, second) = (Growth::default(), Duration::from_secs(1));
         assert_eq!(growth.add([10, 1], second, 2 * second), None);
         assert_eq!(growth.add([30, 0], second, 2 * second), Some([20.0, 0.5]));
-        assert_eq!(growth.add([30, 3], 3 * second, 2 * second), Some([10.0, 1.0]), "a late one by itself");
-        assert_eq!(growth.add([5, 5], Duration::ZERO, Duration::ZERO), None, "no time");
+        assert_eq!(growth.add([30, 3], 3 * second, 2 * second), Some([10.0, 1.0]), "one long span is enough");
+        assert_eq!(growth.add([5, 5], Duration::ZERO, Duration::ZERO), None, "a span of zero");
         assert_eq!(growth.add([0, 0], 5 * second, second), Some([1.0, 1.0]));
-        assert_eq!(growth.add([1 << 53, 0], second, second), None, "a leap");
+        assert_eq!(growth.add([1 << 53, 0], second, second), None, "an impossible jump");
         assert_eq!(growth.add([7, 0], second, second), Some([7.0, 0.0]));
     }
 }

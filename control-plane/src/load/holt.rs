@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn on_a_ramp_it_is_right_and_the_last_value_is_late() {
+    fn predicts_a_ramp_better_than_the_last_value_does() {
         let ramp: Vec<f64> = (0..200).map(|t| 100.0 + 5.0 * f64::from(t)).collect();
         assert!(error_ratio("ramp", &ramp, 60..190) < 0.01);
         assert!(error_ratio("ramp, its first 100 s", &ramp, 0..20) < 0.7);
@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn on_noise_it_is_a_little_better_than_the_last_value() {
+    fn predicts_noise_and_waves_slightly_better_than_the_last_value_does() {
         let mut rng = fastrand::Rng::with_seed(2);
         let steady: Vec<f64> = (0..4_000).map(|_| 200.0 + 20.0 * noise(&mut rng)).collect();
         let ratio = error_ratio("noise", &steady, 20..3_990);
@@ -140,9 +140,9 @@ mod tests {
     }
 
     #[test]
-    fn after_a_step_it_overshoots_and_is_worse_than_the_last_value() {
+    fn overshoots_after_a_step_and_is_worse_than_the_last_value() {
         let step: Vec<f64> = (0..200).map(|t| if t < 50 { 100.0 } else { 200.0 }).collect();
-        // From 30 s before the step, when nobody can know, to two minutes after it.
+        // From 30 s before the step, when it cannot be foreseen, to two minutes after it.
         let ratio = error_ratio("step", &step, 44..74);
         assert!((1.5..3.0).contains(&ratio), "{ratio}: the documentation says about twice");
         let predicted = predictions(&step);
@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn the_predictions_of_parts_add_up_also_below_zero() {
+    fn predictions_of_parts_add_up_even_when_negative() {
         let fall: Vec<f64> = (0..60).map(|t| (500.0 - 50.0 * f64::from(t)).max(0.0)).collect();
         let rest: Vec<f64> = fall.iter().map(|rate| 500.0 - rate).collect();
         let (fall, rest) = (predictions(&fall), predictions(&rest));
@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn the_report_interval_does_not_change_what_is_predicted() {
+    fn predicts_the_same_with_any_report_interval() {
         for seconds in [1, 5, 17, 60] {
             let start = Instant::now();
             let rate = |at: Instant| 100.0 + (at - start).as_secs_f64();

@@ -56,7 +56,7 @@ mod tests {
     use std::time::UNIX_EPOCH;
 
     #[test]
-    fn every_replica_has_the_same_moments() {
+    fn aligns_report_times_to_the_wall_clock() {
         let now = Instant::now();
         let wait = |millis| {
             let clock = Clock::new(move || UNIX_EPOCH + Duration::from_millis(millis));
@@ -66,7 +66,7 @@ mod tests {
     }
 
     #[test]
-    fn only_one_second_to_a_minute() {
+    fn accepts_only_intervals_from_one_second_to_a_minute() {
         let seconds = |text: &str| text.parse::<ReportInterval>().map(|interval| interval.get().as_secs());
         assert_eq!((seconds("1s"), seconds("5s"), seconds("1m")), (Ok(1), Ok(5), Ok(60)));
         for text in ["999ms", "61s", "0s", "5", "", "-1s", "NaN"] {

@@ -1,4 +1,4 @@
-//! What proxies report, in time that is handed in, and what is made of it.
+//! Load signals computed from proxies' reports, in simulated time.
 
 use super::*;
 use bloc_policy::sync::ServiceLoad;
@@ -67,7 +67,7 @@ fn is_close(value: Option<f64>, expected: f64) -> bool {
 }
 
 #[test]
-fn servers_are_added_up() {
+fn adds_up_the_load_of_all_servers() {
     let mut world = World::new();
     for (second, departed) in [(0, 0), (5, 100), (10, 200), (15, 300)] {
         world.report(1_000 * second, "fast", 2 * departed, 4, Some(60.0));
@@ -92,14 +92,14 @@ fn servers_are_added_up() {
 }
 
 #[test]
-fn what_is_not_known_is_absent() {
+fn omits_signals_that_are_unknown() {
     let mut world = World::new();
     assert_eq!(world.loads.signals("a", |_, _| true, world.start), None);
     let load = ServiceLoad { service: "a".into(), in_flight: 3, ..Default::default() };
     world.loads.hear(Report { proxy: "p", load: &[load], since: Since::Start }, |_| true, |_, _| true, world.start);
     world.heard.insert("p".into(), world.start);
     let cold = world.signals(0);
-    assert_eq!((cold.servers, cold.demand_requests, cold.capacity_requests), (1, 3, None), "one has no limit");
+    assert_eq!((cold.servers, cold.demand_requests, cold.capacity_requests), (1, 3, None), "its server has no limit");
     assert_eq!((cold.arrival_rate_per_second, cold.predicted_arrival_rate_per_second), (None, None));
     assert_eq!((cold.service_rate_per_second, cold.service_rate_per_server), (None, None));
     world.steady(0..=60, 1, 10, Some(0.0));
@@ -110,7 +110,7 @@ fn what_is_not_known_is_absent() {
 }
 
 #[test]
-fn half_a_sum_is_none() {
+fn gives_no_arrival_rate_while_servers_reconnect_after_a_restart() {
     // Ten servers reconnect over 4.5 s after a restart of the control plane.
     let mut world = World::new();
     for second in [0, 5] {
@@ -122,15 +122,19 @@ fn half_a_sum_is_none() {
     }
     world.report(10_000, "p0", 1_200, 1, None);
     assert_eq!(world.arrivals(10_000), Some(200.0));
-    assert_eq!(world.signals(10_000).predicted_arrival_rate_per_second, Some(200.0), "the restart is no surge");
+    assert_eq!(
+        world.signals(10_000).predicted_arrival_rate_per_second,
+        Some(200.0),
+        "a restart of the control plane is not a surge"
+    );
 }
 
 #[test]
-fn one_that_reports_only_once_in_a_while_does_not_hide_the_rest() {
+fn servers_that_report_once_do_not_hide_the_rate_of_the_others() {
     let mut world = World::new();
     for second in [0, 5, 10, 15, 20] {
         world.report(1_000 * second, "p", 20 * second, 0, None);
-        // A new proxy each time, which is not heard of again.
+        // A new proxy each time, which reports only once.
         world.report(1_000 * second + 1, &format!("restless{second}"), 0, 0, None);
     }
     assert_eq!((world.arrivals(14_999), world.arrivals(20_001)), (Some(20.0), Some(20.0)));
@@ -150,7 +154,7 @@ fn a_server_that_joins_lowers_the_utilisation_at_once() {
 }
 
 #[test]
-fn the_silent_are_dropped_after_three_intervals() {
+fn drops_servers_that_are_silent_for_three_intervals() {
     let mut world = World::new();
     world.steady(0..=20, 2, 10, Some(20.0));
     world.steady(25..=30, 1, 10, Some(20.0));
@@ -160,7 +164,7 @@ fn the_silent_are_dropped_after_three_intervals() {
     assert_eq!((gone.servers, gone.demand_requests, gone.capacity_requests), (0, 0, None));
     assert_eq!((gone.arrival_rate_per_second, gone.utilisation_ratio), (None, None));
     assert_eq!(gone.predicted_arrival_rate_per_second, None);
-    // One that comes back begins anew: what happened meanwhile has no rate.
+    // A server that comes back starts anew: the time in between has no rate.
     world.report(60_000, "p1", 5_000, 0, None);
     assert_eq!((world.signals(60_000).servers, world.arrivals(60_000)), (1, None));
     world.report(65_000, "p1", 5_050, 0, None);
@@ -170,11 +174,11 @@ fn the_silent_are_dropped_after_three_intervals() {
 }
 
 #[test]
-fn late_doubled_and_restarted_reports_do_no_harm() {
+fn late_or_duplicate_reports_and_restarts_do_not_change_the_rate() {
     let mut world = World::new();
     world.steady(0..=30, 2, 10, Some(20.0));
     world.steady(30..=30, 2, 10, Some(20.0));
-    assert!(is_close(world.arrivals(30_001), 20.0), "doubled");
+    assert!(is_close(world.arrivals(30_001), 20.0), "duplicate");
     world.report(39_000, "p0", 390, 2, Some(20.0));
     world.report(42_000, "p1", 420, 2, Some(20.0));
     assert!(is_close(world.arrivals(42_000), 20.0), "late");
@@ -183,12 +187,12 @@ fn late_doubled_and_restarted_reports_do_no_harm() {
     world.report(49_000, "p0", 55, 2, Some(20.0));
     world.report(49_001, "p1", 1 << 53, 10_000_000, Some(20.0));
     let signals = world.signals(49_001);
-    assert!(is_close(signals.arrival_rate_per_second, 20.0), "a leap: {signals:?}");
+    assert!(is_close(signals.arrival_rate_per_second, 20.0), "an impossible jump: {signals:?}");
     assert!(is_close(signals.utilisation_ratio, 0.5) && is_close(signals.predicted_arrival_rate_per_second, 20.0));
 }
 
 #[test]
-fn a_rising_rate_is_predicted_above_its_last_value() {
+fn predicts_a_rising_rate_above_its_last_value() {
     let mut world = World::new();
     // 10 + t/5 requests a second: after t seconds, 10 t + t^2/10 have come.
     for second in (0..=300).step_by(5) {
@@ -202,7 +206,7 @@ fn a_rising_rate_is_predicted_above_its_last_value() {
 }
 
 #[test]
-fn names_from_outside_are_bounded() {
+fn bounds_the_number_of_services_that_reports_can_name() {
     let mut world = World::new();
     let load = |service: String| ServiceLoad { service, ..Default::default() };
     let loads: Vec<_> = (0..MAX_SERVICES + 5).map(|i| load(format!("s{i}"))).collect();
@@ -214,7 +218,7 @@ fn names_from_outside_are_bounded() {
     hear("q", &loads[..2]);
     assert_eq!((world.loads.all(|_, _| true, start).len(), world.loads.dropped()), (MAX_SERVICES, 6));
     let servers = world.loads.signals("s1", |_, _| true, start).map(|signals| signals.servers);
-    assert_eq!(servers, Some(2), "a known one is still heard");
+    assert_eq!(servers, Some(2), "a known service is still counted");
     world.loads.retain(|name| name == "s1");
     assert_eq!(world.loads.all(|_, _| true, start).len(), 1);
 }
@@ -250,7 +254,7 @@ fn predictions_of(replicas: usize, ticks_apart: u64) -> Vec<f64> {
 }
 
 #[test]
-fn the_sum_of_the_predictions_is_the_prediction_of_the_sum() {
+fn predictions_of_replicas_add_up_if_observed_at_the_same_moments() {
     let apart = |a: &[f64], b: &[f64]| {
         let differences = a.iter().zip(b).skip(60).map(|(a, b)| (a / b - 1.0).abs());
         differences.fold(0.0, f64::max)

@@ -30,7 +30,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_last_one_is_not_in_the_future() {
+    fn returns_the_latest_tick_that_is_not_in_the_future() {
         let (start, millis) = (Instant::now(), Duration::from_millis);
         let ticks = Ticks::new(start + millis(700), millis(5_000));
         let last = |at: u64| ticks.last(start + millis(at)).map(|tick| (tick - start).as_millis());

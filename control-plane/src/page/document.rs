@@ -66,7 +66,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn everything_is_inside_and_nothing_is_left_to_fill_in() {
+    fn the_document_loads_nothing_and_has_no_placeholders() {
         let document = Document::new();
         let html = String::from_utf8(document.html.to_vec()).unwrap();
         assert!(html.contains("prefers-color-scheme") && html.contains("If-None-Match") && !html.contains("{{"));

@@ -73,7 +73,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn every_parameter_but_the_endpoints_is_there() {
+    fn lists_every_parameter_except_endpoints() {
         let all = json!({
             "routing": "mu", "retries": 1, "routeRetries": 2, "virtualServiceRetries": {"shop/checkout": 5}, "retryBudget": 0.1, "resetInterval": "200ms", "capacity": {"estimator": "slo", "slo": "2s"}, "headroom": 0.5, "maxChips": 7,
             "concurrency": 4, "hold": false, "maxQueueWait": "1s", "bodyLimit": 4096, "streamIdle": "2s", "slo": "3s", "sloGrace": "10ms", "orca": true,
@@ -92,21 +92,21 @@ mod tests {
             [value("capacity"), value("hold"), value("sloGrace"), value("virtualServiceRetries")],
             ["what is finished within 2s", "in the application", "10ms", "shop/checkout: 5"]
         );
-        // A parameter that the schema has and this list has not.
+        // The list has as many parameters as the schema.
         let spec = serde_json::from_value::<ServiceSpec>(json!({"nonsense": 1})).unwrap_err().to_string();
         let known = spec.split('`').skip(3).step_by(2).filter(|name| !name.starts_with("endpoints")).count();
         assert_eq!(known, list.len(), "{spec}");
     }
 
     #[test]
-    fn what_nobody_wrote_is_the_default() {
+    fn shows_the_defaults_of_parameters_that_are_not_set() {
         let spec = ServiceSpec::default();
         let list = in_force(&spec, &spec.validate().unwrap());
         assert!(list.iter().all(|parameter| !parameter.written));
         assert_eq!((list[0].value.as_str(), list[1].value.as_str()), ("bloc", "no limit"));
     }
     #[test]
-    fn addresses_stand_behind_their_port() {
+    fn shows_the_service_port_before_its_addresses() {
         let addresses = |spec: serde_json::Value| addresses(&serde_json::from_value(spec).unwrap());
         assert_eq!(addresses(json!({})), None);
         assert_eq!(addresses(json!({"endpoints": []})), Some(vec![]));

@@ -114,21 +114,21 @@ mod tests {
     }
 
     #[test]
-    fn keeps_fifteen_minutes_and_forgets_who_is_gone() {
+    fn keeps_fifteen_minutes_of_samples_and_drops_removed_services() {
         let mut samples = Samples::default();
         for i in 0..100 {
             samples.take(&with_load(i));
         }
         let of = samples.of("a").unwrap();
         assert_eq!((of.in_flight.len(), of.in_flight[0], of.in_flight[89]), (90, Value(10.0), Value(99.0)));
-        assert_eq!(serde_json::to_string(&of.arrivals[..2]).unwrap(), "[null,null]", "not known is not 0");
+        assert_eq!(serde_json::to_string(&of.arrivals[..2]).unwrap(), "[null,null]", "unknown is null, not 0");
         assert_eq!((samples.taken(), samples.of("never")), (100, None));
         samples.take(&services("services: {b: {}}"));
         assert_eq!(samples.of("a"), None);
     }
 
     #[test]
-    fn three_digits_are_enough() {
+    fn rounds_samples_to_three_significant_digits() {
         assert_eq!([1234.5, 0.012_345, 99.96, 0.0].map(round), [1230.0, 0.0123, 100.0, 0.0]);
     }
 }

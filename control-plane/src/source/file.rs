@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn half_a_file_is_not_taken_for_a_file() {
+    async fn does_not_publish_a_half_written_file() {
         let (_directory, path, mut source) = open().await;
         // An editor truncates, writes half, which is valid without b, and then the rest.
         let mut file = std::fs::File::create(&path).unwrap();
@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn the_gap_of_a_rename_is_no_refusal() {
+    async fn does_not_refuse_a_file_that_is_missing_during_a_rename() {
         let (_directory, path, mut source) = open().await;
         let aside = path.with_extension("aside");
         std::fs::rename(&path, &aside).unwrap();
@@ -213,11 +213,11 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_file_that_never_stands_still_is_left_to_the_next_poll() {
+    async fn leaves_a_file_that_keeps_changing_to_the_next_poll() {
         let (_directory, path, mut source) = open().await;
         let scribble = async {
             for i in 0_usize.. {
-                // By rename: a reading in the midst of a write would be a third content.
+                // By rename, since a read during a write would see a third content.
                 let beside = path.with_extension("new");
                 std::fs::write(&beside, format!("services: {{}} # {i}")).unwrap();
                 std::fs::rename(beside, &path).unwrap();
@@ -233,7 +233,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_is_no_text_or_too_large_is_refused_once() {
+    async fn refuses_a_binary_oversized_or_missing_file_once() {
         let (_directory, path, mut source) = open().await;
         std::fs::write(&path, [0xff]).unwrap();
         let error = source.next_reading().await.unwrap().unwrap_err().to_string();

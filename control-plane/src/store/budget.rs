@@ -169,22 +169,18 @@ mod tests {
     }
 
     #[test]
-    fn who_takes_most_gives_way_with_its_youngest() {
+    fn evicts_the_youngest_record_of_the_identity_that_takes_most() {
         let budget = taken_by("aabbbbbcca");
         assert_eq!(budget.room("c", 10, 10), after("b6"));
         assert_eq!(budget.room("new", 10, 10), after("b6"));
-        assert_eq!(budget.room("b", 10, 10), Room::Full, "it takes most itself");
-        assert_eq!(
-            budget.room("b", 4, 10),
-            after("b6"),
-            "an older record of its own may grow at the cost of a younger"
-        );
+        assert_eq!(budget.room("b", 10, 10), Room::Full, "it is the largest itself");
+        assert_eq!(budget.room("b", 4, 10), after("b6"), "its older record may grow at the cost of its younger one");
         assert_eq!(budget.room("a", 10, 20), Room::Full, "with that it would take as much as the largest");
         assert_eq!(taken_by("aabbbbbcc").room("b", 10, 10), Room::Free);
     }
 
     #[test]
-    fn nobody_takes_more_than_its_own_limit() {
+    fn no_identity_takes_more_than_its_own_limit() {
         let budget = taken_by("aaaaaa");
         assert_eq!(budget.room("a", 6, 10), Room::Full, "although 40 are free");
         assert_eq!(budget.room("a", 2, 10), after("a5"));
@@ -194,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn who_takes_less_than_a_fair_share_always_gets_in() {
+    fn an_identity_below_its_fair_share_always_gets_room() {
         let mut rng = fastrand::Rng::with_seed(7);
         for _ in 0..500 {
             let limits = Limits { of_one: 1_000, in_all: 1_000 };

@@ -82,12 +82,16 @@ mod tests {
     }
 
     #[test]
-    fn says_what_changed() {
+    fn names_the_services_that_changed() {
         let mut catalog = Catalog::default();
         let mut publish = |yaml| catalog.replace(Snapshot::from_yaml(yaml).unwrap());
         assert_eq!(publish("services: {a: {}, b: {}}"), names(&["a", "b"]));
         assert_eq!(publish("services: {a: {retries: 1}, b: {}}"), names(&["a"]));
-        assert_eq!(publish("services: {a: {retries: 1}, b: {retries: 3}}"), names(&[]), "the default");
+        assert_eq!(
+            publish("services: {a: {retries: 1}, b: {retries: 3}}"),
+            names(&[]),
+            "writing the default changes nothing"
+        );
         assert_eq!(publish("services: {b: {}}"), names(&["a"]));
         assert_eq!(publish("services: {a: {}, b: {}}"), names(&["a"]));
     }
@@ -97,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn the_digest_is_that_of_what_was_asked_for() {
+    fn the_digest_covers_only_the_services_asked_for() {
         let catalog = |yaml| {
             let mut catalog = Catalog::default();
             catalog.replace(Snapshot::from_yaml(yaml).unwrap());
@@ -105,7 +109,7 @@ mod tests {
         };
         let one = catalog("services: {a: {resetInterval: 1s}, b: {}}");
         let other = catalog("services: {a: {resetInterval: 1000ms, retries: 3}, c: {}}");
-        assert_eq!(one.digest_of(&to(&["a"])), other.digest_of(&to(&["a"])), "the same in other words");
+        assert_eq!(one.digest_of(&to(&["a"])), other.digest_of(&to(&["a"])), "the same service in another notation");
         assert_eq!(one.digest_of(&to(&["a", "none"])), one.digest_of(&to(&["a"])));
         assert_ne!(one.digest_of(&to(&["a", "b"])), one.digest_of(&to(&["a"])));
         assert_ne!(one.digest(), other.digest());

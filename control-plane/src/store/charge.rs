@@ -40,7 +40,7 @@ mod tests {
     use bloc_policy::sync::SyncRequest;
 
     #[test]
-    fn ten_thousand_ordinary_proxies_have_room() {
+    fn the_budget_has_room_for_ten_thousand_ordinary_proxies() {
         let request = SyncRequest {
             proxy: format!("sidecar~10.0.0.1~{}.shop~shop.svc.cluster.local", "a".repeat(40)),
             version: "6f0c3a9be1d24578@1042.997.1011".into(),
@@ -54,7 +54,7 @@ mod tests {
     }
 
     #[test]
-    fn invented_names_cost_what_they_take() {
+    fn charges_more_for_names_that_are_not_in_force() {
         let services: Vec<String> = (0..1_000).map(|i| format!("{i:061}")).collect();
         let request = SyncRequest { proxy: "p".into(), services, ..SyncRequest::default() };
         let poll = Poll::try_from(request).unwrap();

@@ -1,4 +1,4 @@
-//! What replicas count of proxies that ask now one of them, now the other, in virtual time.
+//! What two replicas count of a proxy that polls now one, now the other; in virtual time.
 
 use super::*;
 use crate::clock::Clock;
@@ -96,7 +96,7 @@ const NONE: (usize, u64) = (0, 0);
 const ONE: (usize, u64) = (1, 3);
 
 #[tokio::test(start_paused = true)]
-async fn a_proxy_that_alternates_counts_once_and_so_does_each_event() {
+async fn counts_an_alternating_proxy_and_each_of_its_events_once() {
     let mut world = World::new().await;
     assert_ne!(world.replicas[0].replica(), world.replicas[1].replica());
     assert!(world.replicas[0].replica().len() == 16 && u64::from_str_radix(world.replicas[0].replica(), 16).is_ok());
@@ -105,7 +105,7 @@ async fn a_proxy_that_alternates_counts_once_and_so_does_each_event() {
         let shown = world.shown();
         assert!(shown == [ONE, NONE] || shown == [NONE, ONE], "{shown:?}");
     }
-    // Of the last poll's 5 s nobody has heard yet.
+    // The 5 s of the last poll are not reported yet.
     assert_eq!(world.arrivals().iter().sum::<u64>(), 10 * 30);
     assert!(world.arrivals().iter().all(|count| *count > 0), "{:?}", world.arrivals());
     let rates = world.replicas.each_ref().map(|store| store.service("a").unwrap().load.unwrap());
@@ -115,13 +115,13 @@ async fn a_proxy_that_alternates_counts_once_and_so_does_each_event() {
     assert_eq!(world.shown(), [NONE, NONE], "it is gone");
 }
 
-/// A service of one server, whose polls stay away from a replica for longer than servers are kept.
+/// One server, which does not poll a replica for longer than the replica keeps servers.
 #[tokio::test(start_paused = true)]
-async fn the_rate_of_one_server_is_whole_wherever_its_polls_go() {
+async fn rates_of_both_replicas_add_up_wherever_a_server_polls() {
     for sequence in ["0110110", "0111000111", "01101001100101101001"] {
         let mut world = World::new().await;
         let observing = world.replicas.each_ref().map(|store| tokio::spawn(Store::keep_observing(store.downgrade())));
-        // A replica that is new takes its part for a step, which the predictions have to forget.
+        // A new replica sees its part as a step in load, which the predictions have to forget.
         for i in 0..60 {
             world.quiet(i % 2).await;
         }
@@ -144,7 +144,7 @@ async fn the_rate_of_one_server_is_whole_wherever_its_polls_go() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_not_answered_is_not_counted() {
+async fn does_not_count_the_report_of_a_poll_without_an_answer() {
     let mut world = World::new().await;
     world.quiet(0).await;
     advance(Duration::from_secs(1)).await;
@@ -168,7 +168,7 @@ async fn what_is_not_answered_is_not_counted() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_proxy_that_stays_behind_is_stale_at_one_replica_and_well_again_at_both() {
+async fn one_replica_counts_a_lagging_proxy_as_stale_until_it_catches_up() {
     let mut world = World::new().await;
     world.quiet(0).await;
     let stale = |world: &World| world.replicas.each_ref().map(|store| store.counts().proxies_stale);
@@ -183,17 +183,17 @@ async fn a_proxy_that_stays_behind_is_stale_at_one_replica_and_well_again_at_bot
         assert!(matches!(poll.await.unwrap(), Outcome::Changed(_)));
         world.answered(replica, asked);
         advance(Duration::from_secs(1)).await;
-        // For 10 s, as the replica knows that counts it.
+        // It is stale after 10 s, at the replica that counts it.
         assert_eq!(stale(&world).iter().sum::<usize>(), usize::from(i >= 10), "after {} s", i + 1);
     }
     for _ in 0..3 {
         world.quiet(1).await;
-        assert_eq!(stale(&world), [0, 0], "the other one has heard of it last when it was behind");
+        assert_eq!(stale(&world), [0, 0], "the other replica last saw it when it lagged");
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_takes_each_state_but_the_newest_is_not_stale() {
+async fn a_proxy_that_keeps_up_with_frequent_changes_is_not_stale() {
     let mut world = World::new().await;
     let mut version = world.version.clone();
     for retries in 0..8 {
@@ -210,7 +210,7 @@ async fn who_takes_each_state_but_the_newest_is_not_stale() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn counters_of_older_proxies_are_left_out() {
+async fn omits_event_counters_of_older_proxies() {
     let world = World::new().await;
     let load = vec![ServiceLoad { service: "a".into(), departed: 1_000, ..Default::default() }];
     let request = SyncRequest {

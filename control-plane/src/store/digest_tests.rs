@@ -1,4 +1,4 @@
-//! Digests of services and of sets of services, as proxies meet them.
+//! Digests of services and of sets of services.
 
 use super::version::digest;
 use crate::snapshot::Snapshot;
@@ -46,7 +46,7 @@ fn the_list_of_parameters_is_complete() {
 /// If this fails, every proxy is answered anew during an upgrade to this build. Not made of
 /// [`PARAMETERS`]: a new parameter must leave these as they are.
 #[test]
-fn digests_are_those_of_earlier_builds() {
+fn digests_stay_the_same_across_builds() {
     let all = "
 services:
   a: {}
@@ -97,7 +97,7 @@ fn each_parameter_changes_the_digest() {
 }
 
 #[test]
-fn a_default_that_is_written_changes_nothing() {
+fn writing_a_default_does_not_change_the_digest() {
     for (name, _, default) in PARAMETERS {
         if let Some(default) = default {
             assert_eq!(one(&format!("{name}: {default}")), one(""), "{name}");

@@ -258,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn a_change_says_what_became_different() {
+    fn a_change_lists_what_differs_in_each_service() {
         let before = "services: {gone: {}, a: {retries: 3, capacity: {estimator: static, limit: 10}}, same: {}}";
         let after = "services: {new: {}, a: {capacity: {estimator: slo, slo: 2s}, endpoints: ['1.1.1.1:1']}, same: {}}";
         let coming = coming(before, after).unwrap();
@@ -270,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn pods_that_come_and_go_do_not_push_out_an_edit() {
+    fn endpoint_changes_do_not_push_out_a_parameter_change() {
         let mut history = History::default();
         history.changed("file:x", coming("services: {}", "services: {a: {}}").unwrap(), "1".into(), at(0));
         for i in 0..1_000_u64 {
@@ -282,14 +282,17 @@ mod tests {
         assert_eq!(events.len(), MAX_ENDPOINT_EVENTS + 1);
         assert_eq!((events[0].kind, &*events[0].at), (EventKind::Endpoints, "1970-01-01T00:16:40.000Z"));
         assert_eq!(events.last().unwrap().services[0].what, ["added"]);
-        assert!(coming("services: {a: {}}", "services: {a: {retries: 3}}").is_none(), "the default, written down");
+        assert!(
+            coming("services: {a: {}}", "services: {a: {retries: 3}}").is_none(),
+            "writing the default changes nothing"
+        );
         let by_port = |ip| format!("services: {{a: {{endpointsByPort: {{80: ['{ip}:8080']}}}}}}");
         let moved = coming(&by_port("1.1.1.1"), &by_port("2.2.2.2")).unwrap();
         assert_eq!((moved.kind, &*moved.services[0].what[0]), (EventKind::Endpoints, "endpoints: +1 −1, 1 now"));
     }
 
     #[test]
-    fn a_refusal_is_in_force_until_good_content_comes_from_there() {
+    fn a_refusal_stays_in_force_until_its_source_is_valid_again() {
         let mut history = History::default();
         history.refused("x", "bad", at(1));
         history.refused("x", "bad", at(2));
@@ -299,7 +302,7 @@ mod tests {
         assert_eq!(messages(history.refusals_in_force()), [("worse".to_owned(), 1), ("bad".to_owned(), 2)]);
         let number = history.number();
         history.resolved("x");
-        assert!(history.number() > number, "who looks is told");
+        assert!(history.number() > number, "the page is told");
         assert_eq!(messages(history.refusals_in_force()), [("worse".to_owned(), 1)]);
         history.refused("y", "other", at(4));
         assert_eq!(messages(history.refusals_in_force()), [("other".to_owned(), 1)], "it replaces the one before");
@@ -308,7 +311,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_remembered_is_bounded() {
+    fn bounds_the_events_that_it_keeps() {
         let mut history = History::default();
         for i in 0..3 * MAX_EVENTS {
             history.refused(&format!("source {i}"), &"x".repeat(10_000), at(0));

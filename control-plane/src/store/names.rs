@@ -76,7 +76,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_is_kept_once_and_for_as_long_as_it_is_used() {
+    fn keeps_each_name_once_and_only_while_it_is_used() {
         let mut names = Names::default();
         let one = names.subscribe(&list(&["a", "b"]), &list(&["b"]));
         let other = names.subscribe(&list(&["b", "c"]), &[]);
@@ -91,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn a_flood_of_names_leaves_no_room_behind() {
+    fn frees_the_memory_of_a_flood_of_names() {
         let mut names = Names::default();
         let many: Vec<String> = (0..100_000).map(|i| i.to_string()).collect();
         let flood = names.subscribe(&many, &[]);

@@ -198,14 +198,14 @@ mod tests {
     }
 
     #[test]
-    fn names_are_sorted_and_each_is_there_once() {
+    fn sorts_names_and_drops_duplicates() {
         let serves = ["c", "a", "c"].map(String::from).to_vec();
         let poll = Poll::try_from(SyncRequest { serves, ..request() }).unwrap();
         assert_eq!((poll.services, poll.serves), (vec!["a".into(), "b".into()], vec!["a".into(), "c".into()]));
     }
 
     #[test]
-    fn the_wait_is_capped() {
+    fn limits_the_wait_to_1_to_60_seconds() {
         let wait = |text: &str| Poll::try_from(SyncRequest { wait: Some(text.into()), ..request() }).map(|p| p.wait);
         assert_eq!(wait("10ms"), Ok(Duration::from_secs(1)));
         assert_eq!(wait("2s"), Ok(Duration::from_secs(2)));
@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn who_serves_something_reports_at_least_every_interval() {
+    fn limits_the_wait_of_a_servers_proxy_to_the_report_interval() {
         let wait = |serves: &[&str], wait: &str| {
             let serves = serves.iter().map(ToString::to_string).collect();
             let mut poll = Poll::try_from(SyncRequest { serves, wait: Some(wait.into()), ..request() }).unwrap();
@@ -227,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_is_refused() {
+    fn refuses_polls_with_impossible_values() {
         let error = |request: SyncRequest| Poll::try_from(request).unwrap_err().to_string();
         assert!(error(SyncRequest::default()).starts_with("proxy: \"\" is not allowed"));
         assert!(error(SyncRequest { proxy: "a b".into(), ..request() }).starts_with("proxy: "));

@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_stays_behind() {
+    fn polls_that_end_leave_nothing_in_the_index() {
         let (mut polls, a) = (Polls::default(), to(&mut Names::default(), &["a"]));
         let (id, woken) = polls.hold(Arc::clone(&a), true);
         drop(woken);

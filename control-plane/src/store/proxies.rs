@@ -313,7 +313,7 @@ mod tests {
     }
 
     #[test]
-    fn who_invents_proxies_keeps_nobody_out() {
+    fn an_identity_that_invents_proxies_keeps_no_other_out() {
         let (mut proxies, start) = (small(), Instant::now());
         for (payer, count) in [("a", 6), ("b", 4)] {
             for i in 0..count {
@@ -326,11 +326,11 @@ mod tests {
         assert_eq!(ids(&proxies), ["a0", "a1", "a2", "a3", "a4", "b0", "b1", "b2", "b3", "new"]);
         let gone = proxies.gone();
         assert_eq!((gone.last().unwrap().proxy.as_str(), gone.last().unwrap().held), ("a5", Some(7)));
-        assert!(comes(&mut proxies, &paid("b0", "b", "s"), start), "a known one takes no more than before");
+        assert!(comes(&mut proxies, &paid("b0", "b", "s"), start), "a known proxy takes no more than before");
     }
 
     #[test]
-    fn who_was_not_heard_of_lately_gives_way_first() {
+    fn evicts_silent_proxies_first() {
         let (mut proxies, start) = (small(), Instant::now());
         for i in 0..10 {
             let payer = if i < 6 { "a" } else { "b" };
@@ -342,12 +342,12 @@ mod tests {
         }
         assert!(comes(&mut proxies, &paid("new", "c", "s"), later));
         assert_eq!(ids(&proxies), ["1", "2", "3", "4", "5", "6", "7", "8", "9", "new"]);
-        assert!(comes(&mut proxies, &paid("newer", "c", "s"), later), "then the largest");
+        assert!(comes(&mut proxies, &paid("newer", "c", "s"), later), "then the youngest of the largest identity");
         assert_eq!(ids(&proxies), ["1", "2", "3", "4", "6", "7", "8", "9", "new", "newer"]);
     }
 
     #[test]
-    fn who_is_beyond_its_own_limit_drops_nobody_elses_silent_proxies() {
+    fn an_identity_at_its_limit_evicts_only_its_own_silent_proxies() {
         let (mut proxies, start) = (small(), Instant::now());
         for i in 0..9 {
             let payer = if i < 6 { "a" } else { "b" };
@@ -360,7 +360,7 @@ mod tests {
     }
 
     #[test]
-    fn a_proxy_whose_own_record_was_silent_is_charged_in_full() {
+    fn charges_in_full_for_a_silent_proxy_that_returns() {
         let (mut proxies, start) = (small(), Instant::now());
         for i in 0..10 {
             let payer = ["c", "a", "a", "a", "a", "b", "b", "b", "b", "b"][i];
@@ -377,7 +377,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_stays_of_who_is_gone() {
+    fn frees_all_that_was_kept_for_proxies_that_are_gone() {
         let (mut proxies, start) = (small(), Instant::now());
         for (i, payer) in ["a", "b", "a", "c"].into_iter().enumerate() {
             assert!(comes(&mut proxies, &paid(&i.to_string(), payer, &format!("s{i}")), start));
@@ -385,7 +385,7 @@ mod tests {
         assert!(comes(&mut proxies, &paid("0", "a", "other"), start));
         let gone = proxies.gone();
         assert_eq!((&*gone.last().unwrap().left[0].text, proxies.name_id("s0")), ("s0", None), "it serves another");
-        assert!(comes(&mut proxies, &paid("1", "d", "s1"), start), "charged to somebody else");
+        assert!(comes(&mut proxies, &paid("1", "d", "s1"), start), "charged to another identity");
         assert_eq!(proxies.taken(), 4 * EACH);
         proxies.sweep(start + KEEP);
         assert!(proxies.budget.is_empty(), "{:?}", proxies.budget);
@@ -395,7 +395,7 @@ mod tests {
     }
 
     #[test]
-    fn an_id_belongs_to_whom_it_was_first_heard_from() {
+    fn a_proxy_id_belongs_to_the_identity_that_used_it_first() {
         let (mut proxies, start) = (Proxies::default(), Instant::now());
         let from = |identity: &str| poll("p").from(Some(identity.to_owned()));
         assert!(!proxies.is_of_another(&from("one")));

@@ -63,12 +63,12 @@ mod tests {
     }
 
     #[test]
-    fn holds_for_the_very_version_and_key() {
+    fn a_seal_holds_only_for_its_own_version_and_key() {
         let version = seal().version(0xff, Progress::new([5, 7]));
         assert!(seal().holds(&version));
         let read: Version = version.to_string().parse().unwrap();
         assert!(seal().holds(&read), "{read}");
-        // The same in every build: replicas of two builds read each other.
+        // The same in every build, so that replicas of two builds accept each other's seals.
         assert_eq!(version.to_string(), "00000000000000ff@5.7.1030589537019304908");
         assert!(!Seal::new(&[8; KEY_BYTES]).holds(&version), "another key");
         for forged in [
@@ -84,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn without_progress_or_a_key_there_is_none() {
+    fn versions_without_progress_or_a_key_have_no_seal() {
         assert_eq!(seal().version(0xff, Progress::default()).to_string(), "00000000000000ff");
         let unsealed = Seal::default().version(0xff, Progress::new([5, 7]));
         assert_eq!(unsealed.to_string(), "00000000000000ff@5.7");

@@ -77,7 +77,7 @@ mod tests {
     use crate::store::names::Names;
 
     #[test]
-    fn all_names_come_once_and_in_order() {
+    fn lists_each_name_once_and_in_order() {
         let list = |names: &[&str]| names.iter().map(ToString::to_string).collect::<Vec<_>>();
         let of = |calls: &[&str], serves: &[&str]| Names::default().subscribe(&list(calls), &list(serves));
         let texts = |calls, serves| of(calls, serves).texts().map(str::to_owned).collect::<Vec<_>>();

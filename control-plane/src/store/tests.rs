@@ -1,4 +1,4 @@
-//! What proxies are told, in virtual time.
+//! What the store answers to polls, in virtual time.
 
 use super::*;
 use crate::clock::Clock;
@@ -82,19 +82,19 @@ fn names(state: &SyncResponse) -> Vec<&str> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_new_proxy_is_answered_at_once_even_with_nothing() {
+async fn answers_a_new_proxy_at_once_even_with_an_empty_state() {
     let world = World::new("services: {a: {retries: 1}, b: {}}");
     let state = world.answered("p", "", &["a", "none"]).await;
     assert_eq!(names(&state), ["a"]);
     assert_eq!(state.services["a"].retries, Some(1));
     let nothing = world.answered("q", "", &["none"]).await;
     assert!(nothing.services.is_empty() && !nothing.version.is_empty());
-    assert_eq!(world.answered("r", "", &[]).await, nothing, "the same nothing");
+    assert_eq!(world.answered("r", "", &[]).await, nothing, "the same empty state");
     assert_eq!(names(&world.answered("s", "what is this", &["a"]).await), ["a"]);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_poll_is_held_until_its_wait_is_over() {
+async fn holds_a_poll_until_its_wait_is_over() {
     let world = World::new("services: {a: {}}");
     let version = world.answered("p", "", &["a"]).await.version;
     let start = Instant::now();
@@ -106,7 +106,7 @@ async fn a_poll_is_held_until_its_wait_is_over() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_change_is_pushed_to_its_subscribers_only() {
+async fn pushes_a_change_to_its_subscribers_only() {
     let world = World::new("services: {a: {}, b: {}}");
     let a = world.answered("p", "", &["a"]).await.version;
     let b = world.answered("q", "", &["b"]).await.version;
@@ -122,7 +122,7 @@ async fn a_change_is_pushed_to_its_subscribers_only() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_removed_service_is_absent() {
+async fn omits_a_removed_service_from_the_state() {
     let world = World::new("services: {a: {}, b: {}}");
     let version = world.answered("p", "", &["a", "b"]).await.version;
     let poll = world.held("p", &version, &["a", "b"]).await;
@@ -131,7 +131,7 @@ async fn a_removed_service_is_absent() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn content_that_means_the_same_is_no_change() {
+async fn answers_no_poll_when_content_means_the_same() {
     let world = World::new("services: {a: {resetInterval: 1s}}");
     let version = world.answered("p", "", &["a"]).await.version;
     let poll = world.held("p", &version, &["a"]).await;
@@ -148,7 +148,7 @@ async fn a_newer_poll_of_the_same_proxy_supersedes_the_older() {
     let older = world.held("p", &version, &["a"]).await;
     let newer = world.held("p", &version, &["a"]).await;
     assert!(matches!(older.await.unwrap(), Outcome::Superseded));
-    assert_eq!(world.store.counts().polls_held, 1, "the older one's end does not take the newer one with it");
+    assert_eq!(world.store.counts().polls_held, 1, "the end of the older poll leaves the newer one held");
     let newest = world.held("p", &version, &["a"]).await;
     assert!(matches!(newer.await.unwrap(), Outcome::Superseded));
     world.publish("services: {}");
@@ -156,7 +156,7 @@ async fn a_newer_poll_of_the_same_proxy_supersedes_the_older() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_poll_whose_client_left_is_released() {
+async fn releases_a_poll_whose_client_left() {
     let world = World::new("services: {a: {}}");
     let version = world.answered("p", "", &["a"]).await.version;
     let poll = world.held("p", &version, &["a"]).await;
@@ -169,7 +169,7 @@ async fn a_poll_whose_client_left_is_released() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn nothing_is_said_before_the_first_snapshot() {
+async fn holds_all_polls_before_the_first_snapshot() {
     let world = World::empty();
     let poll = world.held("p", "", &["a"]).await;
     let returning = world.held("q", "00000000000000ff", &["a"]).await;
@@ -180,7 +180,7 @@ async fn nothing_is_said_before_the_first_snapshot() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_restart_answers_those_who_have_something_else() {
+async fn answers_only_proxies_with_another_state_after_a_restart() {
     let before = World::new("services: {a: {retries: 2}, b: {}}");
     let a = before.answered("p", "", &["a"]).await.version;
     let both = before.answered("q", "", &["a", "b"]).await.version;
@@ -190,12 +190,12 @@ async fn a_restart_answers_those_who_have_something_else() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_grown_subscription_is_answered_although_nothing_changed() {
+async fn answers_a_poll_that_asks_for_more_services_at_once() {
     let world = World::new("services: {a: {}, b: {}}");
     let a = world.answered("p", "", &["a"]).await.version;
     let state = world.answered("p", &a, &["a", "b"]).await;
     assert_eq!(names(&state), ["a", "b"]);
-    // That answer was lost: the proxy asks again as before, and is answered again.
+    // The answer was lost: the proxy polls as before and is answered again.
     assert_eq!(world.answered("p", &a, &["a", "b"]).await, state);
     world.held("p", &state.version, &["a", "b"]).await;
     world.held("p", &a, &["a", "none"]).await;
@@ -211,13 +211,13 @@ async fn replicas_give_the_same_state_the_same_digest() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_replica_that_knows_less_does_not_undo_what_a_proxy_has() {
+async fn a_lagging_replica_does_not_undo_the_newer_state_of_a_proxy() {
     let (ahead, behind) = (World::replica("services: {}", &[9, 5]), World::replica("services: {a: {}}", &[8, 6]));
     let version = ahead.answered("p", "", &["a"]).await.version;
     let poll = behind.held("p", &version, &["a"]).await;
     assert_eq!((behind.store.wants_at(0), behind.store.wants_at(1)), (true, false));
     behind.store.wants().await;
-    // A change that is older than what the proxy has is not told either; what comes after it is.
+    // A change older than the proxy's state is not pushed either; the next one is.
     behind.publish_at("services: {a: {retries: 1}}", &[8, 7]);
     tokio::task::yield_now().await;
     assert!(!poll.is_finished());
@@ -227,7 +227,7 @@ async fn a_replica_that_knows_less_does_not_undo_what_a_proxy_has() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn reading_on_without_a_change_is_enough_to_contradict() {
+async fn a_replica_answers_once_it_has_read_as_far_as_the_proxy() {
     let (ahead, behind) = (World::replica("services: {}", &[9]), World::replica("services: {a: {}}", &[8]));
     let version = ahead.answered("p", "", &["a"]).await.version;
     let poll = behind.held("p", &version, &["a"]).await;
@@ -236,11 +236,11 @@ async fn reading_on_without_a_change_is_enough_to_contradict() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_version_of_another_history_counts_for_nothing_once_that_is_sure() {
+async fn ignores_a_version_of_another_history_after_a_fresh_list() {
     let (before, restored) = (World::replica("services: {}", &[900]), World::replica("services: {a: {}}", &[8]));
     let version = before.answered("p", "", &["a"]).await.version;
     let poll = restored.held("p", &version, &["a"]).await;
-    // A list that was begun earlier may have missed it.
+    // A list that did not begin after the poll may have missed it.
     restored.store.listed(0, 8, Instant::now());
     tokio::task::yield_now().await;
     assert!(!poll.is_finished());
@@ -266,7 +266,7 @@ async fn closing_ends_all_polls() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn operators_see_services_refusals_and_proxies() {
+async fn the_overview_shows_services_refusals_and_proxies() {
     let world = World::new("services: {a: {retries: 1}}");
     let version = world.answered("p", "", &["a"]).await.version;
     let _poll = world.held("p", &version, &["a"]).await;
@@ -283,9 +283,9 @@ async fn operators_see_services_refusals_and_proxies() {
     world.publish("services: {a: {retries: 2}}");
     world.store.resolve("file");
     tokio::task::yield_now().await;
-    assert_eq!(world.store.counts().proxies_stale, 0, "it has had no time");
+    assert_eq!(world.store.counts().proxies_stale, 0, "it has had no time to take it");
     for _ in 0..2 {
-        // It is answered, and does not take it.
+        // It is answered, but does not take the new state.
         tokio::time::advance(Duration::from_secs(5)).await;
         world.answered("p", &version, &["a"]).await;
     }
@@ -297,7 +297,7 @@ async fn operators_see_services_refusals_and_proxies() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_serves_something_reports_every_interval() {
+async fn proxies_of_servers_report_every_interval() {
     let world = World::new("services: {a: {}, b: {}}");
     let (start, version) = (Instant::now(), world.answered("p", "", &["a"]).await.version);
     let report = |proxy: &str| SyncRequest {

@@ -109,7 +109,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn is_written_and_read() {
+    fn reads_back_a_written_version_and_refuses_other_text() {
         for (text, progress, seal) in [
             ("00000000000000ff", vec![], None),
             ("6f0c3a9be1d24578@7.0.18446744073709551615", vec![7, 0], Some(u64::MAX)),
@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn less_progress_in_one_place_is_behind_there() {
+    fn progress_is_behind_where_its_revision_is_lower() {
         let behind = |own: &[u64], other: &[u64]| {
             let (own, other) = (Progress::new(own.iter().copied()), Progress::new(other.iter().copied()));
             own.behind(&other).collect::<Vec<_>>()

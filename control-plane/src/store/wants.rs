@@ -152,7 +152,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_identity_pays_for_lists_and_others_have_their_own() {
+    fn limits_the_lists_that_one_identity_can_cause() {
         let (mut wants, start) = (Wants::default(), Instant::now());
         let at = |seconds| start + Duration::from_secs(seconds);
         let (mut lists, mut due) = (0, false);
@@ -167,17 +167,17 @@ mod tests {
             }
         }
         assert_eq!((lists, wants.rations["collector"].lists), (LISTS, LISTS));
-        assert!(!wants.list(0, at(59)), "spent");
+        assert!(!wants.list(0, at(59)), "its ration is spent");
         wants.add((0, 5_000), Some("honest"), at(59));
         assert!(wants.list(0, at(59)), "what is wanted at a place is listed together");
         wants.listed(0, 10, at(60));
         assert!(!wants.any() && !wants.list(0, at(66)));
         wants.add((1, 7), Some("collector"), at(66));
-        assert!(wants.list(1, at(66)), "another minute");
+        assert!(wants.list(1, at(66)), "a new ration in the next minute");
     }
 
     #[test]
-    fn what_the_watches_bring_in_time_costs_nothing() {
+    fn charges_nothing_for_revisions_that_the_watches_reach() {
         let (mut wants, start) = (Wants::default(), Instant::now());
         for revision in 1..1_000 {
             wants.add((0, revision), Some("busy"), start);
@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_remembered_is_bounded() {
+    fn bounds_the_revisions_and_rations_that_it_keeps() {
         let (mut wants, start) = (Wants::default(), Instant::now());
         for i in 0..3 * MAX_REVISIONS {
             wants.add((0, i as u64 + 1), Some(&i.to_string()), start);
@@ -198,7 +198,7 @@ mod tests {
             spend(&mut wants.rations, &i.to_string(), start);
         }
         assert_eq!(wants.rations.len(), MAX_RATIONS);
-        assert!(spend(&mut wants.rations, "new", start + MINUTE), "the others' minute is over");
+        assert!(spend(&mut wants.rations, "new", start + MINUTE), "the rations of the last minute are over");
         wants.listed(0, 0, start + MINUTE);
         wants.add((0, 9), None, start);
         wants.listed(0, 0, start + MINUTE);
@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn who_proves_nothing_has_no_ration() {
+    fn does_not_limit_lists_for_callers_without_an_identity() {
         let (mut wants, start) = (Wants::default(), Instant::now());
         for minute in 0..100 {
             let now = start + Duration::from_secs(5) * minute;

@@ -170,13 +170,13 @@ mod tests {
     }
 
     #[test]
-    fn a_random_walk_is_counted_once_at_every_moment() {
+    fn counts_a_proxy_that_polls_at_random_once_at_every_moment() {
         for seed in 0..200 {
             let (mut world, mut rng) = (World::new(), fastrand::Rng::with_seed(seed));
             let (mut now, mut replica) = (0, rng.usize(..2));
             world.poll(replica, now);
             while now < 60_000 {
-                // Answered at once, early or in the end; then a pause, mostly none.
+                // The answer comes at once, early or at the end; then mostly no pause.
                 let answered = now + [0, 4, 1_700, 5_000][rng.usize(..4)];
                 world.answer(replica, answered);
                 let next = answered + [0, 0, 900, 5_500][rng.usize(..4)];
@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_gone_counts_until_it_is_missed() {
+    fn counts_a_proxy_that_is_gone_until_its_linger_time_ends() {
         let mut world = World::new();
         world.poll(0, 0);
         world.answer(0, 2_000);
@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn after_a_replica_that_dies_or_shuts_down_the_other_counts_at_once() {
+    fn after_a_replica_ends_the_other_counts_the_proxy_at_once() {
         let mut world = World::new();
         world.poll(0, 0);
         world.leave(0, 2_000);
@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lost_answer_counts_twice_until_the_proxy_is_missed() {
+    fn both_replicas_count_a_proxy_for_a_while_after_a_lost_answer() {
         let mut world = World::new();
         world.poll(0, 0);
         world.answer(0, 2_000);
@@ -222,14 +222,14 @@ mod tests {
     }
 
     #[test]
-    fn a_newer_poll_takes_the_place_of_the_older() {
+    fn a_newer_poll_replaces_the_older_one() {
         let mut world = World::new();
         world.poll(0, 0);
         world.answer(0, 1_000);
         world.poll(1, 1_000);
         world.poll(1, 3_000);
         assert_eq!(world.counted(10), "1111111222");
-        // The older one is still held here when another replica has answered.
+        // The older poll is still held here after another replica has answered.
         let mut world = World::new();
         world.poll(0, 0);
         world.last = None;
@@ -240,10 +240,9 @@ mod tests {
     }
 
     #[test]
-    fn a_newer_poll_counts_from_where_the_older_would() {
+    fn a_newer_poll_counts_from_when_the_older_one_would_have() {
         let mut world = World::new();
-        // Answered by the one at 1 s, by the other at 2 s, by the one at 3 s; then two polls in a
-        // row.
+        // Replica 1 answers at 1 s, replica 2 at 2 s, replica 1 at 3 s; then it gets two polls.
         for (replica, second) in [(0, 0), (1, 1), (0, 2)] {
             world.poll(replica, 1_000 * second);
             world.answer(replica, 1_000 * (second + 1));
@@ -254,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn their_number_is_bounded() {
+    fn bounds_the_number_of_closed_windows() {
         let (mut window, start) = (Window::default(), Instant::now());
         for i in 0..1_000 {
             let now = start + Duration::from_millis(10 * i);

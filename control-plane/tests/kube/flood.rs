@@ -1,9 +1,8 @@
-//! A minute of callers that mean harm, at one replica: what they cost in memory and lists, and what
-//! honest proxies feel of it.
+//! A minute of hostile callers at one replica: what they cost in memory and in lists of the API
+//! server, and how long honest proxies wait.
 //!
-//! `make flood`, apart from the other tests: it takes all processors. Times are printed, not
-//! checked, but for one: each honest poll is answered within the time after which a proxy gives it
-//! up.
+//! `make flood`, apart from the other tests: it takes all processors. Times are printed. The only
+//! one that is checked: each honest poll is answered before a proxy would give it up.
 
 use super::cluster::{Cluster, ControlPlane, until};
 use super::{A, ips};
@@ -163,7 +162,7 @@ async fn trickle(world: &World, account: &str, body: &[u8]) {
     let _ = timeout(2 * PATIENCE, send).await;
 }
 
-/// Versions that nobody has issued, in tiny polls, as fast as they are answered.
+/// Forged versions, in tiny polls, as fast as they are answered.
 async fn forge(world: Arc<World>, nth: usize) {
     let name = id(&format!("p{nth}"), "forgery");
     for at in 1_u64.. {
@@ -225,7 +224,7 @@ async fn poll_honestly(world: Arc<World>, nth: usize) {
     }
 }
 
-/// Proxies that nobody has seen before, each of an identity of its own.
+/// New proxies, each of an identity of its own.
 async fn come(world: Arc<World>) {
     for nth in 0.. {
         if !world.goes_on() {
@@ -257,7 +256,7 @@ async fn change_endpoints(cluster: &Cluster, control_plane: &ControlPlane, world
 
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "needs kube-apiserver and etcd, and all processors for a minute: make flood"]
-async fn a_flood_costs_others_neither_memory_nor_lists_nor_answers() {
+async fn answers_honest_polls_within_bounded_memory_during_a_flood() {
     rlimit::increase_nofile_limit(u64::MAX).unwrap();
     let cluster = Cluster::start().await;
     cluster.policy("services: {a: {}}").await;
@@ -311,7 +310,7 @@ async fn a_flood_costs_others_neither_memory_nor_lists_nor_answers() {
     );
     said("first answers to proxies never seen", &world.first);
     said("from a change at the API server to honest proxies", &world.news);
-    // Without these it was no flood.
+    // Otherwise the flood was too weak to show anything.
     assert!(invented >= ATTACKERS * INVENTED, "{invented} polls of invented proxies");
     assert!(answered > 200 && no_room > 200, "the attackers got no further");
     assert!(forged > 200, "the forger got no further");

@@ -23,7 +23,7 @@ fn ips(range: std::ops::Range<usize>) -> Vec<String> {
 
 #[tokio::test]
 #[ignore = "needs kube-apiserver and etcd: make test-kube"]
-async fn services_come_grow_shrink_and_go() {
+async fn a_proxy_follows_a_service_as_it_appears_grows_shrinks_and_goes() {
     let cluster = Cluster::start().await;
     let control_plane = cluster.control_plane("one").await;
     until("readiness", async || control_plane.is_ready().await).await;
@@ -54,7 +54,7 @@ async fn services_come_grow_shrink_and_go() {
 
 #[tokio::test]
 #[ignore = "needs kube-apiserver and etcd: make test-kube"]
-async fn routes_retry_as_their_virtual_services_say() {
+async fn a_proxy_follows_the_retries_of_a_virtual_service() {
     let cluster = Cluster::start().await;
     cluster.policy("services: {a: {}}").await;
     cluster.service("a").await;
@@ -104,7 +104,7 @@ async fn a_bad_config_map_gets_an_event_and_changes_nothing() {
 
 #[tokio::test]
 #[ignore = "needs kube-apiserver and etcd: make test-kube"]
-async fn without_rights_or_without_an_api_server_the_last_good_state_stays() {
+async fn keeps_the_last_good_state_without_rights_or_an_api_server() {
     let mut cluster = Cluster::start().await;
     cluster.policy("services: {'*': {}}").await;
     cluster.service("a").await;
@@ -114,7 +114,8 @@ async fn without_rights_or_without_an_api_server_the_last_good_state_stays() {
     proxy.endpoints(&ips(0..1)).await;
     let errors = r#"bloc_kubernetes_watch_errors_total{kind="endpointslices"}"#;
 
-    // Watches live on when rights are withdrawn, until they are renewed: an API server that restarts makes that happen.
+    // Running watches survive the loss of rights until they are renewed, here because the API
+    // server restarts.
     cluster.rights(false).await;
     cluster.kill_server().await;
     cluster.restart_server().await;
@@ -127,7 +128,7 @@ async fn without_rights_or_without_an_api_server_the_last_good_state_stays() {
     proxy.endpoints(&ips(0..2)).await;
 
     cluster.kill_server().await;
-    // It has asked in vain again and again.
+    // It has tried again several times.
     let before = control_plane.metric(errors).await.unwrap();
     until("three more failures", async || control_plane.metric(errors).await.unwrap() >= before + 3.0).await;
     assert!(control_plane.is_ready().await);
@@ -140,7 +141,7 @@ async fn without_rights_or_without_an_api_server_the_last_good_state_stays() {
 
 #[tokio::test]
 #[ignore = "needs kube-apiserver and etcd: make test-kube"]
-async fn a_forger_makes_no_list_of_replicas_that_share_a_key() {
+async fn forged_versions_make_no_replica_list_the_cluster_again() {
     let cluster = Cluster::start().await;
     cluster.policy("services: {a: {}}").await;
     cluster.service("a").await;
@@ -150,7 +151,7 @@ async fn a_forger_makes_no_list_of_replicas_that_share_a_key() {
     let [secret] = &cluster.secrets().await[..] else { panic!("one Secret for both") };
     assert_eq!(secret.metadata.name.as_deref(), Some("bloc-control-plane-seal"));
     assert_eq!(secret.data.as_ref().unwrap()["key"].0.len(), 32);
-    // Each makes its first lists until it is ready: afterwards nobody but a forger would make one.
+    // Each replica lists until it is ready; after that only a forged version could cause a list.
     for replica in [&one, &two] {
         until("readiness", async || replica.is_ready().await).await;
     }
@@ -166,8 +167,7 @@ async fn a_forger_makes_no_list_of_replicas_that_share_a_key() {
                 *number += more;
             }
             let text: Vec<String> = numbers.iter().map(ToString::to_string).collect();
-            // With the seal of another version, and without one as from the builds before there
-            // were seals.
+            // With the seal of another version, and without a seal, as in versions of older builds.
             for numbers in [&text[..], &text[..4]] {
                 forger.state.version = format!("0123456789abcdef@{}", numbers.join("."));
                 assert!(forger.poll().await, "held for {}", forger.state.version);
@@ -179,7 +179,7 @@ async fn a_forger_makes_no_list_of_replicas_that_share_a_key() {
 
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "needs kube-apiserver and etcd: make test-kube"]
-async fn no_proxy_goes_back_while_it_moves_between_replicas_and_one_dies() {
+async fn proxies_never_go_back_while_they_switch_replicas_and_one_is_killed() {
     const PROXIES: usize = 100;
     const GENERATIONS: usize = 60;
     let cluster = Cluster::start().await;
@@ -200,7 +200,7 @@ async fn no_proxy_goes_back_while_it_moves_between_replicas_and_one_dies() {
             tokio::spawn(async move {
                 let mut generation = 0;
                 while generation < GENERATIONS {
-                    // After every answer to the other replica: the one that has heard less must not undo it.
+                    // After every answer to the other replica, which may lag but must not undo it.
                     if proxy.poll().await {
                         proxy.turn();
                     }

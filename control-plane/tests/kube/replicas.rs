@@ -1,5 +1,5 @@
-//! Proxies whose polls go to one of two replicas at random: what the replicas count is the truth in
-//! their sum, also over an upgrade.
+//! Proxies whose polls go to one of two replicas at random: the sums of what the replicas count are
+//! right, also during an upgrade.
 //!
 //! The upgrade is one to the build that `next-build` makes, with one more parameter.
 //! `BLOC_BUILD_BEFORE=/path` and `BLOC_BUILD_AFTER=/path` are others.
@@ -298,7 +298,7 @@ impl World {
         *self.mesh.urls.lock().unwrap() = self.replicas.iter().map(|replica| replica.url.clone()).collect();
         self.counted_by_the_gone += Look::take(&[&old]).await.of_service("arrivals_total");
         old.terminate().await;
-        // Nobody counts those that it answered last.
+        // No replica counts the proxies that it answered last, for a while.
         self.complete = Instant::now() + LINGER;
     }
 }
@@ -309,7 +309,7 @@ fn build(variable: &str) -> PathBuf {
 
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "needs kube-apiserver and etcd: make test-kube"]
-async fn sums_over_replicas_are_the_truth_wherever_the_polls_go() {
+async fn sums_over_replicas_are_right_wherever_proxies_poll() {
     let cluster = Cluster::start().await;
     cluster.policy("services: {a: {}}").await;
     cluster.service("a").await;

@@ -1,4 +1,4 @@
-//! Without a mouse, and without eyes.
+//! Use with the keyboard and with a screen reader.
 
 use crate::browser::in_browser;
 use crate::common::Server;
@@ -9,7 +9,7 @@ use thirtyfour::Key;
 const FOCUSED: &str = "document.activeElement.id || document.activeElement.textContent";
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_keyboard_is_enough() {
+async fn the_page_can_be_used_with_the_keyboard_alone() {
     in_browser(|browser| async move {
         let server = Server::start("services: {alpha: {}, beta: {}, gamma: {}}").await;
         browser.open(&server.url).await;
@@ -26,20 +26,20 @@ async fn the_keyboard_is_enough() {
         browser.until("document.querySelectorAll('#service-rows tr').length === 1").await;
         assert_eq!(browser.text("#services-count").await, "1 of 3");
 
-        // Filter, sort, the region that scrolls, the link.
+        // Past the filter, the sort order and the scrolling region to the link.
         for _ in 0..3 {
             browser.press(Key::Tab).await;
         }
         assert_eq!(browser.value::<String>(FOCUSED).await, "beta");
         let outline = "getComputedStyle(document.activeElement).outlineStyle !== 'none' && document.activeElement.matches(':focus-visible')";
-        assert!(browser.value::<bool>(outline).await, "the focus is seen");
+        assert!(browser.value::<bool>(outline).await, "the focus is visible");
         browser.press(Key::Enter).await;
         browser.until_shown("#service", "Parameters in force").await;
         assert_eq!(browser.value::<String>(FOCUSED).await, "service-title");
         assert!(!browser.value::<bool>("document.querySelector('#services').checkVisibility()").await);
         browser.press(Key::Escape).await;
         browser.until("document.querySelector('#services').checkVisibility()").await;
-        assert_eq!(browser.value::<String>(FOCUSED).await, "beta", "where one came from");
+        assert_eq!(browser.value::<String>(FOCUSED).await, "beta", "the focus returns to the link");
         server.stop().await;
     })
     .await;
@@ -67,7 +67,7 @@ async fn the_focus_stays_while_rows_come_and_go() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_screen_reader_finds_its_way() {
+async fn screen_readers_find_landmarks_and_a_name_for_every_control() {
     in_browser(|browser| async move {
         let server = Server::start("services: {backend: {endpoints: ['127.0.0.1:1']}}").await;
         server.state("caller", "", &["backend"]).await;

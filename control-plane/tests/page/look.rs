@@ -23,7 +23,7 @@ const LEAST_CONTRAST: &str = r"(() => {
 })()";
 
 #[tokio::test(flavor = "multi_thread")]
-async fn both_schemes_can_be_read() {
+async fn both_colour_schemes_have_enough_contrast() {
     in_browser(|browser| async move {
         let server = Server::start("services: {backend: {}}").await;
         server.state("caller", "", &["backend"]).await;
@@ -53,7 +53,7 @@ async fn both_schemes_can_be_read() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_phone_shows_it_without_scrolling_sideways() {
+async fn the_page_fits_a_phone_without_scrolling_sideways() {
     in_browser(|browser| async move {
         let name = format!("outbound.{}.default.svc.cluster.local", "a-long-name-of-a-service".repeat(5));
         let server = Server::start(&format!("services: {{{name}: {{}}}}")).await;
@@ -138,7 +138,7 @@ async fn take(browser: &Browser, fleet: &Fleet, scheme: &str, view: &str, name: 
 
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "writes the picture of the README"]
-async fn picture() {
+async fn writes_the_picture_of_the_readme() {
     in_browser(|browser| async move {
         let fleet = shop().await;
         browser.size(1280, 760).await;

@@ -47,7 +47,7 @@ async fn row(browser: &Browser, name: &str) -> Vec<String> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_service_shows_its_servers_its_senders_and_the_last_minutes() {
+async fn a_service_shows_its_servers_senders_and_recent_history() {
     in_browser(|browser| async move {
         let mut world = Fleet::start(SERVICES, SAMPLE_EVERY).await;
         fleet(&mut world);
@@ -91,7 +91,7 @@ async fn a_service_shows_its_servers_its_senders_and_the_last_minutes() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_proxy_that_does_not_take_the_newest_state_is_stale() {
+async fn shows_a_proxy_that_does_not_take_the_newest_state_as_stale() {
     in_browser(|browser| async move {
         let mut world = Fleet::start(SERVICES, SAMPLE_EVERY).await;
         world.add(Proxy { id: "stubborn".into(), calls: vec!["shop".into()], refuses: true, ..Proxy::default() });
@@ -107,7 +107,7 @@ async fn a_proxy_that_does_not_take_the_newest_state_is_stale() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_focus_goes_along_with_a_row_that_moves() {
+async fn the_focus_follows_a_row_that_moves() {
     in_browser(|browser| async move {
         let mut world = Fleet::start("services: {b: {}, c: {}}", SAMPLE_EVERY).await;
         world.add(Proxy { id: "b-0".into(), serves: vec![load("b", 0)], ..Proxy::default() });

@@ -1,4 +1,4 @@
-//! 500 services of 100 servers.
+//! The page with 500 services of 100 servers each.
 
 use crate::browser::in_browser;
 use crate::fleet::{Fleet, Load, Proxy};
@@ -6,11 +6,11 @@ use std::time::Duration;
 
 const SERVICES: usize = 500;
 const SERVERS: usize = 100;
-/// The longest that the page may be deaf, in ms; on a quiet machine it is some 50.
+/// The longest that a task may block the page, in ms; on a quiet machine it is some 50.
 const LONGEST_TASK: f64 = 5_000.0;
 
 #[tokio::test(flavor = "multi_thread")]
-async fn five_hundred_services_of_a_hundred_servers() {
+async fn the_page_stays_responsive_with_500_services_of_100_servers() {
     in_browser(|browser| async move {
         let names: Vec<String> = (0..SERVICES).map(|i| format!("service-{i:03}")).collect();
         let yaml = format!("services: {{{}}}", names.iter().map(|name| format!("{name}: {{}}")).collect::<Vec<_>>().join(", "));

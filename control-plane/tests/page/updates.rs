@@ -1,4 +1,4 @@
-//! It follows what happens without a reload, and shows whatever comes from outside as text.
+//! The page updates without a reload, and shows text from outside as text.
 
 use crate::browser::in_browser;
 use crate::common::Server;
@@ -26,7 +26,7 @@ async fn a_change_appears_without_a_reload() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_refused_configuration_is_at_the_top_until_it_is_mended() {
+async fn shows_a_refused_configuration_at_the_top_until_it_is_fixed() {
     in_browser(|browser| async move {
         let server = Server::start("services: {backend: {}}").await;
         browser.open(&server.url).await;
@@ -38,7 +38,7 @@ async fn a_refused_configuration_is_at_the_top_until_it_is_mended() {
         assert!(browser.text("#events").await.contains(refusal));
         assert_eq!(browser.value::<String>("document.title").await, "(1) BLOC");
         browser.until_shown("#service-rows", "backend").await;
-        // Who cannot see it is told.
+        // A screen reader announces it.
         browser.until(&format!("document.querySelector('[role=status]').textContent.includes({refusal:?})")).await;
 
         server.write("services: {backend: {retries: 10}}");
@@ -51,7 +51,7 @@ async fn a_refused_configuration_is_at_the_top_until_it_is_mended() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn names_are_text_whatever_they_look_like() {
+async fn shows_names_that_contain_markup_as_plain_text() {
     in_browser(|browser| async move {
         let name = "<img/src=x/onerror=window.harm=1>&amp;%2F/'\\";
         let server = Server::start(&format!("services: {{{name:?}: {{}}}}")).await;
@@ -60,7 +60,7 @@ async fn names_are_text_whatever_they_look_like() {
         browser.until_shown("#service-rows", name).await;
         server.write("services: {'<b>': {nonsense: '<img src=x onerror=window.harm=3>'}}");
         browser.until_shown("#attention", "unknown field `nonsense`").await;
-        // Its own view is found under whatever its name makes of the address.
+        // The link to its view works with any name.
         let _: () = browser.value("void document.querySelector('#service-rows a').click()").await;
         browser.until_shown("#service", "<script>window.harm=2</script>").await;
         assert_eq!(browser.text("#service-title").await, name);
@@ -80,14 +80,14 @@ async fn names_are_text_whatever_they_look_like() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_control_plane_that_is_gone_is_said_to_be_gone() {
+async fn says_that_the_control_plane_does_not_answer() {
     in_browser(|browser| async move {
         let server = Server::start("services: {backend: {}}").await;
         browser.open(&server.url).await;
         browser.until_shown("#connection", "live").await;
         server.stop().await;
         browser.until_shown("#connection", "no answer, last at").await;
-        assert!(browser.text("#service-rows").await.contains("backend"), "what was known stays");
+        assert!(browser.text("#service-rows").await.contains("backend"), "the last known state stays");
     })
     .await;
 }

@@ -63,7 +63,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn all_is_put_right_once_and_in_order() {
+    fn runs_each_recovery_step_once_and_in_order() {
         let (recovery, done) = (CrashRecovery::default(), Rc::new(RefCell::new(Vec::new())));
         for (step, name) in [(Step::Answer, 4), (Step::TakeBack, 1), (Step::Resign, 3), (Step::TakeBack, 2)] {
             let done = Rc::clone(&done);

@@ -357,7 +357,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_finds_its_own_request_as_long_as_that_lasts() {
+    fn a_key_finds_its_own_request_until_that_ends() {
         let mut requests = Requests::new(0x0123_4567_89ab_cdef);
         let [one, two] = [Rc::new(1), Rc::new(2)];
         let first = begin(&mut requests, &one);
@@ -379,7 +379,7 @@ mod tests {
     }
 
     #[test]
-    fn a_mirrored_copy_is_no_attempt_of_its_request() {
+    fn a_mirrored_copy_does_not_count_as_an_attempt() {
         let mut requests = Requests::new(0x0123_4567_89ab_cdef);
         let key = begin(&mut requests, &Rc::new(()));
         assert_eq!(requests.attempt(key, true).map(|next| next.number), Some(0));
@@ -390,7 +390,7 @@ mod tests {
     }
 
     #[test]
-    fn a_request_is_sent_again_as_often_as_it_may() {
+    fn allows_retries_of_each_kind_up_to_their_limits() {
         let mut requests = Requests::new(0x0123_4567_89ab_cdef);
         let key = begin(&mut requests, &Rc::new(()));
         let next = |requests: &mut Requests<(), u32>| {
@@ -409,7 +409,7 @@ mod tests {
     }
 
     #[test]
-    fn attempts_under_way_are_waited_for() {
+    fn a_surplus_attempt_waits_for_the_attempts_under_way() {
         let mut requests = Requests::new(0x0123_4567_89ab_cdef);
         let key = begin(&mut requests, &Rc::new(()));
         let next = |requests: &mut Requests<(), u32>| {
@@ -431,7 +431,7 @@ mod tests {
     }
 
     #[test]
-    fn an_attempt_is_given_up_where_nobody_waits_for_it() {
+    fn an_attempt_counts_as_given_up_when_its_answer_is_not_needed() {
         let mut requests = Requests::new(0x0123_4567_89ab_cdef);
         let mut lost = |responded: Option<bool>, answered: Option<bool>| {
             let key = begin(&mut requests, &Rc::new(()));
@@ -466,7 +466,7 @@ mod tests {
     }
 
     #[test]
-    fn an_attempt_that_has_gone_is_not_answered() {
+    fn a_waiting_attempt_that_has_left_is_not_answered() {
         let mut requests = Requests::new(0x0123_4567_89ab_cdef);
         let key = begin(&mut requests, &Rc::new(()));
         requests.went(key);
@@ -489,7 +489,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rejection_counts_as_an_answer_when_none_of_ours_is_left() {
+    fn a_rejection_counts_as_an_answer_once_our_retries_are_used_up() {
         let mut requests = Requests::new(0x0123_4567_89ab_cdef);
         let key = begin(&mut requests, &Rc::new(()));
         let rejected = |requests: &mut Requests<(), u32>| {
@@ -503,7 +503,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_that_was_made_up_finds_nothing() {
+    fn a_forged_key_finds_no_request() {
         let mut requests = Requests::new(0x0123_4567_89ab_cdef);
         let key = begin(&mut requests, &Rc::new(()));
         for forged in (0..1000).chain([u64::MAX]).map(RequestKey::new).filter(|forged| *forged != key) {

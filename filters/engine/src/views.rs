@@ -156,16 +156,16 @@ mod tests {
     }
 
     #[test]
-    fn each_configuration_has_its_own_as_long_as_it_is_there() {
+    fn each_configuration_has_its_own_view_while_it_exists() {
         assert_eq!(views(&[&[(A, 1)], &[(A, 1), (B, 2)]]), [Some(Thing(1, "made")), Some(Thing(2, "beside"))]);
         assert_eq!(views(&[&[(A, 1)], &[(A, 1), (B, 2)], &[(A, 1)]]), [Some(Thing(1, "made")), None]);
         assert_eq!(views(&[&[(A, 1)], &[(A, 1), (B, 2)], &[(B, 2)]]), [None, Some(Thing(2, "beside"))]);
     }
 
     #[test]
-    fn those_that_agree_share_one() {
+    fn configurations_with_equal_parameters_share_a_view() {
         assert_eq!(views(&[&[(A, 1)], &[(A, 1), (B, 1)]]), [Some(Thing(1, "made")), Some(Thing(1, "made"))]);
-        // The control plane says something of it, and nothing again.
+        // The control plane sets parameters for it, and then no longer does.
         let (one, two, same) = ([(A, 1)], [(A, 1), (B, 2)], [(A, 3), (B, 3)]);
         let newest = Some(Thing(3, "beside"));
         assert_eq!(views(&[&one, &two, &same]), [newest.clone(), newest], "what the newest has learned");
@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn new_parameters_change_the_view_that_is_there() {
+    fn new_parameters_reconfigure_the_existing_view() {
         assert_eq!(views(&[&[(A, 1)], &[(A, 2)]]), [Some(Thing(2, "made")), None]);
         assert_eq!(views(&[&[(A, 1)], &[]]), [None, None]);
         assert_eq!(views(&[&[(A, 1)], &[(B, 2)]]), [None, Some(Thing(2, "beside"))], "what is known stays");

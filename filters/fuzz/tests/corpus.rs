@@ -1,4 +1,4 @@
-//! Every input that is committed, through its target: what a fuzzer has found once stays found.
+//! Runs each committed input through its fuzz target, so that a fixed fault does not come back.
 
 use bloc_fuzz::TARGETS;
 use std::fs;
@@ -12,7 +12,7 @@ fn inputs(target: &str) -> Vec<PathBuf> {
 }
 
 #[test]
-fn the_corpus_breaks_nothing() {
+fn no_corpus_input_makes_its_target_panic() {
     for (name, target) in TARGETS {
         let inputs = inputs(name);
         assert!(inputs.len() >= 3, "{name}: {} inputs", inputs.len());

@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_on_record_passes_and_what_exceeds_it_is_named() {
+    fn reports_only_costs_that_exceed_the_record() {
         let record = measured("a", 400, 100_000).recorded_in(Record::default());
         assert_eq!(measured("a", 400, 105_000).excess(&record), Vec::<String>::new());
         assert_eq!(measured("a", 300, 1).excess(&record), Vec::<String>::new());
@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn the_module_tells_its_compiler() {
+    fn reads_the_compiler_from_the_module() {
         let commit = "59807616e1fa2540724bfbac14d7976d7e4a3860";
         assert_eq!(compiler(format!("xx/rustc/{commit}/library/core/x").as_bytes()), commit);
         assert_eq!(compiler(b"/usr/lib/rustlib/src/rust/library/core"), "standard library built from source");

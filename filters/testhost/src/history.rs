@@ -329,7 +329,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_is_set_is_removed_or_has_requests() {
+    fn only_listeners_that_are_set_are_removed_or_get_requests() {
         let shape = Shape { listeners: 3, ..Shape::default() };
         let (mut rolled_back, mut removed) = (0, 0);
         for seed in 0..100 {

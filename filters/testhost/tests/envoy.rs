@@ -80,7 +80,7 @@ async fn host_calls_are_answered_as_in_envoy() {
 }
 
 #[test]
-fn the_readme_has_the_table() {
+fn the_readme_contains_the_current_conformance_table() {
     let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("README.md");
     let readme = std::fs::read_to_string(file).unwrap();
     assert!(readme.contains(&table()), "the table in filters/testhost/README.md ought to be:\n{}", table());
@@ -118,7 +118,7 @@ fn refused(server: &Server, extra: &[(&str, &str)]) -> LocalReply {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_server_says_the_same_to_its_peer() {
+async fn a_server_answers_the_same_on_the_host_and_in_envoy() {
     let place = Place::new();
     let pod = Pod::with_capacity(&place, "pod", 1).await;
     let (_process, vm) = host();
@@ -155,7 +155,7 @@ async fn a_server_says_the_same_to_its_peer() {
 
 /// Every server full: the attempts, how each was counted, and what the client gets.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_caller_tries_and_counts_the_same() {
+async fn a_caller_retries_and_counts_the_same_on_the_host_and_in_envoy() {
     const COUNTED: [&str; 7] =
         ["requests", "attempts", "probes", "forced", "rejections", "retries_exhausted", "fallbacks"];
     let place = Place::new();
@@ -196,7 +196,7 @@ async fn a_caller_tries_and_counts_the_same() {
 
 /// What the application sees of a request that a client has dressed up.
 #[tokio::test(flavor = "multi_thread")]
-async fn an_application_sees_the_same() {
+async fn an_application_sees_the_same_headers_on_the_host_and_in_envoy() {
     const DRESS: [(&str, &str); 5] = [
         ("x-bloc-bid", "1"),
         ("x-bloc-load", "chip=1"),

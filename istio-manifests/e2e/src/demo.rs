@@ -270,7 +270,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn attempts_are_counted_by_envoy_and_the_filters_counters_keep_their_names() {
+    fn reads_attempts_from_envoys_counters_and_keeps_filter_counters() {
         let stats = "cluster.outbound|8080||backend.shop.svc.cluster.local;.upstream_rq_retry: 30\n\
                      cluster.outbound|8080||backend.shop.svc.cluster.local;.upstream_rq_total: 130\n\
                      cluster.outbound|8080||backend.shop.svc.cluster.local;.upstream_rq_retry_success: 28\n\
@@ -285,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn a_proxy_counts_when_it_has_what_is_in_force_of_the_backend() {
+    fn lists_the_proxies_that_have_the_current_state_of_the_backend() {
         let proxy = |id: &str, current: bool, services: &[&str], serves: &[&str]| json!({"proxy": id, "current": current, "services": services, "serves": serves});
         let overview = json!({"proxies": [
             proxy("frontend-1", true, &[SERVICE], &["frontend.shop.svc.cluster.local"]),

@@ -135,16 +135,16 @@ mod tests {
     }
 
     #[test]
-    fn two_scenarios_are_excused_and_a_third_is_not() {
+    fn excuses_two_failed_scenarios_but_not_a_third() {
         let failures = Failures::default();
         assert_eq!(failures.add(failure("a", false)), None);
         assert_eq!(failures.add(failure("b", false)), None);
         assert_eq!(failures.add(failure("c", false)), Some("too many have failed"));
-        assert_eq!(failures.all().len(), 2, "the third is not flaky, it failed");
+        assert_eq!(failures.all().len(), 2, "the third is not flaky, but failed");
     }
 
     #[test]
-    fn a_second_failure_of_a_scenario_is_not_excused() {
+    fn does_not_excuse_a_second_failure_of_a_scenario() {
         let failures = Failures::default();
         assert_eq!(failures.add(failure("a", false)), None);
         assert_eq!(failures.add(failure("a", false)), Some("it has failed twice"));
@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn a_fault_is_not_excused() {
+    fn does_not_excuse_a_failure_that_is_a_fault() {
         assert_eq!(Failures::default().add(failure("a", true)), Some("no repetition excuses that"));
     }
 }

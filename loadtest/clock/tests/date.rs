@@ -1,4 +1,4 @@
-//! A program that tells the time, in front of it.
+//! The library, loaded into programs that print the time.
 
 use std::fs::OpenOptions;
 use std::io::{BufRead, BufReader, Write};
@@ -38,11 +38,11 @@ fn is(off: i64, expected: i64) -> bool {
 }
 
 #[test]
-fn steps_while_a_program_runs() {
+fn steps_the_clock_of_a_running_program() {
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("clock");
     step(&file, 0);
-    // Bash asks for the time with time(2), gettimeofday(2) or clock_gettime(2), as its version likes.
+    // Bash uses time(2), gettimeofday(2) or clock_gettime(2), depending on its version.
     let mut bash = Command::new("bash")
         .args(["-c", "while read -r; do printf '%(%s)T\\n' -1; done"])
         .env("LD_PRELOAD", library())
@@ -67,7 +67,7 @@ fn steps_while_a_program_runs() {
 }
 
 #[test]
-fn date_asks_the_kernel_through_it() {
+fn shifts_the_time_that_date_prints() {
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("clock");
     step(&file, -HOUR);

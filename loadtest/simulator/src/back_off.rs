@@ -67,7 +67,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_waits_are_those_of_envoy() {
+    fn draws_waits_within_envoys_bounds() {
         let mut rng = fastrand::Rng::with_seed(4);
         let mut most = |text: &str, retry| {
             let back_off: BackOff = text.parse().unwrap();
@@ -81,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_shown_can_be_read_and_nonsense_is_refused() {
+    fn parses_what_it_prints_and_refuses_invalid_input() {
         assert_eq!("1ms-10ms".parse::<BackOff>().unwrap().to_string(), "1ms-10ms");
         for text in ["1ms", "2ms-1ms", "1ms-2h", "x-1ms", ""] {
             assert_eq!(text.parse::<BackOff>(), Err(NoBackOff), "{text}");

@@ -97,7 +97,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ticks_are_round_and_few() {
+    fn an_axis_has_four_to_ten_ticks_at_round_values() {
         for most in [0.07, 1.0, 7.3, 25.0, 40.0, 99.9, 12_345.0] {
             let step = step(most);
             assert!((4..=10).contains(&ticks(most, step)), "{most}: {} ticks of {step}", ticks(most, step));
@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn the_highest_point_touches_the_top_and_names_are_escaped() {
+    fn draws_the_highest_point_at_the_top_and_escapes_names() {
         let curve = Curve { name: "a<b".to_owned(), points: vec![(0.0, 0.0), (10.0, 10.0)] };
         let svg = lines("t", "x", "y", &[curve]);
         assert!(svg.contains(&format!("{:.1},{:.1}", WIDTH - RIGHT, TOP)), "{svg}");

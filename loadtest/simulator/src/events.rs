@@ -104,7 +104,7 @@ mod tests {
     proptest! {
         /// The oracle sorts, stably, by time.
         #[test]
-        fn events_come_in_the_order_of_their_times_and_then_of_their_making(times in prop::collection::vec(0u64..20, 1..200)) {
+        fn pops_events_by_time_and_then_in_order_of_insertion(times in prop::collection::vec(0u64..20, 1..200)) {
             let mut events = Events::default();
             let mut oracle = Vec::new();
             for (index, time) in times.into_iter().enumerate() {
@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_packed_is_unpacked() {
+    fn unpacks_each_event_as_it_was_packed() {
         let index = INDEX_LIMIT - 1;
         for event in [
             Event::Arrival,

@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn the_line_is_first_come_first_served() {
+    fn a_server_takes_requests_first_come_first_served() {
         let mut server = Server::new(Box::new(Plain), 2.0, true, false);
         let mut requests = Slab::default();
         let all: Vec<u32> = (0..4)
@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn the_estimate_is_the_median_of_the_latencies_at_the_nearest_load() {
+    fn estimates_the_median_latency_at_the_nearest_load() {
         let mut latencies = Latencies::default();
         assert_eq!(latencies.estimate(3), Duration::ZERO);
         for (met, millis) in [(0, 10), (4, 50), (4, 70), (4, 60), (9, 100)] {
@@ -197,6 +197,6 @@ mod tests {
         assert_eq!(latencies.estimate(20), Duration::from_millis(100));
         (0..LATENCIES).for_each(|_| latencies.record(4, Duration::from_millis(20)));
         assert_eq!(latencies.estimate(4), Duration::from_millis(20), "old ones are forgotten");
-        assert_eq!(latencies.estimate(0), Duration::from_millis(10), "but not by newer ones elsewhere");
+        assert_eq!(latencies.estimate(0), Duration::from_millis(10), "newer ones at other loads replace nothing");
     }
 }

@@ -215,7 +215,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_shown_can_be_read() {
+    fn parses_and_prints_each_kind_of_incident() {
         for text in [
             "down:3@10s-20s",
             "down:3-7@10s",
@@ -235,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn refuses_what_is_no_incident() {
+    fn refuses_an_invalid_incident() {
         for text in [
             "down:3",
             "down@1s",
@@ -258,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn what_begins_ends() {
+    fn an_incident_with_an_end_is_undone_there() {
         let at = |seconds| Timestamp::ZERO.after(Duration::from_secs(seconds));
         let slow: Incident = "slow:2-3@10s-20s=0.5".parse().unwrap();
         let expected = [

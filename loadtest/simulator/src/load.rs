@@ -90,14 +90,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_shown_can_be_read() {
+    fn parses_and_prints_each_kind_of_load() {
         for text in ["closed:100", "closed:100/1s500ms", "poisson:180", "share:0.95"] {
             assert_eq!(text.parse::<Load>().unwrap().to_string(), text);
         }
     }
 
     #[test]
-    fn refuses_what_is_no_load() {
+    fn refuses_an_invalid_load() {
         for text in ["closed", "closed:0", "closed:1.5", "closed:1/2h", "poisson:0", "share:NaN", "share:11", "burst:1"]
         {
             assert_eq!(text.parse::<Load>(), Err(NoLoad), "{text}");

@@ -200,7 +200,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_number_that_is_free_is_used_again() {
+    fn reuses_a_freed_slot() {
         let mut slab = Slab::default();
         let (first, second) = (slab.insert('a'), slab.insert('b'));
         slab.free(first);
@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn a_plan_is_followed_once() {
+    fn a_plan_is_bounded_and_gives_each_server_once() {
         let mut plan = Plan::default();
         plan.set(0..20);
         assert_eq!(plan.servers().len(), MOST_ATTEMPTS);

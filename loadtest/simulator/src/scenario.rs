@@ -280,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn speeds_come_in_turn() {
+    fn assigns_the_speeds_to_the_servers_in_turn() {
         let scenario = Scenario { speeds: vec![1.0, 2.0], ..Scenario::default() };
         assert_eq!((scenario.speed(2), scenario.speed(3)), (1.0, 2.0));
         assert_eq!(scenario.service_rate(1), 8.0);

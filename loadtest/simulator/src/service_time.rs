@@ -142,12 +142,13 @@ mod tests {
         close("uniform:40ms-640ms", 340.0, 600.0 / 12f64.sqrt());
         close("normal:250ms/50ms", 250.0, 50.0);
         close("exponential:10ms", 10.0, 10.0);
-        // A light tail, of which the bound cuts off nothing: shortest 10 * 5 / 6, variance shortest^2 * 6 / (5^2 * 4).
+        // A light tail, of which the bound cuts off nothing: shortest 10 * 5 / 6, variance
+        // shortest^2 * 6 / (5^2 * 4).
         close("pareto:10ms/6", 10.0, (10.0 * 5.0 / 6.0) * (6.0f64 / 100.0).sqrt());
     }
 
     #[test]
-    fn a_heavy_tail_has_its_mean_and_its_bounds() {
+    fn heavy_tailed_draws_keep_their_mean_and_their_bounds() {
         let time: ServiceTime = "pareto:10ms/1.5".parse().unwrap();
         let mut rng = fastrand::Rng::with_seed(7);
         let draws: Vec<f64> = (0..400_000).map(|_| time.draw(&mut rng).as_secs_f64() * 1e3).collect();
@@ -159,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_shown_can_be_read() {
+    fn parses_and_prints_each_kind_of_service_time() {
         for text in ["fixed:50ms", "uniform:40ms-1s500ms", "normal:250ms/125ms", "exponential:10ms", "pareto:10ms/1.5"]
         {
             let time: ServiceTime = text.parse().unwrap();
@@ -168,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn refuses_what_is_no_service_time() {
+    fn refuses_an_invalid_service_time() {
         for text in
             ["50ms", "fixed:0ms", "fixed:2h", "uniform:2s-1s", "normal:1s", "gamma:1s", "pareto:1s/1", "pareto:1s/NaN"]
         {

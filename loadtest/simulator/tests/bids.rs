@@ -1,4 +1,4 @@
-//! The routing `bid` as the filters have it: near the omniscient balancer, and never below BLOC.
+//! The routing `bid` of the filters, compared with omniscient balancers, least request and BLOC.
 
 mod common;
 
@@ -24,7 +24,7 @@ fn p99(outcome: &Outcome) -> f64 {
 }
 
 #[test]
-fn near_the_omniscient_balancer_at_about_one_bounce_a_request() {
+fn bids_come_near_an_omniscient_balancer_at_one_bounce_per_request() {
     for load in ["share:0.9", "share:0.95"] {
         let [bid, jsq, least] =
             [PolicyKind::Bid, PolicyKind::Jsq, PolicyKind::LeastRequest].map(|policy| run(policy, load, |_| {}));
@@ -36,7 +36,7 @@ fn near_the_omniscient_balancer_at_about_one_bounce_a_request() {
 }
 
 #[test]
-fn servers_of_two_speeds_are_told_apart() {
+fn bids_come_near_the_shortest_wait_on_servers_of_two_speeds() {
     let two_speeds = |scenario: &mut Scenario| scenario.speeds = vec![2.0, 1.0];
     let bid = run(PolicyKind::Bid, "share:0.95", two_speeds);
     let central = run(PolicyKind::ShortestWait, "share:0.95", two_speeds);
@@ -46,7 +46,7 @@ fn servers_of_two_speeds_are_told_apart() {
 }
 
 #[test]
-fn under_overload_as_much_is_answered_as_with_bloc() {
+fn bids_answer_as_many_requests_as_bloc_under_overload() {
     let capacity = |scenario: &mut Scenario| scenario.service.capacity = Some(CapacitySpec::Static { limit: 10 });
     for load in ["share:1.05", "share:1.3"] {
         let (bid, bloc) = (run(PolicyKind::Bid, load, capacity), run(PolicyKind::Bloc, load, capacity));
@@ -56,7 +56,7 @@ fn under_overload_as_much_is_answered_as_with_bloc() {
 }
 
 #[test]
-fn one_bad_server_does_no_more_harm_than_with_bloc() {
+fn one_bad_server_does_little_more_harm_with_bids_than_with_bloc() {
     for incident in ["lying:3", "silent:3", "slow:3@100s-500s=0.3", "down:3@150s-250s", "partition@150s-250s"] {
         let bad = |scenario: &mut Scenario| {
             scenario.incidents = vec![incident.parse().unwrap()];
@@ -70,7 +70,7 @@ fn one_bad_server_does_no_more_harm_than_with_bloc() {
 }
 
 #[test]
-fn where_a_bounce_costs_more_than_it_saves_there_are_none() {
+fn bids_bounce_almost_no_requests_of_1_ms() {
     let fast = |scenario: &mut Scenario| scenario.service_time = "fixed:1ms".parse().unwrap();
     let bid = run(PolicyKind::Bid, "share:0.5", fast);
     println!("{} attempts per request", bid.attempts_per_request);

@@ -30,7 +30,7 @@ fn a_closed_loop_loses_no_request_whatever_the_policy() {
 }
 
 #[test]
-fn a_closed_loop_on_one_server_is_a_carousel() {
+fn a_closed_loop_keeps_one_server_fully_busy() {
     let scenario = Scenario {
         policy: PolicyKind::LeastRequest,
         senders: 1,
@@ -49,7 +49,7 @@ fn a_closed_loop_on_one_server_is_a_carousel() {
 }
 
 #[test]
-fn thinking_clients_load_less() {
+fn clients_wait_their_think_time_between_requests() {
     let scenario = Scenario { load: "closed:20/750ms".parse().unwrap(), ..case(PolicyKind::Jsq, 2000) };
     let outcome = run(&scenario);
     let cycle = 750.0 + outcome.mean_ms.unwrap();
@@ -57,7 +57,7 @@ fn thinking_clients_load_less() {
 }
 
 #[test]
-fn nothing_is_lost_in_a_catastrophe() {
+fn accounts_for_every_request_through_seven_incidents() {
     let incidents = [
         "down:0-3@150s-200s",
         "join:9@120s",
@@ -84,7 +84,7 @@ fn nothing_is_lost_in_a_catastrophe() {
 }
 
 #[test]
-fn the_same_seed_gives_the_same_result_and_another_one_another() {
+fn the_same_seed_repeats_a_run_and_another_seed_does_not() {
     for policy in POLICIES {
         let scenario = Scenario { load: "share:1.05".parse().unwrap(), ..case(policy, 200) };
         let first = run(&scenario);
@@ -94,7 +94,7 @@ fn the_same_seed_gives_the_same_result_and_another_one_another() {
 }
 
 #[test]
-fn every_policy_meets_the_same_requests() {
+fn every_policy_gets_the_same_number_of_requests() {
     let counts: Vec<u64> = POLICIES.iter().map(|&policy| run(&case(policy, 200)).total_started).collect();
     assert!(counts.windows(2).all(|pair| pair[0] == pair[1]), "{counts:?}");
 }

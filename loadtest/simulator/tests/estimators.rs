@@ -1,4 +1,5 @@
-//! That the comparison of capacity estimators compares what it says, and that its main results hold.
+//! The comparison of capacity estimators: its phases have the stated load, and its main results
+//! hold.
 
 use bloc_sim::Scenario;
 use bloc_sim::estimators::{Phase, SLO, Source, mean, scenario, simulate};
@@ -33,7 +34,7 @@ fn the_same_seed_gives_the_same_result() {
 }
 
 #[test]
-fn the_phases_bring_the_load_that_they_say() {
+fn each_phase_has_its_stated_load() {
     let base = scenario(FIXED.parse().unwrap(), PHASE, 1);
     for (phase, expected) in [(0, 48.0 * 60.0), (1, 12.0 * 60.0), (2, 48.0 * 60.0), (3, 48.0 * 60.0)] {
         let case = Scenario { warm_up: PHASE * phase, duration: PHASE, ..base.clone() };
@@ -45,24 +46,27 @@ fn the_phases_bring_the_load_that_they_say() {
     }
     let phases = phases(Source::Static, FIXED);
     assert!(phases[1].shed == 0.0 && phases[2].shed > 0.1 && phases[3].shed > 0.5, "{phases:?}");
-    assert!(phases.iter().all(|phase| phase.goodput < 1.02 || phase.shed == 0.0), "more than the servers can do");
+    assert!(
+        phases.iter().all(|phase| phase.goodput < 1.02 || phase.shed == 0.0),
+        "an overloaded phase has more goodput than the servers can do"
+    );
 }
 
 #[test]
-fn slo_finds_the_static_optimum_and_follows_the_slow_down() {
+fn slo_finds_the_best_static_capacity_and_follows_a_slowdown() {
     let (known, slo) = (phases(Source::Static, FIXED), phases(Source::Slo, FIXED));
     assert_eq!(capacities(&known), [f64::from(SLO); 4]);
     assert_eq!(capacities(&slo), [8.0, 8.0, 8.0, 4.0]);
-    assert_eq!(known[..3], slo[..3], "as if it had known");
+    assert_eq!(known[..3], slo[..3], "as good as the known optimum");
     assert!(known[3].in_time < 0.05 && slo[3].in_time > 0.75, "{:?} {:?}", known[3], slo[3]);
     assert!(slo[3].goodput > 0.98);
     let untold = phases(Source::SloUntold, FIXED);
-    assert!((3.5..=4.5).contains(&capacities(&untold)[3]), "it gets there");
+    assert!((3.5..=4.5).contains(&capacities(&untold)[3]), "it reaches the optimum, too");
     assert!(untold[3].in_time < slo[3].in_time, "but later");
 }
 
 #[test]
-fn a_margin_below_the_slo_pays_where_service_times_vary() {
+fn a_margin_below_the_slo_helps_when_service_times_vary() {
     let (slo, margin) = (phases(Source::Slo, "normal:250ms/125ms"), phases(Source::SloMargin, "normal:250ms/125ms"));
     assert_eq!(capacities(&phases(Source::SloMargin, FIXED)), [6.0, 6.0, 6.0, 3.0]);
     for place in [0, 2, 3] {
@@ -72,7 +76,7 @@ fn a_margin_below_the_slo_pays_where_service_times_vary() {
 }
 
 #[test]
-fn average_ratchets_down_and_stays_there() {
+fn the_average_estimator_lowers_its_capacity_and_never_raises_it() {
     let average = phases(Source::Average, FIXED);
     let ends = capacities(&average);
     assert!(ends.is_sorted_by(|earlier, later| earlier >= later), "{ends:?}");
@@ -81,7 +85,7 @@ fn average_ratchets_down_and_stays_there() {
 }
 
 #[test]
-fn the_published_ones_miss_the_slo_more_often() {
+fn published_estimators_miss_the_slo_more_often() {
     for service_time in [FIXED, "uniform:40ms-650ms", "normal:250ms/125ms"] {
         let slo = phases(Source::Slo, service_time);
         for source in [Source::Gradient2, Source::Gradient2Low, Source::Vegas, Source::Aimd, Source::AimdSlo] {
@@ -95,7 +99,7 @@ fn the_published_ones_miss_the_slo_more_often() {
 }
 
 #[test]
-fn aimd_with_the_slo_as_timeout_follows_the_slow_down_and_the_others_do_not() {
+fn among_published_estimators_only_aimd_slo_follows_a_slowdown() {
     let ends = |source| capacities(&phases(source, FIXED))[3];
     let aimd = ends(Source::AimdSlo);
     assert!((2.5..=5.0).contains(&aimd), "{aimd}");

@@ -1,4 +1,5 @@
-//! Many gateways route by what the servers report, and a new server appears: it looks empty to all of them at once, and must not be buried.
+//! Many gateways route by what the servers report, and a new server appears. It looks empty to all
+//! of them at once, and must not be overloaded.
 
 mod common;
 
@@ -101,7 +102,7 @@ fn join(gateways: u32, seed: u64) -> Seen {
 }
 
 #[test]
-fn a_new_server_is_used_and_not_buried() {
+fn a_new_server_gets_requests_but_at_most_twice_the_usual_queue() {
     for gateways in [1, 10, 40] {
         let (mut most, mut mean) = (0.0, 0.0);
         for seed in 1..=5 {

@@ -21,7 +21,7 @@ fn share(part: u64, outcome: &Outcome) -> f64 {
 }
 
 #[test]
-fn a_dead_server_fails_its_share_until_it_is_back() {
+fn servers_that_are_down_fail_their_share_until_they_return() {
     assert_eq!(with(PolicyKind::Random, "share:0.5", &[]).errors, 0);
     let forever = with(PolicyKind::Random, "share:0.5", &["down:0-4@0s"]);
     assert!((share(forever.errors, &forever) - 0.5).abs() < 0.03, "{forever:?}");
@@ -30,14 +30,14 @@ fn a_dead_server_fails_its_share_until_it_is_back() {
 }
 
 #[test]
-fn what_is_in_a_server_dies_with_it() {
-    // 100 closed clients, 10 in every server; all servers but the first die for a moment, again and again.
+fn a_server_that_goes_down_fails_the_requests_inside_it() {
+    // 100 closed-loop clients, 10 in every server; all servers but the first go down for a second.
     let closed = with(PolicyKind::Jsq, "closed:100", &["down:1-9@150s-151s"]);
     assert!((85..=95).contains(&closed.errors), "nine servers with ten requests each: {closed:?}");
 }
 
 #[test]
-fn bloc_leaves_a_dead_server_alone() {
+fn bloc_senders_try_a_down_server_at_most_once_per_reset_interval() {
     let of = |policy| {
         let mut scenario = Scenario { incidents: vec!["down:0@0s".parse().unwrap()], ..case(policy, 300) };
         scenario.load = "share:0.5".parse().unwrap();
@@ -50,7 +50,7 @@ fn bloc_leaves_a_dead_server_alone() {
 }
 
 #[test]
-fn a_partition_fails_a_quarter_after_the_connect_timeout() {
+fn a_partition_fails_a_quarter_of_the_requests_until_it_heals() {
     let outcome = with(PolicyKind::Random, "share:0.5", &["partition@100s-400s"]);
     assert!((share(outcome.errors, &outcome) - 0.25).abs() < 0.03, "{outcome:?}");
     let healed = with(PolicyKind::Random, "share:0.5", &["partition@0s-90s"]);
@@ -58,30 +58,31 @@ fn a_partition_fails_a_quarter_after_the_connect_timeout() {
 }
 
 #[test]
-fn who_joins_gets_requests_and_who_leaves_none() {
+fn servers_that_join_take_load_and_servers_that_left_get_none() {
     for policy in
         [PolicyKind::Random, PolicyKind::Bloc, PolicyKind::LeastRequestFull, PolicyKind::Prequal, PolicyKind::Jsq]
     {
-        // Eight of ten servers at 100% of eight: with two more from the start of the measurement on it is 80%.
+        // The load is 100% of eight servers, and 80% of the ten that there are once two have
+        // joined.
         let eight = with(policy, "poisson:34", &["leave:8-9@0s"]);
         let ten = with(policy, "poisson:34", &["join:8-9@50s"]);
         assert_eq!(ten.errors, 0, "{policy:?}");
         assert!(ten.mean_ms < eight.mean_ms, "{policy:?}: {:?} {:?}", ten.mean_ms, eight.mean_ms);
-        // Those that left are not missed once they are dead.
+        // Servers that have left fail no request when they go down afterwards.
         let gone = with(policy, "poisson:20", &["leave:8-9@50s", "down:8-9@90s"]);
         assert_eq!(gone.errors, 0, "{policy:?}");
     }
 }
 
 #[test]
-fn a_slow_server_is_slow_while_it_lasts() {
+fn a_slow_server_raises_p99_only_while_it_is_slow() {
     let of = |incidents: &[&str]| with(PolicyKind::Random, "share:0.1", incidents).p99_ms.unwrap();
     assert!(of(&["slow:0@90s=0.1"]) > 2500.0);
     assert!(of(&["slow:0@0s-50s=0.1"]) < 1000.0);
 }
 
 #[test]
-fn a_liar_is_believed_by_those_who_ask_and_not_by_the_omniscient() {
+fn a_lying_server_misleads_bloc_and_prequal_but_not_jsq() {
     let lies = ["lying:0", "slow:0@0s=0.2"];
     for policy in [PolicyKind::Bloc, PolicyKind::Prequal] {
         let (honest, lying) = (with(policy, "share:0.7", &lies[1..]), with(policy, "share:0.7", &lies));

@@ -1,7 +1,9 @@
-//! How to try a policy of one's own: a throw-away version of the bid policy, a hundred lines outside the crate.
+//! How to try a policy of one's own: a simple version of the bid policy, a hundred lines outside
+//! the crate.
 //!
-//! A request asks servers at random, each once; attempt k bids `BIDS[k]` times the sender's running mean of the expected response times that it has heard of; the server
-//! bounces the attempt if (in flight + 1) * service time is longer; the last attempt bids without limit.
+//! A request asks servers at random, each once. Attempt k bids `BIDS[k]` times the sender's running
+//! mean of the expected response times that it has heard of. The server bounces the attempt if
+//! (in flight + 1) * service time is longer. The last attempt bids without limit.
 
 mod common;
 
@@ -84,7 +86,7 @@ impl ServerModel for Server {
 }
 
 #[test]
-fn bids_come_near_the_omniscient_balancer() {
+fn a_policy_outside_the_crate_comes_near_the_omniscient_balancer() {
     let mut scenario = Scenario { ..case(PolicyKind::Jsq, 5000) };
     scenario.service.retries = Some(BIDS.len() as i64);
     let bids = bloc_sim::run_with(&scenario, &Bids).unwrap();

@@ -1,4 +1,4 @@
-//! What the policies must show, whatever the parameters: orders and bounds, not numbers.
+//! What must hold of the policies at any parameters: orders and bounds, not exact figures.
 
 mod common;
 
@@ -9,7 +9,7 @@ use common::case;
 use std::time::Duration;
 
 #[test]
-fn who_sees_all_queues_waits_no_longer_than_who_sees_its_own() {
+fn more_knowledge_of_queues_gives_shorter_response_times() {
     for seed in 1..=3 {
         let of = |policy| bloc_sim::run(&Scenario { seed, ..case(policy, 3000) }).unwrap();
         let (jsq, least_connection) = (of(PolicyKind::Jsq), of(PolicyKind::LeastRequestFull));
@@ -51,7 +51,7 @@ fn bloc_never_has_more_than_the_capacity_in_a_server() {
 }
 
 #[test]
-fn a_rejected_request_makes_as_many_attempts_as_it_may() {
+fn retries_a_rejected_request_up_to_its_limit() {
     let mut scenario = Scenario { load: "share:5".parse().unwrap(), ..case(PolicyKind::Bloc, 100) };
     scenario.service.capacity = Some(CapacitySpec::Static { limit: 1 });
     scenario.service.retries = Some(3);
@@ -66,7 +66,8 @@ fn a_rejected_request_makes_as_many_attempts_as_it_may() {
 
 #[test]
 fn a_bounce_costs_its_delay() {
-    // One slot, always taken: every request is bounced four times or served after at least the network's delay.
+    // One slot, often taken: a request is served at its first attempt, or bounced up to three times
+    // before.
     let mut scenario = Scenario {
         servers: 1,
         senders: 1,

@@ -1,4 +1,5 @@
-//! The engine against the formulas of queueing theory. One sender, no network: what is left is the queue.
+//! The engine against the formulas of queueing theory: one sender and no network, so that only the
+//! queue counts.
 
 use bloc_sim::policies::PolicyKind;
 use bloc_sim::{Outcome, Scenario};
@@ -51,21 +52,21 @@ fn fixed_service_on_one_server_is_m_d_1() {
 }
 
 #[test]
-fn a_uniform_service_time_waits_as_pollaczek_and_khinchine_say() {
+fn one_server_with_uniform_service_matches_pollaczek_khinchine() {
     let outcome = simulate("uniform:1us-20ms", 0.6, 1, 1, 1.0);
     // lambda * E[S^2] / (2 (1 - rho)), E[S^2] = 400 / 3 ms^2.
     near("wait", outcome.wait_mean_ms, 0.06 * (400.0 / 3.0) / (2.0 * 0.4));
 }
 
 #[test]
-fn four_places_are_m_m_4() {
+fn one_server_with_four_slots_matches_m_m_4() {
     // Erlang C with 2.8 erlangs on 4 places: 0.42865; the mean wait is C / (4 mu - lambda).
     let outcome = simulate("exponential:10ms", 0.7, 1, 4, 1.0);
     near("wait", outcome.wait_mean_ms, 0.428_654 * 10.0 / (4.0 * 0.3));
 }
 
 #[test]
-fn many_servers_at_random_are_as_many_queues_and_speed_is_a_clock() {
+fn four_servers_chosen_at_random_match_four_m_m_1_queues() {
     let outcome = simulate("exponential:20ms", 0.6, 4, 1, 2.0);
     near("mean", outcome.mean_ms, 10.0 / 0.4);
 }

@@ -1,4 +1,5 @@
-//! One of ten servers breaks: what it draws meanwhile, and what it gets when it is well again.
+//! One of ten servers fails: its share of the attempts meanwhile, and of the requests after it has
+//! recovered.
 
 use bloc_policy::config::{CapacitySpec, ServiceSpec};
 use bloc_sim::policies::PolicyKind;
@@ -69,9 +70,9 @@ fn share(outcomes: &[Outcome], counted: impl Fn(&Outcome) -> &[u64]) -> f64 {
     sum(&|counts| counts[0]) * SERVERS as f64 / sum(&|counts| counts.iter().sum())
 }
 
-/// Over the minute that begins 20 s after it is well.
+/// Measured over the minute that begins 20 s after the recovery.
 #[test]
-fn a_server_that_is_well_again_has_its_share() {
+fn a_recovered_server_gets_nearly_its_fair_share() {
     let faults = [SLOW_ANSWER, SLOW_START, SLOW_START_IN_A_HURRY, REFUSES, REJECTS, FAILS, FAILS_HALF];
     let mut short = Vec::new();
     for policy in OURS.into_iter().chain(OTHERS) {
@@ -111,9 +112,9 @@ fn a_server_that_fails_fast_gets_little_more_than_its_share() {
     assert!(too_much.is_empty(), "{too_much:#?}");
 }
 
-/// The others can take all of it.
+/// The other nine servers can take the whole load.
 #[test]
-fn nothing_is_lost_beside_a_server_that_refuses() {
+fn loses_no_request_while_one_of_ten_servers_refuses() {
     for policy in OURS {
         for fault in [REFUSES, REJECTS] {
             for senders in [1, 40] {

@@ -1,4 +1,4 @@
-//! Arrivals that are replayed instead of drawn, the way outside of what balances, and Envoy's back-off.
+//! Replayed arrivals, delays before the sender and behind the server, and Envoy's back-off.
 
 use bloc_sim::policies::PolicyKind;
 use bloc_sim::{Outcome, Scenario};
@@ -26,7 +26,7 @@ fn near(measured: Option<f64>, expected: f64) {
 }
 
 #[test]
-fn requests_come_when_they_are_said_to() {
+fn replays_requests_at_their_given_times() {
     // Alone; alone; behind one that has 8 ms to go; after the end.
     let outcome = run(&[0, 100, 102, 1000], |_| {});
     assert_eq!((outcome.requests, outcome.ok, outcome.total_started), (3, 3, 3));
@@ -38,7 +38,7 @@ fn requests_come_when_they_are_said_to() {
 }
 
 #[test]
-fn the_edge_is_added_to_each_request_and_to_the_round_of_each_client() {
+fn adds_the_edge_delay_to_each_request_and_each_client_cycle() {
     let edge = |scenario: &mut Scenario| scenario.edge = Duration::from_millis(5);
     near(run(&[0, 100, 102], edge).p99_ms, 23.0);
     let closed = |edge_ms| {
@@ -54,7 +54,7 @@ fn the_edge_is_added_to_each_request_and_to_the_round_of_each_client() {
 }
 
 #[test]
-fn the_way_to_the_application_is_added_to_answers_and_not_to_rejections() {
+fn adds_the_application_delay_to_answers_but_not_to_rejections() {
     let outcome = |second, limit, incident: Option<&str>| {
         run(&[0, second], |scenario| {
             scenario.policy = PolicyKind::Bloc;
@@ -80,8 +80,9 @@ fn the_way_to_the_application_is_added_to_answers_and_not_to_rejections() {
 }
 
 #[test]
-fn a_back_off_comes_before_every_retry_but_the_first() {
-    // One place, taken for 10 ms: the second request is rejected at once and again until it has no retries left, or the place is free.
+fn waits_for_the_back_off_before_a_retry() {
+    // One slot, taken for 10 ms: the second request is rejected at once, and at each retry until
+    // none is left or the slot is free.
     let outcome = |text: &str| {
         run(&[0, 1], |scenario| {
             scenario.policy = PolicyKind::Bloc;

@@ -1,5 +1,5 @@
-//! Streams that carry nothing do not count as work: 50 of them at each server leave the response
-//! times as they are without.
+//! Streams that carry nothing do not count as work: 50 of them at each server do not raise the
+//! response times.
 
 use bloc_sim::Scenario;
 use bloc_sim::policies::PolicyKind;
@@ -44,7 +44,8 @@ fn idle_streams_leave_the_response_times_as_they_are() {
     }
 }
 
-/// The fault, and that the simulator can show it: streams that count for as long as they are there.
+/// The simulator can show the fault: with a `stream_idle` of an hour, streams count for as long as
+/// they are open.
 #[test]
 fn streams_that_count_as_work_double_the_response_times() {
     for hold in [false, true] {

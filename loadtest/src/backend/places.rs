@@ -80,7 +80,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn first_in_first_out() {
+    async fn serves_requests_first_in_first_out() {
         let places = Places::new(1);
         let order = Arc::new(Mutex::new(Vec::new()));
         let mut requests = Vec::new();
@@ -99,7 +99,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn who_leaves_the_queue_costs_nothing_who_is_served_keeps_the_place() {
+    async fn a_cancelled_request_takes_time_only_if_its_service_began() {
         let places = Places::new(1);
         let begin = |n: &'static str| {
             let places = Arc::clone(&places);
@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn an_idle_server_does_not_save_up_time() {
+    async fn idle_time_does_not_shorten_the_next_service() {
         let places = Places::new(1);
         places.serve(|| SERVICE).await;
         advance(Duration::from_secs(5)).await;

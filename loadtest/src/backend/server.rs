@@ -256,7 +256,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn cost_multiplies_and_is_checked() {
+    async fn multiplies_the_service_time_by_the_cost_and_checks_its_range() {
         let (status, _, time) = asked("/cost/2.5").await;
         assert_eq!(status, StatusCode::OK);
         assert!(time >= Duration::from_millis(25), "{time:?}");
@@ -268,14 +268,14 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn other_paths_change_the_answer() {
+    async fn serves_the_status_and_headers_paths() {
         assert_eq!(asked("/status/429").await.0.as_u16(), 429);
         assert_eq!(asked("/status/700").await.0.as_u16(), 400);
         assert!(asked("/headers").await.1.contains("connection: close\n"));
     }
 
     #[tokio::test]
-    async fn moods_come_and_go() {
+    async fn follows_the_mood_that_is_set_and_refuses_unknown_moods() {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let server = tokio::spawn(Backend::new("b1", "fixed:1ms".parse().unwrap(), 1, 1.0, 1).serve(listener));
@@ -293,7 +293,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn another_seed_repeats_the_service_times_of_a_backend_that_has_it() {
+    async fn a_new_seed_restarts_the_service_times_of_that_seed() {
         let backend = |seed| Backend::new("b1", "exponential:20ms".parse().unwrap(), 1, 1.0, seed);
         let draws = |backend: &Backend| (0..5).map(|_| backend.service_time(1.0)).collect::<Vec<_>>();
         let (reseeded, fresh) = (backend(1), backend(u64::MAX));
@@ -312,7 +312,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn another_speed_holds_from_the_next_request_on() {
+    async fn a_new_speed_applies_from_the_next_request() {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let server = tokio::spawn(Backend::new("b1", "fixed:20ms".parse().unwrap(), 1, 1.0, 1).serve(listener));

@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_shown_can_be_read() {
+    fn parses_and_prints_each_kind_of_service_time() {
         for text in ["fixed:50ms", "uniform:40ms-1s500ms", "normal:250ms/125ms", "exponential:10ms"] {
             let time: ServiceTime = text.parse().unwrap();
             assert_eq!(time.to_string(), text);
@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn refuses_what_is_no_service_time() {
+    fn refuses_an_invalid_service_time() {
         for text in ["50ms", "fixed:0ms", "fixed:2h", "uniform:2s-1s", "normal:1s", "gamma:1s", "fixed:50"] {
             assert!(text.parse::<ServiceTime>().is_err(), "{text}");
         }

@@ -139,8 +139,9 @@ mod tests {
     }
 
     #[test]
-    fn a_bounce_is_the_difference_to_what_was_not_bounced() {
-        // 8 requests with 8 bounces, then 4 requests without: 1 ms of the sender and 0.5 ms of the servers a request.
+    fn a_bounce_costs_the_difference_to_an_unbounced_request() {
+        // 8 requests with 8 bounces, then 4 requests without: 1 ms of the sender and 0.5 ms of the
+        // servers for each request.
         let mut bounces = Bounces {
             busy: samples(&[(0, &[900, 1_000, 1_100]), (1, &[1_400, 1_500, 2_600])], 10, 5, 3),
             idle: samples(&[(0, &[1_000, 1_000])], 2, 1, 1),

@@ -288,7 +288,7 @@ mod tests {
     use std::collections::BTreeSet;
 
     #[test]
-    fn each_has_a_name_and_words_of_its_own() {
+    fn each_fault_has_a_unique_name_and_description() {
         let names: BTreeSet<&str> = FAULTS.iter().map(|fault| fault.name()).collect();
         let whats: BTreeSet<&str> = FAULTS.iter().map(|fault| fault.what()).collect();
         assert_eq!((names.len(), whats.len()), (FAULTS.len(), FAULTS.len()));

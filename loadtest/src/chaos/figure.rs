@@ -107,7 +107,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_bound_ends_where_it_says() {
+    fn each_bound_holds_up_to_its_limit_and_not_beyond() {
         let worse = Bound::NoWorse { times: 1.5, plus: 10.0 };
         for (bound, good, bad) in [
             (Bound::AtMost(5.0), 5.0, 5.1),
@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reader_sees_short_numbers() {
+    fn shows_bounds_with_short_numbers() {
         assert_eq!(Bound::AtMost(3.0).shown(), "at most 3");
         assert_eq!(Bound::NoWorse { times: 1.0, plus: 0.25 }.shown(), "at most stock's + 0.25");
         assert_eq!(Bound::NoLess { times: 0.8 }.shown(), "at least 0.8 x stock's");

@@ -1,4 +1,4 @@
-//! Tests of the figures of a column.
+//! Tests of the figures that are judged in a column.
 
 use super::*;
 
@@ -24,7 +24,7 @@ fn seen(samples: &[Sample]) -> Seen<'_> {
 }
 
 #[test]
-fn only_what_was_in_the_killed_process_is_excused() {
+fn excuses_only_requests_inside_the_killed_process() {
     let samples = [
         error(4_050, 4_060),
         error(3_000, 4_050),
@@ -53,7 +53,7 @@ fn holds(seen: &Seen<'_>) -> Vec<bool> {
 }
 
 #[test]
-fn each_promise_of_a_fault_can_be_broken() {
+fn detects_each_broken_promise_of_a_fault() {
     assert_eq!(holds(&seen(&well())), [true; 4]);
     let mut one_lost = well();
     one_lost.push(error(5_000, 5_010));
@@ -64,7 +64,7 @@ fn each_promise_of_a_fault_can_be_broken() {
     assert_eq!(holds(&seen(&slow)), [true, false, true, true]);
     let mut early = well();
     early.extend((0..10).map(|n| request(4_200 + n, 4_900, Outcome::Ok)));
-    assert_eq!(holds(&seen(&early)), [true; 4], "before it can be noticed");
+    assert_eq!(holds(&seen(&early)), [true; 4], "too early to be measured");
     let mut late = well();
     late.extend((0..60).map(|n| request(11_000, 11_100 + n * 100, Outcome::Ok)));
     assert_eq!(holds(&seen(&late)), [true, true, false, true]);
@@ -76,7 +76,7 @@ fn each_promise_of_a_fault_can_be_broken() {
 }
 
 #[test]
-fn harm_is_what_is_worse_than_stock() {
+fn counts_as_harm_only_what_is_worse_than_stock_envoy() {
     let stock = fault(&seen(&well()), Claim::NoHarm);
     let harmless = |samples: &[Sample]| -> Vec<bool> {
         let ours = fault(&seen(samples), Claim::NoHarm);
@@ -96,8 +96,8 @@ fn harm_is_what_is_worse_than_stock() {
 }
 
 #[test]
-fn where_a_percentile_is_as_long_as_clients_wait_the_share_of_the_slow_counts() {
-    // A hundred a second from 6.1 to 10 s; so many of them in vain.
+fn compares_the_share_of_slow_requests_when_p99_is_the_timeout() {
+    // A hundred a second from 6.1 to 10 s; `count` more time out.
     let vain = |count: u64| {
         let mut samples = well();
         samples.extend((0..count).map(|n| request(6_200 + n, 8_200, Outcome::Error(ErrorKind::Timeout))));
@@ -115,7 +115,7 @@ fn where_a_percentile_is_as_long_as_clients_wait_the_share_of_the_slow_counts() 
 }
 
 #[test]
-fn a_fault_that_is_too_short_or_leaves_nobody_has_no_percentile() {
+fn gives_no_p99_for_a_short_fault_or_one_that_leaves_no_server() {
     let (at, samples) = (Moments { mended_s: 6.2, ..AT }, well());
     assert!(p99_during(&seen(&samples), NOISE).is_some());
     assert!(p99_during(&Seen { at, ..seen(&samples) }, NOISE).is_none());
@@ -124,7 +124,7 @@ fn a_fault_that_is_too_short_or_leaves_nobody_has_no_percentile() {
 }
 
 #[test]
-fn where_nobody_is_left_it_counts_how_long() {
+fn bounds_the_length_of_an_outage_when_no_server_is_left() {
     let (kind, samples) = (Kind { kills: true, leaves_nobody: true }, well());
     let until = |mended_s, claim| {
         let seen = Seen { kind, at: Moments { mended_s, ..AT }, ..seen(&samples) };
@@ -137,11 +137,11 @@ fn where_nobody_is_left_it_counts_how_long() {
         assert!(later.bound.holds(later.value, stock));
         assert!(!later.bound.holds(until(15.1, claim).value, stock));
     }
-    assert!(nobody(&seen(&samples)).is_none(), "somebody is left");
+    assert!(nobody(&seen(&samples)).is_none(), "a server is left");
 }
 
 #[test]
-fn what_is_late_before_the_fault_is_not_the_faults() {
+fn detects_slow_responses_before_the_fault() {
     let mut samples = well();
     assert_eq!(restless(&samples, AT, 60.0), None);
     samples.push(request(5_000, 6_000, Outcome::Ok));
@@ -151,7 +151,7 @@ fn what_is_late_before_the_fault_is_not_the_faults() {
 }
 
 #[test]
-fn goodput_counts_answers_only_and_a_breaker_refuses() {
+fn goodput_counts_only_answers_and_a_503_counts_as_refused() {
     let mut samples = well();
     samples.extend((0..500).map(|n| request(n * 10, n * 10 + 1, Outcome::Shed)));
     assert!((goodput(&samples, 5.0, 15.0, 100.0) - 1.0).abs() < 0.01);
@@ -164,7 +164,7 @@ fn goodput_counts_answers_only_and_a_breaker_refuses() {
 }
 
 #[test]
-fn what_came_out_is_counted_second_by_second() {
+fn counts_outcomes_per_second() {
     let samples = [error(0, 10), error(0, 2_100), request(0, 2_200, Outcome::Ok)];
     let points = per_second(&samples, |outcome| outcome != Outcome::Ok);
     let values: Vec<f64> = points.iter().map(|point| point.value).collect();

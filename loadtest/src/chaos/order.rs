@@ -55,21 +55,21 @@ mod tests {
     }
 
     #[test]
-    fn only_what_is_named_is_wanted() {
+    fn runs_only_the_named_rows_or_all_if_none_is_named() {
         let chaos = chaos(None);
         assert!(chaos.wants("flood") && !chaos.wants("senders"));
         assert!(Chaos { only: vec![], ..chaos }.wants("senders"));
     }
 
     #[test]
-    fn a_guard_that_is_asked_for_goes_before_the_best_one() {
+    fn a_requested_guard_replaces_the_best_one() {
         let best = Guard { requests: 3, attempt: Duration::from_secs(1) };
         let asked = Guard { requests: 5, ..best };
         assert_eq!((chaos(None).guard(best), chaos(Some(asked)).guard(best)), (best, asked));
     }
 
     #[test]
-    fn no_row_has_the_arrivals_of_another_one_or_the_service_times_of_a_backend() {
+    fn all_rows_and_backends_have_distinct_seeds() {
         let chaos = chaos(None);
         let mut seeds: Vec<u64> = (0..30).map(|number| chaos.arrivals(number)).collect();
         seeds.extend((0..30).map(|n| seeds::backend(chaos.seed, n)));

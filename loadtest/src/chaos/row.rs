@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_baseline_does_too_is_no_promise_of_ours() {
+    fn a_promise_that_a_baseline_also_keeps_is_shared() {
         let verdict = |values| row(Claim::Ours, Bound::AtMost(5.0), values).verdict();
         assert_eq!(verdict([9.0, 9.0, 5.0]), Verdict::Holds);
         assert_eq!(verdict([9.0, 5.0, 5.0]), Verdict::Shared(vec![Side::Tuned]));
@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn tuned_envoy_may_do_the_same_where_only_stock_is_beaten_and_no_harm_asks_ours_only() {
+    fn untuned_and_no_harm_claims_ignore_tuned_envoy() {
         let untuned = |values| row(Claim::Untuned, Bound::AtLeast(5.0), values).verdict();
         assert_eq!(untuned([1.0, 9.0, 5.0]), Verdict::Holds);
         assert_eq!(untuned([1.0, 9.0, 4.0]), Verdict::Broken(vec!["f"]));
@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_not_run_is_no_pass() {
+    fn a_row_that_was_not_run_or_not_measured_does_not_pass() {
         let row = Row::not_run("n", String::new(), Claim::NoHarm, "no root".into());
         assert_eq!(row.verdict(), Verdict::NotRun);
         let mut empty = self::row(Claim::NoHarm, Bound::AtMost(1.0), [0.0; 3]);

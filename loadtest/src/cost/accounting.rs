@@ -81,7 +81,7 @@ mod tests {
     use std::time::Instant;
 
     #[test]
-    fn computing_costs_cpu_time() {
+    fn measures_the_cpu_time_of_a_busy_process() {
         let began = cpu_time(std::process::id()).unwrap();
         let start = Instant::now();
         while cpu_time(std::process::id()).unwrap() < began + Duration::from_millis(20) {
@@ -92,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_that_is_touched_is_resident() {
+    fn counts_touched_memory_as_resident() {
         let before = resident(std::process::id()).unwrap();
         let block = vec![1u8; 64 << 20];
         let after = resident(std::process::id()).unwrap();
@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_pinned_process_stays_where_it_is_told() {
+    async fn pins_a_process_to_a_core() {
         let mut child = Command::new("sleep").arg("60").kill_on_drop(true).spawn().unwrap();
         let id = child.id().unwrap();
         pin(id, "0").await.unwrap();

@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn a_missed_aim_fails_nothing_and_says_how_far_it_is() {
+    fn a_missed_aim_shows_its_distance_and_does_not_fail() {
         let figures = of(5.0, 15.0, 14.0);
         assert_eq!(verdict(&bounds(&figures)), Ok(()));
         let shown: Vec<String> = aims(&figures).iter().map(Aim::to_string).collect();
@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn a_comparison_with_nothing_says_nothing() {
+    fn an_aim_has_no_value_without_a_cost_to_compare_with() {
         for set in [0.0, -5.0] {
             let aims = aims(&of(set, 15.0, 20.0));
             assert!(aims.iter().all(|aim| aim.value.is_none() && !aim.reached()), "{aims:?}");

@@ -245,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_added_is_taken_within_a_round() {
+    fn computes_the_added_cost_within_each_round() {
         // The machine slows down by a factor of three; what the filters add does not change.
         let figures = figures([
             (Variant::Plain, [50.0, 150.0, 60.0]),
@@ -262,12 +262,12 @@ mod tests {
     }
 
     #[test]
-    fn the_median_of_an_even_number_is_between_the_two_in_the_middle() {
+    fn the_median_of_an_even_count_is_the_mean_of_the_middle_two() {
         assert_eq!((median(&[]), median(&[3.0]), median(&[9.0, 1.0, 3.0, 2.0])), (None, Some(3.0), Some(2.5)));
     }
 
     #[test]
-    fn a_worker_costs_its_share_of_what_all_further_ones_add() {
+    fn divides_the_memory_of_further_workers_by_their_number() {
         let mut figures = Figures::new(&[Variant::Plain]);
         figures.memory(Variant::Plain, 40 << 20);
         figures.memory_of_workers(Variant::Plain, 70 << 20, 4);

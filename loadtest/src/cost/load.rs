@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn wrk_counts_answers_pauses_when_told_and_failures_fail() {
+    async fn wrk_counts_and_paces_requests_and_reports_failures() {
         let directory = tempfile::tempdir().unwrap();
         let wrk = Wrk::new(directory.path(), "0").unwrap();
         let second = Duration::from_secs(1);

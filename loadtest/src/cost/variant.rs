@@ -192,7 +192,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_answer_that_the_filter_did_not_touch_is_a_fault() {
+    fn detects_a_filter_that_did_not_touch_the_response() {
         let answer = |reference: bool, load: Option<&str>, saw: bool| {
             let headers = [
                 ("x-reference", reference.then_some("1")),

@@ -85,7 +85,7 @@ mod tests {
     use crate::envoy::{Balancing, Outbound, sidecar_outbound};
 
     #[test]
-    fn what_is_shown_can_be_read_and_nothing_else() {
+    fn parses_what_it_prints_and_refuses_invalid_input() {
         let guard = Guard { requests: 10, attempt: Duration::from_millis(1_500) };
         assert_eq!(guard.to_string(), "10:1500ms");
         assert_eq!("10:1500ms".parse(), Ok(guard));
@@ -96,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn the_cluster_and_its_route_are_guarded() {
+    fn sets_circuit_breakers_outlier_detection_and_retries() {
         let endpoints = ["127.0.0.1:1".parse().unwrap()];
         let balancing = Balancing::LeastRequestOfTwo;
         let outbound = Outbound { cluster: "b", endpoints: &endpoints, balancing, plugin: None };

@@ -78,7 +78,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_changed_and_changed_back_is_the_same_in_a_newer_version() {
+    fn a_reverted_change_gives_the_same_listeners_in_a_newer_version() {
         let directory = tempfile::tempdir().unwrap();
         let listeners = Listeners::of(directory.path(), "gateway");
         let (mut bootstrap, read) = (gateway(&[]), || {

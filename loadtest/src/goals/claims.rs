@@ -266,7 +266,7 @@ mod tests {
     use std::time::Duration;
 
     #[test]
-    fn each_claim_compares_candidates_of_its_kind_and_has_an_id_of_its_own() {
+    fn each_claim_has_a_unique_id_and_candidates_of_its_kind() {
         let kinds = kinds(Duration::from_secs(1), 1);
         for claim in CLAIMS {
             let kind = kinds.iter().find(|kind| kind.name == claim.kind()).unwrap();
@@ -280,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn the_bounds_that_the_demo_repeats_are_those_of_the_ids_that_they_name() {
+    fn the_demo_uses_the_bounds_of_the_claims() {
         for (id, most) in [
             ("one-place/p99-two-choices", bounds::BIDS_P99_TWO_CHOICES),
             ("one-place/p99-central", bounds::BIDS_P99_CENTRAL),

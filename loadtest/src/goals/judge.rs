@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn one_missed_claim_is_enough_and_so_is_one_that_was_not_measured() {
+    fn one_missed_or_unmeasured_claim_fails_the_verdict() {
         let value = |name, _| value(name, 190.0);
         let mut missed = all(value, 1);
         let lost = missed.iter_mut().find(|one| one.kind == "few-places" && one.candidate == Name::Bids).unwrap();
@@ -227,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_answered_is_nothing_measured() {
+    fn keeps_no_claim_when_no_request_was_answered() {
         let mut silent = all(|_, _| 100.0, 1);
         for one in &mut silent {
             let row = &mut one.runs.records[0].row;

@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn each_kind_has_the_load_and_the_candidates_that_it_is_about() {
+    fn all_candidates_of_a_kind_have_the_same_load_and_servers() {
         let kinds = all();
         assert_eq!(kinds.iter().map(|kind| kind.name).collect::<Vec<_>>(), KINDS);
         let loads: Vec<String> = kinds.iter().map(|kind| kind.candidates[0].case.load.to_string()).collect();
@@ -202,13 +202,17 @@ mod tests {
                 assert_eq!((case.load, case.arrivals_seed()), (first.load, first.arrivals_seed()), "{}", kind.name);
                 let same = |mesh: &MeshSpec| (mesh.service_time, mesh.backends, mesh.concurrency, mesh.speeds.clone());
                 assert_eq!(same(&case.mesh), same(&first.mesh), "{}", kind.name);
-                assert_eq!(case.mesh.hold, case.mesh.policy == Policy::Mu, "whoever else holds loses 2 ms a request");
+                assert_eq!(
+                    case.mesh.hold,
+                    case.mesh.policy == Policy::Mu,
+                    "holding costs the other policies 2 ms a request"
+                );
             }
         }
     }
 
     #[test]
-    fn baselines_are_what_their_names_say() {
+    fn each_candidate_uses_the_balancing_that_its_name_says() {
         for Candidate { name, case } in all().into_iter().flat_map(|kind| kind.candidates) {
             let balancing = case.mesh.policy.balancing(case.mesh.frontends, case.mesh.two_choices);
             let expected = match name {

@@ -116,7 +116,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn tells_the_application_from_the_mesh() {
+    fn distinguishes_application_responses_from_mesh_responses() {
         let error = |kind| Outcome::Error(kind);
         assert_eq!(judge(StatusCode::OK, Some("b1"), false, b"served by b1\n"), Outcome::Ok);
         assert_eq!(judge(StatusCode::OK, Some("b1"), false, b"served by b2\n"), error(ErrorKind::Body));
@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_kept_connection_is_used_again_and_a_new_one_is_not() {
+    async fn reuses_its_connection_only_with_keep_alive() {
         for (keep_alive, connections) in [(true, 1), (false, 3)] {
             let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
             let client = Client::new(listener.local_addr().unwrap(), "/", keep_alive, Duration::from_secs(5));

@@ -95,7 +95,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_silent_server_gives_timeouts_and_the_limit_is_reported() {
+    async fn reports_timeouts_and_requests_beyond_the_limit() {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let plan = plan(listener.local_addr().unwrap());
         let measured = super::super::run(&plan, Instant::now(), Arc::default()).await;

@@ -64,14 +64,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_shown_can_be_read() {
+    fn parses_and_prints_each_kind_of_load() {
         for text in ["closed:100", "poisson:180", "poisson:0.5"] {
             assert_eq!(text.parse::<Load>().unwrap().to_string(), text);
         }
     }
 
     #[test]
-    fn refuses_what_is_no_load() {
+    fn refuses_an_invalid_load() {
         for text in
             ["closed", "closed:0", "closed:10001", "closed:1.5", "poisson:0", "poisson:NaN", "poisson:20001", "burst:1"]
         {

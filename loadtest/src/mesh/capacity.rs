@@ -42,7 +42,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_shown_can_be_read() {
+    fn parses_and_prints_each_kind_of_capacity() {
         for text in ["none", "static:10", "slo:500ms", "average:30s"] {
             assert_eq!(show_capacity(read_capacity(text).unwrap().as_ref()), text);
         }
@@ -50,7 +50,7 @@ mod tests {
     }
 
     #[test]
-    fn refuses_what_is_no_capacity() {
+    fn refuses_an_invalid_capacity() {
         for text in ["", "0", "static:0", "static:x", "slo:", "slo:0s", "slo:2h", "average:500ms", "vegas:1"] {
             assert!(read_capacity(text).is_err(), "{text}");
         }

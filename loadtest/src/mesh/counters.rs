@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn growth_is_taken_name_by_name() {
+    fn subtracts_earlier_counters_by_name() {
         let counters = |requests, attempts, rejected| Counters {
             requests,
             attempts,

@@ -68,7 +68,7 @@ mod tests {
     use crate::report::example::record;
 
     #[test]
-    fn a_row_names_the_part_and_its_price() {
+    fn a_row_shows_the_variant_and_its_bounces() {
         let mut record = record(Policy::Bid, 40, [50.0, 91.0, 136.0, 164.0], 180.0);
         (record.row.experiment, record.row.load) = ("ablation-both".into(), "poisson:180".into());
         record.counters.insert("bloc.inbound.backend.rejected_bid".into(), 2_400);

@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn each_row_shows_three_columns_and_what_follows() {
+    fn each_row_shows_three_columns_and_its_verdict() {
         let not_run = Row::not_run("m", "what".into(), Claim::NoHarm, "no root".into());
         let rows = [row([9.0, 8.0, 5.0]), row([9.0, 5.0, 5.0]), row([9.0, 9.0, 6.0]), not_run];
         let table = chaos_table(&rows).to_string();

@@ -74,7 +74,7 @@ mod tests {
     use std::time::Duration;
 
     #[test]
-    fn tables_have_medians_with_their_ranges_and_mark_what_is_not_kept() {
+    fn tables_show_medians_and_ranges_and_mark_claims_not_kept() {
         let kind = kinds(Duration::from_secs(1), 1).remove(0);
         let run = |p99| record(Policy::Bid, 40, [1.0, 2.0, 3.0, p99], 180.0);
         let measure = |name: Name, p99s: [f64; 2]| {

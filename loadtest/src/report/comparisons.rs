@@ -56,7 +56,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_does_not_hold_is_marked() {
+    fn marks_each_disagreement() {
         let agreement = |p99, attempts| Agreement {
             name: "bids-bid-40".into(),
             mesh_ms: [91.0, p99],

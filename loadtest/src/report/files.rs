@@ -64,7 +64,7 @@ mod tests {
     use crate::report::example::record;
 
     #[test]
-    fn what_was_written_can_be_read() {
+    fn reads_back_the_files_that_it_wrote() {
         let directory = tempfile::tempdir().unwrap();
         let file = directory.path().join("file.json");
         let records = vec![record(Policy::Bloc, 40, [1.0; 4], 2.0), record(Policy::Random, 4, [1.0; 4], 2.0)];

@@ -200,14 +200,14 @@ mod tests {
     }
 
     #[test]
-    fn compares_only_with_as_many_frontends() {
+    fn compares_only_runs_with_the_same_number_of_frontends() {
         let bloc = record(Policy::Bloc, 40, [300.0; 4], 200.0);
         assert_eq!(findings(&[bloc.clone(), record(Policy::LeastRequest, 1, [300.0; 4], 200.0)]), []);
         assert_eq!(findings(&[bloc]), []);
     }
 
     #[test]
-    fn mu_is_compared_at_the_same_load_with_as_many_gateways() {
+    fn compares_mu_only_at_the_same_load() {
         let run = |policy, p99, mean, load: &str| {
             let mut record = record(policy, 1, [100.0, 100.0, 100.0, p99], 100.0);
             record.row.experiment = "heterogeneous".into();
@@ -236,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn who_does_not_wait_circles() {
+    fn computes_waiting_clients_and_the_time_of_a_shed_request() {
         let mut bloc = record(Policy::Bloc, 40, [490.0; 4], 200.0);
         assert_eq!(circling(&bloc), None);
         (bloc.row.shed, bloc.measured_s) = (1000, 10.0);

@@ -59,7 +59,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_line_each_and_nothing_above_the_chart() {
+    fn draws_one_line_per_series_and_cuts_values_at_the_top() {
         let points = |value| [Point { at_s: 0.0, value: 1.0 }, Point { at_s: 10.0, value }];
         let (low, high) = (points(50.0), points(5_000.0));
         let line = |name: &str, colour, points| Line { name: name.into(), colour, points };

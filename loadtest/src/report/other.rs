@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_says_when_it_was_good_again() {
+    fn a_joining_line_says_when_p90_recovered() {
         let text = joining_line(&joining(Some(1.5), &[50.0, 7.0, 8.0]));
         assert!(text.starts_with("Mu (1 gateways, 110.0/s)"), "{text}");
         assert!(text.contains("p90 before 900 ms; at most 400 ms after 1.5 s"), "{text}");
@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn pages_draw_what_there_is() {
+    fn pages_draw_charts_only_for_data_that_exists() {
         let page = joining_page(&[joining(None, &[1.0]), joining(None, &[])], "x").into_string();
         assert_eq!(page.matches("<svg").count(), 2, "one for the percentiles, one for the queues of the first");
         let phase = Phase {

@@ -81,7 +81,7 @@ mod tests {
     use crate::report::example::record;
 
     #[test]
-    fn one_file_with_every_candidate_in_one_colour() {
+    fn a_page_is_self_contained_with_one_colour_per_candidate() {
         let mut records = vec![
             record(Policy::LeastRequest, 40, [200.0, 500.0, 900.0, 1000.0], 200.0),
             record(Policy::Bloc, 40, [490.0, 500.0, 505.0, 510.0], 200.0),

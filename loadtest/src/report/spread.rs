@@ -25,7 +25,7 @@ mod tests {
     use crate::report::example::record;
 
     #[test]
-    fn the_line_has_the_least_and_the_greatest_of_all_rounds() {
+    fn shows_the_median_and_the_range_of_p99_over_rounds() {
         let run = |p99| record(Policy::Bid, 40, [1.0, 2.0, 3.0, p99], 10.0);
         let case = cases(0.2, None, 1, true)[6].clone();
         let mut runs = vec![Runs { case, records: vec![run(190.0), run(150.0), run(170.0)] }];

@@ -132,7 +132,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_number_counts() {
+    fn any_wrong_count_breaks_the_balance() {
         let even = Books {
             sent: 100,
             answered: 90,
@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn what_did_not_happen_shows_nothing() {
+    fn requires_that_bounces_rejections_and_sheds_happened() {
         let all = Books { bounced: 1, full: 1, shed: 1, bursts: 1, bursts_shed: 1, ..Books::default() };
         let fails = |books: Books, bid| books.happened(bid).iter().filter(|promise| !promise.holds).count();
         assert_eq!((fails(all, true), fails(all, false)), (0, 0));

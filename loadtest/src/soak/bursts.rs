@@ -78,7 +78,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn they_come_regularly_and_end_before_the_load_does() {
+    fn bursts_come_every_20_s_and_end_before_the_load() {
         let seconds = |seconds| Bursts::new(Duration::from_secs(seconds), 1).bursts;
         let starts: Vec<u64> = seconds(120).iter().map(|burst| burst.0.as_secs()).collect();
         assert_eq!(starts, [10, 30, 50, 70, 90, 110]);
@@ -86,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn the_seed_determines_them_and_no_two_are_alike() {
+    fn the_seed_determines_the_bursts_and_each_burst_differs() {
         let (two_minutes, of_seed) = (Duration::from_secs(120), |seed| Bursts::new(Duration::from_secs(120), seed));
         assert_eq!(of_seed(7), Bursts::new(two_minutes, 7));
         assert_ne!(of_seed(7), of_seed(8));

@@ -204,7 +204,7 @@ mod tests {
     const SOAK: Soak = Soak { policy: Policy::Bid, duration: CHANGE, rate: 300.0, seed: 1 };
 
     #[test]
-    fn something_changes_each_second() {
+    fn changes_servers_or_capacity_each_second() {
         for second in 0..100 {
             assert_ne!(SOAK.state(second), SOAK.state(second + 1));
             assert!((4..=6).contains(&SOAK.state(second).0));
@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn a_burst_is_more_than_all_servers_can_serve_and_keep() {
+    fn a_burst_exceeds_what_all_servers_can_serve_and_queue() {
         let spec = SOAK.mesh(1);
         let servers = spec.backends + spec.spare;
         let most = (0..100).map(|second| SOAK.state(second).1).max().unwrap();
@@ -222,11 +222,11 @@ mod tests {
             let arrivals = poisson_arrivals(RATE, LENGTH, seed).len() as f64;
             assert!(arrivals > 1.2 * room, "{arrivals} requests, room for {room}");
         }
-        assert!(SOAK.rate < spec.total_rate(spec.backends), "the steady load is none");
+        assert!(SOAK.rate < spec.total_rate(spec.backends), "the steady load alone is no overload");
     }
 
     #[test]
-    fn the_seed_determines_three_others() {
+    fn derives_three_distinct_seeds_from_one() {
         assert_eq!(SOAK.seeds(), SOAK.seeds());
         let [servers, steady, bursts] = SOAK.seeds();
         assert!(servers != steady && steady != bursts && bursts != servers);

@@ -55,14 +55,14 @@ mod tests {
     }
 
     #[test]
-    fn the_slope_of_a_line_is_its_own() {
+    fn finds_the_slope_of_a_straight_line() {
         let slope = theil_sen(&points((0..50).map(|n| 100.0 + 0.25 * f64::from(n)))).unwrap();
         assert!((slope - 0.25).abs() < 1e-9, "{slope}");
         assert_eq!((theil_sen(&points([3.0])), theil_sen(&[])), (None, None));
     }
 
     #[test]
-    fn a_step_and_a_few_strays_change_nothing() {
+    fn a_step_or_a_few_outliers_do_not_change_the_slope() {
         let late = |n: u32| if n < 40 { 100.0 } else { 130.0 };
         assert_eq!(theil_sen(&points((0..50).map(late))), Some(0.0));
         let strays = |n: u32| if n % 9 == 5 { 400.0 } else { 100.0 };

@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn growth_is_seen_that_a_percentage_would_have_allowed() {
+    fn detects_slow_steady_growth() {
         // 64 bytes for each of 300 requests per second.
         let leak_mib = 64.0 * 300.0 * 60.0 / f64::from(1 << 20);
         assert!(!holds(Unit::Mib, |minute| 600.0 + leak_mib * minute));
@@ -206,12 +206,12 @@ mod tests {
     }
 
     #[test]
-    fn filling_up_in_the_beginning_is_no_growth() {
+    fn ignores_growth_at_the_start_of_a_run() {
         let filled = |minute: f64| (minute / 7.0).min(1.0);
         assert!(holds(Unit::Mib, |minute| 300.0 + 300.0 * filled(minute)));
         assert!(holds(Unit::Descriptors, |minute| 100.0 + 400.0 * filled(minute)));
         assert!(holds(Unit::Pages, |minute| (10.0 + 8.0 * filled(minute)).floor()));
-        assert!(!holds(Unit::Mib, |minute| 300.0 + 10.0 * minute), "what never ends is not filling up");
+        assert!(!holds(Unit::Mib, |minute| 300.0 + 10.0 * minute), "growth that never ends is a leak");
         let first_bursts = |minute: f64| 538.0 + 15.0 * (minute * 3.0 + 0.5).floor().min(3.0);
         assert!(
             series(Unit::Mib, 3.0, first_bursts).judge().unwrap().holds,
@@ -241,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_never_seen_has_not_stayed_flat() {
+    fn a_quantity_that_was_never_seen_fails() {
         for unit in [Unit::Mib, Unit::Descriptors, Unit::Pages] {
             assert!(holds(unit, |_| 5.0));
             assert!(!holds(unit, |_| 0.0), "{unit:?}");
@@ -252,7 +252,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn connections_may_take_their_time_to_close_and_must_close() {
+    async fn waits_for_connections_to_close_and_fails_if_some_stay_open() {
         let from = Instant::now();
         let closing = || (100.0 - from.elapsed().as_secs_f64() * 10.0).max(20.0);
         assert!(idle_again(20.0, Duration::from_secs(20), closing).await.holds);
@@ -262,7 +262,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_changes_is_waited_for_and_not_for_ever() {
+    async fn waits_for_a_steady_value_up_to_a_limit() {
         let (from, calm, limit) = (Instant::now(), Duration::from_secs(3), Duration::from_secs(20));
         let opening = || from.elapsed().as_secs_f64().min(5.0).floor();
         assert_eq!(steady(calm, limit, opening).await, 5.0);
@@ -273,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn this_process_has_memory_and_descriptors() {
+    fn reads_memory_and_descriptors_of_this_process() {
         let own = [std::process::id()];
         assert!(resident_mib(&own) > 1.0 && descriptors(&own) >= 3.0);
         assert_eq!(resident_mib(&[u32::MAX]), 0.0);

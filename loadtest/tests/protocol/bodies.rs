@@ -42,9 +42,10 @@ async fn says(to: SocketAddr, bytes: &[&[u8]]) -> String {
     String::from_utf8_lossy(&buffer[..count]).into_owned()
 }
 
-/// Each took a connection along; stock Envoy's own early answers still do.
+/// Stock Envoy's own early answers close the connection; bounces do so only if the body never
+/// arrives completely.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_bounced_request_of_http_1_leaves_its_connection() {
+async fn a_bounced_http_1_request_keeps_its_connection() {
     let place = Place::new();
     let (pod, inside) = full(&place).await;
     for size in [1, KIB, 16 * KIB, 100 * KIB, 1024 * KIB] {
@@ -62,7 +63,7 @@ async fn a_bounced_request_of_http_1_leaves_its_connection() {
     assert!(said.starts_with("HTTP/1.1 429") && !closes(&said), "a body in pieces: {said}");
     let began = Instant::now();
     let said = says(pod.address, &[head, b"12345"]).await;
-    assert!(said.starts_with("HTTP/1.1 429") && closes(&said), "a body that does not come: {said}");
+    assert!(said.starts_with("HTTP/1.1 429") && closes(&said), "a body that never arrives completely: {said}");
     assert!(began.elapsed() >= Duration::from_secs(1));
     assert_eq!((pod.app.seen("/x").len(), pod.metric("in_flight").await), (0, 1));
     pod.app.release();
@@ -74,7 +75,7 @@ async fn a_bounced_request_of_http_1_leaves_its_connection() {
 
 /// Envoy would answer 413 to what it has to buffer.
 #[tokio::test(flavor = "multi_thread")]
-async fn what_exceeds_envoys_buffer_is_held_or_bounced_without_a_413() {
+async fn holds_or_bounces_a_body_beyond_envoys_buffer_without_a_413() {
     let place = Place::new();
     let spec = json!({"concurrency": 1, "capacity": {"estimator": "static", "limit": 2}});
     let pod = pod_with(&place, &spec, |listener| {
@@ -116,10 +117,10 @@ async fn full_with(place: &Place, change: impl FnOnce(&mut Value)) -> (Pod, toki
     (pod, inside)
 }
 
-/// As an external authorization or a rate limit does: part of the body has come when our filter
-/// sees the headers.
+/// As behind an external authorization or a rate limit, part of the body has arrived when our
+/// filter sees the headers.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_bounced_request_that_another_filter_has_delayed_is_answered_on_its_connection() {
+async fn a_bounced_request_that_another_filter_delayed_keeps_its_connection() {
     let place = Place::new();
     let (pod, inside) = full_with(&place, |manager| {
         let fault = json!({
@@ -143,7 +144,7 @@ async fn a_bounced_request_that_another_filter_has_delayed_is_answered_on_its_co
 
 /// With `proxy_100_continue` such a client sends its body only after an answer.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_bounced_request_that_expects_to_continue_is_answered_without_its_body() {
+async fn bounces_a_request_with_expect_100_continue_before_its_body() {
     let place = Place::new();
     let (pod, inside) = full_with(&place, |manager| manager["proxy_100_continue"] = json!(true)).await;
     let head =

@@ -11,7 +11,7 @@ fn capacity(limit: u32) -> Value {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_update_takes_effect_under_load_and_a_bad_one_leaves_the_running_one_in_force() {
+async fn applies_a_valid_update_under_load_and_ignores_an_invalid_one() {
     let place = Place::new();
     let app = App::start("pod").await;
     let mut bootstrap = inbound(&place, app.address, &capacity(100), None);
@@ -51,7 +51,7 @@ async fn an_update_takes_effect_under_load_and_a_bad_one_leaves_the_running_one_
     eventually("traffic after the refusal", async || (sent.load(Ordering::Relaxed) > before + 100).then_some(())).await;
     assert!((capacity_of(&pod).await == Some(50)), "the running configuration stays");
 
-    // And a good one after the bad one is taken again.
+    // A valid one after the invalid one is applied.
     listeners.update(3, &capacity(25));
     eventually("the capacity after that", async || (capacity_of(&pod).await == Some(25)).then_some(())).await;
     stop.store(true, Ordering::Relaxed);

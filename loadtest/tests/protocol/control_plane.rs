@@ -80,7 +80,7 @@ async fn capacity_of(pod: &Pod) -> Option<u32> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn parameters_follow_the_file_survive_a_bad_one_and_a_dead_control_plane() {
+async fn proxies_follow_the_file_and_keep_the_last_good_state() {
     let place = Place::new();
     write(&place, "10", &[]);
     let control_plane = ControlPlane::start(&place, "127.0.0.1:0").await;
@@ -122,7 +122,8 @@ async fn parameters_follow_the_file_survive_a_bad_one_and_a_dead_control_plane()
         })
         .collect();
 
-    // A change reaches every sidecar. (It takes less than a second; a test on a busy machine only waits for it and prints the time.)
+    // A change reaches every sidecar. It takes less than a second; since a machine may be busy, the
+    // test only waits for it and prints the time.
     let changed = Instant::now();
     write(&place, "20", &[one.address, two.address]);
     for pod in [&one, &two] {
@@ -130,7 +131,7 @@ async fn parameters_follow_the_file_survive_a_bad_one_and_a_dead_control_plane()
     }
     println!("a change was in force in all sidecars after {:?}", changed.elapsed());
 
-    // A bad file changes nothing.
+    // An invalid file changes nothing.
     write(&place, "0", &[one.address, two.address]);
     eventually("the refusal", async || (control_plane.metric("bloc_config_rejected_total").await >= 1.0).then_some(()))
         .await;
@@ -138,7 +139,8 @@ async fn parameters_follow_the_file_survive_a_bad_one_and_a_dead_control_plane()
     assert!(said.contains("services.backend.capacity.limit: 0 is not allowed, only 1 to 1000000"), "{said}");
     assert_eq!(capacity_of(&one).await, Some(20));
 
-    // Killed: the last good state stays. Restarted: it is asked again.
+    // While the control plane is gone, the last good state stays. After its restart, proxies poll
+    // it again.
     let ControlPlane { process, address, .. } = control_plane;
     process.kill().await;
     let before = sent.load(Ordering::Relaxed);

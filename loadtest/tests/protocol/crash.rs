@@ -1,7 +1,10 @@
-//! Crashes of the module, in each of its callbacks: `target/crash.wasm` panics where a request's header `x-bloc-crash` says.
+//! Crashes of the module, in each of its callbacks: `target/crash.wasm` panics where a request's
+//! header `x-bloc-crash` says.
 //!
-//! Promised: a crash costs the requests that are in that worker at that moment, and they get an answer; the worker has a new VM, the count of requests in flight is
-//! right and held requests are answered within 2 s; the other worker notices nothing. The times are printed; the tests only wait for what must happen.
+//! A crash costs only the requests that are in that worker at that moment, and they get an answer.
+//! Within 2 s the worker has a new VM, the count of requests in flight is right and held requests
+//! are answered. The other worker is not affected. The tests print these times and only wait for
+//! the effects.
 
 use crate::support::{
     Answer, App, Place, Pod, Workers, balance, eventually, inbound, metric, outbound, request, send, sender, spoken,
@@ -37,7 +40,8 @@ fn crash(path: &str, place: &str) -> hyper::http::request::Builder {
 
 type Pending = JoinHandle<Result<Answer, String>>;
 
-/// Sends to `/hold` on a new connection to this worker, and waits until the application has it or, if it is to be held, until the sidecar counts it.
+/// Sends to `/hold` on a new connection to this worker, and waits until the sidecar counts the
+/// request.
 async fn hold(pod: &Pod, workers: &mut Workers<'_>, worker: usize) -> Pending {
     let before = pod.metric("in_flight").await;
     let mut connection = workers.connect(worker).await;
@@ -50,7 +54,8 @@ async fn crashes(envoy: &Envoy) -> u64 {
     envoy.stats("^wasmcustom.bloc.crashes$").await.unwrap().values().copied().sum()
 }
 
-/// The whole sequence for one place of the inbound filter. Returns what the request that crashed was answered.
+/// The whole sequence for one crash point of the inbound filter. `expected`: the status of the
+/// request that crashes.
 async fn inbound_crash(at: &str, expected: &[u16]) {
     let place = Place::crashing();
     let pod = pod(&place, capacity()).await;
@@ -67,8 +72,8 @@ async fn inbound_crash(at: &str, expected: &[u16]) {
     eventually("the true count", async || (pod.metric("in_flight").await == 2).then_some(())).await;
     let counted = crashed.elapsed();
     let neighbours = there.send(spoken("/y"), "").await.unwrap().load().map(|load| (load.1, load.2));
-    assert_eq!(neighbours, Some((Some(2), Some(CAPACITY))), "{at}: whatever the chip is");
-    // A queue of 2 and the capacity are what a VM says that has its parameters.
+    assert_eq!(neighbours, Some((Some(2), Some(CAPACITY))), "{at}: queue and capacity");
+    // A VM that has its parameters reports a queue of 2 and the capacity.
     eventually("a new VM", async || {
         let answer = here.send(spoken("/y"), "").await.expect("an answer");
         assert!([200, 503].contains(&answer.status.as_u16()), "{at}: {answer:?}");
@@ -93,33 +98,34 @@ async fn inbound_crash(at: &str, expected: &[u16]) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_crash_at_the_request_costs_that_worker_s_requests() {
+async fn a_crash_on_request_headers_costs_only_requests_of_its_worker() {
     inbound_crash("inbound.request", &[503]).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_crash_once_the_request_is_counted_costs_that_worker_s_requests() {
+async fn a_crash_after_counting_a_request_costs_only_requests_of_its_worker() {
     inbound_crash("inbound.arrive", &[503]).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_crash_at_the_answer_costs_that_worker_s_requests() {
+async fn a_crash_on_response_headers_costs_only_requests_of_its_worker() {
     inbound_crash("inbound.response", &[503]).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_crash_at_the_end_costs_that_worker_s_other_requests() {
+async fn a_crash_after_a_response_costs_only_other_requests_of_its_worker() {
     inbound_crash("inbound.done", &[200]).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_crash_on_a_tick_costs_that_worker_s_requests() {
+async fn a_crash_on_a_tick_costs_only_requests_of_its_worker() {
     inbound_crash("tick", &[200]).await;
 }
 
-/// Whoever waits in a worker that crashes is answered, and whoever waits in the other one gets the places.
+/// Requests held in the worker that crashes are answered; those held in the other one get the
+/// slots.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_crash_answers_held_requests_and_frees_their_places() {
+async fn a_crash_answers_held_requests_and_frees_their_slots() {
     let place = Place::crashing();
     let pod = pod(&place, json!({"concurrency": 1})).await;
     let mut workers = Workers::new(&pod.sidecar, pod.address);
@@ -147,15 +153,15 @@ async fn a_crash_answers_held_requests_and_frees_their_places() {
     let status = inside.await.unwrap().expect("an answer").status.as_u16();
     assert!([200, 503].contains(&status), "{status}");
     eventually("an empty server", async || (pod.metric("in_flight").await == 0).then_some(())).await;
-    eventually("a new VM that holds and lets go", async || {
+    eventually("a new VM that admits requests", async || {
         (here.send(request("/brief"), "").await.unwrap().app() == Some("pod")).then_some(())
     })
     .await;
 }
 
-/// The same for the filters of a caller, whose requests cross a sidecar of the other side, too.
+/// The same for the filters in a sender's sidecar.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_crash_in_the_caller_s_sidecar_costs_that_worker_s_requests() {
+async fn a_crash_in_the_senders_sidecar_costs_only_requests_of_its_worker() {
     let place = Place::crashing();
     let pods = [Pod::with_capacity(&place, "one", 10).await, Pod::with_capacity(&place, "two", 10).await];
     let addresses = [pods[0].address, pods[1].address];
@@ -254,7 +260,7 @@ const CRASHES: usize = 50;
 /// Clients of each worker.
 const CLIENTS: usize = 4;
 
-/// Each one finds a VM that was made anew: traffic goes on with us.
+/// Each crash finds a new VM, and the filters stay active.
 #[tokio::test(flavor = "multi_thread")]
 async fn fifty_crashes_that_are_far_apart_cost_the_requests_inside() {
     let place = Place::crashing();
@@ -278,7 +284,8 @@ async fn fifty_crashes_that_are_far_apart_cost_the_requests_inside() {
     let (served, refused) = load.end().await;
     println!("{CRASHES} crashes: {served} requests served, {refused} refused");
     assert_eq!(crashes(&pod.sidecar).await, CRASHES as u64);
-    // Those inside, one a client of that worker, and those that came within the millisecond after a VM was made.
+    // At most one request inside for each client of that worker, and one more within the
+    // millisecond after a VM was made.
     assert!(refused <= 2 * CRASHES * CLIENTS, "{refused} refused");
     eventually("an empty server", async || (pod.metric("in_flight").await == 0).then_some(())).await;
     for killer in &mut killers {
@@ -286,10 +293,10 @@ async fn fifty_crashes_that_are_far_apart_cost_the_requests_inside() {
     }
 }
 
-/// A trap without a panic runs no crash recovery: nobody takes back what that worker has counted. The
-/// others count anew while traffic goes on.
+/// A trap without a panic runs no crash recovery, so the count of that worker's requests is not
+/// taken back. The other workers recount while traffic goes on.
 #[tokio::test(flavor = "multi_thread")]
-async fn after_a_trap_in_an_allocation_the_count_is_true_again_under_load() {
+async fn the_in_flight_count_recovers_under_load_after_an_allocation_trap() {
     const STAYING: [usize; 2] = [12, 2];
     let place = Place::crashing();
     let pod = pod(&place, json!({"capacity": {"estimator": "static", "limit": 1000}})).await;
@@ -307,7 +314,7 @@ async fn after_a_trap_in_an_allocation_the_count_is_true_again_under_load() {
     let answer = killer.send(crash("/x", "memory"), "").await.expect("an answer");
     assert_eq!(answer.status.as_u16(), 503);
     let crashed = Instant::now();
-    // Those that stay, and at most one of each client: with what was lost it is more all the time.
+    // Those that stay, and at most one of each client. While the lost ones are counted, it is more.
     let most = (STAYING[1] + 2 * CLIENTS) as u64;
     eventually("a count that can be true", async || (pod.metric("in_flight").await <= most).then_some(())).await;
     println!("the count was true after {:?}", crashed.elapsed());
@@ -330,12 +337,13 @@ async fn after_a_trap_in_an_allocation_the_count_is_true_again_under_load() {
         assert!([200, 503].contains(&status), "{status}");
     }
     eventually("an empty server", async || (pod.metric("in_flight").await == 0).then_some(())).await;
-    assert_eq!(crashes(&pod.sidecar).await, 0, "without a will it is not counted");
+    assert_eq!(crashes(&pod.sidecar).await, 0, "a trap without crash recovery is not counted");
 }
 
-/// Too many in too short a time: traffic goes on without us, and what would crash us does not any more.
+/// After too many crashes in too short a time, traffic passes without the filters, so nothing
+/// crashes any more.
 #[tokio::test(flavor = "multi_thread")]
-async fn fifty_requests_in_a_row_that_would_crash_it_do_so_a_few_times_only() {
+async fn fails_open_after_a_few_crashes_in_a_row() {
     let place = Place::crashing();
     let pod = pod(&place, capacity()).await;
     let mut workers = Workers::new(&pod.sidecar, pod.address);
@@ -350,20 +358,24 @@ async fn fifty_requests_in_a_row_that_would_crash_it_do_so_a_few_times_only() {
     let (served, refused) = load.end().await;
     let crashes = crashes(&pod.sidecar).await;
     println!("{CRASHES} killers: {killed} killed, {crashes} crashes, {served} requests served, {refused} refused");
-    // The limit, and one more in the other worker, which does not look before it crashes.
+    // The limit, and one more in the other worker, which crashes before it looks at the limit.
     assert!((3..=4).contains(&crashes), "{crashes} crashes");
     assert!(refused <= 2 * 4 * CLIENTS && killed <= 2 * 4, "{refused} refused, {killed} killed");
     for killer in &mut killers {
         let answer = killer.send(spoken("/y").header("x-bloc-endpoints", "127.0.0.1:1"), "").await.unwrap();
-        assert_eq!((answer.status.as_u16(), answer.app(), answer.load()), (200, Some("pod"), None), "without us");
+        assert_eq!(
+            (answer.status.as_u16(), answer.app(), answer.load()),
+            (200, Some("pod"), None),
+            "passed without the filters"
+        );
     }
     assert!(pod.app.seen("/y").iter().all(|seen| seen.headers.keys().all(|name| !name.as_str().starts_with("x-bloc"))));
     eventually("an empty server", async || (pod.metric("in_flight").await == 0).then_some(())).await;
 }
 
-/// The agent of one VM dies with the control plane's answer in its hands: the others go on asking.
+/// The VM that polls crashes while it handles the control plane's response; polling goes on.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_crash_at_the_control_plane_s_answer_keeps_nobody_from_asking_again() {
+async fn polling_continues_after_a_crash_on_a_control_plane_response() {
     let place = Place::crashing();
     control_plane::write(&place, "10", &[]);
     let asked = ControlPlane::start(&place, "127.0.0.1:0").await;
@@ -385,7 +397,7 @@ async fn a_crash_at_the_control_plane_s_answer_keeps_nobody_from_asking_again() 
     assert_eq!(crashes(&pod.sidecar).await, 1);
 }
 
-/// What is shipped knows nothing of all this.
+/// The shipped module does not contain the header's name.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_module_that_is_shipped_does_not_crash_on_demand() {
     let place = Place::new();
@@ -403,5 +415,9 @@ async fn the_module_that_is_shipped_does_not_crash_on_demand() {
     let crashing = std::fs::read(place.module.with_file_name("crash.wasm")).unwrap();
     let shipped = std::fs::read(&place.module).unwrap();
     let knows = |module: &[u8]| module.windows(12).any(|bytes| bytes == b"x-bloc-crash");
-    assert_eq!((knows(&crashing), knows(&shipped)), (true, false), "not even the name");
+    assert_eq!(
+        (knows(&crashing), knows(&shipped)),
+        (true, false),
+        "only the crashing module contains the header's name"
+    );
 }

@@ -1,11 +1,11 @@
-//! Servers that nobody named are learned from `upstream.address`.
+//! Servers that no configuration names are learned from `upstream.address`.
 
 use crate::support::{Place, Pod, eventually, outbound, request, send, sender};
 use bloc_lab::envoy::SERVICE;
 use serde_json::json;
 
 #[tokio::test(flavor = "multi_thread")]
-async fn servers_are_learned_and_one_that_left_is_forgotten() {
+async fn learns_servers_from_responses_and_forgets_one_that_left() {
     let place = Place::new();
     let (one, two) = (Pod::with_capacity(&place, "one", 10).await, Pod::with_capacity(&place, "two", 10).await);
     let mut bootstrap = outbound(&place, &[one.address, two.address], &json!({"services": {SERVICE: {}}}), None);
@@ -36,10 +36,11 @@ async fn servers_are_learned_and_one_that_left_is_forgotten() {
     assert!(shares.iter().all(|&share| share > 40), "{shares:?}");
     let fallbacks =
         eventually("counts", async || (counter("requests").await == 200).then_some(counter("fallbacks").await)).await;
-    // Each worker searches on its own: at least a request, at most some dozens before both servers are known to it.
+    // Each worker learns on its own. It needs at least one request, and at most some dozens until
+    // it knows both servers.
     assert!((2..120).contains(&fallbacks), "{fallbacks} of 200 requests went without a list");
 
-    // One leaves the cluster: no request may be lost, and the list must not name it for ever.
+    // One leaves the cluster: no request is lost, and the list names it no longer.
     assignment["endpoints"][0]["lb_endpoints"].as_array_mut().unwrap().remove(0);
     write(&assignment, "2");
     eventually("the update of the endpoints", async || {

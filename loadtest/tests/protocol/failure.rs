@@ -1,4 +1,4 @@
-//! Servers that die under load.
+//! Servers that are killed, or lose their application, under load.
 
 use crate::support::{Place, Pod, metric, outbound, request, send, sender};
 use bloc_lab::envoy::SERVICE;
@@ -48,15 +48,17 @@ async fn a_pod_killed_under_load_costs_only_the_requests_inside_it() {
     for client in clients {
         lost.extend(client.await.unwrap());
     }
-    // Those that were inside, at most one a client; who came later found a refused connection and was retried elsewhere.
+    // Those that were inside, at most one for each client. Later ones met a refused connection and
+    // were retried elsewhere.
     assert!(lost.len() <= CLIENTS, "lost: {lost:?}");
     assert!(lost.iter().all(|&(_, status)| status == 503), "lost: {lost:?}");
     assert!(survivors(&pods) > before + CLIENTS * REQUESTS / 4, "the others took over");
 }
 
-/// The sidecar of an application that is gone answers at once, and must not draw the load: the callers hear that nobody saw the request, and go elsewhere.
+/// A sidecar whose application is gone answers at once, and must not attract load. It tells callers
+/// that no application saw the request, and they retry elsewhere.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_sidecar_without_its_application_says_so_and_nothing_is_lost() {
+async fn loses_no_request_when_one_sidecar_has_lost_its_application() {
     let place = Place::new();
     let (gone, well) = (Pod::with_capacity(&place, "gone", 20).await, Pod::with_capacity(&place, "well", 20).await);
     let endpoints = [gone.address, well.address];
@@ -79,13 +81,13 @@ async fn a_sidecar_without_its_application_says_so_and_nothing_is_lost() {
         (metric(&envoy, "outbound", "rejections").await == gone.metric("rejected_unreachable").await).then_some(())
     })
     .await;
-    assert!(rejections < 40, "it is left alone in between");
+    assert!(rejections < 40, "senders avoid it in between");
 
-    // Who does not speak gets Envoy's answer as it is.
+    // A caller without our filters gets Envoy's answer unchanged.
     let plain = send(gone.address, request("/slow"), "").await.unwrap();
     assert_eq!(plain.status.as_u16(), 503);
     assert_eq!(plain.ours(), Vec::<String>::new());
-    // With nobody left the caller gets it too.
+    // When no server is left, the sender's client gets it too.
     well.app.crash();
     let answer = send(to, request("/slow"), "").await.unwrap();
     assert_eq!(answer.status.as_u16(), 503);

@@ -1,4 +1,4 @@
-//! What counts as a failure of a server, and what does not: whose fault it is that there is no answer.
+//! Which attempts without an answer count as a failure of the server, and which do not.
 
 use crate::support::{Place, Pod, eventually, metric, outbound, request, send, sender};
 use bloc_lab::envoy::{Envoy, SERVICE, route_configuration};
@@ -92,10 +92,10 @@ async fn a_timeout_is_a_failure_of_the_server() {
     assert_eq!(failures.await[1], 0);
 }
 
-/// Of the attempts that Envoy makes at the same time, only one is answered; the others were not
-/// wanted any more.
+/// Of the attempts that Envoy makes at the same time, only one is answered; Envoy cancels the
+/// others.
 #[tokio::test(flavor = "multi_thread")]
-async fn an_attempt_that_another_one_overtakes_is_no_failure() {
+async fn a_hedged_attempt_that_loses_does_not_count_as_a_failure() {
     let hedges = |route: &mut Value| {
         route["timeout"] = json!("10s");
         route["hedge_policy"] = json!({"hedge_on_per_try_timeout": true});

@@ -1,16 +1,16 @@
-//! Who sees what of our headers.
+//! Which of our headers applications and clients see, and what forged ones do.
 
 use crate::support::{Place, Pod, outbound, request, send, sender};
 use bloc_lab::envoy::SERVICE;
 use serde_json::json;
 
 #[tokio::test(flavor = "multi_thread")]
-async fn neither_application_nor_client_sees_a_header_of_ours() {
+async fn hides_our_headers_from_application_and_client() {
     let place = Place::new();
     let pod = Pod::with_capacity(&place, "pod", 10).await;
     let configuration = json!({"services": {SERVICE: {"endpoints": [pod.address.to_string()]}}});
     let (_envoy, to) = sender(&place, &outbound(&place, &[pod.address], &configuration, None)).await;
-    // A client that tries all of them, and an application that lies with all of them.
+    // The client forges all of them, and so does the application at `/lie`.
     for path in ["/x", "/lie"] {
         let dressed = request(path)
             .header("x-bloc-bid", "1")
@@ -27,7 +27,7 @@ async fn neither_application_nor_client_sees_a_header_of_ours() {
         assert_eq!(ours, Vec::<&str>::new());
         let retry: Vec<&str> =
             seen[0].headers.keys().map(|name| name.as_str()).filter(|name| name.contains("retr")).collect();
-        assert_eq!(retry, Vec::<&str>::new(), "what the router was asked for stays in the sidecar");
+        assert_eq!(retry, Vec::<&str>::new(), "headers for the router stay in the sidecar");
     }
 }
 
@@ -51,12 +51,12 @@ async fn a_client_cannot_choose_the_server() {
         let forged = request("/x").header("x-bloc-endpoints", chosen.address.to_string());
         apps.push(send(to, forged, "").await.unwrap().app().unwrap().to_owned());
     }
-    // Two choices between idle servers: that 40 requests all hit one by chance has probability 2^-39.
+    // Two choices between idle servers: all 40 requests reach the same one with probability 2^-39.
     assert!(apps.contains(&"other".to_owned()) && apps.contains(&"chosen".to_owned()), "{apps:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_service_that_nobody_configured_passes_untouched() {
+async fn passes_requests_to_an_unconfigured_service_unchanged() {
     let place = Place::new();
     let pod = Pod::start(&place, "pod", json!({})).await;
     let (_envoy, to) = sender(&place, &outbound(&place, &[pod.address], &json!({}), None)).await;
@@ -68,7 +68,7 @@ async fn a_service_that_nobody_configured_passes_untouched() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn without_overload_nothing_is_shed_and_every_answer_is_the_applications() {
+async fn sheds_nothing_and_sends_each_request_once_without_overload() {
     let place = Place::new();
     let (one, two) = (Pod::with_capacity(&place, "one", 10).await, Pod::with_capacity(&place, "two", 10).await);
     let configuration =

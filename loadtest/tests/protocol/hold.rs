@@ -1,4 +1,5 @@
-//! The hold queue: the application never works on more than `concurrency` requests, over all workers, and nobody is forgotten.
+//! The hold queue: over all workers, the application never works on more than `concurrency`
+//! requests, and each held request is answered.
 
 use crate::support::{App, Place, Pod, eventually, inbound, request, send, spoken};
 use bloc_lab::envoy::{Envoy, SERVICE};
@@ -23,10 +24,11 @@ async fn pod(place: &Place, spec: Value) -> Pod {
     Pod { app, sidecar, address }
 }
 
-/// Thousands of short requests, a third of which the client gives up at a random moment: the bound holds, everybody else is served, and at the end the
-/// hall is empty: a request that comes then is not held.
+/// Thousands of short requests, a third of which the client cancels at a random moment. The bound
+/// holds, and all others are served. At the end the concurrency limiter is empty: a request that
+/// comes then is not held.
 #[tokio::test(flavor = "multi_thread")]
-async fn with_four_workers_the_bound_holds_and_no_wakeup_is_lost() {
+async fn four_workers_respect_the_concurrency_and_lose_no_wakeup() {
     let place = Place::new();
     let pod = pod(&place, json!({"concurrency": 3})).await;
     let to = pod.address;
@@ -44,7 +46,7 @@ async fn with_four_workers_the_bound_holds_and_no_wakeup_is_lost() {
         while requests.len() >= 40 {
             match requests.join_next().await.unwrap().unwrap() {
                 Some(answer) => {
-                    assert_eq!(answer.expect("nobody is forgotten").app(), Some("pod"));
+                    assert_eq!(answer.expect("an answer").app(), Some("pod"));
                     served += 1;
                 }
                 None => cancelled += 1,
@@ -53,11 +55,11 @@ async fn with_four_workers_the_bound_holds_and_no_wakeup_is_lost() {
     }
     while let Some(done) = requests.join_next().await {
         if let Some(answer) = done.unwrap() {
-            assert_eq!(answer.expect("nobody is forgotten").app(), Some("pod"));
+            assert_eq!(answer.expect("an answer").app(), Some("pod"));
             served += 1;
         }
     }
-    // And with clients that all stay every request counts.
+    // With clients that all stay, each request is served.
     let mut staying = tokio::task::JoinSet::new();
     for _ in 0..600 {
         staying.spawn(send(to, request("/brief"), ""));
@@ -79,9 +81,10 @@ async fn with_four_workers_the_bound_holds_and_no_wakeup_is_lost() {
     assert!(held < 3600);
     let rescued = pod.metric("rescued").await;
     println!("held {held}, rescued {rescued}");
-    // A tick may come between an announcement and its arrival; without announcements nearly all would have to wait for a tick.
-    assert!(rescued * 20 < held, "{rescued} of {held} held requests were let in by a tick only");
-    // All three places are free again: three requests are inside at once, the fourth waits.
+    // A tick may come between a wakeup and its arrival. Without wakeups nearly all would have to
+    // wait for a tick.
+    assert!(rescued * 20 < held, "{rescued} of {held} held requests were admitted only by a tick");
+    // All three slots are free again: three requests are inside at once, the fourth waits.
     let holding: Vec<_> = (0..4).map(|_| tokio::spawn(send(to, request("/hold"), ""))).collect();
     eventually("three inside", async || (pod.app.seen("/hold").len() == 3).then_some(())).await;
     eventually("the fourth in the sidecar", async || (pod.metric("in_flight").await == 4).then_some(())).await;
@@ -95,7 +98,7 @@ async fn with_four_workers_the_bound_holds_and_no_wakeup_is_lost() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_line_is_first_come_first_served_and_bodies_stay_intact() {
+async fn serves_held_requests_first_come_first_served_with_intact_bodies() {
     let place = Place::new();
     let pod = pod(&place, json!({"concurrency": 1})).await;
     let to = pod.address;
@@ -105,8 +108,9 @@ async fn the_line_is_first_come_first_served_and_bodies_stay_intact() {
     for i in 0..12u64 {
         let post = hyper::Request::post(format!("/n/{i}")).header("host", SERVICE);
         others.push(tokio::spawn(send(to, post, "a body that waits with its request")));
-        // One after the other into the line, whatever worker each belongs to.
-        eventually("its place in the line", async || (pod.metric("in_flight").await == i + 2).then_some(())).await;
+        // One after the other into the wait queue, on any worker.
+        eventually("its position in the wait queue", async || (pod.metric("in_flight").await == i + 2).then_some(()))
+            .await;
     }
     pod.app.release();
     first.await.unwrap().unwrap();
@@ -120,7 +124,7 @@ async fn the_line_is_first_come_first_served_and_bodies_stay_intact() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn who_has_waited_too_long_or_cannot_meet_the_deadline_is_bounced() {
+async fn bounces_a_request_that_waited_too_long_or_cannot_meet_its_deadline() {
     let place = Place::new();
     let pod = pod(&place, json!({"concurrency": 1, "maxQueueWait": "300ms"})).await;
     let to = pod.address;
@@ -137,8 +141,8 @@ async fn who_has_waited_too_long_or_cannot_meet_the_deadline_is_bounced() {
     first.await.unwrap().unwrap();
     eventually("the count", async || (pod.metric("rejected_deadline").await == 1).then_some(())).await;
 
-    // The execution time is known now (some hundred milliseconds): behind another request a deadline of
-    // 20 ms cannot be met.
+    // The execution time is known now (some hundred milliseconds), so a deadline of 20 ms cannot be
+    // met behind another request.
     let deadline = |ms: &str| spoken("/x").header("x-envoy-expected-rq-timeout-ms", ms);
     let first = tokio::spawn(send(to, request("/hold"), ""));
     eventually("the next inside", async || (pod.app.seen("/hold").len() == 2).then_some(())).await;
@@ -146,10 +150,10 @@ async fn who_has_waited_too_long_or_cannot_meet_the_deadline_is_bounced() {
     assert_eq!((hopeless.header("x-bloc-reject"), hopeless.app()), (Some("deadline"), None));
     pod.app.release();
     first.await.unwrap().unwrap();
-    assert_eq!(send(to, deadline("20"), "").await.unwrap().app(), Some("pod"), "there is a place");
+    assert_eq!(send(to, deadline("20"), "").await.unwrap().app(), Some("pod"), "a slot is free");
     assert_eq!(send(to, deadline("10000"), "").await.unwrap().app(), Some("pod"));
-    for nonsense in ["", "soon", "-1", "0"] {
-        assert_eq!(send(to, deadline(nonsense), "").await.unwrap().app(), Some("pod"), "{nonsense:?} is no deadline");
+    for invalid in ["", "soon", "-1", "0"] {
+        assert_eq!(send(to, deadline(invalid), "").await.unwrap().app(), Some("pod"), "{invalid:?} is no deadline");
     }
     assert_eq!(pod.metric("in_flight").await, 0);
 }

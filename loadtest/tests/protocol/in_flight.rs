@@ -8,9 +8,10 @@ use tokio::time::timeout;
 
 const CAPACITY: u32 = 15;
 
-/// A thousand requests over two workers: served, rejected, timed out by the sidecar, reset by the application, given up by the client.
+/// A thousand requests over two workers: served, rejected, timed out by the sidecar, reset by the
+/// application, cancelled by the client.
 #[tokio::test(flavor = "multi_thread")]
-async fn is_back_at_zero_whatever_ended_the_requests() {
+async fn the_in_flight_count_returns_to_zero_however_requests_end() {
     let place = Place::new();
     let app = App::start("pod").await;
     let capacity = json!({"capacity": {"estimator": "static", "limit": CAPACITY}});
@@ -63,7 +64,7 @@ async fn is_back_at_zero_whatever_ended_the_requests() {
         (sum >= 980).then_some(sum)
     })
     .await;
-    // A client that gave up early may have done so before its request was on the way.
+    // A client may have cancelled its request before it was sent.
     assert!(counted <= 1000, "{counted} of 1000 requests counted");
     assert_eq!(send(to, spoken("/x"), "").await.unwrap().load(), Some((true, Some(0), Some(CAPACITY))));
 }

@@ -1,4 +1,5 @@
-//! A plugin configuration that names no service: Istio's metadata of the inbound cluster does.
+//! A plugin configuration that names no service: the filter takes it from Istio's metadata of the
+//! inbound cluster.
 
 use crate::support::{App, Place, eventually, inbound, request, send, spoken};
 use bloc_lab::envoy::Envoy;
@@ -6,7 +7,8 @@ use serde_json::{Value, json};
 
 const HOST: &str = "shop.default.svc.cluster.local";
 
-/// A sidecar whose plugin knows parameters, but not which service it stands in front of; `services` is what Istio says.
+/// A sidecar whose plugin configuration has parameters, but no service of its own; `services` is
+/// Istio's metadata.
 async fn start(place: &Place, services: Value) -> (App, Envoy) {
     let app = App::start("pod").await;
     let spec = json!({"capacity": {"estimator": "static", "limit": 7}});
@@ -34,7 +36,7 @@ async fn the_inbound_filter_takes_the_first_service_of_the_cluster() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_cluster_without_a_service_passes_stripped_of_our_headers() {
+async fn strips_our_headers_for_a_cluster_without_a_service() {
     let place = Place::new();
     let (app, sidecar) = start(&place, json!([])).await;
     let address = sidecar.listener("inbound").unwrap();

@@ -57,12 +57,12 @@ async fn mirrored(sidecar: Sidecar, policy: Value, edit: impl FnOnce(&mut Value)
     headers.filter(|(name, _)| name != "x-request-id").collect()
 }
 
-/// A mirror that nobody told anything.
+/// A mirror policy without further settings.
 fn plain() -> Value {
     json!({"cluster": MIRROR})
 }
 
-/// What the guide says for what is left.
+/// The setting that the guide names for the remaining cases.
 fn removing() -> Value {
     json!({"cluster": MIRROR, "request_headers_mutations": [{"remove": ENDPOINTS}]})
 }
@@ -79,14 +79,14 @@ fn own_filters(cluster: &mut Value) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_mirrored_request_arrives_as_without_the_filters() {
+async fn a_mirrored_request_arrives_as_in_stock_envoy() {
     let stock = mirrored(Stock, plain(), |_| ()).await;
     assert_eq!((stock["host"].as_str(), stock["x-custom"].as_str()), ("backend-shadow", "kept"));
     assert_eq!(mirrored(Told, plain(), |_| ()).await, stock);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_policy_of_the_mirror_takes_away_what_the_filters_cannot() {
+async fn a_mirror_policy_removes_addresses_that_the_filters_cannot() {
     let told = mirrored(Told, plain(), own_filters).await;
     assert!(told[ENDPOINTS].starts_with("127.0.0.1:"), "bloc.attempt is not in that cluster: {told:?}");
     let told = mirrored(Learning, plain(), |_| ()).await;

@@ -1,4 +1,5 @@
-//! ORCA: what our servers tell Envoy's own balancer, and what our senders hear from servers that speak nothing else.
+//! ORCA: what our servers report to Envoy's own balancer, and what our senders learn from servers
+//! that report only ORCA.
 
 use crate::support::{App, Place, Pod, eventually, outbound, request, send, sender};
 use bloc_lab::envoy::SERVICE;
@@ -27,7 +28,7 @@ async fn load(to: std::net::SocketAddr, count: usize) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn envoys_own_balancer_weighs_our_servers_by_what_they_could_answer() {
+async fn envoys_weighted_round_robin_favours_our_larger_server() {
     let place = Place::new();
     let (small, large) = (pod(&place, "small", 1).await, pod(&place, "large", 4).await);
     let mut bootstrap = outbound(&place, &[small.address, large.address], &json!({}), None);
@@ -50,7 +51,7 @@ async fn envoys_own_balancer_weighs_our_servers_by_what_they_could_answer() {
         .await;
     }
     let served = || [&small, &large].map(|pod| pod.app.seen("/slow").len());
-    eventually("a share for each server as it can bear", async || {
+    eventually("shares in proportion to the rates", async || {
         let before = served();
         load(to, 80).await;
         let [small, large] = [0, 1].map(|i| served()[i] - before[i]);
@@ -62,7 +63,7 @@ async fn envoys_own_balancer_weighs_our_servers_by_what_they_could_answer() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn our_own_senders_strip_what_our_own_servers_say() {
+async fn our_sender_strips_the_orca_report_of_our_server() {
     let place = Place::new();
     let pod = pod(&place, "pod", 4).await;
     let known = json!({"services": {SERVICE: {"endpoints": [pod.address.to_string()], "orca": true}}});
@@ -88,9 +89,9 @@ async fn servers_without_bloc_are_weighed_by_their_orca_reports() {
     let (_envoy, to) = sender(&place, &bootstrap).await;
     for _ in 0..100 {
         let answer = send(to, request("/orca"), "").await.unwrap();
-        assert!(answer.header(ORCA).is_some(), "the application's own header is the client's to see");
+        assert!(answer.header(ORCA).is_some(), "the client sees the application's own header");
     }
     let served = [small.seen("/orca").len(), large.seen("/orca").len()];
-    // Two workers, each has to hear of both; without the reports each gets half.
+    // Each of two workers has to learn of both servers. Without the reports each server gets half.
     assert!(served[1] > 80, "{served:?}");
 }

@@ -1,4 +1,4 @@
-//! What a request is willing to wait: bids, and the SLO at the ingress.
+//! How long a request may wait: bids, and the SLO at a gateway.
 
 use crate::support::{Answer, Place, Pod, eventually, metric, outbound, request, send};
 use bloc_lab::envoy::{Envoy, SERVICE};
@@ -55,9 +55,9 @@ async fn an_attempt_that_would_wait_longer_than_its_bid_is_bounced() {
     assert_eq!(pod.app.seen("/x").len(), 0);
     let served = send(pod.address, bid("60000"), "").await.unwrap();
     assert_eq!(served.app(), Some("pod"));
-    for nonsense in ["", "-1", "NaN", "1e3", "soon", "99999999999999999999"] {
-        let served = send(pod.address, bid(nonsense), "").await.unwrap();
-        assert_eq!(served.app(), Some("pod"), "{nonsense:?} is as good as no bid");
+    for invalid in ["", "-1", "NaN", "1e3", "soon", "99999999999999999999"] {
+        let served = send(pod.address, bid(invalid), "").await.unwrap();
+        assert_eq!(served.app(), Some("pod"), "{invalid:?} counts as no bid");
     }
     assert_eq!(pod.app.seen("/x").len(), 7);
     assert!(pod.app.seen("/x").iter().all(|seen| !seen.headers.contains_key("x-bloc-bid")));
@@ -67,12 +67,13 @@ async fn an_attempt_that_would_wait_longer_than_its_bid_is_bounced() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn bids_find_the_idle_server_and_nothing_is_shed() {
+async fn bids_reach_the_idle_server_without_a_shed_request() {
     let place = Place::new();
     let (busy, idle) = (pod(&place, "busy").await, pod(&place, "idle").await);
     let (envoy, to) = sender(&place, &[busy.address, idle.address], json!({"routing": "bid"})).await;
     let held = fill(&busy, 30).await;
-    // Until it has heard of both, it may be served by the busy one; a price is known afterwards.
+    // Until the sender has heard of both, the busy one may serve requests. Afterwards it knows what
+    // to bid.
     for _ in 0..30 {
         assert_eq!(send(to, request("/slow"), "").await.unwrap().status.as_u16(), 200);
     }
@@ -94,12 +95,12 @@ async fn bids_find_the_idle_server_and_nothing_is_shed() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_ingress_refuses_what_no_server_would_answer_in_time() {
+async fn the_gateway_refuses_a_request_that_no_server_can_answer_in_time() {
     let place = Place::new();
     let pod = pod(&place, "pod").await;
     let spec = json!({"routing": "mu", "slo": "2s", "sloGrace": "500ms"});
     let (envoy, to) = sender(&place, &[pod.address], spec).await;
-    // A lone gateway knows what it has there itself: fill the server through it.
+    // A lone gateway counts its own requests at the server, so fill the server through it.
     assert_eq!(send(to, request("/slow"), "").await.unwrap().status.as_u16(), 200);
     let mut held = Vec::new();
     for n in 1..=40 {
@@ -114,15 +115,11 @@ async fn the_ingress_refuses_what_no_server_would_answer_in_time() {
     }
     let refused = held.pop().unwrap().await.unwrap().unwrap();
     assert_eq!((refused.status.as_u16(), refused.app()), (503, None));
-    assert_eq!(refused.header("retry-after"), Some("1"), "a moment over the bound of 2.5 s");
+    assert_eq!(refused.header("retry-after"), Some("1"), "just over the bound of 2.5 s");
     assert_eq!(refused.ours(), Vec::<String>::new());
-    // 2.5 s at some 100 ms each; the clock of a busy machine makes it a little less.
+    // 2.5 s at some 100 ms each; on a busy machine fewer.
     assert!((10..=25).contains(&held.len()), "{} requests were let in", held.len());
     eventually("the count", async || (metric(&envoy, "outbound", "refused_slo").await == 1).then_some(())).await;
     release(&pod, held).await;
-    assert_eq!(
-        send(to, request("/x"), "").await.unwrap().app(),
-        Some("pod"),
-        "and when the line is short again, it is open"
-    );
+    assert_eq!(send(to, request("/x"), "").await.unwrap().app(), Some("pod"), "admitted again once the queue is short");
 }

@@ -34,14 +34,14 @@ async fn a_rejected_post_reaches_another_server_with_its_body_intact() {
         assert_eq!(answer.body, body.as_bytes(), "the answer is the application's, byte for byte");
         assert_eq!(answer.ours(), Vec::<String>::new());
     }
-    assert_eq!(full.app.seen("/order").len(), 0, "the full server's application saw nothing of it");
+    assert_eq!(full.app.seen("/order").len(), 0, "no request reached the full server's application");
     let orders = free.app.seen("/order");
     assert_eq!(orders.len(), 20, "each order once");
     assert!(orders.iter().all(|order| order.body == body.as_bytes() && order.method == "POST"));
 
     full.app.release();
     assert_eq!(held.await.unwrap().unwrap().app(), Some("full"));
-    // Counters are late by a tick, on either side: they agree in the end.
+    // Counters on either side lag by a tick, so they agree only in the end.
     let counted = eventually("the same count of rejections on both sides", async || {
         let rejected = full.metric("rejected_capacity").await;
         let counted = crate::support::metric(&envoy, "outbound", "rejections").await;
@@ -75,7 +75,7 @@ async fn with_every_server_full_the_client_gets_a_plain_429() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_a_sidecar_says_to_its_peer() {
+async fn tells_a_caller_with_our_filters_the_load_and_the_reject_reason() {
     let place = Place::new();
     let pod = Pod::with_capacity(&place, "pod", 1).await;
     let answer = send(pod.address, spoken("/x"), "").await.unwrap();
@@ -91,7 +91,7 @@ async fn what_a_sidecar_says_to_its_peer() {
 
     let answer = grpc(pod.address, "/package.Service/Method").await.unwrap();
     assert_eq!(answer.status.as_u16(), 200);
-    assert_eq!(answer.header("grpc-status"), Some("8"), "in the headers, for there is nothing but them");
+    assert_eq!(answer.header("grpc-status"), Some("8"), "in the headers, since the answer has no body and no trailers");
     assert_eq!(answer.header("content-type"), Some("application/grpc"));
     assert_eq!(answer.header("x-bloc-reject"), Some("capacity"));
     assert_eq!(answer.load(), Some((false, Some(1), Some(1))));
@@ -103,7 +103,7 @@ async fn what_a_sidecar_says_to_its_peer() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_caller_without_the_filters_is_told_nothing_but_the_status() {
+async fn a_caller_without_our_filters_sees_only_the_status() {
     let place = Place::new();
     let pod = Pod::with_capacity(&place, "pod", 1).await;
     let answer = send(pod.address, request("/x"), "").await.unwrap();
@@ -116,7 +116,7 @@ async fn a_caller_without_the_filters_is_told_nothing_but_the_status() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_grpc_request_is_retried_elsewhere_and_when_all_are_full_ends_with_resource_exhausted() {
+async fn a_rejected_grpc_request_is_retried_or_ends_resource_exhausted() {
     let place = Place::new();
     let (full, free) = (Pod::with_capacity(&place, "full", 1).await, Pod::with_capacity(&place, "free", 1).await);
     let endpoints = [full.address, free.address];

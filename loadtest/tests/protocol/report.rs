@@ -1,4 +1,4 @@
-//! What a sidecar tells the control plane, and what it shows to Prometheus.
+//! What a sidecar reports to the control plane and to Prometheus.
 
 use crate::control_plane::{ControlPlane, pod, write};
 use crate::support::{Place, eventually, outbound, request, send, sender};
@@ -25,7 +25,7 @@ async fn metrics(envoy: &Envoy) -> BTreeSet<String> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_happens_at_a_server_is_reported_and_shown() {
+async fn reports_server_events_to_the_control_plane_and_to_prometheus() {
     let place = Place::new();
     write(&place, "1", &[]);
     let control_plane = ControlPlane::start(&place, "127.0.0.1:0").await;
@@ -34,7 +34,8 @@ async fn what_happens_at_a_server_is_reported_and_shown() {
     let configuration = json!({"services": {SERVICE: {"retries": 0}}});
     let (caller, address) = sender(&place, &outbound(&place, &[pod.address], &configuration, None)).await;
 
-    // With a capacity of 1 an answer carries a chip if nobody else is there, and the second of two at once is rejected.
+    // With a capacity of 1 an answer carries a chip if no other request is inside, and the second
+    // of two at once is rejected.
     eventually("a chip and a rejection in the report", async || {
         let both = tokio::join!(send(address, request("/slow"), ""), send(address, request("/slow"), ""));
         assert!(both.0.is_ok() && both.1.is_ok());

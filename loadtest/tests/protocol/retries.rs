@@ -1,4 +1,4 @@
-//! The retries of users and of their applications stay as they are: stock Envoy is the oracle.
+//! Retries that users or their applications configure stay as in stock Envoy.
 
 use crate::support::Place;
 use bloc_lab::retries::{CASES, Stand, Table, WAYS};
@@ -7,7 +7,7 @@ use bloc_lab::retries::{CASES, Stand, Table, WAYS};
 const STOCK: [u64; CASES.len()] = [1, 3, 2, 2, 11, 6, 3, 2, 1, 3, 3, 1, 7, 2, 5, 2, 2];
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_application_that_fails_is_asked_as_often_as_by_stock_envoy() {
+async fn retries_a_failing_application_as_often_as_stock_envoy() {
     let place = Place::new();
     let stand = Stand::start(&place.envoy, &place.module, place.path()).await.unwrap();
     let mut table = Table::default();

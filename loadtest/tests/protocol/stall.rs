@@ -75,7 +75,7 @@ async fn all_are_answered(pod: &mut Pod, disturb: impl AsyncFnOnce(&mut Pod)) ->
     println!("{all:?}");
     assert_eq!(all.lost, 0);
     assert!(all.served + all.rejected >= CLIENTS);
-    // Nothing is left behind: the queue lets in who comes next, and the count is right.
+    // No request is left in the queue: the next one is admitted, and the count is right.
     assert_eq!(send(pod.address, request("/brief"), "").await.unwrap().app(), Some("pod"));
     eventually("an empty server", async || (pod.metric("in_flight").await == 0).then_some(())).await;
     all
@@ -93,32 +93,32 @@ async fn stopped_for(time: Duration) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn of_1_s_costs_no_request_its_answer() {
+async fn answers_every_request_after_a_stop_of_1_s() {
     stopped_for(Duration::from_secs(1)).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn of_2_5_s_costs_no_request_its_answer() {
+async fn answers_every_request_after_a_stop_of_2_5_s() {
     stopped_for(Duration::from_millis(2_500)).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn of_3_s_costs_no_request_its_answer() {
+async fn answers_every_request_after_a_stop_of_3_s() {
     stopped_for(Duration::from_secs(3)).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn of_6_s_costs_no_request_its_answer() {
+async fn answers_every_request_after_a_stop_of_6_s() {
     stopped_for(Duration::from_secs(6)).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn of_20_s_costs_no_request_its_answer() {
+async fn answers_every_request_after_a_stop_of_20_s() {
     stopped_for(Duration::from_secs(20)).await;
 }
 
-/// Each of the kernel's periods it runs for 5 ms and stands still for 95; and with neighbours in
-/// its cgroup that take all they can get, for seconds.
+/// In each of the kernel's periods the sidecar runs for 5 ms and stands still for 95. With busy
+/// neighbours in its cgroup it stands still for seconds.
 async fn throttled(neighbours: usize) {
     let place = Place::new();
     let mut pod = pod(&place).await;
@@ -140,11 +140,11 @@ async fn throttled(neighbours: usize) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn throttling_to_a_twentieth_of_a_core_costs_no_request_its_answer() {
+async fn answers_every_request_when_throttled_to_a_twentieth_of_a_core() {
     throttled(0).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn sharing_that_with_twenty_others_costs_no_request_its_answer() {
+async fn answers_every_request_when_throttled_with_twenty_neighbours() {
     throttled(20).await;
 }

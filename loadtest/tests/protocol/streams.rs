@@ -1,4 +1,4 @@
-//! Long streams through real Envoys: one that carries nothing does not count, and every message on it
+//! Long streams through real Envoys: an idle one does not count as work, and every message on it
 //! still arrives.
 
 use crate::support::{Place, balance, eventually, inbound, metric, outbound, request, send};
@@ -119,19 +119,19 @@ async fn server(place: &Place, name: &str, app: &Echo, spec: &Value) -> (Envoy, 
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn at_the_server_idle_streams_leave_count_and_limiter_and_come_back_with_a_message() {
+async fn a_server_counts_a_stream_only_while_it_carries_messages() {
     let place = Place::new();
     let app = Echo::start().await;
     let (sidecar, to) = server(&place, "pod", &app, &json!({"concurrency": STREAMS})).await;
     let gauge = async |name: &str| metric(&sidecar, "inbound", name).await;
     let mut streams = open(to).await;
-    assert_eq!(send(to, request("/x"), "").await.unwrap().body, "ok", "it waits for a place, and gets one");
+    assert_eq!(send(to, request("/x"), "").await.unwrap().body, "ok", "it waits for a slot, and gets one");
     eventually("streams that do not count", async || (gauge("in_flight").await == 0).then_some(())).await;
     let held = gauge("held").await;
     for _ in 0..10 {
         assert_eq!(send(to, request("/x"), "").await.unwrap().body, "ok");
     }
-    assert_eq!(gauge("held").await, held, "places are free");
+    assert_eq!(gauge("held").await, held, "slots are free");
 
     eventually("three that count", async || {
         for stream in &mut streams[..3] {
@@ -158,7 +158,7 @@ async fn at_the_server_idle_streams_leave_count_and_limiter_and_come_back_with_a
 
 /// All streams of a sender are at one of two servers. `bloc.attempt` sees their bytes, too.
 #[tokio::test(flavor = "multi_thread")]
-async fn at_the_sender_idle_streams_are_not_pending() {
+async fn a_sender_does_not_count_idle_streams_as_pending() {
     let place = Place::new();
     let [with, without] = [Echo::start().await, Echo::start().await];
     let (_with, first) = server(&place, "with", &with, &json!({})).await;

@@ -1,4 +1,5 @@
-//! Somebody outside the mesh who knows our headers and Envoy's: at a gateway they change nothing and reach nobody.
+//! A client outside the mesh that forges our headers and Envoy's: at a gateway they have no effect
+//! and go no further.
 
 use crate::support::{Answer, Connection, Place, Pod, outbound, request, sender};
 use bloc_lab::envoy::{Envoy, SERVICE};
@@ -49,7 +50,7 @@ fn assert_clean(answer: &Answer) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn forged_headers_change_nothing_and_reach_nobody() {
+async fn forged_headers_change_nothing_and_reach_no_application() {
     let place = Place::new();
     let pods = [Pod::with_capacity(&place, "one", 10).await, Pod::with_capacity(&place, "two", 10).await];
     let addresses = [pods[0].address, pods[1].address];
@@ -82,9 +83,10 @@ async fn forged_headers_change_nothing_and_reach_nobody() {
     }
 }
 
-/// Not with one header, not with two, not with another spelling, not by naming it as one that the next hop is to drop.
+/// Neither with one header or two, nor with another spelling, nor by naming it in `connection` for
+/// removal at the next hop.
 #[tokio::test(flavor = "multi_thread")]
-async fn nobody_outside_chooses_a_server() {
+async fn a_client_outside_the_mesh_cannot_choose_a_server() {
     let place = Place::new();
     let (wanted, other) =
         (Pod::with_capacity(&place, "wanted", 10).await, Pod::with_capacity(&place, "other", 10).await);

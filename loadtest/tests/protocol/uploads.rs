@@ -236,9 +236,10 @@ async fn count(request: Request<Incoming>) -> Result<Response<Full<Bytes>>, hype
 const MU: Ours = Ours { routing: "mu", hold: true, concurrency: 1 };
 const BID: Ours = Ours { routing: "bid", hold: true, concurrency: 1 };
 
-/// Held, their bodies filled the window of the connection, and the one inside never got its own.
+/// If they were held, their bodies would fill the window of the connection, and that of the one
+/// inside would never arrive.
 #[tokio::test(flavor = "multi_thread")]
-async fn uploads_beside_a_slow_one_on_the_same_connection() {
+async fn uploads_complete_beside_a_slow_one_on_the_same_connection() {
     let stand = Stand::start(&[Some(MU)]).await;
     let results = stand.run(0, Protocol::Http2, behind(Upload::of(12, 3), [Upload::of(20, 0); 4])).await;
     complete(&results);
@@ -247,7 +248,7 @@ async fn uploads_beside_a_slow_one_on_the_same_connection() {
 
 /// The same with calls of unknown length, which are held until they turn out to be long.
 #[tokio::test(flavor = "multi_thread")]
-async fn long_calls_beside_a_slow_one_on_the_same_connection() {
+async fn long_grpc_calls_complete_beside_a_slow_one_on_one_connection() {
     let stand = Stand::start(&[Some(BID)]).await;
     let calls = behind(Upload::of(12, 3).grpc(), [Upload::of(20, 0).grpc(); 4]);
     let results = stand.run(0, Protocol::Http2, calls).await;
@@ -257,16 +258,16 @@ async fn long_calls_beside_a_slow_one_on_the_same_connection() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn sixteen_uploads_to_a_server_that_works_on_four() {
+async fn sixteen_uploads_complete_at_a_server_that_works_on_four() {
     let stand = Stand::start(&[Some(Ours { concurrency: 4, ..MU })]).await;
     let results = stand.run(0, Protocol::Http2, [(0, Upload::of(20, 20)); 16]).await;
     complete(&results);
 }
 
-/// As many bytes as the window of a connection has, several times over, in bodies that are short
-/// enough to be held: Envoy takes them in.
+/// The bodies are short enough to be held, so Envoy buffers them; together they exceed the window
+/// of the connection several times.
 #[tokio::test(flavor = "multi_thread")]
-async fn many_short_uploads_wait_beside_a_slow_one_on_the_same_connection() {
+async fn many_short_uploads_are_held_beside_a_slow_one_and_complete() {
     let stand = Stand::start(&[Some(MU), Some(BID)]).await;
     let short = Upload::of(1, 0);
     let [sized, calls] = [
@@ -284,7 +285,7 @@ async fn many_short_uploads_wait_beside_a_slow_one_on_the_same_connection() {
 
 /// 1 to 30 MiB at 1 to 20 MB/s, held and not.
 #[tokio::test(flavor = "multi_thread")]
-async fn uploads_of_all_sizes_at_all_paces() {
+async fn uploads_of_all_sizes_and_paces_complete() {
     let variants = [("mu", true), ("mu", false), ("bid", true), ("bid", false)];
     let variants = variants.map(|(routing, hold)| Some(Ours { routing, hold, concurrency: 1 }));
     let stand = Stand::start(&variants).await;
@@ -297,7 +298,7 @@ async fn uploads_of_all_sizes_at_all_paces() {
 /// Prints how long uploads take, with our filters and without, in turn.
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "measures, for some minutes, on an idle machine"]
-async fn compared_with_stock_envoys() {
+async fn prints_upload_times_beside_those_of_stock_envoy() {
     const ROUNDS: usize = 3;
     let all = [(1, 1), (5, 2), (10, 5), (20, 10), (30, 20)].map(|(mib, pace)| (0, Upload::of(mib, pace)));
     let calls = all.map(|(after, upload)| (after, upload.grpc()));

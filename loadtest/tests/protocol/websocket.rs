@@ -1,4 +1,4 @@
-//! Subscriptions and a WebSocket, through real Envoys: those that carry nothing do not count.
+//! Event streams and a WebSocket, through real Envoys: idle ones do not count as work.
 
 use crate::support::{PATIENCE, Place, eventually, inbound, metric, request, send};
 use bloc_lab::envoy::{Envoy, SERVICE};
@@ -74,7 +74,7 @@ async fn open(to: SocketAddr, path: &str, extra: &str) -> BufReader<TcpStream> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn count_while_they_carry_something() {
+async fn event_streams_and_websockets_count_only_while_they_carry_data() {
     let place = Place::new();
     let (app, announce) = application().await;
     let spec = json!({"concurrency": STREAMS + 1, "streamIdle": "200ms"});
@@ -91,7 +91,7 @@ async fn count_while_they_carry_something() {
         streams.push(open(to, &format!("/events/{number}"), "").await);
     }
     streams.push(open(to, "/socket", "upgrade: websocket\r\nconnection: upgrade\r\n").await);
-    // Each has had a place until it was idle; so has each of these.
+    // Each had a slot until it was idle, so this request gets one.
     let answer = send(to, request("/x"), "").await.expect("an answer");
     assert_eq!(answer.app(), Some("pod"));
     eventually("a server that counts none", async || (in_flight().await == 0).then_some(())).await;
@@ -123,5 +123,5 @@ async fn count_while_they_carry_something() {
     }
     eventually("an empty server", async || (in_flight().await == 0).then_some(())).await;
     let held = metric(&sidecar, "inbound", "in_flight_recount").await;
-    assert_eq!(held, 0, "nothing had to be counted anew");
+    assert_eq!(held, 0, "no recount was needed");
 }

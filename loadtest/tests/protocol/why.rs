@@ -1,11 +1,11 @@
-//! `x-bloc-why` in real Envoys: seen where the switch is on.
+//! `x-bloc-why` in real Envoys: shown only where `debugHeaders` is on.
 
 use crate::support::{Place, Pod, eventually, outbound, request, send, sender};
 use bloc_lab::envoy::SERVICE;
 use serde_json::json;
 
 #[tokio::test(flavor = "multi_thread")]
-async fn with_the_switch_a_rejection_says_why_and_which_server_it_was() {
+async fn debug_headers_tell_why_and_where_a_request_was_rejected() {
     let place = Place::new();
     let server = |debug: bool| json!({"capacity": {"estimator": "static", "limit": 1}, "debugHeaders": debug});
     let configuration = json!({"service": SERVICE, "services": {SERVICE: server(true)}});

@@ -169,16 +169,16 @@ mod tests {
     }
 
     #[test]
-    fn is_written_once_for_each_good_content() {
+    fn writes_one_copy_of_each_valid_content() {
         let mut copies = Copies::default();
         let due = |copies: &mut Copies, content: Option<&Content>| copies.due([(&key(), content)].into_iter());
         let first = content(5, "services: {a: {}}");
         assert_eq!(due(&mut copies, Some(&first)), [Due::Write(key(), first.clone())]);
-        assert_eq!(due(&mut copies, Some(&first)), [], "it is on its way");
+        assert_eq!(due(&mut copies, Some(&first)), [], "the write is under way");
         copies.put(&copy(&first));
-        assert_eq!(due(&mut copies, Some(&content(6, &first.text))), [], "the same words");
-        assert_eq!(due(&mut copies, None), [], "a bad one");
-        assert_eq!(due(&mut copies, Some(&content(4, "services: {}"))), [], "we have read less than who wrote it");
+        assert_eq!(due(&mut copies, Some(&content(6, &first.text))), [], "the same text");
+        assert_eq!(due(&mut copies, None), [], "the new content is invalid");
+        assert_eq!(due(&mut copies, Some(&content(4, "services: {}"))), [], "the copy is of a newer revision");
         assert_eq!(due(&mut copies, Some(&content(7, "services: {}"))).len(), 1);
         assert_eq!(copies.due([].into_iter()), [Due::Delete("last-good.shop.bloc".into())]);
         copies.remove("last-good.shop.bloc");
@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn speaks_for_the_very_same_original_only() {
+    fn uses_a_copy_only_for_the_config_map_it_was_made_of() {
         let mut copies = Copies::default();
         copies.put(&copy(&content(5, "services: {a: {}}")));
         assert!(copies.of(&key(), "u", Scope::Namespace).unwrap().services.contains_key("a"));

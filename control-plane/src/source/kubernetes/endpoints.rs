@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_ready_takes_requests() {
+    fn uses_ready_endpoints_or_else_terminating_ones_that_still_serve() {
         let service = service(json!({"ports": [{"name": "web", "port": 80}], "ipFamilies": ["IPv4"]}));
         let endpoints = [
             ("10.0.0.1", json!({"ready": true})),
@@ -152,12 +152,12 @@ mod tests {
         let got = addresses(&service, &[slice("IPv4", web(), &endpoints)]);
         assert_eq!(got, [(80, vec!["10.0.0.1:8080".into(), "10.0.0.4:8080".into()])]);
         let got = addresses(&service, &[slice("IPv4", web(), &endpoints[1..3])]);
-        assert_eq!(got, [(80, vec!["10.0.0.3:8080".into()])], "better a server that leaves than none");
+        assert_eq!(got, [(80, vec!["10.0.0.3:8080".into()])], "a terminating server if no other is ready");
         assert_eq!(addresses(&service, &[]), [(80, vec![])]);
     }
 
     #[test]
-    fn ports_find_their_targets_by_name_over_several_slices() {
+    fn matches_service_ports_to_the_ports_of_several_slices_by_name() {
         let ports = json!([{"name": "web", "port": 80}, {"name": "admin", "port": 81}, {"name": "dns", "port": 53, "protocol": "UDP"}]);
         let service = service(json!({"ports": ports, "ipFamilies": ["IPv4"]}));
         let ready = |ip| [(ip, json!({"ready": true}))];
@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pod_of_two_families_is_one_server() {
+    fn uses_only_the_first_ip_family_of_a_dual_stack_service() {
         let ready = |ip| [(ip, json!({"ready": true}))];
         let slices = [slice("IPv6", web(), &ready("fd00::1")), slice("IPv4", web(), &ready("10.0.0.1"))];
         let of = |families: Value| {
@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn what_kubernetes_does_not_know_is_left_to_the_senders() {
+    fn gives_no_endpoints_of_external_names_or_services_without_ports() {
         let external = service(json!({"type": "ExternalName", "externalName": "example.org", "ports": [{"port": 80}]}));
         assert_eq!(by_port(&external, [].iter()), None);
         assert_eq!(by_port(&service(json!({"clusterIP": "None"})), [].iter()), None, "without ports");

@@ -60,7 +60,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_same_refusal_has_the_same_name() {
+    fn the_same_refusal_gets_the_same_event_name() {
         let object = |revision: &str| ObjectReference {
             name: Some("bloc".into()),
             uid: Some("u".into()),
@@ -74,7 +74,7 @@ mod tests {
     }
 
     #[test]
-    fn a_long_reason_is_cut_between_characters() {
+    fn cuts_a_long_reason_between_characters() {
         let note = shortened(&"é".repeat(2_000));
         assert!((MAX_NOTE - 1..=MAX_NOTE).contains(&note.len()), "{}", note.len());
     }

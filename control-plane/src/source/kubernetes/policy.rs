@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn says_from_the_general_to_the_particular() {
+    fn orders_parameters_from_defaults_to_wildcard_to_named_service() {
         let policy = "{defaults: {retries: 1}, services: {a: {retries: 2}, '*': {retries: 3}}}";
         let policy = read(policy, Scope::Namespace).unwrap();
         let of = |name| policy.of(name).0.map(|spec| spec.retries.unwrap()).collect::<Vec<_>>();
@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn a_namespace_speaks_of_its_own_services_only() {
+    fn a_namespace_may_configure_only_its_own_services() {
         let foreign = read("services: {a.other: {}}", Scope::Namespace).unwrap_err();
         assert!(
             foreign.starts_with("services.a.other: \"a.other\" is not allowed, only the name of a Service"),
@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn other_keys_are_refused() {
+    fn refuses_a_config_map_with_unknown_or_missing_keys() {
         let refusal = |map: serde_json::Value| {
             PolicySpec::read(&serde_json::from_value(map).unwrap(), Scope::Cluster).unwrap_err().to_string()
         };

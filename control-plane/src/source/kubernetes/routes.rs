@@ -233,7 +233,7 @@ mod tests {
     const A: &str = "a.shop.svc.cluster.local";
 
     #[test]
-    fn each_virtual_service_counts_where_it_leads() {
+    fn retries_of_a_virtual_service_count_for_the_hosts_it_routes_to() {
         let mut routes = Routes::default();
         assert_eq!(put(&mut routes, "shop/v", json!([to("a", json!({"attempts": 5}))])), [A]);
         assert_eq!(put(&mut routes, "web/w", json!([to(A, json!({"attempts": 1}))])), [A]);
@@ -249,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn of_rules_that_differ_the_least_counts() {
+    fn uses_the_fewest_retries_of_rules_that_differ() {
         let least = |http: Value| {
             let mut routes = Routes::default();
             put(&mut routes, "shop/v", http);
@@ -259,13 +259,17 @@ mod tests {
         assert_eq!(least(json!([attempts(7), attempts(4)])), [("shop/v".into(), 4)]);
         assert_eq!(least(json!([attempts(7), to("a", Value::Null)])), [], "the mesh's default is less");
         assert_eq!(least(json!([attempts(1), to("a", Value::Null)])), [("shop/v".into(), 1)]);
-        assert_eq!(least(json!([attempts(0)])), [("shop/v".into(), 1)], "no policy: Envoy's one for headers");
+        assert_eq!(
+            least(json!([attempts(0)])),
+            [("shop/v".into(), 1)],
+            "no retry policy: Envoy retries once if headers ask for it"
+        );
         assert_eq!(least(json!([attempts(5), to("b", json!({"attempts": 1}))])), [("shop/v".into(), 5)]);
         assert_eq!(least(json!([to("a", json!({"retryOn": "5xx"}))])), [("shop/v".into(), 1)]);
     }
 
     #[test]
-    fn rules_of_a_delegate_count_for_who_refers_to_it() {
+    fn rules_of_a_delegate_count_for_the_virtual_service_that_refers_to_it() {
         let mut routes = Routes::default();
         let delegate = json!([{"delegate": {"name": "d", "namespace": "shop"}, "retries": {"attempts": 3}}]);
         put(&mut routes, "web/root", delegate);
@@ -280,13 +284,13 @@ mod tests {
     }
 
     #[test]
-    fn a_route_to_an_alias_counts_for_what_it_stands_for() {
+    fn a_route_to_an_alias_counts_for_the_service_it_points_to() {
         let mut routes = Routes::default();
         routes.put(key("web/v"), rules(&json!([to("alias", json!({"attempts": 1}))])).unwrap());
         let alias = |host: &str| match host {
             "alias.web.svc.cluster.local" => Some("other.web.svc.cluster.local".to_owned()),
             "other.web.svc.cluster.local" => Some(A.to_owned()),
-            // Nonsense, in a circle.
+            // Invalid: the aliases form a circle.
             A => Some("alias.web.svc.cluster.local".to_owned()),
             _ => None,
         };
@@ -295,7 +299,7 @@ mod tests {
     }
 
     #[test]
-    fn what_leads_nowhere_is_left_out() {
+    fn omits_rules_without_a_destination() {
         assert_eq!(rules(&Value::Null), None);
         assert_eq!(rules(&json!([])), None);
         assert_eq!(rules(&json!("nonsense")), None);

@@ -1,4 +1,4 @@
-//! Scenarios on readings of the watches, without an API.
+//! What the watches read, and the services published from it; without an API server.
 
 use super::copies::Due;
 use super::feed::{Feed, POLICIES, ROUTES, SERVICES, SLICES, Verdict};
@@ -133,7 +133,7 @@ impl World {
 }
 
 #[test]
-fn nothing_is_said_before_all_lists_are_there() {
+fn publishes_nothing_before_all_lists_are_read() {
     let mut world = World::empty();
     world.list(SERVICES, vec![service("shop/a")]);
     world.list(POLICIES, vec![policy("shop/bloc", NOON, "services: {a: {}}")]);
@@ -146,7 +146,7 @@ fn nothing_is_said_before_all_lists_are_there() {
 }
 
 #[test]
-fn routes_retry_as_their_virtual_services_say() {
+fn publishes_the_retries_of_virtual_services_as_they_change() {
     const A: &str = "a.shop.svc.cluster.local";
     const ELSEWHERE: &str = "api.example.org";
     let (five, none) = (json!({"attempts": 5}), Value::Null);
@@ -166,11 +166,11 @@ fn routes_retry_as_their_virtual_services_say() {
     assert!(world.feed.snapshot().is_none(), "nothing has changed");
     let said = "services: {a: {routeRetries: 5, virtualServiceRetries: {shop/y: 1}}}";
     world.apply(policy("shop/bloc", NOON, said));
-    assert_eq!(world.retries(A), (5, vec![("shop/y".into(), 1)]), "what a user says goes first");
+    assert_eq!(world.retries(A), (5, vec![("shop/y".into(), 1)]), "parameters of the user go first");
 }
 
 #[test]
-fn only_what_a_config_map_manages_is_in_force() {
+fn only_services_that_a_config_map_manages_are_in_force() {
     let mut world = World::new();
     assert!(world.names().is_empty());
     world.apply(policy("shop/bloc", NOON, "{defaults: {retries: 1}, services: {a: {}, nowhere: {}}}"));
@@ -187,7 +187,7 @@ fn only_what_a_config_map_manages_is_in_force() {
 }
 
 #[test]
-fn what_is_said_more_closely_wins() {
+fn the_more_specific_parameter_wins() {
     let mut world = World::new();
     world.apply(policy(
         "bloc-system/bloc",
@@ -205,7 +205,7 @@ fn what_is_said_more_closely_wins() {
 }
 
 #[test]
-fn endpoints_follow_the_slices() {
+fn endpoints_follow_the_endpoint_slices() {
     let mut world = World::new();
     world.apply(policy("bloc-system/bloc", NOON, "services: {'*': {}}"));
     world.apply(slice("shop/a-2", &["10.0.0.9"]));
@@ -227,7 +227,7 @@ fn endpoints_follow_the_slices() {
 }
 
 #[test]
-fn a_new_list_changes_only_what_changed() {
+fn a_new_list_changes_only_the_services_that_differ() {
     let mut world = World::new();
     world.apply(policy("bloc-system/bloc", NOON, "services: {'*': {}}"));
     let before = world.snapshot();
@@ -272,7 +272,7 @@ fn the_oldest_config_map_of_a_namespace_counts() {
 }
 
 #[test]
-fn a_bookmark_is_progress_without_a_change() {
+fn a_bookmark_raises_the_known_revision_and_publishes_nothing() {
     let mut world = World::new();
     world.snapshot();
     world.read(SERVICES, |_| Reading::Passed { revision: 900 });
@@ -282,7 +282,7 @@ fn a_bookmark_is_progress_without_a_change() {
 }
 
 #[test]
-fn a_list_without_news_is_progress_without_a_change() {
+fn an_unchanged_list_raises_the_known_revision_and_publishes_nothing() {
     let mut world = World::new();
     world.apply(policy("shop/bloc", NOON, "services: {a: {}}"));
     world.snapshot();
@@ -298,7 +298,7 @@ fn a_list_without_news_is_progress_without_a_change() {
 }
 
 #[test]
-fn a_replica_that_starts_with_a_bad_config_map_takes_its_copy() {
+fn a_new_replica_uses_the_last_good_copy_of_a_bad_config_map() {
     let mut old = World::new();
     old.apply(policy("shop/bloc", NOON, "services: {a: {retries: 1}}"));
     assert_eq!(old.feed.due().len(), 1);
@@ -317,7 +317,7 @@ fn a_replica_that_starts_with_a_bad_config_map_takes_its_copy() {
     assert!(new.feed.due().is_empty());
     new.list(POLICIES, vec![(named("bloc-system/last-good.shop.bloc"), copy())]);
     assert!(new.names().is_empty(), "the original is gone");
-    assert_eq!(new.feed.due().len(), 1, "and its copy follows");
+    assert_eq!(new.feed.due().len(), 1, "its copy is deleted too");
     let mut forged = World::new();
     forged.list(POLICIES, vec![bad(), (named("bank/last-good.shop.bloc"), copy())]);
     assert!(forged.names().is_empty(), "a copy of another namespace");
@@ -333,7 +333,7 @@ fn due(world: &mut World) -> Vec<String> {
 }
 
 #[test]
-fn only_what_is_in_force_has_a_copy() {
+fn keeps_a_copy_of_the_config_map_in_force_only() {
     let mut world = World::new();
     world.apply(policy("shop/bloc", NOON, "services: {a: {retries: 1}}"));
     for i in 0..3 {
@@ -352,7 +352,7 @@ fn only_what_is_in_force_has_a_copy() {
     assert!(due(&mut world).is_empty());
     world.apply(policy("shop/older", MORNING, "services: {a: {retries: 3}}"));
     assert_eq!(due(&mut world), ["write shop/older", "delete last-good.shop.bloc"]);
-    // While the older one is bad, nothing else speaks for the namespace.
+    // While the older one is invalid, no other ConfigMap counts for the namespace.
     world.delete(POLICIES, "bloc-system/last-good.shop.bloc");
     world.apply(policy("shop/older", MORNING, "services: {a: {retries: 11}}"));
     assert!(due(&mut world).is_empty());

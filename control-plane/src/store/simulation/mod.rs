@@ -1,8 +1,13 @@
-//! The sync protocol under everything that a network and its ends can do, with the code of both: [`State`] of two replicas, and [`Follower`] of every thread of some proxies.
+//! The sync protocol under network faults, crashes and restarts, with the code of both ends:
+//! [`State`] of two replicas, and [`Follower`] of every thread of some proxies.
 //!
-//! Each seed is one run: changes of the source, replicas that read them late and each watch for itself, list anew and restart; polls and answers that are lost, doubled and overtaken; waits that are over;
-//! threads that come in between any two accesses of another one to their shared data, that crash, and proxies that restart. Whatever a thread puts in force is what the source said at that version's revisions, and no
-//! version in force in a proxy ever goes back. When all that ends, every thread of every proxy soon has the state of the source.
+//! Each seed is one run. The source changes. Replicas read it late, each by its own watches, list
+//! anew and restart. Polls and answers are lost, duplicated and overtaken, and waits end. Threads
+//! run between any two accesses of another thread to their shared data, and crash; proxies restart.
+//!
+//! What a thread puts in force is always what the source said at that version's revisions, and no
+//! version in force in a proxy ever goes back. When the faults end, every thread of every proxy
+//! soon has the state of the source.
 //!
 //! 10,000 seeds; `BLOC_SEEDS=1000000` for more, `BLOC_SEED=17` for one.
 

@@ -1,4 +1,4 @@
-//! Configurations that come and go in one thread: what their going takes away, and what it must not.
+//! Configurations that come and go in one thread: what removing one must take away, and what not.
 
 use crate::host::{FakeHost, FakeStream, Headers, Process, Seen};
 use bloc_engine::filter::Filter;
@@ -69,7 +69,7 @@ fn answered(root: &Root<FakeHost>, process: &Process, took: Duration) {
 }
 
 #[test]
-fn what_was_met_before_a_control_plane_is_named_is_asked_for_then() {
+fn asks_a_newly_named_control_plane_for_services_seen_earlier() {
     let thread = Thread::new();
     let mut carrier = thread.plug(1, "bloc.outbound", "{}");
     drop(arrived(&carrier));
@@ -99,7 +99,7 @@ fn the_gauges_show_the_configuration_that_is_in_use() {
 }
 
 #[test]
-fn a_thread_without_services_wakes_for_no_other_that_may_be_dead() {
+fn a_worker_without_services_stops_ticking_for_a_silent_worker() {
     let process = Process::new(1);
     let [here, there] = [Thread::of(&process), Thread::of(&process)];
     let mut carrier = here.plug(9, "bloc.outbound", "{}");
@@ -117,7 +117,7 @@ fn a_thread_without_services_wakes_for_no_other_that_may_be_dead() {
 }
 
 #[test]
-fn what_a_control_plane_said_is_over_with_the_last_configuration_that_names_it() {
+fn control_plane_parameters_end_with_the_last_configuration_naming_it() {
     let thread = Thread::new();
     let mut carrier = thread.plug(1, "bloc.inbound", r#"{"service":"s"}"#);
     let asks = thread.plug(2, "bloc.outbound", ASKS_A);
@@ -131,7 +131,7 @@ fn what_a_control_plane_said_is_over_with_the_last_configuration_that_names_it()
     assert_eq!(thread.metric("capacity"), Some(0));
     let other = thread.plug(3, "bloc.outbound", ASKS_B);
     thread.tick(&mut carrier);
-    assert_eq!(thread.metric("capacity"), Some(0), "another one has said nothing yet");
+    assert_eq!(thread.metric("capacity"), Some(0), "the other control plane has not answered yet");
     drop(other);
     let _again = thread.plug(4, "bloc.outbound", ASKS_A);
     thread.tick(&mut carrier);
@@ -140,7 +140,7 @@ fn what_a_control_plane_said_is_over_with_the_last_configuration_that_names_it()
 
 /// The thread is told by a message of its own, so that it does not wait for a tick.
 #[test]
-fn what_is_held_by_what_a_control_plane_said_goes_with_it() {
+fn releases_held_requests_when_their_control_plane_is_removed() {
     let thread = Thread::new();
     let mut carrier = thread.plug(1, "bloc.inbound", r#"{"service":"s"}"#);
     let asks = thread.plug(2, "bloc.outbound", ASKS_A);
@@ -154,7 +154,7 @@ fn what_is_held_by_what_a_control_plane_said_goes_with_it() {
     let vm = thread.engine.vm().number;
     while thread.process.message(vm).is_some() {}
     drop(asks);
-    assert!(!held.0.resumed.get(), "not in the callback of the one that goes");
+    assert!(!held.0.resumed.get(), "not in the callback of the removed configuration");
     let message = thread.process.message(vm).expect("a message to itself");
     carrier.messages([message]);
     assert!(held.0.resumed.get() && held.0.reply.borrow().is_none());

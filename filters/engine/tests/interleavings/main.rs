@@ -1,4 +1,4 @@
-//! Whole requests over a fake host, many at once, in any order: each attempt is booked to its own
+//! Whole requests over a fake host, many at once, in any order: each attempt is counted for its own
 //! request and server, whatever happens between the filters of a request.
 
 mod configurations;
@@ -34,7 +34,7 @@ fn run(case: Case, seed: u64) -> Books {
 }
 
 #[test]
-fn every_attempt_is_booked_to_its_own_request_and_server() {
+fn every_attempt_is_counted_for_its_own_request_and_server() {
     let mut all = Books::default();
     for case in CASES {
         for seed in 0..SEEDS {
@@ -48,7 +48,7 @@ fn every_attempt_is_booked_to_its_own_request_and_server() {
             all.ended += books.ended;
         }
     }
-    // None of what is to be booked is missing from the histories.
+    // Each kind of event occurs in the histories.
     let least = (CASES.len() as u64 * SEEDS) as i64;
     assert!(all.rejected > least && all.failures > least && all.exhausted > least / 20, "{all:?}");
     assert!(all.refused > least / 20 && all.ended > least / 20, "{all:?}");

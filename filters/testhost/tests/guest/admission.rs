@@ -26,19 +26,19 @@ fn two_workers_share_one_count() {
         let report = LoadReport::decode(reply.headers.borrow().get("x-bloc-load").unwrap()).unwrap();
         assert_eq!((report.chip, report.queue), (false, Some(3)));
     }
-    assert_eq!(metric(&process, "inbound", "in_flight"), Some(3), "who is rejected is not counted");
+    assert_eq!(metric(&process, "inbound", "in_flight"), Some(3), "a rejected request is not counted");
 
     first.done();
     let late = admitted(&workers[1]);
     drop((others, late));
-    assert_eq!(metric(&process, "inbound", "in_flight"), Some(0), "clients that go away are counted out");
+    assert_eq!(metric(&process, "inbound", "in_flight"), Some(0), "requests of clients that go away are subtracted");
     process.advance(Duration::from_secs(1));
     assert_eq!(metric(&process, "inbound", "admitted"), Some(4));
     assert_eq!(metric(&process, "inbound", "rejected_capacity"), Some(2));
 }
 
 #[test]
-fn a_grpc_request_is_rejected_in_grpcs_own_way() {
+fn rejects_a_grpc_request_with_status_resource_exhausted() {
     let process = process(2);
     let root = inbound(&process, &capacity(1));
     let _held = admitted(&root);
@@ -49,7 +49,7 @@ fn a_grpc_request_is_rejected_in_grpcs_own_way() {
 }
 
 #[test]
-fn headers_of_ours_reach_neither_application_nor_peer_as_forged() {
+fn strips_forged_headers_of_ours_from_requests_and_responses() {
     let process = process(3);
     let server = server(&process, &capacity(10));
     let forged =
@@ -66,7 +66,7 @@ fn headers_of_ours_reach_neither_application_nor_peer_as_forged() {
 
 /// Header values may be any bytes, and everybody on the network may send them.
 #[test]
-fn values_that_are_not_utf8_are_no_reason_to_trap() {
+fn header_values_that_are_not_utf8_cause_no_trap() {
     let process = process(4);
     let vm = worker(&process);
     let root = vm.root("bloc.inbound", crate::support::parameters(&capacity(10))).unwrap();
@@ -82,7 +82,7 @@ fn values_that_are_not_utf8_are_no_reason_to_trap() {
         response.headers.edit(|map| map.add("x-bloc-load", odd));
         assert!(stream.response_headers(&response.headers, true).continues());
         let report = response.headers.borrow().get("x-bloc-load").and_then(LoadReport::decode);
-        assert_eq!(report.is_some(), name != "x-bloc-bid", "who bids nonsense is told nothing, {name}");
+        assert_eq!(report.is_some(), name != "x-bloc-bid", "a caller with an invalid bid gets no report, {name}");
         stream.done();
     }
     assert!(!vm.is_dead());

@@ -1,4 +1,4 @@
-//! Bids: a server that would take longer than the caller waits says so at once.
+//! Bids: a server that would take longer than the caller waits rejects the request at once.
 
 use crate::support::{GET, admitted, inbound, metric, process, refused};
 use bloc_testhost::{Headers, Response, Root, Stream};
@@ -21,7 +21,7 @@ fn bid(root: &Root, millis: &str) -> (bloc_testhost::Flow, Stream) {
 }
 
 #[test]
-fn a_server_with_a_queue_bounces_what_it_would_not_finish_in_time() {
+fn a_server_with_a_queue_rejects_a_bid_below_its_response_time() {
     let process = process(1);
     let root = inbound(&process, &json!({"routing": "bid", "concurrency": 1, "hold": false}));
     // It learns how long a request takes.
@@ -34,7 +34,7 @@ fn a_server_with_a_queue_bounces_what_it_would_not_finish_in_time() {
     let reply = refused(&root, &[("x-bloc-bid", "150")]);
     assert_eq!((reply.status(), reply.details.as_str()), (429, "bloc_bid"));
     assert_eq!(reply.headers.text("x-bloc-reject").as_deref(), Some("bid"));
-    assert_eq!(metric(&process, "inbound", "in_flight"), Some(3), "the bounced one is not counted");
+    assert_eq!(metric(&process, "inbound", "in_flight"), Some(3), "the rejected one is not counted");
 
     for generous in ["100000", "no number", "-1"] {
         let (flow, _) = bid(&root, generous);

@@ -1,5 +1,5 @@
-//! Bodies: what may not be repeated does not bid, what may not be held is not, and a bounced
-//! request of HTTP/1.1 is answered when its body has come.
+//! Bodies: a request whose body cannot be repeated does not bid, one whose body may be too large is
+//! not held, and a rejected HTTP/1.1 request is answered once its body has arrived.
 
 use crate::support::{SERVICE, admitted, caller, inbound, metric, process};
 use bloc_testhost::{Flow, Headers, Process, Response, Root, Stream};
@@ -32,7 +32,7 @@ fn is_rejected(stream: &Stream) -> bool {
 }
 
 #[test]
-fn a_bounced_request_of_http_1_is_answered_when_its_body_has_come() {
+fn answers_a_rejected_http_1_request_once_its_body_has_arrived() {
     let process = process(1);
     let (root, _inside) = full(&process);
     let (mut stream, flow) = sized(&root, "HTTP/1.1", 3000);
@@ -57,9 +57,9 @@ fn a_bounced_request_of_http_1_is_answered_when_its_body_has_come() {
     assert_eq!(metric(&process, "inbound", "rejected_capacity"), Some(2), "each once");
 }
 
-/// As an external authorization or a rate limit does.
+/// For example one for external authorization or for rate limits.
 #[test]
-fn a_bounced_request_whose_headers_another_filter_has_kept_does_not_wait_for_more_than_its_body() {
+fn body_bytes_buffered_by_another_filter_count_as_arrived() {
     let process = process(1);
     let (root, _inside) = full(&process);
     let kept = |ahead| {
@@ -78,7 +78,7 @@ fn a_bounced_request_whose_headers_another_filter_has_kept_does_not_wait_for_mor
 }
 
 #[test]
-fn a_bounced_request_that_expects_to_continue_is_answered_at_once() {
+fn answers_a_rejected_request_with_expect_100_continue_at_once() {
     let process = process(1);
     let (root, _inside) = full(&process);
     let (_stream, flow) = post(&root, "HTTP/1.1", &[("content-length", "10"), ("expect", "100-continue")]);
@@ -86,7 +86,7 @@ fn a_bounced_request_that_expects_to_continue_is_answered_at_once() {
 }
 
 #[test]
-fn who_sends_its_body_too_slowly_or_goes_away_is_not_waited_for() {
+fn waits_at_most_a_second_for_the_body_of_a_rejected_request() {
     let process = process(2);
     let (root, _inside) = full(&process);
     let (mut slow, _) = sized(&root, "HTTP/1.1", 3000);
@@ -103,7 +103,7 @@ fn who_sends_its_body_too_slowly_or_goes_away_is_not_waited_for() {
 }
 
 #[test]
-fn what_envoy_has_answered_meanwhile_is_not_answered_again() {
+fn does_not_answer_a_rejected_request_that_envoy_has_answered() {
     let process = process(9);
     let (root, _inside) = full(&process);
     let (mut stream, _) = sized(&root, "HTTP/1.1", 3000);
@@ -117,7 +117,7 @@ fn what_envoy_has_answered_meanwhile_is_not_answered_again() {
 }
 
 #[test]
-fn where_the_message_is_lost_a_tick_finds_that_the_body_has_come() {
+fn a_tick_finds_an_arrived_body_when_the_message_is_lost() {
     let process = process(8);
     let (root, _inside) = full(&process);
     let (mut stream, _) = sized(&root, "HTTP/1.1", 3000);
@@ -128,21 +128,21 @@ fn where_the_message_is_lost_a_tick_finds_that_the_body_has_come() {
 }
 
 #[test]
-fn where_there_is_nothing_to_gain_the_answer_comes_at_once() {
+fn rejects_at_once_where_waiting_for_the_body_gains_nothing() {
     let process = process(3);
     let (root, _inside) = full(&process);
     let at_once = |flow: Flow| flow.reply().map(|reply| reply.status()) == Some(429);
     assert!(at_once(sized(&root, "HTTP/2", 3000).1), "HTTP/2 resets the stream alone");
     assert!(at_once(sized(&root, "HTTP/1.1", LIMIT + 1).1), "more than is buffered");
     assert!(!at_once(sized(&root, "HTTP/1.1", LIMIT).1));
-    assert!(at_once(post(&root, "HTTP/1.1", &[("transfer-encoding", "chunked")]).1), "it may be as large");
+    assert!(at_once(post(&root, "HTTP/1.1", &[("transfer-encoding", "chunked")]).1), "it may be too large");
     let mut whole = root.stream().with_property("request\0protocol", "HTTP/1.1");
     assert!(at_once(whole.request_headers(&POST[..], true)), "there is no body");
 }
 
-/// With HTTP/2 what is held would fill the window that those inside need.
+/// With HTTP/2 a held body would fill the flow-control window that admitted requests need.
 #[test]
-fn a_large_body_is_not_held_and_counts_as_inside() {
+fn a_request_with_a_large_body_is_not_held_but_counted() {
     let process = process(5);
     let root = inbound(&process, &json!({"concurrency": 1}));
     let inside = admitted(&root);
@@ -168,7 +168,7 @@ fn inside_counts(process: &Process, count: u64) {
 }
 
 #[test]
-fn a_held_call_is_let_in_when_too_much_of_it_has_come() {
+fn admits_a_held_call_when_its_body_exceeds_the_limit() {
     let process = process(6);
     let root = inbound(&process, &json!({"concurrency": 1}));
     let inside = admitted(&root);
@@ -220,7 +220,7 @@ fn bid(extra: &[(&str, &str)], spec: &Value) -> String {
 }
 
 #[test]
-fn only_what_can_be_repeated_bids() {
+fn only_requests_with_a_repeatable_body_bid() {
     let spec = json!({"routing": "bid", "endpoints": ["10.0.0.1:80"]});
     let bids = |extra: &[(&str, &str)]| bid(extra, &spec) != "any";
     assert!(bids(&[("content-length", "5")]));

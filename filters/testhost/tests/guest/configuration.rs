@@ -4,7 +4,7 @@ use crate::support::{admitted, metric, parameters, process, refused, worker};
 use serde_json::json;
 
 #[test]
-fn a_configuration_that_is_not_allowed_is_refused_with_path_value_and_range() {
+fn logs_path_value_and_range_of_an_invalid_configuration() {
     let process = process(1);
     let vm = worker(&process);
     for (configuration, named) in [
@@ -22,14 +22,14 @@ fn a_configuration_that_is_not_allowed_is_refused_with_path_value_and_range() {
 }
 
 #[test]
-fn an_unknown_root_id_is_refused() {
+fn rejects_an_unknown_root_id() {
     let process = process(2);
     assert!(worker(&process).root("bloc.sideways", "{}").is_err());
     assert!(process.take_log().iter().any(|line| line.text.contains("bloc.sideways")));
 }
 
 #[test]
-fn an_update_replaces_the_parameters_and_keeps_the_count() {
+fn an_update_replaces_the_parameters_and_keeps_the_in_flight_count() {
     let process = process(3);
     let vm = worker(&process);
     let limit = |limit: u32| parameters(&json!({"capacity": {"estimator": "static", "limit": limit}}));

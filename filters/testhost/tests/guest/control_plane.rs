@@ -26,7 +26,7 @@ fn news(version: &str, limit: u32) -> Vec<u8> {
 }
 
 #[test]
-fn one_worker_asks_and_the_other_hears_of_it_through_its_queue() {
+fn one_worker_polls_and_wakes_the_other_with_the_news() {
     let process = process(1).with_cluster(CLUSTER);
     let _workers = workers(&process);
     process.advance(SECOND * 3);
@@ -47,7 +47,7 @@ fn one_worker_asks_and_the_other_hears_of_it_through_its_queue() {
 }
 
 #[test]
-fn a_service_that_is_called_for_the_first_time_is_asked_for_at_once() {
+fn polls_at_once_for_a_service_that_is_called_for_the_first_time() {
     let process = process(6).with_cluster(CLUSTER);
     let configuration = json!({"controlPlane": {"cluster": CLUSTER, "wait": "30s"}}).to_string();
     let caller = Caller::new(&worker(&process), SERVICE, &configuration, &["10.0.0.1:80"]).unwrap();
@@ -63,7 +63,7 @@ fn a_service_that_is_called_for_the_first_time_is_asked_for_at_once() {
 }
 
 #[test]
-fn every_worker_has_the_news_even_if_it_was_not_told() {
+fn every_worker_applies_the_news_even_if_its_wakeup_is_lost() {
     let process = process(2).with_cluster(CLUSTER);
     let workers = workers(&process);
     process.advance(SECOND * 3);
@@ -77,7 +77,7 @@ fn every_worker_has_the_news_even_if_it_was_not_told() {
 }
 
 #[test]
-fn a_bad_answer_changes_nothing_and_is_named_in_the_log() {
+fn keeps_the_last_good_parameters_and_logs_a_bad_answer() {
     let process = process(3).with_cluster(CLUSTER);
     let _workers = workers(&process);
     process.advance(SECOND * 3);
@@ -96,7 +96,7 @@ fn a_bad_answer_changes_nothing_and_is_named_in_the_log() {
 }
 
 #[test]
-fn when_the_leader_dies_another_worker_asks() {
+fn another_worker_polls_when_the_leader_is_gone() {
     let process = process(4).with_cluster(CLUSTER);
     let workers = workers(&process);
     process.advance(SECOND * 3);
@@ -108,7 +108,7 @@ fn when_the_leader_dies_another_worker_asks() {
 }
 
 #[test]
-fn an_unknown_cluster_is_tried_again_and_again_but_rarely() {
+fn retries_an_unknown_control_plane_cluster_at_a_low_rate() {
     let process = process(5);
     let workers = workers(&process);
     process.advance(SECOND * 60);

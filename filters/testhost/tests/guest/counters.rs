@@ -11,7 +11,7 @@ const REQUESTS: u64 = 200;
 const LAG: u64 = 11;
 
 #[test]
-fn who_has_traffic_is_hardly_woken_and_counts_within_a_second_all_the_same() {
+fn a_busy_worker_rarely_ticks_and_still_counts_within_a_second() {
     let (callee, sender) = (process(1), process(2));
     let server = server(&callee, &json!({"capacity": {"estimator": "static", "limit": 9}}));
     let caller = caller(&sender, &json!({"endpoints": ["10.0.0.1:80"]}), &["10.0.0.1:80"]);
@@ -32,7 +32,7 @@ fn who_has_traffic_is_hardly_woken_and_counts_within_a_second_all_the_same() {
 }
 
 #[test]
-fn who_has_a_request_now_and_then_counts_it_on_the_next_tick() {
+fn a_mostly_idle_worker_counts_a_request_on_the_next_tick() {
     let callee = process(3);
     let server = server(&callee, &json!({"capacity": {"estimator": "static", "limit": 9}}));
     for sent in 1..=5 {

@@ -29,7 +29,7 @@ fn tried(seed: u64, answer: impl Fn() -> Response) -> (usize, u64) {
 }
 
 #[test]
-fn a_server_that_answers_with_errors_is_left_alone() {
+fn avoids_a_server_that_answers_5xx_unavailable_or_internal() {
     let grpc = |status: &'static str| {
         [
             Response::new(200, &[("content-type", "application/grpc"), ("grpc-status", status)], b""),
@@ -49,7 +49,7 @@ fn a_server_that_answers_with_errors_is_left_alone() {
 }
 
 #[test]
-fn an_error_that_all_servers_give_changes_nothing() {
+fn an_error_from_all_servers_does_not_change_their_shares() {
     let sender = process(21);
     let servers = ["10.0.0.1:80", "10.0.0.2:80", "10.0.0.3:80", "10.0.0.4:80"];
     let caller = caller(&sender, &json!({"endpoints": servers, "resetInterval": "200ms"}), &servers);
@@ -62,7 +62,7 @@ fn an_error_that_all_servers_give_changes_nothing() {
     }
     assert!(shares.iter().all(|share| (400..600).contains(share)), "{shares:?}");
     let forced = counted(&sender, "forced");
-    assert!(forced < 20, "{forced} attempts found nobody with a chip");
+    assert!(forced < 20, "{forced} attempts found no server with a chip");
 }
 
 /// How many attempts failed, were given up, and were forced, of requests a tenth of which their

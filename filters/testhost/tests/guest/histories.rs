@@ -1,5 +1,5 @@
 //! Random histories: listeners, services and requests that come and go in a proxy of several
-//! threads. What has to hold at every moment of them, [`Play`] watches.
+//! threads. [`Play`] checks what must hold at every moment.
 
 use crate::play::Play;
 use crate::proxy::CLUSTER;
@@ -79,21 +79,21 @@ fn histories(from: u64) -> impl Iterator<Item = u64> {
 }
 
 #[test]
-fn histories_of_one_listener() {
+fn random_histories_of_one_listener_keep_all_invariants() {
     all_are_right(histories(0), Shape { listeners: 1, ..Shape::default() });
 }
 
 #[test]
-fn histories_of_both_directions() {
+fn random_histories_of_both_directions_keep_all_invariants() {
     all_are_right(histories(1 << 32), Shape { listeners: 2, ..Shape::default() });
 }
 
 #[test]
-fn histories_of_many_listeners() {
+fn random_histories_of_many_listeners_keep_all_invariants() {
     all_are_right(histories(2 << 32), Shape::default());
 }
 
 #[test]
-fn histories_of_many_listeners_with_long_drains() {
+fn random_histories_with_long_drains_keep_all_invariants() {
     all_are_right(histories(3 << 32), Shape { longest_drain: 60, scale: 0.5, ..Shape::default() });
 }

@@ -1,4 +1,5 @@
-//! The hold queue over two workers: who waits is let in when it is his turn, whatever happens to the messages between the workers.
+//! The wait queue across two workers: a held request is let in when its turn comes, whatever
+//! happens to the messages between the workers.
 
 use crate::support::{GET, SPOKEN, admitted, inbound, metric, process};
 use bloc_testhost::{Compile, Flow, Module, Process, Root, Stream, just_built};
@@ -21,7 +22,7 @@ fn held(root: &Root, extra: &[(&str, &str)]) -> Stream {
 }
 
 #[test]
-fn the_next_in_line_is_woken_wherever_it_waits() {
+fn wakes_the_next_held_request_on_the_worker_that_holds_it() {
     let process = process(1);
     let [one, two] = workers(&process);
     let inside = admitted(&one);
@@ -47,7 +48,7 @@ fn the_next_in_line_is_woken_wherever_it_waits() {
 }
 
 #[test]
-fn a_lost_wakeup_is_made_up_for_by_a_tick() {
+fn a_tick_makes_up_for_a_lost_wakeup() {
     let process = process(2);
     let [one, two] = workers(&process);
     let inside = admitted(&one);
@@ -62,7 +63,7 @@ fn a_lost_wakeup_is_made_up_for_by_a_tick() {
 }
 
 #[test]
-fn who_goes_away_while_waiting_takes_nobodys_turn() {
+fn a_held_request_that_goes_away_does_not_block_the_next_one() {
     let process = process(3);
     let [one, two] = workers(&process);
     let inside = admitted(&one);
@@ -74,7 +75,7 @@ fn who_goes_away_while_waiting_takes_nobodys_turn() {
 }
 
 #[test]
-fn who_waits_beyond_its_deadline_is_answered() {
+fn rejects_a_held_request_when_its_deadline_passes() {
     let process = process(4);
     let [one, two] = workers(&process);
     let inside = admitted(&one);
@@ -95,7 +96,7 @@ fn who_waits_beyond_its_deadline_is_answered() {
 }
 
 #[test]
-fn the_places_of_a_worker_that_trapped_are_free_after_a_while() {
+fn frees_the_places_of_a_trapped_worker_within_three_seconds() {
     let process = process(5);
     let [one, two] = workers(&process);
     let _inside = admitted(&one);
@@ -107,9 +108,10 @@ fn the_places_of_a_worker_that_trapped_are_free_after_a_while() {
     assert!(waiting.is_resumed());
 }
 
-/// The same for a panic, which leaves a will: no time has to pass. Virtual time tells the two apart, which a clock could not.
+/// The same after a panic, which runs crash recovery: no time has to pass. Only virtual time can
+/// tell the two cases apart.
 #[test]
-fn the_places_of_a_worker_that_panicked_are_free_at_once() {
+fn frees_the_places_of_a_panicked_worker_at_once() {
     let crashing = just_built().unwrap_or_else(|error| panic!("{error}")).with_file_name("crash.wasm");
     let process = Process::new(&Module::from_file(&crashing, Compile::Metered).unwrap(), 6);
     let [one, two] = workers(&process);
@@ -119,5 +121,5 @@ fn the_places_of_a_worker_that_panicked_are_free_at_once() {
     assert!(one.vm().is_dead());
     process.deliver();
     assert!(waiting.is_resumed());
-    assert_eq!(metric(&process, "inbound", "in_flight"), Some(1), "of the one that was let in");
+    assert_eq!(metric(&process, "inbound", "in_flight"), Some(1), "the one that was let in");
 }

@@ -1,4 +1,4 @@
-//! What was found by looking for faults in bodies and idle streams.
+//! Faults that a search in the handling of bodies and idle streams has found, one test each.
 
 use crate::support::{GET, SERVICE, admitted, inbound, metric, parameters, process, worker};
 use bloc_testhost::{Flow, Process, Response, Root, Stream};
@@ -40,7 +40,7 @@ fn in_a_second(process: &Process, root: &Root) -> u64 {
 
 /// `LOOKS_PER_SECOND` is 4,000, of two properties each.
 #[test]
-fn a_body_that_is_slow_does_not_have_all_long_streams_looked_at_every_millisecond() {
+fn a_slow_body_does_not_cause_constant_checks_of_long_streams() {
     let process = process(1);
     let root = inbound(&process, &json!({"capacity": {"estimator": "static", "limit": 1001}}));
     let _streams: Vec<Stream> = (0..1000).map(|_| streaming(&root)).collect();
@@ -55,7 +55,7 @@ fn a_body_that_is_slow_does_not_have_all_long_streams_looked_at_every_millisecon
 
 /// 200 slow uploads, which come at once and are bounced.
 #[test]
-fn bodies_that_are_slow_are_not_all_asked_for_each() {
+fn many_slow_bodies_are_not_all_rechecked_for_each_message() {
     let process = process(2);
     let root = inbound(&process, &json!({"capacity": {"estimator": "static", "limit": 1}}));
     let _inside = admitted(&root);
@@ -73,7 +73,7 @@ fn bodies_that_are_slow_are_not_all_asked_for_each() {
 
 /// 200 calls that are held, and a slow upload to another service of the same thread.
 #[test]
-fn a_body_that_is_slow_does_not_have_all_held_calls_looked_at_every_millisecond() {
+fn a_slow_body_does_not_cause_constant_checks_of_held_calls() {
     let process = process(5);
     let root = inbound(&process, &json!({"concurrency": 1, "capacity": {"estimator": "static", "limit": 201}}));
     let _inside = admitted(&root);
@@ -93,7 +93,7 @@ fn a_body_that_is_slow_does_not_have_all_held_calls_looked_at_every_millisecond(
     assert!(with < 10_000, "{before} in a second before, {with} with one slow body");
 }
 
-/// Such as with a timeout.
+/// For example because the request timed out.
 #[test]
 fn a_held_request_that_envoy_has_answered_is_not_answered_again() {
     let process = process(3);
@@ -116,9 +116,9 @@ fn a_held_request_that_envoy_has_answered_is_not_answered_again() {
     assert_eq!((resumed, reply), (false, None));
 }
 
-/// Its thread must give signs of life from then on.
+/// Its worker must show from then on that it is alive.
 #[test]
-fn a_stream_that_wakes_keeps_its_place() {
+fn a_stream_that_becomes_active_again_keeps_its_place() {
     let process = process(4);
     let threads = [0, 1].map(|_| worker(&process));
     let spec = json!({"concurrency": 1, "streamIdle": "20s", "maxQueueWait": "60s"});
@@ -134,7 +134,7 @@ fn a_stream_that_wakes_keeps_its_place() {
             break;
         }
     }
-    assert_eq!(counted(&process), 1, "it has woken");
+    assert_eq!(counted(&process), 1, "it is active again");
     let mut held = two.stream();
     assert!(matches!(held.request_headers(GET, true), Flow::Pause));
     for step in 0..120 {

@@ -108,15 +108,15 @@ fn counted(mesh: &Mesh, name: &str) -> u64 {
     metric(&mesh.process, "outbound", name).unwrap_or(0)
 }
 
-/// With a hand-over that holds only if nothing comes between, healthy servers would be marked as
-/// missing, and requests would be forced upon them.
+/// If the hand-over between our filters worked only without interleaving, healthy servers would be
+/// marked as missing, and attempts would be forced.
 #[test]
-fn where_nobody_is_rejected_nobody_is_forced() {
+fn hardly_any_attempt_is_forced_when_no_server_rejects() {
     for (seed, routing) in [(1, "bloc"), (2, "bid"), (3, "mu")] {
         let mut mesh = mesh(seed, false);
         let spec = json!({"routing": routing, "resetInterval": "1s", "endpoints": HOSTS});
         let caller = caller(&mesh.process, &spec, &HOSTS);
-        // Those that come before the first answers have no other right.
+        // Attempts before the first answers may be forced.
         mesh.run(&caller);
         let cold = counted(&mesh, "forced");
         mesh.run(&caller);
@@ -127,7 +127,7 @@ fn where_nobody_is_rejected_nobody_is_forced() {
 }
 
 #[test]
-fn what_is_counted_is_what_happened() {
+fn counters_match_what_happened_to_interleaved_requests() {
     for (seed, routing, named) in [(4, "bloc", true), (5, "bid", true), (6, "mu", true), (7, "bloc", false)] {
         let mut mesh = mesh(seed, true);
         let endpoints = if named { json!(HOSTS) } else { json!(null) };

@@ -1,4 +1,5 @@
-//! What others claim, in the real module: neither numbers nor bytes take it down, and nonsense is as good as nothing.
+//! False and invalid headers from peers, in the real module: no number and no byte crashes it, and
+//! invalid input counts as missing.
 
 use crate::support::{GET, admitted, caller, inbound, metric, process};
 use bloc_testhost::{Headers, Response, Root};
@@ -9,7 +10,8 @@ const WORK: Duration = Duration::from_millis(100);
 const LIAR: &str = "10.0.0.1:80";
 const HONEST: &str = "10.0.0.2:80";
 
-/// How an idle server and one with a line treat a request with this bid: the answer's headers of ours, and whether it was bounced.
+/// How a server with a queue or without treats a request with this bid: our headers in the answer,
+/// and whether it was bounced.
 fn treated(root: &Root, bid: Option<&[u8]>) -> (Vec<String>, bool) {
     let request = Headers::new(&GET[..]);
     if let Some(bid) = bid {
@@ -28,7 +30,7 @@ fn treated(root: &Root, bid: Option<&[u8]>) -> (Vec<String>, bool) {
 }
 
 #[test]
-fn who_bids_nonsense_gets_what_a_missing_bid_gets() {
+fn an_invalid_bid_is_treated_like_a_missing_one() {
     let process = process(1);
     let root = inbound(&process, &json!({"concurrency": 1, "hold": false}));
     // It learns how long a request takes.
@@ -42,7 +44,7 @@ fn who_bids_nonsense_gets_what_a_missing_bid_gets() {
     let nonsense: [&[u8]; 8] = [b"", b"-1", b"NaN", b"inf", b"1e3", b"12ms", b"\xff\xfe", &long];
     let line = [(); 3].map(|()| admitted(&root));
     let missing = treated(&root, None);
-    assert_eq!(missing, (Vec::new(), false), "admitted, and nothing is told to who does not ask");
+    assert_eq!(missing, (Vec::new(), false), "admitted, and a caller without our filters gets no report");
     for bid in nonsense {
         assert_eq!(treated(&root, Some(bid)), missing, "{:?}", String::from_utf8_lossy(&bid[..bid.len().min(9)]));
     }
@@ -53,10 +55,12 @@ fn who_bids_nonsense_gets_what_a_missing_bid_gets() {
     assert_eq!(metric(&process, "inbound", "in_flight"), Some(0));
 }
 
-/// Every routing, every kind of nonsense, from a server that is ten times slower than the other one: requests are answered, nothing of ours comes through, and whichever numbers it
-/// claims, `mu` prefers the fast one. (Who says nothing that can be read is a server that does not speak, and has its share.)
+/// Every routing, and every kind of invalid or false report, from a server that is ten times slower
+/// than the other one: requests are answered, none of our headers comes through, and whatever
+/// numbers it claims, `mu` prefers the fast one. (A server whose reports cannot be read counts as
+/// one without our filters, and has its share.)
 #[test]
-fn a_slow_server_that_says_anything_crashes_nobody_and_its_numbers_draw_nobody() {
+fn false_reports_crash_no_caller_and_attract_no_traffic_with_mu() {
     let long = [b"queue=1, ".as_slice(), &[b'7'; 10 << 10]].concat();
     let unreadable: [&[u8]; 4] = [
         b"chip=NaN, queue=inf, service=-0",

@@ -1,5 +1,5 @@
-//! Configurations that come and go, one fault each that was seen on real Envoys. The histories play
-//! mixtures of them.
+//! Configurations that come and go: each test repeats one fault that was seen on real Envoys. The
+//! random histories in `histories.rs` mix them.
 
 use crate::proxy::{ControlPlane, Proxy};
 use crate::support::process;
@@ -112,7 +112,7 @@ fn holds_well(proxy: &mut Proxy, slot: Slot, terms: Terms) {
 }
 
 #[test]
-fn a_rollback_within_the_drain_takes_effect_and_outlives_what_it_replaced() {
+fn a_rollback_during_the_drain_takes_effect_and_lasts() {
     let mut proxy = proxy(1);
     proxy.control_plane.lenient = true;
     let (a, b) = (configuration(0), configuration(1));
@@ -123,7 +123,7 @@ fn a_rollback_within_the_drain_takes_effect_and_outlives_what_it_replaced() {
     proxy.set(IN1, &a);
     proxy.passes(SECOND);
     holds_well(&mut proxy, IN1, TERMS[0]);
-    // The drain of B has ended, and nothing else happens while somebody waits.
+    // The drain of B has ended, and nothing else happens while a request waits.
     proxy.passes(DRAIN);
     holds_well(&mut proxy, IN1, TERMS[0]);
     polls(&mut proxy, SECOND * 20);
@@ -131,7 +131,7 @@ fn a_rollback_within_the_drain_takes_effect_and_outlives_what_it_replaced() {
 }
 
 #[test]
-fn without_the_inbound_listener_that_was_configured_last_the_others_go_on() {
+fn removing_the_newest_inbound_listener_leaves_the_others_working() {
     let mut proxy = proxy(2);
     proxy.set(IN1, &configuration(0));
     proxy.set(IN2, &configuration(1));
@@ -144,7 +144,7 @@ fn without_the_inbound_listener_that_was_configured_last_the_others_go_on() {
 }
 
 #[test]
-fn without_the_outbound_listener_inbound_and_the_polls_go_on() {
+fn removing_the_outbound_listener_leaves_inbound_and_polls_working() {
     let mut proxy = proxy(3);
     proxy.set(IN1, &configuration(0));
     proxy.set(OUT1, &outbound(0));
@@ -173,7 +173,7 @@ fn each_inbound_listener_has_its_own_configuration() {
         alpha.serve_at_once(&proxy);
         beta.serve_at_once(&proxy);
     }
-    // Of the same service: the count is common, the limits are not.
+    // Two listeners of one service share the count, but not the limits.
     proxy.set(IN2, &configuration(1));
     proxy.passes(SECOND);
     let few = burst(&proxy, IN2);
@@ -206,18 +206,18 @@ fn held_under_terms_that_go(seed: u64, then: Services) {
 }
 
 #[test]
-fn who_is_held_is_let_in_when_the_service_is_deleted() {
+fn admits_held_requests_when_the_service_is_deleted() {
     held_under_terms_that_go(5, Services::new());
 }
 
 #[test]
-fn who_is_held_is_let_in_when_the_service_is_renamed() {
+fn admits_held_requests_when_the_service_is_renamed() {
     held_under_terms_that_go(6, Services::from([(GAMMA, TERMS[0])]));
 }
 
 /// The same by the plugin configuration: another service, or the same without parameters.
 #[test]
-fn who_is_held_is_answered_when_its_service_leaves_the_configuration() {
+fn no_request_stays_held_when_its_service_leaves_the_configuration() {
     for (seed, number) in [(9, 3), (10, 5)] {
         let mut proxy = proxy(seed);
         proxy.control_plane.lenient = true;
@@ -226,7 +226,7 @@ fn who_is_held_is_answered_when_its_service_leaves_the_configuration() {
         let stuck = burst(&proxy, IN1);
         assert_eq!(stuck.counts(), expected(TERMS[0]));
         proxy.set(IN1, &configuration(number));
-        // Nobody of those inside ends, and the drain does: all get their answer in their time.
+        // No admitted request ends, but the drain does: every held request is answered in time.
         let (waits, none) = (stuck.held.len(), Stream::is_paused);
         proxy.passes(TERMS[0].max_queue_wait + TICK);
         assert_eq!(stuck.held.iter().filter(|stream| none(stream)).count(), 0, "of {waits} are held for ever");
@@ -237,16 +237,16 @@ fn who_is_held_is_answered_when_its_service_leaves_the_configuration() {
     }
 }
 
-/// One after the other, while others of the same service wait in another thread.
+/// Requests end one after the other, while others of the service wait in another thread.
 #[test]
-fn who_is_held_in_another_thread_is_let_in_when_the_service_is_deleted() {
+fn admits_requests_held_in_either_thread_when_the_service_is_deleted() {
     let mut proxy = proxy(11);
     proxy.control_plane.services = Services::from([(ALPHA, TERMS[0])]);
     proxy.set(IN1, &configuration(5));
     proxy.passes(SECOND * 10);
     let mut burst = burst(&proxy, IN1);
     proxy.control_plane.services = Services::new();
-    // The thread that asks knows it first; those inside end meanwhile, and no message gets through.
+    // The polling thread knows it first; admitted requests end meanwhile, and messages are lost.
     for _ in 0..40 {
         proxy.control_plane.answer(&proxy.process).unwrap();
         proxy.process.lose_wakeups();
@@ -257,9 +257,9 @@ fn who_is_held_in_another_thread_is_let_in_when_the_service_is_deleted() {
     assert_eq!(waiting, 0, "are still held");
 }
 
-/// The same, where another thread looks first.
+/// As in the next test, but any thread may be the first to look.
 #[test]
-fn there_is_one_poll_when_the_control_plane_is_named_again_in_whatever_thread_first() {
+fn only_one_poll_runs_when_either_thread_names_the_control_plane_again() {
     let mut proxy = proxy(13);
     proxy.set(IN1, &configuration(4));
     for _ in 0..10 {
@@ -278,9 +278,9 @@ fn there_is_one_poll_when_the_control_plane_is_named_again_in_whatever_thread_fi
     }
 }
 
-/// A poll cannot be called back: it counts on if the control plane is named again.
+/// A poll cannot be cancelled, so it counts again if the control plane is named again.
 #[test]
-fn there_is_one_poll_when_the_control_plane_is_named_again() {
+fn only_one_poll_runs_when_the_control_plane_is_named_again() {
     let drain = SECOND * 8;
     let mut proxy = Proxy::new(12, 2, drain);
     for n in 0..10 {
@@ -294,9 +294,9 @@ fn there_is_one_poll_when_the_control_plane_is_named_again() {
     polls(&mut proxy, SECOND * 20);
 }
 
-/// The one that was configured last is asked, and somebody ought to know.
+/// A warning in the log names both.
 #[test]
-fn of_two_control_planes_the_one_configured_last_is_asked() {
+fn polls_the_control_plane_that_was_configured_last() {
     let process = process(14).with_cluster("one").with_cluster("two");
     let threads = [0, 1].map(|_| process.vm(VmOptions::default()));
     let asked = || process.http_calls().into_iter().map(|call| call.cluster).collect::<Vec<_>>();
@@ -320,9 +320,9 @@ fn of_two_control_planes_the_one_configured_last_is_asked() {
     drop(one);
 }
 
-/// By the plugin configuration: what is held keeps the terms under which it came, and ends by them.
+/// The plugin configuration changes: held requests keep the limits under which they came.
 #[test]
-fn who_is_held_under_a_configuration_that_goes_keeps_its_terms() {
+fn held_requests_keep_the_limits_of_a_removed_configuration() {
     let mut proxy = proxy(7);
     proxy.set(IN1, &configuration(0));
     proxy.passes(SECOND * 3);
@@ -346,7 +346,7 @@ fn who_is_held_under_a_configuration_that_goes_keeps_its_terms() {
 }
 
 #[test]
-fn without_any_listener_nothing_of_ours_is_left() {
+fn no_ticks_polls_or_contexts_remain_without_listeners() {
     let mut proxy = proxy(8);
     for round in 0..3 {
         proxy.set(IN1, &configuration(0));

@@ -61,7 +61,7 @@ const TICK: Duration = Duration::from_millis(100);
 const DRAIN: Duration = Duration::from_secs(5);
 
 #[test]
-fn a_configuration_is_tried_once_and_then_made_in_each_thread() {
+fn tries_a_configuration_once_and_then_creates_it_in_each_thread() {
     let process = process();
     let [one, two] = [0, 1].map(|_| process.vm(VmOptions::default()));
     let _first = one.listen("any", "name", "a").unwrap();
@@ -72,11 +72,11 @@ fn a_configuration_is_tried_once_and_then_made_in_each_thread() {
     assert!(one.listen("any", "name", "").is_err());
     assert_eq!(said(&process), ["n1", "c1"], "on the main thread only");
     assert!(two.listen("any", "name", "").is_err());
-    assert_eq!(said(&process).len(), 0, "it is known");
+    assert_eq!(said(&process).len(), 0, "it is known to be refused");
 }
 
 #[test]
-fn listeners_that_agree_share_a_root_context() {
+fn listeners_with_equal_configuration_share_a_root_context() {
     let process = process();
     let vm = process.vm(VmOptions::default());
     let first = vm.listen("any", "name", "a").unwrap();
@@ -94,7 +94,7 @@ fn listeners_that_agree_share_a_root_context() {
 }
 
 #[test]
-fn within_its_drain_a_root_context_is_used_again_and_not_configured() {
+fn a_draining_root_context_is_reused_without_being_configured() {
     let process = process();
     let vm = process.vm(VmOptions::default());
     let _stays = vm.listen("any", "stays", "a").unwrap();
@@ -114,7 +114,7 @@ fn within_its_drain_a_root_context_is_used_again_and_not_configured() {
 }
 
 #[test]
-fn a_stream_keeps_its_root_context() {
+fn an_open_stream_keeps_its_root_context_alive() {
     let process = process();
     let vm = process.vm(VmOptions::default());
     let _stays = vm.listen("any", "stays", "a").unwrap();
@@ -130,7 +130,7 @@ fn a_stream_keeps_its_root_context() {
 }
 
 #[test]
-fn what_a_root_context_leaves_behind_reaches_nobody() {
+fn calls_timers_and_messages_of_a_deleted_root_context_go_nowhere() {
     let process = process();
     let vm = process.vm(VmOptions::default());
     let stays = vm.listen("any", "stays", "a").unwrap();
@@ -138,14 +138,14 @@ fn what_a_root_context_leaves_behind_reaches_nobody() {
     assert_eq!(process.http_calls().len(), 2);
     assert_eq!(ticked(&process, TICK), ["t1", "t2"]);
     drop(goes);
-    assert_eq!(process.http_calls().len(), 1, "its call ends, and nobody hears of it");
+    assert_eq!(process.http_calls().len(), 1, "its call ends without a callback");
     assert_eq!(ticked(&process, TICK), ["t1"]);
     process.advance(TICK * 9);
     assert_eq!(process.orphaned_ticks(), 10, "its timer goes on");
     assert!(stays.stream().request_headers([(":path", "/")], true).continues());
     assert_eq!(process.wakeups(), 1, "for the one that registered the queue last");
-    assert_eq!(ticked(&process, TICK), ["t1"], "which is gone");
-    // Whoever registers the queue now hears of what comes from now on, and finds what was left.
+    assert_eq!(ticked(&process, TICK), ["t1"], "whose context is gone");
+    // A context that registers the queue now gets new messages, and finds the old ones.
     let heir = vm.listen("any", "heir", "a").unwrap();
     process.take_log();
     assert!(stays.stream().request_headers([(":path", "/")], true).continues());

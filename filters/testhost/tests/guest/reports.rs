@@ -81,7 +81,7 @@ fn the_leader_reports_what_other_workers_serve() {
 }
 
 #[test]
-fn the_leader_counts_requests_in_flight_of_other_workers_and_takes_no_part_itself() {
+fn the_leader_reports_requests_in_flight_of_other_workers() {
     let process = process(2).with_cluster(CLUSTER);
     let workers = workers(&process);
     let [_, other] = leader(&process);
@@ -91,14 +91,14 @@ fn the_leader_counts_requests_in_flight_of_other_workers_and_takes_no_part_itsel
     process.deliver();
     assert_eq!(only(&said(&newest(&process)).load).in_flight, 1);
     process.advance(SECOND * 70);
-    assert_eq!(only(&said(&newest(&process)).load).in_flight, 1, "also after it was counted anew");
+    assert_eq!(only(&said(&newest(&process)).load).in_flight, 1, "also after a recount");
     stream.done();
     count(&process, &newest(&process), REPLICAS[0]);
     assert_eq!(only(&said(&newest(&process)).load).in_flight, 0);
 }
 
 #[test]
-fn each_event_is_counted_once_over_two_replicas() {
+fn each_event_is_counted_once_across_two_replicas() {
     let process = process(3).with_cluster(CLUSTER);
     let workers = workers(&process);
     leader(&process);

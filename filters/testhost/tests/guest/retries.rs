@@ -9,7 +9,7 @@ const FULL: &str = "10.0.0.1:80";
 const FREE: &str = "10.0.0.2:80";
 
 #[test]
-fn a_rejected_request_reaches_another_server_and_nobody_sees_a_header_of_ours() {
+fn retries_a_rejected_request_elsewhere_and_hides_our_headers() {
     let spec = json!({"capacity": {"estimator": "static", "limit": 1}});
     let (full, free, sender) = (process(1), process(2), process(3));
     let (full_server, free_server) = (server(&full, &spec), server(&free, &spec));
@@ -69,7 +69,7 @@ fn an_applications_own_429_is_passed_on_and_not_retried() {
 }
 
 #[test]
-fn a_server_without_a_connection_is_left_alone() {
+fn avoids_a_server_that_cannot_be_connected_to() {
     let (one, sender) = (process(1), process(2));
     let server = server(&one, &json!({}));
     let caller = caller(&sender, &json!({"endpoints": [FULL, FREE], "resetInterval": "1h"}), &[FULL, FREE])
@@ -85,9 +85,9 @@ fn a_server_without_a_connection_is_left_alone() {
     assert_eq!(lost, 1, "it is tried once and then not within the reset interval");
 }
 
-/// What a server says may be any bytes: the attempt counts as answered by somebody who does not speak BLOC.
+/// A server may send any bytes: the attempt counts as answered by a server without our filters.
 #[test]
-fn a_load_report_of_odd_bytes_is_stripped_and_ignored() {
+fn strips_and_ignores_an_invalid_load_report() {
     let sender = process(5);
     let caller = caller(&sender, &json!({"endpoints": [FULL]}), &[FULL]);
     for value in [b"\xff\xfe".as_slice(), b"chip=1, queue=\x80", b"", b"chip=99999999999999999999", &[b'a'; 70_000]] {
@@ -103,9 +103,9 @@ fn a_load_report_of_odd_bytes_is_stripped_and_ignored() {
     assert_eq!(metric(&sender, "outbound", "attempts"), Some(5));
 }
 
-/// The control plane has taken a server away, and Envoy has it still: the books go on.
+/// The control plane has removed a server that Envoy still has.
 #[test]
-fn a_rejection_by_a_server_that_has_left_counts() {
+fn counts_a_rejection_by_a_server_that_left_the_endpoint_list() {
     let sender = process(8);
     let caller = caller(&sender, &json!({"endpoints": [FULL]}), &[FREE]);
     for reason in ["capacity", "bid"] {
@@ -123,7 +123,7 @@ fn a_rejection_by_a_server_that_has_left_counts() {
 }
 
 #[test]
-fn failures_are_retried_as_far_as_the_budget_goes_and_rejections_always() {
+fn the_retry_budget_limits_failures_but_not_rejections() {
     let (one, sender) = (process(6), process(7));
     let spec = json!({"endpoints": [FULL, FREE], "retries": 3, "retryBudget": 0.1, "resetInterval": "1ms"});
     let caller = caller(&sender, &spec, &[FULL, FREE]);
@@ -186,7 +186,7 @@ fn an_applications_errors_are_retried_as_often_as_without_the_filters() {
         ("no retries of ours", istio, json!({"retries": 0, "routeRetries": 2}), vec![], 3),
         ("the application forbids", istio, json!({"routeRetries": 2}), says("0"), 1),
         ("the application allows", istio, json!({"routeRetries": 2}), says("6"), 7),
-        ("it says nonsense", istio, json!({"routeRetries": 2}), says("many"), 3),
+        ("it sends an invalid number", istio, json!({"routeRetries": 2}), says("many"), 3),
         ("it asks", none, json!({}), asks("5xx"), 2),
         ("it asks, and says", none, json!({}), [asks("5xx"), says("4")].concat(), 5),
         ("it asks by names of its own", none, json!({}), names, 2),
@@ -206,7 +206,7 @@ fn an_applications_errors_are_retried_as_often_as_without_the_filters() {
 }
 
 #[test]
-fn what_got_no_answer_in_time_is_a_504_and_what_was_reset_a_503() {
+fn a_timed_out_attempt_gives_a_504_and_a_reset_one_a_503() {
     // The attempt may take 300 ms.
     for (took, status) in [(100, 503), (299, 504), (300, 504)] {
         let sender = process(8);
@@ -223,10 +223,10 @@ fn what_got_no_answer_in_time_is_a_504_and_what_was_reset_a_503() {
 }
 
 #[test]
-fn a_good_answer_is_not_marked_and_a_bad_one_is() {
+fn only_an_error_answer_gets_the_ratelimited_mark() {
     let (one, sender) = (process(8), process(9));
     let server = server(&one, &json!({}));
-    // Whoever stands before bloc.outbound sees no mark, so the route says whether there was one.
+    // A filter before bloc.outbound sees no mark, but the route's retry shows that it was there.
     let policy = RetryPolicy { on: "envoy-ratelimited", retries: Some(1) };
     let caller = caller(&sender, &json!({"endpoints": [FULL, FREE]}), &[FULL, FREE]).with_policy(policy);
     let request: Vec<(&str, &str)> = [&GET[..], &[("x-envoy-max-retries", "0")]].concat();
@@ -238,7 +238,7 @@ fn a_good_answer_is_not_marked_and_a_bad_one_is() {
 }
 
 #[test]
-fn an_application_that_says_not_to_retry_is_heard_and_its_word_passed_on() {
+fn obeys_and_passes_on_an_applications_x_envoy_ratelimited() {
     let (one, sender) = (process(8), process(9));
     let server = server(&one, &json!({}));
     let caller = caller(&sender, &json!({"endpoints": [FULL, FREE]}), &[FULL, FREE])
@@ -255,7 +255,7 @@ fn an_application_that_says_not_to_retry_is_heard_and_its_word_passed_on() {
 
 /// Of three servers one is full, one fails and one does not answer.
 #[test]
-fn rejections_and_failures_do_not_eat_each_others_number() {
+fn rejections_and_failures_have_separate_retry_limits() {
     const DEAD: &str = "10.0.0.3:80";
     let hosts = [FULL, FREE, DEAD];
     let policy = RetryPolicy { on: "5xx,connect-failure", retries: Some(2) };

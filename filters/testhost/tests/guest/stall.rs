@@ -1,5 +1,5 @@
-//! Workers that stand still for a while, with requests in the hold queue: each request is let in or
-//! bounced.
+//! Workers that stall for a while with requests in the wait queue: each request is let in or
+//! rejected.
 
 use crate::support::{GET, SPOKEN, admitted, inbound, metric, process};
 use bloc_testhost::{Flow, Process, Root, Stream};
@@ -70,7 +70,7 @@ fn stalled(seconds: f64, who: [bool; 2]) {
 }
 
 #[test]
-fn requests_survive_it_when_one_worker_stands_still() {
+fn every_request_is_answered_when_one_worker_stalls() {
     for seconds in [1.0, 2.5, 3.0, 6.0, 20.0] {
         stalled(seconds, [true, false]);
         stalled(seconds, [false, true]);
@@ -78,15 +78,15 @@ fn requests_survive_it_when_one_worker_stands_still() {
 }
 
 #[test]
-fn requests_survive_it_when_all_workers_stand_still() {
+fn every_request_is_answered_when_all_workers_stall() {
     for seconds in [1.0, 2.5, 3.0, 6.0, 20.0] {
         stalled(seconds, [true, true]);
     }
 }
 
-/// Not only by its deadline: `maxQueueWait` has a default.
+/// Also without a deadline: `maxQueueWait` has a default.
 #[test]
-fn nobody_is_held_for_ever_by_a_request_that_does_not_end() {
+fn rejects_held_requests_after_the_default_maximum_wait() {
     let process = process(1);
     let workers = [0, 1].map(|_| inbound(&process, &json!({"concurrency": 1})));
     let (inside, held) = requests(&workers);

@@ -1,5 +1,5 @@
-//! Streams that carry nothing: they count neither at the server nor at the sender, until they carry
-//! something again, and end once.
+//! Idle streams: those that carry nothing count neither at the server nor at the sender until they
+//! carry something again, and each is subtracted once.
 
 use crate::support::{GET, SERVICE, admitted, inbound, metric, parameters, process, worker};
 use bloc_testhost::{Flow, Headers, Process, Root, Stream, VmOptions};
@@ -25,7 +25,7 @@ fn counted(process: &Process) -> u64 {
 }
 
 #[test]
-fn streams_that_carry_nothing_do_not_count_at_the_server() {
+fn idle_streams_do_not_count_at_the_server() {
     let process = process(1);
     let root = inbound(&process, &json!({"capacity": {"estimator": "static", "limit": 20}}));
     let mut streams: Vec<Stream> = (0..20).map(|_| stream(&root)).collect();
@@ -59,7 +59,7 @@ fn streams_that_carry_nothing_do_not_count_at_the_server() {
 }
 
 #[test]
-fn who_carries_something_counts_all_the_time() {
+fn a_stream_that_carries_data_always_counts() {
     let process = process(2);
     let root = inbound(&process, &json!({}));
     let (mut busy, _idle) = (stream(&root), stream(&root));
@@ -73,7 +73,7 @@ fn who_carries_something_counts_all_the_time() {
 
 /// Its answer has not begun: the application works.
 #[test]
-fn a_slow_request_is_no_idle_stream() {
+fn a_slow_request_does_not_count_as_an_idle_stream() {
     let process = process(3);
     let root = inbound(&process, &json!({}));
     let _slow = admitted(&root);
@@ -82,7 +82,7 @@ fn a_slow_request_is_no_idle_stream() {
 }
 
 #[test]
-fn places_of_idle_streams_are_free_and_who_speaks_again_waits_for_none() {
+fn idle_streams_free_their_places_and_return_without_waiting() {
     let process = process(4);
     let root = inbound(&process, &json!({"concurrency": 2}));
     let mut streams = [stream(&root), stream(&root)];
@@ -98,7 +98,7 @@ fn places_of_idle_streams_are_free_and_who_speaks_again_waits_for_none() {
     process.advance(4 * SECOND);
     assert_eq!(inside(), 2, "in their places");
 
-    // Both speak, and count: of those that wait nobody gets in until the four are fewer than two.
+    // Both carry data and count again: no held request gets in until fewer than two are inside.
     for stream in &mut streams {
         assert!(stream.request_body(b"a message", false).continues());
         assert!(stream.response_body(b"a message", false).continues());
@@ -120,7 +120,7 @@ fn places_of_idle_streams_are_free_and_who_speaks_again_waits_for_none() {
 }
 
 #[test]
-fn the_time_is_a_parameter() {
+fn stream_idle_sets_how_long_a_stream_counts_without_data() {
     let process = process(5);
     let root = inbound(&process, &json!({"streamIdle": "30s"}));
     let _stream = stream(&root);
@@ -132,7 +132,7 @@ fn the_time_is_a_parameter() {
 
 /// With traffic a request finds the streams, so that a thread need not tick for that.
 #[test]
-fn with_traffic_they_are_found_within_some_seconds() {
+fn requests_find_idle_streams_within_five_seconds() {
     let process = process(6);
     let root = inbound(&process, &json!({}));
     let _streams: Vec<Stream> = (0..5).map(|_| stream(&root)).collect();
@@ -144,7 +144,7 @@ fn with_traffic_they_are_found_within_some_seconds() {
 }
 
 #[test]
-fn streams_of_a_drained_listener_and_of_two_threads_balance() {
+fn the_count_stays_right_for_streams_of_a_drained_listener() {
     let process = process(7);
     let threads = [0, 1].map(|_| process.vm(VmOptions::default()));
     let listen = |spec: &serde_json::Value| {
@@ -163,7 +163,7 @@ fn streams_of_a_drained_listener_and_of_two_threads_balance() {
     for old in old {
         process.drain(old, SECOND);
     }
-    // Long enough for the count to be made anew, more than once.
+    // Long enough for more than one recount.
     process.advance(Duration::from_secs(150));
     assert_eq!(counted(&process), 0);
     for stream in &mut streams {
@@ -184,7 +184,7 @@ fn streams_of_a_drained_listener_and_of_two_threads_balance() {
 
 /// A thread that traps takes its streams with it; those of the other one are counted as they are.
 #[test]
-fn a_crash_beside_idle_streams_leaves_the_right_count() {
+fn the_count_is_right_after_a_worker_with_idle_streams_traps() {
     let process = process(8);
     let [one, two] = [0, 1].map(|_| worker(&process));
     let roots = [&one, &two].map(|vm| vm.root("bloc.inbound", parameters(&json!({}))).expect("valid"));
@@ -202,7 +202,7 @@ fn a_crash_beside_idle_streams_leaves_the_right_count() {
     std::mem::forget(streams);
 }
 
-/// Envoy's own policy looks at what it has sent; ours at what is pending and carries something.
+/// Envoy's own policy counts all that it has sent; ours what is pending and carries data.
 #[test]
 fn idle_streams_do_not_count_at_the_sender() {
     let process = process(9);

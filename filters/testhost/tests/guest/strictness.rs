@@ -36,7 +36,7 @@ fn refuses(status: Status, function: &'static str, arguments: &[Arg]) {
 }
 
 #[test]
-fn maps_that_are_not_there() {
+fn refuses_access_to_header_maps_that_do_not_exist() {
     for map in [1, 2, 3, 4, 5, 6, 7, 8, 99, -1] {
         refuses(Status::BadArgument, "proxy_get_header_map_value", &[Arg::I32(map), text("x"), Arg::Buffer]);
         refuses(Status::BadArgument, "proxy_remove_header_map_value", &[Arg::I32(map), text("x")]);
@@ -48,7 +48,7 @@ fn maps_that_are_not_there() {
 }
 
 #[test]
-fn pointers_outside_the_memory() {
+fn refuses_pointers_outside_the_guests_memory() {
     let key = [Arg::I32(0), OUTSIDE, Arg::I32(4), Arg::Buffer];
     refuses(Status::InvalidMemoryAccess, "proxy_get_header_map_value", &key);
     let answer = [Arg::I32(0), text(":path"), OUTSIDE, OUTSIDE];
@@ -62,7 +62,7 @@ fn pointers_outside_the_memory() {
 }
 
 #[test]
-fn metrics_that_are_not_defined() {
+fn refuses_undefined_metrics_and_negative_counter_increments() {
     refuses(Status::NotFound, "proxy_increment_metric", &[Arg::I32(4), Arg::I64(1)]);
     refuses(Status::NotFound, "proxy_record_metric", &[Arg::I32(5), Arg::I64(1)]);
     refuses(Status::NotFound, "proxy_get_metric", &[Arg::I32(4), Arg::Word]);
@@ -74,7 +74,7 @@ fn metrics_that_are_not_defined() {
 }
 
 #[test]
-fn streams_that_cannot_do_this() {
+fn refuses_stream_calls_in_the_wrong_state() {
     refuses(Status::BadArgument, "proxy_continue_stream", &[Arg::I32(0)]);
     refuses(Status::BadArgument, "proxy_continue_stream", &[Arg::I32(7)]);
     refuses(Status::BadArgument, "proxy_set_effective_context", &[Arg::I32(99)]);
@@ -92,7 +92,7 @@ fn streams_that_cannot_do_this() {
 }
 
 #[test]
-fn queues_buffers_and_calls() {
+fn refuses_unknown_queues_buffers_and_upstream_clusters() {
     refuses(Status::NotFound, "proxy_enqueue_shared_queue", &[Arg::I32(1), text("m")]);
     refuses(Status::NotFound, "proxy_dequeue_shared_queue", &[Arg::I32(1), Arg::Buffer]);
     let all = [Arg::I32(0), Arg::I32(100), Arg::Buffer];
@@ -108,7 +108,7 @@ fn queues_buffers_and_calls() {
 }
 
 #[test]
-fn what_a_guest_may_ask_for_in_vain_is_no_fault() {
+fn asking_for_absent_values_is_no_fault() {
     let probe = Probe::default()
         .configure("proxy_get_shared_data", &[text("k"), Arg::Buffer, Arg::Word])
         .configure("proxy_resolve_shared_queue", &[text(""), text("q"), Arg::Word])
@@ -147,7 +147,7 @@ fn a_callback_that_does_not_end_fails_the_test() {
 }
 
 #[test]
-fn a_paused_stream_keeps_its_headers_until_it_goes_on() {
+fn a_tick_can_edit_the_headers_of_a_paused_stream_and_resume_it() {
     let probe = Probe::default()
         .pausing()
         .configure("proxy_set_tick_period_milliseconds", &[Arg::I32(100)])
@@ -167,7 +167,7 @@ fn a_paused_stream_keeps_its_headers_until_it_goes_on() {
     assert_eq!(request.text("x-late").as_deref(), Some("yes"));
 }
 
-/// The watch over timers, randomness and clocks: the same seed gives the same run.
+/// Timers, randomness and clocks depend on the seed only.
 #[test]
 fn the_same_seed_gives_the_same_run() {
     let probe = Probe::default()

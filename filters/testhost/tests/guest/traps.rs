@@ -29,12 +29,12 @@ fn after_a_trap_requests_pass_or_fail_as_the_policy_says() {
             assert_eq!(flow.continues(), passes, "{policy:?}: {flow:?}");
             assert!(vm.is_dead());
         }
-        assert_eq!(process.take_log().len(), 1, "dead code does not run");
+        assert_eq!(process.take_log().len(), 1, "the trapped VM does not run again");
     }
 }
 
 #[test]
-fn when_our_vm_is_dead_requests_pass_untouched() {
+fn requests_pass_unchanged_after_our_vm_has_trapped() {
     let process = process(1);
     let root = inbound(&process, &json!({"capacity": {"estimator": "static", "limit": 1}}));
     let held = admitted(&root);
@@ -46,11 +46,15 @@ fn when_our_vm_is_dead_requests_pass_untouched() {
     stream.done();
     held.done();
     process.advance(Duration::from_secs(10));
-    assert_eq!(metric(&process, "inbound", "in_flight"), Some(1), "the gauge outlives the VM, and nobody counts out");
+    assert_eq!(
+        metric(&process, "inbound", "in_flight"),
+        Some(1),
+        "the gauge outlives the VM, and nothing takes it back"
+    );
 }
 
 #[test]
-fn a_reloaded_vm_has_its_plugins_again() {
+fn a_reloaded_vm_has_its_configuration_back() {
     let process = process(2);
     let vm = process.vm(options(FailurePolicy::Reload));
     let root = vm.root("bloc.inbound", parameters(&json!({"capacity": {"estimator": "static", "limit": 1}}))).unwrap();
@@ -127,7 +131,7 @@ fn the_count_is_true_again(trap: impl FnOnce(&Root)) {
 }
 
 #[test]
-fn after_a_trap_in_an_allocation_the_count_is_true_within_five_seconds_under_load() {
+fn the_count_recovers_from_an_allocation_trap_within_five_seconds() {
     the_count_is_true_again(|root| {
         let request = [&GET[..], &[("x-bloc-crash", "memory")]].concat();
         assert!(matches!(root.stream().request_headers(request.as_slice(), true), Flow::Reply(_)));
@@ -135,6 +139,6 @@ fn after_a_trap_in_an_allocation_the_count_is_true_within_five_seconds_under_loa
 }
 
 #[test]
-fn after_the_host_has_ended_a_vm_the_count_is_true_within_five_seconds_under_load() {
+fn the_count_recovers_within_five_seconds_after_the_host_ends_a_vm() {
     the_count_is_true_again(|root| root.vm().trap());
 }

@@ -27,7 +27,7 @@ fn rejected(caller_tells: bool, server_tells: bool) -> Outcome {
 }
 
 #[test]
-fn a_caller_with_the_switch_says_why_its_last_attempt_was_rejected() {
+fn a_caller_with_debug_headers_says_why_its_last_attempt_was_rejected() {
     for server_tells in [false, true] {
         let outcome = rejected(true, server_tells);
         assert_eq!(outcome.response.status(), 429);
@@ -38,7 +38,7 @@ fn a_caller_with_the_switch_says_why_its_last_attempt_was_rejected() {
 }
 
 #[test]
-fn without_the_switch_at_the_caller_nothing_is_said_whatever_the_server_has() {
+fn a_caller_without_debug_headers_gives_no_reason() {
     for server_tells in [false, true] {
         let outcome = rejected(false, server_tells);
         assert_eq!(outcome.response.status(), 429);
@@ -47,7 +47,7 @@ fn without_the_switch_at_the_caller_nothing_is_said_whatever_the_server_has() {
 }
 
 #[test]
-fn an_answer_after_a_rejection_says_nothing() {
+fn a_successful_retry_carries_no_rejection_reason() {
     let sender = process(3);
     let caller = caller(&sender, &json!({"endpoints": [FULL], "debugHeaders": true}), &[FULL]);
     let mut rejects = true;
@@ -74,18 +74,18 @@ fn strangers(root: &Root, extra: &[(&str, &str)]) -> Option<String> {
 }
 
 #[test]
-fn a_server_says_it_to_callers_without_filters_only() {
+fn a_server_tells_the_reason_only_to_callers_without_our_filters() {
     for tells in [false, true] {
         let process = process(4);
         let root = inbound(&process, &full(tells));
         let _held = admitted(&root);
         assert_eq!(strangers(&root, &[]).as_deref(), tells.then_some("capacity;queue=1;limit=1"));
-        assert_eq!(refused(&root, &[]).headers.text(WHY), None, "who speaks to it says it itself");
+        assert_eq!(refused(&root, &[]).headers.text(WHY), None, "a caller with our filters adds the reason itself");
     }
 }
 
 #[test]
-fn a_deadline_that_cannot_be_met_is_named_beside_what_is_expected() {
+fn a_deadline_rejection_names_the_deadline_and_the_expected_time() {
     let process = process(5);
     let root = inbound(&process, &json!({"concurrency": 1, "hold": false, "debugHeaders": true}));
     // It learns that a request takes 100 ms.
@@ -101,7 +101,7 @@ fn a_deadline_that_cannot_be_met_is_named_beside_what_is_expected() {
 }
 
 #[test]
-fn a_refusal_for_the_slo_says_what_was_expected() {
+fn an_slo_refusal_names_the_expected_time_only_with_debug_headers() {
     for tells in [false, true] {
         let sender = process(6);
         let spec =

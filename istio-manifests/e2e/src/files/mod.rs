@@ -67,10 +67,10 @@ pub async fn run() -> Result<ExitCode> {
     let began = Instant::now();
     let mut mesh = Mesh::start().await?;
     println!("istiod on files and four Envoys started after {:.1} s", began.elapsed().as_secs_f64());
-    step!(mesh, every_envoy_has_what_is_shipped);
-    step!(mesh, nothing_internal_is_seen_by_applications_or_clients);
-    step!(mesh, what_a_full_server_rejects_another_serves);
-    step!(mesh, nobody_refused_a_configuration);
+    step!(mesh, every_envoy_has_the_shipped_configuration);
+    step!(mesh, applications_and_clients_see_no_internal_headers);
+    step!(mesh, a_free_server_serves_requests_that_a_full_one_rejects);
+    step!(mesh, no_envoy_refused_a_configuration);
     println!("all passed after {:.1} s", began.elapsed().as_secs_f64());
     Ok(ExitCode::SUCCESS)
 }
@@ -113,7 +113,7 @@ impl Mesh {
     }
 
     /// Filters and module, the cluster's choice, the routes' back-off and what they take away.
-    async fn every_envoy_has_what_is_shipped(&mut self) -> Result<()> {
+    async fn every_envoy_has_the_shipped_configuration(&mut self) -> Result<()> {
         for (caller, listener, route) in [
             (&mut self.frontend, "127.77.0.2_8080", "8080"),
             (&mut self.gateway, "127.77.0.5_8080", "http.8080.127.77.0.5"),
@@ -141,7 +141,7 @@ impl Mesh {
     }
 
     /// An application shows what it was sent, and a client sees what came back; also of a client that writes our headers itself.
-    async fn nothing_internal_is_seen_by_applications_or_clients(&mut self) -> Result<()> {
+    async fn applications_and_clients_see_no_internal_headers(&mut self) -> Result<()> {
         self.parameters_in_force().await?;
         let forged = [("x-bloc-bid", "1"), ("x-bloc-load", "queue=1"), ("x-bloc-reject", "capacity")];
         for caller in [FRONTEND, GATEWAY] {
@@ -157,7 +157,7 @@ impl Mesh {
     }
 
     /// Each server admits one request. While one of them is busy with that, every other request is served all the same.
-    async fn what_a_full_server_rejects_another_serves(&mut self) -> Result<()> {
+    async fn a_free_server_serves_requests_that_a_full_one_rejects(&mut self) -> Result<()> {
         let [full, free] = &self.backends[..] else { anyhow::bail!("two backends") };
         let mut occupant = JoinSet::new();
         occupant.spawn(ask(BACKENDS[0], "/", &[OCCUPIES]));
@@ -188,7 +188,7 @@ impl Mesh {
     }
 
     /// By istiod's log, and by what the Envoys say of themselves.
-    async fn nobody_refused_a_configuration(&mut self) -> Result<()> {
+    async fn no_envoy_refused_a_configuration(&mut self) -> Result<()> {
         let refused = self.istiod.refused_configurations()?;
         ensure!(refused.is_empty(), "{}", refused.join("\n"));
         for proxy in [&self.frontend, &self.gateway].into_iter().chain(&self.backends) {

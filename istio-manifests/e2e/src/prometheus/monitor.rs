@@ -154,7 +154,7 @@ mod tests {
 
     /// promtool is in Debian's package `prometheus`; `make test` leaves this test out without it.
     #[test]
-    fn promtool_takes_the_jobs_of_the_shipped_monitors() {
+    fn promtool_accepts_the_jobs_of_the_shipped_pod_monitors() {
         let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../metrics/podmonitors.yaml");
         let monitors: Vec<Value> = serde_saphyr::from_multiple(&std::fs::read_to_string(file).unwrap()).unwrap();
         let jobs = monitors.into_iter().flat_map(|mut monitor| {
@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn a_field_that_the_test_does_not_know_is_an_error() {
+    fn refuses_an_unknown_field_of_a_pod_monitor() {
         let monitor = json!({
             "metadata": {"name": "a", "namespace": "b"},
             "spec": {"selector": {"matchLabels": {}}, "podMetricsEndpoints": [], "jobLabel": "app"},

@@ -117,7 +117,7 @@ mod tests {
     use std::process::Command;
 
     #[test]
-    fn durations_in_brackets_and_after_offset_are_divided_and_nothing_else() {
+    fn divides_only_durations_in_brackets_and_after_offset() {
         for (expr, expected) in [
             ("rate(a[5m])", "rate(a[5000ms])"),
             ("max_over_time(a_5m{b=\"[5m]\"}[1h30m:1m])", "max_over_time(a_5m{b=\"[5m]\"}[90000ms:1000ms])"),
@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_duration_is_refused() {
+    fn reads_durations_and_refuses_invalid_ones() {
         assert_eq!(
             ["5m", "1h30m", "250ms"].map(|text| duration(text).map(|it| it.as_millis())),
             [300_000, 5_400_000, 250].map(Some)
@@ -142,7 +142,7 @@ mod tests {
 
     /// promtool is in Debian's package `prometheus`; `make test` leaves this test out without it.
     #[test]
-    fn promtool_takes_the_shipped_rules_when_they_are_faster() {
+    fn promtool_accepts_the_shipped_rules_with_shortened_times() {
         let rules = faster(&std::fs::read_to_string(shipped()).unwrap()).unwrap();
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("rules.json");

@@ -15,9 +15,10 @@ pub async fn the_shop_answers_without_bloc(mesh: &Mesh) -> Result<()> {
 }
 
 /// The control plane and the filters, then the shop's label and parameters.
-pub async fn the_manifests_as_shipped_attach_it(mesh: &Mesh) -> Result<()> {
+pub async fn the_shipped_manifests_attach_the_filters_to_the_shop(mesh: &Mesh) -> Result<()> {
     mesh.apply_folder("overlays/everything").await?;
-    // Longer than a change takes to arrive: nobody has the label, so no listener is replaced and no connection will be cut.
+    // Longer than a change takes to arrive. No pod has the label, so no listener is replaced and no
+    // connection is cut.
     for _ in 0..10 {
         ensure!(!mesh.drains().await?, "a proxy without the label drains listeners");
         sleep(Duration::from_millis(200)).await;
@@ -38,7 +39,7 @@ pub async fn the_manifests_as_shipped_attach_it(mesh: &Mesh) -> Result<()> {
 }
 
 /// A request that comes without a certificate does not reach an application.
-pub async fn only_mutual_tls_is_spoken(mesh: &Mesh) -> Result<()> {
+pub async fn pods_refuse_requests_without_mutual_tls(mesh: &Mesh) -> Result<()> {
     for pod in mesh.backends().into_iter().chain(mesh.kubelet.pods("bloc-system", "app", "bloc-control-plane")) {
         let port = if pod.namespace == "shop" { 8080 } else { 7080 };
         let answer = reqwest::get(format!("http://{}:{port}/", pod.address)).await;
@@ -47,11 +48,11 @@ pub async fn only_mutual_tls_is_spoken(mesh: &Mesh) -> Result<()> {
     Ok(())
 }
 
-/// Neighbours may see that it is well. Addresses and parameters are for those who may forward a
-/// port, which ends beside the control plane, behind its sidecar. The metrics are on a port that
-/// the sidecar does not take, for a Prometheus without a certificate; nothing here enforces the
-/// NetworkPolicy that says which.
-pub async fn the_mesh_may_not_read_what_the_control_plane_knows(mesh: &Mesh) -> Result<()> {
+/// Workloads may read its health. Services and parameters are for those who may forward a port: it
+/// ends beside the control plane, behind its sidecar. The metrics are on a port that the sidecar
+/// does not capture, for a Prometheus without a certificate; nothing here enforces the
+/// NetworkPolicy that restricts it.
+pub async fn workloads_may_not_read_the_state_of_the_control_plane(mesh: &Mesh) -> Result<()> {
     let neighbour = &mesh.frontends()[0];
     let paths =
         ["/healthz", "/readyz", "/metrics", "/", "/v1/services", "/v1/status", "/v1/status/history", "/v1/sync"];
@@ -81,8 +82,8 @@ pub async fn the_mesh_may_not_read_what_the_control_plane_knows(mesh: &Mesh) -> 
     Ok(())
 }
 
-/// The backend shows what it was sent, the client sees what came back.
-pub async fn nothing_internal_is_seen_by_applications_or_clients(mesh: &Mesh) -> Result<()> {
+/// The backend answers with the headers that it got.
+pub async fn applications_and_clients_see_no_internal_headers(mesh: &Mesh) -> Result<()> {
     for _ in 0..20 {
         let answer = mesh.ask("/headers").await?;
         ensure!(answer.status == 200, "{answer:?}");

@@ -17,7 +17,7 @@ pub async fn an_edit_of_the_config_map_takes_effect(mesh: &Mesh) -> Result<()> {
 }
 
 /// A value out of its range: what was in force stays, and the ConfigMap's events say why.
-pub async fn an_edit_that_is_refused_changes_nothing(mesh: &Mesh) -> Result<()> {
+pub async fn a_refused_edit_of_the_config_map_changes_nothing(mesh: &Mesh) -> Result<()> {
     mesh.set_parameters("shop", "capacity: {estimator: static, limit: 9}, retries: 11").await?;
     mesh.until("an event that names the value", async || {
         let events = mesh.api.kubectl(["-n", "shop", "get", "events", "-o", "yaml"]).await?;

@@ -27,7 +27,7 @@ impl Start {
             Self::Istio => Ok(()),
             Self::Attached => {
                 attach::the_shop_answers_without_bloc(mesh).await?;
-                attach::the_manifests_as_shipped_attach_it(mesh).await?;
+                attach::the_shipped_manifests_attach_the_filters_to_the_shop(mesh).await?;
                 mesh.set_parameters("shop", AT_FIRST).await?;
                 mesh.capacity_in_force(9).await?;
                 mesh.drained().await

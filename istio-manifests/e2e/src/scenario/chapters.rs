@@ -15,11 +15,11 @@ pub const CHAPTERS: &[Chapter] = &[
         scenarios: &[
             scenario!(attach::the_shop_answers_without_bloc),
             scenario!(shipped::istioctl_and_the_api_server_accept_every_manifest),
-            scenario!(attach::the_manifests_as_shipped_attach_it),
-            scenario!(shipped::istioctl_finds_nothing_in_the_cluster),
-            scenario!(attach::only_mutual_tls_is_spoken),
-            scenario!(attach::the_mesh_may_not_read_what_the_control_plane_knows),
-            scenario!(attach::nothing_internal_is_seen_by_applications_or_clients),
+            scenario!(attach::the_shipped_manifests_attach_the_filters_to_the_shop),
+            scenario!(shipped::istioctl_finds_nothing_wrong_in_the_cluster),
+            scenario!(attach::pods_refuse_requests_without_mutual_tls),
+            scenario!(attach::workloads_may_not_read_the_state_of_the_control_plane),
+            scenario!(attach::applications_and_clients_see_no_internal_headers),
         ],
     },
     Chapter {
@@ -27,9 +27,9 @@ pub const CHAPTERS: &[Chapter] = &[
         start: Start::Attached,
         all_accept: true,
         scenarios: &[
-            scenario!(overload::what_exceeds_the_capacity_is_rejected_and_retried_elsewhere),
+            scenario!(overload::backends_reject_excess_requests_and_senders_retry_elsewhere),
             scenario!(change::an_edit_of_the_config_map_takes_effect),
-            scenario!(change::an_edit_that_is_refused_changes_nothing),
+            scenario!(change::a_refused_edit_of_the_config_map_changes_nothing),
         ],
     },
     Chapter {
@@ -37,9 +37,9 @@ pub const CHAPTERS: &[Chapter] = &[
         start: Start::Attached,
         all_accept: true,
         scenarios: &[
-            scenario!(strangers::workloads_with_and_without_the_label_talk_to_each_other),
-            scenario!(strangers::with_strip_pods_without_the_label_are_spared_the_bid),
-            scenario!(strangers::with_strip_nobody_outside_is_taken_for_a_caller),
+            scenario!(strangers::workloads_with_and_without_the_label_reach_each_other),
+            scenario!(strangers::strip_hides_bids_from_applications_without_the_label),
+            scenario!(strangers::strip_hides_load_reports_from_clients_outside_the_mesh),
         ],
     },
     Chapter {
@@ -47,16 +47,16 @@ pub const CHAPTERS: &[Chapter] = &[
         start: Start::Attached,
         all_accept: true,
         scenarios: &[
-            scenario!(routes::redirects_and_direct_responses_stay_what_they_are),
-            scenario!(routes::retries_are_as_many_as_a_virtual_service_says),
-            scenario!(http2::sidecars_speak_http2_with_each_other_and_not_with_applications),
+            scenario!(routes::redirects_and_direct_responses_stay_unchanged),
+            scenario!(routes::retries_follow_the_number_in_a_virtual_service),
+            scenario!(http2::sidecars_use_http2_with_each_other_but_not_with_applications),
         ],
     },
     Chapter {
         name: "configuration",
         start: Start::Attached,
         all_accept: true,
-        scenarios: &[scenario!(configuration::one_that_is_edited_reverted_and_removed_costs_no_request)],
+        scenarios: &[scenario!(configuration::no_request_hangs_while_the_filters_are_edited_and_removed)],
     },
     Chapter {
         name: "gateway",
@@ -64,10 +64,10 @@ pub const CHAPTERS: &[Chapter] = &[
         all_accept: true,
         scenarios: &[
             scenario!(gateway::a_gateway_chooses_among_the_frontends),
-            scenario!(gateway::nothing_internal_passes_the_gateway),
-            scenario!(gateway::a_redirect_with_the_name_of_the_patched_routes_stays_one),
-            scenario!(gateway::a_gateway_alone_works_before_plain_sidecars),
-            scenario!(gateway::the_gateway_opts_out),
+            scenario!(gateway::internal_headers_do_not_pass_the_gateway),
+            scenario!(gateway::a_redirect_named_like_a_patched_route_stays_a_redirect),
+            scenario!(gateway::a_gateway_with_filters_works_before_sidecars_without_them),
+            scenario!(gateway::the_gateway_answers_after_its_filters_are_removed),
         ],
     },
     Chapter {
@@ -75,9 +75,9 @@ pub const CHAPTERS: &[Chapter] = &[
         start: Start::Attached,
         all_accept: false,
         scenarios: &[
-            scenario!(failure::without_the_control_plane_everything_goes_on),
-            scenario!(failure::a_pod_whose_module_is_missing_serves),
-            scenario!(failure::a_pod_whose_module_is_garbage_serves),
+            scenario!(failure::the_shop_keeps_working_without_the_control_plane),
+            scenario!(failure::a_pod_whose_module_is_missing_serves_without_filters),
+            scenario!(failure::a_pod_whose_module_is_invalid_serves_without_filters),
         ],
     },
     Chapter {
@@ -85,10 +85,10 @@ pub const CHAPTERS: &[Chapter] = &[
         start: Start::Attached,
         all_accept: true,
         scenarios: &[
-            scenario!(metrics::a_prometheus_outside_of_the_mesh_finds_everything),
-            scenario!(metrics::who_rejects_fires_its_alerts),
+            scenario!(metrics::a_prometheus_outside_the_mesh_scrapes_all_proxies_and_replicas),
+            scenario!(metrics::rejections_and_exhausted_retries_fire_their_alerts),
             scenario!(metrics::an_overload_fires_its_alert_and_autoscalers_get_their_numbers),
-            scenario!(metrics::what_the_control_plane_lacks_fires_its_alerts),
+            scenario!(metrics::a_refused_or_stale_configuration_or_lost_replicas_fire_alerts),
         ],
     },
     Chapter {
@@ -97,15 +97,18 @@ pub const CHAPTERS: &[Chapter] = &[
         all_accept: false,
         scenarios: &[
             scenario!(remote::the_module_can_be_downloaded),
-            scenario!(remote::a_pod_whose_download_is_not_the_module_serves),
-            scenario!(remote::a_pod_whose_download_fails_serves),
+            scenario!(remote::a_pod_that_downloads_another_file_serves_without_filters),
+            scenario!(remote::a_pod_whose_download_fails_serves_without_filters),
         ],
     },
     Chapter {
         name: "leave",
         start: Start::Attached,
         all_accept: false,
-        scenarios: &[scenario!(leave::a_workload_opts_out), scenario!(leave::uninstall_leaves_nothing)],
+        scenarios: &[
+            scenario!(leave::a_workload_without_the_label_loses_the_filters),
+            scenario!(leave::uninstalling_leaves_nothing_in_the_cluster),
+        ],
     },
 ];
 

@@ -73,7 +73,7 @@ struct Steps {
 /// the old plugins alive; then the filters are removed, with which all listeners are replaced, and
 /// applied again. The last plugins of the edit go with their last request, the replaced listeners
 /// when they have drained (5 s in this mesh).
-pub async fn one_that_is_edited_reverted_and_removed_costs_no_request(mesh: &Mesh) -> Result<()> {
+pub async fn no_request_hangs_while_the_filters_are_edited_and_removed(mesh: &Mesh) -> Result<()> {
     // What the control plane says of a service goes before what the plugins say.
     mesh.set_services("shop", &[("nobody", "{}")]).await?;
     configure(mesh, ROOMY).await?;

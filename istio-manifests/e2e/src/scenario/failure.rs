@@ -1,14 +1,14 @@
-//! What is not there.
+//! The control plane or the module is missing.
 
 use crate::mesh::Mesh;
 use anyhow::{Result, ensure};
 
 /// All replicas of the control plane go; what is in force stays, and a pod that starts meanwhile serves.
-pub async fn without_the_control_plane_everything_goes_on(mesh: &Mesh) -> Result<()> {
+pub async fn the_shop_keeps_working_without_the_control_plane(mesh: &Mesh) -> Result<()> {
     let scale = |replicas: &'static str| {
         mesh.api.kubectl(["-n", "bloc-system", "scale", "deployment", "bloc-control-plane", replicas])
     };
-    // What has to stay must be there first: a filter learns its parameters when it sees its first request.
+    // A filter learns its parameters at its first request, so they must be in force first.
     mesh.capacity_in_force(9).await?;
     scale("--replicas=0").await?;
     mesh.ready("bloc-system", "bloc-control-plane", 0).await?;
@@ -21,13 +21,13 @@ pub async fn without_the_control_plane_everything_goes_on(mesh: &Mesh) -> Result
 }
 
 /// The ConfigMap with the module is gone when a pod starts.
-pub async fn a_pod_whose_module_is_missing_serves(mesh: &Mesh) -> Result<()> {
+pub async fn a_pod_whose_module_is_missing_serves_without_filters(mesh: &Mesh) -> Result<()> {
     mesh.api.kubectl(["-n", "shop", "delete", "configmap", "bloc-module"]).await?;
     serves_without_filters(mesh).await
 }
 
 /// The ConfigMap has something else in it.
-pub async fn a_pod_whose_module_is_garbage_serves(mesh: &Mesh) -> Result<()> {
+pub async fn a_pod_whose_module_is_invalid_serves_without_filters(mesh: &Mesh) -> Result<()> {
     let garbage = mesh.logs.join("garbage.wasm");
     std::fs::write(&garbage, [b"\0asm\x01\0\0\0".as_slice(), &[0xff; 1_000]].concat())?;
     mesh.bring_module("shop", &garbage).await?;

@@ -34,7 +34,7 @@ pub async fn a_gateway_chooses_among_the_frontends(mesh: &Mesh) -> Result<()> {
     .await?;
     mesh.drained().await?;
     let before = count(mesh, "rejections").await?;
-    // One more than the frontends admit, so that somebody always finds one full.
+    // One more than the frontends admit, so that some request always finds one full.
     let measured = clients(mesh, 4).await?;
     // Counters lag by a tick, which comes every five seconds after traffic.
     sleep(Duration::from_secs(6)).await;
@@ -50,8 +50,8 @@ pub async fn a_gateway_chooses_among_the_frontends(mesh: &Mesh) -> Result<()> {
     Ok(())
 }
 
-/// Neither does the client see a header of ours, nor the application behind the gateway, nor the one behind that.
-pub async fn nothing_internal_passes_the_gateway(mesh: &Mesh) -> Result<()> {
+/// Neither the client nor the applications behind the gateway see a header of ours.
+pub async fn internal_headers_do_not_pass_the_gateway(mesh: &Mesh) -> Result<()> {
     let url = format!("http://{}:8080/headers", mesh.gateway()?.address);
     for headers in [&[][..], &[(BID, "any")]] {
         for _ in 0..10 {
@@ -79,8 +79,8 @@ spec:
     route: [{destination: {host: frontend.shop.svc.cluster.local, port: {number: 8080}}}]
 ";
 
-/// The patch is for routes of this name; a redirect may have it, too.
-pub async fn a_redirect_with_the_name_of_the_patched_routes_stays_one(mesh: &Mesh) -> Result<()> {
+/// The patch is for routes of a certain name; a redirect may have that name, too.
+pub async fn a_redirect_named_like_a_patched_route_stays_a_redirect(mesh: &Mesh) -> Result<()> {
     mesh.api.apply(MOVED).await?;
     let url = format!("http://{}:8080", mesh.gateway()?.address);
     let host = [("host", "moved.example.com")];
@@ -93,7 +93,7 @@ pub async fn a_redirect_with_the_name_of_the_patched_routes_stays_one(mesh: &Mes
 }
 
 /// What `overlays/ingress-gateway` is: the sidecars have no filters, though their services have parameters. With `strip` nothing leaks.
-pub async fn a_gateway_alone_works_before_plain_sidecars(mesh: &Mesh) -> Result<()> {
+pub async fn a_gateway_with_filters_works_before_sidecars_without_them(mesh: &Mesh) -> Result<()> {
     mesh.delete_folder("sidecars").await?;
     mesh.apply_folder("overlays/ingress-gateway").await?;
     mesh.until("sidecars without the filters", async || {
@@ -119,8 +119,8 @@ pub async fn a_gateway_alone_works_before_plain_sidecars(mesh: &Mesh) -> Result<
     mesh.apply_folder("overlays/everything").await.map(drop)
 }
 
-/// Takes it back.
-pub async fn the_gateway_opts_out(mesh: &Mesh) -> Result<()> {
+/// Back to the gateway of Istio alone.
+pub async fn the_gateway_answers_after_its_filters_are_removed(mesh: &Mesh) -> Result<()> {
     mesh.api.kubectl(["-n", ROOT, "rollout", "undo", "deployment", APP]).await?;
     mesh.ready(ROOT, APP, 1).await?;
     mesh.api.kubectl(["-n", ROOT, "delete", "envoyfilter", "bloc-service-shop-frontend"]).await?;

@@ -19,8 +19,8 @@ spec:
     connectionPool: {tcp: {connectTimeout: 3.25s}}
 ";
 
-/// A user's own DestinationRule goes before ours, and without any it is as it was.
-pub async fn sidecars_speak_http2_with_each_other_and_not_with_applications(mesh: &Mesh) -> Result<()> {
+/// A user's own DestinationRule goes before ours; without ours it is HTTP/1.1 again.
+pub async fn sidecars_use_http2_with_each_other_but_not_with_applications(mesh: &Mesh) -> Result<()> {
     until_new_connections_speak(mesh, 2).await?;
     for pod in mesh.backends() {
         let (one, two) = (count(mesh, &pod, TO_APPLICATION, 1).await?, count(mesh, &pod, TO_APPLICATION, 2).await?);

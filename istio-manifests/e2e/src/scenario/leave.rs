@@ -4,8 +4,8 @@ use crate::kubelet::Pod;
 use crate::mesh::Mesh;
 use anyhow::{Result, bail, ensure};
 
-/// Without the label the pods that follow have no filters, and are asked all the same.
-pub async fn a_workload_opts_out(mesh: &Mesh) -> Result<()> {
+/// New pods without the label have no filters, and get requests all the same.
+pub async fn a_workload_without_the_label_loses_the_filters(mesh: &Mesh) -> Result<()> {
     let patch = r#"{"spec": {"template": {"metadata": {"labels": {"bloc.dev/proxy": null}}}}}"#;
     mesh.api.kubectl(["-n", "shop", "patch", "deployment", "backend", "-p", patch]).await?;
     mesh.ready("shop", "backend", 5).await?;
@@ -25,7 +25,7 @@ const TRACES: [&str; 6] =
     ["bloc.inbound", "bloc.outbound", "bloc.attempt", "x-bloc-endpoints", "x-bloc-bid", "bloc-control-plane"];
 
 /// Filters first, then the control plane, then what the shop has of it.
-pub async fn uninstall_leaves_nothing(mesh: &Mesh) -> Result<()> {
+pub async fn uninstalling_leaves_nothing_in_the_cluster(mesh: &Mesh) -> Result<()> {
     for folder in
         ["samples/shop-bloc/http2", "samples/shop-bloc/service", "samples/shop-bloc/strip", "overlays/everything"]
     {
@@ -51,7 +51,7 @@ pub async fn uninstall_leaves_nothing(mesh: &Mesh) -> Result<()> {
         Ok(left.trim().is_empty() && !named.contains("bloc"))
     })
     .await?;
-    // The workloads' label and volume are theirs; without them they are as they were.
+    // Label and volume are the workloads' own; without them they are as before.
     mesh.apply_folder("samples/shop").await?;
     mesh.ready("shop", "backend", 5).await?;
     mesh.ready("shop", "frontend", 3).await?;

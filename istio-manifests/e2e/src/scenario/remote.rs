@@ -47,20 +47,20 @@ pub async fn the_module_can_be_downloaded(mesh: &Mesh) -> Result<()> {
     answers(mesh).await
 }
 
-/// Another content than the SHA-256 says, which is also what a server that is replaced behind one's back would be: the pod serves without the filters.
-pub async fn a_pod_whose_download_is_not_the_module_serves(mesh: &Mesh) -> Result<()> {
+/// The file has another SHA-256, as from a server that an attacker has replaced.
+pub async fn a_pod_that_downloads_another_file_serves_without_filters(mesh: &Mesh) -> Result<()> {
     let other = mesh.logs.join("other.wasm");
     std::fs::write(&other, b"\0asm\x01\0\0\0")?;
     let server = Server::start(&other).await?;
     apply(mesh, &server.url, &sum(&mesh.tools.module).await?.replace('0', "1")).await?;
     serves_without_filters(mesh).await?;
-    ensure!(server.downloads() > 0, "nobody asked for the module");
+    ensure!(server.downloads() > 0, "no pod asked for the module");
     Ok(())
 }
 
 /// There is no server: the pod serves without the filters. Then back to the volume.
-pub async fn a_pod_whose_download_fails_serves(mesh: &Mesh) -> Result<()> {
-    // Discarded, but it was there: a port that nobody listens on.
+pub async fn a_pod_whose_download_fails_serves_without_filters(mesh: &Mesh) -> Result<()> {
+    // The server is dropped at once, so its port is closed.
     let url = Server::start(&mesh.tools.module).await?.url.clone();
     apply(mesh, &url, &sum(&mesh.tools.module).await?.replace('0', "2")).await?;
     serves_without_filters(mesh).await?;

@@ -25,8 +25,8 @@ spec:
     route: [{destination: {host: backend.shop.svc.cluster.local}}]
 ";
 
-/// In a sidecar.
-pub async fn redirects_and_direct_responses_stay_what_they_are(mesh: &Mesh) -> Result<()> {
+/// In a sidecar, whose routes the manifests patch.
+pub async fn redirects_and_direct_responses_stay_unchanged(mesh: &Mesh) -> Result<()> {
     mesh.api.apply(OLD_PLACES).await?;
     for pod in mesh.frontends() {
         mesh.until("the VirtualService in force", async || {
@@ -67,7 +67,7 @@ async fn retries(mesh: &Mesh, pod: &Pod) -> Result<u64> {
 
 /// An application that fails is asked again as often as a VirtualService says: more often than by
 /// the mesh's default, then less.
-pub async fn retries_are_as_many_as_a_virtual_service_says(mesh: &Mesh) -> Result<()> {
+pub async fn retries_follow_the_number_in_a_virtual_service(mesh: &Mesh) -> Result<()> {
     mesh.set_parameters("shop", &format!("{AT_FIRST}, retryBudget: 1")).await?;
     let pod = mesh.frontends().into_iter().next().context("no frontend")?;
     for attempts in [4, 1] {
@@ -89,7 +89,7 @@ spec:
             Ok(retries == attempts)
         })
         .await?;
-        // It stays.
+        // The number stays.
         let again = retries(mesh, &pod).await?;
         ensure!(again == attempts, "{again} retries");
     }

@@ -42,7 +42,7 @@ pub async fn istioctl_and_the_api_server_accept_every_manifest(mesh: &Mesh) -> R
 }
 
 /// The same analyzers over what the API server has: whether the parts fit each other.
-pub async fn istioctl_finds_nothing_in_the_cluster(mesh: &Mesh) -> Result<()> {
+pub async fn istioctl_finds_nothing_wrong_in_the_cluster(mesh: &Mesh) -> Result<()> {
     let kubeconfig = crate::cluster::kubeconfig().display().to_string();
     // Not all namespaces: those that are Kubernetes' own have no sidecars, which is no news.
     for namespace in ["bloc-system", "istio-system", "shop"] {

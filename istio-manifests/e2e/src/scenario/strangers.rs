@@ -1,4 +1,4 @@
-//! Some have the label and some have not.
+//! Workloads with the label beside workloads without it.
 
 use crate::istio::ROOT;
 use crate::mesh::{Answer, Mesh};
@@ -9,7 +9,7 @@ pub const BID: &str = "x-bloc-bid";
 const PLAIN: &str = "http://backend.plain.svc.cluster.local:8080/headers";
 
 /// A second shop, without BLOC, in the namespace `plain`: its frontends ask the backends of the first, and the other way round.
-pub async fn workloads_with_and_without_the_label_talk_to_each_other(mesh: &Mesh) -> Result<()> {
+pub async fn workloads_with_and_without_the_label_reach_each_other(mesh: &Mesh) -> Result<()> {
     let shop = mesh.api.kubectl(["kustomize".as_ref(), mesh.tools.manifests.join("samples/shop").as_os_str()]).await?;
     let plain = shop.replace("namespace: shop", "namespace: plain").replace("name: shop", "name: plain");
     let plain: Vec<&str> = plain.split("\n---\n").filter(|part| !part.contains("networking.istio.io")).collect();
@@ -35,8 +35,9 @@ pub async fn workloads_with_and_without_the_label_talk_to_each_other(mesh: &Mesh
     Ok(())
 }
 
-/// The second shop's backend gets parameters, though its pods have no label: callers bid, and nobody takes the bid away until `strip` does.
-pub async fn with_strip_pods_without_the_label_are_spared_the_bid(mesh: &Mesh) -> Result<()> {
+/// The second shop's backend has parameters, though its pods have no label: callers bid, and the
+/// application sees the bid until `strip` removes it.
+pub async fn strip_hides_bids_from_applications_without_the_label(mesh: &Mesh) -> Result<()> {
     mesh.set_parameters("plain", "capacity: {estimator: static, limit: 9}").await?;
     let callers = mesh.frontends();
     mesh.until("bids that applications see", async || Ok(mesh.ask_from(&callers[0], PLAIN).await?.body.contains(BID)))
@@ -59,8 +60,9 @@ pub async fn with_strip_pods_without_the_label_are_spared_the_bid(mesh: &Mesh) -
     mesh.api.kubectl(["delete", "namespace", "plain"]).await.map(drop)
 }
 
-/// A gateway without the label passes on what comes from outside, and the answer to it, until `strip` in the root namespace keeps it away.
-pub async fn with_strip_nobody_outside_is_taken_for_a_caller(mesh: &Mesh) -> Result<()> {
+/// A gateway without the label passes on a bid from outside, and the load report to it, until
+/// `strip` in the root namespace removes it.
+pub async fn strip_hides_load_reports_from_clients_outside_the_mesh(mesh: &Mesh) -> Result<()> {
     let capacity = "{capacity: {estimator: static, limit: 9}}";
     mesh.set_services("shop", &[("backend", capacity), ("frontend", capacity)]).await?;
     let url = format!("http://{}:8080/headers", mesh.gateway()?.address);
@@ -69,14 +71,14 @@ pub async fn with_strip_nobody_outside_is_taken_for_a_caller(mesh: &Mesh) -> Res
         ensure!(answer.status == 200, "{answer:?}");
         Ok(answer.headers.contains("x-bloc"))
     };
-    mesh.until("a load report for somebody outside", reports).await?;
+    mesh.until("a load report to a client outside", reports).await?;
     let strip = mesh.tools.manifests.join("strip");
     let kubectl = |verb: &'static str| {
         let arguments = ["-n", ROOT, verb, "-k"].map(AsRef::as_ref);
         mesh.api.kubectl(arguments.into_iter().chain([strip.as_os_str()]))
     };
     kubectl("apply").await?;
-    mesh.until("no load report for anybody outside", async || {
+    mesh.until("no load report to a client outside", async || {
         for _ in 0..10 {
             if reports().await? {
                 return Ok(false);

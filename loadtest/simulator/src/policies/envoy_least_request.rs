@@ -28,9 +28,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_time_in_as_many_as_there_are_servers_it_does_not_look() {
+    fn chooses_the_only_busy_server_of_four_once_in_16_requests() {
         let mut rng = fastrand::Rng::with_seed(2);
-        // The first of four has a request pending: it is chosen only when it is drawn twice, one time in 16.
+        // The first of four has a request pending: it is chosen only when it is drawn twice, one
+        // time in 16.
         let known = Pending { members: vec![0, 1, 2, 3], of: vec![1, 0, 0, 0] };
         let chosen = (0..10_000).filter(|_| pick(&known, &mut rng) == Some(0)).count();
         // Four standard deviations are 97.

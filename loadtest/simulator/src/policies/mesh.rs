@@ -211,7 +211,7 @@ mod tests {
     use std::collections::BTreeSet;
 
     #[test]
-    fn members_that_come_and_go_keep_their_names() {
+    fn chooses_among_exactly_the_current_members() {
         let scenario = Scenario { servers: 5, ..Scenario::default() };
         let mesh = Mesh::new("random", &scenario).unwrap();
         let (mut rng, view) = (fastrand::Rng::with_seed(1), View::default());
@@ -235,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn a_routing_that_the_policy_crate_lacks_is_refused() {
+    fn refuses_an_unknown_routing() {
         let error = Mesh::new("magic", &Scenario::default()).err().map(|error| error.to_string());
         assert_eq!(error.as_deref(), Some("policy: `bloc-policy` has no routing `magic`"));
     }

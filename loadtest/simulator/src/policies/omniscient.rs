@@ -65,7 +65,7 @@ mod tests {
     }
 
     #[test]
-    fn the_shortest_queue_or_wait_is_joined_and_equals_share() {
+    fn joins_the_shortest_queue_or_wait_and_splits_ties_evenly() {
         let view = View { committed: vec![UNAVAILABLE, 1, 1, 3], rates: vec![9.0, 1.0, 1.0, 2.5] };
         let [none, a, b, more] = shares(Omniscient::Queue, &view);
         assert!(none == 0 && more == 0 && a.abs_diff(b) < 150, "{a} and {b}");

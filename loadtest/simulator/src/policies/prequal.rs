@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn of_the_cold_ones_the_fastest_and_of_the_hot_ones_the_emptiest() {
+    fn chooses_the_fastest_cold_server_or_else_the_emptiest_hot_one() {
         let mut mixed = sender();
         for (server, probe) in [(1, probe(1, 90)), (2, probe(2, 30)), (3, probe(1, 50)), (4, probe(9, 10))] {
             mixed.probed(server, probe, at(0));
@@ -214,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn the_pool_is_bounded_and_forgets_what_is_old() {
+    fn bounds_the_probe_pool_and_drops_old_probes() {
         let mut sender = sender();
         for server in 0..40 {
             sender.probed(server, probe(1, 10), at(u64::from(server)));
@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn each_choice_removes_by_turns_the_oldest_and_the_worst() {
+    fn removes_the_oldest_and_the_worst_probe_in_turn() {
         let mut sender = sender();
         for server in 1..=6 {
             sender.probed(server, probe(1, 10 * u64::from(server)), at(0));

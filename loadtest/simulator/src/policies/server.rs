@@ -141,7 +141,7 @@ mod tests {
     use bloc_policy::config::{CapacitySpec, ServiceSpec};
 
     #[test]
-    fn beyond_its_capacity_the_inbound_filter_rejects_with_a_report() {
+    fn rejects_beyond_the_capacity_with_a_load_report() {
         let spec = ServiceSpec { capacity: Some(CapacitySpec::Static { limit: 2 }), ..ServiceSpec::default() };
         let mut inbound = Inbound::new(&spec.validate().unwrap());
         let mut rng = fastrand::Rng::with_seed(1);
@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn a_liar_calls_itself_empty() {
+    fn a_lying_server_admits_everything_and_reports_an_empty_queue() {
         let spec = ServiceSpec { capacity: Some(CapacitySpec::Static { limit: 1 }), ..ServiceSpec::default() };
         let mut liar = Lying::new(&spec.validate().unwrap());
         let mut rng = fastrand::Rng::with_seed(1);

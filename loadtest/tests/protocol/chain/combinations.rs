@@ -156,7 +156,7 @@ mod pairs {
     }
 
     #[test]
-    fn each_pair_of_values_occurs() {
+    fn the_combinations_cover_each_pair_of_values() {
         let mut factors: BTreeMap<&str, BTreeSet<String>> = BTreeMap::new();
         let mut had: BTreeSet<[Value; 2]> = BTreeSet::new();
         for (_, combination) in all() {

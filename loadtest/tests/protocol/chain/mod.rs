@@ -93,26 +93,26 @@ async fn group(group: usize) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn combinations_0_of_5() {
+async fn works_beside_other_filters_in_combination_group_0_of_5() {
     group(0).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn combinations_1_of_5() {
+async fn works_beside_other_filters_in_combination_group_1_of_5() {
     group(1).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn combinations_2_of_5() {
+async fn works_beside_other_filters_in_combination_group_2_of_5() {
     group(2).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn combinations_3_of_5() {
+async fn works_beside_other_filters_in_combination_group_3_of_5() {
     group(3).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn combinations_4_of_5() {
+async fn works_beside_other_filters_in_combination_group_4_of_5() {
     group(4).await;
 }

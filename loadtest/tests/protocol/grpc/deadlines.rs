@@ -1,4 +1,4 @@
-//! Calls that are to be answered within a time.
+//! Calls with a deadline.
 
 use super::client::{Client, Kind, Outcome};
 use super::mesh::{Caller, Pod, ROUTINGS};
@@ -28,7 +28,7 @@ async fn within(client: &Client, deadline: Duration, kind: Kind, message: &str) 
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_call_that_is_late_ends_as_in_stock_envoy_and_nothing_of_it_is_left() {
+async fn a_late_call_ends_as_in_stock_envoy_and_is_no_longer_counted() {
     let place = Place::new();
     let pod = Pod::start(&place, "pod", json!({"concurrency": 1})).await;
     // The sidecar of the caller says DEADLINE_EXCEEDED before the caller gives up.
@@ -58,7 +58,7 @@ async fn a_call_that_is_late_ends_as_in_stock_envoy_and_nothing_of_it_is_left() 
 
     let inside = client.hold();
     pod.works_on(1).await;
-    // With the short one it is tonic that gives up, and says CANCELLED.
+    // With the short deadline tonic itself gives up, and reports CANCELLED.
     for (deadline, codes) in
         [(DEADLINE, &[Code::DeadlineExceeded][..]), (SHORT, &[Code::Cancelled, Code::DeadlineExceeded])]
     {
@@ -69,7 +69,7 @@ async fn a_call_that_is_late_ends_as_in_stock_envoy_and_nothing_of_it_is_left() 
         }
         pod.has_in_flight(1).await;
     }
-    assert_eq!(pod.app.calls().len(), before + 1, "the application has seen nothing of them");
+    assert_eq!(pod.app.calls().len(), before + 1, "no late call reached the application");
     pod.app.release(1);
     inside.await.unwrap().unwrap();
     client.call(Kind::Echo, &["x"]).await.unwrap();
@@ -77,7 +77,7 @@ async fn a_call_that_is_late_ends_as_in_stock_envoy_and_nothing_of_it_is_left() 
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_call_that_one_server_cannot_answer_in_time_is_answered_by_another() {
+async fn another_server_answers_a_call_that_one_cannot_answer_in_time() {
     let place = Place::new();
     let spec = json!({"concurrency": 2});
     let (slow, fast) = (Pod::start(&place, "slow", spec.clone()).await, Pod::start(&place, "fast", spec).await);
@@ -91,7 +91,7 @@ async fn a_call_that_one_server_cannot_answer_in_time_is_answered_by_another() {
     for held in held {
         held.await.unwrap().unwrap();
     }
-    // While a place is free, it serves, whatever it believes.
+    // While a slot is free, it serves, whatever service time it expects.
     let held = [client.hold(), client.hold()];
     slow.works_on(2).await;
     let timeout = format!("{:.3}s", TIMEOUT.as_secs_f64());

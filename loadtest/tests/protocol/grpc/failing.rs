@@ -39,10 +39,10 @@ fn outlier_detection(cluster: &mut Value) {
         json!({"consecutive_5xx": 5, "interval": "0.5s", "base_ejection_time": "5s", "max_ejection_percent": 50});
 }
 
-/// Among three, what fails at once gets at most 1.5 times its share of the calls, with Envoy's
-/// outlier detection and without. Each worker of the caller judges for itself.
+/// Of three servers one fails at once, with Envoy's outlier detection and without. Each worker of
+/// the sender judges for itself.
 #[tokio::test(flavor = "multi_thread")]
-async fn who_fails_fast_draws_no_calls() {
+async fn a_server_that_fails_fast_gets_at_most_1_5_times_its_share() {
     for adjust in [|_: &mut Value| (), outlier_detection] {
         let place = Place::new();
         let pods = ["failing", "one", "two"].map(|name| Pod::start(&place, name, json!({})));

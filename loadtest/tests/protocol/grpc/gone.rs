@@ -1,4 +1,4 @@
-//! Callers that give their calls up.
+//! Callers that cancel their calls.
 
 use super::client::{Client, Kind, next};
 use super::mesh::{Caller, Pod, ROUTINGS};
@@ -39,7 +39,7 @@ async fn give_up_held(pod: &Pod, client: &Client) {
         inside.await.unwrap().unwrap();
     }
     pod.has_in_flight(0).await;
-    assert_eq!(pod.app.calls().len(), before + 2, "the application has seen nothing of the others");
+    assert_eq!(pod.app.calls().len(), before + 2, "no other call reached the application");
 }
 
 /// All places are free: as many are inside at once as there are.
@@ -54,7 +54,7 @@ async fn all_places_are_free(pod: &Pod, client: &Client) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_given_up_is_not_counted_and_leaves_its_place() {
+async fn a_cancelled_call_is_no_longer_counted_and_frees_its_slot() {
     let place = Place::new();
     let holds = Pod::start(&place, "holds", json!({"concurrency": 2})).await;
     let caller = Caller::start(&place, &[&holds], |_| ()).await;
@@ -71,7 +71,7 @@ async fn what_is_given_up_is_not_counted_and_leaves_its_place() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_given_up_at_a_server_that_rejects_leaves_room() {
+async fn a_cancelled_call_frees_its_slot_at_a_server_that_rejects() {
     let place = Place::new();
     let spec = json!({"capacity": {"estimator": "static", "limit": 2}, "concurrency": 1, "hold": false});
     let pod = Pod::start(&place, "rejects", spec).await;

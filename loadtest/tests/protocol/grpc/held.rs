@@ -7,7 +7,7 @@ use serde_json::json;
 use tonic::Code;
 
 #[tokio::test(flavor = "multi_thread")]
-async fn held_calls_keep_their_messages_and_streams_keep_their_place() {
+async fn held_calls_keep_their_messages_and_streams_keep_their_slot() {
     let place = Place::new();
     let pod = Pod::start(&place, "pod", json!({"concurrency": 1})).await;
     let caller = Caller::start(&place, &[&pod], |_| ()).await;
@@ -16,7 +16,7 @@ async fn held_calls_keep_their_messages_and_streams_keep_their_place() {
         let before = pod.app.calls().len();
         let inside = client.hold();
         pod.works_on(1).await;
-        // One after the other into the line: what comes later is held behind what came before.
+        // One after the other into the wait queue.
         let numbers: Vec<String> = (0..50).map(|n| n.to_string()).collect();
         let (messages, talk) = client.talk(&["a", "b"]);
         let talk = tokio::spawn(talk);
@@ -40,7 +40,7 @@ async fn held_calls_keep_their_messages_and_streams_keep_their_place() {
         for message in ["a", "b"].into_iter().chain(numbers.iter().map(String::as_str)) {
             assert_eq!(next(&mut answers).await, Some(format!("re: {message}")), "{way}");
         }
-        // It is inside as long as it lasts, and goes on both ways.
+        // The stream keeps its slot as long as it is open, and messages pass in both directions.
         assert_eq!((pod.metric("in_flight").await, pod.app.calls().len()), (5, before + 2), "{way}");
         messages.send("c".into()).unwrap();
         assert_eq!(next(&mut answers).await.as_deref(), Some("re: c"), "{way}");
@@ -60,14 +60,14 @@ async fn held_calls_keep_their_messages_and_streams_keep_their_place() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn who_is_held_for_too_long_goes_elsewhere_or_is_told_so() {
+async fn a_call_held_too_long_ends_with_resource_exhausted() {
     let place = Place::new();
     let spec = json!({"concurrency": 1, "maxQueueWait": "300ms"});
     let pods = [Pod::start(&place, "one", spec.clone()).await, Pod::start(&place, "two", spec).await];
     let caller = Caller::start(&place, &[&pods[0], &pods[1]], |_| ()).await;
     let client = caller.client("bloc").await;
-    // Both applications are at work on streams: what comes is held, and goes from one to the other
-    // until its retries are used up.
+    // Both applications work on streams. A call is held at one, then at the other, until its
+    // retries are used up.
     let mut streams = Vec::new();
     for inside in 1..=2 {
         let (messages, talk) = client.talk(&["a"]);
@@ -81,7 +81,7 @@ async fn who_is_held_for_too_long_goes_elsewhere_or_is_told_so() {
         assert_eq!(status.code(), Code::ResourceExhausted, "{kind:?}: {status:?}");
     }
     assert_eq!(pods[0].calls("Echo") + pods[1].calls("Echo"), 0);
-    // One stream ends: there is a place again.
+    // One stream ends, so a slot is free.
     drop(streams.pop());
     for (kind, message) in [(Kind::Echo, "x"), (Kind::Talk, "x")] {
         client.call(kind, &[message]).await.unwrap();

@@ -1,4 +1,4 @@
-//! Calls that nobody rejects.
+//! Calls that no server rejects.
 
 use super::client::{Answered, Client, Kind, next, ours};
 use super::mesh::{Caller, Pod, ROUTINGS, WORKERS};
@@ -67,7 +67,7 @@ async fn calls_of_every_kind_pass_whole_and_in_order_in_every_routing() {
     for pod in &pods {
         pod.has_in_flight(0).await;
         let calls = pod.app.calls();
-        assert!(!calls.is_empty(), "both have their share");
+        assert!(!calls.is_empty(), "both servers get calls");
         for call in &calls {
             let bare = call.method == "Talk" && !call.metadata.contains_key("x-own");
             assert!(bare || call.metadata.get("x-own").is_some_and(|value| value == "its own"), "{call:?}");
@@ -108,7 +108,7 @@ impl Seen {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_applications_own_status_passes_as_in_stock_envoy_and_is_retried_as_often() {
+async fn passes_and_retries_an_applications_status_as_stock_envoy_does() {
     let place = Place::new();
     let pods = servers(&place).await;
     let caller = Caller::start(&place, &[&pods[0], &pods[1]], |_| ()).await;
@@ -158,7 +158,7 @@ async fn an_applications_own_status_passes_as_in_stock_envoy_and_is_retried_as_o
 const FAILING: usize = 150;
 
 #[tokio::test(flavor = "multi_thread")]
-async fn calls_that_fail_are_repeated_as_far_as_the_retry_budget_goes() {
+async fn retries_failing_calls_only_within_the_retry_budget() {
     let place = Place::new();
     let pods = servers(&place).await;
     let caller = Caller::start(&place, &[&pods[0], &pods[1]], |_| ()).await;

@@ -14,13 +14,13 @@ async fn with_one_place(place: &Place, name: &str) -> Pod {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_rejected_call_is_served_elsewhere_and_when_all_are_full_ends_with_resource_exhausted() {
+async fn a_rejected_call_is_served_elsewhere_or_ends_resource_exhausted() {
     let place = Place::new();
     let (one, two) = (with_one_place(&place, "one").await, with_one_place(&place, "two").await);
     let caller = Caller::start(&place, &[&one, &two], |_| ()).await;
     for way in ROUTINGS {
         let client = caller.client(way).await;
-        // One of them, and it is not known which.
+        // At one of the two servers; which one is not known in advance.
         let mut held = vec![client.hold()];
         let inside = || one.app.at_once() + two.app.at_once();
         eventually("one inside", async || (inside() == 1).then_some(())).await;

@@ -9,8 +9,8 @@ use std::time::Duration;
 use tokio::task::JoinSet;
 use tokio::time::sleep;
 
-/// Envoy takes up the root context of the first configuration again, without a word to it; the one
-/// of the second goes when its drain has ended.
+/// Envoy uses the root context of the first configuration again, without calling it; it deletes
+/// that of the second when its drain has ended.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_configuration_that_is_rolled_back_within_the_drain_is_in_force_again() {
     let configuration = |capacity| polling(front(SERVICE, spec(capacity, 4)));
@@ -44,7 +44,7 @@ async fn a_configuration_that_is_rolled_back_within_the_drain_is_in_force_again(
     stand.end(&[SERVICE]).await;
 }
 
-/// Nobody leaves, so whoever is held is given up in time.
+/// No request inside ends, so each held one is rejected after `maxQueueWait`.
 async fn waits_no_longer(stand: &mut Stand) {
     let to = stand.sidecar.address("inbound").await;
     let mut requests = JoinSet::new();
@@ -67,7 +67,7 @@ async fn waits_no_longer(stand: &mut Stand) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn removing_the_listener_that_was_configured_last_leaves_the_other_one_holding() {
+async fn removing_the_newest_listener_leaves_the_other_one_holding() {
     let services = json!({SERVICE: spec(40, 2), OTHER: spec(40, 2)});
     let configuration = |service: &str| polling(json!({"service": service, "services": services.clone()}));
     let (a, b) = (configuration(SERVICE), configuration(OTHER));

@@ -1,7 +1,6 @@
-//! Listeners and their configurations come and go under load, as Istio does it: they are updated,
-//! rolled back while what they replaced still drains, removed, and several share a VM. Whatever
-//! happens, no request is lost or waits beyond its bound, and what is in force at a listener is its
-//! own configuration.
+//! Listeners and their configurations come and go under load, as in Istio: they are updated, rolled
+//! back while the replaced one still drains, and removed, and several share a VM. No request is
+//! lost or waits beyond its bound, and each listener uses its own configuration.
 //!
 //! Each test lists all that it finds wrong, since one fault has several symptoms.
 

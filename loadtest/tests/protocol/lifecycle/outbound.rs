@@ -49,12 +49,12 @@ async fn goes_on(mut stand: Stand, happens: impl AsyncFnOnce(&mut Stand)) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn removing_it_leaves_the_inbound_listener_holding_and_the_control_plane_polled() {
+async fn removing_the_outbound_listener_keeps_holding_and_polling() {
     goes_on(stand().await, async |stand| stand.sidecar.remove("outbound").await).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn rolling_it_back_leaves_the_inbound_listener_holding_and_the_control_plane_polled() {
+async fn rolling_back_the_outbound_listener_keeps_holding_and_polling() {
     goes_on(stand().await, async |stand| {
         for n in [1, 0] {
             let caller = caller(&stand.place, "outbound", &configuration(n));

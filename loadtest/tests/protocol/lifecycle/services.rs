@@ -41,15 +41,15 @@ async fn answers(mut requests: Requests, into: Tally) -> Tally {
     tally
 }
 
-/// The plugin configuration names it no more. Those that are held keep the terms under which they
-/// came: they have the places of those that leave.
+/// The plugin configuration names the service no longer. Held requests keep the parameters under
+/// which they came: they get the slots of those that end.
 async fn no_longer_named(new: Value, after: Probe) {
     let named = front(SERVICE, spec(40, INSIDE));
     let mut stand = Stand::start(|place| vec![listener(place, "inbound", "app", Some(&named), 0)], json!({})).await;
     let (inside, held) = hold(&stand).await;
     let listener = listener(&stand.place, "inbound", "app", Some(&new), 0);
     stand.sidecar.put(listener).await;
-    // One place is enough for all that wait.
+    // One free slot is enough for all held requests.
     stand.app.release();
     let tally = answers(held, Tally::default()).await;
     stand.app.release();
@@ -62,24 +62,24 @@ async fn no_longer_named(new: Value, after: Probe) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_service_that_is_deleted_from_the_configuration_leaves_nobody_held() {
+async fn deleting_a_service_from_the_configuration_leaves_no_request_held() {
     no_longer_named(json!({}), Probe::new("inbound", 20, 20)).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_service_whose_parameters_are_deleted_leaves_nobody_held() {
+async fn deleting_a_services_parameters_leaves_no_request_held() {
     no_longer_named(json!({"service": SERVICE}), Probe::new("inbound", 20, 20)).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_service_that_is_renamed_leaves_nobody_held() {
+async fn renaming_a_service_in_the_configuration_leaves_no_request_held() {
     no_longer_named(front(OTHER, spec(9, 5)), Probe::new("inbound", 9, 5)).await;
 }
 
-/// The control plane has it no more: all that are held are let in, whoever is inside.
+/// The control plane has the service no longer: all held requests are admitted at once.
 async fn gone_at_the_control_plane(new: Value) {
     let named = polling(json!({"service": SERVICE}));
-    // Long enough that nobody is given up in time by chance.
+    // Long enough that no held request is rejected for its wait by chance.
     let mut parameters = spec(40, INSIDE);
     parameters["maxQueueWait"] = json!("60s");
     let mut stand =
@@ -107,11 +107,11 @@ async fn gone_at_the_control_plane(new: Value) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_service_that_is_deleted_at_the_control_plane_leaves_nobody_held() {
+async fn deleting_a_service_at_the_control_plane_leaves_no_request_held() {
     gone_at_the_control_plane(json!({})).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_service_that_is_renamed_at_the_control_plane_leaves_nobody_held() {
+async fn renaming_a_service_at_the_control_plane_leaves_no_request_held() {
     gone_at_the_control_plane(json!({"renamed": spec(9, 5)})).await;
 }

@@ -1,5 +1,5 @@
-//! What stock Envoy makes of the same updates, without a filter of ours: no request is lost. So
-//! what is lost with the filters, they have lost.
+//! The same updates in stock Envoy, without our filters, lose no request. So a request that is lost
+//! with the filters is lost by them.
 
 use super::stand::{CLIENTS, Stand, listener};
 use serde_json::json;
@@ -7,7 +7,7 @@ use std::time::Duration;
 use tokio::time::sleep;
 
 #[tokio::test(flavor = "multi_thread")]
-async fn stock_envoy_loses_no_request_by_any_of_it() {
+async fn stock_envoy_loses_no_request_by_the_same_listener_updates() {
     let stock = |place: &_, name: &str, to: &str, mark| listener(place, name, to, None, mark);
     let mut stand = Stand::start(|place| vec![stock(place, "a", "app", 0)], json!({})).await;
     let here = stand.traffic("a", CLIENTS, "/slow").await;
@@ -29,6 +29,6 @@ async fn stock_envoy_loses_no_request_by_any_of_it() {
     sleep(Duration::from_millis(500)).await;
     let tally = here.end().await;
     stand.note_tally("the first listener", &tally);
-    assert!(tally.rejected.is_empty(), "nobody rejects");
+    assert!(tally.rejected.is_empty(), "stock Envoy rejects nothing");
     stand.end(&[]).await;
 }

@@ -1,4 +1,4 @@
-//! Each alert fires once: nothing fires, then what it is about happens.
+//! Each alert fires when its cause happens, and not before.
 
 use super::autoscalers;
 use super::stand::{BACKEND, HOST, prometheus};
@@ -60,8 +60,9 @@ spec:
               end
 "#;
 
-/// Ten places: few clients are rejected here and served there; for many there is no room anywhere.
-pub async fn who_rejects_fires_its_alerts(mesh: &Mesh) -> Result<()> {
+/// The backends admit ten requests: of a few clients some are rejected and served elsewhere; for
+/// many clients there is no room anywhere.
+pub async fn rejections_and_exhausted_retries_fire_their_alerts(mesh: &Mesh) -> Result<()> {
     let prometheus = prometheus(mesh).await?;
     for (alert, retries, number) in [(REJECTING, 10, 10), (EXHAUSTED, 1, 40)] {
         let limits = format!("capacity: {{estimator: static, limit: 2}}, retries: {retries}, resetInterval: 100ms");
@@ -92,7 +93,7 @@ pub async fn an_overload_fires_its_alert_and_autoscalers_get_their_numbers(mesh:
 }
 
 /// A parameter out of its range; one that no filter knows; no replica.
-pub async fn what_the_control_plane_lacks_fires_its_alerts(mesh: &Mesh) -> Result<()> {
+pub async fn a_refused_or_stale_configuration_or_lost_replicas_fire_alerts(mesh: &Mesh) -> Result<()> {
     let prometheus = prometheus(mesh).await?;
     quiet(mesh, &prometheus).await?;
     mesh.set_parameters("shop", "capacity: {estimator: static, limit: 9}, retries: 11").await?;
@@ -187,9 +188,9 @@ mod tests {
     use super::*;
     use std::path::Path;
 
-    /// An alert without one may be an alert that cannot fire.
+    /// An alert without a scenario may be unable to fire.
     #[test]
-    fn every_alert_that_is_shipped_has_a_scenario() {
+    fn every_shipped_alert_has_a_scenario() {
         let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../control-plane/dashboards/alerts.yaml");
         let text = std::fs::read_to_string(file).unwrap();
         let mut shipped: Vec<&str> = text.lines().filter_map(|line| line.trim().strip_prefix("- alert: ")).collect();

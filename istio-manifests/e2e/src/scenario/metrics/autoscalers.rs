@@ -63,7 +63,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_examples_of_keda_and_of_the_adapter_are_found() {
+    fn finds_the_keda_and_adapter_queries_in_the_readme() {
         let readme = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(README);
         let found = queries(&std::fs::read_to_string(readme).unwrap()).unwrap();
         assert_eq!(found.len(), 3, "{found:?}");

@@ -7,7 +7,7 @@ mod scrape;
 mod stand;
 
 pub use alerts::{
-    an_overload_fires_its_alert_and_autoscalers_get_their_numbers, what_the_control_plane_lacks_fires_its_alerts,
-    who_rejects_fires_its_alerts,
+    a_refused_or_stale_configuration_or_lost_replicas_fire_alerts,
+    an_overload_fires_its_alert_and_autoscalers_get_their_numbers, rejections_and_exhausted_retries_fire_their_alerts,
 };
-pub use scrape::a_prometheus_outside_of_the_mesh_finds_everything;
+pub use scrape::a_prometheus_outside_the_mesh_scrapes_all_proxies_and_replicas;

@@ -12,7 +12,7 @@ const CONTROL_PLANE: &str = "bloc-system/bloc-control-plane";
 /// `istio-manifests/metrics`, on a cluster that knows PodMonitors. All that has the label is
 /// scraped, and nothing else; each statistic of a sidecar has its series, with the service as a
 /// label; so has the control plane, also for a Prometheus that goes by annotations.
-pub async fn a_prometheus_outside_of_the_mesh_finds_everything(mesh: &Mesh) -> Result<()> {
+pub async fn a_prometheus_outside_the_mesh_scrapes_all_proxies_and_replicas(mesh: &Mesh) -> Result<()> {
     mesh.know_pod_monitors().await?;
     mesh.apply_folder("metrics").await?;
     let prometheus = prometheus(mesh).await?;

@@ -6,7 +6,8 @@ fn rng() -> fastrand::Rng {
     fastrand::Rng::with_seed(1)
 }
 
-/// So many answers of a server that works on one request at a time and is as full as the estimator allows; the limits after each.
+/// So many answers of a server that works on one request at a time and is as full as the estimator
+/// allows; returns the limit after each.
 fn full(estimator: &mut impl Estimator, answers: usize, rng: &mut fastrand::Rng) -> Vec<f64> {
     let mut limits = Vec::with_capacity(answers);
     for _ in 0..answers {
@@ -26,7 +27,7 @@ fn aimd_falls_on_delay_and_climbs_otherwise() {
     };
     assert_eq!(record(2000, 20), 21.0);
     assert_eq!(record(2001, 1), 18.0, "a tenth less, whole requests");
-    assert_eq!(record(100, 8), 18.0, "less than half full: says nothing");
+    assert_eq!(record(100, 8), 18.0, "ignored: less than half full");
     assert_eq!(record(100, 9), 19.0);
     let limits: Vec<f64> = (0..50).map(|_| record(3000, 20)).collect();
     assert_eq!(limits.last(), Some(&1.0), "never below the least");
@@ -35,29 +36,31 @@ fn aimd_falls_on_delay_and_climbs_otherwise() {
 }
 
 #[test]
-fn aimd_saws_just_below_what_meets_the_timeout() {
+fn aimd_stays_within_one_request_of_what_meets_the_timeout() {
     let limits = full(&mut Aimd::new(Duration::from_secs(2), 1), 200, &mut rng());
     assert!(limits[50..].iter().all(|limit| (8.0..=9.0).contains(limit)), "{limits:?}");
 }
 
 #[test]
-fn vegas_settles_where_three_to_six_requests_wait_and_forgets_what_is_fast() {
+fn vegas_settles_at_a_short_queue_and_grows_at_later_probes() {
     let (mut vegas, mut rng) = (Vegas::default(), rng());
     vegas.record(SERVICE, 1, &mut rng);
-    assert_eq!(vegas.limit(), START, "the first one is the mark");
-    // The limit falls by one an answer from 20 to 7, and the first probe comes no earlier than after 15 * 7 answers.
+    assert_eq!(vegas.limit(), START, "the first answer is the fastest so far");
+    // The limit falls by one with each answer, from 20 to 7. The first probe comes no earlier than
+    // after 15 * 7 answers.
     let limits = full(&mut vegas, 100, &mut rng);
     assert!(limits[20..].iter().all(|&limit| limit == 7.0), "{limits:?}");
-    // Its probes take the full server for an idle one, and it climbs: by 6 and more each time.
+    // A probe takes the response time of the full server for that of an idle one, so the limit
+    // grows: by 6 and more each time.
     let limits = full(&mut vegas, 1000, &mut rng);
     assert!(limits.is_sorted() && limits[999] >= 19.0, "{limits:?}");
-    // An idle server sets it right.
+    // An answer of an idle server corrects this.
     vegas.record(SERVICE, 1, &mut rng);
     assert_eq!(full(&mut vegas, 5, &mut rng)[4], limits[999] - 5.0);
 }
 
 #[test]
-fn vegas_leaves_the_limit_to_those_who_filled_half_of_it() {
+fn vegas_keeps_its_limit_while_the_server_is_under_half_full() {
     let (mut vegas, mut rng) = (Vegas::default(), rng());
     (0..50).for_each(|_| vegas.record(SERVICE, 9, &mut rng));
     assert_eq!(vegas.limit(), START);
@@ -71,7 +74,7 @@ fn gradient2_grows_without_delay_and_shrinks_with_it() {
     gradient.record(SERVICE, 20, &mut rng);
     assert!((gradient.limit() - 20.8).abs() < 1e-9, "0.2 * 4 more");
     gradient.record(SERVICE * 8, 10, &mut rng);
-    assert!((gradient.limit() - 20.8).abs() < 1e-9, "less than half full: says nothing");
+    assert!((gradient.limit() - 20.8).abs() < 1e-9, "ignored: less than half full");
     gradient.record(SERVICE * 100, 20, &mut rng);
     // The gradient is at least 0.5: 20.8 * (0.8 + 0.2 * 0.5) + 0.8.
     assert!((gradient.limit() - 19.52).abs() < 1e-9, "{}", gradient.limit());
@@ -81,13 +84,13 @@ fn gradient2_grows_without_delay_and_shrinks_with_it() {
 }
 
 #[test]
-fn gradient2_on_a_full_server_settles_a_few_requests_above_its_baseline_and_drifts_with_it() {
+fn gradient2_settles_and_then_drifts_up_on_a_full_server() {
     let (mut gradient, mut rng) = (Gradient2::new(1), rng());
     // Calibrated on an idle server: a baseline of one service time.
     (0..50).for_each(|_| gradient.record(SERVICE, 1, &mut rng));
     let limits = full(&mut gradient, 1200, &mut rng);
     assert!((3.0..=10.0).contains(&limits[50]), "{limits:?}");
-    // The baseline learns the queue: by about 4 requests in 300 answers, for ever.
+    // The baseline comes to include the queue: about 4 requests more in 300 answers, without end.
     assert!(limits[1199] - limits[599] > 5.0 && limits[1199] < 40.0, "{} to {}", limits[599], limits[1199]);
     let before = gradient.long;
     gradient.record(SERVICE, 1, &mut rng);
@@ -95,7 +98,7 @@ fn gradient2_on_a_full_server_settles_a_few_requests_above_its_baseline_and_drif
 }
 
 #[test]
-fn what_is_limited_admits_and_grants_as_bloc_does() {
+fn admits_and_grants_chips_up_to_the_estimated_limit() {
     let headroom = Ratio::new(0.8).unwrap();
     let mut server = Limited::new(Aimd::new(Duration::from_secs(2), 1), headroom);
     let (mut rng, at) = (rng(), |seconds| Timestamp::ZERO.after(Duration::from_secs(seconds)));
