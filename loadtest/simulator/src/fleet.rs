@@ -156,7 +156,8 @@ impl Latencies {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::policies::Plain;
+    use crate::policies::{Lying, Plain};
+    use bloc_policy::config::ServiceSpec;
 
     fn at(millis: u64) -> Timestamp {
         Timestamp::ZERO.after(Duration::from_millis(millis))
@@ -184,6 +185,18 @@ mod tests {
         server.leave(&requests[all[1]].clone(), at(10));
         assert_eq!(server.next(2, &mut requests, at(10)), Some((all[3], time(40))));
         assert_eq!((server.inside, requests[all[3]].met), (2, 3));
+    }
+
+    #[test]
+    fn answers_a_probe_with_the_requests_inside_unless_it_lies() {
+        let liar = Lying::new(&ServiceSpec::default().validate().unwrap());
+        let models: [(Box<dyn ServerModel>, u32); 2] = [(Box::new(Plain), 1), (Box::new(liar), 0)];
+        for (model, told) in models {
+            let (mut server, mut requests) = (Server::new(model, 1.0, true, true), Slab::default());
+            let request = requests.insert(Request::new(at(0), Duration::from_millis(10), 0, NONE));
+            server.join(request, &mut requests);
+            assert_eq!(server.probe().in_flight, told);
+        }
     }
 
     #[test]

@@ -97,6 +97,33 @@ mod tests {
     }
 
     #[test]
+    fn an_open_load_is_a_rate_or_a_share_of_what_the_servers_can_do() {
+        let rate = |text: &str| text.parse::<Load>().unwrap().rate(200.0);
+        assert_eq!((rate("poisson:180"), rate("share:0.5")), (Some(180.0), Some(100.0)));
+        assert_eq!(rate("closed:100"), None, "its clients decide");
+    }
+
+    #[test]
+    fn clients_think_for_an_exponential_time() {
+        let (load, mut rng) = ("closed:1/100ms".parse::<Load>().unwrap(), fastrand::Rng::with_seed(7));
+        let thoughts: Vec<f64> = (0..100_000).map(|_| load.think(&mut rng).as_secs_f64() * 1e3).collect();
+        let mean = thoughts.iter().sum::<f64>() / thoughts.len() as f64;
+        // The standard error of the mean is 0.3.
+        assert!((mean - 100.0).abs() < 1.5, "{mean}");
+        let longer = thoughts.iter().filter(|&&time| time > 100.0).count() as f64 / thoughts.len() as f64;
+        assert!((longer - (-1f64).exp()).abs() < 0.01, "{longer}");
+    }
+
+    #[test]
+    fn a_load_without_a_think_time_draws_no_number_for_it() {
+        for text in ["closed:1", "poisson:180"] {
+            let (load, mut rng) = (text.parse::<Load>().unwrap(), fastrand::Rng::with_seed(7));
+            assert_eq!(load.think(&mut rng), Duration::ZERO);
+            assert_eq!(rng.get_seed(), 7, "{text}: the senders would be others");
+        }
+    }
+
+    #[test]
     fn refuses_an_invalid_load() {
         for text in ["closed", "closed:0", "closed:1.5", "closed:1/2h", "poisson:0", "share:NaN", "share:11", "burst:1"]
         {

@@ -170,14 +170,9 @@ impl<T> Slab<T> {
         0..self.slots.len() as u32
     }
 
-    /// How many are kept.
-    pub fn len(&self) -> usize {
-        self.slots.len() - self.free.len()
-    }
-
     /// Whether none is kept.
     pub fn is_empty(&self) -> bool {
-        self.len() == 0
+        self.slots.len() == self.free.len()
     }
 }
 
@@ -204,10 +199,19 @@ mod tests {
         let mut slab = Slab::default();
         let (first, second) = (slab.insert('a'), slab.insert('b'));
         slab.free(first);
-        assert_eq!(slab.len(), 1);
         assert_eq!(slab.insert('c'), first);
         assert_eq!((slab[first], slab[second]), ('c', 'b'));
         assert_eq!(slab.indices(), 0..2);
+    }
+
+    #[test]
+    fn a_slab_is_empty_once_all_are_freed() {
+        let mut slab = Slab::default();
+        let (first, second) = (slab.insert('a'), slab.insert('b'));
+        slab.free(first);
+        assert!(!slab.is_empty());
+        slab.free(second);
+        assert!(slab.is_empty());
     }
 
     #[test]
@@ -218,5 +222,12 @@ mod tests {
         assert_eq!((plan.next(), plan.next()), (Some(0), Some(1)));
         plan.set([7]);
         assert_eq!((plan.next(), plan.next()), (Some(7), None));
+    }
+
+    #[test]
+    fn a_plan_of_other_servers_leaves_the_request_its_retries() {
+        let mut plan = Plan { retries: Retries::new(0, 0, 2), ..Plan::default() };
+        plan.set([7]);
+        assert_eq!(plan.retries.left(), 2);
     }
 }

@@ -120,20 +120,26 @@ impl fmt::Display for ServiceTime {
 mod tests {
     use super::*;
 
-    /// Mean and standard deviation of 400,000 draws, in milliseconds.
-    fn moments(text: &str) -> (f64, f64) {
-        let time: ServiceTime = text.parse().unwrap();
+    /// 400,000 of them, in milliseconds.
+    fn draws(time: &ServiceTime) -> Vec<f64> {
         let mut rng = fastrand::Rng::with_seed(7);
-        let draws: Vec<f64> = (0..400_000).map(|_| time.draw(&mut rng).as_secs_f64() * 1e3).collect();
+        (0..400_000).map(|_| time.draw(&mut rng).as_secs_f64() * 1e3).collect()
+    }
+
+    fn moments(draws: &[f64]) -> (f64, f64) {
         let mean = draws.iter().sum::<f64>() / draws.len() as f64;
         let variance = draws.iter().map(|x| (x - mean).powi(2)).sum::<f64>() / draws.len() as f64;
         (mean, variance.sqrt())
     }
 
     fn close(text: &str, mean: f64, deviation: f64) {
-        let measured = moments(text);
-        let near = |a: f64, b: f64| (a - b).abs() <= 0.02 * b.max(0.01);
-        assert!(near(measured.0, mean) && near(measured.1, deviation), "{text}: {measured:?}, not {mean}, {deviation}");
+        let time: ServiceTime = text.parse().unwrap();
+        let measured = moments(&draws(&time));
+        // Five standard errors of the mean.
+        let near = (measured.0 - mean).abs() <= 5.0 * deviation / 400_000f64.sqrt() + 1e-6
+            && (measured.1 - deviation).abs() <= 0.02 * deviation.max(0.01);
+        assert!(near, "{text}: {measured:?}, not {mean}, {deviation}");
+        assert_eq!(time.mean().as_secs_f64() * 1e3, mean, "{text}");
     }
 
     #[test]
@@ -149,14 +155,16 @@ mod tests {
 
     #[test]
     fn heavy_tailed_draws_keep_their_mean_and_their_bounds() {
-        let time: ServiceTime = "pareto:10ms/1.5".parse().unwrap();
-        let mut rng = fastrand::Rng::with_seed(7);
-        let draws: Vec<f64> = (0..400_000).map(|_| time.draw(&mut rng).as_secs_f64() * 1e3).collect();
-        let mean = draws.iter().sum::<f64>() / draws.len() as f64;
-        // The standard error of the mean is 0.05.
-        assert!((mean - 10.0).abs() < 0.2, "{mean}");
-        let (least, most) = draws.iter().fold((f64::MAX, 0f64), |(a, b), &x| (a.min(x), b.max(x)));
-        assert!((least - 3.442).abs() < 0.001 && most > 1500.0 && most <= 3442.1, "{least} to {most}");
+        // By shape: the shortest that gives this mean, and about four standard errors of the mean of
+        // the draws.
+        for (shape, shortest, off) in [(1.5, 3.442_076, 0.2), (1.01, 1.482_006, 0.3)] {
+            let draws = draws(&ServiceTime::Pareto(Duration::from_millis(10), shape));
+            let (mean, _) = moments(&draws);
+            assert!((mean - 10.0).abs() < off, "{shape}: {mean}");
+            let (least, most) = draws.iter().fold((f64::MAX, 0f64), |(a, b), &x| (a.min(x), b.max(x)));
+            assert!((least / shortest - 1.0).abs() < 1e-4, "{shape}: {least}");
+            assert!(most > 400.0 * shortest && most <= 1000.0 * shortest, "{shape}: {most}");
+        }
     }
 
     #[test]

@@ -90,7 +90,8 @@ impl ServerModel for Inbound {
         self.totals.departed += 1;
         self.totals.confident += u64::from(self.server.depart(flag, met, now.since(since), self.waiting(others), now));
         if self.server.is_due(now) {
-            self.server.measure(self.totals, self.in_flight > 0, now);
+            // In an interval with a departure something was executed.
+            self.server.measure(self.totals, true, now);
         }
         self.in_flight = others;
         Some(self.server.report(Concurrency::new(others), rng))
@@ -139,6 +140,7 @@ impl ServerModel for Lying {
 mod tests {
     use super::*;
     use bloc_policy::config::{CapacitySpec, ServiceSpec};
+    use bloc_policy::units::Ratio;
 
     #[test]
     fn rejects_beyond_the_capacity_with_a_load_report() {
@@ -152,6 +154,65 @@ mod tests {
         assert_eq!(inbound.arrive(2, None, now, &mut rng), Verdict::Rejected(report));
         assert_eq!(inbound.answer(0, now, &mut rng).and_then(|report| report.queue), Some(1));
         assert_eq!(inbound.arrive(3, None, now, &mut rng), Verdict::Admitted);
+    }
+
+    fn sidecar(hold: bool) -> Inbound {
+        let spec = ServiceSpec { concurrency: Some(1), hold: Some(hold), ..ServiceSpec::default() };
+        Inbound::new(&spec.validate().unwrap())
+    }
+
+    /// The last of 40 reports of a server that takes 100 ms for each of its requests, one by one,
+    /// and always has `inside` of them.
+    fn measured(inside: u32) -> LoadReport {
+        let (mut inbound, mut rng) = (sidecar(true), fastrand::Rng::with_seed(1));
+        let (mut now, mut report) = (Timestamp::ZERO, None);
+        for request in 0..inside - 1 {
+            inbound.arrive(request, None, now, &mut rng);
+        }
+        for request in 0..40 {
+            inbound.arrive(request + inside - 1, None, now, &mut rng);
+            inbound.begin(request, now);
+            now = now.after(Duration::from_millis(100));
+            report = inbound.answer(request, now, &mut rng);
+        }
+        report.unwrap()
+    }
+
+    #[test]
+    fn a_server_with_a_line_is_confident_of_the_rate_that_it_reports() {
+        let report = measured(4);
+        assert_eq!((report.rate, report.confidence), (Some(10.0), Some(Ratio::ONE)));
+        assert_eq!(report.execution, Some(Duration::from_millis(100)), "without the wait in the line");
+    }
+
+    #[test]
+    fn a_server_without_a_line_reports_no_confidence() {
+        let report = measured(1);
+        assert_eq!((report.rate, report.confidence), (Some(10.0), Some(Ratio::default())));
+    }
+
+    #[test]
+    fn streams_that_count_are_in_the_server_and_take_the_places_that_it_gives() {
+        for (hold, places) in [(true, 2), (false, 0)] {
+            let (mut inbound, mut rng) = (sidecar(hold), fastrand::Rng::with_seed(1));
+            let mut queue = |inbound: &mut Inbound| {
+                inbound.arrive(0, None, Timestamp::ZERO, &mut rng);
+                inbound.answer(0, Timestamp::ZERO, &mut rng).and_then(|report| report.queue)
+            };
+            (0..2).for_each(|_| inbound.stream(true));
+            assert_eq!((inbound.places_of_streams(), queue(&mut inbound)), (places, Some(2)));
+            (0..2).for_each(|_| inbound.stream(false));
+            assert_eq!((inbound.places_of_streams(), queue(&mut inbound)), (0, Some(0)));
+        }
+    }
+
+    #[test]
+    fn a_server_without_a_filter_admits_everything_and_says_nothing() {
+        let mut rng = fastrand::Rng::with_seed(1);
+        Plain.stream(true);
+        assert_eq!(Plain.arrive(0, Some(Duration::ZERO), Timestamp::ZERO, &mut rng), Verdict::Admitted);
+        assert_eq!(Plain.answer(0, Timestamp::ZERO, &mut rng), None);
+        assert_eq!(Plain.places_of_streams(), 0, "it holds none back");
     }
 
     #[test]
