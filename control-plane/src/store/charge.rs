@@ -60,4 +60,18 @@ mod tests {
         let poll = Poll::try_from(request).unwrap();
         assert!(of(&poll, |_| false) > 200_000 && of(&poll, |_| true) < 80_000);
     }
+
+    #[test]
+    fn charges_for_each_revision_and_for_each_service_in_force_that_a_proxy_serves() {
+        let charge = |version: &str, serves: &[&str]| {
+            let (proxy, version) = ("p".repeat(100), version.to_owned());
+            let serves = serves.iter().map(ToString::to_string).collect();
+            let request = SyncRequest { proxy, version, serves, ..SyncRequest::default() };
+            of(&Poll::try_from(request).unwrap(), |name| name != "none")
+        };
+        let (none, digest) = (charge("", &[]), "6f0c3a9be1d24578");
+        assert_eq!(charge(&format!("{digest}@1.2.3.99"), &[]) - none, 3 * 16, "without the seal");
+        assert_eq!(charge("", &["a", "b"]) - none, 2 * (USE + SERVER + 100));
+        assert_eq!(charge("", &["none"]) - none, USE + NAME + 4);
+    }
 }

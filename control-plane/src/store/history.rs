@@ -267,6 +267,16 @@ mod tests {
         assert_eq!((what("gone"), what("new")), (vec!["removed".to_owned()], vec!["added".to_owned()]));
         let expected = ["capacity: static 10 → slo 2s", "retries: 3 → default", "endpoints: +1 −0, 1 now"];
         assert_eq!(what("a"), expected);
+        let mut history = History::default();
+        history.changed("file:x", coming, "its version".into(), at(0));
+        let event = history.events().remove(0);
+        assert_eq!((event.version.as_deref(), event.changed, event.services.len()), (Some("its version"), 3, 3));
+    }
+
+    #[test]
+    fn tells_that_endpoints_are_not_written_any_more() {
+        let coming = coming("services: {a: {endpoints: ['1.1.1.1:1']}}", "services: {a: {}}").unwrap();
+        assert_eq!(coming.services[0].what, ["endpoints: learned from the answers from now on"]);
     }
 
     #[test]

@@ -25,6 +25,8 @@ mod simulation;
 mod staleness;
 mod state;
 mod status;
+#[cfg(test)]
+mod status_tests;
 mod subscription;
 #[cfg(test)]
 mod tests;

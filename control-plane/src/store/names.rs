@@ -99,4 +99,16 @@ mod tests {
         names.release(&flood);
         assert!(names.known.capacity() <= KEPT);
     }
+
+    #[test]
+    fn makes_the_table_smaller_only_when_an_eighth_of_it_is_in_use() {
+        let mut names = Names::default();
+        let some = |range: std::ops::Range<u32>| range.map(|i| i.to_string()).collect::<Vec<_>>();
+        let [_few, more, flood] = [0..4_000, 4_000..10_000, 10_000..60_000].map(|of| names.subscribe(&some(of), &[]));
+        names.release(&flood);
+        let after_the_flood = names.known.capacity();
+        assert!((20_000..80_000).contains(&after_the_flood), "room for twice as many: {after_the_flood}");
+        names.release(&more);
+        assert_eq!(names.known.capacity(), after_the_flood);
+    }
 }

@@ -269,3 +269,44 @@ fn condition(load: Option<&Signals>, is_silent: bool, rejected_share: f64) -> Co
         Some(_) => Condition::Ok,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_service_is_in_the_worst_condition_that_applies() {
+        let of = |servers, utilisation_ratio, is_silent, rejected_share| {
+            let load = Signals {
+                servers,
+                servers_with_service_rate: 0,
+                demand_requests: 0,
+                capacity_requests: None,
+                arrival_rate_per_second: None,
+                service_rate_per_second: None,
+                service_rate_per_server: None,
+                utilisation_ratio,
+                predicted_arrival_rate_per_second: None,
+                prediction_horizon_seconds: 0.0,
+            };
+            condition(Some(&load), is_silent, rejected_share)
+        };
+        assert_eq!(condition(None, true, 0.0), Condition::Unreported);
+        assert_eq!(of(0, None, true, 0.0), Condition::Silent);
+        assert_eq!(of(0, None, false, 0.0), Condition::Elsewhere);
+        assert_eq!(of(1, Some(2.0), true, 0.02), Condition::Rejecting, "servers count here, whatever was silent");
+        assert_eq!(of(1, Some(1.1), false, 0.01), Condition::Overloaded);
+        assert_eq!(of(1, Some(1.0), false, 0.01), Condition::Shedding, "1% is a peak");
+        assert_eq!(of(1, Some(1.0), false, 0.0), Condition::Ok);
+    }
+
+    #[test]
+    fn counts_the_addresses_that_were_written() {
+        let of = |yaml: &str| endpoints(&serde_json::from_value(crate::yaml::values(yaml).unwrap()).unwrap());
+        assert_eq!(of("{}"), None, "learned from the answers");
+        assert_eq!(of("{endpoints: []}"), Some(0));
+        let by_port = "endpointsByPort: {80: ['1.1.1.1:1', '2.2.2.2:1'], 81: ['1.1.1.1:2']}";
+        assert_eq!(of(&format!("{{{by_port}}}")), Some(3));
+        assert_eq!(of(&format!("{{endpoints: ['1.1.1.1:3'], {by_port}}}")), Some(4));
+    }
+}

@@ -7,22 +7,22 @@ use crate::snapshot::Snapshot;
 use bloc_policy::sync::{ServiceLoad, SyncRequest, SyncResponse};
 use std::time::{Duration, UNIX_EPOCH};
 use tokio::task::JoinHandle;
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout};
 
 /// A store whose wall clock stands.
-struct World {
-    store: Store,
+pub(super) struct World {
+    pub(super) store: Store,
 }
 
 impl World {
-    fn empty() -> Self {
+    pub(super) fn empty() -> Self {
         let clock = Clock::new(|| UNIX_EPOCH + Duration::from_secs(1_000));
         let store = Store::new("test", clock, ReportInterval::default());
         store.seal_with(&[7; KEY_BYTES]);
         Self { store }
     }
 
-    fn new(yaml: &str) -> Self {
+    pub(super) fn new(yaml: &str) -> Self {
         let world = Self::empty();
         world.publish(yaml);
         world
@@ -35,7 +35,7 @@ impl World {
         world
     }
 
-    fn publish(&self, yaml: &str) -> Published {
+    pub(super) fn publish(&self, yaml: &str) -> Published {
         self.publish_at(yaml, &[])
     }
 
@@ -55,14 +55,14 @@ impl World {
     }
 
     /// A poll that has to be answered at once, with a state.
-    async fn answered(&self, proxy: &str, version: &str, services: &[&str]) -> SyncResponse {
+    pub(super) async fn answered(&self, proxy: &str, version: &str, services: &[&str]) -> SyncResponse {
         let task = self.send(proxy, version, services).await;
         assert!(task.is_finished(), "{proxy} at {version} is held");
         state(task).await
     }
 
     /// A poll that has to be held.
-    async fn held(&self, proxy: &str, version: &str, services: &[&str]) -> JoinHandle<Outcome> {
+    pub(super) async fn held(&self, proxy: &str, version: &str, services: &[&str]) -> JoinHandle<Outcome> {
         let task = self.send(proxy, version, services).await;
         assert!(!task.is_finished(), "{proxy} at {version} was answered: {:?}", task.await);
         task
@@ -252,6 +252,29 @@ async fn ignores_a_version_of_another_history_after_a_fresh_list() {
     assert_eq!(names(&restored.answered("q", &version, &["a"]).await), ["a"]);
     let file = World::new("services: {b: {}}");
     assert!(names(&file.answered("p", &state.version, &["a"]).await).is_empty(), "a source without revisions");
+}
+
+#[tokio::test(start_paused = true)]
+async fn asks_its_source_only_for_progress_that_it_lacks() {
+    let world = World::replica("services: {a: {}}", &[8]);
+    let version = world.answered("p", "", &["a"]).await.version;
+    let _poll = world.held("p", &version, &["a"]).await;
+    assert!(!world.store.is_to_list(0));
+    assert!(timeout(Duration::from_secs(1), world.store.wants()).await.is_err());
+}
+
+#[tokio::test(start_paused = true)]
+async fn proxies_without_an_identity_share_no_ration_of_lists() {
+    let restored = World::replica("services: {a: {}}", &[8]);
+    for revision in 100..120 {
+        let before = World::replica("services: {}", &[revision]);
+        let version = before.answered("p", "", &["a"]).await.version;
+        let poll = restored.held("p", &version, &["a"]).await;
+        assert!(restored.store.is_to_list(0), "{revision}");
+        tokio::time::advance(Duration::from_millis(1)).await;
+        restored.store.listed(0, 8, Instant::now());
+        assert_eq!(names(&state(poll).await), ["a"]);
+    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -206,6 +206,16 @@ mod tests {
     }
 
     #[test]
+    fn remembers_each_revision_of_another_history() {
+        let (mut wants, start) = (Wants::default(), Instant::now());
+        for (revision, is_foreign) in [(900, true), (901, true), (8, false)] {
+            wants.add((0, revision), None, start);
+            assert_eq!(wants.listed(0, 8, start + Duration::from_millis(1)), is_foreign);
+        }
+        assert_eq!([8, 900, 901].map(|revision| wants.is_foreign(&(0, revision))), [false, true, true]);
+    }
+
+    #[test]
     fn does_not_limit_lists_for_callers_without_an_identity() {
         let (mut wants, start) = (Wants::default(), Instant::now());
         for minute in 0..100 {
