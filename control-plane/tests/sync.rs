@@ -38,22 +38,6 @@ async fn a_poll_ends_with_304_when_its_wait_is_over() {
 }
 
 #[tokio::test]
-async fn a_change_answers_only_the_held_polls_that_it_concerns() {
-    let server = Server::start(TWO).await;
-    let version = server.state("p", "", &["a"]).await.version;
-    let other = server.state("q", "", &["b"]).await.version;
-    let (poll, unconcerned) = (server.hold("p", &version, &["a"]).await, server.hold("q", &other, &["b"]).await);
-    server.write("services: {a: {retries: 7}, b: {endpoints: ['127.0.0.1:1']}}");
-    let state = state(poll).await;
-    assert_ne!(state.version, version);
-    assert_eq!(state.services["a"].retries, Some(7));
-    assert!(!unconcerned.is_finished());
-    assert_eq!(server.store.counts().polls_held, 1);
-    server.stop().await;
-    assert_eq!(unconcerned.await.unwrap().status(), StatusCode::NOT_MODIFIED);
-}
-
-#[tokio::test]
 async fn a_newer_poll_ends_the_older_with_304() {
     let server = Server::start(TWO).await;
     let version = server.state("p", "", &["a"]).await.version;
@@ -64,21 +48,6 @@ async fn a_newer_poll_ends_the_older_with_304() {
     server.until(|server| server.store.counts().polls_held == 1).await;
     assert!(!newer.is_finished());
     server.stop().await;
-}
-
-#[tokio::test]
-async fn answers_only_proxies_with_another_state_after_a_restart() {
-    let first = Server::start(TWO).await;
-    let both = first.state("p", "", &["a", "b"]).await.version;
-    let a = first.state("q", "", &["a"]).await.version;
-    first.stop().await;
-    let second = Server::start("services: {a: {}}").await;
-    let state = second.state("p", &both, &["a", "b"]).await;
-    assert_eq!(state.services.keys().collect::<Vec<_>>(), ["a"]);
-    let poll = second.hold("q", &a, &["a"]).await;
-    second.write("services: {}");
-    assert!(common::state(poll).await.services.is_empty());
-    second.stop().await;
 }
 
 #[tokio::test]
