@@ -1,44 +1,11 @@
 //! Configurations that come and go in one thread: what removing one must take away, and what not.
 
-use crate::host::{FakeHost, FakeStream, Headers, Process, Seen};
-use bloc_engine::filter::Filter;
-use bloc_engine::root::{Engine, NewFilter, Root};
+use crate::host::{FakeHost, Headers, Process};
+use crate::thread::{Thread, arrived};
+use bloc_engine::root::Root;
 use bloc_policy::follower::{Follower, Stamp};
 use bloc_policy::roster;
-use std::rc::Rc;
 use std::time::Duration;
-
-const SECOND: Duration = Duration::from_secs(1);
-
-struct Thread {
-    process: Rc<Process>,
-    host: FakeHost,
-    engine: Rc<Engine<FakeHost>>,
-}
-
-impl Thread {
-    fn of(process: &Rc<Process>) -> Self {
-        let host = FakeHost(Rc::clone(process));
-        Self { process: Rc::clone(process), engine: Engine::new(host.clone()), host }
-    }
-
-    fn new() -> Self {
-        Self::of(&Process::new(1))
-    }
-
-    fn plug(&self, context: u32, root_id: &str, configuration: &str) -> Root<FakeHost> {
-        self.engine.plug(context, root_id, configuration.into()).expect("a valid configuration")
-    }
-
-    fn tick(&self, carrier: &mut Root<FakeHost>) {
-        self.process.advance(SECOND);
-        carrier.tick();
-    }
-
-    fn metric(&self, name: &str) -> Option<i64> {
-        self.process.metric(&format!("bloc.inbound.s.{name}"))
-    }
-}
 
 fn inbound(capacity: u32, concurrency: u32) -> String {
     let capacity = format!(r#"{{"estimator":"static","limit":{capacity}}}"#);
@@ -47,18 +14,6 @@ fn inbound(capacity: u32, concurrency: u32) -> String {
 
 const ASKS_A: &str = r#"{"controlPlane":{"cluster":"a"}}"#;
 const ASKS_B: &str = r#"{"controlPlane":{"cluster":"b"}}"#;
-
-/// A request whose headers have come.
-fn arrived(root: &Root<FakeHost>) -> (FakeStream, Box<dyn Filter>) {
-    let stream = FakeStream(Rc::new(Seen::default()));
-    let mut filter: Box<dyn Filter> = match root.filter(stream.clone()) {
-        NewFilter::Inbound(filter) => Box::new(filter),
-        NewFilter::Outbound(filter) => Box::new(filter),
-        _ => panic!("no such filter"),
-    };
-    let _ = filter.request_headers(true);
-    (stream, filter)
-}
 
 /// A request that is answered after so long.
 fn answered(root: &Root<FakeHost>, process: &Process, took: Duration) {

@@ -17,6 +17,15 @@ pub struct Process {
     numbers: Cell<u32>,
     metrics: RefCell<Vec<(String, i64)>>,
     messages: RefCell<BTreeMap<u64, VecDeque<Vec<u8>>>>,
+    /// Whether calls are sent; their numbers and clusters then.
+    pub is_connected: Cell<bool>,
+    pub calls: RefCell<Vec<(u32, String)>>,
+    /// Another thread is faster with the next write to this key.
+    pub lost_race: RefCell<Option<&'static str>>,
+    /// How often each root context ticks.
+    pub periods: RefCell<BTreeMap<u32, Duration>>,
+    /// The size of each thread's memory.
+    pub pages: Cell<u64>,
 }
 
 /// One thread of it.
@@ -32,6 +41,11 @@ impl Process {
             numbers: Cell::new(0),
             metrics: RefCell::default(),
             messages: RefCell::default(),
+            is_connected: Cell::default(),
+            calls: RefCell::default(),
+            lost_race: RefCell::default(),
+            periods: RefCell::default(),
+            pages: Cell::default(),
         })
     }
 
@@ -68,6 +82,9 @@ impl Shared for FakeHost {
     }
 
     fn set(&self, key: &str, value: &[u8], cas: Cas) -> bool {
+        if self.0.lost_race.borrow_mut().take_if(|lost| *lost == key).is_some() {
+            return false;
+        }
         let mut data = self.0.data.borrow_mut();
         let is_still = data.get(key).is_none_or(|(_, number)| *number == cas.get());
         if is_still {
@@ -96,7 +113,7 @@ impl Host for FakeHost {
     }
 
     fn memory_pages(&self) -> u64 {
-        0
+        self.0.pages.get()
     }
 
     fn node(&self) -> String {
@@ -133,11 +150,18 @@ impl Host for FakeHost {
         }
     }
 
-    fn post(&self, _post: Post<'_>) -> Option<u32> {
-        None
+    fn post(&self, post: Post<'_>) -> Option<u32> {
+        let mut calls = self.0.calls.borrow_mut();
+        let token = calls.len() as u32 + 1;
+        self.0.is_connected.get().then(|| {
+            calls.push((token, post.cluster.to_owned()));
+            token
+        })
     }
 
-    fn set_tick_period(&self, _root: u32, _period: Duration) {}
+    fn set_tick_period(&self, root: u32, period: Duration) {
+        self.0.periods.borrow_mut().insert(root, period);
+    }
 }
 
 /// Headers by name, in lower case.
@@ -157,6 +181,9 @@ pub struct Seen {
     /// One map for all attempts of a request, as in Envoy.
     pub request: Headers,
     pub response: RefCell<Option<Headers>>,
+    pub trailers: Headers,
+    /// The cluster that it is routed to, unless that is `backend`.
+    pub cluster: Option<String>,
     pub address: Option<String>,
     pub attempts: Option<u64>,
     /// What has come of the request.
@@ -188,7 +215,7 @@ impl FakeStream {
         match map {
             Map::Request => Rc::clone(&self.0.request),
             Map::Response => self.0.response.borrow().clone().expect("no response yet"),
-            Map::Trailers => panic!("no trailers"),
+            Map::Trailers => Rc::clone(&self.0.trailers),
         }
     }
 }
@@ -220,7 +247,7 @@ impl Stream for FakeStream {
 
     fn text(&self, text: Text) -> Option<Vec<u8>> {
         match text {
-            Text::ClusterName => Some(b"backend".to_vec()),
+            Text::ClusterName => Some(self.0.cluster.clone().unwrap_or_else(|| "backend".to_owned()).into_bytes()),
             Text::UpstreamAddress => self.0.address.clone().map(String::into_bytes),
             Text::Protocol => Some(b"HTTP/1.1".to_vec()),
             Text::IstioService | Text::IstioRoute => None,

@@ -1,9 +1,14 @@
 //! Whole requests over a fake host, many at once, in any order: each attempt is counted for its own
 //! request and server, whatever happens between the filters of a request.
 
+mod agent;
+mod attempts;
+mod clusters;
 mod configurations;
+mod fail_open;
 mod host;
 mod mesh;
+mod thread;
 
 use mesh::{Books, Case, Mesh};
 

@@ -156,7 +156,7 @@ fn address(server: usize) -> String {
     format!("10.0.0.{}:80", server + 1)
 }
 
-fn headers(of: &[(&str, &str)]) -> Headers {
+pub fn headers(of: &[(&str, &str)]) -> Headers {
     let own = |(name, value): &(&str, &str)| ((*name).to_owned(), value.as_bytes().to_vec());
     Rc::new(RefCell::new(of.iter().map(own).collect::<BTreeMap<_, _>>()))
 }

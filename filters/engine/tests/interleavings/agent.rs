@@ -1,0 +1,129 @@
+//! The agent: who polls the control plane, when, and how often a thread looks.
+
+use crate::host::{FakeHost, Process};
+use crate::thread::{SECOND, Thread};
+use bloc_engine::host::PostAnswer;
+use bloc_engine::root::Root;
+use bloc_policy::roster;
+use std::rc::Rc;
+use std::time::Duration;
+
+const ASKS: &str = r#"{"service":"s","controlPlane":{"cluster":"a","wait":"30s"}}"#;
+const IDLE: Duration = Duration::from_secs(5);
+const LEAST: Duration = Duration::from_millis(900);
+
+fn connected() -> Rc<Process> {
+    let process = Process::new(1);
+    process.is_connected.set(true);
+    process
+}
+
+fn asks(thread: &Thread, context: u32) -> Root<FakeHost> {
+    thread.plug(context, "bloc.inbound", ASKS)
+}
+
+fn calls(process: &Process) -> usize {
+    process.calls.borrow().len()
+}
+
+fn period(process: &Process, context: u32) -> Duration {
+    process.periods.borrow()[&context]
+}
+
+/// A control plane without news.
+fn nothing_new(carrier: &Root<FakeHost>, process: &Process, retry_after: Option<&str>) {
+    let retry_after = retry_after.map(|value| value.as_bytes().to_vec());
+    let answer = PostAnswer { status: b"304".to_vec(), retry_after, ..PostAnswer::default() };
+    carrier.call_answered(calls(process) as u32, Some(&answer));
+}
+
+#[test]
+fn leaves_the_control_plane_alone_as_long_as_it_asks() {
+    let process = connected();
+    let thread = Thread::of(&process);
+    let mut carrier = asks(&thread, 1);
+    thread.tick(&mut carrier);
+    process.advance(SECOND * 20);
+    nothing_new(&carrier, &process, None);
+    assert_eq!(calls(&process), 2, "the next poll follows at once");
+    process.advance(SECOND * 20);
+    nothing_new(&carrier, &process, Some("30"));
+    assert_eq!(calls(&process), 2);
+    (0..30).for_each(|_| thread.tick(&mut carrier));
+    assert_eq!(calls(&process), 3);
+}
+
+#[test]
+fn another_thread_polls_at_once_when_the_leader_is_removed() {
+    let process = connected();
+    let [here, there] = [Thread::of(&process), Thread::of(&process)];
+    let (mut leader, mut other) = (asks(&here, 1), asks(&there, 1));
+    here.tick(&mut leader);
+    there.tick(&mut other);
+    there.hear(&other);
+    assert_eq!(calls(&process), 1, "one poll for the process");
+    drop(leader);
+    there.hear(&other);
+    assert_eq!(calls(&process), 2);
+    assert_eq!(roster::vms(&there.host), [there.engine.vm().number], "nobody tells the one that is gone");
+}
+
+#[test]
+fn a_leader_stays_the_leader_when_the_root_context_of_its_poll_is_removed() {
+    let process = connected();
+    let [here, there] = [Thread::of(&process), Thread::of(&process)];
+    let (mut carrier, next, mut other) = (asks(&here, 1), asks(&here, 2), asks(&there, 1));
+    here.tick(&mut carrier);
+    there.tick(&mut other);
+    drop(carrier);
+    there.hear(&other);
+    assert_eq!(calls(&process), 1, "the other thread has nothing to do");
+    here.hear(&next);
+    assert_eq!(calls(&process), 2, "the poll was lost");
+}
+
+#[test]
+fn an_idle_thread_ticks_every_five_seconds() {
+    let process = connected();
+    let thread = Thread::of(&process);
+    let mut carrier = asks(&thread, 1);
+    thread.tick(&mut carrier);
+    thread.tick(&mut carrier);
+    assert_eq!(period(&process, 1), IDLE);
+}
+
+/// What is not written yet because another thread was faster is made up for a second later.
+#[test]
+fn a_lost_race_is_made_up_for_with_the_next_tick() {
+    for key in ["bloc/served", "bloc/seen", "bloc/vms"] {
+        let process = connected();
+        let thread = Thread::of(&process);
+        let mut carrier = asks(&thread, 1);
+        *process.lost_race.borrow_mut() = Some(key);
+        thread.tick(&mut carrier);
+        assert_eq!(*process.lost_race.borrow(), None, "{key}");
+        assert_eq!(period(&process, 1), SECOND, "{key}");
+        thread.tick(&mut carrier);
+        thread.tick(&mut carrier);
+        assert_eq!(period(&process, 1), IDLE, "{key}");
+        let [seen, served] = [roster::seen(&thread.host), roster::served(&thread.host)];
+        assert!(seen.contains("s") && served.contains("s"), "{key}");
+        assert_eq!(roster::vms(&thread.host), [thread.engine.vm().number], "{key}");
+    }
+}
+
+#[test]
+fn works_on_ticks_that_are_at_least_900_ms_apart() {
+    let process = connected();
+    let thread = Thread::of(&process);
+    let mut carrier = thread.plug(1, "bloc.inbound", r#"{"service":"s","services":{"s":{}}}"#);
+    let ticks = |carrier: &mut Root<FakeHost>, after: Duration| {
+        drop(crate::thread::arrived(carrier));
+        process.advance(after);
+        carrier.tick();
+        thread.metric("admitted")
+    };
+    assert_eq!(ticks(&mut carrier, SECOND / 10), Some(1));
+    assert_eq!(ticks(&mut carrier, LEAST - Duration::from_nanos(1)), Some(1));
+    assert_eq!(ticks(&mut carrier, Duration::from_nanos(1)), Some(3));
+}
