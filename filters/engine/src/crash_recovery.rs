@@ -73,4 +73,15 @@ mod tests {
         recovery.run();
         assert_eq!(*done.borrow(), [1, 2, 3, 4]);
     }
+
+    #[test]
+    fn an_orderly_end_frees_the_places_and_nothing_else() {
+        let (recovery, done) = (CrashRecovery::default(), Rc::new(RefCell::new(Vec::new())));
+        for step in [Step::TakeBack, Step::Count, Step::Resign, Step::Answer] {
+            let done = Rc::clone(&done);
+            recovery.register(step, move || done.borrow_mut().push(step));
+        }
+        recovery.resign();
+        assert_eq!(*done.borrow(), [Step::Resign]);
+    }
 }

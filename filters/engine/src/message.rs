@@ -35,3 +35,18 @@ impl<'a> Message<'a> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn decodes_what_it_encodes_and_nothing_else() {
+        for message in [Message::News, Message::Turn("checkout"), Message::Count("checkout")] {
+            assert_eq!(Message::decode(&message.encode()), Some(message));
+        }
+        for bytes in [&b"\xff"[..], b"\x01\xff"] {
+            assert_eq!(Message::decode(bytes), None);
+        }
+    }
+}

@@ -79,8 +79,6 @@ impl<H: Host> Pace<H> {
 
     /// It ticks at least every `period` from now on.
     pub fn hurry(&self, period: Duration) {
-        if self.period.get() > period {
-            self.set(period);
-        }
+        self.set(period.min(self.period.get()));
     }
 }

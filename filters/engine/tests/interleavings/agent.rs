@@ -9,6 +9,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 const ASKS: &str = r#"{"service":"s","controlPlane":{"cluster":"a","wait":"30s"}}"#;
+const COUNTS: &str = r#"{"service":"s","services":{"s":{}}}"#;
 const IDLE: Duration = Duration::from_secs(5);
 const LEAST: Duration = Duration::from_millis(900);
 
@@ -116,7 +117,7 @@ fn a_lost_race_is_made_up_for_with_the_next_tick() {
 fn works_on_ticks_that_are_at_least_900_ms_apart() {
     let process = connected();
     let thread = Thread::of(&process);
-    let mut carrier = thread.plug(1, "bloc.inbound", r#"{"service":"s","services":{"s":{}}}"#);
+    let mut carrier = thread.plug(1, "bloc.inbound", COUNTS);
     let ticks = |carrier: &mut Root<FakeHost>, after: Duration| {
         drop(crate::thread::arrived(carrier));
         process.advance(after);
@@ -126,4 +127,78 @@ fn works_on_ticks_that_are_at_least_900_ms_apart() {
     assert_eq!(ticks(&mut carrier, SECOND / 10), Some(1));
     assert_eq!(ticks(&mut carrier, LEAST - Duration::from_nanos(1)), Some(1));
     assert_eq!(ticks(&mut carrier, Duration::from_nanos(1)), Some(3));
+}
+
+#[test]
+fn a_tick_that_comes_too_early_hurries_only_if_something_was_counted() {
+    for (counts, then) in [(false, IDLE), (true, SECOND)] {
+        let process = connected();
+        let thread = Thread::of(&process);
+        let mut carrier = thread.plug(1, "bloc.inbound", COUNTS);
+        (0..3).for_each(|_| thread.tick(&mut carrier));
+        assert_eq!(period(&process, 1), IDLE);
+        if counts {
+            drop(crate::thread::arrived(&carrier));
+        }
+        process.advance(SECOND / 10);
+        carrier.tick();
+        assert_eq!(period(&process, 1), then);
+    }
+}
+
+/// Then requests hand the counters over by the way.
+#[test]
+fn a_thread_with_enough_traffic_ticks_as_seldom_as_an_idle_one() {
+    let process = connected();
+    let thread = Thread::of(&process);
+    let mut carrier = thread.plug(1, "bloc.inbound", COUNTS);
+    let mut ticks = |before: Duration, after: Duration| {
+        process.advance(before);
+        drop(crate::thread::arrived(&carrier));
+        process.advance(after);
+        carrier.tick();
+        period(&process, 1)
+    };
+    assert_eq!(ticks(SECOND, LEAST), IDLE, "the request has handed over what there was");
+    assert_eq!(ticks(Duration::ZERO, LEAST), SECOND, "it came too soon for that");
+}
+
+#[test]
+fn only_one_root_context_works_on_its_ticks() {
+    let process = connected();
+    let thread = Thread::of(&process);
+    let (mut carrier, mut other) = (thread.plug(1, "bloc.inbound", COUNTS), thread.plug(2, "bloc.inbound", COUNTS));
+    drop(crate::thread::arrived(&other));
+    thread.tick(&mut other);
+    assert_eq!(thread.metric("admitted"), Some(0));
+    carrier.tick();
+    assert_eq!(thread.metric("admitted"), Some(1));
+}
+
+#[test]
+fn a_poll_goes_on_when_another_root_context_is_removed() {
+    let process = connected();
+    let thread = Thread::of(&process);
+    let (mut carrier, other) = (asks(&thread, 1), asks(&thread, 2));
+    thread.tick(&mut carrier);
+    thread.hear(&carrier);
+    drop(other);
+    thread.hear(&carrier);
+    thread.tick(&mut carrier);
+    assert_eq!(calls(&process), 1);
+}
+
+#[test]
+fn a_host_without_memory_of_its_own_shows_no_memory() {
+    let name = "bloc.guest.vm.memory_pages";
+    let process = connected();
+    let thread = Thread::of(&process);
+    let mut carrier = asks(&thread, 1);
+    thread.tick(&mut carrier);
+    assert_eq!(process.metric(name), None);
+    for (pages, shown) in [(20, 20), (30, 30), (25, 30)] {
+        process.pages.set(pages);
+        thread.tick(&mut carrier);
+        assert_eq!(process.metric(name), Some(shown));
+    }
 }

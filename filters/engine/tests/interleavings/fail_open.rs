@@ -8,8 +8,7 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::time::Duration;
 
-const LIMITS: &str =
-    r#"{"service":"s","services":{"s":{"capacity":{"estimator":"static","limit":1}}}}"#;
+const LIMITS: &str = r#"{"service":"s","services":{"s":{"capacity":{"estimator":"static","limit":1}}}}"#;
 const OURS: [&str; 4] = ["x-bloc-endpoints", "x-bloc-bid", "x-bloc-load", "x-bloc-reject"];
 
 /// Threads that crash; the time passes only after the first crash.

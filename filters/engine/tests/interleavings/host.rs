@@ -186,6 +186,8 @@ pub struct Seen {
     pub cluster: Option<String>,
     pub address: Option<String>,
     pub attempts: Option<u64>,
+    /// Envoy's response flags.
+    pub flags: u64,
     /// What has come of the request.
     pub bytes: Cell<u64>,
     pub reply: RefCell<Option<Local>>,
@@ -256,7 +258,7 @@ impl Stream for FakeStream {
 
     fn number(&self, number: Number) -> Option<u64> {
         match number {
-            Number::ResponseFlags => Some(0),
+            Number::ResponseFlags => Some(self.0.flags),
             Number::Attempts => self.0.attempts,
             Number::RequestHeaderBytes => Some(0),
             Number::RequestBytes | Number::ResponseBytes => Some(self.0.bytes.get()),

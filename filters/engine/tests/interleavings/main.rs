@@ -7,6 +7,7 @@ mod clusters;
 mod configurations;
 mod fail_open;
 mod host;
+mod inbound;
 mod mesh;
 mod thread;
 

@@ -1,0 +1,197 @@
+//! Requests that come in: who is held and for how long, what answers say, and what counts.
+
+use crate::host::{FakeHost, FakeStream, Process, Seen};
+use crate::mesh::headers;
+use crate::thread::{SECOND, Thread, came};
+use bloc_engine::filter::Filter;
+use bloc_engine::root::Root;
+use std::time::Duration;
+
+const TIMEOUT: &str = "x-envoy-expected-rq-timeout-ms";
+const ORCA: &str = "endpoint-load-metrics";
+const SPEAKS: (&str, &str) = ("x-bloc-bid", "any");
+/// What Envoy adds to the answers of an application.
+const ANSWER: [(&str, &str); 4] =
+    [(":status", "200"), ("content-type", "text/plain"), ("date", "today"), ("server", "envoy")];
+
+struct Server {
+    thread: Thread,
+    root: Root<FakeHost>,
+}
+
+struct Request {
+    stream: FakeStream,
+    filter: Box<dyn Filter>,
+}
+
+impl Server {
+    fn new(spec: &str) -> Self {
+        let thread = Thread::of(&Process::new(1));
+        let root = thread.plug(1, "bloc.inbound", &format!(r#"{{"service":"s","services":{{"s":{{{spec}}}}}}}"#));
+        Self { thread, root }
+    }
+
+    fn comes(&self, own: &[(&str, &str)]) -> Request {
+        self.comes_with(own, 0)
+    }
+
+    /// A request whose answer will have these flags.
+    fn comes_with(&self, own: &[(&str, &str)], flags: u64) -> Request {
+        let (stream, filter) = came(&self.root, Seen { request: headers(own), flags, ..Seen::default() });
+        Request { stream, filter }
+    }
+
+    /// Time passes, with a tick each second.
+    fn ticks(&mut self, seconds: u32) {
+        (0..seconds).for_each(|_| self.thread.tick(&mut self.root));
+    }
+
+    fn hears(&self) {
+        self.thread.hear(&self.root);
+    }
+
+    fn counted(&self, name: &str) -> i64 {
+        self.thread.engine.vm().flush();
+        self.thread.metric(name).unwrap_or(0)
+    }
+
+    fn period(&self) -> Duration {
+        self.thread.process.periods.borrow()[&1]
+    }
+}
+
+impl Request {
+    fn status(&self) -> Option<u32> {
+        self.stream.0.reply.borrow().as_ref().map(|local| local.status)
+    }
+
+    fn entered(&self) -> bool {
+        self.stream.0.resumed.get()
+    }
+
+    fn answered(&mut self, answer: &[(&str, &str)], ends: bool) {
+        self.stream.0.response.replace(Some(headers(answer)));
+        self.filter.response_headers(answer.len(), ends);
+    }
+
+    fn said(&self, name: &str) -> Option<String> {
+        let response = self.stream.0.response.borrow();
+        let value = response.as_ref().expect("an answer").borrow().get(name).cloned();
+        value.map(|value| String::from_utf8(value).expect("text"))
+    }
+}
+
+#[test]
+fn a_held_request_that_was_let_in_is_measured_and_reports_the_load() {
+    let server = Server::new(r#""concurrency":1"#);
+    let inside = server.comes(&[]);
+    let mut held = server.comes(&[SPEAKS]);
+    drop(inside);
+    server.hears();
+    assert!(held.entered());
+    held.answered(&ANSWER, true);
+    assert_eq!(held.said("x-bloc-load").as_deref(), Some("chip=1, queue=0, exec=0"));
+    assert_eq!(server.counted("departed"), 1);
+}
+
+#[test]
+fn a_panic_answers_the_requests_that_are_held_and_no_others() {
+    let server = Server::new(r#""concurrency":1"#);
+    let inside = server.comes(&[]);
+    let [first, second] = [server.comes(&[]), server.comes(&[])];
+    drop(inside);
+    server.hears();
+    assert_eq!((first.entered(), second.entered()), (true, false));
+    server.thread.engine.recover();
+    assert_eq!((first.status(), second.status()), (None, Some(503)));
+}
+
+/// Envoy writes 0 where a route has no timeout.
+#[test]
+fn a_timeout_of_zero_is_no_deadline() {
+    for (timeout, status) in [("0", None), ("100", Some(429))] {
+        let mut server = Server::new(r#""concurrency":1,"maxQueueWait":"10s""#);
+        let _inside = server.comes(&[]);
+        let held = server.comes(&[(TIMEOUT, timeout)]);
+        server.ticks(1);
+        assert_eq!(held.status(), status, "{timeout}");
+    }
+}
+
+/// Envoy's flags: no healthy upstream, connection failure, overflow; and that no retry is left.
+#[test]
+fn an_answer_of_envoys_own_without_a_connection_is_a_rejection() {
+    let own = [(":status", "503"), ("content-type", "text/plain"), ("content-length", "19")];
+    let grpc = [(":status", "200"), ("content-type", "application/grpc"), ("grpc-status", "14"), ("grpc-message", "")];
+    let rejected = |caller: &[(&str, &str)], flags: u64, answer: &[(&str, &str)], ends: bool| {
+        let server = Server::new("");
+        let mut request = server.comes_with(caller, flags);
+        request.answered(answer, ends);
+        let reason = request.said("x-bloc-reject");
+        let counts = ["rejected_unreachable", "departed"].map(|name| server.counted(name));
+        assert_eq!(counts, if reason.is_some() { [1, 0] } else { [0, 1] });
+        assert!(reason.is_none() || request.said("x-bloc-load").as_deref() == Some("chip=0, queue=0"));
+        reason.is_some()
+    };
+    for flags in [0x2, 0x20, 0x80, 0x2 | 0x80, 0x2 | 0x8000, 0x20 | 0x8000, 0x80 | 0x8000] {
+        assert!(rejected(&[SPEAKS], flags, &own, false), "{flags:#x}");
+        assert!(rejected(&[SPEAKS], flags, &grpc, true), "{flags:#x}");
+        assert!(!rejected(&[SPEAKS], flags, &ANSWER, false), "{flags:#x}: an application's answer");
+        assert!(!rejected(&[], flags, &own, false), "{flags:#x}: to a caller without our filters");
+    }
+    for flags in [0, 0x4, 0x8000, 0x2 | 0x4, 0x20 | 0x40, 0x80 | 0x1] {
+        assert!(!rejected(&[SPEAKS], flags, &own, false), "{flags:#x}: the application may have seen it");
+    }
+}
+
+#[test]
+fn an_answer_is_looked_at_until_it_ends() {
+    for (ends, period) in [(true, SECOND * 5), (false, SECOND / 2)] {
+        let mut server = Server::new(r#""streamIdle":"1s""#);
+        let mut request = server.comes(&[]);
+        request.answered(&ANSWER, ends);
+        server.ticks(4);
+        assert_eq!(server.period(), period, "ends: {ends}");
+    }
+}
+
+#[test]
+fn an_idle_stream_gives_its_place_back_once() {
+    let mut server = Server::new(r#""concurrency":1,"streamIdle":"1s","maxQueueWait":"60s""#);
+    let mut stream = server.comes(&[]);
+    stream.answered(&ANSWER, false);
+    let [first, second] = [server.comes(&[]), server.comes(&[])];
+    server.ticks(6);
+    assert_eq!((first.entered(), second.entered()), (true, false), "in place of the idle stream");
+    drop(stream);
+    server.hears();
+    server.ticks(2);
+    assert!(!second.entered());
+    assert_eq!(server.thread.metric("in_flight"), Some(2));
+    drop(first);
+    server.hears();
+    assert!(second.entered());
+}
+
+#[test]
+fn the_load_is_told_as_orca_where_that_is_on_and_a_rate_is_known() {
+    for (orca, on) in [("", false), (r#","orca":true"#, true)] {
+        let server = Server::new(&format!(r#""capacity":{{"estimator":"static","limit":1}}{orca}"#));
+        let tells = |known: bool| {
+            let mut request = server.comes(&[]);
+            let rejected = server.comes(&[]);
+            let local = rejected.stream.0.reply.borrow().clone().expect("an answer");
+            assert_eq!(local.headers.iter().any(|(name, _)| name == ORCA), on && known, "a rejection");
+            server.thread.process.advance(SECOND / 100);
+            request.answered(&ANSWER, true);
+            request.said(ORCA).is_some()
+        };
+        assert!(!tells(false));
+        for _ in 0..300 {
+            let mut request = server.comes(&[]);
+            server.thread.process.advance(SECOND / 100);
+            request.answered(&ANSWER, true);
+        }
+        assert_eq!(tells(true), on);
+    }
+}
