@@ -331,11 +331,6 @@ impl<C, S: Eq> Requests<C, S> {
         }
     }
 
-    /// How many there are.
-    pub fn len(&self) -> usize {
-        self.requests.len()
-    }
-
     /// Whether there are none.
     pub fn is_empty(&self) -> bool {
         self.requests.is_empty()
@@ -373,6 +368,7 @@ mod tests {
         requests.attempt(second, false);
         assert_eq!(course(&requests, second), Some((3, false)), "the next attempt");
         requests.end(second, true);
+        assert!(!requests.is_empty());
         let third = begin(&mut requests, &one);
         assert!(requests.attempt(second, false).is_none(), "its place has another request");
         assert!(requests.attempt(third, false).is_some());

@@ -47,9 +47,11 @@ fn leaves_the_control_plane_alone_as_long_as_it_asks() {
     process.advance(SECOND * 20);
     nothing_new(&carrier, &process, None);
     assert_eq!(calls(&process), 2, "the next poll follows at once");
+    assert_eq!(period(&process, 1), IDLE);
     process.advance(SECOND * 20);
     nothing_new(&carrier, &process, Some("30"));
     assert_eq!(calls(&process), 2);
+    assert_eq!(period(&process, 1), SECOND, "a tick makes the next one");
     (0..30).for_each(|_| thread.tick(&mut carrier));
     assert_eq!(calls(&process), 3);
 }
@@ -110,6 +112,21 @@ fn a_lost_race_is_made_up_for_with_the_next_tick() {
         let [seen, served] = [roster::seen(&thread.host), roster::served(&thread.host)];
         assert!(seen.contains("s") && served.contains("s"), "{key}");
         assert_eq!(roster::vms(&thread.host), [thread.engine.vm().number], "{key}");
+    }
+}
+
+/// A message brings the news of a service, and not a tick.
+#[test]
+fn a_race_that_is_lost_on_a_message_is_made_up_for_within_a_second() {
+    for (lost, then) in [(None, IDLE), (Some("bloc/seen"), SECOND)] {
+        let process = connected();
+        let thread = Thread::of(&process);
+        let mut carrier = thread.plug(1, "bloc.outbound", ASKS);
+        (0..3).for_each(|_| thread.tick(&mut carrier));
+        drop(crate::thread::arrived(&carrier));
+        *process.lost_race.borrow_mut() = lost;
+        thread.hear(&carrier);
+        assert_eq!(period(&process, 1), then, "{lost:?}");
     }
 }
 

@@ -16,6 +16,8 @@ pub struct Process {
     data: RefCell<HashMap<String, (Vec<u8>, u32)>>,
     numbers: Cell<u32>,
     metrics: RefCell<Vec<(String, i64)>>,
+    /// Where they are, by name.
+    defined: RefCell<HashMap<String, usize>>,
     messages: RefCell<BTreeMap<u64, VecDeque<Vec<u8>>>>,
     /// Whether calls are sent; their numbers and clusters then.
     pub is_connected: Cell<bool>,
@@ -40,6 +42,7 @@ impl Process {
             data: RefCell::default(),
             numbers: Cell::new(0),
             metrics: RefCell::default(),
+            defined: RefCell::default(),
             messages: RefCell::default(),
             is_connected: Cell::default(),
             calls: RefCell::default(),
@@ -122,10 +125,11 @@ impl Host for FakeHost {
 
     fn define_metric(&self, _kind: MetricKind, name: &str) -> Option<usize> {
         let mut metrics = self.0.metrics.borrow_mut();
-        Some(metrics.iter().position(|(known, _)| known == name).unwrap_or_else(|| {
+        let place = *self.0.defined.borrow_mut().entry(name.to_owned()).or_insert(metrics.len());
+        if place == metrics.len() {
             metrics.push((name.to_owned(), 0));
-            metrics.len() - 1
-        }))
+        }
+        Some(place)
     }
 
     fn add_to_metric(&self, metric: usize, offset: i64) {
@@ -184,6 +188,8 @@ pub struct Seen {
     pub trailers: Headers,
     /// The cluster that it is routed to, unless that is `backend`.
     pub cluster: Option<String>,
+    /// The service that Istio says it is for.
+    pub service: Option<String>,
     pub address: Option<String>,
     pub attempts: Option<u64>,
     /// Envoy's response flags.
@@ -252,7 +258,8 @@ impl Stream for FakeStream {
             Text::ClusterName => Some(self.0.cluster.clone().unwrap_or_else(|| "backend".to_owned()).into_bytes()),
             Text::UpstreamAddress => self.0.address.clone().map(String::into_bytes),
             Text::Protocol => Some(b"HTTP/1.1".to_vec()),
-            Text::IstioService | Text::IstioRoute => None,
+            Text::IstioService => self.0.service.clone().map(String::into_bytes),
+            Text::IstioRoute => None,
         }
     }
 

@@ -11,27 +11,27 @@ const TIMEOUT: &str = "x-envoy-expected-rq-timeout-ms";
 const ORCA: &str = "endpoint-load-metrics";
 const SPEAKS: (&str, &str) = ("x-bloc-bid", "any");
 /// What Envoy adds to the answers of an application.
-const ANSWER: [(&str, &str); 4] =
+pub const ANSWER: [(&str, &str); 4] =
     [(":status", "200"), ("content-type", "text/plain"), ("date", "today"), ("server", "envoy")];
 
-struct Server {
-    thread: Thread,
-    root: Root<FakeHost>,
+pub struct Server {
+    pub thread: Thread,
+    pub root: Root<FakeHost>,
 }
 
-struct Request {
-    stream: FakeStream,
+pub struct Request {
+    pub stream: FakeStream,
     filter: Box<dyn Filter>,
 }
 
 impl Server {
-    fn new(spec: &str) -> Self {
+    pub fn new(spec: &str) -> Self {
         let thread = Thread::of(&Process::new(1));
         let root = thread.plug(1, "bloc.inbound", &format!(r#"{{"service":"s","services":{{"s":{{{spec}}}}}}}"#));
         Self { thread, root }
     }
 
-    fn comes(&self, own: &[(&str, &str)]) -> Request {
+    pub fn comes(&self, own: &[(&str, &str)]) -> Request {
         self.comes_with(own, 0)
     }
 
@@ -42,11 +42,11 @@ impl Server {
     }
 
     /// Time passes, with a tick each second.
-    fn ticks(&mut self, seconds: u32) {
+    pub fn ticks(&mut self, seconds: u32) {
         (0..seconds).for_each(|_| self.thread.tick(&mut self.root));
     }
 
-    fn hears(&self) {
+    pub fn hears(&self) {
         self.thread.hear(&self.root);
     }
 
@@ -55,7 +55,7 @@ impl Server {
         self.thread.metric(name).unwrap_or(0)
     }
 
-    fn period(&self) -> Duration {
+    pub fn period(&self) -> Duration {
         self.thread.process.periods.borrow()[&1]
     }
 }
@@ -65,11 +65,16 @@ impl Request {
         self.stream.0.reply.borrow().as_ref().map(|local| local.status)
     }
 
-    fn entered(&self) -> bool {
+    /// Whether it is held, without an answer.
+    pub fn waits(&self) -> bool {
+        !self.entered() && self.status().is_none()
+    }
+
+    pub fn entered(&self) -> bool {
         self.stream.0.resumed.get()
     }
 
-    fn answered(&mut self, answer: &[(&str, &str)], ends: bool) {
+    pub fn answered(&mut self, answer: &[(&str, &str)], ends: bool) {
         self.stream.0.response.replace(Some(headers(answer)));
         self.filter.response_headers(answer.len(), ends);
     }
@@ -142,35 +147,6 @@ fn an_answer_of_envoys_own_without_a_connection_is_a_rejection() {
     for flags in [0, 0x4, 0x8000, 0x2 | 0x4, 0x20 | 0x40, 0x80 | 0x1] {
         assert!(!rejected(&[SPEAKS], flags, &own, false), "{flags:#x}: the application may have seen it");
     }
-}
-
-#[test]
-fn an_answer_is_looked_at_until_it_ends() {
-    for (ends, period) in [(true, SECOND * 5), (false, SECOND / 2)] {
-        let mut server = Server::new(r#""streamIdle":"1s""#);
-        let mut request = server.comes(&[]);
-        request.answered(&ANSWER, ends);
-        server.ticks(4);
-        assert_eq!(server.period(), period, "ends: {ends}");
-    }
-}
-
-#[test]
-fn an_idle_stream_gives_its_place_back_once() {
-    let mut server = Server::new(r#""concurrency":1,"streamIdle":"1s","maxQueueWait":"60s""#);
-    let mut stream = server.comes(&[]);
-    stream.answered(&ANSWER, false);
-    let [first, second] = [server.comes(&[]), server.comes(&[])];
-    server.ticks(6);
-    assert_eq!((first.entered(), second.entered()), (true, false), "in place of the idle stream");
-    drop(stream);
-    server.hears();
-    server.ticks(2);
-    assert!(!second.entered());
-    assert_eq!(server.thread.metric("in_flight"), Some(2));
-    drop(first);
-    server.hears();
-    assert!(second.entered());
 }
 
 #[test]

@@ -9,6 +9,8 @@ mod fail_open;
 mod host;
 mod inbound;
 mod mesh;
+mod services;
+mod streams;
 mod thread;
 
 use mesh::{Books, Case, Mesh};
