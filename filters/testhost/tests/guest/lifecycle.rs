@@ -310,7 +310,7 @@ fn polls_the_control_plane_that_was_configured_last() {
     assert_eq!(process.take_log().iter().filter(|line| line.level == 3 && line.text.contains("two")).count(), 0);
     let two = listen("bloc.outbound", "two");
     let log = process.take_log();
-    let warned = |cluster: &str| log.iter().any(|line| line.level == 3 && line.text.contains(cluster));
+    let warned = |cluster: &str| log.iter().any(|line| line.level == 3 && line.text.contains(&format!("{cluster:?}")));
     assert!(warned("one") && warned("two"), "{log:?}");
     process.advance(SECOND * 30);
     assert_eq!(asked(), ["two"]);
