@@ -9,7 +9,8 @@ use std::rc::Rc;
 use std::time::Duration;
 
 const ASKS: &str = r#"{"service":"s","controlPlane":{"cluster":"a","wait":"30s"}}"#;
-const COUNTS: &str = r#"{"service":"s","services":{"s":{}}}"#;
+const COUNTS: [(&str, &str); 2] =
+    [("bloc.inbound", r#"{"service":"s","services":{"s":{}}}"#), ("bloc.outbound", r#"{"services":{"backend":{}}}"#)];
 const IDLE: Duration = Duration::from_secs(5);
 const LEAST: Duration = Duration::from_millis(900);
 
@@ -134,7 +135,7 @@ fn a_race_that_is_lost_on_a_message_is_made_up_for_within_a_second() {
 fn works_on_ticks_that_are_at_least_900_ms_apart() {
     let process = connected();
     let thread = Thread::of(&process);
-    let mut carrier = thread.plug(1, "bloc.inbound", COUNTS);
+    let mut carrier = thread.plug(1, COUNTS[0].0, COUNTS[0].1);
     let ticks = |carrier: &mut Root<FakeHost>, after: Duration| {
         drop(crate::thread::arrived(carrier));
         process.advance(after);
@@ -148,10 +149,11 @@ fn works_on_ticks_that_are_at_least_900_ms_apart() {
 
 #[test]
 fn a_tick_that_comes_too_early_hurries_only_if_something_was_counted() {
-    for (counts, then) in [(false, IDLE), (true, SECOND)] {
+    for ((id, configuration), counts) in COUNTS.into_iter().flat_map(|plugin| [(plugin, false), (plugin, true)]) {
         let process = connected();
         let thread = Thread::of(&process);
-        let mut carrier = thread.plug(1, "bloc.inbound", COUNTS);
+        let mut carrier = thread.plug(1, id, configuration);
+        drop(crate::thread::arrived(&carrier));
         (0..3).for_each(|_| thread.tick(&mut carrier));
         assert_eq!(period(&process, 1), IDLE);
         if counts {
@@ -159,32 +161,35 @@ fn a_tick_that_comes_too_early_hurries_only_if_something_was_counted() {
         }
         process.advance(SECOND / 10);
         carrier.tick();
-        assert_eq!(period(&process, 1), then);
+        assert_eq!(period(&process, 1), if counts { SECOND } else { IDLE }, "{id}");
     }
 }
 
 /// Then requests hand the counters over by the way.
 #[test]
 fn a_thread_with_enough_traffic_ticks_as_seldom_as_an_idle_one() {
-    let process = connected();
-    let thread = Thread::of(&process);
-    let mut carrier = thread.plug(1, "bloc.inbound", COUNTS);
-    let mut ticks = |before: Duration, after: Duration| {
-        process.advance(before);
-        drop(crate::thread::arrived(&carrier));
-        process.advance(after);
-        carrier.tick();
-        period(&process, 1)
-    };
-    assert_eq!(ticks(SECOND, LEAST), IDLE, "the request has handed over what there was");
-    assert_eq!(ticks(Duration::ZERO, LEAST), SECOND, "it came too soon for that");
+    for (id, configuration) in COUNTS {
+        let process = connected();
+        let thread = Thread::of(&process);
+        let mut carrier = thread.plug(1, id, configuration);
+        let mut ticks = |before: Duration, after: Duration| {
+            process.advance(before);
+            drop(crate::thread::arrived(&carrier));
+            process.advance(after);
+            carrier.tick();
+            period(&process, 1)
+        };
+        assert_eq!(ticks(SECOND, LEAST), IDLE, "{id}: the request has handed over what there was");
+        assert_eq!(ticks(Duration::ZERO, LEAST), SECOND, "{id}: it came too soon for that");
+    }
 }
 
 #[test]
 fn only_one_root_context_works_on_its_ticks() {
     let process = connected();
     let thread = Thread::of(&process);
-    let (mut carrier, mut other) = (thread.plug(1, "bloc.inbound", COUNTS), thread.plug(2, "bloc.inbound", COUNTS));
+    let (id, configuration) = COUNTS[0];
+    let [mut carrier, mut other] = [1, 2].map(|context| thread.plug(context, id, configuration));
     drop(crate::thread::arrived(&other));
     thread.tick(&mut other);
     assert_eq!(thread.metric("admitted"), Some(0));
