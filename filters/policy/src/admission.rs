@@ -105,12 +105,6 @@ mod tests {
     }
 
     #[test]
-    fn returns_the_configured_capacity() {
-        assert_eq!(admission(7, 0.8).capacity(), Some(Concurrency::new(7)));
-        assert_eq!(Admission::new(None, Ratio::ONE).capacity(), None);
-    }
-
-    #[test]
     fn without_a_capacity_everything_is_admitted_with_a_chip() {
         let admission = Admission::new(None, Ratio::ONE);
         let many = Concurrency::new(u32::MAX);
