@@ -116,9 +116,10 @@ envoy: ## Put Envoy into target/ (ENVOY=/path overrides it)
 	@loadtest/install-envoy.sh >/dev/null
 
 .PHONY: lint
-lint: ## Circles of imports, formatting and clippy; warnings are errors
+lint: ## Circles of imports, columns of prose, formatting and clippy; warnings are errors
 	.ci/imports --self-test
 	.ci/imports
+	.ci/columns
 	cargo fmt --all --check
 	cargo clippy --locked --workspace --all-targets -- -D warnings
 

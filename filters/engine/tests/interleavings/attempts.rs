@@ -123,6 +123,22 @@ fn a_surplus_attempt_is_answered_as_the_one_before_it_ended() {
     assert_eq!(caller.attempt(&request, 2, OTHER).local().map(|local| local.status), Some(503));
 }
 
+/// Envoy hedges: an answer to the surplus attempt would end those under way.
+#[test]
+fn a_surplus_attempt_is_answered_soon_after_the_last_one_under_way_is_lost() {
+    let mut caller = Caller::new(r#""routeRetries":1,"retryBudget":1"#);
+    let request = caller.request(&[]);
+    let under_way = [1, 2].map(|number| caller.attempt(&request, number, SERVER));
+    let surplus = caller.attempt(&request, 3, OTHER);
+    caller.passes(SECOND);
+    caller.outbound.tick();
+    assert_eq!(surplus.local(), None);
+    drop(under_way);
+    assert!(caller.thread.process.periods.borrow()[&1] <= Duration::from_millis(10));
+    caller.outbound.tick();
+    assert_eq!(surplus.local().map(|local| local.status), Some(503));
+}
+
 #[test]
 fn an_attempt_over_the_budget_that_follows_a_timeout_is_answered_with_504() {
     for (took, status) in [(200, 503), (300, 504)] {
