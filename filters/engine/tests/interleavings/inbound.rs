@@ -50,7 +50,7 @@ impl Server {
         self.thread.hear(&self.root);
     }
 
-    fn counted(&self, name: &str) -> i64 {
+    pub fn counted(&self, name: &str) -> i64 {
         self.thread.engine.vm().flush();
         self.thread.metric(name).unwrap_or(0)
     }
@@ -61,7 +61,7 @@ impl Server {
 }
 
 impl Request {
-    fn status(&self) -> Option<u32> {
+    pub fn status(&self) -> Option<u32> {
         self.stream.0.reply.borrow().as_ref().map(|local| local.status)
     }
 

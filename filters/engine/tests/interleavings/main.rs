@@ -3,6 +3,7 @@
 
 mod agent;
 mod attempts;
+mod bodies;
 mod clusters;
 mod configurations;
 mod fail_open;

@@ -63,8 +63,8 @@ pub fn came(root: &Root<FakeHost>, seen: Seen) -> (FakeStream, Box<dyn Filter>) 
         NewFilter::Attempt(filter) => Box::new(filter),
         NewFilter::Passing(filter) => Box::new(filter),
     };
-    // A body has a length.
-    let ends = !stream.0.request.borrow().contains_key("content-length");
+    // A body has a length or a type.
+    let ends = ["content-length", "content-type"].iter().all(|name| !stream.0.request.borrow().contains_key(*name));
     let _ = filter.request_headers(ends);
     (stream, filter)
 }
