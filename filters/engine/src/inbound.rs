@@ -341,14 +341,14 @@ fn hurry<H: Host>(vm: &Vm<H>, period: Option<Duration>) {
 /// attempts the flags are those of the last. Istio's inbound routes repeat only attempts that
 /// were not sent (`reset-before-request`).
 fn application_is_unreachable(stream: &impl Stream) -> bool {
-    /// Response flags of Envoy: no healthy upstream, upstream connection failure, upstream
-    /// overflow.
-    const NEVER_SENT: u64 = 0x2 | 0x20 | 0x80;
+    /// Response flags of Envoy: no healthy upstream (2), upstream connection failure (20), upstream
+    /// overflow (80).
+    const NEVER_SENT: u64 = 0xa2;
     /// Upstream retry limit exceeded.
     const NO_MORE: u64 = 0x8000;
     stream
         .number(Number::ResponseFlags)
-        .is_some_and(|flags| flags & NEVER_SENT != 0 && flags & !(NEVER_SENT | NO_MORE) == 0)
+        .is_some_and(|flags| flags & NEVER_SENT != 0 && flags & !NEVER_SENT & !NO_MORE == 0)
 }
 
 /// The filter of one request on its way in.

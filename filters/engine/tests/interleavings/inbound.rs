@@ -99,6 +99,19 @@ fn a_held_request_that_was_let_in_is_measured_and_reports_the_load() {
     assert_eq!(server.counted("departed"), 1);
 }
 
+/// A sign of life for the other threads, which would give its place away.
+#[test]
+fn a_thread_ticks_four_times_a_second_while_a_request_has_a_place() {
+    let mut server = Server::new(r#""concurrency":1"#);
+    server.ticks(3);
+    assert_eq!(server.period(), SECOND * 5);
+    let inside = server.comes(&[]);
+    assert_eq!(server.period(), SECOND / 4);
+    drop(inside);
+    server.ticks(2);
+    assert_eq!(server.period(), SECOND * 5);
+}
+
 #[test]
 fn a_panic_answers_the_requests_that_are_held_and_no_others() {
     let server = Server::new(r#""concurrency":1"#);
