@@ -35,6 +35,23 @@ fn a_held_call_enters_when_it_turns_out_to_be_too_large() {
     }
 }
 
+/// Each look costs some calls to the host.
+#[test]
+fn a_held_call_is_looked_at_every_50_ms_at_most() {
+    let mut server = Server::new(HOLDS);
+    let _inside = server.comes(&[]);
+    let call = server.comes(CALL);
+    server.ticks(1);
+    has_come(&call, LIMIT + 1);
+    for (after, entered) in
+        [(Duration::from_millis(50) - Duration::from_nanos(1), false), (Duration::from_nanos(1), true)]
+    {
+        server.thread.process.advance(after);
+        server.root.tick();
+        assert_eq!(call.entered(), entered);
+    }
+}
+
 #[test]
 fn a_body_that_may_be_too_large_is_not_held() {
     let server = Server::new(HOLDS);
