@@ -35,6 +35,15 @@ fn a_held_call_enters_when_it_turns_out_to_be_too_large() {
     }
 }
 
+#[test]
+fn a_held_upload_whose_length_is_known_is_not_looked_at() {
+    let mut server = Server::new(HOLDS);
+    let _inside = server.comes(&[]);
+    let [call, upload] = [server.comes(CALL), server.comes(UPLOAD)];
+    server.ticks(3);
+    assert_eq!((call.stream.0.visits.get(), upload.stream.0.visits.get()), (3, 0));
+}
+
 /// Each look costs some calls to the host.
 #[test]
 fn a_held_call_is_looked_at_every_50_ms_at_most() {

@@ -19,9 +19,9 @@ pub struct Process {
     /// Where they are, by name.
     defined: RefCell<HashMap<String, usize>>,
     messages: RefCell<BTreeMap<u64, VecDeque<Vec<u8>>>>,
-    /// Whether calls are sent; their numbers and clusters then.
+    /// Whether calls are sent; their bodies then.
     pub is_connected: Cell<bool>,
-    pub calls: RefCell<Vec<(u32, String)>>,
+    pub calls: RefCell<Vec<Vec<u8>>>,
     /// Another thread is faster with the next write to this key.
     pub lost_race: RefCell<Option<&'static str>>,
     /// How often each root context ticks.
@@ -158,7 +158,7 @@ impl Host for FakeHost {
         let mut calls = self.0.calls.borrow_mut();
         let token = calls.len() as u32 + 1;
         self.0.is_connected.get().then(|| {
-            calls.push((token, post.cluster.to_owned()));
+            calls.push(post.body.to_vec());
             token
         })
     }
@@ -198,6 +198,8 @@ pub struct Seen {
     pub bytes: Cell<u64>,
     pub reply: RefCell<Option<Local>>,
     pub resumed: Cell<bool>,
+    /// How often something was done in its own context.
+    pub visits: Cell<u32>,
 }
 
 /// A stream; each is equal to itself only.
@@ -283,6 +285,7 @@ impl Stream for FakeStream {
     }
 
     fn in_own_context(&self, work: impl FnOnce()) {
+        self.0.visits.set(self.0.visits.get() + 1);
         work();
     }
 }

@@ -10,6 +10,7 @@ mod fail_open;
 mod host;
 mod inbound;
 mod mesh;
+mod reports;
 mod services;
 mod streams;
 mod thread;

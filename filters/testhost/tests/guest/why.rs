@@ -113,7 +113,7 @@ fn an_slo_refusal_names_the_expected_time_only_with_debug_headers() {
         assert_eq!(ask().response.status(), 200);
         let outcome = ask();
         assert_eq!(outcome.response.status(), 503);
-        assert!(outcome.response.headers.text("retry-after").is_some());
+        assert_eq!(outcome.response.headers.text("retry-after").as_deref(), Some("1"), "0.4 s, rounded up");
         assert_eq!(
             outcome.response.headers.text(WHY).as_deref(),
             tells.then_some("slo;expected=1500;slo=1000;grace=100")
