@@ -178,6 +178,37 @@ fn an_unreachable_application_is_retried_by_us_first_and_by_the_route_then() {
     assert_eq!(caller.counted("over_budget"), 0);
 }
 
+/// Such as a timeout of the request while the next attempt waits for a connection.
+#[test]
+fn only_an_answer_that_is_a_rejection_counts_as_one_without_retries_left() {
+    let caller = Caller::new(r#""retries":2"#);
+    for (answer, count) in [(&[(":status", "504")][..], 0), (&REJECTS, 1)] {
+        let mut request = caller.request(&[]);
+        caller.attempt(&request, 1, SERVER).answered(&REJECTS, true);
+        request.answered(answer, true);
+        assert!(!request.answer_has("x-bloc-reject"));
+        assert_eq!(caller.counted("retries_exhausted"), count);
+    }
+}
+
+#[test]
+fn an_answer_of_no_attempt_reaches_the_caller_without_our_header() {
+    let caller = Caller::new("");
+    let mut request = caller.request(&[]);
+    request.answered(&REJECTS, true);
+    assert!(!request.answer_has("x-bloc-reject"));
+}
+
+#[test]
+fn without_retries_of_ours_a_request_keeps_its_headers_for_envoys_router() {
+    const NAMES: &str = "x-envoy-retriable-header-names";
+    for (spec, keeps) in [(r#""retries":0"#, true), (r#""retries":1"#, false)] {
+        let request = Caller::new(spec).request(&[(NAMES, "x-app")]);
+        assert_eq!(request.header(NAMES).as_deref() == Some("x-app"), keeps, "{spec}");
+        assert_eq!(request.header("x-envoy-max-retries").is_none(), keeps, "{spec}");
+    }
+}
+
 #[test]
 fn the_retry_budget_limits_what_the_route_retries() {
     for unreachable in [false, true] {

@@ -60,6 +60,11 @@ impl Process {
         self.now.get()
     }
 
+    /// The keys of the shared data.
+    pub fn keys(&self) -> Vec<String> {
+        self.data.borrow().keys().cloned().collect()
+    }
+
     /// A message for the thread with this number.
     pub fn message(&self, vm: u64) -> Option<Vec<u8>> {
         self.messages.borrow_mut().get_mut(&vm)?.pop_front()

@@ -113,6 +113,25 @@ fn a_thread_ticks_four_times_a_second_while_a_request_has_a_place() {
 }
 
 #[test]
+fn a_held_request_that_is_late_soon_makes_the_thread_tick_every_50_ms() {
+    for (wait, period) in [("301ms", SECOND / 4), ("300ms", SECOND / 20)] {
+        let server = Server::new(&format!(r#""concurrency":1,"maxQueueWait":"{wait}""#));
+        let _requests = [server.comes(&[]), server.comes(&[])];
+        assert_eq!(server.period(), period, "{wait}");
+    }
+}
+
+#[test]
+fn a_service_without_a_limit_writes_nothing_of_places() {
+    for (spec, writes) in [("", false), (r#""concurrency":1"#, true)] {
+        let mut server = Server::new(spec);
+        let _inside = server.comes(&[]);
+        server.ticks(3);
+        assert_eq!(server.thread.process.keys().iter().any(|key| key.contains("hall")), writes, "{spec}");
+    }
+}
+
+#[test]
 fn a_panic_answers_the_requests_that_are_held_and_no_others() {
     let server = Server::new(r#""concurrency":1"#);
     let inside = server.comes(&[]);
