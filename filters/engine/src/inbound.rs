@@ -130,9 +130,7 @@ impl<H: Host> Request<H> {
         let mut borrowed = self.service.borrow_mut();
         let service = &mut *borrowed;
         // A thread with traffic looks in time also if its ticks come late.
-        if service.tick_count(now) {
-            hurry(vm, service.tick_period(now));
-        }
+        service.tick_count(now);
         service.add(1);
         crash::point(&vm.host, "inbound.arrive");
         // Another thread may come in between: then both see the higher count, and at worst both are
@@ -147,6 +145,7 @@ impl<H: Host> Request<H> {
         service.last = Some(self.plugin);
         service.show_capacity(capacity);
         if let Err(reason) = verdict {
+            hurry(vm, service.tick_period(now));
             drop(borrowed);
             Rc::clone(self).reject(reason, others);
             return Flow::Pause;

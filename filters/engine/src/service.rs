@@ -143,11 +143,10 @@ impl<H: Host> Service<H> {
         self.tell_to_count(others);
     }
 
-    /// The same, if it is time; whether it needs ticks.
-    pub fn tick_count(&mut self, now: Timestamp) -> bool {
+    /// The same, if it is time.
+    pub fn tick_count(&mut self, now: Timestamp) {
         let others = self.count.tick(&self.host, &self.in_flight, now);
         self.tell_to_count(others);
-        self.count.needs_looks(now)
     }
 
     fn tell_to_count(&self, others: Vec<u64>) {

@@ -131,6 +131,48 @@ fn a_service_without_a_limit_writes_nothing_of_places() {
     }
 }
 
+/// The rate (requests/s) that a report says.
+fn rate(server: &Server) -> Option<f64> {
+    let mut request = server.comes(&[SPEAKS]);
+    request.answered(&ANSWER, true);
+    let load = request.said("x-bloc-load").expect("a report");
+    load.split(", ").find_map(|part| part.strip_prefix("rate=")).map(|rate| rate.parse().expect("a number"))
+}
+
+#[test]
+fn the_rate_falls_while_a_request_is_stuck_and_is_unknown_without_requests() {
+    for stuck in [false, true] {
+        let mut server = Server::new("");
+        for _ in 0..300 {
+            let mut request = server.comes(&[]);
+            server.thread.process.advance(SECOND / 100);
+            request.answered(&ANSWER, true);
+        }
+        let before = rate(&server).expect("a rate");
+        let inside = stuck.then(|| server.comes(&[]));
+        server.ticks(20);
+        drop(inside);
+        let after = rate(&server);
+        assert_eq!(after.is_some_and(|after| after < before * 0.9), stuck, "{before}, then {after:?}");
+        assert_eq!(after.is_none(), !stuck);
+    }
+}
+
+/// Only then the rate says how fast the server is.
+#[test]
+fn a_departure_is_confident_if_requests_were_waiting_in_the_application() {
+    for (in_flight, confident) in [(1, false), (4, true)] {
+        let server = Server::new(r#""concurrency":1,"hold":false"#);
+        let mut inside: std::collections::VecDeque<Request> = (0..in_flight).map(|_| server.comes(&[])).collect();
+        for _ in 0..300 {
+            server.thread.process.advance(SECOND / 100);
+            inside.pop_front().expect("a request").answered(&ANSWER, true);
+            inside.push_back(server.comes(&[]));
+        }
+        assert_eq!(server.counted("departed_confident") > 100, confident, "{in_flight}");
+    }
+}
+
 #[test]
 fn a_panic_answers_the_requests_that_are_held_and_no_others() {
     let server = Server::new(r#""concurrency":1"#);

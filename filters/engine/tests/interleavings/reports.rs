@@ -19,6 +19,12 @@ fn configuration(spec: &str) -> String {
     format!(r#"{{"service":"s","services":{{"s":{{{spec}}}}},"controlPlane":{{"cluster":"a","wait":"30s"}}}}"#)
 }
 
+/// The answer of a control plane that has no news and has counted what the poll reported.
+fn counted() -> PostAnswer {
+    let replica = Some(b"00000000000000aa".to_vec());
+    PostAnswer { status: b"304".to_vec(), replica, ..PostAnswer::default() }
+}
+
 impl Sidecar {
     fn new(spec: &str) -> Self {
         let process = Process::new(1);
@@ -45,10 +51,8 @@ impl Sidecar {
     /// What the next poll reports; a replica of the control plane has counted the one before.
     fn reports(&mut self) -> ServiceLoad {
         let token = self.process.calls.borrow().len() as u32;
-        let replica = Some(b"00000000000000aa".to_vec());
-        let answer = PostAnswer { status: b"304".to_vec(), replica, ..PostAnswer::default() };
         self.ticks(1);
-        self.root.call_answered(token, Some(&answer));
+        self.root.call_answered(token, Some(&counted()));
         self.ticks(2);
         let calls = self.process.calls.borrow();
         assert_eq!(calls.len() as u32, token + 1);
@@ -99,4 +103,50 @@ fn the_reported_count_is_right_after_each_of_several_lost_threads() {
         sidecar.ticks(80);
         assert_eq!(sidecar.reports().in_flight, 0, "round {round}");
     }
+}
+
+#[test]
+fn the_other_threads_are_told_that_requests_are_counted_anew() {
+    let mut sidecar = Sidecar::new("");
+    let other = Thread::of(&sidecar.process);
+    let _root = other.plug(1, "bloc.inbound", &configuration(""));
+    other.messages();
+    let lost = Thread::of(&sidecar.process);
+    let root = lost.plug(1, "bloc.inbound", &configuration(""));
+    let inside = arrived(&root);
+    std::mem::forget((lost, root, inside));
+    sidecar.ticks(80);
+    assert!(other.messages().contains(&b"\x01s".to_vec()));
+}
+
+/// What a poll carries another one does not, until it is known to be lost.
+#[test]
+fn an_event_is_counted_once_whichever_poll_is_answered_last() {
+    let mut sidecar = Sidecar::new("");
+    sidecar.reports();
+    (0..5).for_each(|_| sidecar.serve(SECOND / 100));
+    assert_eq!(sidecar.reports().departed, 5);
+    let carries = sidecar.process.calls.borrow().len() as u32;
+    // A service that is new here is asked for at once.
+    let outbound = sidecar.thread.plug(2, "bloc.outbound", "{}");
+    drop(arrived(&outbound));
+    sidecar.thread.hear(&sidecar.root);
+    assert_eq!(sidecar.process.calls.borrow().len() as u32, carries + 1);
+    sidecar.root.call_answered(carries, Some(&counted()));
+    sidecar.ticks(60);
+    assert_eq!(sidecar.reports().departed, 0);
+}
+
+#[test]
+fn the_events_of_a_poll_that_is_lost_with_its_root_context_are_reported_again() {
+    let mut sidecar = Sidecar::new("");
+    sidecar.reports();
+    (0..5).for_each(|_| sidecar.serve(SECOND / 100));
+    assert_eq!(sidecar.reports().departed, 5);
+    let next = sidecar.thread.plug(2, "bloc.inbound", &configuration(""));
+    sidecar.root = next;
+    sidecar.thread.hear(&sidecar.root);
+    let calls = sidecar.process.calls.borrow();
+    let poll: SyncRequest = serde_json::from_slice(calls.last().expect("a poll")).expect("a question");
+    assert_eq!(poll.load[0].departed, 5);
 }

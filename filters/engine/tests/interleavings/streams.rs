@@ -41,6 +41,9 @@ fn a_thread_with_many_open_answers_looks_less_often() {
     assert_eq!(server.period(), SECOND * 3 / 2, "4,000 looks a second");
     server.ticks(1);
     assert_eq!(server.period(), SECOND / 2, "the rest of that");
+    server.thread.process.advance(SECOND / 2);
+    server.root.tick();
+    assert_eq!(server.period(), SECOND * 3 / 2);
 }
 
 #[test]
