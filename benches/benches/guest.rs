@@ -1,7 +1,9 @@
-//! The real modules on wasmtime: what each callback costs, and a whole request; against filters that do next to nothing, in the same run.
+//! The real modules on wasmtime: what each callback costs, and a whole request; against filters
+//! that do next to nothing, in the same run.
 //!
-//! The time of a callback is that of the whole call from outside: into the guest, its host calls, and back. What Envoy's host functions cost is not in it; the test host's
-//! are no faster or slower by design. So these figures compare guests; what a request pays in Envoy says `bloc-lab cost`.
+//! The time of a callback is that of the whole call from outside: into the guest, its host calls,
+//! and back. What Envoy's host functions cost is not in it; the test host's are no faster or slower
+//! by design. So these figures compare guests; what a request pays in Envoy says `bloc-lab cost`.
 
 use bloc_testhost::steady::{REQUESTS, ROUTINGS, SteadyPath};
 use bloc_testhost::{Compile, Headers, Module, Process, Root, Stream, VmOptions};
@@ -33,7 +35,8 @@ impl Filter {
             "bloc.inbound" => format!(r#"{{"service":"backend","services":{SERVICES}}}"#),
             "bloc.outbound" => outbound,
             "bloc.attempt" => {
-                // It has none of its own, but knows what the outbound filter in the same VM was told.
+                // It has none of its own, but knows what the outbound filter in the same VM was
+                // told.
                 vm.root("bloc.outbound", outbound).expect("a valid configuration");
                 String::new()
             }
@@ -62,7 +65,8 @@ fn response() -> Headers {
     Headers::new(&[(":status", "200"), ("content-type", "text/plain"), ("x-bloc-load", REPORT)])
 }
 
-/// The stages of a stream: the context is made with the request's headers, and deleted when it is done.
+/// The stages of a stream: the context is made with the request's headers, and deleted when it is
+/// done.
 const STAGES: [&str; 3] = ["request_headers", "response_headers", "done"];
 
 /// The time that one stage takes in `streams` streams.

@@ -1,4 +1,5 @@
-//! The decisions, natively: what a sender and a server compute for each request. Inputs are made outside the measured loop, results are checked.
+//! The decisions, natively: what a sender and a server compute for each request. Inputs are made
+//! outside the measured loop, results are checked.
 
 use bloc_benches::fleet::{SEED, Work, report, server};
 use bloc_policy::admission::Admission;
@@ -120,7 +121,8 @@ fn headers(c: &mut Criterion) {
     group.finish();
 }
 
-/// Forty benches are to take two minutes and not ten; half a second brings caches, branch predictors and clocks to rest.
+/// Forty benches are to take two minutes and not ten; half a second brings caches, branch
+/// predictors and clocks to rest.
 fn brief() -> Criterion {
     Criterion::default()
         .warm_up_time(Duration::from_millis(500))

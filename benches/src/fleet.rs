@@ -11,15 +11,18 @@ use std::time::Duration;
 
 /// The seed of every generator here: the benches do the same each time.
 pub const SEED: u64 = 1;
-/// One answer in so many is a rejection, so that a part of the servers waits for the end of its reset interval.
+/// One answer in so many is a rejection, so that a part of the servers waits for the end of its
+/// reset interval.
 const REJECTS: usize = 16;
 /// Requests before the measurement, for each server.
 const WARM_UP: usize = 20;
-/// How often each server gets a request, on average; also the reset interval, so that with any number of servers the same share of them waits. About the time that the
-/// reports say a request takes: what answers bear out is believed.
+/// How often each server gets a request, on average; also the reset interval, so that with any
+/// number of servers the same share of them waits. About the time that the reports say a request
+/// takes: what answers bear out is believed.
 const PERIOD: Duration = Duration::from_millis(250);
 
-/// A sender in the midst of its work: each server has about one pending request, and one answer in 16 is a rejection.
+/// A sender in the midst of its work: each server has about one pending request, and one answer in
+/// 16 is a rejection.
 #[derive(Clone, Debug)]
 pub struct Work {
     sender: Sender,
@@ -64,7 +67,8 @@ impl Work {
         self.sender.choose(self.now, &mut self.rng).len()
     }
 
-    /// A request from its choice to the answer of an earlier one; how many servers were in its list.
+    /// A request from its choice to the answer of an earlier one; how many servers were in its
+    /// list.
     pub fn request(&mut self) -> usize {
         self.now = self.now.after(self.step);
         let list = self.sender.choose(self.now, &mut self.rng);
@@ -107,7 +111,8 @@ pub fn report(queue: u32) -> LoadReport {
     }
 }
 
-/// A server of capacity 10 by the SLO estimator that works on 4 requests at once and has answered a thousand.
+/// A server of capacity 10 by the SLO estimator that works on 4 requests at once and has answered a
+/// thousand.
 ///
 /// # Errors
 /// Never, unless the ranges of the parameters change.

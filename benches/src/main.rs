@@ -29,7 +29,8 @@ enum Command {
         /// Where the summary goes
         out: PathBuf,
     },
-    /// Count what a request costs with one module and with another, and add the two to changes.csv of a directory
+    /// Count what a request costs with one module and with another, and add the two to changes.csv
+    /// of a directory
     Change {
         /// What was changed, in a few words
         #[arg(long)]
@@ -44,7 +45,8 @@ enum Command {
         /// The directory
         directory: PathBuf,
     },
-    /// Add the results to the tables of a directory: policy.csv and guest.csv from a summary, envoy.csv from what `bloc-lab cost` wrote
+    /// Add the results to the tables of a directory: policy.csv and guest.csv from a summary,
+    /// envoy.csv from what `bloc-lab cost` wrote
     Record {
         /// summary.json
         #[arg(long)]
@@ -208,7 +210,8 @@ fn record_change(change: [String; 2], modules: [&Path; 2], directory: &Path) -> 
     Ok(())
 }
 
-/// The medians of what `bloc-lab cost` measured. Its file does not name the commit: this one is taken, so record at once.
+/// The medians of what `bloc-lab cost` measured. Its file does not name the commit: this one is
+/// taken, so record at once.
 fn record_envoy(file: &Path, directory: &Path) -> anyhow::Result<()> {
     const COLUMNS: [&str; 15] = [
         "envoy",

@@ -1,11 +1,13 @@
-//! `benches/record/`: what was measured, kept. A table gets the new measurement's lines at its end, so that it tells how a figure has changed.
+//! `benches/record/`: what was measured, kept. A table gets the new measurement's lines at its end,
+//! so that it tells how a figure has changed.
 
 use crate::environment::Environment;
 use std::fs::OpenOptions;
 use std::io::{self, Write};
 use std::path::Path;
 
-/// Appends `rows` to the table in `file`, each with its environment in front; writes the head if the file is new.
+/// Appends `rows` to the table in `file`, each with its environment in front; writes the head if
+/// the file is new.
 ///
 /// # Errors
 /// The file cannot be written, or has other columns.

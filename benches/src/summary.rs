@@ -1,8 +1,8 @@
 //! What criterion has written, in one file: `target/bench/summary.json`.
 //!
-//! Criterion leaves `<group>/<function>/<parameter>/new/` for each bench, with `benchmark.json` (what
-//! it is called), `estimates.json` (nanoseconds for one iteration) and `sample.json` (how many
-//! iterations each sample had, and how many nanoseconds these took).
+//! Criterion leaves `<group>/<function>/<parameter>/new/` for each bench, with `benchmark.json`
+//! (what it is called), `estimates.json` (nanoseconds for one iteration) and `sample.json` (how
+//! many iterations each sample had, and how many nanoseconds these took).
 
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};

@@ -1,4 +1,5 @@
-//! Says offline what the control plane would say: of a services file, or of the ConfigMaps among the manifests of a file.
+//! Says offline what the control plane would say: of a services file, or of the ConfigMaps among
+//! the manifests of a file.
 
 use crate::snapshot::Snapshot;
 use crate::source::kubernetes::{ALL, KEY, LABEL, PolicySpec, Scope};

@@ -58,7 +58,8 @@ struct Arguments {
     #[arg(long, value_name = "FILE", requires = "metrics_listen")]
     metrics_address_file: Option<PathBuf>,
 
-    /// How often proxies that serve something report their load, 1s to 60s: their polls are held no longer
+    /// How often proxies that serve something report their load, 1s to 60s: their polls are held no
+    /// longer
     #[arg(long, value_name = "DURATION", default_value = "5s")]
     report_interval: ReportInterval,
 

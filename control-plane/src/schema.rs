@@ -1,7 +1,8 @@
 //! The JSON Schemas of what people write, for their editors.
 //!
-//! The files in `schema/` are what these functions return; a test fails if they are not. A schema knows less than the control plane: it says nothing of the range
-//! of a duration or of an address. `bloc-control-plane check` says it all.
+//! The files in `schema/` are what these functions return; a test fails if they are not. A schema
+//! knows less than the control plane: it says nothing of the range of a duration or of an address.
+//! `bloc-control-plane check` says it all.
 
 use crate::source::kubernetes::PolicySpec;
 use bloc_policy::config::ServicesSpec;

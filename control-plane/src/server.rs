@@ -1,6 +1,7 @@
 //! Serves the HTTP interface until told to stop.
 //!
-//! Own loop over hyper instead of `axum::serve`, which bounds neither the time that the head of a request may take nor the number of connections.
+//! Own loop over hyper instead of `axum::serve`, which bounds neither the time that the head of a
+//! request may take nor the number of connections.
 
 use crate::http;
 use crate::http::caller::network;
@@ -25,8 +26,8 @@ use tokio::sync::Semaphore;
 use tokio::time::{sleep, timeout};
 use tower_service::Service;
 
-/// How long answers may take to leave after the beginning of a shutdown; held polls are answered at once, so that this only
-/// cuts off clients that do not read.
+/// How long answers may take to leave after the beginning of a shutdown; held polls are answered at
+/// once, so that this only cuts off clients that do not read.
 const DRAIN: Duration = Duration::from_secs(5);
 /// What accepting waits after an error, which mostly is that there are too many open files.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
@@ -57,8 +58,9 @@ pub struct Serving {
     pub head_timeout: Duration,
     /// Connections at once; more wait to be accepted.
     pub max_connections: usize,
-    /// Connections at once from one address, so that nobody takes all of them; more are closed at once. Through our own sidecar everybody comes from a loopback
-    /// address, for which there is no such limit.
+    /// Connections at once from one address, so that nobody takes all of them; more are closed at
+    /// once. Through our own sidecar everybody comes from a loopback address, for which there is no
+    /// such limit.
     pub max_connections_of_one: usize,
 }
 

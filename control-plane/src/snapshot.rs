@@ -59,7 +59,8 @@ impl Service {
         &self.parameters
     }
 
-    /// Whether a proxy would do the same with both: `1s` and `1000ms`, or another order of endpoints, make no difference.
+    /// Whether a proxy would do the same with both: `1s` and `1000ms`, or another order of
+    /// endpoints, make no difference.
     pub fn means_the_same_as(&self, other: &Self) -> bool {
         std::ptr::eq(self, other) || self.parameters == other.parameters
     }

@@ -9,8 +9,9 @@ use serde_saphyr::{DuplicateKeyPolicy, NonFiniteFloatPolicy, Spanned, UserMessag
 
 /// Reads `T` out of YAML.
 ///
-/// The YAML is read as plain values first and these by the one schema that the filters use for JSON, so that both accept
-/// and say the same; where in the text a refused value stands is added if it can be found.
+/// The YAML is read as plain values first and these by the one schema that the filters use for
+/// JSON, so that both accept and say the same; where in the text a refused value stands is added if
+/// it can be found.
 ///
 /// # Errors
 /// [`ConfigError::Malformed`] for what is not YAML of that schema, a name given twice included.
@@ -77,7 +78,8 @@ fn malformed(error: serde_saphyr::Error) -> ConfigError {
 fn options() -> serde_saphyr::Options {
     options! {
         duplicate_keys: DuplicateKeyPolicy::Error,
-        // As text it is refused under its name; as a number it would become JSON's null and with that the default.
+        // As text it is refused under its name; as a number it would become JSON's null and with
+        // that the default.
         non_finite_float_policy: NonFiniteFloatPolicy::AsString,
         // A refusal is one line of the log.
         with_snippet: false,

@@ -1,4 +1,5 @@
-//! The dashboard and the alerts: every metric that they name exists, and promtool's tests of the alerts pass.
+//! The dashboard and the alerts: every metric that they name exists, and promtool's tests of the
+//! alerts pass.
 //!
 //! Needs promtool, in Debian's package `prometheus`; without it `make test` leaves its test out.
 #![allow(missing_docs, reason = "tests")]

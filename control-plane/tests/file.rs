@@ -36,7 +36,8 @@ async fn notices_a_file_that_is_replaced_by_rename() {
 
 #[tokio::test]
 async fn notices_an_edit_behind_a_symbolic_link() {
-    // As Kubernetes mounts a ConfigMap: services.yaml -> ..data/services.yaml, ..data -> a directory that is swapped.
+    // As Kubernetes mounts a ConfigMap: services.yaml -> ..data/services.yaml, ..data -> a
+    // directory that is swapped.
     let elsewhere = tempfile::tempdir().unwrap();
     let generation = |name: &str, yaml: &str| {
         std::fs::create_dir(elsewhere.path().join(name)).unwrap();

@@ -11,7 +11,8 @@ use tokio::time::Instant;
 
 const TWO: &str = "services: {a: {}, 'quo\"te': {}}";
 
-/// Reports that what `proxy` serves has taken in `departed` requests so far; returns when the poll is over.
+/// Reports that what `proxy` serves has taken in `departed` requests so far; returns when the poll
+/// is over.
 async fn report(server: &Server, proxy: &str, version: &str, departed: u64) -> StatusCode {
     let load = |service: &str, rate: f64| json!({"service": service, "inFlight": 4, "capacity": 10, "departed": departed, "serviceRate": rate});
     let body = json!({

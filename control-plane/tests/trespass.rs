@@ -18,7 +18,8 @@ async fn connect(server: &Server) -> TcpStream {
     TcpStream::connect(address).await.unwrap()
 }
 
-/// Another proxy gets the state, its poll is held, and a change of the file ends it. `round` is the new value of `retries`: another one each time, and not the default.
+/// Another proxy gets the state, its poll is held, and a change of the file ends it. `round` is the
+/// new value of `retries`: another one each time, and not the default.
 async fn others_are_served(server: &Server, round: u8) {
     let version = server.state("honest", "", &["a"]).await.version;
     let poll = server.hold("honest", &version, &["a"]).await;

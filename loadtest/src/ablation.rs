@@ -1,12 +1,16 @@
-//! What each part does: chips without bids, bids without chips, both, neither; at four service times, so that a user can see what is worth its CPU.
+//! What each part does: chips without bids, bids without chips, both, neither; at four service
+//! times, so that a user can see what is worth its CPU.
 //!
 //! - *neither*: stock Envoy's least request, two choices, no filter.
 //! - *chips*: `routing: bloc` with a capacity of 10.
-//! - *bids*: `routing: bid` without a capacity: then every answer carries a chip, no server is ever left alone, and chips decide nothing.
+//! - *bids*: `routing: bid` without a capacity: then every answer carries a chip, no server is ever
+//!   left alone, and chips decide nothing.
 //! - *both*: `routing: bid` with that capacity.
 //!
-//! 40 frontends, 10 backends one request at a time, Poisson arrivals at 90% of what they can do, or 900 a second where that is less, which two cores can just handle: at 10 ms these are
-//! 90%, at 1 ms 9%. All times but that of the measurement follow the service time: the reset interval is four of them, 20 ms at least.
+//! 40 frontends, 10 backends one request at a time, Poisson arrivals at 90% of what they can do, or
+//! 900 a second where that is less, which two cores can just handle: at 10 ms these are 90%, at 1
+//! ms 9%. All times but that of the measurement follow the service time: the reset interval is four
+//! of them, 20 ms at least.
 
 use crate::case::Case;
 use crate::load::Load;
@@ -28,7 +32,8 @@ const MOST_RATE: f64 = 900.0;
 const WARM_UP: Duration = Duration::from_secs(3);
 const LIMIT: i64 = 10;
 
-/// The cases, each measured for `duration`; the slowest, in which few requests come, for twice as long.
+/// The cases, each measured for `duration`; the slowest, in which few requests come, for twice as
+/// long.
 pub fn cases(duration: Duration, seed: u64) -> Vec<Case> {
     let capacity = || Some(CapacitySpec::Static { limit: LIMIT });
     let case = |millis: u64, part: &str| {

@@ -1,8 +1,11 @@
-//! A new server joins: four (two fast, two slow, as in [`crate::heterogeneous`]) are nearly overloaded, then a fast one comes.
+//! A new server joins: four (two fast, two slow, as in [`crate::heterogeneous`]) are nearly
+//! overloaded, then a fast one comes.
 //!
-//! It joins as in a mesh, through EDS and the control plane. Asked is how long the 90th percentile (of the answers of the last two seconds) takes until it
-//! stays at most twice the unloaded service time. That is taken as the 200 ms of a server of speed 1: a slow server answers part of the requests, so 90 of 100
-//! cannot be faster than it. If the percentile was never above that, zero comes out.
+//! It joins as in a mesh, through EDS and the control plane. Asked is how long the 90th percentile
+//! (of the answers of the last two seconds) takes until it stays at most twice the unloaded service
+//! time. That is taken as the 200 ms of a server of speed 1: a slow server answers part of the
+//! requests, so 90 of 100 cannot be faster than it. If the percentile was never above that, zero
+//! comes out.
 
 use crate::case::HEAD_START;
 use crate::heterogeneous;

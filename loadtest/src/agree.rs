@@ -1,16 +1,19 @@
 //! Whether the simulator says what the mesh of real Envoys says: the same cases in both, percentile
 //! by percentile, and how often a request is sent to a server.
 //!
-//! - *The same requests*: an open load's arrivals are computed from the seed, and the simulator replays them. What is left to chance is who takes which request; the simulator does that
+//! - *The same requests*: an open load's arrivals are computed from the seed, and the simulator
+//!   replays them. What is left to chance is who takes which request; the simulator does that
 //!   [`SIMULATIONS`] times and gives the median and how far they scatter.
 //! - *The same times*: what a request spends on its way is measured first. A case at a tenth of the
-//!   load, on the same mesh, says how much longer than the service time a request takes that does not
-//!   wait; a bounce is measured by [`crate::bounce`]. Of the former a bounce's time lies between
-//!   sender and server, half in each direction, and the rest before and behind. Where requests are
-//!   shed, what they took on the mesh says how much of the rest lies before the sender; what lies
-//!   behind the server, on the way to the application, they do not pay. It decides how often clients
-//!   that never pause come back. Envoy's back-off before a retry comes on top, as it is configured.
-//! - *The same code* decides in both; where stock Envoy does, the simulator has a policy of its own.
+//!   load, on the same mesh, says how much longer than the service time a request takes that does
+//!   not wait; a bounce is measured by [`crate::bounce`]. Of the former a bounce's time lies
+//!   between sender and server, half in each direction, and the rest before and behind. Where
+//!   requests are shed, what they took on the mesh says how much of the rest lies before the
+//!   sender; what lies behind the server, on the way to the application, they do not pay. It
+//!   decides how often clients that never pause come back. Envoy's back-off before a retry comes on
+//!   top, as it is configured.
+//! - *The same code* decides in both; where stock Envoy does, the simulator has a policy of its
+//!   own.
 //!
 //! Service times are 50 ms (two speeds: 25 and 50), well above the noise of the machine.
 
@@ -44,8 +47,9 @@ const SERVICE_TIME: Duration = Duration::from_millis(50);
 
 /// The cases, each measured for `duration`; open loads at this share of what the servers can do.
 ///
-/// With forty blind frontends the 99th percentile is a matter of luck: at 90% load and the very same arrivals, 25 simulations of 18 s lie between 549 and 911 ms. So their load is lower (70% where
-/// the others have 90%), and they are measured for twice as long.
+/// With forty blind frontends the 99th percentile is a matter of luck: at 90% load and the very
+/// same arrivals, 25 simulations of 18 s lie between 549 and 911 ms. So their load is lower (70%
+/// where the others have 90%), and they are measured for twice as long.
 pub fn cases(share: f64, duration: Duration, seed: u64) -> Vec<Case> {
     let mesh = |policy, frontends| MeshSpec { seed, ..MeshSpec::fleet(policy, frontends, SERVICE_TIME.into()) };
     let open = |name: &str, mesh: MeshSpec| {
@@ -68,7 +72,8 @@ pub fn cases(share: f64, duration: Duration, seed: u64) -> Vec<Case> {
     ]
 }
 
-/// The case that says how long a request takes on the mesh of `case` that does not wait; none where the servers' speeds differ, so that no percentile would say so.
+/// The case that says how long a request takes on the mesh of `case` that does not wait; none where
+/// the servers' speeds differ, so that no percentile would say so.
 pub fn calibration(case: &Case) -> Option<Case> {
     let mesh = case.mesh.clone();
     let load = Load::Poisson { rate: CALM * mesh.total_rate(mesh.backends) };
@@ -94,7 +99,8 @@ pub struct Timing {
 }
 
 impl Timing {
-    /// A request that does not wait takes `overhead` longer than its service, and a bounce takes `bounce`.
+    /// A request that does not wait takes `overhead` longer than its service, and a bounce takes
+    /// `bounce`.
     pub fn new(overhead: Duration, bounce: Duration) -> Self {
         let one_way = (bounce / 2).min(overhead / 2);
         Self { edge: overhead - 2 * one_way, one_way, bounce, application: Duration::ZERO }
@@ -219,7 +225,8 @@ pub struct Agreement {
     pub mesh_ms: [f64; 2],
     /// The same from the simulator.
     pub simulated_ms: [f64; 2],
-    /// The 99th percentile of the simulator in the round that scattered most: its least and its greatest.
+    /// The 99th percentile of the simulator in the round that scattered most: its least and its
+    /// greatest.
     pub scatter_ms: [f64; 2],
     /// Attempts for each request, on real Envoys and simulated.
     pub attempts: [f64; 2],

@@ -13,7 +13,8 @@ use tokio::time::{Instant, interval, sleep_until};
 
 /// The load begins this long after the mesh is ready, so that all clients hear the same start.
 pub(crate) const HEAD_START: Duration = Duration::from_millis(100);
-/// Open loop: more requests than these do not wait at once (each holds a socket or two, here and in the gateway).
+/// Open loop: more requests than these do not wait at once (each holds a socket or two, here and in
+/// the gateway).
 const OUTSTANDING_LIMIT: usize = 4_000;
 
 /// An experiment.
@@ -186,7 +187,8 @@ pub fn cpu_time(processes: &[u32]) -> Duration {
     Duration::from_millis(10 * ticks)
 }
 
-/// User and system time out of `/proc/ID/stat`: the 14th and 15th field; the second one, the name, may contain anything but ends with the last `)`.
+/// User and system time out of `/proc/ID/stat`: the 14th and 15th field; the second one, the name,
+/// may contain anything but ends with the last `)`.
 fn ticks(stat: &str) -> Option<u64> {
     let mut fields = stat.rsplit_once(')')?.1.split_ascii_whitespace().skip(11);
     Some(fields.next()?.parse::<u64>().ok()? + fields.next()?.parse::<u64>().ok()?)

@@ -1,7 +1,9 @@
-//! The paper's experiment of section 5.6.2, the same three candidates at 90% load, and servers of different speeds (4.3.3).
+//! The paper's experiment of section 5.6.2, the same three candidates at 90% load, and servers of
+//! different speeds (4.3.3).
 //!
-//! 100 closed-loop clients, 10 backends that serve one request at a time in 250 ms, capacity 10, reset interval 1 s, 3 retries. At
-//! scale 0.2 all times are a fifth: 50 ms and 200 ms; every response time shrinks with them, so shapes and ratios stay.
+//! 100 closed-loop clients, 10 backends that serve one request at a time in 250 ms, capacity 10,
+//! reset interval 1 s, 3 retries. At scale 0.2 all times are a fifth: 50 ms and 200 ms; every
+//! response time shrinks with them, so shapes and ratios stay.
 
 use crate::backend::ServiceTime;
 use crate::case::Case;
@@ -17,7 +19,8 @@ const CLIENTS: usize = 100;
 const LOAD_SHARE: f64 = 0.9;
 const SERVICE_TIME: Duration = Duration::from_millis(250);
 const RESET_INTERVAL: Duration = Duration::from_secs(1);
-/// Six times the mean response time of the closed loop: its clients start together and need that to spread out.
+/// Six times the mean response time of the closed loop: its clients start together and need that to
+/// spread out.
 const WARM_UP: Duration = Duration::from_secs(15);
 /// At scale 0.2 this is 16 s: eleven cases, their meshes and their warm-ups fit into five minutes.
 const DURATION: Duration = Duration::from_secs(80);

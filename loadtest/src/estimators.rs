@@ -1,9 +1,12 @@
-//! Where a backend's capacity comes from, side by side: a known optimum, the paper's average, and the SLO divided by the measured service time.
+//! Where a backend's capacity comes from, side by side: a known optimum, the paper's average, and
+//! the SLO divided by the measured service time.
 //!
-//! Two servers, each one request at a time, behind four frontends with BLOC, and Poisson arrivals in four phases: 120% of what the servers can do, 30%, 120% again, and
-//! 120% while they run at half their speed. An estimator that ratchets down does not come back after the second phase; one that runs away lets the queue and so the
-//! response time grow in the first, the third or the fourth.
-//! The static optimum is what full speed finishes within the SLO: `floor(slo / mean service time)`, at least 1.
+//! Two servers, each one request at a time, behind four frontends with BLOC, and Poisson arrivals
+//! in four phases: 120% of what the servers can do, 30%, 120% again, and 120% while they run at
+//! half their speed. An estimator that ratchets down does not come back after the second phase; one
+//! that runs away lets the queue and so the response time grow in the first, the third or the
+//! fourth. The static optimum is what full speed finishes within the SLO: `floor(slo / mean service
+//! time)`, at least 1.
 
 use crate::backend::ServiceTime;
 use crate::load::{self, Load, LoadPlan, Measurement, Tally, quantile};
@@ -34,7 +37,8 @@ pub const PHASES: [(&str, f64, f64); 4] =
 pub struct Phase {
     /// Its name in [`PHASES`].
     pub name: &'static str,
-    /// Capacity in force over the phase's second half: smallest, mean and largest; zero is no limit.
+    /// Capacity in force over the phase's second half: smallest, mean and largest; zero is no
+    /// limit.
     pub capacity: [f64; 3],
     /// Answered per second.
     pub throughput_rps: f64,

@@ -1,8 +1,9 @@
-//! Servers of different speeds (paper, section 4.3.3): two are twice as fast as the other two, and one gateway sends to all of them.
+//! Servers of different speeds (paper, section 4.3.3): two are twice as fast as the other two, and
+//! one gateway sends to all of them.
 //!
-//! Each works on 4 requests at once, a fast one takes 100 ms for each: `2 * 4 / 0.1 s + 2 * 4 / 0.2 s = 120` requests per second in total.
-//! The paper's baseline is stock Envoy's least request with two choices, also with a single
-//! gateway; `LeastRequestOfAll` is the other baseline, full scan.
+//! Each works on 4 requests at once, a fast one takes 100 ms for each: `2 * 4 / 0.1 s + 2 * 4 / 0.2
+//! s = 120` requests per second in total. The paper's baseline is stock Envoy's least request with
+//! two choices, also with a single gateway; `LeastRequestOfAll` is the other baseline, full scan.
 
 use crate::backend::ServiceTime;
 use crate::case::Case;

@@ -111,7 +111,8 @@ async fn exchange(
         let (parts, body) = sender.send_request(request).await?.into_parts();
         Ok(Response::from_parts(parts, body.collect().await?.to_bytes()))
     };
-    // The connection makes progress only while it is polled; it belongs to this exchange and ends with it.
+    // The connection makes progress only while it is polled; it belongs to this exchange and ends
+    // with it.
     let mut connection = std::pin::pin!(connection);
     let mut answer = std::pin::pin!(answer);
     tokio::select! {

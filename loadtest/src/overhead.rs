@@ -1,7 +1,9 @@
-//! What the hold queue costs a request that does not wait: the same sidecar with and without `concurrency`, and one without any filter.
+//! What the hold queue costs a request that does not wait: the same sidecar with and without
+//! `concurrency`, and one without any filter.
 //!
-//! One client on a kept connection straight to the inbound sidecar, one request at a time. All sidecars run at once and are asked in turn, a block of requests each, so
-//! that whatever else the machine does hits them alike; compared are the medians of neighbouring blocks.
+//! One client on a kept connection straight to the inbound sidecar, one request at a time. All
+//! sidecars run at once and are asked in turn, a block of requests each, so that whatever else the
+//! machine does hits them alike; compared are the medians of neighbouring blocks.
 
 use crate::load::{Client, Outcome, quantile};
 use crate::mesh::{Mesh, MeshError, MeshSpec, Tools};
@@ -42,7 +44,8 @@ impl Medians {
         quantile(&all, 0.5)
     }
 
-    /// Tenth, fiftieth and ninetieth percentile of what `variant` takes longer than `base` in the same round, in microseconds.
+    /// Tenth, fiftieth and ninetieth percentile of what `variant` takes longer than `base` in the
+    /// same round, in microseconds.
     pub fn difference_us(&self, variant: usize, base: usize) -> Option<[f64; 3]> {
         let micros = |time: &Duration| time.as_secs_f64() * 1e6;
         let difference = |round: &[Duration; 3]| Some(micros(round.get(variant)?) - micros(round.get(base)?));

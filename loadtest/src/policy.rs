@@ -36,7 +36,8 @@ pub enum Policy {
     LeastRequest,
     /// Stock Envoy's least request, full scan, in each frontend, however many they are.
     LeastRequestOfAll,
-    /// Stock Envoy's least request, with Wasm filters that do nothing in the places of ours: what is left of it when filters cost as little as they can.
+    /// Stock Envoy's least request, with Wasm filters that do nothing in the places of ours: what
+    /// is left of it when filters cost as little as they can.
     NoopFilters,
     /// The filters of this project: chips and retries.
     Bloc,
@@ -71,13 +72,15 @@ impl Policy {
         }
     }
 
-    /// Whether a backend's sidecar has to know what the backend works on at once: these route by how fast servers are.
+    /// Whether a backend's sidecar has to know what the backend works on at once: these route by
+    /// how fast servers are.
     pub fn measures(self) -> bool {
         matches!(self, Self::Mu | Self::Bid)
     }
 
-    /// Whether it also holds what exceeds that, unless it is told otherwise. Bids gain nothing by it, and an application that is handed its next request only
-    /// when the last one has left loses some 2 ms each.
+    /// Whether it also holds what exceeds that, unless it is told otherwise. Bids gain nothing by
+    /// it, and an application that is handed its next request only when the last one has left loses
+    /// some 2 ms each.
     pub fn holds(self) -> bool {
         self == Self::Mu
     }

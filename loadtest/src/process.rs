@@ -1,9 +1,10 @@
 //! A child process as a guard.
 //!
-//! A [`Process`] ends when it is dropped, and also when this program is killed without a chance to clean up: it is started
-//! through util-linux's `setpriv --pdeathsig KILL`. The kernel sends that signal when the *thread* that started the child
-//! ends, therefore one thread of its own, which lasts as long as the program, starts them all.
-//! Output goes to a log file, and the end of that file is part of every error.
+//! A [`Process`] ends when it is dropped, and also when this program is killed without a chance to
+//! clean up: it is started through util-linux's `setpriv --pdeathsig KILL`. The kernel sends that
+//! signal when the *thread* that started the child ends, therefore one thread of its own, which
+//! lasts as long as the program, starts them all. Output goes to a log file, and the end of that
+//! file is part of every error.
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -19,7 +20,8 @@ use tokio::process::{Child, ChildStdout, Command};
 use tokio::sync::oneshot;
 use tokio::time::{Instant, sleep, timeout};
 
-/// How long a process has between SIGTERM and SIGKILL. Envoy needs some 0.1 s, more when forty of them go at once.
+/// How long a process has between SIGTERM and SIGKILL. Envoy needs some 0.1 s, more when forty of
+/// them go at once.
 const GRACE: Duration = Duration::from_secs(3);
 /// How often a file that a child is to write is looked for.
 const FILE_POLL: Duration = Duration::from_millis(20);
@@ -139,8 +141,8 @@ impl Process {
         Err(self.late("line on standard output", limit))
     }
 
-    /// The text of a file that the child is to write, once it ends with a complete word (Envoy and the control plane write their
-    /// address this way).
+    /// The text of a file that the child is to write, once it ends with a complete word (Envoy and
+    /// the control plane write their address this way).
     ///
     /// # Errors
     /// It ends, or the file does not hold `accept`able text within `limit`.
@@ -199,7 +201,8 @@ impl Process {
         timeout(GRACE, self.child.wait()).await.ok()?.ok()
     }
 
-    /// SIGKILL at once; what is left can be replaced by another. Returns when the system has taken it away, with all its sockets.
+    /// SIGKILL at once; what is left can be replaced by another. Returns when the system has taken
+    /// it away, with all its sockets.
     pub async fn crash(&mut self) {
         let _ = self.child.start_kill();
         let _ = timeout(GRACE, self.child.wait()).await;
@@ -207,7 +210,8 @@ impl Process {
 
     /// Sends a signal, if it still runs.
     pub fn signal(&self, signal: Signal) {
-        // The id is there only as long as the child has not been waited for, so it cannot be anybody else's.
+        // The id is there only as long as the child has not been waited for, so it cannot be
+        // anybody else's.
         if let Some(id) = self.child.id().and_then(|id| i32::try_from(id).ok()) {
             let _ = kill(Pid::from_raw(id), signal);
         }
@@ -228,7 +232,8 @@ impl Process {
 }
 
 impl Drop for Process {
-    /// Kills the child and waits a moment for its end, so that nothing is left when the program returns.
+    /// Kills the child and waits a moment for its end, so that nothing is left when the program
+    /// returns.
     fn drop(&mut self) {
         if self.child.start_kill().is_err() {
             return;

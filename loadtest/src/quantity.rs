@@ -1,4 +1,5 @@
-//! Command line values with their ranges; clap puts the option's name and the value in front of what these errors say.
+//! Command line values with their ranges; clap puts the option's name and the value in front of
+//! what these errors say.
 
 use std::str::FromStr;
 use std::time::Duration;

@@ -10,7 +10,8 @@ use std::time::Duration;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Row {
-    /// `closed-loop`, `poisson`, or the name of the experiment that the case belongs to, such as `heterogeneous`.
+    /// `closed-loop`, `poisson`, or the name of the experiment that the case belongs to, such as
+    /// `heterogeneous`.
     pub experiment: String,
     /// What balanced the load.
     pub policy: Policy,
@@ -30,7 +31,8 @@ pub struct Row {
     pub shed: u64,
     /// All others.
     pub errors: u64,
-    /// 10th percentile of the response time, over `ok`, like the next three; none if nothing was answered.
+    /// 10th percentile of the response time, over `ok`, like the next three; none if nothing was
+    /// answered.
     pub p10_ms: Option<f64>,
     /// Median.
     pub p50_ms: Option<f64>,
@@ -76,7 +78,8 @@ pub struct Setup {
 }
 
 impl Row {
-    /// The row of a case: what was measured of it, how often a request was sent to a server, and the CPU time of all Envoys.
+    /// The row of a case: what was measured of it, how often a request was sent to a server, and
+    /// the CPU time of all Envoys.
     pub fn of(setup: Setup, figures: &Figures, attempts_per_request: f64, cpu: Duration) -> Self {
         let Setup { experiment, policy, balancing, fleet: [frontends, backends], load, service_ms } = setup;
         let [p10_ms, p50_ms, p90_ms, p99_ms] = figures.percentiles_ms;
@@ -121,7 +124,8 @@ impl Row {
 pub struct Record {
     /// The row.
     pub row: Row,
-    /// Response times at the shares 0, 1/400, ... 1 of the answered requests, in milliseconds; empty if nothing was answered.
+    /// Response times at the shares 0, 1/400, ... 1 of the answered requests, in milliseconds;
+    /// empty if nothing was answered.
     pub quantiles_ms: Vec<f64>,
     /// Median time until a request was shed; none if none was.
     #[serde(default)]

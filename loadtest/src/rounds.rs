@@ -30,7 +30,8 @@ impl Runs {
         median(&values).zip(range(&values))
     }
 
-    /// The round whose 99th percentile is the median: a run that did happen, so that its figures belong together. None without rounds.
+    /// The round whose 99th percentile is the median: a run that did happen, so that its figures
+    /// belong together. None without rounds.
     pub fn middle(&self) -> Option<&Record> {
         let mut rounds: Vec<&Record> = self.records.iter().collect();
         rounds.sort_by(|a, b| a.row.p99_ms.unwrap_or(f64::MAX).total_cmp(&b.row.p99_ms.unwrap_or(f64::MAX)));
@@ -45,7 +46,8 @@ pub fn in_round(case: &Case, round: usize) -> Case {
     case
 }
 
-/// The places of the cases, those together that differ only in their load and so share a mesh, whose start is what takes long.
+/// The places of the cases, those together that differ only in their load and so share a mesh,
+/// whose start is what takes long.
 pub fn by_mesh(cases: &[Case]) -> Vec<Vec<usize>> {
     let mut groups: Vec<Vec<usize>> = Vec::new();
     for (place, case) in cases.iter().enumerate() {

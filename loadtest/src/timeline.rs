@@ -13,8 +13,8 @@ pub struct Point {
     pub value: f64,
 }
 
-/// The `share` quantile of the response times of what was answered within `window` before each moment, a moment every `step`; those without an
-/// answer are left out.
+/// The `share` quantile of the response times of what was answered within `window` before each
+/// moment, a moment every `step`; those without an answer are left out.
 pub fn sliding(samples: &[Sample], share: f64, window: Duration, step: Duration) -> Vec<Point> {
     let mut answers: Vec<&Sample> = samples.iter().filter(|sample| sample.outcome == Outcome::Ok).collect();
     answers.sort_by_key(|sample| sample.ended);
@@ -30,7 +30,8 @@ pub fn sliding(samples: &[Sample], share: f64, window: Duration, step: Duration)
     moments.filter_map(point).collect()
 }
 
-/// How long after `event_s` the values are at most `limit` and stay so for `stay_s`; `None`: never within the points, or nothing is known for so long.
+/// How long after `event_s` the values are at most `limit` and stay so for `stay_s`; `None`: never
+/// within the points, or nothing is known for so long.
 pub fn recovery_s(points: &[Point], event_s: f64, limit: f64, stay_s: f64) -> Option<f64> {
     let after: Vec<&Point> = points.iter().filter(|point| point.at_s >= event_s).collect();
     let last = after.last()?.at_s;

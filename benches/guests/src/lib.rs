@@ -6,7 +6,8 @@
 //! | `set_request_header` | sets one request header |
 //! | `set_response_header` | sets one response header |
 //!
-//! Written as the SDK's own examples are, and built as `bloc.wasm` is. Each works as a downstream and as an upstream filter.
+//! Written as the SDK's own examples are, and built as `bloc.wasm` is. Each works as a downstream
+//! and as an upstream filter.
 
 #![allow(missing_docs, reason = "the macro of proxy-wasm writes an undocumented function")]
 

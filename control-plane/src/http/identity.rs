@@ -1,8 +1,10 @@
 //! Who a poll comes from, by the certificate that its sidecar has shown.
 //!
-//! Behind the mesh's mTLS the control plane's own sidecar has checked the caller's certificate and appends its SPIFFE id to `x-forwarded-client-cert`:
-//! `By=spiffe://...;Hash=...;URI=spiffe://cluster.local/ns/shop/sa/checkout`. The last element is the sidecar's word, whatever the caller wrote before it. It is believed from a
-//! loopback address only: everybody else has not come through the sidecar.
+//! Behind the mesh's mTLS the control plane's own sidecar has checked the caller's certificate and
+//! appends its SPIFFE id to `x-forwarded-client-cert`:
+//! `By=spiffe://...;Hash=...;URI=spiffe://cluster.local/ns/shop/sa/checkout`. The last element is
+//! the sidecar's word, whatever the caller wrote before it. It is believed from a loopback address
+//! only: everybody else has not come through the sidecar.
 //!
 //! A header whose quotes do not close is refused. The sidecar always closes its quotes, so the open
 //! one is the caller's, and the comma before the sidecar's element would count as quoted text.

@@ -9,7 +9,8 @@
 //! | `GET /readyz` | 200 once services are in force; 503 before, and from the beginning of a shutdown |
 //! | `GET /metrics` | OpenMetrics text, see [`metrics`](crate::metrics); on a port of its own if it has one |
 //!
-//! Beside these the [`page`] has its own routes: `/` and `/v1/status`. Errors are `{"error": "..."}`.
+//! Beside these the [`page`] has its own routes: `/` and `/v1/status`. Errors are `{"error":
+//! "..."}`.
 
 mod bodies;
 pub mod caller;

@@ -1,6 +1,7 @@
 //! The arrival rate of one server, from the growth of its counters between reports.
 //!
-//! What has arrived is what has departed or is still in flight, so over a span `T` (s) from a baseline report to this one
+//! What has arrived is what has departed or is still in flight, so over a span `T` (s) from a
+//! baseline report to this one
 //!
 //! ```text
 //! rate = max(0, (departed + inFlight) - (departed + inFlight at the baseline)) / T       requests/s

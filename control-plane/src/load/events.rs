@@ -1,8 +1,10 @@
 //! What happens at one server, per second, from the growth of its counters between reports.
 //!
-//! `rate = growth / T` in events/s, over a span `T` of about one report interval; the confidence follows as confident departures by departures. For people who look at the page: nothing
-//! is decided upon it. Cold start, early, late and doubled reports, and leaps are treated as in [`Arrivals`](super::arrivals); a counter that has
-//! fallen means that the proxy was restarted, and its first report is the new baseline.
+//! `rate = growth / T` in events/s, over a span `T` of about one report interval; the confidence
+//! follows as confident departures by departures. For people who look at the page: nothing is
+//! decided upon it. Cold start, early, late and doubled reports, and leaps are treated as in
+//! [`Arrivals`](super::arrivals); a counter that has fallen means that the proxy was restarted, and
+//! its first report is the new baseline.
 
 use super::growth::{Growth, MAX_RATE};
 use super::report::Since;
@@ -38,12 +40,14 @@ impl EventRates {
         (self.departures > 0.0).then(|| (self.confident / self.departures).min(1.0))
     }
 
-    /// Rejections that a caller notices, in requests per second: for the capacity and for the deadline. A bounced bid is no trouble, it is how the attempts find their place.
+    /// Rejections that a caller notices, in requests per second: for the capacity and for the
+    /// deadline. A bounced bid is no trouble, it is how the attempts find their place.
     pub fn rejected(&self) -> f64 {
         self.rejected_capacity + self.rejected_deadline
     }
 
-    /// Share of the requests that were rejected, among those that were rejected or answered; 0 to 1.
+    /// Share of the requests that were rejected, among those that were rejected or answered; 0
+    /// to 1.
     pub fn rejected_share(&self) -> f64 {
         let rejected = self.rejected();
         if rejected > 0.0 { rejected / (rejected + self.departures) } else { 0.0 }

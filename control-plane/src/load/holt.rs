@@ -1,4 +1,5 @@
-//! Holt's method (double exponential smoothing): a level and a trend, extrapolated in a straight line.
+//! Holt's method (double exponential smoothing): a level and a trend, extrapolated in a straight
+//! line.
 //!
 //! With an observation `x` (requests/s) a time `d` after the last one:
 //!
@@ -8,11 +9,13 @@
 //! prediction for a time h ahead = level + trend * h                 requests/s; trend in requests/s per second
 //! ```
 //!
-//! The weights hold for a [`STEP`] and are converted to the time that has passed, so that the report interval does not change what is
-//! predicted. [`LEVEL`] 0.3 and [`TREND`] 0.1 were chosen by simulation of such cases as in the table, not on anybody's traffic.
-//! Larger weights follow a wave better and multiply the noise.
+//! The weights hold for a [`STEP`] and are converted to the time that has passed, so that the
+//! report interval does not change what is predicted. [`LEVEL`] 0.3 and [`TREND`] 0.1 were chosen
+//! by simulation of such cases as in the table, not on anybody's traffic. Larger weights follow a
+//! wave better and multiply the noise.
 //!
-//! Mean absolute error 30 s ahead, by that of the naive predictor (the last value stays), as the tests measure it:
+//! Mean absolute error 30 s ahead, by that of the naive predictor (the last value stays), as the
+//! tests measure it:
 //!
 //! | case | ratio |
 //! |---|---|
@@ -26,13 +29,17 @@
 //!
 //! Cold start: the first observation is the level, the trend 0. Cost: two powers an observation.
 //!
-//! So it is worse after a step: the naive predictor is right at once, while this one takes the step for a slope, overshoots (to 248 for a
-//! step from 100 to 200) and comes to stay within 5% after 110 s. Scaling on it adds too much for a minute or two; an autoscaler should cap what it adds at once.
+//! So it is worse after a step: the naive predictor is right at once, while this one takes the step
+//! for a slope, overshoots (to 248 for a step from 100 to 200) and comes to stay within 5% after
+//! 110 s. Scaling on it adds too much for a minute or two; an autoscaler should cap what it adds at
+//! once.
 //!
-//! Rejected: damping the trend (factor 0.9 a step): a smaller overshoot (peak 220), and for it an error on a ramp of 80% of the naive one instead of
-//! none, and a ramp is what a prediction is for. Deviation from Mu (section 4.3.1): its predictor learns weights over windows of up to
-//! 1,000 minutes for each function; a control plane without a disk does not have that history.
-//! Reference: C. C. Holt, Forecasting seasonals and trends by exponentially weighted moving averages (1957); uneven spacing after D. J. Wright (1986).
+//! Rejected: damping the trend (factor 0.9 a step): a smaller overshoot (peak 220), and for it an
+//! error on a ramp of 80% of the naive one instead of none, and a ramp is what a prediction is for.
+//! Deviation from Mu (section 4.3.1): its predictor learns weights over windows of up to 1,000
+//! minutes for each function; a control plane without a disk does not have that history. Reference:
+//! C. C. Holt, Forecasting seasonals and trends by exponentially weighted moving averages (1957);
+//! uneven spacing after D. J. Wright (1986).
 
 use std::time::Duration;
 use tokio::time::Instant;
@@ -58,7 +65,8 @@ impl Holt {
         Self { level: rate, trend: 0.0, at: now }
     }
 
-    /// Takes note of a further observation, in requests per second; one at the same instant as the last changes nothing.
+    /// Takes note of a further observation, in requests per second; one at the same instant as the
+    /// last changes nothing.
     pub fn observe(&mut self, rate: f64, now: Instant) {
         let elapsed = now.saturating_duration_since(self.at).as_secs_f64();
         if elapsed <= 0.0 {
@@ -102,7 +110,8 @@ mod tests {
         rates.iter().map(predict).collect()
     }
 
-    /// Mean absolute error of the predictions made in steps `made`: ours by that of the naive predictor, for which nothing ever changes.
+    /// Mean absolute error of the predictions made in steps `made`: ours by that of the naive
+    /// predictor, for which nothing ever changes.
     fn error_ratio(case: &str, rates: &[f64], made: std::ops::Range<usize>) -> f64 {
         let ours = predictions(rates);
         let error = |predicted: &[f64]| {

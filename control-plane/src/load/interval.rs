@@ -5,9 +5,11 @@ use std::str::FromStr;
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// How long the poll of a proxy that serves something is held at most: `1s` to `60s`, by default `5s`.
+/// How long the poll of a proxy that serves something is held at most: `1s` to `60s`, by default
+/// `5s`.
 ///
-/// Why 5 s: autoscalers look every 15 to 30 s, and 1,000 proxies then cost 200 small requests a second.
+/// Why 5 s: autoscalers look every 15 to 30 s, and 1,000 proxies then cost 200 small requests a
+/// second.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReportInterval(Duration);
 

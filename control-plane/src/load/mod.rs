@@ -37,8 +37,9 @@
 //! Bounds: only services in force are kept, at most [`MAX_SERVICES`]; reports of others are counted
 //! and dropped, since names come from outside.
 //!
-//! Reference: Mu, section 4.3.1 and Table 4.1 (`C_cur`, `IR_cur`, `IR_pre`, `Cap_e`). Deviations: 1. arrivals are counted at the servers, not at
-//! one ingress, so that sidecars and several gateways are covered too; 2. the predictor, see [`Holt`].
+//! Reference: Mu, section 4.3.1 and Table 4.1 (`C_cur`, `IR_cur`, `IR_pre`, `Cap_e`).
+//! Deviations: 1. arrivals are counted at the servers, not at one ingress, so that sidecars and
+//! several gateways are covered too; 2. the predictor, see [`Holt`].
 
 mod arrivals;
 mod events;

@@ -18,9 +18,11 @@ use tokio::time::Instant;
 pub const KEEP_INTERVALS: u32 = 3;
 /// No server of a service was heard of for so long: they are gone, or always ask another replica.
 const SILENT_AFTER: Duration = Duration::from_secs(60);
-/// How far ahead the arrival rate is predicted: about what an autoscaler takes to look (15 s) and a server to start.
+/// How far ahead the arrival rate is predicted: about what an autoscaler takes to look (15 s) and a
+/// server to start.
 pub const HORIZON: Duration = Duration::from_secs(30);
-/// The least service rate that is divided by, in requests per second: about one request in twelve days.
+/// The least service rate that is divided by, in requests per second: about one request in twelve
+/// days.
 const LEAST_SERVICE_RATE: f64 = 1e-6;
 
 /// The servers of one service.

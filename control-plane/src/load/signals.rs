@@ -17,7 +17,8 @@ pub struct Signals {
     pub capacity_requests: Option<u64>,
     /// What the servers took in, in requests per second, over about the last report interval.
     pub arrival_rate_per_second: Option<f64>,
-    /// What the servers finish when all are busy, in requests per second; a server that did not say counts as the mean of the others.
+    /// What the servers finish when all are busy, in requests per second; a server that did not say
+    /// counts as the mean of the others.
     pub service_rate_per_second: Option<f64>,
     /// The service rates of the single servers.
     pub service_rate_per_server: Option<Spread>,

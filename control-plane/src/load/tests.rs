@@ -40,7 +40,8 @@ impl World {
         heard.insert(proxy.to_owned(), now);
     }
 
-    /// `servers` proxies report every 5 s, each at its own moment, that they took in `rate` requests per second.
+    /// `servers` proxies report every 5 s, each at its own moment, that they took in `rate`
+    /// requests per second.
     fn steady(&mut self, seconds: std::ops::RangeInclusive<u64>, servers: u64, rate: u64, service_rate: Option<f64>) {
         for second in seconds.step_by(5) {
             for server in 0..servers {

@@ -1,7 +1,8 @@
 //! The signals for scaling, as gauges with the label `service`, and what happened, as counters.
 //!
-//! Made anew for each scrape: a service or a value that is gone must not leave its last value behind. What is not known has no series.
-//! Cardinality: up to 18 series for each of the 1,000 services at most that `Loads` keeps.
+//! Made anew for each scrape: a service or a value that is gone must not leave its last value
+//! behind. What is not known has no series. Cardinality: up to 18 series for each of the 1,000
+//! services at most that `Loads` keeps.
 
 use crate::load::{Signals, Totals};
 use prometheus_client::metrics::counter::{ConstCounter, Counter};

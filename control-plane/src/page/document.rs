@@ -1,7 +1,8 @@
-//! The page as one document: HTML with its style and script inside, under a Content-Security-Policy that allows just these two, by their digests.
+//! The page as one document: HTML with its style and script inside, under a Content-Security-Policy
+//! that allows just these two, by their digests.
 //!
-//! Names of services and proxies come from outside. The script shows them as text only; if it ever failed to, the policy keeps what is
-//! shown from running, loading or sending anything.
+//! Names of services and proxies come from outside. The script shows them as text only; if it ever
+//! failed to, the policy keeps what is shown from running, loading or sending anything.
 
 use axum::body::Bytes;
 use axum::http::{HeaderValue, header};

@@ -1,4 +1,5 @@
-//! `GET /v1/status`: everything at a glance. The services are filtered, sorted and cut here, so that the page is sent only the lines that it shows.
+//! `GET /v1/status`: everything at a glance. The services are filtered, sorted and cut here, so
+//! that the page is sent only the lines that it shows.
 
 use super::samples::{Samples, Sparklines};
 use crate::store::{Condition, Event, ProxyCounts, SenderStatus, ServiceStatus, Status};

@@ -1,4 +1,5 @@
-//! The page at `/`: what is wrong, how each service does, what changed lately and what was refused; and the read-only JSON behind it.
+//! The page at `/`: what is wrong, how each service does, what changed lately and what was refused;
+//! and the read-only JSON behind it.
 //!
 //! | request | answer |
 //! |---|---|
@@ -7,8 +8,9 @@
 //! | `GET /v1/status/services/{name}` | one service with its servers, senders and the last 15 minutes; 404 if it does not exist |
 //! | `GET /v1/status/history` | what changed and what was refused, the latest first |
 //!
-//! Each answer has an `ETag`; the page asks every 2 s and is told 304 if nothing is different. The pass over all servers behind a glance is made once a
-//! second at most, however many people look. Every 10 s each service is sampled for the sparklines.
+//! Each answer has an `ETag`; the page asks every 2 s and is told 304 if nothing is different. The
+//! pass over all servers behind a glance is made once a second at most, however many people look.
+//! Every 10 s each service is sampled for the sparklines.
 //!
 //! Shown are the proxies that *this* replica counts now, and their load; the other replicas have
 //! theirs, and over all of them each proxy is counted once. Grafana adds them up.
@@ -33,7 +35,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 use tokio::time::{Instant, MissedTickBehavior, interval};
 
-/// How often each service is sampled; with [`samples::KEPT`] samples the sparklines show 15 minutes.
+/// How often each service is sampled; with [`samples::KEPT`] samples the sparklines show 15
+/// minutes.
 pub const SAMPLE_EVERY: Duration = Duration::from_secs(10);
 /// How old a glance may be that another look is answered with.
 const FRESH: Duration = Duration::from_secs(1);
@@ -47,7 +50,8 @@ struct Page {
     samples: Mutex<Samples>,
 }
 
-/// The routes of the page. Samples are taken from now on, every `sample_every`, until the routes are dropped. To be called inside of a tokio runtime.
+/// The routes of the page. Samples are taken from now on, every `sample_every`, until the routes
+/// are dropped. To be called inside of a tokio runtime.
 pub fn routes<S: Clone + Send + Sync + 'static>(store: Store, sample_every: Duration) -> Router<S> {
     let page = Arc::new(Page {
         store,
@@ -135,6 +139,7 @@ fn answer(value: &impl Serialize, headers: &HeaderMap) -> Response {
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // Nothing under these locks is left half done by a panic that matters: it is shown, and made anew.
+    // Nothing under these locks is left half done by a panic that matters: it is shown, and made
+    // anew.
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

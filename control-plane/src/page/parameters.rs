@@ -1,4 +1,5 @@
-//! The parameters of a service that are in force, as a list for people: every parameter, with its default where nothing was written.
+//! The parameters of a service that are in force, as a list for people: every parameter, with its
+//! default where nothing was written.
 
 use bloc_policy::config::{CapacityParameters, ServiceParameters, ServiceSpec};
 use serde::Serialize;
@@ -58,7 +59,8 @@ pub fn in_force(spec: &ServiceSpec, parameters: &ServiceParameters) -> Vec<Param
     ]
 }
 
-/// The addresses that were written, those by port behind their port; `None` if the endpoints are learned from the answers.
+/// The addresses that were written, those by port behind their port; `None` if the endpoints are
+/// learned from the answers.
 pub fn addresses(spec: &ServiceSpec) -> Option<Vec<String>> {
     let by_port = spec.endpoints_by_port.iter();
     let by_port =

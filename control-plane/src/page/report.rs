@@ -1,4 +1,5 @@
-//! `GET /v1/status/services/{name}`: one service with its parameters, servers, senders and the last 15 minutes.
+//! `GET /v1/status/services/{name}`: one service with its parameters, servers, senders and the last
+//! 15 minutes.
 
 use super::parameters::{self, Parameter};
 use super::samples::{Samples, Sparklines};

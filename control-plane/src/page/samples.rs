@@ -1,7 +1,8 @@
 //! The last 15 minutes of each service, one sample every 10 s, for the sparklines.
 //!
-//! Bounds: [`KEPT`] samples of [`SERIES`] numbers for each service that servers report of, of which there are 1,000 at most: about 1 MB. A service that is gone takes its samples
-//! with it; one that fell silent keeps them until they are over.
+//! Bounds: [`KEPT`] samples of [`SERIES`] numbers for each service that servers report of, of which
+//! there are 1,000 at most: about 1 MB. A service that is gone takes its samples with it; one that
+//! fell silent keeps them until they are over.
 
 use crate::store::ServiceStatus;
 use serde::{Serialize, Serializer};
@@ -20,7 +21,8 @@ pub struct Samples {
     services: BTreeMap<String, VecDeque<[f32; SERIES]>>,
 }
 
-/// The samples of a service, the oldest first, rounded to three digits; `null` where something was not known.
+/// The samples of a service, the oldest first, rounded to three digits; `null` where something was
+/// not known.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Sparklines {

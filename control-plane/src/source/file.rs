@@ -1,10 +1,12 @@
 //! Services from a YAML file that is watched.
 //!
-//! The file system's notifications make a change quick; they are not relied upon. Every [`POLL`] the file is read anyway and its
-//! bytes compared, because renames, swapped symlinks (as Kubernetes mounts a ConfigMap), network file systems and editors
-//! each notify in their own way, and time stamps and sizes can stay the same over an edit. A reading counts when two in a row,
-//! [`SETTLE`] apart, are the same: an editor that truncates and then writes is otherwise seen halfway, and half a file may well be
-//! valid. Whoever writes more slowly than that should write another file and rename it.
+//! The file system's notifications make a change quick; they are not relied upon. Every [`POLL`]
+//! the file is read anyway and its bytes compared, because renames, swapped symlinks (as Kubernetes
+//! mounts a ConfigMap), network file systems and editors each notify in their own way, and time
+//! stamps and sizes can stay the same over an edit. A reading counts when two in a row, [`SETTLE`]
+//! apart, are the same: an editor that truncates and then writes is otherwise seen halfway, and
+//! half a file may well be valid. Whoever writes more slowly than that should write another file
+//! and rename it.
 //!
 //! From edit to publication: at most `POLL + 2 * SETTLE` plus parsing.
 
@@ -23,9 +25,11 @@ use tokio::time::{MissedTickBehavior, interval, sleep};
 
 /// Where its refusals come from; there is one file.
 const ORIGIN: &str = "file";
-/// How often the file is read although nothing was notified: with [`SETTLE`], well within the promised second.
+/// How often the file is read although nothing was notified: with [`SETTLE`], well within the
+/// promised second.
 const POLL: Duration = Duration::from_millis(250);
-/// How long the content must stand still: longer than the gap between an editor's truncation and its write.
+/// How long the content must stand still: longer than the gap between an editor's truncation and
+/// its write.
 const SETTLE: Duration = Duration::from_millis(50);
 /// Readings in a row before a file that never stands still is left to the next poll.
 const MAX_READINGS: usize = 10;
@@ -63,7 +67,8 @@ pub enum ReadError {
 #[derive(Debug)]
 pub struct FileSource {
     path: PathBuf,
-    /// The bytes, or why there were none: compared, so that each reading is judged and reported once.
+    /// The bytes, or why there were none: compared, so that each reading is judged and reported
+    /// once.
     seen: Result<Vec<u8>, String>,
 }
 

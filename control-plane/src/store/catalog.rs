@@ -15,7 +15,8 @@ pub struct Catalog {
 }
 
 impl Catalog {
-    /// Whether there has been a snapshot; until then nothing is known, not even that a service does not exist.
+    /// Whether there has been a snapshot; until then nothing is known, not even that a service does
+    /// not exist.
     pub fn is_published(&self) -> bool {
         self.current.is_some()
     }
@@ -55,7 +56,8 @@ impl Catalog {
         self.digest
     }
 
-    /// Puts `snapshot` in force. Returns the names whose service appeared, disappeared or means something else now.
+    /// Puts `snapshot` in force. Returns the names whose service appeared, disappeared or means
+    /// something else now.
     pub fn replace(&mut self, snapshot: Snapshot) -> BTreeSet<String> {
         let next = snapshot.into_services();
         let before = self.current.take().unwrap_or_default();

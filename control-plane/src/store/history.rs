@@ -1,7 +1,8 @@
 //! What changed lately and what was refused, for people who look.
 //!
-//! Changes of parameters, changes of endpoints only, and refusals are kept apart, each up to a bound: pods that come and go must not
-//! push out the edit that somebody looks for. Per event at most [`MAX_NAMED`] services are described. Times are those of the wall clock.
+//! Changes of parameters, changes of endpoints only, and refusals are kept apart, each up to a
+//! bound: pods that come and go must not push out the edit that somebody looks for. Per event at
+//! most [`MAX_NAMED`] services are described. Times are those of the wall clock.
 
 use crate::clock::rfc3339;
 use crate::snapshot::{Service, Snapshot};

@@ -1,7 +1,7 @@
 //! What is in force, who listens, and the polls that wait for a change.
 //!
-//! One lock guards it all: every step under it is short (no I/O, no waiting), and a change costs its subscribers only.
-//! The decisions are in `state`, what a version says in `version`.
+//! One lock guards it all: every step under it is short (no I/O, no waiting), and a change costs
+//! its subscribers only. The decisions are in `state`, what a version says in `version`.
 
 mod budget;
 mod catalog;

@@ -9,17 +9,21 @@ use std::time::Duration;
 
 use super::version::{MAX_LENGTH, Version};
 
-/// How long a poll is held unless it says otherwise: well below the idle timeouts of proxies in between.
+/// How long a poll is held unless it says otherwise: well below the idle timeouts of proxies in
+/// between.
 pub const DEFAULT_WAIT: Duration = Duration::from_secs(30);
 /// Waits outside this range are moved to its nearer end.
 pub const WAIT_RANGE: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(60));
 /// Services and loads that one proxy may name.
 const MAX_NAMES: usize = 1_000;
-/// Requests in flight that a proxy may report: ten times the largest capacity. A count below zero shows as a number near 2^64.
+/// Requests in flight that a proxy may report: ten times the largest capacity. A count below zero
+/// shows as a number near 2^64.
 const MAX_IN_FLIGHT: u64 = 10_000_000;
-/// Departures, and events of other kinds, that a proxy may report, 2^53, beyond which JSON tools lose digits: three centuries at a million a second.
+/// Departures, and events of other kinds, that a proxy may report, 2^53, beyond which JSON tools
+/// lose digits: three centuries at a million a second.
 const MAX_DEPARTED: u64 = 1 << 53;
-/// The service rate that a proxy may report, in requests per second: a million at once, in a microsecond each.
+/// The service rate that a proxy may report, in requests per second: a million at once, in a
+/// microsecond each.
 const MAX_SERVICE_RATE: f64 = 1e12;
 /// The longest name of a proxy or service, in bytes: a DNS name's length.
 const MAX_NAME_LENGTH: usize = 253;

@@ -1,4 +1,5 @@
-//! The polls that are held, indexed by service, so that a change wakes those that subscribed to it and nobody else.
+//! The polls that are held, indexed by service, so that a change wakes those that subscribed to it
+//! and nobody else.
 //!
 //! Cost: two numbers for each name of each held poll; a change costs its subscribers, not all
 //! polls.
@@ -48,8 +49,9 @@ impl Polls {
         self.held.len()
     }
 
-    /// Holds a poll; the receiver hears why it ends. Whoever drops the receiver must [`release`](Self::release) the id. `behind`: it waits for
-    /// our progress and not only for a change.
+    /// Holds a poll; the receiver hears why it ends. Whoever drops the receiver must
+    /// [`release`](Self::release) the id. `behind`: it waits for our progress and not only for a
+    /// change.
     pub fn hold(&mut self, subscription: Arc<Subscription>, behind: bool) -> (PollId, oneshot::Receiver<Wake>) {
         let id = self.next;
         self.next += 1;

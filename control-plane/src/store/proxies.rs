@@ -1,4 +1,5 @@
-//! What is remembered of each proxy, its last poll: for operators, and so that a newer poll ends the older one.
+//! What is remembered of each proxy, its last poll: for operators, and so that a newer poll ends
+//! the older one.
 //!
 //! Records of proxies that were not heard of for an hour are dropped. Because ids come from
 //! outside, each record is charged to the identity whose poll it is ([`budget`](super::budget)).

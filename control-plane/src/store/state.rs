@@ -1,14 +1,17 @@
 //! The decisions of the store, without locks, waiting or I/O: time is handed in.
 //!
 //! A poll is answered or held, when it arrives and again whenever something moves:
-//! 1. Before the first snapshot it is held: nothing is known yet, and an empty answer would take services away.
+//! 1. Before the first snapshot it is held: nothing is known yet, and an empty answer would take
+//!    services away.
 //! 2. It presents the digest of what it asks for: held, it is up to date.
-//! 3. It presents progress that we lack, under a seal of ours: held, and the source is told to make sure that it is up to date. What differs may be what we do not know yet, and
-//!    the proxy would fall back to an older state. If the source finds that its whole history ends before that, the version is of another history (a
-//!    restored etcd, another cluster), and counts for nothing.
+//! 3. It presents progress that we lack, under a seal of ours: held, and the source is told to make
+//!    sure that it is up to date. What differs may be what we do not know yet, and the proxy would
+//!    fall back to an older state. If the source finds that its whole history ends before that, the
+//!    version is of another history (a restored etcd, another cluster), and counts for nothing.
 //! 4. Otherwise it is answered, under the digest and the progress of the last change.
 //!
-//! Nothing is remembered of a proxy for that: it may ask any replica, and an answer that was lost is given again.
+//! Nothing is remembered of a proxy for that: it may ask any replica, and an answer that was lost
+//! is given again.
 
 use super::catalog::Catalog;
 use super::charge;
@@ -28,7 +31,8 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
-/// How many proxies may come back in a second when we close; a replica takes in some thousands on one core.
+/// How many proxies may come back in a second when we close; a replica takes in some thousands on
+/// one core.
 const RECONNECTS_PER_SECOND: u64 = 1_000;
 /// The longest that they are spread over, in seconds; as long they would miss a change.
 const MOST_SPREAD: u64 = 15;
@@ -185,7 +189,8 @@ impl State {
         self.proxies.iter_mut().for_each(|record| record.check(&self.seal));
     }
 
-    /// Whether there is a newer state for a proxy than it has. One that has seen more of the source than we did is not behind, we are.
+    /// Whether there is a newer state for a proxy than it has. One that has seen more of the source
+    /// than we did is not behind, we are.
     pub fn is_behind(&self, record: &Record) -> bool {
         self.catalog.is_published() && !self.is_current(record) && self.lacking(record).is_empty()
     }
@@ -231,7 +236,8 @@ impl State {
         }
     }
 
-    /// Puts a snapshot in force, which is what the source says at `reach`. Returns the names that changed and how many polls were woken.
+    /// Puts a snapshot in force, which is what the source says at `reach`. Returns the names that
+    /// changed and how many polls were woken.
     pub fn publish(&mut self, snapshot: Snapshot, reach: Reach) -> (BTreeSet<String>, usize) {
         let first = !self.catalog.is_published();
         let changes = self.catalog.replace(snapshot);

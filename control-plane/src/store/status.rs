@@ -1,4 +1,5 @@
-//! What the page shows, read out of the store: every service in one line, and one service with its servers and senders.
+//! What the page shows, read out of the store: every service in one line, and one service with its
+//! servers and senders.
 
 use super::handle::Store;
 use super::history::Event;
@@ -141,7 +142,8 @@ pub struct ServiceReport {
 }
 
 impl Store {
-    /// Everything at a glance. Costs a pass over all servers and all names that proxies subscribed to, under the lock: not to be asked for more than once a second.
+    /// Everything at a glance. Costs a pass over all servers and all names that proxies subscribed
+    /// to, under the lock: not to be asked for more than once a second.
     pub fn status(&self) -> Status {
         let now = Instant::now();
         let inner = self.lock();

@@ -37,7 +37,8 @@ impl Progress {
         &self.0
     }
 
-    /// The places where `other` is ahead, with its revision there; none for the progress of another kind of source, whose numbers mean nothing here.
+    /// The places where `other` is ahead, with its revision there; none for the progress of another
+    /// kind of source, whose numbers mean nothing here.
     pub fn behind<'a>(&'a self, other: &'a Self) -> impl Iterator<Item = (usize, u64)> + 'a {
         let comparable = self.0.len() == other.0.len();
         let pairs = self.0.iter().zip(&other.0).enumerate();

@@ -1,7 +1,8 @@
 //! As much of a Kubernetes API as the control plane uses: lists in pages, watches from a revision,
 //! Events, and Secrets.
 //!
-//! It can do on demand what a real one does when it likes to: cut all watches, forget old revisions (410), refuse everything.
+//! It can do on demand what a real one does when it likes to: cut all watches, forget old revisions
+//! (410), refuse everything.
 
 use axum::body::{Body, Bytes};
 use axum::extract::{Path, Query, State};
@@ -186,7 +187,8 @@ impl FakeApi {
         });
     }
 
-    /// Lists in pages of so many objects; two, unless it is told otherwise, so that there are pages.
+    /// Lists in pages of so many objects; two, unless it is told otherwise, so that there are
+    /// pages.
     pub fn pages_of(&self, objects: usize) {
         self.change(|fake| fake.page = objects);
     }

@@ -1,4 +1,5 @@
-//! A control plane on a port of its own, with a services file, and proxies that poll it over real HTTP.
+//! A control plane on a port of its own, with a services file, and proxies that poll it over real
+//! HTTP.
 #![allow(dead_code, missing_docs, reason = "each test file uses its part")]
 
 pub mod fake_api;

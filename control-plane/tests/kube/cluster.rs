@@ -1,4 +1,5 @@
-//! A kube-apiserver and its etcd on loopback ports of their own, and control planes that ask it with no more rights than `rbac.yaml` gives.
+//! A kube-apiserver and its etcd on loopback ports of their own, and control planes that ask it
+//! with no more rights than `rbac.yaml` gives.
 
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Secret, Service};
 use k8s_openapi::api::discovery::v1::EndpointSlice;
@@ -276,7 +277,8 @@ impl Drop for Cluster {
                 eprintln!("== {name}\n{}", self.log(name));
             }
         }
-        // Killed when dropped, but etcd last, or the API server spends its last moments complaining.
+        // Killed when dropped, but etcd last, or the API server spends its last moments
+        // complaining.
         let _ = (self.server.start_kill(), self.etcd.start_kill());
     }
 }

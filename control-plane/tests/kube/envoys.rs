@@ -1,7 +1,7 @@
 //! An endpoint that turns unready, real Envoys, and a real API server.
 //!
-//! Kubernetes takes no loopback address for an endpoint. `run.sh` therefore runs the tests in a network namespace of their own, whose loopback device
-//! has [`POD_IP`] too.
+//! Kubernetes takes no loopback address for an endpoint. `run.sh` therefore runs the tests in a
+//! network namespace of their own, whose loopback device has [`POD_IP`] too.
 
 use crate::cluster::{Cluster, LIMIT, until};
 use bloc_lab::envoy::{Balancing, Envoy, Outbound, Plugin, locate, sidecar_outbound, target_directory};

@@ -17,7 +17,8 @@ use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
 
-/// How long it lasts; longer, up to twice as long, if the attackers have not come to their last ids.
+/// How long it lasts; longer, up to twice as long, if the attackers have not come to their last
+/// ids.
 const DURATION: Duration = Duration::from_secs(60);
 /// Identities that invent proxies, how many each, and from how many connections; on each of some
 /// others a body stays unfinished.

@@ -1,5 +1,5 @@
-//! A proxy as far as the control plane can tell: it polls one of several control planes, takes over what it is answered, and turns to the
-//! next one when one does not answer.
+//! A proxy as far as the control plane can tell: it polls one of several control planes, takes over
+//! what it is answered, and turns to the next one when one does not answer.
 
 use bloc_policy::sync::{SyncRequest, SyncResponse};
 use std::time::Duration;

@@ -9,7 +9,8 @@ use bloc_policy::sync::ServiceEvents;
 use std::path::Path;
 use std::time::Duration;
 
-/// The least contrast of a text with what is behind it (WCAG 2.2, level AA), over all texts that are seen.
+/// The least contrast of a text with what is behind it (WCAG 2.2, level AA), over all texts that
+/// are seen.
 const LEAST_CONTRAST: &str = r"(() => {
   // Colours in whatever notation, and how bright they are, by painting them.
   const paint = document.createElement('canvas').getContext('2d', {willReadFrequently: true});

@@ -309,8 +309,8 @@ impl Status {
         }
     }
 
-    /// Whether the answer may meet a route's retry condition. A good one is not marked: a route with
-    /// the condition `envoy-ratelimited` would retry it for the mark alone.
+    /// Whether the answer may meet a route's retry condition. A good one is not marked: a route
+    /// with the condition `envoy-ratelimited` would retry it for the mark alone.
     fn is_bad(self, stream: &impl Stream) -> bool {
         self != Self::Good || stream.header(Map::Response, GRPC_STATUS).is_some()
     }

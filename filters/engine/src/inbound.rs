@@ -71,8 +71,8 @@ enum Stage {
     Waiting { met: Met, limit: Option<u64> },
     /// Handed to the application at this time; with a place in the limiter or not.
     Inside { met: Met, since: Timestamp, place: bool },
-    /// Answered by the application; what it is among the answers that have begun, unless it ended with
-    /// its headers.
+    /// Answered by the application; what it is among the answers that have begun, unless it ended
+    /// with its headers.
     Answered { place: bool, answer: Option<AnswerId> },
     /// Rejected when it met so many, and no longer counted: it is answered when so many bytes of it
     /// have come.
@@ -175,8 +175,9 @@ impl<H: Host> Request<H> {
         Flow::Pause
     }
 
-    /// A request that has just come, and is counted as in flight, is rejected. One of HTTP/1.1 whose
-    /// body is on its way is answered when that has come: an answer before would cost the connection.
+    /// A request that has just come, and is counted as in flight, is rejected. One of HTTP/1.1
+    /// whose body is on its way is answered when that has come: an answer before would cost the
+    /// connection.
     fn reject(self: Rc<Self>, reason: Reason, others: Concurrency) {
         let mut service = self.service.borrow_mut();
         service.add(-1);
@@ -362,8 +363,8 @@ pub struct InboundRequest<H: Host> {
 }
 
 impl<H: Host> InboundRequest<H> {
-    /// A request to this service (none: to that of the cluster that it is routed to), and to a filter
-    /// with this configuration.
+    /// A request to this service (none: to that of the cluster that it is routed to), and to a
+    /// filter with this configuration.
     pub fn new(vm: &Rc<Vm<H>>, plugin: PluginId, stream: H::Stream, named: Option<Shared<H>>) -> Self {
         Self { vm: Rc::clone(vm), plugin, stream, named, request: None }
     }

@@ -201,8 +201,8 @@ impl<H: Host> Queue<H> {
         self.announced(turns)
     }
 
-    /// Whether it is to be looked at: something of this thread waits or is inside, or another thread
-    /// may be dead.
+    /// Whether it is to be looked at: something of this thread waits or is inside, or another
+    /// thread may be dead.
     pub fn needs_looks(&self) -> bool {
         self.line.needs_looks()
     }

@@ -178,9 +178,9 @@ impl<C, S: Eq> Requests<C, S> {
     }
 
     /// An attempt of this request begins; none if there is no such request, or if the attempt is of
-    /// a copy of it. `listed`: whether the addresses are in the header still. The first attempt takes
-    /// them away, so a later one that has them works on a copy that Envoy made before: it mirrors
-    /// the request.
+    /// a copy of it. `listed`: whether the addresses are in the header still. The first attempt
+    /// takes them away, so a later one that has them works on a copy that Envoy made before: it
+    /// mirrors the request.
     pub fn attempt(&mut self, key: RequestKey, listed: bool) -> Option<Next<C>> {
         let place = self.place(key);
         let request = self.requests.get_mut(place)?;

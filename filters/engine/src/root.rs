@@ -84,8 +84,8 @@ impl<H: Host> Engine<H> {
         all.iter().filter_map(|service| service.borrow().tick_period(now)).min()
     }
 
-    /// The end of a callback in which the control plane may have changed something: what is not to be
-    /// held any more goes.
+    /// The end of a callback in which the control plane may have changed something: what is not to
+    /// be held any more goes.
     fn settle(&self) {
         if self.vm.was_updated()
             && let Some(period) = self.look(Service::look)

@@ -172,8 +172,8 @@ impl<H: Host> Service<H> {
         }
     }
 
-    /// Shows the capacity in force, if it has changed. Where configurations differ, that of the last
-    /// request.
+    /// Shows the capacity in force, if it has changed. Where configurations differ, that of the
+    /// last request.
     pub fn show_capacity(&mut self, capacity: Option<Concurrency>) {
         if self.shown != capacity {
             self.shown = capacity;

@@ -1,9 +1,9 @@
 //! Answers that have begun and not ended: those that carry nothing for long enough do not count as
 //! work, neither at the server nor at the sender, until they carry something again.
 //!
-//! The filters are not called for bodies. So a tick asks the proxy, in each stream's own context, how
-//! many bytes it has carried; whether it is idle [`bloc_policy::activity`] decides. An ordinary answer
-//! is over before anybody looks: it costs an entry in a table, and no call to the proxy.
+//! The filters are not called for bodies. So a tick asks the proxy, in each stream's own context,
+//! how many bytes it has carried; whether it is idle [`bloc_policy::activity`] decides. An ordinary
+//! answer is over before anybody looks: it costs an entry in a table, and no call to the proxy.
 //!
 //! What is found by whom: all that is open lies in one table for each thread. About once a second a
 //! tick, or a request that hands the counters over, notes which answers were there the last time.
@@ -161,8 +161,8 @@ impl<H: Host> Streams<H> {
         answers.values().any(Answer::is_long)
     }
 
-    /// Looks at the long ones, on a tick. How soon to look again, if there are any, and what is to be
-    /// done when nothing is borrowed.
+    /// Looks at the long ones, on a tick. How soon to look again, if there are any, and what is to
+    /// be done when nothing is borrowed.
     pub fn look(&self, now: Timestamp) -> (Option<Duration>, Vec<Turns<H>>) {
         if !self.note(now) {
             return (None, Vec::new());

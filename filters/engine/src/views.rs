@@ -1,9 +1,9 @@
 //! One service or cluster, as each plugin configuration wants it.
 //!
-//! Envoy keeps a configuration as long as a listener or a stream has it: beside the newest one there
-//! are those whose listeners drain, those that were rolled back to, and those of other listeners.
-//! Each request goes by its own. Configurations that say the same of a service share a view of it,
-//! as all do of what the control plane says.
+//! Envoy keeps a configuration as long as a listener or a stream has it: beside the newest one
+//! there are those whose listeners drain, those that were rolled back to, and those of other
+//! listeners. Each request goes by its own. Configurations that say the same of a service share a
+//! view of it, as all do of what the control plane says.
 
 use crate::parameters::PluginId;
 

@@ -81,7 +81,8 @@ fn check(report: &LoadReport, most: f64) {
     }
     let longest = Duration::from_secs_f64(MOST / 1e3);
     assert!(report.execution.is_none_or(|time| time <= longest), "{report:?}");
-    // What a sender makes of it; a queue of 2^32 at a thousandth of a request in a second is the worst.
+    // What a sender makes of it; a queue of 2^32 at a thousandth of a request in a second is the
+    // worst.
     let worst = Duration::from_secs(u64::from(u32::MAX) * 1000 + 1000).max(longest);
     assert!(most > MOST || report.expected().is_none_or(|expected| expected <= worst), "{report:?}");
 }

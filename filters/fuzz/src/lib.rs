@@ -1,4 +1,5 @@
-//! What the fuzzers try: all that the filters and the control plane read from others, beside "does not crash" with what must hold of it.
+//! What the fuzzers try: all that the filters and the control plane read from others, beside "does
+//! not crash" with what must hold of it.
 //!
 //! | target | reads | what must hold |
 //! |---|---|---|
@@ -10,7 +11,8 @@
 //! | [`sync_request`] | `POST /v1/sync` and the caller's identity | what is accepted reads the same again; the signals made of it are numbers |
 //! | [`sync_response`] | the control plane's answer | as `plugin`, and a sender and a server work with it |
 //!
-//! The functions are ordinary ones, so that `cargo test` replays the committed corpus without a fuzzer; `fuzz.sh` runs the fuzzers.
+//! The functions are ordinary ones, so that `cargo test` replays the committed corpus without a
+//! fuzzer; `fuzz.sh` runs the fuzzers.
 
 mod endpoints;
 mod headers;

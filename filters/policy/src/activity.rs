@@ -1,9 +1,10 @@
 //! Whether a stream carries anything: long streams that do not are no work.
 //!
 //! Who counts a stream looks from time to time how many bytes it has carried in each direction. A
-//! stream whose numbers stay as they are for a whole `T` (the parameter `streamIdle`) falls idle; the
-//! first look that finds other numbers makes it count again. With looks every `T / 2` a stream falls
-//! idle between `T` and `1.5 T` after its last byte, and counts again within `T / 2` of the next.
+//! stream whose numbers stay as they are for a whole `T` (the parameter `streamIdle`) falls idle;
+//! the first look that finds other numbers makes it count again. With looks every `T / 2` a stream
+//! falls idle between `T` and `1.5 T` after its last byte, and counts again within `T / 2` of the
+//! next.
 //!
 //! Cold start: the first look begins the time. Cost: 32 bytes a stream. Not in the paper, whose
 //! requests are short.

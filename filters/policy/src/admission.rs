@@ -3,16 +3,20 @@
 //! With `active` requests in the server and a capacity `C` (both in requests):
 //!
 //! - a request is rejected when `active + 1 > C`;
-//! - an answer carries `chip = 0` when `r < q / (headroom * C)` for a uniform `r` in `[0, 1)`, else `chip = 1`, so the share of
-//!   answers with a chip falls linearly from 1 in an empty server to 0 at `q = headroom * C`.
+//! - an answer carries `chip = 0` when `r < q / (headroom * C)` for a uniform `r` in `[0, 1)`, else
+//!   `chip = 1`, so the share of answers with a chip falls linearly from 1 in an empty server to 0
+//!   at `q = headroom * C`.
 //!
-//! Default: headroom 0.8, the paper's; the remaining fifth of the capacity is for senders that hold chips already or that the server
-//! has not met. Cold start: without a capacity everything is admitted and every answer carries a chip. Cost: a comparison, a draw.
+//! Default: headroom 0.8, the paper's; the remaining fifth of the capacity is for senders that hold
+//! chips already or that the server has not met. Cold start: without a capacity everything is
+//! admitted and every answer carries a chip. Cost: a comparison, a draw.
 //!
 //! Deviations from the paper:
-//! 1. `q` does not count the request that is being answered: a chip is an invitation to the next request, which will not find this
-//!    one. Counted in, a server of capacity 1 could never grant a chip.
-//! 2. `r` is drawn from `[0, 1)`, not `(0, 1]`: only so is `q = headroom * C` always without a chip and `q = 0` always with one.
+//! 1. `q` does not count the request that is being answered: a chip is an invitation to the next
+//!    request, which will not find this one. Counted in, a server of capacity 1 could never grant a
+//!    chip.
+//! 2. `r` is drawn from `[0, 1)`, not `(0, 1]`: only so is `q = headroom * C` always without a chip
+//!    and `q = 0` always with one.
 
 use crate::rng::Rng;
 use crate::units::{Concurrency, Ratio};
@@ -25,7 +29,8 @@ pub struct Admission {
 }
 
 impl Admission {
-    /// Admission of at most `capacity` requests at once (no limit if absent), with chips up to the share `headroom` of it.
+    /// Admission of at most `capacity` requests at once (no limit if absent), with chips up to the
+    /// share `headroom` of it.
     pub const fn new(capacity: Option<Concurrency>, headroom: Ratio) -> Self {
         Self { capacity, headroom }
     }
@@ -35,7 +40,8 @@ impl Admission {
         self.capacity
     }
 
-    /// Whether one more request may join the `active` ones (requests in the server, the new one not counted).
+    /// Whether one more request may join the `active` ones (requests in the server, the new one not
+    /// counted).
     pub const fn admits(&self, active: Concurrency) -> bool {
         match self.capacity {
             Some(capacity) => active.get() < capacity.get(),
@@ -43,7 +49,8 @@ impl Admission {
         }
     }
 
-    /// Whether an answer carries a chip while `others` requests are in the server besides the one answered.
+    /// Whether an answer carries a chip while `others` requests are in the server besides the one
+    /// answered.
     pub fn grants_chip(&self, others: Concurrency, rng: &mut impl Rng) -> bool {
         match self.capacity {
             Some(capacity) => {

@@ -1,8 +1,10 @@
-//! What the name of an Envoy cluster says: its service, and which of the service's endpoints it has.
+//! What the name of an Envoy cluster says: its service, and which of the service's endpoints it
+//! has.
 
 use crate::config::ServiceParameters;
 
-/// The service of a cluster: the host of an Istio cluster (`outbound|8080|subset|host`), else the cluster's own name.
+/// The service of a cluster: the host of an Istio cluster (`outbound|8080|subset|host`), else the
+/// cluster's own name.
 pub fn service_of(cluster: &str) -> &str {
     match cluster.split_once('|') {
         Some(("outbound" | "inbound", rest)) => {
@@ -12,8 +14,9 @@ pub fn service_of(cluster: &str) -> &str {
     }
 }
 
-/// What holds for one cluster of the service: of the endpoints, those of the port that the cluster's name tells. A subset has only some
-/// of them, which nobody named, so its senders learn them.
+/// What holds for one cluster of the service: of the endpoints, those of the port that the
+/// cluster's name tells. A subset has only some of them, which nobody named, so its senders learn
+/// them.
 pub fn parameters_of(cluster: &str, service: &ServiceParameters) -> ServiceParameters {
     let mut parts = cluster.split('|');
     let (direction, port, subset) = (parts.next(), parts.next(), parts.next());

@@ -1,18 +1,24 @@
 //! Crashes: when the filters stand aside because they crash too often.
 //!
-//! A crash ends one thread's VM and costs the requests in it; the next request finds a new one. That is good for a rare fault, and the worst that could be
-//! done when a request that kills the VM comes again and again: each one would take its neighbours with it. Hence, with the crashes of the last [`WINDOW`] known,
-//! a VM that is made while there were [`LIMIT`] of them stands aside until the first of these leaves the window: it passes everything, and so touches nothing that could crash it.
+//! A crash ends one thread's VM and costs the requests in it; the next request finds a new one.
+//! That is good for a rare fault, and the worst that could be done when a request that kills the VM
+//! comes again and again: each one would take its neighbours with it. Hence, with the crashes of
+//! the last [`WINDOW`] known, a VM that is made while there were [`LIMIT`] of them stands aside
+//! until the first of these leaves the window: it passes everything, and so touches nothing that
+//! could crash it.
 //!
-//! So one Envoy has at most `LIMIT + threads - 1` crashes in a window, whatever is sent to it: a thread looks when its VM is made, not at each request.
-//! Cold start: nothing is known, nobody stands aside. Cost: reading up to 24 bytes when a VM is made. Not in the paper.
+//! So one Envoy has at most `LIMIT + threads - 1` crashes in a window, whatever is sent to it: a
+//! thread looks when its VM is made, not at each request. Cold start: nothing is known, nobody
+//! stands aside. Cost: reading up to 24 bytes when a VM is made. Not in the paper.
 
 use crate::units::Timestamp;
 use std::time::Duration;
 
-/// Crashes count for this long. A fault that needs days to build up is mended by starting anew; one that comes with requests comes sooner than this.
+/// Crashes count for this long. A fault that needs days to build up is mended by starting anew; one
+/// that comes with requests comes sooner than this.
 pub const WINDOW: Duration = Duration::from_secs(60);
-/// So many crashes within the window are too many: one is an accident, two may be its echo in the other threads.
+/// So many crashes within the window are too many: one is an accident, two may be its echo in the
+/// other threads.
 pub const LIMIT: usize = 3;
 
 /// The last crashes of all threads of one Envoy, the latest last.

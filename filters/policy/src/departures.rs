@@ -1,23 +1,32 @@
-//! What a server measures of itself: departure rate, confidence, execution time (Mu, paper section 4.3.1, algorithm 1).
+//! What a server measures of itself: departure rate, confidence, execution time (Mu, paper section
+//! 4.3.1, algorithm 1).
 //!
 //! Over intervals `T`:
 //!
-//! - departure rate `R = departed / elapsed` (requests/s), smoothed `Rs = a * Rs + (1 - a) * R`, `a` = 0.7;
-//! - confidence `= confident / departed` (ratio): a request is confident if others waited when it came and the queue did not run empty until it
-//!   was answered, that is if the server was busy all the time, so that its departure rate then was its service rate;
-//! - execution time (s): the mean of the first twenty requests, then an EWMA with weight 0.05 for the newest; with each two seconds in which nothing was
-//!   executed, the past counts half as much;
-//! - `T = clamp(10 * execution time, 0.1 s, 10 s)`, recomputed only when `10 * execution time` leaves `[T / 2, 2 * T]`. 1 s at the start.
+//! - departure rate `R = departed / elapsed` (requests/s), smoothed `Rs = a * Rs + (1 - a) * R`,
+//!   `a` = 0.7;
+//! - confidence `= confident / departed` (ratio): a request is confident if others waited when it
+//!   came and the queue did not run empty until it was answered, that is if the server was busy all
+//!   the time, so that its departure rate then was its service rate;
+//! - execution time (s): the mean of the first twenty requests, then an EWMA with weight 0.05 for
+//!   the newest; with each two seconds in which nothing was executed, the past counts half as much;
+//! - `T = clamp(10 * execution time, 0.1 s, 10 s)`, recomputed only when `10 * execution time`
+//!   leaves `[T / 2, 2 * T]`. 1 s at the start.
 //!
-//! The paper gives no weights: 0.7 and 0.05 average over some three intervals and twenty requests. Simulated with exponential service times, 0.1 is worse by 5% in the p99 of
-//! Mu's routing, 0.02 better by 2%, and slower to see a server that has become slow.
-//! Cold start: nothing is known, and nothing is reported, until an interval with a departure has passed. An idle interval forgets the rate, and halves a long `T` down to 1 s. Cost: a few additions a request.
+//! The paper gives no weights: 0.7 and 0.05 average over some three intervals and twenty requests.
+//! Simulated with exponential service times, 0.1 is worse by 5% in the p99 of Mu's routing, 0.02
+//! better by 2%, and slower to see a server that has become slow. Cold start: nothing is known, and
+//! nothing is reported, until an interval with a departure has passed. An idle interval forgets the
+//! rate, and halves a long `T` down to 1 s. Cost: a few additions a request.
 //!
-//! Deviations: 1. the bounds of `T` are mended (printed with `min` and `max` exchanged); 2. the rate is taken over the time that has really passed,
-//! since an interval ends with the first event after its end; 3. the totals are handed in, because in an Envoy all threads add to them, and each
-//! thread smooths them for itself; the flags of the requests in one thread are reset when that thread sees the empty queue; 4. an idle interval does not forget the execution time
-//! (line 19), which the first requests after a pause need for their bids and deadlines: it ages. A server that took itself for slow, after one slow answer or a
-//! slow start, would be asked ever more rarely, and would never learn better.
+//! Deviations: 1. the bounds of `T` are mended (printed with `min` and `max` exchanged); 2. the
+//! rate is taken over the time that has really passed, since an interval ends with the first event
+//! after its end; 3. the totals are handed in, because in an Envoy all threads add to them, and
+//! each thread smooths them for itself; the flags of the requests in one thread are reset when that
+//! thread sees the empty queue; 4. an idle interval does not forget the execution time (line 19),
+//! which the first requests after a pause need for their bids and deadlines: it ages. A server that
+//! took itself for slow, after one slow answer or a slow start, would be asked ever more rarely,
+//! and would never learn better.
 
 use crate::units::{Ratio, Timestamp};
 use std::time::Duration;
@@ -84,7 +93,8 @@ impl Departures {
         Flag((queue > 0).then_some(self.emptied))
     }
 
-    /// A request has been answered after `execution`, and `queue` wait; whether it was confident (lines 6 to 16).
+    /// A request has been answered after `execution`, and `queue` wait; whether it was confident
+    /// (lines 6 to 16).
     pub fn depart(&mut self, flag: Flag, execution: Duration, queue: u32, now: Timestamp) -> bool {
         let confident = flag.0 == Some(self.emptied);
         if queue == 0 {
@@ -109,8 +119,8 @@ impl Departures {
         self.began.is_none_or(|began| now.since(began) >= self.interval)
     }
 
-    /// Ends the interval if it is over (lines 17 to 32). `executing`: whether any request is in the application. To be called with each event, and
-    /// at least a few times a second.
+    /// Ends the interval if it is over (lines 17 to 32). `executing`: whether any request is in the
+    /// application. To be called with each event, and at least a few times a second.
     pub fn measure(&mut self, totals: Totals, executing: bool, now: Timestamp) {
         let Some(began) = self.began else {
             (self.began, self.counted) = (Some(now), totals);
@@ -163,7 +173,8 @@ mod tests {
         Timestamp::ZERO.after(Duration::from_millis(millis))
     }
 
-    /// A server that works on one request at a time, `service` ms each, with arrivals every `gap` ms; what it has measured after `millis`.
+    /// A server that works on one request at a time, `service` ms each, with arrivals every `gap`
+    /// ms; what it has measured after `millis`.
     fn run(service: u64, gap: u64, millis: u64) -> Departures {
         let (mut departures, mut totals) = (Departures::default(), Totals::default());
         let mut queue: VecDeque<Flag> = VecDeque::new();

@@ -1,15 +1,21 @@
 //! Discovery: how a sender that nobody gave a list of endpoints finds out about all of them.
 //!
-//! Such a sender learns a server from the answer of a request that Envoy's own policy placed. A request that carries our list never meets a new
-//! server, so some requests must go without one: `explores` says which. While the last find is recent, that is while fewer than
-//! `8 * (known + 1)` requests have gone exploring since, every request explores; afterwards one in 50. Envoy's fallback policy, least request,
-//! prefers idle servers: of `n` unknown ones among `N`, eight rounds miss one with probability about `exp(-8)`.
+//! Such a sender learns a server from the answer of a request that Envoy's own policy placed. A
+//! request that carries our list never meets a new server, so some requests must go without one:
+//! `explores` says which. While the last find is recent, that is while fewer than `8 * (known + 1)`
+//! requests have gone exploring since, every request explores; afterwards one in 50. Envoy's
+//! fallback policy, least request, prefers idle servers: of `n` unknown ones among `N`, eight
+//! rounds miss one with probability about `exp(-8)`.
 //!
-//! Where servers come and go all the time, the last find is always recent, so no list ever names one that has left, and nothing would tell that it has. Therefore, at each find, those are
-//! forgotten that no attempt met while `16 * (known + 1)` requests went exploring: a server that is still there is missed by so many with probability about `exp(-16)`, and is learned anew when it is met.
+//! Where servers come and go all the time, the last find is always recent, so no list ever names
+//! one that has left, and nothing would tell that it has. Therefore, at each find, those are
+//! forgotten that no attempt met while `16 * (known + 1)` requests went exploring: a server that is
+//! still there is missed by so many with probability about `exp(-16)`, and is learned anew when it
+//! is met.
 //!
-//! Cold start: everything explores, so the sender behaves like Envoy's fallback policy. Cost: a draw a request. Not in the paper, whose proxies
-//! ask a directory; wherever endpoints are configured or sent by the control plane, nothing explores.
+//! Cold start: everything explores, so the sender behaves like Envoy's fallback policy. Cost: a
+//! draw a request. Not in the paper, whose proxies ask a directory; wherever endpoints are
+//! configured or sent by the control plane, nothing explores.
 
 use crate::rng::Rng;
 
@@ -40,12 +46,14 @@ impl Discovery {
         self.explored
     }
 
-    /// Whether a server is gone that was met last when `met` requests had gone exploring, with `known` endpoints known.
+    /// Whether a server is gone that was met last when `met` requests had gone exploring, with
+    /// `known` endpoints known.
     pub fn is_gone(&self, met: u64, known: usize) -> bool {
         self.explored.saturating_sub(met) > (ROUNDS_UNTIL_GONE * (known + 1)) as u64
     }
 
-    /// Takes note that a server was found that was not known, or that one was lost: the search begins anew.
+    /// Takes note that a server was found that was not known, or that one was lost: the search
+    /// begins anew.
     pub fn found(&mut self) {
         self.since_find = 0;
     }
@@ -56,7 +64,8 @@ mod tests {
     use super::*;
     use std::collections::BTreeSet;
 
-    /// A cluster of `n` servers of which exploring requests meet one at random (the worst that a fallback policy can be).
+    /// A cluster of `n` servers of which exploring requests meet one at random (the worst that a
+    /// fallback policy can be).
     fn requests_until_all_known(n: usize, seed: u64) -> usize {
         let mut rng = fastrand::Rng::with_seed(seed);
         let (mut discovery, mut known) = (Discovery::default(), BTreeSet::new());

@@ -1,7 +1,8 @@
-//! What a sender knows of the servers of one cluster: chips, backoff, pending requests (paper, sections 5.4.2 and 5.4.3).
+//! What a sender knows of the servers of one cluster: chips, backoff, pending requests (paper,
+//! sections 5.4.2 and 5.4.3).
 //!
-//! An endpoint *qualifies* when it has a chip, or when `reset_interval` has passed since its clock was set. The clock is set by every answer,
-//! every rejection and every failure, and by a probe.
+//! An endpoint *qualifies* when it has a chip, or when `reset_interval` has passed since its clock
+//! was set. The clock is set by every answer, every rejection and every failure, and by a probe.
 //!
 //! | event | chips | clock | shut |
 //! |---|---|---|---|
@@ -16,18 +17,23 @@
 //! | given up by its caller | +1 if one was spent | | |
 //! | given up, and nothing was heard since all that is pending there began, a reset interval ago or more: it hangs | +0 | later, as it owes answers | yes |
 //!
-//! Who is *shut* is left out by a routing that does not ask for chips ([`crate::routing::Mu`]), until `reset_interval` has passed since it was shut or probed;
-//! then an attempt probes it. While it is shut, it gets no chip back, and sets no standard for the failures of others.
+//! Who is *shut* is left out by a routing that does not ask for chips ([`crate::routing::Mu`]),
+//! until `reset_interval` has passed since it was shut or probed; then an attempt probes it. While
+//! it is shut, it gets no chip back, and sets no standard for the failures of others.
 //!
-//! Qualified endpoints stand in a dense array, the others in a tree ordered by clock, so that choosing costs the same among ten
-//! endpoints as among a thousand: each move between the two costs `O(log n)`, and there is one a request or less.
+//! Qualified endpoints stand in a dense array, the others in a tree ordered by clock, so that
+//! choosing costs the same among ten endpoints as among a thousand: each move between the two costs
+//! `O(log n)`, and there is one a request or less.
 //!
-//! Cold start: one chip each, so every server may be tried once before it has spoken. Deviations from the paper: 1. chips are bounded by
-//! `max_chips` (there the counter may grow by one with each probe); 2. a forced attempt restarts the clock as a probe does, so that a
-//! sender to whom nobody is open goes round instead of hammering one server; 3. a failure costs a chip, so that a dead server is left alone like one that
-//! rejected once its chips are spent, and one that fails fast does not look better than the others; 4. a rejection for a deadline says nothing of the server, if that
-//! has a line: it keeps its chips; 5. who is shut; 6. a server that owes answers to the last `n` attempts is left alone for `n` reset intervals, 8 at most, so that one that
-//! hangs does not draw a request in each interval.
+//! Cold start: one chip each, so every server may be tried once before it has spoken. Deviations
+//! from the paper: 1. chips are bounded by `max_chips` (there the counter may grow by one with each
+//! probe); 2. a forced attempt restarts the clock as a probe does, so that a sender to whom nobody
+//! is open goes round instead of hammering one server; 3. a failure costs a chip, so that a dead
+//! server is left alone like one that rejected once its chips are spent, and one that fails fast
+//! does not look better than the others; 4. a rejection for a deadline says nothing of the server,
+//! if that has a line: it keeps its chips; 5. who is shut; 6. a server that owes answers to the
+//! last `n` attempts is left alone for `n` reset intervals, 8 at most, so that one that hangs does
+//! not draw a request in each interval.
 
 mod attempt;
 mod endpoint;
@@ -65,7 +71,8 @@ pub struct Endpoints {
     by_address: HashMap<Box<str>, EndpointId>,
     table: SlotMap<EndpointId, Endpoint>,
     all: Vec<EndpointId>,
-    /// Beside `all`, place by place: what a choice that looks at every server reads, so that it need not look into the table.
+    /// Beside `all`, place by place: what a choice that looks at every server reads, so that it
+    /// need not look into the table.
     standings: Vec<Standing>,
     qualified: Vec<EndpointId>,
     waiting: BTreeSet<(Timestamp, EndpointId)>,
@@ -191,7 +198,8 @@ impl Endpoints {
         }
     }
 
-    /// Forgets the servers without a pending attempt that were met last at a time of which `is_gone` says that it is too long ago.
+    /// Forgets the servers without a pending attempt that were met last at a time of which
+    /// `is_gone` says that it is too long ago.
     pub fn forget(&mut self, is_gone: impl Fn(u64) -> bool) {
         let gone = self.table.iter().filter(|(_, endpoint)| endpoint.pending == 0 && is_gone(endpoint.met));
         let gone: Vec<EndpointId> = gone.map(|(id, _)| id).collect();
@@ -200,7 +208,8 @@ impl Endpoints {
         }
     }
 
-    /// Makes `addresses` the servers: what is missing is added, what is not among them is forgotten, the others keep their state.
+    /// Makes `addresses` the servers: what is missing is added, what is not among them is
+    /// forgotten, the others keep their state.
     pub fn replace<'a>(&mut self, addresses: impl IntoIterator<Item = &'a str>, now: Timestamp) {
         let keep: HashSet<EndpointId> = addresses.into_iter().map(|address| self.add(address, now)).collect();
         let gone: Vec<EndpointId> = self.table.keys().filter(|id| !keep.contains(id)).collect();
@@ -209,7 +218,8 @@ impl Endpoints {
         }
     }
 
-    /// An attempt to this server begins: spends a chip or restarts the clock, and counts it as pending.
+    /// An attempt to this server begins: spends a chip or restarts the clock, and counts it as
+    /// pending.
     pub fn begin(&mut self, id: EndpointId, now: Timestamp) -> Option<Right> {
         self.requalify(now);
         let endpoint = self.table.get_mut(id)?;
@@ -346,7 +356,8 @@ impl Endpoints {
         }
     }
 
-    /// The application of this server answered an attempt. To be told before [`answer`](Self::answer), where servers' estimates matter.
+    /// The application of this server answered an attempt. To be told before
+    /// [`answer`](Self::answer), where servers' estimates matter.
     pub fn served(&mut self, id: EndpointId, now: Timestamp) {
         if let Some(endpoint) = self.table.get_mut(id) {
             endpoint.estimate.answered(now);
@@ -379,7 +390,8 @@ impl Endpoints {
         }
     }
 
-    /// A server took a request for the `bid` that it carried (none: without limit) and answered it after `took`, silently or with a report.
+    /// A server took a request for the `bid` that it carried (none: without limit) and answered it
+    /// after `took`, silently or with a report.
     pub fn judge(&mut self, id: EndpointId, bid: Option<Duration>, took: Duration, silent: bool) {
         if let Some(endpoint) = self.table.get_mut(id) {
             endpoint.promises.judge(bid, took, silent);
@@ -415,7 +427,8 @@ impl Endpoints {
         }
     }
 
-    /// The server was not in the cluster when an attempt should have gone to it: left alone for an interval.
+    /// The server was not in the cluster when an attempt should have gone to it: left alone for an
+    /// interval.
     pub fn missing(&mut self, id: EndpointId, now: Timestamp) {
         self.restart(id, now);
         if let Some(endpoint) = self.table.get_mut(id) {

@@ -332,9 +332,9 @@ fn a_server_that_rejects_for_a_deadline_keeps_its_chips() {
     assert!(!is_any_shut(&endpoints));
 }
 
-/// Attempts that one of four servers gets from a sender with twenty requests a second, whose callers
-/// wait for two seconds: while it hangs, from 3 s on until `well`, and in the last five of twenty
-/// seconds. The others answer after 100 ms, and bounce every second first attempt.
+/// Attempts that one of four servers gets from a sender with twenty requests a second, whose
+/// callers wait for two seconds: while it hangs, from 3 s on until `well`, and in the last five of
+/// twenty seconds. The others answer after 100 ms, and bounce every second first attempt.
 fn drawn_by_one_that_hangs(routing: &mut impl Routing, well: u64) -> [usize; 2] {
     let mut endpoints = Endpoints::new(RESET, 10);
     let ids = ["s", "t", "u", "v"].map(|name| endpoints.add(name, at(0)));

@@ -1,29 +1,42 @@
 //! What a sender believes about a server between two reports (Mu, paper sections 4.3.2 and 4.3.3).
 //!
-//! - queue (requests) `= pending + others`: what this sender has there, which it knows exactly, and what the other senders have there: the reported queue without its own part,
-//!   plus `g - 1` for each request that it has sent there since. `g` is the number of senders like this one (1 for a lone gateway): while I send one request, the others send
-//!   `g - 1`, of which I hear nothing yet.
-//! - service rate (requests/s): the server's own estimate if it reports one, else the rule of [`ServiceRate`].
+//! - queue (requests) `= pending + others`: what this sender has there, which it knows exactly, and
+//!   what the other senders have there: the reported queue without its own part, plus `g - 1` for
+//!   each request that it has sent there since. `g` is the number of senders like this one (1 for a
+//!   lone gateway): while I send one request, the others send `g - 1`, of which I hear nothing yet.
+//! - service rate (requests/s): the server's own estimate if it reports one, else the rule of
+//!   [`ServiceRate`].
 //!
-//! Aging: the weight of the reported part falls from 1 to 0 over the horizon ([`HORIZON`] reset intervals). The rest has the others' usual part, `(1 - 1/g)` of the queue that
-//! would make this server's wait the mean one of the service; so a server that looked full is not avoided for ever, one that looked empty does not draw everybody, and one
-//! that nobody has heard of looks a little better than the mean. (With the whole mean in that place a server that was left alone long enough looked as full as those that were not,
-//! for ever: simulated, half of the fleet starved.)
+//! Aging: the weight of the reported part falls from 1 to 0 over the horizon ([`HORIZON`] reset
+//! intervals). The rest has the others' usual part, `(1 - 1/g)` of the queue that would make this
+//! server's wait the mean one of the service; so a server that looked full is not avoided for ever,
+//! one that looked empty does not draw everybody, and one that nobody has heard of looks a little
+//! better than the mean. (With the whole mean in that place a server that was left alone long
+//! enough looked as full as those that were not, for ever: simulated, half of the fleet starved.)
 //! Cold start: a server that has not spoken has the mean wait and the largest service rate known.
 //!
-//! What a server says is believed as far as this sender's own experience goes, so that one that lies, or errs, neither draws all load nor is left alone for ever:
+//! What a server says is believed as far as this sender's own experience goes, so that one that
+//! lies, or errs, neither draws all load nor is left alone for ever:
 //!
-//! - of a queue, at most [`Limit`], `min(4, n / 2) * (mean queue + 16)` among `n` servers: a huge one would make all means huge;
-//! - of a queue and a rate together, that the next answer comes between a quarter and four times ([`TRUST`]) of `(own + 1) * gap`, what it takes to answer this sender's own
-//!   requests at the pace seen: the gap is the time from one answer to the next while there is a request of this sender, an EWMA with weight 0.3. An honest server keeps
-//!   that pace on average, whatever the others send; four, because one of many places is faster than it is seen to be while it has little to do;
-//! - for [`HORIZON`] reset intervals: a server that was not heard of for so long, and has no request of this sender, is a newcomer again.
+//! - of a queue, at most [`Limit`], `min(4, n / 2) * (mean queue + 16)` among `n` servers: a huge
+//!   one would make all means huge;
+//! - of a queue and a rate together, that the next answer comes between a quarter and four times
+//!   ([`TRUST`]) of `(own + 1) * gap`, what it takes to answer this sender's own requests at the
+//!   pace seen: the gap is the time from one answer to the next while there is a request of this
+//!   sender, an EWMA with weight 0.3. An honest server keeps that pace on average, whatever the
+//!   others send; four, because one of many places is faster than it is seen to be while it has
+//!   little to do;
+//! - for [`HORIZON`] reset intervals: a server that was not heard of for so long, and has no
+//!   request of this sender, is a newcomer again.
 //!
-//! What was sent there counts until the next report, and no longer than it is pending: what failed, or was answered without a report, is not there any more.
-//! It ages as news does.
+//! What was sent there counts until the next report, and no longer than it is pending: what failed,
+//! or was answered without a report, is not there any more. It ages as news does.
 //!
-//! Deviations: 1. the reported queue counts the requests being executed too, because an idle server and one that is busy with no queue are not the same;
-//! 2. `g`; 3. the aging; 4. a server that knows its concurrency reports its service rate itself, which is exact where `R / c` is a guess; 5. the bounds of belief; 6. rates in steps of 3 to 6%.
+//! Deviations: 1. the reported queue counts the requests being executed too, because an idle server
+//! and one that is busy with no queue are not the same;
+//! 2. `g`; 3. the aging; 4. a server that knows its concurrency reports its service rate itself,
+//!    which is exact where `R / c` is a guess; 5. the bounds of belief; 6. rates in steps of 3 to
+//!    6%.
 
 use crate::service_rate::ServiceRate;
 use crate::units::Timestamp;
@@ -53,7 +66,8 @@ pub struct Limit(f64);
 impl Limit {
     /// For one of `servers` servers, whose mean queue is `mean` requests.
     pub fn new(servers: usize, mean: f64) -> Self {
-        // With half of the number of servers, or less, one server alone cannot push the mean that its own limit comes from.
+        // With half of the number of servers, or less, one server alone cannot push the mean that
+        // its own limit comes from.
         Self((servers as f64 / 2.0).clamp(1.0, MOST_MEANS) * (mean + SLACK))
     }
 }
@@ -63,7 +77,8 @@ impl Limit {
 pub struct Fleet {
     /// The mean wait: all queues over all service rates, in seconds.
     pub wait: f64,
-    /// The largest service rate, in requests per second; 1 if none is known: then all count the same.
+    /// The largest service rate, in requests per second; 1 if none is known: then all count the
+    /// same.
     pub most: f64,
     /// How many senders like this one there are, at least 1.
     pub senders: f64,
@@ -90,7 +105,8 @@ pub const HORIZON: f64 = 10.0;
 
 /// By what factor a server's word and the pace of its answers may differ.
 pub const TRUST: f64 = 4.0;
-/// How many mean queues are believed at most, and how many requests beside, so that a few that wait after a pause are not cut off.
+/// How many mean queues are believed at most, and how many requests beside, so that a few that wait
+/// after a pause are not cut off.
 const MOST_MEANS: f64 = 4.0;
 const SLACK: f64 = 16.0;
 /// The weight of the newest gap.
@@ -135,7 +151,8 @@ impl Estimate {
         self.sent = self.sent.min(pending);
     }
 
-    /// The server has spoken, in answer to one of the `pending` requests that this sender had there.
+    /// The server has spoken, in answer to one of the `pending` requests that this sender had
+    /// there.
     pub fn hear(&mut self, report: &LoadReport, pending: u32, limit: Limit, now: Timestamp) {
         let Some(queue) = report.queue else { return };
         let own = pending.saturating_sub(1);
@@ -149,14 +166,16 @@ impl Estimate {
         let Some((rate, gap)) = rate.zip(self.gap.filter(|gap| *gap > 0.0)) else { return };
         let (line, seen) = (f64::from(own) + others + 1.0, (f64::from(own) + 1.0) * gap);
         if line * TRUST < seen * rate {
-            // Then the others that it speaks of are no news either, and would hide what this sender adds.
+            // Then the others that it speaks of are no news either, and would hide what this sender
+            // adds.
             (self.heard, self.service) = (Some((now, 0.0)), Some(TRUST / gap));
         } else {
             self.service = Some(rate.max(line / (seen * TRUST)));
         }
     }
 
-    /// The estimate as the choice among all servers wants it, of a server at which this sender has `pending` requests.
+    /// The estimate as the choice among all servers wants it, of a server at which this sender has
+    /// `pending` requests.
     pub fn standing(&self, pending: u32) -> Standing {
         let (at, others) = self.heard.unwrap_or_default();
         Standing {
@@ -172,14 +191,15 @@ impl Estimate {
     }
 }
 
-/// In steps of 3 to 6%: nobody knows a service rate better than that, and of two idle servers the one
-/// that is slower by a hair would get nothing.
+/// In steps of 3 to 6%: nobody knows a service rate better than that, and of two idle servers the
+/// one that is slower by a hair would get nothing.
 fn rounded(rate: f64) -> f64 {
     const CUT: u64 = 1 << (f64::MANTISSA_DIGITS - 1 - 4);
     f64::from_bits((rate.to_bits() + CUT / 2) & !(CUT - 1))
 }
 
-/// An [`Estimate`] and the pending requests of this sender, packed so that a choice that looks at every server reads as little as possible, and without a branch.
+/// An [`Estimate`] and the pending requests of this sender, packed so that a choice that looks at
+/// every server reads as little as possible, and without a branch.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Standing {
     at: Timestamp,
@@ -219,7 +239,8 @@ impl Standing {
         self.shut_until
     }
 
-    /// The queue at `now` as far as this sender can know, in requests, of a server with this service `rate` (requests/s).
+    /// The queue at `now` as far as this sender can know, in requests, of a server with this
+    /// service `rate` (requests/s).
     pub fn known_queue(&self, fleet: &Fleet, rate: f64, now: Timestamp) -> f64 {
         let usual = fleet.wait * rate * (1.0 - 1.0 / fleet.senders);
         // `max` would look for NaN, which there is none.
@@ -228,7 +249,8 @@ impl Standing {
         f64::from(self.pending) + (usual + weight * (self.others - usual))
     }
 
-    /// What the other senders have sent meanwhile, if they did as this one did. It ages as news does.
+    /// What the other senders have sent meanwhile, if they did as this one did. It ages as news
+    /// does.
     pub fn unknown_queue(&self, fleet: &Fleet, now: Timestamp) -> f64 {
         if self.sent == 0 {
             return 0.0;
@@ -339,7 +361,8 @@ mod tests {
         LoadReport { queue: Some(queue), service: Some(service), ..LoadReport::default() }
     }
 
-    /// When a server with this report, whose first answer took 100 ms, is believed to answer the next request, in seconds.
+    /// When a server with this report, whose first answer took 100 ms, is believed to answer the
+    /// next request, in seconds.
     fn believed(report: &LoadReport, limit: Limit) -> f64 {
         let mut estimate = Estimate::default();
         estimate.sent(1, at(0));

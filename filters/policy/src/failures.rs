@@ -5,8 +5,8 @@
 //!
 //! - failing share `f` (ratio): an EWMA over a server's attempts, weight 0.1 for the newest;
 //! - excess `e = max(0, f - m - 2 * sqrt(w / (2 - w) * m * (1 - m)))` (ratio), with the mean `m` of
-//!   the shares of the other servers that are not shut ([`crate::endpoints`]), and the weight `w`: what
-//!   neither the others nor chance explain;
+//!   the shares of the other servers that are not shut ([`crate::endpoints`]), and the weight `w`:
+//!   what neither the others nor chance explain;
 //! - of a server's failures the share `e / f` counts against it.
 //!
 //! So an error that all servers give, as when what they all depend on is away, changes nothing, and

@@ -1,11 +1,15 @@
 //! How the threads of one proxy follow the control plane: who asks, and whose answer counts.
 //!
-//! Every thread's VM looks once a tick. One of them, the leader, asks; it is found by a lease in the data that they share (a VM's number and when the lease ends, renewed at each look,
-//! so a leader that died is replaced within [`LEASE`]). What the shared data holds is in force. An answer replaces it only if it is still what the question was asked with, so that two threads that
-//! both believe to lead for a moment cannot bring an older state back; each state carries a [`Stamp`] of its own for that, since the same version may come twice.
+//! Every thread's VM looks once a tick. One of them, the leader, asks; it is found by a lease in
+//! the data that they share (a VM's number and when the lease ends, renewed at each look, so a
+//! leader that died is replaced within [`LEASE`]). What the shared data holds is in force. An
+//! answer replaces it only if it is still what the question was asked with, so that two threads
+//! that both believe to lead for a moment cannot bring an older state back; each state carries a
+//! [`Stamp`] of its own for that, since the same version may come twice.
 //!
-//! That an answer is not older than the question is the control plane's business, see `control-plane/adr/0001-versions.md`. Cold start: no version, everything is news. Cost: a read and a
-//! write of 16 bytes a look; the state is copied when it changes. Not in the paper.
+//! That an answer is not older than the question is the control plane's business, see
+//! `control-plane/adr/0001-versions.md`. Cold start: no version, everything is news. Cost: a read
+//! and a write of 16 bytes a look; the state is copied when it changes. Not in the paper.
 
 use crate::config::{ConfigError, Services};
 use crate::shared::Shared;
@@ -17,12 +21,14 @@ use std::time::Duration;
 pub const LEASE: Duration = Duration::from_secs(12);
 
 const LEADER_KEY: &str = "bloc/leader";
-/// The stamp of what is in force: a look at each tick, which is why it is not only in front of the state.
+/// The stamp of what is in force: a look at each tick, which is why it is not only in front of the
+/// state.
 const STAMP: &str = "bloc/stamp";
 /// The stamp again, then the control plane's answer.
 const STATE: &str = "bloc/state";
 
-/// Names a state in force within this proxy: the VM that brought it and that VM's count, little endian. Only equality means something.
+/// Names a state in force within this proxy: the VM that brought it and that VM's count, little
+/// endian. Only equality means something.
 pub type Stamp = [u8; 16];
 
 /// What one VM has of the control plane's state.
@@ -122,7 +128,8 @@ impl Follower {
         state.extend_from_slice(body);
         let in_force = in_force.map(|state| stamp_of(&state)).unwrap_or_default();
         if ![stamp, Stamp::default()].contains(&in_force) || !shared.set(&self.keys.state, &state, cas) {
-            // Another thread brought something since; the next question tells how this answer compares with that.
+            // Another thread brought something since; the next question tells how this answer
+            // compares with that.
             return self.take_over(shared);
         }
         self.announce(shared, new);
@@ -152,8 +159,10 @@ impl Follower {
         Ok(Some(News { services, brought: false }))
     }
 
-    /// Writes the stamp of the state, beginning with the one that was brought. Two threads may do so at once, each for its own state; whoever writes last looks last, and so
-    /// leaves the stamp of what is there. Otherwise those that have the other one would believe to be up to date until the next change.
+    /// Writes the stamp of the state, beginning with the one that was brought. Two threads may do
+    /// so at once, each for its own state; whoever writes last looks last, and so leaves the stamp
+    /// of what is there. Otherwise those that have the other one would believe to be up to date
+    /// until the next change.
     fn announce(&self, shared: &impl Shared, brought: Stamp) {
         let mut stamp = brought;
         loop {

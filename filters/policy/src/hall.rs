@@ -160,9 +160,9 @@ impl Hall {
         self.workers.get(usize::from(worker.0)).map(|state| state.id).filter(|id| *id != 0)
     }
 
-    /// A worker says what it has: so many requests that it has let in, and those that it holds, with
-    /// the concurrency of each. What the hall has of it is brought in line with that; held requests
-    /// that are new to the hall go to the end of the line.
+    /// A worker says what it has: so many requests that it has let in, and those that it holds,
+    /// with the concurrency of each. What the hall has of it is brought in line with that; held
+    /// requests that are new to the hall go to the end of the line.
     pub fn report(&mut self, worker: Worker, inside: u32, held: impl ExactSizeIterator<Item = Concurrency>) {
         let Some(state) = self.workers.get_mut(usize::from(worker.0)) else { return };
         state.inside = inside;
@@ -246,8 +246,8 @@ impl Hall {
         }
     }
 
-    /// Gives a free place to the head of the line; the worker whose first waiting request it is. None
-    /// if there is none free for it.
+    /// Gives a free place to the head of the line; the worker whose first waiting request it is.
+    /// None if there is none free for it.
     pub fn grant(&mut self) -> Option<Worker> {
         let inside = self.inside();
         let turn = *self.line.front().filter(|turn| inside < turn.concurrency.get())?;

@@ -1,4 +1,5 @@
-//! The decisions of BLOC, free of any host: no I/O, no clock, no entropy. Time and randomness are handed in.
+//! The decisions of BLOC, free of any host: no I/O, no clock, no entropy. Time and randomness are
+//! handed in.
 //!
 //! | module | decides |
 //! |---|---|

@@ -86,7 +86,8 @@ pub enum Outcome {
 pub struct Settled {
     /// How long nothing is asked, if the poll failed.
     pub pause: Option<Duration>,
-    /// Whether the next poll may begin in the same call, if it is due; otherwise it waits for a tick.
+    /// Whether the next poll may begin in the same call, if it is due; otherwise it waits for a
+    /// tick.
     pub at_once: bool,
 }
 

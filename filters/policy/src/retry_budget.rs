@@ -1,7 +1,9 @@
-//! The retry budget: how many attempts a sender may make beyond one for each request and one for each rejection.
+//! The retry budget: how many attempts a sender may make beyond one for each request and one for
+//! each rejection.
 //!
-//! A rejection costs its server next to nothing and says that it would rather not, so its retry is free. Any other retry (the server could not be
-//! reached, or the application asked for it) is load that nobody asked for, and when all servers are in trouble it is what keeps them there.
+//! A rejection costs its server next to nothing and says that it would rather not, so its retry is
+//! free. Any other retry (the server could not be reached, or the application asked for it) is load
+//! that nobody asked for, and when all servers are in trouble it is what keeps them there.
 //!
 //! A bucket of at most [`BURST`] attempts and one for the first attempt of a request: each request
 //! puts in `1 + share`, each rejection 1, each attempt takes 1. What has failed may be sent again
@@ -10,8 +12,9 @@
 //!
 //! `share * requests + BURST + what is in flight when the bucket runs empty`
 //!
-//! Default: a share of 0.2, as Envoy's, Finagle's and linkerd's budgets. Envoy's own (`retry_budget` of a cluster) is no use here: it counts the retries of
-//! rejections too, of which there is one a request with bids. Cold start: full. Cost: an addition for each event.
+//! Default: a share of 0.2, as Envoy's, Finagle's and linkerd's budgets. Envoy's own
+//! (`retry_budget` of a cluster) is no use here: it counts the retries of rejections too, of which
+//! there is one a request with bids. Cold start: full. Cost: an addition for each event.
 
 use crate::units::Ratio;
 
@@ -76,7 +79,8 @@ mod tests {
         RetryBudget::new(Ratio::new(share).unwrap())
     }
 
-    /// Requests whose attempts all fail, each tried again three times if it may; how many retries there were.
+    /// Requests whose attempts all fail, each tried again three times if it may; how many retries
+    /// there were.
     fn retries(budget: &mut RetryBudget, requests: usize) -> usize {
         let mut retries = 0;
         for _ in 0..requests {

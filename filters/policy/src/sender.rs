@@ -1,6 +1,7 @@
 //! A sender: all that one proxy decides about the requests that it sends to one cluster.
 //!
-//! Puts together the parameters, the [`Endpoints`], a [`Router`] and, where nobody named the endpoints, [`Discovery`].
+//! Puts together the parameters, the [`Endpoints`], a [`Router`] and, where nobody named the
+//! endpoints, [`Discovery`].
 
 use crate::bid::{self, Bids, Turn};
 use crate::config::{RoutingKind, ServiceParameters};
@@ -70,8 +71,8 @@ impl Sender {
         self.set_endpoints(now);
     }
 
-    /// The same cluster as another configuration wants it. It begins with what this one knows, but for
-    /// the attempts under way, which end here; from then on each learns for itself.
+    /// The same cluster as another configuration wants it. It begins with what this one knows, but
+    /// for the attempts under way, which end here; from then on each learns for itself.
     #[must_use]
     pub fn beside(&self, parameters: ServiceParameters, now: Timestamp) -> Self {
         let mut other = self.clone();
@@ -168,7 +169,8 @@ impl Sender {
         Some(Attempt { endpoint, began: now, bid, right })
     }
 
-    /// The attempt was answered. Its [`end`](Self::end) is reported separately: an answer has a body still to come.
+    /// The attempt was answered. Its [`end`](Self::end) is reported separately: an answer has a
+    /// body still to come.
     pub fn answer(&mut self, attempt: &Attempt, answer: Answer, now: Timestamp) {
         let &Attempt { endpoint, began, bid, right } = attempt;
         let took = now.since(began);
@@ -238,7 +240,8 @@ impl Sender {
         }
     }
 
-    /// The server took an attempt for its bid. One that reports no load of its own (`ignores`) accepts every bid.
+    /// The server took an attempt for its bid. One that reports no load of its own (`ignores`)
+    /// accepts every bid.
     fn serve(&mut self, attempt: &Attempt, took: Duration, ignores: bool) {
         if self.bids() {
             self.endpoints.judge(attempt.endpoint, attempt.bid, took, ignores);
@@ -280,9 +283,9 @@ impl Sender {
         &self.list
     }
 
-    /// Where there are fewer servers than places, those that are not shut follow again, the first one
-    /// last. Where the list ends, Envoy's fallback policy prefers who has the fewest requests, and
-    /// that is who refuses connections.
+    /// Where there are fewer servers than places, those that are not shut follow again, the first
+    /// one last. Where the list ends, Envoy's fallback policy prefers who has the fewest requests,
+    /// and that is who refuses connections.
     fn go_round(&mut self, length: usize) {
         let once = self.list.len();
         let is_open = |id: &EndpointId| self.endpoints.get(*id).is_some_and(|endpoint| !endpoint.is_shut());
@@ -310,7 +313,8 @@ impl Sender {
         self.list.iter().filter_map(|&id| self.endpoints.get(id)).map(Endpoint::address)
     }
 
-    /// The server with this address, to which an attempt goes, which costs the retry budget one; a new one is learned if nobody named the servers.
+    /// The server with this address, to which an attempt goes, which costs the retry budget one; a
+    /// new one is learned if nobody named the servers.
     fn endpoint_at(&mut self, address: &str, now: Timestamp) -> Option<EndpointId> {
         self.budget.attempt();
         let known = self.endpoints.find(address);
@@ -327,7 +331,8 @@ impl Sender {
         Some(id)
     }
 
-    /// Envoy does not have this server in the cluster (any more): one that was learned is forgotten, one that was named is left alone for an interval.
+    /// Envoy does not have this server in the cluster (any more): one that was learned is
+    /// forgotten, one that was named is left alone for an interval.
     pub fn missing(&mut self, id: EndpointId, now: Timestamp) {
         if self.learns() {
             self.endpoints.remove(id);
@@ -338,8 +343,8 @@ impl Sender {
     }
 }
 
-/// Whether a rejection for a deadline after this time says nothing of other requests: the server has
-/// a line, and has decided at once. What it held until then, it could not serve.
+/// Whether a rejection for a deadline after this time says nothing of other requests: the server
+/// has a line, and has decided at once. What it held until then, it could not serve.
 fn is_about_the_request(report: &LoadReport, took: Duration) -> bool {
     report.queue.is_some_and(|queue| queue > 0) && report.expected().is_some_and(|expected| took < expected / 2)
 }

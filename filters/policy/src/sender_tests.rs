@@ -25,7 +25,8 @@ fn lists_a_different_named_server_for_each_attempt_from_the_start() {
     assert!(sender.begin("[::1]:4", None, Timestamp::ZERO).is_some());
 }
 
-/// A new server for each twentieth request: every request explores, so no list ever names a server that has left.
+/// A new server for each twentieth request: every request explores, so no list ever names a server
+/// that has left.
 #[test]
 fn forgets_servers_that_come_and_go_all_the_time() {
     let (mut sender, mut rng) = (sender(None), fastrand::Rng::with_seed(3));

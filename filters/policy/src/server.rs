@@ -1,15 +1,21 @@
 //! A server: all that one sidecar decides and measures about the application behind it.
 //!
-//! Puts together [`Admission`], [`Capacity`], [`Departures`] and the server's own [`ServiceRate`]. The numbers of requests in the server and in the line are handed
-//! in, because all threads of an Envoy share them.
+//! Puts together [`Admission`], [`Capacity`], [`Departures`] and the server's own [`ServiceRate`].
+//! The numbers of requests in the server and in the line are handed in, because all threads of an
+//! Envoy share them.
 //!
-//! Service rate `mu` (requests/s), best knowledge first: with `concurrency: C`, `mu = C / execution time`, since the execution time is measured from the hand-over to the
-//! application on; else by the rule of [`ServiceRate`] from departure rate and confidence, at least one request at a time, `1 / execution time`: without that an idle
-//! server whose few departures were confident by chance is taken for a slow one, is left alone, and stays idle (simulated: one gateway, 20 servers, p50 27 s instead of 71 ms).
-//! With `hold: false` the line is in the application, and a request that met `n >= C` others took `(n + 1/2) / C` execution times (`n - C` whole ones before it, half of one that had
-//! begun, its own); so much its response time is divided by.
-//! A request for which there is a free place (`n < C`; where `C` is not known, `n = 0`) is turned away for the capacity only, whatever its bid and its
-//! deadline: what serves nobody never learns how fast it is. Expected response time of a request that meets `n` others: `max((n + 1) / mu, execution time)`. Cold start: unknown, and nothing is rejected for it.
+//! Service rate `mu` (requests/s), best knowledge first: with `concurrency: C`, `mu = C / execution
+//! time`, since the execution time is measured from the hand-over to the application on; else by
+//! the rule of [`ServiceRate`] from departure rate and confidence, at least one request at a time,
+//! `1 / execution time`: without that an idle server whose few departures were confident by chance
+//! is taken for a slow one, is left alone, and stays idle (simulated: one gateway, 20 servers, p50
+//! 27 s instead of 71 ms). With `hold: false` the line is in the application, and a request that
+//! met `n >= C` others took `(n + 1/2) / C` execution times (`n - C` whole ones before it, half of
+//! one that had begun, its own); so much its response time is divided by. A request for which there
+//! is a free place (`n < C`; where `C` is not known, `n = 0`) is turned away for the capacity only,
+//! whatever its bid and its deadline: what serves nobody never learns how fast it is. Expected
+//! response time of a request that meets `n` others: `max((n + 1) / mu, execution time)`. Cold
+//! start: unknown, and nothing is rejected for it.
 
 use crate::admission::Admission;
 use crate::capacity::Capacity;
@@ -57,7 +63,8 @@ impl Server {
         other
     }
 
-    /// New parameters; what has been measured stays, and so does an estimator whose own parameters stay as they are.
+    /// New parameters; what has been measured stays, and so does an estimator whose own parameters
+    /// stay as they are.
     pub fn configure(&mut self, parameters: &ServiceParameters) {
         if self.parameters.capacity() != parameters.capacity() {
             self.capacity = Capacity::new(parameters.capacity());
@@ -103,8 +110,9 @@ impl Server {
         self.capacity.get()
     }
 
-    /// A request has come and meets `others` in the server; it accepts to wait as long as its `bid`, and has so much time left until its `deadline`, as far as it says
-    /// so. The capacity counts first: a bid is for a place in the line, not for one beyond it.
+    /// A request has come and meets `others` in the server; it accepts to wait as long as its
+    /// `bid`, and has so much time left until its `deadline`, as far as it says so. The capacity
+    /// counts first: a bid is for a place in the line, not for one beyond it.
     ///
     /// # Errors
     /// Why it must not enter.
@@ -139,12 +147,14 @@ impl Server {
         others < self.concurrency().unwrap_or(Concurrency::new(1))
     }
 
-    /// The flag of a request that has come and met `queue` waiting ones: those in the line, or without one those in the server.
+    /// The flag of a request that has come and met `queue` waiting ones: those in the line, or
+    /// without one those in the server.
     pub fn flag(&self, queue: u32) -> Flag {
         self.measured.borrow().departures.arrive(queue)
     }
 
-    /// A request that met `others` in the server has been answered, `took` after it was handed to the application, and `queue` wait; whether it was confident.
+    /// A request that met `others` in the server has been answered, `took` after it was handed to
+    /// the application, and `queue` wait; whether it was confident.
     pub fn depart(&mut self, flag: Flag, others: Concurrency, took: Duration, queue: u32, now: Timestamp) -> bool {
         let execution = match self.parameters.concurrency() {
             Some(places) if !self.parameters.hold() && others >= places => {
@@ -157,7 +167,8 @@ impl Server {
         confident
     }
 
-    /// Whether the measuring interval is over; to be asked with each departure and a few times a second, and then to be ended.
+    /// Whether the measuring interval is over; to be asked with each departure and a few times a
+    /// second, and then to be ended.
     pub fn is_due(&self, now: Timestamp) -> bool {
         self.measured.borrow().departures.is_due(now)
     }
@@ -169,7 +180,8 @@ impl Server {
         let measured = &mut *borrowed;
         measured.departures.measure(totals, executing, now);
         if measured.departures.execution().is_none() {
-            // A thread that has not served anything lately sees the totals of the others, but has measured nothing.
+            // A thread that has not served anything lately sees the totals of the others, but has
+            // measured nothing.
             return;
         }
         if let Some(rate) = measured.departures.rate() {
@@ -298,7 +310,8 @@ mod tests {
     fn subtracts_queueing_in_the_application_from_the_execution_time() {
         let mut server = server(ServiceSpec { concurrency: Some(2), hold: Some(false), ..ServiceSpec::default() });
         assert_eq!((server.places(), server.concurrency()), (None, Some(requests(2))));
-        // Service times of 100 ms: alone, beside another one, and behind 2, 3 and 7, of which the first has been half served.
+        // Service times of 100 ms: alone, beside another one, and behind 2, 3 and 7, of which the
+        // first has been half served.
         for (others, took) in [(0, 100), (1, 100), (2, 125), (3, 175), (7, 375)] {
             let flag = server.flag(0);
             server.depart(flag, requests(others), Duration::from_millis(took), 0, Timestamp::ZERO);

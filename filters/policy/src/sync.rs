@@ -1,10 +1,12 @@
 //! The messages between a proxy and the control plane: `POST /v1/sync`, a long poll.
 //!
-//! The answer is 200 with a [`SyncResponse`] as soon as what the proxy subscribed to is something else than what it has, or 304
-//! without a body after `wait`. A version is text that only the control plane can read: a proxy presents the one that it has, and
-//! takes over the answer if it still has that one then. That the answer is not older is the control plane's business, which may be several
-//! replicas: they give the same state the same version, and one that knows less than a proxy says nothing. An answer with a `retry-after`
-//! asks the proxy to come back at a random moment within so many seconds.
+//! The answer is 200 with a [`SyncResponse`] as soon as what the proxy subscribed to is something
+//! else than what it has, or 304 without a body after `wait`. A version is text that only the
+//! control plane can read: a proxy presents the one that it has, and takes over the answer if it
+//! still has that one then. That the answer is not older is the control plane's business, which may
+//! be several replicas: they give the same state the same version, and one that knows less than a
+//! proxy says nothing. An answer with a `retry-after` asks the proxy to come back at a random
+//! moment within so many seconds.
 //!
 //! # What is counted
 //!
@@ -125,7 +127,8 @@ fn is_zero(count: &u64) -> bool {
 pub struct SyncResponse {
     /// The version of this state, never empty.
     pub version: String,
-    /// All that the proxy subscribed to and that exists; a service that is missing here is not configured (any more).
+    /// All that the proxy subscribed to and that exists; a service that is missing here is not
+    /// configured (any more).
     pub services: BTreeMap<String, ServiceSpec>,
     /// What the control plane has found out about the routes to these services. Apart from what
     /// users have written: proxies of versions that do not know it pass it over.

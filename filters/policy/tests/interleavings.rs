@@ -65,7 +65,8 @@ fn version(body: &[u8]) -> Option<String> {
     (1..=9).find(|version| answer(*version) == body).map(|version| version.to_string())
 }
 
-/// A thread that asks `times` times. What the control plane has is newer with each question, whoever asks.
+/// A thread that asks `times` times. What the control plane has is newer with each question,
+/// whoever asks.
 fn ask(vm: u64, times: usize, data: &Data, control_plane: &Mutex<u8>) -> Follower {
     let mut follower = Follower::new(vm);
     for _ in 0..times {

@@ -1,7 +1,8 @@
 //! Host calls as Envoy answers them and as this host does: scenarios that a probe plays on both.
 //!
-//! Each is one request through one filter; compared are the probe's report, the status, and those headers of the answer that a filter can bring about. The
-//! half that runs in a real Envoy is in filters/testhost/tests/envoy.rs.
+//! Each is one request through one filter; compared are the probe's report, the status, and those
+//! headers of the answer that a filter can bring about. The half that runs in a real Envoy is in
+//! filters/testhost/tests/envoy.rs.
 
 use crate::headers::Headers;
 use crate::module::{Compile, Module};

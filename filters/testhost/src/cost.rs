@@ -1,4 +1,5 @@
-//! What callbacks cost: instructions (as wasmtime's fuel), host calls by name, buffers that the host put into the guest's memory.
+//! What callbacks cost: instructions (as wasmtime's fuel), host calls by name, buffers that the
+//! host put into the guest's memory.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -6,7 +7,8 @@ use std::time::Duration;
 /// What the callbacks of a VM have cost since the last look.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Cost {
-    /// Callbacks by name: how many, and their fuel (about one unit for each WebAssembly instruction; 0 without metering).
+    /// Callbacks by name: how many, and their fuel (about one unit for each WebAssembly
+    /// instruction; 0 without metering).
     pub callbacks: BTreeMap<&'static str, (u64, u64)>,
     /// Host calls by name.
     pub host_calls: BTreeMap<&'static str, u64>,
@@ -14,7 +16,8 @@ pub struct Cost {
     pub buffers: u64,
     /// Their size in bytes.
     pub buffer_bytes: u64,
-    /// Time spent in host calls, if the VM was asked to measure it ([`crate::Vm::time_host_calls`]).
+    /// Time spent in host calls, if the VM was asked to measure it
+    /// ([`crate::Vm::time_host_calls`]).
     pub host_time: Duration,
 }
 

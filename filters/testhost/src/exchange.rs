@@ -1,7 +1,12 @@
-//! A whole request: what Envoy's router does between the filters, as far as this project depends on it.
+//! A whole request: what Envoy's router does between the filters, as far as this project depends on
+//! it.
 //!
-//! [`Caller`] is the sidecar of who calls: `bloc.outbound`, then the router, which tries the servers of `x-bloc-endpoints` in their order, each attempt through
-//! `bloc.attempt`; headers that the route configuration has it take away are taken away; servers that the cluster does not have are skipped, and when the list is used up the fallback policy takes the hosts in turn. [`Server`] is the sidecar of who is called: `bloc.inbound`, then the application. The network between them is a closure of the test.
+//! [`Caller`] is the sidecar of who calls: `bloc.outbound`, then the router, which tries the
+//! servers of `x-bloc-endpoints` in their order, each attempt through `bloc.attempt`; headers that
+//! the route configuration has it take away are taken away; servers that the cluster does not have
+//! are skipped, and when the list is used up the fallback policy takes the hosts in turn.
+//! [`Server`] is the sidecar of who is called: `bloc.inbound`, then the application. The network
+//! between them is a closure of the test.
 
 use crate::cost::Cost;
 use crate::headers::Headers;
@@ -12,7 +17,8 @@ use std::cell::{Cell, RefCell};
 
 /// Request headers that tell Envoy's router what to retry; it keeps them to itself.
 const ROUTER_HEADERS: [&str; 3] = ["x-envoy-retry-on", "x-envoy-retriable-header-names", "x-envoy-max-retries"];
-/// What the route configurations around the filters take from a request after the filters in front of the router, and from an answer before them, as the project's manifests say.
+/// What the route configurations around the filters take from a request after the filters in front
+/// of the router, and from an answer before them, as the project's manifests say.
 const STRIPPED_FROM_REQUESTS: Sides = Sides {
     inbound: &["x-bloc-bid", "x-bloc-endpoints", "x-bloc-load", "x-bloc-reject"],
     outbound: &["x-bloc-bid", "x-bloc-load", "x-bloc-reject"],
@@ -106,7 +112,8 @@ pub struct Caller {
 }
 
 impl Caller {
-    /// Puts the filters into a VM. `hosts`: the servers (`ip:port`) that Envoy's cluster of this name has.
+    /// Puts the filters into a VM. `hosts`: the servers (`ip:port`) that Envoy's cluster of this
+    /// name has.
     ///
     /// # Errors
     /// The configuration was refused.
@@ -173,8 +180,8 @@ impl Caller {
         }
     }
 
-    /// A request comes: `bloc.outbound` has seen it, and what stands between that and the router may
-    /// wait. If `bloc.outbound` answers it, its answer.
+    /// A request comes: `bloc.outbound` has seen it, and what stands between that and the router
+    /// may wait. If `bloc.outbound` answers it, its answer.
     ///
     /// # Errors
     /// That is no error: the answer of `bloc.outbound`.
@@ -245,7 +252,8 @@ impl Request<'_> {
     /// That is no error: the answer of `bloc.attempt`.
     ///
     /// # Panics
-    /// The filter made a call that Envoy refuses, or paused the attempt; or the cluster has no hosts.
+    /// The filter made a call that Envoy refuses, or paused the attempt; or the cluster has no
+    /// hosts.
     pub fn attempt(&mut self) -> Result<Attempt, Box<Last>> {
         let (caller, headers) = (self.caller, &self.headers);
         let listed = self.listed.get_or_insert_with(|| {
@@ -376,7 +384,8 @@ impl Server {
     /// Takes a request without a body to the application, unless the filter answers it.
     ///
     /// # Panics
-    /// The filter made a call that Envoy refuses, or held the request (a test of that works with streams).
+    /// The filter made a call that Envoy refuses, or held the request (a test of that works with
+    /// streams).
     pub fn handle(&self, request: impl Into<Headers>, application: impl FnOnce(&Headers) -> Response) -> Response {
         let request = request.into();
         let mut stream = self.inbound.stream();

@@ -1,9 +1,10 @@
 //! Gates: the costs that do not depend on the machine, and the record that they must not exceed.
 //!
 //! - Host calls per request must not rise at all. They do not depend on the compiler.
-//! - Instructions per request (fuel) must not rise by more than [`TOLERANCE`]. They depend on the compiler that built the module, so the record has an entry for each; which
-//!   one it was the module says itself, in the paths of the standard library's panics. A compiler that nobody has recorded is compared with the dearest one that
-//!   was, with [`FOREIGN_TOLERANCE`].
+//! - Instructions per request (fuel) must not rise by more than [`TOLERANCE`]. They depend on the
+//!   compiler that built the module, so the record has an entry for each; which one it was the
+//!   module says itself, in the paths of the standard library's panics. A compiler that nobody has
+//!   recorded is compared with the dearest one that was, with [`FOREIGN_TOLERANCE`].
 //! - The module must not be larger than [`MOST_BYTES`].
 
 use crate::module::{Compile, Module, ModuleError, just_built};
@@ -138,7 +139,8 @@ fn cell(table: &Table, name: &str) -> Option<u64> {
     table.get(routing)?.get(part).copied()
 }
 
-/// Which compiler built the module: the commit that its standard library comes from, or that it was built from source beside it.
+/// Which compiler built the module: the commit that its standard library comes from, or that it was
+/// built from source beside it.
 fn compiler(module: &[u8]) -> String {
     const MARK: &[u8] = b"/rustc/";
     const COMMIT: usize = 40;

@@ -1,7 +1,9 @@
-//! Header maps as Envoy keeps them: bytes, in order, names in lower case, names that begin with `:` first.
+//! Header maps as Envoy keeps them: bytes, in order, names in lower case, names that begin with `:`
+//! first.
 //!
-//! Envoy keeps some headers in fields of their own ("inline"). Of those there is never a second one: what is added is appended to the
-//! value, with a comma. `host` is another name of `:authority`.
+//! Envoy keeps some headers in fields of their own ("inline"). Of those there is never a second
+//! one: what is added is appended to the value, with a comma. `host` is another name of
+//! `:authority`.
 
 use std::cell::{Ref, RefCell};
 use std::rc::Rc;
@@ -70,7 +72,8 @@ pub struct HeaderMap {
 }
 
 impl HeaderMap {
-    /// Adds a header at the end; appends to the value if it is one of which there is never a second.
+    /// Adds a header at the end; appends to the value if it is one of which there is never a
+    /// second.
     pub fn add(&mut self, name: impl AsRef<[u8]>, value: impl AsRef<[u8]>) {
         let (name, value) = (canonical(name.as_ref()), value.as_ref());
         let inline = INLINE.iter().any(|inline| inline.as_bytes() == name);
@@ -185,7 +188,8 @@ fn canonical(name: &[u8]) -> Vec<u8> {
     if lower == b"host" { b":authority".to_vec() } else { lower }
 }
 
-/// A header map that several contexts work on, one after the other: what an attempt changes, the next attempt finds changed.
+/// A header map that several contexts work on, one after the other: what an attempt changes, the
+/// next attempt finds changed.
 #[derive(Clone, Debug, Default)]
 pub struct Headers(Rc<RefCell<HeaderMap>>);
 

@@ -6,8 +6,8 @@
 //! leaves to the player what it means. The same seed and [`Shape`] give the same history.
 //!
 //! What is drawn is drawn from small pools, so that a configuration comes back: as a rollback, and
-//! in two listeners at once: a listener has one of few [`SLOTS`], and one of [`Configuration::count`]
-//! configurations.
+//! in two listeners at once: a listener has one of few [`SLOTS`], and one of
+//! [`Configuration::count`] configurations.
 
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
@@ -82,8 +82,8 @@ pub fn services_json(services: &Services) -> Value {
     services.iter().map(|(name, terms)| ((*name).to_owned(), terms.json())).collect::<Map<_, _>>().into()
 }
 
-/// What the terms of a service are drawn from. No two agree in anything, so what is seen tells which
-/// are in force.
+/// What the terms of a service are drawn from. No two agree in anything, so what is seen tells
+/// which are in force.
 pub const TERMS: [Terms; 5] = [
     Terms::new(40, 4, 3000, 1),
     Terms::new(5, 2, 2000, 2),
@@ -178,8 +178,8 @@ pub struct Timed {
 /// What a history may be like.
 #[derive(Clone, Copy, Debug)]
 pub struct Shape {
-    /// How many listeners there may be: the first so many of [`SLOTS`]. Below 2 there is no outbound
-    /// one, below 3 no second inbound one.
+    /// How many listeners there may be: the first so many of [`SLOTS`]. Below 2 there is no
+    /// outbound one, below 3 no second inbound one.
     pub listeners: usize,
     /// Nothing happens after this time.
     pub duration: Duration,
@@ -206,8 +206,8 @@ pub struct History {
     pub seed: u64,
     /// How long a listener that was removed or updated drains, in whole seconds.
     pub drain: Duration,
-    /// What happens, in order. The first two steps announce the services and set the first listener,
-    /// both at the start.
+    /// What happens, in order. The first two steps announce the services and set the first
+    /// listener, both at the start.
     pub steps: Vec<Timed>,
 }
 

@@ -1,10 +1,10 @@
 //! A listener as one thread has it: it holds a plugin, which others may hold as well.
 //!
-//! As in Envoy (`getOrCreateThreadLocalPlugin` of the Proxy-Wasm host) there is one root context for
-//! each plugin in a VM, and a plugin is told apart by its root id, its name and its configuration.
-//! Listeners that agree in these share the root context. It lives as long as anybody holds it: a
-//! listener until its drain has ended, and each stream. A listener that is updated and rolled back
-//! within the drain finds the root context of before, which is not configured again.
+//! As in Envoy (`getOrCreateThreadLocalPlugin` of the Proxy-Wasm host) there is one root context
+//! for each plugin in a VM, and a plugin is told apart by its root id, its name and its
+//! configuration. Listeners that agree in these share the root context. It lives as long as anybody
+//! holds it: a listener until its drain has ended, and each stream. A listener that is updated and
+//! rolled back within the drain finds the root context of before, which is not configured again.
 
 use crate::context::Key;
 use crate::stream::Stream;
@@ -19,8 +19,9 @@ pub struct Listener {
 }
 
 impl Vm {
-    /// A listener gets its plugin: that of another listener if they agree, a new one otherwise, which
-    /// is tried in a VM of its own first, as on Envoy's main thread. `name`: that of the filter.
+    /// A listener gets its plugin: that of another listener if they agree, a new one otherwise,
+    /// which is tried in a VM of its own first, as on Envoy's main thread. `name`: that of the
+    /// filter.
     ///
     /// # Errors
     /// The guest refused the configuration, or trapped: no listener has it.

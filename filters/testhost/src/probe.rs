@@ -1,7 +1,8 @@
 //! A probe: a tiny guest that makes given host calls and reports what each of them answered.
 //!
-//! The report is a text: for each call its status (`ok`, or the ABI's number), the number that it gave (`=7`), and in brackets the bytes that it gave. At response headers the guest puts it into the
-//! response header [`REPORT`], so the same probe can be asked in this host and in a real Envoy.
+//! The report is a text: for each call its status (`ok`, or the ABI's number), the number that it
+//! gave (`=7`), and in brackets the bytes that it gave. At response headers the guest puts it into
+//! the response header [`REPORT`], so the same probe can be asked in this host and in a real Envoy.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;

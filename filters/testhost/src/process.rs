@@ -62,7 +62,8 @@ impl Process {
     /// Starts a VM: that of one more worker thread.
     ///
     /// # Panics
-    /// The module imports a function that Envoy does not have, lacks one that the ABI wants, or traps in its start function.
+    /// The module imports a function that Envoy does not have, lacks one that the ABI wants, or
+    /// traps in its start function.
     pub fn vm(&self, options: VmOptions) -> Vm {
         let index = self.0.vms.borrow().len();
         self.0.vms.borrow_mut().push(Weak::new());
@@ -81,7 +82,8 @@ impl Process {
         self.0.common.realtime()
     }
 
-    /// Lets time pass: wake-ups are delivered at once, ticks and timeouts of calls come when they are due, in order of time.
+    /// Lets time pass: wake-ups are delivered at once, ticks and timeouts of calls come when they
+    /// are due, in order of time.
     ///
     /// # Panics
     /// A callback made a call that Envoy refuses.
@@ -138,8 +140,8 @@ impl Process {
         self.0.orphaned_ticks.get()
     }
 
-    /// Removes a listener, or what it was before an update: as in Envoy it keeps its plugin until it
-    /// has drained for so long, and its streams keep it until they are gone.
+    /// Removes a listener, or what it was before an update: as in Envoy it keeps its plugin until
+    /// it has drained for so long, and its streams keep it until they are gone.
     pub fn drain(&self, listener: Listener, time: Duration) {
         self.0.draining.borrow_mut().push((self.now() + time, listener));
     }

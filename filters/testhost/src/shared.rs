@@ -1,6 +1,7 @@
 //! What all VMs of an Envoy share: data guarded by compare-and-swap, and queues.
 //!
-//! Both are keyed by the VM id. A queue wakes the VM that registered it last; its messages outlive that VM.
+//! Both are keyed by the VM id. A queue wakes the VM that registered it last; its messages outlive
+//! that VM.
 
 use crate::status::Status;
 use std::collections::{BTreeMap, HashMap, VecDeque};

@@ -1,4 +1,5 @@
-//! The soak: very many requests, servers that come and go, requests that fail in every way; and the guests' memory all the while.
+//! The soak: very many requests, servers that come and go, requests that fail in every way; and the
+//! guests' memory all the while.
 
 use crate::calls::HttpCall;
 use crate::exchange::{Caller, Response, RetryPolicy, Server};
@@ -12,7 +13,8 @@ use std::time::Duration;
 
 const CLUSTER: &str = "bloc-control-plane";
 const HOSTS: usize = 10;
-/// Every so many requests the client is gone before the answer, the connection is refused, and the server lies.
+/// Every so many requests the client is gone before the answer, the connection is refused, and the
+/// server lies.
 const CANCELLED: u64 = 50;
 const REFUSED: u64 = 37;
 const LIES: u64 = 41;

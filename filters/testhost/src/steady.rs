@@ -1,6 +1,7 @@
 //! The steady path: what one request costs in each filter once everything is warm.
 //!
-//! One caller, ten servers, one request of a millisecond after the other, in virtual time and with one seed; so the same module gives the same numbers on every machine.
+//! One caller, ten servers, one request of a millisecond after the other, in virtual time and with
+//! one seed; so the same module gives the same numbers on every machine.
 
 use crate::cost::Cost;
 use crate::exchange::{Caller, Response, Server};
@@ -20,7 +21,8 @@ const ANSWER: [(&str, &str); 3] = [
 pub const ROUTINGS: [&str; 3] = ["bloc", "bid", "mu"];
 /// Requests that are counted.
 pub const REQUESTS: u64 = 400;
-/// Requests before that: enough for every server to have been met, and every buffer to have its size.
+/// Requests before that: enough for every server to have been met, and every buffer to have its
+/// size.
 const WARM_UP: usize = 2_500;
 const SERVERS: usize = 10;
 const TIME: Duration = Duration::from_millis(1);

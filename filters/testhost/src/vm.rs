@@ -15,7 +15,8 @@ use std::rc::{Rc, Weak};
 use std::time::Duration;
 use wasmtime::Store;
 
-/// A failed VM is made anew this long after its start at the earliest (Envoy: one second, with jitter).
+/// A failed VM is made anew this long after its start at the earliest (Envoy: one second, with
+/// jitter).
 const RELOAD_AFTER: Duration = Duration::from_secs(1);
 
 /// A plugin configuration that the guest refused, or that it trapped on.
@@ -67,7 +68,8 @@ impl Drop for VmCell {
     }
 }
 
-/// A VM. A handle: clones are the same VM. When the last handle, root and stream is gone, so is its thread.
+/// A VM. A handle: clones are the same VM. When the last handle, root and stream is gone, so is its
+/// thread.
 ///
 /// As in Envoy it ends with its last plugin; the next plugin finds a new one.
 #[derive(Clone)]
@@ -287,8 +289,8 @@ impl Vm {
         self.0.state.borrow_mut().instance.failed = true;
     }
 
-    /// Whether its thread stands still from now on, as when it is stopped or throttled: its ticks and wake-ups wait
-    /// until it goes on. A test must not call its streams meanwhile.
+    /// Whether its thread stands still from now on, as when it is stopped or throttled: its ticks
+    /// and wake-ups wait until it goes on. A test must not call its streams meanwhile.
     pub fn stand_still(&self, stands: bool) {
         self.0.state.borrow_mut().stands = stands;
     }
@@ -359,7 +361,8 @@ impl Vm {
             Action::DeleteRoot(context) => self.delete_root(context),
             Action::Reset(context) => self.stream_of(context, |stream| stream.reset = true),
             Action::Reply { context, reply } => {
-                // Envoy sends a reply of the filter's own through the filter's response callback too.
+                // Envoy sends a reply of the filter's own through the filter's response callback
+                // too.
                 let size = reply.headers.borrow().len() as u32;
                 let end = u32::from(reply.body.is_empty());
                 let headers = reply.headers.clone();

@@ -23,7 +23,8 @@ use support::{
 /// What an answer says that a filter can have brought about.
 fn said(answer: &Answer) -> Vec<(String, String)> {
     let mut headers = answer.headers.clone();
-    // That an empty body is empty is said behind the filters, by the codec; and the status is no header here.
+    // That an empty body is empty is said behind the filters, by the codec; and the status is no
+    // header here.
     if answer.body.is_empty() && answer.app().is_none() {
         headers.remove("content-length");
     }
@@ -97,7 +98,8 @@ fn host() -> (Process, bloc_testhost::Vm) {
 /// As a caller with our filters sends it.
 const GET: [(&str, &str); 4] =
     [(":method", "GET"), (":path", "/x"), (":authority", SERVICE), ("x-bloc-bid", bloc_policy::wire::bid::ANY)];
-/// What a sidecar says to its peer, apart from the times that it measured: status, chip, queue and capacity, reason, gRPC status.
+/// What a sidecar says to its peer, apart from the times that it measured: status, chip, queue and
+/// capacity, reason, gRPC status.
 type Spoken = (u32, Option<(bool, Option<u32>, Option<u32>)>, Vec<Option<String>>);
 const SPOKEN: [&str; 3] = ["x-bloc-reject", "grpc-status", "content-type"];
 

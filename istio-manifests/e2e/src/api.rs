@@ -1,4 +1,5 @@
-//! The Kubernetes API: through `kubectl` what a user does with it, through `kubectl proxy` what a node does.
+//! The Kubernetes API: through `kubectl` what a user does with it, through `kubectl proxy` what a
+//! node does.
 
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
@@ -7,7 +8,8 @@ use std::time::Duration;
 use tokio::process::Command;
 use tokio::time::{Instant, sleep};
 
-/// How long something that must happen may take. Generous: a machine under load is slow, not wrong, and Envoy drains listeners for 45 seconds.
+/// How long something that must happen may take. Generous: a machine under load is slow, not wrong,
+/// and Envoy drains listeners for 45 seconds.
 pub const PATIENCE: Duration = Duration::from_secs(120);
 const POLL: Duration = Duration::from_millis(100);
 

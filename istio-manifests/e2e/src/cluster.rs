@@ -1,5 +1,6 @@
-//! The Kubernetes control plane: etcd, kube-apiserver and kube-controller-manager. Scheduler and kubelet are played by [`crate::kubelet`], and there is
-//! no kube-proxy: the sidecars capture what goes to a service's address.
+//! The Kubernetes control plane: etcd, kube-apiserver and kube-controller-manager. Scheduler and
+//! kubelet are played by [`crate::kubelet`], and there is no kube-proxy: the sidecars capture what
+//! goes to a service's address.
 
 use crate::api::{Api, eventually};
 use crate::inside::{SCRATCH, script};

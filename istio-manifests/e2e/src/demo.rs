@@ -1,10 +1,14 @@
-//! `bloc-e2e demo`: least request, BLOC and bids in the same mesh, one after the other, each switched on as a user would.
+//! `bloc-e2e demo`: least request, BLOC and bids in the same mesh, one after the other, each
+//! switched on as a user would.
 //!
-//! Clients ask the shop through the ingress gateway; its three frontends pass each request on to the five backends, and their sidecars choose which. A backend takes 50 ms for one
-//! request at a time. Arrivals are those of a Poisson process at 90% of what the backends can do, the same for each case.
+//! Clients ask the shop through the ingress gateway; its three frontends pass each request on to
+//! the five backends, and their sidecars choose which. A backend takes 50 ms for one request at a
+//! time. Arrivals are those of a Poisson process at 90% of what the backends can do, the same for
+//! each case.
 //!
-//! The case without filters is Istio with a DestinationRule that says LEAST_REQUEST, and no label anywhere. It stays when the shop gets the label: the EnvoyFilter of the service
-//! goes before it. From BLOC to bids it is an edit of the ConfigMap.
+//! The case without filters is Istio with a DestinationRule that says LEAST_REQUEST, and no label
+//! anywhere. It stays when the shop gets the label: the EnvoyFilter of the service goes before it.
+//! From BLOC to bids it is an edit of the ConfigMap.
 
 use crate::api::eventually;
 use crate::kubelet::Pod;
@@ -122,11 +126,13 @@ fn control_planes(mesh: &Mesh) -> Vec<Pod> {
     mesh.kubelet.pods("bloc-system", "app", "bloc-control-plane")
 }
 
-/// Waits until the control plane says of every sidecar of the shop that it has these parameters of the backend.
+/// Waits until the control plane says of every sidecar of the shop that it has these parameters of
+/// the backend.
 async fn in_force(mesh: &Mesh, policy: Policy) -> Result<()> {
     let pods: Vec<Pod> = mesh.frontends().into_iter().chain(mesh.backends()).collect();
     eventually(&format!("{} in every sidecar", policy.name()), async || {
-        // A filter that has not seen a request does not know yet whom it calls or what it stands in front of.
+        // A filter that has not seen a request does not know yet whom it calls or what it stands in
+        // front of.
         mesh.ask("/").await?;
         let mut current = Vec::new();
         for replica in control_planes(mesh) {
@@ -219,14 +225,16 @@ fn record(
 const SENT: &str = "upstream_rq_total";
 const RETRIED: &str = "upstream_rq_retry";
 
-/// How often a frontend's sidecar sent a request to a backend, by Envoy's own count, which there is with and without filters.
+/// How often a frontend's sidecar sent a request to a backend, by Envoy's own count, which there is
+/// with and without filters.
 fn attempts_per_request(counters: &BTreeMap<String, u64>) -> f64 {
     let of = |name| counters.get(name).copied().unwrap_or_default();
     let (sent, retried) = (of(SENT), of(RETRIED));
     if sent > retried { sent as f64 / (sent - retried) as f64 } else { 0.0 }
 }
 
-/// The counters about the backend of all frontends' sidecars, added up: Envoy's own and the filters'.
+/// The counters about the backend of all frontends' sidecars, added up: Envoy's own and the
+/// filters'.
 async fn counters(mesh: &Mesh) -> Result<BTreeMap<String, u64>> {
     let mut sum = BTreeMap::new();
     for pod in mesh.frontends() {

@@ -1,4 +1,5 @@
-//! The application of the sample's frontends: passes every request on to `BACKEND` and its answer back.
+//! The application of the sample's frontends: passes every request on to `BACKEND` and its answer
+//! back.
 
 use anyhow::{Context, Result};
 use http_body_util::{BodyExt, Full};

@@ -1,7 +1,8 @@
-//! A machine of our own: everything runs in new mount, network and process namespaces, which have no way out to any other network and end
-//! with us, whatever happens to us.
+//! A machine of our own: everything runs in new mount, network and process namespaces, which have
+//! no way out to any other network and end with us, whatever happens to us.
 //!
-//! `/etc`, `/run` and `/var/lib` are others there, so that what a node would have in them touches nothing outside.
+//! `/etc`, `/run` and `/var/lib` are others there, so that what a node would have in them touches
+//! nothing outside.
 
 use anyhow::{Context, Result, bail};
 use std::path::Path;
@@ -45,7 +46,8 @@ fn code(status: ExitStatus) -> ExitCode {
     status.code().and_then(|code| u8::try_from(code).ok()).map_or(ExitCode::FAILURE, ExitCode::from)
 }
 
-/// Makes `/etc`, `/run` and `/var/lib` ours, and the node's network: a bridge with the address `address`, in CIDR notation.
+/// Makes `/etc`, `/run` and `/var/lib` ours, and the node's network: a bridge with the address
+/// `address`, in CIDR notation.
 ///
 /// # Errors
 /// A step failed; the message has what it said.

@@ -1,4 +1,5 @@
-//! Istio, installed as `istioctl` would: with the profile `default`, its istiod and its ingress gateway in pods.
+//! Istio, installed as `istioctl` would: with the profile `default`, its istiod and its ingress
+//! gateway in pods.
 
 use crate::api::{Api, eventually};
 use crate::inside::SCRATCH;
@@ -11,8 +12,9 @@ use tokio::process::Command;
 /// The root namespace.
 pub const ROOT: &str = "istio-system";
 
-/// What deviates from the profile: Envoy is the stock one, which lacks Istio's own filters, and both are at another place; what replaced listeners drain in is 5
-/// seconds instead of 45, since what is tested waits for the end of it.
+/// What deviates from the profile: Envoy is the stock one, which lacks Istio's own filters, and
+/// both are at another place; what replaced listeners drain in is 5 seconds instead of 45, since
+/// what is tested waits for the end of it.
 fn profile() -> String {
     format!(
         "apiVersion: install.istio.io/v1alpha1

@@ -1,4 +1,5 @@
-//! The manifests on a real istiod, a real Kubernetes API server and real Envoys, on one machine and without containers.
+//! The manifests on a real istiod, a real Kubernetes API server and real Envoys, on one machine and
+//! without containers.
 //!
 //! | module | what it is for |
 //! |---|---|
@@ -13,8 +14,9 @@
 //! | [`demo`] | what is shown: least request, BLOC and bids in it |
 //! | [`files`] | the EnvoyFilters alone, on an istiod that reads them from files: no API server, no root |
 //!
-//! What is real: every manifest, admission by Istio's webhooks, injection, certificates, the capture of traffic in each pod, and all of Envoy's configuration. What is
-//! played: the scheduler and the kubelet, and the images, for which programs of this machine stand.
+//! What is real: every manifest, admission by Istio's webhooks, injection, certificates, the
+//! capture of traffic in each pod, and all of Envoy's configuration. What is played: the scheduler
+//! and the kubelet, and the images, for which programs of this machine stand.
 
 mod api;
 mod cluster;
@@ -64,7 +66,8 @@ enum Command {
     },
     /// Bring up Istio and the shop with BLOC, and keep it until Ctrl-C
     Up,
-    /// Bring up the shop, load it with least request, BLOC and bids in turn, print the table, and write target/istio-demo
+    /// Bring up the shop, load it with least request, BLOC and bids in turn, print the table, and
+    /// write target/istio-demo
     Demo,
     /// The application of the sample's frontends
     #[command(hide = true)]

@@ -157,7 +157,8 @@ impl Mesh {
         Ok(said)
     }
 
-    /// What the admin interface of a pod's Envoy answers, through Istio's agent as `kubectl exec` would.
+    /// What the admin interface of a pod's Envoy answers, through Istio's agent as `kubectl exec`
+    /// would.
     ///
     /// # Errors
     /// No answer.
@@ -181,7 +182,8 @@ impl Mesh {
         Ok(String::from_utf8(output.stdout)?)
     }
 
-    /// The statistics of our filters in a pod's Envoy, by name without the prefix `wasmcustom.bloc.`.
+    /// The statistics of our filters in a pod's Envoy, by name without the prefix
+    /// `wasmcustom.bloc.`.
     ///
     /// # Errors
     /// No answer.
@@ -235,7 +237,8 @@ impl Mesh {
         Ok(serde_json::from_str(&text)?)
     }
 
-    /// Waits until an application in this pod is answered there: a proxy hears of servers only a while after they are ready.
+    /// Waits until an application in this pod is answered there: a proxy hears of servers only a
+    /// while after they are ready.
     ///
     /// # Errors
     /// It is not.
@@ -248,8 +251,9 @@ impl Mesh {
         .await
     }
 
-    /// Waits until no proxy drains listeners that were replaced: in the end of it Envoy cuts what is open, with the requests in it (guide.md). A change reaches
-    /// the proxies a moment after it was accepted, so one look is not enough.
+    /// Waits until no proxy drains listeners that were replaced: in the end of it Envoy cuts what
+    /// is open, with the requests in it (guide.md). A change reaches the proxies a moment after it
+    /// was accepted, so one look is not enough.
     ///
     /// # Errors
     /// One does not end draining.
@@ -281,7 +285,8 @@ impl Mesh {
         Ok(false)
     }
 
-    /// Waits until nothing drains and the shop answers 15 times in a row: proxies hear of pods that are gone a while later, too, and a request that was inside of one is lost.
+    /// Waits until nothing drains and the shop answers 15 times in a row: proxies hear of pods that
+    /// are gone a while later, too, and a request that was inside of one is lost.
     ///
     /// # Errors
     /// It does not.
@@ -307,7 +312,8 @@ impl Mesh {
         self.kubelet.pods("shop", "app", "frontend")
     }
 
-    /// Writes the parameters of the backend of a namespace, fields as in `{...}`, into that namespace's ConfigMap.
+    /// Writes the parameters of the backend of a namespace, fields as in `{...}`, into that
+    /// namespace's ConfigMap.
     ///
     /// # Errors
     /// Refused.
@@ -349,7 +355,8 @@ impl Mesh {
                 }
             }
             if !others.is_empty() {
-                // A filter that has not seen a request does not know yet what it stands in front of.
+                // A filter that has not seen a request does not know yet what it stands in front
+                // of.
                 self.ask("/").await?;
             }
             ensure!(others.is_empty(), "not in {}", others.join("; "));

@@ -8,7 +8,8 @@ use anyhow::Result;
 /// The bridge that all pods are on.
 pub const BRIDGE: &str = "pods";
 
-/// Makes the node. What runs as a user of its own (Istio's agent, Envoy) lies where that user may look.
+/// Makes the node. What runs as a user of its own (Istio's agent, Envoy) lies where that user may
+/// look.
 ///
 /// # Errors
 /// A step failed.

@@ -2,8 +2,8 @@
 //! mesh.
 //!
 //! A repetition must not hide a fault of ours: a scenario that fails twice fails, more than
-//! [`MOST_FLAKY`] fail, and one in which a request had no answer, or after which a proxy has refused
-//! its configuration, is not repeated.
+//! [`MOST_FLAKY`] fail, and one in which a request had no answer, or after which a proxy has
+//! refused its configuration, is not repeated.
 
 use crate::inside;
 use crate::scenario::{Failure, chapters};

@@ -11,7 +11,8 @@ use tokio::time::{Instant, sleep, timeout};
 const BODY: &str = "the end";
 const POLL: Duration = Duration::from_millis(50);
 
-/// Posts [`BODY`] to `/echo` at `to`, `HOST:PORT`, once there is a file `until`; the status of the answer.
+/// Posts [`BODY`] to `/echo` at `to`, `HOST:PORT`, once there is a file `until`; the status of the
+/// answer.
 ///
 /// # Errors
 /// No answer, not the body, or no file for too long.

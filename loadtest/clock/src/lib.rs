@@ -1,9 +1,11 @@
-//! A wall clock of its own for one process: loaded before the C library (`LD_PRELOAD`), it answers for it when the time of day is asked for, and adds the seconds
-//! that the file named by `BLOC_CLOCK` has, a native-endian `i64`. Who writes another number there, in place, steps the clock. Without the variable or the file it
-//! adds nothing.
+//! A wall clock of its own for one process: loaded before the C library (`LD_PRELOAD`), it answers
+//! for it when the time of day is asked for, and adds the seconds that the file named by
+//! `BLOC_CLOCK` has, a native-endian `i64`. Who writes another number there, in place, steps the
+//! clock. Without the variable or the file it adds nothing.
 //!
-//! The monotonic clocks stay, as they do when an administrator or NTP sets a machine's clock. libfaketime does more and hangs in front of Envoy, it seems because
-//! it takes locks and memory while Envoy's allocator starts. This takes neither.
+//! The monotonic clocks stay, as they do when an administrator or NTP sets a machine's clock.
+//! libfaketime does more and hangs in front of Envoy, it seems because it takes locks and memory
+//! while Envoy's allocator starts. This takes neither.
 #![allow(unsafe_code, reason = "functions for the C library's callers")]
 
 use libc::{c_int, c_long, c_void, clockid_t, suseconds_t, time_t, timespec, timeval};
@@ -74,11 +76,13 @@ fn seconds() -> i64 {
         // Whoever else maps it meanwhile gets another view of the same file.
         SECONDS.store(at, Ordering::Release);
     }
-    // SAFETY: `NONE`, or a page that stays mapped as long as the process runs; others change it only as a whole.
+    // SAFETY: `NONE`, or a page that stays mapped as long as the process runs; others change it
+    // only as a whole.
     unsafe { (*at).load(Ordering::Relaxed) }
 }
 
-/// A view of the file that `BLOC_CLOCK` names. Nothing here takes memory or a lock: the allocator may be asking.
+/// A view of the file that `BLOC_CLOCK` names. Nothing here takes memory or a lock: the allocator
+/// may be asking.
 fn map() -> *mut AtomicI64 {
     let none = (&raw const NONE).cast_mut();
     // SAFETY: both are strings that end with a zero, or null, which is checked.
@@ -89,7 +93,8 @@ fn map() -> *mut AtomicI64 {
     if file < 0 {
         return none;
     }
-    // SAFETY: a new mapping of a file that was just opened, which needs no descriptor once it is there.
+    // SAFETY: a new mapping of a file that was just opened, which needs no descriptor once it is
+    // there.
     let page = unsafe {
         let page = libc::mmap(ptr::null_mut(), size_of::<i64>(), libc::PROT_READ, libc::MAP_SHARED, file, 0);
         libc::close(file);

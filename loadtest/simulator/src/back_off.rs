@@ -1,7 +1,8 @@
 //! How long Envoy waits before it retries: a jittered exponential back-off in whole milliseconds.
 //!
-//! Before retry `n` (the first is 1) it waits a random number of milliseconds below `b_n`, where `b_1 = base` and `b_(n+1) = 2 b_n`, or `max` once `b_n` has reached half of it. With a base of
-//! 1 ms the first retry is immediate, and with a `max` of 1 ms every one is.
+//! Before retry `n` (the first is 1) it waits a random number of milliseconds below `b_n`, where
+//! `b_1 = base` and `b_(n+1) = 2 b_n`, or `max` once `b_n` has reached half of it. With a base of 1
+//! ms the first retry is immediate, and with a `max` of 1 ms every one is.
 
 use serde::{Serialize, Serializer};
 use std::fmt;
@@ -23,7 +24,8 @@ pub struct BackOff {
 pub struct NoBackOff;
 
 impl BackOff {
-    /// Between these two, in whole milliseconds; none if `base` is above `max`, or `max` above an hour.
+    /// Between these two, in whole milliseconds; none if `base` is above `max`, or `max` above an
+    /// hour.
     pub fn new(base: Duration, max: Duration) -> Option<Self> {
         let whole = |time: Duration| u32::try_from(time.as_millis()).ok().filter(|ms| *ms <= 3_600_000);
         let (base_ms, max_ms) = (whole(base)?, whole(max)?);

@@ -1,10 +1,14 @@
-//! Capacity estimators side by side: the same senders, servers and load, the same admission and chips, a capacity from elsewhere.
+//! Capacity estimators side by side: the same senders, servers and load, the same admission and
+//! chips, a capacity from elsewhere.
 //!
-//! 40 senders with the routing `bloc`, 10 servers that work on one request at a time, Poisson arrivals in four phases ([`PHASES`]): overload from a cold start, little to do,
-//! overload again, and the same arrivals against servers that have slowed to half their speed. The SLO is eight mean service times: 2 s for 250 ms.
+//! 40 senders with the routing `bloc`, 10 servers that work on one request at a time, Poisson
+//! arrivals in four phases ([`PHASES`]): overload from a cold start, little to do, overload again,
+//! and the same arrivals against servers that have slowed to half their speed. The SLO is eight
+//! mean service times: 2 s for 250 ms.
 //!
-//! A phase is the end of a simulation of its own that stops there, so that an ordinary [`Outcome`](crate::Outcome) tells it apart: the same seed makes the same beginning. What counts are the
-//! requests that come in the phase; its throughput are the answers in it.
+//! A phase is the end of a simulation of its own that stops there, so that an ordinary
+//! [`Outcome`](crate::Outcome) tells it apart: the same seed makes the same beginning. What counts
+//! are the requests that come in the phase; its throughput are the answers in it.
 
 use crate::engine::run_with;
 use crate::policies::{Aimd, Gradient2, Inbound, Limited, Mesh, Policy, SenderModel, ServerModel, Vegas, Verdict};
@@ -65,7 +69,8 @@ pub struct Phase {
     pub shed: f64,
     /// Share of the answers within the SLO.
     pub in_time: f64,
-    /// The capacity in force at the end, the mean over the servers that had any, in requests; none: no limit.
+    /// The capacity in force at the end, the mean over the servers that had any, in requests; none:
+    /// no limit.
     pub capacity: Option<f64>,
 }
 

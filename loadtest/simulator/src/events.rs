@@ -1,8 +1,9 @@
 //! The queue of events.
 //!
-//! An event is 16 bytes: time (ns), order of its making, kind and index, packed so that comparing two events is comparing two integers. Events at the
-//! same time happen in the order in which they were made. A binary heap is enough: what waits in it is one event for each request in service or in the
-//! network, some thousands, and that fits into a first-level cache.
+//! An event is 16 bytes: time (ns), order of its making, kind and index, packed so that comparing
+//! two events is comparing two integers. Events at the same time happen in the order in which they
+//! were made. A binary heap is enough: what waits in it is one event for each request in service or
+//! in the network, some thousands, and that fits into a first-level cache.
 
 use bloc_policy::units::Timestamp;
 use std::cmp::Reverse;

@@ -1,8 +1,10 @@
 //! Figure 5.6 of the paper: how waiting grows with the number of load balancers (section 5.3).
 //!
-//! Ten servers; Poisson arrivals spread at random over 1 to 100 balancers; the 99th percentile of the time in line. Join-the-shortest-queue sees all queues, so the number of
-//! balancers means nothing to it; Least Connection sees only what it sent itself. The paper names neither load nor service time: the defaults are 95%
-//! and an exponential service time of 250 ms, and no network delay, so that one balancer of either kind is the same thing.
+//! Ten servers; Poisson arrivals spread at random over 1 to 100 balancers; the 99th percentile of
+//! the time in line. Join-the-shortest-queue sees all queues, so the number of balancers means
+//! nothing to it; Least Connection sees only what it sent itself. The paper names neither load nor
+//! service time: the defaults are 95% and an exponential service time of 250 ms, and no network
+//! delay, so that one balancer of either kind is the same thing.
 
 use crate::load::Load;
 use crate::policies::PolicyKind;
@@ -19,7 +21,8 @@ pub const BALANCERS: [u32; 10] = [1, 2, 5, 10, 20, 30, 40, 60, 80, 100];
 pub struct Point {
     /// Load balancers.
     pub balancers: u32,
-    /// The 99th percentile of the wait by policy, in milliseconds, in the order of [`Figure::policies`].
+    /// The 99th percentile of the wait by policy, in milliseconds, in the order of
+    /// [`Figure::policies`].
     pub wait_p99_ms: Vec<Option<f64>>,
 }
 

@@ -5,7 +5,8 @@ use crate::requests::{NONE, Place, Request, Slab};
 use bloc_policy::units::Timestamp;
 use std::time::Duration;
 
-/// For the probes a server remembers so many latencies for each number of requests met; odd, so that there is a median.
+/// For the probes a server remembers so many latencies for each number of requests met; odd, so
+/// that there is a median.
 const LATENCIES: usize = 5;
 /// So long it takes a server to fail.
 const FAILS_WITHIN: Duration = Duration::from_millis(1);
@@ -59,7 +60,8 @@ impl Server {
         self.last = request;
     }
 
-    /// If a place is free and a request waits, it is taken into service: which one, and how long it takes.
+    /// If a place is free and a request waits, it is taken into service: which one, and how long it
+    /// takes.
     pub fn next(&mut self, concurrency: u32, requests: &mut Slab<Request>, now: Timestamp) -> Option<(u32, Duration)> {
         if self.busy >= concurrency || self.first == NONE {
             return None;
@@ -84,7 +86,8 @@ impl Server {
         Some((index, time))
     }
 
-    /// A request in service is finished: its place is free, and its answer on its way to the sidecar.
+    /// A request in service is finished: its place is free, and its answer on its way to the
+    /// sidecar.
     pub fn finish(&mut self) {
         self.busy -= 1;
     }
@@ -97,7 +100,8 @@ impl Server {
         }
     }
 
-    /// It dies: nothing is in it any more. What comes back later is another process, with this sidecar.
+    /// It dies: nothing is in it any more. What comes back later is another process, with this
+    /// sidecar.
     pub fn die(&mut self, successor: Box<dyn ServerModel>) {
         (self.model, self.up, self.inside, self.busy) = (successor, false, 0, 0);
         (self.first, self.last) = (NONE, NONE);
@@ -114,9 +118,11 @@ impl Server {
     }
 }
 
-/// For each number of requests that a request can meet in the server, the latencies of the last ones that met so many. The estimate is the median of those at the
-/// present number, or at the nearest that has any (Prequal, section 4 of its paper). A ring over all answers instead would forget what an idle server is like
-/// while it is busy, call it slow when it is idle, and starve it: tried, and seen.
+/// For each number of requests that a request can meet in the server, the latencies of the last
+/// ones that met so many. The estimate is the median of those at the present number, or at the
+/// nearest that has any (Prequal, section 4 of its paper). A ring over all answers instead would
+/// forget what an idle server is like while it is busy, call it slow when it is idle, and starve
+/// it: tried, and seen.
 #[derive(Clone, Debug)]
 struct Latencies {
     met: Vec<Recent>,

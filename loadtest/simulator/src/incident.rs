@@ -6,7 +6,8 @@ use std::ops::RangeInclusive;
 use std::str::FromStr;
 use std::time::Duration;
 
-/// Something out of the ordinary. Times count from the start of the simulation, warm-up included; servers are numbered from 0, and `3` may be `3-7`.
+/// Something out of the ordinary. Times count from the start of the simulation, warm-up included;
+/// servers are numbered from 0, and `3` may be `3-7`.
 ///
 /// | text | meaning |
 /// |---|---|

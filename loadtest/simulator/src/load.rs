@@ -8,7 +8,8 @@ use std::time::Duration;
 /// The shape of the load: `closed:CLIENTS`, `closed:CLIENTS/THINK`, `poisson:RPS` or `share:SHARE`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Load {
-    /// So many clients, each with one request at a time; shed or answered, the next one follows after the think time.
+    /// So many clients, each with one request at a time; shed or answered, the next one follows
+    /// after the think time.
     Closed {
         /// How many, 1 to 1,000,000.
         clients: u32,
@@ -35,7 +36,8 @@ pub enum Load {
 pub struct NoLoad;
 
 impl Load {
-    /// Mean arrivals per second against servers that can do `capacity` requests per second together; none if the load is closed.
+    /// Mean arrivals per second against servers that can do `capacity` requests per second
+    /// together; none if the load is closed.
     pub fn rate(&self, capacity: f64) -> Option<f64> {
         match *self {
             Self::Closed { .. } => None,

@@ -6,8 +6,8 @@ use hdrhistogram::Histogram;
 use serde::Serialize;
 use std::time::Duration;
 
-/// The result of a case; the same seed gives the same one. Percentiles are over the requests that an application answered, from the moment at which they
-/// came, to three digits.
+/// The result of a case; the same seed gives the same one. Percentiles are over the requests that
+/// an application answered, from the moment at which they came, to three digits.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Outcome {
     /// Requests that came within the measured time.
@@ -45,7 +45,8 @@ pub struct Outcome {
     pub probes_per_request: f64,
     /// The most requests that were in one server at once, from the start on.
     pub max_in_server: u32,
-    /// By how much one server's requests exceeded the mean over all servers at most, at an arrival, from the start on.
+    /// By how much one server's requests exceeded the mean over all servers at most, at an arrival,
+    /// from the start on.
     pub max_overshoot: f64,
     /// Requests and what became of them from start to end, warm-up included: came.
     pub total_started: u64,

@@ -1,4 +1,5 @@
-//! The requests under way: a slab whose slots are used again, so that nothing is allocated once it has grown to the most that were under way at once.
+//! The requests under way: a slab whose slots are used again, so that nothing is allocated once it
+//! has grown to the most that were under way at once.
 
 use bloc_policy::endpoints::{Answer, Right};
 use bloc_policy::retries::Retries;
@@ -10,7 +11,8 @@ pub const NONE: u32 = u32::MAX;
 /// One attempt and at most ten retries.
 pub const MOST_ATTEMPTS: usize = 11;
 
-/// The servers of a request in the order in which they are to be tried, for policies that choose them all at once.
+/// The servers of a request in the order in which they are to be tried, for policies that choose
+/// them all at once.
 #[derive(Clone, Copy, Debug)]
 pub struct Plan {
     servers: [u32; MOST_ATTEMPTS],
@@ -64,7 +66,8 @@ pub enum Place {
     Service,
     /// Its answer is on its way from the application to the server's sidecar.
     Answered,
-    /// It died with its server and goes on under another number; this slot waits for the event that will not mean anything any more.
+    /// It died with its server and goes on under another number; this slot waits for the event that
+    /// will not mean anything any more.
     Ghost,
 }
 

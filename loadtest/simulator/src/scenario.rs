@@ -31,12 +31,14 @@ pub struct Scenario {
     /// The load.
     #[serde(serialize_with = "text")]
     pub load: Load,
-    /// Open load: the moments at which requests come, in rising order, instead of drawn ones; none: drawn. Those beyond the measured time are left out, and incidents do not change them.
+    /// Open load: the moments at which requests come, in rising order, instead of drawn ones; none:
+    /// drawn. Those beyond the measured time are left out, and incidents do not change them.
     #[serde(skip)]
     pub arrivals: Option<Arc<[Duration]>>,
     /// How the gateway spreads the requests over the senders.
     pub spread: Spread,
-    /// From a client to its sender and back again, both together: what a request spends outside of what balances it.
+    /// From a client to its sender and back again, both together: what a request spends outside of
+    /// what balances it.
     #[serde(serialize_with = "time")]
     pub edge: Duration,
     /// From sender to server or back.
@@ -54,10 +56,12 @@ pub struct Scenario {
     /// After this time an attempt to an unreachable server fails.
     #[serde(serialize_with = "time")]
     pub connect_timeout: Duration,
-    /// What a request has left when it comes to a server, which may reject it for that; none: any time.
+    /// What a request has left when it comes to a server, which may reject it for that; none: any
+    /// time.
     #[serde(skip_serializing_if = "Option::is_none", serialize_with = "some_time")]
     pub deadline: Option<Duration>,
-    /// Whether an attempt that failed is retried, as one that was rejected is. The filters leave that to the user's own retry policy.
+    /// Whether an attempt that failed is retried, as one that was rejected is. The filters leave
+    /// that to the user's own retry policy.
     pub retry_failures: bool,
     /// The load runs for so long before anything counts.
     #[serde(serialize_with = "time")]
@@ -121,7 +125,8 @@ pub enum ScenarioError {
 }
 
 impl Default for Scenario {
-    /// Issue 4's first case: 40 senders, 10 servers one request at a time, 250 ms, 95%; BLOC with the paper's capacity of 10.
+    /// Issue 4's first case: 40 senders, 10 servers one request at a time, 250 ms, 95%; BLOC with
+    /// the paper's capacity of 10.
     fn default() -> Self {
         Self {
             policy: PolicyKind::Bloc,

@@ -4,9 +4,11 @@ use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
-/// The distribution of the service time, written `fixed:50ms`, `uniform:40ms-650ms`, `normal:250ms/125ms` (mean / standard deviation; a negative draw
-/// counts as zero), `exponential:10ms` (mean) or `pareto:10ms/1.5` (mean / shape; the longest is [`SPAN`] times the shortest, so that mean and
-/// variance exist and a run of some minutes sees the whole tail). Each duration is 1 µs to 1 h, the shape above 1 and at most 10.
+/// The distribution of the service time, written `fixed:50ms`, `uniform:40ms-650ms`,
+/// `normal:250ms/125ms` (mean / standard deviation; a negative draw counts as zero),
+/// `exponential:10ms` (mean) or `pareto:10ms/1.5` (mean / shape; the longest is [`SPAN`] times the
+/// shortest, so that mean and variance exist and a run of some minutes sees the whole tail). Each
+/// duration is 1 µs to 1 h, the shape above 1 and at most 10.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum ServiceTime {
     /// Always the same.
@@ -17,7 +19,8 @@ pub enum ServiceTime {
     Normal(Duration, Duration),
     /// The mean.
     Exponential(Duration),
-    /// The mean and the shape of a bounded Pareto distribution: the smaller the shape, the heavier the tail.
+    /// The mean and the shape of a bounded Pareto distribution: the smaller the shape, the heavier
+    /// the tail.
     Pareto(Duration, f64),
 }
 
@@ -155,8 +158,8 @@ mod tests {
 
     #[test]
     fn heavy_tailed_draws_keep_their_mean_and_their_bounds() {
-        // By shape: the shortest that gives this mean, and about four standard errors of the mean of
-        // the draws.
+        // By shape: the shortest that gives this mean, and about four standard errors of the mean
+        // of the draws.
         for (shape, shortest, off) in [(1.5, 3.442_076, 0.2), (1.01, 1.482_006, 0.3)] {
             let draws = draws(&ServiceTime::Pareto(Duration::from_millis(10), shape));
             let (mean, _) = moments(&draws);

@@ -1,12 +1,13 @@
 //! A first-in-first-out queue in front of a fixed number of places, paced exactly.
 //!
-//! A timer fires up to a millisecond late. If each service began at the moment when the previous one was *seen* to end, a busy server
-//! of 50 ms would serve 19.7 instead of 20 requests per second. So a service that waited begins when the previous one
-//! was *meant* to end:
+//! A timer fires up to a millisecond late. If each service began at the moment when the previous
+//! one was *seen* to end, a busy server of 50 ms would serve 19.7 instead of 20 requests per
+//! second. So a service that waited begins when the previous one was *meant* to end:
 //!
 //! `end = max(arrival, intended end of the previous service in this place) + service time`
 //!
-//! A client that goes away while it waits gives up its position; once its service began, the place stays taken to the end.
+//! A client that goes away while it waits gives up its position; once its service began, the place
+//! stays taken to the end.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;

@@ -1,7 +1,8 @@
 //! The HTTP server (HTTP/1.1, and HTTP/2 without TLS).
 //!
-//! Every request waits for its place and for its service time, then gets a small body that names the backend, and the header
-//! `x-app`, by which a client tells an application's answer from a proxy's. What changes that:
+//! Every request waits for its place and for its service time, then gets a small body that names
+//! the backend, and the header `x-app`, by which a client tells an application's answer from a
+//! proxy's. What changes that:
 //!
 //! | request | effect |
 //! |---|---|
@@ -85,7 +86,8 @@ pub fn answer(name: &str) -> String {
 }
 
 impl Backend {
-    /// A backend that serves `concurrency` requests at once, each in a `service_time` divided by `speed`.
+    /// A backend that serves `concurrency` requests at once, each in a `service_time` divided by
+    /// `speed`.
     pub fn new(name: &str, service_time: ServiceTime, concurrency: usize, speed: f64, seed: u64) -> Arc<Self> {
         let rng = Mutex::new(StdRng::seed_from_u64(seed));
         let (speed, mood) = (Mutex::new(speed), Mutex::new(Mood::Well));
@@ -95,7 +97,8 @@ impl Backend {
     /// Serves until the task is dropped.
     pub async fn serve(self: Arc<Self>, listener: TcpListener) {
         loop {
-            // What fails here is one connection (or file descriptors run short for a moment), not the server.
+            // What fails here is one connection (or file descriptors run short for a moment), not
+            // the server.
             let Ok((stream, _)) = listener.accept().await else {
                 tokio::task::yield_now().await;
                 continue;

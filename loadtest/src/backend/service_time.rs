@@ -7,8 +7,9 @@ use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
-/// The distribution of the service time, written `fixed:50ms`, `uniform:40ms-650ms`, `normal:250ms/125ms` (mean / standard
-/// deviation; a negative draw counts as zero) or `exponential:10ms` (mean). Each duration is 1 µs to 1 h.
+/// The distribution of the service time, written `fixed:50ms`, `uniform:40ms-650ms`,
+/// `normal:250ms/125ms` (mean / standard deviation; a negative draw counts as zero) or
+/// `exponential:10ms` (mean). Each duration is 1 µs to 1 h.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ServiceTime {
     /// Always the same.

@@ -69,7 +69,8 @@ pub struct Figures {
     pub first_p50_us: f64,
     /// What the first bounce adds to the 99th percentile, in microseconds.
     pub first_p99_us: f64,
-    /// What one of three bounces adds to the median, in microseconds: the back-off before the second and third retry is longer.
+    /// What one of three bounces adds to the median, in microseconds: the back-off before the
+    /// second and third retry is longer.
     pub third_p50_us: Option<f64>,
     /// CPU time of the sender's Envoy for a bounce, in microseconds.
     pub sender_cpu_us: f64,
@@ -84,7 +85,8 @@ pub struct Figures {
 }
 
 impl Figures {
-    /// None if there were no requests with a bounce, none without, or no block without busy servers.
+    /// None if there were no requests with a bounce, none without, or no block without busy
+    /// servers.
     pub fn new(bounces: &Bounces) -> Option<Self> {
         let classes: Vec<Class> =
             bounces.busy.times.iter().filter_map(|(&bounces, times)| Class::new(bounces, times)).collect();

@@ -27,7 +27,8 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
 
 const LIMIT: Duration = Duration::from_secs(20);
-/// Requests before each block that do not count: the sender's mean finds out that servers are busy, or idle again.
+/// Requests before each block that do not count: the sender's mean finds out that servers are busy,
+/// or idle again.
 const SETTLING: usize = 50;
 /// The listener by which a server is kept busy.
 const PLAIN: &str = "busy";

@@ -36,8 +36,8 @@ pub const SENDERS_CLAIM: Claim = Claim::Ours;
 const SHARE: f64 = 5.0;
 /// Answered requests as a share of the capacity.
 const GOODPUT: f64 = 0.9;
-/// The 99th percentile of what is answered, in milliseconds: 10 requests of 100 ms each, and half as
-/// much again.
+/// The 99th percentile of what is answered, in milliseconds: 10 requests of 100 ms each, and half
+/// as much again.
 const ANSWERED_MS: f64 = 1_500.0;
 /// Meshes start for so long, and the queues are empty again.
 const STARTS: Duration = Duration::from_secs(30);

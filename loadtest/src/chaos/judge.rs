@@ -112,7 +112,8 @@ fn began_s(sample: &Sample) -> f64 {
     sample.ended.saturating_sub(sample.latency).as_secs_f64()
 }
 
-/// Whether somebody said no: a rejection of ours, or Envoy's answer where a circuit breaker is open.
+/// Whether somebody said no: a rejection of ours, or Envoy's answer where a circuit breaker is
+/// open.
 pub fn is_refusal(outcome: Outcome) -> bool {
     matches!(outcome, Outcome::Shed | Outcome::Error(ErrorKind::Status(503)))
 }
@@ -184,8 +185,8 @@ fn meanwhile(seen: &Seen<'_>) -> Option<Vec<Duration>> {
     (latencies.len() >= ENOUGH && !seen.kind.leaves_nobody).then_some(latencies)
 }
 
-/// The share of them that took longer than the limit. Where a percentile is as long as clients wait,
-/// it cannot get worse; this can.
+/// The share of them that took longer than the limit. Where a percentile is as long as clients
+/// wait, it cannot get worse; this can.
 fn slower(seen: &Seen<'_>, bound: Bound) -> Option<Figure> {
     let latencies = meanwhile(seen)?;
     let within = latencies.partition_point(|latency| milliseconds(*latency) <= seen.limit_ms);
@@ -233,8 +234,8 @@ fn retries(counted: Counted, bound: Bound) -> Figure {
     }
 }
 
-/// The figures of a fault. Where the row is more than no harm, all requests have to be answered that
-/// somebody could take.
+/// The figures of a fault. Where the row is more than no harm, all requests have to be answered
+/// that somebody could take.
 pub fn fault(seen: &Seen<'_>, claim: Claim) -> Vec<Figure> {
     let no_harm = claim == Claim::NoHarm;
     let or = |harmless, promised| if no_harm { harmless } else { promised };

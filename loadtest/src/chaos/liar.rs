@@ -1,7 +1,8 @@
 //! A control plane that says what it should not, in the place of the real one.
 //!
-//! In turn: an older state without one of the servers, an empty list of servers, no services at all, a refusal, what is no JSON, and a value that is not allowed. Each is held for a
-//! moment, as the real one holds a poll. Or it says nothing: it takes each question and never answers.
+//! In turn: an older state without one of the servers, an empty list of servers, no services at
+//! all, a refusal, what is no JSON, and a value that is not allowed. Each is held for a moment, as
+//! the real one holds a poll. Or it says nothing: it takes each question and never answers.
 
 use crate::mesh::{Mesh, MeshError};
 use bloc_policy::sync::SyncResponse;

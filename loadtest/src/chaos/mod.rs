@@ -15,8 +15,8 @@
 //! 4. *Retries* beyond those after rejections, for each request.
 //!
 //! What a row claims ([`Claim`]) decides what they have to be: a promise of ours holds in no other
-//! column; where nothing of ours makes a difference, and where our own parts break, ours is no worse
-//! than stock Envoy. A row that was not run is no pass.
+//! column; where nothing of ours makes a difference, and where our own parts break, ours is no
+//! worse than stock Envoy. A row that was not run is no pass.
 
 mod fault;
 mod faults;

@@ -105,8 +105,8 @@ impl Recovery {
         }
     }
 
-    /// Breaks this backend and looks at it when it is well again. The limit of the 99th percentile is
-    /// that of stock Envoy, which meets it first; none: this is stock Envoy.
+    /// Breaks this backend and looks at it when it is well again. The limit of the 99th percentile
+    /// is that of stock Envoy, which meets it first; none: this is stock Envoy.
     async fn run(&self, mesh: &mut Mesh, side: Side, chaos: &Chaos, limit_ms: Option<f64>) -> Result<Met, MeshError> {
         nobody_is_ejected(mesh).await?;
         let backend = self.wrong as usize;

@@ -1,12 +1,14 @@
 //! A configuration that is changed and rolled back under load, with our filters and without.
 //!
 //! All sidecars get their listeners from files. Those with another capacity in their plugin
-//! configurations come, and go again two seconds later, while the ones before still drain: Envoy then
-//! takes the old plugins for the new listeners, since they are the same and still live. When the last
-//! drain has ended, the plugins of the change are gone; what they owned must not be gone with them.
-//! Last, the control plane names another capacity, which arrives only where it is still asked.
+//! configurations come, and go again two seconds later, while the ones before still drain: Envoy
+//! then takes the old plugins for the new listeners, since they are the same and still live. When
+//! the last drain has ended, the plugins of the change are gone; what they owned must not be gone
+//! with them. Last, the control plane names another capacity, which arrives only where it is still
+//! asked.
 //!
-//! Requests are held meanwhile, in two workers each, so that turns are passed from one to the other.
+//! Requests are held meanwhile, in two workers each, so that turns are passed from one to the
+//! other.
 
 use super::figure::{Bound, Claim, Figure};
 use super::judge::{self, Moments};

@@ -1,7 +1,9 @@
-//! What needs the system's help: a network namespace of our own, and packets that get lost or come late in it.
+//! What needs the system's help: a network namespace of our own, and packets that get lost or come
+//! late in it.
 //!
-//! A namespace needs root and util-linux's `unshare`; it ends with the processes in it, so nothing is left behind. Packets are lost by a rule of nftables, and are
-//! late by a way through a device of ours.
+//! A namespace needs root and util-linux's `unshare`; it ends with the processes in it, so nothing
+//! is left behind. Packets are lost by a rule of nftables, and are late by a way through a device
+//! of ours.
 
 use super::impossible::Impossible;
 use rand::RngExt;
@@ -23,7 +25,8 @@ const INSIDE: &str = "BLOC_LAB_NAMESPACE";
 /// Of nftables.
 const TABLE: &str = "bloc_lab";
 
-/// Goes on as the same command in a network namespace of its own, with nothing but a loopback device. Returns if it is there already, or cannot.
+/// Goes on as the same command in a network namespace of its own, with nothing but a loopback
+/// device. Returns if it is there already, or cannot.
 pub fn enter_namespace() {
     if inside() {
         succeeds("ip", &["link", "set", "lo", "up"]);
@@ -94,8 +97,9 @@ const LATEST: Duration = Duration::from_millis(20);
 
 /// Packets are late as long as this is there.
 ///
-/// nftables hands what arrives on the loopback device to a TUN device, and this writes it back there a while later, in the order in which it came. What `tc` and the
-/// kernel's `netem` would do, which not every kernel has.
+/// nftables hands what arrives on the loopback device to a TUN device, and this writes it back
+/// there a while later, in the order in which it came. What `tc` and the kernel's `netem` would do,
+/// which not every kernel has.
 #[derive(Debug)]
 pub struct Delay {
     tasks: JoinSet<()>,
@@ -133,7 +137,8 @@ impl Delay {
         tasks.spawn(async move {
             while let Some((due, packet)) = receiver.recv().await {
                 sleep_until(due).await;
-                // Refused are the device's own packets (IPv6 asks for routers), which had no link header and now lack their first bytes.
+                // Refused are the device's own packets (IPv6 asks for routers), which had no link
+                // header and now lack their first bytes.
                 let _ = tun.send(&packet).await;
             }
         });

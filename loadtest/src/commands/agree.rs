@@ -93,7 +93,8 @@ async fn bounce() -> anyhow::Result<Duration> {
     Ok(Duration::from_secs_f64(figures.first_p50_us.max(0.0) / 1e6))
 }
 
-/// How much longer than its service time a request takes that does not wait, by the calibration with this policy and as many frontends.
+/// How much longer than its service time a request takes that does not wait, by the calibration
+/// with this policy and as many frontends.
 fn overhead(calibrations: &[Runs], case: &Case) -> Option<Duration> {
     let same = |run: &&Runs| run.case.mesh.policy == case.mesh.policy && run.case.mesh.frontends == case.mesh.frontends;
     let calm = calibrations.iter().find(same)?;

@@ -20,7 +20,8 @@ pub struct Bounce {
     /// Requests of a block; 10 to 100000
     #[arg(long, default_value = "1000", value_parser = |text: &str| number::<usize>(text, 10, 100_000))]
     block: usize,
-    /// Time between two requests; with some, caches are as cold as in a sidecar that is rarely asked; 0s to 1s
+    /// Time between two requests; with some, caches are as cold as in a sidecar that is rarely
+    /// asked; 0s to 1s
     #[arg(long, default_value = "0s", value_parser = |text: &str| duration(text, Duration::ZERO, Duration::from_secs(1)))]
     pause: Duration,
     /// What Envoy waits at most before a retry; 1ms to 1s

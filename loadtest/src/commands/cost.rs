@@ -21,7 +21,8 @@ use std::time::Duration;
 /// The request whose bounces are measured.
 const POST: Kind = Kind { body: Some(100_000), ..Kind::PLAIN };
 
-/// Measure what a request pays in a real Envoy: CPU, throughput, latency, memory, start; with and without filters; and what a bounced POST of 100 kB does. Exit code 1 if a bound is exceeded.
+/// Measure what a request pays in a real Envoy: CPU, throughput, latency, memory, start; with and
+/// without filters; and what a bounced POST of 100 kB does. Exit code 1 if a bound is exceeded.
 #[derive(Debug, Args)]
 pub struct CostCommand {
     /// Rounds; each loads every variant; 1 to 1000

@@ -31,8 +31,8 @@ pub struct MeshOptions {
     /// Speed factors of the backends, handed out in turn; 0.01 to 100 each
     #[arg(long, value_delimiter = ',', value_parser = speed)]
     speeds: Vec<f64>,
-    /// Filters: requests in flight that a backend's sidecar admits: static:10, slo:500ms (as many as it finishes within that), average:30s, or
-    /// none; default static:10 for bloc, none for mu
+    /// Filters: requests in flight that a backend's sidecar admits: static:10, slo:500ms (as many
+    /// as it finishes within that), average:30s, or none; default static:10 for bloc, none for mu
     #[arg(long, value_parser = capacity)]
     capacity: Option<Capacity>,
     /// Filters: a backend's sidecar holds the requests beyond --concurrency; default for mu
@@ -47,8 +47,8 @@ pub struct MeshOptions {
     /// least_request: two choices, as Envoy's default is, even with one frontend
     #[arg(long)]
     two_choices: bool,
-    /// Stock Envoy: circuit breakers, outlier detection and retries as an operator sets them: requests
-    /// in flight of a sender, and how long an attempt may take, such as 10:1500ms
+    /// Stock Envoy: circuit breakers, outlier detection and retries as an operator sets them:
+    /// requests in flight of a sender, and how long an attempt may take, such as 10:1500ms
     #[arg(long, value_name = "REQUESTS:ATTEMPT")]
     guard: Option<Guard>,
     /// bloc: how long a server without a chip is left alone; 1ms to 1h

@@ -55,7 +55,8 @@ pub enum Command {
     Bounce(bounce::Bounce),
     /// Break one thing after the other under load, and check what is promised
     Chaos(chaos::ChaosCommand),
-    /// Load for a long time while servers come and go: does anything grow, and do the books balance?
+    /// Load for a long time while servers come and go: does anything grow, and do the books
+    /// balance?
     Soak(soak::SoakCommand),
     /// Make a table and a page out of the files of other commands
     Report(report::Report),

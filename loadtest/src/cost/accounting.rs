@@ -6,7 +6,8 @@ use std::path::Path;
 use std::time::Duration;
 use tokio::process::Command;
 
-/// CPU time of all threads that the process has now, to the nanosecond. (Envoy's threads last as long as it does; `/proc/ID/stat` counts in steps of 10 ms.)
+/// CPU time of all threads that the process has now, to the nanosecond. (Envoy's threads last as
+/// long as it does; `/proc/ID/stat` counts in steps of 10 ms.)
 ///
 /// # Errors
 /// There is no such process, or a kernel that does not account this.

@@ -1,4 +1,5 @@
-//! The order of things: start all, see that each does its work, load them in turn, count workers' memory, start them again.
+//! The order of things: start all, see that each does its work, load them in turn, count workers'
+//! memory, start them again.
 
 use super::accounting::{Cores, cpu_time, pin, resident};
 use super::figures::{Figures, Start};
@@ -84,7 +85,8 @@ impl Bench {
     /// Measures `variants`, of which the first is the one to compare with.
     ///
     /// # Errors
-    /// An Envoy does not start, a filter does not work, a request fails, wrk or `taskset` is missing.
+    /// An Envoy does not start, a filter does not work, a request fails, wrk or `taskset` is
+    /// missing.
     pub async fn run(&self, variants: &[Variant], progress: &ProgressBar) -> Result<Figures, CostError> {
         std::fs::create_dir_all(&self.directory)?;
         let directory = self.directory.canonicalize()?;

@@ -1,4 +1,5 @@
-//! What was measured: medians over the rounds, and what a variant costs more than the first one in the same round.
+//! What was measured: medians over the rounds, and what a variant costs more than the first one in
+//! the same round.
 
 use super::load::Seen;
 use super::variant::Variant;
@@ -24,7 +25,8 @@ pub struct Row {
     pub variant: &'static str,
     /// CPU time of the whole process per request at saturation, in microseconds, round by round.
     pub cpu_us: Vec<f64>,
-    /// The share of the time at saturation that the process was on a core; well below 1: something else was the bottleneck.
+    /// The share of the time at saturation that the process was on a core; well below 1: something
+    /// else was the bottleneck.
     pub busy: Vec<f64>,
     /// Requests per second at saturation.
     pub throughput_rps: Vec<f64>,
@@ -130,7 +132,8 @@ impl Figures {
         median(&self.row(variant)?.throughput_rps)
     }
 
-    /// CPU time that a request costs more than in the first variant in the same round: the median, in microseconds.
+    /// CPU time that a request costs more than in the first variant in the same round: the median,
+    /// in microseconds.
     pub fn added_us(&self, variant: Variant) -> Option<f64> {
         self.added(self.row(variant)?)
     }

@@ -9,11 +9,13 @@ use std::process::Stdio;
 use std::time::Duration;
 use tokio::process::Command;
 
-/// What a request carries as if a caller's sidecar had sent it; without it `bloc.inbound` writes no report.
+/// What a request carries as if a caller's sidecar had sent it; without it `bloc.inbound` writes no
+/// report.
 pub const AS_A_SIDECAR: [(&str, &str); 1] = [(BID, ANY)];
 const SCRIPT: &str = include_str!("../../wrk/cost.lua");
-/// The mean pause of a connection when the load is not to be all that the proxy can take: much longer than the answers, so that the rate hardly depends on them, and
-/// ten times what wrk can time.
+/// The mean pause of a connection when the load is not to be all that the proxy can take: much
+/// longer than the answers, so that the rate hardly depends on them, and ten times what wrk can
+/// time.
 const THINK: Duration = Duration::from_millis(10);
 
 /// Why there is no measurement.

@@ -1,13 +1,14 @@
-//! What a request pays in a real Envoy: the same proxy without a filter, with filters that do next to nothing, with those of this project, and with Envoy's own ones for
-//! the same purposes.
+//! What a request pays in a real Envoy: the same proxy without a filter, with filters that do next
+//! to nothing, with those of this project, and with Envoy's own ones for the same purposes.
 //!
 //! ```text
 //! wrk ──► the Envoy that is measured ──► an Envoy that answers by itself, as ten servers
 //!         one worker, pinned to core 0    wrk and this one: on the other cores
 //! ```
 //!
-//! All variants stand at once and are loaded in turn, round by round, so that whatever else the machine does hits them alike; reported are medians over the rounds, and
-//! what a variant costs more than the Envoy without a filter in the same round.
+//! All variants stand at once and are loaded in turn, round by round, so that whatever else the
+//! machine does hits them alike; reported are medians over the rounds, and what a variant costs
+//! more than the Envoy without a filter in the same round.
 //!
 //! | module | what it is for |
 //! |---|---|

@@ -1,4 +1,5 @@
-//! What is compared. All have the same listener, the same ten servers and the same answer, which carries everything that any of them reads or sets.
+//! What is compared. All have the same listener, the same ten servers and the same answer, which
+//! carries everything that any of them reads or sets.
 
 use crate::envoy::{
     Balancing, Outbound, Plugin, SERVICE, add_filters, route_configuration, sidecar_outbound, strip_inbound, upstream,
@@ -15,7 +16,8 @@ use std::path::{Path, PathBuf};
 /// How many servers there are: a usual number of replicas.
 pub const SERVERS: usize = 10;
 
-/// What a server of BLOC says, what one that speaks ORCA says, and whether the request came with the header that the reference filters set.
+/// What a server of BLOC says, what one that speaks ORCA says, and whether the request came with
+/// the header that the reference filters set.
 const ANSWER: [(&str, &str); 3] = [
     ("x-bloc-load", "chip=1, queue=7, capacity=10, rate=38.2, confidence=0.93, exec=251.3, service=40"),
     ("endpoint-load-metrics", "TEXT cpu_utilization=0.3,application_utilization=0.4,rps_fractional=1000"),
@@ -132,7 +134,8 @@ impl Variant {
             }
             Self::SetRequest | Self::SetRequestUpstream => (load == Some(ANSWER[0].1), None, Some("1")),
             Self::SetResponse => (load == Some(ANSWER[0].1), Some("1"), None),
-            // The inbound filter puts its own report in place of the one from behind it, the outbound one strips it.
+            // The inbound filter puts its own report in place of the one from behind it, the
+            // outbound one strips it.
             Self::Inbound | Self::All => (own(load), None, None),
             Self::Outbound => (load.is_none(), None, None),
         };
@@ -158,7 +161,8 @@ impl Modules {
         Plugin { module: self.bloc.clone(), configuration: json!(spec).to_string(), control_plane: None }
     }
 
-    /// With a capacity and a concurrency, so that all is measured and reported that can be; large ones, so that nothing is rejected.
+    /// With a capacity and a concurrency, so that all is measured and reported that can be; large
+    /// ones, so that nothing is rejected.
     fn inbound(&self) -> Value {
         let service = ServiceSpec {
             capacity: Some(CapacitySpec::Static { limit: 100_000 }),
@@ -172,7 +176,8 @@ impl Modules {
     }
 }
 
-/// With an ideal latency of a second nothing is rejected: what is measured is the filter's work, not its effect.
+/// With an ideal latency of a second nothing is rejected: what is measured is the filter's work,
+/// not its effect.
 fn adaptive_concurrency() -> Value {
     json!({
         "name": "envoy.filters.http.adaptive_concurrency",

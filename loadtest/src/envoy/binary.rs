@@ -1,4 +1,5 @@
-//! Finding Envoy: `ENVOY` names it, otherwise it is in the virtual environment that `loadtest/install-envoy.sh` makes.
+//! Finding Envoy: `ENVOY` names it, otherwise it is in the virtual environment that
+//! `loadtest/install-envoy.sh` makes.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

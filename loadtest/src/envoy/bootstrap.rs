@@ -1,7 +1,8 @@
 //! Whole bootstraps: gateway, the sidecar of a frontend, the sidecar of a backend.
 //!
-//! Each has one listener on a free loopback port (named after what it does: `gateway`, `outbound`, `inbound`) and an admin
-//! interface on another. No timeout of Envoy's decides anything: routes and streams have none, so that only the experiment does.
+//! Each has one listener on a free loopback port (named after what it does: `gateway`, `outbound`,
+//! `inbound`) and an admin interface on another. No timeout of Envoy's decides anything: routes and
+//! streams have none, so that only the experiment does.
 
 use super::cluster::{Balancing, address, static_cluster};
 use super::filter::{CONTROL_PLANE_CLUSTER, Plugin, strip_inbound, strip_outbound, wasm_filter};
@@ -13,7 +14,8 @@ use std::time::Duration;
 /// The service behind the frontends, and the name of their cluster for it.
 pub const SERVICE: &str = "backend";
 
-/// Envoy waits a random number of whole milliseconds before a retry, below the first of these at first, then below twice as much and so on up to the second.
+/// Envoy waits a random number of whole milliseconds before a retry, below the first of these at
+/// first, then below twice as much and so on up to the second.
 pub const BACK_OFF: [Duration; 2] = [Duration::from_millis(1), Duration::from_millis(10)];
 
 /// How often a route of Istio's retries by default.
@@ -32,7 +34,8 @@ pub struct Outbound<'a> {
     pub plugin: Option<&'a Plugin>,
 }
 
-/// The gateway: least request over the frontends; one that cannot be connected to costs another try elsewhere, not the request.
+/// The gateway: least request over the frontends; one that cannot be connected to costs another try
+/// elsewhere, not the request.
 pub fn gateway(frontends: &[SocketAddr]) -> Value {
     let route = json!({"cluster": "frontend", "timeout": "0s", "retry_policy": {
         "retry_on": "connect-failure",
@@ -45,7 +48,8 @@ pub fn gateway(frontends: &[SocketAddr]) -> Value {
     bootstrap("gateway", route, filters, vec![static_cluster("frontend", frontends, Balancing::LeastRequestOfTwo)])
 }
 
-/// The sidecar of a frontend: listener `outbound`, filters `bloc.outbound` and, for each attempt, `bloc.attempt`.
+/// The sidecar of a frontend: listener `outbound`, filters `bloc.outbound` and, for each attempt,
+/// `bloc.attempt`.
 pub fn sidecar_outbound(outbound: &Outbound<'_>) -> Value {
     let mut route = json!({"cluster": outbound.cluster, "timeout": "0s", "retry_policy": istio_retries()});
     let mut clusters = vec![static_cluster(outbound.cluster, outbound.endpoints, outbound.balancing)];
@@ -64,7 +68,8 @@ pub fn sidecar_outbound(outbound: &Outbound<'_>) -> Value {
     whole
 }
 
-/// The sidecar of a backend: listener `inbound`, filter `bloc.inbound` if there is a plugin, then the application.
+/// The sidecar of a backend: listener `inbound`, filter `bloc.inbound` if there is a plugin, then
+/// the application.
 pub fn sidecar_inbound(app: SocketAddr, plugin: Option<&Plugin>) -> Value {
     // Istio's, but for gRPC.
     let retries = json!({"retry_on": "reset-before-request", "num_retries": ROUTE_RETRIES});
@@ -86,7 +91,8 @@ pub fn route_configuration(bootstrap: &mut Value) -> &mut Value {
     &mut bootstrap["static_resources"]["listeners"][0]["filter_chains"][0]["filters"][0]["typed_config"]["route_config"]
 }
 
-/// An Envoy that answers by itself with status 200 and these `headers`, on as many listeners: `upstream-0`, `upstream-1`, ...
+/// An Envoy that answers by itself with status 200 and these `headers`, on as many listeners:
+/// `upstream-0`, `upstream-1`, ...
 pub fn upstream(listeners: usize, headers: &[(&str, &str)]) -> Value {
     let added: Vec<Value> =
         headers.iter().map(|(key, value)| json!({"header": {"key": key, "value": value}})).collect();
@@ -109,7 +115,8 @@ pub fn upstream(listeners: usize, headers: &[(&str, &str)]) -> Value {
     whole
 }
 
-/// Puts filters into a bootstrap of one listener: `downstream` in front of those that it has, `upstream` into the router, where they meet each attempt.
+/// Puts filters into a bootstrap of one listener: `downstream` in front of those that it has,
+/// `upstream` into the router, where they meet each attempt.
 pub fn add_filters(bootstrap: &mut Value, downstream: &[Value], upstream: &[Value]) {
     let manager = &mut bootstrap["static_resources"]["listeners"][0]["filter_chains"][0]["filters"][0]["typed_config"];
     let Some(filters) = manager["http_filters"].as_array_mut() else { return };

@@ -13,9 +13,11 @@ pub enum Balancing {
     RoundRobin,
     /// Two at random, the one with fewer requests in flight (Envoy's default).
     LeastRequestOfTwo,
-    /// The one with the fewest requests in flight of all: join the shortest queue, if this proxy sees all requests.
+    /// The one with the fewest requests in flight of all: join the shortest queue, if this proxy
+    /// sees all requests.
     LeastRequestOfAll,
-    /// The hosts that `bloc.outbound` lists in `x-bloc-endpoints`, the nth for attempt n; then two choices.
+    /// The hosts that `bloc.outbound` lists in `x-bloc-endpoints`, the nth for attempt n; then two
+    /// choices.
     ChosenByFilter,
     /// Weighted by the load that the hosts report (ORCA).
     WeightedByReports,
@@ -26,8 +28,8 @@ const POLICIES: &str = "type.googleapis.com/envoy.extensions.load_balancing_poli
 /// Queues are meant to be long here, and circuit breakers would cut them.
 const UNLIMITED: u32 = u32::MAX;
 
-/// A cluster `name` of `endpoints`, its circuit breakers out of the way; its hosts are spoken to in the protocol
-/// (HTTP/1.1 or HTTP/2) in which the request came.
+/// A cluster `name` of `endpoints`, its circuit breakers out of the way; its hosts are spoken to in
+/// the protocol (HTTP/1.1 or HTTP/2) in which the request came.
 pub fn static_cluster(name: &str, endpoints: &[SocketAddr], balancing: Balancing) -> Value {
     let hosts: Vec<Value> = endpoints.iter().map(|at| json!({"endpoint": {"address": address(*at)}})).collect();
     json!({

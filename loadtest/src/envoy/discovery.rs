@@ -1,4 +1,5 @@
-//! Endpoints that change while an Envoy runs: EDS from a file, which it reads anew when the file is replaced.
+//! Endpoints that change while an Envoy runs: EDS from a file, which it reads anew when the file is
+//! replaced.
 
 use super::cluster::address;
 use serde_json::{Value, json};
@@ -14,12 +15,14 @@ pub struct Discovery {
 }
 
 impl Discovery {
-    /// For the cluster called `cluster`; the file lies in `directory`, which should hold nothing else, since Envoy watches all of it.
+    /// For the cluster called `cluster`; the file lies in `directory`, which should hold nothing
+    /// else, since Envoy watches all of it.
     pub fn new(cluster: &str, directory: &Path) -> Self {
         Self { cluster: cluster.to_owned(), file: directory.join("endpoints.json") }
     }
 
-    /// Makes the static cluster of `bootstrap` that has this name read its endpoints from the file; nothing if there is none.
+    /// Makes the static cluster of `bootstrap` that has this name read its endpoints from the file;
+    /// nothing if there is none.
     pub fn attach(&self, bootstrap: &mut Value) {
         let clusters = bootstrap["static_resources"]["clusters"].as_array_mut();
         let Some(cluster) = clusters.into_iter().flatten().find(|one| one["name"] == self.cluster.as_str()) else {

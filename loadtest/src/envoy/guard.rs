@@ -12,7 +12,8 @@ use std::str::FromStr;
 use std::time::Duration;
 
 /// Circuit breakers, outlier detection and retries as an operator sets them who knows the service:
-/// how many requests a sender may have in flight, and how long an attempt can take when all is well.
+/// how many requests a sender may have in flight, and how long an attempt can take when all is
+/// well.
 ///
 /// | | value | why |
 /// |---|---|---|

@@ -10,7 +10,8 @@ use std::path::Path;
 use std::time::Duration;
 use tokio::time::{Instant, sleep};
 
-/// How long an Envoy may take to get ready: compiling the module takes 0.6 s of computing, and many may do so at once.
+/// How long an Envoy may take to get ready: compiling the module takes 0.6 s of computing, and many
+/// may do so at once.
 const READY_LIMIT: Duration = Duration::from_secs(60);
 const READY_POLL: Duration = Duration::from_millis(50);
 const ADMIN_LIMIT: Duration = Duration::from_secs(10);
@@ -58,11 +59,12 @@ pub struct Envoy {
 }
 
 impl Envoy {
-    /// Starts Envoy with `workers` worker threads and waits until it is ready. Its bootstrap, admin address and log are
-    /// `<directory>/<name>.json`, `.admin` and `.log`.
+    /// Starts Envoy with `workers` worker threads and waits until it is ready. Its bootstrap, admin
+    /// address and log are `<directory>/<name>.json`, `.admin` and `.log`.
     ///
     /// # Errors
-    /// It cannot be started, refuses the bootstrap (the error shows its log) or does not get ready within a minute.
+    /// It cannot be started, refuses the bootstrap (the error shows its log) or does not get ready
+    /// within a minute.
     pub async fn start(
         executable: &Path,
         directory: &Path,
@@ -104,7 +106,8 @@ impl Envoy {
         Ok(envoy)
     }
 
-    /// Starts the Envoy of this name again as it was, with `listener` for the address of its only listener; see [`Envoy::start`].
+    /// Starts the Envoy of this name again as it was, with `listener` for the address of its only
+    /// listener; see [`Envoy::start`].
     ///
     /// # Errors
     /// As there, or its bootstrap cannot be read.
@@ -208,8 +211,8 @@ impl Envoy {
     }
 }
 
-/// Counters of the Envoy whose admin interface is at `admin`, those whose names match the regular expression `filter`. What cannot be
-/// read as statistics counts as none.
+/// Counters of the Envoy whose admin interface is at `admin`, those whose names match the regular
+/// expression `filter`. What cannot be read as statistics counts as none.
 ///
 /// # Errors
 /// No answer.

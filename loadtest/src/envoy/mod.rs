@@ -1,6 +1,7 @@
 //! Envoy: bootstraps, the binary, a running instance.
 //!
-//! The builders give plain JSON, so that a test may change any detail before it starts the instance.
+//! The builders give plain JSON, so that a test may change any detail before it starts the
+//! instance.
 
 mod binary;
 mod bootstrap;

@@ -1,8 +1,9 @@
-//! The closed loop: each client sends its next request at once when the last one ended, whether answered, shed or failed, as the
-//! load generator of the paper does (5.6.1).
+//! The closed loop: each client sends its next request at once when the last one ended, whether
+//! answered, shed or failed, as the load generator of the paper does (5.6.1).
 //!
-//! All clients start together, so the warm-up has to be long enough for them to spread out. A request counts when it ends within
-//! the window. What is still out when the window closes is cut off and counts nowhere.
+//! All clients start together, so the warm-up has to be long enough for them to spread out. A
+//! request counts when it ends within the window. What is still out when the window closes is cut
+//! off and counts nowhere.
 
 use super::{Client, LoadPlan, Sample, Tally};
 use std::sync::Arc;

@@ -1,8 +1,9 @@
 //! Load, and what the clients saw of it.
 //!
-//! *Closed loop*: a fixed number of clients, each sends its next request when the last one was answered; the load follows the
-//! speed of the service. *Open loop*: requests begin when a Poisson process says so, whether or not the service keeps up; latency
-//! counts from that intended moment, so that a stalled client cannot hide a stalled service (coordinated omission).
+//! *Closed loop*: a fixed number of clients, each sends its next request when the last one was
+//! answered; the load follows the speed of the service. *Open loop*: requests begin when a Poisson
+//! process says so, whether or not the service keeps up; latency counts from that intended moment,
+//! so that a stalled client cannot hide a stalled service (coordinated omission).
 
 mod client;
 mod closed;

@@ -1,7 +1,8 @@
 //! The open loop: arrivals of a Poisson process, computed ahead from the seed.
 //!
-//! A request's latency counts from the moment at which it was meant to begin. It counts when that moment lies within the window; then
-//! its end is waited for, however late (up to its timeout). Two runs with the same seed have the same arrivals.
+//! A request's latency counts from the moment at which it was meant to begin. It counts when that
+//! moment lies within the window; then its end is waited for, however late (up to its timeout). Two
+//! runs with the same seed have the same arrivals.
 
 use super::{Client, ErrorKind, LoadPlan, Outcome, Sample, Tally};
 use rand::SeedableRng;
@@ -13,7 +14,8 @@ use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until};
 
-/// The moments, from the start, at which requests begin: exponential gaps of mean `1 / rate` (requests per second), up to `end`.
+/// The moments, from the start, at which requests begin: exponential gaps of mean `1 / rate`
+/// (requests per second), up to `end`.
 pub fn poisson_arrivals(rate: f64, end: Duration, seed: u64) -> Vec<Duration> {
     let mut rng = StdRng::seed_from_u64(seed);
     let mut at = 0.0;

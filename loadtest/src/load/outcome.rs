@@ -8,7 +8,8 @@ use std::time::Duration;
 pub enum Outcome {
     /// A 2xx answer of an application, with the body that it should have.
     Ok,
-    /// Not an application's: a 429, rejected after all retries; or a 503 with `retry-after`, refused by the sender.
+    /// Not an application's: a 429, rejected after all retries; or a 503 with `retry-after`,
+    /// refused by the sender.
     Shed,
     /// Anything else.
     Error(ErrorKind),
@@ -99,8 +100,8 @@ impl Measurement {
     }
 }
 
-/// The smallest of the `sorted` values that at least the `share` (0 to 1) of them does not exceed; the nearest-rank percentile.
-/// `None` when there are none.
+/// The smallest of the `sorted` values that at least the `share` (0 to 1) of them does not exceed;
+/// the nearest-rank percentile. `None` when there are none.
 pub fn quantile(sorted: &[Duration], share: f64) -> Option<Duration> {
     let rank = (share * sorted.len() as f64).ceil() as usize;
     sorted.get(rank.saturating_sub(1)).copied()

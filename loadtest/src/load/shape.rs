@@ -4,7 +4,8 @@ use crate::quantity::NotAllowed;
 use std::fmt;
 use std::str::FromStr;
 
-/// The shape of the load: `closed:CLIENTS` (1 to 10,000) or `poisson:RPS` (above 0, at most 20,000).
+/// The shape of the load: `closed:CLIENTS` (1 to 10,000) or `poisson:RPS` (above 0, at most
+/// 20,000).
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Load {
     /// So many clients, each with one request at a time.

@@ -1,4 +1,5 @@
-//! The capacity of a backend as the command line writes it: `static:10`, `slo:500ms`, `average:30s`; the filters check the ranges again.
+//! The capacity of a backend as the command line writes it: `static:10`, `slo:500ms`,
+//! `average:30s`; the filters check the ranges again.
 
 use crate::quantity::{NotAllowed, duration, number};
 use bloc_policy::config::CapacitySpec;

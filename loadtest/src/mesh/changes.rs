@@ -24,10 +24,10 @@ const DRAINING: &str = r"^listener_manager\.total_(listeners|filter_chains)_drai
 const FOR_NOTHING: &str = "/cost/0";
 
 impl Mesh {
-    /// Replaces the listeners of all sidecars, those of the frontends and those of the backends: with
-    /// filters of ours by listeners whose plugin configurations have this capacity, otherwise by
-    /// listeners with another name in their statistics, which changes nothing. `None`: by those of
-    /// the beginning. Needs a spec with [`drain`](super::MeshSpec::drain).
+    /// Replaces the listeners of all sidecars, those of the frontends and those of the backends:
+    /// with filters of ours by listeners whose plugin configurations have this capacity, otherwise
+    /// by listeners with another name in their statistics, which changes nothing. `None`: by those
+    /// of the beginning. Needs a spec with [`drain`](super::MeshSpec::drain).
     ///
     /// # Errors
     /// A file cannot be read or written.

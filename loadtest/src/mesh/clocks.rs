@@ -18,7 +18,8 @@ const LIMIT: Duration = Duration::from_secs(20);
 const SLACK: i64 = 60;
 
 impl Tools {
-    /// The same with an Envoy whose clock [`Mesh::step_clock`] can step; what that needs goes to `directory`.
+    /// The same with an Envoy whose clock [`Mesh::step_clock`] can step; what that needs goes to
+    /// `directory`.
     ///
     /// # Errors
     /// The library is not built, or a file cannot be written.
@@ -45,7 +46,8 @@ impl Tools {
 }
 
 impl Mesh {
-    /// Sets an Envoy's wall clock to the machine's and so many seconds, and sees that Envoy has it. Needs [`Tools::with_clocks`].
+    /// Sets an Envoy's wall clock to the machine's and so many seconds, and sees that Envoy has it.
+    /// Needs [`Tools::with_clocks`].
     ///
     /// # Errors
     /// The clock cannot be set, or Envoy goes by another.

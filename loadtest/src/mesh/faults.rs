@@ -1,4 +1,5 @@
-//! Breaking parts of a mesh that stands, and mending them: each part comes back at the address that it had.
+//! Breaking parts of a mesh that stands, and mending them: each part comes back at the address that
+//! it had.
 
 use super::builder::Builder;
 use super::error::MeshError;
@@ -120,7 +121,8 @@ impl Mesh {
         self.envoy_mut(role).process().signal(signal);
     }
 
-    /// Gives an Envoy `share` of one processor, together with so many processes that take all they can get.
+    /// Gives an Envoy `share` of one processor, together with so many processes that take all they
+    /// can get.
     ///
     /// # Errors
     /// It cannot be throttled here.
@@ -246,7 +248,8 @@ impl Mesh {
         sum(std::slice::from_ref(&self.gateway), name).await
     }
 
-    /// The linear memory of the largest guest among the frontends, and among the backends' sidecars, in pages of 64 KiB.
+    /// The linear memory of the largest guest among the frontends, and among the backends'
+    /// sidecars, in pages of 64 KiB.
     ///
     /// # Errors
     /// One does not answer.
@@ -259,8 +262,8 @@ impl Mesh {
         Ok([most(&self.frontends).await?, most(&self.sidecars).await?])
     }
 
-    /// The first `servers` backends, spare ones included, are the service from now on, with this capacity each: Envoy hears of them through EDS, the filters
-    /// through the control plane.
+    /// The first `servers` backends, spare ones included, are the service from now on, with this
+    /// capacity each: Envoy hears of them through EDS, the filters through the control plane.
     ///
     /// # Errors
     /// A file cannot be written.

@@ -1,4 +1,5 @@
-//! Who belongs to the service, and how the mesh hears of it: the control plane's services file for the filters, EDS for Envoy itself.
+//! Who belongs to the service, and how the mesh hears of it: the control plane's services file for
+//! the filters, EDS for Envoy itself.
 
 use super::error::{MeshError, file_error};
 use super::spec::MeshSpec;

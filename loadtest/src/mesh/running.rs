@@ -85,7 +85,8 @@ impl Mesh {
         self.registry.endpoints()
     }
 
-    /// The spare backends join: Envoy hears of them through EDS, the filters through the control plane, if there is one.
+    /// The spare backends join: Envoy hears of them through EDS, the filters through the control
+    /// plane, if there is one.
     ///
     /// # Errors
     /// A file cannot be written.

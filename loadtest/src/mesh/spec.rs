@@ -23,11 +23,13 @@ pub struct MeshSpec {
     pub service_time: ServiceTime,
     /// How many requests a backend serves at once.
     pub concurrency: usize,
-    /// Speed factors, handed out to the backends in turn; empty: all 1. Those of the spare ones come after the others'.
+    /// Speed factors, handed out to the backends in turn; empty: all 1. Those of the spare ones
+    /// come after the others'.
     pub speeds: Vec<f64>,
     /// Requests in flight that a backend's sidecar admits; `None`: no limit.
     pub capacity: Option<CapacitySpec>,
-    /// Whether the sidecar of a backend holds what exceeds `concurrency`, and so measures how fast the backend is.
+    /// Whether the sidecar of a backend holds what exceeds `concurrency`, and so measures how fast
+    /// the backend is.
     pub hold: bool,
     /// With `mu`: the response time beyond which a frontend refuses at once.
     pub slo: Option<Duration>,
@@ -48,8 +50,8 @@ pub struct MeshSpec {
     /// How long listeners drain that were replaced, in a mesh whose listeners and plugin
     /// configurations change ([`Mesh::change`](super::Mesh::change)); there the control plane,
     /// which would overrule these, knows no service until
-    /// [`Mesh::reconfigure`](super::Mesh::reconfigure), and no Envoy of it can be restarted. `None`:
-    /// listeners stay as they are.
+    /// [`Mesh::reconfigure`](super::Mesh::reconfigure), and no Envoy of it can be restarted.
+    /// `None`: listeners stay as they are.
     pub drain: Option<Duration>,
     /// What an operator has set on the senders' cluster and route; `None`: nothing, and circuit
     /// breakers are out of the way.
@@ -59,7 +61,8 @@ pub struct MeshSpec {
 }
 
 impl MeshSpec {
-    /// The fleet that most comparisons are made with: 10 backends that serve one request at a time, nothing limited, nothing held, a reset interval of 200 ms, a control plane.
+    /// The fleet that most comparisons are made with: 10 backends that serve one request at a time,
+    /// nothing limited, nothing held, a reset interval of 200 ms, a control plane.
     pub fn fleet(policy: Policy, frontends: usize, service_time: ServiceTime) -> Self {
         Self {
             policy,

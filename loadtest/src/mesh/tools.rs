@@ -40,8 +40,8 @@ pub enum ToolsMissing {
 }
 
 impl Tools {
-    /// Where they usually are: Envoy as [`envoy::locate`] says; the control plane beside `lab`; the module in `BLOC_WASM`, otherwise
-    /// `target/bloc.wasm`.
+    /// Where they usually are: Envoy as [`envoy::locate`] says; the control plane beside `lab`; the
+    /// module in `BLOC_WASM`, otherwise `target/bloc.wasm`.
     ///
     /// # Errors
     /// There is no Envoy. Of the others only [`Tools::need`] knows which are wanted.
@@ -57,7 +57,8 @@ impl Tools {
         })
     }
 
-    /// Checks that everything of ours is there that a mesh with this policy needs, with a control plane or without.
+    /// Checks that everything of ours is there that a mesh with this policy needs, with a control
+    /// plane or without.
     ///
     /// # Errors
     /// [`ToolsMissing::Unbuilt`] with the command that helps.

@@ -1,4 +1,5 @@
-//! Charts as inline SVG. Colours and fonts come from the page's style sheet, so that light and dark need no second drawing.
+//! Charts as inline SVG. Colours and fonts come from the page's style sheet, so that light and dark
+//! need no second drawing.
 
 use crate::record::Record;
 use maud::{Markup, html};
@@ -47,7 +48,8 @@ fn points(record: &Record, axis: &Axis, y: impl Fn(f64) -> f64) -> String {
     record.quantiles_ms.iter().enumerate().map(point).collect::<Vec<_>>().join(" ")
 }
 
-/// For each record a bar from the 10th to the 90th percentile, a mark at the median and a whisker to the 99th.
+/// For each record a bar from the 10th to the 90th percentile, a mark at the median and a whisker
+/// to the 99th.
 pub fn ranges(series: &[Series<'_>]) -> Markup {
     let most = series.iter().filter_map(|s| s.record.row.p99_ms).fold(0.0, f64::max);
     rows(series, most, "response time in milliseconds", |s, axis, middle| {

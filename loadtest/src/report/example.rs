@@ -3,7 +3,8 @@
 use crate::policy::Policy;
 use crate::record::{Record, Row};
 
-/// A closed-loop record of 100 clients with the given percentiles (10, 50, 90, 99; milliseconds) and throughput.
+/// A closed-loop record of 100 clients with the given percentiles (10, 50, 90, 99; milliseconds)
+/// and throughput.
 pub fn record(policy: Policy, frontends: usize, percentiles: [f64; 4], throughput_rps: f64) -> Record {
     let [p10_ms, p50_ms, p90_ms, p99_ms] = percentiles.map(Some);
     let row = Row {

@@ -41,7 +41,8 @@ const BID_CENTRAL_SHARE: f64 = bounds::BIDS_P99_CENTRAL;
 /// With bids, CPU time of all proxies for a request at most this share of least request's.
 const BID_CPU_SHARE: f64 = bounds::BIDS_CPU_TWO_CHOICES;
 
-/// The findings of the closed loop, of bids at high load and of the heterogeneous servers; none where the records lack one of the two, or its answers.
+/// The findings of the closed loop, of bids at high load and of the heterogeneous servers; none
+/// where the records lack one of the two, or its answers.
 pub fn findings(records: &[Record]) -> Vec<Finding> {
     let overload = pair(records, "closed-loop", Policy::Bloc).and_then(|(bloc, least)| compare(bloc, least));
     let heterogeneous = [(Policy::LeastRequest, MU_TWO_CHOICES), (Policy::LeastRequestOfAll, MU_FULL_SCAN)]
@@ -54,7 +55,8 @@ pub fn findings(records: &[Record]) -> Vec<Finding> {
     overload.into_iter().chain(bids).chain(heterogeneous).flatten().collect()
 }
 
-/// The first record of `policy` in the experiment and the one of least request with as many frontends and the same load.
+/// The first record of `policy` in the experiment and the one of least request with as many
+/// frontends and the same load.
 pub fn pair<'a>(records: &'a [Record], experiment: &str, policy: Policy) -> Option<(&'a Record, &'a Record)> {
     pair_with(records, experiment, policy, Policy::LeastRequest)
 }
@@ -144,8 +146,9 @@ fn compare(bloc: &Record, least: &Record) -> Option<Vec<Finding>> {
     ])
 }
 
-/// How many clients of a closed loop wait for an answer at any moment (Little's law: rate times mean response time), and how long one of the
-/// others takes for a request that is shed, in milliseconds. `None` without sheds, or when the record lacks the response times.
+/// How many clients of a closed loop wait for an answer at any moment (Little's law: rate times
+/// mean response time), and how long one of the others takes for a request that is shed, in
+/// milliseconds. `None` without sheds, or when the record lacks the response times.
 pub fn circling(record: &Record) -> Option<(f64, f64)> {
     let row = &record.row;
     let clients: f64 = row.load.strip_prefix("closed:")?.parse().ok()?;

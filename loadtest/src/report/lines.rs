@@ -24,7 +24,8 @@ pub struct Marks {
     pub limit: Option<f64>,
 }
 
-/// The lines over seconds (right), their values (up) labelled with `unit`; values above `most` are cut off there.
+/// The lines over seconds (right), their values (up) labelled with `unit`; values above `most` are
+/// cut off there.
 pub fn over_time(lines: &[Line<'_>], unit: &str, most: f64, marks: Marks) -> Markup {
     let (top, height) = (28.0, 260.0);
     let bottom = top + height;

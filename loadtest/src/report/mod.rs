@@ -1,4 +1,5 @@
-//! What is shown of the records: a table for the terminal, a page for the browser, files for other tools.
+//! What is shown of the records: a table for the terminal, a page for the browser, files for other
+//! tools.
 
 mod ablation;
 mod chaos;

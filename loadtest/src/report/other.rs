@@ -1,4 +1,5 @@
-//! The pages and tables of the experiments that have more to show than a row: a new server joins, and capacity estimators.
+//! The pages and tables of the experiments that have more to show than a row: a new server joins,
+//! and capacity estimators.
 
 use super::lines::{Line, Marks, over_time};
 use crate::agility::Joining;

@@ -47,7 +47,8 @@ pub fn page(records: &[Record], command: &str) -> Markup {
     }
 }
 
-/// The records with their names and colours; the same candidate has the same colour in every experiment.
+/// The records with their names and colours; the same candidate has the same colour in every
+/// experiment.
 fn series<'a>(records: &[&'a Record]) -> Vec<Series<'a>> {
     let mut names: Vec<String> = Vec::new();
     let mut coloured = |record: &Row| {

@@ -1,4 +1,5 @@
-//! What the authors of the paper measured: section 5.6.2, closed loop, service time 250 ms, on a cluster of four servers.
+//! What the authors of the paper measured: section 5.6.2, closed loop, service time 250 ms, on a
+//! cluster of four servers.
 
 use crate::policy::Policy;
 

@@ -80,7 +80,8 @@ impl Books {
         })
     }
 
-    /// What must have happened, lest the rest shows nothing of it. Only attempts that `bid` are bounced.
+    /// What must have happened, lest the rest shows nothing of it. Only attempts that `bid` are
+    /// bounced.
     pub fn happened(&self, bid: bool) -> Vec<Promise> {
         let some =
             |what, count: u64, measured: String| Promise { what, promised: "some".into(), measured, holds: count > 0 };

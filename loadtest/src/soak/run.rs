@@ -24,11 +24,14 @@ use tokio::time::{Instant, sleep, sleep_until};
 const CHANGE: Duration = Duration::from_secs(1);
 /// Changes between two looks at memory and descriptors.
 const LOOK: u64 = 3;
-/// Counters of the filters lag by up to five seconds after traffic has ended, and the last answers are still on their way.
+/// Counters of the filters lag by up to five seconds after traffic has ended, and the last answers
+/// are still on their way.
 const SETTLE: Duration = Duration::from_secs(7);
-/// Connections are closed that were idle for so long; otherwise the pools keep what the worst second needed.
+/// Connections are closed that were idle for so long; otherwise the pools keep what the worst
+/// second needed.
 const IDLE: Duration = Duration::from_secs(5);
-/// A sidecar without traffic looks every 5 s whether there is something to ask the control plane, on a connection of its own.
+/// A sidecar without traffic looks every 5 s whether there is something to ask the control plane,
+/// on a connection of its own.
 const CALM: Duration = Duration::from_secs(7);
 /// What an Envoy has allocated and not freed, in bytes; at most 5 s old.
 const HEAP: &str = "server.memory_allocated";
@@ -43,7 +46,8 @@ pub struct Soak {
     pub policy: Policy,
     /// How long; three minutes at least, lest there are too few values for a slope.
     pub duration: Duration,
-    /// Requests per second beside the bursts; the four servers that are always there do 400, the two that come and go 200 more.
+    /// Requests per second beside the bursts; the four servers that are always there do 400, the
+    /// two that come and go 200 more.
     pub rate: f64,
     /// Determines the service times, and the arrivals of the steady load and of the bursts.
     pub seed: u64,
@@ -188,7 +192,8 @@ impl Soak {
         Ok((series.into(), seconds))
     }
 
-    /// The servers and the capacity of each in this second: 4, 5, 6, 5 of them, with 10 to 16 requests at once.
+    /// The servers and the capacity of each in this second: 4, 5, 6, 5 of them, with 10 to 16
+    /// requests at once.
     fn state(&self, second: u64) -> (usize, i64) {
         let servers = [4, 5, 6, 5][(second % 4) as usize];
         (servers, 10 + (second % 7) as i64)

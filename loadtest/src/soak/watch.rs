@@ -144,8 +144,8 @@ pub async fn steady(calm: Duration, limit: Duration, value: impl Fn() -> f64) ->
     last
 }
 
-/// Whether, within `limit` after the last request, there are as many file descriptors as before the first one: whatever is left then is neither a connection in use nor one that
-/// a pool keeps.
+/// Whether, within `limit` after the last request, there are as many file descriptors as before the
+/// first one: whatever is left then is neither a connection in use nor one that a pool keeps.
 pub async fn idle_again(before: f64, limit: Duration, descriptors: impl Fn() -> f64) -> Promise {
     let (allowed, ends) = (before + LEFT_OPEN, Instant::now() + limit);
     let mut now = descriptors();

@@ -75,8 +75,8 @@ struct Ours {
     concurrency: u32,
 }
 
-/// A server and a sender, each with one thread, so that there is one HTTP/2 connection between them.
-/// Each variant has its own listeners, and is a service of its own.
+/// A server and a sender, each with one thread, so that there is one HTTP/2 connection between
+/// them. Each variant has its own listeners, and is a service of its own.
 struct Stand {
     server: Envoy,
     sender: Envoy,

@@ -1,10 +1,11 @@
-//! What is known of the cluster, and the services that follow from it. No I/O: the watches hand in what they read.
+//! What is known of the cluster, and the services that follow from it. No I/O: the watches hand in
+//! what they read.
 //!
-//! A Service is in force if a ConfigMap manages it. Only what an object concerns is computed anew when it changes; the others stay the very
-//! same values, so that publishing costs a look at each.
+//! A Service is in force if a ConfigMap manages it. Only what an object concerns is computed anew
+//! when it changes; the others stay the very same values, so that publishing costs a look at each.
 //!
-//! A ConfigMap that is refused changes nothing: what it said last stays in force, as long as it exists. Of several in one namespace the
-//! oldest counts and the others are refused.
+//! A ConfigMap that is refused changes nothing: what it said last stays in force, as long as it
+//! exists. Of several in one namespace the oldest counts and the others are refused.
 
 use super::endpoints::{self, Slice};
 use super::key::Key;
@@ -266,7 +267,8 @@ impl Cluster {
                     self.built.insert(host, Arc::new(service));
                 }
             }
-            // Its parts were checked one by one, so this would be a bug; the last good state is the safest then too.
+            // Its parts were checked one by one, so this would be a bug; the last good state is the
+            // safest then too.
             Err(error) => tracing::error!(host, %error, "a service cannot be put together"),
         }
     }

@@ -1,4 +1,5 @@
-//! Copies of what ConfigMaps said last that was good, kept as ConfigMaps in the control plane's own namespace.
+//! Copies of what ConfigMaps said last that was good, kept as ConfigMaps in the control plane's own
+//! namespace.
 //!
 //! A bad edit leaves what was said before in force. A replica that has just started never read
 //! that, and would take parameters away that the other still hands out, at the worst moment; a copy

@@ -1,8 +1,11 @@
 //! The addresses behind a Service, out of its EndpointSlices.
 //!
-//! - An endpoint takes requests when it is `ready` (not said counts as ready). If none is, those that are `terminating` and still `serving` do, as in kube-proxy.
-//! - The ports of a slice are target ports; a port of the Service finds its own by name. Only TCP counts.
-//! - Of a dual-stack Service only the first family counts: the others are the same pods again, and Envoy knows a pod by one address.
+//! - An endpoint takes requests when it is `ready` (not said counts as ready). If none is, those
+//!   that are `terminating` and still `serving` do, as in kube-proxy.
+//! - The ports of a slice are target ports; a port of the Service finds its own by name. Only TCP
+//!   counts.
+//! - Of a dual-stack Service only the first family counts: the others are the same pods again, and
+//!   Envoy knows a pod by one address.
 //! - An endpoint may stand in two slices for a moment; it counts once.
 
 use k8s_openapi::api::core::v1 as core;
@@ -81,7 +84,8 @@ impl Slice {
     }
 }
 
-/// The addresses by port of the Service; `None` if Kubernetes does not know them, so that senders have to learn them.
+/// The addresses by port of the Service; `None` if Kubernetes does not know them, so that senders
+/// have to learn them.
 pub fn by_port<'a>(
     service: &Service,
     slices: impl Iterator<Item = &'a Slice> + Clone,

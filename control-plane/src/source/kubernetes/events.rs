@@ -1,4 +1,5 @@
-//! Tells the owner of a ConfigMap that it was refused: a Kubernetes Event on it, which `kubectl describe` shows.
+//! Tells the owner of a ConfigMap that it was refused: a Kubernetes Event on it, which `kubectl
+//! describe` shows.
 
 use k8s_openapi::api::core::v1::ObjectReference;
 use k8s_openapi::api::events::v1::Event;
@@ -10,12 +11,14 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 
 /// What Kubernetes takes for a note, in bytes.
 const MAX_NOTE: usize = 1024;
-/// What is kept of the name of a ConfigMap, so that the Event's name is not too long for Kubernetes.
+/// What is kept of the name of a ConfigMap, so that the Event's name is not too long for
+/// Kubernetes.
 const MAX_NAME: usize = 200;
 /// The name under which we report.
 const CONTROLLER: &str = "bloc.dev/control-plane";
 
-/// Reports that `object` was refused for `reason`. Replicas report the same refusal under the same name, so that it is there once.
+/// Reports that `object` was refused for `reason`. Replicas report the same refusal under the same
+/// name, so that it is there once.
 pub async fn report(client: Client, object: ObjectReference, reason: String) {
     let namespace = object.namespace.clone().unwrap_or_default();
     let event = event(object, &reason, Timestamp::now());

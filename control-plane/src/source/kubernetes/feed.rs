@@ -1,4 +1,5 @@
-//! Brings the readings of the watches together: into the picture of the cluster, into progress, and into verdicts on ConfigMaps.
+//! Brings the readings of the watches together: into the picture of the cluster, into progress, and
+//! into verdicts on ConfigMaps.
 
 use super::cluster::{Cluster, Policy};
 use super::copies::{Content, Copies, Due, is_copy};
@@ -99,7 +100,8 @@ impl Feed {
         (self.is_synced() && std::mem::take(&mut self.moved)).then(|| self.cluster.snapshot())
     }
 
-    /// Takes note of what the watch at `place` reports. Returns verdicts on ConfigMaps that are new.
+    /// Takes note of what the watch at `place` reports. Returns verdicts on ConfigMaps that are
+    /// new.
     pub fn read(&mut self, place: usize, reading: Reading) -> Vec<Verdict> {
         let mut verdicts = Vec::new();
         let (revision, news) = match reading {
@@ -115,7 +117,8 @@ impl Feed {
                         copies.chain(self.maps.keys().cloned()).collect::<BTreeSet<_>>()
                     }
                 };
-                // A list that brings no news leaves the last change where it was: the state has been the same since.
+                // A list that brings no news leaves the last change where it was: the state has
+                // been the same since.
                 let mut news = !self.is_listed(place);
                 for (key, object) in objects {
                     gone.remove(&key);

@@ -44,14 +44,17 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, sleep_until};
 use watch::{Object, Reading, Watch};
 
-/// Events come in bursts (a rollout, a restart of the API server); so long they are gathered, which a second leaves room for.
+/// Events come in bursts (a rollout, a restart of the API server); so long they are gathered, which
+/// a second leaves room for.
 const SETTLE: Duration = Duration::from_millis(20);
-/// What another replica has told a proxy is mostly on its way to us; so long we wait before we list again to make sure.
+/// What another replica has told a proxy is mostly on its way to us; so long we wait before we list
+/// again to make sure.
 const PATIENCE: Duration = Duration::from_millis(200);
 /// Readings that wait to be taken; beyond it the watches wait.
 const BACKLOG: usize = 1_024;
 
-/// A connection to the API server that is silent for so long is given up: on a watch it says something once a minute at least.
+/// A connection to the API server that is silent for so long is given up: on a watch it says
+/// something once a minute at least.
 const SILENCE: Duration = Duration::from_secs(90);
 
 /// A client for a source.
@@ -73,7 +76,8 @@ pub struct KubernetesSource {
 }
 
 impl KubernetesSource {
-    /// Watches through `client`. The ConfigMap in `namespace` speaks for the whole cluster; hosts end with `.svc.{domain}`.
+    /// Watches through `client`. The ConfigMap in `namespace` speaks for the whole cluster; hosts
+    /// end with `.svc.{domain}`.
     pub fn new(client: Client, namespace: impl Into<String>, domain: impl Into<String>) -> Self {
         Self { client, namespace: namespace.into(), domain: domain.into() }
     }

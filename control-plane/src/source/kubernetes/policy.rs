@@ -12,9 +12,11 @@
 //!       "*": {}                                   # and all the others of this namespace
 //! ```
 //!
-//! In the control plane's own namespace the names are hosts (`checkout.shop.svc.cluster.local`, also those of other registries), and `*` stands for every
-//! Service of the cluster. A Service that nobody names, nor a `*`, is left alone. What is said more closely wins, value by value:
-//! the cluster's `defaults`, its `*`, its word on the host, then the namespace's `defaults`, its `*`, its word on the name.
+//! In the control plane's own namespace the names are hosts (`checkout.shop.svc.cluster.local`,
+//! also those of other registries), and `*` stands for every Service of the cluster. A Service that
+//! nobody names, nor a `*`, is left alone. What is said more closely wins, value by value: the
+//! cluster's `defaults`, its `*`, its word on the host, then the namespace's `defaults`, its `*`,
+//! its word on the name.
 
 use crate::yaml;
 use bloc_policy::config::{ConfigError, ServiceSpec};
@@ -115,7 +117,8 @@ impl PolicySpec {
         Ok(())
     }
 
-    /// What it says of the service that it calls `name`, from the general to the particular, and whether it manages it.
+    /// What it says of the service that it calls `name`, from the general to the particular, and
+    /// whether it manages it.
     pub fn of(&self, name: &str) -> (impl Iterator<Item = &ServiceSpec>, bool) {
         let (all, one) = (self.services.get(ALL), self.services.get(name));
         ([Some(&self.defaults), all, one].into_iter().flatten(), all.or(one).is_some())

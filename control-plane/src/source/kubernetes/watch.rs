@@ -1,10 +1,14 @@
-//! Lists one kind of object, then watches it, and begins anew when the API server says that it has to.
+//! Lists one kind of object, then watches it, and begins anew when the API server says that it has
+//! to.
 //!
-//! This is what `kube::runtime::watcher` does too, but that one keeps to itself which revision a list or a bookmark stands for, and on these rests
-//! what a replica may say (see `adr/0001-versions.md`). A list is handed over as a whole when it is complete, so that a new beginning never shows half of the cluster.
+//! This is what `kube::runtime::watcher` does too, but that one keeps to itself which revision a
+//! list or a bookmark stands for, and on these rests what a replica may say (see
+//! `adr/0001-versions.md`). A list is handed over as a whole when it is complete, so that a new
+//! beginning never shows half of the cluster.
 //!
-//! On failure: what is known stays, and the next try follows after [`LEAST_PAUSE`] to [`MOST_PAUSE`], doubled each time, with jitter. A
-//! watch that ends or breaks is taken up where it was; only 410 (the server has forgotten that revision) costs a list.
+//! On failure: what is known stays, and the next try follows after [`LEAST_PAUSE`] to
+//! [`MOST_PAUSE`], doubled each time, with jitter. A watch that ends or breaks is taken up where it
+//! was; only 410 (the server has forgotten that revision) costs a list.
 
 use super::endpoints::{Service, Slice};
 use super::key::Key;
@@ -189,7 +193,8 @@ impl<K: Resource + Clone + DeserializeOwned + Debug + Send + 'static> Watch<K> {
             Ok(events) => pin!(events),
             Err(error) => return self.judge(error),
         };
-        // When it is to be listed anew although nothing is wrong; until then events are read as ever.
+        // When it is to be listed anew although nothing is wrong; until then events are read as
+        // ever.
         let mut refresh = None;
         loop {
             let event = tokio::select! {
@@ -268,7 +273,8 @@ fn of<K: Resource>(object: &K) -> u64 {
     number(object.meta().resource_version.as_deref())
 }
 
-/// A resource version as a number: by Kubernetes' promise since 1.35, and in fact before, they are numbers that grow.
+/// A resource version as a number: by Kubernetes' promise since 1.35, and in fact before, they are
+/// numbers that grow.
 fn number(revision: Option<&str>) -> u64 {
     revision.and_then(|text| text.parse().ok()).unwrap_or(0)
 }

@@ -21,7 +21,8 @@ use world::World;
 const REPLICAS: usize = 2;
 const PROXIES: usize = 2;
 const THREADS: usize = 3;
-/// What the source is watched for: the parameters of the service `a`, and of `b`, which may not exist.
+/// What the source is watched for: the parameters of the service `a`, and of `b`, which may not
+/// exist.
 const KINDS: usize = 2;
 const NAMES: [&str; KINDS] = ["a", "b"];
 const STEPS: usize = 60;

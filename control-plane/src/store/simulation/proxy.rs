@@ -28,6 +28,7 @@ pub(super) struct Proxy {
     pub(super) cas: Cell<u32>,
     /// How many threads are amid something, one within the other.
     pub(super) depth: Cell<u32>,
-    /// The changes that are in force in each thread, and then in the shared data; empty: nothing yet.
+    /// The changes that are in force in each thread, and then in the shared data; empty: nothing
+    /// yet.
     pub(super) reached: RefCell<Vec<Vec<u64>>>,
 }

@@ -17,7 +17,8 @@ use tokio::time::Instant;
 /// What the replicas share.
 const KEY: [u8; KEY_BYTES] = [1; KEY_BYTES];
 
-/// What the source says: for each kind the revisions of its changes and the `retries` since then (none: no such service).
+/// What the source says: for each kind the revisions of its changes and the `retries` since then
+/// (none: no such service).
 pub(super) struct Source {
     pub(super) revision: u64,
     pub(super) changes: [Vec<(u64, Option<u32>)>; KINDS],
@@ -39,7 +40,8 @@ impl Source {
     }
 }
 
-/// What a source publishes that reads this; read once, because that is what would take most of the time.
+/// What a source publishes that reads this; read once, because that is what would take most of the
+/// time.
 pub(super) fn snapshot(retries: [Option<u32>; KINDS]) -> Snapshot {
     thread_local! {
         static READ: RefCell<HashMap<[Option<u32>; KINDS], Snapshot>> = RefCell::default();

@@ -109,7 +109,8 @@ impl World {
         self.start + Duration::from_millis(self.millis.get())
     }
 
-    /// Perhaps another thread of this proxy comes in between, or it takes so long that another one leads, asks and is answered.
+    /// Perhaps another thread of this proxy comes in between, or it takes so long that another one
+    /// leads, asks and is answered.
     fn interrupt(&self, nth: usize) {
         let depth = &self.proxies[nth].depth;
         if !self.interrupts.get() || depth.get() >= 3 || self.below(6) > 0 {
@@ -151,7 +152,8 @@ impl World {
         proxy.depth.set(proxy.depth.get() - 1);
     }
 
-    /// What has just been put in force is what the source said there, and not older than what was in force in this thread.
+    /// What has just been put in force is what the source said there, and not older than what was
+    /// in force in this thread.
     fn check(&self, proxy: &Proxy, thread: usize, now: &Thread) {
         let version: Version = now.follower.version().parse().unwrap();
         let (seed, source) = (self.seed, self.source.borrow());
@@ -162,12 +164,14 @@ impl World {
             assert_eq!(has, said, "seed {seed}: {} at {version}", NAMES[kind]);
         }
         self.reach(proxy, thread, &version);
-        // The state that the threads share does not go back either, and with it no thread that is new.
+        // The state that the threads share does not go back either, and with it no thread that is
+        // new.
         self.check_shared(proxy);
     }
 
-    /// A version is in force, here or (after the last thread) in the shared data. Of a revision only the last change before it counts: a replica that began with a list
-    /// stamps with the list's revision what another one stamps with that of the change.
+    /// A version is in force, here or (after the last thread) in the shared data. Of a revision
+    /// only the last change before it counts: a replica that began with a list stamps with the
+    /// list's revision what another one stamps with that of the change.
     fn reach(&self, proxy: &Proxy, place: usize, version: &Version) {
         let source = self.source.borrow();
         let revisions = version.progress.revisions().iter().enumerate();
@@ -217,7 +221,8 @@ impl World {
                 self.network.borrow_mut().extend(answer.map(|reply| Message::Answer(from, reply)));
             }
             Message::Answer(Return(proxy, thread, question), reply) => {
-                // Lost if it comes while the thread is amid something: a thread hears of it only between two callbacks.
+                // Lost if it comes while the thread is amid something: a thread hears of it only
+                // between two callbacks.
                 if let Ok(mut thread) = self.proxies[proxy].threads[thread].try_borrow_mut() {
                     thread.inbox.push_back((question, reply));
                 }
@@ -292,7 +297,8 @@ impl World {
         proxy.reached.borrow_mut()[thread].clear();
     }
 
-    /// From now on everything works: until everybody has the state. Returns how many rounds that took.
+    /// From now on everything works: until everybody has the state. Returns how many rounds that
+    /// took.
     pub(super) fn settle(&self) -> usize {
         self.interrupts.set(false);
         for round in 0..ROUNDS {

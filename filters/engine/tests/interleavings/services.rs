@@ -22,8 +22,8 @@ impl Sidecar {
         Self { thread, root }
     }
 
-    /// The requests of this service that were admitted after one came by this cluster, which is this
-    /// service's.
+    /// The requests of this service that were admitted after one came by this cluster, which is
+    /// this service's.
     fn admitted(&self, cluster: &str, service: &str, counted: &str) -> i64 {
         self.serve(cluster, Some(service));
         self.thread.engine.vm().flush();

@@ -1,16 +1,19 @@
 //! The price: how long each attempt of a request is willing to wait.
 //!
-//! Attempt `k` of a request carries the bid `m_k * mean`, where `mean` is this sender's running mean of the expected response times that it hears about the
-//! service, from answers and bounces alike; `m` rises, and after the last bid attempts go without limit, so nothing is shed that BLOC would have served. The servers are those that
-//! BLOC would choose, in its order.
+//! Attempt `k` of a request carries the bid `m_k * mean`, where `mean` is this sender's running
+//! mean of the expected response times that it hears about the service, from answers and bounces
+//! alike; `m` rises, and after the last bid attempts go without limit, so nothing is shed that BLOC
+//! would have served. The servers are those that BLOC would choose, in its order.
 //!
-//! Nothing is stale: the numbers that a sender holds only set the price, the decision is taken by the server at the moment of the request. What it costs is a round trip for each
-//! bounce. Therefore the number of bids follows what there is to gain:
+//! Nothing is stale: the numbers that a sender holds only set the price, the decision is taken by
+//! the server at the moment of the request. What it costs is a round trip for each bounce.
+//! Therefore the number of bids follows what there is to gain:
 //!
 //! `n = min(5, floor(share * (mean - execution time) / bounce))`
 //!
-//! with the mean wait in the queue over the measured time of a bounce (all in seconds; 2 ms until one has been measured) and a share of 0.5: no bids where a bounce costs more than the wait it can save. Fewer bids than
-//! multiples are the higher ones.
+//! with the mean wait in the queue over the measured time of a bounce (all in seconds; 2 ms until
+//! one has been measured) and a share of 0.5: no bids where a bounce costs more than the wait it
+//! can save. Fewer bids than multiples are the higher ones.
 //!
 //! A single bounce counts for at most four times the mean (or 8 ms): one that waits for the body of
 //! an upload takes up to a second, and says nothing of the others.
@@ -19,10 +22,12 @@
 //! connection, would end the bids for good. So where the measured bounce allows no bid, one request
 //! now and then bids as if none had been measured: the next one after each `20 * bounce / 2 ms`
 //! requests served. If its bounce is faster than the mean, it replaces the mean. Probing costs a
-//! request 0.1 ms on average at most, however slow bounces are. (Simulated, 10 ms, 80% load, bounces
-//! of 20 and 200 ms: p99 within 1.2% of that without probes, and one attempt more for 1,000 requests.)
+//! request 0.1 ms on average at most, however slow bounces are. (Simulated, 10 ms, 80% load,
+//! bounces of 20 and 200 ms: p99 within 1.2% of that without probes, and one attempt more for 1,000
+//! requests.)
 //!
-//! Defaults, from the simulator (40 senders, 10 servers, one request at a time, a bounce of 1.5 ms; p99 over that of an omniscient balancer, and attempts per request):
+//! Defaults, from the simulator (40 senders, 10 servers, one request at a time, a bounce of 1.5 ms;
+//! p99 over that of an omniscient balancer, and attempts per request):
 //!
 //! | multiples | 50 ms, 90% | 50 ms, 95% | two speeds, 95% | exponential 10 ms, 90% |
 //! |---|---|---|---|---|
@@ -36,15 +41,21 @@
 //! | 1.0 and 1.5 | 1.46, 1.6 | 1.23, 1.5 | 1.27, 1.6 | 1.42, 1.5 |
 //! | least request | 3.79, 1 | 2.48, 1 | 9.41, 1 | 2.57, 1 |
 //!
-//! A bid below the mean finds the few that are idle, at a bounce for each of the many that are not; one above it spares the requests that had no luck the random server at the end, which is
-//! what makes a tail. Lost: ordering the servers by what they said last (of two, three or all; no better, with exponential times up to 1.8 times worse, as the news is old);
-//! a mean over 20 or 50 reports (as good within 1%). What saves bounces costs tail; what else was tried is in `loadtest/record/measured.md`.
+//! A bid below the mean finds the few that are idle, at a bounce for each of the many that are not;
+//! one above it spares the requests that had no luck the random server at the end, which is what
+//! makes a tail. Lost: ordering the servers by what they said last (of two, three or all; no
+//! better, with exponential times up to 1.8 times worse, as the news is old); a mean over 20 or 50
+//! reports (as good within 1%). What saves bounces costs tail; what else was tried is in
+//! `loadtest/record/measured.md`.
 //!
-//! A server's numbers cannot spoil the price: of a report no more is believed than [`TRUST`] times what this sender's own requests take ([`Bids::served`]), so that one of ten servers
-//! which says anything at all raises the mean by less than half. A bounce is one if there was a bid, and if the wait that the server gives as its reason is not less than half of that
-//! ([`is_bounce`]); otherwise it is a rejection, and the server is left alone like any that rejects.
+//! A server's numbers cannot spoil the price: of a report no more is believed than [`TRUST`] times
+//! what this sender's own requests take ([`Bids::served`]), so that one of ten servers which says
+//! anything at all raises the mean by less than half. A bounce is one if there was a bid, and if
+//! the wait that the server gives as its reason is not less than half of that ([`is_bounce`]);
+//! otherwise it is a rejection, and the server is left alone like any that rejects.
 //!
-//! Cold start: without a mean there is no bid. Cost: a few multiplications an attempt. Not in the papers: this is the project's own step.
+//! Cold start: without a mean there is no bid. Cost: a few multiplications an attempt. Not in the
+//! papers: this is the project's own step.
 
 use crate::wire::load_report::LoadReport;
 use std::time::Duration;
@@ -89,7 +100,8 @@ pub struct Bids {
 /// By what factor a server's numbers may exceed what this sender's own requests take.
 pub const TRUST: f64 = 4.0;
 
-/// Whether a server that bounced a request with this `bid` and this report did so for the bid. Half, because its line moves between the decision and the report.
+/// Whether a server that bounced a request with this `bid` and this report did so for the bid.
+/// Half, because its line moves between the decision and the report.
 pub fn is_bounce(bid: Option<Duration>, report: &LoadReport) -> bool {
     bid.is_some_and(|bid| report.expected().is_none_or(|expected| expected >= bid / 2))
 }
@@ -138,7 +150,8 @@ impl Bids {
         self.silent = 0;
     }
 
-    /// How many bids a request may make before it goes without limit, at most as many as there are [`MULTIPLES`].
+    /// How many bids a request may make before it goes without limit, at most as many as there are
+    /// [`MULTIPLES`].
     pub fn count(&self) -> usize {
         match self.affordable(self.bounce.unwrap_or(BOUNCE)) {
             0 if self.probes() => self.affordable(BOUNCE),
@@ -237,8 +250,8 @@ mod tests {
     }
 
     /// Requests, one after the other, to a service that takes 40 ms, 10 of them in the application.
-    /// Each is bounced by up to three servers that it bids at, which costs `bounce`. How many bounces
-    /// there were.
+    /// Each is bounced by up to three servers that it bids at, which costs `bounce`. How many
+    /// bounces there were.
     fn exchanges(bids: &mut Bids, requests: usize, bounce: Duration) -> usize {
         let mut bounces = 0;
         for _ in 0..requests {
@@ -286,8 +299,8 @@ mod tests {
         }
     }
 
-    /// A bounced upload of HTTP/1.1 is answered when its body has come, after a second at the latest,
-    /// whatever a bounce costs.
+    /// A bounced upload of HTTP/1.1 is answered when its body has come, after a second at the
+    /// latest, whatever a bounce costs.
     #[test]
     fn a_few_slow_uploads_do_not_stop_bidding_for_other_requests() {
         let (mut bids, mut without) = (Bids::default(), 0);

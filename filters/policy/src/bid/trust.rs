@@ -1,11 +1,11 @@
 //! What it means that a server takes a bid.
 //!
-//! A server that takes every request, whatever the bid, would attract the bounces of all the others:
-//! one that does not read bids, or one that lies about its wait. Each sender keeps [`Promises`] for
-//! each server: whether it reports at all, and how often it took a bid and answered after more than
-//! twice that. Such a server gets the share of first attempts that BLOC would give it, and stands
-//! last for the further ones. (Simulated, 80% load, one of ten silent: p99 105 s without this, as
-//! with BLOC with it.)
+//! A server that takes every request, whatever the bid, would attract the bounces of all the
+//! others: one that does not read bids, or one that lies about its wait. Each sender keeps
+//! [`Promises`] for each server: whether it reports at all, and how often it took a bid and
+//! answered after more than twice that. Such a server gets the share of first attempts that BLOC
+//! would give it, and stands last for the further ones. (Simulated, 80% load, one of ten silent:
+//! p99 105 s without this, as with BLOC with it.)
 //!
 //! Cold start: a server that has not answered yet counts as one that takes everything. Cost: a
 //! comparison and a multiplication an answer. Not in the papers.
@@ -14,14 +14,16 @@ use std::time::Duration;
 
 /// More than this share of broken promises, and a server's word counts for nothing.
 const MISTRUST: f64 = 0.5;
-/// A promise is broken if the answer takes longer than this many times the bid: service times vary, and the bid is about their mean.
+/// A promise is broken if the answer takes longer than this many times the bid: service times vary,
+/// and the bid is about their mean.
 const BROKEN: u32 = 2;
 /// The weight of the newest promise.
 const PROMISE_WEIGHT: f64 = 0.35;
 
 /// What a server's taking a bid is worth, as one sender sees it.
 ///
-/// Nobody who has not spoken yet is trusted, so a new server is not flooded with the bounces of the others before its first answers are back.
+/// Nobody who has not spoken yet is trusted, so a new server is not flooded with the bounces of the
+/// others before its first answers are back.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Promises {
     silent: bool,
@@ -35,7 +37,8 @@ impl Default for Promises {
 }
 
 impl Promises {
-    /// The server took a request for this `bid` (none: without limit) and answered after `took`, silently or with a report.
+    /// The server took a request for this `bid` (none: without limit) and answered after `took`,
+    /// silently or with a report.
     pub fn judge(&mut self, bid: Option<Duration>, took: Duration, silent: bool) {
         self.silent = silent;
         if let Some(bid) = bid {

@@ -37,7 +37,8 @@ impl Capacity {
         }
     }
 
-    /// Takes note that `active` requests were in the server at `now`, the arriving one included if it was admitted.
+    /// Takes note that `active` requests were in the server at `now`, the arriving one included if
+    /// it was admitted.
     pub fn observe(&mut self, active: Concurrency, now: Timestamp) {
         match self {
             Self::Static(_) | Self::Slo(_) => {}
@@ -45,7 +46,8 @@ impl Capacity {
         }
     }
 
-    /// Takes over the service rate (requests/s) of a server that works on `concurrency` requests at once.
+    /// Takes over the service rate (requests/s) of a server that works on `concurrency` requests at
+    /// once.
     pub fn serve(&mut self, rate: Option<f64>, concurrency: Option<Concurrency>) {
         if let Self::Slo(slo) = self {
             slo.update(rate, concurrency);

@@ -15,7 +15,8 @@ pub enum ConfigError {
         /// The allowed range, in words.
         allowed: String,
     },
-    /// The text is not of the form that the schema wants (a wrong type, an unknown field, broken syntax).
+    /// The text is not of the form that the schema wants (a wrong type, an unknown field, broken
+    /// syntax).
     #[error("{path}: {reason}")]
     Malformed {
         /// Where reading stopped, such as `services.backend.capacity`.

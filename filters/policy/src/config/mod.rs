@@ -1,9 +1,10 @@
 //! Configuration: what a user writes, and what the code may rely on.
 //!
-//! One schema serves the plugin configuration of the filters, the services file, the ConfigMap and the sync protocol.
-//! The raw types ([`ServiceSpec`], [`PluginSpec`]) are what serde reads: camelCase, unknown fields refused, durations such as
-//! `250ms`. They become validated types with private fields ([`ServiceParameters`], [`PluginConfig`]); every refusal is a
-//! [`ConfigError`] that names the path, the value and the allowed range.
+//! One schema serves the plugin configuration of the filters, the services file, the ConfigMap and
+//! the sync protocol. The raw types ([`ServiceSpec`], [`PluginSpec`]) are what serde reads:
+//! camelCase, unknown fields refused, durations such as `250ms`. They become validated types with
+//! private fields ([`ServiceParameters`], [`PluginConfig`]); every refusal is a [`ConfigError`]
+//! that names the path, the value and the allowed range.
 
 mod error;
 mod number;

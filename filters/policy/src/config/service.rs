@@ -29,7 +29,8 @@ pub enum RoutingKind {
     RoundRobin,
     /// Two at random, the one with fewer pending requests of this sender.
     LeastRequest,
-    /// The smallest expected response time, from the queue lengths and service rates that the servers report.
+    /// The smallest expected response time, from the queue lengths and service rates that the
+    /// servers report.
     Mu,
     /// Each attempt bids how long it is willing to wait, and the server decides.
     Bid,
@@ -84,7 +85,8 @@ pub struct ServiceSpec {
     /// the control plane finds in Kubernetes.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub virtual_service_retries: BTreeMap<String, i64>,
-    /// Further attempts after something else than a rejection, as a share of the requests; 0 to 1, default 0.2.
+    /// Further attempts after something else than a rejection, as a share of the requests; 0 to 1,
+    /// default 0.2.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schemars(range(min = 0, max = 1)))]
     pub retry_budget: Option<f64>,
@@ -103,20 +105,23 @@ pub struct ServiceSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schemars(range(min = 1, max = 1_000)))]
     pub max_chips: Option<i64>,
-    /// Requests that the application works on at once. 1 to 100,000; default: not known, and nothing is held.
+    /// Requests that the application works on at once. 1 to 100,000; default: not known, and
+    /// nothing is held.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schemars(range(min = 1, max = 100_000)))]
     pub concurrency: Option<i64>,
-    /// With `concurrency`: whether the sidecar holds the requests beyond it; otherwise they wait in the application. Default: true.
+    /// With `concurrency`: whether the sidecar holds the requests beyond it; otherwise they wait in
+    /// the application. Default: true.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hold: Option<bool>,
-    /// How long a request may be held at most; `1ms` to `1h`, default `15s`. A deadline of its own may be sooner.
+    /// How long a request may be held at most; `1ms` to `1h`, default `15s`. A deadline of its own
+    /// may be sooner.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schemars(regex(pattern = DURATION)))]
     pub max_queue_wait: Option<String>,
     /// Bytes of a request's body, beyond which the request makes no bid and is not held: as many as
-    /// Envoy buffers (`per_connection_buffer_limit_bytes`), or fewer. 1,024 to 1,073,741,824; default
-    /// 1,048,576.
+    /// Envoy buffers (`per_connection_buffer_limit_bytes`), or fewer. 1,024 to 1,073,741,824;
+    /// default 1,048,576.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schemars(range(min = 1_024, max = 1_073_741_824)))]
     pub body_limit: Option<i64>,
@@ -125,24 +130,29 @@ pub struct ServiceSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schemars(regex(pattern = DURATION)))]
     pub stream_idle: Option<String>,
-    /// With `routing: mu`: the response time beyond which a sender answers 503 at once; `1ms` to `1h`, default: never.
+    /// With `routing: mu`: the response time beyond which a sender answers 503 at once; `1ms` to
+    /// `1h`, default: never.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schemars(regex(pattern = DURATION)))]
     pub slo: Option<String>,
-    /// By how much the expected response time may exceed the SLO before that; `0s` to `1h`, default `0s`.
+    /// By how much the expected response time may exceed the SLO before that; `0s` to `1h`, default
+    /// `0s`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schemars(regex(pattern = DURATION)))]
     pub slo_grace: Option<String>,
-    /// Whether the server's sidecar also reports its load as ORCA (`endpoint-load-metrics`); default false.
+    /// Whether the server's sidecar also reports its load as ORCA (`endpoint-load-metrics`);
+    /// default false.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub orca: Option<bool>,
-    /// Whether a rejected request's answer says why in `x-bloc-why`, for whoever looks for a fault; default false.
+    /// Whether a rejected request's answer says why in `x-bloc-why`, for whoever looks for a fault;
+    /// default false.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub debug_headers: Option<bool>,
     /// Addresses `ip:port`; absent: learned from the answers.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub endpoints: Option<Vec<String>>,
-    /// Addresses `ip:port` by the port of the service, for clusters whose name tells it; these win over `endpoints`.
+    /// Addresses `ip:port` by the port of the service, for clusters whose name tells it; these win
+    /// over `endpoints`.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub endpoints_by_port: BTreeMap<u16, Vec<String>>,
 }
@@ -429,7 +439,8 @@ impl ServiceParameters {
         self.stream_idle
     }
 
-    /// The response time beyond which a sender with `routing: mu` refuses at once, 1 ms to 1 h; none: never.
+    /// The response time beyond which a sender with `routing: mu` refuses at once, 1 ms to 1 h;
+    /// none: never.
     pub fn slo(&self) -> Option<Duration> {
         self.slo
     }
@@ -454,8 +465,8 @@ impl ServiceParameters {
         self.endpoints.as_deref()
     }
 
-    /// The same with the endpoints of one port of the service, where somebody named endpoints by port; `None`, a cluster whose name tells no
-    /// port, takes those of the only port.
+    /// The same with the endpoints of one port of the service, where somebody named endpoints by
+    /// port; `None`, a cluster whose name tells no port, takes those of the only port.
     #[must_use]
     pub fn at_port(&self, port: Option<u16>) -> Self {
         let by_port = match port {

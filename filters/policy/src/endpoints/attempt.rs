@@ -24,7 +24,8 @@ pub enum Answer {
     Bounced(LoadReport),
     /// The application answered, and the server does not speak BLOC: as good as a chip.
     Silent,
-    /// The application answered, and the server speaks [ORCA](crate::wire::orca) but not BLOC: as good as a chip, and its numbers count.
+    /// The application answered, and the server speaks [ORCA](crate::wire::orca) but not BLOC: as
+    /// good as a chip, and its numbers count.
     Orca(LoadReport),
     /// The server rejected the request because it would miss its deadline, with this report.
     Late(LoadReport),

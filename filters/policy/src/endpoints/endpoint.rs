@@ -8,7 +8,8 @@ use crate::wire::load_report::LoadReport;
 use slotmap::new_key_type;
 
 new_key_type! {
-    /// Names an endpoint of one [`Endpoints`] for as long as it is there; never used again for another.
+    /// Names an endpoint of one [`Endpoints`] for as long as it is there; never used again for
+    /// another.
     pub struct EndpointId;
 }
 

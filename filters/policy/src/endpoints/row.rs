@@ -4,7 +4,8 @@ use super::endpoint::{Endpoint, EndpointId};
 use crate::estimate::Standing;
 use slotmap::SlotMap;
 
-/// A dense array of endpoints whose order means nothing, so that drawing without replacement is a swap.
+/// A dense array of endpoints whose order means nothing, so that drawing without replacement is a
+/// swap.
 pub(crate) struct Row<'a> {
     pub(super) ids: &'a mut Vec<EndpointId>,
     /// What moves along; empty: nothing.

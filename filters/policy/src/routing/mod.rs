@@ -1,7 +1,7 @@
 //! Routing: which servers a request tries, and in which order.
 //!
-//! Every policy is a [`Routing`]: it names distinct endpoints, the first for the first attempt, the others for the retries. [`Router`] is the one
-//! that the parameters ask for.
+//! Every policy is a [`Routing`]: it names distinct endpoints, the first for the first attempt, the
+//! others for the retries. [`Router`] is the one that the parameters ask for.
 
 mod bloc;
 mod least_request;

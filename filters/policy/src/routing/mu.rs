@@ -1,23 +1,33 @@
 //! Mu: the server with the smallest expected response time (paper, section 4.3.3, equation 4.1).
 //!
-//! `R_i = (Q_i + 1) / mu_i`, with the queue `Q_i` (requests) and the service rate `mu_i` (requests/s) of [`crate::estimate`]; ties go to the one met first from a random
-//! start. The list for the retries goes on with the next smallest.
+//! `R_i = (Q_i + 1) / mu_i`, with the queue `Q_i` (requests) and the service rate `mu_i`
+//! (requests/s) of [`crate::estimate`]; ties go to the one met first from a random start. The list
+//! for the retries goes on with the next smallest.
 //!
-//! Left out is who is shut ([`crate::endpoints`]): rejected or failed within the reset interval. When that has passed, a server is probed by one of `n` choices, if
-//! there are `n` servers, so that it draws no more than its share while it is broken. The list for the retries ends with those, if there are not enough others.
-//! Queues count in quarters of a request, and rates in steps of 3 to 6%: nobody knows them better, and of idle servers the one that is worse by a hair would get
-//! nothing (simulated: 40 senders at 10% load, a server that was down for 10 s had 0.75 of its share for minutes).
+//! Left out is who is shut ([`crate::endpoints`]): rejected or failed within the reset interval.
+//! When that has passed, a server is probed by one of `n` choices, if there are `n` servers, so
+//! that it draws no more than its share while it is broken. The list for the retries ends with
+//! those, if there are not enough others. Queues count in quarters of a request, and rates in steps
+//! of 3 to 6%: nobody knows them better, and of idle servers the one that is worse by a hair would
+//! get nothing (simulated: 40 senders at 10% load, a server that was down for 10 s had 0.75 of its
+//! share for minutes).
 //!
-//! Herding: many senders see the same empty server, and each hears only with its own answers that it fills up. Each learns how many senders like itself there are, `g` =
-//! (mean queue + 1/n) / (mean own pending requests + 1/n) per server, both means smoothed, and counts each request that it sends `g` times until the next report of that server: while it sends one,
-//! the others send `g - 1`. A lone gateway has `g = 1`. Simulated (4 servers of two speeds, 4 requests at once each, 90% load): without `g`, ten senders never get out of
-//! oscillation (queues of thousands); with `g` their p99 is 360 ms, where the exact equation has 331 and least request 825. Tried and dropped: looking at an attractive server only with a
-//! probability (p99 660 ms), because then nobody goes where there is room.
+//! Herding: many senders see the same empty server, and each hears only with its own answers that
+//! it fills up. Each learns how many senders like itself there are, `g` = (mean queue + 1/n) /
+//! (mean own pending requests + 1/n) per server, both means smoothed, and counts each request that
+//! it sends `g` times until the next report of that server: while it sends one, the others send
+//! `g - 1`. A lone gateway has `g = 1`. Simulated (4 servers of two speeds, 4 requests at once
+//! each, 90% load): without `g`, ten senders never get out of oscillation (queues of thousands);
+//! with `g` their p99 is 360 ms, where the exact equation has 331 and least request 825. Tried and
+//! dropped: looking at an attractive server only with a probability (p99 660 ms), because then
+//! nobody goes where there is room.
 //!
-//! Cold start: all servers count the same, so the choice is the fewest pending requests. Cost: one pass over the servers, over numbers that lie side by side (some 3 ns each).
-//! Deviations: 1. the measure against herding, on which the paper is silent; 2. see [`crate::estimate`]; 3. who is shut is left out: the paper knows no failures;
-//! 4. the steps. What is guessed against herding is not in [`Mu::expected`], by which requests are refused;
-//! a probe promises nothing.
+//! Cold start: all servers count the same, so the choice is the fewest pending requests. Cost: one
+//! pass over the servers, over numbers that lie side by side (some 3 ns each). Deviations: 1. the
+//! measure against herding, on which the paper is silent; 2. see [`crate::estimate`]; 3. who is
+//! shut is left out: the paper knows no failures;
+//! 4. the steps. What is guessed against herding is not in [`Mu::expected`], by which requests are
+//!    refused; a probe promises nothing.
 
 use super::policy::Routing;
 use crate::endpoints::{EndpointId, Endpoints};
@@ -44,7 +54,8 @@ pub struct Mu {
     /// Smoothed means per server: the queue, and the pending requests of this sender.
     queue: f64,
     pending: f64,
-    /// The expected response time of the best server at the last choice, in seconds; none if no service rate is known.
+    /// The expected response time of the best server at the last choice, in seconds; none if no
+    /// service rate is known.
     expected: Option<f64>,
 }
 
@@ -59,7 +70,8 @@ impl Mu {
         self.fleet.configure(reset_interval);
     }
 
-    /// The response time that the best server promised at the last choice, if any service rate is known.
+    /// The response time that the best server promised at the last choice, if any service rate is
+    /// known.
     pub fn expected(&self) -> Option<Duration> {
         self.expected.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok())
     }
@@ -114,7 +126,8 @@ impl Routing for Mu {
         endpoints.survey(queue, now);
         self.queue += WEIGHT * (queue - self.queue);
         self.pending += WEIGHT * (pending - self.pending);
-        // With the request that is being placed: who sends one at a time never has another one pending.
+        // With the request that is being placed: who sends one at a time never has another one
+        // pending.
         let placed = 1.0 / looked_at as f64;
         self.fleet.senders = ((self.queue + placed) / (self.pending + placed)).max(1.0);
     }
@@ -125,7 +138,8 @@ fn rounded(queue: f64) -> f64 {
     (4.0 * queue).floor() / 4.0
 }
 
-/// Adds those that are left out, the one whose interval ends first in front, until there are `length`.
+/// Adds those that are left out, the one whose interval ends first in front, until there are
+/// `length`.
 fn fill(list: &mut Vec<EndpointId>, length: usize, endpoints: &Endpoints) {
     let shut = endpoints.standings().iter().enumerate().filter(|(_, standing)| standing.is_shut());
     let mut shut: Vec<_> = shut.map(|(place, standing)| (standing.shut_until(), place)).collect();
@@ -156,7 +170,8 @@ impl Scan {
         Self { best, length, looked_at: 0, queues: 0.0, rates: 0.0, pending: 0, most: 0.0 }
     }
 
-    /// Looks at some of the servers, the first of which stands at `place`. Sums and parameters are this function's own while it runs, so that they stay in registers.
+    /// Looks at some of the servers, the first of which stands at `place`. Sums and parameters are
+    /// this function's own while it runs, so that they stay in registers.
     fn look(&mut self, standings: &[Standing], mut place: usize, fleet: Fleet, now: Timestamp) {
         let Self { mut looked_at, mut queues, mut rates, mut pending, mut most, .. } = *self;
         let mut worst = self.worst();
@@ -174,7 +189,8 @@ impl Scan {
             pending += u64::from(standing.pending());
             most = if known > most { known } else { most };
             let line = rounded(queue + standing.unknown_queue(&fleet, now)) + 1.0;
-            // A division takes as long as all the rest: those that are too dear by more than a rounding error are spared it.
+            // A division takes as long as all the rest: those that are too dear by more than a
+            // rounding error are spared it.
             if line < worst * rate * MARGIN && line / rate < worst {
                 self.insert(line / rate, place);
                 worst = self.worst();

@@ -6,8 +6,8 @@ use crate::units::Timestamp;
 
 /// A way to choose servers.
 pub trait Routing {
-    /// Puts up to `length` distinct servers into `list` (which is emptied first), in the order in which they are to be tried; fewer only if there
-    /// are fewer.
+    /// Puts up to `length` distinct servers into `list` (which is emptied first), in the order in
+    /// which they are to be tried; fewer only if there are fewer.
     fn choose(
         &mut self,
         endpoints: &mut Endpoints,

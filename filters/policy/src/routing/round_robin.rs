@@ -1,5 +1,5 @@
-//! One server after the other; retries go on with the next ones. Every sender starts at a server drawn at random, so that many senders
-//! do not march in step. Cost: one look a place.
+//! One server after the other; retries go on with the next ones. Every sender starts at a server
+//! drawn at random, so that many senders do not march in step. Cost: one look a place.
 
 use super::policy::Routing;
 use crate::endpoints::{EndpointId, Endpoints};

@@ -15,7 +15,8 @@ pub fn encode(bid: Duration, into: &mut String) {
     write_thousandths(into, u64::try_from(bid.as_micros()).unwrap_or(LONGEST).min(LONGEST));
 }
 
-/// The header's value of an attempt that accepts any wait. A request without the header comes from somebody who does not read our answers.
+/// The header's value of an attempt that accepts any wait. A request without the header comes from
+/// somebody who does not read our answers.
 pub const ANY: &str = "any";
 
 /// Reads the header's value; what is not a bid is none, which accepts any wait.

@@ -1,7 +1,8 @@
 //! The numbers of the headers: integers, and decimals with at most three digits after the point.
 //!
 //! Each request writes a report and reads one, so this code is written for few instructions.
-//! Formatting by `core::fmt` and reading in several passes took half of the instructions of a request.
+//! Formatting by `core::fmt` and reading in several passes took half of the instructions of a
+//! request.
 
 /// Writes a whole number.
 pub fn write_integer(into: &mut String, mut number: u64) {
@@ -19,7 +20,8 @@ pub fn write_integer(into: &mut String, mut number: u64) {
     }
 }
 
-/// Writes a decimal, given in thousandths, without trailing zeros; integers instead of floating-point formatting, which would be a tenth of the module.
+/// Writes a decimal, given in thousandths, without trailing zeros; integers instead of
+/// floating-point formatting, which would be a tenth of the module.
 pub fn write_thousandths(into: &mut String, thousandths: u64) {
     write_integer(into, thousandths / 1000);
     let mut rest = (thousandths % 1000) as u32;

@@ -2,8 +2,8 @@
 //!
 //! `10.0.0.1:80,10.0.0.2:80,~00000000000000ab`: addresses, then `~` and the key in 16 lower-case
 //! hexadecimal digits. Envoy's `override_host` policy tries the nth member for the nth attempt, and
-//! passes over a member that names no host of the cluster. No address has a `~`, so the key is never
-//! taken for one. The key tells `bloc.attempt` which request an attempt belongs to.
+//! passes over a member that names no host of the cluster. No address has a `~`, so the key is
+//! never taken for one. The key tells `bloc.attempt` which request an attempt belongs to.
 //!
 //! Cost: each request writes one, so nothing is allocated but the caller's buffer, and the digits
 //! are made eight at a time.

@@ -1,9 +1,11 @@
 //! The load report: the header in which a server tells a sender how it is.
 //!
-//! An RFC 9651 dictionary of numbers: `chip=1, queue=7, capacity=10, rate=38.2, confidence=0.93, exec=251.3, service=40`
-//! (requests, requests, requests, requests per second, ratio, milliseconds, requests per second). Members that are missing are unknown; members that this version
-//! does not know are passed over. Values are integers, decimals, booleans or tokens; anything else, or broken syntax, makes the
-//! whole header unreadable, as the RFC demands. Reading and writing allocate nothing but the caller's buffer.
+//! An RFC 9651 dictionary of numbers: `chip=1, queue=7, capacity=10, rate=38.2, confidence=0.93,
+//! exec=251.3, service=40` (requests, requests, requests, requests per second, ratio, milliseconds,
+//! requests per second). Members that are missing are unknown; members that this version does not
+//! know are passed over. Values are integers, decimals, booleans or tokens; anything else, or
+//! broken syntax, makes the whole header unreadable, as the RFC demands. Reading and writing
+//! allocate nothing but the caller's buffer.
 
 use super::decimal::{decimal, write_integer, write_thousandths};
 use crate::units::Ratio;
@@ -27,12 +29,14 @@ pub struct LoadReport {
     pub confidence: Option<Ratio>,
     /// The mean time that the application takes for a request.
     pub execution: Option<Duration>,
-    /// The service rate by the server's own estimate, in requests per second: what it finishes when it is busy.
+    /// The service rate by the server's own estimate, in requests per second: what it finishes when
+    /// it is busy.
     pub service: Option<f64>,
 }
 
 impl LoadReport {
-    /// When a request that came now might expect its answer: `max((queue + 1) / service rate, execution time)`.
+    /// When a request that came now might expect its answer: `max((queue + 1) / service rate,
+    /// execution time)`.
     pub fn expected(&self) -> Option<Duration> {
         let line = Duration::try_from_secs_f64((f64::from(self.queue?) + 1.0) / self.service?).ok()?;
         Some(line.max(self.execution.unwrap_or_default()))

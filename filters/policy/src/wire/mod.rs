@@ -1,4 +1,5 @@
-//! What crosses a process border in headers: their names, and how their values are read and written.
+//! What crosses a process border in headers: their names, and how their values are read and
+//! written.
 //!
 //! | header | value | from | to |
 //! |---|---|---|---|

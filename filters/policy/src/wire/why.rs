@@ -1,6 +1,8 @@
-//! Why a request was rejected, with the numbers that decided it, for people who look for a fault: `x-bloc-why`.
+//! Why a request was rejected, with the numbers that decided it, for people who look for a fault:
+//! `x-bloc-why`.
 //!
-//! An RFC 9651 item, a token with parameters; what is not known is left out. Times are in milliseconds:
+//! An RFC 9651 item, a token with parameters; what is not known is left out. Times are in
+//! milliseconds:
 //!
 //! | value | meaning |
 //! |---|---|
@@ -10,8 +12,9 @@
 //! | `unreachable;queue=7;limit=10;expected=400` | the server's proxy got no connection to the application |
 //! | `slo;expected=1400;slo=1000;grace=100` | the caller expected 1400 ms of its best server |
 //!
-//! What a caller says of an attempt ends with `;attempt=4;server="10.0.0.7:8080";took=1.9`: which one it was, whom it met, and after how long it was back, much for one that was held.
-//! Only with `debugHeaders` is any of this written, so it may cost what it costs.
+//! What a caller says of an attempt ends with `;attempt=4;server="10.0.0.7:8080";took=1.9`: which
+//! one it was, whom it met, and after how long it was back, much for one that was held. Only with
+//! `debugHeaders` is any of this written, so it may cost what it costs.
 
 use super::decimal::write_thousandths;
 use super::load_report::LoadReport;
@@ -28,7 +31,8 @@ pub struct Terms {
     pub deadline: Option<Duration>,
 }
 
-/// Why a server that reports `report` rejected a request; `why` is none if it gave a reason that this version does not know.
+/// Why a server that reports `report` rejected a request; `why` is none if it gave a reason that
+/// this version does not know.
 pub fn rejected(why: Option<Reason>, report: &LoadReport, terms: Terms) -> String {
     let mut text = why.map_or("unknown", Reason::as_str).to_owned();
     if let Some(queue) = report.queue {
@@ -46,7 +50,8 @@ pub fn rejected(why: Option<Reason>, report: &LoadReport, terms: Terms) -> Strin
     text
 }
 
-/// Adds which attempt it was (the first is 0; none: not known), which server it met, and how long that took.
+/// Adds which attempt it was (the first is 0; none: not known), which server it met, and how long
+/// that took.
 pub fn met(mut text: String, attempt: Option<usize>, server: &str, took: Duration) -> String {
     if let Some(attempt) = attempt {
         let _ = write!(text, ";attempt={}", attempt + 1);
@@ -57,7 +62,8 @@ pub fn met(mut text: String, attempt: Option<usize>, server: &str, took: Duratio
     text
 }
 
-/// Why a caller refused a request: even its best server would exceed the SLO and its grace by `overrun`.
+/// Why a caller refused a request: even its best server would exceed the SLO and its grace by
+/// `overrun`.
 pub fn refused(overrun: Duration, slo: Duration, grace: Duration) -> String {
     let mut text = "slo".to_owned();
     time(&mut text, "expected", Some(overrun + slo + grace));
@@ -81,7 +87,8 @@ mod tests {
         Duration::from_millis(time)
     }
 
-    /// Seven requests in a server that finishes twenty per second: the next one is answered after 400 ms.
+    /// Seven requests in a server that finishes twenty per second: the next one is answered after
+    /// 400 ms.
     fn report() -> LoadReport {
         LoadReport { queue: Some(7), capacity: Some(10), service: Some(20.0), ..LoadReport::default() }
     }

@@ -1,4 +1,5 @@
-//! The simulation: one sender with random arrivals, servers that serve one request at a time, in order.
+//! The simulation: one sender with random arrivals, servers that serve one request at a time, in
+//! order.
 
 use bloc_policy::config::{CapacitySpec, RoutingKind, ServiceSpec};
 use bloc_policy::departures::{Flag, Totals};

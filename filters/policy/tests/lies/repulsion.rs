@@ -16,7 +16,8 @@ const COMPLAINTS: [&[u8]; 4] = [
     b"chip=1, queue=0, rate=0.001, confidence=1",
 ];
 
-/// How long who is believed to be slow, or has rejected, is left alone: the stated time, and as much again as it takes until all servers have had their turn.
+/// How long who is believed to be slow, or has rejected, is left alone: the stated time, and as
+/// much again as it takes until all servers have had their turn.
 fn stated(routing: RoutingKind) -> Duration {
     match routing {
         RoutingKind::Mu => RESET.mul_f64(HORIZON) + Duration::from_secs(1),

@@ -64,7 +64,8 @@ macro_rules! host {
     }};
 }
 
-/// All host functions that the module may import, and their names by the number under which they are counted.
+/// All host functions that the module may import, and their names by the number under which they
+/// are counted.
 pub(crate) fn link(module: &Module) -> wasmtime::Result<(Linker<Guest>, Vec<&'static str>)> {
     let mut linker = Linker::new(module.engine());
     let mut names: Vec<&'static str> = Vec::new();

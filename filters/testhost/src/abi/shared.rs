@@ -70,7 +70,8 @@ impl Call<'_, '_> {
         let name = self.read(name)?;
         let guest = self.guest();
         guest.common.with(|common| common.metrics.define(&name, kind));
-        // As in Envoy each definition has an id of its own, numbered by kind, whose last two bits are the kind.
+        // As in Envoy each definition has an id of its own, numbered by kind, whose last two bits
+        // are the kind.
         let same = guest.metrics.values().filter(|(_, known)| *known == kind).count() as u32;
         let id = (same + 1) * KINDS + kind as u32;
         guest.metrics.insert(id, (name, kind));

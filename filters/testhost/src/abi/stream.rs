@@ -84,7 +84,8 @@ impl Call<'_, '_> {
             let call = HttpCall { token: 0, from, cluster, headers, body, timeout, due };
             common.clusters.contains(&call.cluster).then(|| common.calls.add(call))
         });
-        // Whether a cluster exists is not for the guest to know, so asking for one that is not there is no fault.
+        // Whether a cluster exists is not for the guest to know, so asking for one that is not
+        // there is no fault.
         self.write(to, &token.ok_or(Refusal::Answer(Status::BadArgument))?.to_le_bytes())
     }
 }

@@ -4,9 +4,9 @@
 use bloc_testhost::{Compile, Module, Process, VmOptions};
 use std::time::Duration;
 
-/// A guest that logs the callbacks of root contexts, each as a letter and the context. It refuses an
-/// empty configuration, ticks ten times a second, has a queue, and makes a call; it clears nothing
-/// up. The request headers of a stream put a message into the queue.
+/// A guest that logs the callbacks of root contexts, each as a letter and the context. It refuses
+/// an empty configuration, ticks ten times a second, has a queue, and makes a call; it clears
+/// nothing up. The request headers of a stream put a message into the queue.
 const TELLING: &str = r#"(module
   (import "env" "proxy_log" (func $log (param i32 i32 i32) (result i32)))
   (import "env" "proxy_set_tick_period_milliseconds" (func $period (param i32) (result i32)))

@@ -1,4 +1,5 @@
-//! The guests' memory over many requests; `cargo run --release -p bloc-testhost --example soak` is the long version.
+//! The guests' memory over many requests; `cargo run --release -p bloc-testhost --example soak` is
+//! the long version.
 
 use crate::support::module;
 use bloc_testhost::soak::{Servers, Soak};

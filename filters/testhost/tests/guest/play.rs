@@ -16,7 +16,8 @@ const KNOWN: Duration = Duration::from_secs(6);
 /// Who waits too long, or could enter, is found within this time: the longest tick while somebody
 /// waits, and some.
 const TICK: Duration = Duration::from_millis(1100);
-/// A proxy asks again within this time, whoever led before: a lease, an idle thread's tick, and some.
+/// A proxy asks again within this time, whoever led before: a lease, an idle thread's tick, and
+/// some.
 const ASKS: Duration = Duration::from_secs(20);
 /// How long a client waits that has little time.
 const HURRIED: Duration = Duration::from_millis(300);

@@ -69,7 +69,8 @@ fn a_reloaded_vm_has_its_configuration_back() {
     first.done();
 }
 
-/// A request comes to each worker every millisecond and stays for ten; one worker has a dozen that stay.
+/// A request comes to each worker every millisecond and stays for ten; one worker has a dozen that
+/// stay.
 struct Load {
     process: Process,
     workers: Vec<Root>,

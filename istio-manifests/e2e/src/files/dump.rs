@@ -18,7 +18,8 @@ impl Dump {
         Ok(Self(serde_json::from_str(text)?))
     }
 
-    /// The resource in force of this kind (`Listener`, `Cluster`, `RouteConfiguration`, `TypedExtensionConfig`) and name.
+    /// The resource in force of this kind (`Listener`, `Cluster`, `RouteConfiguration`,
+    /// `TypedExtensionConfig`) and name.
     ///
     /// # Errors
     /// There is none.

@@ -1,4 +1,5 @@
-//! istiod without an API server: it reads what it would find there from a folder, and proxies come in plain text.
+//! istiod without an API server: it reads what it would find there from a folder, and proxies come
+//! in plain text.
 
 use super::addresses::{FRONTEND, GATEWAY, SERVICE};
 use crate::api::{Api, PATIENCE, eventually};
@@ -56,7 +57,8 @@ struct Resource {
 }
 
 impl Istiod {
-    /// Starts it for these backends (name, address, port of the application), and waits until it has read everything.
+    /// Starts it for these backends (name, address, port of the application), and waits until it
+    /// has read everything.
     ///
     /// # Errors
     /// It does not get ready.
@@ -188,7 +190,8 @@ fn mesh_config(folder: &Path) -> Value {
     })
 }
 
-/// What a cluster would tell of services and workloads, and listeners at addresses of their own in the place of captured traffic.
+/// What a cluster would tell of services and workloads, and listeners at addresses of their own in
+/// the place of captured traffic.
 fn mesh(backends: &[(&str, &str, u16)]) -> Vec<Value> {
     let networking = "networking.istio.io/v1";
     let resource = |version: &str, kind: &str, namespace: &str, name: &str, spec: &Value| json!({"apiVersion": version, "kind": kind, "metadata": {"name": name, "namespace": namespace}, "spec": spec});

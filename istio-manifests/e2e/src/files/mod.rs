@@ -1,7 +1,10 @@
-//! `bloc-e2e files`: the EnvoyFilters as shipped, on a real istiod that reads them from files. No API server, no root, no namespaces, half a minute at most.
+//! `bloc-e2e files`: the EnvoyFilters as shipped, on a real istiod that reads them from files. No
+//! API server, no root, no namespaces, half a minute at most.
 //!
-//! A frontend's sidecar and an ingress gateway call two backends, each behind a sidecar of its own; every Envoy has an address of its own on loopback, because istiod
-//! takes proxies with the same address for one. Traffic is plain text and not captured. What `test` has and this has not: admission, injection, mTLS, and the control plane on Kubernetes.
+//! A frontend's sidecar and an ingress gateway call two backends, each behind a sidecar of its own;
+//! every Envoy has an address of its own on loopback, because istiod takes proxies with the same
+//! address for one. Traffic is plain text and not captured. What `test` has and this has not:
+//! admission, injection, mTLS, and the control plane on Kubernetes.
 
 mod addresses;
 mod dump;
@@ -27,11 +30,13 @@ use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 const CLUSTER: &str = "outbound|8080||backend.shop.svc.cluster.local";
-/// What the application needs for a request that costs 1: long for the one that is to occupy a server (it costs 100), short for all others.
+/// What the application needs for a request that costs 1: long for the one that is to occupy a
+/// server (it costs 100), short for all others.
 const SERVICE_TIME: &str = "fixed:100ms";
 const OCCUPIES: (&str, &str) = ("x-cost", "100");
 const QUICK: (&str, &str) = ("x-cost", "0.05");
-/// With two servers to choose from, the chance that none of so many requests asks the full one first is one in a million.
+/// With two servers to choose from, the chance that none of so many requests asks the full one
+/// first is one in a million.
 const REQUESTS: usize = 20;
 
 /// What routes must take away, by direction.
@@ -140,7 +145,8 @@ impl Mesh {
         Ok(())
     }
 
-    /// An application shows what it was sent, and a client sees what came back; also of a client that writes our headers itself.
+    /// An application shows what it was sent, and a client sees what came back; also of a client
+    /// that writes our headers itself.
     async fn applications_and_clients_see_no_internal_headers(&mut self) -> Result<()> {
         self.parameters_in_force().await?;
         let forged = [("x-bloc-bid", "1"), ("x-bloc-load", "queue=1"), ("x-bloc-reject", "capacity")];
@@ -156,7 +162,8 @@ impl Mesh {
         Ok(())
     }
 
-    /// Each server admits one request. While one of them is busy with that, every other request is served all the same.
+    /// Each server admits one request. While one of them is busy with that, every other request is
+    /// served all the same.
     async fn a_free_server_serves_requests_that_a_full_one_rejects(&mut self) -> Result<()> {
         let [full, free] = &self.backends[..] else { anyhow::bail!("two backends") };
         let mut occupant = JoinSet::new();
@@ -203,7 +210,8 @@ impl Mesh {
         let servers = self.backends.iter().map(|proxy| (proxy, "inbound", "capacity"));
         let callers = [&self.frontend, &self.gateway].map(|proxy| (proxy, "outbound", "attempts"));
         let all: Vec<_> = servers.chain(callers).collect();
-        // A filter that has not seen a request does not know yet what it stands in front of, or whom it calls, and learns it seconds later: all of them at the same time.
+        // A filter that has not seen a request does not know yet what it stands in front of, or
+        // whom it calls, and learns it seconds later: all of them at the same time.
         for (proxy, ..) in &all {
             ask(&proxy.address, "/", &[QUICK]).await?;
         }

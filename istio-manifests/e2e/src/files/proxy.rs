@@ -21,7 +21,8 @@ pub struct Proxy {
 }
 
 impl Proxy {
-    /// Starts it: `kind` is `sidecar` or `router`, and `istio` the value of its label `istio`, by which a Gateway selects it.
+    /// Starts it: `kind` is `sidecar` or `router`, and `istio` the value of its label `istio`, by
+    /// which a Gateway selects it.
     ///
     /// # Errors
     /// It cannot be started.
@@ -55,7 +56,8 @@ impl Proxy {
         Dump::read(&self.admin("/config_dump").await?)
     }
 
-    /// A statistic of our filters by its name without the prefix `wasmcustom.bloc.`; 0 if there is none.
+    /// A statistic of our filters by its name without the prefix `wasmcustom.bloc.`; 0 if there is
+    /// none.
     ///
     /// # Errors
     /// No answer.

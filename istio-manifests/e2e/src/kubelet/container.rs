@@ -45,7 +45,8 @@ pub fn all(pod: &Value) -> impl Iterator<Item = Container<'_>> {
 }
 
 impl Container<'_> {
-    /// The command that stands for this container: its own arguments and environment, the user that it wants.
+    /// The command that stands for this container: its own arguments and environment, the user that
+    /// it wants.
     pub fn command(&self, tools: &Tools, pod: &Value, extra: &[String]) -> Result<Vec<String>> {
         let own = |name: &str| tools.own.join(name).display().to_string();
         let program: Vec<String> = match self.name.as_str() {
@@ -84,7 +85,8 @@ impl Container<'_> {
         Ok(command)
     }
 
-    /// Whether its readiness probe succeeds; without one it is ready. A sidecar that must be up before others has a startup probe too, to the same place.
+    /// Whether its readiness probe succeeds; without one it is ready. A sidecar that must be up
+    /// before others has a startup probe too, to the same place.
     pub async fn is_ready(&self, address: Ipv4Addr) -> bool {
         let probe = &self.spec["readinessProbe"]["httpGet"];
         let named = || {

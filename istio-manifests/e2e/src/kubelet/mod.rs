@@ -1,7 +1,9 @@
-//! The kubelet, as far as this mesh needs one: it gives each pod of the API server namespaces and an address of its own, mounts the volumes that the pod
-//! declares, starts the programs that stand for its images, probes them, and reports.
+//! The kubelet, as far as this mesh needs one: it gives each pod of the API server namespaces and
+//! an address of its own, mounts the volumes that the pod declares, starts the programs that stand
+//! for its images, probes them, and reports.
 //!
-//! What it does not do is what containers are for: a pod sees the files of this machine, and resources are not limited.
+//! What it does not do is what containers are for: a pod sees the files of this machine, and
+//! resources are not limited.
 
 mod container;
 mod environment;
@@ -30,7 +32,8 @@ use tokio::time::sleep;
 const NAME: &str = "node";
 const POLL: Duration = Duration::from_millis(300);
 
-/// What a program that stands for an image is told, by the name of its container: arguments that the pod's own do not have.
+/// What a program that stands for an image is told, by the name of its container: arguments that
+/// the pod's own do not have.
 pub type Extras = BTreeMap<String, Vec<String>>;
 
 /// The node's agent.
@@ -229,7 +232,8 @@ impl Kubelet {
         self.api.merge(&format!("{path}/status"), &status).await.map(drop)
     }
 
-    /// Names are found in `/etc/hosts`. A service has its own address there, which the sidecars capture; istiod, whom they ask themselves, its pod's.
+    /// Names are found in `/etc/hosts`. A service has its own address there, which the sidecars
+    /// capture; istiod, whom they ask themselves, its pod's.
     async fn name_services(&self) -> Result<()> {
         let mut hosts = "127.0.0.1 localhost\n".to_owned();
         for service in self.api.list("/api/v1/services").await? {

@@ -30,7 +30,8 @@ impl Sandbox {
             [&unshare, "--mount", "--net", "--pid", "--fork", "--kill-child", "--mount-proc", "sleep", "infinity"];
         let pause = start(&format!("{name}-pause"), logs, pause).await?;
         let process = pause.id().context("the pause program has ended")?;
-        // The process is setpriv, then a shell, then unshare, and has its namespaces in the end; that of its children when there is one.
+        // The process is setpriv, then a shell, then unshare, and has its namespaces in the end;
+        // that of its children when there is one.
         let own = std::fs::read_link("/proc/self/ns/pid")?;
         let theirs = || std::fs::read_link(format!("/proc/{process}/ns/pid_for_children"));
         let deadline = Instant::now() + PATIENCE;

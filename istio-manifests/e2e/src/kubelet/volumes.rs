@@ -1,4 +1,5 @@
-//! Volumes: `configMap`, `projected`, `downwardAPI`, `secret` (only missing ones) and `emptyDir`, as folders that are mounted where the containers want them.
+//! Volumes: `configMap`, `projected`, `downwardAPI`, `secret` (only missing ones) and `emptyDir`,
+//! as folders that are mounted where the containers want them.
 
 use super::Sandbox;
 use super::environment::field;

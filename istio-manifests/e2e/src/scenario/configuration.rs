@@ -22,9 +22,11 @@ const ROOMY: i64 = 40;
 /// After the edit: less than the load needs, and more than a backend works on, so that requests are
 /// held still.
 const TIGHT: i64 = 14;
-/// From the control plane, after the edit was reverted; and after the filters were removed and came back.
+/// From the control plane, after the edit was reverted; and after the filters were removed and came
+/// back.
 const FROM_THE_CONTROL_PLANE: [i64; 2] = [30, 35];
-/// More than a backend works on at once (2), so that one that uploads keep busy is as fast as before.
+/// More than a backend works on at once (2), so that one that uploads keep busy is as fast as
+/// before.
 const OTHERS: &str = "concurrency: 12, maxQueueWait: 2s, retries: 3, resetInterval: 100ms";
 /// Held for two seconds at each of four attempts, and what the machine makes of it.
 const BOUND: Duration = Duration::from_secs(10);

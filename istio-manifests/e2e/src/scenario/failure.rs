@@ -3,7 +3,8 @@
 use crate::mesh::Mesh;
 use anyhow::{Result, ensure};
 
-/// All replicas of the control plane go; what is in force stays, and a pod that starts meanwhile serves.
+/// All replicas of the control plane go; what is in force stays, and a pod that starts meanwhile
+/// serves.
 pub async fn the_shop_keeps_working_without_the_control_plane(mesh: &Mesh) -> Result<()> {
     let scale = |replicas: &'static str| {
         mesh.api.kubectl(["-n", "bloc-system", "scale", "deployment", "bloc-control-plane", replicas])

@@ -17,7 +17,8 @@ const PARAMETERS: [(&str, &str); 2] = [
     ("frontend", "{capacity: {estimator: static, limit: 1}, resetInterval: 100ms, retries: 3}"),
 ];
 
-/// The label, the volume and the module, as the README says; the frontend's parameters and its `service/`.
+/// The label, the volume and the module, as the README says; the frontend's parameters and its
+/// `service/`.
 pub async fn a_gateway_chooses_among_the_frontends(mesh: &Mesh) -> Result<()> {
     mesh.bring_module(ROOT, &mesh.tools.module).await?;
     let patch = mesh.tools.manifests.join("attach/gateway.yaml");
@@ -92,7 +93,8 @@ pub async fn a_redirect_named_like_a_patched_route_stays_a_redirect(mesh: &Mesh)
     mesh.api.kubectl(["-n", "shop", "delete", "virtualservice", "moved"]).await.map(drop)
 }
 
-/// What `overlays/ingress-gateway` is: the sidecars have no filters, though their services have parameters. With `strip` nothing leaks.
+/// What `overlays/ingress-gateway` is: the sidecars have no filters, though their services have
+/// parameters. With `strip` nothing leaks.
 pub async fn a_gateway_with_filters_works_before_sidecars_without_them(mesh: &Mesh) -> Result<()> {
     mesh.delete_folder("sidecars").await?;
     mesh.apply_folder("overlays/ingress-gateway").await?;

@@ -43,8 +43,8 @@ pub async fn sidecars_use_http2_with_each_other_but_not_with_applications(mesh: 
     until_new_connections_speak(mesh, 2).await
 }
 
-/// Waits until each frontend has opened connections of this version to the backends, and none of the
-/// other, while it answered a few requests.
+/// Waits until each frontend has opened connections of this version to the backends, and none of
+/// the other, while it answered a few requests.
 async fn until_new_connections_speak(mesh: &Mesh, version: u32) -> Result<()> {
     let other = 3 - version;
     for pod in mesh.frontends() {

@@ -27,7 +27,8 @@ pub async fn clients(mesh: &Mesh, clients: usize) -> Result<Measurement> {
     Ok(measured)
 }
 
-/// Five backends that admit two requests each: eight clients have room, but not where chance sends them; forty have not.
+/// Five backends that admit two requests each: eight clients have room, but not where chance sends
+/// them; forty have not.
 pub async fn backends_reject_excess_requests_and_senders_retry_elsewhere(mesh: &Mesh) -> Result<()> {
     mesh.set_parameters("shop", "capacity: {estimator: static, limit: 2}, resetInterval: 100ms").await?;
     mesh.capacity_in_force(2).await?;

@@ -1,4 +1,5 @@
-//! `module-remote` in the place of `module`: Istio's agent in each pod downloads the module from a server of ours and checks its SHA-256.
+//! `module-remote` in the place of `module`: Istio's agent in each pod downloads the module from a
+//! server of ours and checks its SHA-256.
 
 use super::failure::{answers, replace_a_backend, serves_without_filters};
 use crate::cluster::NODE;
@@ -23,7 +24,8 @@ const DOWNLOADED: &str = "/var/lib/istio/data";
 const NO_SUM: &str = "0000000000000000000000000000000000000000000000000000000000000000";
 const PATTERN_URL: &str = "http://bloc-module.bloc-system.svc.cluster.local:8000/bloc.wasm";
 
-/// Proxies that run take the module from the URL, and so does one that starts, though its volume has none.
+/// Proxies that run take the module from the URL, and so does one that starts, though its volume
+/// has none.
 pub async fn the_module_can_be_downloaded(mesh: &Mesh) -> Result<()> {
     let server = Server::start(&mesh.tools.module).await?;
     mesh.api.kubectl(["-n", "shop", "delete", "configmap", "bloc-module"]).await?;

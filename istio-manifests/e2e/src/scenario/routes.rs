@@ -8,7 +8,8 @@ use anyhow::{Context, Result, ensure};
 /// What `service/` adds to the routes to the backend.
 const BACK_OFF: &str = "\"base_interval\": \"0.001s\"";
 
-/// A redirect, a direct response and a route to the same service: the first two stay what they are, the third gets the back-off.
+/// A redirect, a direct response and a route to the same service: the first two stay what they are,
+/// the third gets the back-off.
 const OLD_PLACES: &str = "apiVersion: networking.istio.io/v1
 kind: VirtualService
 metadata: {name: old-places, namespace: shop}

@@ -1,18 +1,21 @@
-//! What is shipped, before any of it is applied: kustomize builds it, istioctl has nothing against it, and the API server would take it.
+//! What is shipped, before any of it is applied: kustomize builds it, istioctl has nothing against
+//! it, and the API server would take it.
 
 use crate::istio::ROOT;
 use crate::mesh::Mesh;
 use anyhow::{Context, Result, bail, ensure};
 use std::path::{Path, PathBuf};
 
-/// What `istioctl validate` says of every EnvoyFilter, and what makes `analyze` not say it; all other warnings count as failures.
+/// What `istioctl validate` says of every EnvoyFilter, and what makes `analyze` not say it; all
+/// other warnings count as failures.
 const OF_EVERY_ENVOY_FILTER: &str = "EnvoyFilter exposes internal implementation details";
 const ANALYZE: [&str; 6] =
     ["analyze", "--all-namespaces", "--color=false", "--failure-threshold=Info", "--suppress", "IST0133=EnvoyFilter *"];
 /// For `kubectl patch --patch-file`, not for a kustomization.
 const PATCH: &str = "attach/gateway.yaml";
 
-/// Fields, references, and what Istio's analyzers and its webhook say: of every folder with a kustomization.
+/// Fields, references, and what Istio's analyzers and its webhook say: of every folder with a
+/// kustomization.
 pub async fn istioctl_and_the_api_server_accept_every_manifest(mesh: &Mesh) -> Result<()> {
     let folders = folders(&mesh.tools.manifests)?;
     mesh.know_pod_monitors().await?;
@@ -24,7 +27,8 @@ pub async fn istioctl_and_the_api_server_accept_every_manifest(mesh: &Mesh) -> R
         let built = mesh.api.kubectl(["kustomize".as_ref(), folder.as_os_str()]).await?;
         let file = mesh.logs.join(format!("{}.yaml", name.replace('/', "-")));
         std::fs::write(&file, &built)?;
-        // A component, which is nothing by itself; a kustomization that refers to it is among the others.
+        // A component, which is nothing by itself; a kustomization that refers to it is among the
+        // others.
         if built.trim().is_empty() {
             continue;
         }

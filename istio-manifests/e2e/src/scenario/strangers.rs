@@ -8,7 +8,8 @@ use anyhow::{Result, ensure};
 pub const BID: &str = "x-bloc-bid";
 const PLAIN: &str = "http://backend.plain.svc.cluster.local:8080/headers";
 
-/// A second shop, without BLOC, in the namespace `plain`: its frontends ask the backends of the first, and the other way round.
+/// A second shop, without BLOC, in the namespace `plain`: its frontends ask the backends of the
+/// first, and the other way round.
 pub async fn workloads_with_and_without_the_label_reach_each_other(mesh: &Mesh) -> Result<()> {
     let shop = mesh.api.kubectl(["kustomize".as_ref(), mesh.tools.manifests.join("samples/shop").as_os_str()]).await?;
     let plain = shop.replace("namespace: shop", "namespace: plain").replace("name: shop", "name: plain");

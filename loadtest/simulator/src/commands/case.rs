@@ -29,7 +29,8 @@ pub struct CaseOptions {
     /// fixed:250ms, uniform:40ms-650ms, normal:250ms/125ms, exponential:10ms or pareto:10ms/1.5.
     #[arg(long)]
     pub service_time: Option<ServiceTime>,
-    /// closed:CLIENTS, closed:CLIENTS/THINK, poisson:RPS or share:SHARE (of what the servers can do).
+    /// closed:CLIENTS, closed:CLIENTS/THINK, poisson:RPS or share:SHARE (of what the servers can
+    /// do).
     #[arg(long)]
     pub load: Option<Load>,
     /// How the gateway spreads requests over the senders.
@@ -66,7 +67,8 @@ pub struct CaseOptions {
     /// How long is measured.
     #[arg(long, value_parser = humantime::parse_duration)]
     pub duration: Option<Duration>,
-    /// down:3@10s-20s, join:3@10s, leave:3@10s, slow:3@10s-20s=0.5, partition@10s-20s, failing:3@10s-20s=0.5, rejecting:3@10s-20s, lying:3, silent:3; may be repeated.
+    /// down:3@10s-20s, join:3@10s, leave:3@10s, slow:3@10s-20s=0.5, partition@10s-20s,
+    /// failing:3@10s-20s=0.5, rejecting:3@10s-20s, lying:3, silent:3; may be repeated.
     #[arg(long = "incident")]
     pub incidents: Vec<Incident>,
     /// Streams that each server has, and that carry nothing.
@@ -81,7 +83,8 @@ pub struct CaseOptions {
     /// How long a server without a chip is left alone.
     #[arg(long)]
     pub reset_interval: Option<String>,
-    /// The service's parameters as the filters read them (JSON, for example {"headroom":0.9}); the options above come on top.
+    /// The service's parameters as the filters read them (JSON, for example {"headroom":0.9}); the
+    /// options above come on top.
     #[arg(long)]
     pub service: Option<String>,
     /// Where all random numbers come from.

@@ -7,7 +7,8 @@ use clap::ValueEnum;
 use comfy_table::Table;
 use std::time::Duration;
 
-/// Simulates capacity estimators under overload, little load, overload again and a slow-down, and prints a table for each service time.
+/// Simulates capacity estimators under overload, little load, overload again and a slow-down, and
+/// prints a table for each service time.
 #[derive(Debug, clap::Args)]
 pub struct Estimators {
     /// The estimators.

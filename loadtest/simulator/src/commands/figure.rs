@@ -8,7 +8,8 @@ use bloc_sim::policies::PolicyKind;
 use comfy_table::Table;
 use std::path::{Path, PathBuf};
 
-/// Simulates figure 5.6 of the paper: the 99th percentile of the wait against the number of load balancers.
+/// Simulates figure 5.6 of the paper: the 99th percentile of the wait against the number of load
+/// balancers.
 #[derive(Debug, clap::Args)]
 pub struct FigureCommand {
     /// The policies to compare.

@@ -31,7 +31,8 @@ pub struct Sweep {
     /// The seeds.
     #[arg(long, value_delimiter = ',')]
     seeds: Vec<u64>,
-    /// What all cases have in common; warm-up and duration are given for the nominal service time of 250 ms and scale with the service time unless set.
+    /// What all cases have in common; warm-up and duration are given for the nominal service time
+    /// of 250 ms and scale with the service time unless set.
     #[command(flatten)]
     case: CaseOptions,
     /// Write here instead of printing.

@@ -1,4 +1,5 @@
-//! What happens to the fleet: deaths and returns, joins and leaves, slow-downs, other loads, partitions.
+//! What happens to the fleet: deaths and returns, joins and leaves, slow-downs, other loads,
+//! partitions.
 
 use super::Simulation;
 use crate::events::Event;
@@ -58,7 +59,8 @@ impl Simulation<'_> {
         }
     }
 
-    /// If the request is in its server, it fails there. An end of service, or an answer, that is already on the calendar finds a ghost.
+    /// If the request is in its server, it fails there. An end of service, or an answer, that is
+    /// already on the calendar finds a ghost.
     fn fail(&mut self, index: u32) {
         let request = match self.requests[index].place {
             Place::Network | Place::Ghost => return,

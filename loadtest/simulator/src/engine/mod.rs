@@ -1,7 +1,8 @@
 //! The engine: takes the next event, does what it says, until nothing is left to happen.
 //!
-//! After the measured time no request comes any more, and those under way are finished: the slowest answers count too. The number of events is bounded by the number
-//! of requests that come, each of which makes at most eleven attempts.
+//! After the measured time no request comes any more, and those under way are finished: the slowest
+//! answers count too. The number of events is bounded by the number of requests that come, each of
+//! which makes at most eleven attempts.
 
 mod attempt;
 mod incidents;
@@ -39,7 +40,8 @@ pub fn run_with(scenario: &Scenario, policy: &dyn Policy) -> Result<Outcome, Sce
     Ok(simulation.tally.outcome(simulation.happened))
 }
 
-/// One generator for each purpose, so that every policy meets the same arrivals with the same service times.
+/// One generator for each purpose, so that every policy meets the same arrivals with the same
+/// service times.
 struct Generators {
     arrivals: fastrand::Rng,
     work: fastrand::Rng,

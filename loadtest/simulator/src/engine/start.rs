@@ -126,7 +126,8 @@ impl Simulation<'_> {
         self.requests.free(index);
         if request.client != NONE {
             let think = self.scenario.load.think(&mut self.generators.arrivals);
-            // Where nobody can be asked, a request fails in no time; a client does not spin on that.
+            // Where nobody can be asked, a request fails in no time; a client does not spin on
+            // that.
             let pause = if request.attempts == 0 { Duration::from_millis(1) } else { Duration::ZERO };
             self.after(back + think + pause, Event::Client(request.client));
         }

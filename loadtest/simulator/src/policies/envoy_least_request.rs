@@ -1,7 +1,9 @@
-//! Envoy's own least request: two servers at random, the one with fewer pending requests of this sender, at a tie the one drawn first.
+//! Envoy's own least request: two servers at random, the one with fewer pending requests of this
+//! sender, at a tie the one drawn first.
 //!
-//! Envoy draws with replacement, so one time in as many as there are servers it compares a server with itself and goes there unseen; `least_request` of `bloc_policy` compares two
-//! distinct ones. Cost: two draws.
+//! Envoy draws with replacement, so one time in as many as there are servers it compares a server
+//! with itself and goes there unseen; `least_request` of `bloc_policy` compares two distinct ones.
+//! Cost: two draws.
 
 use super::pending::{ByPending, Pending};
 use super::{Policy, SenderModel};

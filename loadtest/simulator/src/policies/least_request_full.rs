@@ -1,6 +1,8 @@
-//! Least request over all servers: the one with the fewest pending requests of this sender, at a tie one of them at random.
+//! Least request over all servers: the one with the fewest pending requests of this sender, at a
+//! tie one of them at random.
 //!
-//! The paper's Least Connection (section 5.3); with one sender it is join-the-shortest-queue. Cost: a look at every server.
+//! The paper's Least Connection (section 5.3); with one sender it is join-the-shortest-queue. Cost:
+//! a look at every server.
 
 use super::pending::{ByPending, Pending};
 use super::{Policy, SenderModel};

@@ -1,7 +1,10 @@
-//! The policies of `bloc-policy`, through the calls that the filters make: `choose` once a request, `begin`, `answer` and `end` for each attempt.
+//! The policies of `bloc-policy`, through the calls that the filters make: `choose` once a request,
+//! `begin`, `answer` and `end` for each attempt.
 //!
-//! A request whose list is used up before its retries are goes where Envoy's fallback policy sends it: the better of two at random by the sender's own pending
-//! requests. All senders hear of the same servers in the same order, so an endpoint has the same id in all of them, and one table serves all.
+//! A request whose list is used up before its retries are goes where Envoy's fallback policy sends
+//! it: the better of two at random by the sender's own pending requests. All senders hear of the
+//! same servers in the same order, so an endpoint has the same id in all of them, and one table
+//! serves all.
 
 use super::{Choice, Inbound, Moment, Plain, Policy, SenderModel, ServerModel};
 use crate::requests::{NONE, Plan};

@@ -1,9 +1,9 @@
 //! Who decides: the policies, each behind three small traits.
 //!
-//! A [`Policy`] makes the [`SenderModel`] of each sender and the [`ServerModel`] of each server; the
-//! engine calls them and decides nothing itself. To add a policy, write a file with these two (or
-//! take [`Plain`] servers), and name it in [`PolicyKind`] and [`named`](named()); for an experiment,
-//! hand it to [`run_with`](crate::run_with) instead.
+//! A [`Policy`] makes the [`SenderModel`] of each sender and the [`ServerModel`] of each server;
+//! the engine calls them and decides nothing itself. To add a policy, write a file with these two
+//! (or take [`Plain`] servers), and name it in [`PolicyKind`] and [`named`](named()); for an
+//! experiment, hand it to [`run_with`](crate::run_with) instead.
 //!
 //! | name | sender | servers |
 //! |---|---|---|

@@ -1,6 +1,8 @@
-//! The omniscient balancer: every sender sees every server as it is at the moment of decision, what is on its way there included.
+//! The omniscient balancer: every sender sees every server as it is at the moment of decision, what
+//! is on its way there included.
 //!
-//! The mark to reach; nothing real can do it. At a tie one of the equals at random. Cost: a look at every server.
+//! The mark to reach; nothing real can do it. At a tie one of the equals at random. Cost: a look at
+//! every server.
 
 use super::{Choice, Moment, Policy, SenderModel, UNAVAILABLE, View};
 use crate::requests::Plan;

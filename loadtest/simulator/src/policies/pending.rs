@@ -1,4 +1,5 @@
-//! A sender that knows its own pending requests and nothing else; which server it picks by them is the policy.
+//! A sender that knows its own pending requests and nothing else; which server it picks by them is
+//! the policy.
 
 use super::{Choice, Moment, SenderModel};
 use crate::requests::Plan;

@@ -1,7 +1,8 @@
 //! Published capacity estimators behind BLOC's admission: Gradient2, Vegas and AIMD on delay.
 //!
-//! All three learn from response times alone, with one number in and one out. `L`: the limit; `t`: the time from arrival at the server to the answer; a request that was one of
-//! fewer than `L / 2` when it came says nothing about the limit and leaves it.
+//! All three learn from response times alone, with one number in and one out. `L`: the limit; `t`:
+//! the time from arrival at the server to the answer; a request that was one of fewer than `L / 2`
+//! when it came says nothing about the limit and leaves it.
 //!
 //! | | rule for each answer | defaults |
 //! |---|---|---|
@@ -9,9 +10,11 @@
 //! | Vegas | queue `q = ceil(L (1 - fastest / t))`, step `s = max(1, floor(log10 L))`: `L + 6 s` if `q <= s`, `L + s` if `q < 3 s`, `L - s` if `q > 6 s`; every 15 to 30 `L` answers the next `t` becomes `fastest`, whatever it is | `L` 1 to 1000, at the start 20 |
 //! | AIMD | `L + 1`, or `0.9 L` if `t` exceeds a timeout | timeout 5 s, `L` 20 to 200, at the start 20 |
 //!
-//! Reference: Netflix concurrency-limits (<https://github.com/Netflix/concurrency-limits>), `Gradient2Limit`, `VegasLimit` and `AIMDLimit`, with their defaults. They are here to be compared,
-//! no filter has them. They see each answer, as there unless a window is put before them: at four answers a second its ten samples would take 2.5 s. Deviations: 1. an answer in no time at all is passed
-//! over; 2. the cap of 200 on the limit is fixed.
+//! Reference: Netflix concurrency-limits (<https://github.com/Netflix/concurrency-limits>),
+//! `Gradient2Limit`, `VegasLimit` and `AIMDLimit`, with their defaults. They are here to be
+//! compared, no filter has them. They see each answer, as there unless a window is put before them:
+//! at four answers a second its ten samples would take 2.5 s. Deviations: 1. an answer in no time
+//! at all is passed over; 2. the cap of 200 on the limit is fixed.
 
 use super::{ServerModel, Verdict};
 use bloc_policy::admission::Admission;
@@ -23,7 +26,8 @@ use std::time::Duration;
 const START: f64 = 20.0;
 const MOST: f64 = 200.0;
 const VEGAS_MOST: f64 = 1000.0;
-/// Answers until a Gradient2 baseline is more than the plain mean, and how many it then stretches over.
+/// Answers until a Gradient2 baseline is more than the plain mean, and how many it then stretches
+/// over.
 const WARM_UP: u32 = 10;
 const LONG: f64 = 600.0;
 const GROWTH: f64 = 4.0;
@@ -34,7 +38,8 @@ const PROBE: f64 = 30.0;
 
 /// What makes a capacity out of response times.
 pub trait Estimator {
-    /// A request that was one of `in_flight`, itself counted, when it came has been answered after `took`, which is not zero.
+    /// A request that was one of `in_flight`, itself counted, when it came has been answered after
+    /// `took`, which is not zero.
     fn record(&mut self, took: Duration, in_flight: u32, rng: &mut fastrand::Rng);
 
     /// The limit in force, in requests; at least 1.
@@ -135,7 +140,8 @@ pub struct Aimd {
 }
 
 impl Aimd {
-    /// Takes a longer response than `timeout` (5 s by default) for an overload; the limit never falls below `least`, 20 by default.
+    /// Takes a longer response than `timeout` (5 s by default) for an overload; the limit never
+    /// falls below `least`, 20 by default.
     pub fn new(timeout: Duration, least: u32) -> Self {
         Self { timeout, least: f64::from(least), limit: START }
     }

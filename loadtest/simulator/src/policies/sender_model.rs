@@ -48,8 +48,8 @@ pub trait SenderModel {
     /// An attempt that began at `began` is over.
     fn answer(&mut self, attempt: Choice, answer: &Answer, began: Timestamp, now: Timestamp);
 
-    /// A stream to this server that carries nothing counts as pending from now on, or has done so for
-    /// long enough.
+    /// A stream to this server that carries nothing counts as pending from now on, or has done so
+    /// for long enough.
     fn stream(&mut self, _server: u32, _counts: bool) {}
 
     /// Whether a request may be sent again after this answer to an attempt with this `bid`; none:

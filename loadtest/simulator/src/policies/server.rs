@@ -27,8 +27,9 @@ impl ServerModel for Plain {
 
 /// The inbound filter: the calls that it makes to `bloc_policy::server`, in the same order.
 ///
-/// Without a limit of its own the application's line is inside the application, so the sidecar counts what is in the server; with `concurrency` in the service's
-/// parameters it is the sidecar that holds them, and it counts those beyond. All requests have the same time left.
+/// Without a limit of its own the application's line is inside the application, so the sidecar
+/// counts what is in the server; with `concurrency` in the service's parameters it is the sidecar
+/// that holds them, and it counts those beyond. All requests have the same time left.
 #[derive(Debug)]
 pub struct Inbound {
     server: Server,
@@ -38,7 +39,8 @@ pub struct Inbound {
     /// Of these, streams that carry nothing.
     streams: u32,
     totals: Totals,
-    /// By the request's number: its flag, and when it was handed to the application as far as the sidecar knows.
+    /// By the request's number: its flag, and when it was handed to the application as far as the
+    /// sidecar knows.
     inside: HashMap<u32, (Flag, Concurrency, Timestamp)>,
 }
 
@@ -76,7 +78,8 @@ impl ServerModel for Inbound {
     }
 
     fn begin(&mut self, request: u32, now: Timestamp) {
-        // Otherwise the hand-over is the arrival: the line is the application's, and the sidecar does not see when the work begins.
+        // Otherwise the hand-over is the arrival: the line is the application's, and the sidecar
+        // does not see when the work begins.
         if self.server.places().is_some()
             && let Some((_, _, since)) = self.inside.get_mut(&request)
         {
@@ -107,7 +110,8 @@ impl ServerModel for Inbound {
     }
 }
 
-/// A server that calls itself empty, whatever is in it: admits everything, grants every chip, answers probes with zero.
+/// A server that calls itself empty, whatever is in it: admits everything, grants every chip,
+/// answers probes with zero.
 #[derive(Clone, Debug)]
 pub struct Lying {
     report: LoadReport,

@@ -6,7 +6,8 @@ use super::stand::{Stand, Target};
 use super::{Course, FULL, REQUESTS, STOCK, WARM_UP};
 use std::sync::atomic::Ordering;
 
-/// Attempts without a right in a thousand, of all combinations of a group together: at most so many.
+/// Attempts without a right in a thousand, of all combinations of a group together: at most so
+/// many.
 const FORCED: u64 = 10;
 /// A sender that learns goes on exploring with one request in 50: in a hundred at most so many.
 const EXPLORING: u64 = 10;

@@ -1,7 +1,7 @@
-//! The Envoys of some combinations: a sender, and a proxy in front of all applications. That one has
-//! a listener for each application, as so many sidecars would; each is a service of its own to the
-//! filters. A combination has its own listeners, clusters and services in both, and shares threads
-//! and VMs with the others.
+//! The Envoys of some combinations: a sender, and a proxy in front of all applications. That one
+//! has a listener for each application, as so many sidecars would; each is a service of its own to
+//! the filters. A combination has its own listeners, clusters and services in both, and shares
+//! threads and VMs with the others.
 
 use super::application::{self, CONCURRENCY, Seen};
 use super::combinations::{Combination, OnRequest, OnResponse, Protocol, Spot};

@@ -1,7 +1,10 @@
 //! An application: a real HTTP server that does what the path says and remembers what it saw.
 //!
-//! `/hold` answers when it is released, `/brief` after 1 ms, `/fleeting` too (for clients that may go; not counted as worked on), `/slow` after 100 ms, `/takes/7` after 7 ms, `/own-429` with a 429 of its own, `/orca` with an ORCA report of as many requests per second as its name says, at half of what it can do, and after as long as that takes, `/lie` with our headers, `/abort` with half a
-//! body and a reset; everything else with the request's body.
+//! `/hold` answers when it is released, `/brief` after 1 ms, `/fleeting` too (for clients that may
+//! go; not counted as worked on), `/slow` after 100 ms, `/takes/7` after 7 ms, `/own-429` with a
+//! 429 of its own, `/orca` with an ORCA report of as many requests per second as its name says, at
+//! half of what it can do, and after as long as that takes, `/lie` with our headers, `/abort` with
+//! half a body and a reset; everything else with the request's body.
 
 use http_body_util::{BodyExt, StreamBody};
 use hyper::body::{Bytes, Frame, Incoming};
@@ -119,7 +122,8 @@ async fn answer(inner: Arc<Inner>, request: Request<Incoming>) -> Result<Respons
     let path = parts.uri.path().to_owned();
     let seen = Seen { method: parts.method, path: path.clone(), headers: parts.headers, body: body.clone() };
     inner.seen.lock().unwrap().push(seen);
-    // An application learns late that a client has gone, so what it works on for those says nothing about the sidecar.
+    // An application learns late that a client has gone, so what it works on for those says nothing
+    // about the sidecar.
     let _working = (path != "/fleeting").then(|| Working::begin(&inner));
     let response = Response::builder().header("x-app", &inner.name);
     let whole = |bytes: Bytes| http_body_util::Full::new(bytes).map_err(|never| match never {}).boxed();

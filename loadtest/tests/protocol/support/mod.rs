@@ -22,7 +22,8 @@ pub use workers::Workers;
 use std::time::Duration;
 use tokio::time::{Instant, sleep};
 
-/// How long something that must happen may take before a test fails. Generous: a machine under load is slow, not wrong.
+/// How long something that must happen may take before a test fails. Generous: a machine under load
+/// is slow, not wrong.
 pub const PATIENCE: Duration = Duration::from_secs(20);
 
 /// Waits until `condition` gives a value.

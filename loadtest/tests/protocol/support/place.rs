@@ -12,7 +12,8 @@ pub struct Place {
 }
 
 impl Place {
-    /// A fresh directory; fails if something is missing, or if the module is older than its sources.
+    /// A fresh directory; fails if something is missing, or if the module is older than its
+    /// sources.
     pub fn new() -> Self {
         Self::with_module("bloc.wasm")
     }

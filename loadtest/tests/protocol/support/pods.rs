@@ -1,4 +1,5 @@
-//! Pods (an application behind its sidecar) and senders (the sidecar of a caller), each a real Envoy with two workers.
+//! Pods (an application behind its sidecar) and senders (the sidecar of a caller), each a real
+//! Envoy with two workers.
 
 use super::{App, Place};
 use bloc_lab::envoy::{Balancing, Envoy, Outbound, Plugin, SERVICE, sidecar_inbound, sidecar_outbound};
@@ -77,7 +78,8 @@ pub fn balance(bootstrap: &mut Value) {
     bootstrap["static_resources"]["listeners"][0]["connection_balance_config"] = json!({"exact_balance": {}});
 }
 
-/// Moves the listeners of a bootstrap into a file that Envoy watches; the file is written anew by [`Listeners::update`].
+/// Moves the listeners of a bootstrap into a file that Envoy watches; the file is written anew by
+/// [`Listeners::update`].
 pub fn dynamic(bootstrap: &mut Value, directory: &Path) -> Listeners {
     let listeners = bootstrap["static_resources"]["listeners"].take();
     bootstrap["static_resources"].as_object_mut().unwrap().remove("listeners");

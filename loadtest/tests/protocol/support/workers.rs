@@ -16,7 +16,8 @@ impl<'a> Workers<'a> {
         Self { envoy, to, surplus: Vec::new() }
     }
 
-    /// A new connection to this worker. Those that the other one accepts in the meantime are kept, so that the next one goes here.
+    /// A new connection to this worker. Those that the other one accepts in the meantime are kept,
+    /// so that the next one goes here.
     pub async fn connect(&mut self, worker: usize) -> Connection {
         loop {
             let before = self.connections().await;
