@@ -7,6 +7,7 @@
 use crate::source::kubernetes::PolicySpec;
 use bloc_policy::config::ServicesSpec;
 use schemars::JsonSchema;
+use serde_json::Value;
 
 /// Of a services file.
 pub fn services() -> String {
@@ -21,7 +22,23 @@ pub fn policy() -> String {
 fn text<T: JsonSchema>(title: &str) -> String {
     let mut schema = schemars::schema_for!(T);
     schema.insert("title".to_owned(), title.into());
-    format!("{:#}\n", schema.as_value())
+    let mut schema = schema.to_value();
+    unwrap(&mut schema);
+    format!("{schema:#}\n")
+}
+
+/// A description is a comment of the code, whose lines end somewhere.
+fn unwrap(schema: &mut Value) {
+    match schema {
+        Value::Object(members) => {
+            if let Some(Value::String(text)) = members.get_mut("description") {
+                *text = text.split("\n\n").map(|part| part.replace('\n', " ")).collect::<Vec<_>>().join("\n\n");
+            }
+            members.values_mut().for_each(unwrap);
+        }
+        Value::Array(items) => items.iter_mut().for_each(unwrap),
+        _ => {}
+    }
 }
 
 #[cfg(test)]
@@ -35,6 +52,13 @@ mod tests {
         let parse = |text: &str| serde_json::from_str::<serde_json::Value>(text).unwrap();
         assert_eq!(parse(&services()), parse(include_str!("../schema/services.json")), "{how}");
         assert_eq!(parse(&policy()), parse(include_str!("../schema/policy.json")), "{how}");
+    }
+
+    #[test]
+    fn a_description_is_one_line_for_each_paragraph() {
+        let mut schema = serde_json::json!({"a": [{"description": "one\ntwo\n\nthree\nfour"}], "b": "one\ntwo"});
+        unwrap(&mut schema);
+        assert_eq!(schema, serde_json::json!({"a": [{"description": "one two\n\nthree four"}], "b": "one\ntwo"}));
     }
 
     #[test]
