@@ -9,7 +9,7 @@
 //!
 //! A trap without a panic (out of memory, a stack that is used up, the host's own end of the VM)
 //! runs none of it. Then the others put right the count and the places, see [`bloc_policy::count`]
-//! and [`bloc_policy::hall`]; held requests wait for Envoy's own timeouts, and the crash is not
+//! and [`bloc_policy::limiter`]; held requests wait for Envoy's own timeouts, and the crash is not
 //! counted.
 
 use std::cell::RefCell;

@@ -18,9 +18,9 @@ impl FailOpen {
     pub fn look(host: &impl Host) -> Self {
         let crashes = host.get(CRASHES_KEY).0.map(|value| Crashes::decode(&value)).unwrap_or_default();
         let now = host.now();
-        let until = crashes.aside_until(now);
+        let until = crashes.fail_open_until(now);
         if let Some(until) = until {
-            log::error!("too many crashes: the filters stand aside for {} s", until.since(now).as_secs());
+            log::error!("too many crashes: the filters fail open for {} s", until.since(now).as_secs());
         }
         Self(until)
     }

@@ -54,9 +54,9 @@ struct Request<H: Host> {
     plugin: PluginId,
     stream: H::Stream,
     service: Shared<H>,
-    /// Whether the caller reads our headers. Others get none, since nobody would take them away
+    /// Whether the caller has these filters. Others get no header of ours: nobody would remove it
     /// before the calling application.
-    speaks: bool,
+    has_filters: bool,
     /// Whether it has ended with its headers.
     ends: bool,
     stage: Cell<Stage>,
@@ -227,11 +227,11 @@ impl<H: Host> Request<H> {
             return;
         };
         let (report, orca) = (server.bare_report(others), server.orca());
-        let explained = if self.speaks { None } else { why::for_stranger(server, &self.stream, reason, &report) };
+        let explained = if self.has_filters { None } else { why::for_stranger(server, &self.stream, reason, &report) };
         service.counters.count(event);
         let (mut load, mut utilization) = (String::new(), String::new());
         let mut headers = Vec::with_capacity(3);
-        if self.speaks {
+        if self.has_filters {
             report.encode(&mut load);
             headers.extend([(REJECT, reason.as_str()), (LOAD, &*load)]);
         }
@@ -252,7 +252,7 @@ impl<H: Host> Request<H> {
         };
         let (let_in, reads) = match self.stage.get() {
             Stage::Inside { place, .. }
-                if self.speaks
+                if self.has_filters
                     && headers <= if ends { LOCAL_GRPC_REPLY } else { LOCAL_REPLY }
                     && application_is_unreachable(&self.stream) =>
             {
@@ -262,7 +262,7 @@ impl<H: Host> Request<H> {
             }
             Stage::Inside { met, since, place } => {
                 answered(place);
-                (Some((met, since)), self.speaks)
+                (Some((met, since)), self.has_filters)
             }
             // Envoy was faster, such as with a timeout.
             Stage::Waiting { .. } => {
@@ -270,7 +270,7 @@ impl<H: Host> Request<H> {
                 let turns = self.service.borrow_mut().queue.gone(&self.stream, now);
                 self.stage.set(Stage::Answered { place: false, answer: None });
                 turns.take(now);
-                (None, self.speaks)
+                (None, self.has_filters)
             }
             // A request that came before the parameters is not counted, and reports nothing.
             Stage::Untouched | Stage::Answered { .. } | Stage::Bounced => return None,
@@ -384,7 +384,7 @@ impl<H: Host> Filter for InboundRequest<H> {
             plugin: self.plugin,
             stream: self.stream.clone(),
             service,
-            speaks: caller.speaks,
+            has_filters: caller.has_filters,
             ends,
             stage: Cell::new(Stage::Untouched),
         });
@@ -398,7 +398,7 @@ impl<H: Host> Filter for InboundRequest<H> {
         let Some(request) = &self.request else { return };
         let Some(report) = request.answered(headers, ends) else { return };
         let mut text = self.vm.text.borrow_mut();
-        if request.speaks {
+        if request.has_filters {
             report.encode(&mut text);
             self.stream.set_header(Map::Response, LOAD, text.as_bytes());
         }

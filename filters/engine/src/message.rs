@@ -9,7 +9,7 @@ const COUNT: u8 = 1;
 pub enum Message<'a> {
     /// There is a new state from the control plane, or a service that is new here.
     News,
-    /// There may be a turn in the line of this service.
+    /// There may be a turn in the queue of this service.
     Turn(&'a str),
     /// The requests of this service are being counted anew.
     Count(&'a str),

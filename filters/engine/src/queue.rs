@@ -1,19 +1,20 @@
 //! The queue in front of an application: holds requests (pause) and lets them go (resume) when it
-//! is their turn. Whose turn it is, and how long each may wait, [`bloc_policy::line`] decides.
+//! is their turn. Whose turn it is, and how long each may wait, [`bloc_policy::wait_queue`]
+//! decides.
 
 use crate::crash_recovery::{CrashRecovery, Step};
 use crate::held::Held;
 use crate::host::{Host, Stream};
 use crate::message::Message;
 use crate::parameters::PluginId;
-use bloc_policy::line;
+use bloc_policy::wait_queue::{self, WaitQueue};
 use bloc_policy::units::{Concurrency, Timestamp};
 use std::rc::{Rc, Weak};
 use std::time::Duration;
 
 /// Who has waited too long is found within this time.
 const TICK_WHEN_ONE_IS_LATE_SOON: Duration = Duration::from_millis(50);
-/// A sign of life for the limiter several times within [`bloc_policy::hall::LIFE`].
+/// A sign of life for the limiter several times within [`bloc_policy::limiter::LIFE`].
 const TICK_WHILE_INSIDE: Duration = Duration::from_millis(250);
 /// The rest of a body that has not come at once takes a round trip on the network, or a few.
 const TICK_WHILE_READING: Duration = Duration::from_millis(1);
@@ -67,8 +68,9 @@ pub struct Queue<H: Host> {
     host: H,
     vm: u64,
     service: Rc<str>,
-    line: line::Line<Waiting<H>>,
-    /// Rejected, and answered when their bodies have come, or then; they have no place in the line.
+    wait_queue: WaitQueue<Waiting<H>>,
+    /// Rejected, and answered when their bodies have come, or then; they have no place in the
+    /// queue.
     unread: Vec<Unread<H>>,
     /// When all of them were asked.
     asked: Timestamp,
@@ -89,13 +91,13 @@ struct Unread<H: Host> {
 impl<H: Host> Queue<H> {
     /// The queue of a service, as the VM with this number sees it.
     pub fn new(host: &H, service: &str, vm: u64, recovery: &CrashRecovery) -> Self {
-        let (line, unread, asked) = (line::Line::new(service, vm), Vec::new(), Timestamp::ZERO);
+        let (wait_queue, unread, asked) = (WaitQueue::new(service, vm), Vec::new(), Timestamp::ZERO);
         let queue =
-            Self { host: host.clone(), vm, service: service.into(), line, unread, asked, sized: asked, told: false };
+            Self { host: host.clone(), vm, service: service.into(), wait_queue, unread, asked, sized: asked, told: false };
         let (host, service) = (host.clone(), Rc::clone(&queue.service));
         recovery.register(Step::Resign, move || {
             // The others are told that there may be free places.
-            for other in line::resign(&host, &service, vm) {
+            for other in wait_queue::resign(&host, &service, vm) {
                 host.wake(other, &Message::Turn(&service).encode());
             }
         });
@@ -104,7 +106,7 @@ impl<H: Host> Queue<H> {
 
     /// A request has come: whether there is a place for it at once. If not, it is to be held next.
     pub fn come(&mut self, concurrency: Concurrency, now: Timestamp) -> bool {
-        self.line.come(&self.host, concurrency, now)
+        self.wait_queue.come(&self.host, concurrency, now)
     }
 
     /// Holds a request of this configuration, for which there was no place among so many, until
@@ -118,12 +120,12 @@ impl<H: Host> Queue<H> {
         until: Timestamp,
     ) {
         let waiting = Waiting { plugin, held, request: Rc::downgrade(request) };
-        self.line.hold(waiting, concurrency, until);
+        self.wait_queue.hold(waiting, concurrency, until);
     }
 
     /// A request gets in, whether there is a place for it or not: it is counted as inside.
     pub fn let_in(&mut self, now: Timestamp) -> Turns<H> {
-        let turns = self.line.let_in(&self.host, now);
+        let turns = self.wait_queue.let_in(&self.host, now);
         self.announced(turns)
     }
 
@@ -145,19 +147,19 @@ impl<H: Host> Queue<H> {
     /// What the configurations say now: how many requests the application may have at once; none:
     /// nobody is held.
     pub fn configure(&mut self, places: impl Fn(PluginId) -> Option<Concurrency>) {
-        self.line.configure(|waiting| places(waiting.plugin));
+        self.wait_queue.configure(|waiting| places(waiting.plugin));
     }
 
     /// A request that was inside is over: its place is passed on.
     pub fn leave(&mut self, now: Timestamp) -> Turns<H> {
-        let turns = self.line.leave(&self.host, now);
+        let turns = self.wait_queue.leave(&self.host, now);
         self.announced(turns)
     }
 
     /// Looks what has been granted to this thread, gives a sign of life, and finds those that have
     /// waited too long.
     pub fn look(&mut self, now: Timestamp) -> Turns<H> {
-        let turns = self.line.look(&self.host, now);
+        let turns = self.wait_queue.look(&self.host, now);
         self.announced(turns)
     }
 
@@ -168,7 +170,7 @@ impl<H: Host> Queue<H> {
             return;
         }
         self.sized = now;
-        if self.line.release(Waiting::has_grown) {
+        if self.wait_queue.release(Waiting::has_grown) {
             let Turns(more) = self.look(now);
             turns.0.in_turn.extend(more.in_turn);
             turns.0.late.extend(more.late);
@@ -197,14 +199,14 @@ impl<H: Host> Queue<H> {
 
     /// This request, which waited, is gone.
     pub fn gone(&mut self, stream: &H::Stream, now: Timestamp) -> Turns<H> {
-        let turns = self.line.gone(&self.host, now, |waiting| waiting.held.stream() == stream);
+        let turns = self.wait_queue.gone(&self.host, now, |waiting| waiting.held.stream() == stream);
         self.announced(turns)
     }
 
     /// Whether it is to be looked at: something of this thread waits or is inside, or another
     /// thread may be dead.
     pub fn needs_looks(&self) -> bool {
-        self.line.needs_looks()
+        self.wait_queue.needs_looks()
     }
 
     /// How often it needs a tick, if it does.
@@ -212,14 +214,14 @@ impl<H: Host> Queue<H> {
         if !self.unread.is_empty() {
             return Some(self.reading_period().min(TICK_WHEN_ONE_IS_LATE_SOON));
         }
-        match self.line.next_late() {
+        match self.wait_queue.next_late() {
             Some(late) if late <= now.after(SOON) => Some(TICK_WHEN_ONE_IS_LATE_SOON),
-            None if !self.line.needs_looks() => None,
+            None if !self.wait_queue.needs_looks() => None,
             _ => Some(TICK_WHILE_INSIDE),
         }
     }
 
-    fn announced(&self, turns: line::Turns<Waiting<H>>) -> Turns<H> {
+    fn announced(&self, turns: wait_queue::Turns<Waiting<H>>) -> Turns<H> {
         for vm in &turns.wake {
             self.host.wake(*vm, &Message::Turn(&self.service).encode());
         }
@@ -229,11 +231,11 @@ impl<H: Host> Queue<H> {
 
 /// What is to be done once the queue is no longer borrowed.
 #[must_use]
-pub struct Turns<H: Host>(line::Turns<Waiting<H>>);
+pub struct Turns<H: Host>(wait_queue::Turns<Waiting<H>>);
 
 impl<H: Host> Default for Turns<H> {
     fn default() -> Self {
-        Self(line::Turns::default())
+        Self(wait_queue::Turns::default())
     }
 }
 

@@ -22,7 +22,8 @@ use bloc_policy::units::{Concurrency, Timestamp};
 use bloc_policy::wire::load_report::LoadReport;
 use std::time::Duration;
 
-/// While the threads count their requests anew: several times within [`bloc_policy::hall::LIFE`].
+/// While the threads count their requests anew: several times within
+/// [`bloc_policy::limiter::LIFE`].
 const TICK_WHILE_COUNTING: Duration = Duration::from_millis(250);
 
 /// What a request met when it was let in; needed when it is answered.

@@ -23,7 +23,7 @@
 //! read and a write of 13 bytes and 20 for each thread, at each look. Not in the paper.
 
 use crate::awake::Awake;
-use crate::hall::LIFE;
+use crate::limiter::LIFE;
 use crate::shared::Shared;
 use crate::units::{Concurrency, Timestamp};
 use std::cell::Cell;

@@ -183,7 +183,7 @@ impl World {
         vm.own += 1;
         self.add_certain(1);
         drop(vm);
-        self.bury();
+        self.remove_trapped();
     }
 
     fn depart(&self, vm: &Rc<RefCell<Vm>>) {
@@ -195,7 +195,7 @@ impl World {
             vm.count.add(&host, -1);
         }
         drop(vm);
-        self.bury();
+        self.remove_trapped();
     }
 
     fn look(&self, vm: &Rc<RefCell<Vm>>) {
@@ -203,7 +203,7 @@ impl World {
         let (host, now) = (self.host(&vm), self.now.get());
         vm.count.look(&host, &host, now);
         drop(vm);
-        self.bury();
+        self.remove_trapped();
     }
 
     /// Nobody reads less than there is, as long as nobody traps or stands still.
@@ -217,7 +217,7 @@ impl World {
             assert!(read >= self.certain.get(), "{read} read, at least {} in flight", self.certain.get());
         }
         drop(vm);
-        self.bury();
+        self.remove_trapped();
     }
 
     fn faults(&self) -> bool {
@@ -225,7 +225,7 @@ impl World {
     }
 
     /// Those that have trapped are gone, and their requests with them.
-    fn bury(&self) {
+    fn remove_trapped(&self) {
         self.vms.borrow_mut().retain(|vm| {
             let gone = vm.try_borrow().ok().filter(|vm| vm.traps.get() == Traps::Trapped);
             if let Some(vm) = &gone {

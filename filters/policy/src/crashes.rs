@@ -1,15 +1,14 @@
-//! Crashes: when the filters stand aside because they crash too often.
+//! Fail-open after crashes: when the filters pass everything because they crash too often.
 //!
-//! A crash ends one thread's VM and costs the requests in it; the next request finds a new one.
-//! That is good for a rare fault, and the worst that could be done when a request that kills the VM
-//! comes again and again: each one would take its neighbours with it. Hence, with the crashes of
-//! the last [`WINDOW`] known, a VM that is made while there were [`LIMIT`] of them stands aside
-//! until the first of these leaves the window: it passes everything, and so touches nothing that
-//! could crash it.
+//! A crash ends the VM of one thread and costs the requests in it. The next request starts a new
+//! VM. That is right after a rare fault, and wrong when a request that crashes the VM comes again
+//! and again: each crash takes the requests beside it along. So a VM that starts when there were
+//! [`LIMIT`] crashes within the last [`WINDOW`] fails open until the first of them leaves the
+//! window: it passes everything and reads nothing that could crash it.
 //!
-//! So one Envoy has at most `LIMIT + threads - 1` crashes in a window, whatever is sent to it: a
-//! thread looks when its VM is made, not at each request. Cold start: nothing is known, nobody
-//! stands aside. Cost: reading up to 24 bytes when a VM is made. Not in the paper.
+//! One Envoy has at most `LIMIT + threads - 1` crashes in a window, whatever is sent to it: a
+//! thread looks when its VM starts, not at each request. Cold start: no crashes are known. Cost:
+//! reading up to 24 bytes when a VM starts. Not in the paper.
 
 use crate::units::Timestamp;
 use std::time::Duration;
@@ -44,8 +43,8 @@ impl Crashes {
         self.0.drain(..surplus);
     }
 
-    /// Until when to stand aside; none: not at all.
-    pub fn aside_until(&self, now: Timestamp) -> Option<Timestamp> {
+    /// Until when to fail open; none: not at all.
+    pub fn fail_open_until(&self, now: Timestamp) -> Option<Timestamp> {
         let surplus = self.0.len().checked_sub(LIMIT)?;
         let first = self.0.get(surplus).filter(|first| **first <= now)?;
         let ends = first.after(WINDOW);
@@ -65,23 +64,23 @@ mod tests {
     #[test]
     fn fails_open_after_three_crashes_within_a_minute() {
         let mut crashes = Crashes::default();
-        assert_eq!(crashes.aside_until(at(1)), None);
+        assert_eq!(crashes.fail_open_until(at(1)), None);
         for second in [100, 110, 159] {
-            assert_eq!(crashes.aside_until(at(second)), None);
+            assert_eq!(crashes.fail_open_until(at(second)), None);
             crashes.record(at(second));
         }
-        assert_eq!(crashes.aside_until(at(159)), Some(at(160)));
-        assert_eq!(crashes.aside_until(at(160)), None, "the first one has left the window");
+        assert_eq!(crashes.fail_open_until(at(159)), Some(at(160)));
+        assert_eq!(crashes.fail_open_until(at(160)), None, "the first one has left the window");
         crashes.record(at(165));
-        assert_eq!(crashes.aside_until(at(165)), Some(at(170)), "110, 159 and 165");
+        assert_eq!(crashes.fail_open_until(at(165)), Some(at(170)), "110, 159 and 165");
         crashes.record(at(300));
-        assert_eq!(crashes.aside_until(at(300)), None);
+        assert_eq!(crashes.fail_open_until(at(300)), None);
     }
 
     #[test]
     fn ignores_invalid_crash_records() {
         assert_eq!(Crashes::decode(&[1; 23]), Crashes::default());
-        assert_eq!(Crashes::decode(&[0xff; 24]).aside_until(at(1)), None, "not in the future");
+        assert_eq!(Crashes::decode(&[0xff; 24]).fail_open_until(at(1)), None, "not in the future");
     }
 
     proptest! {
@@ -93,9 +92,9 @@ mod tests {
                 now += pause;
                 crashes = Crashes::decode(&crashes.encode());
                 let recent = all.iter().filter(|crash| now - **crash < 60).count();
-                let aside = crashes.aside_until(at(now));
-                prop_assert_eq!(aside.is_some(), recent >= LIMIT);
-                if aside.is_none() {
+                let until = crashes.fail_open_until(at(now));
+                prop_assert_eq!(until.is_some(), recent >= LIMIT);
+                if until.is_none() {
                     all.push(now);
                     crashes.record(at(now));
                 }

@@ -31,7 +31,7 @@
 //! is open goes round instead of hammering one server; 3. a failure costs a chip, so that a dead
 //! server is left alone like one that rejected once its chips are spent, and one that fails fast
 //! does not look better than the others; 4. a rejection for a deadline says nothing of the server,
-//! if that has a line: it keeps its chips; 5. who is shut; 6. a server that owes answers to the
+//! if that has a queue: it keeps its chips; 5. who is shut; 6. a server that owes answers to the
 //! last `n` attempts is left alone for `n` reset intervals, 8 at most, so that one that hangs does
 //! not draw a request in each interval.
 

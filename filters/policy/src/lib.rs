@@ -5,7 +5,7 @@
 //! |---|---|
 //! | [`admission`] | whether a server takes a request, and whether an answer carries a chip |
 //! | [`server`] | all of that together, for one server: admission, capacity, measurement, report |
-//! | [`hall`], [`mod@line`] | which requests the application works on, and who waits in which order |
+//! | [`limiter`], [`wait_queue`] | which requests the application works on, and who waits in which order |
 //! | [`count`] | how many requests are in flight over all threads, also after a crash |
 //! | [`departures`], [`service_rate`] | how fast a server is |
 //! | [`estimate`] | what a sender believes about a server between two reports |
@@ -43,9 +43,8 @@ pub mod endpoints;
 pub mod estimate;
 pub mod failures;
 pub mod follower;
-pub mod hall;
+pub mod limiter;
 mod ledger;
-pub mod line;
 pub mod polls;
 pub mod reports;
 pub mod retries;
@@ -59,4 +58,5 @@ pub mod service_rate;
 pub mod shared;
 pub mod sync;
 pub mod units;
+pub mod wait_queue;
 pub mod wire;

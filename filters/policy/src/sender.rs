@@ -344,7 +344,7 @@ impl Sender {
 }
 
 /// Whether a rejection for a deadline after this time says nothing of other requests: the server
-/// has a line, and has decided at once. What it held until then, it could not serve.
+/// has a queue, and has decided at once. What it held until then, it could not serve.
 fn is_about_the_request(report: &LoadReport, took: Duration) -> bool {
     report.queue.is_some_and(|queue| queue > 0) && report.expected().is_some_and(|expected| took < expected / 2)
 }

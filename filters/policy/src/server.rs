@@ -1,7 +1,7 @@
 //! A server: all that one sidecar decides and measures about the application behind it.
 //!
 //! Puts together [`Admission`], [`Capacity`], [`Departures`] and the server's own [`ServiceRate`].
-//! The numbers of requests in the server and in the line are handed in, because all threads of an
+//! The numbers of requests in the server and in the queue are handed in, because all threads of an
 //! Envoy share them.
 //!
 //! Service rate `mu` (requests/s), best knowledge first: with `concurrency: C`, `mu = C / execution
@@ -9,7 +9,7 @@
 //! the rule of [`ServiceRate`] from departure rate and confidence, at least one request at a time,
 //! `1 / execution time`: without that an idle server whose few departures were confident by chance
 //! is taken for a slow one, is left alone, and stays idle (simulated: one gateway, 20 servers, p50
-//! 27 s instead of 71 ms). With `hold: false` the line is in the application, and a request that
+//! 27 s instead of 71 ms). With `hold: false` the queue is in the application, and a request that
 //! met `n >= C` others took `(n + 1/2) / C` execution times (`n - C` whole ones before it, half of
 //! one that had begun, its own); so much its response time is divided by. A request for which there
 //! is a free place (`n < C`; where `C` is not known, `n = 0`) is turned away for the capacity only,
@@ -112,7 +112,7 @@ impl Server {
 
     /// A request has come and meets `others` in the server; it accepts to wait as long as its
     /// `bid`, and has so much time left until its `deadline`, as far as it says so. The capacity
-    /// counts first: a bid is for a place in the line, not for one beyond it.
+    /// counts first: a bid is for a place in the queue, not for one beyond it.
     ///
     /// # Errors
     /// Why it must not enter.
@@ -147,7 +147,7 @@ impl Server {
         others < self.concurrency().unwrap_or(Concurrency::new(1))
     }
 
-    /// The flag of a request that has come and met `queue` waiting ones: those in the line, or
+    /// The flag of a request that has come and met `queue` waiting ones: those in the queue, or
     /// without one those in the server.
     pub fn flag(&self, queue: u32) -> Flag {
         self.measured.borrow().departures.arrive(queue)

@@ -3,7 +3,7 @@
 use super::figure::Claim;
 use super::impossible::Impossible;
 use super::liar::{Liar, Lies};
-use super::weather::{self, Delay};
+use super::network_faults::{self, Delay};
 use crate::backend::Mood;
 use crate::mesh::{Mesh, MeshError, Role};
 use std::time::Duration;
@@ -167,8 +167,8 @@ impl Fault {
     /// Whether it can be made here.
     pub(super) async fn check(self) -> Result<(), Impossible> {
         match self {
-            Self::Loss => weather::can_lose(),
-            Self::Delay => weather::can_delay().await,
+            Self::Loss => network_faults::can_lose(),
+            Self::Delay => network_faults::can_delay().await,
             _ => Ok(()),
         }
     }
@@ -214,7 +214,7 @@ impl Fault {
                     mesh.step_clock(role, -HOUR).await?;
                 }
             }
-            Self::Loss => weather::lose(mesh.endpoints()[backend].port()),
+            Self::Loss => network_faults::lose(mesh.endpoints()[backend].port()),
             Self::Delay => {
                 let delay = Delay::begin().map_err(|Impossible(why)| MeshError::Fault { fault: self.name(), why })?;
                 broken.delay = Some(delay);
@@ -262,7 +262,7 @@ impl Fault {
                     mesh.step_clock(role, 0).await?;
                 }
             }
-            Self::Loss => weather::lose_nothing(),
+            Self::Loss => network_faults::lose_nothing(),
             Self::Delay => {
                 if let Some(delay) = broken.delay {
                     delay.end().await;

@@ -34,7 +34,7 @@ mod side;
 mod stand;
 mod throttled;
 mod uploads;
-mod weather;
+mod network_faults;
 
 pub use fault::{FAULTS, Fault};
 pub use figure::{Bound, Claim, Figure};
@@ -43,4 +43,4 @@ pub use row::{Column, Row, Verdict};
 pub use run::{claims, run};
 pub use side::{SIDES, Side};
 pub use stand::Place;
-pub use weather::enter_namespace;
+pub use network_faults::enter_namespace;

@@ -1,7 +1,7 @@
 //! The table and the page of a long life.
 
 use super::lines::{Line, Marks, over_time};
-use super::other::document;
+use super::experiment_pages::document;
 use crate::soak::Lived;
 use crate::soak::watch::{Series, Unit};
 use comfy_table::{Table, presets};

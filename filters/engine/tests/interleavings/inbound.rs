@@ -127,7 +127,7 @@ fn a_service_without_a_limit_writes_nothing_of_places() {
         let mut server = Server::new(spec);
         let _inside = server.comes(&[]);
         server.ticks(3);
-        assert_eq!(server.thread.process.keys().iter().any(|key| key.contains("hall")), writes, "{spec}");
+        assert_eq!(server.thread.process.keys().iter().any(|key| key.contains("hall3")), writes, "{spec}");
     }
 }
 

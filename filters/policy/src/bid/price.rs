@@ -101,7 +101,7 @@ pub struct Bids {
 pub const TRUST: f64 = 4.0;
 
 /// Whether a server that bounced a request with this `bid` and this report did so for the bid.
-/// Half, because its line moves between the decision and the report.
+/// Half, because its queue moves between the decision and the report.
 pub fn is_bounce(bid: Option<Duration>, report: &LoadReport) -> bool {
     bid.is_some_and(|bid| report.expected().is_none_or(|expected| expected >= bid / 2))
 }

@@ -28,8 +28,8 @@ pub fn decode(value: &[u8]) -> Option<Duration> {
 /// What a request's header says of who sends it. Nonsense says nothing: it is as good as no header.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Caller {
-    /// Whether the caller reads our answers.
-    pub speaks: bool,
+    /// Whether the caller has these filters, which read our headers.
+    pub has_filters: bool,
     /// The longest wait that it accepts; none: any.
     pub bid: Option<Duration>,
 }
@@ -38,7 +38,7 @@ impl Caller {
     /// Reads the header's value, if there is one.
     pub fn of(header: Option<&[u8]>) -> Self {
         let bid = header.and_then(decode);
-        Self { speaks: bid.is_some() || header == Some(ANY.as_bytes()), bid }
+        Self { has_filters: bid.is_some() || header == Some(ANY.as_bytes()), bid }
     }
 }
 
@@ -66,8 +66,8 @@ mod tests {
     #[test]
     fn an_invalid_bid_header_counts_as_a_missing_one() {
         let of = |value: &[u8]| Caller::of(Some(value));
-        assert_eq!(of(b"1.5"), Caller { speaks: true, bid: Some(Duration::from_micros(1500)) });
-        assert_eq!(of(b"any"), Caller { speaks: true, bid: None });
+        assert_eq!(of(b"1.5"), Caller { has_filters: true, bid: Some(Duration::from_micros(1500)) });
+        assert_eq!(of(b"any"), Caller { has_filters: true, bid: None });
         let long = vec![b'9'; 10 << 10];
         for nonsense in [b"".as_slice(), b"-1", b"NaN", b"inf", b"1e3", b"Any", b"any,5", b"\xff\xfe", &long] {
             assert_eq!(of(nonsense), Caller::of(None), "{}", String::from_utf8_lossy(nonsense));

@@ -1,15 +1,15 @@
-//! The wait queue ([`Line`]) in virtual time: several workers whose requests come, end and give up,
-//! whose wake-ups come late or never, and which stall at any point for any time.
+//! The wait queue ([`WaitQueue`]) in virtual time: several workers whose requests come, end and
+//! give up, whose wake-ups come late or never, and which stall at any point for any time.
 
 use super::*;
-use crate::hall::LIFE;
+use crate::limiter::LIFE;
 use crate::shared::Cas;
 use proptest::prelude::*;
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, HashMap};
 
 const SERVICE: &str = "service";
-/// The ticks of a worker with something in the line.
+/// The ticks of a worker with something in the queue.
 const TICK: u64 = 250;
 /// What an announcement takes.
 const WAKE: u64 = 1;
@@ -44,7 +44,7 @@ impl Shared for Data {
     }
 
     fn overwrite(&self, _key: &str, _value: &[u8]) {
-        unreachable!("a line is never overwritten");
+        unreachable!("a queue is never overwritten");
     }
 }
 
@@ -98,7 +98,7 @@ struct World<'a> {
     data: Data,
     requests: &'a [Request],
     stalls: &'a [Stall],
-    lines: Vec<Line<usize>>,
+    lines: Vec<WaitQueue<usize>>,
     states: Vec<State>,
     /// Whether an announcement arrives.
     loses_wakes: bool,
@@ -202,15 +202,15 @@ impl World<'_> {
             {
                 self.plan(millis + TICK, Event::Tick(worker));
             }
-            let line = &mut self.lines[worker];
+            let queue = &mut self.lines[worker];
             let turns = match event {
                 Event::Come { number, .. } => {
                     let places = Concurrency::new(self.requests[number].concurrency);
-                    if line.come(&self.data, places, now) {
+                    if queue.come(&self.data, places, now) {
                         self.enter(number, millis);
                     } else {
                         self.states[number] = State::Held;
-                        line.hold(number, places, at(self.requests[number].at + self.requests[number].bound));
+                        queue.hold(number, places, at(self.requests[number].at + self.requests[number].bound));
                         if let Some(patience) = self.requests[number].patience {
                             self.plan(millis + patience, Event::Vanish { number, worker });
                         }
@@ -219,13 +219,13 @@ impl World<'_> {
                 }
                 Event::End { number, .. } => {
                     self.states[number] = State::Over;
-                    line.leave(&self.data, now)
+                    queue.leave(&self.data, now)
                 }
                 Event::Vanish { number, .. } => {
                     self.states[number] = State::Over;
-                    line.gone(&self.data, now, |held| *held == number)
+                    queue.gone(&self.data, now, |held| *held == number)
                 }
-                Event::Tick(_) | Event::Wake(_) => line.look(&self.data, now),
+                Event::Tick(_) | Event::Wake(_) => queue.look(&self.data, now),
             };
             self.take(worker, turns, millis);
         }
@@ -239,7 +239,7 @@ fn world<'a>(workers: usize, requests: &'a [Request], stalls: &'a [Stall], seed:
         data,
         requests,
         stalls,
-        lines: (1..=workers as u64).map(|vm| Line::new(SERVICE, vm)).collect(),
+        lines: (1..=workers as u64).map(|vm| WaitQueue::new(SERVICE, vm)).collect(),
         states: vec![State::NotYet; requests.len()],
         loses_wakes: false,
         queue: BTreeMap::new(),
@@ -254,10 +254,10 @@ fn check(mut world: World) {
     let requests = world.requests;
     let waiting: Vec<usize> = (0..requests.len()).filter(|number| world.states[*number] != State::Over).collect();
     assert!(waiting.is_empty(), "{waiting:?} have no answer");
-    assert!(world.lines.iter().all(Line::is_idle));
+    assert!(world.lines.iter().all(WaitQueue::is_idle));
     let (bytes, _) = world.data.get(&key(SERVICE));
-    let hall = bytes.map_or_else(Hall::default, |bytes| Hall::decode(&bytes));
-    assert_eq!((hall.inside(), hall.waiting()), (0, 0));
+    let limiter = bytes.map_or_else(Limiter::default, |bytes| Limiter::decode(&bytes));
+    assert_eq!((limiter.inside(), limiter.waiting()), (0, 0));
 }
 
 /// All of one configuration, or of two: a listener is updated.
@@ -327,7 +327,7 @@ fn every_held_request_is_answered_after_the_whole_process_stalls() {
 fn a_new_worker_sees_the_place_that_another_worker_has_taken() {
     let data = Data::default();
     let one = Concurrency::new(1);
-    let (mut here, mut there) = (Line::<u32>::new(SERVICE, 1), Line::<u32>::new(SERVICE, 2));
+    let (mut here, mut there) = (WaitQueue::<u32>::new(SERVICE, 1), WaitQueue::<u32>::new(SERVICE, 2));
     assert!(here.come(&data, one, at(0)));
     assert!(!there.come(&data, one, at(0)));
 }
@@ -346,22 +346,22 @@ fn without_shared_data_requests_enter_and_held_ones_time_out() {
         fn overwrite(&self, _key: &str, _value: &[u8]) {}
     }
     let one = Concurrency::new(1);
-    let mut line = Line::<u32>::new(SERVICE, 1);
-    assert!(line.come(&Nothing, one, at(0)) && line.come(&Nothing, one, at(0)));
-    line.hold(7, one, at(100));
-    assert_eq!(line.look(&Nothing, at(99)).late, [0; 0]);
-    assert_eq!(line.look(&Nothing, at(100)).late, [7]);
+    let mut queue = WaitQueue::<u32>::new(SERVICE, 1);
+    assert!(queue.come(&Nothing, one, at(0)) && queue.come(&Nothing, one, at(0)));
+    queue.hold(7, one, at(100));
+    assert_eq!(queue.look(&Nothing, at(99)).late, [0; 0]);
+    assert_eq!(queue.look(&Nothing, at(100)).late, [7]);
 }
 
 #[test]
 fn a_held_request_gets_a_gone_workers_place_within_three_seconds() {
     let data = Data::default();
     let one = Concurrency::new(1);
-    let (mut gone, mut here) = (Line::<u32>::new(SERVICE, 1), Line::<u32>::new(SERVICE, 2));
+    let (mut gone, mut here) = (WaitQueue::<u32>::new(SERVICE, 1), WaitQueue::<u32>::new(SERVICE, 2));
     assert!(gone.come(&data, one, at(0)));
     assert!(!here.come(&data, one, at(0)));
     here.hold(7, one, at(100_000));
-    let looks = |here: &mut Line<u32>, until: u64| {
+    let looks = |here: &mut WaitQueue<u32>, until: u64| {
         (0..until).step_by(250).flat_map(|now| here.look(&data, at(now)).in_turn).collect::<Vec<_>>()
     };
     assert_eq!(looks(&mut here, 2_500), [0; 0]);
@@ -373,7 +373,7 @@ fn a_held_request_gets_a_gone_workers_place_within_three_seconds() {
 fn an_idle_worker_also_frees_the_place_of_a_worker_that_is_gone() {
     let data = Data::default();
     let one = Concurrency::new(1);
-    let (mut gone, mut here) = (Line::<u32>::new(SERVICE, 1), Line::<u32>::new(SERVICE, 2));
+    let (mut gone, mut here) = (WaitQueue::<u32>::new(SERVICE, 1), WaitQueue::<u32>::new(SERVICE, 2));
     assert!(gone.come(&data, one, at(0)));
     let mut now = 5_000;
     for _ in 0..20 {
@@ -388,11 +388,11 @@ fn an_idle_worker_also_frees_the_place_of_a_worker_that_is_gone() {
 fn giving_up_removes_that_requests_own_turn_from_the_wait_queue() {
     let data = Data::default();
     let one = Concurrency::new(1);
-    let (mut here, mut there) = (Line::<u32>::new(SERVICE, 1), Line::<u32>::new(SERVICE, 2));
+    let (mut here, mut there) = (WaitQueue::<u32>::new(SERVICE, 1), WaitQueue::<u32>::new(SERVICE, 2));
     assert!(here.come(&data, one, at(0)));
-    for (line, number) in [(&mut here, 1), (&mut there, 2)] {
-        assert!(!line.come(&data, one, at(0)));
-        line.hold(number, one, at(100_000));
+    for (queue, number) in [(&mut here, 1), (&mut there, 2)] {
+        assert!(!queue.come(&data, one, at(0)));
+        queue.hold(number, one, at(100_000));
     }
     assert!(!here.come(&data, one, at(0)));
     here.hold(3, one, at(100_000));
@@ -406,74 +406,74 @@ fn giving_up_removes_that_requests_own_turn_from_the_wait_queue() {
     assert_eq!(there.look(&data, at(3)).in_turn, [2]);
 }
 
-/// A line with one place, which is taken, and these requests held.
-fn holding<const N: usize>(data: &Data, requests: [u32; N]) -> Line<u32> {
-    let (one, mut line) = (Concurrency::new(1), Line::new(SERVICE, 1));
-    assert!(line.come(data, one, at(0)));
+/// A queue with one place, which is taken, and these requests held.
+fn holding<const N: usize>(data: &Data, requests: [u32; N]) -> WaitQueue<u32> {
+    let (one, mut queue) = (Concurrency::new(1), WaitQueue::new(SERVICE, 1));
+    assert!(queue.come(data, one, at(0)));
     for request in requests {
-        assert!(!line.come(data, one, at(0)));
-        line.hold(request, one, at(100_000));
+        assert!(!queue.come(data, one, at(0)));
+        queue.hold(request, one, at(100_000));
     }
-    line
+    queue
 }
 
 /// The control plane removes the service while requests are held.
 #[test]
 fn requests_that_need_not_be_held_any_more_leave_at_the_next_look() {
     let (data, one) = (Data::default(), Concurrency::new(1));
-    let mut line = holding(&data, [1, 2, 3]);
-    line.configure(|number| (*number == 2).then_some(one));
-    assert_eq!(line.look(&data, at(1)).in_turn, [1, 3], "also from behind one that is still held");
-    assert_eq!(line.look(&data, at(1)).in_turn, [0; 0]);
-    line.configure(|_| None);
-    assert_eq!(line.look(&data, at(2)).in_turn, [2]);
-    assert!((0..4).all(|_| line.leave(&data, at(3)).in_turn.is_empty()) && line.is_idle());
+    let mut queue = holding(&data, [1, 2, 3]);
+    queue.configure(|number| (*number == 2).then_some(one));
+    assert_eq!(queue.look(&data, at(1)).in_turn, [1, 3], "also from behind one that is still held");
+    assert_eq!(queue.look(&data, at(1)).in_turn, [0; 0]);
+    queue.configure(|_| None);
+    assert_eq!(queue.look(&data, at(2)).in_turn, [2]);
+    assert!((0..4).all(|_| queue.leave(&data, at(3)).in_turn.is_empty()) && queue.is_idle());
 }
 
 #[test]
 fn a_worker_that_resigns_frees_its_place_and_wakes_the_other_workers_of_its_service() {
     let (data, one) = (Data::default(), Concurrency::new(1));
-    let mut gone = Line::<u32>::new(SERVICE, 1);
-    let mut others = [2, 3].map(|vm| Line::<u32>::new(SERVICE, vm));
-    let mut elsewhere = Line::<u32>::new("another", 1);
+    let mut gone = WaitQueue::<u32>::new(SERVICE, 1);
+    let mut others = [2, 3].map(|vm| WaitQueue::<u32>::new(SERVICE, vm));
+    let mut elsewhere = WaitQueue::<u32>::new("another", 1);
     assert!(gone.come(&data, one, at(0)) && elsewhere.come(&data, one, at(0)));
-    for line in &mut others {
-        assert!(!line.come(&data, one, at(0)));
-        line.hold(7, one, at(100_000));
+    for queue in &mut others {
+        assert!(!queue.come(&data, one, at(0)));
+        queue.hold(7, one, at(100_000));
     }
     assert_eq!(resign(&data, SERVICE, 1), [2, 3]);
     assert_eq!(others[0].look(&data, at(1)).in_turn, [7]);
-    assert!(!Line::<u32>::new("another", 4).come(&data, one, at(1)), "its place for another service is taken");
+    assert!(!WaitQueue::<u32>::new("another", 4).come(&data, one, at(1)), "its place for another service is taken");
     assert_eq!(resign(&data, "a third", 1), [0; 0]);
 }
 
 #[test]
 fn a_request_let_in_beyond_the_places_delays_the_next_turn() {
     let (data, one) = (Data::default(), Concurrency::new(1));
-    let mut line = holding(&data, []);
-    assert!(line.let_in(&data, at(0)).in_turn.is_empty());
-    assert!(!line.come(&data, one, at(0)));
-    line.hold(7, one, at(100_000));
-    assert_eq!(line.leave(&data, at(1)).in_turn, [0; 0], "one is still inside");
-    assert_eq!(line.leave(&data, at(2)).in_turn, [7]);
+    let mut queue = holding(&data, []);
+    assert!(queue.let_in(&data, at(0)).in_turn.is_empty());
+    assert!(!queue.come(&data, one, at(0)));
+    queue.hold(7, one, at(100_000));
+    assert_eq!(queue.leave(&data, at(1)).in_turn, [0; 0], "one is still inside");
+    assert_eq!(queue.leave(&data, at(2)).in_turn, [7]);
 }
 
 #[test]
 fn a_released_request_leaves_at_the_next_look_and_takes_a_place() {
     let data = Data::default();
-    let mut line = holding(&data, [1, 2, 3]);
-    assert!(!line.release(|_| false));
-    assert!(line.release(|number| *number == 2));
-    assert_eq!(line.look(&data, at(1)).in_turn, [2]);
-    assert_eq!(line.leave(&data, at(2)).in_turn, [0; 0], "one is still inside");
-    assert_eq!(line.leave(&data, at(3)).in_turn, [1]);
+    let mut queue = holding(&data, [1, 2, 3]);
+    assert!(!queue.release(|_| false));
+    assert!(queue.release(|number| *number == 2));
+    assert_eq!(queue.look(&data, at(1)).in_turn, [2]);
+    assert_eq!(queue.leave(&data, at(2)).in_turn, [0; 0], "one is still inside");
+    assert_eq!(queue.leave(&data, at(3)).in_turn, [1]);
 }
 
 #[test]
 fn a_line_needs_looks_while_it_has_a_request_inside_or_waiting() {
     let (data, one) = (Data::default(), Concurrency::new(1));
-    let (mut inside, mut waiting) = (Line::<u32>::new(SERVICE, 1), Line::<u32>::new(SERVICE, 2));
-    let states = |line: &Line<u32>| (line.is_idle(), line.needs_looks());
+    let (mut inside, mut waiting) = (WaitQueue::<u32>::new(SERVICE, 1), WaitQueue::<u32>::new(SERVICE, 2));
+    let states = |queue: &WaitQueue<u32>| (queue.is_idle(), queue.needs_looks());
     assert_eq!(states(&inside), (true, false));
     assert!(inside.come(&data, one, at(0)) && !waiting.come(&data, one, at(0)));
     waiting.hold(7, one, at(100_000));
@@ -485,9 +485,9 @@ fn a_line_needs_looks_while_it_has_a_request_inside_or_waiting() {
 #[test]
 fn the_next_deadline_is_that_of_the_request_that_leaves_first() {
     let one = Concurrency::new(1);
-    let mut line = Line::<u32>::new(SERVICE, 1);
-    assert_eq!(line.next_late(), None);
-    line.hold(7, one, at(200));
-    line.hold(8, one, at(100));
-    assert_eq!(line.next_late(), Some(at(100)));
+    let mut queue = WaitQueue::<u32>::new(SERVICE, 1);
+    assert_eq!(queue.next_late(), None);
+    queue.hold(7, one, at(200));
+    queue.hold(8, one, at(100));
+    assert_eq!(queue.next_late(), Some(at(100)));
 }

@@ -1,27 +1,25 @@
-//! The hall in front of an application: who is inside, who waits, and whose turn it is.
+//! The concurrency limiter of an application: which requests it works on, which ones wait, and
+//! which one enters next.
 //!
-//! An application works on `concurrency` requests at once; further ones wait in the sidecar, in one
-//! line over all of its threads, so that the line is FIFO as a whole and hence fair across threads.
-//! A place is never free while somebody waits: whoever leaves passes the place on to the head of
-//! the line, as a *grant* to that request's worker. The place counts as taken from the moment of
-//! the grant, so no wake-up can be lost, only be late.
+//! The application works on `concurrency` requests at once. Further requests wait in the sidecar,
+//! in one queue for all of its threads, first come, first served. No place is free while a request
+//! waits: a request that ends passes its place on to the first of the queue, as a *grant* to that
+//! request's worker. The place counts as taken from the grant on, so a wake-up can be late, but not
+//! lost.
 //!
-//! Each request brings the `concurrency` of its own configuration. Where these differ, as while a
-//! listener is updated, a request gets in when fewer than its own are inside, and the head of the
-//! line keeps those behind it waiting.
+//! Each request has the `concurrency` of its own configuration. Two may be in force while a
+//! listener is updated. Then a request enters when fewer than its own `concurrency` are inside, and
+//! the first of the queue keeps those behind it waiting.
 //!
-//! The state is shared by the threads as a few bytes under compare-and-swap: each worker's number,
-//! sign of life and counts, then the line, five bytes for each waiting request. `Line` in `line.rs`
-//! is what each thread has of its own, and what it says is the truth: with each step a worker
-//! [reports](Hall::report) what it holds, and what the shared bytes lack or have too much is put
-//! right. So whatever is lost of the shared bytes, a worker that takes its next step is back in
-//! them.
+//! The threads share the state as a few bytes under compare-and-swap: the number, the sign of life
+//! and the counts of each worker, then the queue, five bytes for each request. What a worker holds
+//! itself ([`crate::wait_queue`]) is the truth: with each step it [reports](Limiter::report) that,
+//! and the shared bytes are put right. A worker that is missing in them is back with its next step.
 //!
-//! A worker that gave no sign of life for longer than [`LIFE`] is dead: its requests, inside or
-//! waiting, are dropped, so a crash cannot keep places for ever. One that was only stopped for so
-//! long is back with its next step: with those inside, whereby there may be more inside than there
-//! are places and nobody is let in until there are fewer, and with those waiting, at the end of the
-//! line.
+//! A worker without a sign of life for longer than [`LIFE`] is dead: its requests, inside or
+//! waiting, are dropped, so a crash cannot keep places for ever. A worker that was only stopped for
+//! so long is back with its next step. Its requests inside may then be too many, and nobody enters
+//! until there are fewer; its waiting requests go to the end of the queue.
 //!
 //! Cost: copying the bytes, 24 for each worker and five for each waiting request. Not in the paper,
 //! whose queue proxy is a single process.
@@ -39,7 +37,7 @@ const MAX_WORKERS: usize = 255;
 const WORKER_BYTES: usize = 24;
 const TURN_BYTES: usize = 5;
 
-/// A worker's place in the hall's list.
+/// A worker's place in the list of workers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Worker(u8);
 
@@ -60,7 +58,7 @@ impl State {
     }
 }
 
-/// A request in the line.
+/// A request in the queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Turn {
     /// The place of its worker in the list.
@@ -74,23 +72,24 @@ struct Turn {
 pub enum Entrance {
     /// There is a place.
     Inside,
-    /// It stands in the line.
+    /// It waits in the queue.
     Waits,
 }
 
-/// The hall.
+/// The shared state.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Hall {
+pub struct Limiter {
     workers: Vec<State>,
-    line: VecDeque<Turn>,
+    queue: VecDeque<Turn>,
 }
 
-impl Hall {
-    /// Reads the shared bytes; an empty hall if they are not what [`encode`](Self::encode) writes.
+impl Limiter {
+    /// Reads the shared bytes; an empty limiter if they are not what [`encode`](Self::encode)
+    /// writes.
     pub fn decode(bytes: &[u8]) -> Self {
         let parse = || {
             let (&count, rest) = bytes.split_first()?;
-            let (states, line) = rest.split_at_checked(usize::from(count) * WORKER_BYTES)?;
+            let (states, queue) = rest.split_at_checked(usize::from(count) * WORKER_BYTES)?;
             let mut workers = Vec::with_capacity(usize::from(count));
             for state in states.chunks_exact(WORKER_BYTES) {
                 workers.push(State {
@@ -100,12 +99,12 @@ impl Hall {
                     granted: u32::from_le_bytes(state.get(20..)?.try_into().ok()?),
                 });
             }
-            let (turns, []) = line.as_chunks::<TURN_BYTES>() else { return None };
+            let (turns, []) = queue.as_chunks::<TURN_BYTES>() else { return None };
             let turn = |&[worker, a, b, c, d]: &[u8; TURN_BYTES]| {
                 let concurrency = Concurrency::new(u32::from_le_bytes([a, b, c, d]));
                 (worker < count).then_some(Turn { worker, concurrency })
             };
-            Some(Self { workers, line: turns.iter().map(turn).collect::<Option<_>>()? })
+            Some(Self { workers, queue: turns.iter().map(turn).collect::<Option<_>>()? })
         };
         parse().unwrap_or_default()
     }
@@ -120,7 +119,7 @@ impl Hall {
             into.extend(state.inside.to_le_bytes());
             into.extend(state.granted.to_le_bytes());
         }
-        for turn in &self.line {
+        for turn in &self.queue {
             into.push(turn.worker);
             into.extend(turn.concurrency.get().to_le_bytes());
         }
@@ -131,13 +130,13 @@ impl Hall {
         self.workers.iter().fold(0, |sum: u32, state| sum.saturating_add(state.taken()))
     }
 
-    /// Requests in the line.
+    /// Requests in the queue.
     pub fn waiting(&self) -> usize {
-        self.line.len()
+        self.queue.len()
     }
 
     fn waiting_of(&self, worker: Worker) -> usize {
-        self.line.iter().filter(|turn| turn.worker == worker.0).count()
+        self.queue.iter().filter(|turn| turn.worker == worker.0).count()
     }
 
     /// The worker with this number (not 0), which gives a sign of life; none if there are too many.
@@ -160,25 +159,25 @@ impl Hall {
         self.workers.get(usize::from(worker.0)).map(|state| state.id).filter(|id| *id != 0)
     }
 
-    /// A worker says what it has: so many requests that it has let in, and those that it holds,
-    /// with the concurrency of each. What the hall has of it is brought in line with that; held
-    /// requests that are new to the hall go to the end of the line.
+    /// A worker says how many requests it has let in, and which ones it holds, with the concurrency
+    /// of each. The shared state is put right by that; held requests that are new to it go to the
+    /// end of the queue.
     pub fn report(&mut self, worker: Worker, inside: u32, held: impl ExactSizeIterator<Item = Concurrency>) {
         let Some(state) = self.workers.get_mut(usize::from(worker.0)) else { return };
         state.inside = inside;
         state.granted = state.granted.min(u32::try_from(held.len()).unwrap_or(u32::MAX));
         let mut held = held.skip(state.granted as usize);
         let mut surplus = 0;
-        for turn in self.line.iter_mut().filter(|turn| turn.worker == worker.0) {
+        for turn in self.queue.iter_mut().filter(|turn| turn.worker == worker.0) {
             match held.next() {
                 Some(concurrency) => turn.concurrency = concurrency,
                 None => surplus += 1,
             }
         }
-        self.line.extend(held.map(|concurrency| Turn { worker: worker.0, concurrency }));
+        self.queue.extend(held.map(|concurrency| Turn { worker: worker.0, concurrency }));
         for _ in 0..surplus {
-            if let Some(last) = self.line.iter().rposition(|turn| turn.worker == worker.0) {
-                self.line.remove(last);
+            if let Some(last) = self.queue.iter().rposition(|turn| turn.worker == worker.0) {
+                self.queue.remove(last);
             }
         }
     }
@@ -193,13 +192,13 @@ impl Hall {
         others.any(|(place, state)| state.taken() > 0 || self.waiting_of(Worker(place as u8)) > 0)
     }
 
-    /// Drops the dead. Whoever says so has been awake since `awake`: before that it could have
-    /// heard nobody.
-    pub fn bury(&mut self, awake: Timestamp, now: Timestamp) {
+    /// Drops dead workers. The caller has been awake since `awake`; before that it could not have
+    /// heard of anybody.
+    pub fn remove_dead(&mut self, awake: Timestamp, now: Timestamp) {
         for (place, state) in self.workers.iter_mut().enumerate() {
             if state.id != 0 && now.since(state.seen.max(awake)) > LIFE + SIGN {
                 (state.id, state.inside, state.granted) = (0, 0, 0);
-                self.line.retain(|turn| usize::from(turn.worker) != place);
+                self.queue.retain(|turn| usize::from(turn.worker) != place);
             }
         }
     }
@@ -210,7 +209,7 @@ impl Hall {
         if let Some(state) = self.workers.get_mut(place) {
             (state.id, state.inside, state.granted) = (0, 0, 0);
         }
-        self.line.retain(|turn| usize::from(turn.worker) != place);
+        self.queue.retain(|turn| usize::from(turn.worker) != place);
     }
 
     /// The numbers of the workers that take part.
@@ -220,14 +219,14 @@ impl Hall {
 
     /// A request has come to `worker`, which has reported what it had before.
     pub fn enter(&mut self, worker: Worker, concurrency: Concurrency) -> Entrance {
-        if self.line.is_empty()
+        if self.queue.is_empty()
             && self.inside() < concurrency.get()
             && let Some(state) = self.workers.get_mut(usize::from(worker.0))
         {
             state.inside = state.inside.saturating_add(1);
             return Entrance::Inside;
         }
-        self.line.push_back(Turn { worker: worker.0, concurrency });
+        self.queue.push_back(Turn { worker: worker.0, concurrency });
         Entrance::Waits
     }
 
@@ -236,22 +235,22 @@ impl Hall {
     pub fn give_up(&mut self, worker: Worker, before: usize) {
         let Some(state) = self.workers.get_mut(usize::from(worker.0)) else { return };
         // The first ones have been granted already; the grant of one that gives up goes to the next
-        // one of this worker, which then leaves the line.
+        // one of this worker, which then leaves the queue.
         let granted = state.granted as usize;
         let nth = before.saturating_sub(granted);
-        let mut own = self.line.iter().enumerate().filter(|(_, turn)| turn.worker == worker.0);
+        let mut own = self.queue.iter().enumerate().filter(|(_, turn)| turn.worker == worker.0);
         match own.nth(nth).map(|(place, _)| place) {
-            Some(place) => drop(self.line.remove(place)),
+            Some(place) => drop(self.queue.remove(place)),
             None => state.granted = state.granted.saturating_sub(1),
         }
     }
 
-    /// Gives a free place to the head of the line; the worker whose first waiting request it is.
+    /// Gives a free place to the head of the queue; the worker whose first waiting request it is.
     /// None if there is none free for it.
     pub fn grant(&mut self) -> Option<Worker> {
         let inside = self.inside();
-        let turn = *self.line.front().filter(|turn| inside < turn.concurrency.get())?;
-        self.line.pop_front();
+        let turn = *self.queue.front().filter(|turn| inside < turn.concurrency.get())?;
+        self.queue.pop_front();
         if let Some(state) = self.workers.get_mut(usize::from(turn.worker)) {
             state.granted = state.granted.saturating_add(1);
         }
@@ -268,5 +267,5 @@ impl Hall {
 }
 
 #[cfg(test)]
-#[path = "hall_tests.rs"]
+#[path = "limiter_tests.rs"]
 mod tests;

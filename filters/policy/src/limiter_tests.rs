@@ -1,5 +1,5 @@
-//! The concurrency limiter ([`Hall`]) under random interleavings: workers whose grants arrive late
-//! and in any order between them.
+//! The concurrency limiter ([`Limiter`]) under random interleavings: workers whose grants arrive
+//! late and in any order between them.
 
 use super::*;
 use proptest::prelude::*;
@@ -9,10 +9,10 @@ fn at(millis: u64) -> Timestamp {
     Timestamp::ZERO.after(Duration::from_millis(millis))
 }
 
-fn hall(workers: u64) -> (Hall, Vec<Worker>) {
-    let mut hall = Hall::default();
-    let workers = (1..=workers).map(|id| hall.join(id, at(0)).unwrap()).collect();
-    (hall, workers)
+fn limiter(workers: u64) -> (Limiter, Vec<Worker>) {
+    let mut limiter = Limiter::default();
+    let workers = (1..=workers).map(|id| limiter.join(id, at(0)).unwrap()).collect();
+    (limiter, workers)
 }
 
 /// A worker as the filter has it: its held requests in order, and those inside.
@@ -41,7 +41,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 }
 
 struct World {
-    hall: Hall,
+    limiter: Limiter,
     workers: Vec<Worker>,
     threads: Vec<Thread>,
     concurrency: Concurrency,
@@ -52,16 +52,16 @@ struct World {
 impl World {
     fn report(&mut self, w: usize) {
         let (worker, thread) = (self.workers[w], &self.threads[w]);
-        self.hall.report(worker, thread.inside.len() as u32, repeat_n(self.concurrency, thread.held.len()));
+        self.limiter.report(worker, thread.inside.len() as u32, repeat_n(self.concurrency, thread.held.len()));
     }
 
     fn grant(&mut self) {
-        while self.hall.grant().is_some() {}
+        while self.limiter.grant().is_some() {}
     }
 
     fn deliver(&mut self, w: usize) {
         self.report(w);
-        for _ in 0..self.hall.take(self.workers[w]) {
+        for _ in 0..self.limiter.take(self.workers[w]) {
             let request = self.threads[w].held.pop_front().expect("nobody is granted twice");
             self.order.push((w, request));
             self.threads[w].inside.push(request);
@@ -84,15 +84,15 @@ proptest! {
 
     #[test]
     fn limits_concurrency_and_serves_each_workers_requests_in_order(steps in steps(), concurrency in 1u32..5) {
-        let (hall, workers) = hall(4);
+        let (limiter, workers) = limiter(4);
         let threads = (0..4).map(|_| Thread::default()).collect();
-        let mut world = World { hall, workers, threads, concurrency: Concurrency::new(concurrency), order: Vec::new() };
+        let mut world = World { limiter, workers, threads, concurrency: Concurrency::new(concurrency), order: Vec::new() };
         let mut bytes = Vec::new();
         for (number, step) in (0u32..).zip(steps) {
             match step {
                 Step::Come(w) => {
                     world.report(w);
-                    match world.hall.enter(world.workers[w], world.concurrency) {
+                    match world.limiter.enter(world.workers[w], world.concurrency) {
                         Entrance::Inside => world.threads[w].inside.push(number),
                         Entrance::Waits => world.threads[w].held.push_back(number),
                     }
@@ -101,7 +101,7 @@ proptest! {
                 Step::GiveUp(w, i) => if !world.threads[w].held.is_empty() {
                     let i = i % world.threads[w].held.len();
                     world.report(w);
-                    world.hall.give_up(world.workers[w], i);
+                    world.limiter.give_up(world.workers[w], i);
                     world.threads[w].held.remove(i);
                     world.grant();
                 },
@@ -109,10 +109,10 @@ proptest! {
             }
             let inside: usize = world.threads.iter().map(|thread| thread.inside.len()).sum();
             prop_assert!(inside <= concurrency as usize, "{inside} inside");
-            prop_assert!(world.hall.inside() <= concurrency);
-            prop_assert!(world.hall.waiting() == 0 || world.hall.inside() == concurrency, "a free place while a request waits");
-            world.hall.encode(&mut bytes);
-            prop_assert_eq!(&Hall::decode(&bytes), &world.hall);
+            prop_assert!(world.limiter.inside() <= concurrency);
+            prop_assert!(world.limiter.waiting() == 0 || world.limiter.inside() == concurrency, "a free place while a request waits");
+            world.limiter.encode(&mut bytes);
+            prop_assert_eq!(&Limiter::decode(&bytes), &world.limiter);
         }
         // Deliver everything, let all leave: each must get inside, and the limiter end empty.
         for _ in 0..2_000 {
@@ -124,7 +124,7 @@ proptest! {
         for thread in &world.threads {
             prop_assert!(thread.held.is_empty(), "a request waits for ever");
         }
-        prop_assert_eq!((world.hall.inside(), world.hall.waiting()), (0, 0));
+        prop_assert_eq!((world.limiter.inside(), world.limiter.waiting()), (0, 0));
         for w in 0..4 {
             // Requests are numbered in the order in which they came.
             let order: Vec<u32> = world.order.iter().filter(|(worker, _)| *worker == w).map(|(_, number)| *number).collect();
@@ -134,28 +134,28 @@ proptest! {
 
     #[test]
     fn decodes_any_bytes_without_a_panic(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
-        let mut hall = Hall::decode(&bytes);
-        let worker = hall.join(7, at(0));
-        prop_assert!(worker.is_some() || hall.workers.len() == MAX_WORKERS);
+        let mut limiter = Limiter::decode(&bytes);
+        let worker = limiter.join(7, at(0));
+        prop_assert!(worker.is_some() || limiter.workers.len() == MAX_WORKERS);
     }
 }
 
 #[test]
 fn the_wait_queue_is_first_in_first_out_across_workers() {
-    let (mut hall, workers) = hall(3);
+    let (mut limiter, workers) = limiter(3);
     let one = Concurrency::new(1);
-    assert_eq!(hall.enter(workers[0], one), Entrance::Inside);
+    assert_eq!(limiter.enter(workers[0], one), Entrance::Inside);
     for w in [2, 0, 1, 2] {
-        assert_eq!(hall.enter(workers[w], one), Entrance::Waits);
+        assert_eq!(limiter.enter(workers[w], one), Entrance::Waits);
     }
     let mut held = [1, 1, 2];
     let mut turns = Vec::new();
     let mut inside = 0;
     for _ in 0..4 {
-        hall.report(workers[inside], 0, repeat_n(one, held[inside]));
-        let next = hall.grant().unwrap();
-        assert_eq!(hall.grant(), None, "one place, one grant");
-        assert_eq!(hall.take(next), 1);
+        limiter.report(workers[inside], 0, repeat_n(one, held[inside]));
+        let next = limiter.grant().unwrap();
+        assert_eq!(limiter.grant(), None, "one place, one grant");
+        assert_eq!(limiter.take(next), 1);
         inside = usize::from(next.0);
         held[inside] -= 1;
         turns.push(inside);
@@ -165,119 +165,119 @@ fn the_wait_queue_is_first_in_first_out_across_workers() {
 
 #[test]
 fn a_higher_concurrency_admits_more_requests_at_once() {
-    let (mut hall, workers) = hall(1);
+    let (mut limiter, workers) = limiter(1);
     for _ in 0..5 {
-        hall.enter(workers[0], Concurrency::new(1));
+        limiter.enter(workers[0], Concurrency::new(1));
     }
-    hall.report(workers[0], 1, repeat_n(Concurrency::new(3), 4));
-    let granted = std::iter::from_fn(|| hall.grant()).count();
-    assert_eq!((granted, hall.inside(), hall.waiting()), (2, 3, 2));
+    limiter.report(workers[0], 1, repeat_n(Concurrency::new(3), 4));
+    let granted = std::iter::from_fn(|| limiter.grant()).count();
+    assert_eq!((granted, limiter.inside(), limiter.waiting()), (2, 3, 2));
 }
 
 /// As while a listener is updated: requests of the old configuration and of the new one.
 #[test]
 fn admits_each_request_by_the_concurrency_of_its_own_configuration() {
-    let (mut hall, workers) = hall(2);
+    let (mut limiter, workers) = limiter(2);
     let [one, four] = [1, 4].map(Concurrency::new);
-    assert_eq!(hall.enter(workers[0], four), Entrance::Inside);
-    assert_eq!(hall.enter(workers[0], four), Entrance::Inside);
-    assert_eq!(hall.enter(workers[1], one), Entrance::Waits);
-    assert_eq!(hall.enter(workers[0], four), Entrance::Waits, "the head of the queue comes first");
-    hall.report(workers[0], 1, repeat_n(four, 1));
-    assert_eq!(hall.grant(), None, "one is inside, which is all that the head allows");
-    hall.report(workers[0], 0, repeat_n(four, 1));
-    assert_eq!((hall.grant(), hall.grant()), (Some(workers[1]), Some(workers[0])));
+    assert_eq!(limiter.enter(workers[0], four), Entrance::Inside);
+    assert_eq!(limiter.enter(workers[0], four), Entrance::Inside);
+    assert_eq!(limiter.enter(workers[1], one), Entrance::Waits);
+    assert_eq!(limiter.enter(workers[0], four), Entrance::Waits, "the head of the queue comes first");
+    limiter.report(workers[0], 1, repeat_n(four, 1));
+    assert_eq!(limiter.grant(), None, "one is inside, which is all that the head allows");
+    limiter.report(workers[0], 0, repeat_n(four, 1));
+    assert_eq!((limiter.grant(), limiter.grant()), (Some(workers[1]), Some(workers[0])));
     let mut bytes = Vec::new();
-    hall.encode(&mut bytes);
-    assert_eq!(Hall::decode(&bytes), hall);
+    limiter.encode(&mut bytes);
+    assert_eq!(Limiter::decode(&bytes), limiter);
 }
 
 #[test]
 fn workers_that_are_gone_lose_their_places_and_turns() {
-    let (mut hall, workers) = hall(2);
+    let (mut limiter, workers) = limiter(2);
     let one = Concurrency::new(1);
-    hall.enter(workers[0], one);
-    hall.enter(workers[0], one);
-    hall.enter(workers[1], one);
-    hall.join(2, at(2_600));
-    hall.bury(at(1_000), at(2_600));
+    limiter.enter(workers[0], one);
+    limiter.enter(workers[0], one);
+    limiter.enter(workers[1], one);
+    limiter.join(2, at(2_600));
+    limiter.remove_dead(at(1_000), at(2_600));
     assert_eq!(
-        (hall.inside(), hall.waiting()),
+        (limiter.inside(), limiter.waiting()),
         (1, 2),
         "a worker that slept until then could not notice the other one"
     );
-    hall.bury(at(0), at(2_600));
-    assert_eq!((hall.inside(), hall.waiting()), (0, 1));
-    assert_eq!(hall.grant(), Some(workers[1]));
-    assert_eq!(hall.id(workers[0]), None);
-    assert_eq!(hall.join(9, at(3_000)), Some(workers[0]), "the place in the list is used again");
+    limiter.remove_dead(at(0), at(2_600));
+    assert_eq!((limiter.inside(), limiter.waiting()), (0, 1));
+    assert_eq!(limiter.grant(), Some(workers[1]));
+    assert_eq!(limiter.id(workers[0]), None);
+    assert_eq!(limiter.join(9, at(3_000)), Some(workers[0]), "the place in the list is used again");
 }
 
 #[test]
 fn a_worker_wrongly_taken_for_gone_returns_with_all_its_requests() {
-    let (mut hall, workers) = hall(2);
+    let (mut limiter, workers) = limiter(2);
     let two = Concurrency::new(2);
     for worker in [0, 0, 0, 1] {
-        hall.enter(workers[worker], two);
+        limiter.enter(workers[worker], two);
     }
-    hall.join(2, at(2_600));
-    hall.bury(at(0), at(2_600));
-    assert_eq!((hall.grant(), hall.grant()), (Some(workers[1]), None));
-    let back = hall.join(1, at(2_700)).unwrap();
-    hall.report(back, 2, repeat_n(two, 1));
-    assert_eq!((hall.inside(), hall.waiting()), (3, 1), "more than there are places");
-    assert_eq!(hall.grant(), None);
-    hall.report(back, 1, repeat_n(two, 1));
-    assert_eq!(hall.grant(), None);
-    hall.report(back, 0, repeat_n(two, 1));
-    assert_eq!(hall.grant(), Some(back));
+    limiter.join(2, at(2_600));
+    limiter.remove_dead(at(0), at(2_600));
+    assert_eq!((limiter.grant(), limiter.grant()), (Some(workers[1]), None));
+    let back = limiter.join(1, at(2_700)).unwrap();
+    limiter.report(back, 2, repeat_n(two, 1));
+    assert_eq!((limiter.inside(), limiter.waiting()), (3, 1), "more than there are places");
+    assert_eq!(limiter.grant(), None);
+    limiter.report(back, 1, repeat_n(two, 1));
+    assert_eq!(limiter.grant(), None);
+    limiter.report(back, 0, repeat_n(two, 1));
+    assert_eq!(limiter.grant(), Some(back));
 }
 
 #[test]
 fn a_workers_report_corrects_its_counts_in_the_concurrency_limiter() {
-    let (mut hall, workers) = hall(2);
+    let (mut limiter, workers) = limiter(2);
     let one = Concurrency::new(1);
     for worker in [0, 1, 0, 1, 0] {
-        hall.enter(workers[worker], one);
+        limiter.enter(workers[worker], one);
     }
-    hall.report(workers[0], 0, repeat_n(one, 2));
-    assert_eq!(hall.grant(), Some(workers[1]), "its place is free");
-    hall.report(workers[1], 0, repeat_n(one, 0));
-    assert_eq!((hall.inside(), hall.waiting()), (0, 2), "the second worker has nothing inside and nothing waiting");
-    hall.report(workers[1], 3, repeat_n(one, 4));
-    assert_eq!((hall.inside(), hall.waiting()), (3, 6));
-    hall.report(workers[0], 0, repeat_n(one, 1));
-    assert_eq!((hall.waiting(), hall.waiting_of(workers[1])), (5, 4));
+    limiter.report(workers[0], 0, repeat_n(one, 2));
+    assert_eq!(limiter.grant(), Some(workers[1]), "its place is free");
+    limiter.report(workers[1], 0, repeat_n(one, 0));
+    assert_eq!((limiter.inside(), limiter.waiting()), (0, 2), "the second worker has nothing inside and nothing waiting");
+    limiter.report(workers[1], 3, repeat_n(one, 4));
+    assert_eq!((limiter.inside(), limiter.waiting()), (3, 6));
+    limiter.report(workers[0], 0, repeat_n(one, 1));
+    assert_eq!((limiter.waiting(), limiter.waiting_of(workers[1])), (5, 4));
 }
 
 /// As the crash recovery of a worker that panics.
 #[test]
 fn a_worker_that_resigns_frees_its_places_and_turns_at_once() {
-    let (mut hall, workers) = hall(2);
+    let (mut limiter, workers) = limiter(2);
     let one = Concurrency::new(1);
-    hall.enter(workers[0], one);
-    hall.enter(workers[0], one);
-    hall.enter(workers[1], one);
-    hall.resign(7);
-    assert_eq!((hall.inside(), hall.waiting()), (1, 2), "an unknown worker has nothing to free");
-    hall.resign(1);
-    assert_eq!((hall.inside(), hall.waiting()), (0, 1));
-    assert_eq!(hall.ids().collect::<Vec<_>>(), [2]);
-    assert_eq!(hall.grant(), Some(workers[1]));
-    assert_eq!(hall.join(9, at(0)), Some(workers[0]), "the place in the list is used again");
+    limiter.enter(workers[0], one);
+    limiter.enter(workers[0], one);
+    limiter.enter(workers[1], one);
+    limiter.resign(7);
+    assert_eq!((limiter.inside(), limiter.waiting()), (1, 2), "an unknown worker has nothing to free");
+    limiter.resign(1);
+    assert_eq!((limiter.inside(), limiter.waiting()), (0, 1));
+    assert_eq!(limiter.ids().collect::<Vec<_>>(), [2]);
+    assert_eq!(limiter.grant(), Some(workers[1]));
+    assert_eq!(limiter.join(9, at(0)), Some(workers[0]), "the place in the list is used again");
 }
 
 #[test]
 fn suspects_another_worker_with_a_request_after_half_a_second_of_silence() {
     let one = Concurrency::new(1);
-    let suspected = |hall: &Hall, by: Worker, millis| hall.somebody_may_be_dead(by, at(millis));
-    let (mut inside, workers) = hall(2);
+    let suspected = |limiter: &Limiter, by: Worker, millis| limiter.somebody_may_be_dead(by, at(millis));
+    let (mut inside, workers) = limiter(2);
     assert!(!suspected(&inside, workers[1], 501), "the silent worker has nothing");
     inside.enter(workers[0], one);
     assert!(suspected(&inside, workers[1], 501));
     assert!(!suspected(&inside, workers[1], 500), "not silent for long enough");
     assert!(!suspected(&inside, workers[0], 501), "the request is its own");
-    let (mut waiting, workers) = hall(2);
+    let (mut waiting, workers) = limiter(2);
     waiting.enter(workers[1], one);
     waiting.enter(workers[0], one);
     assert!(suspected(&waiting, workers[1], 501), "a request in the queue counts, too");
@@ -285,24 +285,24 @@ fn suspects_another_worker_with_a_request_after_half_a_second_of_silence() {
 
 #[test]
 fn a_worker_is_gone_after_more_than_two_and_a_half_seconds_of_silence() {
-    let (mut hall, _) = hall(1);
-    hall.bury(at(0), at(2_500));
-    assert_eq!(hall.ids().count(), 1);
-    hall.bury(at(0), at(2_501));
-    assert_eq!(hall.ids().count(), 0);
+    let (mut limiter, _) = limiter(1);
+    limiter.remove_dead(at(0), at(2_500));
+    assert_eq!(limiter.ids().count(), 1);
+    limiter.remove_dead(at(0), at(2_501));
+    assert_eq!(limiter.ids().count(), 0);
 }
 
 #[test]
 fn bytes_with_a_turn_of_an_unknown_worker_decode_as_an_empty_hall() {
-    let (mut hall, workers) = hall(2);
+    let (mut limiter, workers) = limiter(2);
     let one = Concurrency::new(1);
-    hall.enter(workers[0], one);
-    hall.enter(workers[1], one);
+    limiter.enter(workers[0], one);
+    limiter.enter(workers[1], one);
     let mut bytes = Vec::new();
-    hall.encode(&mut bytes);
-    assert_eq!(Hall::decode(&bytes), hall);
+    limiter.encode(&mut bytes);
+    assert_eq!(Limiter::decode(&bytes), limiter);
     // The worker of the only turn.
     let at = bytes.len() - TURN_BYTES;
     bytes[at] = 2;
-    assert_eq!(Hall::decode(&bytes), Hall::default());
+    assert_eq!(Limiter::decode(&bytes), Limiter::default());
 }

@@ -1,17 +1,17 @@
-//! One thread's part of the line in front of an application: the requests that it holds, and how
-//! many it has let in. Whose turn it is, the [`Hall`] decides, whose bytes all threads share.
+//! The queue in front of an application, as one thread sees it: the requests that it holds, and how
+//! many it has let in. The [`Limiter`], whose bytes all threads share, says which one enters next.
 //!
-//! Every step is a read, a decision and a compare-and-swap. A place that is passed on to another
-//! thread's request is announced to that thread. The announcement is only a hint: what a thread may
-//! let in it reads from the hall, so one that comes late, twice or not at all does no harm, and
-//! each tick [looks](Line::look) again.
+//! Every step is a read, a decision and a compare-and-swap. A thread that is granted a place is
+//! told by a message. The message is only a hint: a thread reads from the limiter what it may let
+//! in, so a message that is late, doubled or lost does no harm, and each tick
+//! [looks](WaitQueue::look) again.
 //!
 //! Each request is held until a time that is fixed when it comes. Then the next look gives it up,
-//! whatever the shared data says or lacks. So it waits no longer than that, one tick, and as long
-//! as its own thread stands still.
+//! whatever the shared data says. So it waits no longer than that, one tick, and as long as its own
+//! thread stands still.
 
 use crate::awake::Awake;
-use crate::hall::{Entrance, Hall, Worker};
+use crate::limiter::{Entrance, Limiter, Worker};
 use crate::shared::Shared;
 use crate::units::{Concurrency, Timestamp};
 use std::collections::VecDeque;
@@ -21,21 +21,22 @@ use std::collections::VecDeque;
 const TRIES: usize = 1000;
 
 fn key(service: &str) -> String {
-    // Bytes of another layout are under another key: two versions of the module may be loaded.
+    // Bytes of another layout need another key: two versions of the module may be loaded. The name
+    // is that of the first version.
     format!("bloc/hall3/{service}")
 }
 
-/// Takes the VM with this number out of the hall of a service. The others, which may have free
-/// places now, are to be woken.
+/// Takes the VM with this number out of the limiter of a service. The other VMs, which may have
+/// free places now, are to be woken.
 pub fn resign(shared: &impl Shared, service: &str, vm: u64) -> Vec<u64> {
     let (key, mut new) = (key(service), Vec::new());
     for _ in 0..TRIES {
         let (Some(bytes), cas) = shared.get(&key) else { return Vec::new() };
-        let mut hall = Hall::decode(&bytes);
-        hall.resign(vm);
-        hall.encode(&mut new);
+        let mut limiter = Limiter::decode(&bytes);
+        limiter.resign(vm);
+        limiter.encode(&mut new);
         if shared.set(&key, &new, cas) {
-            return hall.ids().collect();
+            return limiter.ids().collect();
         }
     }
     Vec::new()
@@ -59,8 +60,8 @@ impl<T> Held<T> {
     }
 }
 
-/// One thread's part of the line of one service.
-pub struct Line<T> {
+/// The queue of one service, as one thread sees it.
+pub struct WaitQueue<T> {
     key: String,
     vm: u64,
     held: VecDeque<Held<T>>,
@@ -88,8 +89,8 @@ impl<T> Default for Turns<T> {
     }
 }
 
-impl<T> Line<T> {
-    /// The line of a service, as the VM with this number (not 0) sees it.
+impl<T> WaitQueue<T> {
+    /// The queue of a service, as the VM with this number (not 0) sees it.
     pub fn new(service: &str, vm: u64) -> Self {
         Self {
             key: key(service),
@@ -102,16 +103,16 @@ impl<T> Line<T> {
         }
     }
 
-    /// Takes a step in the hall, which begins with what this thread has; none if it cannot be taken
-    /// (the host has no shared data, too many threads take part or come in between).
-    fn step<R>(&mut self, shared: &impl Shared, now: Timestamp, step: impl Fn(&mut Hall, Worker) -> R) -> Option<R> {
+    /// Takes a step in the limiter, which begins with what this thread has; none if it cannot be
+    /// taken (the host has no shared data, too many threads take part or come in between).
+    fn step<R>(&mut self, shared: &impl Shared, now: Timestamp, step: impl Fn(&mut Limiter, Worker) -> R) -> Option<R> {
         for _ in 0..TRIES {
             let (bytes, cas) = shared.get(&self.key);
-            let mut hall = bytes.map_or_else(Hall::default, |bytes| Hall::decode(&bytes));
-            let worker = hall.join(self.vm, now)?;
-            hall.report(worker, self.inside, self.held.iter().map(Held::limit));
-            let result = step(&mut hall, worker);
-            hall.encode(&mut self.bytes);
+            let mut limiter = bytes.map_or_else(Limiter::default, |bytes| Limiter::decode(&bytes));
+            let worker = limiter.join(self.vm, now)?;
+            limiter.report(worker, self.inside, self.held.iter().map(Held::limit));
+            let result = step(&mut limiter, worker);
+            limiter.encode(&mut self.bytes);
             if shared.set(&self.key, &self.bytes, cas) {
                 return Some(result);
             }
@@ -120,10 +121,10 @@ impl<T> Line<T> {
     }
 
     /// A request has come: whether there is a place for it at once. If there is none, it is to be
-    /// [held](Self::hold) next. If the hall cannot be reached it is let in: on failure, open.
+    /// [held](Self::hold) next. If the limiter cannot be reached it is let in: on failure, open.
     pub fn come(&mut self, shared: &impl Shared, concurrency: Concurrency, now: Timestamp) -> bool {
         self.awake.look(now);
-        let entrance = self.step(shared, now, |hall, worker| hall.enter(worker, concurrency));
+        let entrance = self.step(shared, now, |limiter, worker| limiter.enter(worker, concurrency));
         let inside = entrance.unwrap_or(Entrance::Inside) == Entrance::Inside;
         self.inside += u32::from(inside);
         inside
@@ -190,18 +191,18 @@ impl<T> Line<T> {
     /// left.
     fn pass_on(&mut self, shared: &impl Shared, leaving: &[usize], now: Timestamp) -> Turns<T> {
         let awake = self.awake.look(now);
-        let passed = self.step(shared, now, |hall, worker| {
+        let passed = self.step(shared, now, |limiter, worker| {
             for place in leaving.iter().rev() {
-                hall.give_up(worker, *place);
+                limiter.give_up(worker, *place);
             }
-            hall.bury(awake, now);
+            limiter.remove_dead(awake, now);
             let mut others = Vec::new();
-            while let Some(granted) = hall.grant() {
+            while let Some(granted) = limiter.grant() {
                 if granted != worker {
-                    others.extend(hall.id(granted));
+                    others.extend(limiter.id(granted));
                 }
             }
-            ((others, hall.take(worker)), hall.somebody_may_be_dead(worker, now))
+            ((others, limiter.take(worker)), limiter.somebody_may_be_dead(worker, now))
         });
         let mut turns = Turns::default();
         for place in leaving.iter().rev() {
@@ -246,5 +247,5 @@ impl<T> Line<T> {
 }
 
 #[cfg(test)]
-#[path = "line_tests.rs"]
+#[path = "wait_queue_tests.rs"]
 mod tests;
