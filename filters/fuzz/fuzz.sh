@@ -7,7 +7,7 @@
 #   fuzz.sh merge         what target/fuzz has found since, minimized, into the committed corpus
 #   fuzz.sh record        writes record.md from the runs since target/fuzz/runs.tsv began
 #
-# What breaks a target is left in target/fuzz/findings, and the exit code is 1; `cargo test -p bloc-fuzz` replays it once it is in corpus/TARGET.
+# What breaks a target is left in target/fuzz/findings, and the exit code is 1; `cargo test -p bloc-fuzz` replays it once it is in corpus/TARGET.txt (see corpus.py).
 # Who has cargo-fuzz can use it too: cargo fuzz run --fuzz-dir filters/fuzz --features libfuzzer -s none TARGET
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
@@ -43,8 +43,12 @@ fuzz() {
     inputs=("$(mktemp -d "$OUT/repeated.XXXXXX")")
   fi
   TIMEFORMAT='%U %S'
+  local seeds
+  seeds=$(mktemp -d "$OUT/seeds.XXXXXX")
+  filters/fuzz/corpus.py unpack "$target" "$seeds"
   { time "$BUILD/$target" "${FLAGS[@]}" -max_total_time="$SECONDS_EACH" -artifact_prefix="$OUT/findings/$target-" \
-    "${inputs[@]}" "filters/fuzz/corpus/$target" >"$log" 2>&1 || failed=1; } 2>"$log.time"
+    "${inputs[@]}" "$seeds" >"$log" 2>&1 || failed=1; } 2>"$log.time"
+  rm -rf "$seeds"
   cpu=$(awk '{ print int($1 + $2) }' "$log.time")
   awk -v target="$target" -v cpu="$cpu" '
     /^stat::number_of_executed_units:/ { runs = $2 }
@@ -66,11 +70,11 @@ merge() {
   local target scratch
   for target in $(targets); do
     scratch=$(mktemp -d)
-    "$BUILD/$target" -max_len=2048 -set_cover_merge=1 "$scratch" "filters/fuzz/corpus/$target" "$OUT/corpus/$target" >/dev/null 2>&1
-    rm -rf "filters/fuzz/corpus/$target"
-    mv "$scratch" "filters/fuzz/corpus/$target"
-    chmod 755 "filters/fuzz/corpus/$target"
-    printf '%s: %s inputs\n' "$target" "$(find "filters/fuzz/corpus/$target" -type f | wc -l)"
+    mkdir -p "$scratch/merged" "$OUT/corpus/$target"
+    filters/fuzz/corpus.py unpack "$target" "$scratch/seeds"
+    "$BUILD/$target" -max_len=2048 -set_cover_merge=1 "$scratch/merged" "$scratch/seeds" "$OUT/corpus/$target" >/dev/null 2>&1
+    filters/fuzz/corpus.py pack "$target" "$scratch/merged"
+    rm -rf "$scratch"
   done
 }
 
