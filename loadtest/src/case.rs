@@ -1,4 +1,4 @@
-//! One experiment: a mesh, a load on it, a record of what came out.
+//! One experiment: a mesh, a load on it, and the record of the results.
 
 use crate::envoy;
 use crate::load::{self, Load, LoadPlan, Tally};
@@ -11,33 +11,33 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::{Instant, interval, sleep_until};
 
-/// The load begins this long after the mesh is ready, so that all clients hear the same start.
+/// The load begins this long after the mesh is ready, so that all clients begin at the same moment.
 pub(crate) const HEAD_START: Duration = Duration::from_millis(100);
-/// Open loop: more requests than these do not wait at once (each holds a socket or two, here and in
-/// the gateway).
+/// Open loop: at most this many requests wait at once. Each holds a socket or two, here and in the
+/// gateway.
 const OUTSTANDING_LIMIT: usize = 4_000;
 
 /// An experiment.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Case {
-    /// What it is called in `summary.json`; otherwise after the shape of its load.
+    /// Its name in `summary.json`; `None`: that of the shape of its load.
     pub experiment: Option<String>,
     /// The mesh.
     pub mesh: MeshSpec,
     /// The load on it.
     pub load: Load,
-    /// Clients keep their connections.
+    /// Whether clients keep their connections.
     pub keep_alive: bool,
-    /// A request without an answer for so long is an error.
+    /// A request without an answer for this long is an error.
     pub timeout: Duration,
-    /// The load runs for so long before anything counts.
+    /// How long the load runs before anything counts.
     pub warm_up: Duration,
     /// How long is measured.
     pub duration: Duration,
 }
 
 impl Case {
-    /// A short name, unique among the cases of a demo; also that of the run directory.
+    /// A short name, unique among the cases of a demo. It is also the name of the run directory.
     pub fn name(&self) -> String {
         format!("{}-{}-{}", self.experiment(), self.mesh.policy.name(), self.mesh.frontends)
     }
@@ -46,7 +46,7 @@ impl Case {
         self.experiment.as_deref().unwrap_or_else(|| self.load.experiment())
     }
 
-    /// Starts the mesh, measures, ends the mesh. Progress goes to `bar`.
+    /// Starts the mesh, measures, and ends the mesh. Progress goes to `bar`.
     ///
     /// # Errors
     /// The mesh does not start, or one of its processes ends early.
@@ -57,7 +57,7 @@ impl Case {
         Ok(record)
     }
 
-    /// Starts the mesh of this case, and of all others that differ only in their load.
+    /// Starts the mesh of this case. Other cases that differ only in their load can use it too.
     ///
     /// # Errors
     /// The mesh does not start.
@@ -68,11 +68,11 @@ impl Case {
         Ok(Standing { mesh, took: began.elapsed(), envoy: tools.envoy.clone() })
     }
 
-    /// Measures on a mesh that stands, whose backends draw the service times of this case's seed
-    /// from now on.
+    /// Measures on a running mesh. From now on its backends draw the service times of this case's
+    /// seed.
     ///
     /// # Errors
-    /// One of its processes ended early, or a backend cannot be told the seed.
+    /// One of its processes ended early, or a backend does not accept the seed.
     pub async fn measure(&self, standing: &mut Standing, bar: &ProgressBar) -> Result<Record, MeshError> {
         let Standing { mesh, took, envoy } = standing;
         let envoys = mesh.envoy_ids();
@@ -88,7 +88,7 @@ impl Case {
             outstanding_limit: OUTSTANDING_LIMIT,
             seed: self.arrivals_seed(),
         };
-        // A mesh that stands has drawn service times for other cases; this one begins with its own.
+        // A running mesh has drawn service times for other cases. Each case begins with its own.
         mesh.reseed(self.mesh.seed).await?;
         let tally = Arc::new(Tally::default());
         let start = Instant::now() + HEAD_START;
@@ -127,7 +127,7 @@ impl Case {
         })
     }
 
-    /// The seed of the arrivals, also for whoever replays them.
+    /// The seed of the arrivals, also for a replay of them.
     pub fn arrivals_seed(&self) -> u64 {
         seeds::arrivals(self.mesh.seed)
     }
@@ -170,31 +170,31 @@ impl Case {
     }
 }
 
-/// A mesh that stands, to measure cases on.
+/// A running mesh, to measure cases on.
 #[derive(Debug)]
 pub struct Standing {
-    /// The mesh; to be ended when the last case is done.
+    /// The mesh. The caller ends it after the last case.
     pub mesh: Mesh,
     took: Duration,
     envoy: PathBuf,
 }
 
-/// CPU time that these processes have used so far; one that is gone counts as none.
+/// CPU time that these processes have used so far. A process that has ended counts as zero.
 pub fn cpu_time(processes: &[u32]) -> Duration {
-    // Linux accounts in hundredths of a second, whatever the kernel's own clock.
+    // Linux reports hundredths of a second here, whatever the kernel's own clock rate.
     let ticks: u64 =
         processes.iter().filter_map(|id| ticks(&std::fs::read_to_string(format!("/proc/{id}/stat")).ok()?)).sum();
     Duration::from_millis(10 * ticks)
 }
 
-/// User and system time out of `/proc/ID/stat`: the 14th and 15th field; the second one, the name,
+/// User and system time from `/proc/ID/stat`: the 14th and 15th field. The second field, the name,
 /// may contain anything but ends with the last `)`.
 fn ticks(stat: &str) -> Option<u64> {
     let mut fields = stat.rsplit_once(')')?.1.split_ascii_whitespace().skip(11);
     Some(fields.next()?.parse::<u64>().ok()? + fields.next()?.parse::<u64>().ok()?)
 }
 
-/// Moves the bar along until the load has ended.
+/// Advances the bar until the load has ended.
 async fn show(tally: &Tally, start: Instant, closes: Instant, bar: &ProgressBar) {
     bar.set_length((closes - start).as_secs());
     let mut ticks = interval(Duration::from_millis(250));

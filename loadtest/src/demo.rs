@@ -2,7 +2,7 @@
 //! different speeds (4.3.3).
 //!
 //! 100 closed-loop clients, 10 backends that serve one request at a time in 250 ms, capacity 10,
-//! reset interval 1 s, 3 retries. At scale 0.2 all times are a fifth: 50 ms and 200 ms; every
+//! reset interval 1 s, 3 retries. At scale 0.2 all times are a fifth: 50 ms and 200 ms. Every
 //! response time shrinks with them, so shapes and ratios stay.
 
 use crate::backend::ServiceTime;
@@ -19,13 +19,13 @@ const CLIENTS: usize = 100;
 const LOAD_SHARE: f64 = 0.9;
 const SERVICE_TIME: Duration = Duration::from_millis(250);
 const RESET_INTERVAL: Duration = Duration::from_secs(1);
-/// Six times the mean response time of the closed loop: its clients start together and need that to
-/// spread out.
+/// Six times the mean response time of the closed loop. Its clients start together and need that
+/// long to spread out.
 const WARM_UP: Duration = Duration::from_secs(15);
-/// At scale 0.2 this is 16 s: eleven cases, their meshes and their warm-ups fit into five minutes.
+/// At scale 0.2 this is 16 s, so eleven cases with their meshes and warm-ups fit into five minutes.
 const DURATION: Duration = Duration::from_secs(80);
-/// At scale 0.2 this is 10 s, some 1,100 requests. The servers' times are not scaled: they are what
-/// the experiment is about.
+/// At scale 0.2 this is 10 s, or some 1,100 requests. The servers' times are not scaled: the
+/// experiment is about them.
 const HETEROGENEOUS_DURATION: Duration = Duration::from_secs(50);
 
 /// The cases at `scale` (1: the paper's times), each measured for `duration` (default 80 s times

@@ -1,9 +1,10 @@
-//! Servers of different speeds (paper, section 4.3.3): two are twice as fast as the other two, and
-//! one gateway sends to all of them.
+//! Servers of different speeds (paper, section 4.3.3): one gateway sends to four servers, two of
+//! which are twice as fast as the other two.
 //!
-//! Each works on 4 requests at once, a fast one takes 100 ms for each: `2 * 4 / 0.1 s + 2 * 4 / 0.2
-//! s = 120` requests per second in total. The paper's baseline is stock Envoy's least request with
-//! two choices, also with a single gateway; `LeastRequestOfAll` is the other baseline, full scan.
+//! Each server works on 4 requests at once. A fast one takes 100 ms for a request, so the total is
+//! `2 * 4 / 0.1 s + 2 * 4 / 0.2 s = 120` requests per second. The paper's baseline is stock Envoy's
+//! least request with two choices, also with a single gateway. `LeastRequestOfAll` is the other
+//! baseline: full scan.
 
 use crate::backend::ServiceTime;
 use crate::case::Case;
@@ -16,7 +17,7 @@ use std::time::Duration;
 pub const EXPERIMENT: &str = "heterogeneous";
 /// The load at which the aims hold, as a share of what all servers can do.
 pub const LOAD_SHARE: f64 = 0.9;
-/// At first a server's rate is not known; it takes some intervals of a second.
+/// The filters need some intervals of a second to measure a server's rate.
 const WARM_UP: Duration = Duration::from_secs(5);
 
 /// Four servers, two of them fast; `frontends` gateways.

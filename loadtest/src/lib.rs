@@ -2,32 +2,32 @@
 //!
 //! | module | what it is for |
 //! |---|---|
-//! | [`process`] | a child process as a guard: it never outlives us |
+//! | [`process`] | a child process that ends when its guard is dropped |
 //! | [`http`] | one GET, for admin interfaces and readiness |
 //! | [`envoy`] | bootstraps for gateway and sidecars, finding and running Envoy |
 //! | [`ablation`] | chips alone, bids alone, both, neither |
-//! | [`agree`] | whether the simulator says what the mesh says |
-//! | [`bounce`] | what a bounce costs |
-//! | [`retries`] | how often an application that fails is asked |
-//! | [`goals`] | what is claimed of performance |
+//! | [`agree`] | whether the simulator agrees with the mesh |
+//! | [`bounce`] | the cost of a bounce |
+//! | [`retries`] | how often a failing application receives a request |
+//! | [`goals`] | the performance claims |
 //! | [`rounds`] | the same cases several times, and their medians |
 //! | [`agility`] | a new server joins four that are nearly overloaded |
 //! | [`backend`] | the application: a paced HTTP server |
 //! | [`policy`] | what balances the load in a case |
 //! | [`mesh`] | backends, sidecars, control plane, frontends and gateway, started in waves |
-//! | [`load`] | closed loop and open loop clients, what they saw |
-//! | [`chaos`] | what breaks under load, and whether what is promised holds |
-//! | [`cost`] | what a request pays in a real Envoy, with and without filters |
+//! | [`load`] | closed-loop and open-loop clients, and their results |
+//! | [`chaos`] | faults under load, and whether the promises hold |
+//! | [`cost`] | the cost of a request in a real Envoy, with and without filters |
 //! | [`case`] | one experiment: a mesh, a load, a record |
 //! | [`record`] | the row of `summary.json` and all that a report needs beyond it |
 //! | [`report`] | terminal table and HTML page |
 //! | [`demo`] | the cases of `make demo` and `make paper` |
-//! | [`estimators`] | where the capacity comes from, side by side |
+//! | [`estimators`] | sources of the capacity, side by side |
 //! | [`heterogeneous`] | servers of different speeds |
-//! | [`overhead`] | what the hold queue costs |
-//! | [`soak`] | whether anything grows in a long life, and whether everybody counts the same |
-//! | [`throttle`] | less of a processor for one process |
-//! | [`seeds`] | independent random streams out of one seed |
+//! | [`overhead`] | the cost of the hold queue |
+//! | [`soak`] | whether anything grows in a long run, and whether all parts count the same requests |
+//! | [`throttle`] | limits the CPU of a process |
+//! | [`seeds`] | independent random streams from one seed |
 //! | [`timeline`] | percentiles over time |
 //! | [`quantity`] | command line values with their ranges |
 

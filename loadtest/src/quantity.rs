@@ -1,5 +1,5 @@
-//! Command line values with their ranges; clap puts the option's name and the value in front of
-//! what these errors say.
+//! Command line values with their ranges. Clap puts the option's name and the value before the text
+//! of these errors.
 
 use std::str::FromStr;
 use std::time::Duration;
@@ -12,7 +12,7 @@ pub struct NotAllowed(pub String);
 /// Reads a duration such as `250ms`, from `least` to `most`.
 ///
 /// # Errors
-/// No duration, or outside the range.
+/// Not a duration, or outside the range.
 pub fn duration(text: &str, least: Duration, most: Duration) -> Result<Duration, NotAllowed> {
     let value = humantime::parse_duration(text).ok().filter(|value| (least..=most).contains(value));
     value.ok_or_else(|| {
@@ -24,7 +24,7 @@ pub fn duration(text: &str, least: Duration, most: Duration) -> Result<Duration,
 /// Reads a number from `least` to `most`.
 ///
 /// # Errors
-/// No number, or outside the range.
+/// Not a number, or outside the range.
 pub fn number<T: FromStr + PartialOrd + std::fmt::Display>(text: &str, least: T, most: T) -> Result<T, NotAllowed> {
     let value = text.parse().ok().filter(|value| (&least..=&most).contains(&value));
     value.ok_or_else(|| NotAllowed(format!("a number, {least} to {most}")))

@@ -1,6 +1,6 @@
-//! What is claimed: each claim with its id, the two candidates that it compares, and its bound.
+//! The claims: each has an id, the two candidates that it compares, and its bound.
 //!
-//! A bound is what is held, with a margin for other seeds and other machines; it is no aim. The
+//! A bound is a guarantee, with a margin for other seeds and other machines. It is not an aim. The
 //! values behind the bounds are in `docs/measurements.md`.
 
 use crate::case::Case;
@@ -13,13 +13,13 @@ use serde::Serialize;
 pub enum Name {
     /// Least request, two choices, in each sidecar: Envoy's default.
     TwoChoices,
-    /// Least request, full scan, in each sidecar, of what this one sees.
+    /// Least request, full scan, in each sidecar, which sees only its own requests.
     FullScan,
-    /// The same with circuit breakers, outlier detection and retries as an operator tunes them.
+    /// The same with circuit breakers, outlier detection and retries, tuned by an operator.
     Tuned,
     /// Bids.
     Bids,
-    /// Least request, full scan, in one frontend that sees everything.
+    /// Least request, full scan, in one frontend that sees all requests.
     Central,
     /// BLOC.
     Bloc,
@@ -44,7 +44,7 @@ pub enum Name {
 }
 
 impl Name {
-    /// What a reader sees.
+    /// The name for a reader.
     pub fn title(self) -> &'static str {
         match self {
             Self::TwoChoices => "two choices",
@@ -66,7 +66,7 @@ impl Name {
     }
 }
 
-/// What is compared of two records.
+/// The quantity that a claim is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Figure {
@@ -78,9 +78,9 @@ pub enum Figure {
     Mean,
     /// CPU of all Envoys for each answered request, in milliseconds.
     Cpu,
-    /// Requests that were answered in time, as a share of what the servers can do.
+    /// Requests answered in time, as a share of the servers' total rate.
     Goodput,
-    /// Attempts for each request, by Envoy's count.
+    /// Attempts per request, as Envoy counts them.
     Attempts,
     /// Requests that were shed or failed.
     Lost,
@@ -100,7 +100,7 @@ impl Figure {
                 (row.requests > 0).then_some(good)
             }
             Self::Attempts => Some(row.attempts_per_request).filter(|_| row.requests > 0),
-            // A round without a request lost none, and shows nothing.
+            // A round without requests lost none, but shows nothing.
             Self::Lost => (row.requests > 0).then_some((row.shed + row.errors) as f64),
         }
     }
@@ -118,7 +118,7 @@ impl Figure {
     }
 }
 
-/// What holds of a claim's values, one value a round.
+/// The condition on a claim's values, one value per round.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Bound {
@@ -133,15 +133,16 @@ pub enum Bound {
 /// A claim.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Claim {
-    /// `KIND/NAME`, by which documents name it.
+    /// `KIND/NAME`, the id that documents use.
     pub id: &'static str,
     /// What is measured.
     pub figure: Figure,
-    /// Of which candidate.
+    /// The candidate that the claim is about.
     pub of: Name,
-    /// As a ratio to which candidate, in the same round; none: its own value counts.
+    /// The candidate that it is compared with, as a ratio in the same round; none: its own value
+    /// counts.
     pub over: Option<Name>,
-    /// What is held; none: nothing, the value only stands beside the claims.
+    /// The bound; none: no claim, the value is only printed beside the claims.
     pub bound: Option<Bound>,
 }
 
@@ -151,7 +152,7 @@ impl Claim {
         self.id.split_once('/').map_or(self.id, |(kind, _)| kind)
     }
 
-    /// What is compared, in words.
+    /// The comparison in words.
     pub fn what(&self) -> String {
         let over = self.over.map(|over| format!(" / {}", over.title())).unwrap_or_default();
         format!("{}, {}{over}", self.figure.title(), self.of.title())
@@ -174,7 +175,7 @@ const fn nothing_lost(id: &'static str, of: Name) -> Claim {
     Claim { id, figure: Figure::Lost, of, over: None, bound: Some(Bound::None) }
 }
 
-/// The bounds of the claims that the demo's findings repeat with its one seed.
+/// The bounds of the claims that the demo's findings repeat with their one seed.
 pub mod bounds {
     /// `one-place/p99-two-choices`
     pub const BIDS_P99_TWO_CHOICES: f64 = 0.40;
@@ -188,11 +189,11 @@ pub mod bounds {
     pub const MU_P99_FULL_SCAN: f64 = 1.0;
     /// `unequal/mu-mean-two-choices-1`
     pub const MU_MEAN_TWO_CHOICES: f64 = 1.1;
-    /// `unequal/mu-mean-full-scan-1`: what Mu costs on average.
+    /// `unequal/mu-mean-full-scan-1`: what Mu costs in the mean.
     pub const MU_MEAN_FULL_SCAN: f64 = 1.25;
 }
 
-/// All claims on performance.
+/// All performance claims.
 pub const CLAIMS: &[Claim] = {
     use Figure::{Cpu, Goodput, Mean, P50, P99};
     use Name::*;

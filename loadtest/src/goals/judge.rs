@@ -1,18 +1,18 @@
-//! Whether claims are kept: ratios paired by round, their medians and ranges, and the bounds.
+//! Whether the claims are kept: ratios paired by round, their medians and ranges, and the bounds.
 
 use super::claims::{Bound, Claim, Figure, Name};
 use crate::rounds::{Runs, median, range};
 use crate::seeds;
 use serde::Serialize;
 
-/// What was measured of a candidate.
+/// The measurements of a candidate.
 #[derive(Clone, Debug)]
 pub struct Measured {
     /// The name of its kind.
     pub kind: &'static str,
     /// The candidate.
     pub candidate: Name,
-    /// One record a round, in their order; fewer if its mesh failed.
+    /// One record per round, in order; fewer if its mesh failed.
     pub runs: Runs,
 }
 
@@ -22,9 +22,9 @@ pub struct Measured {
 pub enum Outcome {
     /// Its values are within the bound.
     Kept,
-    /// They are not.
+    /// Its values are outside the bound.
     Missed,
-    /// A round lacks its value.
+    /// A round has no value.
     NotMeasured,
     /// It has no bound.
     Beside,
@@ -37,27 +37,27 @@ pub struct Round {
     pub seed: u64,
     /// The figure of the candidate that the claim is about.
     pub of: Option<f64>,
-    /// The figure of the one that it is compared with.
+    /// The figure of the candidate that it is compared with.
     pub over: Option<f64>,
     /// Their ratio, or the figure itself.
     pub value: Option<f64>,
 }
 
-/// A claim, and what was measured.
+/// A claim and its measurements.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Verdict {
     /// The claim's id.
     pub id: &'static str,
     /// The name of its kind.
     pub kind: &'static str,
-    /// What is compared, in words.
+    /// The comparison in words.
     pub what: String,
-    /// What is held.
+    /// The bound.
     pub bound: Option<Bound>,
-    /// The median over the rounds of the candidate's figure and of that of the one beside it, in
-    /// milliseconds, requests or shares.
+    /// The medians over the rounds of the figures of the two candidates, in milliseconds, requests
+    /// or shares.
     pub figures: [Option<f64>; 2],
-    /// The median of the rounds' values; none if a round lacks it.
+    /// The median of the rounds' values; none if a round has no value.
     pub median: Option<f64>,
     /// The least and the greatest of the rounds' values.
     pub range: Option<[f64; 2]>,
@@ -67,14 +67,14 @@ pub struct Verdict {
     pub rounds: Vec<Round>,
 }
 
-/// The verdicts on those of the `claims` that are about one of the `kinds`, after so many rounds
-/// that began with this `seed`.
+/// The verdicts on the `claims` about one of the `kinds`, after this number of rounds. The first
+/// round had this `seed`.
 pub fn judge(claims: &[Claim], kinds: &[&str], measured: &[Measured], rounds: usize, seed: u64) -> Vec<Verdict> {
     let asked = claims.iter().filter(|claim| kinds.contains(&claim.kind()));
     asked.map(|claim| verdict(claim, measured, rounds, seed)).collect()
 }
 
-/// Whether all claims are kept, of which there has to be one.
+/// Whether all claims are kept, and there is at least one.
 pub fn kept(verdicts: &[Verdict]) -> bool {
     let bad = |outcome| matches!(outcome, Outcome::Missed | Outcome::NotMeasured);
     verdicts.iter().any(|one| one.outcome == Outcome::Kept) && !verdicts.iter().any(|one| bad(one.outcome))
@@ -125,7 +125,7 @@ fn verdict(claim: &Claim, measured: &[Measured], rounds: usize, seed: u64) -> Ve
 }
 
 impl Measured {
-    /// The median and the range of a figure over the rounds; none if a round lacks it.
+    /// The median and the range of a figure over the rounds; none if a round has no value.
     pub fn spread(&self, figure: Figure) -> Option<(f64, [f64; 2])> {
         let value = |record| figure.of(&self.runs.case, record);
         let values: Vec<f64> = self.runs.records.iter().map(value).collect::<Option<_>>()?;
@@ -141,8 +141,8 @@ mod tests {
     use crate::report::example::record;
     use std::time::Duration;
 
-    /// A record of which each time is `value`, and of which nothing was lost; stock Envoy's goodput
-    /// under overload is that of its queues.
+    /// A record in which each time is `value` and nothing was lost. Stock Envoy has the goodput
+    /// under overload that its queues leave it.
     fn one(candidate: Name, value: f64) -> Record {
         let throughput = if candidate == Name::TwoChoices { 80.0 } else { 200.0 };
         let mut record = record(crate::policy::Policy::Bid, 40, [value; 4], throughput);
@@ -150,7 +150,7 @@ mod tests {
         record
     }
 
-    /// All candidates in as many rounds as there are values.
+    /// All candidates, in one round for each value.
     fn all(value: impl Fn(Name, usize) -> f64, rounds: usize) -> Vec<Measured> {
         let kinds = kinds(Duration::from_secs(1), 1);
         let measure = |kind: &'static str, candidate: Name, case| {
@@ -163,7 +163,7 @@ mod tests {
         kinds.into_iter().flat_map(candidates).map(|(kind, name, case)| measure(kind, name, case)).collect()
     }
 
-    /// Each figure of ours is `ours`, but that of Mu, which some claims put beside bids.
+    /// Each figure of ours is `ours`, except that of Mu, which some claims compare with bids.
     fn value(name: Name, ours: f64) -> f64 {
         match name {
             Name::Bids | Name::BidsOne | Name::BidsTen | Name::Bloc => ours,
@@ -174,7 +174,7 @@ mod tests {
 
     #[test]
     fn every_claim_is_judged_and_each_bound_counts() {
-        // Goodput is a share of the servers' 200 a second, and there more is better.
+        // Goodput is a share of the servers' 200 requests per second, and more is better.
         let good = judge(CLAIMS, &KINDS, &all(|name, _| value(name, 190.0), 3), 3, 1);
         assert_eq!(good.len(), CLAIMS.len());
         assert!(kept(&good), "{good:?}");

@@ -1,4 +1,4 @@
-//! What is measured: kinds of traffic and servers, and the candidates that each compares.
+//! What is measured: kinds of traffic and servers, and the candidates that each kind compares.
 
 use super::claims::Name;
 use crate::backend::ServiceTime;
@@ -18,9 +18,9 @@ pub const KINDS: [&str; 6] = ["one-place", "few-places", "many-places", "unequal
 
 /// Sidecars of all kinds but `unequal`, whose frontends are gateways.
 const FRONTENDS: usize = 40;
-/// The load of the kinds that are not overloaded, as a share of what the servers can do.
+/// The load of the kinds without overload, as a share of the servers' total rate.
 const SHARE: f64 = 0.9;
-/// The load of `overload`, as a share of what the servers can do.
+/// The load of `overload`, as a share of the servers' total rate.
 const OVERLOAD: f64 = 1.5;
 /// How long the clients of `overload` wait for an answer.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -28,15 +28,17 @@ const PATIENCE: Duration = Duration::from_secs(2);
 const TIMEOUT: Duration = Duration::from_secs(20);
 /// Requests in flight that a server of `overload` admits with BLOC.
 const CAPACITY: i64 = 10;
-/// The same for stock Envoy: 3 from each of 40 senders are 120 in flight, where ten servers of BLOC
-/// admit 100; 2 would leave servers idle. An attempt takes as long as clients wait.
+/// The same limit for stock Envoy: 3 from each of 40 senders are 120 in flight, where ten servers
+/// of BLOC admit 100; 2 would leave servers idle. An attempt may take nearly as long as clients
+/// wait.
 const GUARD: Guard = Guard { requests: 3, attempt: Duration::from_millis(1_900) };
-/// Requests per second of `cheap`: two cores keep up with them, whatever filters do.
+/// Requests per second of `cheap`. Two cores keep up with them, whatever the filters do.
 const CHEAP_RATE: f64 = 300.0;
-/// Envoy's engine compiles a module's hot functions anew under load, some tenths of a second for
-/// each worker, and servers' rates have to become known.
+/// Under load, Envoy's engine recompiles a module's hot functions, some tenths of a second for each
+/// worker. The filters also have to measure the servers' rates.
 const FIRST_WARM_UP: Duration = Duration::from_secs(10);
-/// Later rounds only need a queue. A shorter one flatters the baselines, whose queues grow longest.
+/// Later rounds only need a queue. A shorter warm-up flatters the baselines, whose queues grow
+/// longest.
 const WARM_UP: Duration = Duration::from_secs(4);
 
 /// One kind of servers and traffic.
@@ -44,7 +46,7 @@ const WARM_UP: Duration = Duration::from_secs(4);
 pub struct Kind {
     /// Its name in ids, files and `--only`.
     pub name: &'static str,
-    /// What it is, for a reader who knows no other page.
+    /// What it is, for a reader who has read nothing else.
     pub what: &'static str,
     /// What is compared, each on a mesh of its own.
     pub candidates: Vec<Candidate>,
@@ -59,7 +61,7 @@ pub struct Candidate {
     pub case: Case,
 }
 
-/// All kinds in the order of [`KINDS`], each candidate measured for `duration`; `seed` is that of
+/// All kinds in the order of [`KINDS`], each candidate measured for `duration`. `seed` is that of
 /// the first round.
 pub fn kinds(duration: Duration, seed: u64) -> Vec<Kind> {
     let fleets = |mesh: MeshSpec| {
@@ -133,7 +135,7 @@ pub fn kinds(duration: Duration, seed: u64) -> Vec<Kind> {
     ]
 }
 
-/// One gateway that sees everything, and ten that do not.
+/// One gateway that sees all requests, and ten that see a part each.
 fn unequal(seed: u64) -> Vec<(Name, MeshSpec)> {
     let candidates = [
         (Name::TwoChoicesOne, Policy::LeastRequest, 1),
@@ -148,7 +150,7 @@ fn unequal(seed: u64) -> Vec<(Name, MeshSpec)> {
     candidates.map(|(name, policy, gateways)| (name, heterogeneous::mesh(policy, gateways, seed, true))).into()
 }
 
-/// The candidates under overload; a new one is a line here, and a [`Name`].
+/// The candidates under overload. A new one is one more line here, and a [`Name`].
 fn overload(mesh: &MeshSpec) -> Vec<(Name, MeshSpec)> {
     let capacity = Some(CapacitySpec::Static { limit: CAPACITY });
     vec![
@@ -174,7 +176,7 @@ fn case(kind: &str, mesh: MeshSpec, load: Load, duration: Duration) -> Case {
     }
 }
 
-/// The case as it runs in this round, counted from 0, on a mesh that stands since the first.
+/// The case as it runs in this round, counted from 0. The mesh runs since the first round.
 pub fn in_round(case: &Case, round: usize) -> Case {
     let case = rounds::in_round(case, round);
     if round == 0 { case } else { Case { warm_up: WARM_UP, ..case } }

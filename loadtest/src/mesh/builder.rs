@@ -1,4 +1,4 @@
-//! Starts the parts of a mesh, those of one kind in parallel.
+//! Starts the parts of a mesh; parts of the same kind start in parallel.
 
 use super::error::{MeshError, file_error};
 use super::registry::{self, Registry};
@@ -18,10 +18,10 @@ use std::path::Path;
 use std::time::Duration;
 use tokio::sync::Semaphore;
 
-/// How long a part may take until it is ready.
+/// How long a part may take to get ready.
 pub(super) const START_LIMIT: Duration = Duration::from_secs(20);
-/// Envoys that start at once, per core: a start is nearly all computing (compiling the module), so
-/// that more would only make each other late.
+/// Envoys that start at once, per core. A start is nearly all computing (compiling the module), so
+/// more of them would only delay each other.
 const STARTS_PER_CORE: usize = 4;
 
 /// What every step of a start needs.
@@ -75,8 +75,8 @@ impl<'a> Builder<'a> {
         if !self.spec.has_control_plane() {
             return Ok(None);
         }
-        // The endpoints are the sidecars, which need the control plane's address first; it learns
-        // them from the file later.
+        // The endpoints are the sidecars, which need the control plane's address first. The control
+        // plane reads them from the file later.
         let services = if self.spec.drain.is_none() { self.spec.services(None) } else { [].into() };
         registry::write_services(self.directory, &services)?;
         self.control_plane_at(ANY).await.map(Some)
@@ -142,7 +142,7 @@ impl<'a> Builder<'a> {
             listeners.attach(&mut bootstrap).map_err(|source| file_error(listeners.file(), source))?;
             options.extend(["--drain-time-s".to_owned(), drain.as_secs().to_string()]);
         }
-        // The semaphore is never closed; were it, nothing would be lost but the order.
+        // The semaphore is never closed. If it were, only the order would be lost.
         let _start = self.starts.acquire().await;
         let (envoy, workers) = (&self.tools.envoy, self.spec.workers);
         let options: Vec<&str> = options.iter().map(String::as_str).collect();
@@ -151,7 +151,7 @@ impl<'a> Builder<'a> {
         Ok(envoy)
     }
 
-    /// A filter that does nothing, where the policy has such.
+    /// A filter that does nothing, if the policy has one.
     fn noop(&self) -> Vec<Value> {
         let wanted = self.spec.policy == Policy::NoopFilters;
         wanted.then(|| envoy::wasm_filter("noop", &self.tools.reference, None)).into_iter().collect()
@@ -175,7 +175,7 @@ impl<'a> Builder<'a> {
     }
 }
 
-/// Where the listeners of this name are.
+/// The addresses of the listeners of this name.
 pub(super) fn listeners(envoys: &[Envoy], name: &str) -> Result<Vec<SocketAddr>, MeshError> {
     Ok(envoys.iter().map(|envoy| envoy.listener(name)).collect::<Result<_, _>>()?)
 }

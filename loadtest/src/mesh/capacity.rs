@@ -1,5 +1,5 @@
-//! The capacity of a backend as the command line writes it: `static:10`, `slo:500ms`,
-//! `average:30s`; the filters check the ranges again.
+//! The capacity of a backend as written on the command line: `static:10`, `slo:500ms`,
+//! `average:30s`. The filters check the ranges again.
 
 use crate::quantity::{NotAllowed, duration, number};
 use bloc_policy::config::CapacitySpec;
@@ -28,7 +28,7 @@ pub fn read_capacity(text: &str) -> Result<Option<CapacitySpec>, NotAllowed> {
     spec.map(Some).map_err(|_| NotAllowed(forms.to_owned()))
 }
 
-/// What [`read_capacity`] reads.
+/// The form that [`read_capacity`] reads.
 pub fn show_capacity(spec: Option<&CapacitySpec>) -> String {
     match spec {
         None => "none".to_owned(),

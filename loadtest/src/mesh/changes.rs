@@ -1,4 +1,4 @@
-//! Changing the listeners of a mesh that stands, and seeing what is in force.
+//! Changes the listeners of a running mesh, and checks what is in force.
 
 use super::error::{MeshError, file_error};
 use super::faults::Role;
@@ -14,20 +14,20 @@ use serde_json::{Value, json};
 use std::net::SocketAddr;
 use std::time::Duration;
 
-/// Longer than a request may be held that only asks what is in force.
+/// Longer than a sidecar may hold a request that only asks what is in force.
 const LIMIT: Duration = Duration::from_secs(3);
-/// New connections to each sidecar, so that each of its workers is among those that answer.
+/// New connections to each sidecar, enough that each of its workers answers one.
 const LOOKS: usize = 4;
-/// Gauges: listeners that are replaced as a whole, and parts of such that are not.
+/// Gauges: draining listeners, and draining filter chains of listeners that stay.
 const DRAINING: &str = r"^listener_manager\.total_(listeners|filter_chains)_draining$";
-/// So that looking is no load.
+/// Takes no time in the application, so checking adds no load.
 const FOR_NOTHING: &str = "/cost/0";
 
 impl Mesh {
-    /// Replaces the listeners of all sidecars, those of the frontends and those of the backends:
-    /// with filters of ours by listeners whose plugin configurations have this capacity, otherwise
-    /// by listeners with another name in their statistics, which changes nothing. `None`: by those
-    /// of the beginning. Needs a spec with [`drain`](super::MeshSpec::drain).
+    /// Replaces the listeners of all sidecars, at the frontends and at the backends. With our
+    /// filters, the plugin configurations of the new listeners have this capacity. Without them,
+    /// only the name in the statistics differs, which changes nothing. `None`: the original
+    /// listeners. Needs a spec with [`drain`](super::MeshSpec::drain).
     ///
     /// # Errors
     /// A file cannot be read or written.
@@ -54,13 +54,13 @@ impl Mesh {
         Ok(())
     }
 
-    /// Whether each backend's sidecar says, on new connections, that this is its capacity.
+    /// Whether each backend's sidecar reports this capacity on new connections.
     pub async fn has_capacity(&self, capacity: u32) -> bool {
         let looks = self.endpoints().iter().flat_map(|at| std::iter::repeat_n(*at, LOOKS));
         join_all(looks.map(capacity_of)).await.into_iter().all(|seen| seen == Some(capacity))
     }
 
-    /// Whether all sidecars have asked the control plane with what it says now: each still polls.
+    /// Whether all sidecars have the control plane's current state, so each still polls.
     pub async fn all_poll(&self) -> bool {
         let Some(at) = self.control_plane_address() else { return false };
         let Ok((_, body)) = http::get(at, "/v1/services", LIMIT).await else { return false };
@@ -70,10 +70,10 @@ impl Mesh {
         current == self.frontends.len() + self.sidecars.len()
     }
 
-    /// Whether no sidecar drains listeners that were replaced.
+    /// Whether no sidecar has a replaced listener that still drains.
     ///
     /// # Errors
-    /// One does not answer.
+    /// A sidecar does not answer.
     pub async fn drained(&self) -> Result<bool, MeshError> {
         let all = self.frontends.iter().chain(&self.sidecars).map(|envoy| envoy.stats(DRAINING));
         let all = try_join_all(all).await?;

@@ -1,4 +1,4 @@
-//! A wall clock of its own for each Envoy of a mesh, by the library of `bloc-clock`.
+//! A separate wall clock for each Envoy of a mesh, through the library of `bloc-clock`.
 
 use super::error::{MeshError, file_error};
 use super::faults::Role;
@@ -14,12 +14,13 @@ use std::path::Path;
 use std::time::Duration;
 
 const LIMIT: Duration = Duration::from_secs(20);
-/// What may pass between two looks at a clock on a busy machine, in seconds; steps are larger.
+/// The time that may pass between two readings of a clock on a busy machine, in seconds. Steps are
+/// larger.
 const SLACK: i64 = 60;
 
 impl Tools {
-    /// The same with an Envoy whose clock [`Mesh::step_clock`] can step; what that needs goes to
-    /// `directory`.
+    /// The same programs, with an Envoy whose clock [`Mesh::step_clock`] can step. The files for
+    /// that go to `directory`.
     ///
     /// # Errors
     /// The library is not built, or a file cannot be written.
@@ -32,7 +33,7 @@ impl Tools {
         let (clocks, envoy) = (directory.join("clocks"), directory.join("envoy-with-clock"));
         std::fs::create_dir_all(&clocks).map_err(|source| file_error(&clocks, source))?;
         let clocks = clocks.canonicalize().map_err(|source| file_error(&clocks, source))?;
-        // The shell becomes Envoy, so that its process id is Envoy's.
+        // The shell execs Envoy, so its process id is Envoy's.
         let script = format!(
             "#!/bin/sh\nset -eu\nBLOC_CLOCK='{}'/$$\nhead -c 8 /dev/zero >\"$BLOC_CLOCK\"\nexport BLOC_CLOCK LD_PRELOAD='{}'\nexec '{}' \"$@\"\n",
             clocks.display(),
@@ -46,11 +47,11 @@ impl Tools {
 }
 
 impl Mesh {
-    /// Sets an Envoy's wall clock to the machine's and so many seconds, and sees that Envoy has it.
-    /// Needs [`Tools::with_clocks`].
+    /// Sets an Envoy's wall clock to the machine's plus this many seconds, and checks that Envoy
+    /// sees it. Needs [`Tools::with_clocks`].
     ///
     /// # Errors
-    /// The clock cannot be set, or Envoy goes by another.
+    /// The clock cannot be set, or Envoy does not use it.
     pub async fn step_clock(&mut self, role: Role, seconds: i64) -> Result<(), MeshError> {
         let id = self.envoy_mut(role).process().id().unwrap_or_default();
         let file = self.tools.clocks.clone().unwrap_or_default().join(id.to_string());
@@ -63,7 +64,7 @@ impl Mesh {
         Err(MeshError::Clock { name: self.envoy(role).name().to_owned(), step, seen: after - before })
     }
 
-    /// For how many seconds an Envoy has run, by its own wall clock.
+    /// How many seconds an Envoy has run, by its own wall clock.
     async fn age(&self, role: Role) -> Result<i64, MeshError> {
         let (_, info) = http::get(self.envoy(role).admin(), "/server_info", LIMIT).await?;
         let age = uptime(&info).ok_or_else(|| EnvoyError::Answer {
@@ -75,12 +76,12 @@ impl Mesh {
     }
 }
 
-/// Writes the seconds; by how many that steps the clock.
+/// Writes the seconds. Returns by how many that steps the clock.
 fn set(file: &Path, seconds: i64) -> io::Result<i64> {
     let mut file = OpenOptions::new().read(true).write(true).open(file)?;
     let mut before = [0; size_of::<i64>()];
     file.read_exact(&mut before)?;
-    // In place and as a whole: Envoy has the page mapped.
+    // In place and in one write: Envoy has the page mapped.
     file.write_all_at(&seconds.to_ne_bytes(), 0)?;
     Ok(seconds - i64::from_ne_bytes(before))
 }

@@ -7,7 +7,8 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
-/// The admin interfaces of the sidecars; enough to read their counters, also from another process.
+/// The admin interfaces of the sidecars. They are all that is needed to read the counters, also
+/// from another process.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Admins {
     /// Of the frontends.
@@ -19,9 +20,9 @@ pub struct Admins {
 /// Counters at one moment, or their growth between two.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Counters {
-    /// Requests that the frontends' sidecars took.
+    /// Requests that the frontends' sidecars received.
     pub requests: u64,
-    /// Attempts that they made.
+    /// Attempts that the frontends' sidecars made.
     pub attempts: u64,
     /// The filters' own counters, by their names without `wasmcustom.`.
     pub filters: BTreeMap<String, u64>,
@@ -33,7 +34,7 @@ impl Admins {
     /// Reads the counters of all sidecars.
     ///
     /// # Errors
-    /// One does not answer.
+    /// A sidecar does not answer.
     pub async fn read(&self) -> Result<Counters, HttpError> {
         let attempts = format!("cluster.{SERVICE}.upstream_rq_total");
         let requests = "http.outbound.downstream_rq_total";
@@ -82,7 +83,7 @@ impl Counters {
         reasons
     }
 
-    /// Attempts for each request; zero without requests.
+    /// Attempts per request; zero without requests.
     pub fn attempts_per_request(&self) -> f64 {
         if self.requests == 0 { 0.0 } else { self.attempts as f64 / self.requests as f64 }
     }

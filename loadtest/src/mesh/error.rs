@@ -1,4 +1,4 @@
-//! Why there is no mesh, or it does not do what it is told.
+//! Why a mesh does not start, or does not do what it is told.
 
 use super::tools::ToolsMissing;
 use crate::envoy::EnvoyError;
@@ -8,7 +8,7 @@ use crate::throttle::CannotThrottle;
 use std::net::SocketAddr;
 use std::path::Path;
 
-/// Why there is no mesh.
+/// Why a mesh does not start, or does not do what it is told.
 #[derive(Debug, thiserror::Error)]
 pub enum MeshError {
     /// A program is missing.
@@ -26,25 +26,25 @@ pub enum MeshError {
     /// A backend refuses another speed, mood or seed.
     #[error("backend-{backend} answers {status} to what it is told")]
     Speed {
-        /// Which.
+        /// The backend's number.
         backend: usize,
-        /// What it said.
+        /// The status of its answer.
         status: hyper::StatusCode,
     },
-    /// An Envoy goes by another clock than the one that was stepped.
+    /// An Envoy does not use the clock that was stepped.
     #[error("{name}: its clock stepped by {seen} s and not by {step} s")]
     Clock {
         /// The Envoy.
         name: String,
-        /// By how many seconds it should have.
+        /// The step that was set, in seconds.
         step: i64,
-        /// By how many it did.
+        /// The step that Envoy saw, in seconds.
         seen: i64,
     },
-    /// Nothing can be throttled here.
+    /// This machine cannot throttle a process.
     #[error(transparent)]
     Throttle(#[from] CannotThrottle),
-    /// A fault could be made a moment before, and now cannot.
+    /// A fault that could be injected a moment ago cannot be injected now.
     #[error("{fault}: {why}")]
     Fault {
         /// Its name.
@@ -52,7 +52,7 @@ pub enum MeshError {
         /// Why not.
         why: String,
     },
-    /// An address cannot be listened at.
+    /// The mesh cannot listen on an address.
     #[error("{at}: {source}")]
     Address {
         /// The address.

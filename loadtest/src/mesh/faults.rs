@@ -1,5 +1,4 @@
-//! Breaking parts of a mesh that stands, and mending them: each part comes back at the address that
-//! it had.
+//! Breaks parts of a running mesh and mends them. Each part comes back at its old address.
 
 use super::builder::Builder;
 use super::error::MeshError;
@@ -43,7 +42,7 @@ impl Role {
     }
 }
 
-/// The process ids of what a mesh is made of.
+/// The process ids of a mesh.
 #[derive(Clone, Debug, Default)]
 pub struct Parts {
     /// The gateway and the frontends' sidecars.
@@ -54,10 +53,10 @@ pub struct Parts {
     pub control_plane: Vec<u32>,
 }
 
-/// An Envoy that gets less of a processor, until this is dropped.
+/// An Envoy with a limited share of a processor, until this is dropped.
 #[derive(Debug)]
 pub struct Throttled {
-    // First: a throttled process takes its time to end.
+    // Declared first, so dropped first: a throttled process ends slowly.
     _throttle: Throttle,
     _busy: Vec<Process>,
 }
@@ -74,7 +73,7 @@ impl Mesh {
         self.backends[n].crash().await;
     }
 
-    /// Starts it again.
+    /// Starts a killed application again.
     ///
     /// # Errors
     /// It does not start.
@@ -84,12 +83,12 @@ impl Mesh {
         Ok(())
     }
 
-    /// Stops a backend's application as it stands, or lets it go on.
+    /// Stops a backend's application with SIGSTOP, or continues it.
     pub fn freeze_backend(&self, n: usize, frozen: bool) {
         self.backends[n].signal(if frozen { Signal::SIGSTOP } else { Signal::SIGCONT });
     }
 
-    /// From now on backend `n` is `factor` times as fast as at first.
+    /// From now on backend `n` is `factor` times as fast as at the start.
     ///
     /// # Errors
     /// It does not answer, or refuses.
@@ -97,7 +96,7 @@ impl Mesh {
         self.tell(n, &format!("/admin/speed/{}", self.registry.spec().speed(n) * factor)).await
     }
 
-    /// What backend `n` does with its requests from now on.
+    /// Sets what backend `n` does with its requests from now on.
     ///
     /// # Errors
     /// It does not answer, or refuses.
@@ -115,17 +114,16 @@ impl Mesh {
         self.envoy_mut(role).process().crash().await;
     }
 
-    /// Stops an Envoy as it stands, or lets it go on.
+    /// Stops an Envoy with SIGSTOP, or continues it.
     pub fn freeze(&mut self, role: Role, frozen: bool) {
         let signal = if frozen { Signal::SIGSTOP } else { Signal::SIGCONT };
         self.envoy_mut(role).process().signal(signal);
     }
 
-    /// Gives an Envoy `share` of one processor, together with so many processes that take all they
-    /// can get.
+    /// Limits an Envoy and `neighbours` busy processes together to `share` of one processor.
     ///
     /// # Errors
-    /// It cannot be throttled here.
+    /// The Envoy cannot be throttled on this machine.
     pub async fn throttle(&mut self, role: Role, share: f64, neighbours: usize) -> Result<Throttled, MeshError> {
         let mut busy = Vec::with_capacity(neighbours);
         for n in 0..neighbours {
@@ -137,7 +135,7 @@ impl Mesh {
         Ok(Throttled { _throttle: Throttle::new(&all, share)?, _busy: busy })
     }
 
-    /// Starts all these again at once.
+    /// Starts these Envoys again, all at once.
     ///
     /// # Errors
     /// One does not start.
@@ -146,7 +144,7 @@ impl Mesh {
         self.restart_as(roles, &envoy).await
     }
 
-    /// Starts all these again at once, with `executable` for Envoy.
+    /// Starts these Envoys again, all at once, with `executable` for Envoy.
     ///
     /// # Errors
     /// One does not start.
@@ -172,7 +170,7 @@ impl Mesh {
         }
     }
 
-    /// Starts it again.
+    /// Starts a killed control plane again.
     ///
     /// # Errors
     /// It does not start.
@@ -191,23 +189,23 @@ impl Mesh {
     /// The counter or gauge `name`, summed over the frontends.
     ///
     /// # Errors
-    /// One does not answer.
+    /// A frontend does not answer.
     pub async fn frontends_sum(&self, name: &str) -> Result<u64, MeshError> {
         sum(&self.frontends, name).await
     }
 
-    /// The same, summed over the backends' sidecars.
+    /// The counter or gauge `name`, summed over the backends' sidecars.
     ///
     /// # Errors
-    /// One does not answer.
+    /// A sidecar does not answer.
     pub async fn sidecars_sum(&self, name: &str) -> Result<u64, MeshError> {
         sum(&self.sidecars, name).await
     }
 
-    /// How many requests each backend's sidecar has answered well since it was started.
+    /// How many requests each backend's sidecar has answered with 2xx since it started.
     ///
     /// # Errors
-    /// One does not answer.
+    /// A sidecar does not answer.
     pub async fn answered_by_sidecars(&self) -> Result<Vec<u64>, MeshError> {
         let name = "http.inbound.downstream_rq_2xx";
         let count = |sidecar| sum(std::slice::from_ref(sidecar), name);
@@ -220,18 +218,18 @@ impl Mesh {
         spec.total_rate(spec.backends)
     }
 
-    /// Where the only listener of an Envoy listens.
+    /// The address of an Envoy's only listener.
     ///
     /// # Errors
-    /// It has none.
+    /// The Envoy has no such listener.
     pub fn entrance(&self, role: Role) -> Result<SocketAddr, MeshError> {
         Ok(self.envoy(role).listener(role.listener())?)
     }
 
-    /// Sends a request to each frontend, past the gateway; any answer will do.
+    /// Sends a request to each frontend, past the gateway. Any answer will do.
     ///
     /// # Errors
-    /// One does not answer.
+    /// A frontend does not answer.
     pub async fn ask_frontends(&self) -> Result<(), MeshError> {
         let ask = |frontend: &Envoy| {
             let listener = frontend.listener(Role::Frontend(0).listener());
@@ -240,10 +238,10 @@ impl Mesh {
         try_join_all(self.frontends.iter().map(ask)).await.map(drop)
     }
 
-    /// A counter or gauge of the gateway; zero where there is none.
+    /// A counter or gauge of the gateway; zero where it does not exist.
     ///
     /// # Errors
-    /// It does not answer.
+    /// The gateway does not answer.
     pub async fn gateway_counter(&self, name: &str) -> Result<u64, MeshError> {
         sum(std::slice::from_ref(&self.gateway), name).await
     }
@@ -252,7 +250,7 @@ impl Mesh {
     /// sidecars, in pages of 64 KiB.
     ///
     /// # Errors
-    /// One does not answer.
+    /// A sidecar does not answer.
     pub async fn guest_pages(&self) -> Result<[u64; 2], MeshError> {
         let name = "wasmcustom.bloc.guest.vm.memory_pages";
         let most = async |envoys: &[Envoy]| {
@@ -262,8 +260,8 @@ impl Mesh {
         Ok([most(&self.frontends).await?, most(&self.sidecars).await?])
     }
 
-    /// The first `servers` backends, spare ones included, are the service from now on, with this
-    /// capacity each: Envoy hears of them through EDS, the filters through the control plane.
+    /// Makes the first `servers` backends, spare ones included, the service, each with this
+    /// capacity. Envoy learns of them through EDS, the filters through the control plane.
     ///
     /// # Errors
     /// A file cannot be written.
@@ -271,7 +269,7 @@ impl Mesh {
         self.registry.announce_with(servers, Some(capacity))
     }
 
-    /// The process ids of what a mesh is made of.
+    /// The process ids of the mesh.
     pub fn parts(&mut self) -> Parts {
         let ids = |envoys: &mut [Envoy]| envoys.iter_mut().filter_map(|envoy| envoy.process().id()).collect::<Vec<_>>();
         let outer = [ids(&mut self.frontends), ids(std::slice::from_mut(&mut self.gateway))].concat();
@@ -284,7 +282,7 @@ impl Mesh {
         self.frontends.len()
     }
 
-    /// What the control plane says of the service when it has these endpoints.
+    /// What the control plane serves for the service when it has these endpoints.
     pub fn services(&self, endpoints: &[SocketAddr]) -> BTreeMap<String, ServiceSpec> {
         self.registry.spec().services(Some(endpoints))
     }

@@ -1,5 +1,5 @@
-//! The local mesh: what a request passes is what it would pass in a cluster, only that all of it
-//! listens on loopback.
+//! The local mesh. A request passes the same proxies as in a cluster, but all of them listen on
+//! loopback.
 //!
 //! ```text
 //! client ──► gateway ──► frontend sidecars ──► backend sidecars ──► backends
@@ -7,8 +7,8 @@
 //!            request            └──── control plane ────┘
 //! ```
 //!
-//! Every box is a process of its own, so that each frontend's filter has a VM and a state of its
-//! own, as separate pods have.
+//! Every box is its own process, so each frontend's filter has its own VM and state, as in separate
+//! pods.
 
 mod builder;
 mod capacity;

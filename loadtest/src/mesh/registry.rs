@@ -1,5 +1,5 @@
-//! Who belongs to the service, and how the mesh hears of it: the control plane's services file for
-//! the filters, EDS for Envoy itself.
+//! The endpoints of the service, and how the mesh learns of them: the filters from the control
+//! plane's services file, Envoy from EDS.
 
 use super::error::{MeshError, file_error};
 use super::spec::MeshSpec;
@@ -10,13 +10,14 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
-/// The endpoints of the service; those beyond `spec.backends` are spare until they are announced.
+/// The endpoints of the service. Those after the first `spec.backends` are spare until they are
+/// announced.
 #[derive(Debug)]
 pub(super) struct Registry {
     spec: MeshSpec,
     directory: PathBuf,
     endpoints: Vec<SocketAddr>,
-    /// Only with spare backends; otherwise the clusters are static.
+    /// Present only with spare backends; otherwise the clusters are static.
     discovery: Option<Discovery>,
 }
 
@@ -46,12 +47,12 @@ impl Registry {
         }
     }
 
-    /// The first `count` endpoints are the service.
+    /// Makes the first `count` endpoints the service.
     pub(super) fn announce(&self, count: usize) -> Result<(), MeshError> {
         self.announce_with(count, None)
     }
 
-    /// The same, with another capacity than the mesh began with.
+    /// Like `announce`, with another capacity than at the start.
     pub(super) fn announce_with(&self, count: usize, capacity: Option<CapacitySpec>) -> Result<(), MeshError> {
         let members = &self.endpoints[..count.min(self.endpoints.len())];
         if let Some(discovery) = &self.discovery {

@@ -1,4 +1,4 @@
-//! Other service times for a mesh that stands.
+//! New service times for a running mesh.
 
 use super::builder::START_LIMIT;
 use super::error::MeshError;
@@ -7,9 +7,8 @@ use crate::{http, seeds};
 use futures_util::future::try_join_all;
 
 impl Mesh {
-    /// From now on the backends' service times are those of a mesh that starts with this `seed` in
-    /// its
-    /// [`MeshSpec`](super::MeshSpec). Requests that are being served keep the time that they have.
+    /// From now on the backends draw the service times of a mesh that starts with this `seed` in
+    /// its [`MeshSpec`](super::MeshSpec). Requests in service keep their time.
     ///
     /// # Errors
     /// A backend does not answer, or refuses.

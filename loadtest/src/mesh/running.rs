@@ -1,4 +1,4 @@
-//! A mesh: started in waves, told what to do, and ended.
+//! A mesh: started in waves, controlled, and ended.
 
 use super::builder::{Builder, START_LIMIT, listeners};
 use super::counters::{Admins, Counters};
@@ -14,7 +14,7 @@ use indicatif::ProgressBar;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
-/// A mesh that stands; dropping it kills all of it.
+/// A running mesh; dropping it kills all of it.
 #[derive(Debug)]
 pub struct Mesh {
     pub(super) gateway: Envoy,
@@ -34,7 +34,7 @@ impl Mesh {
     /// Starts everything; files and logs go to `directory`, each step to `progress`.
     ///
     /// # Errors
-    /// Something is missing or does not get ready; then nothing is left running.
+    /// Something is missing or does not get ready. Then nothing is left running.
     pub async fn start(
         spec: &MeshSpec,
         tools: &Tools,
@@ -80,13 +80,13 @@ impl Mesh {
         self.url
     }
 
-    /// Where the sidecars of the backends listen, the spare ones' last.
+    /// Where the sidecars of the backends listen; spare backends come last.
     pub fn endpoints(&self) -> &[SocketAddr] {
         self.registry.endpoints()
     }
 
-    /// The spare backends join: Envoy hears of them through EDS, the filters through the control
-    /// plane, if there is one.
+    /// Adds the spare backends to the service. Envoy learns of them through EDS, the filters
+    /// through the control plane, if there is one.
     ///
     /// # Errors
     /// A file cannot be written.
@@ -94,10 +94,10 @@ impl Mesh {
         self.registry.announce(self.apps.len())
     }
 
-    /// From now on each backend is `factor` times as fast as at first.
+    /// From now on each backend is `factor` times as fast as at the start.
     ///
     /// # Errors
-    /// One does not answer, or refuses.
+    /// A backend does not answer, or refuses.
     pub async fn change_speed(&self, factor: f64) -> Result<(), MeshError> {
         for (n, app) in self.apps.iter().enumerate() {
             let path = format!("/admin/speed/{}", self.registry.spec().speed(n) * factor);
@@ -109,10 +109,10 @@ impl Mesh {
         Ok(())
     }
 
-    /// The gauge `name` of `bloc.inbound` in each backend's sidecar; zero where there is none.
+    /// The gauge `name` of `bloc.inbound` in each backend's sidecar; zero where it does not exist.
     ///
     /// # Errors
-    /// One does not answer.
+    /// A sidecar does not answer.
     pub async fn gauges(&self, name: &str) -> Result<Vec<u64>, MeshError> {
         let name = format!("wasmcustom.bloc.inbound.{SERVICE}.{name}");
         let read = self.sidecars.iter().map(|sidecar| sidecar.stats(&name));
@@ -129,7 +129,7 @@ impl Mesh {
     /// The counters of all sidecars.
     ///
     /// # Errors
-    /// One does not answer.
+    /// A sidecar does not answer.
     pub async fn counters(&self) -> Result<Counters, MeshError> {
         Ok(self.admins().read().await?)
     }
@@ -157,7 +157,7 @@ impl Mesh {
         envoys.map(Envoy::process).chain(others).filter_map(|process| process.id()).collect()
     }
 
-    /// Ends everything, clients' side first.
+    /// Ends everything, beginning with the clients' side.
     pub async fn end(self) {
         let envoys = [self.gateway].into_iter().chain(self.frontends).chain(self.sidecars);
         join_all(envoys.map(Envoy::end)).await;

@@ -1,4 +1,4 @@
-//! What a mesh is to be, and what that means for the filters.
+//! The description of a mesh, and the parameters that the filters get from it.
 
 use crate::backend::ServiceTime;
 use crate::envoy::{Balancing, Guard, ROUTE_RETRIES, SERVICE};
@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-/// What a mesh is to be.
+/// The description of a mesh.
 #[derive(Clone, Debug, PartialEq)]
 pub struct MeshSpec {
     /// What balances the load.
@@ -17,52 +17,51 @@ pub struct MeshSpec {
     pub frontends: usize,
     /// How many backends.
     pub backends: usize,
-    /// Backends that run beside these and join when told to.
+    /// Backends that run as well, and join when told to.
     pub spare: usize,
     /// How long a backend takes for a request.
     pub service_time: ServiceTime,
     /// How many requests a backend serves at once.
     pub concurrency: usize,
-    /// Speed factors, handed out to the backends in turn; empty: all 1. Those of the spare ones
-    /// come after the others'.
+    /// Speed factors, given to the backends in turn; empty: all 1. Those of spare backends come
+    /// last.
     pub speeds: Vec<f64>,
     /// Requests in flight that a backend's sidecar admits; `None`: no limit.
     pub capacity: Option<CapacitySpec>,
-    /// Whether the sidecar of a backend holds what exceeds `concurrency`, and so measures how fast
-    /// the backend is.
+    /// Whether the sidecar of a backend holds requests above `concurrency`, and so measures how
+    /// fast the backend is.
     pub hold: bool,
-    /// With `mu`: the response time beyond which a frontend refuses at once.
+    /// With `mu`: above this response time a frontend refuses a request at once.
     pub slo: Option<Duration>,
     /// Whether `least_request` is Envoy's default of two choices even in a single frontend.
     pub two_choices: bool,
-    /// How long a server without a chip is left alone.
+    /// How long a sender avoids a server without a chip.
     pub reset_interval: Duration,
     /// Retries after a rejection.
     pub retries: u32,
-    /// Whether the sidecars get their parameters from a control plane too.
+    /// Whether the sidecars also get their parameters from a control plane.
     pub control_plane: bool,
     /// Worker threads of each Envoy.
     pub workers: usize,
-    /// After how long Envoys close connections that nobody uses; `None`: an hour.
+    /// How long a connection is idle before Envoys close it; `None`: an hour.
     pub idle_timeout: Option<Duration>,
-    /// How long a backend's sidecar holds a request at most; `None`: the filters' default.
+    /// The longest time a backend's sidecar holds a request; `None`: the filters' default.
     pub max_queue_wait: Option<Duration>,
-    /// How long listeners drain that were replaced, in a mesh whose listeners and plugin
-    /// configurations change ([`Mesh::change`](super::Mesh::change)); there the control plane,
-    /// which would overrule these, knows no service until
-    /// [`Mesh::reconfigure`](super::Mesh::reconfigure), and no Envoy of it can be restarted.
-    /// `None`: listeners stay as they are.
+    /// How long replaced listeners drain, in a mesh whose listeners and plugin configurations
+    /// change ([`Mesh::change`](super::Mesh::change)). The control plane would override these, so
+    /// it knows no service until [`Mesh::reconfigure`](super::Mesh::reconfigure). None of the
+    /// Envoys can be restarted. `None`: listeners stay as they are.
     pub drain: Option<Duration>,
-    /// What an operator has set on the senders' cluster and route; `None`: nothing, and circuit
-    /// breakers are out of the way.
+    /// What an operator has set on the senders' cluster and route; `None`: nothing, and the circuit
+    /// breakers never open.
     pub guard: Option<Guard>,
-    /// Determines the service times, a stream for each backend ([`crate::seeds`]).
+    /// The seed of the service times, with a stream for each backend ([`crate::seeds`]).
     pub seed: u64,
 }
 
 impl MeshSpec {
-    /// The fleet that most comparisons are made with: 10 backends that serve one request at a time,
-    /// nothing limited, nothing held, a reset interval of 200 ms, a control plane.
+    /// The fleet of most comparisons: 10 backends that serve one request at a time, no limit,
+    /// nothing held, a reset interval of 200 ms, a control plane.
     pub fn fleet(policy: Policy, frontends: usize, service_time: ServiceTime) -> Self {
         Self {
             policy,
@@ -108,7 +107,7 @@ impl MeshSpec {
         self.policy.choice(self.frontends, self.two_choices)
     }
 
-    /// Whether a control plane runs in it.
+    /// Whether the mesh has a control plane.
     pub fn has_control_plane(&self) -> bool {
         self.control_plane && self.policy.routing().is_some()
     }

@@ -1,4 +1,4 @@
-//! The programs that a mesh is made of, and where they are.
+//! The programs that a mesh consists of, and their paths.
 
 use crate::envoy::{self, EnvoyMissing};
 use crate::policy::Policy;
@@ -11,40 +11,41 @@ pub use crate::envoy::target_directory;
 pub struct Tools {
     /// Envoy.
     pub envoy: PathBuf,
-    /// `bloc-lab`, whose `backend` command serves.
+    /// `bloc-lab`, whose `backend` command is the application.
     pub lab: PathBuf,
-    /// `bloc.wasm`; needed by policies with filters of ours.
+    /// `bloc.wasm`; needed by policies with our filters.
     pub module: PathBuf,
     /// `reference.wasm`; needed by [`Policy::NoopFilters`].
     pub reference: PathBuf,
     /// `bloc-control-plane`; needed when a mesh has one.
     pub control_plane: PathBuf,
-    /// Where the clocks of Envoys are, if they have their own: see [`Tools::with_clocks`].
+    /// The folder of the Envoys' clocks, if they have their own: see [`Tools::with_clocks`].
     pub(super) clocks: Option<PathBuf>,
 }
 
-/// A program that is needed is not there.
+/// A program is missing.
 #[derive(Debug, thiserror::Error)]
 pub enum ToolsMissing {
     /// Envoy.
     #[error(transparent)]
     Envoy(#[from] EnvoyMissing),
-    /// Something of ours.
+    /// One of our programs.
     #[error("{path} is missing: run `{command}`")]
     Unbuilt {
         /// Where it should be.
         path: String,
-        /// What makes it.
+        /// The command that builds it.
         command: &'static str,
     },
 }
 
 impl Tools {
-    /// Where they usually are: Envoy as [`envoy::locate`] says; the control plane beside `lab`; the
-    /// module in `BLOC_WASM`, otherwise `target/bloc.wasm`.
+    /// The usual paths: Envoy from [`envoy::locate`], the control plane beside `lab`, the module
+    /// from `BLOC_WASM` or else `target/bloc.wasm`.
     ///
     /// # Errors
-    /// There is no Envoy. Of the others only [`Tools::need`] knows which are wanted.
+    /// There is no Envoy. The other programs are checked by [`Tools::need`], which knows which ones
+    /// are needed.
     pub fn beside(lab: &Path) -> Result<Self, ToolsMissing> {
         let module = std::env::var_os("BLOC_WASM").filter(|path| !path.is_empty());
         Ok(Self {
@@ -57,11 +58,11 @@ impl Tools {
         })
     }
 
-    /// Checks that everything of ours is there that a mesh with this policy needs, with a control
-    /// plane or without.
+    /// Checks that our programs exist that a mesh with this policy needs, with or without a control
+    /// plane.
     ///
     /// # Errors
-    /// [`ToolsMissing::Unbuilt`] with the command that helps.
+    /// [`ToolsMissing::Unbuilt`] with the command that builds it.
     pub fn need(&self, policy: Policy, control_plane: bool) -> Result<(), ToolsMissing> {
         let needs = [
             (true, &self.lab, "cargo build --release -p bloc-lab"),

@@ -1,24 +1,24 @@
-//! Whether everybody counted the same requests.
+//! Whether all parts counted the same requests.
 
 use crate::chaos::judge::Promise;
 use crate::envoy::SERVICE;
 use crate::mesh::{Mesh, MeshError};
 use serde::Serialize;
 
-/// What everybody counted.
+/// What all parts counted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Books {
     /// Requests that the clients sent.
     pub sent: u64,
-    /// Those that an application answered.
+    /// Requests that an application answered.
     pub answered: u64,
-    /// Those that were shed.
+    /// Requests that were shed.
     pub shed: u64,
-    /// All others.
+    /// All other requests.
     pub errors: u64,
-    /// Requests that the gateway took.
+    /// Requests that the gateway received.
     pub gateway: u64,
-    /// Requests that the frontends' sidecars took.
+    /// Requests that the frontends' sidecars received.
     pub frontends: u64,
     /// Retries of the frontends' sidecars.
     pub retries: u64,
@@ -26,32 +26,32 @@ pub struct Books {
     pub requests: u64,
     /// Attempts that `bloc.attempt` saw.
     pub attempts: u64,
-    /// Attempts that it saw rejected or bounced.
+    /// Attempts that `bloc.attempt` saw rejected, bounces included.
     pub rejections: u64,
     /// Requests that `bloc.outbound` gave up after a rejection.
     pub exhausted: u64,
-    /// Attempts that `bloc.inbound` let in.
+    /// Attempts that `bloc.inbound` admitted.
     pub admitted: u64,
-    /// Attempts that it rejected, for whatever reason.
+    /// Attempts that `bloc.inbound` rejected, for any reason.
     pub rejected: u64,
-    /// Those of them that it bounced because they would have waited longer than they bid.
+    /// Rejections because the attempt would have waited longer than its bid.
     pub bounced: u64,
-    /// Those of them that it rejected at its capacity.
+    /// Rejections because of the capacity.
     pub full: u64,
-    /// Answers of applications that it saw.
+    /// Answers of applications that `bloc.inbound` saw.
     pub departed: u64,
     /// Requests that the backends' sidecars sent to their applications.
     pub apps: u64,
-    /// Requests that are said to be under way, when none is.
+    /// The gauge of requests in flight, read when there are none.
     pub in_flight: u64,
-    /// Bursts that there were.
+    /// The number of bursts.
     pub bursts: u64,
-    /// Bursts in which a request was shed.
+    /// The number of bursts in which a request was shed.
     pub bursts_shed: u64,
 }
 
 impl Books {
-    /// What the mesh counted; the clients' part is empty.
+    /// The counts of the mesh; the clients' part is empty.
     ///
     /// # Errors
     /// A sidecar does not answer.
@@ -80,8 +80,8 @@ impl Books {
         })
     }
 
-    /// What must have happened, lest the rest shows nothing of it. Only attempts that `bid` are
-    /// bounced.
+    /// Events that must have happened, or the run shows nothing about them. Only attempts that
+    /// `bid` are bounced.
     pub fn happened(&self, bid: bool) -> Vec<Promise> {
         let some =
             |what, count: u64, measured: String| Promise { what, promised: "some".into(), measured, holds: count > 0 };
@@ -94,7 +94,7 @@ impl Books {
         bounced.into_iter().chain(rest).collect()
     }
 
-    /// Each pair of numbers that must be the same.
+    /// Pairs of numbers that must be equal.
     pub fn balance(&self) -> Vec<Promise> {
         let same = |what, left: u64, right: u64| Promise {
             what,

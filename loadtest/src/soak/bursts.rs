@@ -1,12 +1,12 @@
-//! Bursts that exceed what all servers can do.
+//! Bursts that exceed the capacity of all servers.
 //!
-//! The steady load keeps below what the servers can do. It never fills one, so it shows nothing of
-//! rejections for capacity, of the last retry, and of what a client gets after it. A burst fills
-//! all of them: it brings more requests than they can serve and keep while it lasts, whatever the
+//! The steady load stays below the servers' total rate. It never fills a server, so it does not
+//! exercise rejections for capacity, the last retry, or what a client gets after it. A burst does:
+//! while it lasts it brings more requests than the servers can serve and hold, whatever the random
 //! draws.
 //!
-//! The seed determines how many bursts there are, when they begin, and when each request is meant
-//! to begin. Their number and length bound the requests.
+//! The seed determines the number of bursts, when they begin, and the intended start of each
+//! request. Their number and length bound the number of requests.
 
 use crate::load::{self, Load, LoadPlan, Outcome, Sample};
 use rand::rngs::StdRng;
@@ -15,25 +15,25 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// From the start of one burst to that of the next.
+/// The time from the start of one burst to the start of the next.
 pub const EVERY: Duration = Duration::from_secs(20);
 /// How long a burst lasts.
 pub const LENGTH: Duration = Duration::from_secs(2);
-/// Requests per second of a burst, beside the steady load: one and a half times what the six
-/// servers do together.
+/// Requests per second of a burst, in addition to the steady load: one and a half times the total
+/// rate of the six servers.
 pub const RATE: f64 = 900.0;
-/// The first burst begins after so long, and the last one so long before the end, so that what the
-/// last one leaves behind is gone by then.
+/// The time before the first burst, and from the last one to the end, so that the effects of the
+/// last one are over by then.
 const APART: Duration = Duration::from_secs(10);
 
-/// All bursts of a soak.
+/// All bursts of a soak run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Bursts {
-    /// When each begins, from the start of the load, and the seed of its arrivals.
+    /// The start of each burst, from the start of the load, and the seed of its arrivals.
     bursts: Vec<(Duration, u64)>,
 }
 
-/// What their clients saw.
+/// What the clients of the bursts saw.
 #[derive(Clone, Debug, Default)]
 pub struct Seen {
     /// The requests, burst by burst.
@@ -41,15 +41,15 @@ pub struct Seen {
 }
 
 impl Bursts {
-    /// Those of a load that lasts so long.
+    /// The bursts of a load that lasts this long.
     pub fn new(duration: Duration, seed: u64) -> Self {
         let mut rng = StdRng::seed_from_u64(seed);
         let starts = (0..).map(|n| APART + EVERY * n).take_while(|start| *start + APART <= duration);
         Self { bursts: starts.map(|start| (start, rng.random())).collect() }
     }
 
-    /// Runs them beside a `steady` load that begins at `start`. Each has clients and connections of
-    /// its own.
+    /// Runs the bursts beside a `steady` load that begins at `start`. Each has its own clients and
+    /// connections.
     pub async fn run(&self, steady: &LoadPlan, start: Instant) -> Seen {
         let mut seen = Seen::default();
         for (at, seed) in &self.bursts {
@@ -66,7 +66,7 @@ impl Seen {
         self.bursts.iter().flatten()
     }
 
-    /// In how many bursts a request was shed.
+    /// The number of bursts in which a request was shed.
     pub fn shed_in(&self) -> u64 {
         let sheds = |burst: &&Vec<Sample>| burst.iter().any(|sample| sample.outcome == Outcome::Shed);
         self.bursts.iter().filter(sheds).count() as u64

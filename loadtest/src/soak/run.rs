@@ -1,4 +1,4 @@
-//! The run.
+//! The soak run.
 
 use super::books::Books;
 use super::bursts::Bursts;
@@ -20,54 +20,54 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::{Instant, sleep, sleep_until};
 
-/// How often something changes.
+/// The time between two changes.
 const CHANGE: Duration = Duration::from_secs(1);
-/// Changes between two looks at memory and descriptors.
+/// Changes between two readings of memory and descriptors.
 const LOOK: u64 = 3;
-/// Counters of the filters lag by up to five seconds after traffic has ended, and the last answers
-/// are still on their way.
+/// The filters' counters lag by up to five seconds after the traffic, and the last answers are
+/// still under way.
 const SETTLE: Duration = Duration::from_secs(7);
-/// Connections are closed that were idle for so long; otherwise the pools keep what the worst
+/// Connections are closed after this idle time. Otherwise the pools would keep what the worst
 /// second needed.
 const IDLE: Duration = Duration::from_secs(5);
-/// A sidecar without traffic looks every 5 s whether there is something to ask the control plane,
-/// on a connection of its own.
+/// Longer than the 5 s after which a sidecar without traffic checks whether to poll the control
+/// plane, on a connection of its own.
 const CALM: Duration = Duration::from_secs(7);
 /// What an Envoy has allocated and not freed, in bytes; at most 5 s old.
 const HEAP: &str = "server.memory_allocated";
 const MIB: f64 = (1 << 20) as f64;
-/// How long everything may take to be idle again.
+/// How long everything may take to become idle again.
 const IDLE_AGAIN: Duration = Duration::from_secs(20);
 
-/// A soak.
+/// A soak run.
 #[derive(Clone, Copy, Debug)]
 pub struct Soak {
     /// What balances the load.
     pub policy: Policy,
-    /// How long; three minutes at least, lest there are too few values for a slope.
+    /// The length of the run; at least three minutes, since a slope needs enough values.
     pub duration: Duration,
-    /// Requests per second beside the bursts; the four servers that are always there do 400, the
-    /// two that come and go 200 more.
+    /// Requests per second beside the bursts. The four servers that are always there serve 400 per
+    /// second, the two that come and go 200 more.
     pub rate: f64,
-    /// Determines the service times, and the arrivals of the steady load and of the bursts.
+    /// The seed of the service times, and of the arrivals of the steady load and the bursts.
     pub seed: u64,
 }
 
-/// What came out.
+/// The result of a soak run.
 #[derive(Clone, Debug, Serialize)]
 pub struct Lived {
-    /// What everybody counted.
+    /// What all parts counted.
     pub books: Books,
-    /// How often something changed.
+    /// The number of changes.
     pub changes: u64,
-    /// What was watched.
+    /// The quantities over time.
     pub series: Vec<Series>,
-    /// What was promised.
+    /// The promises.
     pub promises: Vec<Promise>,
 }
 
 impl Lived {
-    /// Whether everything that was promised holds.
+    /// Whether all promises hold.
     pub fn holds(&self) -> bool {
         self.promises.iter().all(|promise| promise.holds)
     }
@@ -125,7 +125,7 @@ impl Soak {
         Ok(Lived { books, changes, series, promises })
     }
 
-    /// Of the service times, the steady load and the bursts: none follows from another.
+    /// Independent seeds of the service times, the steady load and the bursts.
     fn seeds(&self) -> [u64; 3] {
         let mut rng = StdRng::seed_from_u64(self.seed);
         std::array::from_fn(|_| rng.random())
@@ -144,7 +144,7 @@ impl Soak {
         }
     }
 
-    /// Changes something each second, and looks.
+    /// Changes something each second, and takes readings.
     async fn watch(
         &self,
         mesh: &Mesh,
@@ -192,8 +192,8 @@ impl Soak {
         Ok((series.into(), seconds))
     }
 
-    /// The servers and the capacity of each in this second: 4, 5, 6, 5 of them, with 10 to 16
-    /// requests at once.
+    /// The number of servers in this second (4, 5, 6, 5 in turn) and the capacity of each (10 to
+    /// 16).
     fn state(&self, second: u64) -> (usize, i64) {
         let servers = [4, 5, 6, 5][(second % 4) as usize];
         (servers, 10 + (second % 7) as i64)
@@ -222,7 +222,7 @@ mod tests {
         let servers = spec.backends + spec.spare;
         let most = (0..100).map(|second| SOAK.state(second).1).max().unwrap();
         let room = spec.total_rate(servers) * LENGTH.as_secs_f64() + servers as f64 * most as f64;
-        // The steady load comes on top of it, so this holds at any rate.
+        // The steady load comes on top, so this holds at any rate.
         for seed in 0..200 {
             let arrivals = poisson_arrivals(RATE, LENGTH, seed).len() as f64;
             assert!(arrivals > 1.2 * room, "{arrivals} requests, room for {room}");

@@ -1,19 +1,19 @@
 //! How fast a quantity grows.
 //!
-//! *The floor.* What a process has goes up and down with the load: each burst opens connections and
-//! fills buffers. A leak lifts the lowest values too, so each window contributes only its lowest
-//! value. A window is as long as the time from one burst to the next, so each contains time in
-//! which the connections of a burst are closed again.
+//! *The floor.* Memory and connections of a process follow the load: each burst opens connections
+//! and fills buffers. A leak raises the lowest values too, so each window contributes only its
+//! lowest value. A window is as long as the time from one burst to the next, so each contains time
+//! in which the connections of a burst are closed again.
 //!
 //! *The slope.* Theil-Sen: the median of the slopes between every two floors. An allocator that
-//! once takes another block, and keeps it, makes a step; a step changes few of the slopes, where
-//! least squares would tilt the whole line. A leak is in all of them.
+//! takes one more block and keeps it makes a step. A step changes few of these slopes, but would
+//! tilt the line of least squares. A leak is in all of them.
 
 use crate::timeline::Point;
 use std::collections::BTreeMap;
 
-/// The lowest value of each whole window of `window_s` seconds, from `from_s` on, at the time at
-/// which the window begins. A window that the series does not cover to its end is left out.
+/// The lowest value of each whole window of `window_s` seconds, from `from_s` on, at the start of
+/// the window. A window that the series does not cover to its end is left out.
 pub fn floors(points: &[Point], from_s: f64, window_s: f64) -> Vec<Point> {
     let end_s = points.iter().map(|point| point.at_s).fold(f64::NEG_INFINITY, f64::max);
     let whole = ((end_s - from_s) / window_s).max(0.0) as u64;
@@ -27,7 +27,7 @@ pub fn floors(points: &[Point], from_s: f64, window_s: f64) -> Vec<Point> {
     lowest.into_iter().map(|(n, value)| Point { at_s: from_s + n as f64 * window_s, value }).collect()
 }
 
-/// The median of the slopes between every two points, per second; None: there are no two.
+/// The median of the slopes between every two points, per second; `None` for fewer than two points.
 pub fn theil_sen(points: &[Point]) -> Option<f64> {
     let pairs = (1..points.len()).flat_map(|later| (0..later).map(move |earlier| (earlier, later)));
     let mut slopes: Vec<f64> = pairs
