@@ -1,4 +1,4 @@
-//! What can break, how it is broken and mended.
+//! The faults, and how they are injected and mended.
 
 use super::figure::Claim;
 use super::impossible::Impossible;
@@ -9,36 +9,36 @@ use crate::mesh::{Mesh, MeshError, Role};
 use std::time::Duration;
 use tokio::time::sleep;
 
-/// One thing that breaks.
+/// One fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
-    /// A backend and its sidecar.
+    /// A backend and its sidecar are killed.
     KillPod,
-    /// A backend; its sidecar stays.
+    /// A backend is killed; its sidecar stays.
     KillApp,
-    /// All backends and their sidecars.
+    /// All backends and their sidecars are killed.
     Blackout,
-    /// A backend stands still.
+    /// A backend is stopped.
     StopApp,
-    /// A backend's sidecar stands still.
+    /// A backend's sidecar is stopped.
     StopSidecar,
     /// A backend takes ten times as long.
     Slow,
     /// A backend answers 500 at once.
     Failing,
-    /// A backend breaks its answers off.
+    /// A backend cuts its answers off.
     Cutting,
     /// A backend's sidecar is killed.
     Sidecar,
     /// A frontend is killed.
     Frontend,
-    /// All frontends at once.
+    /// All frontends are killed at once.
     Frontends,
-    /// The gateway.
+    /// The gateway is killed.
     Gateway,
     /// The control plane is down.
     ControlPlaneDown,
-    /// The control plane takes questions and gives no answers.
+    /// The control plane accepts polls and does not answer.
     ControlPlaneSilent,
     /// The control plane lies.
     ControlPlaneLies,
@@ -50,7 +50,7 @@ pub enum Fault {
     Delay,
 }
 
-/// All of them, in the order of the report.
+/// All faults, in the order of the report.
 pub const FAULTS: [Fault; 18] = [
     Fault::KillPod,
     Fault::KillApp,
@@ -72,12 +72,12 @@ pub const FAULTS: [Fault; 18] = [
     Fault::Delay,
 ];
 
-/// In seconds.
+/// An hour in seconds.
 const HOUR: i64 = 3_600;
-/// How long a clock stays an hour ahead before it goes two hours back.
+/// How long a clock stays an hour ahead before it goes back by two hours.
 const AHEAD: Duration = Duration::from_secs(3);
 
-/// What is in force between breaking and mending.
+/// What must be undone to mend a fault.
 #[derive(Debug, Default)]
 pub struct Broken {
     liar: Option<Liar>,
@@ -109,7 +109,7 @@ impl Fault {
         }
     }
 
-    /// What happens, in a line.
+    /// A description in one line.
     pub fn what(self) -> &'static str {
         match self {
             Self::KillPod => "a backend and its sidecar are killed, and are back 6 s later",
@@ -137,11 +137,11 @@ impl Fault {
         }
     }
 
-    /// What its row claims.
+    /// The claim of its row.
     pub fn claim(self) -> Claim {
         match self {
-            // Each request is tried three times; Envoy's budget counts the requests that are in
-            // flight, of which there are next to none where connections are refused at once.
+            // Stock Envoy tries each request three times. Its retry budget depends on the requests
+            // in flight, and there are next to none where connections are refused at once.
             Self::Blackout => Claim::Ours,
             // A sidecar without its application answers faster than all others.
             Self::KillApp => Claim::Untuned,
@@ -149,22 +149,22 @@ impl Fault {
         }
     }
 
-    /// Whether nobody can take a request as long as it lasts.
+    /// Whether nobody can take a request while it lasts.
     pub fn leaves_nobody(self) -> bool {
         matches!(self, Self::Blackout | Self::Frontends | Self::Gateway)
     }
 
-    /// Whether it kills processes, and with them the requests that are in them.
+    /// Whether it kills processes, and the requests in them.
     pub fn kills(self) -> bool {
         self.leaves_nobody() || matches!(self, Self::KillPod | Self::KillApp | Self::Sidecar | Self::Frontend)
     }
 
-    /// Whether the counters of frontends begin anew.
+    /// Whether the counters of frontends start from zero.
     pub fn restarts_frontends(self) -> bool {
         matches!(self, Self::Frontend | Self::Frontends)
     }
 
-    /// Whether it can be made here.
+    /// Whether it can be injected here.
     pub(super) async fn check(self) -> Result<(), Impossible> {
         match self {
             Self::Loss => network_faults::can_lose(),
@@ -173,7 +173,7 @@ impl Fault {
         }
     }
 
-    /// Breaks it.
+    /// Injects it.
     pub(super) async fn inject(self, mesh: &mut Mesh, victim: Victim) -> Result<Broken, MeshError> {
         let Victim { backend, frontend } = victim;
         let mut broken = Broken::default();
@@ -273,12 +273,12 @@ impl Fault {
     }
 }
 
-/// Whom it meets.
+/// The victim of a fault.
 #[derive(Clone, Copy, Debug)]
 pub struct Victim {
-    /// Which backend, with its sidecar.
+    /// The backend, with its sidecar.
     pub backend: usize,
-    /// Which frontend.
+    /// The frontend.
     pub frontend: usize,
 }
 

@@ -1,4 +1,4 @@
-//! One thing after the other breaks, on the meshes of all columns.
+//! Injects one fault after the other, on the meshes of all columns.
 
 use super::fault::{FAULTS, Fault, Victim};
 use super::impossible::Impossible;
@@ -20,22 +20,22 @@ use std::time::Duration;
 use tokio::time::{Instant, sleep, sleep_until};
 
 const BEFORE: Duration = Duration::from_secs(3);
-/// Three times what clients wait.
+/// Three times as long as clients wait.
 const FAULT: Duration = PATIENCE.saturating_mul(3);
 const AFTER: Duration = Duration::from_secs(8);
-/// What several Envoys may take to start at once on a busy machine.
+/// How long several Envoys may take to start at once on a busy machine.
 const STARTS: Duration = Duration::from_secs(9);
 const UNDISTURBED: Duration = Duration::from_secs(12);
-/// A request hands the filters' counters over when they have waited for a second; without one it
-/// takes five.
+/// A request flushes the filters' counters once they have waited for a second; without one it takes
+/// five.
 const COUNTERS_LAG: Duration = Duration::from_millis(1_100);
-/// Half of what the servers can do: three of four can take it all.
+/// Half of the servers' total rate: three of four can take all of it.
 const SHARE: f64 = 0.5;
-/// Each sender has some two requests in flight; an attempt takes 50 ms, and 100 in the 99th
+/// Each sender has some two requests in flight. An attempt takes 50 ms, and 100 at the 99th
 /// percentile.
 const GUARD: Guard = Guard { requests: 20, attempt: Duration::from_millis(500) };
 
-/// How long a fault takes on the three meshes, at most.
+/// The longest time that a fault takes on the three meshes.
 fn length(fault: Fault) -> Duration {
     3 * (window(fault) + COUNTERS_LAG + Duration::from_secs(2)) + STARTS
 }
@@ -55,11 +55,11 @@ fn mesh(chaos: &Chaos) -> MeshSpec {
     }
 }
 
-/// Runs those that are wanted, in an order and at victims that the seed determines; each row goes
-/// to `tell` at once.
+/// Runs the selected faults. The seed determines their order and their victims. Each row goes to
+/// `tell` at once.
 ///
 /// # Errors
-/// A mesh does not start, or a part of it does not do as it is told.
+/// A mesh does not start, or a part of it does not do what it is told.
 pub async fn run(chaos: &Chaos, ends: Instant, place: Place<'_>, tell: &mut impl FnMut(Row)) -> Result<(), MeshError> {
     let mut rng = StdRng::seed_from_u64(chaos.seed);
     let mut faults: Vec<Fault> = FAULTS.into_iter().filter(|fault| chaos.wants(fault.name())).collect();
@@ -76,7 +76,7 @@ pub async fn run(chaos: &Chaos, ends: Instant, place: Place<'_>, tell: &mut impl
         place.tools
     };
     let mut stand = Stand::start(&spec, chaos.guard(GUARD), Place { tools, ..place }, "faults").await?;
-    // One limit for all columns: twice what stock Envoy has.
+    // One limit for all columns: twice stock Envoy's p99.
     let undisturbed = undisturbed_p99(chaos, &stand.meshes[0].1).await;
     let limit_ms = 2e3 * undisturbed.as_secs_f64();
     for (number, fault) in (1..).zip(faults) {
@@ -125,7 +125,8 @@ async fn undisturbed_p99(chaos: &Chaos, mesh: &Mesh) -> Duration {
     quantile(&measured.sorted_latencies(), 0.99).unwrap_or_default()
 }
 
-/// One fault on one mesh: what the clients saw, when it was, what the frontends counted.
+/// One fault on one mesh. Returns what the clients saw, when it was, and what the frontends
+/// counted.
 async fn breaks(
     fault: Fault,
     victim: Victim,
@@ -138,7 +139,7 @@ async fn breaks(
         sleep_until(start + BEFORE).await;
         let began_s = start.elapsed().as_secs_f64();
         let broken = fault.inject(mesh, victim).await?;
-        // What kills nothing is in force from the first moment on: a clock is wrong in steps.
+        // A fault that kills nothing is in force at once, also a clock that jumps in two steps.
         let complete_s = if fault.kills() { start.elapsed().as_secs_f64() } else { began_s };
         sleep_until(start + BEFORE + FAULT).await;
         fault.mend(mesh, victim, broken).await?;

@@ -1,4 +1,4 @@
-//! What a row claims, a figure that is measured in each column alike, and what it has to be.
+//! The claim of a row, and the figures: each is measured in every column and has a bound.
 
 use serde::Serialize;
 
@@ -6,41 +6,41 @@ use serde::Serialize;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Claim {
-    /// Ours is within the bounds; stock Envoy, tuned or not, is not. A promise of ours.
+    /// A promise of ours: our column is within the bounds, stock Envoy, tuned or not, is not.
     Ours,
-    /// Ours is within the bounds, and stock Envoy as it comes is not. Tuned, it may be: no promise
-    /// of ours.
+    /// Our column is within the bounds, stock Envoy with its defaults is not. Tuned stock Envoy may
+    /// be, so this is no promise of ours.
     Untuned,
-    /// Ours is no worse than stock Envoy.
+    /// Our column is no worse than stock Envoy.
     NoHarm,
 }
 
-/// What a figure has to be.
+/// The bound of a figure.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Bound {
-    /// At most this. Stock Envoy can be held to it, too.
+    /// At most this. Stock Envoy can be measured by it too.
     AtMost(f64),
-    /// At least this. The same.
+    /// At least this. Stock Envoy can be measured by it too.
     AtLeast(f64),
-    /// At most what stock Envoy has, times `times` and `plus` more.
+    /// At most stock Envoy's value times `times`, plus `plus`.
     NoWorse {
         /// The factor.
         times: f64,
         /// The addition, in the figure's unit.
         plus: f64,
     },
-    /// At most as many as in stock Envoy, a few more, and what chance may add: three times the root
-    /// of stock's. Two counts of the same mean differ by the root of twice that mean.
+    /// At most stock Envoy's count, plus a few, plus chance: three times the square root of stock's
+    /// count. Two counts of the same mean differ by the square root of twice that mean.
     Chance,
-    /// At least what stock Envoy has, times `times`.
+    /// At least stock Envoy's value times `times`.
     NoLess {
         /// The factor.
         times: f64,
     },
 }
 
-/// So many more than in stock Envoy are no harm where stock Envoy has none.
+/// This many more than stock Envoy are no harm where stock Envoy has none.
 const FEW: f64 = 3.0;
 /// See [`Bound::Chance`].
 const DEVIATIONS: f64 = 3.0;
@@ -50,26 +50,26 @@ const DEVIATIONS: f64 = 3.0;
 pub struct Figure {
     /// What it is, the same in each column.
     pub what: &'static str,
-    /// Its value; none: it never came.
+    /// Its value; none: the event never happened.
     pub value: Option<f64>,
     /// The value as a reader sees it.
     pub shown: String,
-    /// What it has to be.
+    /// Its bound.
     pub bound: Bound,
 }
 
 impl Bound {
-    /// Whether it stands by itself, so that stock Envoy can be held to it.
+    /// Whether it is independent of stock Envoy, so that stock Envoy can be measured by it.
     pub fn is_absolute(self) -> bool {
         matches!(self, Self::AtMost(_) | Self::AtLeast(_))
     }
 
-    /// Whether `value` is as it has to be; `stock` is what stock Envoy has.
+    /// Whether `value` is within the bound; `stock` is stock Envoy's value.
     pub fn holds(self, value: Option<f64>, stock: Option<f64>) -> bool {
         match self {
             Self::AtMost(most) => value.is_some_and(|value| value <= most),
             Self::AtLeast(least) => value.is_some_and(|value| value >= least),
-            // What never came in stock Envoy either is no harm.
+            // If the event never happened in stock Envoy either, that is no harm.
             Self::NoWorse { times, plus } => {
                 stock.is_none_or(|stock| value.is_some_and(|value| value <= stock * times + plus))
             }
@@ -80,7 +80,7 @@ impl Bound {
         }
     }
 
-    /// As a reader sees it.
+    /// The bound as a reader sees it.
     pub fn shown(self) -> String {
         match self {
             Self::AtMost(most) => format!("at most {}", number(most)),
@@ -96,7 +96,7 @@ impl Bound {
     }
 }
 
-/// Without decimals that say nothing.
+/// A number without trailing zeros.
 fn number(value: f64) -> String {
     let text = format!("{value:.2}");
     text.trim_end_matches('0').trim_end_matches('.').to_owned()

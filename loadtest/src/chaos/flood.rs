@@ -1,9 +1,9 @@
-//! More than the servers can do: from few senders, from many, and from one of many.
+//! Overload: from few senders, from many, and from one of many.
 //!
-//! A circuit breaker limits what one sender has in flight. With a number of senders that is known,
-//! a good number of requests protects the servers as well as a limit at the servers does. Where
-//! their number changes, or the traffic moves to one of them, no number is good: many senders fill
-//! the servers' queues beyond their clients' patience, one sender cannot use all servers.
+//! A circuit breaker limits the requests in flight of one sender. If the number of senders is
+//! known, a good limit protects the servers as well as a limit at the servers does. If that number
+//! changes, or the traffic moves to one sender, no limit is good: many senders fill the servers'
+//! queues beyond what clients wait for, and one sender cannot use all servers.
 
 use super::figure::{Bound, Claim};
 use super::judge::{self, PATIENCE};
@@ -24,34 +24,35 @@ use tokio::time::{Instant, sleep};
 
 /// The name of the flood on the command line.
 pub const FLOOD: &str = "flood";
-/// The name of the row with another number of senders.
+/// The name of the row with more senders.
 pub const SENDERS: &str = "senders";
 
-/// What the flood claims: tuned for this number of senders, stock Envoy does as well.
+/// The claim of the flood: stock Envoy tuned for this number of senders does as well.
 pub const FLOOD_CLAIM: Claim = Claim::Untuned;
-/// What the row with another number of senders claims.
+/// The claim of the row with more senders.
 pub const SENDERS_CLAIM: Claim = Claim::Ours;
 
-/// Of what the servers can do.
+/// The load, as a multiple of the servers' total rate.
 const SHARE: f64 = 5.0;
-/// Answered requests as a share of the capacity.
+/// Answered requests as a share of the servers' total rate.
 const GOODPUT: f64 = 0.9;
-/// The 99th percentile of what is answered, in milliseconds: 10 requests of 100 ms each, and half
-/// as much again.
+/// The 99th percentile of the answered requests, in milliseconds: 10 requests of 100 ms each, and
+/// half as much again.
 const ANSWERED_MS: f64 = 1_500.0;
-/// Meshes start for so long, and the queues are empty again.
+/// Time for the meshes to start, and for the queues to empty.
 const STARTS: Duration = Duration::from_secs(30);
 /// A new server's first requests are not counted.
 const FIRST_S: f64 = 1.0;
 const FEW: usize = 4;
 const MANY: usize = 20;
-/// What four servers of 10 requests a second can have queued within the patience of 2 s, by sender.
+/// What four servers of 10 requests a second can have queued within the 2 s that clients wait, per
+/// sender.
 const GUARD: Guard = Guard { requests: 10, attempt: Duration::from_millis(1_500) };
 /// The same for twenty senders: three each are 60, which take 1.5 s; four each would take 2 s.
 const GUARD_OF_MANY: Guard = Guard { requests: 3, ..GUARD };
 
-/// Four servers that do 10 requests a second each: five times that is what two cores can make and
-/// carry.
+/// Four servers of 10 requests a second each. Five times that is as much as two cores can generate
+/// and carry.
 fn mesh(chaos: &Chaos, senders: usize) -> MeshSpec {
     let service_time = ServiceTime::Fixed(Duration::from_millis(100));
     MeshSpec {
@@ -71,10 +72,10 @@ fn goodput(chaos: &Chaos, mesh: &Mesh, samples: &[Sample]) -> f64 {
     judge::goodput(samples, FIRST_S, chaos.flood.as_secs_f64(), mesh.total_rate())
 }
 
-/// From as many senders as the operator had in mind.
+/// The flood from the number of senders that the limit was chosen for.
 ///
 /// # Errors
-/// A mesh does not start, or ends early.
+/// A mesh does not start, or one of its processes ends early.
 pub async fn flood(chaos: &Chaos, ends: Instant, place: Place<'_>) -> Result<Row, MeshError> {
     let seconds = chaos.flood.as_secs();
     let what = format!("{SHARE} times what the servers can do, from {FEW} senders, for {seconds} s");
@@ -99,10 +100,10 @@ pub async fn flood(chaos: &Chaos, ends: Instant, place: Place<'_>) -> Result<Row
     Ok(Row::new(FLOOD, what, claim, columns))
 }
 
-/// From five times as many senders, and then all of it from one of them.
+/// The flood from five times as many senders, then all of it from one of them.
 ///
 /// # Errors
-/// A mesh does not start, or ends early.
+/// A mesh does not start, or one of its processes ends early.
 pub async fn senders(chaos: &Chaos, ends: Instant, place: Place<'_>) -> Result<Row, MeshError> {
     let seconds = chaos.flood.as_secs();
     let what =
@@ -134,8 +135,8 @@ pub async fn senders(chaos: &Chaos, ends: Instant, place: Place<'_>) -> Result<R
     Ok(Row::new(SENDERS, what, claim, columns))
 }
 
-/// Waits until the servers have nothing left of a flood; without limits that is most of it, and
-/// requests whose clients have given up are taken back.
+/// Waits until the servers have finished a flood. Without limits they queue most of it; requests
+/// whose clients have given up are withdrawn.
 async fn drain(side: Side) {
     sleep(if side == Side::Stock { 2 * PATIENCE } else { PATIENCE }).await;
 }

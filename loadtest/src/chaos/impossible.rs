@@ -1,5 +1,5 @@
-//! What a fault lacks on this machine.
+//! What this machine lacks for a fault.
 
-/// A fault that cannot be made here, and why.
+/// A fault that cannot be injected here, and why.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Impossible(pub String);

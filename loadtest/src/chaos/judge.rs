@@ -1,4 +1,4 @@
-//! From what the clients saw and the frontends counted to the figures of a column.
+//! Computes the figures of a column from what the clients saw and the frontends counted.
 
 use super::figure::{Bound, Claim, Figure};
 use crate::load::{ErrorKind, Outcome, Sample, quantile};
@@ -8,39 +8,40 @@ use serde::Serialize;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// A client gives up after this time. A fault lasts three times as long, so that nobody can sit it
-/// out; a request that is not answered counts in the percentiles with this time.
+/// A client gives up after this time. A fault lasts three times as long, so no client can outwait
+/// it. A request without an answer counts in the percentiles with this time.
 pub const PATIENCE: Duration = Duration::from_secs(2);
-/// So long a fault may go unnoticed before the percentile during it counts.
+/// How long a fault may go unnoticed before the percentile during it counts.
 pub const NOTICED: Duration = Duration::from_secs(2);
 /// The percentile is below twice the undisturbed one within this time after a fault, in seconds.
 pub const SETTLE_S: f64 = 5.0;
-/// Retries beyond those after rejections, per request.
+/// Retries other than those after rejections, per request.
 pub const BUDGET: f64 = 0.2;
-/// So much more of them than in stock Envoy is no harm.
+/// This many more such retries than in stock Envoy are no harm.
 const MORE_RETRIES: f64 = 0.05;
-/// What chance may do to the share of requests that meet the server that is broken: it is some 80
-/// of 320 requests.
+/// The effect of chance on the share of requests that meet the broken server: it is some 80 of 320
+/// requests.
 const SLOWER: Bound = Bound::NoWorse { times: 1.2, plus: 0.05 };
-/// What each frontend may retry at once beyond that share.
+/// Retries that each frontend may make at once beyond [`BUDGET`].
 pub const BURST: u64 = 10;
-/// How much later than in stock Envoy somebody may take requests again where all had died, in
-/// seconds: Envoys compile the module when they start. Four at once took 3 s longer on two cores.
+/// Where all processes had died: how much later than in stock Envoy requests may be accepted again,
+/// in seconds. Envoys compile the module when they start. Four at once took 3 s longer on two
+/// cores.
 const LATER_S: f64 = 5.0;
-/// What an unlucky moment may do to a percentile, as a factor and in milliseconds.
+/// The effect of an unlucky moment on a percentile, as a factor and in milliseconds.
 const NOISE: Bound = Bound::NoWorse { times: 1.5, plus: 20.0 };
 
 const WINDOW: Duration = Duration::from_secs(3);
 const STEP: Duration = Duration::from_millis(100);
-/// The percentile must stay down for so long, lest a lucky second counts.
+/// The percentile must stay down for this long, so that one lucky second does not count.
 const STAY_S: f64 = 2.0;
-/// Fewer requests than this have no 99th percentile worth a bound.
+/// With fewer requests than this, a 99th percentile means nothing.
 const ENOUGH: usize = 100;
 
-/// Something that is promised of a run without columns, as the soak is.
+/// A promise of a run without columns, such as the soak run.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Promise {
-    /// What about.
+    /// Its subject.
     pub what: &'static str,
     /// What is promised.
     pub promised: String,
@@ -50,18 +51,18 @@ pub struct Promise {
     pub holds: bool,
 }
 
-/// When what happened, in seconds from the start of the load.
+/// When the fault happened, in seconds from the start of the load.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Moments {
     /// The fault begins.
     pub began_s: f64,
-    /// It is complete: what was to be killed is gone.
+    /// The fault is complete: the processes to be killed have ended.
     pub complete_s: f64,
-    /// It is mended: what was killed takes requests again.
+    /// The fault is mended: killed parts take requests again.
     pub mended_s: f64,
 }
 
-/// What kind of fault it was.
+/// The kind of a fault.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Kind {
     /// It kills processes, and the requests in them.
@@ -70,7 +71,7 @@ pub struct Kind {
     pub leaves_nobody: bool,
 }
 
-/// What the frontends counted meanwhile.
+/// What the frontends counted during the run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Counted {
     /// Requests.
@@ -81,12 +82,12 @@ pub struct Counted {
     pub rejections: u64,
     /// Requests whose last attempt was rejected.
     pub exhausted: u64,
-    /// The frontends.
+    /// The number of frontends.
     pub frontends: u64,
 }
 
 impl Counted {
-    /// Retries after something else than a rejection.
+    /// Retries after anything but a rejection.
     pub fn other_retries(&self) -> u64 {
         self.retries.saturating_sub(self.rejections.saturating_sub(self.exhausted))
     }
@@ -101,7 +102,7 @@ pub struct Seen<'a> {
     pub kind: Kind,
     /// When it was.
     pub at: Moments,
-    /// What the frontends counted, if they count on.
+    /// What the frontends counted; none if their counters began anew.
     pub counted: Option<Counted>,
     /// Twice the undisturbed percentile, in milliseconds.
     pub limit_ms: f64,
@@ -112,13 +113,13 @@ fn began_s(sample: &Sample) -> f64 {
     sample.ended.saturating_sub(sample.latency).as_secs_f64()
 }
 
-/// Whether somebody said no: a rejection of ours, or Envoy's answer where a circuit breaker is
+/// Whether a request was refused: a rejection of ours, or Envoy's answer when a circuit breaker is
 /// open.
 pub fn is_refusal(outcome: Outcome) -> bool {
     matches!(outcome, Outcome::Shed | Outcome::Error(ErrorKind::Status(503)))
 }
 
-/// The requests without an answer of the application that was asked for, by what came instead.
+/// Counts the requests without a good answer of an application, by outcome.
 pub fn by_outcome<'a>(samples: impl Iterator<Item = &'a Sample>) -> String {
     let mut kinds: BTreeMap<Outcome, usize> = BTreeMap::new();
     for sample in samples.filter(|sample| sample.outcome != Outcome::Ok) {
@@ -133,7 +134,7 @@ pub fn by_outcome<'a>(samples: impl Iterator<Item = &'a Sample>) -> String {
     parts.join(", ")
 }
 
-/// Whether a request was in a process when it was killed, or nobody could take it.
+/// Whether a request was inside a process when it was killed, or nobody could take it.
 fn is_excused(sample: &Sample, kind: Kind, at: Moments) -> bool {
     let (began, ended) = (began_s(sample), sample.ended.as_secs_f64());
     let inside = kind.kills && began <= at.complete_s && ended >= at.began_s;
@@ -141,15 +142,15 @@ fn is_excused(sample: &Sample, kind: Kind, at: Moments) -> bool {
     inside || nobody
 }
 
-/// How long nobody takes a request.
+/// The time in which nobody takes a request.
 fn nobody(seen: &Seen<'_>) -> Option<Figure> {
     let what = "until somebody takes requests again";
     let bound = Bound::NoWorse { times: 1.0, plus: LATER_S };
     seen.kind.leaves_nobody.then(|| took(what, Some(seen.at.mended_s - seen.at.began_s), bound))
 }
 
-/// Requests without an answer, errors of the application among them; without those that were in
-/// what was killed, or that nobody could take.
+/// Requests without an answer, errors of the application included. Requests inside a killed
+/// process, or that nobody could take, do not count.
 fn unanswered(seen: &Seen<'_>, bound: Bound) -> Figure {
     let failed = seen.samples.iter().filter(|sample| sample.outcome != Outcome::Ok);
     let (excused, counted): (Vec<&Sample>, Vec<&Sample>) =
@@ -165,7 +166,7 @@ fn unanswered(seen: &Seen<'_>, bound: Bound) -> Figure {
     Figure { what: "requests without an answer", value, shown, bound }
 }
 
-/// Requests that were in what was killed, where somebody was left.
+/// Requests inside a killed process, where other processes were left.
 fn inside(seen: &Seen<'_>) -> Option<Figure> {
     let failed = seen.samples.iter().filter(|one| one.outcome != Outcome::Ok);
     let count = failed.filter(|one| is_excused(one, seen.kind, seen.at)).count();
@@ -174,19 +175,19 @@ fn inside(seen: &Seen<'_>) -> Option<Figure> {
     is_some.then_some(Figure { what: "requests in what was killed", value, shown, bound: Bound::Chance })
 }
 
-/// What the requests took that began while the fault was in force, from [`NOTICED`] on, in order;
-/// none if there are too few.
+/// The sorted response times of the requests that began during the fault, from [`NOTICED`] on; none
+/// if there are too few.
 fn meanwhile(seen: &Seen<'_>) -> Option<Vec<Duration>> {
     let from = seen.at.complete_s + NOTICED.as_secs_f64();
     let meanwhile = seen.samples.iter().filter(|one| (from..seen.at.mended_s).contains(&began_s(one)));
     let mut latencies: Vec<Duration> = meanwhile.map(felt).collect();
     latencies.sort_unstable();
-    // Nobody can be fast where nobody is left.
+    // If no process is left, no request can be fast.
     (latencies.len() >= ENOUGH && !seen.kind.leaves_nobody).then_some(latencies)
 }
 
-/// The share of them that took longer than the limit. Where a percentile is as long as clients
-/// wait, it cannot get worse; this can.
+/// The share of these requests that took longer than the limit. Where the percentile is already as
+/// long as clients wait, it cannot get worse, but this share can.
 fn slower(seen: &Seen<'_>, bound: Bound) -> Option<Figure> {
     let latencies = meanwhile(seen)?;
     let within = latencies.partition_point(|latency| milliseconds(*latency) <= seen.limit_ms);
@@ -195,14 +196,14 @@ fn slower(seen: &Seen<'_>, bound: Bound) -> Option<Figure> {
     Some(Figure { what: "slower than twice the undisturbed p99 while it lasts", value: Some(value), shown, bound })
 }
 
-/// The 99th percentile of the requests that began while the fault was in force, from [`NOTICED`]
-/// on; none if there are too few.
+/// The 99th percentile of the requests that began during the fault, from [`NOTICED`] on; none if
+/// there are too few.
 fn p99_during(seen: &Seen<'_>, bound: Bound) -> Option<Figure> {
     let value = quantile(&meanwhile(seen)?, 0.99).map(milliseconds);
     Some(figure_ms("p99 while it lasts, from 2 s on", value, bound))
 }
 
-/// What a client felt.
+/// The time that a client experienced.
 fn felt(sample: &Sample) -> Duration {
     if sample.outcome == Outcome::Ok { sample.latency } else { PATIENCE }
 }
@@ -212,7 +213,7 @@ fn figure_ms(what: &'static str, value: Option<f64>, bound: Bound) -> Figure {
     Figure { what, value, shown, bound }
 }
 
-/// How long the percentile takes to be below the limit after the fault.
+/// The time from the end of the fault until the percentile is below the limit.
 fn back(seen: &Seen<'_>, bound: Bound) -> Figure {
     let value = recovery_s(&p99(seen.samples), seen.at.mended_s, seen.limit_ms, STAY_S);
     Figure { what: "p99 below twice the undisturbed, after it", value, shown: seconds(value), bound }
@@ -222,7 +223,7 @@ fn seconds(value: Option<f64>) -> String {
     value.map_or_else(|| "never".to_owned(), |seconds| format!("{seconds:.1} s"))
 }
 
-/// Retries beyond those after rejections, as a share of the requests.
+/// Retries other than those after rejections, as a share of the requests.
 fn retries(counted: Counted, bound: Bound) -> Figure {
     let others = counted.other_retries();
     let beyond = others.saturating_sub(BURST * counted.frontends);
@@ -234,8 +235,8 @@ fn retries(counted: Counted, bound: Bound) -> Figure {
     }
 }
 
-/// The figures of a fault. Where the row is more than no harm, all requests have to be answered
-/// that somebody could take.
+/// The figures of a fault. Unless the row claims only no harm, every request must be answered that
+/// somebody could take.
 pub fn fault(seen: &Seen<'_>, claim: Claim) -> Vec<Figure> {
     let no_harm = claim == Claim::NoHarm;
     let or = |harmless, promised| if no_harm { harmless } else { promised };
@@ -251,7 +252,8 @@ pub fn fault(seen: &Seen<'_>, claim: Claim) -> Vec<Figure> {
     figures
 }
 
-/// The 99th percentile over time, in milliseconds; what was not answered counts as [`PATIENCE`].
+/// The 99th percentile over time, in milliseconds. A request without an answer counts as
+/// [`PATIENCE`].
 pub fn p99(samples: &[Sample]) -> Vec<Point> {
     let counted: Vec<Sample> = samples
         .iter()
@@ -260,7 +262,7 @@ pub fn p99(samples: &[Sample]) -> Vec<Point> {
     sliding(&counted, 0.99, WINDOW, STEP)
 }
 
-/// Why nothing can be said: the machine had other things to do even before the fault began.
+/// Why the results prove nothing: the machine was busy even before the fault.
 pub fn restless(samples: &[Sample], at: Moments, limit_ms: f64) -> Option<String> {
     let before = p99(samples).into_iter().take_while(|point| point.at_s < at.began_s);
     let worst = before.map(|point| point.value).fold(0.0, f64::max);
@@ -268,7 +270,7 @@ pub fn restless(samples: &[Sample], at: Moments, limit_ms: f64) -> Option<String
         .then(|| format!("the machine is busy: p99 was {worst:.0} ms before the fault, above {limit_ms:.0}"))
 }
 
-/// Twice the 99th percentile of what ended before `end_s`, in milliseconds.
+/// Twice the 99th percentile of the requests that ended before `end_s`, in milliseconds.
 pub fn twice_the_undisturbed(samples: &[Sample], end_s: f64) -> f64 {
     let before = samples.iter().filter(|sample| sample.ended.as_secs_f64() < end_s);
     let mut latencies: Vec<Duration> = before.map(felt).collect();
@@ -276,19 +278,19 @@ pub fn twice_the_undisturbed(samples: &[Sample], end_s: f64) -> f64 {
     2.0 * quantile(&latencies, 0.99).map_or(0.0, milliseconds)
 }
 
-/// Answered requests between two moments, as a share of what the service can answer.
+/// Requests answered between two moments, as a share of what the service can answer.
 pub fn goodput(samples: &[Sample], from_s: f64, to_s: f64, capacity_rps: f64) -> f64 {
     let inside = |sample: &&Sample| (from_s..to_s).contains(&sample.ended.as_secs_f64());
     let answered = samples.iter().filter(|sample| sample.outcome == Outcome::Ok).filter(inside);
     answered.count() as f64 / ((to_s - from_s) * capacity_rps)
 }
 
-/// A figure out of a goodput.
+/// A goodput as a figure.
 pub fn goodput_figure(what: &'static str, good: f64, bound: Bound) -> Figure {
     Figure { what, value: Some(good), shown: format!("{good:.2}"), bound }
 }
 
-/// Requests that were neither answered nor refused: their clients waited in vain.
+/// Requests that were neither answered nor refused, so their clients waited in vain.
 pub fn in_vain(what: &'static str, samples: &[Sample], bound: Bound) -> Figure {
     let vain = samples.iter().filter(|one| one.outcome != Outcome::Ok && !is_refusal(one.outcome));
     let (count, refused) = (vain.clone().count(), samples.iter().filter(|one| is_refusal(one.outcome)));
@@ -312,17 +314,17 @@ pub fn without_an_answer(what: &'static str, samples: &[Sample], bound: Bound) -
     if !failed.is_empty() {
         shown += &format!(" ({})", by_outcome(failed.iter().copied()));
     }
-    // Nothing asked is nothing answered.
+    // Without requests there is no value.
     let value = (!samples.is_empty()).then_some(failed.len() as f64);
     Figure { what, value, shown, bound }
 }
 
-/// Of a time in seconds that something took.
+/// A duration in seconds as a figure.
 pub fn took(what: &'static str, value: Option<f64>, bound: Bound) -> Figure {
     Figure { what, value, shown: seconds(value), bound }
 }
 
-/// Requests per second that came out in a way, second by second.
+/// Requests per second with certain outcomes, second by second.
 pub fn per_second(samples: &[Sample], counts: impl Fn(Outcome) -> bool) -> Vec<Point> {
     let end = samples.iter().map(|sample| sample.ended.as_secs()).max().map_or(0, |last| last + 1);
     let mut seconds = vec![0u32; usize::try_from(end).unwrap_or(0)];

@@ -1,10 +1,10 @@
-//! Tests of the figures that are judged in a column.
+//! Tests of the figures of a column.
 
 use super::*;
 
 const AT: Moments = Moments { began_s: 4.0, complete_s: 4.1, mended_s: 10.0 };
 
-/// A request that began and ended then, in milliseconds.
+/// A request with this start and end, in milliseconds.
 fn request(began: u64, ended: u64, outcome: Outcome) -> Sample {
     Sample { latency: Duration::from_millis(ended - began), outcome, ended: Duration::from_millis(ended) }
 }
@@ -13,7 +13,7 @@ fn error(began: u64, ended: u64) -> Sample {
     request(began, ended, Outcome::Error(ErrorKind::Status(500)))
 }
 
-/// 20 ms each, a hundred a second, for 20 s.
+/// Good answers: 20 ms each, a hundred a second, for 20 s.
 fn well() -> Vec<Sample> {
     (0..2_000).map(|n| request(n * 10, n * 10 + 20, Outcome::Ok)).collect()
 }
@@ -59,7 +59,7 @@ fn detects_each_broken_promise_of_a_fault() {
     one_lost.push(error(5_000, 5_010));
     assert_eq!(holds(&seen(&one_lost)), [false, true, true, true]);
     let mut slow = well();
-    // Within the fault, and over before it ends.
+    // They begin and end while the fault lasts.
     slow.extend((0..10).map(|n| request(6_200 + n, 6_900, Outcome::Ok)));
     assert_eq!(holds(&seen(&slow)), [true, false, true, true]);
     let mut early = well();
@@ -70,7 +70,7 @@ fn detects_each_broken_promise_of_a_fault() {
     assert_eq!(holds(&seen(&late)), [true, true, false, true]);
     let samples = well();
     let mut more = seen(&samples);
-    // 40 beyond rejections: 20 at once are allowed, and a fifth of 100 requests.
+    // 40 retries other than after rejections. 20 at once are allowed, and a fifth of 100 requests.
     more.counted = more.counted.map(|counted| Counted { retries: 71, ..counted });
     assert_eq!(holds(&more), [true, true, true, false]);
 }

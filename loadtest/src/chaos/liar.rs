@@ -1,8 +1,9 @@
-//! A control plane that says what it should not, in the place of the real one.
+//! A lying control plane in place of the real one.
 //!
-//! In turn: an older state without one of the servers, an empty list of servers, no services at
-//! all, a refusal, what is no JSON, and a value that is not allowed. Each is held for a moment, as
-//! the real one holds a poll. Or it says nothing: it takes each question and never answers.
+//! Its answers, in turn: an older state without one of the servers, an empty list of servers, no
+//! services at all, a refusal, invalid JSON, and a value that is not allowed. It holds each for a
+//! moment, as the real one holds a poll. It can also be silent: it accepts each poll and never
+//! answers.
 
 use crate::mesh::{Mesh, MeshError};
 use bloc_policy::sync::SyncResponse;
@@ -27,13 +28,13 @@ const HOLD: Duration = Duration::from_millis(150);
 /// How it lies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lies {
-    /// In all the ways above.
+    /// With all of the answers above, in turn.
     All,
-    /// By saying nothing.
+    /// With silence.
     Silence,
 }
 
-/// A liar at work.
+/// A running liar.
 #[derive(Debug)]
 pub struct Liar {
     task: JoinHandle<()>,
@@ -46,10 +47,10 @@ impl Drop for Liar {
 }
 
 impl Liar {
-    /// Takes the place of the control plane of `mesh`; none if it has none.
+    /// Takes the address of the control plane of `mesh`; none if the mesh has none.
     ///
     /// # Errors
-    /// The place is taken.
+    /// The address is in use.
     pub async fn in_the_place_of(mesh: &mut Mesh, lies: Lies) -> Result<Option<Self>, MeshError> {
         let Some(at) = mesh.control_plane_address() else { return Ok(None) };
         mesh.crash_control_plane().await;
@@ -58,7 +59,7 @@ impl Liar {
         Ok(Some(Self { task: tokio::spawn(serve(listener, lies, answers)) }))
     }
 
-    /// Ends it; its place is free then.
+    /// Ends it and frees its address.
     pub async fn end(mut self) {
         self.task.abort();
         let _ = (&mut self.task).await;
@@ -67,7 +68,7 @@ impl Liar {
 
 type Answer = (StatusCode, Bytes);
 
-/// What it says, in turn.
+/// Its answers, in turn.
 fn answers(mesh: &Mesh, endpoints: &[SocketAddr]) -> Vec<Answer> {
     let state = |version: &str, services| {
         let answer = SyncResponse { version: version.to_owned(), services, ..SyncResponse::default() };

@@ -1,22 +1,22 @@
 //! Faults under load, in three columns: stock Envoy, stock Envoy as a good operator tunes it
 //! ([`Guard`](crate::envoy::Guard)), and ours.
 //!
-//! A small mesh of real Envoys for each column carries half of what it can. One fault after the
-//! other is put in under this load, the same at the same victim with the same arrivals in each
-//! column, and mended again. A fault lasts three times as long as the clients wait, so that nobody
-//! sits it out. The figures:
+//! There is a small mesh of real Envoys for each column, under half of the load that it can serve.
+//! Faults are injected one after the other under this load, and mended again: the same fault at the
+//! same victim, with the same arrivals, in each column. A fault lasts three times as long as the
+//! clients wait, so no client can outwait it. The figures:
 //!
-//! 1. *Requests without an answer*, from the first to the last second, errors that the failing
-//!    application made among them; without those that were in a process that was killed, and those
-//!    that nobody could have taken.
-//! 2. *p99 while it lasts*, from two seconds after its begin on; a request without an answer counts
-//!    as the clients' patience.
-//! 3. *p99 after it*: how long it takes to stay below twice the undisturbed one.
-//! 4. *Retries* beyond those after rejections, for each request.
+//! 1. *Requests without an answer*, from the first to the last second, errors of the failing
+//!    application included. Requests inside a killed process, and requests that nobody could have
+//!    taken, do not count.
+//! 2. *p99 while it lasts*, from two seconds after the fault begins. A request without an answer
+//!    counts as the time that clients wait.
+//! 3. *p99 after it*: how long it takes to stay below twice the undisturbed p99.
+//! 4. *Retries* other than those after rejections, per request.
 //!
-//! What a row claims ([`Claim`]) decides what they have to be: a promise of ours holds in no other
-//! column; where nothing of ours makes a difference, and where our own parts break, ours is no
-//! worse than stock Envoy. A row that was not run is no pass.
+//! A row's claim ([`Claim`]) sets the bounds. A promise of ours must hold in our column and in no
+//! other. Where our filters make no difference, or our own parts break, our column must be no worse
+//! than stock Envoy. A row that was not run does not pass.
 
 mod fault;
 mod faults;

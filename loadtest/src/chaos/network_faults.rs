@@ -1,8 +1,7 @@
-//! What needs the system's help: a network namespace of our own, and packets that get lost or come
-//! late in it.
+//! Faults that need the system: our own network namespace, and packets that are lost or late in it.
 //!
-//! A namespace needs root and util-linux's `unshare`; it ends with the processes in it, so nothing
-//! is left behind. Packets are lost by a rule of nftables, and are late by a way through a device
+//! A namespace needs root and util-linux's `unshare`. It ends with its processes, so nothing is
+//! left behind. A rule of nftables drops packets. A TUN device of ours makes packets late.
 //! of ours.
 
 use super::impossible::Impossible;
@@ -22,11 +21,11 @@ use tokio::time::{Instant, sleep, sleep_until, timeout};
 use tokio_tun::Tun;
 
 const INSIDE: &str = "BLOC_LAB_NAMESPACE";
-/// Of nftables.
+/// The name of our nftables table.
 const TABLE: &str = "bloc_lab";
 
-/// Goes on as the same command in a network namespace of its own, with nothing but a loopback
-/// device. Returns if it is there already, or cannot.
+/// Restarts the same command in its own network namespace, which has only a loopback device.
+/// Returns if it is already there, or cannot do it.
 pub fn enter_namespace() {
     if inside() {
         succeeds("ip", &["link", "set", "lo", "up"]);
@@ -36,7 +35,7 @@ pub fn enter_namespace() {
     if succeeds("unshare", &["--net", "ip", "link", "set", "lo", "up"]) {
         let mut arguments: Vec<OsString> = vec!["--net".into(), "--".into(), program.into()];
         arguments.extend(std::env::args_os().skip(1));
-        // Comes back only if it fails; then everything runs here, except what needs the namespace.
+        // Returns only if it fails. Then everything runs here, except what needs the namespace.
         let _ = Command::new("unshare").args(arguments).env(INSIDE, "1").exec();
     }
 }
@@ -53,7 +52,7 @@ fn namespace() -> Result<(), Impossible> {
     if inside() { Ok(()) } else { Err(Impossible("needs root for a network namespace of its own".into())) }
 }
 
-/// Whether packets can be lost.
+/// Whether packets can be dropped here.
 pub fn can_lose() -> Result<(), Impossible> {
     namespace()?;
     let rules = lose_of(1) && succeeds("nft", &["delete", "table", "inet", TABLE]);
@@ -64,7 +63,7 @@ fn no_nftables() -> Impossible {
     Impossible("needs nftables (Debian's package) in the kernel and installed".into())
 }
 
-/// From now on a twentieth of the packets from and to `port` is lost.
+/// From now on a twentieth of the packets from and to `port` is dropped.
 pub fn lose(port: u16) {
     lose_of(port);
 }
@@ -79,27 +78,27 @@ fn lose_of(port: u16) -> bool {
     succeeds("nft", &[&script])
 }
 
-/// From now on nothing is lost.
+/// From now on no packet is dropped.
 pub fn lose_nothing() {
     succeeds("nft", &["delete", "table", "inet", TABLE]);
 }
 
-/// The device through which packets go while they are late.
+/// The device that late packets pass through.
 const DEVICE: &str = "late";
-/// The largest packet that a loopback device hands over, and its link header.
+/// The largest packet from a loopback device, and its link header.
 const PACKET: usize = 65_536 + LINK_HEADER;
-/// A packet that leaves a loopback device for another has an Ethernet header still.
+/// A packet that leaves a loopback device for another still has an Ethernet header.
 const LINK_HEADER: usize = 14;
-/// By how many milliseconds a packet is late.
+/// The delay of a packet, in milliseconds.
 const LATE_MS: RangeInclusive<f64> = 1.0..=5.0;
-/// More than the latest packet is late.
+/// More than the longest delay.
 const LATEST: Duration = Duration::from_millis(20);
 
-/// Packets are late as long as this is there.
+/// Makes packets late while it exists.
 ///
-/// nftables hands what arrives on the loopback device to a TUN device, and this writes it back
-/// there a while later, in the order in which it came. What `tc` and the kernel's `netem` would do,
-/// which not every kernel has.
+/// nftables forwards the packets that arrive on the loopback device to a TUN device, and this
+/// writes them back there some time later, in order. `tc` with the kernel's `netem` would do the
+/// same, but not every kernel has it.
 #[derive(Debug)]
 pub struct Delay {
     tasks: JoinSet<()>,
@@ -111,7 +110,7 @@ impl Delay {
         namespace()?;
         let tun = Tun::builder().name(DEVICE).mtu(65_535).up().build().ok().and_then(|mut tuns| tuns.pop());
         let tun = Arc::new(tun.ok_or_else(|| Impossible("needs TUN devices (/dev/net/tun)".into()))?);
-        // What comes back has an address of this machine for its source.
+        // The packets that come back have an address of this machine as their source.
         for (device, name, value) in [
             (DEVICE, "accept_local", "1"),
             (DEVICE, "route_localnet", "1"),
@@ -137,8 +136,8 @@ impl Delay {
         tasks.spawn(async move {
             while let Some((due, packet)) = receiver.recv().await {
                 sleep_until(due).await;
-                // Refused are the device's own packets (IPv6 asks for routers), which had no link
-                // header and now lack their first bytes.
+                // The kernel refuses the device's own packets (IPv6 router solicitations). They had
+                // no link header, so they now lack their first bytes.
                 let _ = tun.send(&packet).await;
             }
         });
@@ -147,11 +146,11 @@ impl Delay {
             "add table netdev {TABLE}; add chain netdev {TABLE} input {{ type filter hook ingress device lo priority 0; }}; \
              add rule netdev {TABLE} input meta l4proto tcp fwd to {DEVICE}"
         );
-        // Dropped, it takes the device with it.
+        // If this fails, dropping `delay` removes the device.
         if succeeds("nft", &[&script]) { Ok(delay) } else { Err(no_nftables()) }
     }
 
-    /// From now on packets are in time; those under way arrive.
+    /// From now on packets are on time. Packets under way still arrive.
     pub async fn end(mut self) {
         on_time();
         sleep(LATEST).await;
@@ -169,12 +168,12 @@ fn on_time() {
     succeeds("nft", &["delete", "table", "netdev", TABLE]);
 }
 
-/// Whether packets can be late, and are then.
+/// Whether packets can be delayed here, and whether that has an effect.
 pub async fn can_delay() -> Result<(), Impossible> {
     let delay = Delay::begin()?;
     let took = connecting().await;
     delay.end().await;
-    // There and back.
+    // The way there and back.
     let least = Duration::from_secs_f64(2.0 * LATE_MS.start() / 1e3);
     match took {
         Ok(took) if took >= least => Ok(()),

@@ -8,17 +8,17 @@ use std::time::Duration;
 /// What to run.
 #[derive(Clone, Debug)]
 pub struct Chaos {
-    /// What balances the load in the column of ours.
+    /// What balances the load in our column.
     pub policy: Policy,
-    /// Only the rows whose name is this; all if empty.
+    /// Only rows with these names; all if empty.
     pub only: Vec<String>,
     /// How long a flood lasts.
     pub flood: Duration,
-    /// How stock Envoy is tuned; none: as is best for each row.
+    /// How stock Envoy is tuned; none: in the best way for each row.
     pub guard: Option<Guard>,
-    /// Nothing begins that would end later.
+    /// Nothing starts that would end later than this.
     pub limit: Duration,
-    /// Determines the order, the victims, the arrivals and the service times.
+    /// The seed of the order, the victims, the arrivals and the service times.
     pub seed: u64,
 }
 
@@ -28,12 +28,12 @@ impl Chaos {
         self.only.is_empty() || self.only.iter().any(|only| only == name)
     }
 
-    /// How stock Envoy is tuned in a row, for which `best` is best.
+    /// How stock Envoy is tuned in a row whose best tuning is `best`.
     pub fn guard(&self, best: Guard) -> Guard {
         self.guard.unwrap_or(best)
     }
 
-    /// The seed of the arrivals of a row: the same for all its columns.
+    /// The seed of the arrivals of a row, the same for all its columns.
     pub fn arrivals(&self, number: usize) -> u64 {
         seeds::arrivals(seeds::round(self.seed, number))
     }

@@ -1,7 +1,7 @@
-//! Servers that are well again: each routing that promises anything, each kind of fault.
+//! Servers that have recovered: each routing that promises anything, each kind of fault.
 //!
-//! What a sender or a server has learned while a server was broken must not outlast the fault. The
-//! clusters have no outlier detection, which would end the fault for them.
+//! What a sender or a server learned during a fault must not outlast it. The clusters have no
+//! outlier detection, which would end the fault for them.
 
 use super::fault::{Fault, Victim};
 use super::figure::{Bound, Claim};
@@ -21,42 +21,42 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::{Instant, sleep, sleep_until};
 
-/// What each of these rows claims.
+/// The claim of each of these rows.
 pub const CLAIM: Claim = Claim::NoHarm;
 const BACKENDS: usize = 4;
-/// Three of four can take it all.
+/// Three of the four backends can take all of it.
 const SHARE: f64 = 0.5;
 const BEFORE: Duration = Duration::from_secs(3);
-/// Three times what clients wait.
+/// Three times as long as clients wait.
 const BROKEN: Duration = PATIENCE.saturating_mul(3);
-/// What several processes may take to start.
+/// How long several processes may take to start.
 const STARTS: Duration = Duration::from_secs(4);
-/// From when on a server that is well again is to have its share, and how long it is looked at.
+/// When a recovered server must have its share, and how long that is measured.
 const SETTLES: Duration = Duration::from_secs(10);
 const LOOKS: Duration = Duration::from_secs(14);
-/// What a server that is well again gets at least, as a multiple of its fair share.
+/// The least that a recovered server gets, as a multiple of its fair share.
 const RECOVERED: f64 = 0.8;
 const GUARD: Guard = Guard { requests: 20, attempt: Duration::from_millis(500) };
-/// Meshes start for so long.
+/// Time for the meshes to start.
 const MESHES: Duration = Duration::from_secs(15);
-/// A server that starts slowly takes 2.5 s for a request of 50 ms for so long.
+/// A slow start: 2.5 s for a request of 50 ms, for this long.
 const SLOW_START: (f64, Duration) = (0.02, Duration::from_secs(2));
 
-/// What is wrong with a server for a while.
+/// The fault of a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Wrong {
     /// Nobody listens at its address.
     Refuses,
     /// Its application answers 500 within a millisecond.
     Fails,
-    /// The same as the first, and it takes its time when it is back.
+    /// Nobody listens at first, and the application is slow when it is back.
     StartsSlowly,
 }
 
-/// All of them; their numbers are those of the backends that they meet.
+/// All kinds; the number of each is that of its backend.
 const WRONGS: [Wrong; 3] = [Wrong::Refuses, Wrong::Fails, Wrong::StartsSlowly];
 
-/// A server that is well again.
+/// A row about a recovered server.
 #[derive(Clone, Copy, Debug)]
 pub struct Recovery {
     /// Its name on the command line.
@@ -69,7 +69,7 @@ const fn recovery(name: &'static str, policy: Policy, wrong: Wrong) -> Recovery 
     Recovery { name, policy, wrong }
 }
 
-/// All of them.
+/// All rows.
 pub const RECOVERIES: [Recovery; 9] = [
     recovery("refuses-bloc", Policy::Bloc, Wrong::Refuses),
     recovery("fails-bloc", Policy::Bloc, Wrong::Fails),
@@ -82,17 +82,17 @@ pub const RECOVERIES: [Recovery; 9] = [
     recovery("starts-slowly-mu", Policy::Mu, Wrong::StartsSlowly),
 ];
 
-/// What one mesh showed.
+/// The results of one mesh.
 struct Met {
     column: Column,
     at: Moments,
     limit_ms: f64,
-    /// Why that says nothing.
+    /// Why they prove nothing; none: they count.
     busy: Option<String>,
 }
 
 impl Recovery {
-    /// What happens, in a line.
+    /// A description in one line.
     pub fn what(&self) -> String {
         let (policy, seconds) = (self.policy.name(), BROKEN.as_secs());
         match self.wrong {
@@ -105,8 +105,8 @@ impl Recovery {
         }
     }
 
-    /// Breaks this backend and looks at it when it is well again. The limit of the 99th percentile
-    /// is that of stock Envoy, which meets it first; none: this is stock Envoy.
+    /// Breaks this backend, and measures it when it has recovered. The limit of the 99th percentile
+    /// is that of stock Envoy, which runs first; none: this is stock Envoy.
     async fn run(&self, mesh: &mut Mesh, side: Side, chaos: &Chaos, limit_ms: Option<f64>) -> Result<Met, MeshError> {
         nobody_is_ejected(mesh).await?;
         let backend = self.wrong as usize;
@@ -129,7 +129,7 @@ impl Recovery {
         Ok(Met { column: Column::new(side, figures, samples), at, limit_ms, busy })
     }
 
-    /// What each backend has served while it was looked at.
+    /// Breaks the backend and mends it. Returns what each backend has served after that.
     async fn disturb(&self, mesh: &mut Mesh, backend: usize, start: Instant) -> Result<(Moments, Vec<u64>), MeshError> {
         let victim = Victim { backend, frontend: 0 };
         let fault = if self.wrong == Wrong::Fails { Fault::Failing } else { Fault::KillPod };
@@ -158,7 +158,7 @@ impl Recovery {
     }
 }
 
-/// How long one takes on one mesh.
+/// How long a row takes on one mesh.
 fn window() -> Duration {
     BEFORE + BROKEN + STARTS + SLOW_START.1 + SETTLES + LOOKS
 }
@@ -175,11 +175,11 @@ fn mesh(policy: Policy, seed: u64) -> MeshSpec {
     }
 }
 
-/// Runs those that are wanted. Each kind of fault meets stock Envoy once, tuned and not, and then
-/// each routing; each row goes to `tell` when it is complete.
+/// Runs the selected rows. Each kind of fault runs once on stock Envoy, tuned and not, and then
+/// with each routing. Each row goes to `tell` when it is complete.
 ///
 /// # Errors
-/// A mesh does not start, or a part of it does not do as it is told.
+/// A mesh does not start, or a part of it does not do what it is told.
 pub async fn run(chaos: &Chaos, ends: Instant, place: Place<'_>, tell: &mut impl FnMut(Row)) -> Result<(), MeshError> {
     let wanted = RECOVERIES.into_iter().filter(|one| chaos.wants(one.name));
     let mut rows: Vec<(Recovery, Row)> =

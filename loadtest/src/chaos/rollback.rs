@@ -1,14 +1,14 @@
-//! A configuration that is changed and rolled back under load, with our filters and without.
+//! A configuration change and its rollback under load, with our filters and without.
 //!
-//! All sidecars get their listeners from files. Those with another capacity in their plugin
-//! configurations come, and go again two seconds later, while the ones before still drain: Envoy
-//! then takes the old plugins for the new listeners, since they are the same and still live. When
-//! the last drain has ended, the plugins of the change are gone; what they owned must not be gone
-//! with them. Last, the control plane names another capacity, which arrives only where it is still
-//! asked.
+//! All sidecars read their listeners from files. New listeners with another capacity in their
+//! plugin configurations arrive, and are replaced by the original ones two seconds later. The
+//! original listeners of the first time still drain then, so Envoy reuses their plugins, which are
+//! identical and still live. When the last drain ends, the plugins of the change are deleted; what
+//! they owned must survive. Last, the control plane sends another capacity, which arrives only
+//! where a proxy still polls.
 //!
-//! Requests are held meanwhile, in two workers each, so that turns are passed from one to the
-//! other.
+//! Meanwhile requests are held, in two workers of each sidecar, so that one worker passes places to
+//! the other.
 
 use super::figure::{Bound, Claim, Figure};
 use super::judge::{self, Moments};
@@ -29,34 +29,35 @@ use tokio::time::{Instant, sleep, sleep_until};
 
 /// Its name on the command line.
 pub const ROLLED_BACK: &str = "rolled-back";
-/// What it claims.
+/// Its claim.
 pub const CLAIM: Claim = Claim::NoHarm;
 
 /// Long enough for a 99th percentile.
 const BEFORE: Duration = Duration::from_secs(6);
-/// Between the change and its rollback; shorter than the drain.
+/// The time between the change and its rollback; shorter than the drain.
 const CHANGED: Duration = Duration::from_secs(2);
-/// Istio's is 45 s. Longer than [`IN_FORCE`], so that the rollback meets what was before.
+/// Istio's drain takes 45 s. This one is longer than [`IN_FORCE`], so the original listeners still
+/// drain at the rollback.
 const DRAIN: Duration = Duration::from_secs(5);
 const AFTER: Duration = Duration::from_secs(9);
-/// A drain ends later than it should on a busy machine.
+/// On a busy machine a drain ends later than it should.
 const DRAINED: Duration = Duration::from_secs(30);
-/// Enough that requests are held; none is refused for that.
+/// Enough that requests are held, and none is rejected.
 const SHARE: f64 = 0.5;
-/// In the plugin configurations at first and after the rollback, in those of the change, and at the
-/// control plane in the end.
+/// The capacity in the plugin configurations at first and after the rollback, in those of the
+/// change, and in the control plane's parameters at the end.
 const CAPACITIES: [u32; 3] = [20, 5, 30];
 const HELD: Duration = Duration::from_secs(1);
 const RETRIES: u32 = 3;
 const LOOK: Duration = Duration::from_millis(50);
 
-/// Within this time what was written last is in force in every sidecar.
+/// Within this time the latest configuration is in force in every sidecar.
 const IN_FORCE: Duration = Duration::from_secs(4);
-/// The silence of a proxy that asks nobody any more shows in the requests within this time.
+/// Within this time requests show that a proxy has stopped polling.
 const SILENCE: Duration = Duration::from_secs(5);
-/// Longer than a request may be held.
+/// Longer than a sidecar may hold a request.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// Answered requests after the last drain, as a share of the load.
+/// Requests answered after the last drain, as a share of the load.
 const GOODPUT: f64 = 0.9;
 const STARTS: Duration = Duration::from_secs(30);
 const GUARD: Guard = Guard { requests: 20, attempt: Duration::from_secs(2) };
@@ -66,21 +67,21 @@ fn window() -> Duration {
     BEFORE + CHANGED + DRAIN + AFTER
 }
 
-/// No request may take longer: held as long as is allowed, again at each retry, and then served.
+/// The longest time of a request: held as long as allowed, again at each retry, then served.
 fn bound() -> Duration {
     HELD * (RETRIES + 1) + Duration::from_secs(1)
 }
 
-/// What happens, in a line.
+/// A description in one line.
 fn what() -> String {
     let [changed, drain] = [CHANGED, DRAIN].map(|time| time.as_secs());
     format!("the listeners of all sidecars are replaced, and {changed} s later rolled back; each drains for {drain} s")
 }
 
-/// Meshes of its own under load, and what was seen of them.
+/// Runs its own meshes under load, and judges what happened.
 ///
 /// # Errors
-/// A mesh does not start, or a part of it does not do as it is told.
+/// A mesh does not start, or a part of it does not do what it is told.
 pub async fn run(chaos: &Chaos, ends: Instant, place: Place<'_>) -> Result<Row, MeshError> {
     if Instant::now() + 3 * (window() + DRAINED) + STARTS > ends {
         let why = format!("no time left of {:?}", chaos.limit);
@@ -111,7 +112,7 @@ pub async fn run(chaos: &Chaos, ends: Instant, place: Place<'_>) -> Result<Row, 
             tokio::join!(load::run(&plan, start, Arc::<Tally>::default()), disturb(mesh, start, *side == Side::Ours));
         let (at, in_force_s) = disturbed?;
         let samples = measured.samples;
-        // That of stock Envoy, which is the first.
+        // Stock Envoy's limit; its column is the first.
         let limit_ms = *row.limit_ms.get_or_insert_with(|| judge::twice_the_undisturbed(&samples, at.began_s));
         let busy = judge::restless(&samples, at, limit_ms).map(|why| format!("{}: {why}", side.title()));
         row.not_run = row.not_run.or(busy);
@@ -149,7 +150,7 @@ fn figures(samples: &[Sample], at: Moments, limit_ms: f64) -> Vec<Figure> {
     ]
 }
 
-/// Changes, rolls back, waits until all drains have ended, and asks for something else.
+/// Changes, rolls back, waits until all drains have ended, and sends another capacity.
 async fn disturb(mesh: &Mesh, start: Instant, ours: bool) -> Result<(Moments, [Option<f64>; 3]), MeshError> {
     let [first, changed, last] = CAPACITIES;
     sleep_until(start + BEFORE).await;
@@ -168,7 +169,7 @@ async fn disturb(mesh: &Mesh, start: Instant, ours: bool) -> Result<(Moments, [O
     let mended_s = start.elapsed().as_secs_f64();
     let mut control_plane = None;
     if ours {
-        // So that the silence of a proxy that asks nobody any more shows in the requests first.
+        // First give a proxy that has stopped polling the time to affect requests.
         sleep(SILENCE).await;
         mesh.reconfigure(mesh.endpoints().len(), CapacitySpec::Static { limit: last.into() })?;
         let asked = Instant::now();
@@ -182,7 +183,7 @@ async fn disturb(mesh: &Mesh, start: Instant, ours: bool) -> Result<(Moments, [O
     Ok((Moments { began_s, complete_s, mended_s }, [change, rollback, control_plane]))
 }
 
-/// After how many seconds this is the capacity of every sidecar; none: not within [`IN_FORCE`].
+/// The seconds until every sidecar has this capacity; none: not within [`IN_FORCE`].
 async fn in_force(mesh: &Mesh, capacity: u32) -> Option<f64> {
     let began = Instant::now();
     while began.elapsed() < IN_FORCE {

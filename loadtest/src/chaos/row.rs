@@ -1,4 +1,4 @@
-//! A row: one fault, three columns, and what follows.
+//! A row: one fault, three columns, and the verdict.
 
 use super::figure::{Claim, Figure};
 use super::judge::{self, Moments};
@@ -7,21 +7,21 @@ use crate::load::{Outcome, Sample};
 use crate::timeline::Point;
 use serde::Serialize;
 
-/// What one column of a row showed.
+/// The results of one column of a row.
 #[derive(Clone, Debug, Serialize)]
 pub struct Column {
-    /// Whose it is.
+    /// Its side.
     pub side: Side,
     /// The figures.
     pub figures: Vec<Figure>,
     /// The 99th percentile over time, in milliseconds.
     pub p99_ms: Vec<Point>,
-    /// Answers, refusals and losses a second.
+    /// Answers, refusals and losses per second.
     pub per_second: [Vec<Point>; 3],
 }
 
 impl Column {
-    /// A column out of what the clients saw.
+    /// A column made of what the clients saw.
     pub fn new(side: Side, figures: Vec<Figure>, samples: &[Sample]) -> Self {
         let per_second = [
             judge::per_second(samples, |outcome| outcome == Outcome::Ok),
@@ -43,29 +43,29 @@ pub struct Row {
     pub name: &'static str,
     /// What happened.
     pub what: String,
-    /// What it claims.
+    /// Its claim.
     pub claim: Claim,
-    /// When.
+    /// When it happened.
     pub moments: Option<Moments>,
     /// The level below which the percentile should be, in milliseconds.
     pub limit_ms: Option<f64>,
-    /// What was measured.
+    /// The results.
     pub columns: Vec<Column>,
     /// Why it was not measured.
     pub not_run: Option<String>,
 }
 
-/// What follows from a row.
+/// The verdict on a row.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Verdict {
-    /// It is as claimed.
+    /// The claim holds.
     Holds,
-    /// These figures of ours are not as they have to be.
+    /// These figures of our column are out of bounds.
     Broken(Vec<&'static str>),
-    /// These do the same without our filters: it is no promise of ours.
+    /// These sides pass without our filters, so it is no promise of ours.
     Shared(Vec<Side>),
-    /// It was not measured, which is no pass.
+    /// It was not measured, so it does not pass.
     NotRun,
 }
 
@@ -75,7 +75,7 @@ impl Row {
         Self { name, what, claim, moments: None, limit_ms: None, columns, not_run: None }
     }
 
-    /// A row that was not.
+    /// A row that was not measured.
     pub fn not_run(name: &'static str, what: String, claim: Claim, why: String) -> Self {
         Self { not_run: Some(why), ..Self::new(name, what, claim, vec![]) }
     }
@@ -85,19 +85,19 @@ impl Row {
         self.columns.iter().find(|column| column.side == side)
     }
 
-    /// Whether a figure of any column is as it has to be.
+    /// Whether a figure of any column is within its bound.
     pub fn holds(&self, figure: &Figure) -> bool {
         let stock = self.column(Side::Stock).and_then(|stock| stock.figure(figure.what));
         figure.bound.holds(figure.value, stock.and_then(|stock| stock.value))
     }
 
-    /// What follows.
+    /// The verdict.
     pub fn verdict(&self) -> Verdict {
         let Some(ours) = self.column(Side::Ours).filter(|_| self.not_run.is_none()) else {
             return Verdict::NotRun;
         };
         let out_of_bounds = ours.figures.iter().filter(|one| !self.holds(one));
-        // What could be measured in stock Envoy, and in ours could not, is no pass.
+        // A figure that stock Envoy has and our column lacks does not pass.
         let stock = self.column(Side::Stock).map(|stock| stock.figures.as_slice()).unwrap_or_default();
         let lacking = stock.iter().filter(|one| ours.figure(one.what).is_none());
         let broken: Vec<_> = out_of_bounds.chain(lacking).map(|one| one.what).collect();
@@ -111,7 +111,7 @@ impl Row {
         };
         let baselines = self.columns.iter().filter(|column| beaten.contains(&column.side));
         let shared: Vec<Side> = baselines.clone().filter(|one| self.passes(one)).map(|one| one.side).collect();
-        // Without baselines there is nothing that ours does alone.
+        // Without baselines nothing shows that only our filters do this.
         match (shared.is_empty(), baselines.count()) {
             (true, 0) => Verdict::NotRun,
             (true, _) => Verdict::Holds,
@@ -119,7 +119,7 @@ impl Row {
         }
     }
 
-    /// Whether a baseline is within all bounds that stand by themselves.
+    /// Whether a baseline is within all bounds that do not depend on stock Envoy.
     fn passes(&self, column: &Column) -> bool {
         let mut absolute = column.figures.iter().filter(|one| one.bound.is_absolute());
         absolute.all(|one| self.holds(one))

@@ -1,4 +1,4 @@
-//! The run: row after row, as long as there is time.
+//! Runs one row after the other, as long as there is time.
 
 use super::fault::FAULTS;
 use super::figure::Claim;
@@ -14,7 +14,7 @@ use super::{faults, flood, recovery, rollback, throttled, uploads};
 use crate::mesh::MeshError;
 use tokio::time::Instant;
 
-/// Each row by its name, as [`Chaos::only`] knows it, and what it claims.
+/// Each row's name, as in [`Chaos::only`], and its claim.
 pub fn claims() -> impl Iterator<Item = (&'static str, Claim)> {
     let recoveries = RECOVERIES.iter().map(|recovery| (recovery.name, recovery::CLAIM));
     let faults = FAULTS.iter().map(|fault| (fault.name(), fault.claim()));
@@ -27,10 +27,10 @@ pub fn claims() -> impl Iterator<Item = (&'static str, Claim)> {
     ])
 }
 
-/// Runs what `chaos` wants; what has come out goes to `tell` at once.
+/// Runs the rows that `chaos` selects. Each result goes to `tell` at once.
 ///
 /// # Errors
-/// A mesh does not start, or a part of it does not do as it is told.
+/// A mesh does not start, or a part of it does not do what it is told.
 pub async fn run(chaos: &Chaos, place: Place<'_>, mut tell: impl FnMut(&Row)) -> Result<Vec<Row>, MeshError> {
     let ends = Instant::now() + chaos.limit;
     let mut rows = Vec::new();

@@ -5,19 +5,19 @@ use crate::mesh::MeshSpec;
 use crate::policy::Policy;
 use serde::Serialize;
 
-/// Who balances the load in a column.
+/// What balances the load in a column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Side {
     /// Stock Envoy: least request of two choices, Istio's default retries, no limits.
     Stock,
-    /// The same with circuit breakers, outlier detection and retries as [`Guard`] sets them.
+    /// The same with circuit breakers, outlier detection and retries set by [`Guard`].
     Tuned,
-    /// The filters of this project, on what [`Self::Stock`] has.
+    /// Our filters, on top of [`Self::Stock`].
     Ours,
 }
 
-/// All of them, in the order of the columns and of the runs.
+/// All sides, in the order of the columns and of the runs.
 pub const SIDES: [Side; 3] = [Side::Stock, Side::Tuned, Side::Ours];
 
 impl Side {
@@ -30,7 +30,7 @@ impl Side {
         }
     }
 
-    /// What a reader sees above the column.
+    /// The heading of the column.
     pub fn title(self) -> &'static str {
         match self {
             Self::Stock => "stock Envoy",
@@ -39,8 +39,7 @@ impl Side {
         }
     }
 
-    /// The mesh of this column: `ours` as it is, or the same servers and sidecars without our
-    /// filters.
+    /// The mesh of this column: `ours`, or the same servers and sidecars without our filters.
     pub fn mesh(self, ours: &MeshSpec, guard: Guard) -> MeshSpec {
         let stock = MeshSpec { policy: Policy::LeastRequest, capacity: None, hold: false, guard: None, ..ours.clone() };
         match self {

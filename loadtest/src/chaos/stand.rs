@@ -1,5 +1,5 @@
-//! One mesh for each column, all standing, so that the columns of a row are measured one right
-//! after the other.
+//! One mesh for each column. All run at the same time, so the columns of a row can be measured one
+//! right after the other.
 
 use super::judge::{Counted, PATIENCE};
 use super::side::{SIDES, Side};
@@ -12,7 +12,7 @@ use std::path::Path;
 use std::time::Duration;
 use tokio::time::{Instant, sleep};
 
-/// How long outlier detection may keep a server out after a row; longer than it does.
+/// Longer than outlier detection ejects a server after a row.
 const EJECTED: Duration = Duration::from_secs(60);
 const LOOK: Duration = Duration::from_millis(200);
 
@@ -23,7 +23,7 @@ pub struct Stand {
     pub meshes: Vec<(Side, Mesh)>,
 }
 
-/// What every stand needs.
+/// What every [`Stand`] needs.
 #[derive(Clone, Copy, Debug)]
 pub struct Place<'a> {
     /// The programs.
@@ -35,10 +35,10 @@ pub struct Place<'a> {
 }
 
 impl Stand {
-    /// Starts a mesh for each column; `ours` is that of our filters.
+    /// Starts a mesh for each column; `ours` is the one with our filters.
     ///
     /// # Errors
-    /// One does not start.
+    /// A mesh does not start.
     pub async fn start(ours: &MeshSpec, guard: Guard, place: Place<'_>, name: &str) -> Result<Self, MeshError> {
         let mut meshes = Vec::new();
         for side in SIDES {
@@ -53,7 +53,7 @@ impl Stand {
     /// Checks that everything still runs, and ends it.
     ///
     /// # Errors
-    /// A process had ended by itself.
+    /// A process had already ended.
     pub async fn end(self) -> Result<(), MeshError> {
         for (_, mut mesh) in self.meshes {
             mesh.check()?;
@@ -63,8 +63,8 @@ impl Stand {
     }
 }
 
-/// Waits until outlier detection keeps no server out any more, so that a row does not begin with
-/// what the one before has left.
+/// Waits until outlier detection ejects no server, so that a row does not begin with the effects of
+/// the one before.
 ///
 /// # Errors
 /// A frontend does not answer.
@@ -77,7 +77,7 @@ pub async fn nobody_is_ejected(mesh: &Mesh) -> Result<(), MeshError> {
     Ok(())
 }
 
-/// GETs on new connections, of clients with [`PATIENCE`].
+/// GETs on new connections, from clients that wait [`PATIENCE`].
 pub fn plan(target: SocketAddr, rate: f64, window: Duration, seed: u64) -> LoadPlan {
     LoadPlan {
         target,
@@ -93,10 +93,10 @@ pub fn plan(target: SocketAddr, rate: f64, window: Duration, seed: u64) -> LoadP
     }
 }
 
-/// What the frontends have counted since they were started.
+/// What the frontends have counted since they started.
 ///
 /// # Errors
-/// One does not answer.
+/// A frontend does not answer.
 pub async fn counted(mesh: &Mesh) -> Result<Counted, MeshError> {
     let ours = |name: &str| format!("wasmcustom.bloc.outbound.{SERVICE}.{name}");
     let sum = async |name: &str| mesh.frontends_sum(&ours(name)).await;

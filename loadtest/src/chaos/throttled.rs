@@ -1,4 +1,4 @@
-//! A sidecar that gets next to nothing of a processor, while requests wait in it.
+//! A sidecar with next to no CPU, while requests wait in it.
 
 use super::figure::{Bound, Claim};
 use super::judge;
@@ -18,19 +18,19 @@ use tokio::time::{Instant, sleep, sleep_until};
 
 /// Its name on the command line.
 pub const THROTTLED: &str = "throttled-sidecar";
-/// What it claims.
+/// Its claim.
 pub const CLAIM: Claim = Claim::NoHarm;
-/// Of one processor.
+/// The share of one processor.
 const SHARE_OF_CPU: f64 = 0.05;
 const BEFORE: Duration = Duration::from_secs(4);
 const LASTS: Duration = Duration::from_secs(10);
 const AFTER: Duration = Duration::from_secs(9);
 const STARTS: Duration = Duration::from_secs(30);
-/// What came at the beginning may be answered soon after the end. Less than the 15 s after which
-/// Envoy gives up itself.
+/// A request from the beginning may be answered soon after the end. This is less than the 15 s
+/// after which Envoy itself gives up.
 const PATIENCE: Duration = Duration::from_secs(13);
-/// What takes the rest of the processor away most of the time, as an application in the same cgroup
-/// does.
+/// Busy processes that take the rest of the processor most of the time, like an application in the
+/// same cgroup.
 const NEIGHBOURS: usize = 20;
 /// Enough that requests wait in the sidecars; the other three can take nearly all of it.
 const SHARE: f64 = 0.7;
@@ -39,7 +39,7 @@ const GUARD: Guard = Guard { requests: 20, attempt: Duration::from_millis(500) }
 /// Runs it.
 ///
 /// # Errors
-/// A mesh does not start, or a part of it does not do as it is told.
+/// A mesh does not start, or a part of it does not do what it is told.
 pub async fn run(chaos: &Chaos, ends: Instant, place: Place<'_>) -> Result<Row, MeshError> {
     let what = format!(
         "a sidecar with two workers that holds requests shares {:.0}% of a core with {NEIGHBOURS} busy processes for {} s",

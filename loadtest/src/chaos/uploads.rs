@@ -1,7 +1,7 @@
-//! Large bodies among small ones, at servers that bounce.
+//! Large and small bodies, sent to servers that bounce.
 //!
-//! Envoy repeats a request only while it has all of its body in its buffer. A larger one that is
-//! bounced fails, so it must not be bounced.
+//! Envoy can retry a request only while its buffer holds the whole body. A larger one fails if it
+//! is bounced, so it must not be bounced.
 
 use super::figure::{Bound, Claim, Figure};
 use super::judge;
@@ -21,24 +21,24 @@ use tokio::time::{Instant, sleep};
 
 /// Its name on the command line.
 pub const UPLOADS: &str = "uploads";
-/// What it claims.
+/// Its claim.
 pub const CLAIM: Claim = Claim::NoHarm;
 
 const WINDOW: Duration = Duration::from_secs(15);
-/// Enough that servers have queues, and bounce.
+/// Enough load that servers have queues, and bounce.
 const SHARE: f64 = 0.9;
-/// Three small ones for each large one.
+/// Three small bodies for each large one.
 const SMALL: (usize, f64) = (1_000, 0.75);
 const LARGE: (usize, f64) = (4_000_000, 0.25);
-/// So long counters may lag behind.
+/// How long counters may lag.
 const LAG: Duration = Duration::from_secs(6);
 
 const STARTS: Duration = Duration::from_secs(30);
 const GUARD: Guard = Guard { requests: 20, attempt: Duration::from_millis(1_500) };
-/// Large ones take their time behind others.
+/// Large requests take long behind others.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// What happens, in a line.
+/// A description in one line.
 fn what() -> String {
     let [small, large] = [SMALL.0 / 1_000, LARGE.0 / 1_000_000];
     let (share, seconds) = (100.0 * SHARE, WINDOW.as_secs());
@@ -47,17 +47,17 @@ fn what() -> String {
     )
 }
 
-/// Meshes of its own under load, and what was seen of them.
+/// Runs its own meshes under load, and judges what happened.
 ///
 /// # Errors
-/// A mesh does not start, or a part of it does not do as it is told.
+/// A mesh does not start, or a part of it does not do what it is told.
 pub async fn run(chaos: &Chaos, ends: Instant, place: Place<'_>) -> Result<Row, MeshError> {
     if Instant::now() + 3 * (WINDOW + LAG) + STARTS > ends {
         let why = format!("no time left of {:?}", chaos.limit);
         return Ok(Row::not_run(UPLOADS, what(), CLAIM, why));
     }
     let service_time = ServiceTime::Fixed(Duration::from_millis(100));
-    // Always with bids: nothing else bounces without a capacity.
+    // Always with bids: without a capacity nothing else bounces.
     let spec = MeshSpec { backends: 4, seed: chaos.seed, ..MeshSpec::fleet(Policy::Bid, 4, service_time) };
     let stand = Stand::start(&spec, chaos.guard(GUARD), place, UPLOADS).await?;
     let mut columns = Vec::new();
@@ -83,7 +83,7 @@ pub async fn run(chaos: &Chaos, ends: Instant, place: Place<'_>) -> Result<Row, 
             sleep(LAG).await;
             let name = format!("wasmcustom.bloc.outbound.{SERVICE}.bounces");
             let bounces = mesh.frontends_sum(&name).await?;
-            // With fewer, next to nothing was tried.
+            // With fewer bounces, the row would test next to nothing.
             let some = Bound::AtLeast(50.0);
             let (value, shown) = (Some(bounces as f64), bounces.to_string());
             figures.push(Figure { what: "bounces", value, shown, bound: some });

@@ -8,10 +8,9 @@ use serde::Serialize;
 use std::time::Duration;
 use tokio::time::{Instant, sleep};
 
-/// What fills once (caches, buffers, code that is compiled) fills within this share of the run,
-/// which is not judged.
+/// The share of the run that is not judged. Caches, buffers and compiled code fill in it, once.
 const FILLS: f64 = 0.25;
-/// The first four bursts are not judged either, in seconds: pools and buffers grow with them.
+/// The first four bursts are not judged either: pools and buffers grow with them. In seconds.
 const FILLS_LEAST_S: f64 = 90.0;
 /// How many more pages the last quarter of a run may have than the second.
 const PAGES: f64 = 1.0;
@@ -23,34 +22,34 @@ const LEFT_OPEN: f64 = 4.0;
 pub struct Growth {
     /// In a run that is long enough.
     pub per_minute: f64,
-    /// What comes and goes by chance within a run of any length. Over a short time this alone is a
-    /// steeper slope, and then it is the bound.
+    /// Changes by chance within a run of any length. Over a short time they alone are a steeper
+    /// slope, which is then the bound.
     pub noise: f64,
 }
 
 /// In KiB, all processes of a kind together. One object of 64 bytes kept for each of 300 requests
-/// per second is 1,125 KiB per minute; one of 16 bytes, the least that an allocator hands out, is
-/// 281.
+/// per second is 1,125 KiB per minute. One of 16 bytes, the smallest that an allocator gives out,
+/// is 281.
 pub const MEMORY: Growth = Growth { per_minute: 128.0, noise: 2_048.0 };
 /// The control plane's. One descriptor kept for each change is 60 per minute.
 pub const DESCRIPTORS: Growth = Growth { per_minute: 1.0, noise: 8.0 };
 
 impl Growth {
-    /// The bound for what was judged over so many minutes.
+    /// The bound for this judged time, in minutes.
     pub fn bound(self, minutes: f64) -> f64 {
         self.per_minute.max(self.noise / minutes)
     }
 
-    /// From how long a run on the bound is the one of a long run, in minutes.
+    /// The length of a run from which on `per_minute` is the bound, in minutes.
     pub fn settled_minutes(self) -> f64 {
         self.noise / self.per_minute / (1.0 - FILLS)
     }
 }
 
-/// A quantity of one kind of process over time, summed over those of the kind.
+/// A quantity of one kind of process over time, summed over the processes of the kind.
 #[derive(Clone, Debug, Serialize)]
 pub struct Series {
-    /// What.
+    /// The quantity.
     pub name: &'static str,
     /// Its unit.
     pub unit: Unit,
@@ -58,28 +57,28 @@ pub struct Series {
     pub points: Vec<Point>,
 }
 
-/// What is counted.
+/// A unit, and how the quantity is judged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Unit {
-    /// Memory that is in use: what an Envoy has allocated and not freed, or what is resident of a
-    /// process without bursts.
+    /// Memory in use: what an Envoy has allocated and not freed, or the resident memory of a
+    /// process that sees no bursts.
     Mib,
-    /// Resident memory, where bursts come: the allocator keeps what the largest one needed, and a
-    /// leak fills that first.
+    /// Resident memory of a process that sees bursts. The allocator keeps what the largest one
+    /// needed, and a leak fills that first.
     ResidentMib,
     /// Open file descriptors.
     Descriptors,
-    /// Open file descriptors that are connections for the most part. How many there are follows the
-    /// load: a pool keeps what a burst opened for as long as each is used now and then. See
+    /// Open file descriptors that are mostly connections. Their number follows the load: a pool
+    /// keeps the connections that a burst opened while each is used now and then. See
     /// [`idle_again`].
     Connections,
-    /// Linear memory of guests, in pages of 64 KiB; the largest guest.
+    /// Linear memory of the largest guest, in pages of 64 KiB.
     Pages,
 }
 
 impl Series {
-    /// Whether it stayed flat; None: it follows the bursts, and something else shows a leak.
+    /// Whether it stayed flat; `None`: it follows the bursts, and another quantity shows a leak.
     pub fn judge(&self) -> Option<Promise> {
         match self.unit {
             Unit::Mib => Some(self.judge_slope(MEMORY, "KiB", 1024.0)),
@@ -89,15 +88,15 @@ impl Series {
         }
     }
 
-    /// By its slope after the first quarter; one of what is counted is `factor` of `growth`'s
-    /// `unit`.
+    /// Judges the slope after the first quarter. `factor` converts the unit of the values to
+    /// `unit`, that of `growth`.
     fn judge_slope(&self, growth: Growth, unit: &str, factor: f64) -> Promise {
         let end_s = self.points.last().map_or(0.0, |point| point.at_s);
         let from_s = (FILLS * end_s).max(FILLS_LEAST_S);
         let bound = growth.bound((end_s - from_s).max(1.0) / 60.0);
         let floors = floors(&self.points, from_s, EVERY.as_secs_f64());
         let slope = theil_sen(&floors).map(|slope| slope * 60.0 * factor);
-        // A bound that was widened says so.
+        // The promise names a bound that was widened.
         let settled = match growth.per_minute {
             settled if settled < bound => format!(" ({settled:.0} from {:.0} min on)", growth.settled_minutes().ceil()),
             _ => String::new(),
@@ -110,12 +109,12 @@ impl Series {
                 (Some(slope), Some((first, last))) => format!("{slope:+.1} ({:.1} to {:.1})", first.value, last.value),
                 _ => "?".into(),
             },
-            // Who was never seen has not stayed flat: there would be nothing to see.
+            // A process that was never seen proves nothing, so it fails.
             holds: slope.is_some_and(|slope| slope <= bound) && floors.iter().all(|floor| floor.value > 0.0),
         }
     }
 
-    /// Linear memory never shrinks, and a page is much: the number itself is bounded.
+    /// Linear memory never shrinks, and grows by whole pages, so the number itself is bounded.
     fn judge_pages(&self) -> Promise {
         let len = self.points.len();
         let least = |points: &[Point]| points.iter().map(|point| point.value).reduce(f64::min);
@@ -130,7 +129,7 @@ impl Series {
     }
 }
 
-/// The value once it has not changed for `calm`; what it is after `limit` if it goes on changing.
+/// The value once it has not changed for `calm`, or the value after `limit` if it keeps changing.
 pub async fn steady(calm: Duration, limit: Duration, value: impl Fn() -> f64) -> f64 {
     let ends = Instant::now() + limit;
     let (mut last, mut since) = (value(), Instant::now());
@@ -144,8 +143,9 @@ pub async fn steady(calm: Duration, limit: Duration, value: impl Fn() -> f64) ->
     last
 }
 
-/// Whether, within `limit` after the last request, there are as many file descriptors as before the
-/// first one: whatever is left then is neither a connection in use nor one that a pool keeps.
+/// Whether the number of file descriptors falls to what it was before the first request, within
+/// `limit` after the last one. Descriptors left then are neither connections in use nor kept by a
+/// pool.
 pub async fn idle_again(before: f64, limit: Duration, descriptors: impl Fn() -> f64) -> Promise {
     let (allowed, ends) = (before + LEFT_OPEN, Instant::now() + limit);
     let mut now = descriptors();
@@ -161,7 +161,7 @@ pub async fn idle_again(before: f64, limit: Duration, descriptors: impl Fn() -> 
     }
 }
 
-/// Resident memory of these processes in MiB; one that is gone counts as none.
+/// Resident memory of these processes in MiB; a process that has ended counts as zero.
 pub fn resident_mib(processes: &[u32]) -> f64 {
     let kib = |id: &u32| {
         let status = std::fs::read_to_string(format!("/proc/{id}/status")).ok()?;
@@ -171,7 +171,7 @@ pub fn resident_mib(processes: &[u32]) -> f64 {
     processes.iter().filter_map(kib).sum::<f64>() / 1024.0
 }
 
-/// File descriptors that these processes have open.
+/// Open file descriptors of these processes.
 pub fn descriptors(processes: &[u32]) -> f64 {
     let open = |id: &u32| std::fs::read_dir(format!("/proc/{id}/fd")).map_or(0, Iterator::count);
     processes.iter().map(open).sum::<usize>() as f64
@@ -183,7 +183,7 @@ mod tests {
 
     const MINUTES: f64 = 30.0;
 
-    /// A look every three seconds for so many minutes; `value` gets the minute.
+    /// A reading every three seconds for this many minutes; `value` gets the minute.
     fn series(unit: Unit, minutes: f64, value: impl Fn(f64) -> f64) -> Series {
         let looks = (1..=(minutes * 20.0) as u32).map(|look| f64::from(look) * 3.0);
         let points = looks.map(|at_s| Point { at_s, value: value(at_s / 60.0) }).collect();
@@ -199,7 +199,7 @@ mod tests {
         // 64 bytes for each of 300 requests per second.
         let leak_mib = 64.0 * 300.0 * 60.0 / f64::from(1 << 20);
         assert!(!holds(Unit::Mib, |minute| 600.0 + leak_mib * minute));
-        // A fifth of that: from the second quarter to the last 3.3 of 600 MiB, less than 1%.
+        // A fifth of that: 3.3 of 600 MiB from the second quarter to the last, less than 1%.
         assert!(!holds(Unit::Mib, |minute| 600.0 + leak_mib * minute / 5.0));
         assert!(!holds(Unit::Descriptors, |minute| (500.0 + 3.0 * minute).floor()), "one in twenty seconds");
         assert!(!holds(Unit::Pages, |minute| (18.0 + minute / 5.0).floor()));
