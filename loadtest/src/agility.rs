@@ -1,11 +1,11 @@
-//! A new server joins: four (two fast, two slow, as in [`crate::heterogeneous`]) are nearly
-//! overloaded, then a fast one comes.
+//! A new server joins: four servers (two fast, two slow, as in [`crate::heterogeneous`]) are nearly
+//! overloaded, then a fast one joins.
 //!
-//! It joins as in a mesh, through EDS and the control plane. Asked is how long the 90th percentile
-//! (of the answers of the last two seconds) takes until it stays at most twice the unloaded service
-//! time. That is taken as the 200 ms of a server of speed 1: a slow server answers part of the
-//! requests, so 90 of 100 cannot be faster than it. If the percentile was never above that, zero
-//! comes out.
+//! It joins as in a mesh, through EDS and the control plane. The experiment measures how long the
+//! 90th percentile (of the answers of the last two seconds) takes until it stays at most twice the
+//! unloaded service time. That is taken as the 200 ms of a server of speed 1: slow servers answer
+//! part of the requests, so the 90th percentile cannot be below their time. If the percentile never
+//! exceeded the bound, the result is zero.
 
 use crate::case::HEAD_START;
 use crate::heterogeneous;
@@ -23,7 +23,7 @@ use tokio::time::{Instant, sleep_until};
 
 const WINDOW: Duration = Duration::from_secs(2);
 const STEP: Duration = Duration::from_millis(100);
-/// The percentile must stay down for so long, lest a lucky second counts.
+/// The percentile must stay down for this long, so that one lucky second does not count.
 const STAY_S: f64 = 2.0;
 
 /// What to run.
@@ -33,15 +33,15 @@ pub struct Agility {
     pub share: f64,
     /// When the fifth joins, from the start of the load.
     pub join_after: Duration,
-    /// How long is watched afterwards.
+    /// How long to watch after that.
     pub watch: Duration,
     /// How many gateways.
     pub frontends: usize,
-    /// Determines the arrivals.
+    /// The seed of the arrivals.
     pub seed: u64,
 }
 
-/// What came out for one policy.
+/// The result of one policy.
 #[derive(Clone, Debug, Serialize)]
 pub struct Joining {
     /// The policy.
@@ -56,20 +56,20 @@ pub struct Joining {
     pub limit_ms: f64,
     /// The 90th percentile in the second before the join, in milliseconds.
     pub before_ms: Option<f64>,
-    /// How long it took to come back under the bound, in seconds; none: it did not.
+    /// How long it took to return below the bound, in seconds; none: it did not.
     pub recovery_s: Option<f64>,
     /// The 90th percentile over time, in milliseconds.
     pub p90_ms: Vec<Point>,
-    /// What the newcomer worked on or held, over time; for policies with filters.
+    /// Requests in the new server, running or held, over time; for policies with filters.
     pub newcomer: Vec<Point>,
-    /// The mean of the others, likewise.
+    /// The same for the other servers, on average.
     pub others: Vec<Point>,
     /// Requests that were not answered by an application.
     pub failed: u64,
 }
 
 impl Agility {
-    /// The mesh for `policy`, with a fast server to spare.
+    /// The mesh for `policy`, with a spare fast server.
     pub fn mesh(&self, policy: Policy) -> MeshSpec {
         let four = heterogeneous::mesh(policy, self.frontends, self.seed, true);
         MeshSpec { spare: 1, speeds: vec![2.0, 2.0, 1.0, 1.0, 2.0], ..four }
@@ -133,7 +133,7 @@ impl Agility {
     }
 }
 
-/// The requests in flight in the newcomer and, on average, in the others.
+/// The requests in flight in the new server and, on average, in the others.
 async fn queues(
     mesh: &Mesh,
     policy: Policy,

@@ -1,10 +1,9 @@
 //! A child process as a guard.
 //!
-//! A [`Process`] ends when it is dropped, and also when this program is killed without a chance to
-//! clean up: it is started through util-linux's `setpriv --pdeathsig KILL`. The kernel sends that
-//! signal when the *thread* that started the child ends, therefore one thread of its own, which
-//! lasts as long as the program, starts them all. Output goes to a log file, and the end of that
-//! file is part of every error.
+//! A [`Process`] ends when it is dropped, and also when this program is killed and cannot clean up,
+//! because util-linux's `setpriv --pdeathsig KILL` starts it. The kernel sends that signal when the
+//! *thread* that started the child ends. So one thread starts them all, which lasts as long as the
+//! program. Output goes to a log file, and every error includes the end of that file.
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -20,10 +19,10 @@ use tokio::process::{Child, ChildStdout, Command};
 use tokio::sync::oneshot;
 use tokio::time::{Instant, sleep, timeout};
 
-/// How long a process has between SIGTERM and SIGKILL. Envoy needs some 0.1 s, more when forty of
-/// them go at once.
+/// The time of a process between SIGTERM and SIGKILL. Envoy needs some 0.1 s, more when forty of
+/// them end at once.
 const GRACE: Duration = Duration::from_secs(3);
-/// How often a file that a child is to write is looked for.
+/// How often to look for a file that a child writes.
 const FILE_POLL: Duration = Duration::from_millis(20);
 /// How many lines of the log an error shows.
 const TAIL_LINES: usize = 15;
@@ -36,7 +35,7 @@ pub enum ProcessError {
     Start {
         /// The process.
         name: String,
-        /// What was to be run.
+        /// The program.
         program: String,
         /// Why not.
         source: io::Error,
@@ -53,14 +52,14 @@ pub enum ProcessError {
         /// The last lines of the log.
         tail: String,
     },
-    /// It did not get ready in time.
+    /// It was not ready in time.
     #[error("{name}: no {awaited} within {limit:?}; its log {log} ends with:\n{tail}")]
     Late {
         /// The process.
         name: String,
-        /// What was waited for.
+        /// The awaited event.
         awaited: String,
-        /// For how long.
+        /// How long it was awaited.
         limit: Duration,
         /// Its log file.
         log: String,
@@ -72,7 +71,7 @@ pub enum ProcessError {
 /// A program to start.
 #[derive(Debug)]
 pub struct Program {
-    /// What errors and the log file call it; unique within its run directory.
+    /// Its name in errors and of its log file; unique within its run directory.
     pub name: String,
     /// The executable.
     pub executable: PathBuf,
@@ -90,7 +89,7 @@ pub struct Process {
 }
 
 impl Process {
-    /// Starts `program`, its standard error going to `<directory>/<name>.log`.
+    /// Starts `program`. Its standard error goes to `<directory>/<name>.log`.
     ///
     /// # Errors
     /// The log cannot be written, or the program (or `setpriv`) cannot be started.
@@ -106,19 +105,20 @@ impl Process {
         let mut command = Command::new("setpriv");
         command.args(["--pdeathsig", "KILL", "--"]).arg(&executable).args(&arguments);
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(stderr);
-        // A group of its own: Ctrl-C reaches us alone, and we end the children in order.
+        // Its own process group: Ctrl-C reaches only this program, which ends the children in
+        // order.
         command.process_group(0).kill_on_drop(true);
         let mut child = spawn(command).await.map_err(failed)?;
         let stdout = child.stdout.take().map(BufReader::new);
         Ok(Self { name, log, child, stdout })
     }
 
-    /// What errors call it.
+    /// Its name in errors.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// The process id, as long as it runs.
+    /// The process id while it runs.
     pub fn id(&self) -> Option<u32> {
         self.child.id()
     }
@@ -126,7 +126,7 @@ impl Process {
     /// The first line that it prints on standard output.
     ///
     /// # Errors
-    /// It ends or stays silent for `limit`.
+    /// It ends, or stays silent for `limit`.
     pub async fn first_line(&mut self, limit: Duration) -> Result<String, ProcessError> {
         let mut line = String::new();
         if let Some(stdout) = &mut self.stdout {
@@ -135,14 +135,14 @@ impl Process {
         if line.ends_with('\n') {
             return Ok(line.trim_end().to_owned());
         }
-        // End of file comes a moment before the exit status.
+        // End of file comes shortly before the exit status.
         let _ = timeout(Duration::from_millis(200), self.child.wait()).await;
         self.check()?;
         Err(self.late("line on standard output", limit))
     }
 
-    /// The text of a file that the child is to write, once it ends with a complete word (Envoy and
-    /// the control plane write their address this way).
+    /// The text of a file that the child writes, once it ends with a complete word. Envoy and the
+    /// control plane write their address this way.
     ///
     /// # Errors
     /// It ends, or the file does not hold `accept`able text within `limit`.
@@ -175,7 +175,7 @@ impl Process {
         }
     }
 
-    /// The error for something that did not happen in time.
+    /// The error for an event that did not happen in time.
     pub fn late(&self, awaited: &str, limit: Duration) -> ProcessError {
         ProcessError::Late {
             name: self.name.clone(),
@@ -186,7 +186,8 @@ impl Process {
         }
     }
 
-    /// SIGTERM, a bounded wait, SIGKILL. Returns how it ended, if the system says so.
+    /// Sends SIGTERM, waits up to a limit, sends SIGKILL. Returns how it ended, if the system
+    /// reports it.
     pub async fn end(mut self) -> Option<ExitStatus> {
         self.signal(Signal::SIGTERM);
         if let Ok(status) = timeout(GRACE, self.child.wait()).await {
@@ -201,17 +202,17 @@ impl Process {
         timeout(GRACE, self.child.wait()).await.ok()?.ok()
     }
 
-    /// SIGKILL at once; what is left can be replaced by another. Returns when the system has taken
-    /// it away, with all its sockets.
+    /// SIGKILL at once, after which another process can take its place. Returns when the system has
+    /// removed it with all its sockets.
     pub async fn crash(&mut self) {
         let _ = self.child.start_kill();
         let _ = timeout(GRACE, self.child.wait()).await;
     }
 
-    /// Sends a signal, if it still runs.
+    /// Sends a signal if it still runs.
     pub fn signal(&self, signal: Signal) {
-        // The id is there only as long as the child has not been waited for, so it cannot be
-        // anybody else's.
+        // The id exists only until the child has been waited for, so it cannot belong to another
+        // process.
         if let Some(id) = self.child.id().and_then(|id| i32::try_from(id).ok()) {
             let _ = kill(Pid::from_raw(id), signal);
         }
@@ -232,7 +233,7 @@ impl Process {
 }
 
 impl Drop for Process {
-    /// Kills the child and waits a moment for its end, so that nothing is left when the program
+    /// Kills the child and waits briefly for its end, so that nothing is left when the program
     /// returns.
     fn drop(&mut self) {
         if self.child.start_kill().is_err() {
@@ -242,7 +243,7 @@ impl Drop for Process {
             if !matches!(self.child.try_wait(), Ok(None)) {
                 return;
             }
-            // No event can be awaited in `drop`; a killed process is gone within a few of these.
+            // `drop` cannot await an event. A killed process ends within a few of these.
             std::thread::sleep(Duration::from_millis(2));
         }
     }
@@ -250,7 +251,7 @@ impl Drop for Process {
 
 type Job = Box<dyn FnOnce() + Send>;
 
-/// Starts the command on the thread that lasts.
+/// Runs the command on the thread that lasts as long as the program.
 async fn spawn(mut command: Command) -> io::Result<Child> {
     static STARTER: OnceLock<mpsc::Sender<Job>> = OnceLock::new();
     let starter = STARTER.get_or_init(|| {

@@ -1,4 +1,4 @@
-//! What is kept of a case: its row in `summary.json`, and what a report needs beyond it.
+//! The record of a case: its row in `summary.json`, and what a report needs besides.
 
 use crate::load::{Measurement, quantile};
 use crate::policy::{Choice, Policy};
@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// One row of `summary.json`; the fields are fixed, others' tools read them.
+/// One row of `summary.json`. The fields are fixed, because others' tools read them.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Row {
@@ -23,16 +23,16 @@ pub struct Row {
     pub load: String,
     /// Mean service time.
     pub service_ms: f64,
-    /// All requests that count.
+    /// All requests of the measured time.
     pub requests: u64,
-    /// Those that an application answered.
+    /// Requests that an application answered.
     pub ok: u64,
-    /// Those that were rejected after all retries.
+    /// Requests that were rejected after all retries.
     pub shed: u64,
-    /// All others.
+    /// All other requests.
     pub errors: u64,
-    /// 10th percentile of the response time, over `ok`, like the next three; none if nothing was
-    /// answered.
+    /// 10th percentile of the response time. This and the next three cover `ok`; none if nothing
+    /// was answered.
     pub p10_ms: Option<f64>,
     /// Median.
     pub p50_ms: Option<f64>,
@@ -42,25 +42,24 @@ pub struct Row {
     pub p99_ms: Option<f64>,
     /// `ok` per second.
     pub throughput_rps: f64,
-    /// How often the frontends' sidecars sent a request to a server, per request.
+    /// Attempts of the frontends' sidecars, per request.
     pub attempts_per_request: f64,
     /// Mean response time, over `ok`; none if nothing was answered.
     #[serde(default)]
     pub mean_ms: Option<f64>,
-    /// CPU time of all Envoys together for each answered request; none if nothing was answered.
+    /// CPU time of all Envoys together per answered request; none if nothing was answered.
     #[serde(default)]
     pub envoy_cpu_ms_per_request: Option<f64>,
-    /// How each frontend chose a server: which least request it is; none in rows of earlier
-    /// releases, see
-    /// [`Row::choice`].
+    /// How each frontend chose a server, so which least request it is. None in rows of earlier
+    /// releases, see [`Row::choice`].
     #[serde(default)]
     pub balancing: Option<Choice>,
 }
 
-/// The experiment whose single frontend had two choices before rows said so.
+/// The experiment that had two choices with a single frontend before rows recorded it.
 const TWO_CHOICES_OF_OLD: &str = "heterogeneous";
 
-/// What a case is, of its row.
+/// The description of a case in its row.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Setup {
     /// See [`Row::experiment`].
@@ -78,8 +77,8 @@ pub struct Setup {
 }
 
 impl Row {
-    /// The row of a case: what was measured of it, how often a request was sent to a server, and
-    /// the CPU time of all Envoys.
+    /// The row of a case, from its measurements, its attempts per request, and the CPU time of all
+    /// Envoys.
     pub fn of(setup: Setup, figures: &Figures, attempts_per_request: f64, cpu: Duration) -> Self {
         let Setup { experiment, policy, balancing, fleet: [frontends, backends], load, service_ms } = setup;
         let [p10_ms, p50_ms, p90_ms, p99_ms] = figures.percentiles_ms;
@@ -107,19 +106,19 @@ impl Row {
         }
     }
 
-    /// How each frontend chose a server. Rows of earlier releases do not say it; then one
-    /// experiment had two choices with a single frontend, and all others full scan.
+    /// How each frontend chose a server. Rows of earlier releases do not record it. There, with a
+    /// single frontend, one experiment had two choices and all others full scan.
     pub fn choice(&self) -> Choice {
         self.balancing.unwrap_or_else(|| self.policy.choice(self.frontends, self.experiment == TWO_CHOICES_OF_OLD))
     }
 
-    /// What a reader sees: the policy, and of least request which one it is.
+    /// The name for a reader: the policy, and which least request it is.
     pub fn title(&self) -> &'static str {
         self.policy.title(self.choice())
     }
 }
 
-/// A row and what lies behind it.
+/// A row and its details.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Record {
     /// The row.
@@ -173,7 +172,7 @@ impl Record {
 }
 
 impl From<Row> for Record {
-    /// A record of which nothing but the row is known.
+    /// A record of which only the row is known.
     fn from(row: Row) -> Self {
         Self {
             row,
@@ -204,16 +203,16 @@ impl Environment {
     }
 }
 
-/// Figures of a measurement, ready for a row.
+/// The figures of a measurement, ready for a row.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Figures {
-    /// All requests that count.
+    /// All requests of the measured time.
     pub requests: u64,
-    /// Answered.
+    /// Answered requests.
     pub ok: u64,
-    /// Rejected after all retries.
+    /// Requests rejected after all retries.
     pub shed: u64,
-    /// All others.
+    /// All other requests.
     pub errors: u64,
     /// 10th, 50th, 90th, 99th percentile in milliseconds.
     pub percentiles_ms: [Option<f64>; 4],
@@ -251,7 +250,7 @@ pub fn milliseconds(time: Duration) -> f64 {
     rounded(time.as_secs_f64() * 1e3, 1e3)
 }
 
-/// `value` to a `1 / steps`th.
+/// `value` rounded to multiples of `1 / steps`.
 pub fn rounded(value: f64, steps: f64) -> f64 {
     (value * steps).round() / steps
 }

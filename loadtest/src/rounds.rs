@@ -1,37 +1,36 @@
-//! The same cases several times over, and the medians and ranges of the rounds.
+//! The same cases several times, and the medians and ranges of the rounds.
 //!
-//! A machine that others use is slow at times. Each round runs all cases, so that whatever the
-//! machine does hits them alike, with arrivals and service times of its own; what counts is the
-//! median of the rounds.
+//! A shared machine is slow at times. Each round runs all cases, so such times affect them alike.
+//! Each round has its own arrivals and service times. The result is the median of the rounds.
 
 use crate::case::Case;
 use crate::record::Record;
 use crate::seeds;
 
-/// A case and what came of it, one record a round.
+/// A case and its records, one per round.
 #[derive(Clone, Debug)]
 pub struct Runs {
     /// The case, with the seed of the first round.
     pub case: Case,
-    /// One record a round.
+    /// One record per round.
     pub records: Vec<Record>,
 }
 
 impl Runs {
-    /// The median over the rounds; none if a round lacks the value.
+    /// The median over the rounds; none if a round has no value.
     pub fn median(&self, value: impl Fn(&Record) -> Option<f64>) -> Option<f64> {
         median(&self.records.iter().map(value).collect::<Option<Vec<f64>>>()?)
     }
 
-    /// The median over the rounds, the least and the greatest; none without rounds, or if one lacks
-    /// the value.
+    /// The median over the rounds, and the least and the greatest; none without rounds, or if a
+    /// round has no value.
     pub fn spread(&self, value: impl Fn(&Record) -> Option<f64>) -> Option<(f64, [f64; 2])> {
         let values = self.records.iter().map(value).collect::<Option<Vec<f64>>>()?;
         median(&values).zip(range(&values))
     }
 
-    /// The round whose 99th percentile is the median: a run that did happen, so that its figures
-    /// belong together. None without rounds.
+    /// The round whose 99th percentile is the median. It is a real run, so its figures belong
+    /// together. None without rounds.
     pub fn middle(&self) -> Option<&Record> {
         let mut rounds: Vec<&Record> = self.records.iter().collect();
         rounds.sort_by(|a, b| a.row.p99_ms.unwrap_or(f64::MAX).total_cmp(&b.row.p99_ms.unwrap_or(f64::MAX)));
@@ -39,15 +38,15 @@ impl Runs {
     }
 }
 
-/// The case as it runs in this round, counted from 0: with other arrivals and service times.
+/// The case as it runs in this round, counted from 0, with its own arrivals and service times.
 pub fn in_round(case: &Case, round: usize) -> Case {
     let mut case = case.clone();
     case.mesh.seed = seeds::round(case.mesh.seed, round);
     case
 }
 
-/// The places of the cases, those together that differ only in their load and so share a mesh,
-/// whose start is what takes long.
+/// The indices of the cases, grouped by mesh. Cases that differ only in their load share a mesh,
+/// because its start takes long.
 pub fn by_mesh(cases: &[Case]) -> Vec<Vec<usize>> {
     let mut groups: Vec<Vec<usize>> = Vec::new();
     for (place, case) in cases.iter().enumerate() {
@@ -59,7 +58,7 @@ pub fn by_mesh(cases: &[Case]) -> Vec<Vec<usize>> {
     groups
 }
 
-/// The middle value, of an even number the mean of the two in the middle; none of none.
+/// The middle value; of an even number, the mean of the two middle values; none without values.
 pub fn median(values: &[f64]) -> Option<f64> {
     let mut sorted = values.to_vec();
     sorted.sort_unstable_by(f64::total_cmp);
@@ -68,7 +67,7 @@ pub fn median(values: &[f64]) -> Option<f64> {
     Some((lower + upper) / 2.0)
 }
 
-/// The least and the greatest value; none of none.
+/// The least and the greatest value; none without values.
 pub fn range(values: &[f64]) -> Option<[f64; 2]> {
     let least = values.iter().copied().min_by(f64::total_cmp)?;
     let most = values.iter().copied().max_by(f64::total_cmp)?;

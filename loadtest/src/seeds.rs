@@ -1,14 +1,13 @@
-//! Seeds of independent random streams, all derived from the one seed of a case.
+//! Seeds of independent random streams, all derived from the seed of a case.
 //!
-//! Arrivals and each backend's service times have a stream of their own, and so has each round.
-//! Seeds that lie side by side (`seed`, `seed + 1`) would give the arrivals of one round to a
-//! backend of another, so that arrivals and service times repeat each other. Here each stream's
-//! seed is a hash of the case's seed, the stream's kind and its number, by the finalizer of
-//! SplitMix64 (Steele, Lea and Flood, 2014). The finalizer is a bijection of 64 bits, so two
-//! backends of one case never share a stream; any other two streams do with a probability of at
-//! most 1 in 2^53.
+//! The arrivals, each backend's service times, and each round have their own stream. With adjacent
+//! seeds (`seed`, `seed + 1`), the arrivals of one round would have the seed of a backend in
+//! another, so arrivals and service times would repeat each other. Here each stream's seed is a
+//! hash of the case's seed, the stream's kind and its number, by the finalizer of SplitMix64
+//! (Steele, Lea and Flood, 2014). The finalizer is a bijection of 64 bits, so two backends of one
+//! case never share a stream. Any other two streams do with a probability of at most 1 in 2^53.
 
-/// What a stream decides; a constant each, so that the kinds are told apart.
+/// The kind of a stream, a different constant each.
 #[derive(Clone, Copy)]
 enum Stream {
     Arrivals = 1,
@@ -16,7 +15,7 @@ enum Stream {
     Round = 3,
 }
 
-/// Bits of a round's seed: numbers up to 2^53 survive JSON readers that only have doubles.
+/// Bits of a round's seed: JSON readers that only have doubles keep numbers up to 2^53.
 const ROUND_BITS: u32 = 53;
 
 /// The seed of the arrivals of a case with this seed.
@@ -29,9 +28,8 @@ pub fn backend(seed: u64, n: usize) -> u64 {
     derived(seed, Stream::Backend, n as u64)
 }
 
-/// The seed of the cases in this round, counted from 0, which is the one that was asked for; those
-/// of the rounds behind it are below 2^53. A case that runs with it alone repeats what it did in
-/// the round.
+/// The seed of the cases in this round, counted from 0. Round 0 has the given seed; the seeds of
+/// later rounds are below 2^53. A case that runs alone with this seed repeats its run in the round.
 pub fn round(seed: u64, round: usize) -> u64 {
     match round {
         0 => seed,
@@ -43,8 +41,8 @@ fn derived(seed: u64, stream: Stream, number: u64) -> u64 {
     mixed(mixed(mixed(seed) ^ stream as u64) ^ number)
 }
 
-/// The next output of SplitMix64 in the state `value`: each bit of it decides about half of the
-/// bits.
+/// The next output of SplitMix64 in the state `value`. Each input bit affects about half of the
+/// output bits.
 fn mixed(value: u64) -> u64 {
     let value = value.wrapping_add(0x9e37_79b9_7f4a_7c15);
     let value = (value ^ (value >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -69,7 +67,7 @@ mod tests {
         let all: Vec<u64> = seeds.into_iter().flat_map(streams).collect();
         assert_eq!(all.len(), 4 * 100 * 101);
         assert_eq!(all.iter().collect::<BTreeSet<_>>().len(), all.len());
-        // None of them is a small number, as users choose for other cases.
+        // None is a small number, which users might choose for other cases.
         assert!(all.iter().all(|seed| *seed > 1_000_000));
     }
 

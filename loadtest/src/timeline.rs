@@ -1,10 +1,10 @@
-//! Percentiles over time, and how long it takes until they are good again.
+//! Percentiles over time, and how long they take to recover.
 
 use crate::load::{Outcome, Sample, quantile};
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
-/// The percentile at a moment, over the answers of the time before it.
+/// The percentile at a moment, over the answers shortly before it.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Point {
     /// Seconds from the start of the load.
@@ -13,8 +13,8 @@ pub struct Point {
     pub value: f64,
 }
 
-/// The `share` quantile of the response times of what was answered within `window` before each
-/// moment, a moment every `step`; those without an answer are left out.
+/// The `share` quantile of the response times of the requests answered within `window` before each
+/// moment, one moment every `step`. Requests without an answer are left out.
 pub fn sliding(samples: &[Sample], share: f64, window: Duration, step: Duration) -> Vec<Point> {
     let mut answers: Vec<&Sample> = samples.iter().filter(|sample| sample.outcome == Outcome::Ok).collect();
     answers.sort_by_key(|sample| sample.ended);
@@ -30,8 +30,8 @@ pub fn sliding(samples: &[Sample], share: f64, window: Duration, step: Duration)
     moments.filter_map(point).collect()
 }
 
-/// How long after `event_s` the values are at most `limit` and stay so for `stay_s`; `None`: never
-/// within the points, or nothing is known for so long.
+/// How long after `event_s` the values fall to at most `limit` and stay there for `stay_s`. `None`:
+/// they do not within the points, or there are no points for that long.
 pub fn recovery_s(points: &[Point], event_s: f64, limit: f64, stay_s: f64) -> Option<f64> {
     let after: Vec<&Point> = points.iter().filter(|point| point.at_s >= event_s).collect();
     let last = after.last()?.at_s;
@@ -63,8 +63,8 @@ mod tests {
         let samples = [ok(100, 10), ok(900, 30), sample(950, 99, Outcome::Shed), ok(1_000, 50), ok(2_000, 40)];
         let second = Duration::from_secs(1);
         let points = sliding(&samples, 1.0, second, second);
-        // An answer at the end of a window belongs to it, one at its beginning to the window
-        // before.
+        // An answer at the end of a window belongs to it. One at its beginning belongs to the
+        // window before.
         assert_eq!(points, [Point { at_s: 1.0, value: 50.0 }, Point { at_s: 2.0, value: 40.0 }]);
         assert_eq!(sliding(&[], 0.9, second, second), []);
     }

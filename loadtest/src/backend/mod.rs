@@ -1,4 +1,4 @@
-//! The application behind a sidecar: a real HTTP server whose service time is known exactly.
+//! The application behind a sidecar: a real HTTP server with an exactly known service time.
 
 mod places;
 mod server;

@@ -1,13 +1,13 @@
 //! A first-in-first-out queue in front of a fixed number of places, paced exactly.
 //!
-//! A timer fires up to a millisecond late. If each service began at the moment when the previous
-//! one was *seen* to end, a busy server of 50 ms would serve 19.7 instead of 20 requests per
-//! second. So a service that waited begins when the previous one was *meant* to end:
+//! A timer fires up to a millisecond late. If each service began when the previous one was *seen*
+//! to end, a busy server of 50 ms would serve 19.7 instead of 20 requests per second. So a service
+//! that waited begins at the *intended* end of the previous one:
 //!
 //! `end = max(arrival, intended end of the previous service in this place) + service time`
 //!
-//! A client that goes away while it waits gives up its position; once its service began, the place
-//! stays taken to the end.
+//! A client that goes away while it waits gives up its position. Once its service has begun, the
+//! place stays taken until the end.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -20,26 +20,27 @@ use tokio::time::{Instant, sleep_until};
 #[derive(Debug)]
 pub struct Places {
     semaphore: Arc<Semaphore>,
-    /// When the free places became free; as many as the semaphore has permits.
+    /// When the free places became free, one entry per permit of the semaphore.
     free_since: Mutex<BinaryHeap<Reverse<Instant>>>,
 }
 
 impl Places {
-    /// So many requests are served at once (at least one).
+    /// Serves this many requests at once (at least one).
     pub fn new(concurrency: usize) -> Arc<Self> {
         let concurrency = concurrency.max(1);
         let free_since = Mutex::new(std::iter::repeat_n(Reverse(Instant::now()), concurrency).collect());
         Arc::new(Self { semaphore: Arc::new(Semaphore::new(concurrency)), free_since })
     }
 
-    /// Waits for a place and for as long as the service takes; `service` is asked when it begins.
+    /// Waits for a place, and then for the service time. `service` is called when the service
+    /// begins.
     pub async fn serve(self: &Arc<Self>, service: impl FnOnce() -> Duration) {
         let arrival = Instant::now();
         let Ok(permit) = Arc::clone(&self.semaphore).acquire_owned().await else { return };
         let Reverse(free) = self.heap().pop().unwrap_or(Reverse(arrival));
         let end = arrival.max(free) + service();
         let places = Arc::clone(self);
-        // A task of its own: the work goes on when the client goes away.
+        // A separate task, so the work goes on when the client goes away.
         let work = tokio::spawn(async move {
             sleep_until(end).await;
             places.heap().push(Reverse(end));

@@ -1,8 +1,8 @@
 //! The HTTP server (HTTP/1.1, and HTTP/2 without TLS).
 //!
-//! Every request waits for its place and for its service time, then gets a small body that names
-//! the backend, and the header `x-app`, by which a client tells an application's answer from a
-//! proxy's. What changes that:
+//! Every request waits for its place and for its service time. Then it gets a small body that names
+//! the backend, and the header `x-app`, which tells an application's answer from a proxy's. These
+//! requests differ:
 //!
 //! | request | effect |
 //! |---|---|
@@ -10,7 +10,7 @@
 //! | path `/status/429` | answers with that status (200 to 599, otherwise 400) |
 //! | path `/echo` | answers with the body of the request |
 //! | `POST /admin/speed/0.5` | from now on service times are divided by this; 0.01 to 100, otherwise 400; answered at once |
-//! | `POST /admin/mood/failing` | from now on it answers with status 500, at once; `cutting`: it breaks answers off in the middle; `well`: neither; otherwise 400 |
+//! | `POST /admin/mood/failing` | from now on it answers with status 500, at once; `cutting`: it cuts answers off in the middle; `well`: neither; otherwise 400 |
 //! | `POST /admin/seed/7` | from now on service times are drawn from this seed; 0 to 2^64 - 1, otherwise 400 |
 //! | path `/headers` | answers with the request's headers, one `name: value` a line |
 
@@ -49,14 +49,14 @@ pub struct Backend {
     rng: Mutex<StdRng>,
 }
 
-/// What an application does with the requests that it gets.
+/// How an application treats its requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mood {
-    /// Answers.
+    /// Answers them.
     Well,
-    /// Answers with status 500 at once, as one does whose database is gone.
+    /// Answers with status 500 at once, like an application whose database is gone.
     Failing,
-    /// Breaks each answer off in the middle.
+    /// Cuts each answer off in the middle.
     Cutting,
 }
 
@@ -75,7 +75,7 @@ impl Mood {
     }
 }
 
-/// How long after its first half an answer is cut.
+/// The time between the first half of an answer and the cut.
 const HALF: Duration = Duration::from_millis(5);
 
 type Body = BoxBody<Bytes, io::Error>;
@@ -97,8 +97,8 @@ impl Backend {
     /// Serves until the task is dropped.
     pub async fn serve(self: Arc<Self>, listener: TcpListener) {
         loop {
-            // What fails here is one connection (or file descriptors run short for a moment), not
-            // the server.
+            // Only one connection fails here (or file descriptors run short for a moment), not the
+            // server.
             let Ok((stream, _)) = listener.accept().await else {
                 tokio::task::yield_now().await;
                 continue;
@@ -177,11 +177,11 @@ impl Backend {
         self.reply(StatusCode::OK, Bytes::new())
     }
 
-    /// The first half of an answer that announces its whole length; then the connection ends.
+    /// The first half of an answer that announces its whole length. Then the connection ends.
     fn half(&self, answer: &Bytes) -> Response<Body> {
         let half = Frame::data(answer.slice(..answer.len() / 2));
         let cut = async {
-            // So that the half is on its way before.
+            // First let the half leave.
             sleep(HALF).await;
             Err(io::Error::other("cut"))
         };

@@ -14,7 +14,7 @@ use std::time::Duration;
 pub enum ServiceTime {
     /// Always the same.
     Fixed(Duration),
-    /// Any between the two, equally likely.
+    /// Uniform between the two.
     Uniform(Duration, Duration),
     /// Mean and standard deviation.
     Normal(Duration, Duration),

@@ -1,25 +1,25 @@
-//! What the blocks say of a bounce.
+//! Computes the cost of a bounce from the blocks.
 
 use crate::load::quantile;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// Requests, and the CPU time that Envoys spent meanwhile.
+/// Requests, and the CPU time of Envoys meanwhile.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Samples {
     /// Response times by the number of bounces.
     pub times: BTreeMap<u32, Vec<Duration>>,
-    /// Of the sender's Envoy.
+    /// CPU time of the sender's Envoy.
     pub sender_cpu: Duration,
-    /// Of all servers' Envoys together.
+    /// CPU time of all servers' Envoys together.
     pub server_cpu: Duration,
     /// Connections that the sender opened to servers.
     pub connections: u64,
 }
 
 impl Samples {
-    /// Adds those of another block.
+    /// Adds another block.
     pub fn add(&mut self, other: Self) {
         for (bounces, times) in other.times {
             self.times.entry(bounces).or_default().extend(times);
@@ -38,19 +38,19 @@ impl Samples {
     }
 }
 
-/// All blocks.
+/// All blocks, by kind.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Bounces {
-    /// Three servers of four are busy.
+    /// Blocks in which three servers of four are busy.
     pub busy: Samples,
-    /// None is.
+    /// Blocks in which no server is busy.
     pub idle: Samples,
 }
 
 /// Requests with the same number of bounces.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Class {
-    /// Bounces of each.
+    /// Bounces per request.
     pub bounces: u32,
     /// How many requests.
     pub requests: usize,
@@ -60,23 +60,23 @@ pub struct Class {
     pub p99_us: f64,
 }
 
-/// What a bounce costs.
+/// The cost of a bounce.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Figures {
-    /// While three servers of four are busy: requests by their bounces.
+    /// Requests by their number of bounces, while three servers of four are busy.
     pub classes: Vec<Class>,
     /// What the first bounce adds to the median, in microseconds.
     pub first_p50_us: f64,
     /// What the first bounce adds to the 99th percentile, in microseconds.
     pub first_p99_us: f64,
-    /// What one of three bounces adds to the median, in microseconds: the back-off before the
-    /// second and third retry is longer.
+    /// What each of three bounces adds to the median on average, in microseconds. The back-off
+    /// before the second and third retry is longer.
     pub third_p50_us: Option<f64>,
-    /// CPU time of the sender's Envoy for a bounce, in microseconds.
+    /// CPU time of the sender's Envoy per bounce, in microseconds.
     pub sender_cpu_us: f64,
-    /// CPU time of the server's Envoy for a bounce, in microseconds.
+    /// CPU time of the server's Envoy per bounce, in microseconds.
     pub server_cpu_us: f64,
-    /// Connections that the sender opened for a bounce.
+    /// Connections that the sender opened per bounce.
     pub connections: f64,
     /// CPU time of the sender's Envoy for a request without a bounce, in microseconds.
     pub request_sender_cpu_us: f64,
@@ -85,8 +85,7 @@ pub struct Figures {
 }
 
 impl Figures {
-    /// None if there were no requests with a bounce, none without, or no block without busy
-    /// servers.
+    /// None if there was no request with a bounce, none without, or no block without busy servers.
     pub fn new(bounces: &Bounces) -> Option<Self> {
         let classes: Vec<Class> =
             bounces.busy.times.iter().filter_map(|(&bounces, times)| Class::new(bounces, times)).collect();
@@ -94,7 +93,7 @@ impl Figures {
         let (none, first, third) = (class(0)?, class(1)?, class(3));
         let (busy, idle) = (&bounces.busy, &bounces.idle);
         let (per_busy, per_idle) = (1e6 / busy.requests(), 1e6 / idle.requests());
-        // Those of the blocks without busy servers that were bounced all the same count as well.
+        // Some requests are bounced even without busy servers; these count too.
         let more = busy.bounces() / busy.requests() - idle.bounces() / idle.requests();
         let cpu = |of: fn(&Samples) -> Duration| {
             let [busy, idle] = [of(busy).as_secs_f64() * per_busy, of(idle).as_secs_f64() * per_idle];
@@ -143,7 +142,7 @@ mod tests {
     #[test]
     fn a_bounce_costs_the_difference_to_an_unbounced_request() {
         // 8 requests with 8 bounces, then 4 requests without: 1 ms of the sender and 0.5 ms of the
-        // servers for each request.
+        // servers per request.
         let mut bounces = Bounces {
             busy: samples(&[(0, &[900, 1_000, 1_100]), (1, &[1_400, 1_500, 2_600])], 10, 5, 3),
             idle: samples(&[(0, &[1_000, 1_000])], 2, 1, 1),

@@ -1,16 +1,16 @@
-//! What a bounce costs on real Envoys: everything that bids gain rests on its being cheap.
+//! The cost of a bounce on real Envoys. All gains of bids depend on bounces being cheap.
 //!
-//! One sender's sidecar before four servers' sidecars, one request after the other. Three servers
-//! are busy: each has [`HELD`] requests inside that never end, so that whatever bids there is told
-//! at once that it would take too long; the fourth is idle. The sender does not know and asks in
-//! random order, so a request is bounced 0 to 3 times, each equally often, and requests with and
-//! without bounces come in turn by themselves. Envoy says in each answer how many attempts there
-//! were.
+//! One sender's sidecar sends one request after the other to the sidecars of four servers. Three
+//! servers are busy: each has [`HELD`] requests inside that never end, so it bounces every bid at
+//! once. The fourth is idle. The sender does not know and tries them in random order. So a request
+//! is bounced 0 to 3 times, each equally often, and requests with and without bounces alternate by
+//! themselves. Envoy reports in each answer how many attempts there were.
 //!
 //! *Latency*: the percentiles of the requests with `k` bounces beside those with none, from the
-//! same blocks. *CPU*: blocks in which three servers are busy take turns with blocks in which none
-//! is, and none bounces; the difference of the sender's CPU time and of the servers', over the
-//! number of bounces. The application takes no time, so what is seen is the way alone.
+//! same blocks. *CPU*: blocks in which three servers are busy alternate with blocks in which no
+//! server is busy and nothing is bounced. The cost is the difference of the CPU time of the sender
+//! and of the servers, divided by the number of bounces. The application takes no time, so only the
+//! way there and back is measured.
 
 mod figures;
 mod plan;

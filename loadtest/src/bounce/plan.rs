@@ -1,25 +1,25 @@
-//! How much is asked, and of how busy servers.
+//! How many requests are sent, and of what kind.
 
 use crate::envoy::BACK_OFF;
 use serde::Serialize;
 use std::fmt;
 use std::time::Duration;
 
-/// Servers that are busy in turn; one more never is.
+/// Busy servers; one more is never busy.
 pub const BUSY: usize = 3;
 /// Requests that a busy server holds.
 pub const HELD: usize = 100;
 
-/// What is asked, and how.
+/// The kind of requests and connections.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Kind {
     /// Bytes of a request's body; none: a GET.
     pub body: Option<usize>,
-    /// Whether the Envoys speak HTTP/2 with each other, or HTTP/1.1.
+    /// Whether the Envoys use HTTP/2 between each other, or HTTP/1.1.
     pub http2: bool,
-    /// Whether they do so in mutual TLS.
+    /// Whether they use mutual TLS.
     pub tls: bool,
-    /// What Envoy waits at most before a retry, 1 ms or more.
+    /// The longest time that Envoy waits before a retry, 1 ms or more.
     #[serde(skip)]
     pub max_back_off: Duration,
 }
@@ -40,13 +40,13 @@ impl fmt::Display for Kind {
     }
 }
 
-/// How much is asked.
+/// How many requests are sent.
 #[derive(Clone, Copy, Debug)]
 pub struct Plan {
-    /// Rounds of a block with busy servers and one without.
+    /// Rounds of one block with busy servers and one without.
     pub rounds: usize,
-    /// Requests of a block.
+    /// Requests per block.
     pub block: usize,
-    /// Time between two requests: without any, all that they touch stays in the caches.
+    /// Time between two requests. Without a pause, all data that they use stays in the caches.
     pub pause: Duration,
 }

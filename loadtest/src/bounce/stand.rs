@@ -27,12 +27,12 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
 
 const LIMIT: Duration = Duration::from_secs(20);
-/// Requests before each block that do not count: the sender's mean finds out that servers are busy,
-/// or idle again.
+/// Requests before each block that do not count. In them the sender's mean learns that servers are
+/// busy, or idle again.
 const SETTLING: usize = 50;
-/// The listener by which a server is kept busy.
+/// The listener that keeps a server busy.
 const PLAIN: &str = "busy";
-/// In how many attempts the answer came, says Envoy.
+/// The header in which Envoy reports the number of attempts.
 const ATTEMPTS_HEADER: &str = "x-envoy-attempt-count";
 
 /// Why nothing was measured.
@@ -44,7 +44,7 @@ pub enum BounceError {
     /// An Envoy failed.
     #[error(transparent)]
     Envoy(#[from] EnvoyError),
-    /// A socket or a directory.
+    /// A socket or a directory failed.
     #[error(transparent)]
     Io(#[from] std::io::Error),
     /// No certificate could be made.
@@ -53,18 +53,18 @@ pub enum BounceError {
     /// A request failed.
     #[error("a request broke off: {0}")]
     Http(#[from] hyper::Error),
-    /// A request was answered otherwise.
+    /// A request got another status.
     #[error("a request was answered {0}, or without {ATTEMPTS_HEADER}")]
     Answer(StatusCode),
     /// A request was not answered.
     #[error("no answer within {LIMIT:?}")]
     Late,
-    /// The requests that are to keep a server busy do not get there.
+    /// The requests that should keep a server busy do not arrive.
     #[error("the servers have {0:?} requests inside instead of {HELD} each after {LIMIT:?}")]
     NotBusy(Vec<u64>),
 }
 
-/// The sender and the servers, standing.
+/// The running sender and servers.
 #[derive(Debug)]
 pub struct Stand {
     sender: Envoy,
@@ -72,13 +72,13 @@ pub struct Stand {
     client: SendRequest<Full<Bytes>>,
     body: Option<Bytes>,
     held: Vec<TcpStream>,
-    /// Applications and the client's connection; they end with this.
+    /// Applications and the client's connection; dropping this ends them.
     _tasks: JoinSet<()>,
 }
 
 impl Stand {
-    /// Starts everything; files and logs go to `directory`. The sender waits before a retry as
-    /// [`BACK_OFF`](crate::envoy::BACK_OFF) says, but at most as `kind` does.
+    /// Starts everything; files and logs go to `directory`. Before a retry the sender waits as
+    /// [`BACK_OFF`](crate::envoy::BACK_OFF) says, but at most as long as `kind` allows.
     ///
     /// # Errors
     /// Something is missing or does not start.
@@ -95,7 +95,7 @@ impl Stand {
             tasks.spawn(Backend::new(&format!("backend-{n}"), time, 1, 1.0, 1).serve(listener));
             let mut bootstrap = sidecar_inbound(address, Some(&plugin(tools, None)));
             let listeners = &mut bootstrap["static_resources"]["listeners"];
-            // The one by which it is kept busy.
+            // The listener that keeps the server busy.
             let mut plain = listeners[0].clone();
             plain["name"] = json!(PLAIN);
             if let Some(certificates) = &certificates {
@@ -134,18 +134,19 @@ impl Stand {
         Ok(Self { sender, servers, client, body, held: Vec::new(), _tasks: tasks })
     }
 
-    /// Asks, in blocks with busy servers and without in turn; `progress` hears of each round.
+    /// Sends requests, in blocks with and without busy servers in turn. `progress` gets the number
+    /// of each round.
     ///
     /// # Errors
     /// A request fails, or the servers do not get busy.
     pub async fn measure(&mut self, plan: Plan, mut progress: impl FnMut(usize)) -> Result<Bounces, BounceError> {
         let mut bounces = Bounces::default();
-        // Servers say how long they take once they have served something.
+        // Servers report how long they take once they have served something.
         for _ in 0..SETTLING {
             self.request().await?;
         }
         for round in 0..plan.rounds {
-            // Each goes first equally often.
+            // Each kind of block goes first equally often.
             for busy in [round % 2 == 0, round % 2 != 0] {
                 self.keep_busy(busy).await?;
                 for _ in 0..SETTLING {
@@ -193,7 +194,7 @@ impl Stand {
         Ok(self.sender.stats(&name).await?.get(&name).copied().unwrap_or_default())
     }
 
-    /// One request; in how many attempts it was answered.
+    /// Sends one request. Returns the number of its attempts.
     async fn request(&mut self) -> Result<u32, BounceError> {
         let mut request = Request::new(Full::new(self.body.clone().unwrap_or_default()));
         if self.body.is_some() {
@@ -212,7 +213,7 @@ impl Stand {
         attempts.filter(|_| head.status == StatusCode::OK).ok_or(BounceError::Answer(head.status))
     }
 
-    /// Fills the servers but one with requests that do not end, or takes these away.
+    /// Fills all servers but one with requests that do not end, or removes these.
     async fn keep_busy(&mut self, busy: bool) -> Result<(), BounceError> {
         if !busy {
             self.held.clear();
@@ -220,7 +221,7 @@ impl Stand {
             for address in &listeners(&self.servers, PLAIN)?[..BUSY] {
                 for _ in 0..HELD {
                     let mut stream = TcpStream::connect(address).await?;
-                    // The application waits for the body, which never comes.
+                    // The application waits for the body, which never arrives.
                     stream.write_all(b"POST / HTTP/1.1\r\nhost: backend.mesh\r\ncontent-length: 1\r\n\r\n").await?;
                     self.held.push(stream);
                 }

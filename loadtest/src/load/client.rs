@@ -44,7 +44,7 @@ impl Client {
         Self { target, path, keep_alive, timeout, body, idle: Mutex::default() }
     }
 
-    /// The same with a body of so many bytes in each request, which is a POST then; 0: a GET.
+    /// The same with a body of `size` bytes in each request, which is then a POST; 0: a GET.
     #[must_use]
     pub fn with_body(self, size: usize) -> Self {
         Self { body: Bytes::from(vec![b'x'; size]), ..self }

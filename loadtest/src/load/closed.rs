@@ -1,9 +1,9 @@
-//! The closed loop: each client sends its next request at once when the last one ended, whether
-//! answered, shed or failed, as the load generator of the paper does (5.6.1).
+//! The closed loop: each client sends its next request as soon as the last one ends, whether
+//! answered, shed or failed, like the paper's load generator (5.6.1).
 //!
-//! All clients start together, so the warm-up has to be long enough for them to spread out. A
-//! request counts when it ends within the window. What is still out when the window closes is cut
-//! off and counts nowhere.
+//! All clients start together, so the warm-up must be long enough for them to spread out. A request
+//! counts if it ends within the window. Requests still under way when the window closes are cut off
+//! and not counted.
 
 use super::{Client, LoadPlan, Sample, Tally};
 use std::sync::Arc;

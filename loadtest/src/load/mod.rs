@@ -1,9 +1,9 @@
-//! Load, and what the clients saw of it.
+//! Load, and what its clients saw.
 //!
-//! *Closed loop*: a fixed number of clients, each sends its next request when the last one was
-//! answered; the load follows the speed of the service. *Open loop*: requests begin when a Poisson
-//! process says so, whether or not the service keeps up; latency counts from that intended moment,
-//! so that a stalled client cannot hide a stalled service (coordinated omission).
+//! *Closed loop*: a fixed number of clients; each sends its next request after the answer to the
+//! last one, so the load follows the speed of the service. *Open loop*: a Poisson process
+//! determines when requests begin, whether or not the service keeps up. Latency counts from that
+//! intended start, so a stalled client cannot hide a stalled service (coordinated omission).
 
 mod client;
 mod closed;
@@ -23,7 +23,7 @@ pub use tally::Tally;
 use std::sync::Arc;
 use tokio::time::Instant;
 
-/// Runs the load from `start`, which may lie a moment ahead.
+/// Runs the load from `start`, which may be a little in the future.
 pub async fn run(plan: &LoadPlan, start: Instant, tally: Arc<Tally>) -> Measurement {
     let client = Arc::new(Client::new(plan.target, &plan.path, plan.keep_alive, plan.timeout).with_body(plan.body));
     let samples = match plan.load {

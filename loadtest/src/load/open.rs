@@ -1,8 +1,8 @@
-//! The open loop: arrivals of a Poisson process, computed ahead from the seed.
+//! The open loop: arrivals of a Poisson process, computed in advance from the seed.
 //!
-//! A request's latency counts from the moment at which it was meant to begin. It counts when that
-//! moment lies within the window; then its end is waited for, however late (up to its timeout). Two
-//! runs with the same seed have the same arrivals.
+//! A request's latency counts from its intended start. The request counts if that lies within the
+//! window; the run then waits for its end, however late (up to its timeout). Two runs with the same
+//! seed have the same arrivals.
 
 use super::{Client, ErrorKind, LoadPlan, Outcome, Sample, Tally};
 use rand::SeedableRng;
@@ -14,8 +14,8 @@ use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until};
 
-/// The moments, from the start, at which requests begin: exponential gaps of mean `1 / rate`
-/// (requests per second), up to `end`.
+/// The intended starts of the requests, from the start of the load: exponential gaps of mean `1 /
+/// rate` (requests per second), up to `end`.
 pub fn poisson_arrivals(rate: f64, end: Duration, seed: u64) -> Vec<Duration> {
     let mut rng = StdRng::seed_from_u64(seed);
     let mut at = 0.0;
@@ -41,7 +41,7 @@ pub(super) async fn run(
         let intended = start + arrival;
         let counts = arrival >= plan.warm_up;
         sleep_until(intended).await;
-        // As they end, lest a long run keeps a task for each request that there ever was.
+        // Collected as they end, so that a long run does not keep a task for every request.
         while let Some(ended) = requests.try_join_next() {
             samples.extend(ended.ok().flatten());
         }
@@ -71,7 +71,7 @@ mod tests {
         assert_eq!(arrivals, poisson_arrivals(rate, end, 5));
         assert_ne!(arrivals, poisson_arrivals(rate, end, 6));
         assert!(arrivals.is_sorted() && arrivals.iter().all(|at| *at < end));
-        // Counts per second of a Poisson process: mean and variance are both the rate.
+        // Counts per second of a Poisson process: its mean and variance both equal the rate.
         let mut counts = vec![0.0; 500];
         arrivals.iter().for_each(|at| counts[at.as_secs() as usize] += 1.0);
         let mean = counts.iter().sum::<f64>() / 500.0;

@@ -1,14 +1,14 @@
-//! What became of a request, and of all of them.
+//! The outcome of one request, and of all.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// What became of a request, as its client saw it.
+/// The outcome of a request, as its client saw it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Outcome {
-    /// A 2xx answer of an application, with the body that it should have.
+    /// A 2xx answer of an application, with the right body.
     Ok,
-    /// Not an application's: a 429, rejected after all retries; or a 503 with `retry-after`,
+    /// Not from an application: a 429, rejected after all retries, or a 503 with `retry-after`,
     /// refused by the sender.
     Shed,
     /// Anything else.
@@ -24,11 +24,11 @@ pub enum ErrorKind {
     Broken,
     /// No answer in time.
     Timeout,
-    /// Another status than 2xx and a shed's 429, or a status that the application did not send.
+    /// A status other than 2xx and a shed's 429, or one that the application did not send.
     Status(u16),
-    /// The application's answer was not the one that it gave.
+    /// The answer is not what the application sent.
     Body,
-    /// Not sent: too many were outstanding.
+    /// Not sent, because too many requests were outstanding.
     Outstanding,
 }
 
@@ -50,13 +50,13 @@ impl std::fmt::Display for ErrorKind {
 pub struct Sample {
     /// From its (intended) start to its end.
     pub latency: Duration,
-    /// What became of it.
+    /// Its outcome.
     pub outcome: Outcome,
     /// When it ended, from the start of the load.
     pub ended: Duration,
 }
 
-/// All requests that count.
+/// All requests of the measured time.
 #[derive(Debug, Default)]
 pub struct Measurement {
     /// The requests.
@@ -71,7 +71,7 @@ impl Measurement {
         self.sorted(Outcome::Ok)
     }
 
-    /// How long it took until requests were shed, ascending.
+    /// The times until requests were shed, ascending.
     pub fn sorted_sheds(&self) -> Vec<Duration> {
         self.sorted(Outcome::Shed)
     }
@@ -100,8 +100,8 @@ impl Measurement {
     }
 }
 
-/// The smallest of the `sorted` values that at least the `share` (0 to 1) of them does not exceed;
-/// the nearest-rank percentile. `None` when there are none.
+/// The smallest of the `sorted` values for which at least the `share` (0 to 1) of them are not
+/// larger: the nearest-rank percentile. `None` without values.
 pub fn quantile(sorted: &[Duration], share: f64) -> Option<Duration> {
     let rank = (share * sorted.len() as f64).ceil() as usize;
     sorted.get(rank.saturating_sub(1)).copied()
@@ -113,7 +113,7 @@ mod tests {
     use rand::rngs::StdRng;
     use rand::{RngExt, SeedableRng};
 
-    /// The definition, word by word.
+    /// The definition, taken literally.
     fn oracle(values: &[Duration], share: f64) -> Option<Duration> {
         let covers = |v: &Duration| values.iter().filter(|w| *w <= v).count() as f64 >= share * values.len() as f64;
         values.iter().filter(|v| covers(v)).min().copied()

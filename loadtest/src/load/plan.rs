@@ -1,13 +1,13 @@
-//! What a load is.
+//! The description of a load.
 
 use super::shape::Load;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-/// What to send where, and for how long.
+/// The requests, their target, and how long they run.
 #[derive(Clone, Debug)]
 pub struct LoadPlan {
-    /// Whom to ask.
+    /// The address to send to.
     pub target: SocketAddr,
     /// The path of each request.
     pub path: String,
@@ -15,18 +15,18 @@ pub struct LoadPlan {
     pub body: usize,
     /// Open or closed loop.
     pub load: Load,
-    /// Keep connections; otherwise each request has a new one.
+    /// Whether to keep connections; otherwise each request has a new one.
     pub keep_alive: bool,
-    /// A request without an answer for so long is an error.
+    /// A request without an answer for this long is an error.
     pub timeout: Duration,
-    /// The load runs for so long before anything counts.
+    /// How long the load runs before anything counts.
     pub warm_up: Duration,
-    /// What counts: closed loop, requests that end within it; open loop, requests that are meant to
-    /// begin within it.
+    /// The measured time. Closed loop: requests count that end within it. Open loop: requests count
+    /// whose intended start lies within it.
     pub window: Duration,
-    /// Open loop: more requests than these are not left waiting; one beyond is an error of its own
-    /// kind.
+    /// Open loop: the most requests that wait at once. One more is not sent and counts as an error
+    /// of its own kind.
     pub outstanding_limit: usize,
-    /// Determines the arrivals.
+    /// The seed of the arrivals.
     pub seed: u64,
 }

@@ -1,4 +1,4 @@
-//! Closed or open loop, as the command line writes it.
+//! A closed or open loop, as written on the command line.
 
 use crate::quantity::NotAllowed;
 use std::fmt;
@@ -8,9 +8,9 @@ use std::str::FromStr;
 /// 20,000).
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Load {
-    /// So many clients, each with one request at a time.
+    /// A fixed number of clients, each with one request at a time.
     Closed {
-        /// How many.
+        /// The number of clients.
         clients: usize,
     },
     /// Poisson arrivals.

@@ -1,9 +1,9 @@
-//! What is counted while a load runs.
+//! Counts results while a load runs.
 
 use super::outcome::Outcome;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// How far a running load is; cheap to read from elsewhere.
+/// The progress of a running load; cheap to read from other tasks.
 #[derive(Debug, Default)]
 pub struct Tally {
     ok: AtomicU64,

@@ -26,7 +26,7 @@ fn cells(record: &Record) -> [String; 9] {
     ]
 }
 
-/// The records for the terminal.
+/// The table for the terminal.
 pub fn ablation_table(records: &[Record]) -> Table {
     let mut table = Table::new();
     table.load_style(presets::UTF8_HORIZONTAL_ONLY);

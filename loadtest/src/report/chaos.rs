@@ -7,7 +7,7 @@ use crate::timeline::Point;
 use comfy_table::{Table, presets};
 use maud::{Markup, html};
 
-/// What follows from a row, in words.
+/// The verdict on a row, in words.
 pub fn verdict(row: &Row) -> String {
     match row.verdict() {
         Verdict::Holds => match row.claim {
@@ -26,14 +26,14 @@ pub fn verdict(row: &Row) -> String {
     }
 }
 
-/// The figures of a row: what it is, what it has to be, and what each side has.
+/// The figures of a row: name, bound, and the value of each side.
 fn figures(row: &Row) -> Vec<[String; 5]> {
     let ours = row.column(Side::Ours).or_else(|| row.columns.last());
     let all = ours.into_iter().flat_map(|column| &column.figures);
     let cell = |side: Side, what: &str| {
         let column = row.column(side)?;
         let figure = column.figures.iter().find(|figure| figure.what == what)?;
-        // A baseline is not asked for what is measured beside it.
+        // A baseline is not held to bounds relative to stock Envoy.
         let asked = side == Side::Ours || figure.bound.is_absolute();
         let mark = if asked && !row.holds(figure) { " (no)" } else { "" };
         Some(format!("{}{mark}", figure.shown))
@@ -68,7 +68,7 @@ pub fn chaos_table(rows: &[Row]) -> Table {
     table
 }
 
-/// The same with what happened over time.
+/// The same, with the values over time.
 pub fn chaos_page(rows: &[Row], command: &str) -> Markup {
     let wrong = rows.iter().filter(|row| row.verdict() != Verdict::Holds).count();
     document(

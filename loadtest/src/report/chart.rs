@@ -1,15 +1,15 @@
-//! Charts as inline SVG. Colours and fonts come from the page's style sheet, so that light and dark
-//! need no second drawing.
+//! Charts as inline SVG. The page's style sheet sets colours and fonts, so one drawing serves light
+//! and dark mode.
 
 use crate::record::Record;
 use maud::{Markup, html};
 
-/// A record with the name and the colour (1, 2, ...) that it has everywhere on the page.
+/// A record with its name and colour (1, 2, ...), the same everywhere on the page.
 #[derive(Clone, Debug)]
 pub struct Series<'a> {
     /// The record.
     pub record: &'a Record,
-    /// What it is called.
+    /// Its name.
     pub name: String,
     /// Its colour in the style sheet.
     pub colour: usize,
@@ -18,11 +18,11 @@ pub struct Series<'a> {
 pub(super) const WIDTH: f64 = 860.0;
 pub(super) const LEFT: f64 = 64.0;
 pub(super) const RIGHT: f64 = 24.0;
-/// Names stand to the left of bars.
+/// The width for names to the left of bars.
 const NAMES: f64 = 296.0;
 const ROW: f64 = 34.0;
 
-/// The share of requests (up) that were answered within a time (right).
+/// The share of requests (up) answered within a time (to the right).
 pub fn cumulative(series: &[Series<'_>]) -> Markup {
     let (top, height) = (16.0, 300.0);
     let most = series.iter().filter_map(|s| s.record.quantiles_ms.last()).fold(0.0, |a: f64, b| a.max(*b));
@@ -48,8 +48,8 @@ fn points(record: &Record, axis: &Axis, y: impl Fn(f64) -> f64) -> String {
     record.quantiles_ms.iter().enumerate().map(point).collect::<Vec<_>>().join(" ")
 }
 
-/// For each record a bar from the 10th to the 90th percentile, a mark at the median and a whisker
-/// to the 99th.
+/// For each record, a bar from the 10th to the 90th percentile, a mark at the median and a whisker
+/// to the 99th percentile.
 pub fn ranges(series: &[Series<'_>]) -> Markup {
     let most = series.iter().filter_map(|s| s.record.row.p99_ms).fold(0.0, f64::max);
     rows(series, most, "response time in milliseconds", |s, axis, middle| {
@@ -57,7 +57,7 @@ pub fn ranges(series: &[Series<'_>]) -> Markup {
         let (Some(p10), Some(p50), Some(p90), Some(p99)) = (row.p10_ms, row.p50_ms, row.p90_ms, row.p99_ms) else {
             return html! { text.tick x=(NAMES) y=(middle + 4.0) { "nothing was answered" } };
         };
-        // A range too narrow to be seen is still drawn, without room for the gap.
+        // A range too narrow to see is still drawn, without the gap.
         let width = (axis.at(p90) - axis.at(p10)).max(5.0);
         html! {
             line class=(format!("whisker c{}", s.colour)) x1=(axis.at(p90)) x2=(axis.at(p99)) y1=(middle) y2=(middle) {}
@@ -70,7 +70,7 @@ pub fn ranges(series: &[Series<'_>]) -> Markup {
     })
 }
 
-/// For each record what became of its requests, per second: answered, then shed, then errors.
+/// For each record, its requests per second by outcome: answered, then shed, then errors.
 pub fn rates(series: &[Series<'_>]) -> Markup {
     let per_second = |s: &Series<'_>, count: u64| count as f64 / s.record.measured_s.max(1e-9);
     let most = series.iter().map(|s| per_second(s, s.record.row.requests)).fold(0.0, f64::max);
@@ -112,7 +112,7 @@ fn rows(series: &[Series<'_>], most: f64, unit: &str, draw: impl Fn(&Series<'_>,
     }
 }
 
-/// Milliseconds as a reader wants them.
+/// Milliseconds, rounded for a reader.
 pub fn ms(value: f64) -> String {
     if value >= 10.0 { format!("{value:.0} ms") } else { format!("{value:.1} ms") }
 }

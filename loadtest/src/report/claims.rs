@@ -1,5 +1,4 @@
-//! Tables of what is claimed: a candidate of a kind a line, a claim a line; medians with their
-//! ranges.
+//! Tables of the claims, a candidate per line and a claim per line; medians with their ranges.
 
 use crate::goals::{Bound, Figure, Measured, Outcome, Verdict};
 use comfy_table::{Cell, CellAlignment, Table, presets};
@@ -23,7 +22,7 @@ fn spread(digits: usize, spread: Option<(f64, [f64; 2])>) -> String {
     )
 }
 
-/// The candidates of a kind: medians of the rounds, the least and the greatest in brackets.
+/// The candidates of a kind: medians of the rounds, with the range in brackets.
 pub fn candidate_table(measured: &[Measured]) -> Table {
     let mut table = table(&["kind", "candidate", "p50 ms", "p99 ms", "mean ms", "goodput", "lost", "CPU ms"]);
     for one in measured {
@@ -41,7 +40,7 @@ pub fn candidate_table(measured: &[Measured]) -> Table {
     table
 }
 
-/// Each claim with its bound and what was measured; beside them what is only to compare with.
+/// Each claim with its bound and its measurements, and values without a bound for comparison.
 pub fn claim_table(verdicts: &[Verdict]) -> Table {
     let mut table = table(&["claim", "what", "bound", "of", "over", "median (range)", ""]);
     for one in verdicts {

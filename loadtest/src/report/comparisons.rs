@@ -1,4 +1,4 @@
-//! The table of what was compared: simulator and mesh.
+//! The table that compares simulator and mesh.
 
 use crate::agree::Agreement;
 use comfy_table::{Cell, CellAlignment, Table, presets};

@@ -1,5 +1,5 @@
-//! The pages and tables of the experiments that have more to show than a row: a new server joins,
-//! and capacity estimators.
+//! Pages and tables of the experiments that show more than a row: a new server joins, and capacity
+//! estimators.
 
 use super::lines::{Line, Marks, over_time};
 use crate::agility::Joining;
@@ -22,8 +22,7 @@ pub(super) fn document(title: &str, command: &str, content: &Markup) -> Markup {
     }
 }
 
-/// The policy; the gateways of this experiment have two choices, as Envoy's default is, even a
-/// single one.
+/// The policy. Gateways in this experiment use two choices, Envoy's default, even a single one.
 fn title(run: &Joining) -> &'static str {
     run.policy.title(run.policy.choice(run.frontends, true))
 }

@@ -6,7 +6,7 @@ use serde::Deserialize;
 use std::io;
 use std::path::Path;
 
-/// Writes the rows alone: an array, one row a line.
+/// Writes only the rows: an array, one row per line.
 ///
 /// # Errors
 /// The file cannot be written.
@@ -15,7 +15,7 @@ pub fn write_summary(records: &[Record], file: &Path) -> io::Result<()> {
     write_lines(&rows, file)
 }
 
-/// Writes the records, from which [`read`] makes a report again.
+/// Writes the records; [`read`] reads them for a report.
 ///
 /// # Errors
 /// The file cannot be written.
@@ -23,7 +23,7 @@ pub fn write_records(records: &[Record], file: &Path) -> io::Result<()> {
     write_lines(records, file)
 }
 
-/// Writes the page; `command` is what it says it was made with.
+/// Writes the page. `command` is the command that it names as its origin.
 ///
 /// # Errors
 /// The file cannot be written.
@@ -31,7 +31,7 @@ pub fn write_page(records: &[Record], command: &str, file: &Path) -> io::Result<
     std::fs::write(file, page(records, command).into_string())
 }
 
-/// Reads what [`write_records`] or [`write_summary`] wrote; the latter knows no distributions.
+/// Reads the output of [`write_records`] or [`write_summary`]; the latter has no distributions.
 ///
 /// # Errors
 /// The file cannot be read, or holds something else.

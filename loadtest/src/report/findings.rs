@@ -1,23 +1,23 @@
-//! What the figures say, in sentences: BLOC, bids and Mu beside least request with as many
+//! The results in sentences: BLOC, bids and Mu compared with least request with the same number of
 //! frontends, all from the same run.
 //!
-//! Where nothing else is said, least request is that with two choices, Envoy's default.
+//! Unless stated otherwise, least request has two choices, Envoy's default.
 
 use crate::goals::bounds;
 use crate::heterogeneous;
 use crate::policy::Policy;
 use crate::record::Record;
 
-/// One comparison with what it was expected to be.
+/// One comparison with its expected result.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Finding {
     /// What was compared.
     pub what: String,
-    /// What came out.
+    /// The result.
     pub measured: String,
-    /// What was expected.
+    /// The expected result.
     pub expected: String,
-    /// Whether it came out so.
+    /// Whether the result is as expected.
     pub reached: bool,
 }
 
@@ -31,18 +31,19 @@ const THROUGHPUT_SHARE: f64 = 0.97;
 /// With servers of different speeds, Mu's 99th percentile and mean at most these shares of those of
 /// least request with two choices.
 const MU_TWO_CHOICES: [f64; 2] = [bounds::MU_P99_TWO_CHOICES, bounds::MU_MEAN_TWO_CHOICES];
-/// And of those of least request with full scan, beside which Mu costs on average.
+/// The same for least request with full scan, which has a lower mean than Mu.
 const MU_FULL_SCAN: [f64; 2] = [bounds::MU_P99_FULL_SCAN, bounds::MU_MEAN_FULL_SCAN];
 
 /// With bids, the 99th percentile at 90% load at most this share of least request's.
 const BID_TAIL_SHARE: f64 = bounds::BIDS_P99_TWO_CHOICES;
-/// And at most this many times that of the central balancer, which sees everything.
+/// The same 99th percentile at most this many times that of the central balancer, which sees all
+/// requests.
 const BID_CENTRAL_SHARE: f64 = bounds::BIDS_P99_CENTRAL;
 /// With bids, CPU time of all proxies for a request at most this share of least request's.
 const BID_CPU_SHARE: f64 = bounds::BIDS_CPU_TWO_CHOICES;
 
-/// The findings of the closed loop, of bids at high load and of the heterogeneous servers; none
-/// where the records lack one of the two, or its answers.
+/// The findings on the closed loop, bids at high load, and the heterogeneous servers. None where
+/// the records lack one of the two candidates, or its answers.
 pub fn findings(records: &[Record]) -> Vec<Finding> {
     let overload = pair(records, "closed-loop", Policy::Bloc).and_then(|(bloc, least)| compare(bloc, least));
     let heterogeneous = [(Policy::LeastRequest, MU_TWO_CHOICES), (Policy::LeastRequestOfAll, MU_FULL_SCAN)]
@@ -55,8 +56,8 @@ pub fn findings(records: &[Record]) -> Vec<Finding> {
     overload.into_iter().chain(bids).chain(heterogeneous).flatten().collect()
 }
 
-/// The first record of `policy` in the experiment and the one of least request with as many
-/// frontends and the same load.
+/// The first record of `policy` in the experiment, and the one of least request with the same
+/// number of frontends and the same load.
 pub fn pair<'a>(records: &'a [Record], experiment: &str, policy: Policy) -> Option<(&'a Record, &'a Record)> {
     pair_with(records, experiment, policy, Policy::LeastRequest)
 }
@@ -147,8 +148,8 @@ fn compare(bloc: &Record, least: &Record) -> Option<Vec<Finding>> {
 }
 
 /// How many clients of a closed loop wait for an answer at any moment (Little's law: rate times
-/// mean response time), and how long one of the others takes for a request that is shed, in
-/// milliseconds. `None` without sheds, or when the record lacks the response times.
+/// mean response time), and how long one of the others takes for a shed request, in milliseconds.
+/// `None` without sheds, or if the record lacks the response times.
 pub fn circling(record: &Record) -> Option<(f64, f64)> {
     let row = &record.row;
     let clients: f64 = row.load.strip_prefix("closed:")?.parse().ok()?;

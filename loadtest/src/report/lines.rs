@@ -7,15 +7,15 @@ use maud::{Markup, html};
 /// One line.
 #[derive(Clone, Debug)]
 pub struct Line<'a> {
-    /// What it is called.
+    /// Its name.
     pub name: String,
     /// Its colour in the style sheet, 1 to 6.
     pub colour: usize,
-    /// Where it goes.
+    /// Its points.
     pub points: &'a [Point],
 }
 
-/// What is marked in a chart: a moment, and a value that matters.
+/// Marks in a chart: a moment, and a value that matters.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Marks {
     /// Seconds.
@@ -24,8 +24,8 @@ pub struct Marks {
     pub limit: Option<f64>,
 }
 
-/// The lines over seconds (right), their values (up) labelled with `unit`; values above `most` are
-/// cut off there.
+/// A chart of the lines over seconds (to the right) with their values (up) in `unit`. Values above
+/// `most` are cut off there.
 pub fn over_time(lines: &[Line<'_>], unit: &str, most: f64, marks: Marks) -> Markup {
     let (top, height) = (28.0, 260.0);
     let bottom = top + height;
@@ -67,7 +67,7 @@ mod tests {
         let lines = [line("a", 1, &low[..]), line("b", 2, &high[..])];
         let text = over_time(&lines, "ms", 100.0, Marks { moment_s: Some(4.0), limit: None }).into_string();
         assert_eq!((text.matches("<polyline").count(), text.matches("line class=\"mark\"").count()), (2, 1));
-        // The end of the axis lies at the right edge, the cut value at the upper one.
+        // The end of the axis is at the right edge, the cut value at the upper edge.
         assert!(text.contains("836.0,28.0\""), "{text}");
     }
 }

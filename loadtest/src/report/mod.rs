@@ -1,5 +1,4 @@
-//! What is shown of the records: a table for the terminal, a page for the browser, files for other
-//! tools.
+//! How records are shown: a table for the terminal, a page for the browser, files for other tools.
 
 mod ablation;
 mod chaos;

@@ -1,4 +1,4 @@
-//! The page: one file, nothing to fetch, readable without the paper.
+//! The page: a single file that loads nothing else, readable without the paper.
 
 use super::chart::Series;
 use super::findings::findings;
@@ -10,7 +10,7 @@ use maud::{DOCTYPE, Markup, PreEscaped, html};
 pub(super) const STYLE: &str = include_str!("style.css");
 const COLOURS: usize = 6;
 
-/// The page about `records`, made by `command`.
+/// The page about `records`, which `command` made.
 pub fn page(records: &[Record], command: &str) -> Markup {
     let (parts, others): (Vec<&Record>, Vec<&Record>) = records.iter().partition(|record| ablation::contains(record));
     let series = series(&others);
@@ -47,8 +47,7 @@ pub fn page(records: &[Record], command: &str) -> Markup {
     }
 }
 
-/// The records with their names and colours; the same candidate has the same colour in every
-/// experiment.
+/// The records with their names and colours. A candidate has the same colour in every experiment.
 fn series<'a>(records: &[&'a Record]) -> Vec<Series<'a>> {
     let mut names: Vec<String> = Vec::new();
     let mut coloured = |record: &Row| {
@@ -68,7 +67,7 @@ fn series<'a>(records: &[&'a Record]) -> Vec<Series<'a>> {
         .collect()
 }
 
-/// What a policy in so many frontends is called.
+/// The name of a policy with its number of frontends.
 fn candidate(row: &Row) -> String {
     let (first, rest) = row.title().split_at(1);
     let frontends = if row.frontends == 1 { "frontend" } else { "frontends" };
@@ -99,7 +98,7 @@ mod tests {
         let text = page(&records, "bloc-lab demo").into_string();
         assert_eq!(text.matches("<polyline").count(), 3);
         assert_eq!(text.matches("<h2>").count(), 6);
-        // Nothing to fetch: no address but that of a namespace.
+        // It loads nothing: the only address is that of a namespace.
         assert!(!text.contains("http") && !text.contains("<script") && !text.contains("url("));
     }
 

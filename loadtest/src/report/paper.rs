@@ -1,9 +1,9 @@
-//! What the authors of the paper measured: section 5.6.2, closed loop, service time 250 ms, on a
+//! The measurements of the paper's authors: section 5.6.2, closed loop, service time 250 ms, on a
 //! cluster of four servers.
 
 use crate::policy::Policy;
 
-/// One line of the paper.
+/// One row of the paper.
 #[derive(Clone, Copy, Debug)]
 pub struct PaperRow {
     /// The policy.
@@ -16,7 +16,7 @@ pub struct PaperRow {
     pub failed_percent: Option<f64>,
 }
 
-/// The service time that the figures belong to, in milliseconds.
+/// The service time of these measurements, in milliseconds.
 pub const SERVICE_MS: f64 = 250.0;
 
 /// The figures.
@@ -41,7 +41,7 @@ pub const CLOSED_LOOP: [PaperRow; 3] = [
     },
 ];
 
-/// The paper's line for a policy with so many frontends.
+/// The paper's row for a policy with this number of frontends.
 pub fn row(policy: Policy, frontends: usize) -> Option<&'static PaperRow> {
     CLOSED_LOOP.iter().find(|row| row.policy == policy && row.frontends == frontends)
 }

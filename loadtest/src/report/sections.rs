@@ -8,7 +8,7 @@ use crate::policy::Policy;
 use crate::record::{Record, Row};
 use maud::{Markup, html};
 
-/// What was run.
+/// The setting of the runs.
 pub fn setting(records: &[Record]) -> Markup {
     let Some(row) = records.first().map(|record| &record.row) else { return html! {} };
     let frontends = records.iter().map(|record| record.row.frontends).max().unwrap_or(1);
@@ -43,7 +43,7 @@ pub fn setting(records: &[Record]) -> Markup {
     }
 }
 
-/// The findings, a line each.
+/// The findings, one per line.
 pub fn verdict(findings: &[Finding]) -> Markup {
     if findings.is_empty() {
         return html! {};
@@ -90,7 +90,7 @@ pub fn experiment(name: &str, series: &[Series<'_>]) -> Markup {
     }
 }
 
-/// Mu beside both kinds of least request, in three sentences.
+/// Compares Mu with both kinds of least request, in three sentences.
 fn heterogeneous_note(series: &[Series<'_>]) -> Markup {
     let of = |policy| series.iter().map(|s| &s.record.row).find(|row| row.policy == policy);
     let ratios = |baseline| {
@@ -108,7 +108,7 @@ fn heterogeneous_note(series: &[Series<'_>]) -> Markup {
     } }
 }
 
-/// What the lines mean.
+/// How to read the charts.
 pub fn reading() -> Markup {
     html! {
         h2 { "How to read this" }

@@ -1,4 +1,4 @@
-//! The table and the page of a long life.
+//! The table and the page of a soak run.
 
 use super::lines::{Line, Marks, over_time};
 use super::experiment_pages::document;
@@ -19,7 +19,7 @@ pub fn soak_table(lived: &Lived) -> Table {
     table
 }
 
-/// The same, with what was watched over time.
+/// The same, with the quantities over time.
 pub fn soak_page(lived: &Lived, command: &str) -> Markup {
     let charts = [
         (Unit::Mib, "MiB"),

@@ -1,4 +1,4 @@
-//! How far the 99th percentile of a case scatters over its rounds.
+//! The scatter of a case's 99th percentile over its rounds.
 
 use crate::rounds::Runs;
 

@@ -1,4 +1,4 @@
-//! What is tried.
+//! The cases.
 
 use crate::envoy::ROUTE_RETRIES;
 
@@ -9,9 +9,9 @@ pub enum Failure {
     Status503,
     /// It answers too late.
     Slow,
-    /// It answers after two attempts' time, and Envoy hedges: it lets the first attempt go on.
+    /// It answers after the time of two attempts. Envoy hedges: it lets the first attempt go on.
     Hedged,
-    /// It does not.
+    /// It does not fail.
     No,
     /// Nobody listens where the servers were.
     NoConnection,
@@ -20,19 +20,19 @@ pub enum Failure {
 /// A route's retry policy, and a request to an application that fails.
 #[derive(Clone, Copy, Debug)]
 pub struct Case {
-    /// What it is, for people.
+    /// A description for a reader.
     pub name: &'static str,
-    /// Conditions of the route's policy; none: it has no policy.
+    /// The conditions of the route's policy; none: it has no policy.
     pub retry_on: Option<&'static str>,
-    /// `num_retries` of the route, which the service's `routeRetries` says, too; none: Envoy's
-    /// default, and ours.
+    /// `num_retries` of the route, and `routeRetries` of the service; none: the defaults of Envoy
+    /// and of our filters.
     pub retries: Option<u32>,
-    /// Whether the route is one of Istio's VirtualServices, and `virtualServiceRetries` says the
+    /// Whether the route is from an Istio VirtualService, and `virtualServiceRetries` has the
     /// number instead.
     pub virtual_service: bool,
     /// `per_try_timeout` of the route, in milliseconds.
     pub per_try_timeout_ms: Option<u64>,
-    /// The service's `retries`: those after a rejection.
+    /// `retries` of the service: those after a rejection.
     pub ours: u32,
     /// Headers of the request.
     pub asks: &'static [(&'static str, &'static str)],
@@ -40,7 +40,7 @@ pub struct Case {
     pub failure: Failure,
 }
 
-/// Istio's default policy where 503 is among the codes, as it was until Istio 1.24.
+/// Istio's default policy with 503 among its codes, as until Istio 1.24.
 const ISTIO: Case = Case {
     name: "Istio's default policy, two retries",
     retry_on: Some("connect-failure,refused-stream,unavailable,cancelled,retriable-status-codes"),

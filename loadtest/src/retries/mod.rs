@@ -1,9 +1,10 @@
-//! Retries, stock Envoy beside the filters: how often the application is asked, and for how long.
+//! Retries by stock Envoy and by the filters: how often the application receives a request, and for
+//! how long.
 //!
-//! What users and their applications say of retries stays in force. So for each [`Case`], which is
-//! a route's retry policy, what an application asks for in headers, and an application that fails
-//! in some way, one request goes each [`Way`]: through stock Envoy, and through the filters with
-//! each routing. Counted is what reaches the applications.
+//! What users and their applications configure about retries must stay in force. A [`Case`] is a
+//! route's retry policy, an application's request headers, and an application that fails in some
+//! way. For each case, one request takes each [`Way`]: through stock Envoy, and through the filters
+//! with each routing. The requests that reach the applications are counted.
 
 mod cases;
 mod stand;

@@ -1,4 +1,4 @@
-//! A caller's sidecar with a listener for each way, before four servers.
+//! A caller's sidecar with a listener for each way, and four servers.
 
 use super::cases::{Case, Failure};
 use crate::backend::{Backend, ServiceTime};
@@ -19,14 +19,14 @@ use tokio::time::{Instant, sleep};
 
 const SERVERS: usize = 4;
 const LIMIT: Duration = Duration::from_secs(20);
-/// A slow answer takes a hundred times as long.
+/// The normal service time; a slow answer takes a hundred times as long.
 const SERVICE_TIME: Duration = Duration::from_millis(10);
-/// The filters hand their counters on after a while.
+/// How long to wait for the filters' counters, which lag behind.
 const COUNTED: Duration = Duration::from_secs(10);
 /// The cluster and listener without filters.
 const STOCK: &str = "stock";
 
-/// How a request goes.
+/// The way of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Way {
     /// Stock Envoy.
@@ -59,35 +59,35 @@ impl Way {
     }
 }
 
-/// Why nothing was seen.
+/// Why there is no result.
 #[derive(Debug, thiserror::Error)]
 pub enum RetriesError {
     /// An Envoy failed.
     #[error(transparent)]
     Envoy(#[from] EnvoyError),
-    /// A socket or a directory.
+    /// A socket or a directory failed.
     #[error(transparent)]
     Io(#[from] std::io::Error),
     /// A request got no answer.
     #[error(transparent)]
     Http(#[from] HttpError),
-    /// A server that is to answer does not.
+    /// A server that should answer does not.
     #[error("a request was answered {0} before the application failed")]
     Answer(StatusCode),
-    /// The filters and Envoy have counted differently.
+    /// The counts of the filters and of Envoy differ.
     #[error("of {all} attempts of Envoy's the filters have seen {seen}")]
     Books {
-        /// What Envoy has counted.
+        /// Envoy's count.
         all: u64,
-        /// What the filters have.
+        /// The filters' count.
         seen: u64,
     },
 }
 
-/// What became of a request.
+/// The result of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Course {
-    /// How often an application was asked, or a connection to one was tried.
+    /// How often an application received it, or a connection to one was tried.
     pub attempts: u64,
     /// What the client got.
     pub status: StatusCode,
@@ -102,7 +102,7 @@ pub struct Stand {
     module: PathBuf,
     directory: PathBuf,
     servers: Vec<Envoy>,
-    /// Applications; they end with this.
+    /// Applications; dropping this ends them.
     _tasks: JoinSet<()>,
 }
 
@@ -133,7 +133,7 @@ impl Stand {
         Ok(Self { envoy, module, directory, servers, _tasks: tasks })
     }
 
-    /// Sends a request each way.
+    /// Sends one request each way.
     ///
     /// # Errors
     /// The caller does not start, or a request gets no answer.
@@ -157,7 +157,7 @@ impl Stand {
     async fn send(&self, caller: &Envoy, case: &Case, way: Way) -> Result<Course, RetriesError> {
         let to = caller.listener(way.name())?;
         if case.failure != Failure::NoConnection {
-            // The servers are known, and say how they are.
+            // Makes the servers known, with their load reports.
             for _ in 0..2 * SERVERS {
                 let status = http::fetch(to, "/", &[("host", "backend.mesh")], LIMIT).await?.status();
                 if status != StatusCode::OK {
@@ -180,7 +180,7 @@ impl Stand {
         Ok(Course { attempts, status, took })
     }
 
-    /// How often the applications were asked so far, or a connection to one was tried.
+    /// How often the applications received a request so far, or a connection to one was tried.
     async fn attempts(&self, caller: &Envoy, case: &Case, way: Way) -> Result<u64, RetriesError> {
         if case.failure == Failure::NoConnection {
             let name = way.name();
@@ -249,7 +249,8 @@ async fn counter(envoy: &Envoy, name: &str) -> Result<u64, RetriesError> {
     Ok(envoy.stats(name).await?.get(name).copied().unwrap_or_default())
 }
 
-/// The filters with the parameters of one service, in front of `own` or of nothing.
+/// The filters with the parameters of one service. `own` is the service behind them; none for a
+/// caller.
 fn plugin(module: &Path, own: Option<&str>, service: &str, spec: ServiceSpec) -> Plugin {
     let services = BTreeMap::from([(service.to_owned(), spec)]);
     let configuration = json!(PluginSpec { service: own.map(str::to_owned), services, control_plane: None });
@@ -308,7 +309,7 @@ fn part(module: &Path, case: &Case, way: Way, endpoints: &[SocketAddr]) -> Value
     }
     let listener = &mut bootstrap["static_resources"]["listeners"][0];
     listener["name"] = json!(name);
-    // The client is inside the mesh: Envoy takes x-envoy-* headers from nobody else.
+    // The client is inside the mesh: Envoy accepts x-envoy-* headers only from there.
     let manager = &mut listener["filter_chains"][0]["filters"][0]["typed_config"];
     manager["stat_prefix"] = json!(name);
     manager["use_remote_address"] = json!(true);
@@ -316,13 +317,13 @@ fn part(module: &Path, case: &Case, way: Way, endpoints: &[SocketAddr]) -> Value
     bootstrap
 }
 
-/// What a control plane says where it has read the VirtualService.
+/// What a control plane sends that has read the VirtualService.
 fn retries_by_name(case: &Case) -> BTreeMap<String, i64> {
     let retries = case.retries.filter(|_| case.virtual_service);
     retries.into_iter().map(|retries| ("shop/backend".to_owned(), retries.into())).collect()
 }
 
-/// Takes the listeners and clusters of a part into the whole.
+/// Adds the listeners and clusters of a part to the whole.
 fn merge(whole: &mut Value, mut part: Value) {
     for kind in ["listeners", "clusters"] {
         let more = part["static_resources"][kind].as_array_mut().map(std::mem::take).unwrap_or_default();

@@ -1,23 +1,23 @@
-//! The table, for people and for the docs.
+//! The table, for the terminal and for the docs.
 
 use super::cases::Case;
 use super::stand::{Course, WAYS, Way};
 use std::fmt;
 
-/// What was seen of each case.
+/// The results of each case.
 #[derive(Clone, Debug, Default)]
 pub struct Table {
     rows: Vec<(Case, Vec<Course>)>,
 }
 
 impl Table {
-    /// Adds what was seen of a case, in the order of [`WAYS`].
+    /// Adds the results of a case, in the order of [`WAYS`].
     pub fn add(&mut self, case: Case, courses: Vec<Course>) {
         self.rows.push((case, courses));
     }
 
-    /// Where an application was asked more or less often than by stock Envoy, or the client got
-    /// something else.
+    /// The cases in which an application received more or fewer requests than with stock Envoy, or
+    /// the client got another answer.
     pub fn differences(&self) -> Vec<String> {
         let differs = |(case, courses): &(Case, Vec<Course>)| {
             let seen = |course: &Course| (course.attempts, course.status);
