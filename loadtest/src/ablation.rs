@@ -1,16 +1,16 @@
-//! What each part does: chips without bids, bids without chips, both, neither; at four service
-//! times, so that a user can see what is worth its CPU.
+//! The effect of each part: chips without bids, bids without chips, both, neither. Four service
+//! times show a user which part is worth its CPU.
 //!
 //! - *neither*: stock Envoy's least request, two choices, no filter.
 //! - *chips*: `routing: bloc` with a capacity of 10.
-//! - *bids*: `routing: bid` without a capacity: then every answer carries a chip, no server is ever
-//!   left alone, and chips decide nothing.
+//! - *bids*: `routing: bid` without a capacity. Then every answer carries a chip, no server is ever
+//!   avoided, and chips decide nothing.
 //! - *both*: `routing: bid` with that capacity.
 //!
-//! 40 frontends, 10 backends one request at a time, Poisson arrivals at 90% of what they can do, or
-//! 900 a second where that is less, which two cores can just handle: at 10 ms these are 90%, at 1
-//! ms 9%. All times but that of the measurement follow the service time: the reset interval is four
-//! of them, 20 ms at least.
+//! 40 frontends, 10 backends with one request at a time, and Poisson arrivals at 90% of what they
+//! can do, but at most 900 a second, which two cores can just handle: at 10 ms these are 90%, at 1
+//! ms 9%. All times except that of the measurement follow the service time. The reset interval is
+//! four service times, at least 20 ms.
 
 use crate::case::Case;
 use crate::load::Load;
@@ -20,11 +20,11 @@ use crate::record::Record;
 use bloc_policy::config::CapacitySpec;
 use std::time::Duration;
 
-/// The experiments' names in `summary.json` begin with this.
+/// The prefix of the experiments' names in `summary.json`.
 pub const PREFIX: &str = "ablation-";
 /// The service times in milliseconds.
 pub const SERVICE_TIMES: [u64; 4] = [1, 10, 50, 250];
-/// What is on; each with the name of its experiment behind [`PREFIX`].
+/// The parts in use; each is the name of its experiment after [`PREFIX`].
 pub const PARTS: [&str; 4] = ["neither", "chips", "bids", "both"];
 
 const SHARE: f64 = 0.9;
@@ -32,8 +32,8 @@ const MOST_RATE: f64 = 900.0;
 const WARM_UP: Duration = Duration::from_secs(3);
 const LIMIT: i64 = 10;
 
-/// The cases, each measured for `duration`; the slowest, in which few requests come, for twice as
-/// long.
+/// The cases, each measured for `duration`. Cases of the longest service time have few requests and
+/// are measured for twice as long.
 pub fn cases(duration: Duration, seed: u64) -> Vec<Case> {
     let capacity = || Some(CapacitySpec::Static { limit: LIMIT });
     let case = |millis: u64, part: &str| {
@@ -59,12 +59,12 @@ pub fn cases(duration: Duration, seed: u64) -> Vec<Case> {
     SERVICE_TIMES.iter().flat_map(|&millis| PARTS.iter().map(move |part| case(millis, part))).collect()
 }
 
-/// Whether a record is one of these.
+/// Whether a record belongs to this experiment.
 pub fn contains(record: &Record) -> bool {
     record.row.experiment.starts_with(PREFIX)
 }
 
-/// Attempts that servers bounced, for each request: for their bid, and at their capacity.
+/// Bounced attempts per request: because of their bid, and because of the capacity.
 pub fn bounces(record: &Record) -> [f64; 2] {
     ["rejected_bid", "rejected_capacity"].map(|reason| {
         let count: u64 = record

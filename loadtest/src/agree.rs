@@ -1,19 +1,17 @@
-//! Whether the simulator says what the mesh of real Envoys says: the same cases in both, percentile
-//! by percentile, and how often a request is sent to a server.
+//! Whether the simulator agrees with a mesh of real Envoys. Both run the same cases; their
+//! percentiles and their attempts per request are compared.
 //!
 //! - *The same requests*: an open load's arrivals are computed from the seed, and the simulator
-//!   replays them. What is left to chance is who takes which request; the simulator does that
-//!   [`SIMULATIONS`] times and gives the median and how far they scatter.
-//! - *The same times*: what a request spends on its way is measured first. A case at a tenth of the
-//!   load, on the same mesh, says how much longer than the service time a request takes that does
-//!   not wait; a bounce is measured by [`crate::bounce`]. Of the former a bounce's time lies
-//!   between sender and server, half in each direction, and the rest before and behind. Where
-//!   requests are shed, what they took on the mesh says how much of the rest lies before the
-//!   sender; what lies behind the server, on the way to the application, they do not pay. It
-//!   decides how often clients that never pause come back. Envoy's back-off before a retry comes on
-//!   top, as it is configured.
-//! - *The same code* decides in both; where stock Envoy does, the simulator has a policy of its
-//!   own.
+//!   replays them. Only chance decides who takes which request. The simulator runs [`SIMULATIONS`]
+//!   times and gives the median and the scatter.
+//! - *The same times*: the time on the way is measured first. A case at a tenth of the load, on the
+//!   same mesh, shows how much longer than the service time a request takes that does not wait.
+//!   [`crate::bounce`] measures a bounce. A bounce's time is the part of the former between sender
+//!   and server, half in each direction; the rest is before and behind. Shed requests do not pay
+//!   for the way from the server to the application. So where requests are shed, their time on the
+//!   mesh shows how much of the rest lies before the sender. That part decides how often clients
+//!   that never pause come back. Envoy's configured back-off before a retry comes on top.
+//! - *The same code* decides in both. Where stock Envoy decides, the simulator has its own policy.
 //!
 //! Service times are 50 ms (two speeds: 25 and 50), well above the noise of the machine.
 
@@ -32,24 +30,23 @@ use bloc_sim::{Outcome, Scenario};
 use serde::Serialize;
 use std::time::Duration;
 
-/// Simulations of a round of a case, which differ in who takes which request.
+/// Simulations of each round of a case. They differ in who takes which request.
 pub const SIMULATIONS: u64 = 25;
-/// What the ratios of the mesh to the simulator may be off by: of p50, p99 and attempts for each
-/// request.
+/// The allowed error of the ratios of mesh to simulator: p50, p99 and attempts per request.
 pub const TOLERANCE: f64 = 0.15;
 /// The load of the blind case as a share of the others'.
 const BLIND: f64 = 7.0 / 9.0;
-/// The load of the calibration, as a share of what the servers can do.
+/// The load of the calibration, as a share of the servers' total rate.
 const CALM: f64 = 0.1;
 const CALIBRATION: Duration = Duration::from_secs(6);
 const WARM_UP: Duration = Duration::from_secs(3);
 const SERVICE_TIME: Duration = Duration::from_millis(50);
 
-/// The cases, each measured for `duration`; open loads at this share of what the servers can do.
+/// The cases, each measured for `duration`. Open loads have this share of the servers' total rate.
 ///
-/// With forty blind frontends the 99th percentile is a matter of luck: at 90% load and the very
-/// same arrivals, 25 simulations of 18 s lie between 549 and 911 ms. So their load is lower (70%
-/// where the others have 90%), and they are measured for twice as long.
+/// With forty blind frontends the 99th percentile depends on luck: at 90% load and the very same
+/// arrivals, 25 simulations of 18 s lie between 549 and 911 ms. So their load is lower (70% where
+/// the others have 90%), and they are measured for twice as long.
 pub fn cases(share: f64, duration: Duration, seed: u64) -> Vec<Case> {
     let mesh = |policy, frontends| MeshSpec { seed, ..MeshSpec::fleet(policy, frontends, SERVICE_TIME.into()) };
     let open = |name: &str, mesh: MeshSpec| {
@@ -72,8 +69,8 @@ pub fn cases(share: f64, duration: Duration, seed: u64) -> Vec<Case> {
     ]
 }
 
-/// The case that says how long a request takes on the mesh of `case` that does not wait; none where
-/// the servers' speeds differ, so that no percentile would say so.
+/// The case that measures how long a request takes on the mesh of `case` if it does not wait. None
+/// where the servers' speeds differ, because no percentile shows it there.
 pub fn calibration(case: &Case) -> Option<Case> {
     let mesh = case.mesh.clone();
     let load = Load::Poisson { rate: CALM * mesh.total_rate(mesh.backends) };
@@ -85,10 +82,10 @@ fn case(name: &str, mesh: MeshSpec, load: Load, warm_up: Duration, duration: Dur
     Case { experiment: Some(name.to_owned()), mesh, load, keep_alive: false, timeout, warm_up, duration }
 }
 
-/// What the simulator is told about times on the way.
+/// The times on the way, for the simulator.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Timing {
-    /// Before the sender and behind it, together.
+    /// Before and behind the sender, together.
     pub edge: Duration,
     /// From sender to server or back.
     pub one_way: Duration,
@@ -99,18 +96,18 @@ pub struct Timing {
 }
 
 impl Timing {
-    /// A request that does not wait takes `overhead` longer than its service, and a bounce takes
-    /// `bounce`.
+    /// For a request that does not wait and takes `overhead` longer than its service, and a bounce
+    /// that takes `bounce`.
     pub fn new(overhead: Duration, bounce: Duration) -> Self {
         let one_way = (bounce / 2).min(overhead / 2);
         Self { edge: overhead - 2 * one_way, one_way, bounce, application: Duration::ZERO }
     }
 
-    /// The same, but half of the requests that are shed took at most `shed`: what they do not pay
+    /// The same, if half of the shed requests took at most `shed`. The time that they do not pay
     /// lies between a server and its application.
     ///
-    /// A mesh that makes more attempts than the simulator before it sheds makes this edge longer,
-    /// and the simulator's attempts fewer: no disagreement is hidden by it.
+    /// If the mesh makes more attempts than the simulator before it sheds, this edge becomes longer
+    /// and the simulator's attempts fewer, so it hides no disagreement.
     ///
     /// # Errors
     /// The simulator refuses the case.
@@ -123,7 +120,7 @@ impl Timing {
     }
 }
 
-/// The case for the simulator, with the same arrivals; `seed` says who takes which request.
+/// The case for the simulator, with the same arrivals. `seed` determines who takes which request.
 pub fn scenario(case: &Case, timing: Timing, seed: u64) -> Scenario {
     let mesh = &case.mesh;
     let service = mesh.services(None).remove(SERVICE).unwrap_or_default();
@@ -184,16 +181,16 @@ fn service_time(time: ServiceTime) -> bloc_sim::service_time::ServiceTime {
     }
 }
 
-/// What the simulator says: medians over its seeds, in milliseconds, and attempts for each request.
+/// The simulator's results: medians over its seeds, in milliseconds, and attempts per request.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Simulated {
     /// Median response time.
     pub p50_ms: f64,
     /// 99th percentile.
     pub p99_ms: f64,
-    /// The least and the greatest 99th percentile of all seeds: what chance alone does.
+    /// The least and the greatest 99th percentile of all seeds: the effect of chance alone.
     pub p99_range_ms: [f64; 2],
-    /// Attempts for each request.
+    /// Attempts per request.
     pub attempts: f64,
 }
 
@@ -216,7 +213,7 @@ fn simulations(case: &Case, timing: Timing) -> Result<Vec<Outcome>, ScenarioErro
     (0..SIMULATIONS).map(|seed| bloc_sim::run(&scenario(case, timing, seed))).collect()
 }
 
-/// A case in both worlds; medians over the rounds, in milliseconds.
+/// A case on the mesh and in the simulator; medians over the rounds, in milliseconds.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Agreement {
     /// The case.
@@ -225,15 +222,15 @@ pub struct Agreement {
     pub mesh_ms: [f64; 2],
     /// The same from the simulator.
     pub simulated_ms: [f64; 2],
-    /// The 99th percentile of the simulator in the round that scattered most: its least and its
-    /// greatest.
+    /// The least and the greatest 99th percentile of the simulator, in the round with the largest
+    /// scatter.
     pub scatter_ms: [f64; 2],
-    /// Attempts for each request, on real Envoys and simulated.
+    /// Attempts per request, on real Envoys and simulated.
     pub attempts: [f64; 2],
 }
 
 impl Agreement {
-    /// Mesh over simulator, for the median, the 99th percentile and the attempts for each request.
+    /// Mesh divided by simulator, for the median, the 99th percentile and the attempts per request.
     pub fn ratios(&self) -> [f64; 3] {
         let [p50, p99] = [0, 1].map(|at| self.mesh_ms[at] / self.simulated_ms[at]);
         [p50, p99, self.attempts[0] / self.attempts[1]]
@@ -310,7 +307,7 @@ mod tests {
             let Simulated { p50_ms, p99_ms, p99_range_ms: [least, most], .. } = simulated.unwrap().unwrap();
             println!("{}: {p50_ms} {p99_ms}, {least} to {most}", case.name());
             assert!(p50_ms > 50.0);
-            // These are the extremes of 25 draws of one round; medians of three rounds scatter
+            // These are the extremes of 25 draws of one round. Medians of three rounds scatter
             // less.
             let allowed = if case.name().starts_with("blind") { 0.35 } else { TOLERANCE };
             assert!(least >= (1.0 - allowed) * p99_ms && most <= (1.0 + allowed) * p99_ms, "{}", case.name());

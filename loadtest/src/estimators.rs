@@ -1,12 +1,12 @@
-//! Where a backend's capacity comes from, side by side: a known optimum, the paper's average, and
-//! the SLO divided by the measured service time.
+//! Compares three sources of a backend's capacity: a known optimum, the paper's average, and the
+//! SLO divided by the measured service time.
 //!
-//! Two servers, each one request at a time, behind four frontends with BLOC, and Poisson arrivals
-//! in four phases: 120% of what the servers can do, 30%, 120% again, and 120% while they run at
-//! half their speed. An estimator that ratchets down does not come back after the second phase; one
-//! that runs away lets the queue and so the response time grow in the first, the third or the
-//! fourth. The static optimum is what full speed finishes within the SLO: `floor(slo / mean service
-//! time)`, at least 1.
+//! Two servers, each with one request at a time, behind four frontends with BLOC, and Poisson
+//! arrivals in four phases: 120% of what the servers can do, 30%, 120% again, and 120% while they
+//! run at half their speed. An estimator that only ratchets down does not recover after the second
+//! phase. One that runs away lets the queue, and so the response time, grow in the first, the third
+//! or the fourth. The static optimum is what full speed finishes within the SLO: `floor(slo / mean
+//! service time)`, at least 1.
 
 use crate::backend::ServiceTime;
 use crate::load::{self, Load, LoadPlan, Measurement, Tally, quantile};
@@ -25,22 +25,22 @@ use tokio::time::{Instant, sleep_until};
 
 const BACKENDS: usize = 2;
 const SAMPLING: Duration = Duration::from_millis(250);
-/// What the estimators are to meet: the paper's 250 ms services and 2.5 s, scaled by 5.
+/// The SLO for the estimators: the paper's 250 ms services and 2.5 s, scaled by 5.
 pub const SLO: Duration = Duration::from_millis(500);
 
-/// Load (share of the full speed's rate) and speed of each phase.
+/// Name, load (share of the rate at full speed) and speed of each phase.
 pub const PHASES: [(&str, f64, f64); 4] =
     [("overload", 1.2, 1.0), ("light", 0.3, 1.0), ("overload again", 1.2, 1.0), ("half speed", 1.2, 0.5)];
 
-/// What came out of one phase.
+/// The results of one phase.
 #[derive(Clone, Debug, Serialize)]
 pub struct Phase {
     /// Its name in [`PHASES`].
     pub name: &'static str,
-    /// Capacity in force over the phase's second half: smallest, mean and largest; zero is no
+    /// Capacity in force over the phase's second half: smallest, mean and largest. Zero means no
     /// limit.
     pub capacity: [f64; 3],
-    /// Answered per second.
+    /// Requests answered per second.
     pub throughput_rps: f64,
     /// Share of the requests that were shed.
     pub shed: f64,

@@ -9,7 +9,7 @@ use std::time::Duration;
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
-/// Why there is no answer.
+/// Why there was no answer.
 #[derive(Debug, thiserror::Error)]
 pub enum HttpError {
     /// No connection.
@@ -20,17 +20,17 @@ pub enum HttpError {
         /// Why not.
         source: std::io::Error,
     },
-    /// The exchange broke off.
+    /// The exchange was cut off.
     #[error("http://{address}{path}: {source}")]
     Exchange {
         /// The server.
         address: SocketAddr,
-        /// What was asked for.
+        /// The path that was requested.
         path: String,
         /// Why.
         source: hyper::Error,
     },
-    /// The path is not one.
+    /// The path is invalid.
     #[error("not a path: {0}")]
     Path(#[from] hyper::http::Error),
     /// It took too long.
@@ -38,14 +38,14 @@ pub enum HttpError {
     Late {
         /// The server.
         address: SocketAddr,
-        /// What was asked for.
+        /// The path that was requested.
         path: String,
-        /// How long was waited.
+        /// The limit.
         limit: Duration,
     },
 }
 
-/// Gets `path` (with its query) from `address`, on a connection of its own, within `limit`.
+/// Gets `path` (with its query) from `address`, on its own connection, within `limit`.
 ///
 /// # Errors
 /// No complete answer; any status is an answer.
@@ -53,7 +53,7 @@ pub async fn get(address: SocketAddr, path: &str, limit: Duration) -> Result<(St
     Ok(plain(request(Method::GET, address, path, &[], limit).await?))
 }
 
-/// Like [`get`], with further headers in the request, and with those of the answer.
+/// Like [`get`], with more headers in the request. The answer includes its headers.
 ///
 /// # Errors
 /// No complete answer; any status is an answer.
@@ -66,7 +66,7 @@ pub async fn fetch(
     request(Method::GET, address, path, headers, limit).await
 }
 
-/// Posts nothing to `path`, otherwise like [`get`].
+/// Posts an empty body to `path`, otherwise like [`get`].
 ///
 /// # Errors
 /// No complete answer; any status is an answer.
@@ -111,7 +111,7 @@ async fn exchange(
         let (parts, body) = sender.send_request(request).await?.into_parts();
         Ok(Response::from_parts(parts, body.collect().await?.to_bytes()))
     };
-    // The connection makes progress only while it is polled; it belongs to this exchange and ends
+    // The connection makes progress only while it is polled. It belongs to this exchange and ends
     // with it.
     let mut connection = std::pin::pin!(connection);
     let mut answer = std::pin::pin!(answer);

@@ -27,7 +27,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Runs the command. A signal drops it, and with it every process that it started.
+/// Runs the command. A signal drops it, and with it every process that it has started.
 async fn until_signal(command: Command) -> ExitCode {
     let (interrupt, terminate) = match (signal(SignalKind::interrupt()), signal(SignalKind::terminate())) {
         (Ok(interrupt), Ok(terminate)) => (interrupt, terminate),

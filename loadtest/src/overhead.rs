@@ -1,9 +1,9 @@
-//! What the hold queue costs a request that does not wait: the same sidecar with and without
+//! The cost of the hold queue for a request that does not wait: the same sidecar with and without
 //! `concurrency`, and one without any filter.
 //!
-//! One client on a kept connection straight to the inbound sidecar, one request at a time. All
-//! sidecars run at once and are asked in turn, a block of requests each, so that whatever else the
-//! machine does hits them alike; compared are the medians of neighbouring blocks.
+//! One client sends directly to the inbound sidecar on a kept connection, one request at a time.
+//! All sidecars run at once and get a block of requests each in turn, so other work on the machine
+//! affects them alike. The medians of neighbouring blocks are compared.
 
 use crate::load::{Client, Outcome, quantile};
 use crate::mesh::{Mesh, MeshError, MeshSpec, Tools};
@@ -16,36 +16,36 @@ use tokio::time::Instant;
 /// The sidecars that are compared.
 pub const VARIANTS: [&str; 3] = ["no filter", "filter", "filter with hold queue"];
 
-/// How much is asked.
+/// How many requests are sent.
 #[derive(Clone, Copy, Debug)]
 pub struct Overhead {
-    /// Rounds of a block each.
+    /// Rounds of one block per sidecar.
     pub rounds: usize,
-    /// Requests of a block.
+    /// Requests per block.
     pub block: usize,
     /// The request's path: `/cost/0` takes no time in the application, `/` a millisecond.
     pub path: &'static str,
 }
 
-/// Medians of the blocks of each variant, round by round; failed requests.
+/// The medians of each variant's blocks, round by round, and the failed requests.
 #[derive(Clone, Debug, Default)]
 pub struct Medians {
-    /// One row a round, in the order of [`VARIANTS`].
+    /// One row per round, in the order of [`VARIANTS`].
     pub rounds: Vec<[Duration; 3]>,
     /// Requests that the application did not answer.
     pub failed: u64,
 }
 
 impl Medians {
-    /// The median over the rounds of a variant.
+    /// A variant's median over the rounds.
     pub fn of(&self, variant: usize) -> Option<Duration> {
         let mut all: Vec<Duration> = self.rounds.iter().filter_map(|round| round.get(variant).copied()).collect();
         all.sort_unstable();
         quantile(&all, 0.5)
     }
 
-    /// Tenth, fiftieth and ninetieth percentile of what `variant` takes longer than `base` in the
-    /// same round, in microseconds.
+    /// The additional time of `variant` over `base` in the same round: tenth, fiftieth and
+    /// ninetieth percentile, in microseconds.
     pub fn difference_us(&self, variant: usize, base: usize) -> Option<[f64; 3]> {
         let micros = |time: &Duration| time.as_secs_f64() * 1e6;
         let difference = |round: &[Duration; 3]| Some(micros(round.get(variant)?) - micros(round.get(base)?));
@@ -56,7 +56,7 @@ impl Medians {
     }
 }
 
-/// The three sidecars with their applications, standing.
+/// The three running sidecars with their applications.
 #[derive(Debug)]
 pub struct Sidecars(Vec<Mesh>);
 
@@ -64,7 +64,7 @@ impl Sidecars {
     /// Starts them.
     ///
     /// # Errors
-    /// One does not start.
+    /// A sidecar does not start.
     pub async fn start(tools: &Tools, directory: &Path, bar: &ProgressBar) -> Result<Self, MeshError> {
         let mut meshes = Vec::new();
         for (name, (policy, hold)) in ["stock", "filter", "hold"].iter().zip([
@@ -77,7 +77,7 @@ impl Sidecars {
         Ok(Self(meshes))
     }
 
-    /// Asks them in turn.
+    /// Sends requests to them in turn.
     pub async fn measure(&self, overhead: Overhead) -> Medians {
         let client = |mesh: &Mesh| {
             mesh.endpoints().first().map(|at| Client::new(*at, overhead.path, true, Duration::from_secs(5)))
@@ -87,7 +87,7 @@ impl Sidecars {
         for round in 0..overhead.rounds {
             let mut row = [Duration::ZERO; 3];
             for turn in 0..clients.len() {
-                // Each goes first equally often.
+                // Each variant goes first equally often.
                 let variant = (turn + round) % clients.len();
                 let mut times = Vec::with_capacity(overhead.block);
                 for _ in 0..overhead.block {

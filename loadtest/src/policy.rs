@@ -4,8 +4,7 @@ use crate::envoy::Balancing;
 use bloc_policy::config::RoutingKind;
 use serde::{Deserialize, Serialize};
 
-/// How a sidecar chooses a server, by the name that it has in `summary.json`: what a baseline
-/// really is.
+/// How a sidecar chooses a server, by its name in `summary.json`: what a baseline really is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Choice {
@@ -13,7 +12,7 @@ pub enum Choice {
     Random,
     /// Envoy: one after the other.
     RoundRobin,
-    /// Envoy's default: of two servers at random the one with fewer requests in flight from this
+    /// Envoy's default: of two random servers, the one with fewer requests in flight from this
     /// sidecar.
     TwoChoices,
     /// Envoy: of all servers the one with the fewest requests in flight from this sidecar.
@@ -22,7 +21,7 @@ pub enum Choice {
     Filters,
 }
 
-/// A load balancing policy, by the name that it has on the command line and in `summary.json`.
+/// A load balancing policy, by its name on the command line and in `summary.json`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
 #[serde(rename_all = "snake_case")]
 #[value(rename_all = "snake_case")]
@@ -31,19 +30,19 @@ pub enum Policy {
     Random,
     /// Stock Envoy, one after the other.
     RoundRobin,
-    /// Stock Envoy's least request: two choices, its default, or with one frontend (which sees all)
-    /// full scan.
+    /// Stock Envoy's least request: two choices, its default, or full scan with one frontend, which
+    /// sees all requests.
     LeastRequest,
-    /// Stock Envoy's least request, full scan, in each frontend, however many they are.
+    /// Stock Envoy's least request, full scan, in each frontend, with any number of them.
     LeastRequestOfAll,
-    /// Stock Envoy's least request, with Wasm filters that do nothing in the places of ours: what
-    /// is left of it when filters cost as little as they can.
+    /// Stock Envoy's least request, with Wasm filters that do nothing in place of ours: least
+    /// request with the lowest possible cost of filters.
     NoopFilters,
     /// The filters of this project: chips and retries.
     Bloc,
     /// The filters of this project: the smallest expected response time.
     Mu,
-    /// The filters of this project: attempts bid how long they are willing to wait.
+    /// The filters of this project: attempts bid the longest wait that the caller accepts.
     Bid,
 }
 
@@ -62,7 +61,7 @@ impl Policy {
         }
     }
 
-    /// How the filters of this project route; `None`: there are none, the honest baseline.
+    /// How the filters of this project route; `None`: no filters, the honest baseline.
     pub fn routing(self) -> Option<RoutingKind> {
         match self {
             Self::Random | Self::RoundRobin | Self::LeastRequest | Self::LeastRequestOfAll | Self::NoopFilters => None,
@@ -72,21 +71,21 @@ impl Policy {
         }
     }
 
-    /// Whether a backend's sidecar has to know what the backend works on at once: these route by
-    /// how fast servers are.
+    /// Whether a backend's sidecar must know the backend's concurrency, because the policy routes
+    /// by the speed of servers.
     pub fn measures(self) -> bool {
         matches!(self, Self::Mu | Self::Bid)
     }
 
-    /// Whether it also holds what exceeds that, unless it is told otherwise. Bids gain nothing by
-    /// it, and an application that is handed its next request only when the last one has left loses
-    /// some 2 ms each.
+    /// Whether it also holds requests above that by default. Bids gain nothing from holding. An
+    /// application that gets its next request only when the last one has left loses some 2 ms each
+    /// time.
     pub fn holds(self) -> bool {
         self == Self::Mu
     }
 
-    /// How each of `frontends` sidecars chooses a server; `two_choices`: least request is Envoy's
-    /// default even in a single one.
+    /// How each of `frontends` sidecars chooses a server. With `two_choices`, least request is
+    /// Envoy's default even in a single one.
     pub fn choice(self, frontends: usize, two_choices: bool) -> Choice {
         match self {
             Self::Random => Choice::Random,
@@ -108,7 +107,7 @@ impl Policy {
         }
     }
 
-    /// What a reader sees: the policy, and of least request which one it is.
+    /// The name for a reader: the policy, and which least request it is.
     pub fn title(self, choice: Choice) -> &'static str {
         match (self, choice) {
             (Self::Random, _) => "random",

@@ -1,8 +1,7 @@
-//! Less of a processor for some processes: a cgroup with a quota, as a container's CPU limit makes
-//! it.
+//! Limits the CPU of some processes: a cgroup with a quota, like a container's CPU limit.
 //!
-//! cgroup v1 (`cpu.cfs_quota_us`) and v2 (`cpu.max`). Making one needs root. It is taken away again
-//! with [`Throttle`], after the processes have gone back to where they came from.
+//! Supports cgroup v1 (`cpu.cfs_quota_us`) and v2 (`cpu.max`). Making a cgroup needs root. It is
+//! removed with [`Throttle`], after the processes have moved back to their old cgroup.
 
 use std::fs;
 use std::io;
@@ -10,21 +9,21 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-/// The kernel's period: a process that has used its quota of it stands still until the next one.
+/// The kernel's period: a process that has used its quota is stopped until the next period.
 const PERIOD: Duration = Duration::from_millis(100);
 
-/// Processes that get less of a processor. Dropping this gives them back all.
+/// Processes with limited CPU. Dropping this removes the limit.
 #[derive(Debug)]
 pub struct Throttle {
     group: PathBuf,
     home: PathBuf,
 }
 
-/// Why nothing can be throttled here.
+/// Why no process can be throttled here.
 #[derive(Debug, thiserror::Error)]
 #[error("no cgroup with a CPU quota can be made in {}: {source}; it needs root", folder.display())]
 pub struct CannotThrottle {
-    /// Where it was tried.
+    /// The folder in which it was tried.
     folder: PathBuf,
     /// Why not.
     source: io::Error,
@@ -34,7 +33,7 @@ impl Throttle {
     /// From now on the processes with these ids get `share` of one processor together, 0.01 to 1.
     ///
     /// # Errors
-    /// This machine has no cgroups with quotas, or they are not ours to make.
+    /// This machine has no cgroups with quotas, or we may not make them.
     pub fn new(processes: &[u32], share: f64) -> Result<Self, CannotThrottle> {
         static MADE: AtomicU32 = AtomicU32::new(0);
         let (folder, second) = folder();
@@ -62,7 +61,7 @@ impl Throttle {
     /// # Errors
     /// As [`Self::new`].
     pub fn check() -> Result<(), CannotThrottle> {
-        // Of this process itself, and nearly nothing: the quota is that of a whole processor.
+        // Tries it on this process, with next to no effect: the quota is a whole processor.
         Self::new(&[std::process::id()], 1.0).map(drop)
     }
 }
@@ -72,7 +71,7 @@ impl Drop for Throttle {
         for process in fs::read_to_string(self.group.join("cgroup.procs")).unwrap_or_default().lines() {
             let _ = fs::write(self.home.join("cgroup.procs"), process);
         }
-        // One that has just ended may still be leaving.
+        // A process that has just ended may still be leaving.
         for _ in 0..100 {
             if fs::remove_dir(&self.group).is_ok() {
                 return;
@@ -82,8 +81,7 @@ impl Drop for Throttle {
     }
 }
 
-/// The folder of the cgroup that this process is in, as far as CPU time goes, and whether it is of
-/// v2.
+/// The folder of this process's CPU cgroup, and whether it is v2.
 fn folder() -> (PathBuf, bool) {
     let (mounts, own) = (
         fs::read_to_string("/proc/self/mounts").unwrap_or_default(),
@@ -114,7 +112,8 @@ fn folder() -> (PathBuf, bool) {
         return (within(&at, path), false);
     }
     let at = mount("cgroup2", None).unwrap_or_else(|| PathBuf::from("/sys/fs/cgroup"));
-    // v2 lets processes live only in groups without quotas below them: the root is such a one.
+    // In v2, processes can be only in groups that give no quotas to groups below; the root is
+    // exempt.
     (at, true)
 }
 
@@ -143,8 +142,7 @@ mod tests {
         let before = used();
         tokio::time::sleep(Duration::from_secs(2)).await;
         let share = (used() - before) as f64 / 2e9;
-        // A machine that stands still itself makes it less; nothing makes it more than the kernel's
-        // slices.
+        // A busy machine makes the share smaller. Only the kernel's time slices make it larger.
         assert!(share < 0.2, "{share}");
         drop(throttle);
         assert!(!group.exists());

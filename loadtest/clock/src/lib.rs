@@ -1,11 +1,11 @@
-//! A wall clock of its own for one process: loaded before the C library (`LD_PRELOAD`), it answers
-//! for it when the time of day is asked for, and adds the seconds that the file named by
-//! `BLOC_CLOCK` has, a native-endian `i64`. Who writes another number there, in place, steps the
-//! clock. Without the variable or the file it adds nothing.
+//! A separate wall clock for one process. The library is loaded before the C library (`LD_PRELOAD`)
+//! and answers requests for the time of day in its place. It adds the seconds in the file that
+//! `BLOC_CLOCK` names, a native-endian `i64`. A write to that number, in place, steps the clock.
+//! Without the variable or the file it adds nothing.
 //!
-//! The monotonic clocks stay, as they do when an administrator or NTP sets a machine's clock.
-//! libfaketime does more and hangs in front of Envoy, it seems because it takes locks and memory
-//! while Envoy's allocator starts. This takes neither.
+//! The monotonic clocks do not change, as when an administrator or NTP sets a machine's clock.
+//! libfaketime does more, but hangs with Envoy, apparently because it takes locks and memory while
+//! Envoy's allocator starts. This library takes neither.
 #![allow(unsafe_code, reason = "functions for the C library's callers")]
 
 use libc::{c_int, c_long, c_void, clockid_t, suseconds_t, time_t, timespec, timeval};
@@ -13,7 +13,7 @@ use std::ptr;
 use std::sync::atomic::{AtomicI64, AtomicPtr, Ordering};
 
 static NONE: AtomicI64 = AtomicI64::new(0);
-/// Where the seconds stand; null until somebody asks for the time.
+/// The address of the seconds; null until the first request for the time.
 static SECONDS: AtomicPtr<AtomicI64> = AtomicPtr::new(ptr::null_mut());
 
 /// `clock_gettime(2)`.
@@ -22,7 +22,7 @@ static SECONDS: AtomicPtr<AtomicI64> = AtomicPtr::new(ptr::null_mut());
 /// As the C library's: `time` is valid to write to.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn clock_gettime(clock: clockid_t, time: *mut timespec) -> c_int {
-    // The system call itself: the C library's function of this name is this one.
+    // The system call itself: here, the C library's function of this name is this one.
     // SAFETY: the caller vouches for `time`.
     let result = unsafe { libc::syscall(libc::SYS_clock_gettime, c_long::from(clock), time) };
     if result == 0 && matches!(clock, libc::CLOCK_REALTIME | libc::CLOCK_REALTIME_COARSE) {
@@ -73,7 +73,7 @@ fn seconds() -> i64 {
     let mut at = SECONDS.load(Ordering::Acquire);
     if at.is_null() {
         at = map();
-        // Whoever else maps it meanwhile gets another view of the same file.
+        // Another thread that maps it at the same time gets another view of the same file.
         SECONDS.store(at, Ordering::Release);
     }
     // SAFETY: `NONE`, or a page that stays mapped as long as the process runs; others change it
@@ -81,8 +81,8 @@ fn seconds() -> i64 {
     unsafe { (*at).load(Ordering::Relaxed) }
 }
 
-/// A view of the file that `BLOC_CLOCK` names. Nothing here takes memory or a lock: the allocator
-/// may be asking.
+/// A view of the file that `BLOC_CLOCK` names. Nothing here takes memory or a lock, because the
+/// allocator may be the caller.
 fn map() -> *mut AtomicI64 {
     let none = (&raw const NONE).cast_mut();
     // SAFETY: both are strings that end with a zero, or null, which is checked.

@@ -9,7 +9,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 const HOUR: i64 = 3_600;
 
 fn library() -> PathBuf {
-    // target/debug/deps/date-… lies beside the library.
+    // target/debug/deps/date-… is beside the library.
     let test = std::env::current_exe().unwrap();
     let library = test.parent().unwrap().join("libbloc_clock.so");
     assert!(library.is_file(), "{} is missing", library.display());
@@ -32,7 +32,7 @@ fn off(told: i64) -> i64 {
     told - i64::try_from(SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs()).unwrap()
 }
 
-/// Whether `off` is `expected`, but for what a busy machine takes.
+/// Whether `off` is `expected`, within the delays of a busy machine.
 fn is(off: i64, expected: i64) -> bool {
     (off - expected).abs() < HOUR / 2
 }

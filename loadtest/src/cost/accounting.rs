@@ -1,4 +1,4 @@
-//! What the kernel knows of a process: CPU time, memory; and on which cores it may run.
+//! What the kernel records of a process: CPU time, memory, and the cores on which it may run.
 
 use std::fs;
 use std::io;
@@ -6,11 +6,11 @@ use std::path::Path;
 use std::time::Duration;
 use tokio::process::Command;
 
-/// CPU time of all threads that the process has now, to the nanosecond. (Envoy's threads last as
-/// long as it does; `/proc/ID/stat` counts in steps of 10 ms.)
+/// CPU time of all current threads of the process, to the nanosecond. (Envoy's threads last as long
+/// as it does; `/proc/ID/stat` counts in steps of 10 ms.)
 ///
 /// # Errors
-/// There is no such process, or a kernel that does not account this.
+/// There is no such process, or the kernel does not record this.
 pub fn cpu_time(process: u32) -> io::Result<Duration> {
     let mut sum = Duration::ZERO;
     for thread in fs::read_dir(format!("/proc/{process}/task"))? {
@@ -41,19 +41,19 @@ fn unreadable(file: &str) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, format!("cannot read {file}"))
 }
 
-/// Which cores the parts of a measurement run on, as `taskset` writes them.
+/// The cores of the parts of a measurement, as `taskset` writes them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Cores {
     /// The Envoy that is measured.
     pub measured: String,
-    /// The one that answers.
+    /// The Envoy that answers.
     pub upstream: String,
     /// wrk.
     pub load: String,
 }
 
 impl Cores {
-    /// The measured Envoy has a core of its own, if there are two; wrk too, if there are three.
+    /// The measured Envoy has its own core if there are two; wrk too, if there are three.
     pub fn of(cores: usize) -> Self {
         let (upstream, load) = match cores {
             0 | 1 => (0, 0),
@@ -64,7 +64,7 @@ impl Cores {
     }
 }
 
-/// Lets all threads of the process run on these cores only; threads that they start inherit it.
+/// Pins all threads of the process to these cores. Threads that they start inherit this.
 ///
 /// # Errors
 /// There is no `taskset` (util-linux), no such process, or no such core.

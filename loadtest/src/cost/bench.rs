@@ -1,5 +1,5 @@
-//! The order of things: start all, see that each does its work, load them in turn, count workers'
-//! memory, start them again.
+//! The sequence of the measurement: start all variants, check that each works, load them in turn,
+//! measure the workers' memory, start them again.
 
 use super::accounting::{Cores, cpu_time, pin, resident};
 use super::figures::{Figures, Start};
@@ -17,9 +17,9 @@ use tokio::time::{Instant, sleep};
 
 const ANSWER_LIMIT: Duration = Duration::from_secs(20);
 const ANSWER_POLL: Duration = Duration::from_millis(5);
-/// Before the first round: adaptive limits open, connections are made, V8 optimises.
+/// Before the first round: adaptive limits open, connections are made, V8 optimises the code.
 const WARM_UP: Duration = Duration::from_secs(1);
-/// How many workers the second Envoy has whose memory is compared.
+/// The number of workers of the second Envoy, whose memory is compared.
 const WORKERS: usize = 4;
 
 /// Why there are no figures.
@@ -28,21 +28,21 @@ pub enum CostError {
     /// An Envoy failed.
     #[error(transparent)]
     Envoy(#[from] EnvoyError),
-    /// One does not answer.
+    /// An Envoy does not answer.
     #[error(transparent)]
     Http(#[from] HttpError),
     /// A measurement failed.
     #[error("{variant}: {source}")]
     Load {
-        /// Of what.
+        /// The variant.
         variant: &'static str,
         /// Why.
         source: LoadError,
     },
-    /// A filter does not do what its costs are to be measured for.
+    /// A filter does not do the work whose cost is measured.
     #[error("the answer is not as expected: {0}")]
     Fault(String),
-    /// A file or the kernel's accounts.
+    /// A file failed, or the kernel's records.
     #[error(transparent)]
     Io(#[from] std::io::Error),
 }
@@ -56,11 +56,11 @@ pub struct Options {
     pub seconds: u64,
     /// Connections at saturation.
     pub connections: usize,
-    /// How often each is started for the time that a start takes.
+    /// How often each variant is started to measure the time of a start.
     pub starts: usize,
 }
 
-/// All that is needed.
+/// The parts of the measurement.
 #[derive(Clone, Debug)]
 pub struct Bench {
     /// Envoy.
@@ -73,7 +73,7 @@ pub struct Bench {
     pub options: Options,
 }
 
-/// An Envoy that is measured, and since when.
+/// A running Envoy that is measured, and when it started.
 struct Standing {
     variant: Variant,
     envoy: Envoy,
@@ -82,7 +82,7 @@ struct Standing {
 }
 
 impl Bench {
-    /// Measures `variants`, of which the first is the one to compare with.
+    /// Measures `variants`. The others are compared with the first.
     ///
     /// # Errors
     /// An Envoy does not start, a filter does not work, a request fails, wrk or `taskset` is
@@ -113,7 +113,7 @@ impl Bench {
             one.load(wrk.saturate(one.address, self.options.connections, WARM_UP).await)?;
         }
         for round in 0..rounds {
-            // Each goes first equally often.
+            // Each variant goes first equally often.
             standing.rotate_left(usize::from(round > 0));
             for one in &standing {
                 one.measure(&wrk, self.options, &mut figures).await?;
@@ -145,7 +145,7 @@ impl Bench {
 }
 
 impl Standing {
-    /// A round: all that it can take, then half of that.
+    /// A round: load at saturation, then at half of that.
     async fn measure(&self, wrk: &Wrk, options: Options, figures: &mut Figures) -> Result<(), CostError> {
         let time = Duration::from_secs(options.seconds);
         let before = cpu_time(self.process)?;

@@ -1,13 +1,13 @@
-//! What the filters may cost in a real Envoy.
+//! Bounds and aims for the cost of the filters in a real Envoy.
 //!
-//! A *bound* is what the project holds: `bloc-lab cost` fails when one is exceeded. Each is a ratio
-//! within a run: the CPU time of a request with filters of ours over that without a filter, each in
-//! the round in which it was least. Other work on the machine makes requests dearer and never
-//! cheaper, so the least moves less than the median; and a ratio of whole costs moves less than one
-//! of differences, which are a fifth of them.
+//! A *bound* is a guarantee: `bloc-lab cost` fails when one is exceeded. Each is a ratio within a
+//! run: the CPU time of a request with our filters divided by that without a filter, each in the
+//! round in which it was lowest. Other work on the machine only raises the cost of requests, so the
+//! lowest moves less than the median. A ratio of whole costs moves less than a ratio of
+//! differences, which are a fifth of them.
 //!
-//! An *aim* is what the project wants: what filters of ours add, over what a filter adds that sets
-//! one header. Missing one fails nothing.
+//! An *aim* is a wish: what our filters add, divided by what a filter adds that sets one header. A
+//! missed aim fails nothing.
 
 use super::figures::Figures;
 use super::variant::Variant;
@@ -15,29 +15,29 @@ use serde::Serialize;
 use std::fmt;
 
 const BOUNDS: [(Variant, f64); 3] = [(Variant::Inbound, 2.0), (Variant::Outbound, 2.5), (Variant::All, 3.0)];
-/// The filters, what they are compared with, and the aim.
+/// Our filters, the filters that they are compared with, and the aims.
 const AIMS: [(Variant, Variant, f64); 2] =
     [(Variant::Inbound, Variant::SetResponse, 2.0), (Variant::Outbound, Variant::SetRequest, 3.0)];
 
 /// A ratio that must not be exceeded.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Bound {
-    /// What it is.
+    /// Its description.
     pub what: String,
     /// Its value.
     pub value: f64,
-    /// The largest value that holds.
+    /// The largest allowed value.
     pub most: f64,
 }
 
 /// A ratio that should not be exceeded.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Aim {
-    /// What it is.
+    /// Its description.
     pub what: String,
-    /// Its value today; None: the filter to compare with added nothing, so the noise is larger.
+    /// Its current value; `None`: the filter to compare with added nothing, so the noise is larger.
     pub value: Option<f64>,
-    /// The largest value that would reach it.
+    /// The largest value that reaches the aim.
     pub aim: f64,
 }
 
@@ -82,7 +82,7 @@ impl fmt::Display for Aim {
     }
 }
 
-/// Of the variants that were measured.
+/// The bounds of the measured variants.
 pub fn bounds(figures: &Figures) -> Vec<Bound> {
     let bound = |(variant, most): (Variant, f64)| {
         let value = figures.least_cpu_us(variant)? / figures.least_cpu_us(Variant::Plain)?;
@@ -92,7 +92,7 @@ pub fn bounds(figures: &Figures) -> Vec<Bound> {
     BOUNDS.into_iter().filter_map(bound).collect()
 }
 
-/// Of the variants that were measured, with what they are compared with.
+/// The aims of the measured variants whose reference was measured too.
 pub fn aims(figures: &Figures) -> Vec<Aim> {
     let aim = |(variant, reference, aim): (Variant, Variant, f64)| {
         let (own, least) = (figures.added_us(variant)?, figures.added_us(reference)?);
@@ -115,7 +115,7 @@ pub fn verdict(bounds: &[Bound]) -> Result<(), Exceeded> {
 mod tests {
     use super::*;
 
-    /// Each variant costs so much in microseconds, after a round in which all cost more.
+    /// Each variant has this cost in microseconds, after a round in which all cost more.
     fn figures(costs: &[(Variant, f64)]) -> Figures {
         let variants: Vec<Variant> = costs.iter().map(|cost| cost.0).collect();
         let mut figures = Figures::new(&variants);
@@ -126,7 +126,8 @@ mod tests {
         figures
     }
 
-    /// What filters that set a header, inbound, and outbound with attempt add to 40 us.
+    /// What the filters that set a header, the inbound filter, and the outbound filter with attempt
+    /// add to 40 us.
     fn of(set: f64, inbound: f64, outbound: f64) -> Figures {
         figures(&[
             (Variant::Plain, 40.0),

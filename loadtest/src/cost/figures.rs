@@ -1,4 +1,4 @@
-//! What was measured: medians over the rounds, and what a variant costs more than the first one in
+//! The results: medians over the rounds, and the additional cost of a variant over the first one in
 //! the same round.
 
 use super::load::Seen;
@@ -12,41 +12,41 @@ use std::time::Duration;
 pub struct Start {
     /// How long it took.
     pub time: Duration,
-    /// CPU time of all threads by then.
+    /// CPU time of all threads until then.
     pub cpu: Duration,
-    /// Physical memory by then, in bytes.
+    /// Physical memory then, in bytes.
     pub resident: u64,
 }
 
-/// One variant, as it is written to the file.
+/// One variant, as written to the file.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Row {
     /// Its name.
     pub variant: &'static str,
     /// CPU time of the whole process per request at saturation, in microseconds, round by round.
     pub cpu_us: Vec<f64>,
-    /// The share of the time at saturation that the process was on a core; well below 1: something
-    /// else was the bottleneck.
+    /// The share of the time at saturation that the process was on a core. If it is well below 1,
+    /// something else was the bottleneck.
     pub busy: Vec<f64>,
     /// Requests per second at saturation.
     pub throughput_rps: Vec<f64>,
     /// Requests per second at about half of that.
     pub half_rps: Vec<f64>,
-    /// CPU time per request there, in microseconds.
+    /// CPU time per request at that load, in microseconds.
     pub half_cpu_us: Vec<f64>,
-    /// The median response time there.
+    /// The median response time at that load.
     pub half_p50_ms: Vec<f64>,
-    /// The 99th percentile there.
+    /// The 99th percentile at that load.
     pub half_p99_ms: Vec<f64>,
     /// From the start to the first answer.
     pub start_ms: Vec<f64>,
-    /// CPU time that this took.
+    /// CPU time of the start.
     pub start_cpu_ms: Vec<f64>,
     /// Physical memory at the first answer, in MiB.
     pub start_mib: Vec<f64>,
     /// Physical memory after all rounds.
     pub after_mib: Option<f64>,
-    /// What each further worker thread adds to it.
+    /// The memory that each further worker thread adds.
     pub worker_mib: Option<f64>,
 }
 
@@ -56,7 +56,7 @@ pub struct Row {
 pub struct Medians {
     pub variant: &'static str,
     pub cpu_us: Option<f64>,
-    /// What a request costs more than in the first variant in the same round.
+    /// The additional cost of a request over the first variant in the same round.
     pub added_us: Option<f64>,
     pub busy: Option<f64>,
     pub throughput_rps: Option<f64>,
@@ -70,22 +70,22 @@ pub struct Medians {
     pub worker_mib: Option<f64>,
 }
 
-/// All variants; the first is the one to compare with.
+/// All variants; the others are compared with the first.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Figures {
-    /// One each.
+    /// One row per variant.
     pub rows: Vec<Row>,
 }
 
 const MIB: f64 = (1 << 20) as f64;
 
 impl Figures {
-    /// Nothing is measured yet.
+    /// No measurements yet.
     pub fn new(variants: &[Variant]) -> Self {
         Self { rows: variants.iter().map(|variant| Row { variant: variant.name(), ..Row::default() }).collect() }
     }
 
-    /// A variant was started.
+    /// Adds a start of a variant.
     pub fn started(&mut self, variant: Variant, start: Start) {
         if let Some(row) = self.row_mut(variant) {
             row.start_ms.push(milliseconds(start.time));
@@ -94,7 +94,7 @@ impl Figures {
         }
     }
 
-    /// It was given all that it could take; `cpu` was used in the time `elapsed`.
+    /// Adds a load at saturation; `cpu` was used in the time `elapsed`.
     pub fn saturated(&mut self, variant: Variant, seen: Seen, cpu: Duration, elapsed: Duration) {
         if let Some(row) = self.row_mut(variant) {
             row.cpu_us.push(milliseconds(cpu) * 1e3 / seen.requests as f64);
@@ -103,7 +103,7 @@ impl Figures {
         }
     }
 
-    /// It was given about half of that.
+    /// Adds a load at about half of that.
     pub fn half_loaded(&mut self, variant: Variant, seen: Seen, cpu: Duration) {
         if let Some(row) = self.row_mut(variant) {
             row.half_cpu_us.push(milliseconds(cpu) * 1e3 / seen.requests as f64);
@@ -113,14 +113,14 @@ impl Figures {
         }
     }
 
-    /// Its physical memory after all rounds, in bytes.
+    /// Sets its physical memory after all rounds, in bytes.
     pub fn memory(&mut self, variant: Variant, resident: u64) {
         if let Some(row) = self.row_mut(variant) {
             row.after_mib = Some(resident as f64 / MIB);
         }
     }
 
-    /// The same of one with so many workers, which has been loaded too.
+    /// Sets the same for a process with this number of workers, which has been loaded too.
     pub fn memory_of_workers(&mut self, variant: Variant, resident: u64, workers: usize) {
         if let Some(row) = self.row_mut(variant) {
             row.worker_mib = row.after_mib.map(|one| (resident as f64 / MIB - one) / (workers - 1) as f64);
@@ -132,13 +132,13 @@ impl Figures {
         median(&self.row(variant)?.throughput_rps)
     }
 
-    /// CPU time that a request costs more than in the first variant in the same round: the median,
+    /// The additional CPU time of a request over the first variant in the same round: the median,
     /// in microseconds.
     pub fn added_us(&self, variant: Variant) -> Option<f64> {
         self.added(self.row(variant)?)
     }
 
-    /// CPU time of a request at saturation in the round in which it was least, in microseconds.
+    /// CPU time of a request at saturation in the round in which it was lowest, in microseconds.
     pub fn least_cpu_us(&self, variant: Variant) -> Option<f64> {
         self.row(variant)?.cpu_us.iter().copied().reduce(f64::min)
     }
@@ -163,7 +163,7 @@ impl Figures {
         self.rows.iter().map(of).collect()
     }
 
-    /// For the terminal.
+    /// The table for the terminal.
     pub fn table(&self) -> Table {
         let mut table = Table::new();
         table.load_style(presets::UTF8_HORIZONTAL_ONLY);
@@ -225,7 +225,7 @@ fn show(value: Option<f64>, decimals: usize) -> String {
     value.map_or_else(|| "-".into(), |value| format!("{value:.decimals$}"))
 }
 
-/// The middle one, or the mean of the two in the middle.
+/// The middle value, or the mean of the two middle values.
 fn median(values: &[f64]) -> Option<f64> {
     let mut sorted = values.to_vec();
     sorted.sort_unstable_by(f64::total_cmp);

@@ -9,40 +9,39 @@ use std::process::Stdio;
 use std::time::Duration;
 use tokio::process::Command;
 
-/// What a request carries as if a caller's sidecar had sent it; without it `bloc.inbound` writes no
-/// report.
+/// The header by which a request seems to come from a caller's sidecar. Without it `bloc.inbound`
+/// writes no report.
 pub const AS_A_SIDECAR: [(&str, &str); 1] = [(BID, ANY)];
 const SCRIPT: &str = include_str!("../../wrk/cost.lua");
-/// The mean pause of a connection when the load is not to be all that the proxy can take: much
-/// longer than the answers, so that the rate hardly depends on them, and ten times what wrk can
-/// time.
+/// The mean pause of a connection when the load is below saturation. It is much longer than the
+/// answers, so the rate hardly depends on them, and ten times the shortest pause that wrk can time.
 const THINK: Duration = Duration::from_millis(10);
 
 /// Why there is no measurement.
 #[derive(Debug, thiserror::Error)]
 pub enum LoadError {
-    /// wrk, or `taskset` in front of it.
+    /// wrk did not start, or `taskset` before it.
     #[error("wrk: {0}; where it is missing: sudo apt-get update && sudo apt-get install -y wrk")]
     Start(#[from] std::io::Error),
-    /// It said something else than expected.
+    /// wrk's output is not as expected.
     #[error("wrk: {status}: {said}")]
     Answer {
         /// How it ended.
         status: std::process::ExitStatus,
-        /// What it wrote.
+        /// Its output.
         said: String,
     },
-    /// Some requests were not answered with success; then the others mean nothing.
+    /// Some requests were not answered with success, so the others mean nothing.
     #[error("{failed} of {requests} requests failed")]
     Failed {
-        /// All.
+        /// All requests.
         requests: u64,
-        /// Those with an error, or a status of 400 or above.
+        /// Requests with an error, or with a status of 400 or above.
         failed: u64,
     },
 }
 
-/// What wrk saw.
+/// The results of wrk.
 #[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
 pub struct Seen {
     /// Answered requests.
@@ -70,7 +69,7 @@ impl Seen {
     }
 }
 
-/// wrk as it is run here.
+/// wrk, set up for this measurement.
 #[derive(Clone, Debug)]
 pub struct Wrk {
     script: PathBuf,
@@ -78,7 +77,7 @@ pub struct Wrk {
 }
 
 impl Wrk {
-    /// On these cores; its script is written to `directory`.
+    /// wrk on these cores; its script is written to `directory`.
     ///
     /// # Errors
     /// The script cannot be written.
@@ -88,7 +87,7 @@ impl Wrk {
         Ok(Self { script, cores: cores.to_owned() })
     }
 
-    /// As many requests as `connections` get answered.
+    /// Sends as many requests as `connections` can, one at a time each.
     ///
     /// # Errors
     /// wrk does not run, or a request fails.
@@ -96,7 +95,7 @@ impl Wrk {
         self.run(to, connections, time, None).await
     }
 
-    /// About `rate` requests per second, from connections that pause for 10 ms on average.
+    /// Sends about `rate` requests per second, from connections that pause for 10 ms on average.
     ///
     /// # Errors
     /// wrk does not run, or a request fails.
@@ -141,7 +140,7 @@ mod tests {
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
     use tokio::net::TcpListener;
 
-    /// A server that gives everybody this status.
+    /// A server that answers every request with this status.
     async fn server(status: &'static str) -> SocketAddr {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();

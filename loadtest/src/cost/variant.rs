@@ -1,5 +1,5 @@
-//! What is compared. All have the same listener, the same ten servers and the same answer, which
-//! carries everything that any of them reads or sets.
+//! The compared variants. All have the same listener, the same ten servers and the same answer,
+//! which carries everything that any of them reads or sets.
 
 use crate::envoy::{
     Balancing, Outbound, Plugin, SERVICE, add_filters, route_configuration, sidecar_outbound, strip_inbound, upstream,
@@ -13,10 +13,11 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
-/// How many servers there are: a usual number of replicas.
+/// The number of servers: a usual number of replicas.
 pub const SERVERS: usize = 10;
 
-/// What a server of BLOC says, what one that speaks ORCA says, and whether the request came with
+/// What a BLOC server sends, what a server with ORCA reports sends, and whether the request had the
+/// header that the reference filters set.
 /// the header that the reference filters set.
 const ANSWER: [(&str, &str); 3] = [
     ("x-bloc-load", "chip=1, queue=7, capacity=10, rate=38.2, confidence=0.93, exec=251.3, service=40"),
@@ -24,7 +25,7 @@ const ANSWER: [(&str, &str); 3] = [
     ("x-saw-reference", "%REQ(X-REFERENCE)%"),
 ];
 
-/// A proxy.
+/// A variant of the proxy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Variant {
     /// Stock Envoy, least request.
@@ -43,25 +44,25 @@ pub enum Variant {
     Outbound,
     /// All three in one Envoy.
     All,
-    /// Envoy's own admission by measured latency.
+    /// Envoy's own admission control by measured latency.
     AdaptiveConcurrency,
-    /// Envoy's own balancing by reported load.
+    /// Envoy's own load balancing by reported load.
     WeightedRoundRobin,
 }
 
-/// The modules that the variants need, and what the outbound filter routes by.
+/// The modules for the variants, and the routing of the outbound filter.
 #[derive(Clone, Debug)]
 pub struct Modules {
     /// `bloc.wasm`.
     pub bloc: PathBuf,
-    /// `reference.wasm`, out of `benches/guests`.
+    /// `reference.wasm`, from `benches/guests`.
     pub reference: PathBuf,
     /// A policy with filters.
     pub policy: Policy,
 }
 
 impl Variant {
-    /// All, the one to compare with first.
+    /// All variants; the others are compared with the first.
     pub const ALL: [Self; 10] = [
         Self::Plain,
         Self::Noop,
@@ -75,7 +76,7 @@ impl Variant {
         Self::WeightedRoundRobin,
     ];
 
-    /// What tables and files call it.
+    /// Its name in tables and files.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Plain => "no filter",
@@ -123,7 +124,7 @@ impl Variant {
         whole
     }
 
-    /// What is wrong with the answer that came through it; nothing: it has done its work.
+    /// What is wrong with an answer that came through it; none: it has done its work.
     pub fn fault<T>(self, answer: &Response<T>) -> Option<String> {
         let header = |name| answer.headers().get(name).and_then(|value| value.to_str().ok());
         let own = |load: Option<&str>| load.is_some_and(|load| load != ANSWER[0].1);
@@ -134,8 +135,8 @@ impl Variant {
             }
             Self::SetRequest | Self::SetRequestUpstream => (load == Some(ANSWER[0].1), None, Some("1")),
             Self::SetResponse => (load == Some(ANSWER[0].1), Some("1"), None),
-            // The inbound filter puts its own report in place of the one from behind it, the
-            // outbound one strips it.
+            // The inbound filter replaces the report from the server behind it with its own; the
+            // outbound filter removes it.
             Self::Inbound | Self::All => (own(load), None, None),
             Self::Outbound => (load.is_none(), None, None),
         };
@@ -161,8 +162,8 @@ impl Modules {
         Plugin { module: self.bloc.clone(), configuration: json!(spec).to_string(), control_plane: None }
     }
 
-    /// With a capacity and a concurrency, so that all is measured and reported that can be; large
-    /// ones, so that nothing is rejected.
+    /// It has a capacity and a concurrency, so that all is measured and reported. Both are large,
+    /// so that nothing is rejected.
     fn inbound(&self) -> Value {
         let service = ServiceSpec {
             capacity: Some(CapacitySpec::Static { limit: 100_000 }),
@@ -176,8 +177,7 @@ impl Modules {
     }
 }
 
-/// With an ideal latency of a second nothing is rejected: what is measured is the filter's work,
-/// not its effect.
+/// An ideal latency of a second rejects nothing, so the filter's work is measured, not its effect.
 fn adaptive_concurrency() -> Value {
     json!({
         "name": "envoy.filters.http.adaptive_concurrency",

@@ -1,4 +1,4 @@
-//! Finding Envoy: `ENVOY` names it, otherwise it is in the virtual environment that
+//! Finds Envoy: `ENVOY` names it; otherwise it is in the virtual environment that
 //! `loadtest/install-envoy.sh` makes.
 
 use std::path::{Path, PathBuf};
@@ -7,10 +7,10 @@ use std::process::Command;
 /// There is no Envoy to run.
 #[derive(Debug, thiserror::Error)]
 pub enum EnvoyMissing {
-    /// `ENVOY` is set, but wrong.
+    /// `ENVOY` is set, but is not a file.
     #[error("ENVOY={0} is not a file; it must name an Envoy executable")]
     NotAFile(String),
-    /// Nobody installed it.
+    /// It is not installed.
     #[error("no Envoy: run loadtest/install-envoy.sh (it makes target/envoy/), or set ENVOY=/path/to/envoy")]
     NotInstalled,
 }
@@ -18,7 +18,7 @@ pub enum EnvoyMissing {
 /// The Envoy executable.
 ///
 /// # Errors
-/// `ENVOY` is set and no file, or it is not set and target/envoy/ holds none.
+/// `ENVOY` is set but is not a file, or it is not set and target/envoy/ has no Envoy.
 pub fn locate() -> Result<PathBuf, EnvoyMissing> {
     match std::env::var_os("ENVOY").filter(|path| !path.is_empty()) {
         Some(path) if Path::new(&path).is_file() => Ok(path.into()),
@@ -27,7 +27,7 @@ pub fn locate() -> Result<PathBuf, EnvoyMissing> {
     }
 }
 
-/// What `envoy --version` says, shortened to the release, such as `1.40.0`.
+/// The output of `envoy --version`, shortened to the release, such as `1.40.0`.
 pub fn version(envoy: &Path) -> String {
     let said = Command::new(envoy)
         .arg("--version")
@@ -36,7 +36,7 @@ pub fn version(envoy: &Path) -> String {
     said.ok().as_deref().and_then(release).unwrap_or("unknown").to_owned()
 }
 
-/// Out of `<path> version: <commit>/<release>/Clean/RELEASE/BoringSSL`.
+/// From `<path> version: <commit>/<release>/Clean/RELEASE/BoringSSL`.
 fn release(said: &str) -> Option<&str> {
     said.split_once("version: ")?.1.split('/').nth(1)
 }

@@ -1,8 +1,8 @@
-//! Whole bootstraps: gateway, the sidecar of a frontend, the sidecar of a backend.
+//! Complete bootstraps: gateway, the sidecar of a frontend, the sidecar of a backend.
 //!
-//! Each has one listener on a free loopback port (named after what it does: `gateway`, `outbound`,
-//! `inbound`) and an admin interface on another. No timeout of Envoy's decides anything: routes and
-//! streams have none, so that only the experiment does.
+//! Each has one listener on a free loopback port (named after its role: `gateway`, `outbound`,
+//! `inbound`) and an admin interface on another port. Routes and streams have no timeouts, so only
+//! the experiment decides when a request ends.
 
 use super::cluster::{Balancing, address, static_cluster};
 use super::filter::{CONTROL_PLANE_CLUSTER, Plugin, strip_inbound, strip_outbound, wasm_filter};
@@ -14,28 +14,28 @@ use std::time::Duration;
 /// The service behind the frontends, and the name of their cluster for it.
 pub const SERVICE: &str = "backend";
 
-/// Envoy waits a random number of whole milliseconds before a retry, below the first of these at
-/// first, then below twice as much and so on up to the second.
+/// Before a retry Envoy waits a random number of whole milliseconds: below the first of these at
+/// first, then below twice as much, and so on up to the second.
 pub const BACK_OFF: [Duration; 2] = [Duration::from_millis(1), Duration::from_millis(10)];
 
-/// How often a route of Istio's retries by default.
+/// Retries of an Istio route by default.
 pub const ROUTE_RETRIES: u32 = 2;
 
-/// What a frontend's sidecar calls.
+/// The upstream of a frontend's sidecar.
 #[derive(Clone, Debug)]
 pub struct Outbound<'a> {
     /// The name of the cluster, which is the name of the service.
     pub cluster: &'a str,
     /// The endpoints: the inbound listeners of the backends' sidecars.
     pub endpoints: &'a [SocketAddr],
-    /// How Envoy chooses among them.
+    /// How Envoy chooses an endpoint.
     pub balancing: Balancing,
-    /// The filters; absent: stock Envoy.
+    /// The filters; `None`: stock Envoy.
     pub plugin: Option<&'a Plugin>,
 }
 
-/// The gateway: least request over the frontends; one that cannot be connected to costs another try
-/// elsewhere, not the request.
+/// The gateway: least request over the frontends. If it cannot connect to one, it tries another,
+/// and the request does not fail.
 pub fn gateway(frontends: &[SocketAddr]) -> Value {
     let route = json!({"cluster": "frontend", "timeout": "0s", "retry_policy": {
         "retry_on": "connect-failure",
@@ -56,7 +56,7 @@ pub fn sidecar_outbound(outbound: &Outbound<'_>) -> Value {
     let Some(plugin) = outbound.plugin else {
         return bootstrap("outbound", route, vec![router(vec![])], clusters);
     };
-    // Envoy's usual backoff of 25 ms would eat the gain.
+    // Envoy's default backoff of 25 ms would outweigh the gain.
     route["retry_policy"]["retry_back_off"] = back_off();
     clusters.extend(control_plane(plugin));
     let filters = vec![
@@ -71,7 +71,7 @@ pub fn sidecar_outbound(outbound: &Outbound<'_>) -> Value {
 /// The sidecar of a backend: listener `inbound`, filter `bloc.inbound` if there is a plugin, then
 /// the application.
 pub fn sidecar_inbound(app: SocketAddr, plugin: Option<&Plugin>) -> Value {
-    // Istio's, but for gRPC.
+    // Istio's, without those for gRPC.
     let retries = json!({"retry_on": "reset-before-request", "num_retries": ROUTE_RETRIES});
     let route = json!({"cluster": "app", "timeout": "0s", "retry_policy": retries});
     let mut clusters = vec![static_cluster("app", &[app], Balancing::RoundRobin)];
@@ -91,8 +91,8 @@ pub fn route_configuration(bootstrap: &mut Value) -> &mut Value {
     &mut bootstrap["static_resources"]["listeners"][0]["filter_chains"][0]["filters"][0]["typed_config"]["route_config"]
 }
 
-/// An Envoy that answers by itself with status 200 and these `headers`, on as many listeners:
-/// `upstream-0`, `upstream-1`, ...
+/// An Envoy that answers by itself with status 200 and these `headers`, on the given number of
+/// listeners: `upstream-0`, `upstream-1`, ...
 pub fn upstream(listeners: usize, headers: &[(&str, &str)]) -> Value {
     let added: Vec<Value> =
         headers.iter().map(|(key, value)| json!({"header": {"key": key, "value": value}})).collect();
@@ -115,8 +115,8 @@ pub fn upstream(listeners: usize, headers: &[(&str, &str)]) -> Value {
     whole
 }
 
-/// Puts filters into a bootstrap of one listener: `downstream` in front of those that it has,
-/// `upstream` into the router, where they meet each attempt.
+/// Adds filters to a bootstrap of one listener: `downstream` before its own filters, `upstream` in
+/// the router, where they see each attempt.
 pub fn add_filters(bootstrap: &mut Value, downstream: &[Value], upstream: &[Value]) {
     let manager = &mut bootstrap["static_resources"]["listeners"][0]["filter_chains"][0]["filters"][0]["typed_config"];
     let Some(filters) = manager["http_filters"].as_array_mut() else { return };
@@ -128,7 +128,7 @@ pub fn add_filters(bootstrap: &mut Value, downstream: &[Value], upstream: &[Valu
     filters.splice(0..0, downstream.iter().cloned());
 }
 
-/// What Istio 1.29 gives the routes of users that say nothing of retries.
+/// What Istio 1.29 sets on routes whose users configure no retries.
 fn istio_retries() -> Value {
     json!({
         "retry_on": "connect-failure,refused-stream,unavailable,cancelled,retriable-status-codes",

@@ -4,32 +4,32 @@ use serde_json::{Value, json};
 use std::net::SocketAddr;
 use std::time::Duration;
 
-/// How Envoy's load balancer chooses a host.
+/// How Envoy's load balancer chooses an endpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Balancing {
     /// Uniformly at random.
     Random,
     /// One after the other.
     RoundRobin,
-    /// Two at random, the one with fewer requests in flight (Envoy's default).
+    /// Of two at random, the one with fewer requests in flight (Envoy's default).
     LeastRequestOfTwo,
-    /// The one with the fewest requests in flight of all: join the shortest queue, if this proxy
-    /// sees all requests.
+    /// The one with the fewest requests in flight: join the shortest queue, if this proxy sees all
+    /// requests.
     LeastRequestOfAll,
-    /// The hosts that `bloc.outbound` lists in `x-bloc-endpoints`, the nth for attempt n; then two
-    /// choices.
+    /// The endpoints that `bloc.outbound` lists in `x-bloc-endpoints`, the nth for attempt n; then
+    /// two choices.
     ChosenByFilter,
-    /// Weighted by the load that the hosts report (ORCA).
+    /// Weighted by the load that the endpoints report (ORCA).
     WeightedByReports,
 }
 
 const HTTP_OPTIONS: &str = "envoy.extensions.upstreams.http.v3.HttpProtocolOptions";
 const POLICIES: &str = "type.googleapis.com/envoy.extensions.load_balancing_policies";
-/// Queues are meant to be long here, and circuit breakers would cut them.
+/// Queues should be long here, and circuit breakers would limit them.
 const UNLIMITED: u32 = u32::MAX;
 
-/// A cluster `name` of `endpoints`, its circuit breakers out of the way; its hosts are spoken to in
-/// the protocol (HTTP/1.1 or HTTP/2) in which the request came.
+/// A cluster `name` of `endpoints`, with circuit breakers that never open. It uses the protocol
+/// (HTTP/1.1 or HTTP/2) of the request.
 pub fn static_cluster(name: &str, endpoints: &[SocketAddr], balancing: Balancing) -> Value {
     let hosts: Vec<Value> = endpoints.iter().map(|at| json!({"endpoint": {"address": address(*at)}})).collect();
     json!({
@@ -51,7 +51,7 @@ pub fn static_cluster(name: &str, endpoints: &[SocketAddr], balancing: Balancing
     })
 }
 
-/// Has the hosts of a cluster spoken to in HTTP/2, in whatever version the requests come.
+/// Makes a cluster use HTTP/2 to its endpoints, whatever the version of the requests.
 pub fn speak_http2(cluster: &mut Value) {
     let options = &mut cluster["typed_extension_protocol_options"][HTTP_OPTIONS];
     if let Some(fields) = options.as_object_mut() {
@@ -60,7 +60,7 @@ pub fn speak_http2(cluster: &mut Value) {
     options["explicit_http_config"] = json!({"http2_protocol_options": {}});
 }
 
-/// Makes all clusters of `bootstrap` close connections that were idle for so long.
+/// Makes all clusters of `bootstrap` close connections after this idle time.
 pub fn close_idle(bootstrap: &mut Value, timeout: Duration) {
     for cluster in bootstrap["static_resources"]["clusters"].as_array_mut().into_iter().flatten() {
         let options = &mut cluster["typed_extension_protocol_options"][HTTP_OPTIONS];

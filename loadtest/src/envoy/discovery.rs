@@ -1,4 +1,4 @@
-//! Endpoints that change while an Envoy runs: EDS from a file, which it reads anew when the file is
+//! Endpoints that change while an Envoy runs: EDS from a file, which Envoy rereads when it is
 //! replaced.
 
 use super::cluster::address;
@@ -15,13 +15,13 @@ pub struct Discovery {
 }
 
 impl Discovery {
-    /// For the cluster called `cluster`; the file lies in `directory`, which should hold nothing
+    /// For the cluster called `cluster`. The file is in `directory`, which should hold nothing
     /// else, since Envoy watches all of it.
     pub fn new(cluster: &str, directory: &Path) -> Self {
         Self { cluster: cluster.to_owned(), file: directory.join("endpoints.json") }
     }
 
-    /// Makes the static cluster of `bootstrap` that has this name read its endpoints from the file;
+    /// Makes the static cluster of this name in `bootstrap` read its endpoints from the file; does
     /// nothing if there is none.
     pub fn attach(&self, bootstrap: &mut Value) {
         let clusters = bootstrap["static_resources"]["clusters"].as_array_mut();
@@ -38,7 +38,7 @@ impl Discovery {
         }});
     }
 
-    /// Names the endpoints, in one step: Envoy never sees half of them.
+    /// Sets the endpoints in one step: Envoy never sees a partial list.
     ///
     /// # Errors
     /// The file cannot be written.

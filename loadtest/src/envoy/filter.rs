@@ -8,7 +8,7 @@ use std::path::PathBuf;
 /// The cluster that a plugin configuration names as `controlPlane.cluster`.
 pub const CONTROL_PLANE_CLUSTER: &str = "bloc-control-plane";
 
-/// The filters of this project, as one sidecar has them.
+/// The filters of this project in one sidecar.
 #[derive(Clone, Debug)]
 pub struct Plugin {
     /// The path of `bloc.wasm`.
@@ -16,29 +16,29 @@ pub struct Plugin {
     /// The plugin configuration (JSON) of `bloc.inbound` or `bloc.outbound`; `bloc.attempt` gets
     /// none.
     pub configuration: String,
-    /// Where the control plane listens; then the bootstrap has a cluster [`CONTROL_PLANE_CLUSTER`].
+    /// Where the control plane listens. If set, the bootstrap has a cluster
+    /// [`CONTROL_PLANE_CLUSTER`].
     pub control_plane: Option<SocketAddr>,
 }
 
-/// Has the route configuration around `bloc.inbound` take what is ours from requests once the
-/// filter has read it, and from what the application answers: by Envoy's own hand, which costs a
-/// tenth of a call out of a Wasm filter, and goes on when the filter has failed.
+/// Makes the route configuration around `bloc.inbound` remove our headers from requests once the
+/// filter has read them, and from the application's answers. Envoy does this itself, at a tenth of
+/// the cost of a call from a Wasm filter, and also when the filter has failed.
 pub fn strip_inbound(route_configuration: &mut Value) {
     route_configuration["request_headers_to_remove"] = json!([BID, ENDPOINTS, LOAD, REJECT]);
     route_configuration["response_headers_to_remove"] = json!([BID, ENDPOINTS, LOAD, REJECT]);
 }
 
-/// The same around `bloc.outbound`: from requests before `bloc.attempt` puts its own on them, from
-/// answers once it has read them. `x-bloc-endpoints` is not among the request's, for Envoy has yet
-/// to choose a server by it; nor `x-bloc-reject` among the answer's, for `bloc.outbound` counts and
-/// removes it.
+/// The same around `bloc.outbound`: from requests before `bloc.attempt` adds its own headers, from
+/// answers once it has read them. Requests keep `x-bloc-endpoints`, because Envoy has yet to choose
+/// a server by it. Answers keep `x-bloc-reject`, because `bloc.outbound` counts and removes it.
 pub fn strip_outbound(route_configuration: &mut Value) {
     route_configuration["request_headers_to_remove"] = json!([BID, LOAD, REJECT]);
     route_configuration["response_headers_to_remove"] = json!([BID, ENDPOINTS, LOAD]);
 }
 
-/// The HTTP filter for one root id of the module. All share one VM per worker: same VM id, module
-/// and VM configuration.
+/// The HTTP filter for one root id of the module. All share one VM per worker, because VM id,
+/// module and VM configuration are the same.
 pub fn wasm_filter(root_id: &str, module: &std::path::Path, configuration: Option<&str>) -> Value {
     let mut config = json!({
         "name": root_id,
@@ -48,10 +48,10 @@ pub fn wasm_filter(root_id: &str, module: &std::path::Path, configuration: Optio
             "runtime": "envoy.wasm.runtime.v8",
             "code": {"local": {"filename": module}},
         },
-        // The next request after a crash finds a new VM. Until the base interval since the last one
-        // was made has passed, requests would be refused, so it is the shortest that there is (of 1
-        // ms Envoy 1.40 divides by zero at the first crash); what bounds a series of crashes is in
-        // the module.
+        // The next request after a crash gets a new VM. Envoy refuses requests until the base
+        // interval has passed since the last new VM, so it is the shortest possible (with 1 ms
+        // Envoy 1.40 divides by zero at the first crash). The module itself limits a series of
+        // crashes.
         "failure_policy": "FAIL_RELOAD",
         "reload_config": {"backoff": {"base_interval": "0.002s"}},
     });

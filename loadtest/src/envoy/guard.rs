@@ -1,8 +1,7 @@
-//! What a good operator sets on the cluster of a service in stock Envoy, and on its route.
+//! What a good operator sets on a service's cluster and route in stock Envoy.
 //!
-//! It is the baseline that has to be beaten: what a user can have without any filter. In Istio the
-//! same is a DestinationRule (`connectionPool`, `outlierDetection`) and a VirtualService
-//! (`retries`).
+//! It is the baseline to beat: what a user can have without any filter. Istio's equivalents are a
+//! DestinationRule (`connectionPool`, `outlierDetection`) and a VirtualService (`retries`).
 
 use super::bootstrap::route_configuration;
 use crate::quantity::{NotAllowed, duration, number};
@@ -11,24 +10,23 @@ use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
-/// Circuit breakers, outlier detection and retries as an operator sets them who knows the service:
-/// how many requests a sender may have in flight, and how long an attempt can take when all is
-/// well.
+/// Circuit breakers, outlier detection and retries of an operator who knows the service: how many
+/// requests a sender may have in flight, and how long an attempt takes at most when all is well.
 ///
 /// | | value | why |
 /// |---|---|---|
-/// | `max_requests` | [`Self::requests`] | so that the queues of all senders together fit into the clients' patience |
+/// | `max_requests` | [`Self::requests`] | so that the queues of all senders together take no longer than clients wait |
 /// | `retry_budget` | 20% of the requests in flight, at least 3 | retries must not make an outage worse |
 /// | `consecutive_5xx` | 5 in a row | Istio's default |
 /// | `interval` | 1 s | Istio's default of 10 s leaves a dead server in for too long |
 /// | `base_ejection_time`, `max_ejection_percent` | 5 s, 50% | a server comes back soon; half of them stay |
 /// | `retry_on` | `5xx` and Istio's | the requests are GETs, which can be repeated |
-/// | `per_try_timeout` | [`Self::attempt`] | without it nobody notices a server that hangs |
+/// | `per_try_timeout` | [`Self::attempt`] | without it a server that hangs goes unnoticed |
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Guard {
-    /// Requests that one sender may have in flight at the service, over all its servers.
+    /// Requests that one sender may have in flight to the service, over all its servers.
     pub requests: u32,
-    /// How long an attempt may take before it counts as failed, and is repeated elsewhere.
+    /// How long an attempt may take before it counts as failed and is retried on another server.
     pub attempt: Duration,
 }
 
@@ -57,7 +55,7 @@ impl FromStr for Guard {
 }
 
 impl Guard {
-    /// Puts it on the cluster `name` of a sender's bootstrap, and on its route.
+    /// Sets it on the cluster `name` of a sender's bootstrap, and on its route.
     pub fn attach(&self, bootstrap: &mut Value, name: &str) {
         let clusters = bootstrap["static_resources"]["clusters"].as_array_mut();
         for cluster in clusters.into_iter().flatten().filter(|cluster| cluster["name"] == name) {

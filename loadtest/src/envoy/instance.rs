@@ -10,8 +10,8 @@ use std::path::Path;
 use std::time::Duration;
 use tokio::time::{Instant, sleep};
 
-/// How long an Envoy may take to get ready: compiling the module takes 0.6 s of computing, and many
-/// may do so at once.
+/// How long an Envoy may take to get ready. Compiling the module takes 0.6 s of CPU time, and many
+/// Envoys may do so at once.
 const READY_LIMIT: Duration = Duration::from_secs(60);
 const READY_POLL: Duration = Duration::from_millis(50);
 const ADMIN_LIMIT: Duration = Duration::from_secs(10);
@@ -19,10 +19,10 @@ const ADMIN_LIMIT: Duration = Duration::from_secs(10);
 /// What can go wrong with an Envoy.
 #[derive(Debug, thiserror::Error)]
 pub enum EnvoyError {
-    /// Its process.
+    /// Its process failed.
     #[error(transparent)]
     Process(#[from] ProcessError),
-    /// Its admin interface.
+    /// Its admin interface failed.
     #[error("{name}: admin interface: {source}")]
     Admin {
         /// The Envoy.
@@ -30,17 +30,17 @@ pub enum EnvoyError {
         /// Why there is no answer.
         source: HttpError,
     },
-    /// Its admin interface said something else than expected.
+    /// Its admin interface gave an unexpected answer.
     #[error("{name}: unexpected answer to {path}: {answer}")]
     Answer {
         /// The Envoy.
         name: String,
-        /// What was asked for.
+        /// The path that was requested.
         path: String,
         /// The beginning of the answer.
         answer: String,
     },
-    /// Its files.
+    /// Its files failed.
     #[error("{name}: its bootstrap: {source}")]
     Bootstrap {
         /// The Envoy.
@@ -75,10 +75,10 @@ impl Envoy {
         Self::start_with(executable, directory, name, bootstrap, workers, &[]).await
     }
 
-    /// The same with further options on the command line, such as `--drain-time-s`.
+    /// The same with more command line options, such as `--drain-time-s`.
     ///
     /// # Errors
-    /// As [`Envoy::start`].
+    /// Those of [`Envoy::start`].
     pub async fn start_with(
         executable: &Path,
         directory: &Path,
@@ -106,11 +106,11 @@ impl Envoy {
         Ok(envoy)
     }
 
-    /// Starts the Envoy of this name again as it was, with `listener` for the address of its only
-    /// listener; see [`Envoy::start`].
+    /// Starts the Envoy of this name again with its old bootstrap. Its only listener gets the
+    /// address `listener`; see [`Envoy::start`].
     ///
     /// # Errors
-    /// As there, or its bootstrap cannot be read.
+    /// Those of [`Envoy::start`], or its bootstrap cannot be read.
     pub async fn start_again(
         executable: &Path,
         directory: &Path,
@@ -195,7 +195,7 @@ impl Envoy {
         let text = self.admin_get(path).await?;
         let parse = || -> Option<BTreeMap<String, SocketAddr>> {
             let answer: Value = serde_json::from_str(&text).ok()?;
-            // Without listeners the answer is empty.
+            // Without listeners, `listener_statuses` is missing.
             let statuses = match answer.as_object()?.get("listener_statuses") {
                 Some(statuses) => statuses.as_array()?.as_slice(),
                 None => &[],
@@ -211,8 +211,8 @@ impl Envoy {
     }
 }
 
-/// Counters of the Envoy whose admin interface is at `admin`, those whose names match the regular
-/// expression `filter`. What cannot be read as statistics counts as none.
+/// Counters of the Envoy with the admin interface `admin`, if their names match the regular
+/// expression `filter`. An answer that is not statistics counts as empty.
 ///
 /// # Errors
 /// No answer.

@@ -1,4 +1,4 @@
-//! Listeners that change while an Envoy runs: LDS from a file, which it reads anew when the file is
+//! Listeners that change while an Envoy runs: LDS from a file, which Envoy rereads when it is
 //! replaced.
 
 use serde_json::{Value, json};
@@ -12,13 +12,13 @@ pub struct Listeners {
 }
 
 impl Listeners {
-    /// Those of the Envoy called `name`. The file lies in a folder of its own below `directory`,
+    /// The listeners of the Envoy called `name`. The file has its own folder below `directory`,
     /// since Envoy watches all of that folder.
     pub fn of(directory: &Path, name: &str) -> Self {
         Self { file: directory.join("lds").join(name).join("listeners.json") }
     }
 
-    /// Where they are.
+    /// The path of the file.
     pub fn file(&self) -> &Path {
         &self.file
     }
@@ -46,9 +46,9 @@ impl Listeners {
         self.write(&first)
     }
 
-    /// From now on they are as at first, to the byte, but for what `edit` does to the HTTP
-    /// connection manager of the first one; `|_| ()` rolls back what was changed before. It happens
-    /// in one step: Envoy never sees half of it.
+    /// Restores the original listeners, byte for byte, except for what `edit` does to the HTTP
+    /// connection manager of the first one. `|_| ()` rolls back earlier changes. The change is one
+    /// step: Envoy never sees a part of it.
     ///
     /// # Errors
     /// A file cannot be read or written.

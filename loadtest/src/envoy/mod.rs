@@ -1,7 +1,6 @@
 //! Envoy: bootstraps, the binary, a running instance.
 //!
-//! The builders give plain JSON, so that a test may change any detail before it starts the
-//! instance.
+//! The builders return plain JSON, so a test can change any detail before it starts the instance.
 
 mod binary;
 mod bootstrap;

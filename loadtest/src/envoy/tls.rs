@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 /// The name in the certificate.
 const NAME: &str = "mesh.test";
 
-/// An authority, and a certificate with its key that it has signed, as PEM texts.
+/// An authority, and a certificate signed by it with its key, as PEM texts.
 #[derive(Clone, Debug)]
 pub struct Certificates {
     authority: String,
@@ -21,7 +21,7 @@ impl Certificates {
     /// There is no randomness for a key.
     pub fn new() -> Result<Self, Error> {
         let mut params = CertificateParams::default();
-        // Another name than the certificate's, which would seem to have signed itself.
+        // It must differ from the certificate's name, or the certificate would look self-signed.
         params.distinguished_name.push(DnType::CommonName, "authority");
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
         let authority = CertifiedIssuer::self_signed(params, KeyPair::generate()?)?;
@@ -30,13 +30,13 @@ impl Certificates {
         Ok(Self { authority: authority.pem(), certificate: certificate.pem(), key: key.serialize_pem() })
     }
 
-    /// Has a listener ask for a certificate.
+    /// Makes a listener require a certificate.
     pub fn require(&self, listener: &mut Value) {
         let context = json!({"require_client_certificate": true, "common_tls_context": self.common()});
         listener["filter_chains"][0]["transport_socket"] = socket("DownstreamTlsContext", context);
     }
 
-    /// Has a cluster show a certificate, and ask for one.
+    /// Makes a cluster present a certificate, and require one.
     pub fn present(&self, cluster: &mut Value) {
         let context = json!({"sni": NAME, "common_tls_context": self.common()});
         cluster["transport_socket"] = socket("UpstreamTlsContext", context);
