@@ -2,7 +2,6 @@
 //!
 //! A namespace needs root and util-linux's `unshare`. It ends with its processes, so nothing is
 //! left behind. A rule of nftables drops packets. A TUN device of ours makes packets late.
-//! of ours.
 
 use super::impossible::Impossible;
 use rand::RngExt;

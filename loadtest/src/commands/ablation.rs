@@ -15,16 +15,16 @@ use std::time::Duration;
 /// Compare chips alone, bids alone, both and neither at four service times (about 8 minutes).
 #[derive(Debug, Args)]
 pub struct Ablation {
-    /// How long each case is measured, those of 250 ms for twice as long; 1s to 1h
+    /// How long each case is measured; cases of 250 ms take twice as long; 1s to 1h
     #[arg(long, default_value = "12s", value_parser = |text: &str| duration(text, Duration::from_secs(1), Duration::from_secs(3600)))]
     duration: Duration,
-    /// Rounds; of each case the one with the median p99 is shown, and the range of p99; 1 to 100
+    /// Rounds; shows each case's round with the median p99, and the range of p99; 1 to 100
     #[arg(long, default_value = "1", value_parser = |text: &str| number::<usize>(text, 1, 100))]
     rounds: usize,
     /// Only this service time in milliseconds: 1, 10, 50 or 250
     #[arg(long, value_name = "MILLISECONDS")]
     only: Option<u64>,
-    /// Determines the arrivals
+    /// Seed of the arrivals
     #[arg(long, default_value = "1")]
     seed: u64,
     /// Where records.json and report.html go; default target/ablation

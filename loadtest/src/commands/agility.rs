@@ -30,7 +30,7 @@ pub struct AgilityCommand {
     /// Gateways; 1 to 200
     #[arg(long, default_value = "1", value_parser = |text: &str| number::<usize>(text, 1, 200))]
     frontends: usize,
-    /// Determines the arrivals
+    /// Seed of the arrivals
     #[arg(long, default_value = "1")]
     seed: u64,
     /// Where agility.json and agility.html go; default target/agility

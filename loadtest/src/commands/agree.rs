@@ -16,8 +16,8 @@ use clap::Args;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// Check that simulator and real mesh agree; fails if a median, a 99th percentile or the attempts a
-/// request are off by more than 15%.
+/// Check that simulator and real mesh agree; fails if a median, a 99th percentile or the attempts
+/// per request differ by more than 15%.
 #[derive(Debug, Args)]
 pub struct Agree {
     /// Rounds; medians count; 1 to 100
@@ -26,10 +26,10 @@ pub struct Agree {
     /// How long each case is measured; 1s to 1h
     #[arg(long, default_value = "20s", value_parser = |text: &str| duration(text, Duration::from_secs(1), Duration::from_secs(3600)))]
     duration: Duration,
-    /// Load of the open cases as a share of what the servers can do; 0.1 to 0.98
+    /// Load of the open cases as a share of the servers' total rate; 0.1 to 0.98
     #[arg(long, default_value = "0.9", value_parser = |text: &str| number(text, 0.1, 0.98))]
     share: f64,
-    /// Determines the arrivals
+    /// Seed of the arrivals
     #[arg(long, default_value = "1")]
     seed: u64,
     /// Where agree.json and records.json go; default target/agree
@@ -37,7 +37,7 @@ pub struct Agree {
     out: Option<PathBuf>,
 }
 
-/// Enough for a median, cold as between the requests of a case.
+/// Enough for a median; the pause leaves caches as cold as between the requests of a case.
 const BOUNCES: Plan = Plan { rounds: 2, block: 200, pause: Duration::from_millis(5) };
 
 impl Agree {
@@ -82,7 +82,7 @@ impl Agree {
     }
 }
 
-/// How long a bounce takes: what the first one adds to the median.
+/// The time of a bounce: what the first one adds to the median.
 async fn bounce() -> anyhow::Result<Duration> {
     let bar = bar("bounce".into());
     let mut stand = Stand::start(&tools()?, &run_directory("agree-bounce"), Kind::PLAIN).await?;
@@ -93,8 +93,8 @@ async fn bounce() -> anyhow::Result<Duration> {
     Ok(Duration::from_secs_f64(figures.first_p50_us.max(0.0) / 1e6))
 }
 
-/// How much longer than its service time a request takes that does not wait, by the calibration
-/// with this policy and as many frontends.
+/// How much longer than its service time a request takes that does not wait. It is taken from the
+/// calibration with the same policy and number of frontends.
 fn overhead(calibrations: &[Runs], case: &Case) -> Option<Duration> {
     let same = |run: &&Runs| run.case.mesh.policy == case.mesh.policy && run.case.mesh.frontends == case.mesh.frontends;
     let calm = calibrations.iter().find(same)?;

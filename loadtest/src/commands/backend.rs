@@ -11,22 +11,22 @@ use tokio::net::TcpListener;
 /// Serve as an application with a known service time.
 #[derive(Debug, Args)]
 pub struct Serve {
-    /// Where to listen; port 0 takes a free one
+    /// Where to listen; port 0 means any free port
     #[arg(long, default_value = "127.0.0.1:0")]
     listen: SocketAddr,
-    /// What its answers call it
+    /// Its name in its answers
     #[arg(long, default_value = "backend")]
     name: String,
     /// fixed:50ms, uniform:40ms-650ms, normal:250ms/125ms (mean/deviation) or exponential:10ms
     #[arg(long, default_value = "fixed:50ms")]
     service_time: ServiceTime,
-    /// Requests that are served at once; 1 to 1000
+    /// Requests served at once; 1 to 1000
     #[arg(long, default_value = "1", value_parser = |text: &str| number::<usize>(text, 1, 1_000))]
     concurrency: usize,
     /// Service times are divided by this; 0.01 to 100
     #[arg(long, default_value = "1", value_parser = speed)]
     speed: f64,
-    /// Determines the service times
+    /// Seed of the service times
     #[arg(long, default_value = "1")]
     seed: u64,
 }

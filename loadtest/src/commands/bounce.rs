@@ -11,20 +11,20 @@ use clap::Args;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// Measure what a bounce costs: the time that it adds, and the CPU of sender and server.
+/// Measure the cost of a bounce: the time that it adds, and the CPU of sender and server.
 #[derive(Debug, Args)]
 pub struct Bounce {
-    /// Rounds of a block with busy servers and one without; 1 to 10000
+    /// Rounds of one block with busy servers and one without; 1 to 10000
     #[arg(long, default_value = "20", value_parser = |text: &str| number::<usize>(text, 1, 10_000))]
     rounds: usize,
-    /// Requests of a block; 10 to 100000
+    /// Requests per block; 10 to 100000
     #[arg(long, default_value = "1000", value_parser = |text: &str| number::<usize>(text, 10, 100_000))]
     block: usize,
-    /// Time between two requests; with some, caches are as cold as in a sidecar that is rarely
-    /// asked; 0s to 1s
+    /// Time between two requests; with a pause, caches are as cold as in a sidecar with few
+    /// requests; 0s to 1s
     #[arg(long, default_value = "0s", value_parser = |text: &str| duration(text, Duration::ZERO, Duration::from_secs(1)))]
     pause: Duration,
-    /// What Envoy waits at most before a retry; 1ms to 1s
+    /// Longest time that Envoy waits before a retry; 1ms to 1s
     #[arg(long, default_value = "10ms", value_parser = |text: &str| duration(text, BACK_OFF[0], Duration::from_secs(1)))]
     max_back_off: Duration,
     /// Bytes of a request's body; absent: GETs; 1 to 104857600

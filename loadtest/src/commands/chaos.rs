@@ -14,14 +14,14 @@ use clap::builder::PossibleValuesParser;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// Break one thing after the other under load: stock Envoy, stock Envoy with circuit breakers and
-/// outlier detection, and ours.
+/// Inject one fault after the other under load: into stock Envoy, stock Envoy with circuit breakers
+/// and outlier detection, and ours.
 ///
-/// Fails if ours breaks a promise or does harm, if stock Envoy does what is promised too, and if a
-/// row was not run.
+/// Fails if ours breaks a promise or does harm, if stock Envoy keeps the promise too, or if a row
+/// was not run.
 #[derive(Debug, Args)]
 pub struct ChaosCommand {
-    /// What balances the load in the column of ours: bloc, bid or mu
+    /// What balances the load in our column: bloc, bid or mu
     #[arg(long, value_enum, default_value = "bid")]
     policy: Policy,
     /// Only these rows
@@ -30,15 +30,14 @@ pub struct ChaosCommand {
     /// How long a flood lasts; 5s to 10m
     #[arg(long, default_value = "20s", value_parser = |text: &str| duration(text, Duration::from_secs(5), Duration::from_secs(600)))]
     flood: Duration,
-    /// Tune stock Envoy in this way in the second column of each row, instead of in the way that is
-    /// best for the row: how many requests a sender may have in flight, and how long an attempt may
-    /// take, such as 10:1500ms
+    /// Tune stock Envoy in this way in the second column of each row, instead of the best way for
+    /// the row: requests in flight of a sender, and how long an attempt may take, such as 10:1500ms
     #[arg(long, value_name = "REQUESTS:ATTEMPT")]
     guard: Option<Guard>,
-    /// Nothing begins that would end later than this; 1m to 1h
+    /// Nothing starts that would end later than this; 1m to 1h
     #[arg(long, default_value = "44m", value_parser = |text: &str| duration(text, Duration::from_secs(60), Duration::from_secs(3600)))]
     limit: Duration,
-    /// Determines the order, the victims, the arrivals and the service times
+    /// Seed of the order, the victims, the arrivals and the service times
     #[arg(long, default_value = "1")]
     seed: u64,
     /// Where chaos.json and report.html go; default target/chaos

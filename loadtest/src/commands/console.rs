@@ -1,9 +1,9 @@
-//! What the commands say while they run, and where their files go.
+//! The output of the commands while they run, and the place of their files.
 
 use indicatif::{ProgressBar, ProgressStyle};
 use std::path::PathBuf;
 
-/// A progress bar with a label in front; silent when standard error is no terminal.
+/// A progress bar with a label before it; silent if standard error is no terminal.
 pub fn bar(label: String) -> ProgressBar {
     let style = ProgressStyle::with_template("{prefix:<36} {bar:24} {pos:>3}/{len:<3} {msg}");
     let bar = ProgressBar::new(0).with_prefix(label);

@@ -21,14 +21,15 @@ use std::time::Duration;
 /// The request whose bounces are measured.
 const POST: Kind = Kind { body: Some(100_000), ..Kind::PLAIN };
 
-/// Measure what a request pays in a real Envoy: CPU, throughput, latency, memory, start; with and
-/// without filters; and what a bounced POST of 100 kB does. Exit code 1 if a bound is exceeded.
+/// Measure the cost of a request in a real Envoy, with and without filters: CPU, throughput,
+/// latency, memory, start; and the cost of a bounced POST of 100 kB. Exit code 1 if a bound is
+/// exceeded.
 #[derive(Debug, Args)]
 pub struct CostCommand {
     /// Rounds; each loads every variant; 1 to 1000
     #[arg(long, default_value = "3", value_parser = |text: &str| number::<usize>(text, 1, 1_000))]
     rounds: usize,
-    /// How long each load lasts, in seconds; there are two a round and variant; 1 to 3600
+    /// How long each load lasts, in seconds; two loads per round and variant; 1 to 3600
     #[arg(long, default_value = "2", value_parser = |text: &str| number::<u64>(text, 1, 3_600))]
     seconds: u64,
     /// Connections at saturation; 1 to 10000
@@ -37,10 +38,10 @@ pub struct CostCommand {
     /// How often each variant is started; 1 to 1000
     #[arg(long, default_value = "3", value_parser = |text: &str| number::<usize>(text, 1, 1_000))]
     starts: usize,
-    /// What bloc.outbound routes by: bloc, mu or bid
+    /// Routing of bloc.outbound: bloc, mu or bid
     #[arg(long, value_enum, default_value = "bloc")]
     policy: Policy,
-    /// Only the variants whose names contain this, and the one without a filter; without bounces
+    /// Only variants whose names contain this, and the one without a filter; no bounces
     #[arg(long)]
     only: Option<String>,
     /// The reference filters; default target/reference.wasm
@@ -65,7 +66,7 @@ struct Document {
     figures: Figures,
 }
 
-/// What a bounce of such a request costs, in routing `bid`.
+/// The cost of a bounce of such a request, in routing `bid`.
 #[derive(Serialize)]
 struct Bounced {
     #[serde(flatten)]
@@ -150,7 +151,7 @@ impl CostCommand {
         std::fs::write(&out, serde_json::to_string_pretty(&document)?)
             .with_context(|| format!("--out {}", out.display()))?;
         println!("{}", out.display());
-        // Last, so that an exceeded bound hides nothing.
+        // Last, so that all results are shown even if a bound is exceeded.
         Ok(bounds::verdict(&document.bounds)?)
     }
 }

@@ -23,11 +23,11 @@ pub struct Demo {
     /// speeds 50 s; 1s to 1h
     #[arg(long, value_parser = |text: &str| duration(text, Duration::from_secs(1), Duration::from_secs(3600)))]
     duration: Option<Duration>,
-    /// Rounds of all cases; of each the one with the median p99 is shown, and the range of p99; 1
-    /// to 100
+    /// Rounds of all cases; shows each case's round with the median p99, and the range of p99; 1 to
+    /// 100
     #[arg(long, default_value = "1", value_parser = |text: &str| number::<usize>(text, 1, 100))]
     rounds: usize,
-    /// Determines the arrivals
+    /// Seed of the arrivals
     #[arg(long, default_value = "1")]
     seed: u64,
     /// No control plane, only the static configuration

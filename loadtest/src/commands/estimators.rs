@@ -12,7 +12,7 @@ use clap::Args;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// Compare where a backend's capacity comes from: known, average, SLO.
+/// Compare sources of a backend's capacity: known, average, SLO.
 #[derive(Debug, Args)]
 pub struct Estimators {
     /// Service times, the three estimators each; the defaults are the paper's, scaled by 5
@@ -24,7 +24,7 @@ pub struct Estimators {
     /// The interval of the average; 1s to 1h
     #[arg(long, default_value = "3s", value_parser = |text: &str| duration(text, SECOND, SECOND * 3600))]
     interval: Duration,
-    /// Determines the arrivals
+    /// Seed of the arrivals
     #[arg(long, default_value = "1")]
     seed: u64,
     /// Where estimators.json and estimators.html go; default target/estimators

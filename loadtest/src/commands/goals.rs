@@ -14,21 +14,20 @@ use serde::Serialize;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// Show what is claimed of performance, each claim with its bound; fails if one is missed or not
-/// measured (about 45 minutes).
+/// Check the performance claims; fails if one is missed or not measured (about 45 minutes).
 #[derive(Debug, Args)]
 pub struct Goals {
-    /// Rounds, each with arrivals and service times of its own; ratios are paired by round, and
-    /// their medians count; 1 to 100
+    /// Rounds, each with its own arrivals and service times; ratios are paired by round, and their
+    /// medians count; 1 to 100
     #[arg(long, default_value = "5", value_parser = |text: &str| number::<usize>(text, 1, 100))]
     rounds: usize,
     /// How long each candidate is measured in a round; 1s to 1h
     #[arg(long, default_value = "15s", value_parser = |text: &str| duration(text, Duration::from_secs(1), Duration::from_secs(3600)))]
     duration: Duration,
-    /// Only these kinds; the claims of the others are not asked for
+    /// Only these kinds; the claims of the others are left out
     #[arg(long, value_name = "KIND", value_delimiter = ',', value_parser = PossibleValuesParser::new(KINDS))]
     only: Vec<String>,
-    /// Determines arrivals and service times; those of further rounds are derived from it
+    /// Seed of the arrivals and service times; the seeds of further rounds are derived from it
     #[arg(long, default_value = "1")]
     seed: u64,
     /// Where goals.json and records.json go; default target/goals
@@ -36,10 +35,10 @@ pub struct Goals {
     out: Option<PathBuf>,
 }
 
-/// Fewer rounds than this show no claim.
+/// Fewer rounds than this prove no claim.
 const HEADLINE: usize = 5;
 
-/// What goals.json says.
+/// The contents of goals.json.
 #[derive(Serialize)]
 struct Written<'a> {
     seed: u64,
@@ -58,8 +57,8 @@ struct Described<'a> {
 }
 
 impl Goals {
-    /// Runs the kinds, prints candidates and claims, writes both, and then fails if a claim is not
-    /// kept.
+    /// Runs the kinds, prints candidates and claims, writes both, and fails after that if a claim
+    /// is not kept.
     pub async fn run(self) -> anyhow::Result<()> {
         let out = self.out.unwrap_or_else(|| target_directory().join("goals"));
         std::fs::create_dir_all(&out).with_context(|| format!("--out {}", out.display()))?;

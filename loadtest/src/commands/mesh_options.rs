@@ -10,16 +10,16 @@ use bloc_policy::config::CapacitySpec;
 use clap::Args;
 use std::time::Duration;
 
-/// A mesh.
+/// The options of a mesh.
 #[derive(Debug, Args)]
 pub struct MeshOptions {
     /// What balances the load
     #[arg(long, value_enum, default_value = "bloc")]
     policy: Policy,
-    /// Frontends, each with a sidecar of its own; 1 to 200
+    /// Frontends, each with its own sidecar; 1 to 200
     #[arg(long, default_value = "40", value_parser = |text: &str| number::<usize>(text, 1, 200))]
     frontends: usize,
-    /// Backends, each with a sidecar of its own; 1 to 100
+    /// Backends, each with its own sidecar; 1 to 100
     #[arg(long, default_value = "10", value_parser = |text: &str| number::<usize>(text, 1, 100))]
     backends: usize,
     /// fixed:50ms, uniform:40ms-650ms, normal:250ms/125ms (mean/deviation) or exponential:10ms
@@ -28,7 +28,7 @@ pub struct MeshOptions {
     /// Requests that a backend serves at once; 1 to 1000
     #[arg(long, default_value = "1", value_parser = |text: &str| number::<usize>(text, 1, 1_000))]
     concurrency: usize,
-    /// Speed factors of the backends, handed out in turn; 0.01 to 100 each
+    /// Speed factors, given to the backends in turn; 0.01 to 100 each
     #[arg(long, value_delimiter = ',', value_parser = speed)]
     speeds: Vec<f64>,
     /// Filters: requests in flight that a backend's sidecar admits: static:10, slo:500ms (as many
@@ -41,17 +41,17 @@ pub struct MeshOptions {
     /// Filters: a backend's sidecar holds nothing; default for bloc and bid
     #[arg(long)]
     no_hold: bool,
-    /// mu: the expected response time beyond which a frontend answers 503 at once; 1ms to 1h
+    /// mu: above this expected response time a frontend answers 503 at once; 1ms to 1h
     #[arg(long, value_parser = duration_option)]
     slo: Option<Duration>,
-    /// least_request: two choices, as Envoy's default is, even with one frontend
+    /// least_request: two choices, Envoy's default, even with one frontend
     #[arg(long)]
     two_choices: bool,
-    /// Stock Envoy: circuit breakers, outlier detection and retries as an operator sets them:
-    /// requests in flight of a sender, and how long an attempt may take, such as 10:1500ms
+    /// Stock Envoy: circuit breakers, outlier detection and retries, set by an operator: requests
+    /// in flight of a sender, and how long an attempt may take, such as 10:1500ms
     #[arg(long, value_name = "REQUESTS:ATTEMPT")]
     guard: Option<Guard>,
-    /// bloc: how long a server without a chip is left alone; 1ms to 1h
+    /// bloc: how long a sender avoids a server without a chip; 1ms to 1h
     #[arg(long, default_value = "200ms", value_parser = duration_option)]
     reset_interval: Duration,
     /// bloc: retries after a rejection; 0 to 10
@@ -63,7 +63,7 @@ pub struct MeshOptions {
     /// Worker threads of each Envoy; 1 to 16
     #[arg(long, default_value = "1", value_parser = |text: &str| number::<usize>(text, 1, 16))]
     workers: usize,
-    /// Determines service times and arrivals
+    /// Seed of the service times and arrivals
     #[arg(long, default_value = "1")]
     seed: u64,
 }
@@ -75,7 +75,7 @@ struct Capacity(Option<CapacitySpec>);
 const BLOC_CAPACITY: CapacitySpec = CapacitySpec::Static { limit: 10 };
 
 impl MeshOptions {
-    /// The mesh that they describe.
+    /// The mesh with these options.
     pub fn spec(&self) -> MeshSpec {
         MeshSpec {
             policy: self.policy,

@@ -24,12 +24,12 @@ mod up;
 
 use clap::Subcommand;
 
-/// What to do.
+/// A command.
 #[derive(Debug, Subcommand)]
 pub enum Command {
     /// Run one case: start a mesh, load it, measure, end it
     Run(run::Run),
-    /// Start a mesh and leave it standing until Ctrl-C
+    /// Start a mesh and leave it running until Ctrl-C
     Up(up::Up),
     /// Print the counters of the mesh that `up` started
     Stats(stats::Stats),
@@ -39,33 +39,33 @@ pub enum Command {
     Agility(agility::AgilityCommand),
     /// Compare where a backend's capacity comes from: known, average, SLO
     Estimators(estimators::Estimators),
-    /// Measure what a request pays in a real Envoy, with and without filters
+    /// Measure the cost of a request in a real Envoy, with and without filters
     Cost(cost::CostCommand),
-    /// Measure what the hold queue costs a request that does not wait
+    /// Measure the cost of the hold queue for a request that does not wait
     Overhead(overhead::OverheadCommand),
     /// Check that simulator and real mesh agree within 15%, in times and attempts
     Agree(agree::Agree),
-    /// Show what is claimed of performance, medians of five rounds; fails if a claim is missed
+    /// Check the performance claims, medians of five rounds; fails if a claim is missed
     Goals(goals::Goals),
     /// Compare chips alone, bids alone, both and neither at four service times
     Ablation(ablation::Ablation),
-    /// See how often an application that fails is asked: stock Envoy beside the filters
+    /// Count how often a failing application receives a request: stock Envoy beside the filters
     Retries(retries::Retries),
-    /// Measure what a bounce costs sender and server
+    /// Measure the cost of a bounce for sender and server
     Bounce(bounce::Bounce),
-    /// Break one thing after the other under load, and check what is promised
+    /// Inject one fault after the other under load, and check the promises
     Chaos(chaos::ChaosCommand),
-    /// Load for a long time while servers come and go: does anything grow, and do the books
-    /// balance?
+    /// Load for a long time while servers come and go: does anything grow, and do all parts count
+    /// the same requests?
     Soak(soak::SoakCommand),
-    /// Make a table and a page out of the files of other commands
+    /// Make a table and a page from the files of other commands
     Report(report::Report),
     /// Serve as an application with a known service time
     Backend(backend::Serve),
 }
 
 impl Command {
-    /// Does it.
+    /// Runs it.
     pub async fn run(self) -> anyhow::Result<()> {
         match self {
             Self::Run(run) => run.run().await,

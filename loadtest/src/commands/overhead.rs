@@ -7,13 +7,13 @@ use bloc_lab::overhead::{Overhead, Sidecars, VARIANTS};
 use bloc_lab::quantity::number;
 use clap::Args;
 
-/// Measure what the hold queue costs a request that does not wait.
+/// Measure the cost of the hold queue for a request that does not wait.
 #[derive(Debug, Args)]
 pub struct OverheadCommand {
-    /// Rounds; each asks every sidecar once with a block of requests; 1 to 10000
+    /// Rounds; each sends a block of requests to every sidecar; 1 to 10000
     #[arg(long, default_value = "60", value_parser = |text: &str| number::<usize>(text, 1, 10_000))]
     rounds: usize,
-    /// Requests of a block; 1 to 100000
+    /// Requests per block; 1 to 100000
     #[arg(long, default_value = "200", value_parser = |text: &str| number::<usize>(text, 1, 100_000))]
     block: usize,
 }

@@ -7,10 +7,10 @@ use bloc_lab::report;
 use clap::Args;
 use std::path::PathBuf;
 
-/// Make table and page out of what other commands wrote.
+/// Make a table and a page from the output of other commands.
 #[derive(Debug, Args)]
 pub struct Report {
-    /// records.json of a demo, `run --record`, or a summary.json (which knows no distributions)
+    /// records.json of a demo, `run --record`, or a summary.json (which has no distributions)
     #[arg(required = true)]
     files: Vec<PathBuf>,
     /// Where the page goes; default target/report.html

@@ -7,7 +7,7 @@ use bloc_lab::policy::Policy;
 use bloc_lab::retries::{CASES, Stand, Table};
 use clap::Args;
 
-/// See how often an application that fails is asked: stock Envoy beside the filters.
+/// Count how often a failing application receives a request: stock Envoy beside the filters.
 #[derive(Debug, Args)]
 pub struct Retries {}
 

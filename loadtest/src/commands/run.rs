@@ -28,10 +28,10 @@ pub struct Run {
     /// How long the load runs before anything counts; 0s to 1h
     #[arg(long, default_value = "3s", value_parser = |text: &str| duration(text, Duration::ZERO, DAY / 24))]
     warm_up: Duration,
-    /// A request without an answer for so long is an error; 1ms to 1h
+    /// A request without an answer for this long is an error; 1ms to 1h
     #[arg(long, default_value = "20s", value_parser = |text: &str| duration(text, Duration::from_millis(1), DAY / 24))]
     timeout: Duration,
-    /// What the case is called in the row; default closed-loop or poisson
+    /// Name of the case in the row; default closed-loop or poisson
     #[arg(long, value_name = "NAME")]
     experiment: Option<String>,
     /// Write the row of summary.json (an array with one row)

@@ -6,8 +6,8 @@ use bloc_lab::case::Case;
 use bloc_lab::record::Record;
 use bloc_lab::rounds::{Runs, by_mesh, in_round};
 
-/// Measures the cases, round after round; the records come in the order of the cases. In every
-/// second round the last mesh is the first, so that none always comes after the same other.
+/// Measures the cases, round after round. The records are in the order of the cases. Every second
+/// round reverses the order of the meshes, so that none always follows the same other one.
 pub async fn measure(cases: &[Case], rounds: usize) -> anyhow::Result<Vec<Runs>> {
     let tools = tools()?;
     cases.iter().try_for_each(|case| tools.need(case.mesh.policy, case.mesh.has_control_plane()))?;

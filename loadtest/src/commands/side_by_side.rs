@@ -1,8 +1,8 @@
-//! All candidates of a kind on meshes that stand side by side, measured in turn over several
-//! rounds.
+//! Measures the candidates of a kind in turn over several rounds, on meshes that all run at the
+//! same time.
 //!
-//! The start of a mesh takes longer than a round: fifty Envoys compile the module. An idle mesh
-//! costs some hundredths of a core.
+//! The start of a mesh takes longer than a round, because fifty Envoys compile the module. An idle
+//! mesh takes only some hundredths of a core.
 
 use super::console::{bar, run_directory};
 use super::mesh_options::tools;
@@ -12,16 +12,16 @@ use bloc_lab::mesh::MeshError;
 use bloc_lab::record::Record;
 use bloc_lab::rounds::Runs;
 
-/// A candidate, its mesh while that stands, and its records so far.
+/// A candidate, its mesh while that runs, and its records so far.
 struct Place<'a> {
     candidate: &'a Candidate,
     standing: Option<Standing>,
     records: Vec<Record>,
 }
 
-/// Starts the meshes of all candidates, measures each once a round, ends them. In every second
-/// round the last candidate is the first. A candidate whose mesh fails has no further records; the
-/// others go on.
+/// Starts the meshes of all candidates, measures each once per round, and ends them. Every second
+/// round reverses the order. A candidate whose mesh fails gets no further records; the others
+/// continue.
 ///
 /// # Errors
 /// A program is missing.

@@ -12,25 +12,25 @@ use clap::Args;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// The first 90 s fill what is filled once; a slope needs a few bursts after that.
+/// Caches and buffers fill in the first 90 s. A slope needs a few bursts after that.
 const SHORTEST: Duration = Duration::from_secs(180);
 const LONGEST: Duration = Duration::from_secs(24 * 3600);
 
-/// Load and overload for a long time while servers come and go: does anything grow, and do the
-/// books balance?
+/// Load and overload for a long time while servers come and go: does anything grow, and do all
+/// parts count the same requests?
 #[derive(Debug, Args)]
 pub struct SoakCommand {
     /// What balances the load: bloc, bid or mu
     #[arg(long, value_enum, default_value = "bid")]
     policy: Policy,
-    /// How long; 3m to 24h. The bounds of what may grow are wider below 22m
+    /// How long; 3m to 24h. Growth has wider bounds below 22m
     #[arg(long, default_value = "30m", value_parser = |text: &str| duration(text, SHORTEST, LONGEST))]
     duration: Duration,
-    /// Requests per second beside the bursts of 900; four servers do 400, two that come and go 200
-    /// more; 1 to 2000
+    /// Requests per second beside the bursts of 900; four servers serve 400, two that come and go
+    /// 200 more; 1 to 2000
     #[arg(long, default_value = "300", value_parser = |text: &str| number(text, 1.0, 2_000.0))]
     rate: f64,
-    /// Determines the arrivals and the service times
+    /// Seed of the arrivals and the service times
     #[arg(long, default_value = "1")]
     seed: u64,
     /// Where soak.json and report.html go; default target/soak

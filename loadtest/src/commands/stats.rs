@@ -12,7 +12,7 @@ pub struct Stats {
     /// Print JSON, which --since reads
     #[arg(long)]
     json: bool,
-    /// Print the growth since these counters, a file that `stats --json` wrote
+    /// Print the growth since these counters, a file written by `stats --json`
     #[arg(long, value_name = "FILE")]
     since: Option<PathBuf>,
 }

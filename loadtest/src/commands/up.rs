@@ -9,17 +9,17 @@ use std::path::PathBuf;
 use std::time::Duration;
 use tokio::time::{Instant, sleep};
 
-/// Start a mesh and leave it standing.
+/// Start a mesh and leave it running.
 #[derive(Debug, Args)]
 pub struct Up {
     #[command(flatten)]
     mesh: MeshOptions,
 }
 
-/// How often the processes are looked after.
+/// How often to check the processes.
 const WATCH: Duration = Duration::from_secs(1);
 
-/// Where `up` tells `stats` about its mesh.
+/// The file in which `up` describes its mesh to `stats`.
 pub fn mesh_file() -> PathBuf {
     target_directory().join("lab/mesh.json")
 }
@@ -43,7 +43,7 @@ impl Up {
             began.elapsed().as_secs_f64(),
             directory.display(),
         );
-        // Alone on standard output, for scripts.
+        // The only output on standard output, for scripts.
         println!("{url}");
         loop {
             mesh.check()?;

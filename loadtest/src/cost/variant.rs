@@ -18,7 +18,6 @@ pub const SERVERS: usize = 10;
 
 /// What a BLOC server sends, what a server with ORCA reports sends, and whether the request had the
 /// header that the reference filters set.
-/// the header that the reference filters set.
 const ANSWER: [(&str, &str); 3] = [
     ("x-bloc-load", "chip=1, queue=7, capacity=10, rate=38.2, confidence=0.93, exec=251.3, service=40"),
     ("endpoint-load-metrics", "TEXT cpu_utilization=0.3,application_utilization=0.4,rps_fractional=1000"),
