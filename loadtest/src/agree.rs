@@ -2,8 +2,8 @@
 //! percentiles and their attempts per request are compared.
 //!
 //! - *The same requests*: an open load's arrivals are computed from the seed, and the simulator
-//!   replays them. Only chance decides who takes which request. The simulator runs [`SIMULATIONS`]
-//!   times and gives the median and the scatter.
+//!   replays them. Only who takes which request is left to chance. The simulator runs
+//!   [`SIMULATIONS`] times and gives the median and the scatter.
 //! - *The same times*: the time on the way is measured first. A case at a tenth of the load, on the
 //!   same mesh, shows how much longer than the service time a request takes that does not wait.
 //!   [`crate::bounce`] measures a bounce. A bounce's time is the part of the former between sender

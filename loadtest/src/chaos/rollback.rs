@@ -1,11 +1,10 @@
 //! A configuration change and its rollback under load, with our filters and without.
 //!
 //! All sidecars read their listeners from files. New listeners with another capacity in their
-//! plugin configurations arrive, and are replaced by the original ones two seconds later. The
-//! original listeners of the first time still drain then, so Envoy reuses their plugins, which are
-//! identical and still live. When the last drain ends, the plugins of the change are deleted; what
-//! they owned must survive. Last, the control plane sends another capacity, which arrives only
-//! where a proxy still polls.
+//! plugin configurations arrive, and are replaced by the original ones two seconds later. The first
+//! listeners still drain then, so Envoy reuses their plugins, which are identical and still live.
+//! When the last drain ends, the plugins of the change are deleted; what they owned must survive.
+//! Last, the control plane sends another capacity, which arrives only where a proxy still polls.
 //!
 //! Meanwhile requests are held, in two workers of each sidecar, so that one worker passes places to
 //! the other.

@@ -141,8 +141,8 @@ mod tests {
     use crate::report::example::record;
     use std::time::Duration;
 
-    /// A record in which each time is `value` and nothing was lost. Stock Envoy has the goodput
-    /// under overload that its queues leave it.
+    /// A record in which each time is `value` and nothing was lost. The throughput of two choices
+    /// is low, as under overload.
     fn one(candidate: Name, value: f64) -> Record {
         let throughput = if candidate == Name::TwoChoices { 80.0 } else { 200.0 };
         let mut record = record(crate::policy::Policy::Bid, 40, [value; 4], throughput);
