@@ -122,7 +122,7 @@ mod tests {
     use super::*;
     use crate::process::{Process, Program};
 
-    /// What a process that counts gets done in a while.
+    /// The CPU time of a process that only loops.
     #[tokio::test]
     async fn a_throttled_process_gets_only_its_share_until_released() {
         let directory = tempfile::tempdir().unwrap();

@@ -32,7 +32,7 @@ const PATIENCE: Duration = Duration::from_secs(13);
 /// Busy processes that take the rest of the processor most of the time, like an application in the
 /// same cgroup.
 const NEIGHBOURS: usize = 20;
-/// Enough that requests wait in the sidecars; the other three can take nearly all of it.
+/// Enough that requests wait in the sidecars; the other three can take all of it.
 const SHARE: f64 = 0.7;
 const GUARD: Guard = Guard { requests: 20, attempt: Duration::from_millis(500) };
 

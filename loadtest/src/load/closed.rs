@@ -11,7 +11,8 @@ use std::time::Duration;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, sleep_until, timeout_at};
 
-/// A client that cannot even connect waits this long, lest it keeps a core busy with failing.
+/// A client waits this long after a request without an answer; if it did not, it would keep a core
+/// busy with failing.
 const FAILURE_PAUSE: Duration = Duration::from_millis(10);
 
 pub(super) async fn run(
