@@ -1,17 +1,18 @@
-//! The agent: asks the control plane for parameters, once per proxy, and brings them to every
+//! The agent: asks the control plane for parameters, once per proxy, and passes them to every
 //! thread.
 //!
-//! Every thread's VM ticks. One of them, the leader, holds a poll at the control plane, the next as
-//! soon as one is over; who leads, and whose answer counts, [`Follower`] decides, and when the next
-//! poll is due, [`Polls`]. The leader puts the answer into the shared data and announces it in the
-//! queues of the others; an announcement that is lost is made up for by the next tick, on which
-//! each looks at the version. A service that is called for the first time is announced in the same
-//! way, so that the leader asks for it; and so is one that a thread stands in front of, so that the
-//! leader [reports](crate::reporter) its load. A tick wakes a thread that may be idle, which is
-//! what makes it expensive (0.3 ms of CPU for each request, when fifty Envoys with little traffic
-//! ticked four times a second). Hence there is only one in five seconds in a VM without traffic, as
-//! that of the main thread is, and in one with enough of it that requests hand the counters over by
-//! the way. In between, and while something is to be made up for, it is one a second.
+//! Every thread's VM ticks. One of them, the leader, keeps a poll open at the control plane, and
+//! sends the next as soon as one ends. [`Follower`] decides who leads and whose answer counts;
+//! [`Polls`] decides when the next poll is due. The leader puts the answer into the shared data and
+//! announces it in the queues of the others. If an announcement is lost, the next tick of each VM
+//! finds the new version. A service that is called for the first time is announced in the same way,
+//! so that the leader asks for it. So is a service that a thread stands in front of, so that the
+//! leader [reports](crate::reporter) its load.
+//!
+//! A tick is expensive because it wakes a thread that may be idle: 0.3 ms of CPU for each request,
+//! when fifty Envoys with little traffic ticked four times a second. So a VM ticks once in five
+//! seconds if it has no traffic, as that of the main thread, or so much that requests hand over the
+//! counters. Otherwise, and while something is left to do, it ticks once a second.
 //!
 //! On failure: the last good state stays, and the poll is repeated.
 
@@ -32,29 +33,29 @@ use std::collections::BTreeSet;
 use std::rc::Rc;
 use std::time::Duration;
 
-/// How often any other thread looks; more often than [`LEASE`](bloc_policy::follower::LEASE).
+/// The tick period of all other VMs; less than [`LEASE`](bloc_policy::follower::LEASE).
 const TICK_WHEN_IDLE: Duration = Duration::from_secs(5);
-/// Ticks may come more often than [`TICK`], because of the queue; the agent's work is not done
-/// twice within this time.
+/// Ticks may come more often than [`TICK`], because of the queue. The agent works at most once
+/// within this time.
 const LEAST_TICK: Duration = Duration::from_millis(900);
-/// How much of a refusal is shown in the log, in bytes.
+/// How many bytes of an error response the log shows.
 const MAX_SHOWN: usize = 256;
 
 /// The agent of one VM.
 pub struct Agent<H: Host> {
     vm: Rc<Vm<H>>,
     control_plane: Option<ControlPlane>,
-    /// The cluster that was asked last; empty: none yet.
+    /// The cluster asked last; empty: none yet.
     asks: String,
     /// What this VM has of the control plane's state.
     follower: Follower,
     polls: Polls,
     reporter: Reporter<H>,
-    /// How many of the services that this VM stands in front of the others know.
+    /// How many of the services that this VM stands in front of have been announced.
     served: usize,
-    /// Whether this VM is among those that are told of news.
+    /// Whether this VM is listed among those to be told of news.
     listed: bool,
-    /// When there is something to do again, and how often it is to be looked.
+    /// When the next work is due, and how often to tick.
     due: Timestamp,
     period: Duration,
 }
@@ -76,14 +77,14 @@ impl<H: Host> Agent<H> {
         }
     }
 
-    /// This control plane is to be asked from now on.
+    /// Asks this control plane from now on.
     pub fn configure(&mut self, control_plane: Option<&ControlPlane>) {
         if self.control_plane.as_ref() == control_plane {
             return;
         }
         self.control_plane = control_plane.cloned();
         let Some(control_plane) = control_plane else {
-            // Nobody would ever take back what it has said.
+            // Without a control plane, nothing would ever revoke its parameters.
             self.follower.forget();
             self.vm.update(Services::new());
             self.step_down();
@@ -95,13 +96,14 @@ impl<H: Host> Agent<H> {
                 log::warn!("control plane: {now:?} is asked from now on, not {before:?}: a proxy asks one");
             }
             self.asks = now.to_owned();
-            // What is in force stays until the new one has answered.
+            // The parameters in force stay until the new one has answered.
             self.follower.follow(now);
             self.polls.reset();
         }
     }
 
-    /// The last root context goes, and with it this VM: the other threads do without it at once.
+    /// The last root context ends, and this VM with it: it gives up the lead and leaves the list at
+    /// once.
     pub fn leave(&mut self) {
         self.configure(None);
         self.moved();
@@ -110,7 +112,7 @@ impl<H: Host> Agent<H> {
         }
     }
 
-    /// The root context that made the calls so far is gone, and the poll under way with it.
+    /// The root context that made the calls has ended, and the poll under way with it.
     pub fn moved(&mut self) {
         self.polls.reset();
         self.reporter.lost();
@@ -118,8 +120,8 @@ impl<H: Host> Agent<H> {
         self.step_down();
     }
 
-    /// Leads no more, if nobody is to be asked: but not before the poll under way is over, which
-    /// cannot be called back, or there would be two when somebody is to be asked again.
+    /// Gives up the lead if there is no control plane, but not while a poll is under way: it cannot
+    /// be cancelled, and there would be two if a control plane were configured again.
     fn step_down(&self) {
         if self.control_plane.is_none() && !self.polls.is_under_way() && self.follower.resign(&self.vm.host) {
             self.tell();
@@ -136,7 +138,7 @@ impl<H: Host> Agent<H> {
             return;
         }
         self.due = now.after(LEAST_TICK);
-        // Requests that come often enough do it themselves.
+        // If requests come often enough, they hand over the counters.
         let by_request = self.vm.was_handed_over();
         let used = self.vm.flush() && !by_request;
         self.vm.look_anew();
@@ -154,12 +156,12 @@ impl<H: Host> Agent<H> {
         self.period = if used || behind { TICK } else { TICK_WHEN_IDLE };
     }
 
-    /// How often this VM is to look.
+    /// How often this VM must tick.
     pub fn period(&self) -> Duration {
         self.period
     }
 
-    /// Stays in touch with the control plane and the other threads; false if something is left for
+    /// Keeps in step with the control plane and the other threads; false if something is left for
     /// the next tick.
     fn keep_up(&mut self, new: BTreeSet<String>, now: Timestamp) -> bool {
         self.listed = self.listed || roster::list(&self.vm.host, self.vm.number);
@@ -196,7 +198,7 @@ impl<H: Host> Agent<H> {
         done
     }
 
-    /// Holds a poll if this VM is the leader; false if it ought to and cannot yet.
+    /// Polls if this VM is the leader; false if it leads but has no poll under way.
     fn lead(&mut self, now: Timestamp) -> bool {
         if self.control_plane.is_none() || !self.follower.leads(&self.vm.host, now) {
             return true;
@@ -209,9 +211,9 @@ impl<H: Host> Agent<H> {
         self.polls.is_under_way()
     }
 
-    /// Something was announced: by another thread a state, or a service that the leader does not
-    /// ask for yet; by a request of this one a service that is new here. False if something is left
-    /// for the next tick.
+    /// There was an announcement: from another thread a new state, or a service that the leader
+    /// does not ask for yet; from a request of this thread a service that is new here. False if
+    /// something is left for the next tick.
     pub fn hear(&mut self) -> bool {
         self.control_plane.is_none() || {
             let new = self.vm.take_new_services();
@@ -219,7 +221,7 @@ impl<H: Host> Agent<H> {
         }
     }
 
-    /// Tells the other threads that there is something to hear.
+    /// Tells the other threads that there is news.
     fn tell(&self) {
         for vm in roster::vms(&self.vm.host).into_iter().filter(|vm| *vm != self.vm.number) {
             self.vm.host.wake(vm, &Message::News.encode());
@@ -242,8 +244,8 @@ impl<H: Host> Agent<H> {
         let body = serde_json::to_vec(&request).unwrap_or_default();
         let token = self.vm.host.post(Post {
             cluster,
-            // The name of an Istio cluster is no authority: a sidecar in front of the control plane
-            // would answer 400.
+            // An Istio cluster's name is not a valid authority: a sidecar in front of the control
+            // plane would answer 400.
             authority: service_of(cluster),
             path: SYNC_PATH,
             body: &body,
@@ -282,7 +284,7 @@ impl<H: Host> Agent<H> {
         settled.at_once && self.lead(now)
     }
 
-    /// What the answer to a question with this stamp says; in words if it is none.
+    /// What the answer to a question with this stamp says; the error is a text for the log.
     fn outcome(&mut self, stamp: Stamp, answer: Option<&PostAnswer>) -> Result<Outcome, String> {
         let answer = answer.ok_or("no answer")?;
         match &*answer.status {
@@ -299,7 +301,7 @@ impl<H: Host> Agent<H> {
         }
     }
 
-    /// Takes the answer to what was asked with `stamp`.
+    /// Takes the answer to the question with `stamp`.
     fn take(&mut self, stamp: Stamp, body: &[u8]) -> Result<(), ConfigError> {
         if let Some(news) = self.follower.answered(&self.vm.host, stamp, body)? {
             self.put_in_force(news);
@@ -329,7 +331,7 @@ fn warn(why: &str, pause: Duration) {
     log::warn!("control plane: {why}; the last good state stays, next try in {} ms", pause.as_millis());
 }
 
-/// How long the control plane asks to be left alone, if it does.
+/// How long the control plane asks this proxy to wait, if it does.
 fn retry_after(answer: &PostAnswer) -> Option<Duration> {
     let seconds = std::str::from_utf8(answer.retry_after.as_ref()?).ok()?.parse().ok()?;
     Some(Duration::from_secs(seconds))

@@ -1,21 +1,21 @@
-//! `bloc.attempt`: the upstream filter, one context per attempt. It alone sees every rejection, and
-//! not only the last answer.
+//! `bloc.attempt`: the upstream filter, one context per attempt. Only this filter sees every
+//! rejection; the others see only the last response.
 //!
-//! Which request the attempt belongs to, and so which cluster and which number it has, says the key
-//! in `x-bloc-endpoints` (see [`crate::requests`]). Envoy works on one map of headers for all
-//! attempts of a request, and reads the list once: the first attempt takes the addresses away and
-//! leaves the key for the others.
+//! The key in `x-bloc-endpoints` tells which request the attempt belongs to, and so its cluster and
+//! its number (see [`crate::requests`]). Envoy uses one header map for all attempts of a request,
+//! and reads the list once: the first attempt removes the addresses and leaves the key for the
+//! others.
 //!
-//! It ends the retries. An answer after which no further attempt may follow gets a header that
-//! Envoy's router takes for "do not retry", and `bloc.outbound` takes that away. An attempt that
-//! got no answer cannot be marked: the next one is answered here, without its server, if it is one
-//! too many.
+//! This filter ends the retries. If no further attempt may follow an answer, the filter adds a
+//! header that Envoy's router takes for "do not retry", and `bloc.outbound` removes it. An attempt
+//! without an answer cannot be marked. If the next one is one too many, this filter answers it
+//! without its server.
 //!
-//! On failure: open. Of an attempt to a service that nobody configured only `x-bloc-endpoints` is
-//! taken away. One without a key, because no `bloc.outbound` placed it, is booked by its cluster's
-//! name. What is ours in requests and answers the route configuration takes away, which costs Envoy
-//! a tenth of a call from here; only `x-bloc-endpoints` it cannot, because Envoy chooses the server
-//! by it after that.
+//! Fail-open: an attempt to a service without configuration passes; only `x-bloc-endpoints` is
+//! removed. An attempt without a key, because no `bloc.outbound` placed it, is booked under its
+//! cluster's name. The route configuration removes our headers from requests and responses, which
+//! costs Envoy a tenth of a host call. It cannot remove `x-bloc-endpoints`, because Envoy chooses
+//! the server by it later.
 
 use crate::body::body;
 use crate::cluster::{Cluster, Sent};
@@ -48,19 +48,20 @@ const RESOURCE_EXHAUSTED: i32 = 8;
 const UNAVAILABLE: i32 = 14;
 const INTERNAL: i32 = 13;
 const GRPC_STATUS: &str = "grpc-status";
-/// Envoy's timers go by a clock that stands still within a turn of its loop.
+/// A timeout may come this early: Envoy's timers use a clock that stands still within a turn of the
+/// event loop.
 const EARLY: Duration = Duration::from_millis(5);
-/// After how long an attempt that waits in vain is answered.
+/// How soon a waiting attempt is answered once no other is under way.
 const SOON: Duration = Duration::from_millis(10);
 
 /// The filter of one attempt.
 pub struct Attempt<H: Host> {
     vm: Rc<Vm<H>>,
     stream: H::Stream,
-    /// The request that it belongs to, if that was placed by us.
+    /// The request that it belongs to, if this proxy placed it.
     key: Option<RequestKey>,
     under_way: Option<UnderWay<H>>,
-    /// Where it counts while it is at a server that is none of its cluster's any more.
+    /// The cluster that counts it, if its server no longer belongs to that cluster.
     elsewhere: Option<Shared<H>>,
     phase: Phase,
 }
@@ -70,13 +71,13 @@ pub struct Attempt<H: Host> {
 enum Phase {
     /// Not begun, or answered.
     Elsewhere,
-    /// At a server, without an answer. `limit`: how long it may take, where that was read.
+    /// At a server, without an answer. `limit`: how long it may take, if that was read.
     Pending { limit: Option<Duration> },
-    /// Held here, while other attempts of its request are under way.
+    /// Paused here while other attempts of its request are under way.
     Surplus,
 }
 
-/// What is noted of an attempt.
+/// What is recorded of an attempt.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Booked {
     /// Its request, if we placed that.
@@ -87,22 +88,22 @@ pub struct Booked {
     pub began: Timestamp,
 }
 
-/// An attempt that its server has not finished. Dropped without an answer it has failed; dropped,
-/// it is no longer pending.
+/// An attempt that its server has not finished. Dropping it ends it; without an answer it has
+/// failed.
 struct UnderWay<H: Host> {
     vm: Rc<Vm<H>>,
     cluster: Shared<H>,
     attempt: sender::Attempt,
     answered: bool,
-    /// Nobody waits for its answer any more.
+    /// Nobody waits for its answer any longer.
     given_up: bool,
-    /// Its answer is an error, as its headers say.
+    /// Whether its answer is an error, according to its headers.
     erred: bool,
-    /// What it is among the answers that have begun.
+    /// Its entry among the answers that have begun.
     answer: Option<AnswerId>,
 }
 
-/// An attempt under way, or the cluster that has not got its server any more.
+/// An attempt under way, or its cluster if that no longer has its server.
 type Begun<H> = Result<UnderWay<H>, Shared<H>>;
 
 impl<H: Host> Attempt<H> {
@@ -111,7 +112,7 @@ impl<H: Host> Attempt<H> {
         Self { vm: Rc::clone(vm), stream, key: None, under_way: None, elsewhere: None, phase: Phase::Elsewhere }
     }
 
-    /// What the filter has noted of it, once it has begun.
+    /// What the filter has recorded of it, once it has begun.
     pub fn booked(&self) -> Option<Booked> {
         let under_way = self.under_way.as_ref()?;
         let cluster = under_way.cluster.borrow();
@@ -120,14 +121,14 @@ impl<H: Host> Attempt<H> {
         Some(Booked { request: self.key, server, began: under_way.attempt.began })
     }
 
-    /// The request that this attempt belongs to; takes away what is left of its list.
+    /// Finds the request of this attempt, and removes the addresses from its list.
     fn next(&mut self) -> Option<Next<RefCell<Cluster<H>>>> {
         let list = self.stream.header(Map::Request, ENDPOINTS)?;
         self.key = endpoints::decode_key(list.as_ref());
         let bare = endpoints::bare_key(list.as_ref());
         let next = self.key.and_then(|key| self.vm.requests.borrow_mut().attempt(key, bare.is_some()));
         if next.is_none() {
-            // Not ours, of a request that is over, or of one that Envoy mirrors.
+            // Not ours, or of a request that has ended or is mirrored.
             drop(list);
             self.key = None;
             self.stream.remove_header(Map::Request, ENDPOINTS);
@@ -138,8 +139,8 @@ impl<H: Host> Attempt<H> {
         next
     }
 
-    /// Whether this attempt may not follow the one before: the number of its kind is used up, or
-    /// the retry budget.
+    /// Whether this attempt may not follow the previous one: the retries of its kind or the retry
+    /// budget are used up.
     fn is_one_too_many(&self, next: &Next<RefCell<Cluster<H>>>) -> bool {
         if next.may && next.after == Some(End::Silent) {
             let mut cluster = next.cluster.borrow_mut();
@@ -151,8 +152,8 @@ impl<H: Host> Attempt<H> {
         !next.may
     }
 
-    /// Answers in place of the server, with what Envoy would have answered after the attempt
-    /// before; or, as that would end those that are under way, waits for them.
+    /// Answers in place of the server, as Envoy would have done after the previous attempt. If
+    /// others are under way, waits for them instead: an answer would end them.
     fn refuse(&mut self, next: &Next<RefCell<Cluster<H>>>) {
         next.cluster.borrow_mut().counters.count(Sent::RefusedRetries);
         match self.key.filter(|_| next.hedges) {
@@ -173,7 +174,7 @@ impl<H: Host> Attempt<H> {
         if let Some(first) = next.first
             && is_at(&next.cluster, first, address)
         {
-            // Not the time of the choice: a filter between the two may have waited.
+            // Not the time of the choice: a filter in between may have paused the request.
             let now = self.vm.host.now();
             return self.begin_at(next.cluster, |to| to.begin_chosen(first, turn, now));
         }
@@ -182,9 +183,9 @@ impl<H: Host> Attempt<H> {
         let cluster = if next.first.is_none() && is_known {
             next.cluster
         } else {
-            // Envoy does not know the server that was chosen; or another filter has sent the
-            // request to another cluster, and then nobody is missing. (Where the request's own
-            // cluster has a server of that address, it is taken for that one.)
+            // Either Envoy does not know the chosen server, or another filter has changed the
+            // cluster; then no server is missing. (If the request's own cluster has a server with
+            // that address, the attempt counts as sent there.)
             let cluster = self.vm.cluster_of(Some(next.plugin), &self.stream)?;
             if let Some(first) = next.first.filter(|_| Rc::ptr_eq(&cluster, &next.cluster)) {
                 cluster.borrow_mut().sender.missing(first, now);
@@ -205,8 +206,8 @@ impl<H: Host> Attempt<H> {
                 if then == Then::Envoy || reason != Some(Reason::Unreachable) {
                     then
                 } else {
-                    // No application has failed, and none of our retries is left: the route's turn,
-                    // as if there were no filters.
+                    // No application has failed, and our retries are used up: the route's retries
+                    // decide, as they would without the filters.
                     self.stream.remove_header(Map::Response, REJECT);
                     requests.ended_after_all(key, |retries| retries.may_fail() && self.may_repeat())
                 }
@@ -220,7 +221,7 @@ impl<H: Host> Attempt<H> {
         }
     }
 
-    /// Whether the retry budget allows that this request is sent again.
+    /// Whether the retry budget allows another attempt of this request.
     fn may_repeat(&self) -> bool {
         let Some(under_way) = &self.under_way else { return true };
         let mut cluster = under_way.cluster.borrow_mut();
@@ -245,8 +246,8 @@ impl<H: Host> Attempt<H> {
         self.begin_at(cluster, |to| to.begin(address, turn, now))
     }
 
-    /// Begins an attempt to a server of this cluster; in vain if that is none of the cluster's any
-    /// more, which then only counts it.
+    /// Begins an attempt to a server of this cluster. If the cluster no longer has that server,
+    /// only counts the attempt.
     fn begin_at(
         &self,
         cluster: Shared<H>,
@@ -265,7 +266,7 @@ impl<H: Host> Attempt<H> {
         }
         drop(inner);
         let mut text = self.vm.text.borrow_mut();
-        // Also without a bid: it tells the server that somebody reads its report.
+        // Sent even without a bid: it tells the server that this caller reads its load report.
         match attempt.bid {
             Some(bid) => bid::encode(bid, &mut text),
             None => {
@@ -291,14 +292,14 @@ impl<H: Host> Attempt<H> {
 enum Status {
     /// 1xx, 2xx or 3xx.
     Good,
-    /// An error of the server's: 5xx, or its like over gRPC.
+    /// A server error: 5xx, or UNAVAILABLE or INTERNAL over gRPC.
     Error,
     /// Another error.
     Bad,
 }
 
 impl Status {
-    /// Reads it; `ends`: the answer ends with its headers, as an error over gRPC may.
+    /// Reads the status. `ends`: the answer ends with its headers, as an error over gRPC may.
     fn read(stream: &impl Stream, ends: bool) -> Self {
         let status = stream.header(Map::Response, ":status");
         match status.as_ref().map(AsRef::as_ref) {
@@ -310,7 +311,7 @@ impl Status {
     }
 
     /// Whether the answer may meet a route's retry condition. A good one is not marked: a route
-    /// with the condition `envoy-ratelimited` would retry it for the mark alone.
+    /// with the condition `envoy-ratelimited` would retry it only because of the mark.
     fn is_bad(self, stream: &impl Stream) -> bool {
         self != Self::Good || stream.header(Map::Response, GRPC_STATUS).is_some()
     }
@@ -327,7 +328,7 @@ fn reply(stream: &impl Stream, status: u32, grpc_status: i32) {
     stream.reply(Reply { status, grpc_status, details: "bloc_retries", headers: &[] });
 }
 
-/// Answers the attempts that wait in vain.
+/// Answers the waiting attempts of requests with none under way.
 pub fn answer_due<H: Host>(vm: &Vm<H>) {
     let due = vm.requests.borrow_mut().due();
     for (stream, timed_out) in due {
@@ -413,11 +414,12 @@ impl<H: Host> Drop for UnderWay<H> {
 /// A rejection: its reason, none if this version does not know it.
 type Rejection = Option<Reason>;
 
-/// What the server says of itself, and whether it rejected the request.
+/// The server's load report, and whether it rejected the attempt.
 fn said(stream: &impl Stream) -> (Option<LoadReport>, Option<Rejection>) {
     let report = stream.header(Map::Response, LOAD).and_then(|value| LoadReport::decode(value.as_ref()));
     let rejection = match report {
-        // Not by one of ours: an application that says so would have its requests repeated.
+        // Not from our sidecar: an application that sets this header would have its requests
+        // repeated.
         None => {
             stream.remove_header(Map::Response, REJECT);
             None
@@ -448,8 +450,7 @@ impl<H: Host> Filter for Attempt<H> {
         }
         if let (Some(key), Some(_)) = (self.key, &self.under_way) {
             self.vm.requests.borrow_mut().went(key);
-            // Only where no attempt may follow it is the limit needed: the answer is then ours to
-            // give.
+            // The limit is needed only if no attempt may follow: then this filter answers.
             self.phase = Phase::Pending { limit: is_last.then(|| deadline(&self.stream)).flatten() };
         }
         Flow::Continue

@@ -1,10 +1,9 @@
-//! What the filters need of a proxy: the traits that each binding implements.
+//! What the filters need from a proxy: the traits that each binding implements.
 //!
-//! A [`Host`] is one worker thread of the proxy, a [`Stream`] is one request (or one attempt) as a
-//! filter sees it. Both are handles, cheap to clone; for Proxy-Wasm they are empty or a number.
-//! Nothing here fails: a binding answers with nothing where its proxy has nothing, and never
-//! panics. No call runs a filter before it returns, except the last ones of a callback, which say
-//! so.
+//! A [`Host`] is one worker thread of the proxy. A [`Stream`] is one request (or one attempt) as a
+//! filter sees it. Both are handles, cheap to clone; for Proxy-Wasm they are empty or a number. No
+//! call fails or panics: a binding returns nothing where its proxy has nothing. No call runs a
+//! filter before it returns, except the last ones of a callback, which say so.
 
 use bloc_policy::shared::Shared;
 use bloc_policy::units::Timestamp;
@@ -29,27 +28,27 @@ pub enum Text {
     ClusterName,
     /// `ip:port` of the server that the proxy has chosen for an attempt.
     UpstreamAddress,
-    /// In which version of HTTP the request came: `HTTP/1.1`.
+    /// The HTTP version of the request: `HTTP/1.1`.
     Protocol,
-    /// The host of the service to which Istio says that the inbound cluster belongs.
+    /// The host of the service that owns the inbound cluster, according to Istio.
     IstioService,
-    /// The path of the object of which Istio says that it made the route.
+    /// The path of the object from which Istio made the route.
     IstioRoute,
 }
 
 /// What a proxy knows of a stream, as a number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Number {
-    /// Envoy's response flags, a bit each.
+    /// Envoy's response flags, one bit each.
     ResponseFlags,
-    /// Attempts of the request so far, the present one included.
+    /// Attempts of the request so far, including this one.
     Attempts,
-    /// Bytes of the request that have come so far, also while it is paused: of its headers, as long
-    /// as they can be read, and of its body.
+    /// Bytes of the request received so far, also while it is paused: of its headers, as long as
+    /// they can be read, and of its body.
     RequestBytes,
-    /// Bytes of the request's headers alone, as they are counted there.
+    /// Bytes of the request's headers alone, as `RequestBytes` counts them.
     RequestHeaderBytes,
-    /// Bytes of the response that have gone so far, likewise.
+    /// Bytes of the response sent so far, likewise.
     ResponseBytes,
 }
 
@@ -62,12 +61,12 @@ pub enum MetricKind {
     Gauge,
 }
 
-/// A response that a filter sends in place of the upstream.
+/// A response that a filter sends in place of the upstream's.
 #[derive(Clone, Copy, Debug)]
 pub struct Reply<'a> {
     /// The HTTP status.
     pub status: u32,
-    /// The status over gRPC, in a trailers-only response.
+    /// The gRPC status, in a trailers-only response.
     pub grpc_status: i32,
     /// What shows up as `%RESPONSE_CODE_DETAILS%`.
     pub details: &'a str,
@@ -75,7 +74,7 @@ pub struct Reply<'a> {
     pub headers: &'a [(&'a str, &'a str)],
 }
 
-/// A call of our own to a cluster.
+/// Our own call to a cluster.
 #[derive(Clone, Copy, Debug)]
 pub struct Post<'a> {
     /// The cluster.
@@ -86,7 +85,7 @@ pub struct Post<'a> {
     pub path: &'a str,
     /// The body, JSON.
     pub body: &'a [u8],
-    /// After so long there will be no answer.
+    /// After this time no answer comes.
     pub timeout: Duration,
 }
 
@@ -114,10 +113,9 @@ pub trait Host: Shared + Clone + 'static {
     fn now(&self) -> Timestamp;
     /// Eight bytes of the host's entropy.
     fn entropy(&self) -> u64;
-    /// The size of the memory that this thread's filters have to themselves, in pages of 64 KiB; 0
-    /// if they have none.
+    /// The size of this worker's Wasm memory, in pages of 64 KiB; 0 if it has none of its own.
     fn memory_pages(&self) -> u64;
-    /// The name of the proxy among those of its mesh.
+    /// The proxy's name in its mesh.
     fn node(&self) -> String;
 
     /// Defines a metric, or finds the one of that name; all threads share it.
@@ -129,48 +127,49 @@ pub trait Host: Shared + Clone + 'static {
     /// Reads a metric; 0 if there is none.
     fn metric(&self, metric: Self::Metric) -> u64;
 
-    /// Messages to the thread with this number come to this root context from now on.
+    /// From now on, messages to the VM with this number arrive at this root context.
     fn register_queue(&self, root: u32, vm: u64);
-    /// Sends a message to the thread with this number, this one or another.
+    /// Sends a message to the VM with this number, which may be this one.
     fn wake(&self, vm: u64, message: &[u8]);
 
-    /// Sends a call; its answer comes to the present root context. Its token, if it was taken.
+    /// Sends a call; the answer arrives at the current root context. Returns its token if the proxy
+    /// accepted it.
     fn post(&self, post: Post<'_>) -> Option<u32>;
 
-    /// This root context ticks every `period` (zero: never). From the callback of any context of
-    /// this thread.
+    /// Makes this root context tick every `period` (zero: never). May be called from the callback
+    /// of any context of this thread.
     fn set_tick_period(&self, root: u32, period: Duration);
 }
 
-/// A request, or one attempt of it, in a callback of its own unless a method says otherwise.
+/// A request, or one attempt of it. Methods are called in the stream's own callback unless they say
+/// otherwise.
 pub trait Stream: Clone + Eq + Hash + 'static {
-    /// A value, borrowed from the proxy if it can be.
+    /// A value, borrowed from the proxy if possible.
     type Bytes<'a>: AsRef<[u8]>
     where
         Self: 'a;
 
-    /// A header's value; the first if there are several. Not to be used any more once a header is
+    /// A header's value; the first if there are several. Must not be used after a header has
     /// changed.
     fn header(&self, map: Map, name: &str) -> Option<Self::Bytes<'_>>;
-    /// Sets a header, in place of all of that name.
+    /// Sets a header; replaces all of that name.
     fn set_header(&self, map: Map, name: &str, value: &[u8]);
-    /// Adds a header; to the value, after a comma, if there is one of that name and Envoy keeps but
-    /// one of it.
+    /// Adds a header. Where Envoy keeps only one header of that name, appends to its value after a
+    /// comma.
     fn add_header(&self, map: Map, name: &str, value: &[u8]);
     /// Removes all headers of that name.
     fn remove_header(&self, map: Map, name: &str);
-    /// A text, which need not be UTF-8; none if the proxy has none.
+    /// A text, which may not be UTF-8; none if the proxy has none.
     fn text(&self, text: Text) -> Option<Self::Bytes<'_>>;
     /// A number.
     fn number(&self, number: Number) -> Option<u64>;
-    /// Answers the request in its own callback, which pauses it.
+    /// Answers the request. Only in its own callback, which must then pause it.
     fn reply(&self, reply: Reply<'_>);
 
-    /// Lets a paused request go on. From the callback of any context of this thread, as one of the
-    /// last calls.
+    /// Resumes a paused request. May be called from the callback of any context of this thread, as
+    /// one of its last calls.
     fn resume(&self);
-    /// Does something in the context of this request, which is paused: answers it, and reads what
-    /// it needs for that. From the callback of any context of this thread, as one of the last
-    /// calls.
+    /// Runs `work` in the context of this paused request, to answer it and to read what that takes.
+    /// May be called from the callback of any context of this thread, as one of its last calls.
     fn in_own_context(&self, work: impl FnOnce());
 }

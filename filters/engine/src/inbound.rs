@@ -1,15 +1,15 @@
-//! `bloc.inbound`: admits, holds or bounces a request before the application sees it, and stamps
-//! the load on every answer.
+//! `bloc.inbound`: admits, holds or rejects a request before the application sees it, and adds the
+//! load report to every response.
 //!
-//! Which service the proxy stands in front of, the plugin configuration says; where it does not,
-//! Istio does: it writes the services into the metadata of each inbound cluster, so one
+//! The plugin configuration names the service that the proxy stands in front of. If it does not,
+//! the service comes from the metadata that Istio writes into each inbound cluster. So one
 //! configuration serves every workload of a mesh, also one with several ports.
 //!
-//! A request is counted from its headers to the end of the stream, whatever ends it, but for the
-//! time in which its answer has begun and carries nothing (see [`crate::streams`]). On failure:
-//! open. A service without parameters, or a proxy without a service, passes everything. The route
-//! configuration takes our headers from what the application gets and answers, after this filter
-//! has read the request's and before it writes the answer's.
+//! A request counts from its headers to the end of its stream, however that ends, except while its
+//! answer has begun and is idle (see [`crate::streams`]). Fail-open: without parameters, or without
+//! a service, everything passes. The route configuration removes our headers from what the
+//! application receives and sends: after this filter has read the request's, and before it adds the
+//! response's.
 
 use crate::body::body;
 use crate::crash;
@@ -39,22 +39,21 @@ use std::time::Duration;
 /// type and length. An application's has those that the router adds, too. To look more closely
 /// costs a call to the host, which most answers are spared by this.
 const LOCAL_REPLY: usize = 3;
-/// The same over gRPC, where it ends with its headers: status, type, and status and message of
-/// gRPC.
+/// The same for a gRPC response without a body: status, type, gRPC status and gRPC message.
 const LOCAL_GRPC_REPLY: usize = 4;
-/// In case the message is lost with which this thread tells itself to look at a body.
+/// The tick period in case this thread's message to itself, to look at a body, is lost.
 const TICK_IN_CASE: Duration = Duration::from_millis(250);
 const TOO_MANY_REQUESTS: u32 = 429;
 const RESOURCE_EXHAUSTED: i32 = 8;
 
-/// One request, as the queue and its own context share it.
+/// One request, shared by the queue and its own context.
 struct Request<H: Host> {
     vm: Rc<Vm<H>>,
-    /// The configuration that it goes by.
+    /// Its configuration.
     plugin: PluginId,
     stream: H::Stream,
     service: Shared<H>,
-    /// Whether the caller has these filters. Others get no header of ours: nobody would remove it
+    /// Whether the caller has these filters. Others get no header of ours: nothing would remove it
     /// before the calling application.
     has_filters: bool,
     /// Whether it has ended with its headers.
@@ -64,20 +63,20 @@ struct Request<H: Host> {
 
 #[derive(Clone, Copy)]
 enum Stage {
-    /// Not ours: no parameters, or not here yet.
+    /// Not handled: its headers have not come, or there are no parameters.
     Untouched,
-    /// In the queue,
-    /// and may have so much of a body, if that is not known to be small.
+    /// In the queue. `limit`: the most bytes that may be held of a body that is not known to be
+    /// small.
     Waiting { met: Met, limit: Option<u64> },
-    /// Handed to the application at this time; with a place in the limiter or not.
+    /// Passed to the application at `since`. `place`: whether it has a place in the limiter.
     Inside { met: Met, since: Timestamp, place: bool },
-    /// Answered by the application; what it is among the answers that have begun, unless it ended
-    /// with its headers.
+    /// Answered by the application. `answer`: its entry among the answers that have begun; none if
+    /// the answer ended with its headers.
     Answered { place: bool, answer: Option<AnswerId> },
-    /// Rejected when it met so many, and no longer counted: it is answered when so many bytes of it
+    /// Rejected with `others` in flight, and no longer counted. It is answered when `bytes` of it
     /// have come.
     Rejected { reason: Reason, others: Concurrency, bytes: u64 },
-    /// Answered by us, and no longer counted.
+    /// Answered by this filter, and no longer counted.
     Bounced,
 }
 
@@ -107,7 +106,7 @@ impl<H: Host> Waits for Request<H> {
             self.answer(reason, others);
             return;
         }
-        // Its body has come by now, or is slow.
+        // By now its body has come, or is slow.
         let others = {
             let service = self.service.borrow();
             let others = service.others();
@@ -129,12 +128,12 @@ impl<H: Host> Request<H> {
         vm.hand_over(now);
         let mut borrowed = self.service.borrow_mut();
         let service = &mut *borrowed;
-        // A thread with traffic looks in time also if its ticks come late.
+        // With traffic, a thread looks in time even if its ticks are late.
         service.tick_count(now);
         service.add(1);
         crash::point(&vm.host, "inbound.arrive");
-        // Another thread may come in between: then both see the higher count, and at worst both are
-        // bounced, never one admitted too many.
+        // Two threads may do this at the same time. Then both see the higher count: at worst both
+        // reject, and never do they admit one too many.
         let others = service.others();
         let Some(server) = service.servers.get_mut(self.plugin) else { return Flow::Continue };
         let deadline = deadline(&self.stream);
@@ -158,7 +157,8 @@ impl<H: Host> Request<H> {
         };
         let body = body(&self.stream, self.ends);
         if body.exceeds(body_limit) {
-            // Held, it could fill the window of its connection, and those that are inside with it.
+            // If held, it could fill the flow-control window of its connection, and stop requests
+            // inside.
             let turns = service.queue.let_in(now);
             self.stage.set(Stage::Inside { met, since: now, place: true });
             hurry(vm, service.tick_period(now));
@@ -175,8 +175,8 @@ impl<H: Host> Request<H> {
         Flow::Pause
     }
 
-    /// A request that has just come, and is counted as in flight, is rejected. One of HTTP/1.1
-    /// whose body is on its way is answered when that has come: an answer before would cost the
+    /// Rejects a request that has just come and is counted as in flight. If it is HTTP/1.1 and its
+    /// body is on its way, it is answered when the body has come: an earlier answer would cost the
     /// connection.
     fn reject(self: Rc<Self>, reason: Reason, others: Concurrency) {
         let mut service = self.service.borrow_mut();
@@ -193,7 +193,7 @@ impl<H: Host> Request<H> {
         self.vm.pace.hurry(TICK_IN_CASE);
     }
 
-    /// How many bytes of the request have come when all of it has, if it is to be read until then.
+    /// The size of the whole request in bytes, if it must be read before the answer.
     fn is_to_be_read(&self, server: &Server) -> Option<u64> {
         let limit = server.parameters().body_limit();
         let Body::Sized(size) = body(&self.stream, self.ends) else { return None };
@@ -202,7 +202,7 @@ impl<H: Host> Request<H> {
         };
         // With `expect: 100-continue` a client waits for an answer before it sends its body.
         let asks = |stream: &H::Stream| stream.header(Map::Request, EXPECT).is_some();
-        // Not `RequestBytes`: a part of the body is in it if another filter has delayed the
+        // Not `RequestBytes`: it includes a part of the body if another filter has delayed the
         // headers.
         (size <= limit && is_http_1(&self.stream) && !asks(&self.stream))
             .then(|| self.stream.number(Number::RequestHeaderBytes))
@@ -210,7 +210,7 @@ impl<H: Host> Request<H> {
             .map(|headers| headers.saturating_add(size))
     }
 
-    /// A request that was rejected, and is not counted, is answered.
+    /// Answers a request that was rejected and is not counted.
     fn answer(&self, reason: Reason, others: Concurrency) {
         let mut service = self.service.borrow_mut();
         self.stage.set(Stage::Bounced);
@@ -222,7 +222,7 @@ impl<H: Host> Request<H> {
             Reason::Unreachable => (Served::RejectedUnreachable, "bloc_unreachable"),
         };
         let Some(server) = service.servers.get(self.plugin) else {
-            // Its parameters were taken away while it waited.
+            // Its parameters were removed while it waited.
             self.stream.reply(Reply { status, grpc_status, details, headers: &[] });
             return;
         };
@@ -242,8 +242,8 @@ impl<H: Host> Request<H> {
         self.stream.reply(Reply { status, grpc_status, details, headers: &headers });
     }
 
-    /// The report for an answer with this many headers that goes out, the application's or Envoy's;
-    /// ours has one already. It is marked if it is as good as a rejection.
+    /// The load report for a response with this many headers, from the application or Envoy. A
+    /// response of this filter has one already. Marks a response that amounts to a rejection.
     fn answered(&self, headers: usize, ends: bool) -> Option<LoadReport> {
         let answered = |place| {
             let counted = || Counted::Inbound { service: Rc::clone(&self.service), plugin: self.plugin, place };
@@ -264,7 +264,7 @@ impl<H: Host> Request<H> {
                 answered(place);
                 (Some((met, since)), self.has_filters)
             }
-            // Envoy was faster, such as with a timeout.
+            // Envoy answered first, for example after a timeout.
             Stage::Waiting { .. } => {
                 let now = self.vm.host.now();
                 let turns = self.service.borrow_mut().queue.gone(&self.stream, now);
@@ -292,7 +292,7 @@ impl<H: Host> Request<H> {
         service.servers.get(self.plugin).map(|server| server.bare_report(others))
     }
 
-    /// The stream has ended: the request is counted out, and its place passed on.
+    /// The stream has ended: the request no longer counts, and its place is passed on.
     fn end(&self) {
         let now = || self.vm.host.now();
         let (counted, place) = match self.stage.get() {
@@ -335,11 +335,11 @@ fn hurry<H: Host>(vm: &Vm<H>, period: Option<Duration>) {
     }
 }
 
-/// Whether this answer is Envoy's own, because it got no connection to the application: the
-/// application has not seen the request, so that it is safe elsewhere. Without this a server whose
-/// application is gone would answer fastest of all, and draw the load of the others. Of several
-/// attempts the flags are those of the last. Istio's inbound routes repeat only attempts that
-/// were not sent (`reset-before-request`).
+/// Whether Envoy itself made this response because it got no connection to the application. Then
+/// the application has not seen the request, and a retry elsewhere is safe. Without this check, a
+/// server whose application is gone would answer fastest and attract the load of the others. After
+/// several attempts, the flags are those of the last one. Istio's inbound routes repeat only
+/// attempts that were not sent (`reset-before-request`).
 fn application_is_unreachable(stream: &impl Stream) -> bool {
     /// Response flags of Envoy: no healthy upstream (2), upstream connection failure (20), upstream
     /// overflow (80).
@@ -351,7 +351,7 @@ fn application_is_unreachable(stream: &impl Stream) -> bool {
         .is_some_and(|flags| flags & NEVER_SENT != 0 && flags & !NEVER_SENT & !NO_MORE == 0)
 }
 
-/// The filter of one request on its way in.
+/// The filter of one incoming request.
 pub struct InboundRequest<H: Host> {
     vm: Rc<Vm<H>>,
     plugin: PluginId,
@@ -363,8 +363,8 @@ pub struct InboundRequest<H: Host> {
 }
 
 impl<H: Host> InboundRequest<H> {
-    /// A request to this service (none: to that of the cluster that it is routed to), and to a
-    /// filter with this configuration.
+    /// The filter, with this configuration, of a request to this service (none: to that of the
+    /// cluster that it is routed to).
     pub fn new(vm: &Rc<Vm<H>>, plugin: PluginId, stream: H::Stream, named: Option<Shared<H>>) -> Self {
         Self { vm: Rc::clone(vm), plugin, stream, named, request: None }
     }

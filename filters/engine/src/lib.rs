@@ -1,25 +1,25 @@
-//! What the three filters do with requests, behind a host trait. Knows no Proxy-Wasm: a binding
-//! calls the filters and implements [`host::Host`]. The algorithms are in `bloc-policy`; here they
-//! are applied to requests, and the results to headers.
+//! What the three filters do with requests, behind a host trait. This crate knows nothing of
+//! Proxy-Wasm: a binding calls the filters and implements [`host::Host`]. The algorithms are in
+//! `bloc-policy`; this crate applies them to requests, and writes their results into headers.
 //!
 //! | root id | where | what |
 //! |---|---|---|
-//! | `bloc.inbound` | HTTP filter of the inbound listener | [`inbound`]: admits or bounces, draws a chip, stamps the load |
+//! | `bloc.inbound` | HTTP filter of the inbound listener | [`inbound`]: admits or rejects, draws a chip, adds the load report |
 //! | | | [`queue`]: holds requests beyond the application's concurrency |
 //! | `bloc.outbound` | HTTP filter of the outbound listener or gateway | [`outbound`]: chooses an ordered list of servers |
-//! | `bloc.attempt` | upstream HTTP filter of the router | [`attempt`]: sees each attempt, learns from each answer |
+//! | `bloc.attempt` | upstream HTTP filter of the router | [`attempt`]: sees each attempt, learns from each response |
 //!
-//! Each file imports only from files below it, or from some in its own row:
+//! Each file imports only from rows below its own, or from its own row:
 //!
 //! | | |
 //! |---|---|
 //! | [`root`] | the root contexts: configurations, ticks, messages |
-//! | [`inbound`], [`outbound`], [`attempt`], [`agent`] | the filters, and the one that asks the control plane |
-//! | [`vm`], [`why`] | what one thread knows, as long as its VM lives |
-//! | [`services`], [`clusters`], [`parameters`], [`requests`], [`streams`], [`pace`], [`handover`] | the parts of that |
-//! | [`service`], [`cluster`], [`queue`], [`held`], [`fail_open`] | one of each |
+//! | [`inbound`], [`outbound`], [`attempt`], [`agent`] | the filters, and the agent that asks the control plane |
+//! | [`vm`], [`why`] | the state of one worker, which lives as long as its VM |
+//! | [`services`], [`clusters`], [`parameters`], [`requests`], [`streams`], [`pace`], [`handover`] | the parts of that state |
+//! | [`service`], [`cluster`], [`queue`], [`held`], [`fail_open`] | a single one of each |
 //! | [`metrics`], [`message`], [`crash_recovery`], [`crash`], [`deadline`] | what they use |
-//! | [`host`], [`filter`], [`names`] | what the binding has to be, and calls |
+//! | [`host`], [`filter`], [`names`] | what the binding implements, and what it calls |
 
 #![cfg_attr(not(test), deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing))]
 

@@ -1,12 +1,13 @@
-//! The requests that are on their way out of this thread: the state that the filters of a request
-//! share, in one table.
+//! The outgoing requests of this thread: the state that the filters of a request share, in one
+//! table.
 //!
-//! `bloc.outbound` and `bloc.attempt` are two filters with contexts of their own, and anything may
-//! happen between them: other filters wait, other requests come. So what they know of a request
-//! lies here under a key that `bloc.outbound` issues and hands on in `x-bloc-endpoints`, the header
-//! that it sets anyway. It is there from the choice to the end of the request; an attempt that
-//! outlives its request finds nothing. A client that has never seen a key cannot guess one, and
-//! `bloc.outbound` overwrites what comes in: a header that a client has made up finds nothing.
+//! `bloc.outbound` and `bloc.attempt` are two filters with their own contexts. Anything may happen
+//! between them: other filters pause the request, other requests arrive. So the state of a request
+//! is in this table. `bloc.outbound` creates its key and passes it on in `x-bloc-endpoints`, a
+//! header that it sets anyway. An entry exists from the choice of servers to the end of the
+//! request; an attempt that outlives its request finds no entry. A client that has never seen a key
+//! cannot guess one, and `bloc.outbound` overwrites an incoming header, so a forged header finds no
+//! entry.
 
 use crate::parameters::PluginId;
 use bloc_policy::bid::Turn;
@@ -20,137 +21,138 @@ new_key_type! {
     struct Place;
 }
 
-/// A request that is on its way out.
+/// An outgoing request.
 struct Request<C, S> {
     plugin: PluginId,
     cluster: Rc<C>,
     first: Option<EndpointId>,
     retries: Retries,
-    /// Whether any answer may meet a condition of the request's own.
+    /// Whether the request's own retry conditions may match any response.
     named: bool,
     attempts: usize,
-    /// Attempts at servers that have no answer yet: more than one where Envoy hedges.
+    /// Attempts at servers without an answer so far: more than one where Envoy hedges.
     pending: usize,
-    /// How it went so far.
+    /// How the last attempt ended.
     last: End,
-    /// Whether an attempt has a good answer: Envoy ends those that it sent at the same time.
+    /// Whether an attempt has a good answer: Envoy then ends the parallel attempts.
     satisfied: bool,
-    /// Whether the last attempt that got no answer took as long as it may.
+    /// Whether the last attempt without an answer timed out.
     timed_out: bool,
-    /// Attempts that may not follow, and wait for those that are under way.
+    /// Attempts that exceed the retries, and wait for those under way.
     surplus: Vec<S>,
-    /// No further attempt may follow.
+    /// Whether no further attempt may follow.
     over: bool,
-    /// The answer was marked for Envoy's router.
+    /// Whether the answer was marked for Envoy's router.
     marked: bool,
 }
 
 /// How an attempt ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
-    /// Without an answer, or it has not ended.
+    /// It got no answer, or has not ended.
     Silent,
-    /// With an answer.
+    /// It got an answer.
     Answered,
-    /// With a rejection.
+    /// It was rejected.
     Rejected,
 }
 
 /// The next attempt of a request.
 pub struct Next<C> {
-    /// The configuration that the request goes by.
+    /// The configuration of the request.
     pub plugin: PluginId,
-    /// The cluster that the request goes to.
+    /// The cluster of the request.
     pub cluster: Rc<C>,
-    /// Which attempt it is; the first is 0.
+    /// The number of the attempt; the first is 0.
     pub number: usize,
-    /// Where the first attempt ought to go; none for the others, and if nothing was chosen.
+    /// The server that was chosen for the first attempt; none for later attempts, and if none was
+    /// chosen.
     pub first: Option<EndpointId>,
-    /// Which bid it makes, if it may make one.
+    /// The bid that it makes, if it may make one.
     pub turn: Option<Turn>,
-    /// How the one before ended; none if it is the first.
+    /// How the previous attempt ended; none for the first one.
     pub after: Option<End>,
-    /// Whether it may follow that one.
+    /// Whether it may follow the previous one.
     pub may: bool,
-    /// Whether others are under way.
+    /// Whether other attempts are under way.
     pub hedges: bool,
-    /// Whether the last one without an answer took as long as it may.
+    /// Whether the last attempt without an answer timed out.
     pub timed_out: bool,
-    /// Whether none may follow if it gets no answer.
+    /// Whether no attempt may follow if this one gets no answer.
     pub is_last: bool,
 }
 
 /// What follows an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Then {
-    /// What Envoy's router makes of it.
+    /// Envoy's router decides.
     Envoy,
     /// No further attempt; `named` as in [`Begun`].
     Nothing {
-        /// Whether any answer may meet a condition of the request's own.
+        /// Whether the request's own retry conditions may match any response.
         named: bool,
     },
 }
 
 impl<C, S> Request<C, S> {
     fn then(&self) -> Then {
-        // While others are under way, Envoy is to wait for them.
+        // While others are under way, Envoy must wait for them.
         if self.over && self.pending == 0 { Then::Nothing { named: self.named } } else { Then::Envoy }
     }
 }
 
-/// What became of an attempt without an answer.
+/// What follows an attempt without an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Lost {
-    /// Nobody waited for its answer any more.
+    /// Nobody waited for its answer any longer.
     pub given_up: bool,
     /// Another attempt may be [due](Requests::due).
     pub due: bool,
 }
 
-/// How a request went.
+/// How a request went so far.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Course {
-    /// Attempts that were begun.
+    /// Attempts begun.
     pub attempts: usize,
     /// Whether the last attempt was rejected.
     pub rejected: bool,
-    /// Whether its answer was marked for Envoy's router.
+    /// Whether the answer was marked for Envoy's router.
     pub marked: bool,
 }
 
-/// What a request is before it is sent.
+/// A request before it is sent.
 pub struct Begun<C> {
-    /// The configuration that it goes by.
+    /// Its configuration.
     pub plugin: PluginId,
-    /// The cluster that it goes to.
+    /// Its cluster.
     pub cluster: Rc<C>,
-    /// Where its first attempt ought to go.
+    /// The server chosen for its first attempt.
     pub first: Option<EndpointId>,
-    /// How often it may be sent again.
+    /// The retries that it may have.
     pub retries: Retries,
-    /// Whether it names headers for which an answer is to be retried, whatever its status.
+    /// Whether it names response headers that make a response retriable, whatever its status.
     pub named: bool,
 }
 
-/// The requests that are on their way out of this thread, whose attempts are the streams `S`.
+/// The outgoing requests of this thread. Their attempts are the streams `S`.
 pub struct Requests<C, S> {
     requests: SlotMap<Place, Request<C, S>>,
-    /// Those in which nothing is under way any more but an attempt waits.
+    /// Requests with a waiting attempt and none under way.
     due: Vec<RequestKey>,
-    /// Requests that are over although so many attempts are under way, whose answers nobody waits
-    /// for.
+    /// Requests that ended with attempts under way, and the number of those attempts. Nobody waits
+    /// for their answers.
     given_up: Vec<(RequestKey, usize)>,
     secret: u64,
 }
 
 impl<C, S: Eq> Requests<C, S> {
-    /// None yet. `secret`: a random number, which makes the keys.
+    /// An empty table. `secret`: a random number, from which the keys are made.
     pub fn new(secret: u64) -> Self {
         Self { requests: SlotMap::with_key(), due: Vec::new(), given_up: Vec::new(), secret }
     }
 
-    /// A request was placed: its key.
+    /// Adds a request; returns its key.
     pub fn begin(&mut self, begun: Begun<C>) -> RequestKey {
         let Begun { plugin, cluster, first, retries, named } = begun;
         let (last, timed_out, surplus) = (End::Silent, false, Vec::new());
@@ -177,10 +179,10 @@ impl<C, S: Eq> Requests<C, S> {
         KeyData::from_ffi(key.get() ^ self.secret).into()
     }
 
-    /// An attempt of this request begins; none if there is no such request, or if the attempt is of
-    /// a copy of it. `listed`: whether the addresses are in the header still. The first attempt
-    /// takes them away, so a later one that has them works on a copy that Envoy made before: it
-    /// mirrors the request.
+    /// Begins an attempt of this request. None if there is no such request, or if the attempt
+    /// belongs to a copy of it. `listed`: whether the header still has the addresses. The first
+    /// attempt removes them, so a later one that has them works on a copy that Envoy made before,
+    /// to mirror the request.
     pub fn attempt(&mut self, key: RequestKey, listed: bool) -> Option<Next<C>> {
         let place = self.place(key);
         let request = self.requests.get_mut(place)?;
@@ -202,7 +204,7 @@ impl<C, S: Eq> Requests<C, S> {
         Some(Next { plugin, cluster, number, first, turn, after, may, hedges, timed_out, is_last })
     }
 
-    /// The present attempt of this request went to a server.
+    /// The current attempt of this request was sent to a server.
     pub fn went(&mut self, key: RequestKey) {
         let place = self.place(key);
         if let Some(request) = self.requests.get_mut(place) {
@@ -210,22 +212,22 @@ impl<C, S: Eq> Requests<C, S> {
         }
     }
 
-    /// An attempt of this request that went to a server has an answer. Whether an attempt may be
+    /// A server has answered an attempt of this request. Returns whether an attempt may be
     /// [due](Self::due).
     pub fn came(&mut self, key: RequestKey) -> bool {
         self.is_given_up(key);
         self.no_longer_pending(key, false)
     }
 
-    /// An attempt of this request that went to a server will get no answer. `timed_out`: because it
-    /// took as long as it may.
+    /// An attempt that was sent to a server will get no answer. `timed_out`: it took as long as it
+    /// was allowed to.
     pub fn lost(&mut self, key: RequestKey, timed_out: bool) -> Lost {
         let is_answered = self.requests.get(self.place(key)).is_some_and(|request| request.satisfied);
         let given_up = self.is_given_up(key) || is_answered;
         Lost { given_up, due: self.no_longer_pending(key, timed_out) }
     }
 
-    /// An attempt of this request has a good answer.
+    /// An attempt of this request got a good answer.
     pub fn satisfied(&mut self, key: RequestKey) {
         let place = self.place(key);
         if let Some(request) = self.requests.get_mut(place) {
@@ -233,7 +235,7 @@ impl<C, S: Eq> Requests<C, S> {
         }
     }
 
-    /// Whether this request is over, and nobody waits for the answer of this one of its attempts.
+    /// Whether this request has ended, so that nobody waits for the answer of this attempt.
     fn is_given_up(&mut self, key: RequestKey) -> bool {
         let Some(place) = self.given_up.iter().position(|(over, _)| *over == key) else { return false };
         if let Some((_, left)) = self.given_up.get_mut(place) {
@@ -257,9 +259,9 @@ impl<C, S: Eq> Requests<C, S> {
         due
     }
 
-    /// Of each request in which attempts wait although no other is under way any more, one, which
-    /// is to be answered; with whether the last one took as long as it may. (Where another one has
-    /// a good answer, Envoy has ended those that wait; a bad one it has dropped, to wait for them.)
+    /// Returns one waiting attempt of each request that has none under way, which the caller must
+    /// answer, and whether the last attempt under way timed out. (If another attempt got a good
+    /// answer, Envoy has ended the waiting ones. It has dropped a bad answer, to wait for them.)
     pub fn due(&mut self) -> Vec<(S, bool)> {
         let due = std::mem::take(&mut self.due);
         let surplus = due.into_iter().filter_map(|key| {
@@ -270,7 +272,7 @@ impl<C, S: Eq> Requests<C, S> {
         surplus.collect()
     }
 
-    /// This attempt may not follow, and waits for those that are under way.
+    /// This attempt exceeds the retries, and waits for those under way.
     pub fn wait(&mut self, key: RequestKey, attempt: S) {
         let place = self.place(key);
         if let Some(request) = self.requests.get_mut(place) {
@@ -278,7 +280,7 @@ impl<C, S: Eq> Requests<C, S> {
         }
     }
 
-    /// This attempt does not wait any more.
+    /// This attempt no longer waits.
     pub fn leave(&mut self, key: RequestKey, attempt: &S) {
         let place = self.place(key);
         if let Some(request) = self.requests.get_mut(place) {
@@ -286,8 +288,8 @@ impl<C, S: Eq> Requests<C, S> {
         }
     }
 
-    /// An attempt of this request was answered so. `follows` says of the retries that are left
-    /// whether another attempt may follow.
+    /// An attempt of this request was answered. `follows` decides, given the retries left, whether
+    /// another attempt may follow.
     pub fn ended(&mut self, key: RequestKey, end: End, follows: impl FnOnce(&mut Retries) -> bool) -> Then {
         let place = self.place(key);
         let Some(request) = self.requests.get_mut(place) else { return Then::Envoy };
@@ -296,8 +298,8 @@ impl<C, S: Eq> Requests<C, S> {
         request.then()
     }
 
-    /// The rejection that has just ended an attempt counts as an answer, as if there were no
-    /// filters.
+    /// The rejection that has just ended an attempt counts as an answer after all, as it would
+    /// without the filters.
     pub fn ended_after_all(&mut self, key: RequestKey, follows: impl FnOnce(&mut Retries) -> bool) -> Then {
         let place = self.place(key);
         let Some(request) = self.requests.get_mut(place) else { return Then::Envoy };
@@ -314,24 +316,24 @@ impl<C, S: Eq> Requests<C, S> {
         }
     }
 
-    /// How this request went so far; none if there is no such request.
+    /// How this request went so far; none if it does not exist.
     pub fn course(&self, key: RequestKey) -> Option<Course> {
         let request = self.requests.get(self.place(key))?;
         let rejected = request.last == End::Rejected;
         Some(Course { attempts: request.attempts, rejected, marked: request.marked })
     }
 
-    /// The request is over; `responded`: its caller got a response, be it Envoy's own.
+    /// The request has ended. `responded`: the caller got a response, from a server or from Envoy.
     pub fn end(&mut self, key: RequestKey, responded: bool) {
         let place = self.place(key);
         let Some(request) = self.requests.remove(place) else { return };
-        // After a timeout Envoy responds first and ends the attempts then.
+        // After a timeout Envoy first responds, and then ends the attempts.
         if request.pending > 0 && (!responded || request.satisfied) {
             self.given_up.push((key, request.pending));
         }
     }
 
-    /// Whether there are none.
+    /// Whether there are no requests.
     pub fn is_empty(&self) -> bool {
         self.requests.is_empty()
     }
@@ -342,7 +344,7 @@ mod tests {
     use super::*;
 
     const PLUGIN: PluginId = PluginId::new(1);
-    /// Two of its own, one bid, one after a rejection.
+    /// Two retries of its own, one after a bounce, one after another rejection.
     const RETRIES: Retries = Retries::new(2, 1, 1);
     const OVER: Then = Then::Nothing { named: false };
 
@@ -475,7 +477,7 @@ mod tests {
         assert!(requests.lost(key, false).due);
         requests.leave(key, &5);
         assert_eq!(requests.due(), []);
-        // Envoy has dropped a bad answer, and one of those that wait.
+        // Envoy has dropped a bad answer, and one of the waiting attempts.
         requests.went(key);
         requests.wait(key, 6);
         requests.wait(key, 7);
