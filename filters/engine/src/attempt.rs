@@ -80,7 +80,7 @@ enum Phase {
 /// What is recorded of an attempt.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Booked {
-    /// Its request, if we placed that.
+    /// Its request, if this proxy placed it.
     pub request: Option<RequestKey>,
     /// The address of its server.
     pub server: String,

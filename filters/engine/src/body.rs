@@ -4,8 +4,8 @@ use crate::host::{Map, Stream};
 use bloc_policy::body::Body;
 use bloc_policy::wire::headers::{CONTENT_LENGTH, CONTENT_TYPE};
 
-/// What the headers say of the body of a request, which `ends` with them or not. One call of the
-/// host if there is a body, two if it has no length.
+/// What the headers say of the body of a request; if it `ends` with them, it has none. Costs one
+/// host call if there is a body, two if the body has no length.
 pub fn body(stream: &impl Stream, ends: bool) -> Body {
     if ends {
         return Body::None;

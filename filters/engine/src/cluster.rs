@@ -14,17 +14,17 @@ use std::rc::Rc;
 events! {
     /// What is counted of a cluster.
     Sent: 14 {
-        /// Requests that were given a list or not.
+        /// Requests, with a server list or without.
         Requests = "requests",
         /// Attempts, retries included.
         Attempts = "attempts",
-        /// Attempts to servers without a chip, their interval having passed.
+        /// Attempts to servers without a chip, because their interval had passed.
         Probes = "probes",
-        /// Attempts to servers without a chip, because nobody qualified.
+        /// Attempts to servers without a chip, because no server qualified.
         Forced = "forced",
         /// Attempts that the server rejected.
         Rejections = "rejections",
-        /// Attempts without an answer that their callers still waited for.
+        /// Attempts without an answer although their callers still waited.
         Failures = "failures",
         /// Requests whose last attempt was rejected too.
         RetriesExhausted = "retries_exhausted",
@@ -32,12 +32,11 @@ events! {
         Fallbacks = "fallbacks",
         /// Requests refused because no server would have met the SLO.
         RefusedSlo = "refused_slo",
-        /// Attempts that the server bounced because it would take longer than their bid.
+        /// Attempts that the server bounced because the wait would have been longer than their bid.
         Bounces = "bounces",
-        /// Answers and failures after which the request could have been sent again, but for the
-        /// retry budget.
+        /// Answers and failures that were not retried only because of the retry budget.
         OverBudget = "over_budget",
-        /// Retries of Envoy's that went to no server, since they were more than the request may
+        /// Envoy's retries that went to no server, because they were more than the request may
         /// have.
         RefusedRetries = "refused_retries",
         /// Answers that were errors: 5xx, UNAVAILABLE or INTERNAL.
@@ -51,7 +50,7 @@ events! {
 pub struct Cluster<H: Host> {
     host: H,
     service: Rc<str>,
-    /// What is decided about it.
+    /// The decisions about it.
     pub sender: Sender,
     /// Events to be counted.
     pub counters: Counters<H, Sent, 14>,
@@ -68,7 +67,7 @@ impl<H: Host> Cluster<H> {
         Self { host: host.clone(), service, sender, counters }
     }
 
-    /// Chooses the servers of a request; the first of them, if there is any.
+    /// Chooses the servers of a request; returns the first, if there is one.
     pub fn choose(&mut self, now: Timestamp, rng: &mut impl Rng) -> Option<EndpointId> {
         self.counters.count(Sent::Requests);
         let first = self.sender.choose(now, rng).first().copied();

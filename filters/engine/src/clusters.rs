@@ -15,7 +15,7 @@ pub type Shared<H> = Rc<RefCell<Cluster<H>>>;
 
 /// The clusters that requests went to.
 pub struct Clusters<H: Host> {
-    /// Without a view: nobody configured the service.
+    /// A cluster without a view has no configuration.
     by_name: HashMap<String, Views<Shared<H>>>,
 }
 
@@ -43,12 +43,12 @@ impl<H: Host> Clusters<H> {
         views
     }
 
-    /// All that somebody configured.
+    /// All that have a configuration.
     pub fn iter(&self) -> impl Iterator<Item = &Shared<H>> {
         self.by_name.values().flat_map(Views::iter)
     }
 
-    /// Brings the parameters in force to all of them.
+    /// Applies the parameters in force to all of them.
     pub fn apply(&mut self, host: &H, parameters: &Parameters) {
         for (name, views) in &mut self.by_name {
             apply(name, views, host, parameters);

@@ -1,16 +1,16 @@
-//! Crashes on demand, for tests: with the feature `crash` a request's header `x-bloc-crash: PLACE`
-//! makes the callback of that name panic when it comes by the next time, in the thread that saw the
-//! request. With `memory` in the place of PLACE it allocates until there is no more: a trap without
-//! a panic. Without the feature nothing of this exists.
+//! Crashes on demand, for tests. With the feature `crash`, a request's header `x-bloc-crash: PLACE`
+//! makes the callback of that name panic the next time it runs in the thread that saw the request.
+//! If PLACE is `memory`, it allocates until no memory is left: a trap without a panic. Without the
+//! feature none of this exists.
 
 #[cfg(not(feature = "crash"))]
 use crate::host::{Host, Stream};
 
-/// A request is here, at the place of this name: notes where to panic, and does if it is here.
+/// A request is at the place of this name: notes where to panic, and panics if that is here.
 #[cfg(not(feature = "crash"))]
 pub fn request(_host: &impl Host, _stream: &impl Stream, _place: &str) {}
 
-/// The place of this name.
+/// Panics if this place is the one to panic at.
 #[cfg(not(feature = "crash"))]
 pub fn point(_host: &impl Host, _place: &str) {}
 
@@ -34,12 +34,11 @@ mod armed {
     pub fn request(host: &impl Host, stream: &impl Stream, place: &str) {
         let value = stream.header(Map::Request, HEADER).map(|value| value.as_ref().to_vec());
         match value {
-            // As if nothing had happened for a long time: the next crash does not count as one in a
-            // row.
+            // Earlier crashes no longer count, so the next one is not one in a row.
             Some(value) if value == b"forget" => {
                 host.overwrite(CRASHES_KEY, &[]);
             }
-            // Whichever thread asks the control plane.
+            // In whichever thread asks the control plane.
             Some(value) if value == b"call" => {
                 host.overwrite(SHARED_KEY, &value);
             }

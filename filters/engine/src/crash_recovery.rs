@@ -1,53 +1,52 @@
-//! Crash recovery: what is put right when our code panics.
+//! Crash recovery: what this VM puts right when its code panics.
 //!
-//! A panic is a trap, and a trap is the end of the VM: nothing is dropped, and no callback runs any
-//! more. Envoy answers the VM's requests with a 503 as soon as it would call the filter for one of
-//! them again, and makes a new VM when the next request comes. Some things nobody else could put
-//! right, so the panic hook does, which still runs inside. Whoever has such a thing registers how
-//! it is put right; the panic may come while anything is borrowed, so that must not borrow what a
-//! callback borrows.
+//! A panic is a trap, and a trap ends the VM: nothing is dropped, and no callback runs any more.
+//! Envoy answers each of the VM's requests with a 503 when it would next call a filter for it, and
+//! creates a new VM for the next request. Some things only the crashing VM can put right. Its panic
+//! hook, which still runs, does so. The owner of such a thing registers a step for it. A panic may
+//! come while anything is borrowed, so a step must not borrow what a callback borrows.
 //!
-//! A trap without a panic (out of memory, a stack that is used up, the host's own end of the VM)
-//! runs none of it. Then the others put right the count and the places, see [`bloc_policy::count`]
-//! and [`bloc_policy::limiter`]; held requests wait for Envoy's own timeouts, and the crash is not
+//! A trap without a panic (out of memory, stack overflow, a VM ended by the host) runs none of
+//! this. Then other workers put right the count and the places, see [`bloc_policy::count`] and
+//! [`bloc_policy::limiter`]; held requests wait for Envoy's own timeouts, and the crash is not
 //! counted.
 
 use std::cell::RefCell;
 use std::rc::Rc;
 
-/// In which order it is put right.
+/// The steps, in order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Step {
-    /// What this VM has added to numbers that all threads share is taken back.
+    /// Takes back what this VM has added to numbers that all threads share.
     TakeBack,
-    /// The crash is counted.
+    /// Counts the crash.
     Count,
-    /// The places of this VM are free for the other threads.
+    /// Frees this VM's places for the other threads.
     Resign,
-    /// Held requests, for which nobody would ever call again, are answered.
+    /// Answers held requests, for which no callback would run again.
     Answer,
 }
 
-/// A step, and what is done in it.
+/// A step, and its work.
 type Work = (Step, Rc<dyn Fn()>);
 
-/// What is to be put right by this VM.
+/// What this VM puts right.
 #[derive(Default)]
 pub struct CrashRecovery(RefCell<Vec<Work>>);
 
 impl CrashRecovery {
-    /// From now on `work` is done in this step.
+    /// Registers `work` for this step.
     pub fn register(&self, step: Step, work: impl Fn() + 'static) {
         self.0.borrow_mut().push((step, Rc::new(work)));
     }
 
-    /// This VM ends in order, without any request: its places among the threads are free.
+    /// This VM ends without a crash and without requests: frees its places for the other threads.
     pub fn resign(&self) {
         let all: Vec<Work> = self.0.borrow().iter().filter(|(step, _)| *step == Step::Resign).cloned().collect();
         all.into_iter().for_each(|(_, work)| work());
     }
 
-    /// Puts everything right, once: a panic in here ends the VM at once.
+    /// Runs all steps, once. A panic in here ends the VM at once.
     pub fn run(&self) {
         let work = self.0.try_borrow_mut().map(|mut work| std::mem::take(&mut *work));
         let Ok(mut work) = work else { return };

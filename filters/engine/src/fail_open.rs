@@ -1,7 +1,7 @@
-//! Failing open: what the filters do in a VM that was made after too many crashes, see
-//! [`bloc_policy::crashes`]. Requests and answers pass, stripped of our headers (a caller could
-//! otherwise choose its server), and nothing else is read, decided or counted. On the first tick
-//! after that the plugin configuration is put in force.
+//! Fail-open: what the filters do in a VM that starts after too many crashes, see
+//! [`bloc_policy::crashes`]. Requests and responses pass without our headers (otherwise a caller
+//! could choose its server). Nothing else is read, decided or counted. The first tick after that
+//! puts the plugin configuration in force.
 
 use crate::filter::{Filter, Flow};
 use crate::host::{Host, Map, MetricKind, Stream};
@@ -10,11 +10,11 @@ use bloc_policy::crashes::Crashes;
 use bloc_policy::units::Timestamp;
 use bloc_policy::wire::headers::{BID, ENDPOINTS, LOAD, REJECT};
 
-/// Until when a VM fails open, as it was when it was made.
+/// Until when a VM fails open; fixed when it starts.
 pub struct FailOpen(Option<Timestamp>);
 
 impl FailOpen {
-    /// Looks whether there were too many crashes.
+    /// Checks whether there were too many crashes.
     pub fn look(host: &impl Host) -> Self {
         let crashes = host.get(CRASHES_KEY).0.map(|value| Crashes::decode(&value)).unwrap_or_default();
         let now = host.now();
@@ -31,14 +31,14 @@ impl FailOpen {
     }
 }
 
-/// Notes and counts that this VM crashes.
+/// Records and counts a crash of this VM.
 pub fn count_crash(host: &impl Host) {
     let now = host.now();
     loop {
         let (value, cas) = host.get(CRASHES_KEY);
         let mut crashes = Crashes::decode(&value.unwrap_or_default());
         crashes.record(now);
-        // Nobody else crashes all the time, so this ends.
+        // This ends, because no other thread crashes all the time.
         if host.set(CRASHES_KEY, &crashes.encode(), cas) {
             break;
         }
@@ -48,7 +48,7 @@ pub fn count_crash(host: &impl Host) {
     }
 }
 
-/// A request or an attempt that passes.
+/// A request or an attempt that passes unread.
 pub struct Passing<S>(pub S);
 
 impl<S: Stream> Passing<S> {

@@ -10,14 +10,14 @@ pub enum Flow {
     Pause,
 }
 
-/// A filter of one stream. Dropped when the stream has ended, whatever ended it.
+/// A filter of one stream. It is dropped when the stream has ended, for any reason.
 ///
 /// It is not called for bodies: Envoy would enter the VM for each piece of each body in all three
-/// filters. How much has come it asks where it must know ([`Number`](crate::host::Number)).
+/// filters. A filter that must know how much has come asks ([`Number`](crate::host::Number)).
 pub trait Filter {
-    /// The headers of the request have come; with them it `ends`, or a body follows.
+    /// The headers of the request have come. `ends`: no body follows.
     fn request_headers(&mut self, ends: bool) -> Flow;
-    /// The headers of the response, so many, have come; with them it `ends`, or a body follows.
+    /// The headers of the response have come; `headers`: how many. `ends`: no body follows.
     fn response_headers(&mut self, headers: usize, ends: bool);
     /// The trailers of the response have come.
     fn response_trailers(&mut self) {}

@@ -1,5 +1,5 @@
-//! When counters are handed to the host: a tick does it, and a request on its way if it is time, so
-//! that a thread that has traffic need not be woken for it.
+//! When counters are handed to the host: on a tick, or by a request when it is due, so that a
+//! thread with traffic need not be woken for it.
 
 use crate::names::TICK;
 use bloc_policy::units::Timestamp;
@@ -12,12 +12,12 @@ pub struct Handover {
 }
 
 impl Handover {
-    /// As if it had been now.
+    /// As if they had been handed over now.
     pub fn new(now: Timestamp) -> Self {
         Self { last: Cell::new(now), by_request: Cell::new(false) }
     }
 
-    /// Whether a request is to do it now.
+    /// Whether a request must hand them over now.
     pub fn is_due(&self, now: Timestamp) -> bool {
         let due = now.since(self.last.get()) >= TICK;
         if due {
@@ -27,7 +27,7 @@ impl Handover {
         due
     }
 
-    /// Whether a request has done it since this was last asked.
+    /// Whether a request has done so since the last call.
     pub fn was_by_request(&self) -> bool {
         self.by_request.take()
     }

@@ -1,5 +1,4 @@
-//! The requests that this thread holds, of whatever service: known here so that crash recovery can
-//! answer them.
+//! The requests that this thread holds, for all services. Crash recovery answers them.
 
 use crate::crash_recovery::{CrashRecovery, Step};
 use crate::host::{Reply, Stream};
@@ -20,7 +19,7 @@ impl<S> Clone for HeldStreams<S> {
 }
 
 impl<S: Stream> HeldStreams<S> {
-    /// None are held yet; those that are when this code panics are answered.
+    /// None yet. If this code panics, crash recovery answers those that are held.
     pub fn new(recovery: &CrashRecovery) -> Self {
         let held = Self(Rc::default());
         let streams = Rc::clone(&held.0);
@@ -35,7 +34,7 @@ impl<S: Stream> HeldStreams<S> {
         held
     }
 
-    /// This request is held until the guard is dropped.
+    /// Marks this request as held until the guard is dropped.
     pub fn hold(&self, stream: &S) -> Held<S> {
         self.0.borrow_mut().insert(stream.clone());
         Held { all: self.clone(), stream: stream.clone() }
@@ -49,7 +48,7 @@ pub struct Held<S: Stream> {
 }
 
 impl<S: Stream> Held<S> {
-    /// Which one it is.
+    /// Its stream.
     pub fn stream(&self) -> &S {
         &self.stream
     }

@@ -35,9 +35,9 @@ use std::cell::Cell;
 use std::rc::Rc;
 use std::time::Duration;
 
-/// How many headers an answer of Envoy's own has at most, before it has passed a filter: status,
-/// type and length. An application's has those that the router adds, too. To look more closely
-/// costs a call to the host, which most answers are spared by this.
+/// The most headers that Envoy's own responses have before they pass a filter: status, type and
+/// length. An application's response also has those that the router adds. This saves most
+/// responses the host call that a closer look costs.
 const LOCAL_REPLY: usize = 3;
 /// The same for a gRPC response without a body: status, type, gRPC status and gRPC message.
 const LOCAL_GRPC_REPLY: usize = 4;

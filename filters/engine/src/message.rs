@@ -1,17 +1,17 @@
-//! What the threads' VMs say to each other through their queues.
+//! The messages that the threads' VMs send each other through their queues.
 
-/// The first byte of [`Message::Count`]; no name begins with it.
+/// The first byte of [`Message::Count`]; no service name begins with it.
 const COUNT: u8 = 1;
 
-/// A message. Each is a hint to look at the shared data: one that is lost, late or unknown does no
+/// A message. Each is a hint to look at the shared data, so a lost, late or unknown one does no
 /// harm.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Message<'a> {
-    /// There is a new state from the control plane, or a service that is new here.
+    /// There is a new state from the control plane, or a new service.
     News,
-    /// There may be a turn in the queue of this service.
+    /// The queue of this service needs a look.
     Turn(&'a str),
-    /// The requests of this service are being counted anew.
+    /// The threads are recounting the requests of this service.
     Count(&'a str),
 }
 

@@ -1,10 +1,10 @@
 //! Metrics: what Envoy's `/stats` and `/stats/prometheus` show of us.
 //!
 //! A metric is named `bloc.<side>.<service>.<name>`; Envoy puts `wasmcustom.` in front. Gauges are
-//! written through, since they are shared state as well. Counters are summed up in the thread,
-//! which saves a host call for each event. About once a second a request of a thread that has
-//! traffic hands the sums to the host, or else the next tick does; so `/stats` is late by a second
-//! with traffic, and by five after it.
+//! written through, because they are also shared state. Counters are summed up in the thread, which
+//! saves a host call for each event. About once a second a request of a thread with traffic hands
+//! the sums to the host; without traffic, the next tick does. So `/stats` is late by a second with
+//! traffic, and by five after it.
 
 use crate::host::{Host, MetricKind};
 use bloc_policy::count::{Gauges, Side};
@@ -14,7 +14,7 @@ use std::marker::PhantomData;
 pub trait Event<const N: usize>: Copy {
     /// The names of their counters, in the order of [`Self::index`].
     const NAMES: [&'static str; N];
-    /// Its place among them.
+    /// Its index in `NAMES`.
     fn index(self) -> usize;
 }
 
@@ -69,12 +69,12 @@ impl<H: Host, E: Event<N>, const N: usize> Counters<H, E, N> {
         self.ids.get(event.index()).copied().flatten().map_or(0, |id| self.host.metric(id))
     }
 
-    /// Whether something was counted since the last tick.
+    /// Whether there are sums to hand over.
     pub fn any(&self) -> bool {
         self.since_flush.iter().any(|sum| *sum > 0)
     }
 
-    /// Hands the sums to the host; whether there were any.
+    /// Hands the sums to the host; returns whether there were any.
     pub fn flush(&mut self) -> bool {
         let mut any = false;
         for (id, sum) in self.ids.iter().zip(&mut self.since_flush) {
@@ -128,7 +128,7 @@ impl<H: Host> Gauge<H> {
 pub struct InFlight<H: Host>([Gauge<H>; 2]);
 
 impl<H: Host> InFlight<H> {
-    /// The gauge that shows them, and the one to which they move while they are counted anew.
+    /// The gauge that shows them, and the one to which they move while they are recounted.
     pub fn new(first: Gauge<H>, second: Gauge<H>) -> Self {
         Self([first, second])
     }
@@ -147,7 +147,7 @@ impl<H: Host> Gauges for InFlight<H> {
         self.of(side).add(offset);
     }
 
-    /// What is below zero wraps around in the host.
+    /// Values below zero wrap around in the host.
     fn get(&self, side: Side) -> i64 {
         self.of(side).get().cast_signed()
     }

@@ -1,4 +1,4 @@
-//! Root ids, and the numbers and keys that several parts of a thread go by.
+//! Root ids, and the numbers and keys that several parts of a thread use.
 
 use std::time::Duration;
 
@@ -32,13 +32,13 @@ impl Plugin {
     }
 }
 
-/// How often a thread looks that has a request now and then, or something to make up for; how often
-/// requests hand the counters over.
+/// The tick period of a thread with few requests, or with something left to do; how often requests
+/// hand the counters over.
 pub const TICK: Duration = Duration::from_secs(1);
 
 /// The last crashes of all threads in the shared data, see [`bloc_policy::crashes`].
 pub const CRASHES_KEY: &str = "bloc/crashes";
 
-/// Clusters and services that a thread keeps state for; requests of others pass untouched. Envoy's
-/// own configuration bounds the number; this bounds a mistake.
+/// The most clusters and services that a thread keeps state for; requests of others pass unchanged.
+/// Envoy's configuration bounds the number; this limit guards against a mistake.
 pub const MAX_CLUSTERS: usize = 10_000;

@@ -1,11 +1,11 @@
 //! `bloc.outbound`: chooses the servers of a request, in order, and asks Envoy's router to try the
 //! next one after a rejection.
 //!
-//! Envoy's router joins the conditions of the route with those of the request's headers, and takes
-//! its number of retries from the header, if there is one. So the header says how many attempts
-//! there may be in all, and `bloc.attempt` ends those of each kind ([`bloc_policy::retries`]).
+//! Envoy's router combines the retry conditions of the route with those in the request's headers,
+//! and takes the number of retries from the header, if there is one. So the header gives the number
+//! of retries in all, and `bloc.attempt` ends those of each kind ([`bloc_policy::retries`]).
 //!
-//! On failure: open. A service that nobody configured, or one without a known server, goes on
+//! Fail-open: a request to a service without configuration, or without a known server, passes
 //! without a list, and Envoy's fallback policy places it.
 
 use crate::body::body;
@@ -33,31 +33,31 @@ const UNAVAILABLE: i32 = 14;
 /// The condition that a rejection meets.
 const ON_REJECTION: &str = "retriable-headers";
 
-/// The filter of one request on its way out.
+/// The filter of one outgoing request.
 pub struct OutboundRequest<H: Host> {
     vm: Rc<Vm<H>>,
     plugin: PluginId,
     stream: H::Stream,
     cluster: Option<Shared<H>>,
     key: Option<RequestKey>,
-    /// Whether a response has come, an attempt's or Envoy's own.
+    /// Whether a response has come, from an attempt or from Envoy itself.
     responded: bool,
 }
 
 impl<H: Host> OutboundRequest<H> {
-    /// A request that has not come yet, to a filter with this configuration.
+    /// The filter, with this configuration, of a request whose headers have not come.
     pub fn new(vm: &Rc<Vm<H>>, plugin: PluginId, stream: H::Stream) -> Self {
         Self { vm: Rc::clone(vm), plugin, stream, cluster: None, key: None, responded: false }
     }
 
-    /// Under which key the attempts find this request, once it was placed.
+    /// The key under which the attempts find this request, once it is placed.
     pub fn key(&self) -> Option<RequestKey> {
         self.key
     }
 
     /// Answers a request that no server would have answered in time.
     fn refuse(&self, overrun: Duration, explained: Option<String>) {
-        // Whoever comes back when the queues have shrunk by as much may be served in time.
+        // A client that returns when the queues have shrunk by `overrun` may be served in time.
         let seconds = (overrun.as_secs() + 1).to_string();
         let headers: Vec<_> = [("retry-after", seconds.as_str())]
             .into_iter()
@@ -74,7 +74,7 @@ impl<H: Host> OutboundRequest<H> {
 
     /// Whether the answer that goes on to the application is a rejection.
     fn is_rejected(&self, course: Option<Course>) -> bool {
-        // Nearly all are none of ours to look at. An answer without an attempt that was seen may be
+        // This spares most responses the host call. A response to a request without attempts may be
         // anything.
         course.is_some_and(|course| course.rejected || course.attempts == 0)
             && self.stream.header(Map::Response, REJECT).is_some()
@@ -99,7 +99,7 @@ impl<H: Host> Filter for OutboundRequest<H> {
             self.refuse(overrun, why::of_refusal(&cluster.sender, overrun));
             return Flow::Pause;
         }
-        // Envoy could not repeat it.
+        // Envoy could not retry a request with a larger body.
         let sender = &cluster.sender;
         let bids = !sender.bids() || !body(stream, ends).exceeds(sender.parameters().body_limit());
         let ours = sender.retries(0, bids).left();
@@ -107,7 +107,7 @@ impl<H: Host> Filter for OutboundRequest<H> {
             let own = own_retries(stream).unwrap_or_else(|| route_retries(stream, sender.parameters().route_retries()));
             sender.retries(own, bids)
         } else {
-            // Envoy counts what it was going to count.
+            // Envoy counts the retries, as without the filters.
             sender.retries(u32::MAX, false)
         };
         let named = ours > 0 && tidy_header_names(stream);
@@ -127,7 +127,7 @@ impl<H: Host> Filter for OutboundRequest<H> {
         crash::point(&self.vm.host, "outbound.response");
         self.responded = true;
         let Some(cluster) = &self.cluster else {
-            // Nobody configured the service, but what answers for it may lie all the same.
+            // The service has no configuration, but its response may carry a forged header.
             self.stream.remove_header(Map::Response, REJECT);
             return;
         };
@@ -139,7 +139,7 @@ impl<H: Host> Filter for OutboundRequest<H> {
             self.stream.remove_header(Map::Response, REJECT);
             cluster.borrow_mut().counters.count(Sent::RetriesExhausted);
         }
-        // With `orca` it is the sidecars' own; without, an application's.
+        // With `orca` the header is from a sidecar; without, from the application.
         if cluster.borrow().sender.parameters().orca() {
             self.stream.remove_header(Map::Response, ORCA);
         }
@@ -158,7 +158,7 @@ impl<H: Host> Drop for OutboundRequest<H> {
 fn own_retries(stream: &impl Stream) -> Option<u32> {
     let asked = stream.header(Map::Request, MAX_RETRIES)?;
     let asked: u64 = std::str::from_utf8(asked.as_ref()).ok()?.trim().parse().ok()?;
-    // As Envoy does, which keeps the lower half.
+    // Envoy keeps the lower half, too.
     Some(asked as u32)
 }
 
@@ -183,7 +183,7 @@ fn route_retries(stream: &impl Stream, retries: &RouteRetries) -> u32 {
     path.map_or(retries.default(), |path| retries.of(path.as_ref()))
 }
 
-/// Asks Envoy's router to retry a rejection, too, and so often in all.
+/// Asks Envoy's router to retry rejections, too, with at most `most` retries in all.
 fn ask_for_retries(stream: &impl Stream, most: u32, text: &mut String) {
     stream.add_header(Map::Request, RETRY_ON, ON_REJECTION.as_bytes());
     stream.add_header(Map::Request, RETRIABLE_HEADER_NAMES, REJECT.as_bytes());

@@ -1,9 +1,9 @@
 //! How often this thread ticks, and in which root context.
 //!
-//! A root context comes with a plugin configuration and goes with the last listener or stream that
-//! has it. One of those that are there carries what the thread does for itself: its ticks, its
-//! queue of messages, and the agent's calls to the control plane, all of which end with a root
-//! context. When it goes, another one takes over.
+//! A root context begins with a plugin configuration and ends with the last listener or stream that
+//! has it. One of the present root contexts is the carrier of what the thread does for itself: its
+//! ticks, its message queue, and the agent's calls to the control plane. All of these end with the
+//! carrier; then another root context takes over.
 
 use crate::host::Host;
 use std::cell::{Cell, RefCell};
@@ -12,21 +12,20 @@ use std::time::Duration;
 /// The ticks of a thread.
 pub struct Pace<H> {
     host: H,
-    /// The root contexts that are there, the newest last.
+    /// The present root contexts, the newest last.
     roots: RefCell<Vec<u32>>,
     carrier: Cell<Option<u32>>,
     period: Cell<Duration>,
 }
 
 impl<H: Host> Pace<H> {
-    /// Nobody ticks yet.
+    /// No root context yet.
     pub fn new(host: &H) -> Self {
         let (roots, carrier, period) = (RefCell::default(), Cell::new(None), Cell::new(Duration::ZERO));
         Self { host: host.clone(), roots, carrier, period }
     }
 
-    /// A root context has come. If it is the first one it carries the rest, and ticks every
-    /// `period`.
+    /// A root context begins. The first one becomes the carrier, and ticks every `period`.
     pub fn add(&self, root: u32, vm: u64, period: Duration) {
         self.roots.borrow_mut().push(root);
         if self.carrier.get().is_none() {
@@ -34,7 +33,7 @@ impl<H: Host> Pace<H> {
         }
     }
 
-    /// A root context goes; whether it was the carrier.
+    /// A root context ends; returns whether it was the carrier.
     pub fn remove(&self, root: u32, vm: u64) -> bool {
         let mut roots = self.roots.borrow_mut();
         if let Some(place) = roots.iter().rposition(|known| *known == root) {
@@ -42,7 +41,7 @@ impl<H: Host> Pace<H> {
         }
         let carried = self.carrier.get() == Some(root) && !roots.contains(&root);
         if carried {
-            // Envoy would go on waking the thread for it, for ever.
+            // Otherwise Envoy would wake the thread for it for ever.
             self.host.set_tick_period(root, Duration::ZERO);
             self.carrier.set(None);
             if let Some(next) = roots.last() {

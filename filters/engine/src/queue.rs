@@ -1,6 +1,5 @@
 //! The queue in front of an application: holds requests (pause) and lets them go (resume) when it
-//! is their turn. Whose turn it is, and how long each may wait, [`bloc_policy::wait_queue`]
-//! decides.
+//! is their turn. [`bloc_policy::wait_queue`] decides whose turn it is, and how long each may wait.
 
 use crate::crash_recovery::{CrashRecovery, Step};
 use crate::held::Held;
@@ -12,17 +11,17 @@ use bloc_policy::units::{Concurrency, Timestamp};
 use std::rc::{Rc, Weak};
 use std::time::Duration;
 
-/// Who has waited too long is found within this time.
+/// A request that has waited too long is found within this time.
 const TICK_WHEN_ONE_IS_LATE_SOON: Duration = Duration::from_millis(50);
 /// A sign of life for the limiter several times within [`bloc_policy::limiter::LIFE`].
 const TICK_WHILE_INSIDE: Duration = Duration::from_millis(250);
 /// The rest of a body that has not come at once takes a round trip on the network, or a few.
 const TICK_WHILE_READING: Duration = Duration::from_millis(1);
-/// How often in a second a thread asks at most whether a body has come.
+/// The most often a thread asks in a second whether a body has come.
 const ASKS_PER_SECOND: u32 = 20_000;
-/// So long a request that is rejected already may take to send the rest of its body.
+/// How long a rejected request may take to send the rest of its body.
 const UNTIL_READ: Duration = Duration::from_secs(1);
-/// One that is late within this time is found by a quick tick.
+/// Quick ticks begin when a request's wait ends within this time.
 const SOON: Duration = Duration::from_millis(300);
 
 /// A request that waits.
@@ -31,11 +30,11 @@ pub trait Waits {
     fn enter(&self, now: Timestamp);
     /// Whether its body may turn out to be too large to be held.
     fn may_grow(&self) -> bool;
-    /// Whether it has; called in its own context.
+    /// Whether its body is too large; called in its own context.
     fn has_grown(&self) -> bool;
     /// Whether its body has come; called in its own context.
     fn has_come(&self) -> bool;
-    /// It has waited long enough; called in its own context.
+    /// It has waited too long; called in its own context.
     fn give_up(self: Rc<Self>);
 }
 
@@ -69,14 +68,14 @@ pub struct Queue<H: Host> {
     vm: u64,
     service: Rc<str>,
     wait_queue: WaitQueue<Waiting<H>>,
-    /// Rejected, and answered when their bodies have come, or then; they have no place in the
-    /// queue.
+    /// Rejected requests, which are answered when their bodies have come, or at a fixed time. They
+    /// have no place in the queue.
     unread: Vec<Unread<H>>,
-    /// When all of them were asked.
+    /// When all of `unread` were last asked.
     asked: Timestamp,
-    /// When those that are held were asked for their sizes.
+    /// When the held requests were last asked for their sizes.
     sized: Timestamp,
-    /// Whether the message is under way with which this thread tells itself to look.
+    /// Whether this thread's message to itself is under way.
     told: bool,
 }
 
@@ -84,7 +83,7 @@ pub struct Queue<H: Host> {
 struct Unread<H: Host> {
     until: Timestamp,
     waiting: Waiting<H>,
-    /// Nobody has looked yet.
+    /// Not asked yet.
     is_new: bool,
 }
 
@@ -104,13 +103,14 @@ impl<H: Host> Queue<H> {
         queue
     }
 
-    /// A request has come: whether there is a place for it at once. If not, it is to be held next.
+    /// A request has come. Returns whether there is a place for it at once; if not, it must be
+    /// [held](Self::hold) next.
     pub fn come(&mut self, concurrency: Concurrency, now: Timestamp) -> bool {
         self.wait_queue.come(&self.host, concurrency, now)
     }
 
-    /// Holds a request of this configuration, for which there was no place among so many, until
-    /// then at the latest.
+    /// Holds a request of this configuration, which found no place among `concurrency`, until
+    /// `until` at the latest.
     pub fn hold(
         &mut self,
         plugin: PluginId,
@@ -123,14 +123,14 @@ impl<H: Host> Queue<H> {
         self.wait_queue.hold(waiting, concurrency, until);
     }
 
-    /// A request gets in, whether there is a place for it or not: it is counted as inside.
+    /// Lets a request in, whether there is a place for it or not: it counts as inside.
     pub fn let_in(&mut self, now: Timestamp) -> Turns<H> {
         let turns = self.wait_queue.let_in(&self.host, now);
         self.announced(turns)
     }
 
-    /// A request that is rejected waits for the rest of its body, for a second at most, and
-    /// [gives up](Waits::give_up) then. Mostly it has come when this thread reads its messages.
+    /// A rejected request waits for the rest of its body, for at most a second, and then [gives
+    /// up](Waits::give_up). The body has mostly come when this thread reads its messages.
     pub fn read(&mut self, plugin: PluginId, held: Held<H::Stream>, request: &Rc<dyn Waits>, now: Timestamp) {
         let waiting = Waiting { plugin, held, request: Rc::downgrade(request) };
         self.unread.push(Unread { until: now.after(UNTIL_READ), waiting, is_new: true });
@@ -139,32 +139,32 @@ impl<H: Host> Queue<H> {
         }
     }
 
-    /// This request, which was rejected, is gone.
+    /// This rejected request has ended.
     pub fn stop_reading(&mut self, stream: &H::Stream) {
         self.unread.retain(|unread| unread.waiting.held.stream() != stream);
     }
 
-    /// What the configurations say now: how many requests the application may have at once; none:
-    /// nobody is held.
+    /// Applies new configurations: how many requests the application may have at once; none: none
+    /// are held.
     pub fn configure(&mut self, places: impl Fn(PluginId) -> Option<Concurrency>) {
         self.wait_queue.configure(|waiting| places(waiting.plugin));
     }
 
-    /// A request that was inside is over: its place is passed on.
+    /// A request that was inside has ended: its place is passed on.
     pub fn leave(&mut self, now: Timestamp) -> Turns<H> {
         let turns = self.wait_queue.leave(&self.host, now);
         self.announced(turns)
     }
 
-    /// Looks what has been granted to this thread, gives a sign of life, and finds those that have
+    /// Takes the places granted to this thread, gives a sign of life, and finds requests that have
     /// waited too long.
     pub fn look(&mut self, now: Timestamp) -> Turns<H> {
         let turns = self.wait_queue.look(&self.host, now);
         self.announced(turns)
     }
 
-    /// Adds those whose bodies have turned out to be too large to be held. On ticks only: it costs
-    /// some calls to the host for each that may.
+    /// Adds the requests whose bodies have turned out too large to be held. On ticks only: it costs
+    /// some host calls for each request that may grow.
     pub fn look_at_sizes(&mut self, turns: &mut Turns<H>, now: Timestamp) {
         if now.since(self.sized) < TICK_WHEN_ONE_IS_LATE_SOON {
             return;
@@ -177,7 +177,7 @@ impl<H: Host> Queue<H> {
         }
     }
 
-    /// Adds those that were rejected and whose bodies have come, or take too long.
+    /// Adds the rejected requests whose bodies have come or take too long.
     pub fn look_at_unread(&mut self, turns: &mut Turns<H>, now: Timestamp) {
         self.told = false;
         let all = now.since(self.asked) >= self.reading_period();
@@ -191,20 +191,20 @@ impl<H: Host> Queue<H> {
         turns.0.late.extend(self.unread.extract_if(.., is_over).map(|unread| unread.waiting));
     }
 
-    /// How often to ask those whose bodies have not come at once.
+    /// How often to ask for bodies that have not come at once.
     fn reading_period(&self) -> Duration {
         let all = u32::try_from(self.unread.len()).unwrap_or(u32::MAX);
         (all * (Duration::from_secs(1) / ASKS_PER_SECOND)).max(TICK_WHILE_READING)
     }
 
-    /// This request, which waited, is gone.
+    /// This request, which waited, has ended.
     pub fn gone(&mut self, stream: &H::Stream, now: Timestamp) -> Turns<H> {
         let turns = self.wait_queue.gone(&self.host, now, |waiting| waiting.held.stream() == stream);
         self.announced(turns)
     }
 
-    /// Whether it is to be looked at: something of this thread waits or is inside, or another
-    /// thread may be dead.
+    /// Whether it needs looks: a request of this thread waits or is inside, or another thread may
+    /// be dead.
     pub fn needs_looks(&self) -> bool {
         self.wait_queue.needs_looks()
     }
@@ -245,7 +245,7 @@ impl<H: Host> Turns<H> {
         self.0.in_turn.len()
     }
 
-    /// Lets go whose turn it is, and answers who has waited too long.
+    /// Resumes the requests whose turn it is, and answers those that have waited too long.
     pub fn take(self, now: Timestamp) {
         for Waiting { held, request, .. } in self.0.in_turn {
             let stream = held.stream().clone();

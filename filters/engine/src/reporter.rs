@@ -1,9 +1,9 @@
 //! What the leader reports with its polls: the load of all services that this proxy stands in front
-//! of, whichever of its threads has served them. Which part of it, and what becomes of it,
-//! [`Reports`] decides.
+//! of, whichever thread has served them. [`Reports`] decides which part of it to send, and what
+//! becomes of it.
 //!
-//! The thread that leads has often served nothing: Envoy's main thread never does. So it reads the
-//! metrics that the threads share, and makes no [`Service`](crate::service::Service) for that.
+//! The leader has often served nothing: Envoy's main thread never does. So it reads the metrics
+//! that the threads share, and makes no [`Service`](crate::service::Service) for that.
 
 use crate::host::{Host, PostAnswer};
 use crate::service_metrics::ServiceMetrics;
@@ -18,9 +18,10 @@ use std::time::Duration;
 pub struct Reporter<H: Host> {
     host: H,
     vm: u64,
-    /// Of the services that it has reported. Kept, since a host may give each definition an id.
+    /// Those of the services that it has reported. Kept, since a host may give each definition an
+    /// id.
     metrics: BTreeMap<String, ServiceMetrics<H>>,
-    /// The reports without an end, by the host's names of their polls.
+    /// The reports under way, by the tokens of their polls.
     under_way: BTreeMap<u32, Report>,
     /// Reports made.
     made: u64,
@@ -30,17 +31,17 @@ pub struct Reporter<H: Host> {
 pub struct Report {
     to: Reports,
     id: ReportId,
-    /// After that there will be no answer.
+    /// No answer comes after this.
     until: Timestamp,
 }
 
 impl<H: Host> Reporter<H> {
-    /// The VM with this number, which has reported nothing yet.
+    /// The reporter of the VM with this number.
     pub fn new(host: &H, vm: u64) -> Self {
         Self { host: host.clone(), vm, metrics: BTreeMap::new(), under_way: BTreeMap::new(), made: 0 }
     }
 
-    /// What a poll to this cluster says of these services, and of the polls before it.
+    /// What a poll to this cluster reports of these services, and of the polls before it.
     pub fn begin(
         &mut self,
         cluster: &str,
@@ -65,7 +66,7 @@ impl<H: Host> Reporter<H> {
         (report, load, last)
     }
 
-    /// The poll was sent, by this name, or (none) was not.
+    /// The poll was sent, with this token; none: it was not.
     pub fn sent(&mut self, report: Report, token: Option<u32>) {
         match token {
             Some(token) => {
@@ -75,14 +76,15 @@ impl<H: Host> Reporter<H> {
         }
     }
 
-    /// Something by this name is over: a poll of ours, also one that counts no more, or none.
+    /// The call with this token has ended. It may be a poll, even one that no longer counts, or
+    /// another call.
     pub fn answered(&mut self, token: u32, answer: Option<&PostAnswer>) {
         let Some(report) = self.under_way.remove(&token) else { return };
         let end = answer.map_or(End::NotCounted, |answer| End::of(&answer.status, answer.replica.as_deref()));
         report.end(&self.host, end);
     }
 
-    /// Nobody will hear of the ends of the polls under way.
+    /// The answers to the polls under way will never come.
     pub fn lost(&mut self) {
         for report in std::mem::take(&mut self.under_way).into_values() {
             report.end(&self.host, End::NotCounted);

@@ -1,9 +1,10 @@
-//! The plugins of one thread: what their root contexts pass on to what lives as long as the VM.
+//! The plugins of one thread: they pass the callbacks of their root contexts on to the state that
+//! lives as long as the VM.
 //!
-//! A root context comes with each plugin configuration and goes with the last listener or stream
-//! that has it. It reads the configuration, passes on ticks, messages and answers, and makes the
-//! filters of the requests. One of them [carries](crate::pace) the ticks, the messages and the
-//! calls of the thread; what it carries another one takes over when it goes.
+//! A root context begins with a plugin configuration and ends with the last listener or stream that
+//! has it. It reads the configuration, passes on ticks, messages and answers, and creates the
+//! filters. One root context [carries](crate::pace) the ticks, the messages and the calls of the
+//! thread. When it ends, another one takes over.
 
 use crate::agent::Agent;
 use crate::attempt;
@@ -40,18 +41,18 @@ impl<H: Host> Engine<H> {
         Rc::new(Self { agent: RefCell::new(Agent::new(&vm)), vm, fail_open })
     }
 
-    /// What the thread knows.
+    /// The thread's state.
     pub fn vm(&self) -> &Rc<Vm<H>> {
         &self.vm
     }
 
-    /// This code panics: puts right what nobody else could.
+    /// This code has panicked: runs crash recovery.
     pub fn recover(&self) {
         self.vm.recovery.run();
     }
 
-    /// A plugin of this thread: the context with this number and root id. None, which is in the
-    /// log, if its configuration is refused.
+    /// Creates the plugin of the context with this number and root id. None if its configuration is
+    /// refused, which the log then says.
     pub fn plug(self: &Rc<Self>, context: u32, root_id: &str, configuration: Vec<u8>) -> Option<Root<H>> {
         let Some(plugin) = Plugin::of(root_id) else {
             let [inbound, outbound, attempt] = Plugin::ALL.map(Plugin::root_id);
@@ -61,7 +62,7 @@ impl<H: Host> Engine<H> {
         let engine = Rc::clone(self);
         let mut root = Root { engine, context, plugin, id: None, service: None, later: None };
         if self.fail_open.holds(&self.vm.host) {
-            // Reading it may be what crashes.
+            // Reading the configuration may be what crashes.
             root.later = Some(configuration);
             self.vm.host.set_tick_period(context, TICK);
             return Some(root);
@@ -69,12 +70,12 @@ impl<H: Host> Engine<H> {
         root.configure(&configuration).then_some(root)
     }
 
-    /// What the agent is to know of the configurations that are there.
+    /// Tells the agent what the present configurations say.
     fn configure_agent(&self) {
         self.agent.borrow_mut().configure(self.vm.control_plane().as_ref());
     }
 
-    /// Looks after all services; how often they need a tick, if any does.
+    /// Looks after all services. Returns how often they need a tick, if any does.
     fn look(&self, service: impl Fn(&mut Service<H>, Timestamp) -> Turns<H>) -> Option<Duration> {
         let (now, all) = (self.vm.host.now(), self.vm.services());
         let turns: Vec<Turns<H>> = all.iter().map(|shared| service(&mut shared.borrow_mut(), now)).collect();
@@ -84,8 +85,8 @@ impl<H: Host> Engine<H> {
         all.iter().filter_map(|service| service.borrow().tick_period(now)).min()
     }
 
-    /// The end of a callback in which the control plane may have changed something: what is not to
-    /// be held any more goes.
+    /// Ends a callback in which the control plane may have changed something: releases requests
+    /// that must not be held any longer.
     fn settle(&self) {
         if self.vm.was_updated()
             && let Some(period) = self.look(Service::look)
@@ -97,19 +98,20 @@ impl<H: Host> Engine<H> {
 
 /// The filter of a new stream.
 pub enum NewFilter<H: Host> {
-    /// Of a request that comes in.
+    /// Of an incoming request.
     Inbound(InboundRequest<H>),
-    /// Of a request that goes out.
+    /// Of an outgoing request.
     Outbound(OutboundRequest<H>),
     /// Of an attempt.
     Attempt(Attempt<H>),
-    /// Of any of them, while the filters fail open.
+    /// Of any stream, while the filters fail open.
     Passing(Passing<H::Stream>),
 }
 
-/// One plugin of one thread. Dropped when its root context goes, which Envoy keeps as long as any
-/// listener or stream has its configuration: also one that was updated, until its drain is over. Is
-/// the listener rolled back within that time, it serves again without being configured anew.
+/// One plugin of one thread. It is dropped with its root context, which Envoy keeps as long as any
+/// listener or stream has its configuration. So it keeps the root context of an updated listener
+/// until that has drained. A listener that is rolled back before then serves again without being
+/// configured anew.
 pub struct Root<H: Host> {
     engine: Rc<Engine<H>>,
     context: u32,
@@ -118,7 +120,7 @@ pub struct Root<H: Host> {
     id: Option<PluginId>,
     /// The service that an inbound filter stands in front of, if its configuration names one.
     service: Option<String>,
-    /// The plugin configuration, as long as the filters fail open.
+    /// The plugin configuration, while the filters fail open.
     later: Option<Vec<u8>>,
 }
 
@@ -145,7 +147,7 @@ impl<H: Host> Root<H> {
         true
     }
 
-    /// It is time to look.
+    /// The root context ticks.
     pub fn tick(&mut self) {
         let engine = Rc::clone(&self.engine);
         let vm = &engine.vm;
@@ -153,7 +155,7 @@ impl<H: Host> Root<H> {
             return;
         }
         if let Some(configuration) = self.later.take() {
-            // What concerns the ticks this sets anew, if it carries any.
+            // Configuring sets the period again, if this context carries the ticks.
             vm.host.set_tick_period(self.context, Duration::ZERO);
             self.configure(&configuration);
             return;
@@ -166,8 +168,8 @@ impl<H: Host> Root<H> {
         engine.settle();
         let services = engine.look(Service::tick);
         let (streams, turns) = vm.streams.look(vm.host.now());
-        // A stream that counts again may need quicker ticks: without signs of life from this thread
-        // other threads would give its place away.
+        // A stream that counts again may need quicker ticks: without signs of life from this
+        // thread, others would give its place away.
         let woken = vm.services().iter().filter_map(|service| service.borrow().tick_period(vm.host.now())).min();
         let period = services.into_iter().chain(woken).chain(streams).chain([engine.agent.borrow().period()]).min();
         vm.pace.set(period.unwrap_or(TICK));
@@ -256,8 +258,8 @@ impl<H: Host> Drop for Root<H> {
             return;
         }
         engine.configure_agent();
-        // The wake-ups of messages that were on the way are lost with this context: the new carrier
-        // looks at all of them, and asks the control plane again. Or what that has said is over.
+        // Messages under way to this context are lost. So the new carrier looks at everything, and
+        // asks the control plane again. Likewise if the control plane's parameters no longer apply.
         if carried || vm.is_updated() {
             vm.host.wake(vm.number, &Message::News.encode());
         }

@@ -1,5 +1,5 @@
-//! A service that this proxy stands in front of, as one thread sees it: what stands behind the
-//! inbound filter.
+//! A service that this proxy stands in front of, as one thread sees it: the state of the inbound
+//! filter.
 //!
 //! The requests in flight are counted in a gauge that all threads of the proxy share;
 //! [`bloc_policy::count`] puts it right when a VM is lost.
@@ -22,11 +22,11 @@ use bloc_policy::units::{Concurrency, Timestamp};
 use bloc_policy::wire::load_report::LoadReport;
 use std::time::Duration;
 
-/// While the threads count their requests anew: several times within
+/// The tick period while the threads recount their requests: several times within
 /// [`bloc_policy::limiter::LIFE`].
 const TICK_WHILE_COUNTING: Duration = Duration::from_millis(250);
 
-/// What a request met when it was let in; needed when it is answered.
+/// What a request met when it was admitted; needed when it is answered.
 #[derive(Clone, Copy, Debug)]
 pub struct Met {
     /// Whether it waits in the application.
@@ -39,7 +39,7 @@ pub struct Met {
 pub struct Service<H: Host> {
     name: String,
     host: H,
-    /// What is decided about it, where there are parameters.
+    /// The decisions, per configuration that has parameters.
     pub servers: Views<Server>,
     /// The requests that wait.
     pub queue: Queue<H>,
@@ -50,9 +50,9 @@ pub struct Service<H: Host> {
     service_rate: Gauge<H>,
     departed: Total<H>,
     confident: Total<H>,
-    /// The configuration that came last.
+    /// The newest configuration.
     newest: Option<PluginId>,
-    /// By which configuration the last request has gone, or the next one is likely to.
+    /// The configuration of the last request, or the one that the next request is likely to have.
     pub last: Option<PluginId>,
     /// The capacity that the gauge shows.
     shown: Option<Concurrency>,
@@ -61,8 +61,8 @@ pub struct Service<H: Host> {
 }
 
 impl<H: Host> Service<H> {
-    /// A service with these parameters (where there are none it passes everything), in the VM with
-    /// this number.
+    /// A service with these parameters, in the VM with this number. Without parameters it passes
+    /// everything.
     pub fn new(host: &H, name: &str, parameters: &Parameters, vm: u64, recovery: &CrashRecovery) -> Self {
         let ServiceMetrics { in_flight, capacity, service_rate, departed, confident, counters } =
             ServiceMetrics::define(host, name);
@@ -93,7 +93,7 @@ impl<H: Host> Service<H> {
         service
     }
 
-    /// New parameters; what has been measured stays.
+    /// Applies new parameters; measurements stay.
     pub fn configure<'a>(&mut self, parameters: impl Iterator<Item = (PluginId, &'a ServiceParameters)>) {
         let parameters = parameters.map(|(plugin, parameters)| (plugin, parameters.without_endpoints()));
         self.servers.apply(parameters, |parameters| Server::new(&parameters));
@@ -106,7 +106,7 @@ impl<H: Host> Service<H> {
         self.show_capacity(self.in_use().and_then(Server::capacity));
     }
 
-    /// As the last request wanted it, or the next one is likely to.
+    /// As under the configuration `last`.
     fn in_use(&self) -> Option<&Server> {
         self.servers.get(self.last?)
     }
@@ -118,7 +118,7 @@ impl<H: Host> Service<H> {
     }
 
     /// What is due a few times a second: ends the measuring interval, and looks after the count and
-    /// the queue in case an announcement was lost.
+    /// the queue in case a message was lost.
     pub fn tick(&mut self, now: Timestamp) -> Turns<H> {
         self.tick_count(now);
         let mut turns = self.look(now);
@@ -138,13 +138,13 @@ impl<H: Host> Service<H> {
         turns
     }
 
-    /// Does what the count of requests in flight asks for.
+    /// Does what the count of requests in flight needs now.
     pub fn look_at_count(&mut self, now: Timestamp) {
         let others = self.count.look(&self.host, &self.in_flight, now);
         self.tell_to_count(others);
     }
 
-    /// The same, if it is time.
+    /// Likewise, if it is due.
     pub fn tick_count(&mut self, now: Timestamp) {
         let others = self.count.tick(&self.host, &self.in_flight, now);
         self.tell_to_count(others);
@@ -173,8 +173,8 @@ impl<H: Host> Service<H> {
         }
     }
 
-    /// Shows the capacity in force, if it has changed. Where configurations differ, that of the
-    /// last request.
+    /// Shows the capacity in force, if it has changed. If configurations differ, it is that of the
+    /// last request's.
     pub fn show_capacity(&mut self, capacity: Option<Concurrency>) {
         if self.shown != capacity {
             self.shown = capacity;
@@ -197,9 +197,9 @@ impl<H: Host> Service<H> {
         self.count.add(&self.in_flight, offset);
     }
 
-    /// The application has answered a request that was let in at `since`: measures it. For a caller
-    /// that `reads` reports, the report, with which goes a chip or not; for another, what ORCA
-    /// tells, if it is on.
+    /// The application has answered a request that was let in at `since`: measures it. Returns the
+    /// load report, with or without a chip, for a caller that `reads` reports; for others the
+    /// report for ORCA, if that is on.
     pub fn answered(
         &mut self,
         plugin: PluginId,
@@ -228,7 +228,8 @@ impl<H: Host> Service<H> {
     }
 }
 
-/// How many of them wait: those beyond what the application works on, or all if that is not known.
+/// How many of `others` wait: those above the application's concurrency, or all if that is not
+/// known.
 pub fn waiting(server: &Server, others: Concurrency) -> u32 {
     others.get().saturating_sub(server.concurrency().map_or(0, Concurrency::get))
 }

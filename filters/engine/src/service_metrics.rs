@@ -1,5 +1,5 @@
 //! The metrics of a service that this proxy stands in front of. All threads of the proxy share
-//! them, so any of them can tell the load, whichever has served it.
+//! them, so any thread can report the load, whichever has served it.
 
 use crate::host::Host;
 use crate::metrics::{Counters, Gauge, InFlight, Total, events};
@@ -9,22 +9,23 @@ use bloc_policy::sync::{ServiceEvents, ServiceLoad};
 events! {
     /// What an inbound service counts.
     Served: 9 {
-        /// Let in, at once or later.
+        /// Admitted, at once or after a wait.
         Admitted = "admitted",
         /// Rejected, because there were too many.
         RejectedCapacity = "rejected_capacity",
-        /// Rejected, because it would have come too late, or was held for too long.
+        /// Rejected, because the answer would have come too late, or because they were held for too
+        /// long.
         RejectedDeadline = "rejected_deadline",
         /// Answers with a chip.
         ChipsGranted = "chips_granted",
-        /// Answers without.
+        /// Answers without a chip.
         ChipsWithheld = "chips_withheld",
         /// Held before they were let in or rejected.
         Held = "held",
-        /// Let in by a tick, not by the announcement that their place is free: as good as none
-        /// while announcements arrive.
+        /// Let in by a tick, not by the message that their place is free: hardly any while messages
+        /// arrive.
         Rescued = "rescued",
-        /// Bounced, because it would have taken longer than their bid.
+        /// Bounced, because the wait would have been longer than their bid.
         RejectedBid = "rejected_bid",
         /// Answered by Envoy because it could not reach the application.
         RejectedUnreachable = "rejected_unreachable",
@@ -48,7 +49,7 @@ pub struct ServiceMetrics<H: Host> {
 }
 
 impl<H: Host> ServiceMetrics<H> {
-    /// Defines them, or finds them; none of them changes.
+    /// Defines the metrics, or finds them; changes no value.
     pub fn define(host: &H, service: &str) -> Self {
         let gauge = |name| Gauge::define(host, "inbound", service, name);
         let total = |name| Total::define(host, "inbound", service, name);
@@ -62,8 +63,8 @@ impl<H: Host> ServiceMetrics<H> {
         }
     }
 
-    /// The load of this service since the start of the proxy, as far as its threads have handed it
-    /// to the host.
+    /// The load of this service since the proxy started, as far as its threads have handed it to
+    /// the host.
     pub fn load(&self, host: &H, service: &str) -> ServiceLoad {
         let known = |gauge: &Gauge<H>| Some(gauge.get()).filter(|value| *value > 0);
         let total = |event| self.counters.total(event);

@@ -15,8 +15,8 @@ pub type Shared<H> = Rc<RefCell<Service<H>>>;
 /// The services that this proxy stands in front of.
 pub struct Services<H: Host> {
     by_name: HashMap<String, Shared<H>>,
-    /// Those behind the inbound clusters that requests went to since the last tick; none: the
-    /// cluster belongs to no service.
+    /// The services behind the inbound clusters that requests went to since the last tick; none:
+    /// the cluster belongs to no service.
     by_cluster: HashMap<String, Option<Shared<H>>>,
 }
 
@@ -44,12 +44,13 @@ impl<H: Host> Services<H> {
         service
     }
 
-    /// The service behind this cluster; none if that is not known, and none in it if there is none.
+    /// The service behind this cluster: outer none if that is not known, inner none if it has no
+    /// service.
     pub fn behind(&self, cluster: &str) -> Option<Option<Shared<H>>> {
         self.by_cluster.get(cluster).cloned()
     }
 
-    /// This service, or none, is behind this cluster.
+    /// Notes that this service, or none, is behind this cluster.
     pub fn is_behind(&mut self, cluster: &str, service: Option<Shared<H>>) {
         if self.by_cluster.len() < MAX_CLUSTERS {
             self.by_cluster.insert(cluster.to_owned(), service);
@@ -61,7 +62,7 @@ impl<H: Host> Services<H> {
         self.by_cluster.clear();
     }
 
-    /// How many there are; they never get fewer.
+    /// How many there are; the number never falls.
     pub fn count(&self) -> usize {
         self.by_name.len()
     }
@@ -81,7 +82,7 @@ impl<H: Host> Services<H> {
         self.by_name.values()
     }
 
-    /// Brings the parameters in force to all of them.
+    /// Applies the parameters in force to all of them.
     pub fn apply(&self, parameters: &Parameters) {
         for (name, service) in &self.by_name {
             service.borrow_mut().configure(parameters.of_service(name));

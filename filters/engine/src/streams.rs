@@ -1,13 +1,13 @@
-//! Answers that have begun and not ended: those that carry nothing for long enough do not count as
-//! work, neither at the server nor at the sender, until they carry something again.
+//! Answers that have begun and not ended. One that carries no bytes for long enough does not count
+//! as work, neither at the server nor at the sender, until it carries some again.
 //!
 //! The filters are not called for bodies. So a tick asks the proxy, in each stream's own context,
-//! how many bytes it has carried; whether it is idle [`bloc_policy::activity`] decides. An ordinary
-//! answer is over before anybody looks: it costs an entry in a table, and no call to the proxy.
+//! how many bytes it has carried; [`bloc_policy::activity`] decides whether it is idle. An ordinary
+//! answer ends before any tick looks: it costs an entry in a table, and no call to the proxy.
 //!
-//! What is found by whom: all that is open lies in one table for each thread. About once a second a
-//! tick, or a request that hands the counters over, notes which answers were there the last time.
-//! Only if there are any does the thread tick faster, and look at these.
+//! Each thread has one table of open answers. About once a second a tick, or a request that hands
+//! the counters over, notes which answers were already there the last time. Only if there are any
+//! does the thread tick faster, and look at these.
 //!
 //! A request whose answer has not begun is work, however long that takes: it is never idle.
 
@@ -24,10 +24,10 @@ use slotmap::{SlotMap, new_key_type};
 use std::cell::{Cell, RefCell};
 use std::time::Duration;
 
-/// How soon a thread looks that has found long streams; then its ticks are as its streams want it.
+/// How soon a thread looks after it has found long streams. Its streams then set its ticks.
 pub const FIRST_LOOK: Duration = Duration::from_millis(500);
-/// Streams that a thread looks at in a second: with more it looks less often. Each costs some calls
-/// to the proxy, together about a microsecond.
+/// The most streams that a thread looks at in a second: with more, it looks less often. Each costs
+/// some calls to the proxy, together about a microsecond.
 const LOOKS_PER_SECOND: f64 = 4_000.0;
 /// The shortest period of ticks.
 const LEAST_PERIOD: Duration = Duration::from_millis(1);
@@ -43,7 +43,7 @@ pub enum Counted<H: Host> {
     Inbound {
         /// The service that it came for.
         service: services::Shared<H>,
-        /// The configuration that it goes by.
+        /// Its configuration.
         plugin: PluginId,
         /// Whether it has a place in the limiter.
         place: bool,
@@ -58,7 +58,7 @@ pub enum Counted<H: Host> {
 }
 
 impl<H: Host> Counted<H> {
-    /// After how long without bytes it does not count; none: its configuration is gone.
+    /// It stops counting after so long without bytes; none: its configuration is gone.
     fn idle_after(&self) -> Option<Duration> {
         match self {
             Self::Inbound { service, plugin, .. } => {
@@ -68,7 +68,7 @@ impl<H: Host> Counted<H> {
         }
     }
 
-    /// From now on it does not count.
+    /// It does not count from now on.
     fn leave(&self, now: Timestamp) -> Option<Turns<H>> {
         match self {
             Self::Inbound { service, place, .. } => {
@@ -83,7 +83,7 @@ impl<H: Host> Counted<H> {
         }
     }
 
-    /// It counts again: it is with the application, and waits for no place.
+    /// It counts again. The application has it already, so it does not wait for a place.
     fn come_back(&self, now: Timestamp) -> Option<Turns<H>> {
         match self {
             Self::Inbound { service, place, .. } => {
@@ -102,9 +102,9 @@ impl<H: Host> Counted<H> {
 struct Answer<H: Host> {
     stream: H::Stream,
     counted: Counted<H>,
-    /// How often it was there when they were noted.
+    /// How many times it was there when answers were noted.
     noted: u8,
-    /// Made when it is looked at first, so that ordinary answers have less to carry.
+    /// Made at the first look, to keep ordinary answers small.
     activity: Option<Box<Activity>>,
 }
 
@@ -128,7 +128,7 @@ impl<H: Host> Answer<H> {
 pub struct Streams<H: Host> {
     answers: RefCell<SlotMap<AnswerId, Answer<H>>>,
     noted: Cell<Timestamp>,
-    /// When to look next, however often the thread ticks for something else.
+    /// When to look next, even if the thread ticks earlier.
     due: Cell<Timestamp>,
 }
 
@@ -144,13 +144,13 @@ impl<H: Host> Streams<H> {
         self.answers.borrow_mut().insert(answer)
     }
 
-    /// It has ended; whether it counted until now.
+    /// It has ended; returns whether it counted until now.
     pub fn end(&self, answer: AnswerId) -> bool {
         let answer = self.answers.borrow_mut().remove(answer);
         !answer.and_then(|answer| answer.activity).is_some_and(|activity| activity.is_idle())
     }
 
-    /// Notes which answers are there, if it is time; whether there are long ones.
+    /// Notes which answers are there, if that is due. Returns whether there are long ones.
     pub fn note(&self, now: Timestamp) -> bool {
         let mut answers = self.answers.borrow_mut();
         let is_due = now.since(self.noted.get()) >= TICK;
@@ -161,8 +161,8 @@ impl<H: Host> Streams<H> {
         answers.values().any(Answer::is_long)
     }
 
-    /// Looks at the long ones, on a tick. How soon to look again, if there are any, and what is to
-    /// be done when nothing is borrowed.
+    /// Looks at the long answers, on a tick. Returns how soon to look again, if there are any, and
+    /// what to do once nothing is borrowed.
     pub fn look(&self, now: Timestamp) -> (Option<Duration>, Vec<Turns<H>>) {
         if !self.note(now) {
             return (None, Vec::new());
@@ -185,7 +185,7 @@ impl<H: Host> Streams<H> {
         }
         let at_least = Duration::from_secs_f64(f64::from(looks) / LOOKS_PER_SECOND);
         let period = shortest.map(|idle_after| (idle_after / 2).max(at_least));
-        // A stream that becomes long meanwhile may need a shorter period.
+        // A stream may become long in the meantime and need a shorter period.
         self.due.set(now.after(period.map_or(Duration::ZERO, |period| period.min(FIRST_LOOK.max(at_least)))));
         (period, all)
     }

@@ -1,28 +1,28 @@
-//! One service or cluster, as each plugin configuration wants it.
+//! One service or cluster, under each plugin configuration.
 //!
-//! Envoy keeps a configuration as long as a listener or a stream has it: beside the newest one
-//! there are those whose listeners drain, those that were rolled back to, and those of other
-//! listeners. Each request goes by its own. Configurations that say the same of a service share a
-//! view of it, as all do of what the control plane says.
+//! Envoy keeps a configuration as long as a listener or a stream has it. Beside the newest one
+//! there are those of draining listeners, of rolled-back listeners, and of other listeners. Each
+//! request follows its own. Configurations with the same parameters for a service share a view of
+//! it; under parameters from the control plane, all do.
 
 use crate::parameters::PluginId;
 
-/// A view of something under the configurations that agree on it.
+/// A view of something, shared by the configurations that agree on it.
 pub trait View: Sized {
     /// What a configuration says of it.
     type Parameters: PartialEq;
 
     /// Whether these parameters would change nothing.
     fn agrees(&self, parameters: &Self::Parameters) -> bool;
-    /// These are its parameters from now on.
+    /// Applies new parameters.
     fn configure(&mut self, parameters: Self::Parameters);
     /// The same thing under other parameters.
     fn beside(&self, parameters: Self::Parameters) -> Self;
 }
 
-/// Something, as each configuration wants it that wants it at all.
+/// Something, under each configuration that has parameters for it.
 pub struct Views<V> {
-    /// Which view each of them has, in the order in which they came.
+    /// The view of each configuration, oldest first.
     of: Vec<(PluginId, usize)>,
     views: Vec<V>,
 }
@@ -39,13 +39,13 @@ impl<V> Views<V> {
         self.of.iter().find(|(known, _)| *known == plugin).map(|(_, place)| *place)
     }
 
-    /// As this configuration wants it, if it does.
+    /// The view of this configuration, if it has one.
     #[inline]
     pub fn get(&self, plugin: PluginId) -> Option<&V> {
         self.views.get(self.place(plugin)?)
     }
 
-    /// The same, to be changed.
+    /// Likewise, mutable.
     #[inline]
     pub fn get_mut(&mut self, plugin: PluginId) -> Option<&mut V> {
         let place = self.place(plugin)?;
@@ -62,15 +62,15 @@ impl<V> Views<V> {
         self.views.iter()
     }
 
-    /// All views, to be changed.
+    /// All views, mutable.
     pub fn iter_mut(&mut self) -> impl Iterator<Item = &mut V> {
         self.views.iter_mut()
     }
 }
 
 impl<V: View> Views<V> {
-    /// These configurations want it, the newest last, with these parameters. `make` makes the first
-    /// view of it.
+    /// Applies the parameters of these configurations, the newest last. `make` makes the first
+    /// view.
     pub fn apply(
         &mut self,
         wanted: impl IntoIterator<Item = (PluginId, V::Parameters)>,
@@ -86,8 +86,8 @@ impl<V: View> Views<V> {
             }
         }
         let mut before: Vec<Option<V>> = std::mem::take(&mut self.views).into_iter().map(Some).collect();
-        // First those that stay as they are, then those that change: a view that a configuration
-        // leaves may be another one's still.
+        // First the views that stay as they are, then those that change: a view that one
+        // configuration leaves may still be another's.
         let mut views: Vec<Option<V>> = Vec::new();
         for parameters in &mut distinct {
             let agrees = |view: &Option<V>| {
@@ -109,7 +109,7 @@ impl<V: View> Views<V> {
                     view.configure(parameters);
                     view
                 }
-                // Somebody else's tells more of it than none.
+                // Another configuration's view knows more than a new one.
                 None => match views.iter().rev().chain(before.iter().rev()).flatten().next() {
                     Some(view) => view.beside(parameters),
                     None => make(parameters),

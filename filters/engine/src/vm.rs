@@ -1,7 +1,8 @@
-//! What one thread knows: all that lives as long as its VM, whatever root contexts come and go.
+//! The state of one worker thread: everything that lives as long as its VM, whatever root contexts
+//! come and go.
 //!
-//! One per worker thread, so there are no locks. Each part is borrowed for itself and for a moment;
-//! calls to the host never come back in between, so none is borrowed twice.
+//! Each worker has its own, so there are no locks. Each part is borrowed separately and briefly.
+//! Host calls never run a filter in between, so nothing is borrowed twice.
 
 use crate::cluster::Cluster;
 use crate::clusters::{self, Clusters};
@@ -27,32 +28,32 @@ use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
 use std::rc::Rc;
 
-/// What one thread knows.
+/// The state of one worker thread.
 pub struct Vm<H: Host> {
-    /// The thread of the proxy.
+    /// This thread of the proxy.
     pub host: H,
-    /// The VM's number, drawn at random; never 0.
+    /// The VM's number: random, never 0.
     pub number: u64,
-    /// The VM's generator.
+    /// The VM's random number generator.
     pub rng: RefCell<fastrand::Rng>,
-    /// Where header values are written, so that the steady path allocates nothing.
+    /// A buffer for header values, so that the steady path allocates nothing.
     pub text: RefCell<String>,
-    /// Where the list of a request is written, likewise.
+    /// A buffer for a request's server list, likewise.
     pub list: RefCell<Vec<u8>>,
-    /// The requests on their way out.
+    /// The outgoing requests.
     pub requests: RefCell<Requests<RefCell<Cluster<H>>, H::Stream>>,
-    /// The requests that are held on their way in.
+    /// The incoming requests that are held.
     pub held: HeldStreams<H::Stream>,
     /// The answers that have begun.
     pub streams: Streams<H>,
-    /// How often it ticks, and where.
+    /// How often it ticks, and in which root context.
     pub pace: Pace<H>,
-    /// What is put right when it crashes.
+    /// What crash recovery does for this VM.
     pub recovery: CrashRecovery,
     parameters: RefCell<Parameters>,
     services: RefCell<Services<H>>,
     clusters: RefCell<Clusters<H>>,
-    /// Services that were met since the agent last looked.
+    /// Services that were met since the agent last asked.
     new_services: RefCell<BTreeSet<String>>,
     updated: Cell<bool>,
     handover: Handover,
@@ -60,7 +61,7 @@ pub struct Vm<H: Host> {
 }
 
 impl<H: Host> Vm<H> {
-    /// A thread that knows nothing yet.
+    /// A thread without any state yet.
     pub fn new(host: H) -> Self {
         let seed = host.entropy();
         let mut rng = fastrand::Rng::with_seed(seed);
@@ -88,7 +89,7 @@ impl<H: Host> Vm<H> {
         }
     }
 
-    /// A plugin configuration is in force from now on.
+    /// Puts a plugin configuration in force.
     pub fn configure(&self, plugin: Plugin, configuration: PluginConfig) -> PluginId {
         let mut new = self.new_services.borrow_mut();
         new.extend(configuration.service().map(str::to_owned));
@@ -98,37 +99,36 @@ impl<H: Host> Vm<H> {
         id
     }
 
-    /// It is not any more.
+    /// Removes a plugin configuration.
     pub fn remove(&self, plugin: Plugin, id: PluginId) {
         self.parameters.borrow_mut().remove(id);
         self.apply_to(plugin);
     }
 
-    /// The control plane that is to be asked.
+    /// The control plane to be asked.
     pub fn control_plane(&self) -> Option<ControlPlane> {
         self.parameters.borrow().control_plane().cloned()
     }
 
-    /// What the control plane says is in force from now on. What is held of a service that it has
-    /// taken out may go: the queues are to be looked at.
+    /// Puts in force what the control plane says. Requests held for a service that it has removed
+    /// may go, so the queues need a look.
     pub fn update(&self, services: config::Services) {
         self.parameters.borrow_mut().update(services);
         Plugin::ALL.into_iter().for_each(|plugin| self.apply_to(plugin));
         self.updated.set(true);
     }
 
-    /// Whether what the control plane says has changed since that was last taken note of.
+    /// Whether [`Self::update`] was called since [`Self::was_updated`].
     pub fn is_updated(&self) -> bool {
         self.updated.get()
     }
 
-    /// The same, and takes note of it.
+    /// Likewise, and resets it.
     pub fn was_updated(&self) -> bool {
         self.updated.take()
     }
 
-    /// Brings the parameters in force to all that is there already, and that configurations of this
-    /// plugin concern.
+    /// Applies the parameters in force to everything that configurations of this plugin concern.
     fn apply_to(&self, plugin: Plugin) {
         let parameters = self.parameters.borrow();
         match plugin {
@@ -196,8 +196,8 @@ impl<H: Host> Vm<H> {
         self.services.borrow_mut().look_anew();
     }
 
-    /// The cluster that this request is routed to, if its configuration or the control plane says
-    /// something of its service. Where the configuration is not known: the newest that does.
+    /// The cluster that this request is routed to, if its configuration or the control plane has
+    /// parameters for the service. Without a configuration: under the newest one that has.
     pub fn cluster_of(&self, plugin: Option<PluginId>, stream: &H::Stream) -> Option<clusters::Shared<H>> {
         self.cluster(plugin, std::str::from_utf8(stream.text(Text::ClusterName)?.as_ref()).ok()?)
     }
@@ -217,25 +217,25 @@ impl<H: Host> Vm<H> {
         find(self.clusters.borrow_mut().add(name, &self.host, &self.parameters.borrow()))
     }
 
-    /// A request has come for a service that is new here: this VM's own queue brings it to the
-    /// agent, which can ask from a root context only.
+    /// Reports a request for a service that is new here to the agent. The message goes through this
+    /// VM's own queue, because the agent can ask from a root context only.
     fn announce(&self, service: String) {
         self.new_services.borrow_mut().insert(service);
         self.host.wake(self.number, &Message::News.encode());
     }
 
-    /// The services that were met since this was last asked.
+    /// The services that were met since the last call.
     pub fn take_new_services(&self) -> BTreeSet<String> {
         self.new_services.take()
     }
 
-    /// These services are still to be announced.
+    /// Returns services that have still to be announced.
     pub fn give_back_new_services(&self, services: BTreeSet<String>) {
         self.new_services.borrow_mut().extend(services);
     }
 
-    /// What a tick does of the counters, done by a request on its way, which also finds out whether
-    /// there are long streams to be looked at. No counter may be borrowed.
+    /// What a tick does with the counters, done by a request. It also finds out whether there are
+    /// long streams to look at. No counter may be borrowed.
     pub fn hand_over(&self, now: Timestamp) {
         if self.handover.is_due(now) {
             self.flush();
@@ -245,12 +245,12 @@ impl<H: Host> Vm<H> {
         }
     }
 
-    /// Whether a request has handed the counters over since this was last asked.
+    /// Whether a request has handed the counters over since the last call.
     pub fn was_handed_over(&self) -> bool {
         self.handover.was_by_request()
     }
 
-    /// Hands all counters to the host; whether there was anything to hand over.
+    /// Hands all counters to the host; returns whether there was anything to hand over.
     pub fn flush(&self) -> bool {
         let mut any = false;
         for service in self.services.borrow().iter() {

@@ -1,8 +1,9 @@
 //! `x-bloc-why`: tells people why a request was rejected, where a service has `debugHeaders`.
 //!
-//! A caller that has these filters says it itself, from the server's report and its own bid, and a
-//! server says it only to those that have none: so it is seen where the switch is on in the proxy
-//! that would have to take it away. Without the switch nothing here calls the host.
+//! A caller with these filters adds the header itself, from the server's load report and its own
+//! bid. A server adds it only for callers without the filters. So the header is seen where the
+//! switch is on in the proxy that would otherwise have to remove it. Without the switch nothing
+//! here calls the host.
 
 use crate::deadline::deadline;
 use crate::host::{Host, Map, Stream};
@@ -15,8 +16,7 @@ use bloc_policy::wire::reason::Reason;
 use bloc_policy::wire::why::{self, Terms};
 use std::time::Duration;
 
-/// What a server adds to a rejection for a caller that does not speak to it; nothing without the
-/// switch.
+/// What a server adds to a rejection for a caller without the filters; nothing without the switch.
 pub fn for_stranger(server: &Server, stream: &impl Stream, reason: Reason, report: &LoadReport) -> Option<String> {
     let terms = || Terms { bid: None, deadline: deadline(stream) };
     server.tells_why().then(|| why::rejected(Some(reason), report, terms()))
@@ -24,25 +24,25 @@ pub fn for_stranger(server: &Server, stream: &impl Stream, reason: Reason, repor
 
 /// A rejected attempt, as its caller knows it.
 pub struct Rejected<'a> {
-    /// Who sent it.
+    /// Its sender.
     pub sender: &'a Sender,
     /// The attempt.
     pub attempt: &'a Attempt,
     /// Why; none if this version does not know the server's reason.
     pub reason: Option<Reason>,
-    /// What the server said of itself.
+    /// The server's load report.
     pub report: &'a LoadReport,
 }
 
 impl Rejected<'_> {
-    /// Marks the answer, which the client gets if it is the last one; `number` finds out which
-    /// attempt of its request it was (the first is 0).
+    /// Marks the answer, which the client gets if it is the last one. `number` finds the number of
+    /// the attempt (the first is 0).
     pub fn mark(&self, host: &impl Host, stream: &impl Stream, number: impl FnOnce() -> Option<usize>) {
         let parameters = self.sender.parameters();
         if !parameters.debug_headers() {
             return;
         }
-        // Envoy does not show the request, and with it the deadline, while it shows the response.
+        // With the response Envoy does not show the request, and so not its deadline.
         let terms = Terms { bid: self.attempt.bid, deadline: None };
         let text = why::rejected(self.reason, self.report, terms);
         let server = self.sender.endpoints().get(self.attempt.endpoint);
