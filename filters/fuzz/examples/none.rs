@@ -1,4 +1,4 @@
-//! Nothing. `fuzz.sh` builds it beside the fuzzers: cargo compiles dependencies with the features
-//! that tests need only where a test or an example is built, too, and what the tests have compiled
-//! is then used again.
+//! An empty program, which `fuzz.sh` builds beside the fuzzers. Only when a test or an example is
+//! built, too, does cargo compile dependencies with the features that tests need. So what the tests
+//! have compiled is used again.
 fn main() {}

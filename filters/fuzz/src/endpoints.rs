@@ -1,4 +1,4 @@
-//! A sender under way among servers that say anything.
+//! A sender with requests under way, among servers that report anything.
 
 use arbitrary::{Result, Unstructured};
 use bloc_policy::config::{RoutingKind, ServiceSpec};
@@ -18,12 +18,12 @@ const KINDS: [RoutingKind; 6] = [
     RoutingKind::Mu,
     RoutingKind::Bid,
 ];
-/// Servers that are learned from the answers at most.
+/// The most servers that are learned from answers.
 const ADDRESSES: u8 = 12;
 
-/// Endpoint lists and answers, read from the bytes one after the other.
+/// Reads endpoint lists and answers from the bytes, one after the other.
 pub fn endpoints(data: &[u8]) {
-    // The bytes are used up: the end.
+    // An error means that the bytes are used up.
     let _ = work(&mut Unstructured::new(data));
 }
 
@@ -93,7 +93,7 @@ fn work(bytes: &mut Unstructured<'_>) -> Result<()> {
 fn choose(sender: &mut Sender, now: Timestamp, rng: &mut fastrand::Rng) -> Vec<EndpointId> {
     let chosen = sender.choose(now, rng).to_vec();
     assert!(chosen.len() <= sender.retries(0, true).left() as usize + 1, "{chosen:?}");
-    // Each once, before the list goes round.
+    // Each server once, before the list starts again.
     let once = chosen.len().min(sender.endpoints().len());
     assert_eq!(chosen.iter().take(once).collect::<BTreeSet<_>>().len(), once, "{chosen:?}");
     if sender.parameters().endpoints().is_some() {

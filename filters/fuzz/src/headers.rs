@@ -1,4 +1,4 @@
-//! The headers that sidecars exchange.
+//! The headers that sidecars send each other.
 
 use bloc_policy::wire::bid::{ANY, Caller, encode};
 use bloc_policy::wire::endpoints::{bare_key, decode_key, encode as encode_endpoints};
@@ -8,9 +8,9 @@ use bloc_policy::wire::reason::Reason;
 use sfv::{Dictionary, Parser};
 use std::time::Duration;
 
-/// No number in a header has more digits (RFC 9651, section 3.3.1).
+/// The largest number in a header: RFC 9651, section 3.3.1, allows no more digits.
 const MOST: f64 = 999_999_999_999_999.0;
-/// Beyond this a number is read, but not written.
+/// Larger numbers are read, but not written.
 const WRITTEN: f64 = 1e12;
 
 /// The load report.
@@ -21,7 +21,7 @@ pub fn load_report(data: &[u8]) {
     let oracle: Result<Dictionary, _> = Parser::new(text).parse();
     assert!(oracle.is_ok(), "RFC 9651 refuses {text:?}");
     let numbers = [report.rate, report.service, report.execution.map(|time| time.as_secs_f64() * 1e3)];
-    // A bare confidence of 0.0004 is written as 0; and nothing that large is ever measured.
+    // (A bare confidence of 0.0004 is written as 0.) Such large numbers are never measured.
     if numbers.into_iter().flatten().all(|number| number < WRITTEN) {
         let mut text = String::new();
         report.encode(&mut text);
@@ -29,7 +29,7 @@ pub fn load_report(data: &[u8]) {
     }
 }
 
-/// ORCA in its text form.
+/// ORCA in its text format.
 pub fn orca(data: &[u8]) {
     let Some(report) = orca::decode(data) else { return };
     check(&report, f64::MAX);
@@ -37,7 +37,7 @@ pub fn orca(data: &[u8]) {
     let mut text = String::new();
     if orca::encode(&report, &mut text) {
         let again = orca::decode(text.as_bytes()).expect("what we write we read");
-        // A thousandth at least is written of each number.
+        // Each number is written to at least a thousandth.
         let close = |a: Option<f64>, b: Option<f64>| match (a, b) {
             (Some(a), Some(b)) if (1.0..1e12).contains(&a) => (a - b).abs() <= a * 1e-3,
             _ => true,
@@ -46,7 +46,7 @@ pub fn orca(data: &[u8]) {
     }
 }
 
-/// The bid, and what else is as short: the key of a request and the reason of a rejection.
+/// The bid, and two other short values: the key of a request and the reason of a rejection.
 pub fn bid(data: &[u8]) {
     if let Some(key) = decode_key(data) {
         let mut text = Vec::new();
@@ -61,9 +61,10 @@ pub fn bid(data: &[u8]) {
             let mut text = String::new();
             encode(bid, &mut text);
             let again = Caller::of(Some(text.as_bytes())).bid.expect("what we write we read");
-            // 31 years, in milliseconds, are the most that is written.
+            // The largest bid that is written: 31 years, in milliseconds.
             let written = bid.min(Duration::from_micros(999_999_999_999_999));
-            // One is cut off, and of 31 years in seconds a float keeps no more than a tenth of one.
+            // One microsecond is cut off; for 31 years in seconds, a float resolves only a tenth of
+            // one.
             assert!(again.abs_diff(written) <= Duration::from_micros(2), "{bid:?}, {again:?}");
         }
         None if data == ANY.as_bytes() => assert!(caller.has_filters),
@@ -71,7 +72,7 @@ pub fn bid(data: &[u8]) {
     }
 }
 
-/// What a report may hold at most.
+/// The limits of a report.
 fn check(report: &LoadReport, most: f64) {
     for number in [report.rate, report.service].into_iter().flatten() {
         assert!(number > 0.0 && number <= most, "{report:?}");
@@ -81,8 +82,8 @@ fn check(report: &LoadReport, most: f64) {
     }
     let longest = Duration::from_secs_f64(MOST / 1e3);
     assert!(report.execution.is_none_or(|time| time <= longest), "{report:?}");
-    // What a sender makes of it; a queue of 2^32 at a thousandth of a request in a second is the
-    // worst.
+    // What a sender expects from it. The worst case is a queue of 2^32 at a thousandth of a request
+    // per second.
     let worst = Duration::from_secs(u64::from(u32::MAX) * 1000 + 1000).max(longest);
     assert!(most > MOST || report.expected().is_none_or(|expected| expected <= worst), "{report:?}");
 }

@@ -1,17 +1,17 @@
-//! What the fuzzers try: all that the filters and the control plane read from others, beside "does
-//! not crash" with what must hold of it.
+//! The fuzz targets: everything that the filters and the control plane read from others. Each
+//! target checks that nothing crashes, and what must hold besides.
 //!
 //! | target | reads | what must hold |
 //! |---|---|---|
-//! | [`load_report`] | `x-bloc-load` | numbers within their range; RFC 9651 allows it; what is written again reads the same |
+//! | [`load_report`] | `x-bloc-load` | numbers within their range; RFC 9651 allows the header; it reads the same after it is written again |
 //! | [`orca`] | `endpoint-load-metrics` | the same |
-//! | [`bid`] | `x-bloc-bid`; the key in `x-bloc-endpoints`; `x-bloc-reject` | a bid is finite and reads the same again; nonsense is what a missing header is; a key and a reason read the same again |
+//! | [`bid`] | `x-bloc-bid`; the key in `x-bloc-endpoints`; `x-bloc-reject` | a bid is finite and reads the same again; an invalid one counts as missing; a key and a reason read the same again |
 //! | [`plugin`] | the plugin configuration | every parameter within its documented range |
-//! | [`endpoints`] | endpoint lists and reports, as a sender under way | a list names servers that there are, each once; estimates are numbers; nothing is lost |
+//! | [`endpoints`] | endpoint lists and reports, by a sender with requests under way | a list names existing servers, each once; estimates are numbers; nothing is lost |
 //! | [`sync_request`] | `POST /v1/sync` and the caller's identity | what is accepted reads the same again; the signals made of it are numbers |
-//! | [`sync_response`] | the control plane's answer | as `plugin`, and a sender and a server work with it |
+//! | [`sync_response`] | the control plane's answer | as `plugin`; a sender and a server work with it |
 //!
-//! The functions are ordinary ones, so that `cargo test` replays the committed corpus without a
+//! The targets are ordinary functions, so `cargo test` replays the committed corpus without a
 //! fuzzer; `fuzz.sh` runs the fuzzers.
 
 mod endpoints;
@@ -24,7 +24,7 @@ pub use headers::{bid, load_report, orca};
 pub use parameters::plugin;
 pub use sync::{sync_request, sync_response};
 
-/// What is done with an input.
+/// Handles one input.
 pub type Target = fn(&[u8]);
 
 /// The targets by name.

@@ -1,4 +1,4 @@
-//! What operators write.
+//! The configuration that operators write.
 
 use bloc_policy::config::{CapacityParameters, PluginConfig, ServiceParameters};
 use std::collections::BTreeSet;
@@ -22,7 +22,7 @@ pub fn plugin(data: &[u8]) {
     config.services().values().for_each(check);
 }
 
-/// Every parameter within the range that its accessor documents.
+/// Checks that every parameter is within the range that its accessor documents.
 pub(crate) fn check(service: &ServiceParameters) {
     assert!(service.retries() <= 10, "{service:?}");
     let routes = service.route_retries();

@@ -40,18 +40,18 @@ pub fn sync_request(data: &[u8]) {
     take(poll.from(spiffe));
 }
 
-/// The SPIFFE id that a request with this header has proved, if any.
+/// The SPIFFE id that this header proves, if any.
 fn spiffe(header: &[u8]) -> Option<String> {
     let mut headers = HeaderMap::new();
     headers.insert("x-forwarded-client-cert", HeaderValue::from_bytes(header).ok()?);
     let peer = |ip: Ipv4Addr| Some(Peer(SocketAddr::from((ip, 1))));
-    // The seeds have no By=.
+    // The seeds have no `By=`.
     let identity = Identity::Spiffe("cluster.local".parse().ok());
     assert!(identity.of(&headers, peer(Ipv4Addr::new(10, 0, 0, 1))).is_err(), "not from the sidecar");
     identity.of(&headers, peer(Ipv4Addr::LOCALHOST)).ok().flatten()
 }
 
-/// The store works with the poll, twice, so that there is something to make rates of.
+/// The store handles the poll twice, so that it can compute rates.
 fn take(poll: Poll) {
     RUNTIME.with(|runtime| {
         let _inside = runtime.enter();

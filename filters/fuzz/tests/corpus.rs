@@ -1,4 +1,4 @@
-//! Runs each committed input through its fuzz target, so that a fixed fault does not come back.
+//! Runs each committed input through its fuzz target, so that a fixed bug does not come back.
 
 use bloc_fuzz::TARGETS;
 use std::fs;

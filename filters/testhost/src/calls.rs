@@ -1,4 +1,4 @@
-//! HTTP calls of the guests' own (`proxy_http_call`), which the test answers.
+//! The guests' own HTTP calls (`proxy_http_call`), which the test answers.
 
 use crate::headers::HeaderMap;
 use crate::shared::Address;
@@ -21,18 +21,18 @@ pub struct HttpCall {
 }
 
 impl HttpCall {
-    /// The number of the call: no other one of the process has it.
+    /// The number of the call, unique in the process.
     pub fn token(&self) -> u32 {
         self.token
     }
 
-    /// The number of the VM that made it.
+    /// The number of the VM that made the call.
     pub fn vm(&self) -> usize {
         self.from.vm
     }
 }
 
-/// The calls of a process that wait for an answer, the oldest first.
+/// The calls of a process that wait for answers, the oldest first.
 #[derive(Default)]
 pub(crate) struct Calls {
     waiting: Vec<HttpCall>,
@@ -40,7 +40,7 @@ pub(crate) struct Calls {
 }
 
 impl Calls {
-    /// Adds a call under a token of its own, which this gives.
+    /// Adds a call under a new token; returns the token.
     pub(crate) fn add(&mut self, mut call: HttpCall) -> u32 {
         self.last_token += 1;
         call.token = self.last_token;
@@ -48,7 +48,7 @@ impl Calls {
         self.last_token
     }
 
-    /// Removes a call; whether it was still there.
+    /// Removes a call; returns whether it was still there.
     pub(crate) fn remove(&mut self, token: u32) -> bool {
         let before = self.waiting.len();
         self.waiting.retain(|waiting| waiting.token != token);
@@ -59,12 +59,12 @@ impl Calls {
         &self.waiting
     }
 
-    /// Which guests' calls are too late when.
+    /// When each call times out, and who made it.
     pub(crate) fn dues(&self) -> impl Iterator<Item = (Address, Duration)> {
         self.waiting.iter().filter_map(|call| Some((call.from, call.due?)))
     }
 
-    /// Ends those of these addresses; nobody waits for them any more.
+    /// Ends the calls of these addresses; nobody waits for them any longer.
     pub(crate) fn forget(&mut self, gone: impl Fn(&Address) -> bool) {
         self.waiting.retain(|call| !gone(&call.from));
     }

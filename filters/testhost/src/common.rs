@@ -1,8 +1,8 @@
 //! What the VMs of an Envoy share: clocks, randomness, data, queues, metrics, timers, calls, the
 //! log.
 //!
-//! Guests reach it by their host calls. It knows no VM: whom a due timer, a wake-up or an answer
-//! concerns is an [`Address`], and the process on top calls that VM.
+//! Guests reach it through host calls. It knows no VMs: a due timer, a wake-up or an answer is for
+//! an [`Address`], and the process calls the VM.
 
 use crate::calls::Calls;
 use crate::context::Key;
@@ -15,9 +15,10 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::rc::Rc;
 use std::time::Duration;
 
-/// Where the monotonic clock starts: a guest must not take its first reading for zero.
+/// Where the monotonic clock starts: not at zero, which a guest must not take for the first
+/// reading.
 const BOOTED: Duration = Duration::from_secs(1000);
-/// 2026-01-01, where the realtime clock starts.
+/// Where the realtime clock starts: 2026-01-01.
 const EPOCH: Duration = Duration::from_secs(1_767_225_600);
 
 /// A line that a guest logged.
@@ -25,11 +26,11 @@ const EPOCH: Duration = Duration::from_secs(1_767_225_600);
 pub struct LogLine {
     /// 0 trace, 1 debug, 2 info, 3 warning, 4 error, 5 critical.
     pub level: u32,
-    /// What it says.
+    /// Its text.
     pub text: String,
 }
 
-/// What is shared.
+/// The shared state.
 pub(crate) struct Shared {
     pub(crate) now: Duration,
     pub(crate) rng: fastrand::Rng,
@@ -41,19 +42,19 @@ pub(crate) struct Shared {
     pub(crate) timers: Timers,
     /// How many VMs there are by VM id.
     pub(crate) vms: BTreeMap<String, usize>,
-    /// Plugins that were tried on the main thread, and whether they are accepted.
+    /// Plugins that were tried on the main thread, and whether they were accepted.
     pub(crate) canaries: HashMap<Key, bool>,
     pub(crate) log: Vec<LogLine>,
     pub(crate) faults: Vec<Fault>,
     pub(crate) records_faults: bool,
 }
 
-/// A handle to it: clones lead to the same.
+/// A handle to the shared state, which all clones share.
 #[derive(Clone)]
 pub(crate) struct Common(Rc<RefCell<Shared>>);
 
 impl Common {
-    /// `seed`: what the guests draw at random follows from it.
+    /// `seed` determines what the guests draw at random.
     pub(crate) fn new(seed: u64) -> Self {
         Self(Rc::new(RefCell::new(Shared {
             now: BOOTED,
@@ -81,12 +82,12 @@ impl Common {
         self.with(|shared| shared.now)
     }
 
-    /// The realtime clock, since 1970.
+    /// The realtime clock: time since 1970.
     pub(crate) fn realtime(&self) -> Duration {
         EPOCH + self.now()
     }
 
-    /// The id of this node, as a property says it.
+    /// The id of this node, as the property gives it.
     pub(crate) fn node(&self) -> &'static str {
         "testhost"
     }
@@ -107,7 +108,7 @@ impl Common {
         }
     }
 
-    /// Starts a timer anew, or stops it.
+    /// Restarts a timer, or stops it.
     pub(crate) fn set_timer(&self, address: Address, period: Duration) {
         self.with(|shared| shared.timers.set(address, period, shared.now));
     }
@@ -120,17 +121,18 @@ impl Common {
         });
     }
 
-    /// Forgets the calls of a root context: nobody will hear of them. As in Envoy its timer stays.
+    /// Forgets the calls of a root context: nobody will get their answers. As in Envoy its timer
+    /// stays.
     pub(crate) fn forget_calls(&self, vm: usize, root: u32) {
         self.with(|shared| shared.calls.forget(|address| address.vm == vm && address.root == root));
     }
 
-    /// There is one more VM with this id.
+    /// Counts one more VM with this id.
     pub(crate) fn begin_vm(&self, vm_id: &str) {
         self.with(|shared| *shared.vms.entry(vm_id.to_owned()).or_default() += 1);
     }
 
-    /// There is one less; what VMs with this id share goes with the last one.
+    /// Counts one VM less. With the last one, what VMs of this id share is forgotten.
     pub(crate) fn end_vm(&self, vm_id: &str) {
         self.with(|shared| {
             let count = shared.vms.entry(vm_id.to_owned()).or_default();

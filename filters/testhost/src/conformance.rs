@@ -1,7 +1,7 @@
-//! Host calls as Envoy answers them and as this host does: scenarios that a probe plays on both.
+//! Compares the host calls of this host with Envoy's: scenarios that a probe plays on both.
 //!
-//! Each is one request through one filter; compared are the probe's report, the status, and those
-//! headers of the answer that a filter can bring about. The half that runs in a real Envoy is in
+//! Each is one request through one filter. The test compares the probe's report, the status, and
+//! the response headers that a filter can change. The half that runs in a real Envoy is in
 //! filters/testhost/tests/envoy.rs.
 
 use crate::headers::Headers;
@@ -14,10 +14,10 @@ use std::time::Duration;
 
 /// The root id and the VM id of the probe.
 pub const ROOT_ID: &str = "probe";
-/// What the request carries besides method, path and host.
+/// The request's headers besides method, path and host.
 pub const REQUEST: [(&str, &str); 4] =
     [("x-twice", "one"), ("X-Twice", "two"), ("x-envoy-retry-on", "5xx"), ("accept", "text/html")];
-/// Headers of the answer that are compared.
+/// The response headers that are compared.
 const COMPARED: [&str; 7] =
     [REPORT, ":status", "content-type", "content-length", "grpc-status", "grpc-message", "x-own"];
 
@@ -31,12 +31,12 @@ pub struct Scenario {
     pub probe: Probe,
     /// Further headers of the request.
     pub headers: &'static [(&'static str, &'static str)],
-    /// What this host does otherwise, on purpose.
+    /// What this host does differently, on purpose.
     pub differs: Option<&'static str>,
 }
 
 impl Scenario {
-    /// Plays it in this host: the headers of the answer that are compared.
+    /// Plays it in this host; returns the response headers that are compared.
     ///
     /// # Panics
     /// The request is still paused after ten seconds.
@@ -68,7 +68,7 @@ impl Scenario {
     }
 }
 
-/// The compared headers among those that `header` gives.
+/// The compared headers, with the values that `header` gives.
 pub fn compared(header: impl Fn(&str) -> Option<String>) -> Vec<(String, String)> {
     COMPARED.iter().filter_map(|name| Some(((*name).to_owned(), header(name)?))).collect()
 }
@@ -155,7 +155,7 @@ pub fn scenarios() -> Vec<Scenario> {
     ]
 }
 
-/// `x-own: yes` as the ABI has it.
+/// `x-own: yes` in the ABI's format.
 const OWN: &[u8] = b"\x01\0\0\0\x05\0\0\0\x03\0\0\0x-own\0yes\0";
 
 fn lookup() -> Probe {
@@ -234,7 +234,7 @@ fn shared_data() -> Probe {
     };
     let look = |probe: Probe| probe.request("proxy_get_shared_data", &[text("key"), Arg::Buffer, Arg::Word]);
     let mut probe = look(Probe::default());
-    // A key that is not there takes any number.
+    // A missing key accepts any number.
     probe = look(set(probe, "first", 77));
     probe = look(set(probe, "second", 77));
     probe = probe.request("proxy_set_shared_data", &[text("key"), text("third"), Arg::LastWord]);
@@ -292,7 +292,7 @@ fn contexts() -> Probe {
         .request("proxy_continue_stream", &[Arg::I32(7)])
         .request("proxy_close_stream", &[Arg::I32(7)])
         .request("proxy_done", &[])
-        // The root context: host calls are made for it from now on, and it has no headers.
+        // The root context: from now on host calls are for it, and it has no headers.
         .request("proxy_set_effective_context", &[Arg::I32(1)])
         .request("proxy_get_header_map_value", &[REQUEST_MAP, text(":path"), Arg::Buffer])
         .request("proxy_get_header_map_value", &[RESPONSE_MAP, text(":status"), Arg::Buffer])

@@ -1,4 +1,4 @@
-//! Contexts of a guest: plugins and streams, and what their callbacks leave to be done.
+//! Contexts of a guest: plugins and streams, and the actions that follow a callback.
 
 use crate::headers::Headers;
 use std::collections::BTreeMap;
@@ -7,19 +7,18 @@ use std::rc::Rc;
 /// Properties of a stream by path; the parts of a path are separated by `\0`.
 pub(crate) type Properties = BTreeMap<Vec<u8>, Vec<u8>>;
 
-/// The answer to a call of the guest's own, which is there during `proxy_on_http_call_response`
-/// only.
+/// The answer to a guest's own call; it exists only during `proxy_on_http_call_response`.
 pub(crate) struct CallResponse {
     pub(crate) root: u32,
     pub(crate) headers: Headers,
     pub(crate) body: Vec<u8>,
 }
 
-/// What makes a plugin: listeners that agree in all of it share a root context in each VM.
+/// What identifies a plugin: listeners that agree in all of it share a root context in each VM.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Key {
     pub(crate) root_id: Rc<str>,
-    /// The plugin's name, which stands for all that Envoy adds: name, direction, listener metadata.
+    /// The plugin's name; stands for all that Envoy adds: name, direction, listener metadata.
     pub(crate) name: Rc<str>,
     pub(crate) configuration: Rc<[u8]>,
 }
@@ -33,18 +32,18 @@ pub(crate) enum Context {
 /// A root context: a plugin.
 pub(crate) struct RootState {
     pub(crate) key: Key,
-    /// The configuration can be read while it is being configured only.
+    /// The configuration can be read only during this callback.
     pub(crate) configuring: bool,
-    /// It is to go, and asked for time (`proxy_on_done` said no).
+    /// It is being removed, and asked for time (`proxy_on_done` returned false).
     pub(crate) ending: bool,
 }
 
-/// An HTTP stream, or one attempt of one.
+/// An HTTP stream, or an attempt.
 #[derive(Default)]
 pub(crate) struct StreamState {
     pub(crate) root: u32,
     pub(crate) properties: Properties,
-    /// The maps that the guest may touch at this moment.
+    /// The header maps that the guest may access now.
     pub(crate) request: Option<Headers>,
     pub(crate) response: Option<Headers>,
     pub(crate) request_body: Option<Vec<u8>>,
@@ -54,9 +53,9 @@ pub(crate) struct StreamState {
     pub(crate) logged_request: Option<Headers>,
     pub(crate) logged_response: Option<Headers>,
     pub(crate) logging: bool,
-    /// Bytes of the request's body that have come.
+    /// Bytes of the request's body received so far.
     pub(crate) received: u64,
-    /// Bytes of the response's body that have gone.
+    /// Bytes of the response's body sent so far.
     pub(crate) sent: u64,
     pub(crate) request_paused: bool,
     pub(crate) response_paused: bool,
@@ -67,14 +66,14 @@ pub(crate) struct StreamState {
     pub(crate) reply: Option<LocalReply>,
 }
 
-/// An answer that the filter gave in place of the upstream.
+/// A response that the filter sent in place of the upstream's.
 #[derive(Clone, Debug)]
 pub struct LocalReply {
     /// Its headers, after the response callback has seen them.
     pub headers: Headers,
     /// Its body.
     pub body: Vec<u8>,
-    /// What Envoy shows as `%RESPONSE_CODE_DETAILS%`.
+    /// `%RESPONSE_CODE_DETAILS%` in Envoy.
     pub details: String,
 }
 
@@ -85,7 +84,7 @@ impl LocalReply {
     }
 }
 
-/// What is done when a callback has returned.
+/// An action that follows a callback.
 pub(crate) enum Action {
     Reply {
         context: u32,
@@ -94,6 +93,6 @@ pub(crate) enum Action {
     ResumeRequest(u32),
     ResumeResponse(u32),
     Reset(u32),
-    /// A root context that was to go is done.
+    /// A root context that was being removed is done.
     DeleteRoot(u32),
 }

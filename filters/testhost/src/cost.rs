@@ -1,13 +1,13 @@
-//! What callbacks cost: instructions (as wasmtime's fuel), host calls by name, buffers that the
+//! The cost of callbacks: instructions (wasmtime's fuel), host calls by name, and buffers that the
 //! host put into the guest's memory.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// What the callbacks of a VM have cost since the last look.
+/// The cost of a VM's callbacks since the last reading.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Cost {
-    /// Callbacks by name: how many, and their fuel (about one unit for each WebAssembly
+    /// Per callback: its number of calls and their fuel (about one unit for each WebAssembly
     /// instruction; 0 without metering).
     pub callbacks: BTreeMap<&'static str, (u64, u64)>,
     /// Host calls by name.
@@ -16,8 +16,7 @@ pub struct Cost {
     pub buffers: u64,
     /// Their size in bytes.
     pub buffer_bytes: u64,
-    /// Time spent in host calls, if the VM was asked to measure it
-    /// ([`crate::Vm::time_host_calls`]).
+    /// Time spent in host calls, if measured ([`crate::Vm::time_host_calls`]).
     pub host_time: Duration,
 }
 
@@ -47,7 +46,7 @@ impl Cost {
     }
 }
 
-/// The same, as it is counted: host calls by the number of the function.
+/// A [`Cost`] while it is counted: host calls by the number of the function.
 #[derive(Default)]
 pub(crate) struct Tally {
     callbacks: Vec<(&'static str, u64, u64)>,

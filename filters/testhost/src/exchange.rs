@@ -1,12 +1,11 @@
 //! A whole request: what Envoy's router does between the filters, as far as this project depends on
 //! it.
 //!
-//! [`Caller`] is the sidecar of who calls: `bloc.outbound`, then the router, which tries the
-//! servers of `x-bloc-endpoints` in their order, each attempt through `bloc.attempt`; headers that
-//! the route configuration has it take away are taken away; servers that the cluster does not have
-//! are skipped, and when the list is used up the fallback policy takes the hosts in turn.
-//! [`Server`] is the sidecar of who is called: `bloc.inbound`, then the application. The network
-//! between them is a closure of the test.
+//! [`Caller`] is the caller's sidecar: `bloc.outbound`, then the router. The router tries the
+//! servers of `x-bloc-endpoints` in order, each attempt through `bloc.attempt`. It removes the
+//! headers that the route configuration names, and skips servers that the cluster does not have.
+//! After the list, the fallback policy takes the hosts in turn. [`Server`] is the server's sidecar:
+//! `bloc.inbound`, then the application. The network between them is a closure of the test.
 
 use crate::cost::Cost;
 use crate::headers::Headers;
@@ -15,10 +14,10 @@ use crate::stream::Flow;
 use crate::vm::{Refused, Vm};
 use std::cell::{Cell, RefCell};
 
-/// Request headers that tell Envoy's router what to retry; it keeps them to itself.
+/// Request headers that tell Envoy's router what to retry; it does not pass them on.
 const ROUTER_HEADERS: [&str; 3] = ["x-envoy-retry-on", "x-envoy-retriable-header-names", "x-envoy-max-retries"];
-/// What the route configurations around the filters take from a request after the filters in front
-/// of the router, and from an answer before them, as the project's manifests say.
+/// The headers that the route configurations remove, as in the project's manifests: from a request
+/// after the filters before the router, from a response before those filters.
 const STRIPPED_FROM_REQUESTS: Sides = Sides {
     inbound: &["x-bloc-bid", "x-bloc-endpoints", "x-bloc-load", "x-bloc-reject"],
     outbound: &["x-bloc-bid", "x-bloc-load", "x-bloc-reject"],
@@ -41,7 +40,7 @@ fn strip(headers: &Headers, names: &[&str]) {
     });
 }
 
-/// What requests have as a body, whatever length they claim.
+/// The body of requests, whatever length they claim.
 const BODY: &[u8] = b"a body";
 
 /// Whether a request ends with its headers.
@@ -49,19 +48,19 @@ fn ends(request: &Headers) -> bool {
     ["content-length", "content-type", "transfer-encoding"].iter().all(|name| request.text(name).is_none())
 }
 
-/// How often Envoy's router retries if a request asks for retries without saying how many.
+/// How often Envoy's router retries if a request asks for retries without a number.
 const DEFAULT_RETRIES: usize = 1;
 
-/// The retry policy of a route: what Envoy's router retries if the request asks for nothing.
+/// The retry policy of a route: what Envoy's router retries even if the request asks for nothing.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct RetryPolicy {
     /// The conditions: `connect-failure`, `5xx`, `retriable-headers`.
     pub on: &'static str,
-    /// How often; none: once.
+    /// The number of retries; none: one.
     pub retries: Option<usize>,
 }
 
-/// An answer on the wire.
+/// A response on the wire.
 #[derive(Clone, Debug)]
 pub struct Response {
     /// Its headers, `:status` among them.
@@ -73,14 +72,14 @@ pub struct Response {
 }
 
 impl Response {
-    /// An answer with this status, these headers and this body.
+    /// A response with this status, these headers and this body.
     pub fn new(status: u32, headers: &[(&str, &str)], body: &[u8]) -> Self {
         let all = Headers::new(&[(":status", &status.to_string())]);
         all.edit(|map| headers.iter().for_each(|(name, value)| map.add(name, value)));
         Self { headers: all, body: body.to_vec(), trailers: None }
     }
 
-    /// The same with these trailers.
+    /// Adds trailers.
     #[must_use]
     pub fn with_trailers(self, trailers: &[(&str, &str)]) -> Self {
         Self { trailers: Some(Headers::new(trailers)), ..self }
@@ -92,16 +91,16 @@ impl Response {
     }
 }
 
-/// What became of a request.
+/// The result of a request.
 #[derive(Clone, Debug)]
 pub struct Outcome {
-    /// What the caller's application got.
+    /// What the caller's application receives.
     pub response: Response,
     /// The servers that were tried, in order.
     pub tried: Vec<String>,
 }
 
-/// The sidecar of a caller, as one of its threads has it.
+/// A caller's sidecar on one thread.
 pub struct Caller {
     outbound: Root,
     attempt: Root,
@@ -124,7 +123,7 @@ impl Caller {
         Ok(Self { outbound, attempt, cluster, hosts, next_host, policy })
     }
 
-    /// With this retry policy on the route; without, it has none.
+    /// Sets the route's retry policy; without it, the route has none.
     #[must_use]
     pub fn with_policy(self, policy: RetryPolicy) -> Self {
         Self { policy, ..self }
@@ -135,7 +134,7 @@ impl Caller {
         work(&mut self.hosts.borrow_mut());
     }
 
-    /// What `bloc.outbound` and `bloc.attempt` have cost since the last look.
+    /// What `bloc.outbound` and `bloc.attempt` have cost since the last reading.
     pub fn take_costs(&self) -> [Cost; 2] {
         [self.outbound.take_cost(), self.attempt.take_cost()]
     }
@@ -154,8 +153,8 @@ impl Caller {
         (host.clone(), listed.len())
     }
 
-    /// Sends a request, with a body if its headers speak of one. `network` carries an attempt to a
-    /// server and gives its answer; none if there is no connection.
+    /// Sends a request, with a body if its headers announce one. `network` carries an attempt to a
+    /// server and returns its response; none if there is no connection.
     ///
     /// # Panics
     /// A filter made a call that Envoy refuses, or paused the request; or the cluster has no hosts.
@@ -180,11 +179,10 @@ impl Caller {
         }
     }
 
-    /// A request comes: `bloc.outbound` has seen it, and what stands between that and the router
-    /// may wait. If `bloc.outbound` answers it, its answer.
+    /// A request arrives and passes `bloc.outbound`. Filters between that and the router may pause
+    /// it here.
     ///
-    /// # Errors
-    /// That is no error: the answer of `bloc.outbound`.
+    /// # Errors No error: the response, if `bloc.outbound` answers the request.
     ///
     /// # Panics
     /// The filter made a call that Envoy refuses, or paused the request.
@@ -205,19 +203,19 @@ impl Caller {
     }
 }
 
-/// A request that is on its way, among others: anything may happen between its steps.
+/// A request under way, among others: anything may happen between its steps.
 pub struct Request<'a> {
     caller: &'a Caller,
     stream: crate::Stream,
     headers: Headers,
     retry: Retry,
-    /// As Envoy reads it, once.
+    /// The list as Envoy reads it, once.
     listed: Option<Vec<String>>,
     used: usize,
     tried: Vec<String>,
 }
 
-/// An attempt that is on its way.
+/// An attempt under way.
 pub struct Attempt {
     stream: crate::Stream,
     server: String,
@@ -230,26 +228,25 @@ impl Attempt {
         &self.server
     }
 
-    /// What goes over the wire.
+    /// Its headers on the wire.
     pub fn sent(&self) -> Headers {
         self.sent.clone()
     }
 }
 
-/// An answer that goes on to the client; what stands between the router and `bloc.outbound` may
-/// wait.
+/// A response on its way to the client. Filters between the router and `bloc.outbound` may pause it
+/// here.
 pub struct Last {
-    /// The answer, as the router hands it on.
+    /// The response, as the router passes it on.
     pub response: Response,
     attempt: Attempt,
 }
 
 impl Request<'_> {
-    /// The router sends the request, for the first time or again. If `bloc.attempt` answers it, its
-    /// answer, which the router does not retry.
+    /// The router sends the request, for the first time or again.
     ///
-    /// # Errors
-    /// That is no error: the answer of `bloc.attempt`.
+    /// # Errors No error: the response, if `bloc.attempt` answers the attempt; the router does not
+    /// retry that.
     ///
     /// # Panics
     /// The filter made a call that Envoy refuses, or paused the attempt; or the cluster has no
@@ -278,13 +275,13 @@ impl Request<'_> {
         if !ends(headers) {
             assert!(stream.request_body(BODY, true).continues());
         }
-        // On the wire it is a copy: what the server's sidecar changes stays there.
+        // A copy, as on the wire: what the server's sidecar changes stays there.
         let sent = Headers::from(headers.borrow().clone());
         Ok(Attempt { stream, server, sent })
     }
 
-    /// An attempt is answered, or (none) there is no connection. Nothing: the request is to be sent
-    /// again.
+    /// The response to an attempt, or none if there is no connection. Returns none if the router
+    /// retries.
     ///
     /// # Panics
     /// The filter made a call that Envoy refuses.
@@ -314,7 +311,7 @@ impl Request<'_> {
         Some(Last { response, attempt })
     }
 
-    /// The answer reaches `bloc.outbound`, and the client.
+    /// The response passes `bloc.outbound` and reaches the client.
     ///
     /// # Panics
     /// The filter made a call that Envoy refuses.
@@ -331,8 +328,8 @@ impl Request<'_> {
     }
 }
 
-/// What Envoy's router retries of a request: the conditions of its route and of the request
-/// together, as often as the request says, or else the route.
+/// What Envoy's router retries: on the conditions of the route and of the request together, as
+/// often as the request says, or else the route.
 struct Retry {
     on: String,
     headers: Vec<String>,
@@ -362,7 +359,7 @@ impl Retry {
     }
 }
 
-/// The sidecar of a server, as one of its threads has it.
+/// A server's sidecar on one thread.
 pub struct Server {
     inbound: Root,
 }
@@ -381,10 +378,10 @@ impl Server {
         &self.inbound
     }
 
-    /// Takes a request without a body to the application, unless the filter answers it.
+    /// Passes a request without a body to the application, unless the filter answers it.
     ///
     /// # Panics
-    /// The filter made a call that Envoy refuses, or held the request (a test of that works with
+    /// The filter made a call that Envoy refuses, or held the request (tests of the wait queue use
     /// streams).
     pub fn handle(&self, request: impl Into<Headers>, application: impl FnOnce(&Headers) -> Response) -> Response {
         let request = request.into();

@@ -1,9 +1,9 @@
-//! The guest's callbacks. One that the module does not export does nothing, as in Envoy.
+//! The guest's callbacks. A callback that the module does not export does nothing, as in Envoy.
 
 use crate::guest::Guest;
 use wasmtime::{Instance, Result, Store, TypedFunc, WasmParams, WasmResults};
 
-/// The names that say which version of the ABI a module speaks.
+/// The exports that name the ABI version of a module.
 const VERSIONS: [&str; 2] = ["proxy_abi_version_0_2_1", "proxy_abi_version_0_2_0"];
 /// `Continue` of the ABI.
 const CONTINUE: u32 = 0;

@@ -2,9 +2,9 @@
 //!
 //! - Host calls per request must not rise at all. They do not depend on the compiler.
 //! - Instructions per request (fuel) must not rise by more than [`TOLERANCE`]. They depend on the
-//!   compiler that built the module, so the record has an entry for each; which one it was the
-//!   module says itself, in the paths of the standard library's panics. A compiler that nobody has
-//!   recorded is compared with the dearest one that was, with [`FOREIGN_TOLERANCE`].
+//!   compiler that built the module, so the record has an entry for each compiler. The module names
+//!   its compiler in the paths of the standard library's panics. A compiler without an entry is
+//!   compared with the most expensive entry, with [`FOREIGN_TOLERANCE`].
 //! - The module must not be larger than [`MOST_BYTES`].
 
 use crate::module::{Compile, Module, ModuleError, just_built};
@@ -15,36 +15,36 @@ use std::path::{Path, PathBuf};
 
 /// By how much fuel may exceed the record of the same compiler.
 pub const TOLERANCE: f64 = 0.05;
-/// By how much fuel may exceed the dearest record, if the module's compiler has none.
+/// By how much fuel may exceed the most expensive record, if the module's compiler has none.
 pub const FOREIGN_TOLERANCE: f64 = 0.25;
-/// The size of the module in bytes.
+/// The most bytes that the module may have.
 pub const MOST_BYTES: usize = 900 * 1024;
-/// How to make a new record.
+/// The command that makes a new record.
 pub const HOW_TO_RECORD: &str = "cargo run -p bloc-testhost --example gates -- record";
 
-/// A number for each filter of each routing, such as `bloc`, `outbound`.
+/// A number for each filter of each routing, for example `bloc`, `outbound`.
 type Table = BTreeMap<String, BTreeMap<String, u64>>;
 
 /// The record: benches/record/gates.json.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Record {
-    /// Requests that all numbers are for.
+    /// The number of requests that all numbers are for.
     pub requests: u64,
     /// Host calls.
     pub host_calls: Table,
-    /// Fuel by compiler.
+    /// Fuel, by compiler.
     pub fuel: BTreeMap<String, Table>,
 }
 
-/// What was measured.
+/// A measurement.
 #[derive(Clone, Debug)]
 pub struct Measured {
-    /// Which compiler built the module.
+    /// The compiler that built the module.
     pub compiler: String,
     /// The size of the module in bytes.
     pub bytes: usize,
-    /// By routing.
+    /// Costs by routing.
     pub costs: BTreeMap<String, Steady>,
 }
 
@@ -57,7 +57,7 @@ impl Measured {
         Self::from_file(&just_built()?)
     }
 
-    /// Measures the module in a file, of whatever age.
+    /// Measures the module in a file, whatever its age.
     ///
     /// # Errors
     /// It is missing or not valid.
@@ -84,14 +84,14 @@ impl Measured {
         self.table(crate::Cost::fuel)
     }
 
-    /// The record with this measurement in it; entries of other compilers stay.
+    /// The record with this measurement added; entries of other compilers stay.
     pub fn recorded_in(&self, mut record: Record) -> Record {
         (record.requests, record.host_calls) = (REQUESTS, self.host_calls());
         record.fuel.insert(self.compiler.clone(), self.fuel());
         record
     }
 
-    /// What exceeds the record, in words; nothing if all is well.
+    /// What exceeds the record, as text; empty if nothing does.
     pub fn excess(&self, record: &Record) -> Vec<String> {
         let mut excess = Vec::new();
         if self.bytes > MOST_BYTES {
@@ -125,7 +125,7 @@ impl Measured {
     }
 }
 
-/// Where the record is.
+/// The path of the record.
 pub fn record_file() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../benches/record/gates.json")
 }
@@ -139,8 +139,8 @@ fn cell(table: &Table, name: &str) -> Option<u64> {
     table.get(routing)?.get(part).copied()
 }
 
-/// Which compiler built the module: the commit that its standard library comes from, or that it was
-/// built from source beside it.
+/// The compiler that built the module: the commit of its standard library, or a note that this was
+/// built from source.
 fn compiler(module: &[u8]) -> String {
     const MARK: &[u8] = b"/rustc/";
     const COMMIT: usize = 40;

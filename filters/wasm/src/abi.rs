@@ -1,8 +1,8 @@
 //! The host calls, as the Proxy-Wasm ABI declares them.
 //!
-//! The SDK's own wrappers panic on a status that they do not expect, and a panic is a trap that
-//! takes the worker's VM down. So these are declared here and give the status; only configurations
-//! and calls to the control plane go through the SDK.
+//! The SDK's own wrappers panic on an unexpected status, and a panic is a trap that ends the
+//! worker's VM. So these calls are declared here and return the status. Only configurations and
+//! calls to the control plane use the SDK.
 #![allow(unsafe_code, reason = "the Proxy-Wasm ABI is a C ABI")]
 
 use proxy_wasm::types::MapType;
@@ -81,7 +81,7 @@ unsafe extern "C" {
 /// `Status::Ok` of the ABI.
 pub const OK: u32 = 0;
 
-/// Takes over a buffer that Envoy made with the module's allocator.
+/// Takes ownership of a buffer that Envoy made with the module's allocator.
 ///
 /// # Safety
 /// `data` and `size` are what a host call has just returned with [`OK`].
@@ -91,7 +91,7 @@ pub unsafe fn owned(data: *mut u8, size: usize) -> Vec<u8> {
     if data.is_null() { Vec::new() } else { unsafe { Vec::from_raw_parts(data, size, size) } }
 }
 
-/// A property by its path, whose parts are separated by `\0`.
+/// A property; the parts of its path are separated by `\0`.
 pub fn property(path: &str) -> Option<Vec<u8>> {
     let (mut data, mut size) = (null_mut(), 0);
     // SAFETY: the pointers are valid for the call.
@@ -101,7 +101,7 @@ pub fn property(path: &str) -> Option<Vec<u8>> {
     }
 }
 
-/// How many bytes the names and values of all headers have.
+/// The size in bytes of the names and values of all headers.
 pub fn header_bytes(map: MapType) -> Option<u64> {
     let mut size = 0;
     // SAFETY: the pointer is valid for the call.
@@ -118,9 +118,9 @@ pub fn header(map: MapType, name: &str) -> Option<Vec<u8>> {
     }
 }
 
-/// Does something on behalf of another context.
+/// Runs `work` for another context.
 pub fn in_context(context: u32, work: impl FnOnce()) {
-    /// The VM's own context, in place of which Envoy takes that of the present callback.
+    /// The VM's own context; Envoy takes it for that of the current callback.
     const PRESENT: u32 = 0;
     // SAFETY: no pointers.
     if unsafe { proxy_set_effective_context(context) } == OK {

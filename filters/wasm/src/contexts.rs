@@ -1,4 +1,4 @@
-//! The contexts that the SDK calls: each passes its callbacks on to what `bloc-engine` has for it.
+//! The contexts that the SDK calls: each passes its callbacks on to its part of `bloc-engine`.
 
 use crate::envoy::{Envoy, dequeue, plugin_configuration, post_answer, root_id};
 use crate::stream::EnvoyStream;
@@ -18,25 +18,25 @@ fn engine() -> Rc<Engine<Envoy>> {
     ENGINE.with(|engine| Rc::clone(engine.get_or_init(|| Engine::new(Envoy))))
 }
 
-/// From now on a panic puts right what nobody else could, then does what it did before.
+/// From now on a panic runs crash recovery first, and then the previous hook.
 pub fn recover_from_panics() {
     let before = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {
         let _ = ENGINE.try_with(|engine| match engine.get() {
             Some(engine) => engine.recover(),
-            // In the very making of it.
+            // The panic came while the engine was being created.
             None => count_crash(&Envoy),
         });
         before(panic);
     }));
 }
 
-/// Makes the root context of a plugin.
+/// Creates the root context of a plugin.
 pub fn root(context: u32) -> Box<dyn RootContext> {
     Box::new(Plugged { context, root: None })
 }
 
-/// A root context; it has a plugin once that is configured.
+/// A root context; it has a plugin once it is configured.
 struct Plugged {
     context: u32,
     root: Option<Root<Envoy>>,
@@ -76,7 +76,7 @@ impl RootContext for Plugged {
 
     fn create_http_context(&self, context: u32) -> Option<Box<dyn HttpContext>> {
         let stream = EnvoyStream::new(context);
-        // Without a plugin, which no host should ask for, a request passes.
+        // Without a plugin a request passes; no host should create such a stream.
         let Some(root) = &self.root else { return Some(Box::new(Http(Passing(stream)))) };
         Some(match root.filter(stream) {
             NewFilter::Inbound(filter) => Box::new(Http(filter)),

@@ -1,6 +1,6 @@
 //! One worker thread of Envoy: everything but its streams.
 //!
-//! Nothing that a request runs panics, whatever Envoy answers.
+//! Nothing that a request runs panics, whatever Envoy returns.
 #![allow(unsafe_code, reason = "the Proxy-Wasm ABI is a C ABI")]
 
 use crate::abi::{self, OK, header, in_context, owned, property};
@@ -24,7 +24,7 @@ pub fn plugin_configuration() -> Vec<u8> {
     hostcalls::get_buffer(BufferType::PluginConfiguration, 0, usize::MAX).ok().flatten().unwrap_or_default()
 }
 
-/// The answer to a call of ours, in its callback.
+/// The answer to our own call, in its callback.
 pub fn post_answer(body_size: usize) -> PostAnswer {
     let body = hostcalls::get_buffer(BufferType::HttpCallResponseBody, 0, body_size);
     PostAnswer {

@@ -6,7 +6,7 @@ use bloc_engine::host::{Map, Number, Reply, Stream, Text};
 use proxy_wasm::types::MapType;
 use std::ptr::null;
 
-/// A stream, by the number of its context.
+/// A stream, named by the number of its context.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct EnvoyStream(u32);
 
@@ -110,7 +110,7 @@ impl Stream for EnvoyStream {
     }
 }
 
-/// The ABI's form of a header map: the count, the sizes, then the names and values, each closed by
+/// A header map in the ABI's format: the count, the sizes, then the names and values, each ended by
 /// a zero byte.
 fn header_map(headers: &[(&str, &str)]) -> Vec<u8> {
     let mut map = Vec::with_capacity(128);

@@ -1,4 +1,4 @@
-//! The agent: who polls the control plane, when, and how often a thread looks.
+//! The agent: which thread polls the control plane, when, and how often a thread ticks.
 
 use crate::host::{FakeHost, Process};
 use crate::thread::{SECOND, Thread};
@@ -96,7 +96,7 @@ fn an_idle_thread_ticks_every_five_seconds() {
     assert_eq!(period(&process, 1), IDLE);
 }
 
-/// What is not written yet because another thread was faster is made up for a second later.
+/// A write that another thread's write prevented is made a second later.
 #[test]
 fn a_lost_race_is_made_up_for_with_the_next_tick() {
     for key in ["bloc/served", "bloc/seen", "bloc/vms"] {
@@ -116,7 +116,7 @@ fn a_lost_race_is_made_up_for_with_the_next_tick() {
     }
 }
 
-/// A message brings the news of a service, and not a tick.
+/// A message, not a tick, brings the news of a service.
 #[test]
 fn a_race_that_is_lost_on_a_message_is_made_up_for_within_a_second() {
     for (lost, then) in [(None, IDLE), (Some("bloc/seen"), SECOND)] {
@@ -165,7 +165,7 @@ fn a_tick_that_comes_too_early_hurries_only_if_something_was_counted() {
     }
 }
 
-/// Then requests hand the counters over by the way.
+/// Then requests hand the counters over.
 #[test]
 fn a_thread_with_enough_traffic_ticks_as_seldom_as_an_idle_one() {
     for (id, configuration) in COUNTS {

@@ -1,5 +1,5 @@
-//! Attempts: which may follow, what their answers say of servers, and what becomes of those that no
-//! request of ours sent.
+//! Attempts: which may follow, what their answers say of servers, and what happens to those without
+//! a request of ours.
 
 use crate::host::{FakeHost, FakeStream, Local, Process, Seen};
 use crate::mesh::headers;
@@ -42,7 +42,7 @@ impl Caller {
         Sent { stream, filter }
     }
 
-    /// The attempt of a request with this number, from 1.
+    /// The attempt with this number, from 1, of a request.
     fn attempt(&self, request: &Sent, number: u64, server: &str) -> Sent {
         let request = Rc::clone(&request.stream.0.request);
         let seen = Seen { request, address: Some(server.to_owned()), attempts: Some(number), ..Seen::default() };
@@ -50,7 +50,7 @@ impl Caller {
         Sent { stream, filter }
     }
 
-    /// An attempt that no filter of ours placed.
+    /// An attempt without a request of ours.
     fn stray(&self, own: &[(&str, &str)], number: u64) -> Sent {
         let (address, attempts) = (Some(SERVER.to_owned()), Some(number));
         let seen = Seen { request: headers(own), address, attempts, ..Seen::default() };
@@ -109,7 +109,7 @@ fn a_rejected_attempt_is_retried_without_a_retry_budget() {
     assert_eq!(caller.counted("over_budget"), 0);
 }
 
-/// A route with the condition `envoy-ratelimited` goes on after all.
+/// A route with the condition `envoy-ratelimited` still retries.
 #[test]
 fn a_surplus_attempt_is_answered_as_the_one_before_it_ended() {
     let caller = Caller::new(r#""retries":1,"routeRetries":0"#);
@@ -168,7 +168,7 @@ fn a_server_that_envoy_does_not_have_is_tried_once_in_an_interval() {
 fn an_unreachable_application_is_retried_by_us_first_and_by_the_route_then() {
     let caller = Caller::new(r#""retries":1,"routeRetries":1,"retryBudget":1"#);
     let request = caller.request(&[]);
-    // Ours left; then the route's; then none.
+    // First our retries are left, then the route's, then none.
     for (number, [rejected, marked]) in (1..).zip([[true, false], [false, false], [false, true]]) {
         let mut attempt = caller.attempt(&request, number, SERVER);
         attempt.answered(&UNREACHABLE, true);
@@ -178,7 +178,7 @@ fn an_unreachable_application_is_retried_by_us_first_and_by_the_route_then() {
     assert_eq!(caller.counted("over_budget"), 0);
 }
 
-/// Such as a timeout of the request while the next attempt waits for a connection.
+/// For example after a request timeout while the next attempt waits for a connection.
 #[test]
 fn only_an_answer_that_is_a_rejection_counts_as_one_without_retries_left() {
     let caller = Caller::new(r#""retries":2"#);
@@ -249,7 +249,7 @@ fn without_bids_an_attempt_of_no_request_of_ours_says_any() {
     assert_eq!(caller.stray(&[], 1).header("x-bloc-bid").as_deref(), Some("any"));
 }
 
-/// It could not keep this request's deadline; others may have more time.
+/// It could not meet this request's deadline; others may have more time.
 #[test]
 fn a_server_that_rejects_for_a_deadline_at_once_keeps_its_chips() {
     for (reason, chips) in [("deadline", 1), ("capacity", 0)] {
@@ -264,7 +264,7 @@ fn a_server_that_rejects_for_a_deadline_at_once_keeps_its_chips() {
     }
 }
 
-/// The answer is over, but its attempt lives on until all of it is passed on.
+/// The answer is complete, but its attempt lives until all of it is passed on.
 #[test]
 fn an_answer_that_ends_with_its_headers_is_not_looked_at() {
     for (ends, period) in [(true, SECOND * 5), (false, SECOND / 2)] {

@@ -1,14 +1,14 @@
-//! Bodies of requests that are held, or that are rejected before their bodies have come.
+//! Bodies of requests that are held, or rejected before their bodies have come.
 
 use crate::inbound::{Request, Server};
 use crate::thread::SECOND;
 use std::time::Duration;
 
-/// What Envoy buffers.
+/// How much Envoy buffers.
 const LIMIT: u64 = 1 << 20;
 const CALL: &[(&str, &str)] = &[("content-type", "application/grpc")];
 const UPLOAD: &[(&str, &str)] = &[("content-length", "100")];
-/// One request at a time, and no queue.
+/// One request at a time, without a queue.
 const FULL: &str = r#""capacity":{"estimator":"static","limit":1}"#;
 const HOLDS: &str = r#""concurrency":1,"maxQueueWait":"60s""#;
 
@@ -16,7 +16,7 @@ fn has_come(request: &Request, bytes: u64) {
     request.stream.0.bytes.set(bytes);
 }
 
-/// Time passes, and the messages that have come are read, without a tick.
+/// Time passes, and pending messages are read, without a tick.
 fn hears(server: &Server, time: Duration) {
     server.thread.process.advance(time);
     server.hears();
@@ -44,7 +44,7 @@ fn a_held_upload_whose_length_is_known_is_not_looked_at() {
     assert_eq!((call.stream.0.visits.get(), upload.stream.0.visits.get()), (3, 0));
 }
 
-/// Each look costs some calls to the host.
+/// Each look costs some host calls.
 #[test]
 fn a_held_call_is_looked_at_every_50_ms_at_most() {
     let mut server = Server::new(HOLDS);

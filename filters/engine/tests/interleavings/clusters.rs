@@ -1,4 +1,4 @@
-//! Clusters that requests go to: what becomes of them when configurations change, and how many
+//! Clusters that requests go to: what happens to them when configurations change, and how many
 //! there may be.
 
 use crate::host::{FakeHost, Seen};
@@ -10,7 +10,7 @@ use std::rc::Rc;
 
 const ASKS: &str = r#"{"controlPlane":{"cluster":"a"}}"#;
 
-/// How many retries the request of a cluster asks Envoy for; none: it passes untouched.
+/// How many retries the request of a cluster asks Envoy for; none: it passes unchanged.
 fn retries(root: &Root<FakeHost>, cluster: &str) -> Option<String> {
     let (stream, _filter) = came(root, Seen { cluster: Some(cluster.to_owned()), ..Seen::default() });
     let retries = stream.0.request.borrow().get("x-envoy-max-retries").cloned();

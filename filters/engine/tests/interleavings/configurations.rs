@@ -1,4 +1,4 @@
-//! Configurations that come and go in one thread: what removing one must take away, and what not.
+//! Configurations that come and go in one thread: what removing one must undo, and what not.
 
 use crate::host::{FakeHost, Headers, Process};
 use crate::thread::{Thread, arrived};
@@ -15,7 +15,7 @@ fn inbound(capacity: u32, concurrency: u32) -> String {
 const ASKS_A: &str = r#"{"controlPlane":{"cluster":"a"}}"#;
 const ASKS_B: &str = r#"{"controlPlane":{"cluster":"b"}}"#;
 
-/// A request that is answered after so long.
+/// A request that is answered after `took`.
 fn answered(root: &Root<FakeHost>, process: &Process, took: Duration) {
     let (stream, mut filter) = arrived(root);
     process.advance(took);
@@ -93,7 +93,7 @@ fn control_plane_parameters_end_with_the_last_configuration_naming_it() {
     assert_eq!(thread.metric("capacity"), Some(3), "its last good state");
 }
 
-/// The thread is told by a message of its own, so that it does not wait for a tick.
+/// The thread tells itself by a message, so it does not wait for a tick.
 #[test]
 fn releases_held_requests_when_their_control_plane_is_removed() {
     let thread = Thread::new();

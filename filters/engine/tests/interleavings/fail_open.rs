@@ -1,4 +1,4 @@
-//! Failing open: what a thread does that was started after too many crashes.
+//! Fail-open: what a thread does that starts after too many crashes.
 
 use crate::host::{FakeHost, Headers, Process, Seen};
 use crate::thread::{SECOND, Thread, came};
@@ -11,7 +11,7 @@ use std::time::Duration;
 const LIMITS: &str = r#"{"service":"s","services":{"s":{"capacity":{"estimator":"static","limit":1}}}}"#;
 const OURS: [&str; 4] = ["x-bloc-endpoints", "x-bloc-bid", "x-bloc-load", "x-bloc-reject"];
 
-/// Threads that crash; the time passes only after the first crash.
+/// A thread that starts after so many crashes, all at the same time.
 fn after_crashes(crashes: usize) -> Thread {
     let process = Process::new(1);
     for _ in 0..crashes {
@@ -30,7 +30,7 @@ fn names(headers: &Headers) -> Vec<String> {
     headers.borrow().keys().cloned().collect()
 }
 
-/// Whether a second request at a time passes.
+/// Whether a second concurrent request passes.
 fn passes(root: &Root<FakeHost>) -> bool {
     let _first = came(root, Seen::default());
     let (stream, _second) = came(root, Seen::default());
@@ -65,7 +65,7 @@ fn removes_our_headers_from_requests_and_answers_that_pass() {
     }
 }
 
-/// Such a root context ticks, so that it comes to its configuration.
+/// Such a root context ticks until it may read its configuration.
 #[test]
 fn a_removed_root_context_stops_ticking_while_failing_open() {
     let thread = after_crashes(LIMIT);

@@ -1,4 +1,4 @@
-//! A fake host: what Envoy's threads share, and streams whose headers a test can see.
+//! A fake host: the state that Envoy's threads share, and streams whose headers a test can see.
 
 use bloc_engine::host::{Host, Map, MetricKind, Number, Post, Reply, Stream, Text};
 use bloc_policy::shared::{Cas, Shared};
@@ -9,28 +9,28 @@ use std::hash::{Hash, Hasher};
 use std::rc::Rc;
 use std::time::Duration;
 
-/// What the threads of one proxy share.
+/// The state that the threads of one proxy share.
 pub struct Process {
     now: Cell<Timestamp>,
     entropy: RefCell<fastrand::Rng>,
     data: RefCell<HashMap<String, (Vec<u8>, u32)>>,
     numbers: Cell<u32>,
     metrics: RefCell<Vec<(String, i64)>>,
-    /// Where they are, by name.
+    /// Their positions, by name.
     defined: RefCell<HashMap<String, usize>>,
     messages: RefCell<BTreeMap<u64, VecDeque<Vec<u8>>>>,
-    /// Whether calls are sent; their bodies then.
+    /// Whether calls are sent, and the bodies of those sent.
     pub is_connected: Cell<bool>,
     pub calls: RefCell<Vec<Vec<u8>>>,
-    /// Another thread is faster with the next write to this key.
+    /// Another thread writes first to this key, once.
     pub lost_race: RefCell<Option<&'static str>>,
-    /// How often each root context ticks.
+    /// The tick period of each root context.
     pub periods: RefCell<BTreeMap<u32, Duration>>,
     /// The size of each thread's memory.
     pub pages: Cell<u64>,
 }
 
-/// One thread of it.
+/// One thread of the proxy.
 #[derive(Clone)]
 pub struct FakeHost(pub Rc<Process>);
 
@@ -70,12 +70,12 @@ impl Process {
         self.messages.borrow_mut().get_mut(&vm)?.pop_front()
     }
 
-    /// The metric with this name; none if nobody defined it.
+    /// The metric with this name; none if it was not defined.
     pub fn metric(&self, name: &str) -> Option<i64> {
         self.metrics.borrow().iter().find(|(known, _)| known == name).map(|(_, value)| *value)
     }
 
-    /// The metrics whose names end like this.
+    /// The metrics whose names have this ending.
     pub fn metrics(&self, end: &str) -> Vec<(String, i64)> {
         self.metrics.borrow().iter().filter(|(name, _)| name.ends_with(end)).cloned().collect()
     }
@@ -191,23 +191,23 @@ pub struct Seen {
     pub request: Headers,
     pub response: RefCell<Option<Headers>>,
     pub trailers: Headers,
-    /// The cluster that it is routed to, unless that is `backend`.
+    /// The cluster that it is routed to; none: `backend`.
     pub cluster: Option<String>,
-    /// The service that Istio says it is for.
+    /// The service that Istio names.
     pub service: Option<String>,
     pub address: Option<String>,
     pub attempts: Option<u64>,
     /// Envoy's response flags.
     pub flags: u64,
-    /// What has come of the request.
+    /// The bytes of the request that have come.
     pub bytes: Cell<u64>,
     pub reply: RefCell<Option<Local>>,
     pub resumed: Cell<bool>,
-    /// How often something was done in its own context.
+    /// How often something ran in its own context.
     pub visits: Cell<u32>,
 }
 
-/// A stream; each is equal to itself only.
+/// A stream; equal only to itself.
 #[derive(Clone)]
 pub struct FakeStream(pub Rc<Seen>);
 

@@ -1,4 +1,4 @@
-//! Requests that come in: who is held and for how long, what answers say, and what counts.
+//! Incoming requests: which are held and for how long, what responses say, and what counts.
 
 use crate::host::{FakeHost, FakeStream, Process, Seen};
 use crate::mesh::headers;
@@ -10,7 +10,7 @@ use std::time::Duration;
 const TIMEOUT: &str = "x-envoy-expected-rq-timeout-ms";
 const ORCA: &str = "endpoint-load-metrics";
 const SPEAKS: (&str, &str) = ("x-bloc-bid", "any");
-/// What Envoy adds to the answers of an application.
+/// An application's response, with what Envoy adds.
 pub const ANSWER: [(&str, &str); 4] =
     [(":status", "200"), ("content-type", "text/plain"), ("date", "today"), ("server", "envoy")];
 
@@ -35,7 +35,7 @@ impl Server {
         self.comes_with(own, 0)
     }
 
-    /// A request whose answer will have these flags.
+    /// A request whose response will have these flags.
     fn comes_with(&self, own: &[(&str, &str)], flags: u64) -> Request {
         let (stream, filter) = came(&self.root, Seen { request: headers(own), flags, ..Seen::default() });
         Request { stream, filter }
@@ -99,7 +99,7 @@ fn a_held_request_that_was_let_in_is_measured_and_reports_the_load() {
     assert_eq!(server.counted("departed"), 1);
 }
 
-/// A sign of life for the other threads, which would give its place away.
+/// Without this sign of life the other threads would give its place away.
 #[test]
 fn a_thread_ticks_four_times_a_second_while_a_request_has_a_place() {
     let mut server = Server::new(r#""concurrency":1"#);
@@ -131,7 +131,7 @@ fn a_service_without_a_limit_writes_nothing_of_places() {
     }
 }
 
-/// The rate (requests/s) that a report says.
+/// The service rate (requests/s) in the load report.
 fn rate(server: &Server) -> Option<f64> {
     let mut request = server.comes(&[SPEAKS]);
     request.answered(&ANSWER, true);
@@ -158,7 +158,7 @@ fn the_rate_falls_while_a_request_is_stuck_and_is_unknown_without_requests() {
     }
 }
 
-/// Only then the rate says how fast the server is.
+/// Only then does the rate say how fast the server is.
 #[test]
 fn a_departure_is_confident_if_requests_were_waiting_in_the_application() {
     for (in_flight, confident) in [(1, false), (4, true)] {
@@ -197,7 +197,7 @@ fn a_timeout_of_zero_is_no_deadline() {
     }
 }
 
-/// Envoy's flags: no healthy upstream, connection failure, overflow; and that no retry is left.
+/// Envoy's flags: no healthy upstream, connection failure, overflow; and no retry left.
 #[test]
 fn an_answer_of_envoys_own_without_a_connection_is_a_rejection() {
     let own = [(":status", "503"), ("content-type", "text/plain"), ("content-length", "19")];

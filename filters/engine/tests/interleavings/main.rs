@@ -1,5 +1,5 @@
-//! Whole requests over a fake host, many at once, in any order: each attempt is counted for its own
-//! request and server, whatever happens between the filters of a request.
+//! Whole requests over a fake host, many at once, in any order. Each attempt must be counted for
+//! its own request and server, whatever happens between the filters of a request.
 
 mod agent;
 mod attempts;
@@ -20,7 +20,7 @@ use mesh::{Books, Case, Mesh};
 const REQUESTS: usize = 10;
 /// Interleavings of each case.
 const SEEDS: u64 = 100;
-/// A request has some forty steps at the most, and a held one waits for others.
+/// A request has at most some forty steps, and a held one waits for others.
 const MOST_STEPS: usize = 20_000;
 
 const CASES: [Case; 5] = [

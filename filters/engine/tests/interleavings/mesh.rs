@@ -1,5 +1,5 @@
-//! A caller and its servers around the filters, with a request's way cut into steps. Between two
-//! steps of a request anything may happen: that is where other filters and the network wait.
+//! A caller and its servers, with each request cut into steps. Anything may happen between two
+//! steps of a request, where other filters and the network wait.
 
 use crate::host::{FakeHost, FakeStream, Headers, Process, Seen};
 use bloc_engine::attempt::{Attempt, Booked};
@@ -15,17 +15,17 @@ use std::time::Duration;
 
 const SERVERS: usize = 3;
 
-/// What is tried.
+/// One configuration to test.
 #[derive(Clone, Copy, Debug)]
 pub struct Case {
     pub routing: &'static str,
     /// Whether the configuration names the servers.
     pub named: bool,
-    /// A server that is named, but Envoy does not have it.
+    /// Whether one named server is unknown to Envoy.
     pub missing: bool,
 }
 
-/// One proxy, with one thread.
+/// One proxy with one thread.
 struct Proxy {
     process: Rc<Process>,
     engine: Rc<Engine<FakeHost>>,
@@ -43,7 +43,7 @@ impl Proxy {
         Self { process, engine, roots }
     }
 
-    /// Brings the messages that have come.
+    /// Delivers the pending messages.
     fn hear(&self) {
         let vm = self.engine.vm().number;
         let root = self.roots.first().expect("a plugin");
@@ -58,46 +58,46 @@ impl Proxy {
 /// Where a request is.
 enum Step {
     Arrive,
-    /// It waits in a filter between the choice and the router.
+    /// It waits in a filter between the choice of servers and the router.
     Route,
-    /// On the network.
+    /// On the way to the server.
     Knock,
     /// Held by the server's proxy.
     Held,
     Work,
-    /// Its answer is on the network; none: the connection broke.
+    /// Its answer is on the way back; none: the connection broke.
     Return(Option<Headers>),
-    /// Its answer waits in a filter on the way back.
+    /// Its answer waits in a filter of the caller.
     Back(Headers),
     Over,
 }
 
 /// Retries that the route allows.
 const OWN: u32 = 1;
-/// What Envoy buffers of a body.
+/// How much of a body Envoy buffers.
 const LIMIT: u64 = 1 << 20;
-/// None, small ones, and one that cannot be repeated.
+/// None, small ones, and one that cannot be retried.
 const BODIES: [Option<u64>; 4] = [None, Some(1), Some(LIMIT), Some(LIMIT + 1)];
-/// How many bytes the headers of a request have.
+/// The size of a request's headers in bytes.
 const HEADERS: u64 = 100;
 
 /// One request.
 pub struct Request {
     step: Step,
     headers: Headers,
-    /// How many bytes its body has; none: it has none.
+    /// The size of its body in bytes; none: no body.
     body: Option<u64>,
     outbound: Option<(OutboundRequest<FakeHost>, FakeStream)>,
-    /// The list as Envoy reads it, once, and how much of it is used.
+    /// The list as Envoy reads it, once, and how many entries are used.
     list: Option<Vec<String>>,
     used: usize,
     attempt: Option<(Attempt<FakeHost>, FakeStream)>,
     attempts: u64,
-    /// Attempts that followed something else than a rejection.
+    /// Attempts that followed anything but a rejection.
     own: u32,
     /// Whether the last attempt was rejected.
     rejected: bool,
-    /// When the present attempt began.
+    /// When the current attempt began.
     began: Timestamp,
     inbound: Option<(InboundRequest<FakeHost>, FakeStream, usize)>,
 }
@@ -126,7 +126,7 @@ impl Request {
     }
 }
 
-/// What happened, by the books of the test.
+/// What happened, as the test counts it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Books {
     pub requests: i64,
@@ -135,7 +135,7 @@ pub struct Books {
     pub failures: i64,
     pub given_up: i64,
     pub exhausted: i64,
-    /// Attempts that `bloc.attempt` answered, since they were one too many.
+    /// Attempts that `bloc.attempt` answered because they were one too many.
     pub refused: i64,
     /// Answers of an application that Envoy was told not to retry.
     pub ended: i64,
@@ -191,7 +191,7 @@ impl Mesh {
         }
     }
 
-    /// One step of a request that is not over, and whatever else may happen meanwhile.
+    /// Makes one step of a request that has not ended, and perhaps something else.
     pub fn step(&mut self) {
         let pause = Duration::from_micros(self.rng.u64(0..20_000));
         for proxy in self.servers.iter().chain([&self.caller]) {
@@ -232,7 +232,7 @@ impl Mesh {
                 let comes = self.rng.bool();
                 held(request, comes)
             }
-            // Longer than the other steps, so that servers fill up.
+            // Takes longer than the other steps, so that servers fill up.
             Step::Work if self.rng.u32(0..4) > 0 => Step::Work,
             Step::Work => {
                 let fails = self.rng.u32(0..5) == 0;
@@ -261,7 +261,7 @@ impl Mesh {
         Step::Route
     }
 
-    /// Envoy's router: the next host of the list that the cluster has, else one in turn.
+    /// Envoy's router: the next host of the list that the cluster has, else a host in turn.
     fn route(&mut self, request: &mut Request) -> Step {
         let list = request.list.get_or_insert_with(|| {
             let value = request.headers.borrow().get("x-bloc-endpoints").cloned().unwrap_or_default();
@@ -395,7 +395,7 @@ impl Mesh {
         (request.attempt, request.inbound, request.outbound) = (None, None, None);
     }
 
-    /// Every attempt that is under way is booked to its own request and server, and to no other.
+    /// Every attempt under way is booked to its own request and server only.
     fn check(&self) {
         let cluster = self.caller.engine.vm().cluster(None, "backend").expect("a cluster");
         let mut at: BTreeMap<String, u32> = BTreeMap::new();
@@ -418,7 +418,7 @@ impl Mesh {
         }
     }
 
-    /// All are over: what the filters have counted is what happened, and nothing is left.
+    /// All requests have ended: the filters have counted what happened, and no state is left.
     pub fn close(&mut self) {
         for server in &mut self.servers {
             server.hear();
@@ -446,7 +446,7 @@ impl Mesh {
     }
 }
 
-/// A request that was answered by the proxy, or held; its body `comes` or not.
+/// A request that the proxy answered or held; `comes`: whether its body comes.
 fn held(request: &mut Request, comes: bool) -> Step {
     let (filter, stream, _) = request.inbound.as_mut().expect("a server");
     if comes {

@@ -89,7 +89,7 @@ fn a_poll_reports_the_measured_rate_in_requests_a_second() {
     assert_eq!((load.service_rate, load.capacity), (Some(10.0), None));
 }
 
-/// Each time the count moves to the other of two gauges, which may hold an old one.
+/// Each time, the count moves to the other of two gauges, which may hold an old count.
 #[test]
 fn the_reported_count_is_right_after_each_of_several_lost_threads() {
     let mut sidecar = Sidecar::new("");
@@ -98,7 +98,7 @@ fn the_reported_count_is_right_after_each_of_several_lost_threads() {
         let root = lost.plug(1, "bloc.inbound", &configuration(""));
         let inside = [arrived(&root), arrived(&root)];
         assert_eq!(sidecar.reports().in_flight, 2, "round {round}");
-        // The host ends it: nothing of it runs any more.
+        // The host ends it: none of its code runs any more.
         std::mem::forget((lost, root, inside));
         sidecar.ticks(80);
         assert_eq!(sidecar.reports().in_flight, 0, "round {round}");
@@ -119,7 +119,7 @@ fn the_other_threads_are_told_that_requests_are_counted_anew() {
     assert!(other.messages().contains(&b"\x01s".to_vec()));
 }
 
-/// What a poll carries another one does not, until it is known that nobody has counted it.
+/// A poll leaves out what another one carries, until it is known that nobody counted that.
 #[test]
 fn the_events_of_a_superseded_poll_are_reported_again_only_if_it_fails() {
     for (counts, again) in [(true, 0), (false, 5)] {
@@ -128,7 +128,7 @@ fn the_events_of_a_superseded_poll_are_reported_again_only_if_it_fails() {
         (0..5).for_each(|_| sidecar.serve(SECOND / 100));
         assert_eq!(sidecar.reports().departed, 5);
         let carries = sidecar.process.calls.borrow().len() as u32;
-        // A service that is new here is asked for at once.
+        // A new service is asked for at once.
         let outbound = sidecar.thread.plug(2, "bloc.outbound", "{}");
         drop(arrived(&outbound));
         sidecar.thread.hear(&sidecar.root);

@@ -1,4 +1,4 @@
-//! Services that a sidecar stands in front of, as Istio names them in the metadata of its inbound
+//! Services that a sidecar stands in front of, named by Istio in the metadata of its inbound
 //! clusters.
 
 use crate::host::{FakeHost, Process, Seen};
@@ -22,8 +22,8 @@ impl Sidecar {
         Self { thread, root }
     }
 
-    /// The requests of this service that were admitted after one came by this cluster, which is
-    /// this service's.
+    /// Sends a request by this cluster of this service. Returns how many requests of the service
+    /// `counted` have been admitted.
     fn admitted(&self, cluster: &str, service: &str, counted: &str) -> i64 {
         self.serve(cluster, Some(service));
         self.thread.engine.vm().flush();
@@ -36,7 +36,7 @@ impl Sidecar {
     }
 }
 
-/// Istio may change the service of a cluster.
+/// Istio may change a cluster's service.
 #[test]
 fn the_service_of_a_cluster_is_read_once_between_two_ticks() {
     let mut sidecar = Sidecar::new();

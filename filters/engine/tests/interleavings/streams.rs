@@ -1,4 +1,4 @@
-//! Answers that have begun: how often a thread looks at them, and which do not count.
+//! Answers that have begun: how often a thread looks at them, and which ones do not count.
 
 use crate::host::Seen;
 use crate::inbound::{ANSWER, Request, Server};

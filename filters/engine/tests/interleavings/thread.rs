@@ -33,13 +33,13 @@ impl Thread {
         carrier.tick();
     }
 
-    /// The messages that wait for it.
+    /// Its pending messages.
     pub fn messages(&self) -> Vec<Vec<u8>> {
         let vm = self.engine.vm().number;
         std::iter::from_fn(|| self.process.message(vm)).collect()
     }
 
-    /// Brings them.
+    /// Delivers them.
     pub fn hear(&self, carrier: &Root<FakeHost>) {
         carrier.messages(self.messages());
     }
@@ -54,7 +54,7 @@ pub fn arrived(root: &Root<FakeHost>) -> (FakeStream, Box<dyn Filter>) {
     came(root, Seen::default())
 }
 
-/// The same, of this request.
+/// Likewise, for this request.
 pub fn came(root: &Root<FakeHost>, seen: Seen) -> (FakeStream, Box<dyn Filter>) {
     let stream = FakeStream(Rc::new(seen));
     let mut filter: Box<dyn Filter> = match root.filter(stream.clone()) {

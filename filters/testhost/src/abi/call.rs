@@ -1,4 +1,4 @@
-//! A host call under way: it is counted and timed, and what Envoy would refuse becomes a fault.
+//! A host call under way. It is counted and timed; what Envoy would refuse becomes a fault.
 
 use crate::guest::Guest;
 use crate::status::{Refusal, Status};
@@ -8,10 +8,10 @@ use wasmtime::Caller;
 /// A host call under way.
 pub(super) struct Call<'a, 'b>(pub(super) &'a mut Caller<'b, Guest>);
 
-/// What a host call gives, besides what it writes.
+/// The result of a host call, apart from what it writes.
 pub(super) type Answer = Result<(), Refusal>;
 
-/// Runs a host call: counts it, and keeps a fault for the test.
+/// Runs a host call: counts it, and records a fault for the test.
 pub(super) fn run(
     caller: &mut Caller<'_, Guest>,
     index: usize,

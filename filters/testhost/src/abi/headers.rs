@@ -64,7 +64,7 @@ impl Call<'_, '_> {
         };
         let body =
             body.ok_or_else(|| Refusal::Fault(Status::NotFound, "the body is not there at this moment".into()))?;
-        // Envoy prepends, replaces all, or appends; nothing in between.
+        // Envoy only prepends, replaces all, or appends.
         match (start, size) {
             (0, 0) => drop(body.splice(0..0, new)),
             (0, size) if size as usize >= body.len() => *body = new,

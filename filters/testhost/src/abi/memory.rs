@@ -35,7 +35,8 @@ impl Call<'_, '_> {
         Ok(())
     }
 
-    /// Gives bytes to the guest, in memory that the guest allocates; nothing is allocated for none.
+    /// Gives bytes to the guest, in memory that the guest allocates; for no bytes, allocates
+    /// nothing.
     pub(super) fn give(&mut self, bytes: &[u8], (to, to_size): Slice) -> Answer {
         let size = bytes.len() as u32;
         let mut place = 0;

@@ -1,8 +1,8 @@
 //! The host functions of Proxy-Wasm 0.2.1, as Envoy answers them.
 //!
-//! What Envoy refuses, and what it would let pass though it does nothing (a local reply from a root
-//! context), is a fault. What a guest may well ask for in vain (a header, a message in a queue) is
-//! not.
+//! A call that Envoy refuses is a fault, and so is one that Envoy accepts without effect (a local
+//! reply from a root context). A guest may ask in vain for a header or for a message in a queue;
+//! that is not a fault.
 
 mod call;
 mod headers;
@@ -16,7 +16,7 @@ use crate::status::{Refusal, Status};
 use call::run;
 use wasmtime::{Caller, ExternType, Linker, Module, Val};
 
-/// Functions that Envoy has and this host has not: they may be imported, but not called.
+/// Functions that Envoy has and this host lacks: a module may import them, but not call them.
 const NOT_CARRIED: &[&str] = &[
     "proxy_get_status",
     "proxy_grpc_call",
@@ -64,8 +64,8 @@ macro_rules! host {
     }};
 }
 
-/// All host functions that the module may import, and their names by the number under which they
-/// are counted.
+/// Links all host functions that the module may import; also returns their names, by the number
+/// under which calls are counted.
 pub(crate) fn link(module: &Module) -> wasmtime::Result<(Linker<Guest>, Vec<&'static str>)> {
     let mut linker = Linker::new(module.engine());
     let mut names: Vec<&'static str> = Vec::new();

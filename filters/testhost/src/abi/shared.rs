@@ -6,10 +6,10 @@ use crate::metrics::Kind;
 use crate::status::{Refusal, Status};
 use std::rc::Rc;
 
-/// The room for kinds in the id of a metric; not all of it is used.
+/// The number of kinds in a metric's id; not all are used.
 const KINDS: u32 = 4;
 
-/// Whether an id would be that of a counter or a gauge; Envoy looks at that first.
+/// Whether an id would be that of a counter or a gauge; Envoy checks that first.
 fn has_value(id: u32) -> Result<(), Refusal> {
     let kind = Kind::read(id % KINDS).filter(|kind| *kind != Kind::Histogram);
     kind.map(drop).ok_or_else(|| Refusal::bad(format!("metric {id} is neither counter nor gauge")))
@@ -70,8 +70,8 @@ impl Call<'_, '_> {
         let name = self.read(name)?;
         let guest = self.guest();
         guest.common.with(|common| common.metrics.define(&name, kind));
-        // As in Envoy each definition has an id of its own, numbered by kind, whose last two bits
-        // are the kind.
+        // As in Envoy: each definition has its own id, numbered by kind; the id's last two bits are
+        // the kind.
         let same = guest.metrics.values().filter(|(_, known)| *known == kind).count() as u32;
         let id = (same + 1) * KINDS + kind as u32;
         guest.metrics.insert(id, (name, kind));

@@ -1,4 +1,4 @@
-//! What a filter does with a stream: answer it, let it go on, end it; and calls of its own.
+//! What a filter does with a stream: answers it, resumes it, ends it; and the filter's own calls.
 
 use super::call::{Answer, Call};
 use super::memory::Slice;
@@ -80,12 +80,11 @@ impl Call<'_, '_> {
         let timeout = (timeout > 0).then(|| Duration::from_millis(timeout.into()));
         let token = guest.common.with(|common| {
             let due = timeout.map(|timeout| common.now + timeout);
-            // Its token is given when it is added.
+            // It gets its token when it is added.
             let call = HttpCall { token: 0, from, cluster, headers, body, timeout, due };
             common.clusters.contains(&call.cluster).then(|| common.calls.add(call))
         });
-        // Whether a cluster exists is not for the guest to know, so asking for one that is not
-        // there is no fault.
+        // A guest cannot know whether a cluster exists, so calling a missing one is not a fault.
         self.write(to, &token.ok_or(Refusal::Answer(Status::BadArgument))?.to_le_bytes())
     }
 }
@@ -106,7 +105,7 @@ fn answer(status: u32, text: &[u8], own: HeaderMap, grpc: Option<i32>) -> (Heade
     };
     headers.add(":status", "200");
     headers.add("content-type", "application/grpc");
-    // Without a status of its own Envoy translates that of HTTP; -1 stands for none.
+    // Without a gRPC status Envoy translates the HTTP status; -1 stands for none.
     let grpc = if grpc < 0 { from_http(status) } else { grpc };
     headers.add("grpc-status", grpc.to_string());
     if !text.is_empty() {

@@ -6,7 +6,7 @@ use crate::context::{Action, Context};
 use crate::status::{Refusal, Status};
 use std::time::Duration;
 
-/// What `random_get` gives at once at most, in bytes, as in Envoy.
+/// The most bytes that `random_get` gives at once, as in Envoy.
 const MOST_RANDOM: u32 = 64 * 1024;
 
 impl Call<'_, '_> {
@@ -44,7 +44,7 @@ impl Call<'_, '_> {
     pub(super) fn set_effective_context(&mut self, context: u32) -> Answer {
         let guest = self.guest();
         if context == 0 {
-            // The VM's own context, which the host takes for none: that of the callback is back.
+            // The VM's own context counts as none: the callback's context is effective again.
             guest.effective = None;
             return Ok(());
         }
