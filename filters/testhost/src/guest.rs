@@ -1,5 +1,5 @@
-//! What the host knows about one VM while its code runs: its contexts, what they may see at this
-//! moment, and what is to be done afterwards.
+//! The host's state of one VM while its code runs: its contexts, what they may access at the
+//! moment, and what to do afterwards.
 
 use crate::common::Common;
 use crate::context::{Action, CallResponse, Context, RootState, StreamState};
@@ -22,15 +22,15 @@ pub(crate) struct Guest {
     pub(crate) allocate: Option<TypedFunc<u32, u32>>,
     pub(crate) contexts: HashMap<u32, Context>,
     pub(crate) last_context: u32,
-    /// The callback that the VM is in.
+    /// The callback that is running.
     pub(crate) callback: &'static str,
     pub(crate) current: u32,
     pub(crate) effective: Option<u32>,
-    /// What is done when the callback has returned, as in Envoy.
+    /// What to do when the callback has returned, as in Envoy.
     pub(crate) actions: VecDeque<Action>,
     pub(crate) metrics: HashMap<u32, (Vec<u8>, Kind)>,
     pub(crate) call_response: Option<CallResponse>,
-    /// What is counted, by root context; the one that counts now.
+    /// The counts, by root context, and the one that counts now.
     pub(crate) tallies: Vec<(u32, Tally)>,
     pub(crate) counting: usize,
     pub(crate) timed: bool,
@@ -43,7 +43,7 @@ impl Guest {
         &mut self.tallies[self.counting].1
     }
 
-    /// From now on the root context of this context counts.
+    /// From now on calls count for the root context of this context.
     pub(crate) fn count_for(&mut self, context: u32) {
         let root = match self.contexts.get(&context) {
             Some(Context::Stream(stream)) => stream.root,
@@ -98,7 +98,7 @@ impl Guest {
         self.last_context
     }
 
-    /// A header map of the ABI. `write`: it is to be changed.
+    /// A header map of the ABI. `write`: the guest wants to change it.
     pub(crate) fn map(&mut self, map: u32, write: bool) -> Result<Headers, Refusal> {
         let absent = |what: &str| Refusal::bad(format!("{what} are not there at this moment"));
         match map {
@@ -136,7 +136,7 @@ impl Guest {
             _ => {}
         }
         let stream = self.stream().ok()?;
-        // As in Envoy: the headers as long as they can be read, and what has come of the body.
+        // As in Envoy: the headers while they can be read, and the body received so far.
         let size = |headers: &Headers| headers.borrow().iter().map(|(name, value)| name.len() + value.len()).sum();
         if path == b"request\0total_size" {
             let headers: usize = stream.request.as_ref().map_or(0, size);
@@ -153,7 +153,7 @@ impl Guest {
     pub(crate) fn buffer(&mut self, buffer: u32) -> Result<Vec<u8>, Refusal> {
         let absent = |what: &str| Refusal::Fault(Status::NotFound, format!("{what} is not there at this moment"));
         match buffer {
-            // A body that is not there is empty.
+            // A missing body is empty.
             0 => Ok(self.stream()?.request_body.clone().unwrap_or_default()),
             1 => Ok(self.stream()?.response_body.clone().unwrap_or_default()),
             5 => Ok(Vec::new()),

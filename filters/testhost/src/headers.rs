@@ -1,14 +1,14 @@
-//! Header maps as Envoy keeps them: bytes, in order, names in lower case, names that begin with `:`
+//! Header maps as in Envoy: bytes, in order, with lower-case names; names that begin with `:` come
 //! first.
 //!
-//! Envoy keeps some headers in fields of their own ("inline"). Of those there is never a second
-//! one: what is added is appended to the value, with a comma. `host` is another name of
+//! Envoy keeps some headers in fields of their own ("inline"). There is never a second one of
+//! these: an added value is appended to the first, with a comma. `host` is another name of
 //! `:authority`.
 
 use std::cell::{Ref, RefCell};
 use std::rc::Rc;
 
-/// Headers that Envoy 1.40 keeps in fields of their own, as far as a filter is likely to meet them.
+/// Headers that Envoy 1.40 keeps inline, as far as a filter is likely to meet them.
 const INLINE: &[&str] = &[
     ":authority",
     ":method",
@@ -72,8 +72,7 @@ pub struct HeaderMap {
 }
 
 impl HeaderMap {
-    /// Adds a header at the end; appends to the value if it is one of which there is never a
-    /// second.
+    /// Adds a header at the end; appends to the value if it is an inline header.
     pub fn add(&mut self, name: impl AsRef<[u8]>, value: impl AsRef<[u8]>) {
         let (name, value) = (canonical(name.as_ref()), value.as_ref());
         let inline = INLINE.iter().any(|inline| inline.as_bytes() == name);
@@ -89,13 +88,13 @@ impl HeaderMap {
         self.pairs.insert(place, (name, value.to_vec()));
     }
 
-    /// Sets a header in place of all of that name; it moves to the end.
+    /// Sets a header, which moves to the end; replaces all of that name.
     pub fn set(&mut self, name: impl AsRef<[u8]>, value: impl AsRef<[u8]>) {
         self.remove(&name);
         self.add(name, value);
     }
 
-    /// Removes all headers of that name; whether there were any.
+    /// Removes all headers of that name; returns whether there were any.
     pub fn remove(&mut self, name: impl AsRef<[u8]>) -> bool {
         let (name, before) = (canonical(name.as_ref()), self.pairs.len());
         self.pairs.retain(|(known, _)| *known != name);
@@ -134,7 +133,8 @@ impl HeaderMap {
         self.pairs.is_empty()
     }
 
-    /// The ABI's form: the count, the sizes, then the names and values, each closed by a zero byte.
+    /// The ABI's format: the count, the sizes, then the names and values, each ended by a zero
+    /// byte.
     pub(crate) fn encode(&self) -> Vec<u8> {
         if self.is_empty() {
             return Vec::new();
@@ -151,7 +151,7 @@ impl HeaderMap {
         bytes
     }
 
-    /// Reads the ABI's form; none if it is not well-formed.
+    /// Reads the ABI's format; none if it is malformed.
     pub(crate) fn decode(bytes: &[u8]) -> Option<Self> {
         let word = |place: usize| Some(u32::from_le_bytes(bytes.get(place..place + 4)?.try_into().ok()?) as usize);
         let mut map = Self::default();
@@ -188,8 +188,8 @@ fn canonical(name: &[u8]) -> Vec<u8> {
     if lower == b"host" { b":authority".to_vec() } else { lower }
 }
 
-/// A header map that several contexts work on, one after the other: what an attempt changes, the
-/// next attempt finds changed.
+/// A header map that several contexts use in turn: an attempt sees what the previous one has
+/// changed.
 #[derive(Clone, Debug, Default)]
 pub struct Headers(Rc<RefCell<HeaderMap>>);
 

@@ -2,21 +2,21 @@
 //! or in a real Envoy.
 //!
 //! A [`History`] is what happens to one proxy: listeners are set, updated, rolled back and removed,
-//! the control plane changes its mind, requests come. It says when, in time since the start, and
-//! leaves to the player what it means. The same seed and [`Shape`] give the same history.
+//! the control plane changes its parameters, requests come. It says when, as time since the start;
+//! the player decides what that means. The same seed and [`Shape`] give the same history.
 //!
-//! What is drawn is drawn from small pools, so that a configuration comes back: as a rollback, and
-//! in two listeners at once: a listener has one of few [`SLOTS`], and one of
-//! [`Configuration::count`] configurations.
+//! Everything is drawn from small pools, so that a configuration comes back, as a rollback and in
+//! two listeners at once: a listener has one of few [`SLOTS`] and one of [`Configuration::count`]
+//! configurations.
 
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// The services: those that listeners name, and a third that a service is renamed to.
+/// The services: two that listeners name, and a third to which a service is renamed.
 pub const SERVICES: [&str; 3] = ["alpha", "beta", "gamma"];
 
-/// Which way the requests of a listener go.
+/// The direction of a listener's requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Direction {
     /// `bloc.inbound`.
@@ -25,7 +25,7 @@ pub enum Direction {
     Outbound,
 }
 
-/// A place for a listener: its name, and which way its requests go.
+/// A place for a listener: its name and its direction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Slot {
     /// The name of the listener.
@@ -34,7 +34,7 @@ pub struct Slot {
     pub direction: Direction,
 }
 
-/// The slots, in the order in which a [`Shape`] takes them.
+/// The slots, in the order in which a [`Shape`] uses them.
 pub const SLOTS: [Slot; 5] = [
     Slot { name: "in1", direction: Direction::Inbound },
     Slot { name: "out1", direction: Direction::Outbound },
@@ -43,16 +43,16 @@ pub const SLOTS: [Slot; 5] = [
     Slot { name: "out2", direction: Direction::Outbound },
 ];
 
-/// The parameters of a service, as far as histories vary them.
+/// The parameters of a service that histories vary.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Terms {
-    /// How many requests may be there, held ones included.
+    /// The most requests at the server, held ones included.
     pub capacity: u32,
-    /// How many of them may be inside the application.
+    /// The most of these inside the application.
     pub concurrency: u32,
-    /// How long one may be held.
+    /// The longest time that a request may be held.
     pub max_queue_wait: Duration,
-    /// How often a caller tries again.
+    /// How often a caller retries.
     pub retries: u32,
 }
 
@@ -61,14 +61,14 @@ impl Terms {
         Self { capacity, concurrency, max_queue_wait: Duration::from_millis(max_queue_wait), retries }
     }
 
-    /// As the configuration has them.
+    /// As in the configuration.
     pub fn json(&self) -> Value {
         json!({
             "capacity": {"estimator": "static", "limit": self.capacity},
             "concurrency": self.concurrency,
             "maxQueueWait": format!("{}ms", self.max_queue_wait.as_millis()),
             "retries": self.retries,
-            // So that what the filter asks for is the one number.
+            // So the filter asks for exactly `retries`.
             "routeRetries": 0,
         })
     }
@@ -77,13 +77,13 @@ impl Terms {
 /// The parameters of services by name.
 pub type Services = BTreeMap<&'static str, Terms>;
 
-/// Services as the configuration has them.
+/// Services as in the configuration.
 pub fn services_json(services: &Services) -> Value {
     services.iter().map(|(name, terms)| ((*name).to_owned(), terms.json())).collect::<Map<_, _>>().into()
 }
 
-/// What the terms of a service are drawn from. No two agree in anything, so what is seen tells
-/// which are in force.
+/// The possible terms of a service. Each value occurs only once, so an observation tells which are
+/// in force.
 pub const TERMS: [Terms; 5] = [
     Terms::new(40, 4, 3000, 1),
     Terms::new(5, 2, 2000, 2),
@@ -95,21 +95,21 @@ pub const TERMS: [Terms; 5] = [
 /// A plugin configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Configuration {
-    /// The service that an inbound listener stands in front of.
+    /// The service that an inbound listener names.
     pub service: Option<&'static str>,
-    /// Parameters of its own.
+    /// Its own parameters.
     pub services: Services,
     /// Whether it names the control plane.
     pub control_plane: bool,
 }
 
 impl Configuration {
-    /// How many there are for each direction.
+    /// The number of configurations for each direction.
     pub const fn count() -> usize {
         6
     }
 
-    /// The one with this number, below [`Self::count`].
+    /// The configuration with this number, below [`Self::count`].
     pub fn of(direction: Direction, number: usize) -> Self {
         let [alpha, beta, _] = SERVICES;
         let (service, own, control_plane) = match number {
@@ -118,14 +118,14 @@ impl Configuration {
             2 => (alpha, Some(2), false),
             3 => (beta, Some(3), true),
             4 => (beta, Some(4), false),
-            // Only the control plane can say something of it.
+            // Only the control plane can have parameters for it.
             _ => (alpha, None, true),
         };
         let services = own.map(|terms| (service, TERMS[terms])).into_iter().collect();
         Self { service: (direction == Direction::Inbound).then_some(service), services, control_plane }
     }
 
-    /// As Envoy gets it. `cluster`: that of the control plane.
+    /// As Envoy receives it. `cluster`: the control plane's.
     pub fn json(&self, cluster: &str) -> String {
         let mut json = json!({"services": services_json(&self.services)});
         if let Some(service) = self.service {
@@ -138,57 +138,57 @@ impl Configuration {
     }
 }
 
-/// Something that happens.
+/// An event.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// A listener is added, or the one of that name is updated.
+    /// A listener is added or updated.
     Set {
-        /// Which.
+        /// The listener.
         slot: Slot,
         /// The number of its [`Configuration`].
         configuration: usize,
     },
-    /// A listener is removed. It has been set.
+    /// A listener that was set is removed.
     Remove {
-        /// Which.
+        /// The listener.
         slot: Slot,
     },
-    /// The control plane says this from now on, and no more than this.
+    /// From now on, these are all the parameters that the control plane has.
     Announce(Services),
     /// A burst of requests through a listener that is set.
     Requests {
-        /// Which.
+        /// The listener.
         slot: Slot,
-        /// How many, at once.
+        /// The number of requests, which come at once.
         count: usize,
-        /// How long the application takes for each that is let in.
+        /// How long the application takes for each admitted request.
         takes: Duration,
     },
 }
 
-/// What happens when.
+/// An event and its time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Timed {
-    /// Since the start; never less than that of the step before.
+    /// Time since the start, not before the previous step.
     pub at: Duration,
-    /// What happens.
+    /// The event.
     pub step: Step,
 }
 
-/// What a history may be like.
+/// The limits of a history.
 #[derive(Clone, Copy, Debug)]
 pub struct Shape {
-    /// How many listeners there may be: the first so many of [`SLOTS`]. Below 2 there is no
-    /// outbound one, below 3 no second inbound one.
+    /// The most listeners: the first so many of [`SLOTS`]. Below 2 there is no outbound one, below
+    /// 3 no second inbound one.
     pub listeners: usize,
-    /// Nothing happens after this time.
+    /// No event comes after this time.
     pub duration: Duration,
-    /// The longest drain, in seconds; one second at least.
+    /// The longest drain, in seconds; at least one second.
     pub longest_drain: u64,
     /// The longest burst.
     pub largest_burst: usize,
-    /// What every pause is multiplied with: less gives more steps in the same time. The terms of
-    /// services are not scaled.
+    /// Multiplies every pause: less gives more steps in the same time. The terms of services are
+    /// not scaled.
     pub scale: f64,
 }
 
@@ -199,23 +199,23 @@ impl Default for Shape {
     }
 }
 
-/// What happens to a proxy.
+/// A history of one proxy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct History {
-    /// What it follows from, together with its shape.
+    /// The seed, which with the shape determines the history.
     pub seed: u64,
-    /// How long a listener that was removed or updated drains, in whole seconds.
+    /// How long a removed or updated listener drains, in whole seconds.
     pub drain: Duration,
-    /// What happens, in order. The first two steps announce the services and set the first
-    /// listener, both at the start.
+    /// The events, in order. The first two announce the services and set the first listener, both
+    /// at the start.
     pub steps: Vec<Timed>,
 }
 
-/// What is set while a history is drawn.
+/// The state while a history is drawn.
 struct Drawn {
     rng: fastrand::Rng,
     shape: Shape,
-    /// The configuration of each listener, and the one before.
+    /// The current and the previous configuration of each listener.
     set: BTreeMap<Slot, (usize, Option<usize>)>,
     announced: Services,
 }
@@ -247,7 +247,7 @@ impl Drawn {
             // Within the same tick.
             0..4 => self.rng.u64(1..200),
             4..9 => self.rng.u64(200..2000),
-            // Longer than a drain may be.
+            // May outlast a drain.
             _ => self.rng.u64(2000..10_000),
         };
         Duration::from_millis(millis).mul_f64(self.shape.scale)
@@ -271,7 +271,7 @@ impl Drawn {
         }
     }
 
-    /// Sets a listener; often to what it had before, or to what another one has.
+    /// Sets a listener, often to its previous configuration or to that of another.
     fn set(&mut self, slot: Slot) -> Step {
         let here = self.set.get(&slot).copied();
         let configuration = match (self.rng.u8(..10), here) {
@@ -311,7 +311,7 @@ impl Drawn {
         }
         let slot = set[self.rng.usize(..set.len())];
         let count = self.rng.usize(1..=self.shape.largest_burst.max(1));
-        // Some outlive a drain, and most of those who wait.
+        // Some outlive a drain, and most requests that wait.
         let millis = if self.rng.u8(..4) == 0 { self.rng.u64(500..5000) } else { self.rng.u64(5..200) };
         Step::Requests { slot, count, takes: Duration::from_millis(millis) }
     }

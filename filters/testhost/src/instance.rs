@@ -12,7 +12,7 @@ use std::collections::{HashMap, VecDeque};
 use std::rc::Rc;
 use wasmtime::Store;
 
-/// Fuel of one callback; who needs more runs for ever.
+/// The most fuel for one callback; one that needs more would run for ever.
 const MOST_FUEL: u64 = 1_000_000_000;
 
 pub(crate) struct Instance {

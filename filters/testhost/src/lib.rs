@@ -1,10 +1,10 @@
 //! A strict Proxy-Wasm 0.2.1 host on wasmtime, which runs the real bloc.wasm in tests and benches.
 //!
 //! Start at [`Process`] (an Envoy), [`Vm`] (one of its worker threads), [`Root`] (a plugin) and
-//! [`Stream`] (a request or an attempt); [`Caller`] and [`Server`] play whole requests. [`steady`]
-//! and [`gates`] say what a request costs, [`soak`] watches the memory, [`probe`] and
-//! [`conformance`] compare the host itself with Envoy. The README has an example, and what is as in
-//! Envoy and what is not.
+//! [`Stream`] (a request or an attempt). [`Caller`] and [`Server`] play whole requests. [`steady`]
+//! and [`gates`] measure the cost of a request, [`soak`] checks the memory, [`probe`] and
+//! [`conformance`] compare this host with Envoy. The README has an example, and lists what differs
+//! from Envoy.
 //!
 //! A host call that Envoy would refuse, or that a guest must not make, is a [`Fault`] and panics at
 //! the end of the callback.

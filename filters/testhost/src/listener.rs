@@ -1,30 +1,28 @@
-//! A listener as one thread has it: it holds a plugin, which others may hold as well.
+//! A listener on one thread. It holds a plugin, which others may hold as well.
 //!
-//! As in Envoy (`getOrCreateThreadLocalPlugin` of the Proxy-Wasm host) there is one root context
-//! for each plugin in a VM, and a plugin is told apart by its root id, its name and its
-//! configuration. Listeners that agree in these share the root context. It lives as long as anybody
-//! holds it: a listener until its drain has ended, and each stream. A listener that is updated and
-//! rolled back within the drain finds the root context of before, which is not configured again.
+//! As in Envoy (`getOrCreateThreadLocalPlugin` of the Proxy-Wasm host), a VM has one root context
+//! for each plugin, identified by its root id, its name and its configuration. Listeners that agree
+//! in these share the root context. It lives as long as a listener or a stream holds it; a listener
+//! holds it until its drain has ended. A listener that is updated and rolled back within the drain
+//! finds its previous root context, which is not configured again.
 
 use crate::context::Key;
 use crate::stream::Stream;
 use crate::vm::{Handle, Refused, Vm};
 use std::rc::Rc;
 
-/// A listener as one thread has it. Dropping it removes it without a drain;
-/// [`Process::drain`](crate::Process::drain) with one.
+/// A listener on one thread. Dropping it removes it at once;
+/// [`Process::drain`](crate::Process::drain) removes it after a drain.
 pub struct Listener {
     handle: Rc<Handle>,
     reused: bool,
 }
 
 impl Vm {
-    /// A listener gets its plugin: that of another listener if they agree, a new one otherwise,
-    /// which is tried in a VM of its own first, as on Envoy's main thread. `name`: that of the
-    /// filter.
+    /// Adds a listener. It shares the plugin of another listener if they agree. A new plugin is
+    /// first tried in its own VM, as on Envoy's main thread. `name`: that of the filter.
     ///
-    /// # Errors
-    /// The guest refused the configuration, or trapped: no listener has it.
+    /// # Errors The guest refused the configuration, or trapped: no listener has it.
     ///
     /// # Panics
     /// A callback made a call that Envoy refuses.
@@ -47,12 +45,12 @@ impl Listener {
         &self.handle.vm
     }
 
-    /// Whether it found a root context that was there already.
+    /// Whether it found an existing root context.
     pub fn reused(&self) -> bool {
         self.reused
     }
 
-    /// Begins an HTTP stream. Its context is made when its request headers come, as in Envoy.
+    /// Begins an HTTP stream. Its context is created with its request headers, as in Envoy.
     pub fn stream(&self) -> Stream {
         self.begin(false)
     }

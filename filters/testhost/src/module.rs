@@ -26,7 +26,7 @@ pub enum ModuleError {
     /// It has not been built.
     #[error("{0} is missing: run make wasm")]
     Missing(PathBuf),
-    /// It is older than what it is built from.
+    /// It is older than its sources.
     #[error("{module} is older than {source_file}: run make wasm")]
     Stale {
         /// The module.
@@ -40,7 +40,7 @@ pub enum ModuleError {
 }
 
 impl Module {
-    /// target/bloc.wasm, which must not be older than its sources.
+    /// target/bloc.wasm, if it is not older than its sources.
     ///
     /// # Errors
     /// It is missing, older than its sources, or not valid.

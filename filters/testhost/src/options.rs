@@ -1,18 +1,18 @@
-//! How a VM is started, and what becomes of requests when it has trapped.
+//! How a VM starts, and what happens to requests after a trap.
 
-/// What Envoy does with requests when the VM has trapped (`failure_policy`).
+/// What Envoy does with requests after a trap (`failure_policy`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum FailurePolicy {
-    /// They pass untouched.
+    /// They pass unchanged.
     #[default]
     Open,
     /// They get a 503.
     Closed,
-    /// The next one finds a new VM, if the old one lived for a second; otherwise a 503.
+    /// The next one gets a new VM if the old one lived for a second; otherwise a 503.
     Reload,
 }
 
-/// How a VM is started.
+/// How a VM starts.
 #[derive(Clone, Debug)]
 pub struct VmOptions {
     /// The VM id; VMs with the same id share data and queues.

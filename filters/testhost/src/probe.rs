@@ -1,8 +1,8 @@
-//! A probe: a tiny guest that makes given host calls and reports what each of them answered.
+//! A probe: a tiny guest that makes given host calls and reports the result of each.
 //!
-//! The report is a text: for each call its status (`ok`, or the ABI's number), the number that it
-//! gave (`=7`), and in brackets the bytes that it gave. At response headers the guest puts it into
-//! the response header [`REPORT`], so the same probe can be asked in this host and in a real Envoy.
+//! The report is a text. For each call it has the status (`ok`, or the ABI's number), the number
+//! returned (`=7`), and in brackets the bytes returned. At response headers the guest puts it into
+//! the response header [`REPORT`], so the same probe runs in this host and in a real Envoy.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -15,15 +15,15 @@ pub const REPORT: &str = "x-probe";
 pub enum Arg {
     /// A number.
     I32(i32),
-    /// A long number.
+    /// A 64-bit number.
     I64(i64),
     /// Bytes: a pointer and a size.
     Bytes(Vec<u8>),
     /// Where the call writes up to eight bytes.
     Word,
-    /// Where the call writes a pointer and a size; what it gave is reported.
+    /// Where the call writes a pointer and a size; the bytes there are reported.
     Buffer,
-    /// The same, and what it wrote is reported, as far as it fits into four bytes.
+    /// As [`Self::Buffer`], but only what fits into four bytes.
     Value,
     /// What the last call with [`Arg::Word`] or [`Arg::Value`] wrote.
     LastWord,
@@ -34,7 +34,7 @@ pub fn text(text: &str) -> Arg {
     Arg::Bytes(text.as_bytes().to_vec())
 }
 
-/// Host calls by the callback in which they are made.
+/// Host calls, by the callback that makes them.
 #[derive(Clone, Debug, Default)]
 pub struct Probe {
     configure: Vec<Step>,
@@ -57,7 +57,7 @@ fn step(function: &'static str, arguments: &[Arg]) -> Step {
     Step { module, function, arguments: arguments.to_vec() }
 }
 
-/// Where things are in the probe's memory of four pages.
+/// Addresses in the probe's memory of four pages.
 const WORD: u32 = 512;
 const BUFFER: u32 = 528;
 const DATA: u32 = 1024;
@@ -206,7 +206,7 @@ impl Step {
             call.push_str("(call $value)\n");
         }
         if self.arguments.iter().any(|argument| matches!(argument, Arg::Buffer)) {
-            // A call that failed leaves what was there before: nothing is reported twice.
+            // A failed call writes nothing, so the results are cleared: none is reported twice.
             let _ = writeln!(
                 call,
                 "(if (i32.load (i32.const {BUFFER})) (then (call $bytes (i32.load (i32.const {BUFFER})) (i32.load (i32.const {}))) \

@@ -1,4 +1,4 @@
-//! An Envoy process: its VMs, virtual time, and the event loop that tells the VMs what is due.
+//! An Envoy process: its VMs, virtual time, and the event loop that calls the VMs.
 
 use crate::calls::HttpCall;
 use crate::common::{Common, LogLine, Shared};
@@ -13,7 +13,7 @@ use std::cell::{Cell, RefCell};
 use std::rc::{Rc, Weak};
 use std::time::Duration;
 
-/// Wake-ups that are delivered at one moment; more than that is a guest that wakes itself for ever.
+/// The most wake-ups delivered at one moment; a guest that causes more wakes itself for ever.
 const MOST_WAKEUPS: usize = 1_000_000;
 
 struct Inner {
@@ -22,7 +22,7 @@ struct Inner {
     vms: RefCell<Vec<Weak<VmCell>>>,
     ticks: Cell<u64>,
     orphaned_ticks: Cell<u64>,
-    /// Listeners that were removed, and when their drain has ended.
+    /// Removed listeners, and when each drain ends.
     draining: RefCell<Vec<(Duration, Listener)>>,
 }
 
@@ -32,8 +32,8 @@ struct Inner {
 pub struct Process(Rc<Inner>);
 
 impl Process {
-    /// A process that runs this module in all its VMs; what its guests draw at random follows from
-    /// the seed.
+    /// A process that runs this module in all its VMs. `seed` determines what the guests draw at
+    /// random.
     pub fn new(module: &Module, seed: u64) -> Self {
         Self(Rc::new(Inner {
             module: module.clone(),
@@ -59,7 +59,7 @@ impl Process {
         self
     }
 
-    /// Starts a VM: that of one more worker thread.
+    /// Starts a VM, for one more worker thread.
     ///
     /// # Panics
     /// The module imports a function that Envoy does not have, lacks one that the ABI wants, or
@@ -77,13 +77,13 @@ impl Process {
         self.0.common.now()
     }
 
-    /// The realtime clock, since 1970.
+    /// The realtime clock: time since 1970.
     pub fn realtime(&self) -> Duration {
         self.0.common.realtime()
     }
 
-    /// Lets time pass: wake-ups are delivered at once, ticks and timeouts of calls come when they
-    /// are due, in order of time.
+    /// Lets time pass: delivers wake-ups at once, and ticks and timeouts of calls when they are
+    /// due, in order of time.
     ///
     /// # Panics
     /// A callback made a call that Envoy refuses.
@@ -112,56 +112,56 @@ impl Process {
             match self.vm_at(owner) {
                 Some(vm) if vm.stands() => waiting.push((owner, queue)),
                 Some(vm) if vm.has_root(owner.root) => vm.on_queue_ready(owner.root, queue),
-                // Whom it woke is gone; the message stays.
+                // The context that it woke is gone; the message stays.
                 _ => {}
             }
         }
         panic!("{MOST_WAKEUPS} wake-ups at one moment");
     }
 
-    /// How many wake-ups are on the way.
+    /// The number of pending wake-ups.
     pub fn wakeups(&self) -> usize {
         self.with(|common| common.queues.wakeups())
     }
 
-    /// Loses the wake-ups that are on the way; the messages stay.
+    /// Drops the pending wake-ups; the messages stay.
     pub fn lose_wakeups(&self) {
         self.with(|common| common.queues.lose_wakeups());
     }
 
-    /// How many ticks there were.
+    /// The number of ticks so far.
     pub fn ticks(&self) -> u64 {
         self.0.ticks.get()
     }
 
-    /// How many timers went off that a root context had left behind: they tell nobody, and wake a
-    /// thread.
+    /// How many timers of removed root contexts have fired: no callback runs, but the thread is
+    /// woken.
     pub fn orphaned_ticks(&self) -> u64 {
         self.0.orphaned_ticks.get()
     }
 
-    /// Removes a listener, or what it was before an update: as in Envoy it keeps its plugin until
-    /// it has drained for so long, and its streams keep it until they are gone.
+    /// Removes a listener, or the previous version of an updated one. As in Envoy it keeps its
+    /// plugin until it has drained for `time`, and its streams keep it until they end.
     pub fn drain(&self, listener: Listener, time: Duration) {
         self.0.draining.borrow_mut().push((self.now() + time, listener));
     }
 
-    /// A counter or a gauge by the name that the guest gave it.
+    /// A counter or a gauge by the guest's name for it.
     pub fn metric(&self, name: &str) -> Option<u64> {
         self.with(|common| common.metrics.named(name))
     }
 
-    /// A value of the shared data.
+    /// A value in the shared data.
     pub fn shared_data(&self, vm_id: &str, key: &str) -> Option<Vec<u8>> {
         self.with(|common| common.data.get(vm_id, key.as_bytes()).map(|(value, _)| value.clone()))
     }
 
-    /// What was logged since the last look.
+    /// The log since the last reading.
     pub fn take_log(&self) -> Vec<LogLine> {
         self.with(|common| std::mem::take(&mut common.log))
     }
 
-    /// The faults since the last look.
+    /// The faults since the last reading.
     pub fn take_faults(&self) -> Vec<Fault> {
         self.with(|common| std::mem::take(&mut common.faults))
     }
@@ -202,13 +202,13 @@ impl Process {
         self.0.common.with(work)
     }
 
-    /// The VM at this address, if it is still the same one.
+    /// The VM at this address, if it is still the same instance.
     fn vm_at(&self, address: Address) -> Option<Vm> {
         let vm = self.0.vms.borrow().get(address.vm).and_then(Weak::upgrade).map(Vm::from)?;
         (vm.generation() == address.generation).then_some(vm)
     }
 
-    /// When the next thing is due, at most at `end`, of threads that do not stand still.
+    /// When the next event is due, at most at `end`; threads that stand still have none.
     fn next_due(&self, end: Duration) -> Option<Duration> {
         let dues: Vec<(Address, Duration)> = self.with(|common| {
             let dues = common.timers.dues().chain(common.calls.dues());
@@ -242,14 +242,14 @@ impl Process {
                 None => {}
             }
             let gone = self.0.vms.borrow().get(address.vm).is_none_or(|vm| vm.strong_count() == 0);
-            // As in Envoy: whatever the callback asked for counts from its end.
+            // As in Envoy: the period that the callback asked for begins when the callback ends.
             self.with(|common| match gone {
                 true => common.timers.forget(|other| *other == address),
                 false => common.timers.restart(address, common.now),
             });
         }
         for call in calls {
-            // Envoy's own answer to a call that takes too long; unless who asked went with a tick.
+            // Envoy itself answers a call that times out, unless the caller ended with a tick.
             if self.http_calls().iter().any(|waiting| waiting.token == call.token) {
                 self.answer(&call, 504, &[], b"upstream request timeout");
             }

@@ -1,4 +1,4 @@
-//! A plugin of one thread: its root context, and the streams that begin there.
+//! A plugin of one thread: its root context, and the streams in it.
 
 use crate::context::Key;
 use crate::cost::Cost;
@@ -13,8 +13,8 @@ pub struct Root {
 }
 
 impl Vm {
-    /// Makes a root context and configures it: a plugin of this thread that nobody else has, until
-    /// [`Root::remove`]. [`Vm::listen`] is for those that come and go with listeners.
+    /// Creates and configures a root context: a plugin of this thread that nothing else holds,
+    /// until [`Root::remove`]. For plugins that come and go with listeners use [`Vm::listen`].
     ///
     /// # Errors
     /// The guest refused the configuration, or trapped.
@@ -34,7 +34,7 @@ impl Root {
         &self.vm
     }
 
-    /// What the callbacks of this plugin and its streams have cost since the last look.
+    /// What the callbacks of this plugin and its streams have cost since the last reading.
     pub fn take_cost(&self) -> Cost {
         let context = self.context();
         self.vm.guest(|guest| {
@@ -43,7 +43,7 @@ impl Root {
         })
     }
 
-    /// Begins an HTTP stream. Its context is made when its request headers come, as in Envoy.
+    /// Begins an HTTP stream. Its context is created with its request headers, as in Envoy.
     pub fn stream(&self) -> Stream {
         self.vm.reload();
         Stream::new(self.vm.clone(), self.context(), false, None)
@@ -55,7 +55,7 @@ impl Root {
         Stream::new(self.vm.clone(), self.context(), true, None)
     }
 
-    /// Takes the plugin away, as Envoy does some time after an update of its configuration.
+    /// Removes the plugin, as Envoy does some time after its configuration has changed.
     ///
     /// # Panics
     /// A callback made a call that Envoy refuses.

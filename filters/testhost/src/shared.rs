@@ -1,6 +1,6 @@
-//! What all VMs of an Envoy share: data guarded by compare-and-swap, and queues.
+//! What all VMs of an Envoy share: data with compare-and-swap, and queues.
 //!
-//! Both are keyed by the VM id. A queue wakes the VM that registered it last; its messages outlive
+//! Both are keyed by the VM id. A queue wakes the VM that registered it last. Its messages outlive
 //! that VM.
 
 use crate::status::Status;
@@ -18,7 +18,7 @@ impl SharedData {
         self.values.get(&(vm_id.to_owned(), key.to_vec()))
     }
 
-    /// Sets a value if `cas` is 0, is the present one's, or if there is none.
+    /// Sets a value if `cas` is 0 or current, or if there is no value.
     pub(crate) fn set(&mut self, vm_id: &str, key: &[u8], value: &[u8], cas: u32) -> Result<(), Status> {
         let entry = self.values.entry((vm_id.to_owned(), key.to_vec()));
         if let std::collections::hash_map::Entry::Occupied(present) = &entry
@@ -32,18 +32,18 @@ impl SharedData {
         Ok(())
     }
 
-    /// Forgets what there is under a VM id.
+    /// Forgets the data of a VM id.
     pub(crate) fn forget(&mut self, vm_id: &str) {
         self.values.retain(|(id, _), _| id != vm_id);
     }
 }
 
-/// Whom a queue wakes.
+/// The context that a queue wakes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Address {
     /// The number of the VM in its process.
     pub(crate) vm: usize,
-    /// Which of the VMs that this one has been, traps and all.
+    /// The instance of the VM: a new one after each trap or end.
     pub(crate) generation: u32,
     /// The root context.
     pub(crate) root: u32,
@@ -78,7 +78,7 @@ impl Queues {
         self.tokens.get(&(vm_id.to_owned(), name.to_vec())).copied()
     }
 
-    /// Forgets the queues of a VM id, messages and all.
+    /// Forgets the queues of a VM id and their messages.
     pub(crate) fn forget(&mut self, vm_id: &str) {
         let Self { tokens, queues, .. } = self;
         tokens.retain(|(id, _), token| {
@@ -90,7 +90,7 @@ impl Queues {
         });
     }
 
-    /// Adds a message and wakes who owns the queue at this moment; false if there is no such queue.
+    /// Adds a message and wakes the current owner of the queue; false if there is no such queue.
     pub(crate) fn enqueue(&mut self, token: u32, message: &[u8]) -> bool {
         let Some(queue) = self.queues.get_mut(&token) else { return false };
         queue.messages.push_back(message.to_vec());
@@ -98,27 +98,27 @@ impl Queues {
         true
     }
 
-    /// Takes a message; none if there is no such queue, none within if it is empty.
+    /// Takes a message: outer none if there is no such queue, inner none if it is empty.
     pub(crate) fn dequeue(&mut self, token: u32) -> Option<Option<Vec<u8>>> {
         Some(self.queues.get_mut(&token)?.messages.pop_front())
     }
 
-    /// The next VM to be told that a queue has messages.
+    /// The next VM to wake because of a message.
     pub(crate) fn next_wakeup(&mut self) -> Option<(Address, u32)> {
         self.wakeups.pop_front()
     }
 
-    /// How many VMs are still to be told.
+    /// How many wake-ups are pending.
     pub(crate) fn wakeups(&self) -> usize {
         self.wakeups.len()
     }
 
-    /// Wake-ups that could not be delivered yet.
+    /// Keeps wake-ups that could not be delivered yet.
     pub(crate) fn keep_wakeups(&mut self, wakeups: Vec<(Address, u32)>) {
         self.wakeups.extend(wakeups);
     }
 
-    /// Loses all that is on the way.
+    /// Drops the pending wake-ups.
     pub(crate) fn lose_wakeups(&mut self) {
         self.wakeups.clear();
     }

@@ -1,5 +1,5 @@
-//! The soak: very many requests, servers that come and go, requests that fail in every way; and the
-//! guests' memory all the while.
+//! The soak: very many requests, servers that come and go, and requests that fail in every way,
+//! while the guests' memory is watched.
 
 use crate::calls::HttpCall;
 use crate::exchange::{Caller, Response, RetryPolicy, Server};
@@ -13,16 +13,16 @@ use std::time::Duration;
 
 const CLUSTER: &str = "bloc-control-plane";
 const HOSTS: usize = 10;
-/// Every so many requests the client is gone before the answer, the connection is refused, and the
-/// server lies.
+/// The periods, in requests: the client leaves before the answer, the connection is refused, the
+/// server sends false headers.
 const CANCELLED: u64 = 50;
 const REFUSED: u64 = 37;
 const LIES: u64 = 41;
 
-/// The level from which on a log line says that something went wrong.
+/// The lowest level of a log line that reports a problem.
 const WARNING: u32 = 3;
 
-/// How the caller hears of servers.
+/// How the caller learns of servers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Servers {
     /// From answers.
@@ -31,14 +31,14 @@ pub enum Servers {
     Announced,
 }
 
-/// What is to be played.
+/// A soak to run.
 #[derive(Clone, Copy, Debug)]
 pub struct Soak {
-    /// Requests.
+    /// The number of requests.
     pub requests: u64,
-    /// Servers that come and go meanwhile.
+    /// The number of servers that come and go in that time.
     pub servers: u64,
-    /// How the caller hears of them.
+    /// How the caller learns of them.
     pub from: Servers,
 }
 
@@ -51,23 +51,23 @@ pub struct Pages {
     pub server: u64,
 }
 
-/// What was seen.
+/// The results.
 #[derive(Clone, Debug)]
 pub struct Seen {
     /// After a tenth of the requests.
     pub warm: Pages,
     /// At the end.
     pub end: Pages,
-    /// Contexts that the two guests have at the end besides their roots.
+    /// Contexts of the two guests at the end, root contexts not counted.
     pub contexts: usize,
     /// Requests answered with a 200.
     pub served: u64,
-    /// Attempts beyond the first ones.
+    /// Attempts beyond each request's first.
     pub retried: u64,
 }
 
 impl Soak {
-    /// Plays it.
+    /// Runs it.
     ///
     /// # Panics
     /// A guest made a call that Envoy refuses, or trapped.
@@ -104,7 +104,7 @@ impl Soak {
                 if request % REFUSED == 0 {
                     return None;
                 }
-                // Some others are in the server, more than it admits at times.
+                // Other requests at the server, at times more than it admits.
                 let others = random.borrow_mut().usize(0..5);
                 let others: Vec<_> = (0..others).map(|_| server.root().stream()).map(begun).collect();
                 let answer = server.handle(sent, |_| {
@@ -127,7 +127,7 @@ impl Soak {
             }
         }
         assert!(!calling.is_dead() && !serving.is_dead(), "a guest has trapped");
-        // The roots: outbound, attempt, inbound.
+        // Three root contexts: outbound, attempt, inbound.
         let contexts = calling.contexts() + serving.contexts() - 3;
         Seen { warm, end: pages(&calling, &serving), contexts, served, retried }
     }

@@ -1,31 +1,31 @@
-//! What a host call answers.
+//! The results of host calls.
 
 /// A status of the ABI.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub enum Status {
-    /// Done.
+    /// Success.
     Ok = 0,
-    /// There is no such thing.
+    /// It does not exist.
     NotFound = 1,
-    /// An argument makes no sense, or not here.
+    /// An argument is invalid, or not allowed here.
     BadArgument = 2,
     /// A pointer outside the guest's memory.
     InvalidMemoryAccess = 6,
     /// A queue without messages.
     Empty = 7,
-    /// Somebody else has written meanwhile.
+    /// Another VM has written in the meantime.
     CasMismatch = 8,
-    /// Something failed.
+    /// An internal failure.
     InternalFailure = 10,
-    /// This host does not carry it.
+    /// This host does not have it.
     Unimplemented = 12,
 }
 
-/// Why a host call does not answer [`Status::Ok`].
+/// Why a host call does not return [`Status::Ok`].
 #[derive(Debug)]
 pub(crate) enum Refusal {
-    /// An everyday answer: no such header, an empty queue.
+    /// A normal answer: no such header, an empty queue.
     Answer(Status),
     /// Envoy refuses this, or does something undefined: the guest has a bug.
     Fault(Status, String),
@@ -43,11 +43,11 @@ impl Refusal {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{call} in {callback}: {why} ({status:?})")]
 pub struct Fault {
-    /// The callback that the guest was in.
+    /// The callback in which the guest made it.
     pub callback: &'static str,
     /// The host call.
     pub call: &'static str,
-    /// What it answered.
+    /// The status returned.
     pub status: Status,
     /// What was wrong.
     pub why: String,

@@ -1,7 +1,7 @@
 //! The steady path: what one request costs in each filter once everything is warm.
 //!
-//! One caller, ten servers, one request of a millisecond after the other, in virtual time and with
-//! one seed; so the same module gives the same numbers on every machine.
+//! One caller and ten servers handle one request of a millisecond after the other, in virtual time
+//! and with one seed. So the same module gives the same numbers on every machine.
 
 use crate::cost::Cost;
 use crate::exchange::{Caller, Response, Server};
@@ -10,7 +10,7 @@ use crate::options::VmOptions;
 use crate::process::Process;
 use std::time::Duration;
 
-/// What the application answers with, and Envoy's router adds.
+/// The application's response, with what Envoy's router adds.
 const ANSWER: [(&str, &str); 3] = [
     ("content-type", "text/plain"),
     ("date", "Fri, 20 Nov 2026 12:00:00 GMT"),
@@ -19,10 +19,9 @@ const ANSWER: [(&str, &str); 3] = [
 
 /// The routings that are measured.
 pub const ROUTINGS: [&str; 3] = ["bloc", "bid", "mu"];
-/// Requests that are counted.
+/// The number of requests measured.
 pub const REQUESTS: u64 = 400;
-/// Requests before that: enough for every server to have been met, and every buffer to have its
-/// size.
+/// Requests before that: enough to meet every server and to let every buffer reach its size.
 const WARM_UP: usize = 2_500;
 const SERVERS: usize = 10;
 const TIME: Duration = Duration::from_millis(1);
@@ -45,7 +44,7 @@ impl Steady {
     }
 }
 
-/// A caller and its servers, warm: one more request is as good as the next.
+/// A caller and its servers after the warm-up: every further request costs the same.
 pub struct SteadyPath {
     process: Process,
     caller: Caller,
@@ -92,12 +91,12 @@ impl SteadyPath {
         assert_eq!((outcome.response.status(), outcome.tried.len()), (200, 1));
     }
 
-    /// What [`REQUESTS`] requests cost, ticks aside.
+    /// What [`REQUESTS`] requests cost, without ticks.
     ///
     /// # Panics
     /// As [`Self::request`].
     pub fn measure(&self) -> Steady {
-        // The ticks come every second, and the requests fit between two of them.
+        // Ticks come every second, and all requests fit between two.
         let past = Duration::from_nanos(self.process.now().subsec_nanos().into());
         self.process.advance(Duration::from_secs(1) - past + TIME);
         let _before = (self.caller.take_costs(), self.server.root().take_cost());
@@ -108,12 +107,12 @@ impl SteadyPath {
         Steady { outbound, attempt, inbound: self.server.root().take_cost() }
     }
 
-    /// The caller, for a look at what its filters cost.
+    /// The caller, to read the costs of its filters.
     pub fn caller(&self) -> &Caller {
         &self.caller
     }
 
-    /// The server, for a look at what its filter costs.
+    /// The server, to read the costs of its filter.
     pub fn server(&self) -> &Server {
         &self.server
     }

@@ -1,4 +1,4 @@
-//! One HTTP stream, or one attempt of one, as a filter sees it.
+//! An HTTP stream, or an attempt, as a filter sees it.
 
 use crate::context::{Context, LocalReply, Properties, StreamState};
 use crate::headers::Headers;
@@ -11,7 +11,7 @@ use std::rc::Rc;
 pub enum Flow {
     /// The stream goes on.
     Continue,
-    /// The stream waits until the filter lets it go on or answers it.
+    /// The stream waits until the filter resumes or answers it.
     Pause,
     /// The filter has answered.
     Reply(LocalReply),
@@ -31,18 +31,18 @@ impl Flow {
     }
 }
 
-/// A stream. Dropping it ends it, as a client that goes away would.
+/// A stream. Dropping it ends it, as when the client disconnects.
 pub struct Stream {
     vm: Vm,
     root: u32,
     generation: u32,
     upstream: bool,
     properties: Properties,
-    /// Bytes of the request's body that have come before the filter sees its headers.
+    /// Bytes of the request's body that come before the filter sees the headers.
     ahead: u64,
     context: Option<u32>,
     ended: bool,
-    /// As in Envoy a stream keeps its plugin until it is gone itself.
+    /// As in Envoy, a stream keeps its plugin until it has ended.
     _plugin: Option<Rc<Handle>>,
 }
 
@@ -62,15 +62,15 @@ impl Stream {
         }
     }
 
-    /// The same, for building.
+    /// Likewise, for chaining.
     #[must_use]
     pub fn with_property(mut self, path: &str, value: impl AsRef<[u8]>) -> Self {
         self.set_property(path, value);
         self
     }
 
-    /// With so many bytes of the request's body that come before the filter sees the headers,
-    /// because another filter keeps these for a while.
+    /// Lets so many bytes of the request's body come before the filter sees the headers, because
+    /// another filter has delayed these.
     #[must_use]
     pub fn with_body_ahead(mut self, bytes: u64) -> Self {
         self.ahead = bytes;
@@ -175,7 +175,7 @@ impl Stream {
         flow
     }
 
-    /// Whether the filter let the paused request go on since.
+    /// Whether the filter has resumed the paused request.
     pub fn is_resumed(&self) -> bool {
         self.peek(|stream| stream.request_resumed)
     }
@@ -185,12 +185,12 @@ impl Stream {
         self.peek(|stream| stream.request_paused)
     }
 
-    /// The filter's answer, which may have come while the request was paused.
+    /// The filter's response, which may have come while the request was paused.
     pub fn reply(&self) -> Option<LocalReply> {
         self.here().and_then(|context| self.state(context, |stream| stream.reply.clone())).flatten()
     }
 
-    /// The stream ends: all is sent, or somebody has gone away.
+    /// The stream ends: all is sent, or a side has disconnected.
     ///
     /// # Panics
     /// The filter made a call that Envoy refuses.
@@ -216,7 +216,7 @@ impl Stream {
         self.vm.guest(|guest| guest.contexts.remove(&context));
     }
 
-    /// The context, if the VM is still the one that knows it.
+    /// The context, if it is still in the same instance of the VM.
     fn here(&self) -> Option<u32> {
         self.context.filter(|_| self.vm.generation() == self.generation)
     }

@@ -9,12 +9,12 @@ struct Timer {
     due: Duration,
 }
 
-/// The timers of a process, one for each root context at most.
+/// The timers of a process, at most one for each root context.
 #[derive(Default)]
 pub(crate) struct Timers(BTreeMap<Address, Timer>);
 
 impl Timers {
-    /// Starts a timer anew, or stops it if the period is zero.
+    /// Restarts a timer, or stops it if the period is zero.
     pub(crate) fn set(&mut self, address: Address, period: Duration, now: Duration) {
         match period {
             Duration::ZERO => drop(self.0.remove(&address)),
@@ -29,12 +29,12 @@ impl Timers {
         }
     }
 
-    /// Whose timers are due when.
+    /// When each timer is due, and for which root context.
     pub(crate) fn dues(&self) -> impl Iterator<Item = (Address, Duration)> {
         self.0.iter().map(|(address, timer)| (*address, timer.due))
     }
 
-    /// Stops those of these addresses.
+    /// Stops the timers of these addresses.
     pub(crate) fn forget(&mut self, gone: impl Fn(&Address) -> bool) {
         self.0.retain(|address, _| !gone(address));
     }

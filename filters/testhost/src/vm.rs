@@ -1,4 +1,4 @@
-//! One VM: an instance of the module with its root contexts, as one worker thread has it.
+//! One VM: an instance of the module with its root contexts, on one worker thread.
 
 use crate::common::Common;
 use crate::context::{Action, CallResponse, Context, Key, RootState, StreamState};
@@ -15,7 +15,7 @@ use std::rc::{Rc, Weak};
 use std::time::Duration;
 use wasmtime::Store;
 
-/// A failed VM is made anew this long after its start at the earliest (Envoy: one second, with
+/// A failed VM is replaced this long after its start at the earliest (Envoy: one second, with
 /// jitter).
 const RELOAD_AFTER: Duration = Duration::from_secs(1);
 
@@ -27,14 +27,14 @@ pub struct Refused {
     pub root_id: String,
 }
 
-/// The number of the VMs on the main thread in which configurations are tried: no thread's.
+/// The number of the VMs on the main thread in which configurations are tried; no worker has it.
 const CANARY: usize = usize::MAX;
 
-/// A plugin as it was configured, and its root context in the present instance.
+/// A plugin's configuration, and its root context in the current instance.
 struct Plugin {
     key: Key,
     context: u32,
-    /// What the listeners hold that have it; nothing if it was made for the test itself.
+    /// The handle that its listeners hold; empty if a test created the plugin directly.
     handle: Weak<Handle>,
 }
 
@@ -48,12 +48,12 @@ pub(crate) struct VmCell {
 
 struct State {
     instance: Instance,
-    /// By number. Those that are gone leave their place.
+    /// By number. Removed ones leave their place empty.
     plugins: Vec<Option<Plugin>>,
     generation: u32,
     started: Duration,
     stands: bool,
-    /// Its last plugin is gone, and with it the instance.
+    /// Whether its last plugin has been removed, and the instance with it.
     ended: bool,
 }
 
@@ -68,15 +68,15 @@ impl Drop for VmCell {
     }
 }
 
-/// A VM. A handle: clones are the same VM. When the last handle, root and stream is gone, so is its
-/// thread.
+/// A VM. A handle: clones are the same VM. Its thread ends when the last handle, root and stream
+/// has been dropped.
 ///
-/// As in Envoy it ends with its last plugin; the next plugin finds a new one.
+/// As in Envoy, it ends with its last plugin; the next plugin gets a new one.
 #[derive(Clone)]
 pub struct Vm(Rc<VmCell>);
 
-/// What listeners and streams hold of a plugin. With the last one the root context is done, deleted
-/// and gone.
+/// What listeners and streams hold of a plugin. When the last one is dropped, the root context is
+/// done, deleted and removed.
 pub(crate) struct Handle {
     pub(crate) vm: Vm,
     pub(crate) plugin: usize,
@@ -118,7 +118,7 @@ impl Vm {
         self.0.state.borrow().generation
     }
 
-    /// The root context of a plugin, as long as the instance is the same.
+    /// The root context of a plugin in the current instance.
     pub(crate) fn context_of(&self, plugin: usize) -> u32 {
         let state = self.0.state.borrow();
         state.plugins[plugin].as_ref().expect("a plugin that is not gone").context
@@ -133,7 +133,7 @@ impl Vm {
         self.0.options.failure_policy
     }
 
-    /// Makes a root context and configures it; the plugin's number in this VM.
+    /// Creates and configures a root context; returns the plugin's number in this VM.
     pub(crate) fn add_plugin(&self, key: Key) -> Result<usize, Refused> {
         self.begin_anew();
         let context = self.configure(&key)?;
@@ -149,15 +149,15 @@ impl Vm {
         plugins.find_map(|plugin| plugin.handle.upgrade().filter(|_| plugin.key == *key))
     }
 
-    /// From now on listeners hold this plugin.
+    /// Sets the handle through which listeners hold this plugin.
     pub(crate) fn hold(&self, plugin: usize, handle: &Rc<Handle>) {
         if let Some(plugin) = &mut self.0.state.borrow_mut().plugins[plugin] {
             plugin.handle = Rc::downgrade(handle);
         }
     }
 
-    /// Whether a plugin with this key is accepted: it is tried once, as on Envoy's main thread, in
-    /// a VM that is then killed.
+    /// Whether a plugin with this key is accepted. It is tried once, as on Envoy's main thread, in
+    /// a VM that is then deleted.
     pub(crate) fn try_plugin(&self, key: &Key) -> Result<(), Refused> {
         let known = self.common().with(|common| common.canaries.get(key).copied());
         let accepted = known.unwrap_or_else(|| {
@@ -170,7 +170,7 @@ impl Vm {
         if accepted { Ok(()) } else { Err(Refused { root_id: key.root_id.to_string() }) }
     }
 
-    /// A plugin goes, and with the last one the instance.
+    /// Removes a plugin, and with the last one the instance.
     pub(crate) fn shut_down(&self, plugin: usize) {
         let Some(Plugin { context, .. }) = self.0.state.borrow_mut().plugins[plugin].take() else { return };
         let done = self.call("proxy_on_done", context, |exports, store| exports.done(store, context));
@@ -203,7 +203,7 @@ impl Vm {
         (state.ended, state.generation) = (true, state.generation + 1);
     }
 
-    /// If the VM has ended, another one takes its place.
+    /// Replaces the VM if it has ended.
     fn begin_anew(&self) {
         if self.0.state.borrow().ended {
             self.common().begin_vm(&self.0.options.vm_id);
@@ -211,7 +211,7 @@ impl Vm {
         }
     }
 
-    /// A new instance with the present generation's number, without plugins.
+    /// A new instance with the current generation's number, without plugins.
     fn instantiate(&self) {
         let (cell, address) = (&self.0, self.address());
         let instance = Instance::new(self.common(), &cell.module, address, &cell.options);
@@ -253,7 +253,7 @@ impl Vm {
         });
     }
 
-    /// Whether the VM has trapped; then none of its code runs any more.
+    /// Whether the VM has trapped, so that none of its code runs any more.
     pub fn is_dead(&self) -> bool {
         self.0.state.borrow().instance.failed
     }
@@ -270,7 +270,7 @@ impl Vm {
         self.guest(|guest| guest.contexts.len())
     }
 
-    /// What the callbacks of all roots have cost since the last look.
+    /// What the callbacks of all root contexts have cost since the last reading.
     pub fn take_cost(&self) -> Cost {
         self.guest(|guest| {
             let mut sum = Cost::default();
@@ -279,7 +279,7 @@ impl Vm {
         })
     }
 
-    /// Whether the time spent in host calls is measured from now on; see [`Cost::host_time`].
+    /// Whether to measure the time spent in host calls from now on; see [`Cost::host_time`].
     pub fn time_host_calls(&self, on: bool) {
         self.guest(|guest| guest.timed = on);
     }
@@ -289,8 +289,8 @@ impl Vm {
         self.0.state.borrow_mut().instance.failed = true;
     }
 
-    /// Whether its thread stands still from now on, as when it is stopped or throttled: its ticks
-    /// and wake-ups wait until it goes on. A test must not call its streams meanwhile.
+    /// Whether its thread stands still from now on, as one that is stopped or throttled. Its ticks
+    /// and wake-ups then wait. A test must not call its streams in that time.
     pub fn stand_still(&self, stands: bool) {
         self.0.state.borrow_mut().stands = stands;
     }
@@ -299,7 +299,7 @@ impl Vm {
         self.0.state.borrow().stands
     }
 
-    /// Makes a VM that has trapped anew, if its failure policy says so and it is time.
+    /// Replaces a VM that has trapped, if its failure policy says so and it is time.
     pub(crate) fn reload(&self) {
         let cell = &self.0;
         let early = self.common().now() < cell.state.borrow().started + RELOAD_AFTER;
@@ -326,7 +326,7 @@ impl Vm {
         work(self.0.state.borrow_mut().instance.store.data_mut())
     }
 
-    /// Runs a callback and then what it left to be done; none if the VM is dead or dies of it.
+    /// Runs a callback and then the actions that it left; none if the VM is dead or traps.
     pub(crate) fn call<T>(
         &self,
         name: &'static str,
@@ -361,8 +361,7 @@ impl Vm {
             Action::DeleteRoot(context) => self.delete_root(context),
             Action::Reset(context) => self.stream_of(context, |stream| stream.reset = true),
             Action::Reply { context, reply } => {
-                // Envoy sends a reply of the filter's own through the filter's response callback
-                // too.
+                // Envoy passes a filter's own response through the filter's response callback, too.
                 let size = reply.headers.borrow().len() as u32;
                 let end = u32::from(reply.body.is_empty());
                 let headers = reply.headers.clone();
