@@ -1,5 +1,5 @@
-//! What a request costs on the steady path: host calls by name, instructions, buffers. `gates
-//! record` makes it the record that the tests compare with.
+//! The cost of a request on the steady path: host calls by name, instructions, buffers. `gates
+//! record` writes the record that the tests compare with.
 
 use bloc_testhost::gates::{Measured, Record, record_file};
 use bloc_testhost::steady::REQUESTS;

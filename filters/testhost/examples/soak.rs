@@ -1,6 +1,6 @@
-//! The soak at full length: 5 million requests and 10,000 servers that come and go, or as many as
-//! the two arguments say, once with servers that are learned and once with servers that the control
-//! plane announces. Fails if the guests' memory grows after the first tenth.
+//! The soak at full length: 5 million requests and 10,000 servers that come and go (two arguments
+//! change the numbers), half with learned servers and half with servers that the control plane
+//! announces. Fails if the guests' memory grows after the first tenth.
 
 use bloc_testhost::soak::{Servers, Soak};
 use bloc_testhost::{Compile, Module};

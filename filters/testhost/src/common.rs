@@ -15,8 +15,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::rc::Rc;
 use std::time::Duration;
 
-/// Where the monotonic clock starts: not at zero, which a guest must not take for the first
-/// reading.
+/// Where the monotonic clock starts: not at zero, so that a guest cannot rely on that.
 const BOOTED: Duration = Duration::from_secs(1000);
 /// Where the realtime clock starts: 2026-01-01.
 const EPOCH: Duration = Duration::from_secs(1_767_225_600);

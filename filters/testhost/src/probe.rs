@@ -23,7 +23,7 @@ pub enum Arg {
     Word,
     /// Where the call writes a pointer and a size; the bytes there are reported.
     Buffer,
-    /// As [`Self::Buffer`], but only what fits into four bytes.
+    /// As [`Self::Word`]; also reports the first four bytes written.
     Value,
     /// What the last call with [`Arg::Word`] or [`Arg::Value`] wrote.
     LastWord,
@@ -206,7 +206,8 @@ impl Step {
             call.push_str("(call $value)\n");
         }
         if self.arguments.iter().any(|argument| matches!(argument, Arg::Buffer)) {
-            // A failed call writes nothing, so the results are cleared: none is reported twice.
+            // A failed call writes nothing. A reported result is cleared, so that it is not
+            // reported twice.
             let _ = writeln!(
                 call,
                 "(if (i32.load (i32.const {BUFFER})) (then (call $bytes (i32.load (i32.const {BUFFER})) (i32.load (i32.const {}))) \

@@ -1,8 +1,7 @@
-//! The host of the filters' tests beside a real Envoy: the same scenarios on both.
+//! Compares the host of the filters' tests with a real Envoy: the same scenarios run on both.
 //!
-//! First the host calls, made by a probe; then the filters themselves. See
-//! filters/testhost/README.md. A package's test of its own, so that the tests of the protocol need
-//! no wasmtime.
+//! First a probe makes host calls; then the filters themselves run. See filters/testhost/README.md.
+//! This is a separate package test, so that the protocol's tests need no wasmtime.
 #![allow(missing_docs, reason = "tests")]
 
 #[allow(dead_code, unused_imports, reason = "the tests of the protocol use the rest")]
@@ -20,11 +19,10 @@ use support::{
     Answer, App, Place, Pod, eventually, grpc, inbound, metric, outbound, request, send, sender, spoken as asked,
 };
 
-/// What an answer says that a filter can have brought about.
+/// The parts of a response that a filter can change.
 fn said(answer: &Answer) -> Vec<(String, String)> {
     let mut headers = answer.headers.clone();
-    // That an empty body is empty is said behind the filters, by the codec; and the status is no
-    // header here.
+    // Behind the filters, the codec marks an empty body as empty. The status is no header here.
     if answer.body.is_empty() && answer.app().is_none() {
         headers.remove("content-length");
     }
@@ -35,7 +33,7 @@ fn said(answer: &Answer) -> Vec<(String, String)> {
     })
 }
 
-/// One listener for each scenario, each with a VM of its own.
+/// One listener for each scenario, each with its own VM.
 fn bootstrap(place: &Place, app: &App) -> Value {
     let mut bootstrap = inbound(place, app.address, &json!({}), None);
     let listener = bootstrap["static_resources"]["listeners"][0].take();
@@ -47,7 +45,7 @@ fn bootstrap(place: &Place, app: &App) -> Value {
         let mut listener = listener.clone();
         listener["name"] = json!(scenario.name);
         let manager = &mut listener["filter_chains"][0]["filters"][0]["typed_config"];
-        // Headers that begin with x-envoy- count when they come from inside.
+        // Envoy accepts headers that begin with x-envoy- only from internal addresses.
         manager["use_remote_address"] = json!(true);
         manager["internal_address_config"] = json!({"cidr_ranges": [{"address_prefix": "127.0.0.0", "prefix_len": 8}]});
         manager["http_filters"][0] = filter;
@@ -87,7 +85,7 @@ fn the_readme_contains_the_current_conformance_table() {
     assert!(readme.contains(&table()), "the table in filters/testhost/README.md ought to be:\n{}", table());
 }
 
-/// The module on the host: one VM in a process of its own.
+/// The module on the host: one VM in its own process.
 fn host() -> (Process, bloc_testhost::Vm) {
     let module = Module::just_built(Compile::Metered).unwrap_or_else(|error| panic!("{error}"));
     let process = Process::new(&module, 1);
@@ -95,10 +93,10 @@ fn host() -> (Process, bloc_testhost::Vm) {
     (process, vm)
 }
 
-/// As a caller with our filters sends it.
+/// A request from a caller with our filters.
 const GET: [(&str, &str); 4] =
     [(":method", "GET"), (":path", "/x"), (":authority", SERVICE), ("x-bloc-bid", bloc_policy::wire::bid::ANY)];
-/// What a sidecar says to its peer, apart from the times that it measured: status, chip, queue and
+/// What a sidecar sends its peer, without the times that it measured: status, chip, queue and
 /// capacity, reason, gRPC status.
 type Spoken = (u32, Option<(bool, Option<u32>, Option<u32>)>, Vec<Option<String>>);
 const SPOKEN: [&str; 3] = ["x-bloc-reject", "grpc-status", "content-type"];
@@ -155,7 +153,7 @@ async fn a_server_answers_the_same_on_the_host_and_in_envoy() {
     assert_eq!(spoken(&there), spoken_here(&here.headers), "after it");
 }
 
-/// Every server full: the attempts, how each was counted, and what the client gets.
+/// Every server is full: compares the attempts, how each was counted, and what the client gets.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_caller_retries_and_counts_the_same_on_the_host_and_in_envoy() {
     const COUNTED: [&str; 7] =
@@ -196,7 +194,7 @@ async fn a_caller_retries_and_counts_the_same_on_the_host_and_in_envoy() {
     }
 }
 
-/// What the application sees of a request that a client has dressed up.
+/// What the application sees of a request with forged headers.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_application_sees_the_same_headers_on_the_host_and_in_envoy() {
     const DRESS: [(&str, &str); 5] = [

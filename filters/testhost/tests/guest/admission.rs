@@ -1,4 +1,4 @@
-//! Admission over the workers of one Envoy.
+//! Admission across the workers of one Envoy.
 
 use crate::support::{GET, SPOKEN, admitted, inbound, metric, process, refused, server, worker};
 use bloc_policy::wire::load_report::LoadReport;
@@ -64,7 +64,7 @@ fn strips_forged_headers_of_ours_from_requests_and_responses() {
     assert_eq!(report.queue, Some(0), "the filter's own report and not the application's");
 }
 
-/// Header values may be any bytes, and everybody on the network may send them.
+/// Header values may be any bytes, and anybody on the network may send them.
 #[test]
 fn header_values_that_are_not_utf8_cause_no_trap() {
     let process = process(4);
@@ -74,7 +74,7 @@ fn header_values_that_are_not_utf8_cause_no_trap() {
     for name in ["x-bloc-bid", "x-bloc-load", "x-envoy-expected-rq-timeout-ms", "x-bloc-endpoints"] {
         let request = Headers::new(&GET);
         request.edit(|map| map.add(name, odd));
-        // After the odd one, if that is a bid.
+        // After the invalid value, if that is a bid.
         request.edit(|map| map.add(SPOKEN[0].0, SPOKEN[0].1.as_bytes()));
         let mut stream = root.stream();
         assert!(stream.request_headers(&request, true).continues(), "{name}");

@@ -1,4 +1,5 @@
-//! Bids: a server that would take longer than the caller waits rejects the request at once.
+//! Bids: a server that would make the request wait longer than the caller accepts rejects it at
+//! once.
 
 use crate::support::{GET, admitted, inbound, metric, process, refused};
 use bloc_testhost::{Headers, Response, Root, Stream};
@@ -24,7 +25,7 @@ fn bid(root: &Root, millis: &str) -> (bloc_testhost::Flow, Stream) {
 fn a_server_with_a_queue_rejects_a_bid_below_its_response_time() {
     let process = process(1);
     let root = inbound(&process, &json!({"routing": "bid", "concurrency": 1, "hold": false}));
-    // It learns how long a request takes.
+    // The server learns how long a request takes.
     for _ in 0..200 {
         let stream = admitted(&root);
         process.advance(WORK);
@@ -42,7 +43,7 @@ fn a_server_with_a_queue_rejects_a_bid_below_its_response_time() {
     }
     assert!(admitted(&root).is_paused().eq(&false), "no bid, no limit");
     queue.into_iter().for_each(serve);
-    // After a time with traffic the last counts wait for a tick.
+    // After traffic ends, the last counts wait for a tick.
     process.advance(Duration::from_secs(5));
     assert_eq!(metric(&process, "inbound", "rejected_bid"), Some(1));
 }

@@ -10,7 +10,7 @@ const LIMIT: usize = 1 << 20;
 const POST: [(&str, &str); 4] =
     [(":method", "POST"), (":path", "/"), (":authority", SERVICE), ("x-bloc-bid", bloc_policy::wire::bid::ANY)];
 
-/// The headers of a request have come; its body has not.
+/// The headers of a request have come, but not its body.
 fn post(root: &Root, version: &str, extra: &[(&str, &str)]) -> (Stream, Flow) {
     let mut stream = root.stream().with_property("request\0protocol", version);
     let flow = stream.request_headers([&POST, extra].concat().as_slice(), false);
@@ -57,7 +57,7 @@ fn answers_a_rejected_http_1_request_once_its_body_has_arrived() {
     assert_eq!(metric(&process, "inbound", "rejected_capacity"), Some(2), "each once");
 }
 
-/// For example one for external authorization or for rate limits.
+/// For example a filter for external authorization or for rate limits.
 #[test]
 fn body_bytes_buffered_by_another_filter_count_as_arrived() {
     let process = process(1);
@@ -195,10 +195,10 @@ fn admits_a_held_call_when_its_body_exceeds_the_limit() {
     assert_eq!(metric(&process, "inbound", "rescued"), Some(0));
 }
 
-/// The bid that arrives at the server.
+/// The bid that the server receives.
 fn bid(extra: &[(&str, &str)], spec: &Value) -> String {
     let process = process(7);
-    // With one server there is nobody else to bid at.
+    // With a single server there is no other to bid at.
     let hosts = ["10.0.0.1:80", "10.0.0.2:80"];
     let mut spec = spec.clone();
     spec["endpoints"] = json!(hosts);

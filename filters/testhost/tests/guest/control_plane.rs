@@ -1,4 +1,4 @@
-//! The poll at the control plane: one for the process, its news for every worker.
+//! The poll at the control plane: one for the process; its news reaches every worker.
 
 use crate::support::{GET, SERVICE, metric, process, worker};
 use bloc_policy::sync::SyncRequest;

@@ -1,4 +1,4 @@
-//! Counters on their way to the host: by requests where there are enough of them, or else by ticks.
+//! How counters reach the host: by requests if there are enough of them, otherwise by ticks.
 
 use crate::support::{GET, caller, metric, process, server};
 use bloc_testhost::Response;
@@ -7,7 +7,7 @@ use std::time::Duration;
 
 const PAUSE: Duration = Duration::from_millis(100);
 const REQUESTS: u64 = 200;
-/// As many as come within a second, and the one that hands over.
+/// The requests within a second, and the one that hands the counters over.
 const LAG: u64 = 11;
 
 #[test]
@@ -24,7 +24,7 @@ fn a_busy_worker_rarely_ticks_and_still_counts_within_a_second() {
         }
     }
     for (process, side, name) in [(&callee, "inbound", "admitted"), (&sender, "outbound", "attempts")] {
-        // Twenty seconds: one after the start, then every five.
+        // Twenty seconds: one tick after the start, then one every five seconds.
         assert!((3..=6).contains(&process.ticks()), "{side}: {} ticks", process.ticks());
         process.advance(Duration::from_secs(5));
         assert_eq!(metric(process, side, name), Some(REQUESTS));

@@ -1,4 +1,4 @@
-//! What counts as a failure of a server, and what does not.
+//! What counts as a server's failure, and what does not.
 
 use crate::support::{GET, caller, metric, process};
 use bloc_testhost::{Process, Response};
@@ -13,7 +13,7 @@ fn counted(process: &Process, name: &str) -> u64 {
     metric(process, "outbound", name).unwrap_or(0)
 }
 
-/// How often the first of two servers, which gives this answer, is tried for 40 requests; and how
+/// How often the first of two servers, which responds like this, is tried for 40 requests; and how
 /// many errors were counted.
 fn tried(seed: u64, answer: impl Fn() -> Response) -> (usize, u64) {
     let sender = process(seed);
@@ -65,8 +65,8 @@ fn an_error_from_all_servers_does_not_change_their_shares() {
     assert!(forced < 20, "{forced} attempts found no server with a chip");
 }
 
-/// How many attempts failed, were given up, and were forced, of requests a tenth of which their
-/// callers give up.
+/// How many attempts failed, were given up, and were forced, of 1,000 requests whose callers give
+/// up as `gives_up` says.
 fn given_up(seed: u64, routing: &str, gives_up: impl Fn(u32) -> bool) -> [u64; 3] {
     let sender = process(seed);
     let servers: Vec<String> = (1..=10).map(|n| format!("10.0.0.{n}:80")).collect();

@@ -1,4 +1,4 @@
-//! What a request costs must not rise unnoticed.
+//! The cost of a request must not rise unnoticed.
 
 use bloc_testhost::gates::{HOW_TO_RECORD, Measured, Record, record_file};
 

@@ -1,12 +1,12 @@
-//! Random histories: listeners, services and requests that come and go in a proxy of several
-//! threads. [`Play`] checks what must hold at every moment.
+//! Random histories: listeners, services and requests come and go in a proxy of several threads.
+//! [`Play`] checks what must hold at every moment.
 
 use crate::play::Play;
 use crate::proxy::CLUSTER;
 use bloc_testhost::history::{Configuration, History, Shape, Step, services_json};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// Plays a history; if something is wrong, when and what.
+/// Plays a history; an error says when and what went wrong.
 fn play(history: &History) -> Result<(), String> {
     let steps = history.steps.clone();
     let played = catch_unwind(AssertUnwindSafe(|| {
@@ -14,7 +14,7 @@ fn play(history: &History) -> Result<(), String> {
         let start = play.now();
         play.run(&steps).map_err(|what| {
             let at = play.now() - start;
-            // Its streams would make calls when they are dropped.
+            // If dropped, its streams would make calls.
             std::mem::forget(play);
             format!("at {at:?}: {what}")
         })
@@ -25,7 +25,7 @@ fn play(history: &History) -> Result<(), String> {
     })
 }
 
-/// Leaves out what a failure does not need.
+/// Removes steps that the failure does not need.
 fn smallest(mut history: History, mut why: String) -> (History, String) {
     let mut place = history.steps.len();
     while place > 0 {
@@ -54,7 +54,8 @@ fn told(history: &History) -> String {
     format!("seed {}, drain {:?}\n{}", history.seed, history.drain, steps.join("\n"))
 }
 
-/// All of these have to be right; the first that is not is told, without what it does not need.
+/// Plays all these histories. Reports the first that fails, without the steps that it does not
+/// need.
 fn all_are_right(seeds: impl Iterator<Item = u64>, shape: Shape) {
     let (mut wrong, mut first) = (Vec::new(), None);
     for seed in seeds {

@@ -6,7 +6,7 @@ use bloc_testhost::{Compile, Flow, Module, Process, Root, Stream, just_built};
 use serde_json::json;
 use std::time::Duration;
 
-/// What a tick while somebody waits may take.
+/// The longest time until a tick while a request waits.
 const TICK: Duration = Duration::from_millis(250);
 
 fn workers(process: &Process) -> [Root; 2] {
@@ -108,8 +108,8 @@ fn frees_the_places_of_a_trapped_worker_within_three_seconds() {
     assert!(waiting.is_resumed());
 }
 
-/// The same after a panic, which runs crash recovery: no time has to pass. Only virtual time can
-/// tell the two cases apart.
+/// Likewise after a panic, which runs crash recovery: then no time has to pass. Only virtual time
+/// can tell the two cases apart.
 #[test]
 fn frees_the_places_of_a_panicked_worker_at_once() {
     let crashing = just_built().unwrap_or_else(|error| panic!("{error}")).with_file_name("crash.wasm");

@@ -1,4 +1,4 @@
-//! Faults that a search in the handling of bodies and idle streams has found, one test each.
+//! Bugs that a search in the handling of bodies and idle streams has found, one test each.
 
 use crate::support::{GET, SERVICE, admitted, inbound, metric, parameters, process, worker};
 use bloc_testhost::{Flow, Process, Response, Root, Stream};
@@ -31,14 +31,14 @@ fn properties(root: &Root) -> u64 {
     root.take_cost().host_calls.get("proxy_get_property").copied().unwrap_or_default()
 }
 
-/// How many properties are read within the next second.
+/// The number of properties read within the next second.
 fn in_a_second(process: &Process, root: &Root) -> u64 {
     properties(root);
     process.advance(Duration::from_secs(1));
     properties(root)
 }
 
-/// `LOOKS_PER_SECOND` is 4,000, of two properties each.
+/// `LOOKS_PER_SECOND` is 4,000, with two properties each.
 #[test]
 fn a_slow_body_does_not_cause_constant_checks_of_long_streams() {
     let process = process(1);
@@ -53,7 +53,7 @@ fn a_slow_body_does_not_cause_constant_checks_of_long_streams() {
     assert!(with < 20_000, "{before} in a second before, {with} with one slow body");
 }
 
-/// 200 slow uploads, which come at once and are bounced.
+/// 200 slow uploads, which come at the same time and are bounced.
 #[test]
 fn many_slow_bodies_are_not_all_rechecked_for_each_message() {
     let process = process(2);
@@ -71,7 +71,7 @@ fn many_slow_bodies_are_not_all_rechecked_for_each_message() {
     assert!(messages <= 2 * 200, "{came} when they came, {messages} by messages, {ticks} in the second after");
 }
 
-/// 200 calls that are held, and a slow upload to another service of the same thread.
+/// 200 held calls, and a slow upload to another service of the same thread.
 #[test]
 fn a_slow_body_does_not_cause_constant_checks_of_held_calls() {
     let process = process(5);
@@ -116,7 +116,7 @@ fn a_held_request_that_envoy_has_answered_is_not_answered_again() {
     assert_eq!((resumed, reply), (false, None));
 }
 
-/// Its worker must show from then on that it is alive.
+/// From then on its worker must give signs of life.
 #[test]
 fn a_stream_that_becomes_active_again_keeps_its_place() {
     let process = process(4);

@@ -1,5 +1,5 @@
-//! Requests of one thread that overtake each other, as where other filters wait: before the router,
-//! on the way back, and at the servers.
+//! Requests of one thread that overtake each other where other filters wait: before the router, on
+//! the way back, and at the servers.
 
 use crate::support::{GET, caller, metric, process, server};
 use bloc_testhost::{Attempt, Caller, Headers, Last, Process, Request, Response, Server};
@@ -9,10 +9,10 @@ use std::time::Duration;
 
 const HOSTS: [&str; 4] = ["10.0.0.1:80", "10.0.0.2:80", "10.0.0.3:80", "10.0.0.4:80"];
 const REQUESTS: usize = 300;
-/// So many are under way at once, at most.
+/// The most requests under way at once.
 const AT_ONCE: usize = 12;
 
-/// How far a request has come.
+/// The state of a request.
 enum Step<'a> {
     /// It waits between `bloc.outbound` and the router.
     Chosen(Request<'a>),
@@ -26,9 +26,9 @@ struct Mesh {
     process: Process,
     servers: BTreeMap<&'static str, Server>,
     rng: fastrand::Rng,
-    /// Whether some are rejected.
+    /// Whether some requests are rejected.
     rejects: bool,
-    /// Rejections that no retry followed.
+    /// Rejections without a retry.
     exhausted: u64,
     attempts: u64,
 }
@@ -41,7 +41,7 @@ impl Mesh {
         assert!(!sent.text("x-bloc-endpoints").unwrap_or_default().contains('.'), "an address leaves the proxy");
         let server = &self.servers[attempt.server()];
         let rejects = self.rejects && self.rng.u32(0..4) == 0;
-        // One that is full already.
+        // Fills the server first.
         let fills = rejects.then(|| {
             let mut stream = server.root().stream();
             assert!(stream.request_headers(GET, true).continues());
@@ -79,7 +79,7 @@ impl Mesh {
         }
     }
 
-    /// Sends requests, each step of which may wait for any number of others'.
+    /// Sends requests; each step may wait for any number of other steps.
     fn run(&mut self, caller: &Caller) {
         let mut going: Vec<Step<'_>> = Vec::new();
         let mut sent = 0;
@@ -108,8 +108,8 @@ fn counted(mesh: &Mesh, name: &str) -> u64 {
     metric(&mesh.process, "outbound", name).unwrap_or(0)
 }
 
-/// If the hand-over between our filters worked only without interleaving, healthy servers would be
-/// marked as missing, and attempts would be forced.
+/// If filters passed state on correctly only without interleaving, healthy servers would be marked
+/// as missing, and attempts would be forced.
 #[test]
 fn hardly_any_attempt_is_forced_when_no_server_rejects() {
     for (seed, routing) in [(1, "bloc"), (2, "bid"), (3, "mu")] {
@@ -140,7 +140,7 @@ fn counters_match_what_happened_to_interleaved_requests() {
         assert_eq!(counted(&mesh, "retries_exhausted"), mesh.exhausted, "{what}");
         assert_eq!(counted(&mesh, "failures"), 0, "{what}: each was answered");
         assert!(mesh.attempts > REQUESTS as u64, "{what}: there were retries");
-        // Bids have five more of them.
+        // Bids have five retries more.
         assert!(mesh.exhausted > 0 || routing == "bid", "{what}: some had no retry left");
     }
 }

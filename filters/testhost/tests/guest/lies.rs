@@ -1,5 +1,5 @@
-//! False and invalid headers from peers, in the real module: no number and no byte crashes it, and
-//! invalid input counts as missing.
+//! False and invalid headers from peers, in the real module: no value crashes it, and invalid input
+//! counts as missing.
 
 use crate::support::{GET, admitted, caller, inbound, metric, process};
 use bloc_testhost::{Headers, Response, Root};
@@ -10,8 +10,8 @@ const WORK: Duration = Duration::from_millis(100);
 const LIAR: &str = "10.0.0.1:80";
 const HONEST: &str = "10.0.0.2:80";
 
-/// How a server with a queue or without treats a request with this bid: our headers in the answer,
-/// and whether it was bounced.
+/// How a server with or without a queue treats a request with this bid: our headers in the
+/// response, and whether it was bounced.
 fn treated(root: &Root, bid: Option<&[u8]>) -> (Vec<String>, bool) {
     let request = Headers::new(&GET[..]);
     if let Some(bid) = bid {
@@ -33,7 +33,7 @@ fn treated(root: &Root, bid: Option<&[u8]>) -> (Vec<String>, bool) {
 fn an_invalid_bid_is_treated_like_a_missing_one() {
     let process = process(1);
     let root = inbound(&process, &json!({"concurrency": 1, "hold": false}));
-    // It learns how long a request takes.
+    // The server learns how long a request takes.
     for _ in 0..200 {
         let mut stream = admitted(&root);
         process.advance(WORK);
@@ -55,10 +55,10 @@ fn an_invalid_bid_is_treated_like_a_missing_one() {
     assert_eq!(metric(&process, "inbound", "in_flight"), Some(0));
 }
 
-/// Every routing, and every kind of invalid or false report, from a server that is ten times slower
-/// than the other one: requests are answered, none of our headers comes through, and whatever
-/// numbers it claims, `mu` prefers the fast one. (A server whose reports cannot be read counts as
-/// one without our filters, and has its share.)
+/// Every routing with every kind of invalid or false report, from a server that is ten times slower
+/// than the other one: requests are answered, none of our headers reaches the client, and `mu`
+/// prefers the fast server, whatever the other claims. (A server with unreadable reports counts as
+/// one without our filters, and gets its share.)
 #[test]
 fn false_reports_crash_no_caller_and_attract_no_traffic_with_mu() {
     let long = [b"queue=1, ".as_slice(), &[b'7'; 10 << 10]].concat();

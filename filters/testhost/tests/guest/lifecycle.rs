@@ -1,5 +1,5 @@
-//! Configurations that come and go: each test repeats one fault that was seen on real Envoys. The
-//! random histories in `histories.rs` mix them.
+//! Configurations that come and go: each test repeats one bug that was seen on real Envoys. The
+//! random histories in `histories.rs` combine them.
 
 use crate::proxy::{ControlPlane, Proxy};
 use crate::support::process;
@@ -15,7 +15,7 @@ const OUT1: Slot = SLOTS[1];
 const IN2: Slot = SLOTS[2];
 const SECOND: Duration = Duration::from_secs(1);
 const DRAIN: Duration = Duration::from_secs(5);
-/// Who waits too long is found within this time.
+/// A request that waits too long is found within this time.
 const TICK: Duration = SECOND;
 
 fn configuration(number: usize) -> Configuration {
@@ -36,7 +36,7 @@ impl Proxy {
     }
 }
 
-/// What became of a burst of twenty.
+/// The result of a burst of twenty.
 struct Burst {
     inside: Vec<Stream>,
     held: Vec<Stream>,
@@ -57,12 +57,12 @@ fn burst(proxy: &Proxy, slot: Slot) -> Burst {
 }
 
 impl Burst {
-    /// Let in, held, rejected.
+    /// Admitted at once, held, rejected.
     fn counts(&self) -> (usize, usize, usize) {
         (self.inside.len(), self.held.len(), self.rejected)
     }
 
-    /// Who is inside is served; who waits is let in by announcements only, in virtual no time.
+    /// Ends the requests inside. Messages alone must then let in the held ones, in no virtual time.
     fn serve_at_once(mut self, proxy: &Proxy) {
         for _ in 0..100 {
             self.inside.drain(..).for_each(Stream::done);
@@ -73,7 +73,7 @@ impl Burst {
         assert_eq!(self.held.len(), 0, "these are held although nobody is inside");
     }
 
-    /// Nobody goes who is inside: who waits is answered when its time is over.
+    /// No request inside ends: the held ones are answered when their time is over.
     fn wait_in_vain(self, proxy: &mut Proxy, terms: Terms) {
         proxy.passes(terms.max_queue_wait + TICK);
         let answered = self.held.iter().filter(|stream| stream.reply().is_some()).count();
@@ -81,7 +81,7 @@ impl Burst {
     }
 }
 
-/// What a burst meets when nobody is there.
+/// The result of a burst at an idle server.
 fn expected(terms: Terms) -> (usize, usize, usize) {
     let (capacity, concurrency) = (terms.capacity.min(20) as usize, terms.concurrency as usize);
     (concurrency, capacity - concurrency, 20 - capacity)
@@ -99,7 +99,7 @@ fn polls(proxy: &mut Proxy, limit: Duration) {
     assert_eq!(proxy.process.http_calls().len(), 1);
 }
 
-/// The terms that both workers have, with somebody held and nobody helped by a tick.
+/// Checks that both workers have these terms: requests are held, and no tick has to let one in.
 fn holds_well(proxy: &mut Proxy, slot: Slot, terms: Terms) {
     let first = burst(proxy, slot);
     assert_eq!(first.counts(), expected(terms));
@@ -173,7 +173,7 @@ fn each_inbound_listener_has_its_own_configuration() {
         alpha.serve_at_once(&proxy);
         beta.serve_at_once(&proxy);
     }
-    // Two listeners of one service share the count, but not the limits.
+    // Two listeners of one service share its count, but not the limits.
     proxy.set(IN2, &configuration(1));
     proxy.passes(SECOND);
     let few = burst(&proxy, IN2);
@@ -187,7 +187,8 @@ fn each_inbound_listener_has_its_own_configuration() {
     assert_eq!(proxy.process.orphaned_ticks(), 0);
 }
 
-/// Held under the control plane's terms, which then go; the listener has none of its own.
+/// Requests are held under the control plane's terms, which then end; the listener has none of its
+/// own.
 fn held_under_terms_that_go(seed: u64, then: Services) {
     let mut proxy = proxy(seed);
     proxy.control_plane.services = Services::from([(ALPHA, TERMS[0])]);
@@ -215,7 +216,7 @@ fn admits_held_requests_when_the_service_is_renamed() {
     held_under_terms_that_go(6, Services::from([(GAMMA, TERMS[0])]));
 }
 
-/// The same by the plugin configuration: another service, or the same without parameters.
+/// Likewise by plugin configuration: another service, or the same without parameters.
 #[test]
 fn no_request_stays_held_when_its_service_leaves_the_configuration() {
     for (seed, number) in [(9, 3), (10, 5)] {
@@ -237,7 +238,7 @@ fn no_request_stays_held_when_its_service_leaves_the_configuration() {
     }
 }
 
-/// Requests end one after the other, while others of the service wait in another thread.
+/// Requests end one after the other while others of the service wait in another thread.
 #[test]
 fn admits_requests_held_in_either_thread_when_the_service_is_deleted() {
     let mut proxy = proxy(11);
@@ -246,7 +247,7 @@ fn admits_requests_held_in_either_thread_when_the_service_is_deleted() {
     proxy.passes(SECOND * 10);
     let mut burst = burst(&proxy, IN1);
     proxy.control_plane.services = Services::new();
-    // The polling thread knows it first; admitted requests end meanwhile, and messages are lost.
+    // The polling thread learns it first; admitted requests end meanwhile, and messages are lost.
     for _ in 0..40 {
         proxy.control_plane.answer(&proxy.process).unwrap();
         proxy.process.lose_wakeups();
@@ -257,7 +258,7 @@ fn admits_requests_held_in_either_thread_when_the_service_is_deleted() {
     assert_eq!(waiting, 0, "are still held");
 }
 
-/// As in the next test, but any thread may be the first to look.
+/// As the next test, but either thread may look first.
 #[test]
 fn only_one_poll_runs_when_either_thread_names_the_control_plane_again() {
     let mut proxy = proxy(13);
@@ -286,7 +287,8 @@ fn only_one_poll_runs_when_the_control_plane_is_named_again() {
     for n in 0..10 {
         proxy.set(IN1, &configuration(0));
         proxy.passes(SECOND * 3 + SECOND / 3 * n);
-        // The agent moves to this one's root context, and polls from there until the drain ends.
+        // The agent moves to this listener's root context, and polls from there until the drain
+        // ends.
         proxy.set(IN1, &configuration(2));
         proxy.passes(drain + SECOND / 2);
     }
@@ -320,7 +322,7 @@ fn polls_the_control_plane_that_was_configured_last() {
     drop(one);
 }
 
-/// The plugin configuration changes: held requests keep the limits under which they came.
+/// The plugin configuration changes: held requests keep the limits that they arrived under.
 #[test]
 fn held_requests_keep_the_limits_of_a_removed_configuration() {
     let mut proxy = proxy(7);
@@ -328,7 +330,7 @@ fn held_requests_keep_the_limits_of_a_removed_configuration() {
     proxy.passes(SECOND * 3);
     let first = burst(&proxy, IN1);
     assert_eq!(first.counts(), expected(TERMS[0]));
-    // Another service, and one without terms of its own.
+    // Another service, and one without its own terms.
     for number in [3, 5] {
         proxy.set(IN1, &configuration(number));
         proxy.passes(Duration::from_millis(200));

@@ -1,12 +1,12 @@
-//! The host itself: root contexts that come and go with listeners, as the Proxy-Wasm host of Envoy
-//! has them (`wasm.cc`, `context.cc`, `shared_queue.cc`).
+//! The host itself: root contexts come and go with listeners, as in Envoy's Proxy-Wasm host
+//! (`wasm.cc`, `context.cc`, `shared_queue.cc`).
 
 use bloc_testhost::{Compile, Module, Process, VmOptions};
 use std::time::Duration;
 
-/// A guest that logs the callbacks of root contexts, each as a letter and the context. It refuses
-/// an empty configuration, ticks ten times a second, has a queue, and makes a call; it clears
-/// nothing up. The request headers of a stream put a message into the queue.
+/// A guest that logs each callback of a root context as a letter and the context. It refuses an
+/// empty configuration, ticks ten times a second, has a queue, makes a call, and cleans nothing up.
+/// At a stream's request headers it puts a message into the queue.
 const TELLING: &str = r#"(module
   (import "env" "proxy_log" (func $log (param i32 i32 i32) (result i32)))
   (import "env" "proxy_set_tick_period_milliseconds" (func $period (param i32) (result i32)))
@@ -46,7 +46,7 @@ fn process() -> Process {
     Process::new(&Module::new(TELLING.as_bytes(), Compile::Metered).unwrap(), 1).with_cluster("app")
 }
 
-/// What was logged, without the ticks.
+/// The log without the ticks.
 fn said(process: &Process) -> Vec<String> {
     process.take_log().into_iter().map(|line| line.text).filter(|text| !text.starts_with('t')).collect()
 }

@@ -1,4 +1,4 @@
-//! The real module in this host, and the strictness of the host itself.
+//! Runs the real module in this host, and tests the strictness of the host itself.
 //!
 //! Needs target/bloc.wasm, which `make wasm` builds.
 

@@ -1,7 +1,7 @@
-//! Plays a history in a proxy of several threads, and watches what holds at every moment.
+//! Plays a history in a proxy of several threads, and checks what must hold at every moment.
 //!
-//! What is in force in a thread is not known to the moment: news of the control plane may come by a
-//! tick. So each request is judged by all terms that may be in force where it is.
+//! It is not known exactly which terms are in force in a thread: the control plane's news may come
+//! with a tick. So each request is checked against all terms that may be in force in its thread.
 
 use crate::proxy::Proxy;
 use bloc_testhost::history::{Configuration, Direction, History, SERVICES, SLOTS, Slot, Step, Terms, Timed};
@@ -11,22 +11,22 @@ use std::time::Duration;
 
 const SECOND: Duration = Duration::from_secs(1);
 const STEP: Duration = Duration::from_millis(25);
-/// A thread knows what the control plane said within this time: an idle thread's tick, and some.
+/// A thread knows the control plane's news within this time: an idle thread's tick, with a margin.
 const KNOWN: Duration = Duration::from_secs(6);
-/// Who waits too long, or could enter, is found within this time: the longest tick while somebody
-/// waits, and some.
+/// A request that waits too long, or could enter, is found within this time: the longest tick while
+/// a request waits, with a margin.
 const TICK: Duration = Duration::from_millis(1100);
-/// A proxy asks again within this time, whoever led before: a lease, an idle thread's tick, and
-/// some.
+/// A proxy asks again within this time, whichever thread led before: a lease and an idle thread's
+/// tick, with a margin.
 const ASKS: Duration = Duration::from_secs(20);
-/// How long a client waits that has little time.
+/// How long an impatient client waits.
 const HURRIED: Duration = Duration::from_millis(300);
-/// Everything has an end after this.
+/// After this time everything has ended.
 const LONGEST: Duration = Duration::from_secs(60);
 
 type Outcome = Result<(), String>;
 
-/// Those that may apply to a request; none: it passes.
+/// The terms that may apply to a request; none: it passes.
 type Possible = Vec<Option<Terms>>;
 
 struct Request {
@@ -45,7 +45,7 @@ struct Request {
 #[derive(Clone, Copy, PartialEq)]
 enum Stage {
     Held,
-    /// `counted`: certainly, as one that has a place.
+    /// `counted`: certainly counted, because it has a place.
     Inside {
         until: Duration,
         counted: bool,
@@ -67,18 +67,18 @@ impl Request {
     }
 }
 
-/// Plays a history and watches it.
+/// Plays a history and checks it.
 pub struct Play {
     proxy: Proxy,
     rng: fastrand::Rng,
     requests: Vec<Request>,
     arrivals: usize,
-    /// Since when each thread has a VM.
+    /// When each thread's VM was created.
     began: Vec<Option<Duration>>,
-    /// Since when the control plane is named without a gap, and when it was last not.
+    /// Since when something has named the control plane without a gap, and when last nothing did.
     named: Option<Duration>,
     unnamed: Duration,
-    /// Since when a place is free that the first in line could have.
+    /// Since when there has been a free place for the first request of the queue.
     free: BTreeMap<&'static str, Duration>,
     /// When a request was last bounced, by service and thread.
     bounced: BTreeMap<(&'static str, usize), Duration>,
@@ -87,7 +87,7 @@ pub struct Play {
 impl Play {
     pub fn new(history: &History) -> Self {
         let mut rng = fastrand::Rng::with_seed(history.seed);
-        // Envoy's main thread has a VM too, and no traffic.
+        // Envoy's main thread, too, has a VM, without traffic.
         let threads = 2 + usize::from(rng.bool());
         let proxy = Proxy::new(history.seed, threads, history.drain);
         let unnamed = proxy.process.now();
@@ -108,7 +108,7 @@ impl Play {
         self.proxy.process.now()
     }
 
-    /// The terms that may have been in force since then in this thread.
+    /// The terms that may have been in force in this thread after `since`.
     fn possible(&self, thread: usize, service: &str, configuration: &Configuration, since: Duration) -> Possible {
         let own = configuration.services.get(service).copied();
         let said = &self.proxy.control_plane.said;
@@ -117,14 +117,14 @@ impl Play {
         let known = said.iter().enumerate().filter(|(number, _)| until(number + 1) >= from);
         let mut possible: Possible = known.map(|(_, (_, services))| services.get(service).copied().or(own)).collect();
         let fresh = self.began[thread].is_none_or(|began| began >= from);
-        // Nothing is promised of what the control plane said once nobody names it.
+        // What the control plane said may no longer apply once no listener names it.
         if fresh || self.unnamed >= from || said.first().is_none_or(|(at, _)| *at >= from) {
             possible.push(own);
         }
         possible
     }
 
-    /// Those that are surely counted as inside and in flight, and those that may be.
+    /// How many requests are certainly inside and counted, and how many may be.
     fn inside(&self, service: &str) -> (u32, u32) {
         let inside = || self.requests.iter().filter(|request| request.service == service && !request.is_held());
         (inside().filter(|request| request.is_counted()).count() as u32, inside().count() as u32)
@@ -207,7 +207,7 @@ impl Play {
         Ok(())
     }
 
-    /// Who has been served is answered, and who has no more time goes.
+    /// Answers the requests that have been served; ends those whose clients leave.
     fn finish(&mut self) {
         let now = self.now();
         let over = |request: &mut Request| match request.stage {
@@ -220,13 +220,13 @@ impl Play {
                 request.stream.response_headers([(":status", "200")], true);
             }
             request.stream.done();
-            // A place that is granted in this moment, to one who leaves in it too, goes to another
-            // one of that thread, whoever is first in line.
+            // If a place is granted to a request that leaves at this moment, it goes to another
+            // request of that thread, whichever is first in the queue.
             self.proxy.process.deliver();
         }
     }
 
-    /// Sees what has become of those that were held, and whether all is as it should be.
+    /// Finds out what has happened to held requests, and checks everything.
     fn settle(&mut self) -> Outcome {
         self.proxy.process.deliver();
         let now = self.now();
@@ -256,7 +256,7 @@ impl Play {
         }
     }
 
-    /// A request that was held has been answered: not before its time is over.
+    /// A held request has been answered: checks that its time was over.
     fn bounce(&mut self, request: Request) -> Outcome {
         let (held, reply) = (self.now() - request.came, request.stream.reply());
         let Some(reply) = reply else { return Ok(()) };
@@ -271,7 +271,7 @@ impl Play {
         Ok(())
     }
 
-    /// A request that is still held as far as is known.
+    /// Checks a request that was held when last seen.
     fn settle_one(&mut self, place: usize) -> Outcome {
         let now = self.now();
         let request = &self.requests[place];
@@ -293,7 +293,7 @@ impl Play {
             if possible.iter().flatten().all(|terms| least >= terms.concurrency) {
                 return Err(format!("{who} enters with {least} inside under {possible:?}"));
             }
-            // As above: a place that had been granted to one whose time is over.
+            // As in `finish`: the place was granted to a request whose time is over.
             let inherits = self.bounced.get(&(service, thread)) == Some(&now);
             if let Some(first) = first.filter(|first| first.number != number && !inherits) {
                 return Err(format!("{who} enters before number {}", first.number));
@@ -317,14 +317,14 @@ impl Play {
             return Ok(());
         };
         let since = *self.free.entry(service).or_insert(now);
-        // A worker is taken for dead, and its places for free, after some seconds.
+        // A worker counts as dead, and its places as free, only after some seconds.
         if now - since.max(first.came) <= TICK {
             return Ok(());
         }
         Err(format!("request {} of {service} waits, with {most} inside, for {:?}", first.number, now - since))
     }
 
-    /// Whether the control plane is asked if it is to be asked.
+    /// Checks that the control plane is asked, if something names it.
     fn asks(&mut self) -> Outcome {
         let now = self.now();
         if !self.proxy.names_the_control_plane() {
@@ -346,7 +346,7 @@ impl Play {
             }
             Step::Remove { slot } => self.proxy.remove(*slot),
             Step::Announce(services) => self.proxy.control_plane.services.clone_from(services),
-            // While a history is made smaller, the listener may be gone.
+            // While a history is being reduced, the listener may be missing.
             Step::Requests { slot, count, takes } if self.proxy.slots().contains(slot) => {
                 for _ in 0..*count {
                     self.arrive(*slot, *takes)?;
@@ -379,7 +379,7 @@ impl Play {
         self.gauges_are_zero()
     }
 
-    /// Plays it all.
+    /// Plays all steps.
     pub fn run(&mut self, steps: &[Timed]) -> Outcome {
         let start = self.now();
         for Timed { at, step } in steps {
@@ -389,8 +389,8 @@ impl Play {
         self.end()
     }
 
-    /// Afterwards: nothing is left, every listener still does what its configuration says, and
-    /// without listeners there is nothing of ours.
+    /// The end: no request is left, every listener does what its configuration says, and without
+    /// listeners none of our state is left.
     fn end(&mut self) -> Outcome {
         self.until_all_are_gone()?;
         if !self.proxy.slots().iter().any(|slot| slot.direction == Direction::Inbound) {

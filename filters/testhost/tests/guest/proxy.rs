@@ -1,4 +1,4 @@
-//! A proxy whose listeners come and go: the same ones in each of its threads, and a control plane.
+//! A proxy with a control plane. Its listeners, the same in each thread, come and go.
 
 use crate::support::{GET, module};
 use bloc_policy::sync::SyncRequest;
@@ -9,27 +9,27 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 pub const CLUSTER: &str = "bloc-control-plane";
-/// What the listeners ask the control plane to wait.
+/// How long the listeners ask the control plane to wait.
 const WAIT: Duration = Duration::from_secs(5);
-/// Answers at one moment; each may be followed by the next question.
+/// The most answers at one moment; each may be followed by the next poll.
 const MOST_ANSWERS: usize = 20;
 
-/// A control plane, as the real one answers.
+/// A control plane that answers as the real one does.
 #[derive(Default)]
 pub struct ControlPlane {
     pub services: Services,
-    /// When the polls came that wait.
+    /// When the waiting polls came.
     came: BTreeMap<u32, Duration>,
-    /// When there was a poll last.
+    /// When there was last a poll.
     pub asked: Duration,
-    /// What it said, and when.
+    /// What it has announced, and when.
     pub said: Vec<(Duration, Services)>,
-    /// Whether there may be several polls, which is none of this test's business.
+    /// Whether several polls at once are allowed, because the test does not check that.
     pub lenient: bool,
 }
 
 impl ControlPlane {
-    /// Answers what is to be answered. Err: there is more than one poll.
+    /// Answers the polls that are due. Err: there is more than one poll.
     pub fn answer(&mut self, process: &Process) -> Result<(), String> {
         for _ in 0..MOST_ANSWERS {
             let calls = process.http_calls();
@@ -37,7 +37,7 @@ impl ControlPlane {
             let Some((newest, older)) = calls.split_last() else { return Ok(()) };
             self.asked = process.now();
             for call in older {
-                // A service that is new is asked for at once; the poll before it counts no more.
+                // A new service is asked for at once; the previous poll no longer counts.
                 let (before, now) = (question(call), question(newest));
                 let same = (&before.services, &before.serves) == (&now.services, &now.serves);
                 if (call.vm() != newest.vm() || same) && !self.lenient {
@@ -79,11 +79,11 @@ fn question(call: &HttpCall) -> SyncRequest {
     serde_json::from_slice(&call.body).expect("a question")
 }
 
-/// A listener, in each thread.
+/// A listener in each thread.
 struct Set {
     configuration: Configuration,
     filters: Vec<Listener>,
-    /// What goes with it: `bloc.attempt`.
+    /// `bloc.attempt`, which goes with it.
     others: Vec<Listener>,
 }
 
@@ -95,12 +95,12 @@ pub struct Proxy {
     pub drain: Duration,
     threads: Vec<Vm>,
     listeners: BTreeMap<Slot, Set>,
-    /// Until when something lives that names the control plane, apart from what is set.
+    /// How long something that names the control plane still lives, besides the present listeners.
     names_it: Duration,
 }
 
 impl Proxy {
-    /// A proxy without listeners that has so many threads.
+    /// A proxy without listeners, with so many threads.
     pub fn new(seed: u64, threads: usize, drain: Duration) -> Self {
         let process = Process::new(module(), seed).with_cluster(CLUSTER);
         let threads = (0..threads).map(|_| process.vm(VmOptions::default())).collect();
@@ -113,7 +113,7 @@ impl Proxy {
         &self.threads
     }
 
-    /// Adds a listener, or updates it: the one before drains.
+    /// Adds or updates a listener; the previous version drains.
     pub fn set(&mut self, slot: Slot, configuration: &Configuration) {
         let json = configuration.json(CLUSTER);
         let listen = |root_id: &str, json: &str| -> Vec<Listener> {
@@ -128,7 +128,7 @@ impl Proxy {
         self.listeners.insert(slot, Set { configuration: configuration.clone(), filters, others });
     }
 
-    /// Removes a listener: it drains.
+    /// Removes a listener, which drains.
     pub fn remove(&mut self, slot: Slot) {
         let Some(Set { configuration, filters, others }) = self.listeners.remove(&slot) else { return };
         for listener in filters.into_iter().chain(others) {
@@ -139,7 +139,7 @@ impl Proxy {
         }
     }
 
-    /// Removes what there is.
+    /// Removes all listeners.
     pub fn remove_all(&mut self) {
         for slot in self.slots() {
             self.remove(slot);
@@ -154,20 +154,20 @@ impl Proxy {
         &self.listeners[&slot].configuration
     }
 
-    /// Whether something lives that names the control plane.
+    /// Whether something that names the control plane still lives.
     pub fn names_the_control_plane(&self) -> bool {
         self.listeners.values().any(|set| set.configuration.control_plane) || self.names_it > self.process.now()
     }
 
-    /// A request comes to an inbound listener, in this thread.
+    /// A request arrives at an inbound listener in this thread.
     pub fn request(&self, slot: Slot, thread: usize) -> (Stream, Flow) {
         let mut stream = self.listeners[&slot].filters[thread].stream();
         let flow = stream.request_headers(GET, true);
         (stream, flow)
     }
 
-    /// A request goes out through an outbound listener, to this service, and comes back; how often
-    /// Envoy is asked to try it again, if it is.
+    /// Sends a request for this service through an outbound listener, and answers it. Returns the
+    /// retries that Envoy is asked for, if any.
     pub fn send(&self, slot: Slot, thread: usize, service: &str) -> Option<u32> {
         let set = &self.listeners[&slot];
         let mut stream = set.filters[thread].stream().with_property("xds\0cluster_name", service);
@@ -184,7 +184,7 @@ impl Proxy {
         request.text("x-envoy-max-retries").and_then(|retries| retries.parse().ok())
     }
 
-    /// Lets time pass; the control plane answers.
+    /// Lets time pass, while the control plane answers.
     pub fn advance(&mut self, by: Duration) -> Result<(), String> {
         const STEP: Duration = Duration::from_millis(25);
         let end = self.process.now() + by;

@@ -1,5 +1,5 @@
-//! What the poll reports: the load of all threads, each event once, whichever replica answers and
-//! whichever thread leads.
+//! What the poll reports: the load of all threads, and each event once, whichever replica answers
+//! and whichever thread leads.
 
 use crate::support::{GET, process, worker};
 use bloc_policy::sync::{Last, ServiceLoad, SyncRequest};
@@ -10,7 +10,7 @@ use std::time::Duration;
 const CLUSTER: &str = "bloc-control-plane";
 const SECOND: Duration = Duration::from_secs(1);
 const REPLICAS: [&str; 2] = ["00000000000000aa", "00000000000000bb"];
-/// As Istio names an inbound cluster, and where it says whose it is.
+/// An inbound cluster's name, and the service that its metadata name, as Istio sets them.
 const INBOUND: [(&str, &str); 2] = [
     ("xds\0cluster_name", "inbound|8080||"),
     ("xds\0cluster_metadata\0filter_metadata\0istio\0services\x000\0host", HOST),
@@ -18,8 +18,8 @@ const INBOUND: [(&str, &str); 2] = [
 const HOST: &str = "checkout.shop.svc.cluster.local";
 const ANOTHER: &str = "another.shop.svc.cluster.local";
 
-/// Workers of a sidecar in Istio: the configuration does not say in front of which service they
-/// stand.
+/// Workers of a sidecar in Istio: the configuration does not name the service that they stand in
+/// front of.
 fn workers(process: &Process) -> [Root; 2] {
     let parameters = json!({"concurrency": 100});
     let services = json!({HOST: parameters, ANOTHER: parameters});
@@ -27,7 +27,7 @@ fn workers(process: &Process) -> [Root; 2] {
     [0, 1].map(|_| worker(process).root("bloc.inbound", &configuration).expect("a valid configuration"))
 }
 
-/// A request from outside to the application, and its answer.
+/// Sends a request to the application, and its response.
 fn serve(worker: &Root) {
     let mut stream = INBOUND.iter().fold(worker.stream(), |stream, (path, value)| stream.with_property(path, value));
     assert!(stream.request_headers(GET, true).continues());
@@ -43,7 +43,7 @@ fn said(call: &HttpCall) -> SyncRequest {
     serde_json::from_slice(&call.body).unwrap()
 }
 
-/// A control plane that has nothing to say but that this replica has counted the report.
+/// A control plane without news answers that this replica has counted the report.
 fn count(process: &Process, call: &HttpCall, replica: &str) {
     process.answer(call, 304, &[("x-bloc-replica", replica)], b"");
     process.advance(SECOND * 3);
@@ -110,7 +110,7 @@ fn each_event_is_counted_once_across_two_replicas() {
         }
         process.deliver();
         process.advance(SECOND * 3);
-        // Superseded ones end without being counted.
+        // Superseded polls end without being counted.
         while process.http_calls().len() > 1 {
             process.answer(&process.http_calls()[0], 304, &[], b"");
         }

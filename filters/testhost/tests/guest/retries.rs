@@ -1,4 +1,4 @@
-//! A rejection, and the retry elsewhere.
+//! Rejections, and retries elsewhere.
 
 use crate::support::{GET, SERVICE, admitted, caller, metric, process, server, worker};
 use bloc_testhost::{Caller, Headers, Response, RetryPolicy};
@@ -146,14 +146,14 @@ fn the_retry_budget_limits_failures_but_not_rejections() {
 
 const ROUTINGS: [&str; 4] = ["bloc", "bid", "mu", "least_request"];
 
-/// How often the application is asked that always fails, and what the client gets; with the
-/// filters, and (none) without them.
+/// How often an application that always fails is called, and what the client gets; with the
+/// filters, or (`routing` none) without.
 fn attempts(routing: Option<&str>, policy: RetryPolicy, spec: &Value, own: &[(&str, &str)]) -> usize {
     let (one, sender) = (process(8), process(9));
     let server = server(&one, &json!({}));
     let mut service = json!({"endpoints": [FULL, FREE], "retryBudget": 1, "routing": routing.unwrap_or("bloc")});
     service.as_object_mut().unwrap().extend(spec.as_object().unwrap().clone());
-    // A caller without parameters for the service has no part in it.
+    // Without parameters for the service, a caller leaves its requests alone.
     let service = json!({"services": if routing.is_some() { json!({SERVICE: service}) } else { json!({}) }});
     let hosts = [FULL, FREE];
     let caller = Caller::new(&worker(&sender), SERVICE, &service.to_string(), &hosts).unwrap().with_policy(policy);
@@ -226,7 +226,7 @@ fn a_timed_out_attempt_gives_a_504_and_a_reset_one_a_503() {
 fn only_an_error_answer_gets_the_ratelimited_mark() {
     let (one, sender) = (process(8), process(9));
     let server = server(&one, &json!({}));
-    // A filter before bloc.outbound sees no mark, but the route's retry shows that it was there.
+    // A filter before bloc.outbound sees no mark, but the route's retry shows that there was one.
     let policy = RetryPolicy { on: "envoy-ratelimited", retries: Some(1) };
     let caller = caller(&sender, &json!({"endpoints": [FULL, FREE]}), &[FULL, FREE]).with_policy(policy);
     let request: Vec<(&str, &str)> = [&GET[..], &[("x-envoy-max-retries", "0")]].concat();
@@ -253,7 +253,7 @@ fn obeys_and_passes_on_an_applications_x_envoy_ratelimited() {
     }
 }
 
-/// Of three servers one is full, one fails and one does not answer.
+/// Of three servers, one is full, one fails and one does not answer.
 #[test]
 fn rejections_and_failures_have_separate_retry_limits() {
     const DEAD: &str = "10.0.0.3:80";
@@ -283,7 +283,7 @@ fn rejections_and_failures_have_separate_retry_limits() {
             }
         });
         assert!(failed <= 3 && rejected <= 4, "{failed} failures, {rejected} rejections");
-        // It goes on until one of the two is used up.
+        // The attempts go on until one kind of retries is used up.
         assert!(
             failed == 3 || rejected == 4,
             "{failed} failures, {rejected} rejections: {}",

@@ -1,16 +1,15 @@
-//! Workers that stall for a while with requests in the wait queue: each request is let in or
-//! rejected.
+//! Workers that stall while requests are in the wait queue: each request is let in or rejected.
 
 use crate::support::{GET, SPOKEN, admitted, inbound, metric, process};
 use bloc_testhost::{Flow, Process, Root, Stream};
 use serde_json::json;
 use std::time::Duration;
 
-/// What a request takes.
+/// How long a request takes.
 const SERVICE_TIME: Duration = Duration::from_millis(100);
 const REQUESTS: usize = 16;
 
-/// Requests in turn to the two workers: those inside, and those that wait.
+/// Sends requests to the two workers in turn; returns those inside and those that wait.
 fn requests(workers: &[Root; 2]) -> (Vec<Stream>, Vec<Stream>) {
     let (mut inside, mut held) = (Vec::new(), Vec::new());
     for n in 0..REQUESTS {
@@ -23,7 +22,7 @@ fn requests(workers: &[Root; 2]) -> (Vec<Stream>, Vec<Stream>) {
     (inside, held)
 }
 
-/// Goes on until nobody waits; how many were let in, and how many bounced.
+/// Ends requests until none waits; returns how many were let in, and how many bounced.
 fn serve(process: &Process, mut inside: Vec<Stream>, mut held: Vec<Stream>) -> (usize, usize) {
     let (mut served, mut bounced) = (0, 0);
     for _ in 0..400 {
@@ -56,13 +55,13 @@ fn stalled(seconds: f64, who: [bool; 2]) {
     process.advance(Duration::from_secs_f64(seconds));
     for worker in workers.iter().rev() {
         worker.vm().stand_still(false);
-        // The one that is awake first has a while for itself.
+        // The worker that wakes first is alone for a while.
         process.advance(Duration::from_millis(60));
     }
     let (served, bounced) = serve(&process, inside, held);
     println!("served {served}, bounced {bounced}");
     assert_eq!(served + bounced, REQUESTS);
-    // Those that the sleeper had could still be answered in time.
+    // The stalled worker's requests could still be answered in time.
     assert!(bounced == 0 || seconds > 12.0, "{bounced} bounced");
     process.advance(Duration::from_secs(10));
     assert_eq!(metric(&process, "inbound", "in_flight"), Some(0));
@@ -84,7 +83,7 @@ fn every_request_is_answered_when_all_workers_stall() {
     }
 }
 
-/// Also without a deadline: `maxQueueWait` has a default.
+/// Even without a deadline: `maxQueueWait` has a default.
 #[test]
 fn rejects_held_requests_after_the_default_maximum_wait() {
     let process = process(1);

@@ -1,5 +1,5 @@
-//! Idle streams: those that carry nothing count neither at the server nor at the sender until they
-//! carry something again, and each is subtracted once.
+//! Idle streams: a stream that carries nothing does not count, at the server or the sender, until
+//! it carries something again. Each is subtracted once.
 
 use crate::support::{GET, SERVICE, admitted, inbound, metric, parameters, process, worker};
 use bloc_testhost::{Flow, Headers, Process, Root, Stream, VmOptions};
@@ -11,7 +11,7 @@ const SECOND: Duration = Duration::from_secs(1);
 const FOUND: Duration = Duration::from_secs(15);
 const OK: [(&str, &str); 1] = [(":status", "200")];
 
-/// A call whose answer has begun, and whose body may go on in both directions.
+/// A call whose answer has begun; both bodies may continue.
 fn stream(root: &Root) -> Stream {
     let mut stream = root.stream();
     let flow = stream.request_headers(GET, false);
@@ -37,7 +37,7 @@ fn idle_streams_do_not_count_at_the_server() {
     assert_eq!(counted(&process), 0);
     admitted(&root).done();
 
-    // In either direction: each counts again with the next look.
+    // In either direction: each counts again after the next look.
     assert!(streams[0].request_body(b"a message", false).continues());
     assert!(streams[1].response_body(b"a message", false).continues());
     process.advance(SECOND / 2);
@@ -71,7 +71,7 @@ fn a_stream_that_carries_data_always_counts() {
     assert_eq!(counted(&process), 1);
 }
 
-/// Its answer has not begun: the application works.
+/// Its answer has not begun: the application is working.
 #[test]
 fn a_slow_request_does_not_count_as_an_idle_stream() {
     let process = process(3);
@@ -130,7 +130,7 @@ fn stream_idle_sets_how_long_a_stream_counts_without_data() {
     assert_eq!(counted(&process), 0);
 }
 
-/// With traffic a request finds the streams, so that a thread need not tick for that.
+/// With traffic, a request finds the streams, so the thread need not tick for that.
 #[test]
 fn requests_find_idle_streams_within_five_seconds() {
     let process = process(6);
@@ -182,7 +182,7 @@ fn the_count_stays_right_for_streams_of_a_drained_listener() {
     assert_eq!(counted(&process), 0);
 }
 
-/// A thread that traps takes its streams with it; those of the other one are counted as they are.
+/// A trap ends the thread's own streams; those of the other thread still count.
 #[test]
 fn the_count_is_right_after_a_worker_with_idle_streams_traps() {
     let process = process(8);
@@ -202,7 +202,7 @@ fn the_count_is_right_after_a_worker_with_idle_streams_traps() {
     std::mem::forget(streams);
 }
 
-/// Envoy's own policy counts all that it has sent; ours what is pending and carries data.
+/// Envoy's own policy counts all open streams; ours counts those that are pending or carry data.
 #[test]
 fn idle_streams_do_not_count_at_the_sender() {
     let process = process(9);

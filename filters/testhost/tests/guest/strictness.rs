@@ -1,11 +1,11 @@
-//! The host itself: what Envoy refuses fails the test, with the status that Envoy gives.
+//! The host itself: what Envoy refuses fails the test, with the status that Envoy returns.
 
 use bloc_testhost::probe::{Arg, Probe, REPORT, text};
 use bloc_testhost::{Compile, Headers, Module, Process, Response, Status, VmOptions};
 
 const OUTSIDE: Arg = Arg::I32(0x7fff_0000);
 
-/// Plays one request through a probe.
+/// Sends one request through a probe.
 fn play(process: &Process) -> String {
     let vm = process.vm(VmOptions::default());
     let root = vm.root("probe", "the configuration").unwrap();
@@ -21,14 +21,14 @@ fn process(probe: &Probe) -> Process {
     Process::new(&Module::new(probe.wat().as_bytes(), Compile::Metered).unwrap(), 1)
 }
 
-/// Plays a probe; its report and the faults that were found.
+/// Runs a probe; returns its report and its faults.
 fn ask(probe: &Probe) -> (String, Vec<(&'static str, Status)>) {
     let process = process(probe).recording_faults();
     let report = play(&process);
     (report, process.take_faults().iter().map(|fault| (fault.call, fault.status)).collect())
 }
 
-/// A call at request headers that Envoy refuses with this status.
+/// Checks that Envoy refuses a call at request headers with this status.
 fn refuses(status: Status, function: &'static str, arguments: &[Arg]) {
     let (report, faults) = ask(&Probe::default().request(function, arguments));
     assert_eq!(report, (status as u32).to_string(), "{function} {arguments:?}");
@@ -151,7 +151,7 @@ fn a_tick_can_edit_the_headers_of_a_paused_stream_and_resume_it() {
     let probe = Probe::default()
         .pausing()
         .configure("proxy_set_tick_period_milliseconds", &[Arg::I32(100)])
-        // The first stream's context: the root's is 1.
+        // The first stream's context; the root's is 1.
         .tick("proxy_set_effective_context", &[Arg::I32(2)])
         .tick("proxy_replace_header_map_value", &[Arg::I32(0), text("x-late"), text("yes")])
         .tick("proxy_continue_stream", &[Arg::I32(0)]);

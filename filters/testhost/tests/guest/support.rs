@@ -1,4 +1,4 @@
-//! What the tests stand on.
+//! What the tests share.
 
 use bloc_testhost::{Caller, Compile, Flow, LocalReply, Module, Process, Root, Server, Stream, Vm, VmOptions};
 use serde_json::{Value, json};
@@ -7,10 +7,10 @@ use std::sync::OnceLock;
 
 /// The service of all tests.
 pub const SERVICE: &str = "backend";
-/// A request without anything special.
+/// An ordinary request.
 pub const GET: [(&str, &str); 3] = [(":method", "GET"), (":path", "/"), (":authority", "backend")];
 
-/// What a caller with our filters says at least; last, so that a bid of the test's own comes first.
+/// The header that every caller with our filters sends; last, so that a test's own bid comes first.
 pub const SPOKEN: [(&str, &str); 1] = [("x-bloc-bid", bloc_policy::wire::bid::ANY)];
 
 /// The module, compiled once for all tests.
@@ -24,14 +24,14 @@ pub fn module() -> &'static Module {
     })
 }
 
-/// For mutation tests, which change the sources of the module and then run these tests.
+/// For mutation tests, which change the module's sources and then run these tests.
 fn build() {
     let script = concat!(env!("CARGO_MANIFEST_DIR"), "/../build-wasm.sh");
     let built = Command::new(script).output().unwrap_or_else(|error| panic!("{script}: {error}"));
     assert!(built.status.success(), "{script}: {}", String::from_utf8_lossy(&built.stderr));
 }
 
-/// A process whose guests run the module.
+/// A process that runs the module.
 pub fn process(seed: u64) -> Process {
     println!("seed {seed}");
     Process::new(module(), seed)
@@ -63,12 +63,12 @@ pub fn caller(process: &Process, spec: &Value, hosts: &[&str]) -> Caller {
     Caller::new(&worker(process), SERVICE, &configuration, hosts).expect("a valid configuration")
 }
 
-/// A counter or gauge of the filters.
+/// One of the filters' counters or gauges.
 pub fn metric(process: &Process, side: &str, name: &str) -> Option<u64> {
     process.metric(&format!("bloc.{side}.{SERVICE}.{name}"))
 }
 
-/// A request that was let in.
+/// A request that the filter admits.
 pub fn admitted(root: &Root) -> Stream {
     let mut stream = root.stream();
     let flow = stream.request_headers(GET, true);
@@ -76,7 +76,7 @@ pub fn admitted(root: &Root) -> Stream {
     stream
 }
 
-/// A request that was answered by the filter.
+/// A request that the filter answers.
 pub fn refused(root: &Root, extra: &[(&str, &str)]) -> LocalReply {
     let mut stream = root.stream();
     match stream.request_headers([&GET, extra, &SPOKEN].concat().as_slice(), true) {

@@ -69,7 +69,7 @@ fn a_reloaded_vm_has_its_configuration_back() {
     first.done();
 }
 
-/// A request comes to each worker every millisecond and stays for ten; one worker has a dozen that
+/// Each worker gets a request every millisecond, which stays for ten. One worker has a dozen that
 /// stay.
 struct Load {
     process: Process,
@@ -97,13 +97,13 @@ impl Load {
         }
     }
 
-    /// Those that are certainly in flight: a dead VM's are not.
+    /// The requests that are certainly in flight: not those of a dead VM.
     fn living(&self) -> u64 {
         self.running.len() as u64
     }
 }
 
-/// Whoever ends the VM, and whether its code still runs while it does.
+/// The count must recover, whatever ends the VM, and whether or not its code still runs then.
 fn the_count_is_true_again(trap: impl FnOnce(&Root)) {
     let module = just_built().unwrap_or_else(|error| panic!("{error}")).with_file_name("crash.wasm");
     let process = Process::new(&Module::from_file(&module, Compile::Metered).unwrap(), 3);
@@ -120,7 +120,7 @@ fn the_count_is_true_again(trap: impl FnOnce(&Root)) {
     assert_eq!(in_flight(), load.living() + 12);
     trap(&load.workers[0]);
     assert!(here.is_dead());
-    // Envoy answers them; nothing runs for them any more.
+    // Envoy answers them; no callback runs for them any more.
     load.serves(Duration::from_secs(5));
     for _ in 0..200 {
         load.serves(Duration::from_millis(10));

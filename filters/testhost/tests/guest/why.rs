@@ -1,4 +1,4 @@
-//! `x-bloc-why`: who is told why a request was rejected, and who is not.
+//! `x-bloc-why`: who is told why a request was rejected.
 
 use crate::support::{GET, admitted, caller, inbound, process, refused, server};
 use bloc_testhost::{Flow, Outcome, Response, Root};
@@ -8,12 +8,12 @@ use std::time::Duration;
 const FULL: &str = "10.0.0.1:80";
 const WHY: &str = "x-bloc-why";
 
-/// A server of one request, which it has.
+/// A server whose only place is taken.
 fn full(debug: bool) -> Value {
     json!({"capacity": {"estimator": "static", "limit": 1}, "debugHeaders": debug})
 }
 
-/// A request that the only server rejects twice, between filters with and without the switch.
+/// A request that the only server rejects twice; each side has the switch or not.
 fn rejected(caller_tells: bool, server_tells: bool) -> Outcome {
     let (one, sender) = (process(1), process(2));
     let server = server(&one, &full(server_tells));
@@ -61,7 +61,7 @@ fn a_successful_retry_carries_no_rejection_reason() {
     assert_eq!(outcome.response.headers.borrow().names("x-bloc"), Vec::<String>::new());
 }
 
-/// A request from somebody without these filters.
+/// A request from a caller without these filters.
 fn strangers(root: &Root, extra: &[(&str, &str)]) -> Option<String> {
     let mut stream = root.stream();
     match stream.request_headers([&GET, extra].concat().as_slice(), true) {
@@ -88,7 +88,7 @@ fn a_server_tells_the_reason_only_to_callers_without_our_filters() {
 fn a_deadline_rejection_names_the_deadline_and_the_expected_time() {
     let process = process(5);
     let root = inbound(&process, &json!({"concurrency": 1, "hold": false, "debugHeaders": true}));
-    // It learns that a request takes 100 ms.
+    // The server learns that a request takes 100 ms.
     for _ in 0..200 {
         let mut stream = admitted(&root);
         process.advance(Duration::from_millis(100));
