@@ -34,7 +34,7 @@ mod armed {
     pub fn request(host: &impl Host, stream: &impl Stream, place: &str) {
         let value = stream.header(Map::Request, HEADER).map(|value| value.as_ref().to_vec());
         match value {
-            // Earlier crashes no longer count, so the next one is not one in a row.
+            // Forgets earlier crashes, so that the next one is not one in a row.
             Some(value) if value == b"forget" => {
                 host.overwrite(CRASHES_KEY, &[]);
             }

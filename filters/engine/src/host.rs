@@ -113,7 +113,7 @@ pub trait Host: Shared + Clone + 'static {
     fn now(&self) -> Timestamp;
     /// Eight bytes of the host's entropy.
     fn entropy(&self) -> u64;
-    /// The size of this worker's Wasm memory, in pages of 64 KiB; 0 if it has none of its own.
+    /// The size of this worker's own memory, in pages of 64 KiB; 0 if it has none.
     fn memory_pages(&self) -> u64;
     /// The proxy's name in its mesh.
     fn node(&self) -> String;
@@ -159,7 +159,7 @@ pub trait Stream: Clone + Eq + Hash + 'static {
     fn add_header(&self, map: Map, name: &str, value: &[u8]);
     /// Removes all headers of that name.
     fn remove_header(&self, map: Map, name: &str);
-    /// A text, which may not be UTF-8; none if the proxy has none.
+    /// A text, not necessarily UTF-8; none if the proxy has none.
     fn text(&self, text: Text) -> Option<Self::Bytes<'_>>;
     /// A number.
     fn number(&self, number: Number) -> Option<u64>;

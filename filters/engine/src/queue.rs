@@ -144,8 +144,8 @@ impl<H: Host> Queue<H> {
         self.unread.retain(|unread| unread.waiting.held.stream() != stream);
     }
 
-    /// Applies new configurations: how many requests the application may have at once; none: none
-    /// are held.
+    /// Applies new configurations: how many requests the application may have at once; none: the
+    /// queue holds no request.
     pub fn configure(&mut self, places: impl Fn(PluginId) -> Option<Concurrency>) {
         self.wait_queue.configure(|waiting| places(waiting.plugin));
     }

@@ -27,7 +27,7 @@ struct Request<C, S> {
     cluster: Rc<C>,
     first: Option<EndpointId>,
     retries: Retries,
-    /// Whether the request's own retry conditions may match any response.
+    /// Whether a response of any status may meet a retry condition of the request's own.
     named: bool,
     attempts: usize,
     /// Attempts at servers without an answer so far: more than one where Envoy hedges.
@@ -89,7 +89,7 @@ pub enum Then {
     Envoy,
     /// No further attempt; `named` as in [`Begun`].
     Nothing {
-        /// Whether the request's own retry conditions may match any response.
+        /// Whether a response of any status may meet a retry condition of the request's own.
         named: bool,
     },
 }

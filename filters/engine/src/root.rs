@@ -258,7 +258,7 @@ impl<H: Host> Drop for Root<H> {
             return;
         }
         engine.configure_agent();
-        // Messages under way to this context are lost. So the new carrier looks at everything, and
+        // Wake-ups under way to this context are lost. So the new carrier reads all messages, and
         // asks the control plane again. Likewise if the control plane's parameters no longer apply.
         if carried || vm.is_updated() {
             vm.host.wake(vm.number, &Message::News.encode());

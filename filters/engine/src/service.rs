@@ -173,8 +173,8 @@ impl<H: Host> Service<H> {
         }
     }
 
-    /// Shows the capacity in force, if it has changed. If configurations differ, it is that of the
-    /// last request's.
+    /// Shows the capacity in force, if it has changed. If configurations differ, the last request's
+    /// applies.
     pub fn show_capacity(&mut self, capacity: Option<Concurrency>) {
         if self.shown != capacity {
             self.shown = capacity;

@@ -1,6 +1,6 @@
 //! One service or cluster, under each plugin configuration.
 //!
-//! Envoy keeps a configuration as long as a listener or a stream has it. Beside the newest one
+//! Envoy keeps a configuration as long as a listener or a stream has it. Besides the newest one
 //! there are those of draining listeners, of rolled-back listeners, and of other listeners. Each
 //! request follows its own. Configurations with the same parameters for a service share a view of
 //! it; under parameters from the control plane, all do.

@@ -229,7 +229,7 @@ impl<H: Host> Vm<H> {
         self.new_services.take()
     }
 
-    /// Returns services that have still to be announced.
+    /// Puts back services that are still to be announced.
     pub fn give_back_new_services(&self, services: BTreeSet<String>) {
         self.new_services.borrow_mut().extend(services);
     }

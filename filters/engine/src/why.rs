@@ -42,7 +42,7 @@ impl Rejected<'_> {
         if !parameters.debug_headers() {
             return;
         }
-        // With the response Envoy does not show the request, and so not its deadline.
+        // While Envoy shows the response, it does not show the request with the deadline.
         let terms = Terms { bid: self.attempt.bid, deadline: None };
         let text = why::rejected(self.reason, self.report, terms);
         let server = self.sender.endpoints().get(self.attempt.endpoint);

@@ -182,7 +182,8 @@ impl Caller {
     /// A request arrives and passes `bloc.outbound`. Filters between that and the router may pause
     /// it here.
     ///
-    /// # Errors No error: the response, if `bloc.outbound` answers the request.
+    /// # Errors
+    /// No error: the response, if `bloc.outbound` answers the request.
     ///
     /// # Panics
     /// The filter made a call that Envoy refuses, or paused the request.
@@ -245,8 +246,8 @@ pub struct Last {
 impl Request<'_> {
     /// The router sends the request, for the first time or again.
     ///
-    /// # Errors No error: the response, if `bloc.attempt` answers the attempt; the router does not
-    /// retry that.
+    /// # Errors
+    /// No error: the response, if `bloc.attempt` answers the attempt; the router does not retry that.
     ///
     /// # Panics
     /// The filter made a call that Envoy refuses, or paused the attempt; or the cluster has no

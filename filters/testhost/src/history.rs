@@ -82,8 +82,8 @@ pub fn services_json(services: &Services) -> Value {
     services.iter().map(|(name, terms)| ((*name).to_owned(), terms.json())).collect::<Map<_, _>>().into()
 }
 
-/// The possible terms of a service. Each value occurs only once, so an observation tells which are
-/// in force.
+/// The possible terms of a service. No two agree in any value, so an observation tells which are in
+/// force.
 pub const TERMS: [Terms; 5] = [
     Terms::new(40, 4, 3000, 1),
     Terms::new(5, 2, 2000, 2),

@@ -22,7 +22,8 @@ impl Vm {
     /// Adds a listener. It shares the plugin of another listener if they agree. A new plugin is
     /// first tried in its own VM, as on Envoy's main thread. `name`: that of the filter.
     ///
-    /// # Errors The guest refused the configuration, or trapped: no listener has it.
+    /// # Errors
+    /// The guest refused the configuration, or trapped: no listener has it.
     ///
     /// # Panics
     /// A callback made a call that Envoy refuses.

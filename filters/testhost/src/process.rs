@@ -249,7 +249,7 @@ impl Process {
             });
         }
         for call in calls {
-            // Envoy itself answers a call that times out, unless the caller ended with a tick.
+            // Envoy itself answers a call that times out, unless its caller ended in a tick above.
             if self.http_calls().iter().any(|waiting| waiting.token == call.token) {
                 self.answer(&call, 504, &[], b"upstream request timeout");
             }

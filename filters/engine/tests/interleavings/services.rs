@@ -22,8 +22,8 @@ impl Sidecar {
         Self { thread, root }
     }
 
-    /// Sends a request by this cluster of this service. Returns how many requests of the service
-    /// `counted` have been admitted.
+    /// Sends a request through this cluster, which is this service's. Returns how many requests of
+    /// the service `counted` have been admitted.
     fn admitted(&self, cluster: &str, service: &str, counted: &str) -> i64 {
         self.serve(cluster, Some(service));
         self.thread.engine.vm().flush();
