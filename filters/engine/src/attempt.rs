@@ -66,7 +66,7 @@ pub struct Attempt<H: Host> {
     phase: Phase,
 }
 
-/// Where an attempt is, as far as its request has to know.
+/// The state of an attempt, as far as its request needs it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
     /// Not begun, or answered.
@@ -195,7 +195,7 @@ impl<H: Host> Attempt<H> {
         self.begin_at(cluster, |to| to.begin(address, turn, now))
     }
 
-    /// An answer has come. If no attempt may follow it, Envoy's router is told so.
+    /// An answer has come: tells Envoy's router if no attempt may follow it.
     fn end_retries(&self, report: Option<&LoadReport>, rejection: Option<Rejection>, status: Status) {
         let Some(key) = self.key else { return };
         let mut requests = self.vm.requests.borrow_mut();
@@ -232,7 +232,7 @@ impl<H: Host> Attempt<H> {
         may
     }
 
-    /// Begins an attempt that no filter of ours placed.
+    /// Begins an attempt whose request this proxy did not place.
     fn begin_without_request(&self, ends: bool) -> Option<Begun<H>> {
         let address = self.stream.text(Text::UpstreamAddress)?;
         let address = std::str::from_utf8(address.as_ref()).ok()?;
@@ -347,7 +347,7 @@ fn is_at<H: Host>(cluster: &Shared<H>, server: EndpointId, address: &[u8]) -> bo
     cluster.sender.endpoints().get(server).is_some_and(|server| server.address().as_bytes() == address)
 }
 
-/// The number of this attempt of its request; the first is 0.
+/// The number of this attempt in its request; the first is 0.
 fn attempt_number(stream: &impl Stream) -> Option<usize> {
     usize::try_from(stream.number(Number::Attempts)?.checked_sub(1)?).ok()
 }

@@ -1,6 +1,6 @@
 //! A filter of one stream, as a binding calls it.
 
-/// What becomes of the request.
+/// What happens to the request next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub enum Flow {

@@ -10,7 +10,7 @@ use bloc_policy::units::Timestamp;
 use std::hash::Hash;
 use std::time::Duration;
 
-/// Whose headers are meant.
+/// One of a stream's header maps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Map {
     /// The request's.

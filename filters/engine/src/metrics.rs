@@ -1,4 +1,4 @@
-//! Metrics: what Envoy's `/stats` and `/stats/prometheus` show of us.
+//! Metrics: what the filters show in Envoy's `/stats` and `/stats/prometheus`.
 //!
 //! A metric is named `bloc.<side>.<service>.<name>`; Envoy puts `wasmcustom.` in front. Gauges are
 //! written through, because they are also shared state. Counters are summed up in the thread, which

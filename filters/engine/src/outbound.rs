@@ -162,7 +162,7 @@ fn own_retries(stream: &impl Stream) -> Option<u32> {
     Some(asked as u32)
 }
 
-/// Whether the request names headers for which an answer is to be retried. Envoy ignores such names
+/// Whether the request names headers that make a response retriable. Envoy ignores such names
 /// without the condition `retriable-headers`; as the filter adds that condition, it removes them.
 fn tidy_header_names(stream: &impl Stream) -> bool {
     if stream.header(Map::Request, RETRIABLE_HEADER_NAMES).is_none() {

@@ -229,7 +229,7 @@ impl<H: Host> Queue<H> {
     }
 }
 
-/// What is to be done once the queue is no longer borrowed.
+/// What to do once the queue is no longer borrowed.
 #[must_use]
 pub struct Turns<H: Host>(wait_queue::Turns<Waiting<H>>);
 

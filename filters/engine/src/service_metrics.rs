@@ -11,7 +11,7 @@ events! {
     Served: 9 {
         /// Admitted, at once or after a wait.
         Admitted = "admitted",
-        /// Rejected, because there were too many.
+        /// Rejected, because the capacity was used up.
         RejectedCapacity = "rejected_capacity",
         /// Rejected, because the answer would have come too late, or because they were held for too
         /// long.

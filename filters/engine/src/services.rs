@@ -72,7 +72,7 @@ impl<H: Host> Services<H> {
         self.by_name.keys().cloned().collect()
     }
 
-    /// All of them, to be worked on while this is not borrowed.
+    /// All of them, to work on while this table is not borrowed.
     pub fn all(&self) -> Vec<Shared<H>> {
         self.by_name.values().map(Rc::clone).collect()
     }

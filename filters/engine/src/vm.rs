@@ -176,12 +176,12 @@ impl<H: Host> Vm<H> {
         service
     }
 
-    /// The services that this proxy stands in front of, to be worked on.
+    /// All services that this proxy stands in front of.
     pub fn services(&self) -> Vec<services::Shared<H>> {
         self.services.borrow().all()
     }
 
-    /// How many services this thread stands in front of; they never get fewer.
+    /// How many services this thread stands in front of; the number never falls.
     pub fn serves_count(&self) -> usize {
         self.services.borrow().count()
     }

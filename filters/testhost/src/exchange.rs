@@ -247,7 +247,8 @@ impl Request<'_> {
     /// The router sends the request, for the first time or again.
     ///
     /// # Errors
-    /// No error: the response, if `bloc.attempt` answers the attempt; the router does not retry that.
+    /// No error: the response, if `bloc.attempt` answers the attempt; the router does not retry
+    /// that.
     ///
     /// # Panics
     /// The filter made a call that Envoy refuses, or paused the attempt; or the cluster has no

@@ -40,7 +40,7 @@ fn call<P: WasmParams, R: WasmResults>(
 }
 
 impl Exports {
-    /// Finds them.
+    /// Finds the callbacks of an instance.
     pub(crate) fn find(store: &mut Store<Guest>, instance: &Instance) -> Self {
         fn get<P: WasmParams, R: WasmResults>(store: &mut Store<Guest>, from: &Instance, name: &str) -> Callback<P, R> {
             let function = from.get_func(&mut *store, name)?;

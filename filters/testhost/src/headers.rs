@@ -199,7 +199,7 @@ impl Headers {
         Self::from(pairs.iter().copied().collect::<HeaderMap>())
     }
 
-    /// Looks at the map.
+    /// Borrows the map.
     pub fn borrow(&self) -> Ref<'_, HeaderMap> {
         self.0.borrow()
     }
