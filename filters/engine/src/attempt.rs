@@ -466,7 +466,7 @@ impl<H: Host> Filter for Attempt<H> {
             }
         }
         let (report, rejection) = said(stream);
-        // A rejection has one status.
+        // A rejection is a bad answer, whatever its status.
         let status = if rejection.is_some() { Status::Bad } else { Status::read(stream, ends) };
         if let Some(key) = self.key.filter(|_| status == Status::Good) {
             vm.requests.borrow_mut().satisfied(key);

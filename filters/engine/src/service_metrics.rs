@@ -42,7 +42,7 @@ pub struct ServiceMetrics<H: Host> {
     pub service_rate: Gauge<H>,
     /// Requests answered.
     pub departed: Total<H>,
-    /// Those of them that left a server that was busy all the time.
+    /// Those of them that were answered while others waited in the application.
     pub confident: Total<H>,
     /// Events.
     pub counters: Counters<H, Served, 9>,

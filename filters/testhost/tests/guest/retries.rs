@@ -198,7 +198,7 @@ fn an_applications_errors_are_retried_as_often_as_without_the_filters() {
             assert_eq!(attempts(Some(routing), policy, &spec, &own), expected, "{name}, {routing}");
         }
     }
-    // With bids one number does: there is none to be added to it.
+    // Without `retries` there are none of ours, except with bids.
     for routing in ["bloc", "mu", "least_request"] {
         let spec = json!({"retries": 0});
         assert_eq!(attempts(Some(routing), istio, &spec, &[]), 3, "nothing of ours, {routing}");
