@@ -1,13 +1,13 @@
-//! What a request's headers say of its body.
+//! What a request's headers say about its body.
 //!
-//! Two things cannot be done with a large body. Envoy's router repeats a request only while it has
-//! all of it in its buffer, so a rejected request with more than that fails. And a proxy that holds
-//! a request takes no more of its body than its buffer has room for: over HTTP/2 the rest fills the
-//! window that all requests of the connection share, those included that are not held.
+//! A large body rules out two things. Envoy's router can retry a request only while its buffer
+//! holds all of it, so a rejected request with a larger body fails. A proxy that holds a request
+//! takes in no more of its body than its buffer has room for. Over HTTP/2 the rest fills the window
+//! that all requests of the connection share, including those that are not held.
 //!
-//! So a request whose body may exceed the limit, Envoy's buffer, makes no bid and is not held. One
-//! without a length may exceed it. gRPC calls have no length as a rule, and are mostly small: they
-//! bid and are held, until more of one than the limit has come.
+//! So a request whose body may exceed the limit, Envoy's buffer, makes no bid and is not held. A
+//! body without a length may exceed it. gRPC calls usually have no length, and are mostly small:
+//! they bid and are held until more than the limit has come.
 //!
 //! Not in the papers.
 
@@ -20,13 +20,12 @@ pub enum Body {
     Sized(u64),
     /// A gRPC call without a length.
     Call,
-    /// Nothing.
+    /// Nothing is known.
     Unknown,
 }
 
 impl Body {
-    /// Reads the headers of a request that a body follows: `content-length`, and `content-type` if
-    /// that is not there.
+    /// Reads the headers of a request with a body: `content-length`, or `content-type` without one.
     pub fn of<L: AsRef<[u8]>, T: AsRef<[u8]>>(length: Option<L>, kind: impl FnOnce() -> Option<T>) -> Self {
         match length {
             Some(length) => parse(length.as_ref()).map_or(Self::Unknown, Self::Sized),

@@ -1,25 +1,25 @@
-//! The count of requests in flight, over all threads of one proxy, and how it is put right.
+//! The count of requests in flight, over all threads of one proxy, and how it is corrected.
 //!
-//! The threads count in a gauge of the host, which is atomic and outlives a thread's VM. A VM that
-//! traps takes with it what it has added; what of that is still in the gauge, nobody knows.
-//! Therefore the living count anew, while traffic goes on:
+//! The threads count in a gauge of the host, which is atomic and outlives a thread's VM. When a VM
+//! traps, nobody knows how much of what it added is still in the gauge. So the living VMs recount,
+//! while traffic goes on:
 //!
-//! | stage | adds to | reads | when all have done so |
+//! | stage | adds to | reads | when all have reached it |
 //! |---|---|---|---|
 //! | settled | first gauge | first gauge | |
 //! | both | first gauge | both gauges | the second one is cleared |
-//! | moved | second gauge, with its own requests | both | the first one, whose rest is nobody's, is cleared |
+//! | moved | second gauge, with its own requests | both | the first one is cleared, whose rest is nobody's |
 //! | back | first gauge, with its own requests | both | the second one is cleared |
 //!
-//! At each moment the sum of what is read holds every request of every living thread, and the dead
-//! one's only until the second clearing. The stage and who takes part lie in the shared data. The
-//! first of the list clears and goes on to the next stage once all have reached the present one.
-//! Whoever does not look within [`LIFE`] then is dropped; if it was only stopped, it joins again,
-//! which counts anew.
+//! At each moment the sum of what is read holds every request of every living VM, and those of a
+//! dead one until the second clearing at most. The shared data holds the stage and the list of
+//! members. The first member of the list clears a gauge, and goes on to the next stage, once all
+//! have reached the present one. During a recount a member that does not look within [`LIFE`] is
+//! dropped. If it was only stopped, it joins again, which starts another recount.
 //!
-//! The count begins anew when a VM joins while requests are in flight (it may replace one that has
-//! trapped), when one does not look within [`PROMISE`], when the gauge shows less than a thread has
-//! itself, and every [`PERIOD`]: whatever has made it wrong, it is right again after that. Cost: a
+//! A recount starts when a VM joins while requests are in flight (it may replace one that has
+//! trapped), when one does not look within [`PROMISE`], when the gauge shows less than a thread's
+//! own requests, and every [`PERIOD`]: this corrects any wrong count, whatever its cause. Cost: a
 //! read and a write of 13 bytes and 20 for each thread, at each look. Not in the paper.
 
 use crate::awake::Awake;
@@ -32,18 +32,18 @@ use std::time::Duration;
 
 /// Each thread looks again within this time.
 pub const PROMISE: Duration = Duration::from_secs(7);
-/// How often the requests are counted anew without a reason.
+/// How often the requests are recounted without another reason.
 pub const PERIOD: Duration = Duration::from_secs(60);
-/// How often a thread looks while all is settled.
+/// How often a thread looks while the count is settled.
 const LOOK: Duration = Duration::from_secs(3);
-/// How often at most while they count anew, besides those times at which it is told to.
+/// How often a thread looks at most during a recount, apart from when it is told to.
 const LOOK_WHILE_COUNTING: Duration = Duration::from_millis(50);
-/// A wrong count is not counted anew sooner than this after the last time.
+/// The least time between a recount and the next one for a wrong count.
 const PAUSE: Duration = Duration::from_secs(5);
-/// How often a step is tried when other threads come in between; each failure means that another
-/// thread got on.
+/// How often a step is tried when other threads write in between; each failure means that another
+/// thread has made progress.
 const TRIES: usize = 1000;
-/// More threads than this do not take part.
+/// Threads beyond this number do not take part.
 const MAX_MEMBERS: usize = 1000;
 const HEAD_BYTES: usize = 13;
 const MEMBER_BYTES: usize = 20;
@@ -51,10 +51,10 @@ const MEMBER_BYTES: usize = 20;
 /// One of the two gauges.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Side {
-    /// The one that all use when it is settled.
+    /// The one that all use while the count is settled.
     #[default]
     First,
-    /// The one to which they move while they count anew.
+    /// The one to which all move during a recount.
     Second,
 }
 
@@ -77,12 +77,13 @@ pub trait Gauges {
     fn clear(&self, side: Side);
 }
 
-/// What this thread has in the gauges, for crash recovery: how many, and in which one.
+/// What this thread has added to the gauges, for crash recovery: how many requests, and in which
+/// gauge.
 #[derive(Clone, Debug, Default)]
 pub struct Own(Rc<Cell<(i64, Side)>>);
 
 impl Own {
-    /// Takes it back.
+    /// Subtracts it from the gauge.
     pub fn take_back(&self, gauges: &impl Gauges) {
         let (own, side) = self.0.get();
         gauges.add(side, -own);
@@ -120,7 +121,7 @@ struct Member {
 struct Table {
     stage: Stage,
     since: Timestamp,
-    /// Whether to count anew once more.
+    /// Whether to recount once more.
     again: bool,
     members: Vec<Member>,
 }
@@ -167,15 +168,15 @@ impl Table {
         (self.stage, self.since) = (stage, now);
     }
 
-    /// Drops those that do not look while all are to count anew. Before `awake` nobody could be
-    /// heard.
+    /// Drops the members that do not look during a recount. Before `awake` this thread could hear
+    /// nobody.
     fn drop_the_dead(&mut self, vm: u64, awake: Timestamp, now: Timestamp) {
         if self.stage.is_settled() {
             return;
         }
         let (before, from) = (self.members.len(), self.since.max(awake));
         self.members.retain(|member| member.id == vm || now.since(member.seen.max(from)) <= LIFE);
-        // Before anybody has moved, a dead one's requests are cleared in this round.
+        // In stage "both" nobody has moved yet, so this recount clears a dead one's requests.
         self.again |= self.members.len() != before && self.stage.0 % 4 != 1;
     }
 }
@@ -184,7 +185,7 @@ fn key(service: &str) -> String {
     format!("bloc/count/{service}")
 }
 
-/// Takes the VM with this number out, which has taken back its own.
+/// Removes the VM with this number, which has [taken back](Own::take_back) its own requests.
 pub fn resign(shared: &impl Shared, service: &str, vm: u64) {
     let (key, mut new) = (key(service), Vec::new());
     for _ in 0..TRIES {
@@ -198,7 +199,7 @@ pub fn resign(shared: &impl Shared, service: &str, vm: u64) {
     }
 }
 
-/// Requests of a service in flight over all threads, for a thread that takes no part.
+/// Requests of a service in flight over all threads, as a thread reads them that takes no part.
 pub fn in_flight(shared: &impl Shared, service: &str, gauges: &impl Gauges) -> Concurrency {
     let table = shared.get(&key(service)).0.map_or_else(Table::default, |bytes| Table::decode(&bytes));
     read(gauges, table.stage)
@@ -207,12 +208,12 @@ pub fn in_flight(shared: &impl Shared, service: &str, gauges: &impl Gauges) -> C
 fn read(gauges: &impl Gauges, stage: Stage) -> Concurrency {
     let mut sum = gauges.get(Side::First);
     if !stage.is_settled() {
-        // Twice, lest another thread moves its own from the second one to the first in between.
-        // Those that come and go between the calls may be missed.
+        // Read twice, in case another thread moves its requests from the second gauge to the first
+        // in between. Requests that come and go between the calls may be missed.
         let second = gauges.get(Side::Second);
         sum = sum.max(gauges.get(Side::First)).saturating_add(second);
     }
-    // A wrong count may be below zero until the requests are counted anew.
+    // A wrong count may be below zero until the next recount.
     Concurrency::new(u32::try_from(sum.max(0)).unwrap_or(u32::MAX))
 }
 
@@ -227,8 +228,8 @@ pub struct Count {
     next: Timestamp,
     /// Whether it has taken part already.
     joined: bool,
-    /// Until when to look a few times a second: somebody was dropped, and may come back. Without
-    /// that threads that no message reaches would drop each other in turn.
+    /// Until when to look a few times a second, because a member was dropped and may come back.
+    /// Otherwise threads that no message reaches would drop each other in turn.
     attentive: Timestamp,
     bytes: Vec<u8>,
 }
@@ -249,7 +250,7 @@ impl Count {
         }
     }
 
-    /// What this thread has in the gauges.
+    /// What this thread has added to the gauges.
     pub fn own(&self) -> Own {
         self.own.clone()
     }
@@ -266,18 +267,18 @@ impl Count {
         read(gauges, self.stage)
     }
 
-    /// Whether this thread is to look a few times a second, because they count anew.
+    /// Whether this thread must look a few times a second, because of a recount.
     pub fn needs_looks(&self, now: Timestamp) -> bool {
         !self.stage.is_settled() || now < self.attentive
     }
 
-    /// As [`Self::look`], if it is time.
+    /// Does what [`Self::look`] does, if it is time.
     pub fn tick(&mut self, shared: &impl Shared, gauges: &impl Gauges, now: Timestamp) -> Vec<u64> {
         if now < self.next { Vec::new() } else { self.look(shared, gauges, now) }
     }
 
-    /// Gives a sign of life and does what the present stage asks for. The VMs that are to look are
-    /// returned.
+    /// Gives a sign of life and does what the present stage requires. Returns the VMs that must
+    /// look.
     pub fn look(&mut self, shared: &impl Shared, gauges: &impl Gauges, now: Timestamp) -> Vec<u64> {
         let mut others = self.steps(shared, gauges, now);
         self.next = now.after(if self.needs_looks(now) { LOOK_WHILE_COUNTING } else { LOOK });
@@ -293,7 +294,7 @@ impl Count {
             let (bytes, cas) = shared.get(&self.key);
             let before = bytes.map_or_else(Table::default, |bytes| Table::decode(&bytes));
             let mut table = before.clone();
-            // Whatever lies there: nothing may be waited for that is far in the future.
+            // The shared bytes may be anything: nothing may wait for a time far in the future.
             table.since = table.since.min(now);
             table.members.iter_mut().for_each(|member| member.seen = member.seen.min(now));
             if !self.take_part(&mut table, gauges, now) {
@@ -303,7 +304,7 @@ impl Count {
             table.drop_the_dead(self.vm, awake, now);
             let first = table.members.first().is_some_and(|first| first.id == self.vm);
             if !table.stage.is_settled() && first && table.all_are_here() {
-                // Nobody goes on before this one does; so it does no harm if it has to be repeated.
+                // Nobody goes on before this one does, so it does no harm to repeat this.
                 gauges.clear(table.stage.side().other());
                 table.go_to(table.stage.next(), now);
             }
@@ -319,12 +320,12 @@ impl Count {
             }
             self.joined = true;
             if table.stage != before.stage || dropped {
-                // Those that were dropped, too: who was only stopped is to join again.
+                // Dropped members, too: one that was only stopped must join again.
                 others.extend(before.members.iter().map(|member| member.id).filter(|id| *id != self.vm));
             }
             if table.stage == self.stage {
                 if !table.stage.is_settled() && table.all_are_here() {
-                    // This was the last one: now the first one can go on.
+                    // This was the last one to come: now the first one can go on.
                     others.extend(table.members.first().map(|first| first.id).filter(|id| *id != self.vm));
                 }
                 return others;
@@ -333,17 +334,17 @@ impl Count {
         others
     }
 
-    /// Takes part, at the stage of the table; false if there is no room.
+    /// Joins if it has not, and goes to the stage of the table; false if there is no room.
     fn take_part(&mut self, table: &mut Table, gauges: &impl Gauges, now: Timestamp) -> bool {
         if !table.members.iter().any(|member| member.id == self.vm) {
             if table.members.len() >= MAX_MEMBERS {
                 return false;
             }
             table.members.push(Member { id: self.vm, stage: table.stage, seen: now });
-            // It may come in the place of a dead one, or have been taken for dead.
+            // It may replace a dead one, or have been taken for dead.
             table.again = true;
         }
-        // Before the others hear of it: then they may clear where these were.
+        // Before the others hear of it: after that they may clear the gauge that held its requests.
         self.move_to(table.stage, gauges);
         if let Some(own) = table.members.iter_mut().find(|member| member.id == self.vm) {
             (own.stage, own.seen) = (table.stage, now);
@@ -355,7 +356,7 @@ impl Count {
         let (own, from) = self.own.0.get();
         let to = stage.side();
         if from != to {
-            // For a moment they count twice, rather than not at all.
+            // For a moment the requests count twice, rather than not at all.
             gauges.add(to, own);
             gauges.add(from, -own);
             self.own.0.set((own, to));
@@ -363,7 +364,7 @@ impl Count {
         self.stage = stage;
     }
 
-    /// Begins to count anew if there is a reason.
+    /// Starts a recount if there is a reason.
     fn begin(&self, table: &mut Table, gauges: &impl Gauges, now: Timestamp) {
         if !table.stage.is_settled() {
             return;
@@ -376,7 +377,7 @@ impl Count {
             let nothing = own == 0 && all == 0 && !overdue;
             let stage = if nothing { table.stage } else { table.stage.next() };
             table.go_to(stage, now);
-            // Nothing moves in this stage, so this thread is in it.
+            // Nothing moves into this stage, so this thread has reached it.
             if let Some(own) = table.members.iter_mut().find(|member| member.id == self.vm) {
                 own.stage = stage;
             }

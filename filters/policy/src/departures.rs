@@ -6,27 +6,30 @@
 //! - departure rate `R = departed / elapsed` (requests/s), smoothed `Rs = a * Rs + (1 - a) * R`,
 //!   `a` = 0.7;
 //! - confidence `= confident / departed` (ratio): a request is confident if others waited when it
-//!   came and the queue did not run empty until it was answered, that is if the server was busy all
-//!   the time, so that its departure rate then was its service rate;
+//!   arrived and the queue did not run empty until it was answered. Then the server was busy all
+//!   the time, so its departure rate was its service rate;
 //! - execution time (s): the mean of the first twenty requests, then an EWMA with weight 0.05 for
-//!   the newest; with each two seconds in which nothing was executed, the past counts half as much;
+//!   the newest; each two idle seconds halve the weight of the past;
 //! - `T = clamp(10 * execution time, 0.1 s, 10 s)`, recomputed only when `10 * execution time`
 //!   leaves `[T / 2, 2 * T]`. 1 s at the start.
 //!
 //! The paper gives no weights: 0.7 and 0.05 average over some three intervals and twenty requests.
-//! Simulated with exponential service times, 0.1 is worse by 5% in the p99 of Mu's routing, 0.02
-//! better by 2%, and slower to see a server that has become slow. Cold start: nothing is known, and
-//! nothing is reported, until an interval with a departure has passed. An idle interval forgets the
-//! rate, and halves a long `T` down to 1 s. Cost: a few additions a request.
+//! Simulated with exponential service times, 0.1 is worse by 5% in the p99 of Mu's routing; 0.02 is
+//! better by 2%, but slower to notice a server that has become slow. Cold start: nothing is known
+//! or reported until an interval with a departure has passed. An idle interval forgets the rate,
+//! and halves a long `T` down to 1 s. Cost: a few additions a request.
 //!
-//! Deviations: 1. the bounds of `T` are mended (printed with `min` and `max` exchanged); 2. the
-//! rate is taken over the time that has really passed, since an interval ends with the first event
-//! after its end; 3. the totals are handed in, because in an Envoy all threads add to them, and
-//! each thread smooths them for itself; the flags of the requests in one thread are reset when that
-//! thread sees the empty queue; 4. an idle interval does not forget the execution time (line 19),
-//! which the first requests after a pause need for their bids and deadlines: it ages. A server that
-//! took itself for slow, after one slow answer or a slow start, would be asked ever more rarely,
-//! and would never learn better.
+//! Deviations:
+//! 1. the bounds of `T` are corrected (printed with `min` and `max` exchanged);
+//! 2. the rate is taken over the time that has really passed, since an interval ends with the first
+//!    event after its end;
+//! 3. the totals are handed in, because all threads of an Envoy add to them, and each thread
+//!    smooths them for itself; the flags of the requests in one thread are reset when that thread
+//!    sees the empty queue;
+//! 4. an idle interval does not forget the execution time (line 19), which the first requests after
+//!    a pause need for their bids and deadlines. The execution time ages instead: a server that
+//!    took itself for slow, after one slow answer or a slow start, would be asked ever more rarely,
+//!    and would never learn better.
 
 use crate::units::{Ratio, Timestamp};
 use std::time::Duration;
@@ -36,15 +39,15 @@ const EXECUTION_WEIGHT: f64 = 0.05;
 const START_INTERVAL: Duration = Duration::from_secs(1);
 const LEAST_INTERVAL: f64 = 0.1;
 const MOST_INTERVAL: f64 = 10.0;
-/// After so many idle seconds the execution time counts half.
+/// After this many idle seconds the execution time counts half.
 const HALF_LIFE: f64 = 2.0;
 
-/// How many requests have left the server since it began.
+/// How many requests have left the server since it started.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Totals {
     /// All.
     pub departed: u64,
-    /// Those that were confident.
+    /// The confident ones.
     pub confident: u64,
 }
 
@@ -63,7 +66,7 @@ pub struct Departures {
     confidence: Ratio,
     /// Seconds.
     execution: Option<f64>,
-    /// How many requests the execution time is the mean of, as far as they count still.
+    /// How many requests the past counts for in the execution time.
     seen: f64,
     /// When a request departed last.
     departed: Timestamp,
@@ -88,13 +91,13 @@ impl Default for Departures {
 }
 
 impl Departures {
-    /// A request has come and met `queue` waiting ones (lines 1 to 5).
+    /// A request arrives and meets `queue` waiting ones (lines 1 to 5).
     pub fn arrive(&self, queue: u32) -> Flag {
         Flag((queue > 0).then_some(self.emptied))
     }
 
-    /// A request has been answered after `execution`, and `queue` wait; whether it was confident
-    /// (lines 6 to 16).
+    /// A request has been answered after `execution`, and `queue` are waiting. Returns whether it
+    /// was confident (lines 6 to 16).
     pub fn depart(&mut self, flag: Flag, execution: Duration, queue: u32, now: Timestamp) -> bool {
         let confident = flag.0 == Some(self.emptied);
         if queue == 0 {

@@ -1,21 +1,20 @@
-//! Discovery: how a sender that nobody gave a list of endpoints finds out about all of them.
+//! Discovery: how a sender without a configured list of endpoints finds all of them.
 //!
-//! Such a sender learns a server from the answer of a request that Envoy's own policy placed. A
-//! request that carries our list never meets a new server, so some requests must go without one:
-//! `explores` says which. While the last find is recent, that is while fewer than `8 * (known + 1)`
-//! requests have gone exploring since, every request explores; afterwards one in 50. Envoy's
-//! fallback policy, least request, prefers idle servers: of `n` unknown ones among `N`, eight
-//! rounds miss one with probability about `exp(-8)`.
+//! Such a sender learns a server from the answer to a request that Envoy's own policy placed. A
+//! request that carries our list never meets a new server, so some requests must explore, that is
+//! go without a list: `explores` says which. While fewer than `8 * (known + 1)` requests have
+//! explored since the last find, every request explores; afterwards one in 50. Envoy's fallback
+//! policy, least request, prefers idle servers: of `n` unknown ones among `N`, eight rounds miss
+//! one with probability about `exp(-8)`.
 //!
-//! Where servers come and go all the time, the last find is always recent, so no list ever names
-//! one that has left, and nothing would tell that it has. Therefore, at each find, those are
-//! forgotten that no attempt met while `16 * (known + 1)` requests went exploring: a server that is
-//! still there is missed by so many with probability about `exp(-16)`, and is learned anew when it
-//! is met.
+//! Where servers come and go all the time, the last find is always recent. Then no list ever names
+//! a server that has left, and nothing shows that it has. So each find forgets the servers that no
+//! attempt met while `16 * (known + 1)` requests explored. A server that is still there is missed
+//! by that many with probability about `exp(-16)`, and is learned again when it is met.
 //!
-//! Cold start: everything explores, so the sender behaves like Envoy's fallback policy. Cost: a
-//! draw a request. Not in the paper, whose proxies ask a directory; wherever endpoints are
-//! configured or sent by the control plane, nothing explores.
+//! Cold start: every request explores, so the sender behaves like Envoy's fallback policy. Cost: a
+//! draw a request. Not in the paper, whose proxies ask a directory. Where endpoints are configured
+//! or sent by the control plane, nothing explores.
 
 use crate::rng::Rng;
 
@@ -27,12 +26,12 @@ const STEADY_SHARE: usize = 50;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Discovery {
     since_find: usize,
-    /// Requests that went exploring, ever.
+    /// All requests that explored.
     explored: u64,
 }
 
 impl Discovery {
-    /// Whether the next request goes without a list, with `known` endpoints known.
+    /// Whether the next request explores, with `known` endpoints known.
     pub fn explores(&mut self, known: usize, rng: &mut impl Rng) -> bool {
         let searching = self.since_find < ROUNDS * (known + 1);
         let explores = searching || rng.below(STEADY_SHARE) == 0;
@@ -41,19 +40,18 @@ impl Discovery {
         explores
     }
 
-    /// How many requests have gone exploring.
+    /// How many requests have explored.
     pub fn explored(&self) -> u64 {
         self.explored
     }
 
-    /// Whether a server is gone that was met last when `met` requests had gone exploring, with
-    /// `known` endpoints known.
+    /// Whether a server is gone that was last met when `met` requests had explored, with `known`
+    /// endpoints known.
     pub fn is_gone(&self, met: u64, known: usize) -> bool {
         self.explored.saturating_sub(met) > (ROUNDS_UNTIL_GONE * (known + 1)) as u64
     }
 
-    /// Takes note that a server was found that was not known, or that one was lost: the search
-    /// begins anew.
+    /// An unknown server was found, or one was lost: the search starts again.
     pub fn found(&mut self) {
         self.since_find = 0;
     }

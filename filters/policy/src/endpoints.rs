@@ -2,38 +2,42 @@
 //! sections 5.4.2 and 5.4.3).
 //!
 //! An endpoint *qualifies* when it has a chip, or when `reset_interval` has passed since its clock
-//! was set. The clock is set by every answer, every rejection and every failure, and by a probe.
+//! was set. Every answer, rejection and failure sets the clock, and so does a probe.
 //!
 //! | event | chips | clock | shut |
 //! |---|---|---|---|
 //! | added | 1 | now | no |
 //! | an attempt begins, with a chip | -1 | | |
-//! | an attempt begins without one: a probe, or forced because nobody qualified | | now, or later if it owes answers | |
+//! | an attempt begins without one: a probe, or forced because no server qualified | | now, or later if the server owes answers | |
 //! | answered with a chip / without | +1, at most `max_chips` / +0 | now | no / no after a probe |
 //! | rejected, or not in the cluster | 0 | now | yes |
 //! | bounced for its bid or its deadline | +1 if one was spent | now | no after a probe |
-//! | failed, which [counts](crate::failures): no answer / an error | +0 / as answered, and -1 | now | yes |
-//! | failed, which does not count: no answer / an error | +1 if one was spent / as answered | now | no after a probe |
+//! | a failure that [counts](crate::failures): no answer / an error | +0 / as answered, and -1 | now | yes |
+//! | a failure that does not count: no answer / an error | +1 if one was spent / as answered | now | no after a probe |
 //! | given up by its caller | +1 if one was spent | | |
-//! | given up, and nothing was heard since all that is pending there began, a reset interval ago or more: it hangs | +0 | later, as it owes answers | yes |
+//! | given up, and the server hangs: nothing was heard from it since its pending attempts began, a reset interval ago or more | +0 | later, as it owes answers | yes |
 //!
-//! Who is *shut* is left out by a routing that does not ask for chips ([`crate::routing::Mu`]),
-//! until `reset_interval` has passed since it was shut or probed; then an attempt probes it. While
-//! it is shut, it gets no chip back, and sets no standard for the failures of others.
+//! A routing that does not ask for chips ([`crate::routing::Mu`]) leaves out a *shut* server until
+//! `reset_interval` has passed since it was shut or probed. Then an attempt probes it. A shut
+//! server gets no chip back, and other servers' failures are not compared with its own.
 //!
-//! Qualified endpoints stand in a dense array, the others in a tree ordered by clock, so that
-//! choosing costs the same among ten endpoints as among a thousand: each move between the two costs
-//! `O(log n)`, and there is one a request or less.
+//! Qualified endpoints are in a dense array, the others in a tree ordered by clock, so choosing
+//! costs the same among ten endpoints as among a thousand. Each move between them costs `O(log n)`,
+//! and a request causes at most one.
 //!
-//! Cold start: one chip each, so every server may be tried once before it has spoken. Deviations
-//! from the paper: 1. chips are bounded by `max_chips` (there the counter may grow by one with each
-//! probe); 2. a forced attempt restarts the clock as a probe does, so that a sender to whom nobody
-//! is open goes round instead of hammering one server; 3. a failure costs a chip, so that a dead
-//! server is left alone like one that rejected once its chips are spent, and one that fails fast
-//! does not look better than the others; 4. a rejection for a deadline says nothing of the server,
-//! if that has a queue: it keeps its chips; 5. who is shut; 6. a server that owes answers to the
-//! last `n` attempts is left alone for `n` reset intervals, 8 at most, so that one that hangs does
-//! not draw a request in each interval.
+//! Cold start: one chip each, so every server may be tried once before it has answered.
+//!
+//! Deviations from the paper:
+//! 1. chips are bounded by `max_chips` (in the paper the counter may grow by one with each probe);
+//! 2. a forced attempt restarts the clock as a probe does, so that a sender for which no server
+//!    qualifies tries them in turn instead of hammering one;
+//! 3. a failure costs a chip, so that a dead server is left alone like one that rejected once its
+//!    chips are spent, and one that fails fast does not look better than the others;
+//! 4. a rejection for a deadline by a server with a queue says nothing about the server: it keeps
+//!    its chips;
+//! 5. shut servers;
+//! 6. a server that owes answers to the last `n` attempts is left alone for `n` reset intervals, at
+//!    most 8, so that one that hangs does not attract a request in each interval.
 
 mod attempt;
 mod endpoint;
@@ -54,10 +58,10 @@ use slotmap::SlotMap;
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-/// So many reset intervals a server that owes answers is left alone at most.
+/// A server that owes answers is left alone for at most this many reset intervals.
 const SILENT: u32 = 8;
 
-/// How much longer than a reset interval a server is left alone that has said nothing to the last
+/// How much longer than a reset interval a server is left alone that has not answered the last
 /// `unheard` attempts: an interval for each but the first.
 fn silence(unheard: u32, reset_interval: Duration) -> Duration {
     reset_interval * (unheard.clamp(1, SILENT) - 1)
@@ -71,15 +75,15 @@ pub struct Endpoints {
     by_address: HashMap<Box<str>, EndpointId>,
     table: SlotMap<EndpointId, Endpoint>,
     all: Vec<EndpointId>,
-    /// Beside `all`, place by place: what a choice that looks at every server reads, so that it
-    /// need not look into the table.
+    /// What a routing that looks at every server reads, in the order of `all`, so that it need not
+    /// read the table.
     standings: Vec<Standing>,
     qualified: Vec<EndpointId>,
     waiting: BTreeSet<(Timestamp, EndpointId)>,
     peers: Peers,
-    /// The mean queue, in requests, as far as somebody looks at all servers.
+    /// The mean queue in requests; only kept for a routing that looks at all servers.
     mean_queue: f64,
-    /// Which place is looked at next for old news, and when some were looked at last.
+    /// The place last checked for an old report, and the time of that check.
     looked_at: usize,
     surveyed: Timestamp,
 }
@@ -103,7 +107,7 @@ impl Endpoints {
         }
     }
 
-    /// New parameters; what is known of the servers stays.
+    /// Applies new parameters; what is known of the servers stays.
     pub fn configure(&mut self, reset_interval: Duration, max_chips: u32) {
         self.reset_interval = reset_interval;
         self.max_chips = max_chips.max(1);
@@ -117,7 +121,7 @@ impl Endpoints {
         self.all.len()
     }
 
-    /// Whether there is none.
+    /// Whether there are no servers.
     pub fn is_empty(&self) -> bool {
         self.all.is_empty()
     }
@@ -177,7 +181,7 @@ impl Endpoints {
         id
     }
 
-    /// Forgets a server; its attempts still under way find nothing to report to.
+    /// Forgets a server; what its attempts under way report later is ignored.
     pub fn remove(&mut self, id: EndpointId) {
         self.disqualify(id);
         let Some(mut endpoint) = self.table.remove(id) else { return };
@@ -191,15 +195,15 @@ impl Endpoints {
         }
     }
 
-    /// An attempt met this server, when so many requests had gone exploring.
+    /// An attempt met this server. `explored`: how many requests had gone exploring by then.
     pub fn meet(&mut self, id: EndpointId, explored: u64) {
         if let Some(endpoint) = self.table.get_mut(id) {
             endpoint.met = explored;
         }
     }
 
-    /// Forgets the servers without a pending attempt that were met last at a time of which
-    /// `is_gone` says that it is too long ago.
+    /// Forgets the servers without a pending attempt whose last [`meet`](Self::meet) was too long
+    /// ago, which `is_gone` decides by its `explored`.
     pub fn forget(&mut self, is_gone: impl Fn(u64) -> bool) {
         let gone = self.table.iter().filter(|(_, endpoint)| endpoint.pending == 0 && is_gone(endpoint.met));
         let gone: Vec<EndpointId> = gone.map(|(id, _)| id).collect();
@@ -208,8 +212,8 @@ impl Endpoints {
         }
     }
 
-    /// Makes `addresses` the servers: what is missing is added, what is not among them is
-    /// forgotten, the others keep their state.
+    /// Makes `addresses` the servers: adds new ones, forgets all others, and keeps the state of
+    /// those that stay.
     pub fn replace<'a>(&mut self, addresses: impl IntoIterator<Item = &'a str>, now: Timestamp) {
         let keep: HashSet<EndpointId> = addresses.into_iter().map(|address| self.add(address, now)).collect();
         let gone: Vec<EndpointId> = self.table.keys().filter(|id| !keep.contains(id)).collect();
@@ -218,8 +222,8 @@ impl Endpoints {
         }
     }
 
-    /// An attempt to this server begins: spends a chip or restarts the clock, and counts it as
-    /// pending.
+    /// Begins an attempt to this server: spends a chip or restarts the clock, and counts the
+    /// attempt as pending.
     pub fn begin(&mut self, id: EndpointId, now: Timestamp) -> Option<Right> {
         self.requalify(now);
         let endpoint = self.table.get_mut(id)?;
@@ -247,8 +251,8 @@ impl Endpoints {
         Some(right)
     }
 
-    /// Takes note of how an attempt, which went there by this `right`, was answered. Its
-    /// [`end`](Self::end) is reported separately: an answer has a body still to come.
+    /// Records how an attempt, sent by this `right`, was answered. Its [`end`](Self::end) is
+    /// reported separately, because the body of the answer is still to come.
     pub fn answer(&mut self, id: EndpointId, right: Right, answer: Answer, now: Timestamp) {
         let limit = Limit::new(self.all.len(), self.mean_queue);
         if answer != Answer::GivenUp {
@@ -258,8 +262,8 @@ impl Endpoints {
         if answer != Answer::GivenUp {
             endpoint.unheard = 0;
         }
-        // All that it has of this sender came after its last word, that was a while ago, and a
-        // caller has waited for the next one in vain. A caller without patience says nothing.
+        // The server has been silent since its pending attempts began, at least a reset interval
+        // ago, and a caller has given up. A caller that gives up sooner proves nothing.
         let hangs = answer == Answer::GivenUp
             && endpoint.unheard >= endpoint.pending
             && now.since(endpoint.owes_since) >= self.reset_interval;
@@ -293,13 +297,13 @@ impl Endpoints {
             endpoint.shut = None;
             endpoint.failures.compare(true, &mut self.peers);
         }
-        // Whoever has refused since gets nothing back.
+        // A server that has been shut since gets no chip back.
         let returned = right == Right::Chip && endpoint.shut.is_none();
         let earned = match answer {
             Answer::Served(_) | Answer::Orca(_) | Answer::Silent | Answer::Erred(_) => chip,
             Answer::Bounced(_) | Answer::Late(_) => {
                 endpoint.promises.bounced();
-                // The server has room, only not for this request.
+                // The server has room, but not for this request.
                 returned
             }
             Answer::GivenUp => returned && !hangs,
@@ -324,7 +328,7 @@ impl Endpoints {
         self.settle(id, now);
     }
 
-    /// An attempt that this server has answered was an error, as is known now.
+    /// An attempt that this server has already answered turned out to be an error.
     pub fn erred(&mut self, id: EndpointId, now: Timestamp) {
         self.restart(id, now);
         let Some(endpoint) = self.table.get_mut(id) else { return };
@@ -339,8 +343,7 @@ impl Endpoints {
         self.settle(id, now);
     }
 
-    /// It has said nothing since it got all that it has of this sender: left alone like one that
-    /// failed, the longer the more it owes.
+    /// Leaves a server that hangs alone like one that failed; the more answers it owes, the longer.
     fn hangs(&mut self, id: EndpointId, now: Timestamp) {
         let Some(endpoint) = self.table.get(id) else { return };
         let asked = now.after(silence(endpoint.unheard, self.reset_interval));
@@ -356,16 +359,16 @@ impl Endpoints {
         }
     }
 
-    /// The application of this server answered an attempt. To be told before
-    /// [`answer`](Self::answer), where servers' estimates matter.
+    /// The application of this server answered an attempt. Where estimates matter, to be called
+    /// before [`answer`](Self::answer).
     pub fn served(&mut self, id: EndpointId, now: Timestamp) {
         if let Some(endpoint) = self.table.get_mut(id) {
             endpoint.estimate.answered(now);
         }
     }
 
-    /// A look at all servers found this mean queue, in requests. By the way some, each in its turn,
-    /// are looked at for news that is too old: one at least, all within a reset interval.
+    /// A look at all servers found this mean queue, in requests. Also checks some of them, in turn,
+    /// for reports that are too old: at least one, and all within a reset interval.
     pub fn survey(&mut self, mean_queue: f64, now: Timestamp) {
         self.mean_queue = mean_queue;
         let passed = now.since(self.surveyed).as_secs_f64() / self.reset_interval.as_secs_f64();
@@ -383,15 +386,16 @@ impl Endpoints {
         }
         let Some(id) = self.at(self.looked_at) else { return };
         let Some(endpoint) = self.table.get_mut(id) else { return };
-        // Who owes this sender an answer is not tried anew before it has come.
+        // A server that owes an answer is not forgotten: as a newcomer it would be tried again
+        // before that.
         if endpoint.pending == 0 && endpoint.estimate.forget(self.reset_interval, now) {
             endpoint.failures.forget(&mut self.peers);
             self.note(id);
         }
     }
 
-    /// A server took a request for the `bid` that it carried (none: without limit) and answered it
-    /// after `took`, silently or with a report.
+    /// A server accepted this `bid` (none: without limit) and answered after `took`. `silent`:
+    /// without a load report.
     pub fn judge(&mut self, id: EndpointId, bid: Option<Duration>, took: Duration, silent: bool) {
         if let Some(endpoint) = self.table.get_mut(id) {
             endpoint.promises.judge(bid, took, silent);
@@ -407,7 +411,7 @@ impl Endpoints {
         }
     }
 
-    /// An attempt that was said to be over counts as pending again.
+    /// An attempt that was reported as over counts as pending again.
     pub fn resume(&mut self, id: EndpointId) {
         if let Some(endpoint) = self.table.get_mut(id) {
             endpoint.pending += 1;
@@ -415,7 +419,7 @@ impl Endpoints {
         }
     }
 
-    /// From now on the attempts under way are somebody else's.
+    /// Counts no attempt as pending: those under way belong to another sender.
     pub fn none_pending(&mut self) {
         for place in 0..self.all.len() {
             let Some(id) = self.at(place) else { return };
@@ -427,8 +431,8 @@ impl Endpoints {
         }
     }
 
-    /// The server was not in the cluster when an attempt should have gone to it: left alone for an
-    /// interval.
+    /// The server was not in the cluster when an attempt should have gone to it: it is left alone
+    /// for a reset interval.
     pub fn missing(&mut self, id: EndpointId, now: Timestamp) {
         self.restart(id, now);
         if let Some(endpoint) = self.table.get_mut(id) {
@@ -439,7 +443,7 @@ impl Endpoints {
         self.settle(id, now);
     }
 
-    /// Moves every server whose interval has passed by `now` among the qualified.
+    /// Moves every server whose interval has passed by `now` to the qualified ones.
     pub fn requalify(&mut self, now: Timestamp) {
         while let Some(&(clock, id)) = self.waiting.first() {
             if now.since(clock) < self.reset_interval {
@@ -462,7 +466,7 @@ impl Endpoints {
         Row { ids, standings: &mut [], table, place: |endpoint| endpoint.qualified.as_mut() }
     }
 
-    /// The servers that do not qualify, the one whose interval ends first in front.
+    /// The servers that do not qualify, in the order in which their intervals end.
     pub(crate) fn waiting(&self) -> impl Iterator<Item = EndpointId> {
         self.waiting.iter().map(|&(_, id)| id)
     }
@@ -482,7 +486,7 @@ impl Endpoints {
         }
     }
 
-    /// Sets the clock; a server that waits goes to the end of the queue.
+    /// Sets the clock, and moves a server that waits to its new place in the order.
     fn restart(&mut self, id: EndpointId, now: Timestamp) {
         let Some(endpoint) = self.table.get_mut(id) else { return };
         if self.waiting.remove(&(endpoint.clock, id)) {
@@ -491,7 +495,7 @@ impl Endpoints {
         endpoint.clock = now;
     }
 
-    /// Brings the standing of a server up to date.
+    /// Updates the standing of a server.
     fn note(&mut self, id: EndpointId) {
         let Some(endpoint) = self.table.get(id) else { return };
         if let Some(standing) = self.standings.get_mut(endpoint.place) {
@@ -500,7 +504,7 @@ impl Endpoints {
         }
     }
 
-    /// Puts the server where its chips and its clock say.
+    /// Puts the server among the qualified or the waiting ones, by its chips and its clock.
     fn settle(&mut self, id: EndpointId, now: Timestamp) {
         let Some(endpoint) = self.table.get(id) else { return };
         let clock = endpoint.clock;

@@ -1,42 +1,48 @@
 //! What a sender believes about a server between two reports (Mu, paper sections 4.3.2 and 4.3.3).
 //!
-//! - queue (requests) `= pending + others`: what this sender has there, which it knows exactly, and
-//!   what the other senders have there: the reported queue without its own part, plus `g - 1` for
-//!   each request that it has sent there since. `g` is the number of senders like this one (1 for a
-//!   lone gateway): while I send one request, the others send `g - 1`, of which I hear nothing yet.
+//! - queue (requests) `= pending + others`. `pending` is what this sender has there, which it knows
+//!   exactly. `others` is what the other senders have there: the reported queue without this
+//!   sender's part, plus `g - 1` for each request that this sender has sent there since. `g` is the
+//!   number of senders like this one (1 for a lone gateway): while this sender sends one request,
+//!   the others send `g - 1`, which it has not heard of yet.
 //! - service rate (requests/s): the server's own estimate if it reports one, else the rule of
 //!   [`ServiceRate`].
 //!
 //! Aging: the weight of the reported part falls from 1 to 0 over the horizon ([`HORIZON`] reset
-//! intervals). The rest has the others' usual part, `(1 - 1/g)` of the queue that would make this
-//! server's wait the mean one of the service; so a server that looked full is not avoided for ever,
-//! one that looked empty does not draw everybody, and one that nobody has heard of looks a little
-//! better than the mean. (With the whole mean in that place a server that was left alone long
-//! enough looked as full as those that were not, for ever: simulated, half of the fleet starved.)
-//! Cold start: a server that has not spoken has the mean wait and the largest service rate known.
+//! intervals). The rest of the weight goes to the others' usual part: `(1 - 1/g)` of the queue with
+//! which this server's wait would be the mean wait of the service. So a server that looked full is
+//! not avoided for ever, one that looked empty does not attract all senders, and one without any
+//! report looks a little better than the mean. (With the whole mean instead, a server that was left
+//! alone long enough looked as full as the others, for ever: simulated, half of the fleet starved.)
+//! Cold start: a server that has not reported has the mean wait and the largest service rate known.
 //!
-//! What a server says is believed as far as this sender's own experience goes, so that one that
-//! lies, or errs, neither draws all load nor is left alone for ever:
+//! A server's reports are believed only as far as this sender's own experience goes, so that a
+//! server that lies, or errs, neither attracts all load nor is left alone for ever:
 //!
-//! - of a queue, at most [`Limit`], `min(4, n / 2) * (mean queue + 16)` among `n` servers: a huge
-//!   one would make all means huge;
-//! - of a queue and a rate together, that the next answer comes between a quarter and four times
-//!   ([`TRUST`]) of `(own + 1) * gap`, what it takes to answer this sender's own requests at the
-//!   pace seen: the gap is the time from one answer to the next while there is a request of this
-//!   sender, an EWMA with weight 0.3. An honest server keeps that pace on average, whatever the
-//!   others send; four, because one of many places is faster than it is seen to be while it has
-//!   little to do;
-//! - for [`HORIZON`] reset intervals: a server that was not heard of for so long, and has no
-//!   request of this sender, is a newcomer again.
+//! - a queue counts for at most [`Limit`], `min(4, n / 2) * (mean queue + 16)` among `n` servers: a
+//!   huge one would make all means huge;
+//! - a queue and a rate together may say that the next answer comes between a quarter and four
+//!   times ([`TRUST`]) of `(own + 1) * gap`. That is the time in which this sender's own requests
+//!   are answered at the pace seen. The gap is the time from one answer to the next while a request
+//!   of this sender is pending, an EWMA with weight 0.3. An honest server keeps that pace on
+//!   average, whatever the others send. The factor is four because a server with many places is
+//!   faster than it seems while it has little to do;
+//! - a report counts for [`HORIZON`] reset intervals: a server that was not heard of for so long,
+//!   and has no request of this sender, is a newcomer again.
 //!
-//! What was sent there counts until the next report, and no longer than it is pending: what failed,
-//! or was answered without a report, is not there any more. It ages as news does.
+//! A request sent there counts until the next report, and no longer than it is pending: one that
+//! failed, or was answered without a report, is not there any more. Its weight ages as that of a
+//! report does.
 //!
-//! Deviations: 1. the reported queue counts the requests being executed too, because an idle server
-//! and one that is busy with no queue are not the same;
-//! 2. `g`; 3. the aging; 4. a server that knows its concurrency reports its service rate itself,
-//!    which is exact where `R / c` is a guess; 5. the bounds of belief; 6. rates in steps of 3 to
-//!    6%.
+//! Deviations:
+//! 1. the reported queue includes the requests being executed, because an idle server differs from
+//!    a busy one without a queue;
+//! 2. `g`;
+//! 3. the aging;
+//! 4. a server that knows its concurrency reports its service rate itself: that is exact, and `R /
+//!    c` a guess;
+//! 5. the bounds of belief;
+//! 6. rates in steps of 3 to 6%.
 
 use crate::service_rate::ServiceRate;
 use crate::units::Timestamp;
@@ -46,9 +52,9 @@ use std::time::Duration;
 /// The estimate for one server.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Estimate {
-    /// When the server spoke last, and what the other senders had there.
+    /// When the server last reported, and what the other senders had there.
     heard: Option<(Timestamp, f64)>,
-    /// Requests of this sender of which no report tells yet, and since when there are any.
+    /// Requests of this sender that no report covers yet, and since when there are any.
     sent: u32,
     sent_since: Timestamp,
     rate: ServiceRate,
@@ -66,8 +72,8 @@ pub struct Limit(f64);
 impl Limit {
     /// For one of `servers` servers, whose mean queue is `mean` requests.
     pub fn new(servers: usize, mean: f64) -> Self {
-        // With half of the number of servers, or less, one server alone cannot push the mean that
-        // its own limit comes from.
+        // At most half of the number of servers: otherwise one server alone could push up the mean
+        // that its own limit comes from.
         Self((servers as f64 / 2.0).clamp(1.0, MOST_MEANS) * (mean + SLACK))
     }
 }
@@ -82,19 +88,19 @@ pub struct Fleet {
     pub most: f64,
     /// How many senders like this one there are, at least 1.
     pub senders: f64,
-    /// The weight that news loses in a nanosecond.
+    /// The weight that a report loses per nanosecond.
     per_nano: f64,
 }
 
 impl Fleet {
-    /// Nothing is known; news is forgotten within [`HORIZON`] reset intervals.
+    /// Nothing is known; reports are forgotten within [`HORIZON`] reset intervals.
     pub fn new(reset_interval: Duration) -> Self {
         let mut fleet = Self { wait: 0.0, most: 1.0, senders: 1.0, per_nano: 0.0 };
         fleet.configure(reset_interval);
         fleet
     }
 
-    /// Another reset interval.
+    /// Sets the reset interval.
     pub fn configure(&mut self, reset_interval: Duration) {
         self.per_nano = 1.0 / (HORIZON * reset_interval.as_secs_f64() * 1e9);
     }
@@ -103,10 +109,10 @@ impl Fleet {
 /// After this many reset intervals a report counts for nothing.
 pub const HORIZON: f64 = 10.0;
 
-/// By what factor a server's word and the pace of its answers may differ.
+/// By what factor a server's report and the pace of its answers may differ.
 pub const TRUST: f64 = 4.0;
-/// How many mean queues are believed at most, and how many requests beside, so that a few that wait
-/// after a pause are not cut off.
+/// At most this many mean queues are believed. The mean is increased by the slack, in requests, so
+/// that a few that wait after a pause are not cut off.
 const MOST_MEANS: f64 = 4.0;
 const SLACK: f64 = 16.0;
 /// The weight of the newest gap.
@@ -120,7 +126,8 @@ impl Estimate {
         self.gap = Some(self.gap.map_or(gap, |mean| mean + GAP_WEIGHT * (gap - mean)));
     }
 
-    /// Forgets what the server said, if that was more than [`HORIZON`] reset intervals ago.
+    /// Forgets what the server reported, if that was more than [`HORIZON`] reset intervals ago.
+    /// Returns whether it was.
     pub fn forget(&mut self, reset_interval: Duration, now: Timestamp) -> bool {
         let stale = self.heard.is_some_and(|(at, _)| now.since(at) > reset_interval.mul_f64(HORIZON));
         if stale {
@@ -151,7 +158,7 @@ impl Estimate {
         self.sent = self.sent.min(pending);
     }
 
-    /// The server has spoken, in answer to one of the `pending` requests that this sender had
+    /// The server has reported, in answer to one of the `pending` requests that this sender had
     /// there.
     pub fn hear(&mut self, report: &LoadReport, pending: u32, limit: Limit, now: Timestamp) {
         let Some(queue) = report.queue else { return };
@@ -166,16 +173,16 @@ impl Estimate {
         let Some((rate, gap)) = rate.zip(self.gap.filter(|gap| *gap > 0.0)) else { return };
         let (line, seen) = (f64::from(own) + others + 1.0, (f64::from(own) + 1.0) * gap);
         if line * TRUST < seen * rate {
-            // Then the others that it speaks of are no news either, and would hide what this sender
-            // adds.
+            // The reported requests of others are not believed then either: they would hide what
+            // this sender adds.
             (self.heard, self.service) = (Some((now, 0.0)), Some(TRUST / gap));
         } else {
             self.service = Some(rate.max(line / (seen * TRUST)));
         }
     }
 
-    /// The estimate as the choice among all servers wants it, of a server at which this sender has
-    /// `pending` requests.
+    /// The estimate in the form that a choice among all servers reads, for a server at which this
+    /// sender has `pending` requests.
     pub fn standing(&self, pending: u32) -> Standing {
         let (at, others) = self.heard.unwrap_or_default();
         Standing {
@@ -191,8 +198,8 @@ impl Estimate {
     }
 }
 
-/// In steps of 3 to 6%: nobody knows a service rate better than that, and of two idle servers the
-/// one that is slower by a hair would get nothing.
+/// Rounds in steps of 3 to 6%. Nobody knows a service rate more exactly, and of two idle servers
+/// the one that is slightly slower would get nothing.
 fn rounded(rate: f64) -> f64 {
     const CUT: u64 = 1 << (f64::MANTISSA_DIGITS - 1 - 4);
     f64::from_bits((rate.to_bits() + CUT / 2) & !(CUT - 1))
@@ -203,10 +210,10 @@ fn rounded(rate: f64) -> f64 {
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Standing {
     at: Timestamp,
-    /// 1 if the server has spoken, else 0: the weight of `others` at `at`.
+    /// 1 if the server has reported, else 0: the weight of `others` at `at`.
     heard: f64,
     others: f64,
-    /// 0: not known.
+    /// 0 if not known.
     rate: f64,
     pending: u32,
     sent: u32,
@@ -214,17 +221,17 @@ pub struct Standing {
     shut_until: Timestamp,
 }
 
-/// Nobody is shut until the origin of time.
+/// Stands for "not shut": no server is shut until the origin of time.
 const OPEN: Timestamp = Timestamp::ZERO;
 
 impl Standing {
-    /// The same for a server that is left out until then; none: it is not.
+    /// The same for a server that is left out until this time; none: it is not left out.
     #[must_use]
     pub fn shut(self, until: Option<Timestamp>) -> Self {
         Self { shut_until: until.unwrap_or(OPEN), ..self }
     }
 
-    /// Whether it is left out, but for probes.
+    /// Whether it is left out, except for probes.
     pub fn is_shut(&self) -> bool {
         self.shut_until != OPEN
     }
@@ -243,14 +250,14 @@ impl Standing {
     /// service `rate` (requests/s).
     pub fn known_queue(&self, fleet: &Fleet, rate: f64, now: Timestamp) -> f64 {
         let usual = fleet.wait * rate * (1.0 - 1.0 / fleet.senders);
-        // `max` would look for NaN, which there is none.
+        // `max` would also check for NaN, which does not occur.
         let weight = 1.0 - now.nanos_since(self.at) as f64 * fleet.per_nano;
         let weight = if weight > 0.0 { self.heard * weight } else { 0.0 };
         f64::from(self.pending) + (usual + weight * (self.others - usual))
     }
 
-    /// What the other senders have sent meanwhile, if they did as this one did. It ages as news
-    /// does.
+    /// The requests that the other senders have sent since, assuming that they act like this one.
+    /// The number ages as a report does.
     pub fn unknown_queue(&self, fleet: &Fleet, now: Timestamp) -> f64 {
         if self.sent == 0 {
             return 0.0;
@@ -259,7 +266,8 @@ impl Standing {
         (fleet.senders - 1.0) * f64::from(self.sent) * weight.max(0.0)
     }
 
-    /// When a request that is sent there now may expect its answer, in seconds, by what is known.
+    /// The expected response time of a request that is sent there now, in seconds, by what is
+    /// known.
     pub fn expected(&self, fleet: &Fleet, now: Timestamp) -> f64 {
         let rate = if self.rate > 0.0 { self.rate } else { fleet.most };
         (self.known_queue(fleet, rate, now) + 1.0) / rate
@@ -361,8 +369,8 @@ mod tests {
         LoadReport { queue: Some(queue), service: Some(service), ..LoadReport::default() }
     }
 
-    /// When a server with this report, whose first answer took 100 ms, is believed to answer the
-    /// next request, in seconds.
+    /// The believed response time of the next request, in seconds, at a server with this report,
+    /// whose first answer took 100 ms.
     fn believed(report: &LoadReport, limit: Limit) -> f64 {
         let mut estimate = Estimate::default();
         estimate.sent(1, at(0));
@@ -405,7 +413,7 @@ mod tests {
         assert!(!estimate.forget(reset, at(9000)), "there is nothing to forget");
     }
 
-    /// What a server is believed after this report to one of `pending` requests of mine, whose
+    /// What is believed of a server after this report to one of `pending` own requests, whose
     /// answers come every 250 ms: its service rate, and what the others have there.
     fn taken_for(report: &LoadReport, pending: u32) -> [f64; 2] {
         let mut estimate = Estimate::default();

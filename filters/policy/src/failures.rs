@@ -1,7 +1,7 @@
 //! How often a server fails, and which of its failures count against it.
 //!
 //! A failure is: no connection, a reset by the server, a timeout, an answer of 5xx, or UNAVAILABLE
-//! or INTERNAL over gRPC. A request that its own caller gave up is none.
+//! or INTERNAL over gRPC. A request that its own caller gave up is not a failure.
 //!
 //! - failing share `f` (ratio): an EWMA over a server's attempts, weight 0.1 for the newest;
 //! - excess `e = max(0, f - m - 2 * sqrt(w / (2 - w) * m * (1 - m)))` (ratio), with the mean `m` of
@@ -9,32 +9,32 @@
 //!   what neither the others nor chance explain;
 //! - of a server's failures the share `e / f` counts against it.
 //!
-//! So an error that all servers give, as when what they all depend on is away, changes nothing, and
-//! the first failure among servers that do not fail counts at once.
+//! So an error that all servers give, because something that they all depend on is down, changes
+//! nothing, and the first failure among servers that do not fail counts at once.
 //!
-//! Cold start: nobody fails. Failures of a lone server, or of the only one that is not shut, never
-//! count. Cost: some multiplications and a
-//! root for a failure, one multiplication for a success. Not in the papers, which know no failures.
+//! Cold start: no server fails. Failures of a lone server, or of the only one that is not shut,
+//! never count. Cost: some multiplications and a root for a failure, one multiplication for a
+//! success. Not in the papers, which have no failures.
 
 /// The weight of the newest attempt.
 const WEIGHT: f64 = 0.1;
 /// How many standard deviations are put down to chance.
 const CHANCE: f64 = 2.0;
 
-/// A failing share below this is none.
+/// A failing share below this counts as 0.
 const NEGLIGIBLE: f64 = 1e-6;
 
 /// The failures of one server, as one sender sees them.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Failures {
     share: f64,
-    /// The part of a failure that is to count and has not yet.
+    /// The part of a failure that is still to count.
     rest: f64,
-    /// Whether the others are compared with it.
+    /// Whether the other servers are compared with this one.
     is_compared: bool,
 }
 
-/// Those with whom servers are compared: who rejects or fails anyway sets no standard.
+/// The servers that others are compared with. One that rejects or fails anyway is not among them.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Peers {
     shares: f64,
@@ -42,7 +42,7 @@ pub struct Peers {
 }
 
 impl Peers {
-    /// These are all servers; for a sum that many additions have worn.
+    /// Computes the sum anew from all servers, without the rounding errors of many additions.
     pub fn renew<'a>(&mut self, all: impl Iterator<Item = &'a Failures>) {
         let mut peers = Self::default();
         all.filter(|failures| failures.is_compared).for_each(|failures| peers.add(failures.share, 1));
@@ -56,7 +56,7 @@ impl Peers {
 }
 
 impl Failures {
-    /// From now on the others are compared with this server, or not.
+    /// Sets whether the other servers are compared with this one.
     pub fn compare(&mut self, compared: bool, peers: &mut Peers) {
         if self.is_compared == compared {
             return;
@@ -77,11 +77,11 @@ impl Failures {
         self.share = share;
     }
 
-    /// An attempt has failed; whether that counts against the server.
+    /// An attempt has failed. Returns whether that counts against the server.
     pub fn failed(&mut self, peers: &mut Peers) -> bool {
         self.set(self.share + WEIGHT * (1.0 - self.share), peers);
         self.rest += self.excess(peers) / self.share;
-        // Whole, but for roundings.
+        // 1, but for rounding errors.
         let counts = self.rest >= 1.0 - 1e-6;
         if counts {
             self.rest = 0.0;
@@ -94,13 +94,13 @@ impl Failures {
         self.set(if self.share >= NEGLIGIBLE { self.share * (1.0 - WEIGHT) } else { 0.0 }, peers);
     }
 
-    /// Nothing is known any more.
+    /// Forgets what is known of this server.
     pub fn forget(&mut self, peers: &mut Peers) {
         self.set(0.0, peers);
         self.rest = 0.0;
     }
 
-    /// By how much this server fails more than the others.
+    /// By how much this server fails more often than the others and chance explain.
     pub fn excess(&self, peers: &Peers) -> f64 {
         let (own, one) = if self.is_compared { (self.share, 1) } else { (0.0, 0) };
         let others = peers.count.saturating_sub(one);

@@ -1,14 +1,14 @@
-//! How the threads of one proxy follow the control plane: who asks, and whose answer counts.
+//! How the threads of one proxy follow the control plane: which one asks, and whose answer counts.
 //!
-//! Every thread's VM looks once a tick. One of them, the leader, asks; it is found by a lease in
-//! the data that they share (a VM's number and when the lease ends, renewed at each look, so a
-//! leader that died is replaced within [`LEASE`]). What the shared data holds is in force. An
-//! answer replaces it only if it is still what the question was asked with, so that two threads
-//! that both believe to lead for a moment cannot bring an older state back; each state carries a
-//! [`Stamp`] of its own for that, since the same version may come twice.
+//! Every thread's VM looks once a tick. One of them, the leader, asks. It holds a lease in the
+//! shared data (a VM's number and the end of the lease) and renews it at each look, so a leader
+//! that dies is replaced within [`LEASE`]. The state in the shared data is in force. An answer
+//! replaces it only if the same state was in force when the question was asked. So two threads that
+//! both believe to lead for a moment cannot bring an older state back. Each state has its own
+//! [`Stamp`] for this, since the same version may come twice.
 //!
-//! That an answer is not older than the question is the control plane's business, see
-//! `control-plane/adr/0001-versions.md`. Cold start: no version, everything is news. Cost: a read
+//! The control plane makes sure that an answer is not older than the question, see
+//! `control-plane/adr/0001-versions.md`. Cold start: no version, any state is news. Cost: a read
 //! and a write of 16 bytes a look; the state is copied when it changes. Not in the paper.
 
 use crate::config::{ConfigError, Services};
@@ -17,31 +17,30 @@ use crate::sync::SyncResponse;
 use crate::units::Timestamp;
 use std::time::Duration;
 
-/// Whoever did not renew the lease for so long leads no more.
+/// A VM that has not renewed its lease for this long leads no more.
 pub const LEASE: Duration = Duration::from_secs(12);
 
 const LEADER_KEY: &str = "bloc/leader";
-/// The stamp of what is in force: a look at each tick, which is why it is not only in front of the
-/// state.
+/// The stamp of the state in force. Each tick reads it, so it also has a key of its own.
 const STAMP: &str = "bloc/stamp";
-/// The stamp again, then the control plane's answer.
+/// The stamp, then the control plane's answer.
 const STATE: &str = "bloc/state";
 
-/// Names a state in force within this proxy: the VM that brought it and that VM's count, little
-/// endian. Only equality means something.
+/// Identifies a state in force within this proxy: the VM that brought it and that VM's count,
+/// little endian. Only equality means something.
 pub type Stamp = [u8; 16];
 
 /// What one VM has of the control plane's state.
 #[derive(Clone, Debug, Default)]
 pub struct Follower {
     vm: u64,
-    /// Where the state of the control plane lies that is followed, and its stamp.
+    /// The keys of the state that is followed, and of its stamp.
     keys: Keys,
     /// The version in force in this VM; empty: none.
     version: String,
     /// The stamp of the state in force in this VM; zero: none.
     stamp: Stamp,
-    /// States that this VM brought.
+    /// The number of states that this VM brought.
     brought: u64,
 }
 
@@ -57,12 +56,12 @@ impl Default for Keys {
     }
 }
 
-/// What is to be put in force in this VM.
+/// A state to put in force in this VM.
 #[derive(Debug, PartialEq)]
 pub struct News {
     /// The services.
     pub services: Services,
-    /// Whether this VM brought it, and so has to tell the others.
+    /// Whether this VM brought it, and so must tell the others.
     pub brought: bool,
 }
 
@@ -72,8 +71,8 @@ impl Follower {
         Self { vm, ..Self::default() }
     }
 
-    /// From now on it is the control plane in this cluster that is followed. Nothing of it is in
-    /// force in this VM yet.
+    /// Follows the control plane in this cluster from now on. Nothing of it is in force in this VM
+    /// yet.
     pub fn follow(&mut self, cluster: &str) {
         self.keys = Keys { state: format!("{STATE}/{cluster}"), stamp: format!("{STAMP}/{cluster}") };
         self.forget();
@@ -84,12 +83,13 @@ impl Follower {
         &self.version
     }
 
-    /// What an answer has to be compared with that is asked for now.
+    /// What to pass to [`answered`](Self::answered) with the answer to a question that is asked
+    /// now.
     pub fn stamp(&self) -> Stamp {
         self.stamp
     }
 
-    /// Whether this VM leads; the lease is renewed, or taken over if it may be.
+    /// Whether this VM leads. Renews the lease, or takes it over if it is free.
     pub fn leads(&self, shared: &impl Shared, now: Timestamp) -> bool {
         let (holder, cas) = shared.get(LEADER_KEY);
         let free = holder.and_then(|value| lease(&value)).is_none_or(|(vm, ends)| vm == self.vm || now >= ends);
@@ -103,19 +103,20 @@ impl Follower {
         (self.version, self.stamp) = (String::new(), Stamp::default());
     }
 
-    /// Gives the lease back, if this VM has it, so that whoever asks next leads at once. Whether it
-    /// had.
+    /// Gives the lease back if this VM has it, so that the next VM that asks leads at once. Returns
+    /// whether it had.
     pub fn resign(&self, shared: &impl Shared) -> bool {
         let (holder, cas) = shared.get(LEADER_KEY);
         let leads = holder.and_then(|value| lease(&value)).is_some_and(|(vm, _)| vm == self.vm);
-        // If another thread has come in between, the lease is its own.
+        // If another thread comes in between, the lease is its own.
         leads && shared.set(LEADER_KEY, &[], cas)
     }
 
-    /// Takes the answer to what was asked with `stamp`. None if it changes nothing here.
+    /// Takes the answer to the question that was asked with `stamp`. None if it changes nothing
+    /// here.
     ///
     /// # Errors
-    /// It is no answer, or its parameters are not valid; nothing changes.
+    /// The body is no answer, or its parameters are not valid; nothing changes.
     pub fn answered(&mut self, shared: &impl Shared, stamp: Stamp, body: &[u8]) -> Result<Option<News>, ConfigError> {
         let (version, services) = read(body)?;
         if version == self.version && stamp == self.stamp {
@@ -128,7 +129,7 @@ impl Follower {
         state.extend_from_slice(body);
         let in_force = in_force.map(|state| stamp_of(&state)).unwrap_or_default();
         if ![stamp, Stamp::default()].contains(&in_force) || !shared.set(&self.keys.state, &state, cas) {
-            // Another thread brought something since; the next question tells how this answer
+            // Another thread has brought a state since; the next question tells how this answer
             // compares with that.
             return self.take_over(shared);
         }
@@ -137,7 +138,7 @@ impl Follower {
         Ok(Some(News { services, brought: true }))
     }
 
-    /// Takes over what another thread has put into the shared data, if there is anything new.
+    /// Takes over the state that another thread has put into the shared data, if it is new.
     ///
     /// # Errors
     /// It cannot be read; nothing changes.
@@ -159,10 +160,10 @@ impl Follower {
         Ok(Some(News { services, brought: false }))
     }
 
-    /// Writes the stamp of the state, beginning with the one that was brought. Two threads may do
-    /// so at once, each for its own state; whoever writes last looks last, and so leaves the stamp
-    /// of what is there. Otherwise those that have the other one would believe to be up to date
-    /// until the next change.
+    /// Writes the stamp of the state in force, beginning with the one that was brought. Two threads
+    /// may do so at once, each for its own state. The one that writes last also looks last, and so
+    /// leaves the stamp of the state that is there. Otherwise the threads with the other state
+    /// would believe that they are up to date until the next change.
     fn announce(&self, shared: &impl Shared, brought: Stamp) {
         let mut stamp = brought;
         loop {
@@ -181,7 +182,7 @@ fn stamp_of(value: &[u8]) -> Stamp {
     value.get(..size_of::<Stamp>()).and_then(|stamp| stamp.try_into().ok()).unwrap_or_default()
 }
 
-/// VM and end of a lease.
+/// The VM and the end of a lease.
 fn lease(value: &[u8]) -> Option<(u64, Timestamp)> {
     let vm = u64::from_le_bytes(value.get(..8)?.try_into().ok()?);
     let ends = u64::from_le_bytes(value.get(8..16)?.try_into().ok()?);
@@ -261,7 +262,7 @@ mod tests {
         assert_eq!(two.look(&data), Ok(None));
         assert!(one.answered(&data, asked, &answer("b")).unwrap().is_some());
         assert_ne!(one.stamp(), asked);
-        // Asked before there was another state: what is in force stays.
+        // Asked before another state came: what is in force stays.
         assert_eq!(two.answered(&data, asked, &answer("c")).unwrap().map(|news| news.brought), Some(false));
         assert_eq!(two.version(), "b");
         assert_eq!(one.look(&data), Ok(None));

@@ -1,8 +1,8 @@
-//! How much of what a proxy has counted was reported: what its threads share for
+//! How much of what a proxy has counted was reported: the data that its threads share for
 //! [`crate::reports`].
 //!
-//! As bytes, all numbers little endian. Not JSON: its reader would make the module an eighth
-//! larger.
+//! Encoded as bytes, all numbers little endian. Not as JSON: its reader would make the module an
+//! eighth larger.
 //!
 //! ```text
 //! ledger = FORMAT known newest answer part u32 { id until part }
@@ -17,22 +17,22 @@ use crate::units::Timestamp;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// The first byte: another one is of another version of this file.
+/// The first byte; any other value is from another version of this file.
 const FORMAT: u8 = 1;
-/// Reports under way at most, each of a poll that may be answered yet. A poll beyond that reports
-/// no events.
+/// The most reports under way, each of a poll that may still be answered. A poll beyond that
+/// reports no events.
 const MAX_UNDER_WAY: usize = 8;
 /// The longest name of a replica, in bytes.
 const MAX_REPLICA: usize = 64;
-/// Numbers of a service.
+/// Counters of a service.
 const EVENTS: usize = 8;
 
-/// Names a report within a proxy.
+/// Identifies a report within a proxy.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ReportId {
     /// The VM that makes it.
     pub vm: u64,
-    /// Its number among those of this VM.
+    /// Its number among the reports of this VM.
     pub number: u64,
 }
 
@@ -49,7 +49,7 @@ pub enum End<'a> {
 
 impl<'a> End<'a> {
     /// What an answer with this status and this [`REPLICA_HEADER`](crate::sync::REPLICA_HEADER)
-    /// says. A name that is none (1 to 64 visible ASCII characters) is as good as no header.
+    /// says. An invalid name (valid: 1 to 64 visible ASCII characters) counts as no header.
     pub fn of(status: &[u8], replica: Option<&'a [u8]>) -> Self {
         let name = |name: &&[u8]| (1..=MAX_REPLICA).contains(&name.len()) && name.iter().all(u8::is_ascii_graphic);
         match (status, replica.filter(name).and_then(|name| str::from_utf8(name).ok())) {
@@ -90,12 +90,12 @@ struct Part {
     services: BTreeMap<String, Events>,
 }
 
-/// Events at one service: what [`Events::of`] says.
+/// The events of one service, in the order of [`Events::of`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Events([i64; EVENTS]);
 
 impl Ledger {
-    /// All of this, up to now, is taken to be counted.
+    /// A ledger in which all of this, up to now, counts as counted.
     pub(crate) fn as_if_counted(load: &[ServiceLoad], now: Timestamp) -> Self {
         let services = load.iter().map(|load| (load.service.clone(), Events::of(load))).collect();
         let counted = Part { from_start: true, nanos: signed(now.as_nanos()), services };
@@ -153,7 +153,7 @@ impl Ledger {
             End::Refused => self.known = false,
             End::NotCounted => {}
         }
-        // The end of an older one says nothing of the replica that answered a newer one.
+        // The end of an older poll says nothing about the replica that answered a newer one.
         self.answer.take_if(|_| self.newest == id);
     }
 
@@ -161,12 +161,12 @@ impl Ledger {
         self.under_way.iter().map(|poll| &poll.part).chain([&self.counted])
     }
 
-    /// What the reports have said of a service.
+    /// What the reports have said about a service.
     fn reported(&self, service: &str) -> Events {
         self.parts().filter_map(|part| part.services.get(service)).fold(Events::default(), |sum, part| sum.plus(*part))
     }
 
-    /// Nothing has been reported of this service.
+    /// Treats a service as never reported.
     fn forget(&mut self, service: &str) {
         self.counted.services.remove(service);
         for poll in &mut self.under_way {
@@ -175,7 +175,7 @@ impl Ledger {
     }
 }
 
-/// Without [`Last`] there is none: control planes of before do not know the field.
+/// Without [`Last`] arrivals are left out: older control planes do not know the field.
 pub(crate) fn without_arrivals(load: &mut [ServiceLoad]) {
     load.iter_mut().for_each(|load| load.arrived = 0);
 }
@@ -237,7 +237,7 @@ impl Events {
         };
     }
 
-    /// Whether a counter is lower than in the other.
+    /// Whether any counter is lower than in `other`.
     fn are_below(self, other: Self) -> bool {
         self.0.iter().zip(other.0).any(|(own, other)| *own < other)
     }
@@ -259,7 +259,7 @@ impl Events {
 }
 
 impl Ledger {
-    /// As bytes.
+    /// The bytes of this ledger.
     pub(crate) fn encode(&self) -> Vec<u8> {
         let mut out = vec![FORMAT, u8::from(self.known)];
         encode_id(&mut out, self.newest);
@@ -276,7 +276,7 @@ impl Ledger {
         out
     }
 
-    /// None if these bytes are none.
+    /// None if these bytes are not a ledger.
     pub(crate) fn decode(bytes: &[u8]) -> Option<Self> {
         let mut from = Reader(bytes);
         let [FORMAT, known @ 0..=1] = from.bytes()? else { return None };
@@ -317,7 +317,7 @@ fn encode_length(out: &mut Vec<u8>, length: usize) {
     out.extend(u32::try_from(length).unwrap_or(u32::MAX).to_le_bytes());
 }
 
-/// What is still to be read.
+/// The bytes still to be read.
 struct Reader<'a>(&'a [u8]);
 
 impl Reader<'_> {

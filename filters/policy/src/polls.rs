@@ -11,10 +11,10 @@
 //! | nothing new, after that | none |
 //! | a failure, the `n`-th in a row | uniform in 0.5 to 1 times `min(0.5 s * 2^(n-1), 5 s)` |
 //!
-//! A control plane that is about to stop says `retry-after`: without the spread a thousand proxies
-//! would reconnect at once. An early answer without news means that another proxy goes by the same
-//! id, and the two would race. A poll that was over in less than [`LEAST_WAIT`], for whatever
-//! reason, is not followed by the next one in the same call.
+//! A control plane that is about to stop sends `retry-after`: without the random pause a thousand
+//! proxies would reconnect at once. An early answer without news means that another proxy uses the
+//! same id: without a pause the two would race. A poll that was over in less than [`LEAST_WAIT`],
+//! for whatever reason, is not followed by the next one in the same call.
 //!
 //! Cold start: a poll is due. Cost: a comparison of the services a look. Not in the papers.
 
@@ -28,9 +28,9 @@ use std::time::Duration;
 pub const LEAST_PAUSE: Duration = Duration::from_millis(500);
 /// The longest pause after a failure.
 pub const MOST_PAUSE: Duration = Duration::from_secs(5);
-/// A poll that is over sooner than this without news was not held for its time.
+/// A poll without news that is over sooner than this was not held for its time.
 pub const LEAST_WAIT: Duration = Duration::from_millis(900);
-/// The longest that a `retry-after` is obeyed.
+/// The longest `retry-after` that is obeyed.
 pub const MOST_RETRY_AFTER: Duration = Duration::from_secs(60);
 /// What a poll may take beyond the time that the control plane was asked to hold it.
 const GRACE: Duration = Duration::from_secs(5);
@@ -40,7 +40,7 @@ pub fn timeout(wait: Duration) -> Duration {
     wait + GRACE
 }
 
-/// After how long there will be no answer any more, whatever has become of the poll.
+/// After this time no answer comes any more, whatever has become of the poll.
 pub fn longest(wait: Duration) -> Duration {
     timeout(wait) + GRACE
 }
@@ -108,13 +108,13 @@ impl Polls {
         self.not_before = Timestamp::ZERO;
     }
 
-    /// Gives up the poll under way if it has got no answer in the time that the host allows it, and
-    /// a reserve: it was lost.
+    /// Gives up the poll under way if it got no answer in the time that the host allows it, and a
+    /// reserve: it was lost.
     pub fn give_up(&mut self, now: Timestamp) {
         self.under_way.take_if(|(_, poll)| now.since(poll.since) >= longest(poll.question.wait));
     }
 
-    /// Whether to ask for these services, and to report the load of those, now.
+    /// Whether to ask for `services`, and to report the load of `serves`, now.
     pub fn is_due(&self, services: &BTreeSet<String>, serves: &BTreeSet<String>, now: Timestamp) -> bool {
         let same = |question: &Question| question.services == *services && question.serves == *serves;
         let asked = self.under_way.as_ref().is_some_and(|(_, poll)| same(&poll.question));
@@ -126,18 +126,19 @@ impl Polls {
         self.under_way.is_some()
     }
 
-    /// A poll begins, by this name. The one before, if it is still under way, counts no more.
+    /// A poll begins, with the host's name `token`. An older one that is still under way counts no
+    /// more.
     pub fn asked(&mut self, token: u32, question: Question, now: Timestamp) {
         self.under_way = Some((token, Answered { question, since: now }));
     }
 
-    /// Something by this name is over: the poll under way, or none of ours. A poll has to be
+    /// The call with this name is over. Returns the poll, if it was the one under way; it must be
     /// [settled](Self::settle) next.
     pub fn answered(&mut self, token: u32) -> Option<Answered> {
         self.under_way.take_if(|(name, _)| *name == token).map(|(_, poll)| poll)
     }
 
-    /// The poll that began at `since` came to this.
+    /// Records the outcome of the poll that began at `since`.
     pub fn settle(&mut self, since: Timestamp, outcome: Outcome, now: Timestamp, rng: &mut impl Rng) -> Settled {
         let took = now.since(since);
         let pause = match outcome {
@@ -160,7 +161,7 @@ impl Polls {
         Settled { pause, at_once: took >= LEAST_WAIT }
     }
 
-    /// The host has refused to send the poll; how long nothing is asked now.
+    /// The host has refused to send the poll. Returns how long nothing is asked now.
     pub fn failed_to_ask(&mut self, now: Timestamp, rng: &mut impl Rng) -> Duration {
         self.pause(now, rng)
     }

@@ -1,8 +1,8 @@
 //! What a poll reports of the load: what happened since the reports that the control plane has
 //! counted.
 //!
-//! Each event is to count once, at whichever replica of the control plane, and whichever thread
-//! asks. The threads share a ledger, one for each control plane: how much of each counter was
+//! Each event must count once, whichever replica of the control plane and whichever thread the poll
+//! involves. The threads share a ledger for each control plane: how much of each counter was
 //! counted, and how much the polls under way carry.
 //!
 //! ```text
@@ -15,19 +15,18 @@
 //! | status 400 | is in the next report again | no | none, if no poll has begun since |
 //! | anything else, or nothing until its time is over | is in the next report again | stays | none, likewise |
 //!
-//! While the control plane is not `known`, which is so at first, polls go without [`Last`]: their
-//! counters count from the start of the proxy, and the ledger stays as it is. The time that the
-//! reports cover is counted in the same way, as one more counter. Polls that a newer one has
-//! superseded end by the same table: another replica does not know that they are superseded.
+//! While the control plane is not `known`, as at first, polls go without [`Last`]: their counters
+//! count from the start of the proxy, and the ledger stays as it is. The time that the reports
+//! cover is counted in the same way, as one more counter. Polls that a newer one has superseded end
+//! by the same table, because another replica does not know that they are superseded.
 //!
 //! # When an event counts twice, or not at all
 //!
 //! Twice: the control plane has counted a report, and its answer does not reach the proxy, because
-//! the connection broke, or because the VM or the root context of the leader ended with the poll
-//! under way. Not at all: a metric was reset before its last events were reported, or the ledger
-//! cannot be read (a module of another version has written it), which is taken as if all had been
-//! counted. A counter that falls was reset, and with it all of its service: they count from zero
-//! again.
+//! the connection broke, or because the leader's VM or root context ended with the poll under way.
+//! Not at all: a metric was reset before its last events were reported, or the ledger cannot be
+//! read (a module of another version has written it), so that all counts as counted. A counter that
+//! falls was reset, together with all of its service: they count from zero again.
 //!
 //! # Versions of the control plane
 //!
@@ -40,7 +39,7 @@
 //! | the control plane is rolled back | as before | one poll gets 400, the next goes without [`Last`] |
 //! | rolled forward again | as before | the next report holds all that no replica has counted since |
 //!
-//! While both versions of the control plane answer, a poll may get 400 each time that it comes from
+//! While both versions of the control plane answer, a poll may get 400 each time that it goes from
 //! the new one to the old one; the next one, half a second later, is served.
 //!
 //! Cold start: nothing is counted and nothing known. Cost: a read and a write of the ledger, some
@@ -53,7 +52,7 @@ use crate::sync::{Last, ServiceLoad};
 use crate::units::Timestamp;
 
 const KEY: &str = "bloc/reports";
-/// How often a step is tried when other threads come in between.
+/// How often a step is tried when other threads write in between.
 const TRIES: usize = 1000;
 
 /// The reports to one control plane.
@@ -63,14 +62,14 @@ pub struct Reports {
 }
 
 impl Reports {
-    /// Those to the control plane in this cluster. Each control plane is told everything.
+    /// The reports to the control plane in this cluster. Each control plane gets all of them.
     pub fn to(cluster: &str) -> Self {
         Self { key: format!("{KEY}/{cluster}") }
     }
 
-    /// A poll begins: what it says of the load, and of the polls before it. After `until` it will
-    /// have no answer. `load` reads the counters as they are since the start of the proxy, and is
-    /// called again if another thread comes in between.
+    /// A poll begins. Returns what it reports of the load, and of the polls before it. After
+    /// `until` it gets no answer. `load` reads the counters as they are since the start of the
+    /// proxy; it is called again if another thread writes in between.
     pub fn begin(
         &self,
         shared: &impl Shared,
@@ -79,8 +78,7 @@ impl Reports {
         mut load: impl FnMut() -> Vec<ServiceLoad>,
     ) -> (Vec<ServiceLoad>, Option<Last>) {
         for _ in 0..TRIES {
-            // Before the counters: those are then not less than what any report in the ledger
-            // carries.
+            // Before the counters, which are then at least what the reports in the ledger carry.
             let (ledger, cas) = self.read(shared);
             let mut load = load();
             let mut ledger = ledger.unwrap_or_else(|| Ledger::as_if_counted(&load, now));
@@ -105,7 +103,7 @@ impl Reports {
         }
     }
 
-    /// None if there is one that cannot be read.
+    /// None if there is a ledger that cannot be read.
     fn read(&self, shared: &impl Shared) -> (Option<Ledger>, Cas) {
         let (value, cas) = shared.get(&self.key);
         (value.map_or_else(|| Some(Ledger::default()), |value| Ledger::decode(&value)), cas)

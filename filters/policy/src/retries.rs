@@ -1,7 +1,7 @@
-//! How often a request may be sent again: its user's retries and ours, apart.
+//! How often a request may be sent again: the user's retries and ours, counted apart.
 //!
-//! Envoy's router has one number of retries for a request, and fixes it when the request starts. So
-//! it is told the sum, and whoever sees the attempts end says when a kind is used up:
+//! Envoy's router has one number of retries for a request, fixed when the request starts. So it is
+//! told the sum, and the filters, which see the attempts end, say when a kind is used up:
 //!
 //! | an attempt ends with | what follows | at most |
 //! |---|---|---|
@@ -9,11 +9,12 @@
 //! | a bounce for its bid | a further bid | once for each bid, and once less than there are servers |
 //! | a rejection for another reason | an attempt without limit | `retries` of the service |
 //!
-//! None of the three numbers eats another's, but for one case: once a server was full, at most
+//! None of the three numbers uses up another, with one exception: once a server was full, at most
 //! `retries` attempts follow in all, bids or not. They bid as long as another may follow.
 //! (Simulated, 40 senders, 10 servers, exponential 50 ms, `capacity` 10, medians of five seeds;
-//! attempts per request at 130 and 200% load: 5.3 and 7.0 when each attempt bid, 3.4 and 3.9 so, at
-//! the same goodput. p99 at 95%: 552 and 538 ms; 573 ms if no attempt bids after such a rejection.)
+//! attempts per request at 130 and 200% load: 5.3 and 7.0 when each attempt bid, 3.4 and 3.9 with
+//! this rule, at the same goodput. p99 at 95%: 552 and 538 ms; 573 ms if no attempt bids after such
+//! a rejection.)
 //!
 //! Cost: a comparison an attempt. Not in the papers, which retry rejections only (chapter 5.6).
 
@@ -51,7 +52,7 @@ impl Retries {
             .then(|| Turn { number: self.bounces as usize, of: (self.bounces + self.bids) as usize })
     }
 
-    /// An attempt was bounced for its bid. Whether another follows.
+    /// An attempt was bounced for its bid. Returns whether another follows.
     pub fn bounced(&mut self) -> bool {
         if self.bids == 0 {
             return self.rejected(true);
@@ -61,19 +62,19 @@ impl Retries {
         !self.full || take(&mut self.rejections)
     }
 
-    /// An attempt was rejected, but not for its bid. Whether another follows. `full`: because the
-    /// server has too much to do.
+    /// An attempt was rejected, but not for its bid. Returns whether another follows. `full`:
+    /// because the server has too much to do.
     pub fn rejected(&mut self, full: bool) -> bool {
         self.full |= full;
         take(&mut self.rejections)
     }
 
-    /// An attempt with this `bid` was rejected. Whether another follows. `reason`: none if this
-    /// version does not know it.
+    /// An attempt with this `bid` was rejected. Returns whether another follows. `reason`: none if
+    /// this version does not know it.
     pub fn rejected_for(&mut self, reason: Option<Reason>, bid: Option<Duration>, report: &LoadReport) -> bool {
         match reason {
             Some(Reason::Bid) if is_bounce(bid, report) => self.bounced(),
-            // A bounce without a reason says nothing of the other servers.
+            // An unjustified bounce says nothing about the other servers.
             Some(Reason::Bid | Reason::Unreachable) => self.rejected(false),
             Some(Reason::Capacity | Reason::Deadline) | None => self.rejected(true),
         }
@@ -84,7 +85,7 @@ impl Retries {
         self.own > 0
     }
 
-    /// Another attempt follows one that was not rejected. Whether it may.
+    /// Another attempt follows one that was not rejected. Returns whether it may.
     pub fn failed(&mut self) -> bool {
         take(&mut self.own)
     }

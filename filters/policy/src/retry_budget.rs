@@ -1,26 +1,26 @@
 //! The retry budget: how many attempts a sender may make beyond one for each request and one for
 //! each rejection.
 //!
-//! A rejection costs its server next to nothing and says that it would rather not, so its retry is
-//! free. Any other retry (the server could not be reached, or the application asked for it) is load
-//! that nobody asked for, and when all servers are in trouble it is what keeps them there.
+//! A rejection costs its server next to nothing, so its retry is free. Any other retry (the server
+//! could not be reached, or the application asked for it) adds load, and when all servers are in
+//! trouble it keeps them there.
 //!
-//! A bucket of at most [`BURST`] attempts and one for the first attempt of a request: each request
-//! puts in `1 + share`, each rejection 1, each attempt takes 1. What has failed may be sent again
-//! when one is left at that moment. So over any time the retries beyond those of rejections are at
-//! most
+//! A bucket holds at most [`BURST`] attempts and one for the first attempt of a request. Each
+//! request puts in `1 + share`, each rejection 1, and each attempt takes 1. A request that has
+//! failed may be sent again if one is left at that moment. So over any time the retries other than
+//! those after rejections are at most
 //!
 //! `share * requests + BURST + what is in flight when the bucket runs empty`
 //!
-//! Default: a share of 0.2, as Envoy's, Finagle's and linkerd's budgets. Envoy's own
-//! (`retry_budget` of a cluster) is no use here: it counts the retries of rejections too, of which
-//! there is one a request with bids. Cold start: full. Cost: an addition for each event.
+//! Default: a share of 0.2, as in the budgets of Envoy, Finagle and linkerd. Envoy's own
+//! (`retry_budget` of a cluster) is no use here: it counts the retries after rejections too, and
+//! with bids there is one a request. Cold start: full. Cost: an addition for each event.
 
 use crate::units::Ratio;
 
-/// Retries that may be made at once, however few the requests were.
+/// Retries that may be made at once, however few requests there were.
 pub const BURST: f64 = 10.0;
-/// How far debts are remembered: many requests may fail at once, while one retry is left.
+/// How far debts are remembered, as many requests may fail at once while one retry is left.
 const FLOOR: f64 = -10.0 * BURST;
 
 /// The budget of one sender.
@@ -31,12 +31,12 @@ pub struct RetryBudget {
 }
 
 impl RetryBudget {
-    /// A full one; none at all if `share` is zero.
+    /// A full budget; one that allows no retry if `share` is zero.
     pub fn new(share: Ratio) -> Self {
         Self { share, balance: BURST }
     }
 
-    /// Another share from now on.
+    /// Sets the share.
     pub fn configure(&mut self, share: Ratio) {
         self.share = share;
     }
@@ -56,7 +56,7 @@ impl RetryBudget {
         self.balance = (self.balance - 1.0).max(FLOOR);
     }
 
-    /// Whether a request may be sent again now after something else than a rejection.
+    /// Whether a request may be retried now for another reason than a rejection.
     pub fn allows(&self) -> bool {
         self.share.get() > 0.0 && self.balance >= 1.0
     }
@@ -79,8 +79,8 @@ mod tests {
         RetryBudget::new(Ratio::new(share).unwrap())
     }
 
-    /// Requests whose attempts all fail, each tried again three times if it may; how many retries
-    /// there were.
+    /// Sends requests whose attempts all fail, each tried again three times if it may. Returns the
+    /// number of retries.
     fn retries(budget: &mut RetryBudget, requests: usize) -> usize {
         let mut retries = 0;
         for _ in 0..requests {

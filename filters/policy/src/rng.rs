@@ -1,8 +1,8 @@
 //! Randomness, handed in by the caller.
 //!
 //! [`fastrand::Rng`] (wyrand) is the generator in filters, simulator and tests: 8 bytes of state, a
-//! few instructions a draw. One per VM, seeded by the host's entropy there and by a printed seed in
-//! tests. It is not for secrets, and nothing here is one.
+//! few instructions a draw. There is one per VM, seeded by the host's entropy there and by a
+//! printed seed in tests. It is not for secrets, and there are none here.
 
 /// A source of uniform numbers.
 pub trait Rng {

@@ -1,10 +1,10 @@
 //! Three lists that the threads of one proxy share: the VMs that are told of news, the services
-//! that any thread has seen, and those of them that any thread stands in front of. Each thread adds
-//! to them; nobody's entry is lost to another one's.
+//! that any thread has seen, and the services that any thread stands in front of. Each thread adds
+//! to them, and no entry is lost to another thread's.
 //!
-//! A service stays in its lists as long as the proxy has a VM. Behind which service a sidecar
-//! stands is learned from requests, and a service without requests is not one that is gone. So a
-//! pod that another Service has taken over without a restart goes on as a server of both.
+//! A service stays in its lists as long as the proxy has a VM. A sidecar learns its services from
+//! requests, and a service without requests need not be gone. So a pod that another Service has
+//! taken over without a restart goes on as a server of both.
 
 use crate::shared::Shared;
 use std::collections::BTreeSet;
@@ -12,15 +12,15 @@ use std::collections::BTreeSet;
 const SEEN_KEY: &str = "bloc/seen";
 const SERVED_KEY: &str = "bloc/served";
 const VMS_KEY: &str = "bloc/vms";
-/// VMs that are told of news at most; more than that were made anew after crashes, and most of them
-/// are gone.
+/// The most VMs that are told of news. If there are more, they were created anew after crashes, and
+/// most of them are gone.
 const MAX_VMS: usize = 256;
-/// How often a step is tried when other threads come in between.
+/// How often a step is tried when other threads write in between.
 const TRIES: usize = 1000;
-/// Services that are asked for at most.
+/// The most services that are asked for.
 const MAX_SEEN: usize = 10_000;
-/// Services that a proxy stands in front of at most, as far as reports are concerned: some 400
-/// bytes each, and the control plane reads 64 KiB. A sidecar has one or a few.
+/// The most services that a proxy reports to stand in front of: some 400 bytes each, and the
+/// control plane reads 64 KiB. A sidecar has one or a few.
 const MAX_SERVED: usize = 100;
 
 /// The services that any thread has seen.
@@ -33,23 +33,23 @@ pub fn served(shared: &impl Shared) -> BTreeSet<String> {
     names(&shared.get(SERVED_KEY).0.unwrap_or_default())
 }
 
-/// What became of services that were to be added.
+/// The result of adding services.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Added {
-    /// There are new ones.
+    /// New ones were added.
     Some,
     /// All were there, or there is no room.
     Nothing,
-    /// Another thread was faster: to be tried again.
+    /// Another thread was faster: try again.
     NotYet,
 }
 
-/// Adds services to those that were seen, as many as there may be.
+/// Adds services to those that were seen, as many as there is room for.
 pub fn announce(shared: &impl Shared, new: &BTreeSet<String>) -> Added {
     add(shared, SEEN_KEY, new, MAX_SEEN)
 }
 
-/// Adds services to those that any thread stands in front of, as many as there may be.
+/// Adds services to those that any thread stands in front of, as many as there is room for.
 pub fn serve(shared: &impl Shared, new: &BTreeSet<String>) -> Added {
     add(shared, SERVED_KEY, new, MAX_SERVED)
 }
@@ -72,7 +72,7 @@ pub fn vms(shared: &impl Shared) -> Vec<u64> {
     value.chunks_exact(8).filter_map(|id| id.try_into().ok().map(u64::from_le_bytes)).collect()
 }
 
-/// Adds this VM to those that are told of news; false if another thread was faster, then again.
+/// Adds this VM to those that are told of news; false if another thread was faster: try again.
 pub fn list(shared: &impl Shared, vm: u64) -> bool {
     let (value, cas) = shared.get(VMS_KEY);
     let mut value = value.unwrap_or_default();
@@ -82,7 +82,7 @@ pub fn list(shared: &impl Shared, vm: u64) -> bool {
     shared.set(VMS_KEY, &value, cas)
 }
 
-/// Takes this VM out of those that are told of news: nobody would read what is sent to it.
+/// Removes this VM from those that are told of news: nobody would read what is sent to it.
 pub fn unlist(shared: &impl Shared, vm: u64) {
     for _ in 0..TRIES {
         let (Some(value), cas) = shared.get(VMS_KEY) else { return };

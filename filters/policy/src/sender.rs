@@ -1,7 +1,7 @@
 //! A sender: all that one proxy decides about the requests that it sends to one cluster.
 //!
-//! Puts together the parameters, the [`Endpoints`], a [`Router`] and, where nobody named the
-//! endpoints, [`Discovery`].
+//! Combines the parameters, the [`Endpoints`], a [`Router`] and, where no endpoints are configured,
+//! [`Discovery`].
 
 use crate::bid::{self, Bids, Turn};
 use crate::config::{RoutingKind, ServiceParameters};
@@ -15,7 +15,7 @@ use crate::units::Timestamp;
 use crate::wire::load_report::LoadReport;
 use std::time::Duration;
 
-/// So many servers are chosen for retries of users at most.
+/// The most servers that are chosen for a user's own retries.
 const MOST_LISTED: u32 = 10;
 
 /// An attempt that was begun; to be ended exactly once.
@@ -59,7 +59,7 @@ impl Sender {
         sender
     }
 
-    /// New parameters; what is known of the servers that stay stays.
+    /// Applies new parameters; what is known of the servers that stay is kept.
     pub fn configure(&mut self, parameters: ServiceParameters, now: Timestamp) {
         if parameters.routing() != self.parameters.routing() {
             self.router = Router::new(parameters.routing(), parameters.reset_interval());
@@ -71,8 +71,8 @@ impl Sender {
         self.set_endpoints(now);
     }
 
-    /// The same cluster as another configuration wants it. It begins with what this one knows, but
-    /// for the attempts under way, which end here; from then on each learns for itself.
+    /// The same cluster under another configuration. It starts with what this sender knows, except
+    /// for the attempts under way, which end here. From then on each learns for itself.
     #[must_use]
     pub fn beside(&self, parameters: ServiceParameters, now: Timestamp) -> Self {
         let mut other = self.clone();
@@ -88,7 +88,7 @@ impl Sender {
         }
     }
 
-    /// Whether the servers are learned from the answers, because nobody named them.
+    /// Whether the servers are learned from the answers, because none are configured.
     fn learns(&self) -> bool {
         self.parameters.endpoints().is_none()
     }
@@ -103,9 +103,8 @@ impl Sender {
         &self.endpoints
     }
 
-    /// The retries of a request that begins, `own` of them after something else than a rejection.
-    /// `bids`: whether its attempts may bid. With n servers no more than n - 1 bids can bounce to
-    /// any use.
+    /// The retries of a request that begins, `own` of them for other reasons than a rejection.
+    /// `bids`: whether its attempts may bid. With n servers, at most n - 1 bounces are of any use.
     pub fn retries(&self, own: u32, bids: bool) -> Retries {
         let bids = if bids && self.bids() { self.most_bids() } else { 0 };
         Retries::new(own, bids as u32, self.parameters.retries())
@@ -116,13 +115,13 @@ impl Sender {
         bid::MULTIPLES.len().min(self.endpoints.len().saturating_sub(1))
     }
 
-    /// Whether a request may be sent again now after something else than a rejection: whether the
+    /// Whether a request may be retried now for another reason than a rejection: whether the retry
     /// budget has a retry left.
     pub fn may_repeat(&self) -> bool {
         self.budget.allows()
     }
 
-    /// The same, and half of what may be sent at once is left.
+    /// The same, with at least half of the burst left.
     pub fn may_repeat_amply(&self) -> bool {
         self.budget.is_ample()
     }
@@ -132,7 +131,7 @@ impl Sender {
         self.parameters.routing() == RoutingKind::Bid
     }
 
-    /// Which bid an attempt makes of which nothing else is known than its number; the first is 0.
+    /// The bid position of an attempt of which only the number is known; the first is 0.
     pub fn turn(&self, number: usize) -> Turn {
         Turn { number, of: self.most_bids() }
     }
@@ -146,15 +145,15 @@ impl Sender {
         }
     }
 
-    /// An attempt to the server at `address` begins, and makes the bid of this turn, if it is given
-    /// one. It costs the retry budget one. A new server is learned if nobody named the servers.
-    /// None: somebody did, and this is not one of them.
+    /// Begins an attempt to the server at `address`, with the bid of this turn, if there is one. It
+    /// costs the retry budget one. A new server is learned if none are configured. None: servers
+    /// are configured, and this is not one of them.
     pub fn begin(&mut self, address: &str, turn: Option<Turn>, now: Timestamp) -> Option<Attempt> {
         let endpoint = self.endpoint_at(address, now)?;
         self.begin_there(endpoint, turn, now)
     }
 
-    /// The same for a server that was chosen, whose address need not be looked up.
+    /// The same for a chosen server, whose address need not be looked up.
     pub fn begin_chosen(&mut self, endpoint: EndpointId, turn: Option<Turn>, now: Timestamp) -> Option<Attempt> {
         self.budget.attempt();
         if self.learns() {
@@ -169,8 +168,8 @@ impl Sender {
         Some(Attempt { endpoint, began: now, bid, right })
     }
 
-    /// The attempt was answered. Its [`end`](Self::end) is reported separately: an answer has a
-    /// body still to come.
+    /// The attempt was answered. Its [`end`](Self::end) is reported separately, because the body of
+    /// the answer is still to come.
     pub fn answer(&mut self, attempt: &Attempt, answer: Answer, now: Timestamp) {
         let &Attempt { endpoint, began, bid, right } = attempt;
         let took = now.since(began);
@@ -206,13 +205,13 @@ impl Sender {
                     return self.endpoints.answer(endpoint, right, Answer::Rejected(*report), now);
                 }
             }
-            // How fast a server fails says nothing of how fast it serves.
+            // How fast a server fails says nothing about how fast it serves.
             Answer::Erred(_) | Answer::Failed | Answer::GivenUp => {}
         }
         self.endpoints.answer(endpoint, right, answer, now);
     }
 
-    /// What the server has answered was an error, as its trailers say.
+    /// An attempt that the server has answered was an error, as the trailers say.
     pub fn erred(&mut self, attempt: &Attempt, now: Timestamp) {
         self.endpoints.erred(attempt.endpoint, now);
     }
@@ -222,13 +221,13 @@ impl Sender {
         self.endpoints.end(attempt.endpoint);
     }
 
-    /// An attempt to this server has become an idle stream, which does not count as pending. Such a
-    /// one has no [`end`](Self::end).
+    /// An attempt to this server has become an idle stream, which does not count as pending and has
+    /// no [`end`](Self::end).
     pub fn idle(&mut self, endpoint: EndpointId) {
         self.endpoints.end(endpoint);
     }
 
-    /// The idle stream carries something again, and counts.
+    /// The idle stream carries bytes again, and counts.
     pub fn resume(&mut self, endpoint: EndpointId) {
         self.endpoints.resume(endpoint);
     }
@@ -240,7 +239,7 @@ impl Sender {
         }
     }
 
-    /// The server took an attempt for its bid. One that reports no load of its own (`ignores`)
+    /// The server accepted the bid of an attempt. One that reports no load of its own (`ignores`)
     /// accepts every bid.
     fn serve(&mut self, attempt: &Attempt, took: Duration, ignores: bool) {
         if self.bids() {
@@ -256,10 +255,9 @@ impl Sender {
         }
     }
 
-    /// Chooses the servers of a request, in the order in which they are to be tried: at most one
-    /// for the first attempt and each retry of the kind that has more of them. None at all: no
-    /// server is known, or the request is to go where Envoy's own policy sends it, so that new ones
-    /// are found.
+    /// Chooses the servers of a request, in the order in which to try them: at most one for the
+    /// first attempt and for each retry of the kind that has more of them. The list is empty if no
+    /// server is known, or if Envoy's own policy places the request so that new servers are found.
     pub fn choose(&mut self, now: Timestamp, rng: &mut impl Rng) -> &[EndpointId] {
         self.list.clear();
         self.budget.request();
@@ -275,7 +273,7 @@ impl Sender {
             let empty =
                 |id: &EndpointId| self.endpoints.get(*id).is_some_and(|endpoint| endpoint.promises().are_empty());
             if further.iter().any(empty) {
-                // In place, so that nothing is allocated, and stable: the list is short.
+                // The list is short, so this stable sort allocates nothing.
                 further.sort_by_key(empty);
             }
         }
@@ -283,9 +281,9 @@ impl Sender {
         &self.list
     }
 
-    /// Where there are fewer servers than places, those that are not shut follow again, the first
-    /// one last. Where the list ends, Envoy's fallback policy prefers who has the fewest requests,
-    /// and that is who refuses connections.
+    /// Where there are fewer servers than places in the list, those that are not shut follow again,
+    /// the first one last. Beyond the list, Envoy's fallback policy prefers the server with the
+    /// fewest requests, which is the one that refuses connections.
     fn go_round(&mut self, length: usize) {
         let once = self.list.len();
         let is_open = |id: &EndpointId| self.endpoints.get(*id).is_some_and(|endpoint| !endpoint.is_shut());
@@ -299,9 +297,10 @@ impl Sender {
         }
     }
 
-    /// By how much the best server would miss the SLO, at the last choice; none: it would not, or
-    /// there is no SLO, or nothing is known. (Mu, paper section 4.4.1: what cannot be served within
-    /// the SLO, by the queues as they are, gets a 503. The paper gives no rule; this one is ours.)
+    /// By how much the best server of the last choice would miss the SLO; none if it would not, if
+    /// there is no SLO, or if nothing is known. (Mu, paper section 4.4.1: a request that cannot be
+    /// served within the SLO, given the present queues, gets a 503. The paper gives no rule; this
+    /// one is ours.)
     pub fn overrun(&self) -> Option<Duration> {
         let slo = self.parameters.slo()?;
         let expected = self.router.expected()?;
@@ -313,8 +312,8 @@ impl Sender {
         self.list.iter().filter_map(|&id| self.endpoints.get(id)).map(Endpoint::address)
     }
 
-    /// The server with this address, to which an attempt goes, which costs the retry budget one; a
-    /// new one is learned if nobody named the servers.
+    /// Finds the server with this address for an attempt, which costs the retry budget one. A new
+    /// one is learned if none are configured.
     fn endpoint_at(&mut self, address: &str, now: Timestamp) -> Option<EndpointId> {
         self.budget.attempt();
         let known = self.endpoints.find(address);
@@ -331,8 +330,8 @@ impl Sender {
         Some(id)
     }
 
-    /// Envoy does not have this server in the cluster (any more): one that was learned is
-    /// forgotten, one that was named is left alone for an interval.
+    /// Envoy does not have this server in the cluster (any more). A learned server is forgotten; a
+    /// configured one is left alone for a reset interval.
     pub fn missing(&mut self, id: EndpointId, now: Timestamp) {
         if self.learns() {
             self.endpoints.remove(id);
@@ -343,8 +342,8 @@ impl Sender {
     }
 }
 
-/// Whether a rejection for a deadline after this time says nothing of other requests: the server
-/// has a queue, and has decided at once. What it held until then, it could not serve.
+/// Whether a rejection for a deadline, after `took`, says nothing about other requests: the server
+/// has a queue, and decided at once. A request that it held until its deadline, it could not serve.
 fn is_about_the_request(report: &LoadReport, took: Duration) -> bool {
     report.queue.is_some_and(|queue| queue > 0) && report.expected().is_some_and(|expected| took < expected / 2)
 }

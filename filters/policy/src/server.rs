@@ -1,21 +1,28 @@
 //! A server: all that one sidecar decides and measures about the application behind it.
 //!
-//! Puts together [`Admission`], [`Capacity`], [`Departures`] and the server's own [`ServiceRate`].
-//! The numbers of requests in the server and in the queue are handed in, because all threads of an
-//! Envoy share them.
+//! Combines [`Admission`], [`Capacity`], [`Departures`] and the server's own [`ServiceRate`]. The
+//! caller hands in how many requests are in the server and in the queue, because all threads of an
+//! Envoy share these numbers.
 //!
-//! Service rate `mu` (requests/s), best knowledge first: with `concurrency: C`, `mu = C / execution
-//! time`, since the execution time is measured from the hand-over to the application on; else by
-//! the rule of [`ServiceRate`] from departure rate and confidence, at least one request at a time,
-//! `1 / execution time`: without that an idle server whose few departures were confident by chance
-//! is taken for a slow one, is left alone, and stays idle (simulated: one gateway, 20 servers, p50
-//! 27 s instead of 71 ms). With `hold: false` the queue is in the application, and a request that
-//! met `n >= C` others took `(n + 1/2) / C` execution times (`n - C` whole ones before it, half of
-//! one that had begun, its own); so much its response time is divided by. A request for which there
-//! is a free place (`n < C`; where `C` is not known, `n = 0`) is turned away for the capacity only,
-//! whatever its bid and its deadline: what serves nobody never learns how fast it is. Expected
-//! response time of a request that meets `n` others: `max((n + 1) / mu, execution time)`. Cold
-//! start: unknown, and nothing is rejected for it.
+//! The service rate `mu` (requests/s) comes from the best knowledge available:
+//!
+//! - with `concurrency: C`, `mu = C / execution time`, since the execution time is measured from
+//!   the hand-over to the application on;
+//! - else by the rule of [`ServiceRate`] from departure rate and confidence, but at least one
+//!   request at a time, `1 / execution time`. Without that bound, an idle server whose few
+//!   departures were confident by chance is taken for a slow one, is left alone, and stays idle
+//!   (simulated: one gateway, 20 servers, p50 27 s instead of 71 ms).
+//!
+//! With `hold: false` the queue is in the application. A request that met `n >= C` others took
+//! `(n + 1/2) / C` execution times (`n - C` whole ones before it, half of one that had begun, its
+//! own), so its response time is divided by that.
+//!
+//! A request for which there is a free place (`n < C`; where `C` is not known, `n = 0`) is rejected
+//! for the capacity only, whatever its bid and its deadline: a server that serves nobody never
+//! learns how fast it is.
+//!
+//! The expected response time of a request that meets `n` others is `max((n + 1) / mu, execution
+//! time)`. Cold start: it is unknown, and no request is rejected for it.
 
 use crate::admission::Admission;
 use crate::capacity::Capacity;
@@ -30,17 +37,17 @@ use std::cell::RefCell;
 use std::rc::Rc;
 use std::time::Duration;
 
-/// What is measured of an application, whatever the configurations say of it.
+/// Measurements of an application, which all of its configurations share.
 #[derive(Debug, Default)]
 struct Measured {
     departures: Departures,
     rate: ServiceRate,
 }
 
-/// One sidecar's view of its application, as one configuration wants it.
+/// One sidecar's view of its application, under one configuration.
 #[derive(Debug)]
 pub struct Server {
-    /// Without endpoints, which are the senders'.
+    /// Without endpoints, which only senders use.
     parameters: ServiceParameters,
     capacity: Capacity,
     measured: Rc<RefCell<Measured>>,
@@ -53,7 +60,7 @@ impl Server {
         Self { parameters: parameters.without_endpoints(), capacity, measured: Rc::default() }
     }
 
-    /// The same application as another configuration wants it: both measure it together.
+    /// The same application under another configuration: both share the measurements.
     #[must_use]
     pub fn beside(&self, parameters: &ServiceParameters) -> Self {
         let (capacity, measured) = (self.capacity.clone(), Rc::clone(&self.measured));
@@ -63,8 +70,8 @@ impl Server {
         other
     }
 
-    /// New parameters; what has been measured stays, and so does an estimator whose own parameters
-    /// stay as they are.
+    /// Applies new parameters. The measurements stay, and so does a capacity estimator whose own
+    /// parameters do not change.
     pub fn configure(&mut self, parameters: &ServiceParameters) {
         if self.parameters.capacity() != parameters.capacity() {
             self.capacity = Capacity::new(parameters.capacity());
@@ -82,7 +89,7 @@ impl Server {
         self.parameters.orca()
     }
 
-    /// Whether a rejection says why to callers that do not speak to this server.
+    /// Whether a rejection says why to callers without these filters.
     pub fn tells_why(&self) -> bool {
         self.parameters.debug_headers()
     }
@@ -110,9 +117,9 @@ impl Server {
         self.capacity.get()
     }
 
-    /// A request has come and meets `others` in the server; it accepts to wait as long as its
-    /// `bid`, and has so much time left until its `deadline`, as far as it says so. The capacity
-    /// counts first: a bid is for a place in the queue, not for one beyond it.
+    /// A request arrives and meets `others` in the server. It accepts to wait as long as its `bid`,
+    /// and has `deadline` left, if it says so. The capacity is checked first: a bid is for a place
+    /// in the queue, not for one beyond it.
     ///
     /// # Errors
     /// Why it must not enter.
@@ -141,20 +148,21 @@ impl Server {
         Ok(())
     }
 
-    /// Whether the application has a place for a request that meets so many: it is turned away for
-    /// its capacity only, as what serves nobody never learns how fast it is.
+    /// Whether the application has a place for a request that meets this many others. Such a
+    /// request is rejected for the capacity only: a server that serves nobody never learns how fast
+    /// it is.
     fn has_a_place(&self, others: Concurrency) -> bool {
         others < self.concurrency().unwrap_or(Concurrency::new(1))
     }
 
-    /// The flag of a request that has come and met `queue` waiting ones: those in the queue, or
-    /// without one those in the server.
+    /// The flag of a request that arrives and meets `queue` waiting ones: those in the queue, or
+    /// without a queue those in the server.
     pub fn flag(&self, queue: u32) -> Flag {
         self.measured.borrow().departures.arrive(queue)
     }
 
     /// A request that met `others` in the server has been answered, `took` after it was handed to
-    /// the application, and `queue` wait; whether it was confident.
+    /// the application, and `queue` are waiting. Returns whether it was confident.
     pub fn depart(&mut self, flag: Flag, others: Concurrency, took: Duration, queue: u32, now: Timestamp) -> bool {
         let execution = match self.parameters.concurrency() {
             Some(places) if !self.parameters.hold() && others >= places => {
@@ -167,13 +175,13 @@ impl Server {
         confident
     }
 
-    /// Whether the measuring interval is over; to be asked with each departure and a few times a
-    /// second, and then to be ended.
+    /// Whether the measuring interval is over. To be asked at each departure and a few times a
+    /// second; then [`measure`](Self::measure) must end it.
     pub fn is_due(&self, now: Timestamp) -> bool {
         self.measured.borrow().departures.is_due(now)
     }
 
-    /// Ends the measuring interval if it is over; those [beside](Self::beside) it are to
+    /// Ends the measuring interval if it is over. Those [beside](Self::beside) it must
     /// [follow](Self::follow) then. `totals` are those of the whole server.
     pub fn measure(&mut self, totals: Totals, executing: bool, now: Timestamp) {
         let mut borrowed = self.measured.borrow_mut();
@@ -191,7 +199,7 @@ impl Server {
         self.follow();
     }
 
-    /// Takes over what was measured.
+    /// Updates the capacity from the measurements.
     pub fn follow(&mut self) {
         self.capacity.serve(self.service_rate(), self.parameters.concurrency());
     }
@@ -209,14 +217,14 @@ impl Server {
         }
     }
 
-    /// When a request that meets `others` may expect its answer.
+    /// The expected response time of a request that meets `others`, if it is known.
     pub fn expected(&self, others: Concurrency) -> Option<Duration> {
         let rate = self.service_rate()?;
         let line = Duration::try_from_secs_f64((f64::from(others.get()) + 1.0) / rate).ok()?;
         Some(line.max(self.measured.borrow().departures.execution().unwrap_or_default()))
     }
 
-    /// The report for an answer while `others` are in the server besides the request answered.
+    /// The report for an answer while `others` are in the server besides the answered request.
     pub fn report(&self, others: Concurrency, rng: &mut impl Rng) -> LoadReport {
         let chip = Admission::new(self.capacity(), self.parameters.headroom()).grants_chip(others, rng);
         LoadReport { chip, ..self.bare_report(others) }

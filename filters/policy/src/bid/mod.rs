@@ -4,7 +4,7 @@
 //! | file | decides |
 //! |---|---|
 //! | `price` | the bid of each attempt, and whether a server bounced it for the bid |
-//! | `trust` | whether it means anything that a server takes a bid |
+//! | `trust` | whether a server's acceptance of a bid means anything |
 //!
 //! [`crate::wire::bid`] reads and writes the header.
 

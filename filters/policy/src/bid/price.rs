@@ -1,33 +1,34 @@
-//! The price: how long each attempt of a request is willing to wait.
+//! The bid of each attempt of a request: how long it is willing to wait.
 //!
 //! Attempt `k` of a request carries the bid `m_k * mean`, where `mean` is this sender's running
-//! mean of the expected response times that it hears about the service, from answers and bounces
-//! alike; `m` rises, and after the last bid attempts go without limit, so nothing is shed that BLOC
+//! mean of the expected response times that servers report, in answers and bounces alike. The
+//! multiples `m` rise. After the last bid, attempts go without limit, so nothing is shed that BLOC
 //! would have served. The servers are those that BLOC would choose, in its order.
 //!
-//! Nothing is stale: the numbers that a sender holds only set the price, the decision is taken by
-//! the server at the moment of the request. What it costs is a round trip for each bounce.
-//! Therefore the number of bids follows what there is to gain:
+//! A bid cannot be stale: the sender's numbers only set the bid, and the server decides at the
+//! moment of the request. The cost is a round trip for each bounce. The number of bids therefore
+//! follows what they can gain:
 //!
 //! `n = min(5, floor(share * (mean - execution time) / bounce))`
 //!
-//! with the mean wait in the queue over the measured time of a bounce (all in seconds; 2 ms until
-//! one has been measured) and a share of 0.5: no bids where a bounce costs more than the wait it
-//! can save. Fewer bids than multiples are the higher ones.
+//! `mean - execution time` is the mean wait in the queue, and `bounce` the measured time of a
+//! bounce (all in seconds; 2 ms until one has been measured). The share is 0.5. There are no bids
+//! where a bounce costs more than the wait that it can save. If there are fewer bids than
+//! multiples, they are the higher ones.
 //!
-//! A single bounce counts for at most four times the mean (or 8 ms): one that waits for the body of
-//! an upload takes up to a second, and says nothing of the others.
+//! A single bounce counts for at most four times the mean bounce (or 8 ms): one that waits for the
+//! body of an upload takes up to a second, and says nothing about the others.
 //!
 //! A bounce is measured only where there are bids. One that was slow by chance, as on a new
-//! connection, would end the bids for good. So where the measured bounce allows no bid, one request
-//! now and then bids as if none had been measured: the next one after each `20 * bounce / 2 ms`
-//! requests served. If its bounce is faster than the mean, it replaces the mean. Probing costs a
-//! request 0.1 ms on average at most, however slow bounces are. (Simulated, 10 ms, 80% load,
-//! bounces of 20 and 200 ms: p99 within 1.2% of that without probes, and one attempt more for 1,000
-//! requests.)
+//! connection, would end the bids for good. So where the measured bounce allows no bid, a request
+//! now and then probes: it bids as if no bounce had been measured. It is the next one after each
+//! `20 * bounce / 2 ms` requests served. If its bounce is faster than the mean, it replaces the
+//! mean. Probing costs a request at most 0.1 ms on average, however slow bounces are. (Simulated,
+//! 10 ms, 80% load, bounces of 20 and 200 ms: p99 within 1.2% of that without probes, and one
+//! attempt more for 1,000 requests.)
 //!
 //! Defaults, from the simulator (40 senders, 10 servers, one request at a time, a bounce of 1.5 ms;
-//! p99 over that of an omniscient balancer, and attempts per request):
+//! cells: p99 over that of an omniscient balancer, attempts per request):
 //!
 //! | multiples | 50 ms, 90% | 50 ms, 95% | two speeds, 95% | exponential 10 ms, 90% |
 //! |---|---|---|---|---|
@@ -41,57 +42,58 @@
 //! | 1.0 and 1.5 | 1.46, 1.6 | 1.23, 1.5 | 1.27, 1.6 | 1.42, 1.5 |
 //! | least request | 3.79, 1 | 2.48, 1 | 9.41, 1 | 2.57, 1 |
 //!
-//! A bid below the mean finds the few that are idle, at a bounce for each of the many that are not;
-//! one above it spares the requests that had no luck the random server at the end, which is what
-//! makes a tail. Lost: ordering the servers by what they said last (of two, three or all; no
-//! better, with exponential times up to 1.8 times worse, as the news is old); a mean over 20 or 50
-//! reports (as good within 1%). What saves bounces costs tail; what else was tried is in
-//! `loadtest/record/measured.md`.
+//! A bid below the mean finds the few idle servers, at the cost of a bounce for each of the many
+//! busy ones. A bid above it keeps a request that was bounced before from ending at a random
+//! server, which is what makes a tail. Tried and dropped: ordering the servers by their last
+//! reports (of two, three or all; no better, and up to 1.8 times worse with exponential times, as
+//! the reports are old); a mean over 20 or 50 reports (as good within 1%). What saves bounces
+//! lengthens the tail. Other attempts are in `loadtest/record/measured.md`.
 //!
-//! A server's numbers cannot spoil the price: of a report no more is believed than [`TRUST`] times
-//! what this sender's own requests take ([`Bids::served`]), so that one of ten servers which says
-//! anything at all raises the mean by less than half. A bounce is one if there was a bid, and if
-//! the wait that the server gives as its reason is not less than half of that ([`is_bounce`]);
-//! otherwise it is a rejection, and the server is left alone like any that rejects.
+//! A server's numbers cannot spoil the bids. Of a report, at most [`TRUST`] times what this
+//! sender's own requests take is believed ([`Bids::served`]), so one of ten servers that reports
+//! anything at all raises the mean by less than half. A bounce counts as one only if the attempt
+//! had a bid, and the expected response time that the server reports is not less than half of it
+//! ([`is_bounce`]). Otherwise it is a rejection, and the server is left alone like any that
+//! rejects.
 //!
 //! Cold start: without a mean there is no bid. Cost: a few multiplications an attempt. Not in the
-//! papers: this is the project's own step.
+//! papers: bids are this project's own.
 
 use crate::wire::load_report::LoadReport;
 use std::time::Duration;
 
-/// Which of the bids of a request.
+/// The position of a bid among those of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Turn {
     /// The first is 0.
     pub number: usize,
-    /// How many there may be.
+    /// How many bids the request may make.
     pub of: usize,
 }
 
-/// What the bids are, as multiples of the mean.
+/// The bids, as multiples of the mean.
 pub const MULTIPLES: [f64; 5] = [0.9, 1.0, 1.1, 1.25, 1.4];
-/// The share of the mean wait that the bounces of a request may cost together.
+/// The share of the mean wait that all bounces of a request together may cost.
 const SHARE: f64 = 0.5;
-/// The weight of the newest in the running means.
+/// The weight of the newest value in the running means.
 const WEIGHT: f64 = 0.1;
-/// What a bounce costs until one has been measured.
+/// The cost of a bounce until one has been measured, in seconds.
 const BOUNCE: f64 = 0.002;
-/// Where a bounce costs too much for bids, one request probes after so many requests for each
-/// [`BOUNCE`] that it costs.
+/// Where a bounce costs too much for bids, one request probes after this many served requests for
+/// each [`BOUNCE`] that it costs.
 const PROBE: f64 = 20.0;
 
-/// A bounce that took more than so many times the mean, or [`BOUNCE`], counts as that.
+/// A bounce counts for at most this many times the mean bounce, or [`BOUNCE`] if that is more.
 const OUTLIER: f64 = 4.0;
 
 /// What a sender knows of a service's response times.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Bids {
-    /// Seconds, all of them.
+    /// All times are in seconds.
     mean: Option<f64>,
     execution: Option<f64>,
     bounce: Option<f64>,
-    /// What requests that were served took.
+    /// How long served requests took.
     took: Option<f64>,
     /// Requests served since a bounce was measured, or since the last probe.
     silent: u32,
@@ -100,8 +102,8 @@ pub struct Bids {
 /// By what factor a server's numbers may exceed what this sender's own requests take.
 pub const TRUST: f64 = 4.0;
 
-/// Whether a server that bounced a request with this `bid` and this report did so for the bid.
-/// Half, because its queue moves between the decision and the report.
+/// Whether a server that bounced a request with this `bid` and this report did so for the bid. Half
+/// of the bid is enough, because the queue moves between the decision and the report.
 pub fn is_bounce(bid: Option<Duration>, report: &LoadReport) -> bool {
     bid.is_some_and(|bid| report.expected().is_none_or(|expected| expected >= bid / 2))
 }
@@ -111,7 +113,7 @@ fn follow(mean: &mut Option<f64>, value: f64) {
 }
 
 impl Bids {
-    /// A server has spoken, in an answer or a bounce.
+    /// A server has reported, in an answer or a bounce.
     pub fn hear(&mut self, report: &LoadReport) {
         let most = self.most();
         if let Some(expected) = report.expected() {
@@ -126,7 +128,7 @@ impl Bids {
     pub fn served(&mut self, took: Duration) {
         self.silent = if self.probes() { 0 } else { self.silent.saturating_add(1) };
         follow(&mut self.took, took.as_secs_f64());
-        // What was believed before the first answer came.
+        // Limits what was believed before the first answer, too.
         let most = self.most();
         for believed in [&mut self.mean, &mut self.execution] {
             *believed = believed.map(|value| value.min(most));
@@ -144,13 +146,14 @@ impl Bids {
         if self.bounce.is_some_and(|bounce| took <= bounce && self.affordable(bounce) == 0) {
             self.bounce = None;
         }
-        // An upload is bounced when its body has come: one alone moves the mean but little.
+        // An upload is bounced when its body has come. One such bounce must move the mean only a
+        // little.
         let most = self.bounce.map_or(f64::INFINITY, |bounce| bounce.max(BOUNCE) * OUTLIER);
         follow(&mut self.bounce, took.min(most));
         self.silent = 0;
     }
 
-    /// How many bids a request may make before it goes without limit, at most as many as there are
+    /// How many bids a request makes before it goes without limit, at most as many as there are
     /// [`MULTIPLES`].
     pub fn count(&self) -> usize {
         match self.affordable(self.bounce.unwrap_or(BOUNCE)) {
@@ -159,7 +162,7 @@ impl Bids {
         }
     }
 
-    /// The same if a bounce costs this much.
+    /// The same for this cost of a bounce, in seconds.
     fn affordable(&self, bounce: f64) -> usize {
         let Some(mean) = self.mean else { return 0 };
         let wait = mean - self.execution.unwrap_or(0.0);
@@ -167,8 +170,8 @@ impl Bids {
         ((SHARE * wait / bounce) as usize).min(MULTIPLES.len())
     }
 
-    /// Whether what begins now, before the next request is served, bids even if a bounce costs too
-    /// much.
+    /// Whether attempts that begin now, before the next request is served, bid even if a bounce
+    /// costs too much.
     fn probes(&self) -> bool {
         self.bounce.is_some_and(|bounce| f64::from(self.silent) * BOUNCE >= PROBE * bounce)
     }
@@ -249,9 +252,9 @@ mod tests {
         }
     }
 
-    /// Requests, one after the other, to a service that takes 40 ms, 10 of them in the application.
-    /// Each is bounced by up to three servers that it bids at, which costs `bounce`. How many
-    /// bounces there were.
+    /// Sends requests, one after the other, to a service that takes 40 ms, 10 of them in the
+    /// application. Up to three servers bounce each of them, in `bounce` each. Returns the number
+    /// of bounces.
     fn exchanges(bids: &mut Bids, requests: usize, bounce: Duration) -> usize {
         let mut bounces = 0;
         for _ in 0..requests {
@@ -271,7 +274,7 @@ mod tests {
     fn bids_resume_soon_after_a_stall() {
         let fast = Duration::from_micros(500);
         for (slow, stalled) in [(20, 1), (50, 1), (50, 30), (200, 30)] {
-            // As the first bounces, and later.
+            // The slow bounces are the first ones, or come later.
             for before in [0, 1000] {
                 let mut bids = Bids::default();
                 bids.hear(&report(40, 10));

@@ -1,18 +1,18 @@
-//! What it means that a server takes a bid.
+//! Whether a server's acceptance of a bid means anything.
 //!
-//! A server that takes every request, whatever the bid, would attract the bounces of all the
-//! others: one that does not read bids, or one that lies about its wait. Each sender keeps
-//! [`Promises`] for each server: whether it reports at all, and how often it took a bid and
-//! answered after more than twice that. Such a server gets the share of first attempts that BLOC
-//! would give it, and stands last for the further ones. (Simulated, 80% load, one of ten silent:
-//! p99 105 s without this, as with BLOC with it.)
+//! A server that accepts every bid would attract the bounces of all the others. It may not read
+//! bids, or lie about its wait. So each sender keeps [`Promises`] for each server: whether it
+//! reports at all, and how often it accepted a bid and answered after more than twice that. A
+//! server that breaks them gets the share of first attempts that BLOC would give it, and comes last
+//! for further ones. (Simulated, 80% load, one of ten silent: p99 105 s without this; with it, as
+//! with BLOC.)
 //!
-//! Cold start: a server that has not answered yet counts as one that takes everything. Cost: a
+//! Cold start: a server that has not answered yet counts as one that accepts everything. Cost: a
 //! comparison and a multiplication an answer. Not in the papers.
 
 use std::time::Duration;
 
-/// More than this share of broken promises, and a server's word counts for nothing.
+/// From this share of broken promises on, a server's acceptance of a bid counts for nothing.
 const MISTRUST: f64 = 0.5;
 /// A promise is broken if the answer takes longer than this many times the bid: service times vary,
 /// and the bid is about their mean.
@@ -20,9 +20,9 @@ const BROKEN: u32 = 2;
 /// The weight of the newest promise.
 const PROMISE_WEIGHT: f64 = 0.35;
 
-/// What a server's taking a bid is worth, as one sender sees it.
+/// What a server's acceptance of a bid is worth, as one sender sees it.
 ///
-/// Nobody who has not spoken yet is trusted, so a new server is not flooded with the bounces of the
+/// A server without a report is not trusted, so a new one is not flooded with the bounces of the
 /// others before its first answers are back.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Promises {
@@ -37,8 +37,8 @@ impl Default for Promises {
 }
 
 impl Promises {
-    /// The server took a request for this `bid` (none: without limit) and answered after `took`,
-    /// silently or with a report.
+    /// The server accepted this `bid` (none: without limit) and answered after `took`. `silent`:
+    /// without a report.
     pub fn judge(&mut self, bid: Option<Duration>, took: Duration, silent: bool) {
         self.silent = silent;
         if let Some(bid) = bid {
@@ -47,12 +47,12 @@ impl Promises {
         }
     }
 
-    /// The server has bounced a request: it speaks, and it says no.
+    /// The server has bounced a request: it reports, and it reads bids.
     pub fn bounced(&mut self) {
         self.silent = false;
     }
 
-    /// Whether the server takes requests without regard to their bids, as far as can be seen.
+    /// Whether the server seems to accept requests whatever their bids.
     pub fn are_empty(&self) -> bool {
         self.silent || self.broken >= MISTRUST
     }

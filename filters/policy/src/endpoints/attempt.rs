@@ -9,7 +9,7 @@ pub enum Right {
     Chip,
     /// Its reset interval has passed: a probe.
     Probe,
-    /// Nobody qualified, and its interval ends first.
+    /// No server qualified, and this one's interval ends first.
     Forced,
 }
 
@@ -22,17 +22,17 @@ pub enum Answer {
     Rejected(LoadReport),
     /// The server bounced the request because it would take longer than the bid, with this report.
     Bounced(LoadReport),
-    /// The application answered, and the server does not speak BLOC: as good as a chip.
+    /// The application answered, and the server sends no report: counts as a chip.
     Silent,
-    /// The application answered, and the server speaks [ORCA](crate::wire::orca) but not BLOC: as
-    /// good as a chip, and its numbers count.
+    /// The application answered, and the server sends only [ORCA](crate::wire::orca) reports:
+    /// counts as a chip, and its numbers count.
     Orca(LoadReport),
     /// The server rejected the request because it would miss its deadline, with this report.
     Late(LoadReport),
-    /// The application answered with an error, with this report if the server speaks BLOC.
+    /// The application answered with an error, with this report if the server sends BLOC reports.
     Erred(Option<LoadReport>),
-    /// No connection, or it was reset by the server, or it took too long.
+    /// There was no connection, the server reset it, or the answer took too long.
     Failed,
-    /// The caller wanted the answer no more.
+    /// The caller no longer wanted the answer.
     GivenUp,
 }

@@ -8,8 +8,7 @@ use crate::wire::load_report::LoadReport;
 use slotmap::new_key_type;
 
 new_key_type! {
-    /// Names an endpoint of one [`Endpoints`] for as long as it is there; never used again for
-    /// another.
+    /// Identifies an endpoint of one [`Endpoints`] as long as it exists; never reused for another.
     pub struct EndpointId;
 }
 
@@ -20,10 +19,10 @@ pub struct Endpoint {
     pub(super) chips: u32,
     pub(super) clock: Timestamp,
     pub(super) pending: u32,
-    /// Attempts that have begun since it was heard last, and when the first of them did.
+    /// Attempts that have begun since the server was last heard, and when the first of them did.
     pub(super) unheard: u32,
     pub(super) owes_since: Timestamp,
-    /// When it was met last, as [`Endpoints::meet`] was told.
+    /// `explored` at the last [`Endpoints::meet`].
     pub(super) met: u64,
     pub(super) report: LoadReport,
     pub(super) estimate: Estimate,
@@ -31,9 +30,9 @@ pub struct Endpoint {
     pub(super) failures: Failures,
     /// None: it is not shut.
     pub(super) shut: Option<Shut>,
-    /// Where it stands in `Endpoints::all`.
+    /// Its index in `Endpoints::all`.
     pub(super) place: usize,
-    /// Where it stands in `Endpoints::qualified`, if it does.
+    /// Its index in `Endpoints::qualified`, if it qualifies.
     pub(super) qualified: Option<usize>,
 }
 
@@ -48,7 +47,7 @@ impl Endpoint {
         self.chips
     }
 
-    /// Attempts of this sender that it has not finished.
+    /// Attempts of this sender that are still under way there.
     pub fn pending(&self) -> u32 {
         self.pending
     }
@@ -58,7 +57,7 @@ impl Endpoint {
         &self.estimate
     }
 
-    /// Whether its taking a request for a bid means anything.
+    /// Whether its acceptance of a bid means anything.
     pub fn promises(&self) -> &Promises {
         &self.promises
     }
@@ -68,13 +67,13 @@ impl Endpoint {
         self.shut.is_some()
     }
 
-    /// What it said last; empty if it has not spoken yet.
+    /// Its last report; empty before the first.
     pub fn report(&self) -> &LoadReport {
         &self.report
     }
 }
 
-/// That a server is shut.
+/// The state of a shut server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Shut {
     /// Until when it is left out.

@@ -8,7 +8,7 @@ use slotmap::SlotMap;
 /// swap.
 pub(crate) struct Row<'a> {
     pub(super) ids: &'a mut Vec<EndpointId>,
-    /// What moves along; empty: nothing.
+    /// Moves along with `ids`, unless empty.
     pub(super) standings: &'a mut [Standing],
     pub(super) table: &'a mut SlotMap<EndpointId, Endpoint>,
     pub(super) place: fn(&mut Endpoint) -> Option<&mut usize>,
@@ -19,17 +19,17 @@ impl Row<'_> {
         self.ids.len()
     }
 
-    /// The server standing at `at`.
+    /// The server at `at`.
     pub(crate) fn id(&self, at: usize) -> Option<EndpointId> {
         self.ids.get(at).copied()
     }
 
-    /// Requests of this sender that are pending at the server standing at `at`.
+    /// Requests of this sender that are pending at the server at `at`.
     pub(crate) fn pending(&self, at: usize) -> u32 {
         self.ids.get(at).and_then(|&id| self.table.get(id)).map_or(u32::MAX, |endpoint| endpoint.pending)
     }
 
-    /// Moves the server standing at `at` to `to` (and the one there to `at`), and names it.
+    /// Moves the server at `at` to `to` (and the one there to `at`), and returns its id.
     pub(crate) fn set_aside(&mut self, at: usize, to: usize) -> Option<EndpointId> {
         let id = *self.ids.get(at)?;
         let other = *self.ids.get(to)?;

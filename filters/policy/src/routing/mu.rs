@@ -1,33 +1,39 @@
 //! Mu: the server with the smallest expected response time (paper, section 4.3.3, equation 4.1).
 //!
 //! `R_i = (Q_i + 1) / mu_i`, with the queue `Q_i` (requests) and the service rate `mu_i`
-//! (requests/s) of [`crate::estimate`]; ties go to the one met first from a random start. The list
+//! (requests/s) of [`crate::estimate`]. Ties go to the first server from a random start. The list
 //! for the retries goes on with the next smallest.
 //!
-//! Left out is who is shut ([`crate::endpoints`]): rejected or failed within the reset interval.
-//! When that has passed, a server is probed by one of `n` choices, if there are `n` servers, so
-//! that it draws no more than its share while it is broken. The list for the retries ends with
-//! those, if there are not enough others. Queues count in quarters of a request, and rates in steps
-//! of 3 to 6%: nobody knows them better, and of idle servers the one that is worse by a hair would
-//! get nothing (simulated: 40 senders at 10% load, a server that was down for 10 s had 0.75 of its
-//! share for minutes).
+//! Shut servers ([`crate::endpoints`]), which rejected or failed within the reset interval, are
+//! left out. When it has passed, one of `n` choices among `n` servers probes such a server, so that
+//! it attracts no more than its share while it is broken. The list for the retries ends with shut
+//! servers if there are not enough others.
 //!
-//! Herding: many senders see the same empty server, and each hears only with its own answers that
-//! it fills up. Each learns how many senders like itself there are, `g` = (mean queue + 1/n) /
-//! (mean own pending requests + 1/n) per server, both means smoothed, and counts each request that
-//! it sends `g` times until the next report of that server: while it sends one, the others send
-//! `g - 1`. A lone gateway has `g = 1`. Simulated (4 servers of two speeds, 4 requests at once
-//! each, 90% load): without `g`, ten senders never get out of oscillation (queues of thousands);
-//! with `g` their p99 is 360 ms, where the exact equation has 331 and least request 825. Tried and
-//! dropped: looking at an attractive server only with a probability (p99 660 ms), because then
-//! nobody goes where there is room.
+//! Queues count in quarters of a request, and rates in steps of 3 to 6%. Nobody knows them more
+//! exactly, and of idle servers the one that is slightly worse would get nothing (simulated: 40
+//! senders at 10% load, a server that was down for 10 s had 0.75 of its share for minutes).
 //!
-//! Cold start: all servers count the same, so the choice is the fewest pending requests. Cost: one
-//! pass over the servers, over numbers that lie side by side (some 3 ns each). Deviations: 1. the
-//! measure against herding, on which the paper is silent; 2. see [`crate::estimate`]; 3. who is
-//! shut is left out: the paper knows no failures;
-//! 4. the steps. What is guessed against herding is not in [`Mu::expected`], by which requests are
-//!    refused; a probe promises nothing.
+//! Herding: many senders see the same empty server, and each learns only from its own answers that
+//! it fills up. So each sender estimates how many senders like itself there are, `g` = (mean
+//! queue + 1/n) / (mean own pending requests + 1/n) per server, both means smoothed. It counts each
+//! request that it sends `g` times until the next report of that server: while it sends one, the
+//! others send `g - 1`. A lone gateway has `g = 1`. Simulated (4 servers of two speeds, 4 requests
+//! at once each, 90% load): without `g`, ten senders never get out of oscillation (queues of
+//! thousands); with `g` their p99 is 360 ms, where the exact equation has 331 and least
+//! request 825. Tried and dropped: looking at an attractive server only with a probability (p99 660
+//! ms), because then nobody goes where there is room.
+//!
+//! Cold start: all servers count the same, so the one with the fewest pending requests is chosen.
+//! Cost: one pass over numbers that lie side by side (some 3 ns a server).
+//!
+//! Deviations:
+//! 1. the measure against herding, on which the paper is silent;
+//! 2. see [`crate::estimate`];
+//! 3. shut servers are left out: the paper has no failures;
+//! 4. the steps.
+//!
+//! [`Mu::expected`], by which requests are refused, leaves out the guess against herding, and is
+//! none for a probe.
 
 use super::policy::Routing;
 use crate::endpoints::{EndpointId, Endpoints};
@@ -38,13 +44,13 @@ use std::time::Duration;
 
 /// The weight of the newest observation in the means that tell how many senders there are.
 const WEIGHT: f64 = 0.02;
-/// More places than this are not needed: ten retries at the most.
+/// The longest list: the first attempt and ten retries at most.
 const PLACES: usize = 11;
 
-/// How often another start is drawn instead of one that is left out.
+/// How often another start is drawn in place of a server that is left out.
 const DRAWS: usize = 4;
 
-/// Two roundings and then some.
+/// Room for two roundings and a little more.
 const MARGIN: f64 = 1.0 + 8.0 * f64::EPSILON;
 
 /// Mu's selection.
@@ -65,12 +71,12 @@ impl Mu {
         Self { fleet: Fleet::new(reset_interval), queue: 0.0, pending: 0.0, expected: None }
     }
 
-    /// Another reset interval.
+    /// Sets the reset interval.
     pub fn configure(&mut self, reset_interval: Duration) {
         self.fleet.configure(reset_interval);
     }
 
-    /// The response time that the best server promised at the last choice, if any service rate is
+    /// The expected response time of the best server at the last choice, if any service rate is
     /// known.
     pub fn expected(&self) -> Option<Duration> {
         self.expected.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok())
@@ -99,7 +105,8 @@ impl Routing for Mu {
         if probes {
             list.extend(endpoints.at(start));
         }
-        // Ties go to the first from here: not mostly to who stands behind one that is left out.
+        // Ties go to the first server from here. With another draw, they do not mostly go to the
+        // server behind one that is left out.
         for _ in 0..DRAWS {
             if at(start).is_some_and(Standing::is_shut) {
                 start = rng.below(count);
@@ -126,19 +133,19 @@ impl Routing for Mu {
         endpoints.survey(queue, now);
         self.queue += WEIGHT * (queue - self.queue);
         self.pending += WEIGHT * (pending - self.pending);
-        // With the request that is being placed: who sends one at a time never has another one
+        // Counts the request that is being placed: a sender of one at a time never has another one
         // pending.
         let placed = 1.0 / looked_at as f64;
         self.fleet.senders = ((self.queue + placed) / (self.pending + placed)).max(1.0);
     }
 }
 
-/// In quarters of a request: nobody knows a queue better than that.
+/// Rounds down to quarters of a request: nobody knows a queue more exactly.
 fn rounded(queue: f64) -> f64 {
     (4.0 * queue).floor() / 4.0
 }
 
-/// Adds those that are left out, the one whose interval ends first in front, until there are
+/// Adds servers that are left out, in the order in which their intervals end, until there are
 /// `length`.
 fn fill(list: &mut Vec<EndpointId>, length: usize, endpoints: &Endpoints) {
     let shut = endpoints.standings().iter().enumerate().filter(|(_, standing)| standing.is_shut());
@@ -170,8 +177,8 @@ impl Scan {
         Self { best, length, looked_at: 0, queues: 0.0, rates: 0.0, pending: 0, most: 0.0 }
     }
 
-    /// Looks at some of the servers, the first of which stands at `place`. Sums and parameters are
-    /// this function's own while it runs, so that they stay in registers.
+    /// Looks at some of the servers, the first of which is at `place`. Sums and parameters are
+    /// local while it runs, so that they stay in registers.
     fn look(&mut self, standings: &[Standing], mut place: usize, fleet: Fleet, now: Timestamp) {
         let Self { mut looked_at, mut queues, mut rates, mut pending, mut most, .. } = *self;
         let mut worst = self.worst();
@@ -189,7 +196,7 @@ impl Scan {
             pending += u64::from(standing.pending());
             most = if known > most { known } else { most };
             let line = rounded(queue + standing.unknown_queue(&fleet, now)) + 1.0;
-            // A division takes as long as all the rest: those that are too dear by more than a
+            // A division takes as long as all the rest. Servers that are worse by more than a
             // rounding error are spared it.
             if line < worst * rate * MARGIN && line / rate < worst {
                 self.insert(line / rate, place);
