@@ -1,12 +1,12 @@
-//! Whether a stream carries anything: long streams that do not are no work.
+//! Whether a stream carries anything: a long stream that does not is no work.
 //!
-//! Who counts a stream looks from time to time how many bytes it has carried in each direction. A
-//! stream whose numbers stay as they are for a whole `T` (the parameter `streamIdle`) falls idle;
-//! the first look that finds other numbers makes it count again. With looks every `T / 2` a stream
-//! falls idle between `T` and `1.5 T` after its last byte, and counts again within `T / 2` of the
-//! next.
+//! The filter that counts a stream looks from time to time how many bytes it has carried in each
+//! direction. A stream falls idle when neither number changes for a whole `T` (the parameter
+//! `streamIdle`). The first look that finds a change makes it count again. With looks every `T / 2`
+//! a stream falls idle between `T` and `1.5 T` after its last byte, and counts again within `T / 2`
+//! of the next.
 //!
-//! Cold start: the first look begins the time. Cost: 32 bytes a stream. Not in the paper, whose
+//! Cold start: the time starts at the first look. Cost: 32 bytes a stream. Not in the paper, whose
 //! requests are short.
 
 use crate::units::Timestamp;
@@ -24,7 +24,7 @@ pub struct Carried {
 /// What a look has found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Change {
-    /// It counts as little or as much as before.
+    /// It counts, or not, as before.
     None,
     /// From now on it does not count.
     Idle,
@@ -42,12 +42,12 @@ pub struct Activity {
 }
 
 impl Activity {
-    /// Whether it does not count.
+    /// Whether it is idle, so that it does not count.
     pub fn is_idle(&self) -> bool {
         self.is_idle
     }
 
-    /// So much it has carried by now; `idle_after` is `T`.
+    /// A look at the stream, which has `carried` this much by now; `idle_after` is `T`.
     pub fn look(&mut self, carried: Carried, idle_after: Duration, now: Timestamp) -> Change {
         let since = *self.since.get_or_insert(now);
         if self.carried != carried {

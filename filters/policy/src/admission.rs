@@ -1,4 +1,5 @@
-//! Admission and chips: what a server says to a request (paper, section 5.4.1, algorithm 2).
+//! Admission and chips: whether a server admits a request, and whether its answer carries a chip
+//! (paper, section 5.4.1, algorithm 2).
 //!
 //! With `active` requests in the server and a capacity `C` (both in requests):
 //!
@@ -8,20 +9,19 @@
 //!   at `q = headroom * C`.
 //!
 //! Default: headroom 0.8, the paper's; the remaining fifth of the capacity is for senders that hold
-//! chips already or that the server has not met. Cold start: without a capacity everything is
+//! chips already or that the server has not met. Cold start: without a capacity every request is
 //! admitted and every answer carries a chip. Cost: a comparison, a draw.
 //!
 //! Deviations from the paper:
-//! 1. `q` does not count the request that is being answered: a chip is an invitation to the next
-//!    request, which will not find this one. Counted in, a server of capacity 1 could never grant a
-//!    chip.
-//! 2. `r` is drawn from `[0, 1)`, not `(0, 1]`: only so is `q = headroom * C` always without a chip
-//!    and `q = 0` always with one.
+//! 1. `q` does not count the request that is being answered: a chip invites the next request, which
+//!    will not meet this one. If it counted, a server of capacity 1 could never grant a chip.
+//! 2. `r` is drawn from `[0, 1)`, not `(0, 1]`: only then does `q = headroom * C` never give a
+//!    chip, and `q = 0` always one.
 
 use crate::rng::Rng;
 use crate::units::{Concurrency, Ratio};
 
-/// The decision of a server about its requests.
+/// A server's rule for admission and chips.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Admission {
     capacity: Option<Concurrency>,

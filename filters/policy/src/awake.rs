@@ -1,10 +1,10 @@
 //! Whether a thread was able to hear others: one that stood still itself (stopped, throttled,
-//! blocked) must not take the silence of that time for the others' death.
+//! blocked) must not take the others' silence in that time for their death.
 
 use crate::units::Timestamp;
 use std::time::Duration;
 
-/// A thread that looks at least this often does not stand still.
+/// A thread that [looks](Awake::look) at least this often counts as awake.
 pub const STALL: Duration = Duration::from_secs(1);
 
 /// Since when a thread has been awake.
@@ -15,7 +15,8 @@ pub struct Awake {
 }
 
 impl Awake {
-    /// The thread runs; since when it has done so at least every [`STALL`].
+    /// To be called while the thread runs. Returns since when it has been called at least every
+    /// [`STALL`].
     pub fn look(&mut self, now: Timestamp) -> Timestamp {
         if now.since(self.looked) > STALL {
             self.since = now;

@@ -14,9 +14,8 @@ pub fn service_of(cluster: &str) -> &str {
     }
 }
 
-/// What holds for one cluster of the service: of the endpoints, those of the port that the
-/// cluster's name tells. A subset has only some of them, which nobody named, so its senders learn
-/// them.
+/// The parameters for one cluster of the service, with the endpoints of the port in the cluster's
+/// name. A subset has an unknown part of the endpoints, so its senders learn them.
 pub fn parameters_of(cluster: &str, service: &ServiceParameters) -> ServiceParameters {
     let mut parts = cluster.split('|');
     let (direction, port, subset) = (parts.next(), parts.next(), parts.next());

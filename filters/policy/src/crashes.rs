@@ -13,11 +13,11 @@
 use crate::units::Timestamp;
 use std::time::Duration;
 
-/// Crashes count for this long. A fault that needs days to build up is mended by starting anew; one
-/// that comes with requests comes sooner than this.
+/// Crashes count for this long. A new VM mends a fault that needs days to build up; a fault that
+/// comes with requests recurs sooner than this.
 pub const WINDOW: Duration = Duration::from_secs(60);
-/// So many crashes within the window are too many: one is an accident, two may be its echo in the
-/// other threads.
+/// This many crashes within the window are too many: one is an accident, and two may be the same
+/// accident in other threads.
 pub const LIMIT: usize = 3;
 
 /// The last crashes of all threads of one Envoy, the latest last.

@@ -16,13 +16,13 @@
 //! | [`sender`] | all of that together, for the requests of one proxy to one cluster |
 //! | [`cluster_name`] | which service a cluster belongs to, and which of its endpoints it has |
 //! | [`retries`] | how often a request may be sent again, and after what |
-//! | [`retry_budget`] | how often a sender may try again after something else than a rejection |
+//! | [`retry_budget`] | how often a sender may retry for other reasons than a rejection |
 //! | [`bid`] | how long an attempt is willing to wait |
-//! | [`discovery`] | when a sender without an endpoint list looks for servers that it does not know |
+//! | [`discovery`] | when a sender without an endpoint list looks for unknown servers |
 //! | [`wire`] | nothing: the headers that carry bids, loads, rejections and lists of servers |
 //! | [`shared`], [`awake`], [`roster`], [`follower`] | how the threads of one proxy share what they know |
 //! | [`polls`] | when a proxy asks the control plane |
-//! | [`reports`] | what a poll says of the load, so that each event counts once |
+//! | [`reports`] | what a poll reports of the load, so that each event counts once |
 //! | [`config`], [`sync`] | the configuration, and the messages that carry it |
 
 #![cfg_attr(not(test), deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing))]

@@ -28,11 +28,12 @@ use crate::units::{Concurrency, Timestamp};
 use std::collections::VecDeque;
 use std::time::Duration;
 
-/// A worker that stands still for so long is not taken for dead.
+/// A worker that is stopped for this long is not taken for dead.
 pub const LIFE: Duration = Duration::from_secs(2);
-/// The last sign of life may be so old when it begins to: a tick, and what a busy machine adds.
+/// How old the last sign of life may be when a worker is stopped: a tick, and what a busy machine
+/// adds.
 const SIGN: Duration = Duration::from_millis(500);
-/// More threads than this do not take part.
+/// Threads beyond this number do not take part.
 const MAX_WORKERS: usize = 255;
 const WORKER_BYTES: usize = 24;
 const TURN_BYTES: usize = 5;
@@ -63,11 +64,11 @@ impl State {
 struct Turn {
     /// The place of its worker in the list.
     worker: u8,
-    /// It may get in while fewer than these are inside.
+    /// It may enter while fewer than these are inside.
     concurrency: Concurrency,
 }
 
-/// What becomes of a request that comes.
+/// What happens to a request that arrives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Entrance {
     /// There is a place.
@@ -159,9 +160,9 @@ impl Limiter {
         self.workers.get(usize::from(worker.0)).map(|state| state.id).filter(|id| *id != 0)
     }
 
-    /// A worker says how many requests it has let in, and which ones it holds, with the concurrency
-    /// of each. The shared state is put right by that; held requests that are new to it go to the
-    /// end of the queue.
+    /// A worker reports how many requests it has let in, and the concurrency of each request that
+    /// it holds. This corrects the shared state. Held requests that are missing there go to the end
+    /// of the queue.
     pub fn report(&mut self, worker: Worker, inside: u32, held: impl ExactSizeIterator<Item = Concurrency>) {
         let Some(state) = self.workers.get_mut(usize::from(worker.0)) else { return };
         state.inside = inside;
@@ -182,8 +183,8 @@ impl Limiter {
         }
     }
 
-    /// Whether another worker keeps a place or a turn, and is silent for longer than one that
-    /// lives.
+    /// Whether another worker has a place or a waiting request, and has been silent for longer than
+    /// a living one.
     pub fn somebody_may_be_dead(&self, worker: Worker, now: Timestamp) -> bool {
         let mut others =
             self.workers.iter().enumerate().filter(|(place, state)| {
@@ -192,8 +193,8 @@ impl Limiter {
         others.any(|(place, state)| state.taken() > 0 || self.waiting_of(Worker(place as u8)) > 0)
     }
 
-    /// Drops dead workers. The caller has been awake since `awake`; before that it could not have
-    /// heard of anybody.
+    /// Drops dead workers. The caller has been awake since `awake`; before that it could not hear
+    /// the others.
     pub fn remove_dead(&mut self, awake: Timestamp, now: Timestamp) {
         for (place, state) in self.workers.iter_mut().enumerate() {
             if state.id != 0 && now.since(state.seen.max(awake)) > LIFE + SIGN {
@@ -217,7 +218,7 @@ impl Limiter {
         self.workers.iter().map(|state| state.id).filter(|id| *id != 0)
     }
 
-    /// A request has come to `worker`, which has reported what it had before.
+    /// A request arrives at `worker`, which has [reported](Self::report) what it had before.
     pub fn enter(&mut self, worker: Worker, concurrency: Concurrency) -> Entrance {
         if self.queue.is_empty()
             && self.inside() < concurrency.get()
@@ -230,12 +231,12 @@ impl Limiter {
         Entrance::Waits
     }
 
-    /// A waiting request of `worker` gives up: the one before which `before` of its own held
-    /// requests wait.
+    /// A held request of `worker` gives up. `before`: how many held requests of this worker are
+    /// before it.
     pub fn give_up(&mut self, worker: Worker, before: usize) {
         let Some(state) = self.workers.get_mut(usize::from(worker.0)) else { return };
-        // The first ones have been granted already; the grant of one that gives up goes to the next
-        // one of this worker, which then leaves the queue.
+        // The first held requests have grants already. If one of them gives up, its grant goes to
+        // the next request of this worker, which then leaves the queue.
         let granted = state.granted as usize;
         let nth = before.saturating_sub(granted);
         let mut own = self.queue.iter().enumerate().filter(|(_, turn)| turn.worker == worker.0);
@@ -245,8 +246,8 @@ impl Limiter {
         }
     }
 
-    /// Gives a free place to the head of the queue; the worker whose first waiting request it is.
-    /// None if there is none free for it.
+    /// Grants a free place to the head of the queue, and returns the worker of that request. None
+    /// if no place is free for it.
     pub fn grant(&mut self) -> Option<Worker> {
         let inside = self.inside();
         let turn = *self.queue.front().filter(|turn| inside < turn.concurrency.get())?;
@@ -257,7 +258,7 @@ impl Limiter {
         Some(Worker(turn.worker))
     }
 
-    /// The worker lets in whom it may; how many that are.
+    /// The worker lets in the requests that have grants. Returns how many.
     pub fn take(&mut self, worker: Worker) -> u32 {
         let Some(state) = self.workers.get_mut(usize::from(worker.0)) else { return 0 };
         let granted = std::mem::take(&mut state.granted);

@@ -1,8 +1,8 @@
 //! What a poll reports of the load: what happened since the reports that the control plane has
 //! counted.
 //!
-//! Each event must count once, whichever replica of the control plane and whichever thread the poll
-//! involves. The threads share a ledger for each control plane: how much of each counter was
+//! Each event must count once, whichever thread polls and whichever replica of the control plane
+//! answers. The threads share a ledger for each control plane: how much of each counter was
 //! counted, and how much the polls under way carry.
 //!
 //! ```text

@@ -1,18 +1,18 @@
 //! The service rate of a server, estimated from what it reports (Mu, paper section 4.3.3).
 //!
 //! A report of departure rate `R` (requests/s) and confidence `c` (ratio) replaces the saved pair
-//! if `c >= saved c` or `R >= saved R`; then the service rate is `R / c`. A low confidence says
-//! that the server had nothing to do half of the time, and could have done that much more.
+//! if `c >= saved c` or `R >= saved R`; then the service rate is `R / c`. A low confidence means
+//! that the server was idle part of the time, and could have done that much more.
 //!
-//! Aging: the saved values count for less the older they are, halved every [`HALF_LIFE`], so that a
-//! server that has become slower is believed after a while. Cold start: nothing; the caller uses
-//! the largest rate known in the service. Cost: a few multiplications an answer.
+//! Aging: the weight of the saved values is halved every [`HALF_LIFE`], so that a server that has
+//! become slower is believed after a while. Cold start: nothing; the caller uses the largest rate
+//! known in the service. Cost: a few multiplications an answer.
 //!
 //! Deviations: 1. the aging (the paper never forgets a high rate); 2. a confidence below
-//! `LEAST_CONFIDENCE` is taken for that much: a server is never believed to be more than twice as
-//! fast as it was seen to be. `R / c` with a small `c` is a wild guess, which draws load to whoever
-//! had the least: simulated (20 servers, 93% load, one gateway, service rates from this rule alone)
-//! the p99 is 190 ms with 0.5, 375 with 0.25, 1,350 with 0.05.
+//! `LEAST_CONFIDENCE` counts as that: a server is never believed to be more than twice as fast as
+//! it was seen to be. `R / c` with a small `c` is a wild guess, which attracts load to the server
+//! that had the least: simulated (20 servers, 93% load, one gateway, service rates from this rule
+//! alone) the p99 is 190 ms with 0.5, 375 with 0.25, 1,350 with 0.05.
 
 use crate::units::{Ratio, Timestamp};
 use std::time::Duration;
@@ -35,7 +35,7 @@ struct Saved {
 }
 
 impl ServiceRate {
-    /// Takes note of a report: departure rate in requests per second, confidence as a ratio.
+    /// Takes in a report: departure rate in requests per second, confidence as a ratio.
     pub fn hear(&mut self, rate: f64, confidence: Ratio, now: Timestamp) {
         if !(rate > 0.0 && rate.is_finite()) {
             return;

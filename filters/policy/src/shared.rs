@@ -1,18 +1,18 @@
 //! The data that the threads of one proxy share: values under keys, each guarded by a number that
 //! changes whenever the value is set.
 //!
-//! The host gives no number to a key without a value, and takes the number 0 for "in any case". A
-//! thread that finds nothing and then sets with 0 overwrites what another thread has put there in
-//! between. So reading gives [`Cas::ABSENT`] where there is nothing: a number that the host never
-//! issues, with which it stores a value only if there is still none.
+//! The host gives no number to a key without a value, and takes the number 0 for "in any case". So
+//! a thread that finds nothing and then sets with 0 overwrites what another thread has put there in
+//! between. Reading therefore gives [`Cas::ABSENT`] where there is nothing: a number that the host
+//! never issues, with which it stores a value only if there is still none.
 
 /// The number that guards a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cas(u32);
 
 impl Cas {
-    /// There is no value. The host issues its numbers from 1 on: this one in four billion, and then
-    /// it would matter only to a thread that creates the very key that has it.
+    /// There is no value. The host issues numbers from 1 on, so it reaches this one after four
+    /// billion, and then it would matter only to a thread that creates the very key that has it.
     pub const ABSENT: Self = Self(u32::MAX);
 
     /// The number that the host gave.

@@ -1,37 +1,37 @@
 //! The messages between a proxy and the control plane: `POST /v1/sync`, a long poll.
 //!
-//! The answer is 200 with a [`SyncResponse`] as soon as what the proxy subscribed to is something
-//! else than what it has, or 304 without a body after `wait`. A version is text that only the
-//! control plane can read: a proxy presents the one that it has, and takes over the answer if it
-//! still has that one then. That the answer is not older is the control plane's business, which may
-//! be several replicas: they give the same state the same version, and one that knows less than a
-//! proxy says nothing. An answer with a `retry-after` asks the proxy to come back at a random
+//! The answer is 200 with a [`SyncResponse`] as soon as the state that the proxy subscribed to
+//! differs from what it has, or 304 without a body after `wait`. A version is text that only the
+//! control plane can read. A proxy presents the one that it has, and takes over the answer if it
+//! still has that one then. The control plane, which may be several replicas, makes sure that the
+//! answer is not older: replicas give the same state the same version, and one that knows less than
+//! a proxy says nothing. An answer with a `retry-after` asks the proxy to come back at a random
 //! moment within so many seconds.
 //!
 //! # What is counted
 //!
-//! Polls of one proxy may go to any replica of the control plane, and each event has to count at
-//! one of them. An answer with [`REPLICA_HEADER`] says that its replica has counted the report of
-//! this poll. A proxy that has got such an answer sends [`Last`] from then on, and its counters say
-//! what happened since the report that was counted last: what a poll without an answer said is in
-//! the next one again. Without [`Last`] they count from the start of the proxy. Control planes that
-//! do not know [`Last`] refuse it with 400, and the next poll goes without.
+//! Polls of one proxy may go to any replica of the control plane, and each event must count at one
+//! of them. An answer with [`REPLICA_HEADER`] says that its replica has counted the report of this
+//! poll. A proxy that has got such an answer sends [`Last`] from then on. Its counters then say
+//! what happened since the last counted report: what a poll without an answer reported is in the
+//! next one again. Without [`Last`] they count from the start of the proxy. Control planes that do
+//! not know [`Last`] refuse it with 400, and the next poll goes without.
 
 use crate::config::{ServiceSpec, ServicesSpec};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// Where a proxy asks.
+/// The path of a poll.
 pub const SYNC_PATH: &str = "/v1/sync";
 
 /// In an answer: this replica has counted what the poll reported. Its value is the replica's name.
 pub const REPLICA_HEADER: &str = "x-bloc-replica";
 
-/// What a proxy says when it asks.
+/// What a poll sends.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct SyncRequest {
-    /// Who asks: the proxy's id, the same for all of its threads (Envoy's `node.id`).
+    /// The proxy's id, the same for all of its threads (Envoy's `node.id`).
     pub proxy: String,
     /// The version that it has; absent or empty if it has nothing.
     #[serde(default, skip_serializing_if = "String::is_empty")]
@@ -58,7 +58,7 @@ pub struct SyncRequest {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Last {
-    /// The replica that answered the last poll; empty if nobody did, or without counting it.
+    /// The replica that answered the last poll; empty if none did, or without counting it.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub replica: String,
     /// Milliseconds since that answer; 0 if there is no replica.
@@ -84,14 +84,14 @@ pub struct ServiceLoad {
     /// Requests answered; the control plane makes a rate of it.
     #[serde(default)]
     pub departed: u64,
-    /// Requests that came and were not rejected at once; one that is held and rejected later is
-    /// both. Only with [`Last`].
+    /// Requests that came and were not rejected at once; one that is held and rejected later counts
+    /// as both. Only with [`Last`].
     #[serde(default, skip_serializing_if = "is_zero")]
     pub arrived: u64,
     /// What the server finishes when it is busy, in requests per second; absent: not known yet.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub service_rate: Option<f64>,
-    /// What else has happened at it.
+    /// Other events at it.
     #[serde(default)]
     pub events: ServiceEvents,
 }
@@ -107,15 +107,15 @@ pub struct ServiceEvents {
     pub chips_granted: u64,
     /// Answers without one.
     pub chips_withheld: u64,
-    /// Requests bounced because the server was at its capacity.
+    /// Requests rejected because the server was at its capacity.
     pub rejected_capacity: u64,
-    /// Requests bounced because they would have taken longer than their bid.
+    /// Requests rejected because they would have taken longer than their bid.
     pub rejected_bid: u64,
-    /// Requests bounced because they would have missed their deadline, or were held for too long.
+    /// Requests rejected because they would have missed their deadline, or were held for too long.
     pub rejected_deadline: u64,
 }
 
-// As serde hands it in.
+// serde passes a reference.
 #[allow(clippy::trivially_copy_pass_by_ref)]
 fn is_zero(count: &u64) -> bool {
     *count == 0
@@ -130,17 +130,17 @@ pub struct SyncResponse {
     /// All that the proxy subscribed to and that exists; a service that is missing here is not
     /// configured (any more).
     pub services: BTreeMap<String, ServiceSpec>,
-    /// What the control plane has found out about the routes to these services. Apart from what
-    /// users have written: proxies of versions that do not know it pass it over.
+    /// What the control plane has found out about the routes to these services. It is apart from
+    /// what users write, so that older proxies ignore it.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub routes: BTreeMap<String, Routes>,
 }
 
-/// How often routes to a service retry, which no proxy sees: what counts where a user says nothing.
+/// How often routes to a service retry, which no proxy sees. It counts where the user sets nothing.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Routes {
-    /// By default, see [`ServiceSpec::route_retries`].
+    /// The default, see [`ServiceSpec::route_retries`].
     pub retries: i64,
     /// Those of VirtualServices, see [`ServiceSpec::virtual_service_retries`].
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]

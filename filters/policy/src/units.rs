@@ -31,8 +31,8 @@ impl Timestamp {
     }
 
     /// Nanoseconds that have passed since `earlier`; zero if `earlier` is in the future. For loops
-    /// over all servers: a [`Duration`] counts nanoseconds in 128 bits, which are slow to make a
-    /// floating-point number of.
+    /// over all servers: a [`Duration`] counts nanoseconds in 128 bits, which are slow to convert
+    /// to floating point.
     pub const fn nanos_since(self, earlier: Self) -> u64 {
         self.0.saturating_sub(earlier.0)
     }

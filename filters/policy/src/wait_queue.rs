@@ -16,8 +16,8 @@ use crate::shared::Shared;
 use crate::units::{Concurrency, Timestamp};
 use std::collections::VecDeque;
 
-/// How often a step is tried when other threads come in between. Each failure means that another
-/// thread got on.
+/// How often a step is tried when other threads write in between. Each failure means that another
+/// thread has made progress.
 const TRIES: usize = 1000;
 
 fn key(service: &str) -> String {
@@ -26,8 +26,8 @@ fn key(service: &str) -> String {
     format!("bloc/hall3/{service}")
 }
 
-/// Takes the VM with this number out of the limiter of a service. The other VMs, which may have
-/// free places now, are to be woken.
+/// Removes the VM with this number from the limiter of a service. Returns the other VMs, which must
+/// be woken: they may have free places now.
 pub fn resign(shared: &impl Shared, service: &str, vm: u64) -> Vec<u64> {
     let (key, mut new) = (key(service), Vec::new());
     for _ in 0..TRIES {
@@ -44,13 +44,13 @@ pub fn resign(shared: &impl Shared, service: &str, vm: u64) -> Vec<u64> {
 
 struct Held<T> {
     until: Timestamp,
-    /// That of its configuration; none: it need not be held any more.
+    /// The concurrency of its configuration; none: it need not be held any more.
     concurrency: Option<Concurrency>,
     request: T,
 }
 
 impl<T> Held<T> {
-    /// Whether it goes with the next look, whoever's turn it is.
+    /// Whether it leaves with the next look, wherever it is in the queue.
     fn leaves(&self, now: Timestamp) -> bool {
         self.until <= now || self.concurrency.is_none()
     }
@@ -67,19 +67,19 @@ pub struct WaitQueue<T> {
     held: VecDeque<Held<T>>,
     inside: u32,
     awake: Awake,
-    /// Whether another thread keeps a place or a turn, and says nothing.
+    /// Whether another thread has a place or a waiting request, and is silent.
     doubts: bool,
     bytes: Vec<u8>,
 }
 
-/// What is to be done after a step.
+/// What to do after a step.
 #[must_use]
 pub struct Turns<T> {
-    /// Requests that may go.
+    /// Requests to let in.
     pub in_turn: Vec<T>,
     /// Requests that have waited too long.
     pub late: Vec<T>,
-    /// VMs that are to look.
+    /// VMs to wake, so that they look.
     pub wake: Vec<u64>,
 }
 
@@ -103,8 +103,8 @@ impl<T> WaitQueue<T> {
         }
     }
 
-    /// Takes a step in the limiter, which begins with what this thread has; none if it cannot be
-    /// taken (the host has no shared data, too many threads take part or come in between).
+    /// Takes a step in the limiter, after a report of what this thread has; none if that fails (the
+    /// host has no shared data, or too many threads take part or write in between).
     fn step<R>(&mut self, shared: &impl Shared, now: Timestamp, step: impl Fn(&mut Limiter, Worker) -> R) -> Option<R> {
         for _ in 0..TRIES {
             let (bytes, cas) = shared.get(&self.key);
@@ -120,8 +120,8 @@ impl<T> WaitQueue<T> {
         None
     }
 
-    /// A request has come: whether there is a place for it at once. If there is none, it is to be
-    /// [held](Self::hold) next. If the limiter cannot be reached it is let in: on failure, open.
+    /// A request arrives. Returns whether there is a place for it at once. If not, it must be
+    /// [held](Self::hold) next. If the limiter cannot be reached it is let in (fail-open).
     pub fn come(&mut self, shared: &impl Shared, concurrency: Concurrency, now: Timestamp) -> bool {
         self.awake.look(now);
         let entrance = self.step(shared, now, |limiter, worker| limiter.enter(worker, concurrency));
@@ -130,28 +130,28 @@ impl<T> WaitQueue<T> {
         inside
     }
 
-    /// A request that there may be no place for gets in all the same. Nobody else does until there
-    /// are fewer inside than there are places.
+    /// Lets in a request for which there may be no place. No other request enters until fewer are
+    /// inside than there are places.
     pub fn let_in(&mut self, shared: &impl Shared, now: Timestamp) -> Turns<T> {
         self.inside += 1;
         self.pass_on(shared, &[], now)
     }
 
-    /// Holds a request for which there was no place, until then at the latest.
+    /// Holds a request for which there was no place, until `until` at the latest.
     pub fn hold(&mut self, request: T, concurrency: Concurrency, until: Timestamp) {
         self.held.push_back(Held { until, concurrency: Some(concurrency), request });
     }
 
-    /// The configurations have changed: what the concurrency of each held request is now. None: it
-    /// is to be held no longer, and is let in by the next look.
+    /// The configurations have changed: `concurrency` is what each held request has now. None: it
+    /// is held no longer, and the next look lets it in.
     pub fn configure(&mut self, concurrency: impl Fn(&T) -> Option<Concurrency>) {
         for held in &mut self.held {
             held.concurrency = concurrency(&held.request);
         }
     }
 
-    /// These held requests are to be held no longer, and are let in by the next look; whether there
-    /// are any.
+    /// These requests are held no longer, and the next look lets them in. Returns whether there are
+    /// any.
     pub fn release(&mut self, which: impl Fn(&T) -> bool) -> bool {
         let mut any = false;
         for held in self.held.iter_mut().filter(|held| which(&held.request)) {
@@ -161,7 +161,7 @@ impl<T> WaitQueue<T> {
         any
     }
 
-    /// A request that was inside is over: its place is passed on.
+    /// A request that was inside is over. Its place is passed on.
     pub fn leave(&mut self, shared: &impl Shared, now: Timestamp) -> Turns<T> {
         self.inside = self.inside.saturating_sub(1);
         self.pass_on(shared, &[], now)
@@ -171,7 +171,7 @@ impl<T> WaitQueue<T> {
     pub fn gone(&mut self, shared: &impl Shared, now: Timestamp, is: impl Fn(&T) -> bool) -> Turns<T> {
         let Some(gone) = self.held.iter().position(|held| is(&held.request)) else { return Turns::default() };
         if let Some(held) = self.held.get_mut(gone) {
-            // Nobody lets it in any more.
+            // It must not be let in any more.
             held.concurrency.get_or_insert_default();
         }
         let mut turns = self.pass_on(shared, &[gone], now);
@@ -179,16 +179,16 @@ impl<T> WaitQueue<T> {
         turns
     }
 
-    /// Looks what has been granted to this thread, gives a sign of life, and finds those that have
-    /// waited too long.
+    /// Reads what has been granted to this thread, gives a sign of life, and finds the requests
+    /// that have waited too long.
     pub fn look(&mut self, shared: &impl Shared, now: Timestamp) -> Turns<T> {
         let leaves = |(place, held): (usize, &Held<T>)| held.leaves(now).then_some(place);
         let leaving: Vec<usize> = self.held.iter().enumerate().filter_map(leaves).collect();
         self.pass_on(shared, &leaving, now)
     }
 
-    /// Gives free places to those whose turn it is, after those at these places in `held` have
-    /// left.
+    /// Grants free places in the order of the queue, after the requests at these places in `held`
+    /// have left.
     fn pass_on(&mut self, shared: &impl Shared, leaving: &[usize], now: Timestamp) -> Turns<T> {
         let awake = self.awake.look(now);
         let passed = self.step(shared, now, |limiter, worker| {
@@ -209,7 +209,7 @@ impl<T> WaitQueue<T> {
             let Some(held) = self.held.remove(*place) else { continue };
             match held.concurrency {
                 Some(_) => turns.late.push(held.request),
-                // Beyond the places, if there is none free: they are not kept for anybody any more.
+                // It enters even if no place is free: no places are kept any more.
                 None => {
                     self.inside += 1;
                     turns.in_turn.push(held.request);
@@ -229,18 +229,18 @@ impl<T> WaitQueue<T> {
         turns
     }
 
-    /// Whether nothing of this thread waits or is inside.
+    /// Whether this thread has no request waiting or inside.
     pub fn is_idle(&self) -> bool {
         self.held.is_empty() && self.inside == 0
     }
 
-    /// Whether to look a few times a second: while something of this thread waits or is inside, and
-    /// while another one may be dead, which only a thread that looks that often can tell.
+    /// Whether to look a few times a second: while a request of this thread waits or is inside, and
+    /// while another thread may be dead, which only a thread that looks that often can tell.
     pub fn needs_looks(&self) -> bool {
         !self.is_idle() || self.doubts
     }
 
-    /// When the next held request has waited too long, if there is one.
+    /// When the next held request will have waited too long, if there is one.
     pub fn next_late(&self) -> Option<Timestamp> {
         self.held.iter().map(|held| held.until).min()
     }

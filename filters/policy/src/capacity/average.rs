@@ -1,13 +1,13 @@
 //! The mean number of active requests as the next capacity (paper, section 5.4.4).
 //!
-//! `C' = max(1, round(mean of active))` over an interval (default 30 s), then the mean starts anew.
-//! Cold start: no limit during the first interval. Cost: an addition a request.
+//! `C' = max(1, round(mean of active))` over an interval (default 30 s), then the mean starts
+//! again. Cold start: no limit during the first interval. Cost: an addition a request.
 //!
-//! It is here because the paper has it. **It can only fall**: the capacity itself caps the active
-//! requests, so their mean never exceeds it, and any idle phase pulls it down for good. Use it to
-//! compare, not to run.
+//! It exists because the paper has it. **It can only fall**: the capacity itself caps the active
+//! requests, so their mean never exceeds it, and any idle phase lowers it for good. Use it for
+//! comparisons only.
 //!
-//! Deviations: 1. the mean is taken over the moments of arrivals (with Poisson arrivals that is the
+//! Deviations: 1. the mean is taken at the moments of arrivals (with Poisson arrivals that is the
 //! mean over time); 2. an interval without any arrival keeps the capacity.
 
 use crate::units::{Concurrency, Timestamp};
@@ -29,7 +29,7 @@ impl Average {
         Self { interval, started: None, sum: 0, observations: 0, capacity: None }
     }
 
-    /// Takes note of `active` requests at `now`.
+    /// Records `active` requests at `now`.
     pub fn observe(&mut self, active: Concurrency, now: Timestamp) {
         let started = *self.started.get_or_insert(now);
         if now.since(started) >= self.interval {

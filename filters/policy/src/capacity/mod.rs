@@ -4,7 +4,7 @@
 //! |---|---|---|
 //! | `static` | a number | it is known, and the servers are alike |
 //! | `slo` | what the measured service rate finishes within the SLO | whenever it is not known, or the servers differ, or change |
-//! | `average` | the mean of the requests in flight over the last interval | never by itself; it is the paper's, see [`Average`] |
+//! | `average` | the mean of the requests in flight over the last interval | for comparisons only; it is the paper's, see [`Average`] |
 
 mod average;
 mod slo;
@@ -37,8 +37,8 @@ impl Capacity {
         }
     }
 
-    /// Takes note that `active` requests were in the server at `now`, the arriving one included if
-    /// it was admitted.
+    /// Records that `active` requests were in the server at `now`, including the arriving one if it
+    /// was admitted.
     pub fn observe(&mut self, active: Concurrency, now: Timestamp) {
         match self {
             Self::Static(_) | Self::Slo(_) => {}
@@ -46,8 +46,8 @@ impl Capacity {
         }
     }
 
-    /// Takes over the service rate (requests/s) of a server that works on `concurrency` requests at
-    /// once.
+    /// Updates the capacity from the service rate (requests/s) of a server that works on
+    /// `concurrency` requests at once.
     pub fn serve(&mut self, rate: Option<f64>, concurrency: Option<Concurrency>) {
         if let Self::Slo(slo) = self {
             slo.update(rate, concurrency);

@@ -5,9 +5,9 @@
 //! requests/s; a request that finds `C - 1` others before it is then answered after `C / mu <=
 //! slo`. `mu` is the server's own estimate, see `server.rs`.
 //!
-//! Unlike `average` it has no feedback on itself: `mu` does not depend on how many requests were
-//! admitted, as long as the server is busy, so it neither ratchets down nor runs away. Cold start:
-//! no limit until a service rate is known. Cost: a multiplication.
+//! Unlike `average` it has no feedback on itself: as long as the server is busy, `mu` does not
+//! depend on how many requests were admitted, so the capacity neither ratchets down nor runs away.
+//! Cold start: no limit until a service rate is known. Cost: a multiplication.
 
 use crate::units::Concurrency;
 use std::time::Duration;
@@ -25,8 +25,8 @@ impl Slo {
         Self { slo, capacity: None }
     }
 
-    /// Takes over a service rate, in requests per second; at least `concurrency` requests are
-    /// admitted.
+    /// Updates the capacity from a service rate, in requests per second; at least `concurrency`
+    /// requests are admitted.
     pub fn update(&mut self, rate: Option<f64>, concurrency: Option<Concurrency>) {
         let Some(rate) = rate.filter(|rate| rate.is_finite() && *rate > 0.0) else { return };
         let least = concurrency.map_or(1, Concurrency::get).max(1);

@@ -1,22 +1,21 @@
-//! What is said about a value that cannot be used.
+//! Errors about values that cannot be used.
 
 use serde::de::DeserializeOwned;
 
-/// A value that cannot be used: where it stands, what it is and what would be allowed.
+/// A value that cannot be used: where it is, what it is and what is allowed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ConfigError {
     /// The value was read, but lies outside its range.
     #[error("{path}: {value} is not allowed, only {allowed}")]
     OutOfRange {
-        /// Where the value stands, such as `services.backend.retries`.
+        /// Where the value is, such as `services.backend.retries`.
         path: String,
         /// The value as it was given.
         value: String,
         /// The allowed range, in words.
         allowed: String,
     },
-    /// The text is not of the form that the schema wants (a wrong type, an unknown field, broken
-    /// syntax).
+    /// The text does not fit the schema (a wrong type, an unknown field, broken syntax).
     #[error("{path}: {reason}")]
     Malformed {
         /// Where reading stopped, such as `services.backend.capacity`.

@@ -2,9 +2,9 @@
 //!
 //! One schema serves the plugin configuration of the filters, the services file, the ConfigMap and
 //! the sync protocol. The raw types ([`ServiceSpec`], [`PluginSpec`]) are what serde reads:
-//! camelCase, unknown fields refused, durations such as `250ms`. They become validated types with
-//! private fields ([`ServiceParameters`], [`PluginConfig`]); every refusal is a [`ConfigError`]
-//! that names the path, the value and the allowed range.
+//! camelCase, no unknown fields, durations such as `250ms`. Validation turns them into types with
+//! private fields ([`ServiceParameters`], [`PluginConfig`]). Every error is a [`ConfigError`] that
+//! names the path, the value and the allowed range.
 
 mod error;
 mod number;

@@ -13,10 +13,10 @@ pub struct PluginSpec {
     /// Inbound: the service that this proxy stands in front of.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub service: Option<String>,
-    /// Parameters that hold as long as the control plane says nothing else.
+    /// Parameters in force as long as the control plane gives no others.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub services: BTreeMap<String, ServiceSpec>,
-    /// Where to ask for parameters; absent: nobody is asked.
+    /// Where to ask for parameters; absent: they are not asked for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub control_plane: Option<ControlPlaneSpec>,
 }

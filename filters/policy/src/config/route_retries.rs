@@ -4,10 +4,10 @@ use super::error::ConfigError;
 use super::number::integer;
 use std::collections::BTreeMap;
 
-/// What Envoy allows where a retry policy gives no number.
+/// The retries that Envoy allows where a retry policy gives no number.
 const DEFAULT: u32 = 1;
 const MOST: u32 = 100;
-/// Stands between namespace and name where Istio says of which VirtualService a route is:
+/// Separates namespace and name in the path by which Istio names the VirtualService of a route:
 /// `/apis/networking.istio.io/v1/namespaces/shop/virtual-service/checkout`.
 const MARK: &str = "/virtual-service/";
 
@@ -34,7 +34,7 @@ impl RouteRetries {
         Ok(Self { default, named: named.iter().map(one).collect::<Result<_, _>>()? })
     }
 
-    /// Where nothing is known of a route.
+    /// The number for a route of which nothing is known.
     pub fn default(&self) -> u32 {
         self.default
     }
@@ -49,8 +49,7 @@ impl RouteRetries {
         self.named.iter().map(|(name, retries)| (name.replacen(MARK, "/", 1), *retries))
     }
 
-    /// The number of a route of which Istio says that it comes from `path` (`istio.config` in the
-    /// route's metadata).
+    /// The number for a route whose `istio.config` metadata is `path`.
     pub fn of(&self, path: &[u8]) -> u32 {
         let named = std::str::from_utf8(path).ok().and_then(|path| path.split_once("/namespaces/"));
         named.and_then(|(_, name)| self.named.get(name)).copied().unwrap_or(self.default)

@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-/// What the schema for editors says of a duration; the ranges are in the descriptions.
+/// The pattern of a duration in the schema for editors; the ranges are in the descriptions.
 #[cfg(feature = "schema")]
 const DURATION: &str = r"^(\s*\d+\s*(ns|us|ms|s|sec|secs|m|min|mins|h|hr|hour|hours))+\s*$";
 
@@ -234,12 +234,12 @@ const HOUR: Duration = Duration::from_secs(3600);
 const DEFAULT_RETRIES: u32 = 3; // paper, 5.6: three retries
 const DEFAULT_RETRY_BUDGET: f64 = 0.2;
 const DEFAULT_RESET_INTERVAL: Duration = Duration::from_secs(1);
-/// As long as Envoy's own routes wait for an answer by default.
+/// Envoy's default timeout of a route.
 const DEFAULT_MAX_QUEUE_WAIT: Duration = Duration::from_secs(15);
-/// What Envoy buffers by default.
+/// Envoy's default buffer limit.
 const DEFAULT_BODY_LIMIT: u32 = 1 << 20;
-/// Longer than the pauses within most answers, and short beside those between keep-alive messages
-/// (10 s and more), each of which makes a stream count for up to 1.5 times as long.
+/// Longer than the pauses within most answers, and short beside the pauses between keep-alive
+/// messages (10 s and more), each of which makes a stream count for up to 1.5 times this time.
 const DEFAULT_STREAM_IDLE: Duration = Duration::from_secs(1);
 /// Filters look at their streams no more often than twice within this time.
 const LEAST_STREAM_IDLE: Duration = Duration::from_millis(100);
@@ -304,10 +304,10 @@ impl ServiceSpec {
         })
     }
 
-    /// What this spec says, and `base` where it says nothing.
+    /// The values of this spec, and those of `base` where it has none.
     #[must_use]
     pub fn or(self, base: Self) -> Self {
-        // Taken apart in full, so that a new field cannot be forgotten.
+        // Destructured in full, so that a new field cannot be forgotten.
         let Self {
             routing,
             retries,
@@ -384,12 +384,12 @@ impl ServiceParameters {
         self.retries
     }
 
-    /// Retries after anything but a rejection that the routes to it allow a request.
+    /// Retries after anything but a rejection that the routes to the service allow a request.
     pub fn route_retries(&self) -> &RouteRetries {
         &self.route_retries
     }
 
-    /// Further attempts after something else than a rejection, as a share of the requests.
+    /// Retries for other reasons than a rejection, as a share of the requests.
     pub fn retry_budget(&self) -> Ratio {
         self.retry_budget
     }
@@ -439,7 +439,7 @@ impl ServiceParameters {
         self.stream_idle
     }
 
-    /// The response time beyond which a sender with `routing: mu` refuses at once, 1 ms to 1 h;
+    /// The response time beyond which a sender with `routing: mu` answers 503 at once, 1 ms to 1 h;
     /// none: never.
     pub fn slo(&self) -> Option<Duration> {
         self.slo
@@ -460,13 +460,13 @@ impl ServiceParameters {
         self.debug_headers
     }
 
-    /// The endpoints, if somebody named them; otherwise senders learn them.
+    /// The configured endpoints; none: senders learn them.
     pub fn endpoints(&self) -> Option<&[SocketAddr]> {
         self.endpoints.as_deref()
     }
 
-    /// The same with the endpoints of one port of the service, where somebody named endpoints by
-    /// port; `None`, a cluster whose name tells no port, takes those of the only port.
+    /// The same with the endpoints of one port of the service, where endpoints are given by port.
+    /// `None`, for a cluster whose name has no port, takes those of the only port.
     #[must_use]
     pub fn at_port(&self, port: Option<u16>) -> Self {
         let by_port = match port {

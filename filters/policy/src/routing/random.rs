@@ -1,5 +1,5 @@
-//! Uniformly at random, without repeating a server. The baseline that knows nothing. Cost: a draw a
-//! place.
+//! Uniformly at random, without repeating a server: a baseline without any information. Cost: a
+//! draw a place.
 
 use super::policy::Routing;
 use crate::endpoints::{EndpointId, Endpoints};

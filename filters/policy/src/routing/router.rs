@@ -40,14 +40,14 @@ impl Router {
         }
     }
 
-    /// Another reset interval.
+    /// Sets the reset interval.
     pub fn configure(&mut self, reset_interval: Duration) {
         if let Self::Mu(mu) = self {
             mu.configure(reset_interval);
         }
     }
 
-    /// The response time that the best server promised at the last choice, if this routing knows.
+    /// The expected response time of the best server at the last choice, if this routing knows it.
     pub fn expected(&self) -> Option<Duration> {
         match self {
             Self::Mu(mu) => mu.expected(),

@@ -7,7 +7,7 @@ use crate::endpoints::{EndpointId, Row};
 use crate::rng::Rng;
 
 /// Draws `length` servers from a row without replacement, each the better of two (fewer pending
-/// requests; at a tie the one drawn first). What is drawn is set aside at the row's end.
+/// requests; at a tie the one drawn first). Drawn servers move to the row's end.
 pub fn draw_better_of_two(mut row: Row<'_>, length: usize, rng: &mut impl Rng, list: &mut Vec<EndpointId>) {
     let mut left = row.len();
     while left > 0 && list.len() < length {

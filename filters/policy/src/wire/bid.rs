@@ -16,16 +16,16 @@ pub fn encode(bid: Duration, into: &mut String) {
 }
 
 /// The header's value of an attempt that accepts any wait. A request without the header comes from
-/// somebody who does not read our answers.
+/// a caller that does not read our answers.
 pub const ANY: &str = "any";
 
-/// Reads the header's value; what is not a bid is none, which accepts any wait.
+/// Reads the header's value. What is not a bid is none, which accepts any wait.
 pub fn decode(value: &[u8]) -> Option<Duration> {
     let millis = decimal(value).filter(|millis| *millis >= 0.0)?;
     Duration::try_from_secs_f64(millis / 1e3).ok()
 }
 
-/// What a request's header says of who sends it. Nonsense says nothing: it is as good as no header.
+/// What a request's header says about its caller. An invalid value counts as no header.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Caller {
     /// Whether the caller has these filters, which read our headers.

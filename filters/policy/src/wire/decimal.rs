@@ -20,8 +20,8 @@ pub fn write_integer(into: &mut String, mut number: u64) {
     }
 }
 
-/// Writes a decimal, given in thousandths, without trailing zeros; integers instead of
-/// floating-point formatting, which would be a tenth of the module.
+/// Writes a decimal, given in thousandths, without trailing zeros. It works on integers:
+/// floating-point formatting would be a tenth of the module.
 pub fn write_thousandths(into: &mut String, thousandths: u64) {
     write_integer(into, thousandths / 1000);
     let mut rest = (thousandths % 1000) as u32;
@@ -53,7 +53,7 @@ pub fn decimal(text: &[u8]) -> Option<f64> {
             _ => return None,
         }
     }
-    // In thousandths fifteen digits at the most, which are exact; rounded once, by the division.
+    // At most fifteen digits, in thousandths, which are exact; the division rounds once.
     let magnitude = match (point, digits) {
         (None, 1..) => number as f64,
         (Some(whole @ 1..=12), _) => match digits - whole {

@@ -2,13 +2,13 @@
 //!
 //! `10.0.0.1:80,10.0.0.2:80,~00000000000000ab`: addresses, then `~` and the key in 16 lower-case
 //! hexadecimal digits. Envoy's `override_host` policy tries the nth member for the nth attempt, and
-//! passes over a member that names no host of the cluster. No address has a `~`, so the key is
-//! never taken for one. The key tells `bloc.attempt` which request an attempt belongs to.
+//! skips a member that names no host of the cluster. No address has a `~`, so the key is never
+//! taken for one. The key tells `bloc.attempt` which request an attempt belongs to.
 //!
-//! Cost: each request writes one, so nothing is allocated but the caller's buffer, and the digits
-//! are made eight at a time.
+//! Cost: each request writes one, so only the caller's buffer is allocated, and the digits are made
+//! eight at a time.
 
-/// Names a request within one VM; issued by us.
+/// Identifies a request within one VM; issued by us.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct RequestKey(u64);
 
@@ -56,7 +56,7 @@ pub fn decode_key(value: &[u8]) -> Option<RequestKey> {
     Some(RequestKey(number_of(*high)? << 32 | number_of(*low)?))
 }
 
-/// The number whose eight hexadecimal digits these are.
+/// The number that these eight hexadecimal digits stand for.
 fn number_of(digits: [u8; 8]) -> Option<u64> {
     let bytes = u64::from_be_bytes(digits);
     // Nine more for letters, which have this bit.

@@ -4,20 +4,20 @@
 pub const BID: &str = "x-bloc-bid";
 /// What a server reports of its load.
 pub const LOAD: &str = "x-bloc-load";
-/// The same in the words that other servers and balancers use.
+/// The same in the format that other servers and balancers use.
 pub const ORCA: &str = "endpoint-load-metrics";
 /// Why a request was rejected, in words for people.
 pub const WHY: &str = "x-bloc-why";
 /// The ordered servers of a request; lives inside one Envoy only.
 pub const ENDPOINTS: &str = "x-bloc-endpoints";
-/// Why a request was bounced before the application saw it.
+/// Why a request was rejected before the application saw it.
 pub const REJECT: &str = "x-bloc-reject";
 
 /// How many bytes the body has.
 pub const CONTENT_LENGTH: &str = "content-length";
 /// What the body is.
 pub const CONTENT_TYPE: &str = "content-type";
-/// Whether the body comes only when it is asked for.
+/// Whether the client sends the body only when it is asked to.
 pub const EXPECT: &str = "expect";
 /// Envoy's router: how long it waits for the answer, in milliseconds.
 pub const EXPECTED_TIMEOUT: &str = "x-envoy-expected-rq-timeout-ms";
@@ -25,7 +25,7 @@ pub const EXPECTED_TIMEOUT: &str = "x-envoy-expected-rq-timeout-ms";
 pub const RETRY_ON: &str = "x-envoy-retry-on";
 /// Envoy's router: which response headers ask for a retry.
 pub const RETRIABLE_HEADER_NAMES: &str = "x-envoy-retriable-header-names";
-/// Envoy's router: an answer with it is not retried, but on `envoy-ratelimited`.
+/// Envoy's router: an answer with it is not retried, except on `envoy-ratelimited`.
 pub const RATE_LIMITED: &str = "x-envoy-ratelimited";
-/// Envoy's router: how often.
+/// Envoy's router: how often to retry.
 pub const MAX_RETRIES: &str = "x-envoy-max-retries";

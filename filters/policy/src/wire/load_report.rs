@@ -1,11 +1,11 @@
-//! The load report: the header in which a server tells a sender how it is.
+//! The load report: the header in which a server tells a sender its load.
 //!
 //! An RFC 9651 dictionary of numbers: `chip=1, queue=7, capacity=10, rate=38.2, confidence=0.93,
 //! exec=251.3, service=40` (requests, requests, requests, requests per second, ratio, milliseconds,
-//! requests per second). Members that are missing are unknown; members that this version does not
-//! know are passed over. Values are integers, decimals, booleans or tokens; anything else, or
-//! broken syntax, makes the whole header unreadable, as the RFC demands. Reading and writing
-//! allocate nothing but the caller's buffer.
+//! requests per second). Missing members are unknown; members that this version does not know are
+//! ignored. Values are integers, decimals, booleans or tokens; anything else, or broken syntax,
+//! makes the whole header unreadable, as the RFC demands. Reading and writing allocate nothing but
+//! the caller's buffer.
 
 use super::decimal::{decimal, write_integer, write_thousandths};
 use crate::units::Ratio;
@@ -35,7 +35,7 @@ pub struct LoadReport {
 }
 
 impl LoadReport {
-    /// When a request that came now might expect its answer: `max((queue + 1) / service rate,
+    /// The expected response time of a request that arrives now: `max((queue + 1) / service rate,
     /// execution time)`.
     pub fn expected(&self) -> Option<Duration> {
         let line = Duration::try_from_secs_f64((f64::from(self.queue?) + 1.0) / self.service?).ok()?;
@@ -94,10 +94,11 @@ impl LoadReport {
     }
 }
 
-/// Below this, in thousandths, a decimal is written.
+/// A decimal is written only below this, in thousandths.
 const MOST_THOUSANDTHS: u64 = 1_000_000_000_000_000;
 
-/// A number in thousandths, rounded; none if it is negative, no number or too large for a decimal.
+/// A number in thousandths, rounded; none if it is negative, not a number or too large for a
+/// decimal.
 fn thousandths(value: f64) -> Option<u64> {
     let scaled = value * 1e3;
     let rounded = (scaled + 0.5) as u64;
@@ -133,7 +134,7 @@ fn is_key(key: &[u8]) -> bool {
     }
 }
 
-/// A value's number; absent for a token. Nothing for what is no value.
+/// The number of a value: `Some(None)` for a token, `None` for what is no value.
 fn number_of(value: &[u8]) -> Option<Option<f64>> {
     match value {
         b"?1" => Some(Some(1.0)),

@@ -10,7 +10,7 @@
 //! | `x-bloc-endpoints` | [`endpoints`] | `bloc.outbound` | Envoy's router and `bloc.attempt` |
 //! | `x-bloc-why` | [`why`] | either | people |
 //!
-//! Nothing here decides anything. What cannot be read is none, and never an error.
+//! Nothing here decides anything. A value that cannot be read is none, and never an error.
 
 pub mod bid;
 pub mod decimal;

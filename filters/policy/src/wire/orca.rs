@@ -7,10 +7,10 @@
 //!
 //! Written from our own numbers: `rps_fractional` is the departure rate `R` (requests/s),
 //! `application_utilization` is `R / service rate`, or `(queue + 1) / capacity` while no service
-//! rate is known. Nothing is written before a rate has been measured: a report without one weighs
-//! nothing. Read from servers that do not speak BLOC: `application_utilization`, else
-//! `cpu_utilization`, and `rps_fractional`, else `rps`. A utilization says nothing about the queue
-//! of this moment, so the mean queue at that utilization stands in for it, `U / (1 - U)`, `U` at
+//! rate is known. Nothing is written before a rate has been measured: a report without one has no
+//! weight. Read from servers that send no BLOC reports: `application_utilization`, else
+//! `cpu_utilization`, and `rps_fractional`, else `rps`. A utilization says nothing about the
+//! present queue, so the mean queue at that utilization stands in for it, `U / (1 - U)`, `U` at
 //! most 0.95 (a queue of 19; single server, random arrivals). Only the text form is read: the JSON
 //! form would cost the module a parser on the data path, the binary one a protobuf. Cost: one pass
 //! over the header, nothing is allocated. Reference: xds.data.orca.v3.OrcaLoadReport.
@@ -60,7 +60,7 @@ pub fn decode(value: &[u8]) -> Option<LoadReport> {
             "rps" => &mut whole,
             _ => continue,
         };
-        // serde_json's numbers are in the module anyway; the standard library's would add a
+        // The module has serde_json's number parser anyway; the standard library's would add a
         // twentieth to it.
         let number: f64 = serde_json::from_str(value.trim()).ok()?;
         *slot = Some(number).filter(|n| *n > 0.0);

@@ -1,6 +1,6 @@
-//! The value of `x-bloc-reject`: why a request was bounced before the application saw it.
+//! The value of `x-bloc-reject`: why a request was rejected before the application saw it.
 
-/// Why a request was bounced before the application saw it.
+/// Why a request was rejected before the application saw it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reason {
     /// The server is at its capacity.

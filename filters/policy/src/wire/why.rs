@@ -1,4 +1,4 @@
-//! Why a request was rejected, with the numbers that decided it, for people who look for a fault:
+//! Why a request was rejected, with the numbers that decided it, for people who debug:
 //! `x-bloc-why`.
 //!
 //! An RFC 9651 item, a token with parameters; what is not known is left out. Times are in
@@ -6,15 +6,15 @@
 //!
 //! | value | meaning |
 //! |---|---|
-//! | `capacity;queue=10;limit=10;expected=550` | so many requests were in the server, so many it admits, and one more would have been answered after so long |
-//! | `bid;queue=7;limit=10;expected=400;bid=180.5` | it would have been answered after 400 ms, and the attempt was willing to wait for 180.5 |
+//! | `capacity;queue=10;limit=10;expected=550` | 10 requests were in the server, it admits 10, and one more would have been answered after 550 ms |
+//! | `bid;queue=7;limit=10;expected=400;bid=180.5` | it would have been answered after 400 ms, and the attempt was willing to wait for 180.5 ms |
 //! | `deadline;queue=7;limit=10;expected=400;deadline=250` | it had 250 ms until its deadline, or was held for too long |
 //! | `unreachable;queue=7;limit=10;expected=400` | the server's proxy got no connection to the application |
 //! | `slo;expected=1400;slo=1000;grace=100` | the caller expected 1400 ms of its best server |
 //!
-//! What a caller says of an attempt ends with `;attempt=4;server="10.0.0.7:8080";took=1.9`: which
-//! one it was, whom it met, and after how long it was back, much for one that was held. Only with
-//! `debugHeaders` is any of this written, so it may cost what it costs.
+//! A caller's value ends with `;attempt=4;server="10.0.0.7:8080";took=1.9`: the number of the
+//! attempt, the server that it met, and how long it took to come back, which is long for one that
+//! was held. All of this is written only with `debugHeaders`, so its cost does not matter.
 
 use super::decimal::write_thousandths;
 use super::load_report::LoadReport;
@@ -22,7 +22,7 @@ use super::reason::Reason;
 use std::fmt::Write;
 use std::time::Duration;
 
-/// What a request demanded.
+/// The limits of a request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Terms {
     /// The longest expected response time that the attempt accepted; none: any.

@@ -1,4 +1,4 @@
-//! What a service means, as text: the same in every build that knows the parameters in question.
+//! The meaning of a service as text, the same in every build that knows its parameters.
 
 use super::{CapacityParameters, RoutingKind, ServiceParameters, ServiceSpec};
 use crate::units::Ratio;
@@ -24,10 +24,10 @@ impl ServiceParameters {
         texts
     }
 
-    /// All values by name. A value that is absent has a text too, or a default that is present
-    /// could not be told from an absent value.
+    /// All values by name. An absent value has a text too: otherwise a present default could not be
+    /// told from an absent value.
     fn texts(&self) -> BTreeMap<String, String> {
-        // Taken apart in full, so that a new field cannot be forgotten.
+        // Destructured in full, so that a new field cannot be forgotten.
         let Self {
             routing,
             retries,
@@ -115,7 +115,7 @@ fn optional(text: Option<String>) -> String {
     text.unwrap_or_else(|| "none".to_owned())
 }
 
-/// The order is that of the parameters, which are sorted.
+/// In the order of the parameters, which are sorted.
 fn addresses(list: &[SocketAddr]) -> String {
     list.iter().map(|one| address(*one)).collect::<Vec<_>>().join(",")
 }
