@@ -17,7 +17,8 @@ struct World {
     last_id: Cell<u64>,
     /// Requests that are certainly in flight: counted before they are, and until they are not.
     certain: Cell<i64>,
-    /// Whether somebody reads. Who comes and who goes between the calls of one read may be missed.
+    /// Whether a thread reads. Requests that come and go between the calls of one read may be
+    /// missed.
     reading: Cell<bool>,
     rng: RefCell<fastrand::Rng>,
     depth: Cell<u32>,
@@ -34,13 +35,13 @@ struct Vm {
 #[derive(Clone, Copy, PartialEq)]
 enum Traps {
     No,
-    /// At the call to the host after so many.
+    /// Traps at the call to the host after this many.
     After(u32),
-    /// Nothing that it still does counts.
+    /// Has trapped: its further calls have no effect.
     Trapped,
 }
 
-/// The host as one VM has it.
+/// The host as one VM sees it.
 struct Host<'a> {
     world: &'a World,
     traps: Rc<Cell<Traps>>,
@@ -71,7 +72,7 @@ impl Shared for Host<'_> {
         value.map_or((None, Cas::ABSENT), |(value, cas)| (Some(value), Cas::new(cas)))
     }
 
-    /// As Envoy does: an absent key takes any number.
+    /// As in Envoy, an absent key takes any number.
     fn set(&self, key: &str, value: &[u8], cas: Cas) -> bool {
         let set = || {
             let mut values = self.world.values.borrow_mut();
@@ -130,7 +131,7 @@ impl World {
         self.rng.borrow_mut().u32(0..below)
     }
 
-    /// A VM looks before it counts.
+    /// Makes a VM, which looks before it counts.
     fn make(&self) {
         self.last_id.set(self.last_id.get() + 1);
         let count = Count::new("service", self.last_id.get());
@@ -147,7 +148,7 @@ impl World {
         self.certain.set(self.certain.get() + by);
     }
 
-    /// Another thread comes in between, now and then.
+    /// Now and then another thread runs in between.
     fn interrupt(&self) {
         if self.depth.get() < 3 && self.draw(100) < self.interrupts.get() {
             self.depth.set(self.depth.get() + 1);
@@ -156,7 +157,7 @@ impl World {
         }
     }
 
-    /// A random thread does something random, if it is not in the middle of something.
+    /// A random thread does something random, unless it is in the middle of something.
     fn step(&self) {
         let vms = self.vms.borrow().clone();
         if vms.is_empty() {
@@ -206,7 +207,7 @@ impl World {
         self.remove_trapped();
     }
 
-    /// Nobody reads less than there is, as long as nobody traps or stands still.
+    /// No thread reads less than is in flight, as long as none traps or stands still.
     fn read(&self, vm: &Rc<RefCell<Vm>>) {
         let Ok(vm) = vm.try_borrow_mut() else { return };
         let host = self.host(&vm);
@@ -224,7 +225,7 @@ impl World {
         self.now.get().since(Timestamp::from_nanos(1_000_000_000_000)) > Duration::ZERO
     }
 
-    /// Those that have trapped are gone, and their requests with them.
+    /// Removes the VMs that have trapped, and their requests with them.
     fn remove_trapped(&self) {
         self.vms.borrow_mut().retain(|vm| {
             let gone = vm.try_borrow().ok().filter(|vm| vm.traps.get() == Traps::Trapped);
@@ -244,7 +245,7 @@ impl World {
         }
     }
 
-    /// All threads tick, four times a second, for so long; none is interrupted.
+    /// All threads tick, four times a second, for this long; none is interrupted.
     fn ticks(&self, seconds: u64) {
         self.interrupts.set(0);
         for _ in 0..4 * seconds {
@@ -414,7 +415,7 @@ fn a_stall_of_the_process_during_a_recount_drops_no_worker() {
     });
 }
 
-/// Looks now; the VMs that are to look.
+/// Looks now. Returns the VMs that must look.
 fn told(world: &World, vm: &Rc<RefCell<Vm>>) -> Vec<u64> {
     let mut vm = vm.borrow_mut();
     let host = world.host(&vm);
@@ -435,7 +436,7 @@ fn read_by_a_stranger(world: &World) -> i64 {
     i64::from(in_flight(&host, "service", &host).get())
 }
 
-/// Two VMs with a request each; the second one has just joined, and so they count anew.
+/// Two VMs with a request each. The second one has just joined, so a recount is under way.
 fn two_that_count_anew() -> (World, [Rc<RefCell<Vm>>; 2]) {
     let world = World::new(1, 1);
     let first = Rc::clone(&world.vms.borrow()[0]);
@@ -455,7 +456,8 @@ fn each_service_has_a_key_of_its_own() {
 #[test]
 fn each_recount_stage_wakes_the_workers_it_waits_for() {
     let (world, [first, second]) = two_that_count_anew();
-    // The first of the list goes on when all have reached its stage; the last one wakes it.
+    // The first of the list goes on when all have reached its stage; the last one to reach it wakes
+    // it.
     for (vm, others, at) in
         [(&first, vec![2], 2), (&second, vec![1], 2), (&first, vec![2], 3), (&second, vec![1], 3), (&first, vec![2], 4)]
     {
@@ -488,7 +490,7 @@ fn a_worker_that_joins_during_a_recount_triggers_another_round() {
     world.is_true();
 }
 
-/// Looks of the others while one is dead, four times a second, until it is dropped.
+/// The living look, four times a second, until the dead one is dropped.
 fn drop_while(world: &World, living: &[&Rc<RefCell<Vm>>]) {
     for _ in 0..LIFE.as_millis() / 250 + 2 {
         world.pass(250);
@@ -585,7 +587,7 @@ fn recounts_when_a_worker_has_not_looked_within_the_promised_time() {
         told(&world, &vms[1]);
         world.now.set(world.now.get().after(PROMISE + Duration::from_nanos(more)));
         told(&world, &vms[0]);
-        // In the first stage they wait for the one that has not looked.
+        // In the first stage they wait for the one that does not look.
         assert_eq!(stage(&world), u32::from(begins), "{more} ns later, though nothing is in flight");
     }
 }

@@ -60,7 +60,7 @@ impl Naive {
         new
     }
 
-    /// From when on it counts as asked: the later, the more it owes.
+    /// From when on it counts as asked: the more answers it owes, the later.
     fn asked(&self, now: u64) -> u64 {
         now + RESET.as_millis() as u64 * u64::from(self.unheard.clamp(1, 8) - 1)
     }
@@ -149,7 +149,7 @@ proptest! {
                     };
                     endpoints.answer(id, right, answer, at(now));
                     endpoints.end(id);
-                    // A server that came back is a new one: the old attempt no longer counts.
+                    // A server that came back is a new one: the old attempt does not count.
                     if endpoints.get(id).is_some() {
                         let mut peers = Peers::default();
                         peers.renew(naive.values().map(|other| &other.failures));
@@ -332,9 +332,10 @@ fn a_server_that_rejects_for_a_deadline_keeps_its_chips() {
     assert!(!is_any_shut(&endpoints));
 }
 
-/// Attempts that one of four servers gets from a sender with twenty requests a second, whose
-/// callers wait for two seconds: while it hangs, from 3 s on until `well`, and in the last five of
-/// twenty seconds. The others answer after 100 ms, and bounce every second first attempt.
+/// The attempts that one of four servers gets, which hangs from 3 s until `well`: while it hangs,
+/// and in the last five of twenty seconds. The sender has twenty requests a second, and its callers
+/// wait for two seconds. The other servers answer after 100 ms, and bounce every second first
+/// attempt.
 fn drawn_by_one_that_hangs(routing: &mut impl Routing, well: u64) -> [usize; 2] {
     let mut endpoints = Endpoints::new(RESET, 10);
     let ids = ["s", "t", "u", "v"].map(|name| endpoints.add(name, at(0)));
@@ -508,7 +509,7 @@ fn an_answer_without_a_report_restarts_the_aging_of_unreported_requests() {
         let right = endpoints.begin(id, at(0)).unwrap();
         endpoints.begin(id, at(0));
         endpoints.answer(id, right, answer, at(1_000));
-        // Two own requests, so two assumed of the other sender; half is forgotten in a second.
+        // Two own requests, so two are assumed of the other sender; half is forgotten in a second.
         let mut fleet = crate::estimate::Fleet::new(RESET);
         fleet.senders = 2.0;
         endpoints.standings()[0].unknown_queue(&fleet, at(1_000))
@@ -517,12 +518,12 @@ fn an_answer_without_a_report_restarts_the_aging_of_unreported_requests() {
     assert_eq!(others(Answer::Served(LoadReport::default())), 1.0);
 }
 
-/// How many servers are known to be as fast as they said.
+/// How many servers have a known service rate.
 fn remembered(endpoints: &Endpoints) -> usize {
     endpoints.standings().iter().filter(|standing| standing.service_rate() > 0.0).count()
 }
 
-/// So many servers that spoke at the start, surveyed last when their words were not yet too old.
+/// This many servers that reported at the start, last surveyed before their reports were too old.
 fn old_words(servers: usize) -> (Endpoints, Vec<EndpointId>) {
     let mut endpoints = Endpoints::new(RESET, MAX_CHIPS);
     endpoints.survey(0.0, at(2_000));

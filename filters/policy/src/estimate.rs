@@ -148,7 +148,8 @@ impl Estimate {
         self.sent = self.sent.saturating_add(1);
     }
 
-    /// A request was answered without a report: what was sent is served, as far as can be seen.
+    /// A request was answered without a report. What was sent before is served, as far as can be
+    /// seen, so the aging of what still counts starts again.
     pub fn silent(&mut self, now: Timestamp) {
         self.sent_since = now;
     }

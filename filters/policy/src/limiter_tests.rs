@@ -1,5 +1,5 @@
-//! The concurrency limiter ([`Limiter`]) under random interleavings: workers whose grants arrive
-//! late and in any order between them.
+//! The concurrency limiter ([`Limiter`]) under random interleavings: workers to which grants come
+//! late, and in any order among the workers.
 
 use super::*;
 use proptest::prelude::*;
@@ -15,7 +15,7 @@ fn limiter(workers: u64) -> (Limiter, Vec<Worker>) {
     (limiter, workers)
 }
 
-/// A worker as the filter has it: its held requests in order, and those inside.
+/// A worker as the filter sees it: its held requests in order, and those inside.
 #[derive(Default)]
 struct Thread {
     held: VecDeque<u32>,
@@ -45,7 +45,7 @@ struct World {
     workers: Vec<Worker>,
     threads: Vec<Thread>,
     concurrency: Concurrency,
-    /// Worker and number of each request that waited, in the order in which they got in.
+    /// Worker and number of each request that waited, in the order in which they entered.
     order: Vec<(usize, u32)>,
 }
 
@@ -114,7 +114,7 @@ proptest! {
             world.limiter.encode(&mut bytes);
             prop_assert_eq!(&Limiter::decode(&bytes), &world.limiter);
         }
-        // Deliver everything, let all leave: each must get inside, and the limiter end empty.
+        // Deliver everything, and let all leave: each must enter, and the limiter must end empty.
         for _ in 0..2_000 {
             for w in 0..4 {
                 world.deliver(w);
@@ -250,7 +250,7 @@ fn a_workers_report_corrects_its_counts_in_the_concurrency_limiter() {
     assert_eq!((limiter.waiting(), limiter.waiting_of(workers[1])), (5, 4));
 }
 
-/// As the crash recovery of a worker that panics.
+/// As in the crash recovery of a worker that panics.
 #[test]
 fn a_worker_that_resigns_frees_its_places_and_turns_at_once() {
     let (mut limiter, workers) = limiter(2);

@@ -18,14 +18,14 @@ fn question(names: &[&str]) -> Question {
     Question { services: services(names), serves: BTreeSet::new(), stamp: [7; 16], wait: WAIT }
 }
 
-/// How long nothing is asked from `now` on, to a millisecond.
+/// How long nothing is asked from `now` on, in whole milliseconds.
 fn pause(polls: &Polls, now: Timestamp) -> Duration {
     let services = services(&["a"]);
     let due = |after: &u64| polls.is_due(&services, &BTreeSet::new(), now.after(millis(*after)));
     millis((0..200_000).find(due).unwrap())
 }
 
-/// The pauses that follow, each from new polls, of an outcome after `took`.
+/// The pauses after an outcome that took `took`, each with new polls.
 fn pauses(outcome: Outcome, took: Duration) -> Vec<Duration> {
     let mut rng = rng();
     let one = |_| {

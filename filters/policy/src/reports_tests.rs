@@ -1,4 +1,4 @@
-//! [`Reports`] compared with what has really happened.
+//! [`Reports`] compared with what really happened.
 
 use super::*;
 use crate::sync::ServiceEvents;
@@ -9,7 +9,7 @@ use std::time::Duration;
 const CLUSTER: &str = "control-plane";
 const R1: End<'_> = End::Counted("0000000000000001");
 const R2: End<'_> = End::Counted("0000000000000002");
-/// How long a poll may be without an answer.
+/// How long a poll may go without an answer.
 const LIFE: Duration = Duration::from_secs(40);
 
 #[derive(Default)]
@@ -60,7 +60,7 @@ impl Proxy {
         }
     }
 
-    /// One that has told the control plane that it counts.
+    /// One whose reports the control plane is known to count.
     fn known(services: &[&str]) -> Self {
         let mut proxy = Self::new(services);
         let (id, _) = proxy.begin();
@@ -83,7 +83,7 @@ impl Proxy {
         self.now = self.now.after(Duration::from_secs(seconds));
     }
 
-    /// A poll, with what it says of the first service: arrived, departed.
+    /// A poll. Returns what it reports of the first service (arrived, departed), and `last`.
     fn poll(&mut self, end: End<'_>) -> (u64, u64, Option<Last>) {
         let (id, (load, last)) = self.begin();
         self.end(id, end);
@@ -305,7 +305,7 @@ fn a_ledger_with_extreme_numbers_causes_no_panic() {
     proxy.poll(R1);
     let key = format!("{KEY}/{CLUSTER}");
     for number in [i64::MAX, i64::MIN, -1] {
-        // The service's numbers are the last ones but for the polls under way, of which there are
+        // The service's numbers are the last ones before the polls under way, of which there are
         // none.
         let mut absurd = proxy.data.get(&key).0.unwrap();
         let at = absurd.len() - 4 - 8 * 8;
@@ -356,7 +356,7 @@ fn classifies_answers_by_status_and_replica_header() {
     assert_eq!(End::of(b"503", Some(b"a")), End::NotCounted);
 }
 
-/// Whatever happens to polls, the counted reports add up to what has happened.
+/// Whatever happens to polls, the counted reports add up to what happened.
 #[test]
 fn counted_reports_add_up_to_the_true_totals() {
     for seed in 0..500 {

@@ -10,7 +10,7 @@ fn sender(endpoints: Option<&[&str]>) -> Sender {
     Sender::new(spec.validate().unwrap(), Timestamp::ZERO)
 }
 
-/// The sender meets this server; what an attempt would do to its chips is left out.
+/// The sender meets this server; an attempt's effect on its chips is left out.
 fn meet(sender: &mut Sender, address: &str) -> EndpointId {
     sender.endpoint_at(address, Timestamp::ZERO).unwrap()
 }
@@ -228,7 +228,7 @@ fn new_parameters_keep_chips_and_pending_requests() {
     assert_eq!(sender.endpoints().get(attempt.endpoint).map(Endpoint::pending), Some(1));
 }
 
-/// A listener is updated: requests go by the old configuration and by the new one for a while.
+/// A listener is updated: for a while requests use both the old configuration and the new one.
 #[test]
 fn a_second_configuration_copies_servers_but_no_pending_attempts() {
     let mut one = sender(None);
@@ -244,7 +244,7 @@ fn a_second_configuration_copies_servers_but_no_pending_attempts() {
     assert_eq!((pending(&one), pending(&other)), (Some(0), Some(1)));
 }
 
-/// A sender with Mu, to two servers that serve ten requests a second each, with an SLO of a second.
+/// A sender with Mu and an SLO of a second, to two servers that serve ten requests a second each.
 fn gateway() -> Sender {
     let spec = ServiceSpec {
         routing: Some(RoutingKind::Mu),
@@ -271,7 +271,7 @@ fn a_mostly_sequential_gateway_does_not_overestimate_response_times() {
             assert!(expected.is_none_or(|time| time < Duration::from_millis(500)), "{expected:?} after {sequential}");
             sender.begin_chosen(id, None, at(now)).unwrap()
         };
-        // First another sender is there, too; then this gateway is alone, one request at a time.
+        // First there is another sender; then this gateway is alone, one request at a time.
         for round in 0..50 + sequential {
             let queue = if round < 50 { 2 } else { 0 };
             let report = LoadReport { chip: true, queue: Some(queue), service: Some(10.0), ..LoadReport::default() };
@@ -295,7 +295,7 @@ fn mu_forgets_requests_lost_at_a_server_and_restores_its_share() {
         let gone = sender.endpoints().find("1.1.1.1:1").unwrap();
         let report =
             |queue| LoadReport { chip: true, queue: Some(queue), service: Some(10.0), ..LoadReport::default() };
-        // The other senders have nine tenths of what is in each server.
+        // Nine tenths of what is in each server are the other senders'.
         for millis in 0..2_000 {
             let id = sender.choose(at(millis), &mut rng)[0];
             let attempt = sender.begin_chosen(id, None, at(millis)).unwrap();
@@ -372,7 +372,7 @@ fn with_few_servers_the_list_repeats_only_the_open_ones() {
     let refuses = sender.begin("2.2.2.2:2", None, at(1)).unwrap();
     sender.answer(&refuses, Answer::Failed, at(1));
     sender.end(&refuses);
-    // Now, and also when it is probed: listed once.
+    // Listed once, now and when it is probed.
     for millis in 2..3_000 {
         let list = sender.choose(at(millis), &mut rng).to_vec();
         assert_eq!(list.len(), 7);

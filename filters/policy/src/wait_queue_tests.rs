@@ -9,12 +9,12 @@ use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, HashMap};
 
 const SERVICE: &str = "service";
-/// The ticks of a worker with something in the queue.
+/// The time between ticks of a worker with something in the queue.
 const TICK: u64 = 250;
-/// What an announcement takes.
+/// How long a wake-up takes.
 const WAKE: u64 = 1;
 
-/// Shared data as Envoy has it. Now and then another worker comes in between a read and a write.
+/// Shared data as in Envoy. Now and then another worker writes between a read and a write.
 #[derive(Default)]
 struct Data {
     values: RefCell<HashMap<String, (Vec<u8>, u32)>>,
@@ -80,9 +80,9 @@ struct Request {
     worker: usize,
     takes: u64,
     bound: u64,
-    /// Of its configuration.
+    /// That of its configuration.
     concurrency: u32,
-    /// When its client goes away, after it came.
+    /// When its client goes away, counted from its arrival.
     patience: Option<u64>,
 }
 
@@ -126,7 +126,7 @@ impl World<'_> {
         self.states.iter().enumerate().filter(|entry| inside((entry.0, entry.1))).count()
     }
 
-    /// What those have inside that the others may count on.
+    /// How many requests the workers have inside that the others may count on.
     fn known(&self, now: u64) -> usize {
         let alive = |worker: &usize| self.strict || now - self.ran[*worker] <= LIFE.as_millis() as u64;
         (0..self.lines.len()).filter(alive).map(|worker| self.inside_of(worker)).sum()
@@ -135,7 +135,8 @@ impl World<'_> {
     fn enter(&mut self, number: usize, now: u64) {
         let known = self.known(now);
         let limit = match self.states[number] {
-            // Others may have come since its place was granted, by what theirs allow.
+            // Since its place was granted, others may have entered by the concurrency of their own
+            // configuration.
             State::Held => self.requests.iter().map(|request| request.concurrency).max().unwrap_or(0),
             _ => self.requests[number].concurrency,
         };
@@ -166,7 +167,8 @@ impl World<'_> {
         }
     }
 
-    /// At most its bound and a tick, and as long as its own worker stood still.
+    /// Checks that a request waited at most its bound, a tick, and as long as its own worker stood
+    /// still.
     fn waited(&self, number: usize, now: u64) {
         let Request { at, worker, bound, .. } = self.requests[number];
         let stood = |stall: &Stall| stall.until.min(now).saturating_sub(stall.from.max(at));
@@ -195,7 +197,7 @@ impl World<'_> {
             {
                 continue;
             }
-            // A worker that was taken for dead counts again from its next step on.
+            // A worker that was taken for dead counts again from its next step.
             self.ran[worker] = millis;
             if let Event::Tick(worker) = event
                 && self.states.iter().any(|state| *state != State::Over)
@@ -260,7 +262,7 @@ fn check(mut world: World) {
     assert_eq!((limiter.inside(), limiter.waiting()), (0, 0));
 }
 
-/// All of one configuration, or of two: a listener is updated.
+/// Requests of one configuration, or of two while a listener is updated.
 fn requests(workers: usize) -> impl Strategy<Value = Vec<Request>> {
     let request =
         (0u64..8_000, 0..workers, 1u64..400, 50u64..12_000, any::<bool>(), prop::option::weighted(0.2, 0u64..3_000));
@@ -279,7 +281,7 @@ fn stalls(workers: usize) -> impl Strategy<Value = Vec<Stall>> {
         stall.prop_map(|(worker, from, time)| vec![Stall { worker, from, until: from + time }]),
         0..4,
     );
-    // The whole process: each worker goes on at a moment of its own.
+    // The whole process stalls; each worker goes on at its own moment.
     let all =
         (0u64..8_000, prop::collection::vec(0u64..10_000, workers), 0u64..300).prop_map(|(from, times, spread)| {
             let longest = times.iter().copied().max().unwrap_or(0);
@@ -304,7 +306,7 @@ proptest! {
 }
 
 /// A fault found in use: two workers, one place, 16 requests, and the whole process stalls for 3 s.
-/// Neither worker takes the other for gone, so there is never a second place.
+/// Neither worker takes the other for dead, so there is never a second place.
 #[test]
 fn every_held_request_is_answered_after_the_whole_process_stalls() {
     let requests = (0..16).map(|n| Request {
@@ -406,7 +408,7 @@ fn giving_up_removes_that_requests_own_turn_from_the_wait_queue() {
     assert_eq!(there.look(&data, at(3)).in_turn, [2]);
 }
 
-/// A queue with one place, which is taken, and these requests held.
+/// A queue with one place, which is taken, and these held requests.
 fn holding<const N: usize>(data: &Data, requests: [u32; N]) -> WaitQueue<u32> {
     let (one, mut queue) = (Concurrency::new(1), WaitQueue::new(SERVICE, 1));
     assert!(queue.come(data, one, at(0)));

@@ -118,7 +118,7 @@ fn a_new_reset_interval_changes_how_long_a_report_counts() {
         router.choose(endpoints, 1, at(5_000), &mut fastrand::Rng::with_seed(1), &mut list);
         router.expected().unwrap()
     };
-    // Half of ten intervals has passed, or a twentieth.
+    // Half of ten intervals has passed here, and a twentieth below.
     let mut router = Router::new(RoutingKind::Mu, INTERVAL);
     assert_eq!(expected(&mut router, &mut endpoints), Duration::from_millis(300));
     let mut router = Router::new(RoutingKind::Mu, INTERVAL);

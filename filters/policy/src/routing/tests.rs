@@ -80,8 +80,8 @@ fn bloc_mu_and_least_request_avoid_the_busier_server() {
         endpoints.begin(busy, Timestamp::ZERO);
         endpoints.answer(busy, Right::Chip, crate::endpoints::Answer::Silent, Timestamp::ZERO);
         let shares = shares(kind, &mut endpoints);
-        // The busy one loses every comparison, so it is never first while another one can be drawn
-        // beside it.
+        // The busy server loses every comparison, so it is never first while another one can be
+        // drawn beside it.
         assert_eq!(shares.get("s3"), None, "{kind:?}");
     }
     let mut endpoints = endpoints(10);
@@ -140,8 +140,8 @@ fn mu_orders_by_expected_response_time() {
 }
 
 proptest! {
-    /// The oracle sorts all servers. Small numbers, so that many are equally good; the rates have
-    /// no exact inverse, so that roundings differ.
+    /// The oracle sorts all servers. The numbers are small, so that many servers are equally good;
+    /// the rates have no exact inverse, so that roundings differ.
     #[test]
     fn mu_lists_the_servers_with_the_shortest_expected_response_times(servers in prop::collection::vec((0u32..9, 1u32..8), 1..60), length in 1usize..12, seed: u64) {
         let mut endpoints = endpoints(servers.len());

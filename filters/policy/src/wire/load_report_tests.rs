@@ -50,7 +50,7 @@ proptest! {
         prop_assert!(text.len() < MAX_LENGTH / 2);
     }
 
-    /// Whatever we accept, the sfv crate accepts too, and both read the same numbers.
+    /// What we accept the sfv crate accepts too, and both read the same numbers.
     #[test]
     fn accepts_only_text_that_the_sfv_crate_reads_the_same(
         text in "(chip|queue|capacity|rate|Rate|x)(=(-?[0-9]{1,16}(\\.[0-9]{0,4})?|\\?[01]|to/k:en|\"s\"))?(, ?(chip|queue|other)(=[0-9]{1,3})?){0,2}"
