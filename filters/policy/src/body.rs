@@ -25,7 +25,8 @@ pub enum Body {
 }
 
 impl Body {
-    /// Reads the headers of a request with a body: `content-length`, or `content-type` without one.
+    /// Reads the headers of a request with a body: `content-length`, or `content-type` if there is
+    /// none.
     pub fn of<L: AsRef<[u8]>, T: AsRef<[u8]>>(length: Option<L>, kind: impl FnOnce() -> Option<T>) -> Self {
         match length {
             Some(length) => parse(length.as_ref()).map_or(Self::Unknown, Self::Sized),

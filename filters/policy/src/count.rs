@@ -8,7 +8,7 @@
 //! |---|---|---|---|
 //! | settled | first gauge | first gauge | |
 //! | both | first gauge | both gauges | the second one is cleared |
-//! | moved | second gauge, with its own requests | both | the first one is cleared, whose rest is nobody's |
+//! | moved | second gauge, with its own requests | both | the first one is cleared: only dead VMs' requests are left there |
 //! | back | first gauge, with its own requests | both | the second one is cleared |
 //!
 //! At each moment the sum of what is read holds every request of every living VM, and those of a
@@ -199,7 +199,7 @@ pub fn resign(shared: &impl Shared, service: &str, vm: u64) {
     }
 }
 
-/// Requests of a service in flight over all threads, as a thread reads them that takes no part.
+/// Requests of a service in flight over all threads, for a thread that takes no part in the count.
 pub fn in_flight(shared: &impl Shared, service: &str, gauges: &impl Gauges) -> Concurrency {
     let table = shared.get(&key(service)).0.map_or_else(Table::default, |bytes| Table::decode(&bytes));
     read(gauges, table.stage)
@@ -208,8 +208,8 @@ pub fn in_flight(shared: &impl Shared, service: &str, gauges: &impl Gauges) -> C
 fn read(gauges: &impl Gauges, stage: Stage) -> Concurrency {
     let mut sum = gauges.get(Side::First);
     if !stage.is_settled() {
-        // Read twice, in case another thread moves its requests from the second gauge to the first
-        // in between. Requests that come and go between the calls may be missed.
+        // The first gauge is read twice, in case another thread moves its requests from the second
+        // one to it in between. Requests that come and go between the calls may be missed.
         let second = gauges.get(Side::Second);
         sum = sum.max(gauges.get(Side::First)).saturating_add(second);
     }
@@ -325,7 +325,7 @@ impl Count {
             }
             if table.stage == self.stage {
                 if !table.stage.is_settled() && table.all_are_here() {
-                    // This was the last one to come: now the first one can go on.
+                    // This was the last one to reach the stage: now the first one can go on.
                     others.extend(table.members.first().map(|first| first.id).filter(|id| *id != self.vm));
                 }
                 return others;
@@ -334,7 +334,7 @@ impl Count {
         others
     }
 
-    /// Joins if it has not, and goes to the stage of the table; false if there is no room.
+    /// Joins if necessary, and goes to the stage of the table; false if there is no room.
     fn take_part(&mut self, table: &mut Table, gauges: &impl Gauges, now: Timestamp) -> bool {
         if !table.members.iter().any(|member| member.id == self.vm) {
             if table.members.len() >= MAX_MEMBERS {
@@ -377,7 +377,7 @@ impl Count {
             let nothing = own == 0 && all == 0 && !overdue;
             let stage = if nothing { table.stage } else { table.stage.next() };
             table.go_to(stage, now);
-            // Nothing moves into this stage, so this thread has reached it.
+            // Nothing moves on entering this stage, so this thread has reached it.
             if let Some(own) = table.members.iter_mut().find(|member| member.id == self.vm) {
                 own.stage = stage;
             }

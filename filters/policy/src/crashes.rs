@@ -2,8 +2,8 @@
 //!
 //! A crash ends the VM of one thread and costs the requests in it. The next request starts a new
 //! VM. That is right after a rare fault, and wrong when a request that crashes the VM comes again
-//! and again: each crash takes the requests beside it along. So a VM that starts when there were
-//! [`LIMIT`] crashes within the last [`WINDOW`] fails open until the first of them leaves the
+//! and again: each crash costs the other requests in the VM, too. So a VM that starts when there
+//! were [`LIMIT`] crashes within the last [`WINDOW`] fails open until the first of them leaves the
 //! window: it passes everything and reads nothing that could crash it.
 //!
 //! One Envoy has at most `LIMIT + threads - 1` crashes in a window, whatever is sent to it: a

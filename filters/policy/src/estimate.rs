@@ -39,8 +39,8 @@
 //!    a busy one without a queue;
 //! 2. `g`;
 //! 3. the aging;
-//! 4. a server that knows its concurrency reports its service rate itself: that is exact, and `R /
-//!    c` a guess;
+//! 4. `R / c` is a guess: a server that knows its concurrency reports its exact service rate
+//!    itself;
 //! 5. the bounds of belief;
 //! 6. rates in steps of 3 to 6%.
 

@@ -42,7 +42,7 @@ pub struct Peers {
 }
 
 impl Peers {
-    /// Computes the sum anew from all servers, without the rounding errors of many additions.
+    /// Recomputes the sum from all servers, without the rounding errors of many additions.
     pub fn renew<'a>(&mut self, all: impl Iterator<Item = &'a Failures>) {
         let mut peers = Self::default();
         all.filter(|failures| failures.is_compared).for_each(|failures| peers.add(failures.share, 1));

@@ -132,7 +132,7 @@ impl Polls {
         self.under_way = Some((token, Answered { question, since: now }));
     }
 
-    /// The call with this name is over. Returns the poll, if it was the one under way; it must be
+    /// The call with this name is over. Returns the poll if it was the one under way, to be
     /// [settled](Self::settle) next.
     pub fn answered(&mut self, token: u32) -> Option<Answered> {
         self.under_way.take_if(|(name, _)| *name == token).map(|(_, poll)| poll)

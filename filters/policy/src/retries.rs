@@ -1,4 +1,4 @@
-//! How often a request may be sent again: the user's retries and ours, counted apart.
+//! How often a request may be sent again: the user's retries and ours, counted separately.
 //!
 //! Envoy's router has one number of retries for a request, fixed when the request starts. So it is
 //! told the sum, and the filters, which see the attempts end, say when a kind is used up:

@@ -146,8 +146,8 @@ impl Sender {
     }
 
     /// Begins an attempt to the server at `address`, with the bid of this turn, if there is one. It
-    /// costs the retry budget one. A new server is learned if none are configured. None: servers
-    /// are configured, and this is not one of them.
+    /// costs the retry budget one. If no servers are configured, a new one is learned. None if
+    /// servers are configured and this is not one of them.
     pub fn begin(&mut self, address: &str, turn: Option<Turn>, now: Timestamp) -> Option<Attempt> {
         let endpoint = self.endpoint_at(address, now)?;
         self.begin_there(endpoint, turn, now)
@@ -256,8 +256,9 @@ impl Sender {
     }
 
     /// Chooses the servers of a request, in the order in which to try them: at most one for the
-    /// first attempt and for each retry of the kind that has more of them. The list is empty if no
-    /// server is known, or if Envoy's own policy places the request so that new servers are found.
+    /// first attempt and one for each retry of the kind that has more of them. The list is empty if
+    /// no server is known, or if Envoy's own policy places the request so that new servers are
+    /// found.
     pub fn choose(&mut self, now: Timestamp, rng: &mut impl Rng) -> &[EndpointId] {
         self.list.clear();
         self.budget.request();
@@ -312,8 +313,8 @@ impl Sender {
         self.list.iter().filter_map(|&id| self.endpoints.get(id)).map(Endpoint::address)
     }
 
-    /// Finds the server with this address for an attempt, which costs the retry budget one. A new
-    /// one is learned if none are configured.
+    /// Finds the server with this address for an attempt, which costs the retry budget one. If no
+    /// servers are configured, a new one is learned.
     fn endpoint_at(&mut self, address: &str, now: Timestamp) -> Option<EndpointId> {
         self.budget.attempt();
         let known = self.endpoints.find(address);
@@ -343,7 +344,7 @@ impl Sender {
 }
 
 /// Whether a rejection for a deadline, after `took`, says nothing about other requests: the server
-/// has a queue, and decided at once. A request that it held until its deadline, it could not serve.
+/// has a queue, and decided at once. If it held the request first, it failed to serve it.
 fn is_about_the_request(report: &LoadReport, took: Duration) -> bool {
     report.queue.is_some_and(|queue| queue > 0) && report.expected().is_some_and(|expected| took < expected / 2)
 }

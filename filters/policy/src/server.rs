@@ -14,8 +14,8 @@
 //!   (simulated: one gateway, 20 servers, p50 27 s instead of 71 ms).
 //!
 //! With `hold: false` the queue is in the application. A request that met `n >= C` others took
-//! `(n + 1/2) / C` execution times (`n - C` whole ones before it, half of one that had begun, its
-//! own), so its response time is divided by that.
+//! `(n + 1/2) / C` execution times (`n - C` whole ones before it, half of one that had begun, and
+//! its own), so its response time is divided by that.
 //!
 //! A request for which there is a free place (`n < C`; where `C` is not known, `n = 0`) is rejected
 //! for the capacity only, whatever its bid and its deadline: a server that serves nobody never
@@ -117,9 +117,9 @@ impl Server {
         self.capacity.get()
     }
 
-    /// A request arrives and meets `others` in the server. It accepts to wait as long as its `bid`,
-    /// and has `deadline` left, if it says so. The capacity is checked first: a bid is for a place
-    /// in the queue, not for one beyond it.
+    /// A request arrives and meets `others` in the server. It accepts a wait as long as its `bid`,
+    /// and has `deadline` left, if given. The capacity is checked first: a bid is for a place in
+    /// the queue, not for one beyond it.
     ///
     /// # Errors
     /// Why it must not enter.
@@ -181,8 +181,8 @@ impl Server {
         self.measured.borrow().departures.is_due(now)
     }
 
-    /// Ends the measuring interval if it is over. Those [beside](Self::beside) it must
-    /// [follow](Self::follow) then. `totals` are those of the whole server.
+    /// Ends the measuring interval if it is over. Servers made by [`beside`](Self::beside) must
+    /// then [`follow`](Self::follow). `totals` are those of the whole server.
     pub fn measure(&mut self, totals: Totals, executing: bool, now: Timestamp) {
         let mut borrowed = self.measured.borrow_mut();
         let measured = &mut *borrowed;

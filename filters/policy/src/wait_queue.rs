@@ -121,7 +121,8 @@ impl<T> WaitQueue<T> {
     }
 
     /// A request arrives. Returns whether there is a place for it at once. If not, it must be
-    /// [held](Self::hold) next. If the limiter cannot be reached it is let in (fail-open).
+    /// [held](Self::hold) next. If the limiter cannot be reached, the request is let in
+    /// (fail-open).
     pub fn come(&mut self, shared: &impl Shared, concurrency: Concurrency, now: Timestamp) -> bool {
         self.awake.look(now);
         let entrance = self.step(shared, now, |limiter, worker| limiter.enter(worker, concurrency));

@@ -22,10 +22,10 @@
 //! A bounce is measured only where there are bids. One that was slow by chance, as on a new
 //! connection, would end the bids for good. So where the measured bounce allows no bid, a request
 //! now and then probes: it bids as if no bounce had been measured. It is the next one after each
-//! `20 * bounce / 2 ms` requests served. If its bounce is faster than the mean, it replaces the
-//! mean. Probing costs a request at most 0.1 ms on average, however slow bounces are. (Simulated,
-//! 10 ms, 80% load, bounces of 20 and 200 ms: p99 within 1.2% of that without probes, and one
-//! attempt more for 1,000 requests.)
+//! `20 * bounce / 2 ms` requests served. If its bounce is faster than the mean one, it replaces
+//! that mean. Probing costs a request at most 0.1 ms on average, however slow bounces are.
+//! (Simulated, 10 ms, 80% load, bounces of 20 and 200 ms: p99 within 1.2% of that without probes,
+//! and one attempt more for 1,000 requests.)
 //!
 //! Defaults, from the simulator (40 senders, 10 servers, one request at a time, a bounce of 1.5 ms;
 //! cells: p99 over that of an omniscient balancer, attempts per request):
@@ -51,7 +51,7 @@
 //!
 //! A server's numbers cannot spoil the bids. Of a report, at most [`TRUST`] times what this
 //! sender's own requests take is believed ([`Bids::served`]), so one of ten servers that reports
-//! anything at all raises the mean by less than half. A bounce counts as one only if the attempt
+//! arbitrary numbers raises the mean by less than half. A bounce counts as one only if the attempt
 //! had a bid, and the expected response time that the server reports is not less than half of it
 //! ([`is_bounce`]). Otherwise it is a rejection, and the server is left alone like any that
 //! rejects.

@@ -1,11 +1,10 @@
 //! Whether a server's acceptance of a bid means anything.
 //!
-//! A server that accepts every bid would attract the bounces of all the others. It may not read
-//! bids, or lie about its wait. So each sender keeps [`Promises`] for each server: whether it
-//! reports at all, and how often it accepted a bid and answered after more than twice that. A
-//! server that breaks them gets the share of first attempts that BLOC would give it, and comes last
-//! for further ones. (Simulated, 80% load, one of ten silent: p99 105 s without this; with it, as
-//! with BLOC.)
+//! A server that does not read bids, or lies about its wait, would attract the bounces of all the
+//! others. So each sender keeps [`Promises`] for each server: whether it reports at all, and how
+//! often it accepted a bid and answered after more than twice that. A server that fails in either
+//! gets the share of first attempts that BLOC would give it, and comes last for further ones.
+//! (Simulated, 80% load, one of ten silent: p99 105 s without this; with it, as with BLOC.)
 //!
 //! Cold start: a server that has not answered yet counts as one that accepts everything. Cost: a
 //! comparison and a multiplication an answer. Not in the papers.

@@ -105,8 +105,8 @@ impl Routing for Mu {
         if probes {
             list.extend(endpoints.at(start));
         }
-        // Ties go to the first server from here. With another draw, they do not mostly go to the
-        // server behind one that is left out.
+        // Ties go to the first server from here. If that one is left out, the server behind it
+        // would win most of them, so another start is drawn.
         for _ in 0..DRAWS {
             if at(start).is_some_and(Standing::is_shut) {
                 start = rng.below(count);
@@ -133,7 +133,7 @@ impl Routing for Mu {
         endpoints.survey(queue, now);
         self.queue += WEIGHT * (queue - self.queue);
         self.pending += WEIGHT * (pending - self.pending);
-        // Counts the request that is being placed: a sender of one at a time never has another one
+        // Counts the request that is being placed: a sender of one at a time never has another
         // pending.
         let placed = 1.0 / looked_at as f64;
         self.fleet.senders = ((self.queue + placed) / (self.pending + placed)).max(1.0);
