@@ -21,8 +21,8 @@
 //! for the capacity only, whatever its bid and its deadline: a server that serves nobody never
 //! learns how fast it is.
 //!
-//! The expected response time of a request that meets `n` others is `max((n + 1) / mu, execution
-//! time)`. Cold start: it is unknown, and no request is rejected for it.
+//! A request that meets `n` others has an expected response time of
+//! `max((n + 1) / mu, execution time)`. Cold start: unknown, and no request is rejected for it.
 
 use crate::admission::Admission;
 use crate::capacity::Capacity;

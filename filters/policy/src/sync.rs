@@ -130,13 +130,13 @@ pub struct SyncResponse {
     /// All that the proxy subscribed to and that exists; a service that is missing here is not
     /// configured (any more).
     pub services: BTreeMap<String, ServiceSpec>,
-    /// What the control plane has found out about the routes to these services. It is apart from
+    /// What the control plane has found out about the routes to these services. It is separate from
     /// what users write, so that older proxies ignore it.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub routes: BTreeMap<String, Routes>,
 }
 
-/// How often routes to a service retry, which no proxy sees. It counts where the user sets nothing.
+/// How often routes to a service retry, which no proxy sees. Used where the user sets nothing.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Routes {

@@ -2,8 +2,8 @@
 //! within it.
 //!
 //! `C = max(concurrency, 1, floor(slo * mu))`, with the SLO in seconds and the service rate `mu` in
-//! requests/s; a request that finds `C - 1` others before it is then answered after `C / mu <=
-//! slo`. `mu` is the server's own estimate, see `server.rs`.
+//! requests/s. A request that finds `C - 1` others before it is answered after `C / mu <= slo`.
+//! `mu` is the server's own estimate, see `server.rs`.
 //!
 //! Unlike `average` it has no feedback on itself: as long as the server is busy, `mu` does not
 //! depend on how many requests were admitted, so the capacity neither ratchets down nor runs away.

@@ -16,7 +16,7 @@ pub struct PluginSpec {
     /// Parameters in force as long as the control plane gives no others.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub services: BTreeMap<String, ServiceSpec>,
-    /// Where to ask for parameters; absent: they are not asked for.
+    /// Where to ask for parameters; absent: the proxy asks nowhere.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub control_plane: Option<ControlPlaneSpec>,
 }

@@ -35,8 +35,8 @@ pub struct LoadReport {
 }
 
 impl LoadReport {
-    /// The expected response time of a request that arrives now: `max((queue + 1) / service rate,
-    /// execution time)`.
+    /// The expected response time of a request that arrives now:
+    /// `max((queue + 1) / service rate, execution time)`.
     pub fn expected(&self) -> Option<Duration> {
         let line = Duration::try_from_secs_f64((f64::from(self.queue?) + 1.0) / self.service?).ok()?;
         Some(line.max(self.execution.unwrap_or_default()))
