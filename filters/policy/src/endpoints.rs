@@ -131,7 +131,7 @@ impl Endpoints {
         self.table.iter()
     }
 
-    /// What this sender believes about each server, by place: the servers in a fixed order.
+    /// What this sender believes about each server, by place. A draw may change the places.
     pub fn standings(&self) -> &[Standing] {
         &self.standings
     }

@@ -100,7 +100,7 @@ struct World<'a> {
     stalls: &'a [Stall],
     lines: Vec<WaitQueue<usize>>,
     states: Vec<State>,
-    /// Whether an announcement arrives.
+    /// Whether wake-ups are lost.
     loses_wakes: bool,
     queue: BTreeMap<(u64, usize), Event>,
     number: usize,

@@ -85,8 +85,7 @@ pub struct ServiceSpec {
     /// the control plane finds in Kubernetes.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub virtual_service_retries: BTreeMap<String, i64>,
-    /// Further attempts after something else than a rejection, as a share of the requests; 0 to 1,
-    /// default 0.2.
+    /// Retries after anything but a rejection, as a share of the requests; 0 to 1, default 0.2.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schemars(range(min = 0, max = 1)))]
     pub retry_budget: Option<f64>,
@@ -114,8 +113,8 @@ pub struct ServiceSpec {
     /// the application. Default: true.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hold: Option<bool>,
-    /// How long a request may be held at most; `1ms` to `1h`, default `15s`. A deadline of its own
-    /// may be sooner.
+    /// How long a request is held at most; `1ms` to `1h`, default `15s`. The deadline of a request
+    /// may end that sooner.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schemars(regex(pattern = DURATION)))]
     pub max_queue_wait: Option<String>,
@@ -144,15 +143,14 @@ pub struct ServiceSpec {
     /// default false.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub orca: Option<bool>,
-    /// Whether a rejected request's answer says why in `x-bloc-why`, for whoever looks for a fault;
-    /// default false.
+    /// Whether the answer to a rejected request says why in `x-bloc-why`; default false.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub debug_headers: Option<bool>,
     /// Addresses `ip:port`; absent: learned from the answers.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub endpoints: Option<Vec<String>>,
-    /// Addresses `ip:port` by the port of the service, for clusters whose name tells it; these win
-    /// over `endpoints`.
+    /// Addresses `ip:port` by the port of the service, for clusters whose name contains it; they
+    /// have precedence over `endpoints`.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub endpoints_by_port: BTreeMap<u16, Vec<String>>,
 }

@@ -1,0 +1,190 @@
+//! One server: what it admits, measures and reports.
+
+use super::*;
+use crate::config::{CapacitySpec, ServiceSpec};
+
+fn server(spec: ServiceSpec) -> Server {
+    Server::new(&spec.validate().unwrap())
+}
+
+fn requests(n: u32) -> Concurrency {
+    Concurrency::new(n)
+}
+
+fn with_execution(mut server: Server, millis: u64) -> Server {
+    let flag = server.flag(0);
+    server.depart(flag, Concurrency::new(0), Duration::from_millis(millis), 0, Timestamp::ZERO);
+    server.measure(Totals::default(), true, Timestamp::ZERO);
+    server
+}
+
+#[test]
+fn derives_service_rate_and_slo_capacity_from_the_concurrency() {
+    let capacity = Some(CapacitySpec::Slo { slo: "2s".into() });
+    let server = server(ServiceSpec { concurrency: Some(4), capacity, ..ServiceSpec::default() });
+    assert_eq!((server.service_rate(), server.capacity()), (None, None), "cold: no limit");
+    let server = with_execution(server, 100);
+    assert_eq!(server.service_rate(), Some(40.0));
+    assert_eq!(server.capacity(), Some(requests(80)));
+    let report = server.bare_report(requests(3));
+    assert_eq!((report.service, report.queue, report.chip), (Some(40.0), Some(3), false));
+}
+
+#[test]
+fn reports_orca_reasons_and_places_as_configured() {
+    let of = |spec: ServiceSpec| {
+        let server = server(spec);
+        (server.orca(), server.tells_why(), server.places())
+    };
+    assert_eq!(of(ServiceSpec::default()), (false, false, None));
+    let all =
+        ServiceSpec { orca: Some(true), debug_headers: Some(true), concurrency: Some(4), ..ServiceSpec::default() };
+    assert_eq!(of(all.clone()), (true, true, Some(requests(4))));
+    assert_eq!(of(ServiceSpec { hold: Some(false), ..all }), (true, true, None));
+}
+
+#[test]
+fn a_report_for_an_answer_has_the_chip_beside_the_load() {
+    let server = with_execution(server(ServiceSpec { concurrency: Some(4), ..ServiceSpec::default() }), 100);
+    let report = server.report(requests(3), &mut fastrand::Rng::with_seed(1));
+    assert_eq!(report, LoadReport { chip: true, ..server.bare_report(requests(3)) });
+    assert_eq!((report.queue, report.service), (Some(3), Some(40.0)));
+}
+
+#[test]
+fn the_measuring_interval_ends_after_a_second() {
+    let mut server = server(ServiceSpec::default());
+    server.measure(Totals::default(), true, Timestamp::ZERO);
+    assert!(!server.is_due(Timestamp::from_nanos(999_999_999)));
+    assert!(server.is_due(Timestamp::from_nanos(1_000_000_000)));
+}
+
+#[test]
+fn an_execution_time_of_zero_makes_no_service_rate() {
+    for concurrency in [None, Some(4)] {
+        let server = with_execution(server(ServiceSpec { concurrency, ..ServiceSpec::default() }), 0);
+        assert_eq!(server.service_rate(), None);
+    }
+}
+
+#[test]
+fn subtracts_queueing_in_the_application_from_the_execution_time() {
+    let mut server = server(ServiceSpec { concurrency: Some(2), hold: Some(false), ..ServiceSpec::default() });
+    assert_eq!((server.places(), server.concurrency()), (None, Some(requests(2))));
+    // Service times of 100 ms: alone, beside another one, and behind 2, 3 and 7, of which the
+    // first has been half served.
+    for (others, took) in [(0, 100), (1, 100), (2, 125), (3, 175), (7, 375)] {
+        let flag = server.flag(0);
+        server.depart(flag, requests(others), Duration::from_millis(took), 0, Timestamp::ZERO);
+        let execution = server.bare_report(requests(0)).execution.unwrap();
+        assert!((execution.as_secs_f64() - 0.1).abs() < 1e-6, "{others} others: {execution:?}");
+    }
+    assert_eq!(server.service_rate().map(f64::round), Some(20.0));
+}
+
+#[test]
+fn a_worker_that_serves_nothing_reports_no_rate_and_no_capacity() {
+    let mut server =
+        server(ServiceSpec { capacity: Some(CapacitySpec::Slo { slo: "1s".into() }), ..ServiceSpec::default() });
+    for second in 0..5 {
+        let totals = Totals { departed: second * 100, confident: 0 };
+        server.measure(totals, true, Timestamp::ZERO.after(Duration::from_secs(second)));
+    }
+    assert_eq!((server.service_rate(), server.capacity()), (None, None));
+}
+
+#[test]
+fn an_idle_server_does_not_lower_its_service_rate() {
+    let mut server = with_execution(server(ServiceSpec::default()), 50);
+    let at = |seconds| Timestamp::ZERO.after(Duration::from_secs(seconds));
+    // One departure in ten seconds, and a confident one.
+    server.measure(Totals { departed: 1, confident: 1 }, true, at(10));
+    assert_eq!(server.service_rate(), Some(20.0));
+}
+
+#[test]
+fn rejects_a_request_that_cannot_meet_its_deadline() {
+    let mut server = with_execution(server(ServiceSpec { concurrency: Some(1), ..ServiceSpec::default() }), 100);
+    let now = Timestamp::ZERO;
+    let left = |millis| Some(Duration::from_millis(millis));
+    assert_eq!(server.expected(requests(4)), left(500));
+    assert_eq!(server.arrive(requests(4), None, left(499), now), Err(Reason::Deadline));
+    assert_eq!(server.arrive(requests(4), None, left(500), now), Ok(()));
+    assert_eq!(server.arrive(requests(4), None, None, now), Ok(()));
+    assert_eq!(server.arrive(requests(0), None, left(99), now), Ok(()), "there is a place");
+}
+
+#[test]
+fn a_free_place_admits_any_bid_and_deadline() {
+    let of = |concurrency| with_execution(server(ServiceSpec { concurrency, ..ServiceSpec::default() }), 2_500);
+    let soon = Some(Duration::from_secs(1));
+    let now = Timestamp::ZERO;
+    for (bid, left) in [(soon, None), (None, soon)] {
+        assert_eq!(of(Some(4)).arrive(requests(3), bid, left, now), Ok(()));
+        assert!(of(Some(4)).arrive(requests(4), bid, left, now).is_err());
+        assert_eq!(of(None).arrive(requests(0), bid, left, now), Ok(()));
+        assert!(of(None).arrive(requests(1), bid, left, now).is_err(), "how many places there are is not known");
+    }
+}
+
+#[test]
+fn rejects_a_bid_below_the_expected_response_time() {
+    let mut server = with_execution(server(ServiceSpec { concurrency: Some(1), ..ServiceSpec::default() }), 100);
+    let now = Timestamp::ZERO;
+    let bid = |millis| Some(Duration::from_millis(millis));
+    assert_eq!(server.arrive(requests(2), bid(299), None, now), Err(Reason::Bid));
+    assert_eq!(server.arrive(requests(2), bid(300), None, now), Ok(()));
+    assert_eq!(server.arrive(requests(2), None, None, now), Ok(()), "without limit");
+    let mut cold = self::server(ServiceSpec { concurrency: Some(1), ..ServiceSpec::default() });
+    assert_eq!(cold.arrive(requests(9), bid(1), None, now), Ok(()), "a server without measurements takes it");
+}
+
+#[test]
+fn holds_no_longer_than_the_maximum_or_the_deadline_allows() {
+    let spec = ServiceSpec { concurrency: Some(1), max_queue_wait: Some("300ms".into()), ..ServiceSpec::default() };
+    let server = with_execution(server(spec), 100);
+    let millis = Duration::from_millis;
+    assert_eq!(server.patience(None), millis(300));
+    assert_eq!(server.patience(Some(millis(250))), millis(150), "the application needs the rest");
+    assert_eq!(server.patience(Some(millis(1000))), millis(300));
+    let default = with_execution(self::server(ServiceSpec::default()), 100);
+    assert_eq!(default.patience(None), millis(15_000), "as long as Envoy waits for an answer by default");
+    assert_eq!(default.patience(Some(millis(60_000))), millis(15_000));
+}
+
+#[test]
+fn a_server_at_its_capacity_rejects_requests() {
+    let mut server =
+        server(ServiceSpec { capacity: Some(CapacitySpec::Static { limit: 2 }), ..ServiceSpec::default() });
+    assert_eq!(server.arrive(requests(1), None, None, Timestamp::ZERO), Ok(()));
+    assert_eq!(server.arrive(requests(2), None, None, Timestamp::ZERO), Err(Reason::Capacity));
+}
+
+#[test]
+fn new_parameters_keep_the_measurements() {
+    let slo = |slo: &str| ServiceSpec {
+        concurrency: Some(2),
+        capacity: Some(CapacitySpec::Slo { slo: slo.into() }),
+        ..ServiceSpec::default()
+    };
+    let mut server = with_execution(server(slo("1s")), 100);
+    assert_eq!(server.capacity(), Some(requests(20)));
+    server.configure(&ServiceSpec { headroom: Some(0.5), ..slo("1s") }.validate().unwrap());
+    assert_eq!(server.capacity(), Some(requests(20)), "the same estimator goes on");
+    server.configure(&slo("2s").validate().unwrap());
+    server.measure(Totals::default(), true, Timestamp::ZERO);
+    assert_eq!(server.capacity(), Some(requests(40)), "another one starts from the measurements");
+}
+
+#[test]
+fn two_configurations_of_a_service_share_its_measurements() {
+    let slo = |slo: &str| {
+        let capacity = Some(CapacitySpec::Slo { slo: slo.into() });
+        ServiceSpec { concurrency: Some(2), capacity, ..ServiceSpec::default() }.validate().unwrap()
+    };
+    let one = with_execution(Server::new(&slo("1s")), 100);
+    let mut other = one.beside(&slo("2s"));
+    assert_eq!((one.capacity(), other.capacity()), (Some(requests(20)), Some(requests(40))));
+    other = with_execution(other, 100);
+    assert_eq!(other.expected(requests(1)), one.expected(requests(1)));
+}
