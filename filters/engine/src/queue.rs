@@ -6,8 +6,8 @@ use crate::held::Held;
 use crate::host::{Host, Stream};
 use crate::message::Message;
 use crate::parameters::PluginId;
-use bloc_policy::wait_queue::{self, WaitQueue};
 use bloc_policy::units::{Concurrency, Timestamp};
+use bloc_policy::wait_queue::{self, WaitQueue};
 use std::rc::{Rc, Weak};
 use std::time::Duration;
 
@@ -91,8 +91,16 @@ impl<H: Host> Queue<H> {
     /// The queue of a service, as the VM with this number sees it.
     pub fn new(host: &H, service: &str, vm: u64, recovery: &CrashRecovery) -> Self {
         let (wait_queue, unread, asked) = (WaitQueue::new(service, vm), Vec::new(), Timestamp::ZERO);
-        let queue =
-            Self { host: host.clone(), vm, service: service.into(), wait_queue, unread, asked, sized: asked, told: false };
+        let queue = Self {
+            host: host.clone(),
+            vm,
+            service: service.into(),
+            wait_queue,
+            unread,
+            asked,
+            sized: asked,
+            told: false,
+        };
         let (host, service) = (host.clone(), Rc::clone(&queue.service));
         recovery.register(Step::Resign, move || {
             // The others are told that there may be free places.

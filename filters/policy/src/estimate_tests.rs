@@ -28,11 +28,7 @@ fn the_queue_estimate_adds_own_requests_and_those_of_other_senders() {
     estimate.sent(3, at(0));
     assert_eq!(estimate.standing(3).known_queue(&fleet(9.0, 1.0), 1.0, at(0)), 8.0);
     assert_eq!(estimate.standing(0).unknown_queue(&fleet(9.0, 1.0), at(0)), 0.0);
-    assert_eq!(
-        estimate.standing(0).unknown_queue(&fleet(9.0, 10.0), at(0)),
-        9.0,
-        "each own request stands for ten"
-    );
+    assert_eq!(estimate.standing(0).unknown_queue(&fleet(9.0, 10.0), at(0)), 9.0, "each own request stands for ten");
     estimate.hear(&LoadReport { queue: Some(0), ..LoadReport::default() }, 3, NO_LIMIT, at(1));
     assert_eq!(estimate.standing(0).unknown_queue(&fleet(9.0, 10.0), at(0)), 0.0, "a report covers all requests");
 }
@@ -60,19 +56,14 @@ fn a_lone_gateway_knows_its_queues_exactly() {
 
 #[test]
 fn assumes_the_other_senders_mean_queue_at_a_new_server() {
-    assert_eq!(
-        Estimate::default().standing(0).known_queue(&fleet(4.0, 2.0), 2.0, at(0)),
-        4.0,
-        "half of 4 s at 2/s"
-    );
+    assert_eq!(Estimate::default().standing(0).known_queue(&fleet(4.0, 2.0), 2.0, at(0)), 4.0, "half of 4 s at 2/s");
 }
 
 #[test]
 fn a_reported_service_rate_overrides_the_derived_one() {
     let mut estimate = Estimate::default();
     assert_eq!(estimate.standing(0).service_rate(), 0.0);
-    let report =
-        LoadReport { queue: Some(0), rate: Some(10.0), confidence: Ratio::new(0.5), ..LoadReport::default() };
+    let report = LoadReport { queue: Some(0), rate: Some(10.0), confidence: Ratio::new(0.5), ..LoadReport::default() };
     estimate.hear(&report, 1, NO_LIMIT, at(0));
     assert_eq!(estimate.standing(0).service_rate(), 20.0);
     estimate.hear(&LoadReport { service: Some(34.0), ..report }, 1, NO_LIMIT, at(0));

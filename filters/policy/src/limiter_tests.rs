@@ -243,7 +243,11 @@ fn a_workers_report_corrects_its_counts_in_the_concurrency_limiter() {
     limiter.report(workers[0], 0, repeat_n(one, 2));
     assert_eq!(limiter.grant(), Some(workers[1]), "its place is free");
     limiter.report(workers[1], 0, repeat_n(one, 0));
-    assert_eq!((limiter.inside(), limiter.waiting()), (0, 2), "the second worker has nothing inside and nothing waiting");
+    assert_eq!(
+        (limiter.inside(), limiter.waiting()),
+        (0, 2),
+        "the second worker has nothing inside and nothing waiting"
+    );
     limiter.report(workers[1], 3, repeat_n(one, 4));
     assert_eq!((limiter.inside(), limiter.waiting()), (3, 6));
     limiter.report(workers[0], 0, repeat_n(one, 1));

@@ -1,7 +1,7 @@
 //! The table and the page of faults under load.
 
-use super::lines::{Line, Marks, over_time};
 use super::experiment_pages::document;
+use super::lines::{Line, Marks, over_time};
 use crate::chaos::{Claim, Figure, Row, SIDES, Side, Verdict};
 use crate::timeline::Point;
 use comfy_table::{Table, presets};

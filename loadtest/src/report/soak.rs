@@ -1,7 +1,7 @@
 //! The table and the page of a soak run.
 
-use super::lines::{Line, Marks, over_time};
 use super::experiment_pages::document;
+use super::lines::{Line, Marks, over_time};
 use crate::soak::Lived;
 use crate::soak::watch::{Series, Unit};
 use comfy_table::{Table, presets};
