@@ -1,5 +1,5 @@
-//! Says offline what the control plane would say: of a services file, or of the ConfigMaps among
-//! the manifests of a file.
+//! Checks a file offline as the control plane would: a services file, or the ConfigMaps among
+//! manifests.
 
 use crate::snapshot::Snapshot;
 use crate::source::kubernetes::{ALL, KEY, LABEL, PolicySpec, Scope};
@@ -9,7 +9,7 @@ use k8s_openapi::api::core::v1::ConfigMap;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
-/// What a good file holds.
+/// What a valid file holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Good {
     /// Services.
@@ -18,22 +18,22 @@ pub enum Good {
     ConfigMaps(usize),
 }
 
-/// What a good file holds, and what in it is allowed but probably a mistake.
+/// What a valid file holds, and warnings about values that are allowed but probably a mistake.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Verdict {
     /// What it holds.
     pub good: Good,
-    /// Path and reason of each doubt.
+    /// Path and reason of each warning.
     pub warnings: Vec<String>,
 }
 
-/// Checks the text of a services file, or of manifests, of which the ConfigMaps labelled
-/// `bloc.dev/policy: "true"` count. One in `namespace`, or without a namespace, speaks for the
-/// whole cluster.
+/// Checks the text of a services file, or of manifests, in which the ConfigMaps labelled
+/// `bloc.dev/policy: "true"` count. A ConfigMap in `namespace`, or without a namespace, applies to
+/// the whole cluster.
 ///
 /// # Errors
-/// Of each service, and of each ConfigMap, the first value that is not allowed; of a ConfigMap, its
-/// path begins with `ConfigMap NAMESPACE/NAME`.
+/// The first value that is not allowed of each service and of each ConfigMap. The path of an error
+/// in a ConfigMap begins with `ConfigMap NAMESPACE/NAME`.
 pub fn check(text: &str, namespace: &str) -> Result<Verdict, Vec<ConfigError>> {
     let documents = yaml::documents(text).map_err(|error| vec![error])?;
     if documents.iter().any(|document| document.get("kind").is_some()) {
@@ -87,8 +87,8 @@ fn manifests(documents: Vec<Value>, namespace: &str) -> Result<Verdict, Vec<Conf
         let later = match in_force.remove(&own) {
             None => None,
             Some(other) => {
-                // Without both times, the order of the file stands for the order of creation. Of
-                // two times that are the same, the name decides, as in the cluster.
+                // Unless both have a creation time, the order in the file stands for the order of
+                // creation. Between equal times the name decides, as in the cluster.
                 let times = created.zip(other.0);
                 let older = times.is_some_and(|(own, theirs)| (own, &name) < (theirs, &other.1));
                 Some(if older { (other.1, (created, name.clone())) } else { (name.clone(), other) })
@@ -129,12 +129,12 @@ fn manifests(documents: Vec<Value>, namespace: &str) -> Result<Verdict, Vec<Conf
     Ok(Verdict { good: Good::ConfigMaps(checked), warnings })
 }
 
-/// What a ConfigMap says of a service, the particular before the general.
+/// The spec of a service in a ConfigMap; a more particular value wins over a more general one.
 fn merged(policy: &PolicySpec, name: &str) -> ServiceSpec {
     policy.of(name).0.fold(ServiceSpec::default(), |general, particular| particular.clone().or(general))
 }
 
-/// `first`, and what else is refused if each service is read on its own.
+/// `first`, and the other errors that appear if each service is read on its own.
 fn all(first: ConfigError, text: &str, read: impl Fn(Value) -> Result<(), ConfigError>) -> Vec<ConfigError> {
     let Ok(mut rest) = yaml::values(text) else { return vec![first] };
     let Some(Value::Object(services)) = rest.get_mut("services").map(Value::take) else { return vec![first] };
@@ -149,7 +149,7 @@ fn all(first: ConfigError, text: &str, read: impl Fn(Value) -> Result<(), Config
     errors
 }
 
-/// Says whose lines are counted.
+/// Adds to an error with a line number which text the lines are counted in.
 fn within(error: ConfigError) -> ConfigError {
     let of = |text: String| if text.contains(" at line ") { format!("{text} of {KEY}") } else { text };
     match error {
@@ -160,7 +160,7 @@ fn within(error: ConfigError) -> ConfigError {
     }
 }
 
-/// What is allowed but probably a mistake.
+/// Warnings about values that are allowed but probably a mistake.
 fn doubts(path: &str, spec: &ServiceSpec) -> Vec<String> {
     let mut doubts = Vec::new();
     let without = "without `concurrency`, the number of requests that one server works on at once";

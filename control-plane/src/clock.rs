@@ -1,9 +1,9 @@
-//! Wall-clock time, handed in so that tests can step it, and how it is written.
+//! Wall-clock time and its text form. The clock is handed in, so that tests can step it.
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// A source of wall-clock time; cheap to clone. May step backwards, as real ones do.
+/// A source of wall-clock time; cheap to clone. Like a real clock, it may step backwards.
 #[derive(Clone)]
 pub struct Clock(Arc<dyn Fn() -> SystemTime + Send + Sync>);
 
@@ -30,7 +30,7 @@ impl Clock {
     }
 }
 
-/// A time as RFC 3339 writes it.
+/// A time in RFC 3339.
 pub fn rfc3339(time: SystemTime) -> String {
     // humantime cannot write years before 1970 or after 9999, which a broken clock may show.
     let year_9999 = UNIX_EPOCH + Duration::from_secs(253_402_300_799);

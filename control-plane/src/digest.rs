@@ -1,12 +1,12 @@
-//! A digest that stays the same in every build of this program.
+//! A digest that is the same in every build of this program.
 //!
-//! The hashes of the standard library promise nothing from one release to the next; with them an
-//! upgrade of the compiler would give every state another version.
+//! The hashes of the standard library may change from one release to the next. With them a new
+//! compiler would give every state another version.
 
 use sha2::{Digest, Sha256};
 
-/// The first 64 bits of the SHA-256 of pairs, each part with its length in front of it, so that
-/// other pairs never make the same bytes. The order of the pairs matters.
+/// The first 64 bits of the SHA-256 of the pairs. Each part has its length in front of it, so that
+/// different pairs never make the same bytes. The order of the pairs matters.
 pub fn of_pairs<N: AsRef<[u8]>, V: AsRef<[u8]>>(pairs: impl IntoIterator<Item = (N, V)>) -> u64 {
     let mut hasher = Sha256::new();
     let mut add = |part: &[u8]| {

@@ -1,11 +1,11 @@
 //! The control plane: it hands the parameters and endpoints of services to the proxies.
 //!
 //! A [source](source) validates what an operator wrote and publishes [`Snapshot`]s into the
-//! [`Store`]; proxies ask the [HTTP interface](http) by long poll (`POST /v1/sync`) and are
-//! answered as soon as something that they subscribed to has changed. With their polls proxies
-//! report the [load] of what they serve, out of which come the signals for scaling. Nothing in the
-//! mesh depends on this process being up: a proxy that loses it keeps its last good state. Several
-//! replicas may run side by side.
+//! [`Store`]. Proxies ask the [HTTP interface](http) by long poll (`POST /v1/sync`) and are
+//! answered as soon as something that they subscribed to changes. With each poll a proxy also
+//! reports the [load] of the services that it serves, from which the signals for scaling are
+//! computed. The mesh does not depend on this process: a proxy that loses it keeps its last good
+//! state. Several replicas may run side by side.
 //!
 //! ```text
 //! file ───────────► source::FileSource ───────┐

@@ -101,7 +101,7 @@ enum Command {
     },
 }
 
-/// What people write.
+/// The kinds of files for which there is a schema.
 #[derive(Clone, Copy, ValueEnum)]
 enum Form {
     /// A services file
@@ -177,11 +177,12 @@ async fn run(arguments: Arguments) -> Result<()> {
         LogFormat::Text => log.with_ansi(false).init(),
         LogFormat::Json => log.json().init(),
     }
-    // Each held poll is an open connection; the usual soft limit of 1,024 would end that early.
+    // Each held poll is an open connection. The usual soft limit of 1,024 open files is too low.
     if let Err(error) = rlimit::increase_nofile_limit(u64::MAX) {
         tracing::warn!(%error, "the limit of open files stays as it is");
     }
-    // The address file says "now"; one left behind by an earlier run would lie.
+    // A reader takes the address file as "listening now", so a file left by an earlier run has to
+    // go.
     for file in arguments.address_file.iter().chain(&arguments.metrics_address_file) {
         remove(file).with_context(|| format!("{}: cannot be removed", file.display()))?;
     }
@@ -214,7 +215,7 @@ async fn run(arguments: Arguments) -> Result<()> {
     Ok(())
 }
 
-/// What needs no server.
+/// Runs a command that needs no server.
 fn answer(command: Command) -> Result<()> {
     match command {
         Command::Check { file, namespace } => {
@@ -242,7 +243,7 @@ fn answer(command: Command) -> Result<()> {
     Ok(())
 }
 
-/// Listens, and says where in the log and in `file`.
+/// Listens, and writes the address to the log and to `file`.
 async fn bind(listen: SocketAddr, served: &str, file: Option<&Path>) -> Result<TcpListener> {
     let listener = TcpListener::bind(listen).await.with_context(|| format!("cannot listen on {listen}"))?;
     let address = listener.local_addr()?;
@@ -253,7 +254,7 @@ async fn bind(listen: SocketAddr, served: &str, file: Option<&Path>) -> Result<T
     Ok(listener)
 }
 
-/// A client with what `KUBECONFIG`, `~/.kube/config` or the pod says.
+/// A client configured by `KUBECONFIG`, `~/.kube/config` or the pod.
 async fn kubernetes() -> Result<kube::Client> {
     Ok(source::kubernetes::client(Config::infer().await?)?)
 }
@@ -276,7 +277,7 @@ fn remove(file: &Path) -> std::io::Result<()> {
     }
 }
 
-/// Writes beside the file and renames, so that a reader never sees half an address.
+/// Writes another file and renames it, so that a reader never sees half an address.
 fn write(file: &Path, address: SocketAddr) -> std::io::Result<()> {
     let mut beside = file.as_os_str().to_owned();
     beside.push(".new");

@@ -1,15 +1,15 @@
-//! What the control plane counts, for Prometheus (OpenMetrics text).
+//! The metrics of the control plane, for Prometheus (OpenMetrics text).
 //!
 //! | metric | kind | meaning |
 //! |---|---|---|
 //! | `bloc_config_accepted_total` | counter | contents of the source that were accepted |
 //! | `bloc_config_rejected_total` | counter | contents of the source that were refused; the last good one stays in force |
 //! | `bloc_config_refused` | gauge | contents of the source (file, ConfigMaps) that are refused now |
-//! | `bloc_config_version` | gauge | stands for the content in force: replicas that agree show the same, and a change is another number; no order |
+//! | `bloc_config_version` | gauge | identifies the content in force: equal at replicas that agree, different after a change; not ordered |
 //! | `bloc_config_services` | gauge | services in force |
 //! | `bloc_config_loaded_timestamp_seconds` | gauge | when the services in force were accepted, since 1970 |
 //! | `bloc_polls_held` | gauge | polls that are held |
-//! | `bloc_proxies_connected` | gauge | proxies that count at this replica: each that asks counts at exactly one |
+//! | `bloc_proxies_connected` | gauge | proxies that count at this replica: each proxy that polls counts at exactly one |
 //! | `bloc_proxies_stale` | gauge | those of them that have not taken what is in force for 10 s or more |
 //! | `bloc_load_reports_dropped_total` | counter | reports of services that are not in force, or of more than 1,000 |
 //! | `bloc_sync_answers_total{answer}` | counter | ended polls: `changed`, `unchanged`, `superseded`, `closing`, `no_room`, `refused` (4xx) |
@@ -113,28 +113,28 @@ impl Metrics {
         });
     }
 
-    /// Counts a poll that there was no room for.
+    /// Counts a poll that was refused for lack of room.
     pub fn count_no_room(&self) {
         self.count_answer("no_room");
     }
 
-    /// Counts a request that was no poll.
+    /// Counts a request that was refused as a poll.
     pub fn count_refused(&self) {
         self.count_answer("refused");
     }
 
-    /// All metrics as OpenMetrics text, the gauges set from `counts`, what concerns services from
+    /// All metrics as OpenMetrics text: the gauges from `counts`, the metrics of services from
     /// `services`.
     ///
     /// # Errors
-    /// If formatting fails, which a string does not.
+    /// If formatting fails, which does not happen with a string.
     pub fn encode(
         &self,
         counts: Counts,
         services: &BTreeMap<String, (Signals, Totals)>,
     ) -> Result<String, std::fmt::Error> {
         let gauge = |value: usize| i64::try_from(value).unwrap_or(i64::MAX);
-        // 52 bits, which a floating-point number keeps.
+        // 52 bits, which fit a floating-point number.
         self.version.set(i64::try_from(counts.digest >> 12).unwrap_or(i64::MAX));
         self.services.set(gauge(counts.services));
         self.polls_held.set(gauge(counts.polls_held));

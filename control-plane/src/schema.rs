@@ -1,20 +1,20 @@
-//! The JSON Schemas of what people write, for their editors.
+//! The JSON Schemas of the files that people write, for their editors.
 //!
-//! The files in `schema/` are what these functions return; a test fails if they are not. A schema
-//! knows less than the control plane: it says nothing of the range of a duration or of an address.
-//! `bloc-control-plane check` says it all.
+//! The files in `schema/` are the output of these functions; a test compares them. A schema knows
+//! less than the control plane: it has no ranges of durations and no form of addresses.
+//! `bloc-control-plane check` checks everything.
 
 use crate::source::kubernetes::PolicySpec;
 use bloc_policy::config::ServicesSpec;
 use schemars::JsonSchema;
 use serde_json::Value;
 
-/// Of a services file.
+/// The schema of a services file.
 pub fn services() -> String {
     text::<ServicesSpec>("BLOC: a services file")
 }
 
-/// Of `services.yaml` in a ConfigMap.
+/// The schema of `services.yaml` in a ConfigMap.
 pub fn policy() -> String {
     text::<PolicySpec>("BLOC: services.yaml in a ConfigMap with the label bloc.dev/policy")
 }

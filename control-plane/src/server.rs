@@ -1,7 +1,7 @@
 //! Serves the HTTP interface until told to stop.
 //!
-//! Own loop over hyper instead of `axum::serve`, which bounds neither the time that the head of a
-//! request may take nor the number of connections.
+//! A loop over hyper instead of `axum::serve`, which limits neither how long the head of a request
+//! may take nor the number of connections.
 
 use crate::http;
 use crate::http::caller::network;
@@ -26,41 +26,42 @@ use tokio::sync::Semaphore;
 use tokio::time::{sleep, timeout};
 use tower_service::Service;
 
-/// How long answers may take to leave after the beginning of a shutdown; held polls are answered at
-/// once, so that this only cuts off clients that do not read.
+/// How long responses may take to leave after a shutdown began. Held polls are answered at once, so
+/// this only cuts off clients that do not read.
 const DRAIN: Duration = Duration::from_secs(5);
-/// What accepting waits after an error, which mostly is that there are too many open files.
+/// The pause after an error of `accept`, which usually means too many open files.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
-/// What is read of a connection in one go, in bytes, and the longest head of a request: a sidecar's
-/// takes 2 KiB. Each connection may keep as much here.
+/// The read buffer of a connection, and the longest head of a request, in bytes. A sidecar's head
+/// takes 2 KiB. Each connection may keep that much memory.
 const MAX_BUFFER: usize = 8 << 10;
-/// Requests at once on one connection of HTTP/2.
+/// Concurrent requests on one HTTP/2 connection.
 const MAX_STREAMS: u32 = 100;
-/// Connections at once to the port of the metrics, in all and from one address. They are counted
-/// apart, so that scrapers do not keep proxies out. A Prometheus keeps one.
+/// Concurrent connections to the metrics port, in all and from one address. They have limits of
+/// their own, so that scrapers do not keep proxies out. A Prometheus keeps one connection.
 const SCRAPERS: (usize, usize) = (200, 20);
 
-/// Where it is served.
+/// The sockets to serve on.
 #[derive(Debug)]
 pub struct Listeners {
-    /// Everything, but for the metrics if they have a port of their own.
+    /// Everything, except the metrics if they have a port of their own.
     pub main: TcpListener,
-    /// `GET /metrics` alone, without a check of who asks; `None`: on the main port.
+    /// `GET /metrics` alone, without an identity check; `None`: on the main port.
     pub metrics: Option<TcpListener>,
 }
 
-/// How it is served.
+/// How requests are served.
 #[derive(Clone, Debug)]
 pub struct Serving {
     /// How proxies prove who they are.
     pub identity: Identity,
-    /// How long the head of a request may take, and a connection without one may live.
+    /// How long the head of a request may take, and how long a connection without a request may
+    /// live.
     pub head_timeout: Duration,
-    /// Connections at once; more wait to be accepted.
+    /// Concurrent connections; further ones wait to be accepted.
     pub max_connections: usize,
-    /// Connections at once from one address, so that nobody takes all of them; more are closed at
-    /// once. Through our own sidecar everybody comes from a loopback address, for which there is no
-    /// such limit.
+    /// Concurrent connections from one address, so that one client cannot take all of them; further
+    /// ones are closed at once. Loopback addresses have no such limit, because every caller that
+    /// comes through our own sidecar has one.
     pub max_connections_of_one: usize,
 }
 
@@ -70,18 +71,18 @@ impl Default for Serving {
             identity: Identity::None,
             // A proxy asks again a second after its last answer.
             head_timeout: Duration::from_secs(30),
-            // The proxies of a large mesh at one replica, and some. An idle one takes 12 kB, which
-            // nobody is charged for: with what may be remembered and what may be on its way, that
-            // is below the 512 MiB of the manifests.
+            // All proxies of a large mesh at one replica, and some more. An idle connection takes
+            // 12 kB that no budget covers. Together with the budgets for proxies and for bodies in
+            // transit, that stays below the 512 MiB of the manifests.
             max_connections: 14_000,
-            // A node behind whose address all of its pods' proxies hide has some hundred.
+            // A node that hides all of its pods' proxies behind its own address has some hundred.
             max_connections_of_one: 1_000,
         }
     }
 }
 
-/// Serves `store` on `listeners` until `shutdown` completes; then answers the polls that are held
-/// (304), takes no new connections, and returns when all answers have left or 5 s have passed.
+/// Serves `store` on `listeners` until `shutdown` completes. Then answers the held polls (304),
+/// accepts no new connections, and returns when all responses have left or 5 s have passed.
 pub async fn serve(
     listeners: Listeners,
     store: Store,
@@ -92,12 +93,12 @@ pub async fn serve(
     let mut builder = Builder::new(TokioExecutor::new());
     builder.http1().timer(TokioTimer::new()).header_read_timeout(serving.head_timeout).max_buf_size(MAX_BUFFER);
     builder.http2().timer(TokioTimer::new()).keep_alive_interval(Some(serving.head_timeout));
-    // What a client may send without our reading it, for all streams of its connection.
+    // Bytes that a client may send before we read them, for all streams of its connection.
     let window = u32::try_from(8 * MAX_BUFFER).unwrap_or(u32::MAX);
     builder.http2().initial_stream_window_size(window).initial_connection_window_size(window);
     builder.http2().max_concurrent_streams(MAX_STREAMS).max_header_list_size(window / 8).max_send_buf_size(MAX_BUFFER);
     let graceful = GracefulShutdown::new();
-    // A Prometheus speaks HTTP/1.1, in plain text; a sidecar may speak HTTP/2.
+    // Prometheus uses HTTP/1.1 in plain text; a sidecar may use HTTP/2.
     let http1 = Arc::new(builder.clone().http1_only());
     let both = Arc::new(builder);
     let port = |listener, router, builder: &Arc<_>, (max_connections, max_connections_of_one)| {
@@ -111,7 +112,7 @@ pub async fn serve(
         None => http::router_with_metrics(store.clone(), metrics, serving.identity),
     };
     let main = port(listeners.main, router, &both, (serving.max_connections, serving.max_connections_of_one));
-    // A port whose future is dropped takes no more connections.
+    // Dropping the future of a port stops it from accepting connections.
     tokio::select! {
         () = main.accept(&graceful) => {}
         () = async { if let Some(port) = scrapes { port.accept(&graceful).await } else { pending().await } } => {}
@@ -124,7 +125,7 @@ pub async fn serve(
     }
 }
 
-/// A port, and what is served there.
+/// A port and its routes.
 struct Port {
     listener: TcpListener,
     router: Router,
@@ -135,7 +136,7 @@ struct Port {
 }
 
 impl Port {
-    /// Serves whoever connects; does not end.
+    /// Serves all connections; does not end.
     async fn accept(self, graceful: &GracefulShutdown) {
         let peers = Peers::default();
         loop {
@@ -164,11 +165,11 @@ impl Port {
     }
 }
 
-/// How many connections there are from each address.
+/// The number of connections from each address.
 #[derive(Clone, Default)]
 struct Peers(Arc<Mutex<HashMap<IpAddr, usize>>>);
 
-/// One of the connections from an address; dropping it ends it.
+/// A connection that is counted for its address until it is dropped.
 struct Place(Peers, IpAddr);
 
 impl Peers {
@@ -205,7 +206,7 @@ async fn connection(
     peer: Peer,
     head_timeout: Duration,
 ) {
-    // Answers are small and awaited: waiting for more to send would only delay them.
+    // Responses are small and somebody waits for them: Nagle's algorithm would only delay them.
     if let Err(error) = stream.set_nodelay(true) {
         tracing::debug!(%error, "no TCP_NODELAY");
     }
@@ -218,8 +219,8 @@ async fn connection(
         router.clone().call(request.map(Body::new))
     });
     let connection = builder.serve_connection(TokioIo::new(stream), service).into_owned();
-    // hyper starts its timeout for a head once it knows the version of HTTP. It never does if the
-    // client sends nothing.
+    // hyper starts its head timeout only when it knows the HTTP version, so never for a client that
+    // sends nothing.
     let silence = async {
         sleep(head_timeout).await;
         if asked.load(Ordering::Relaxed) {

@@ -1,6 +1,6 @@
 //! A complete, validated set of services: what a source publishes.
 //!
-//! It is accepted or refused as a whole, so that a proxy never sees half of an edit.
+//! A snapshot is accepted or refused as a whole, so that a proxy never sees half of an edit.
 
 use crate::{digest, yaml};
 use bloc_policy::config::{ConfigError, ServiceParameters, ServiceSpec, ServicesSpec};
@@ -18,49 +18,49 @@ pub struct Service {
 }
 
 impl Service {
-    /// A service out of what was written and what it means.
+    /// A service from its spec and its parameters.
     fn of(spec: ServiceSpec, routes: Option<Routes>, parameters: ServiceParameters) -> Self {
-        // Meaning, not notation.
+        // From the parameters, so that notation makes no difference.
         let digest = digest::of_pairs(parameters.canonical());
         Self { spec, routes, parameters, digest }
     }
 
-    /// Checks a spec, to which routes lead that are like this.
+    /// Validates a spec, together with what is known of the routes to the service.
     ///
     /// # Errors
-    /// The first value that is not allowed, its path relative to the spec.
+    /// The first value that is not allowed; its path is relative to the spec.
     pub fn validate(spec: ServiceSpec, routes: Routes) -> Result<Self, ConfigError> {
         let parameters = spec.clone().or(routes.clone().into()).validate()?;
         Ok(Self::of(spec, Some(routes), parameters))
     }
 
-    /// Stands for what it means: the same for the same meaning, also in another build.
+    /// Identifies the meaning: equal for equal meanings, in every build.
     pub fn digest(&self) -> u64 {
         self.digest
     }
 
-    /// The spec as written; this is what proxies are sent.
+    /// The spec as written, which proxies are sent.
     pub fn spec(&self) -> &ServiceSpec {
         &self.spec
     }
 
-    /// What proxies are sent of the routes to it, if that is known.
+    /// What proxies are sent about the routes to it, if that is known.
     pub fn routes(&self) -> Option<&Routes> {
         self.routes.as_ref()
     }
 
-    /// The spec, with what is known of the routes.
+    /// The spec, completed by what is known of the routes.
     pub fn in_force(&self) -> ServiceSpec {
         self.spec.clone().or(self.routes.clone().map(ServiceSpec::from).unwrap_or_default())
     }
 
-    /// Its parameters, the defaults filled in.
+    /// Its parameters, with defaults filled in.
     pub fn parameters(&self) -> &ServiceParameters {
         &self.parameters
     }
 
-    /// Whether a proxy would do the same with both: `1s` and `1000ms`, or another order of
-    /// endpoints, make no difference.
+    /// Whether both make a proxy do the same. `1s` and `1000ms`, or another order of endpoints,
+    /// make no difference.
     pub fn means_the_same_as(&self, other: &Self) -> bool {
         std::ptr::eq(self, other) || self.parameters == other.parameters
     }
@@ -73,7 +73,7 @@ pub struct Snapshot {
 }
 
 impl Snapshot {
-    /// Checks every service.
+    /// Validates every service.
     ///
     /// # Errors
     /// The first value that is not allowed, with its path and the allowed range.
@@ -90,15 +90,15 @@ impl Snapshot {
         Ok(Self { services })
     }
 
-    /// Out of services that were checked one by one.
+    /// A snapshot of services that were validated one by one.
     pub fn new(services: BTreeMap<String, Arc<Service>>) -> Self {
         Self { services }
     }
 
-    /// Reads and checks a services file (`services: {name: {...}}`).
+    /// Parses and validates a services file (`services: {name: {...}}`).
     ///
     /// # Errors
-    /// As [`yaml::read`] and [`Snapshot::validate`].
+    /// Those of [`yaml::read`] and [`Snapshot::validate`].
     pub fn from_yaml(text: &str) -> Result<Self, ConfigError> {
         Self::validate(yaml::read(text)?)
     }

@@ -1,4 +1,4 @@
-//! Reads YAML that people write.
+//! Parses YAML that people write.
 
 use bloc_policy::config::ConfigError;
 use serde::de::{DeserializeOwned, MapAccess, SeqAccess, Visitor};
@@ -7,31 +7,32 @@ use serde_json::Value;
 use serde_path_to_error::{Path, Segment};
 use serde_saphyr::{DuplicateKeyPolicy, NonFiniteFloatPolicy, Spanned, UserMessageFormatter, options};
 
-/// Reads `T` out of YAML.
+/// Parses `T` from YAML.
 ///
-/// The YAML is read as plain values first and these by the one schema that the filters use for
-/// JSON, so that both accept and say the same; where in the text a refused value stands is added if
-/// it can be found.
+/// The YAML is first read as plain values, and these by the schema that the filters use for JSON,
+/// so that both accept the same and give the same errors. The position of a refused value is added
+/// if it can be found.
 ///
 /// # Errors
-/// [`ConfigError::Malformed`] for what is not YAML of that schema, a name given twice included.
+/// [`ConfigError::Malformed`] for text that is not YAML of that schema, or that has a duplicate
+/// key.
 pub fn read<T: DeserializeOwned>(text: &str) -> Result<T, ConfigError> {
     fit(values(text)?, text)
 }
 
-/// Reads a text of one document as plain values.
+/// Parses one document as plain values.
 ///
 /// # Errors
-/// [`ConfigError::Malformed`] for what is not YAML, a name given twice included.
+/// [`ConfigError::Malformed`] for text that is not YAML, or that has a duplicate key.
 pub fn values(text: &str) -> Result<Value, ConfigError> {
     serde_saphyr::from_str_with_options(text, options()).map_err(malformed)
 }
 
-/// Reads `T` out of `values`, which are all or some of those of `text`.
+/// Reads `T` from `values`, which are all or some of those of `text`.
 ///
 /// # Errors
-/// [`ConfigError`] with the path and, if it can be found, the place in `text` of the first value
-/// that does not fit.
+/// [`ConfigError`] with the path of the first value that does not fit and, if it can be found, its
+/// position in `text`.
 pub fn fit<T: DeserializeOwned>(values: Value, text: &str) -> Result<T, ConfigError> {
     serde_path_to_error::deserialize(values).map_err(|error| {
         let (path, reason) = (error.path(), error.inner().to_string());
@@ -49,23 +50,24 @@ pub fn fit<T: DeserializeOwned>(values: Value, text: &str) -> Result<T, ConfigEr
     })
 }
 
-/// Whether this is the path of one service as a whole.
+/// Whether this is the path of a whole service.
 fn is_service(path: &Path) -> bool {
     let mut segments = path.iter();
     matches!(segments.next(), Some(Segment::Map { key }) if key == "services") && segments.count() == 1
 }
 
-/// The number that stands where text is expected: all such text but the endpoints are durations.
+/// The number that was found where text is expected. Except for the endpoints, all such text is
+/// durations.
 fn number_for_text(reason: &str) -> Option<&str> {
     let (kind, rest) = reason.strip_prefix("invalid type: ")?.split_once(" `")?;
     let (number, rest) = rest.split_once('`')?;
     (matches!(kind, "integer" | "floating point") && rest.ends_with("expected a string")).then_some(number)
 }
 
-/// Reads a text of several documents as plain values, the empty ones left out.
+/// Parses several documents as plain values, without the empty ones.
 ///
 /// # Errors
-/// [`ConfigError::Malformed`] for what is not YAML.
+/// [`ConfigError::Malformed`] for text that is not YAML.
 pub fn documents(text: &str) -> Result<Vec<Value>, ConfigError> {
     let documents: Vec<Value> = serde_saphyr::from_multiple_with_options(text, options()).map_err(malformed)?;
     Ok(documents.into_iter().filter(|document| !document.is_null()).collect())
@@ -78,16 +80,16 @@ fn malformed(error: serde_saphyr::Error) -> ConfigError {
 fn options() -> serde_saphyr::Options {
     options! {
         duplicate_keys: DuplicateKeyPolicy::Error,
-        // As text it is refused under its name; as a number it would become JSON's null and with
-        // that the default.
+        // As text, the value is refused under its name. As a number it would become JSON's null,
+        // which means the default.
         non_finite_float_policy: NonFiniteFloatPolicy::AsString,
-        // A refusal is one line of the log.
+        // A refusal has to fit on one line of the log.
         with_snippet: false,
     }
 }
 
-/// Where in `text` the value at `path` stands, or its name if it is `named` or null; as
-/// `line 3, column 5`.
+/// The position in `text` of the value at `path`, or of its key if `named` or if the value is null,
+/// such as `line 3, column 5`.
 fn place(text: &str, path: &Path, named: bool) -> Option<String> {
     let Spanned { value: mut node, referenced: mut at, .. } =
         serde_saphyr::from_str_with_options::<Spanned<Node>>(text, options()).ok()?;
@@ -109,7 +111,7 @@ fn place(text: &str, path: &Path, named: bool) -> Option<String> {
     Some(format!("line {}, column {}", at.line(), at.column()))
 }
 
-/// YAML of which only the places count.
+/// A YAML tree that keeps only positions.
 enum Node {
     Mapping(Vec<(Spanned<String>, Spanned<Node>)>),
     Sequence(Vec<Spanned<Node>>),

@@ -1,22 +1,22 @@
 //! The arrival rate of one server, from the growth of its counters between reports.
 //!
-//! What has arrived is what has departed or is still in flight, so over a span `T` (s) from a
-//! baseline report to this one
+//! What has arrived has either departed or is in flight, so over a span `T` (s) from a baseline
+//! report to this one
 //!
 //! ```text
 //! rate = max(0, (departed + inFlight) - (departed + inFlight at the baseline)) / T       requests/s
 //! ```
 //!
-//! That is for older proxies, whose counters count from their start. The others count it themselves
-//! and say in which time, see [`Growth`].
+//! That is for older proxies, whose counters count from their start. Newer proxies count arrivals
+//! themselves and report the time in which they counted, see [`Growth`].
 //!
-//! Cold start: no rate before the second report. Reports that come less than half an interval after
-//! the baseline (a poll that was answered early, a report sent twice) leave it in place: a handful
-//! of requests over a few milliseconds is no rate. A first rate needs a tenth of an interval. A
-//! late report gives the mean over its longer span. A `departed` that has fallen means that the
-//! proxy was restarted: its first report is the new baseline, and the last rate stands until the
-//! next. A report that overtook another looks the same, and costs one rate that is too high by what
-//! lay between the two. Growth beyond [`MAX_RATE`] is not believed and treated likewise.
+//! Cold start: no rate before the second report. A report that comes less than half an interval
+//! after the baseline (a poll that was answered early, a report sent twice) leaves the baseline in
+//! place: a handful of requests over a few milliseconds is no rate. The first rate needs a tenth of
+//! an interval. A late report gives the mean over its longer span. A `departed` that has fallen
+//! means that the proxy restarted: its first report is the new baseline, and the last rate stands
+//! until the next. A report that overtook another looks the same; the next rate is then too high by
+//! what lay between the two. Growth beyond [`MAX_RATE`] is not believed and is treated likewise.
 
 use super::growth::{Growth, MAX_RATE};
 use super::report::Since;
@@ -27,7 +27,7 @@ use tokio::time::Instant;
 /// The counters of one server.
 #[derive(Debug, Default)]
 pub struct Arrivals {
-    /// When an older proxy's counters were read, and what had arrived.
+    /// When an older proxy's counters were last taken as the baseline, and its arrivals until then.
     baseline: Option<(Instant, u64)>,
     departed: u64,
     growth: Growth<1>,
@@ -35,7 +35,7 @@ pub struct Arrivals {
 }
 
 impl Arrivals {
-    /// Takes note of a report; `least_span` is how much time makes a rate.
+    /// Adds a report; `least_span` is the shortest time that makes a rate.
     pub fn hear(&mut self, load: &ServiceLoad, since: Since, least_span: Duration, now: Instant) {
         match since {
             Since::Start => self.hear_sums(load, least_span, now),
@@ -66,7 +66,7 @@ impl Arrivals {
         self.baseline = Some((now, arrived(load)));
     }
 
-    /// Requests per second, finite and at least 0; `None` before there was a span to measure.
+    /// Requests per second, finite and at least 0; `None` before the first span.
     pub fn rate(&self) -> Option<f64> {
         self.rate
     }

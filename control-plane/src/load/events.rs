@@ -1,10 +1,10 @@
-//! What happens at one server, per second, from the growth of its counters between reports.
+//! Events at one server per second, from the growth of its counters between reports.
 //!
-//! `rate = growth / T` in events/s, over a span `T` of about one report interval; the confidence
-//! follows as confident departures by departures. For people who look at the page: nothing is
-//! decided upon it. Cold start, early, late and doubled reports, and leaps are treated as in
-//! [`Arrivals`](super::arrivals); a counter that has fallen means that the proxy was restarted, and
-//! its first report is the new baseline.
+//! `rate = growth / T` in events/s, over a span `T` of about one report interval; the confidence is
+//! confident departures divided by departures. These rates are only shown on the page; no decision
+//! uses them. Cold start, early, late and doubled reports, and leaps are treated as in
+//! [`Arrivals`](super::arrivals). A counter that has fallen means that the proxy restarted, and its
+//! first report is the new baseline.
 
 use super::growth::{Growth, MAX_RATE};
 use super::report::Since;
@@ -20,17 +20,17 @@ use tokio::time::Instant;
 pub struct EventRates {
     /// Answers of the application.
     pub departures: f64,
-    /// Those of them that left a server that had been busy all the time.
+    /// Those of them from a server that had been busy all the time.
     pub confident: f64,
     /// Answers with a chip.
     pub chips_granted: f64,
     /// Answers without one.
     pub chips_withheld: f64,
-    /// Requests bounced for the capacity.
+    /// Requests rejected for the capacity.
     pub rejected_capacity: f64,
-    /// Requests bounced for their bid.
+    /// Requests rejected for their bid.
     pub rejected_bid: f64,
-    /// Requests bounced for their deadline.
+    /// Requests rejected for their deadline.
     pub rejected_deadline: f64,
 }
 
@@ -40,14 +40,13 @@ impl EventRates {
         (self.departures > 0.0).then(|| (self.confident / self.departures).min(1.0))
     }
 
-    /// Rejections that a caller notices, in requests per second: for the capacity and for the
-    /// deadline. A bounced bid is no trouble, it is how the attempts find their place.
+    /// Rejections that mean trouble, in requests per second: those for the capacity and for the
+    /// deadline. A bounced bid is normal: bids use it to find a server.
     pub fn rejected(&self) -> f64 {
         self.rejected_capacity + self.rejected_deadline
     }
 
-    /// Share of the requests that were rejected, among those that were rejected or answered; 0
-    /// to 1.
+    /// Rejected requests as a share of the rejected and answered ones; 0 to 1.
     pub fn rejected_share(&self) -> f64 {
         let rejected = self.rejected();
         if rejected > 0.0 { rejected / (rejected + self.departures) } else { 0.0 }
@@ -85,7 +84,7 @@ impl From<[f64; 7]> for EventRates {
 /// The counters of one server.
 #[derive(Debug, Default)]
 pub struct Events {
-    /// When an older proxy's counters were read, and what they were.
+    /// When an older proxy's counters were last taken as the baseline, and their values.
     baseline: Option<(Instant, [u64; 7])>,
     last: [u64; 7],
     growth: Growth<7>,
@@ -93,7 +92,7 @@ pub struct Events {
 }
 
 impl Events {
-    /// Takes note of a report; `least_span` is how much time makes a rate.
+    /// Adds a report; `least_span` is the shortest time that makes a rate.
     pub fn hear(&mut self, load: &ServiceLoad, since: Since, least_span: Duration, now: Instant) {
         match since {
             Since::Start => self.hear_sums(load, least_span, now),
@@ -128,7 +127,7 @@ impl Events {
         self.baseline = Some((now, counters));
     }
 
-    /// The rates; `None` before there was a span to measure.
+    /// The rates; `None` before the first span.
     pub fn rates(&self) -> Option<EventRates> {
         self.rates
     }

@@ -1,16 +1,16 @@
-//! Counts that came together in some time, until that is enough for a rate.
+//! Adds up counts until their time span is long enough for a rate.
 //!
-//! A proxy that says in which time it counted needs no clock of ours, and the reports of its that
-//! went to other replicas need not be known: `rate = sum of counts / sum of spans` over the reports
-//! that came here. One that came twice, because its answer was lost, is in both sums.
+//! A proxy that reports the time in which it counted needs no clock of ours, and this replica need
+//! not know its reports to other replicas: `rate = sum of counts / sum of spans` over the reports
+//! that came here. A report that came twice, because its answer was lost, is in both sums twice.
 
 use std::time::Duration;
 
-/// More than this one Envoy does not take in, in requests per second: it is fifty times what the
-/// fastest machines do.
+/// The most requests per second that one Envoy can take in: fifty times what the fastest machines
+/// do.
 pub const MAX_RATE: f64 = 1e7;
 
-/// Sums since the last rate.
+/// The sums since the last rate.
 #[derive(Debug)]
 pub struct Growth<const N: usize> {
     counts: [u64; N],
@@ -24,8 +24,9 @@ impl<const N: usize> Default for Growth<N> {
 }
 
 impl<const N: usize> Growth<N> {
-    /// Adds what was counted in `span`. Returns events per second, finite and at least 0, as soon
-    /// as `least` has come together, and begins anew; `None` also for a leap beyond [`MAX_RATE`].
+    /// Adds what was counted in `span`. Once the spans add up to `least`, returns events per
+    /// second, finite and at least 0, and starts anew. `None` before that, and for a rate above
+    /// [`MAX_RATE`].
     pub fn add(&mut self, counts: [u64; N], span: Duration, least: Duration) -> Option<[f64; N]> {
         for (sum, count) in self.counts.iter_mut().zip(counts) {
             *sum = sum.saturating_add(count);

@@ -10,12 +10,12 @@
 //! ```
 //!
 //! The weights hold for a [`STEP`] and are converted to the time that has passed, so that the
-//! report interval does not change what is predicted. [`LEVEL`] 0.3 and [`TREND`] 0.1 were chosen
-//! by simulation of such cases as in the table, not on anybody's traffic. Larger weights follow a
-//! wave better and multiply the noise.
+//! report interval does not change the prediction. [`LEVEL`] 0.3 and [`TREND`] 0.1 were chosen by
+//! simulating cases like those in the table, not from real traffic. Larger weights follow a wave
+//! better and amplify noise.
 //!
-//! Mean absolute error 30 s ahead, by that of the naive predictor (the last value stays), as the
-//! tests measure it:
+//! Mean absolute error 30 s ahead, divided by that of the naive predictor (the last value stays),
+//! as the tests measure it:
 //!
 //! | case | ratio |
 //! |---|---|
@@ -24,18 +24,19 @@
 //! | wave of 10 minutes, 100 to 300 requests/s, with noise | 0.81 |
 //! | step from 100 to 200 requests/s, from 30 s before to 2 minutes after | 2.16 |
 //!
-//! Linear in `x`, so that predictions of parts add up: that of a part that shrinks may be below 0,
-//! and only the sum is to be cut there.
+//! The method is linear in `x`, so predictions of parts add up. That of a shrinking part may be
+//! below 0; only the sum may be cut at 0.
 //!
-//! Cold start: the first observation is the level, the trend 0. Cost: two powers an observation.
+//! Cold start: the first observation is the level, and the trend is 0. Cost: two powers per
+//! observation.
 //!
-//! So it is worse after a step: the naive predictor is right at once, while this one takes the step
-//! for a slope, overshoots (to 248 for a step from 100 to 200) and comes to stay within 5% after
-//! 110 s. Scaling on it adds too much for a minute or two; an autoscaler should cap what it adds at
+//! After a step it is worse than the naive predictor, which is right at once. This one takes the
+//! step for a slope, overshoots (to 248 for a step from 100 to 200) and stays within 5% after 110
+//! s. Scaling on it adds too much for a minute or two, so an autoscaler should cap what it adds at
 //! once.
 //!
-//! Rejected: damping the trend (factor 0.9 a step): a smaller overshoot (peak 220), and for it an
-//! error on a ramp of 80% of the naive one instead of none, and a ramp is what a prediction is for.
+//! Rejected: damping the trend (factor 0.9 a step). The overshoot is smaller (peak 220), but the
+//! error on a ramp is 80% of the naive one instead of none, and ramps are what a prediction is for.
 //! Deviation from Mu (section 4.3.1): its predictor learns weights over windows of up to 1,000
 //! minutes for each function; a control plane without a disk does not have that history. Reference:
 //! C. C. Holt, Forecasting seasonals and trends by exponentially weighted moving averages (1957);
@@ -44,7 +45,7 @@
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// The time that the weights are stated for.
+/// The time for which the weights are stated.
 pub const STEP: Duration = Duration::from_secs(5);
 /// Weight of a new observation in the level, per [`STEP`].
 pub const LEVEL: f64 = 0.3;
@@ -60,13 +61,13 @@ pub struct Holt {
 }
 
 impl Holt {
-    /// From the first observation, in requests per second.
+    /// Starts from the first observation, in requests per second.
     pub fn new(rate: f64, now: Instant) -> Self {
         Self { level: rate, trend: 0.0, at: now }
     }
 
-    /// Takes note of a further observation, in requests per second; one at the same instant as the
-    /// last changes nothing.
+    /// Adds an observation, in requests per second; one at the same instant as the last changes
+    /// nothing.
     pub fn observe(&mut self, rate: f64, now: Instant) {
         let elapsed = now.saturating_duration_since(self.at).as_secs_f64();
         if elapsed <= 0.0 {
@@ -79,8 +80,7 @@ impl Holt {
         (self.level, self.at) = (level, now);
     }
 
-    /// The rate at `horizon` after the last observation, in requests per second; below 0 if it
-    /// falls fast.
+    /// The rate at `horizon` after the last observation, in requests per second; may be below 0.
     pub fn predict(&self, horizon: Duration) -> f64 {
         self.level + self.trend * horizon.as_secs_f64()
     }
@@ -98,7 +98,7 @@ mod tests {
     const HORIZON: Duration = Duration::from_secs(30);
     const AHEAD: usize = 6;
 
-    /// Predictions made after each of `rates`, which are observed every [`STEP`].
+    /// The predictions made after each of `rates`, which are observed every [`STEP`].
     fn predictions(rates: &[f64]) -> Vec<f64> {
         let mut now = Instant::now();
         let mut holt = Holt::new(rates[0], now);
@@ -110,8 +110,8 @@ mod tests {
         rates.iter().map(predict).collect()
     }
 
-    /// Mean absolute error of the predictions made in steps `made`: ours by that of the naive
-    /// predictor, for which nothing ever changes.
+    /// Mean absolute error of the predictions made in steps `made`, divided by that of the naive
+    /// predictor, which predicts the last value.
     fn error_ratio(case: &str, rates: &[f64], made: std::ops::Range<usize>) -> f64 {
         let ours = predictions(rates);
         let error = |predicted: &[f64]| {
@@ -122,7 +122,7 @@ mod tests {
         ours / naive
     }
 
-    /// About normal with mean 0 and standard deviation 1.
+    /// Roughly normal, with mean 0 and standard deviation 1.
     fn noise(rng: &mut fastrand::Rng) -> f64 {
         (0..12).map(|_| rng.f64()).sum::<f64>() - 6.0
     }

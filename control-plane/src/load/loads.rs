@@ -1,4 +1,4 @@
-//! The loads of all services.
+//! The load of all services.
 
 use super::events::EventRates;
 use super::interval::ReportInterval;
@@ -10,12 +10,12 @@ use super::totals::Totals;
 use std::collections::BTreeMap;
 use tokio::time::Instant;
 
-/// Services whose load is kept at most; each is the value of a label on some ten metrics.
+/// The most services whose load is kept. Each is the value of a label on some ten metrics.
 pub const MAX_SERVICES: usize = 1_000;
 
-/// What was reported of each service.
+/// The last reports of each service.
 ///
-/// Most methods are told by `counts` whether a proxy counts at this replica at a moment.
+/// The parameter `counts` of most methods tells whether a proxy counts at this replica at a moment.
 #[derive(Debug)]
 pub struct Loads {
     interval: ReportInterval,
@@ -31,7 +31,7 @@ impl Default for Loads {
 }
 
 impl Loads {
-    /// Without reports; proxies report every `interval`, and rates are observed as often, from
+    /// No reports yet. Proxies report every `interval`; arrival rates are observed as often, from
     /// `first` on.
     pub fn new(interval: ReportInterval, first: Instant) -> Self {
         Self { interval, ticks: Ticks::new(first, interval.get()), services: BTreeMap::new(), dropped: 0 }
@@ -41,7 +41,7 @@ impl Loads {
         Counting { counts, interval: self.interval, ticks: &self.ticks }
     }
 
-    /// Takes note of what a proxy reports; `in_force` tells which services exist.
+    /// Records what a proxy reports; `in_force` tells which services exist.
     pub fn hear(
         &mut self,
         report: Report<'_>,
@@ -59,8 +59,9 @@ impl Loads {
         }
     }
 
-    /// Counts what was heard, because the poll is answered: nobody else will. A service may have
-    /// come into force since it was heard of; `in_force` tells.
+    /// Adds a report to the totals because its poll is being answered: no other replica will count
+    /// it. `in_force` is asked again, because a service may have come into force since the report
+    /// came.
     pub fn count(&mut self, report: Report<'_>, in_force: impl Fn(&str) -> bool, now: Instant) {
         if report.since == Since::Start {
             return;
@@ -72,7 +73,7 @@ impl Loads {
         }
     }
 
-    /// A service that is in force, unless there are too many.
+    /// The load of a service that is in force, unless there are too many services.
     fn service(&mut self, name: &str, in_force: impl Fn(&str) -> bool, now: Instant) -> Option<&mut Service> {
         let is_known = self.services.contains_key(name);
         if !in_force(name) || (!is_known && self.services.len() >= MAX_SERVICES) {
@@ -81,8 +82,8 @@ impl Loads {
         Some(self.services.entry(name.to_owned()).or_insert_with(|| Service::new(now)))
     }
 
-    /// Lets each predictor see the arrival rate of the last tick, if it has not yet. To be called
-    /// at least once between two ticks.
+    /// Feeds each predictor the arrival rate of the last tick, unless it has it already. Must be
+    /// called at least once between two ticks.
     pub fn observe(&mut self, counts: impl Fn(&str, Instant) -> bool, now: Instant) {
         let Self { interval, ticks, services, .. } = self;
         let counting = Counting { counts, interval: *interval, ticks };
@@ -96,17 +97,17 @@ impl Loads {
         }
     }
 
-    /// Forgets services that are not in force any more.
+    /// Forgets services that are no longer in force.
     pub fn retain(&mut self, in_force: impl Fn(&str) -> bool) {
         self.services.retain(|name, _| in_force(name));
     }
 
-    /// The signals of a service; `None` if nobody ever reported it.
+    /// The signals of a service; `None` if nobody has reported it.
     pub fn signals(&self, service: &str, counts: impl Fn(&str, Instant) -> bool, now: Instant) -> Option<Signals> {
         Some(self.services.get(service)?.signals(&self.counting(counts), now))
     }
 
-    /// The signals of all services that were ever reported, by name, and what was counted.
+    /// Signals and totals of all services that were ever reported, by name.
     pub fn all(&self, counts: impl Fn(&str, Instant) -> bool, now: Instant) -> BTreeMap<String, (Signals, Totals)> {
         let counting = self.counting(counts);
         let of =
@@ -114,7 +115,7 @@ impl Loads {
         self.services.iter().map(of).collect()
     }
 
-    /// The events at a service, over all its servers; `None` if no server has been measured yet.
+    /// The events at a service, over all its servers; `None` if no server is measured yet.
     pub fn events(&self, service: &str, counts: impl Fn(&str, Instant) -> bool, now: Instant) -> Option<EventRates> {
         self.services.get(service)?.events(&counts, now)
     }
@@ -129,7 +130,8 @@ impl Loads {
         self.services.get(service).is_some_and(|service| service.is_silent(now))
     }
 
-    /// Reports of services that are not in force, or beyond the bound.
+    /// Reports that were dropped because the service is not in force or there are too many
+    /// services.
     pub fn dropped(&self) -> u64 {
         self.dropped
     }

@@ -8,7 +8,7 @@ use std::time::Duration;
 pub struct Report<'a> {
     /// The proxy.
     pub proxy: &'a str,
-    /// What it says of each service.
+    /// Its load, for each service.
     pub load: &'a [ServiceLoad],
     /// What its counters count from.
     pub since: Since,
@@ -17,9 +17,9 @@ pub struct Report<'a> {
 /// What the counters of a report count from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Since {
-    /// From the start of the proxy in every report: an older proxy, or a first poll.
+    /// From the start of the proxy, in every report: an older proxy, or a first poll.
     Start,
-    /// From the report that was counted last, at whatever replica, so long ago; `None`: from a
-    /// start whose time is not known.
+    /// From the report that was counted last, at any replica, this long ago; `None`: from a start
+    /// whose time is not known.
     Counted(Option<Duration>),
 }

@@ -1,4 +1,4 @@
-//! The servers of one service as they reported, and what follows for the service.
+//! The last reports of a service's servers, and the signals computed from them.
 
 use super::arrivals::Arrivals;
 use super::events::{EventRates, Events};
@@ -13,15 +13,15 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// What is known of a server that does not count here is kept for so many report intervals: it may
-/// be about to come back.
+/// A server that does not count here is kept for this many report intervals, because it may come
+/// back.
 pub const KEEP_INTERVALS: u32 = 3;
-/// No server of a service was heard of for so long: they are gone, or always ask another replica.
+/// If no server of a service was heard of for this long, all are gone or poll other replicas.
 const SILENT_AFTER: Duration = Duration::from_secs(60);
-/// How far ahead the arrival rate is predicted: about what an autoscaler takes to look (15 s) and a
-/// server to start.
+/// How far ahead the arrival rate is predicted: about as long as an autoscaler takes to look (15 s)
+/// and a server to start.
 pub const HORIZON: Duration = Duration::from_secs(30);
-/// The least service rate that is divided by, in requests per second: about one request in twelve
+/// The smallest service rate used as a divisor, in requests per second: about one request in twelve
 /// days.
 const LEAST_SERVICE_RATE: f64 = 1e-6;
 
@@ -29,23 +29,24 @@ const LEAST_SERVICE_RATE: f64 = 1e-6;
 #[derive(Debug)]
 pub struct Service {
     servers: BTreeMap<String, Server>,
-    /// When the first of them was heard of.
+    /// When the first server was heard of.
     since: Instant,
-    /// Whether the sum of the arrival rates is one of all servers.
+    /// Whether the sum of the arrival rates covers all servers.
     complete: bool,
-    /// Whether the proxies say in which time they counted, so that none is measured here first.
+    /// Whether the proxies report the time in which they counted, so that rates are known with the
+    /// first report.
     exact: bool,
-    /// When the rest was last looked after.
+    /// The last tick that [`observe`](Self::observe) has handled.
     looked: Instant,
-    /// When any of them was last heard of.
+    /// When any server was last heard of.
     heard: Instant,
     trend: Option<Holt>,
     totals: Totals,
 }
 
-/// Which proxies count at this replica, and what depends on the report interval.
+/// Which proxies count at this replica, and the report interval.
 pub struct Counting<'a, F> {
-    /// Whether a proxy counts here at a moment, which is now or not much earlier.
+    /// Whether a proxy counts here at a moment, which is now or shortly before.
     pub counts: F,
     pub interval: ReportInterval,
     pub ticks: &'a Ticks,
@@ -61,7 +62,7 @@ struct Server {
     events: Events,
 }
 
-/// What one server reported last.
+/// The last report of one server.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ServerLoad {
     /// The proxy in front of it.
@@ -72,9 +73,9 @@ pub struct ServerLoad {
     pub in_flight: u64,
     /// The capacity in force, in requests; `None`: no limit.
     pub capacity: Option<u32>,
-    /// What it finishes when it is busy, in requests per second, if it said so.
+    /// What it finishes when busy, in requests per second, if it reported that.
     pub service_rate: Option<f64>,
-    /// What happened at it, if that has been measured yet.
+    /// The rates of events at it, once they are measured.
     pub events: Option<EventRates>,
 }
 
@@ -85,7 +86,7 @@ impl Server {
 }
 
 impl Service {
-    /// Without servers.
+    /// A service without servers.
     pub fn new(now: Instant) -> Self {
         Self {
             servers: BTreeMap::new(),
@@ -99,7 +100,7 @@ impl Service {
         }
     }
 
-    /// A proxy in front of this service has reported.
+    /// Records a report of a proxy in front of this service.
     pub fn hear<F>(&mut self, proxy: &str, load: &ServiceLoad, since: Since, counting: &Counting<'_, F>, now: Instant)
     where
         F: Fn(&str, Instant) -> bool,
@@ -128,25 +129,25 @@ impl Service {
         self.servers.remove(proxy);
     }
 
-    /// Counts what a proxy reported, whose poll is answered.
+    /// Adds a report to the totals; its poll is being answered.
     pub fn count(&mut self, load: &ServiceLoad) {
         self.totals.count(load);
     }
 
-    /// What was counted here.
+    /// The totals counted at this replica.
     pub fn totals(&self) -> Totals {
         self.totals
     }
 
-    /// Whether no server was heard of lately.
+    /// Whether no server was heard of for a while.
     pub fn is_silent(&self, now: Instant) -> bool {
         now.saturating_duration_since(self.heard) >= SILENT_AFTER
     }
 
-    /// At a new tick drops who fell silent and lets the predictor see the arrival rate: as it was
-    /// at the last tick, for nothing was heard since. Not at each report, as it takes a pass over
-    /// all servers; and at the ticks, because then all replicas observe parts of the same sum, and
-    /// what moves between them cancels in the sum of their predictions.
+    /// At a new tick, drops silent servers and feeds the predictor the arrival rate of that tick.
+    /// Not at each report, because it takes a pass over all servers. All replicas do this at the
+    /// same ticks: they observe parts of the same sum, so what moves between them cancels in the
+    /// sum of their predictions.
     pub fn observe<F: Fn(&str, Instant) -> bool>(&mut self, counting: &Counting<'_, F>, now: Instant) {
         let Some(tick) = counting.ticks.last(now).filter(|tick| *tick > self.looked) else { return };
         self.looked = tick;
@@ -166,7 +167,7 @@ impl Service {
         }
     }
 
-    /// The signals at `now`; nothing but which servers count depends on the moment.
+    /// The signals at `now`. The moment only decides which servers count.
     pub fn signals<F: Fn(&str, Instant) -> bool>(&self, counting: &Counting<'_, F>, now: Instant) -> Signals {
         let (interval, counts) = (counting.interval, &counting.counts);
         let counted: Vec<&Server> = self.counted(counts, now).map(|(_, server)| server).collect();
@@ -192,7 +193,8 @@ impl Service {
         }
     }
 
-    /// The events over the servers that count here and were measured; `None` if there is none.
+    /// The sum of the events over the servers that count here and were measured; `None` if there is
+    /// none.
     pub fn events(&self, counts: &impl Fn(&str, Instant) -> bool, now: Instant) -> Option<EventRates> {
         self.counted(counts, now).filter_map(|(_, server)| server.events.rates()).reduce(|mut sum, rates| {
             sum += rates;
@@ -221,9 +223,9 @@ impl Service {
         self.servers.iter().filter(move |(proxy, _)| counts(proxy, at))
     }
 
-    /// Requests per second over servers that count here; `None` as long as it would be half a sum,
-    /// or nothing is known. Where none counts it is 0, unless those that come have to be measured
-    /// first.
+    /// Requests per second over the servers that count here; `None` as long as the sum would be
+    /// partial or nothing is known. Where no server counts it is 0, unless new servers have to be
+    /// measured first.
     fn arrival_rate<'a>(&self, counted: impl Iterator<Item = &'a Server>, now: Instant) -> Option<f64> {
         let rates: Vec<f64> = counted.filter_map(|server| server.arrivals.rate()).collect();
         let known = self.complete && !self.is_silent(now) && (self.exact || !rates.is_empty());

@@ -1,33 +1,33 @@
-//! The signals of one service, as far as this replica counts its servers: the field `load` of
-//! `GET /v1/services/{name}`, and the `bloc_service_*` metrics.
+//! The signals of one service, over the servers that this replica counts: the field `load` of `GET
+//! /v1/services/{name}`, and the `bloc_service_*` metrics.
 
 use serde::{Serialize, Serializer};
 
-/// The signals of one service at one moment. `null` is "not known", which is not 0.
+/// The signals of one service at one moment. `null` means "not known", which is not 0.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Signals {
     /// Servers that count at this replica.
     pub servers: usize,
-    /// Those of them that said how fast they are.
+    /// Those of them that reported a service rate.
     pub servers_with_service_rate: usize,
     /// Requests in flight, waiting ones included, over all servers.
     pub demand_requests: u64,
     /// Sum of the capacities in force, in requests; `null` if a server has no limit.
     pub capacity_requests: Option<u64>,
-    /// What the servers took in, in requests per second, over about the last report interval.
+    /// Requests per second that the servers took in, over about the last report interval.
     pub arrival_rate_per_second: Option<f64>,
-    /// What the servers finish when all are busy, in requests per second; a server that did not say
-    /// counts as the mean of the others.
+    /// Requests per second that the servers finish when all are busy. A server without a rate of
+    /// its own counts as the mean of the others.
     pub service_rate_per_second: Option<f64>,
-    /// The service rates of the single servers.
+    /// The spread of the service rates over the servers.
     pub service_rate_per_server: Option<Spread>,
-    /// Arrival rate by service rate; above 1 while queues grow. Finite.
+    /// Arrival rate divided by service rate; above 1 while queues grow. Finite.
     pub utilisation_ratio: Option<f64>,
-    /// The arrival rate that is predicted for
+    /// The arrival rate predicted for
     /// [`prediction_horizon_seconds`](Self::prediction_horizon_seconds) ahead, in requests per
-    /// second: the part of this replica, which may be below 0 so that the sum is right. As JSON at
-    /// least 0.
+    /// second. It is this replica's part, which may be below 0 so that the sum over the replicas is
+    /// right. In JSON it is at least 0.
     #[serde(serialize_with = "at_least_0")]
     pub predicted_arrival_rate_per_second: Option<f64>,
     /// How far the prediction looks ahead, in seconds.
@@ -38,7 +38,7 @@ fn at_least_0<S: Serializer>(rate: &Option<f64>, serializer: S) -> Result<S::Ok,
     rate.map(|rate| rate.max(0.0)).serialize(serializer)
 }
 
-/// Service rates over the servers that know theirs, in requests per second.
+/// Service rates over the servers that reported one, in requests per second.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Spread {
@@ -51,7 +51,7 @@ pub struct Spread {
 }
 
 impl Spread {
-    /// Of rates that are finite; `None` of none.
+    /// The spread of finite rates; `None` if there are none.
     pub fn of(rates: &[f64]) -> Option<Self> {
         (!rates.is_empty()).then(|| Self {
             min_per_second: rates.iter().copied().fold(f64::INFINITY, f64::min),

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// Loads with a report interval of 5 s, and the hour. Servers count for three intervals after each
+/// Loads with a report interval of 5 s, and the time. Servers count for three intervals after each
 /// report.
 struct World {
     loads: Loads,
@@ -112,7 +112,7 @@ fn omits_signals_that_are_unknown() {
 
 #[test]
 fn gives_no_arrival_rate_while_servers_reconnect_after_a_restart() {
-    // Ten servers reconnect over 4.5 s after a restart of the control plane.
+    // Ten servers report again over 4.5 s.
     let mut world = World::new();
     for second in [0, 5] {
         for server in 0..10 {
@@ -165,7 +165,7 @@ fn drops_servers_that_are_silent_for_three_intervals() {
     assert_eq!((gone.servers, gone.demand_requests, gone.capacity_requests), (0, 0, None));
     assert_eq!((gone.arrival_rate_per_second, gone.utilisation_ratio), (None, None));
     assert_eq!(gone.predicted_arrival_rate_per_second, None);
-    // A server that comes back starts anew: the time in between has no rate.
+    // A server that comes back starts anew: the time of its absence has no rate.
     world.report(60_000, "p1", 5_000, 0, None);
     assert_eq!((world.signals(60_000).servers, world.arrivals(60_000)), (1, None));
     world.report(65_000, "p1", 5_050, 0, None);
@@ -195,7 +195,7 @@ fn late_or_duplicate_reports_and_restarts_do_not_change_the_rate() {
 #[test]
 fn predicts_a_rising_rate_above_its_last_value() {
     let mut world = World::new();
-    // 10 + t/5 requests a second: after t seconds, 10 t + t^2/10 have come.
+    // 10 + t/5 requests a second: 10 t + t^2/10 arrivals after t seconds.
     for second in (0..=300).step_by(5) {
         world.report(1_000 * second, "p", 10 * second + second * second / 10, 0, None);
     }
@@ -224,8 +224,8 @@ fn bounds_the_number_of_services_that_reports_can_name() {
     assert_eq!(world.loads.all(|_, _| true, start).len(), 1);
 }
 
-/// 200 servers whose rates jump at 300 s, each counted by one of `replicas` at random and by
-/// another one every 7 s.
+/// 200 servers whose rates jump at 300 s. Each is counted by one of `replicas` at random, and every
+/// 7 s by another one.
 fn predictions_of(replicas: usize, ticks_apart: u64) -> Vec<f64> {
     let (start, mut rng) = (Instant::now(), fastrand::Rng::with_seed(5));
     let at = |millis| start + Duration::from_millis(millis);

@@ -3,7 +3,7 @@
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// Every so often, from a moment on.
+/// Moments at equal distances, from a first one on.
 #[derive(Clone, Copy, Debug)]
 pub struct Ticks {
     first: Instant,
@@ -11,12 +11,12 @@ pub struct Ticks {
 }
 
 impl Ticks {
-    /// At `first` and every `every` after it, which is 1 ms at least.
+    /// At `first` and every `every` after it; `every` is at least 1 ms.
     pub fn new(first: Instant, every: Duration) -> Self {
         Self { first, every: every.max(Duration::from_millis(1)) }
     }
 
-    /// The last one, up to `now`.
+    /// The last tick until `now`; `None` before the first.
     pub fn last(&self, now: Instant) -> Option<Instant> {
         let since = now.checked_duration_since(self.first)?.as_millis();
         let every = self.every.as_millis();

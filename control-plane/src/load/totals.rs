@@ -1,35 +1,35 @@
-//! What has happened at a service, as counters that only grow.
+//! The events at a service, as counters that only grow.
 //!
-//! Each event is in the counters of exactly one replica: that which answered the poll that reported
-//! it. Only proxies that say what their counters count from are counted; what an older one reports
-//! is known to every replica that it asks.
+//! Each event is in the counters of exactly one replica: the one that answered the poll that
+//! reported it. Only proxies that report what their counters count from are counted: an older proxy
+//! reports the same events to every replica that it polls.
 
 use super::events::counters;
 use bloc_policy::sync::ServiceLoad;
 
-/// Events since this replica has first heard of the service.
+/// Events since this replica first heard of the service.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Totals {
     /// Requests that the servers took in.
     pub arrivals: u64,
     /// Answers of the application.
     pub departures: u64,
-    /// Those of them that left a server that had been busy all the time.
+    /// Those of them from a server that had been busy all the time.
     pub confident: u64,
     /// Answers with a chip.
     pub chips_granted: u64,
     /// Answers without one.
     pub chips_withheld: u64,
-    /// Requests bounced for the capacity.
+    /// Requests rejected for the capacity.
     pub rejected_capacity: u64,
-    /// Requests bounced for their bid.
+    /// Requests rejected for their bid.
     pub rejected_bid: u64,
-    /// Requests bounced for their deadline.
+    /// Requests rejected for their deadline.
     pub rejected_deadline: u64,
 }
 
 impl Totals {
-    /// Counts what happened since the report before.
+    /// Adds what happened since the report before.
     pub fn count(&mut self, load: &ServiceLoad) {
         let [departures, confident, granted, withheld, capacity, bid, deadline] = counters(load);
         for (sum, grown) in [

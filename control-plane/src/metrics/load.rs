@@ -1,8 +1,9 @@
-//! The signals for scaling, as gauges with the label `service`, and what happened, as counters.
+//! The signals for scaling as gauges with the label `service`, and the events at the servers as
+//! counters.
 //!
-//! Made anew for each scrape: a service or a value that is gone must not leave its last value
-//! behind. What is not known has no series. Cardinality: up to 18 series for each of the 1,000
-//! services at most that `Loads` keeps.
+//! The registry is made anew for each scrape, so that a service or value that is gone leaves no
+//! last value behind. A value that is not known has no series. Cardinality: up to 18 series for
+//! each of the at most 1,000 services that `Loads` keeps.
 
 use crate::load::{Signals, Totals};
 use prometheus_client::metrics::counter::{ConstCounter, Counter};
@@ -14,7 +15,7 @@ use std::sync::atomic::AtomicU64;
 
 type Labels = Vec<(&'static str, String)>;
 type Value = fn(&Signals) -> Option<f64>;
-/// A counter of a service by the value of a further label, if it has one.
+/// A counter of a service; if it has a further label, one of its values.
 type Count = (Option<(&'static str, &'static str)>, fn(&Totals) -> u64);
 
 /// Name, help and value of the gauges that have one series for each service.
