@@ -1,4 +1,4 @@
-//! Bodies, within what may be on its way: see [`transit`](super::transit).
+//! Request and response bodies, within the memory that [`transit`](super::transit) allows.
 
 use super::caller;
 use super::context::{Context, refusal};
@@ -15,21 +15,22 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::timeout;
 
-/// The largest body of a request, 64 KiB: a proxy that calls 1,000 services with names of 50 bytes.
+/// The largest body of a request, 64 KiB: enough for a proxy that calls 1,000 services with names
+/// of 50 bytes.
 const MAX_BODY_BYTES: usize = 64 << 10;
-/// How long a body may take to arrive: a proxy sends it in one go.
+/// How long a body may take to arrive. A proxy sends it in one go.
 const BODY_TIMEOUT: Duration = Duration::from_secs(10);
-/// What a request takes while its body is read, beside the body: connection, buffer, task.
+/// Memory of a request while its body is read, beside the body: connection, buffer, task.
 const REQUEST: usize = 16 << 10;
-/// Shorter answers are not counted over HTTP/1, which has one at a time: they are a part of what a
-/// connection takes.
+/// Over HTTP/1, shorter responses are not counted. A connection has one response at a time, and its
+/// memory is part of what the connection takes.
 const SHORT: usize = 4 << 10;
 
 /// Why a body was not read.
 pub enum Unread {
-    /// There is no room for it.
+    /// There is no room for it in transit.
     NoRoom,
-    /// The request is refused.
+    /// The request is refused, with this status and reason.
     Refused(StatusCode, String),
 }
 
@@ -39,8 +40,8 @@ impl From<NoRoom> for Unread {
     }
 }
 
-/// Reads the body of a request, of [`MAX_BODY_BYTES`] at most; of whatever length it says it is,
-/// what has come is counted.
+/// Reads the body of a request, at most [`MAX_BODY_BYTES`]. The bytes that have arrived are
+/// counted, not the length that the request states.
 pub async fn read(request: Request, mut passage: Passage) -> Result<Vec<u8>, Unread> {
     let too_long = || {
         let why = format!("the body is not allowed, only up to {MAX_BODY_BYTES} bytes");
@@ -57,7 +58,7 @@ pub async fn read(request: Request, mut passage: Passage) -> Result<Vec<u8>, Unr
             if body.len() + chunk.len() > MAX_BODY_BYTES {
                 return Err(too_long());
             }
-            // Twice: the memory of a body that grows is up to twice its length.
+            // Doubled, because a growing buffer takes up to twice the length of its content.
             passage.grow(2 * chunk.len())?;
             body.extend_from_slice(&chunk);
         }
@@ -67,12 +68,12 @@ pub async fn read(request: Request, mut passage: Passage) -> Result<Vec<u8>, Unr
     timeout(BODY_TIMEOUT, read).await.map_err(late)?
 }
 
-/// Whether an answer of so many bytes is counted while the client has not taken it.
+/// Whether a response of this length is counted until the client has taken it.
 fn is_counted(version: Version, bytes: usize) -> bool {
     bytes > if version < Version::HTTP_2 { SHORT } else { 0 }
 }
 
-/// A state as the answer to a poll, once there is room for it.
+/// The response to a poll with a state, once there is room for it.
 pub async fn answer(
     transit: &Transit,
     caller: &Arc<str>,
@@ -80,7 +81,7 @@ pub async fn answer(
     answer: &Answer,
 ) -> Result<Response, NoRoom> {
     let json = |value: &Answer| serde_json::to_vec(value).unwrap_or_default();
-    // Written only when there is room. It is counted before, without being kept.
+    // The JSON is written only when there is room. Its length is counted first, without keeping it.
     let mut length = Length(0);
     let _ = serde_json::to_writer(&mut length, answer);
     let content_type = [(header::CONTENT_TYPE, "application/json")];
@@ -93,7 +94,7 @@ pub async fn answer(
     Ok(response)
 }
 
-/// Counts what is written.
+/// A writer that only counts bytes.
 struct Length(usize);
 
 impl std::io::Write for Length {
@@ -107,11 +108,11 @@ impl std::io::Write for Length {
     }
 }
 
-/// Marks an answer that is counted already.
+/// Marks a response that is counted already.
 #[derive(Clone, Copy)]
 struct HasPassage;
 
-/// Counts answers for as long as the client has not taken them.
+/// Middleware that counts responses until the client has taken them.
 pub async fn count_answers(State(context): State<Context>, request: Request, next: Next) -> Response {
     let peer = request.extensions().get::<Peer>().copied();
     let (caller, version) = (caller::of(&context.identity, request.headers(), peer), request.version());
@@ -135,7 +136,7 @@ fn busy() -> Response {
 }
 
 impl Passage {
-    /// A body that is counted until its last byte was written.
+    /// A body that is counted until its last byte is written.
     fn carry(self, bytes: Bytes) -> Body {
         Body::from(Bytes::from_owner(Counted { bytes, _passage: self }))
     }

@@ -1,13 +1,13 @@
-//! To whom the memory of a request is charged: the SPIFFE id where one is proved, otherwise the
-//! address that it comes from. Of IPv6 that is the /64, because who has one address of it mostly
-//! has all.
+//! To whom the memory of a request is charged: to the SPIFFE id if it is proved, otherwise to the
+//! source address. IPv6 addresses are cut to the /64, because who has one address of it usually has
+//! all.
 
 use super::identity::{Identity, Peer};
 use axum::http::HeaderMap;
 use std::net::{IpAddr, Ipv6Addr};
 use std::sync::Arc;
 
-/// The caller behind a request.
+/// The caller of a request.
 pub fn of(identity: &Identity, headers: &HeaderMap, peer: Option<Peer>) -> Arc<str> {
     match identity.of(headers, peer) {
         Ok(Some(spiffe)) => spiffe.into(),
@@ -15,7 +15,7 @@ pub fn of(identity: &Identity, headers: &HeaderMap, peer: Option<Peer>) -> Arc<s
     }
 }
 
-/// The address that stands for all that one sender has.
+/// The address that stands for all addresses of one sender.
 pub fn network(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V6(v6) if !v6.is_loopback() => {

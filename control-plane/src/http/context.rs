@@ -1,4 +1,4 @@
-//! What all handlers need: what they share, and how they refuse.
+//! What all handlers need: shared state and error responses.
 
 use super::identity::Identity;
 use super::no_room::Named;
@@ -16,16 +16,16 @@ pub struct Context {
     pub store: Store,
     pub metrics: Arc<Metrics>,
     pub identity: Identity,
-    /// Bodies and answers on their way.
+    /// Bodies and responses in transit.
     pub transit: Transit,
-    /// Who was told lately that there is no room.
+    /// Callers that the log has named lately for lack of room.
     pub named: Arc<Named>,
 }
 
-/// The longest message, in characters: it may name what the caller has sent.
+/// The longest error message, in characters. It may contain text of the caller.
 const MAX_MESSAGE: usize = 1_000;
 
-/// An error as the interface says it.
+/// An error response.
 pub fn refusal(status: StatusCode, message: &str) -> Response {
     let message: String = message.chars().take(MAX_MESSAGE).collect();
     (status, Json(serde_json::json!({ "error": message }))).into_response()

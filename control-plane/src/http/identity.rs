@@ -1,24 +1,23 @@
-//! Who a poll comes from, by the certificate that its sidecar has shown.
+//! Who sent a poll, by the certificate that was shown to our sidecar.
 //!
-//! Behind the mesh's mTLS the control plane's own sidecar has checked the caller's certificate and
+//! With the mesh's mTLS, the control plane's own sidecar checks the caller's certificate and
 //! appends its SPIFFE id to `x-forwarded-client-cert`:
 //! `By=spiffe://...;Hash=...;URI=spiffe://cluster.local/ns/shop/sa/checkout`. The last element is
-//! the sidecar's word, whatever the caller wrote before it. It is believed from a loopback address
-//! only: everybody else has not come through the sidecar.
+//! the sidecar's, whatever the caller wrote before it. The header is trusted from a loopback
+//! address only: other callers did not come through the sidecar.
 //!
-//! A header whose quotes do not close is refused. The sidecar always closes its quotes, so the open
-//! one is the caller's, and the comma before the sidecar's element would count as quoted text.
+//! A header with an open quote is refused. The sidecar always closes its quotes, so an open one is
+//! the caller's, and would turn the comma before the sidecar's element into quoted text.
 //!
-//! An id counts in one trust domain only: that of `--trust-domain`, or else that of the sidecar's
+//! Ids of one trust domain are accepted: that of `--trust-domain`, or else that of the sidecar's
 //! own id, `By=`.
 //!
-//! A proxy of namespace `shop` may go by Istio's id of a pod of `shop`
-//! (`sidecar~10.0.0.1~checkout-1.shop~shop.svc.cluster.local`) and report what it serves for
-//! Services of `shop`. What it says of other services is left out, and the rest of its poll is
-//! served: a pod may well stand in front of a host that is no Service of its namespace (a
-//! ServiceEntry with a `workloadSelector`), and would otherwise get no configuration any more. An
-//! id belongs to the certificate that it was first heard of with, for as long as the proxy is
-//! remembered.
+//! A proxy of namespace `shop` may use Istio's id of a pod of `shop`
+//! (`sidecar~10.0.0.1~checkout-1.shop~shop.svc.cluster.local`) and report load for Services of
+//! `shop`. Its reports of other services are left out, and the rest of its poll is served: a pod
+//! may well stand in front of a host that is no Service of its namespace (a ServiceEntry with a
+//! `workloadSelector`), and a refused poll would leave it without configuration. An id belongs to
+//! the certificate that it was first used with, for as long as the proxy is remembered.
 
 use axum::http::{HeaderMap, StatusCode};
 use bloc_policy::sync::SyncRequest;
@@ -27,21 +26,21 @@ use std::net::SocketAddr;
 use std::str::FromStr;
 use std::sync::Arc;
 
-/// The header.
+/// The header with the caller's certificate.
 const HEADER: &str = "x-forwarded-client-cert";
 
 /// How proxies prove who they are.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Identity {
-    /// Not at all.
+    /// They need not.
     #[default]
     None,
-    /// By their SPIFFE id, which our own sidecar tells; of this trust domain, or else of the
-    /// sidecar's own.
+    /// By their SPIFFE id, as our own sidecar states it. It must be of this trust domain; `None`:
+    /// of the sidecar's own.
     Spiffe(Option<TrustDomain>),
 }
 
-/// The first part of SPIFFE ids: 1 to 255 of `a` to `z`, `0` to `9`, `.`, `-` and `_`.
+/// The trust domain of SPIFFE ids: 1 to 255 of `a` to `z`, `0` to `9`, `.`, `-` and `_`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TrustDomain(Arc<str>);
 
@@ -63,25 +62,25 @@ impl Display for TrustDomain {
     }
 }
 
-/// The address that a request came from.
+/// The source address of a request.
 #[derive(Clone, Copy, Debug)]
 pub struct Peer(pub SocketAddr);
 
-/// Why a poll is not taken.
+/// Why a poll is refused.
 pub type Refusal = (StatusCode, String);
 
 impl Identity {
-    /// The SPIFFE id behind a request, if one is needed.
+    /// The SPIFFE id of a request; `None` if no identity is required.
     ///
     /// # Errors
-    /// 401 if there is none, 403 if it is of another trust domain.
+    /// 401 without an id, 403 for an id of another trust domain.
     pub fn of(&self, headers: &HeaderMap, peer: Option<Peer>) -> Result<Option<String>, Refusal> {
         let Self::Spiffe(domain) = self else { return Ok(None) };
         let unauthorized = |why: &str| (StatusCode::UNAUTHORIZED, why.to_owned());
         if !peer.is_some_and(|Peer(address)| address.ip().is_loopback()) {
             return Err(unauthorized("not through the sidecar"));
         }
-        // Several lines are one list, and quotes may go on from one line to the next.
+        // Several header lines are one list, and a quote may span lines.
         let lines = headers.get_all(HEADER).iter().map(|line| line.to_str()).collect::<Result<Vec<_>, _>>();
         let value = lines.map_err(|_| unauthorized("x-forwarded-client-cert is not text"))?.join(",");
         if !quotes_close(&value) {
@@ -103,9 +102,8 @@ impl Identity {
     }
 }
 
-/// Whether who has this SPIFFE id may ask as `request` does. Services of other namespaces that it
-/// stands in front of are then services that it calls, without what it reports of them; returns
-/// their names.
+/// Checks that the owner of this SPIFFE id may send `request`. Served services of other namespaces
+/// are turned into called ones, and their reports are removed. Returns the names of those services.
 ///
 /// # Errors
 /// 403, with the reason.
@@ -137,12 +135,12 @@ fn namespace(spiffe: &str) -> Option<&str> {
     (!domain.is_empty() && ns == "ns" && !namespace.is_empty() && sa == "sa").then_some(namespace)
 }
 
-/// What follows the last comma outside quotes.
+/// The text after the last comma outside quotes.
 fn last_element(value: &str) -> &str {
     split(value, ',').last().unwrap_or_default()
 }
 
-/// The first value with this name, `NAME=`.
+/// The first value of this name; `name` ends with `=`.
 fn field<'a>(element: &'a str, name: &str) -> Option<&'a str> {
     let value = split(element, ';').find_map(|pair| pair.trim().strip_prefix(name))?;
     let value = value.trim_matches('"');
@@ -154,7 +152,7 @@ fn trust_domain(id: &str) -> Option<&str> {
     (!domain.is_empty()).then_some(domain)
 }
 
-/// Splits outside of quotes.
+/// Splits at `at` outside quotes.
 fn split(text: &str, at: char) -> impl Iterator<Item = &str> {
     let mut quotes = Quotes::default();
     text.split(move |c| {
@@ -164,15 +162,15 @@ fn split(text: &str, at: char) -> impl Iterator<Item = &str> {
     })
 }
 
-/// Whether the text ends outside of quotes.
+/// Whether all quotes are closed.
 fn quotes_close(text: &str) -> bool {
     let mut quotes = Quotes::default();
     text.chars().for_each(|c| quotes.pass(c));
     !quotes.open
 }
 
-/// Whether we are inside of quotes. A backslash escapes outside of quotes too: otherwise an escaped
-/// quote in the sidecar's element could close a quote that the caller left open.
+/// Whether a position is inside quotes. A backslash escapes outside quotes too: otherwise an
+/// escaped quote in the sidecar's element could close a quote that the caller left open.
 #[derive(Default)]
 struct Quotes {
     open: bool,
@@ -257,7 +255,7 @@ mod tests {
         {
             assert_eq!(ask(None, &format!("{SIDECAR};URI={id}")), refused(id, "cluster.local"));
         }
-        // The caller writes its own By= into an earlier element.
+        // The caller writes a `By=` of its own into an earlier element.
         assert_eq!(ask(None, &format!("By={other};URI={other},{lines}")), refused(other, "cluster.local"));
         for by in ["", "By=;", "By=x;", "By=spiffe:///ns/a/sa/b;"] {
             let line = format!("{by}URI={CHECKOUT}");

@@ -7,10 +7,9 @@
 //! | `GET /v1/services/{name}` | one service, its [`load`](crate::load::Signals) and its proxies; 404 if it does not exist |
 //! | `GET /healthz` | 200 as long as the process runs |
 //! | `GET /readyz` | 200 once services are in force; 503 before, and from the beginning of a shutdown |
-//! | `GET /metrics` | OpenMetrics text, see [`metrics`](crate::metrics); on a port of its own if it has one |
+//! | `GET /metrics` | OpenMetrics text, see [`metrics`](crate::metrics); on its own port if one is set |
 //!
-//! Beside these the [`page`] has its own routes: `/` and `/v1/status`. Errors are `{"error":
-//! "..."}`.
+//! The [`page`] adds `/` and `/v1/status`. Errors are `{"error": "..."}`.
 
 mod bodies;
 pub mod caller;
@@ -35,13 +34,14 @@ use identity::Identity;
 use std::sync::Arc;
 use transit::Transit;
 
-/// Bytes of bodies and answers on their way, and of those at a port for the metrics alone: a scrape
-/// of 1,000 services takes 2 MB.
+/// Bytes of bodies and responses in transit, and those at a separate metrics port: a scrape of
+/// 1,000 services takes 2 MB.
 const IN_TRANSIT: usize = 64 << 20;
 const SCRAPES_IN_TRANSIT: usize = 16 << 20;
 
-/// All routes but `/metrics`; `identity` says how proxies prove who they are. To be called inside
-/// of a tokio runtime: the page takes its samples there, and arrival rates are observed.
+/// All routes except `/metrics`; `identity` says how proxies prove who they are. Must be called
+/// inside a tokio runtime, because it starts the tasks that sample for the page and observe arrival
+/// rates.
 pub fn router(store: Store, metrics: Arc<Metrics>, identity: Identity) -> Router {
     finish(routes(&store), context(store, metrics, identity))
 }
@@ -119,7 +119,7 @@ mod tests {
     use axum::http::{Request, Version};
     use tower_service::Service;
 
-    /// Over HTTP/1 a connection has one answer at a time, over HTTP/2 a hundred.
+    /// Over HTTP/1 a connection has one response at a time, over HTTP/2 a hundred.
     #[tokio::test]
     async fn small_answers_need_memory_over_http2_but_not_over_http1() {
         let store = Store::new("test", Clock::system(), ReportInterval::default());

@@ -1,5 +1,5 @@
-//! What a proxy is told for which there is no room, or for whose answer there was none for 5 s: to
-//! keep what it has, and to come back at a random moment within 30 s.
+//! The answer to a proxy when there is no room for it, or when there was none for its response
+//! within 5 s: keep the last state, and come back at a random moment within 30 s.
 
 use crate::metrics::Metrics;
 use axum::http::{StatusCode, header};
@@ -9,14 +9,14 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// Within which time it is to come back, in seconds.
+/// The time within which the proxy comes back, in seconds.
 const WITHIN: &str = "30";
 /// How often one caller is named in the log.
 const LOG_EVERY: Duration = Duration::from_secs(60);
-/// Callers that are remembered as named; while there are as many, no others are.
+/// Callers that are remembered as named. While there are this many, no others are named.
 const MAX_NAMED: usize = 1_000;
 
-/// Who was named in the log lately.
+/// Callers that the log has named lately.
 #[derive(Debug, Default)]
 pub struct Named(Mutex<HashMap<Arc<str>, Instant>>);
 
@@ -39,9 +39,9 @@ impl Named {
     }
 }
 
-/// The answer to a proxy of `caller`, without a body. Without the name of this replica nothing of
-/// the poll was counted. The connection ends, because refused ones would take memory while they
-/// idle.
+/// The response to a proxy of `caller`, without a body. It does not name this replica, which tells
+/// the proxy that nothing of its poll was counted. The connection is closed, because idle ones of
+/// refused proxies would take memory.
 pub fn no_room(metrics: &Metrics, named: &Named, caller: &Arc<str>) -> Response {
     metrics.count_no_room();
     if named.is_due(caller, Instant::now()) {

@@ -1,11 +1,15 @@
-//! `POST /v1/sync`: body [`SyncRequest`], answer 200 with a
-//! [`SyncResponse`](bloc_policy::sync::SyncResponse) at once or when something changes, 304 without
-//! a body when the wait is over, a newer poll of the same proxy arrives, or the control plane shuts
-//! down, then with a `retry-after`. An answer that counts what the poll reported names this replica
-//! in [`REPLICA_HEADER`], also when there is no room for the answer itself. 400 for what is no such
-//! body, 401 and 403 for who may not ask so (see [`identity`]), 408 for one that does not arrive,
-//! 413 above 64 KiB. Who finds no room gets 304 with a `retry-after`, see
-//! [`no_room`](super::no_room).
+//! `POST /v1/sync` with a [`SyncRequest`] as body. Answers:
+//!
+//! - 200 with a [`SyncResponse`](bloc_policy::sync::SyncResponse), at once or when something
+//!   changes.
+//! - 304 without a body when the wait is over or a newer poll of the same proxy arrives; when the
+//!   control plane shuts down, with a `retry-after`.
+//! - 304 with a `retry-after` if there is no room, see [`no_room`](super::no_room).
+//! - 400 for a body that is not a `SyncRequest`, 401 and 403 for a caller who may not ask this (see
+//!   [`identity`]), 408 for a body that does not arrive, 413 for a body above 64 KiB.
+//!
+//! An answer that counts what the poll reported names this replica in [`REPLICA_HEADER`], also when
+//! there is no room for the answer itself.
 
 use super::bodies::{self, Unread};
 use super::caller;
@@ -38,7 +42,7 @@ pub async fn sync(State(context): State<Context>, request: Request) -> Response 
         Ok(outcome) => {
             let no_room = || no_room(&context.metrics, &context.named, &caller);
             let count = || context.metrics.count_outcome(&outcome);
-            // What the poll reported is counted here: the proxy begins anew.
+            // The reports of this poll are counted, so the proxy has to count anew.
             let counted = [(REPLICA_HEADER, context.store.replica().to_owned())];
             match &outcome {
                 Outcome::NoRoom => no_room(),
@@ -82,10 +86,10 @@ async fn read(context: &Context, request: Request) -> Result<Poll, Unread> {
     let refused = |(status, why)| Unread::Refused(status, why);
     let spiffe = context.identity.of(request.headers(), peer).map_err(refused)?;
     let payer = caller::of(&context.identity, request.headers(), peer);
-    // Whatever the content type says: not every Proxy-Wasm host sets one.
+    // Whatever the content type is: not every Proxy-Wasm host sets one.
     let body = bodies::read(request, context.transit.passage(Arc::clone(&payer))).await?;
-    // From here to the store nothing is waited for: what is decoded and not yet checked or charged
-    // exists once for each thread, and is at most some twenty times the body.
+    // There is no `await` from here to the store. So there is at most one body per thread that is
+    // decoded but not yet checked or charged, of at most some twenty times its length.
     let bad_request = |error: ConfigError| refused((StatusCode::BAD_REQUEST, error.to_string()));
     let mut request: SyncRequest = ConfigError::read_json(&body).map_err(bad_request)?;
     if let Some(spiffe) = &spiffe {
@@ -115,8 +119,8 @@ mod tests {
     use crate::store::{Reach, Store};
     use axum::body::Body;
 
-    /// The reports of a poll are counted when its answer is decided on. If that finds no room, the
-    /// proxy must not report them again.
+    /// The reports of a poll are counted when its answer is decided on. If there is no room for
+    /// that answer, the proxy must not report them again.
     #[tokio::test(start_paused = true)]
     async fn tells_a_poll_without_room_for_its_answer_that_its_report_counted() {
         let store = Store::new("test", Clock::system(), ReportInterval::default());

@@ -1,19 +1,20 @@
-//! Bytes on their way: bodies while they are read, and answers until the client has taken them.
+//! Memory for bytes in transit: bodies while they are read, and responses until the client has
+//! taken them.
 //!
-//! Who sends slowly, or does not read its answers, keeps them here for long. One caller may take as
-//! much as is left free by all: own <= most - taken, both with what comes (the dynamic thresholds
-//! of Choudhury and Hahne, 1998, with a factor of 1). So one alone takes half, N that take what
-//! they can get have 1 / (N + 1) each, and as much is left for whoever comes next.
+//! A slow client keeps its bytes here for long. One caller may take as much as stays free: own <=
+//! most - taken, both including the new bytes (the dynamic thresholds of Choudhury and Hahne, 1998,
+//! with a factor of 1). So a single caller takes at most half, and N greedy callers have 1 / (N
+//! + 1) each, with as much left for the next one.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::time::sleep;
 
-/// How often somebody who waits for room looks again, and how many times.
+/// How often a caller that waits for room looks again, and how many times.
 const LOOK: (Duration, u32) = (Duration::from_millis(50), 100);
 
-/// What is on its way, and whose it is; clones share it.
+/// The bytes in transit by caller; clones share the state.
 #[derive(Clone, Debug)]
 pub struct Transit(Arc<Mutex<Taken>>);
 
@@ -24,7 +25,7 @@ struct Taken {
     of: HashMap<Arc<str>, usize>,
 }
 
-/// Bytes of one body; dropping it gives them back.
+/// Bytes of one body; dropping this releases them.
 #[derive(Debug)]
 pub struct Passage {
     transit: Transit,
@@ -32,21 +33,20 @@ pub struct Passage {
     bytes: usize,
 }
 
-/// Too much is on its way.
+/// Too many bytes are in transit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NoRoom;
 
 impl Transit {
-    /// With room for so many bytes.
+    /// With room for `most` bytes.
     pub fn of(most: usize) -> Self {
         Self(Arc::new(Mutex::new(Taken { most, all: 0, of: HashMap::new() })))
     }
 
-    /// Room for an answer of so many bytes; waits for it, 5 s at most, because others take theirs
-    /// meanwhile.
+    /// Takes room for a response. Waits for it for at most 5 s, while others finish.
     ///
     /// # Errors
-    /// If there is none by then.
+    /// If there is still no room then.
     pub async fn room(&self, caller: Arc<str>, bytes: usize) -> Result<Passage, NoRoom> {
         let mut passage = self.passage(caller);
         let (every, times) = LOOK;
@@ -59,7 +59,7 @@ impl Transit {
         passage.grow(bytes).map(|()| passage)
     }
 
-    /// A body of nothing yet.
+    /// A body without bytes so far.
     pub fn passage(&self, caller: Arc<str>) -> Passage {
         Passage { transit: self.clone(), caller, bytes: 0 }
     }

@@ -1,4 +1,4 @@
-//! The store as the rest of the program has it: what is published, and the polls that wait for it.
+//! The interface of the store to the rest of the program: publishing, and polls that wait for it.
 
 use super::history::{Coming, History};
 use super::inner::Inner;
@@ -20,21 +20,21 @@ use tokio::time::{Instant, sleep, timeout_at};
 #[derive(Clone)]
 pub struct Store(pub(super) Arc<Shared>);
 
-/// What all of its clones share.
+/// What all clones of a store share.
 pub struct Shared {
     pub(super) clock: Clock,
     pub(super) replica: String,
     pub(super) source: String,
     report_interval: ReportInterval,
     inner: Mutex<Inner>,
-    /// Told when a poll wants progress that we lack.
+    /// Notified when a poll wants progress that we lack.
     wants: Notify,
 }
 
-/// What a published snapshot changed.
+/// The effect of publishing a snapshot.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Published {
-    /// The version of all that is in force.
+    /// The version of everything in force.
     pub version: Version,
     /// The services that changed, by name.
     pub changed: Vec<String>,
@@ -43,11 +43,11 @@ pub struct Published {
 }
 
 impl Store {
-    /// An empty store, not ready before the first snapshot. `source` says where the services come
-    /// from, for operators; the polls of proxies that serve something are held for
-    /// `report_interval` at most.
+    /// An empty store, not ready before the first snapshot. `source` tells operators where the
+    /// services come from. Polls of proxies that serve something are held for at most
+    /// `report_interval`.
     pub fn new(source: impl Into<String>, clock: Clock, report_interval: ReportInterval) -> Self {
-        // Another name for each start: what is counted here begins at 0 then.
+        // A new name for each start, because the counters begin at 0 then.
         let replica = format!("{:016x}", fastrand::u64(..));
         let loads = Loads::new(report_interval, report_interval.next(&clock, Instant::now()));
         let inner = Inner {
@@ -67,8 +67,8 @@ impl Store {
         }))
     }
 
-    /// Puts a snapshot in force and wakes the polls that subscribed to what it changes. `reach` is
-    /// how far the source had read for it; nowhere for a source that has no revisions.
+    /// Puts a snapshot in force and wakes the polls that subscribed to what changes. `reach` is how
+    /// far the source had read for it; empty for a source without revisions.
     pub fn publish(&self, snapshot: Snapshot, reach: Reach) -> Published {
         let now = self.0.clock.now();
         let mut inner = self.lock();
@@ -82,9 +82,9 @@ impl Store {
         Published { version, changed: changed.into_iter().collect(), woken }
     }
 
-    /// Lets the predictions see the arrival rates, at each of their ticks, until all clones are
-    /// gone. Reports do that, too, but where a service has few servers none may come here for a
-    /// while, which is an arrival rate of 0.
+    /// Feeds the predictions the arrival rates at each tick, until all clones are dropped. Reports
+    /// do that too, but those of a service with few servers may all go to other replicas for a
+    /// while, and then the arrival rate here is 0.
     pub async fn keep_observing(shared: Weak<Shared>) {
         loop {
             let Some(every) = shared.upgrade().map(|shared| shared.report_interval.get()) else { return };
@@ -95,7 +95,7 @@ impl Store {
         }
     }
 
-    /// What [`keep_observing`](Self::keep_observing) takes.
+    /// The argument of [`keep_observing`](Self::keep_observing).
     pub fn downgrade(&self) -> Weak<Shared> {
         Arc::downgrade(&self.0)
     }
@@ -105,18 +105,18 @@ impl Store {
         self.lock().state.advance(progress);
     }
 
-    /// Seals versions with this key from now on, which all replicas have to share; before, no
-    /// version has a seal, and none counts for more than its digest.
+    /// Seals versions with this key from now on; all replicas must share it. Until then no version
+    /// has a seal, and each counts for its digest only.
     pub fn seal_with(&self, key: &[u8; KEY_BYTES]) {
         self.lock().state.seal_with(key);
     }
 
-    /// Whether proxies have seen revisions of the source at `place` elsewhere that we lack.
+    /// Whether proxies have seen revisions of the source at `place` that we lack.
     pub fn wants_at(&self, place: usize) -> bool {
         self.lock().state.wants_at(place)
     }
 
-    /// Whether the source is to be listed at `place` for that, which is rationed.
+    /// Whether the source has to be listed at `place` because of that; this is rationed.
     pub fn is_to_list(&self, place: usize) -> bool {
         self.lock().state.is_to_list(place, Instant::now())
     }
@@ -126,14 +126,14 @@ impl Store {
         self.0.wants.notified().await;
     }
 
-    /// Notes that a list of all that there was at `place`, begun at `begun`, was at `revision`: if
-    /// a proxy came with more before that, it has it from another history.
+    /// Notes that a complete list at `place`, begun at `begun`, was at `revision`. If a proxy came
+    /// with a later revision before that, it is of another history.
     pub fn listed(&self, place: usize, revision: u64, begun: Instant) {
         self.lock().state.listed(place, revision, begun);
     }
 
-    /// Notes that something of the source was refused; what is in force stays. `origin` says where
-    /// it comes from.
+    /// Notes that content of the source was refused; the state in force stays. `origin` says where
+    /// the content comes from.
     pub fn refuse(&self, origin: &str, message: String) {
         let now = self.0.clock.now();
         let mut inner = self.lock();
@@ -142,15 +142,15 @@ impl Store {
         inner.refusal = Some((origin.to_owned(), message, now));
     }
 
-    /// Notes that what comes from `origin` is good, or gone.
+    /// Notes that the content of `origin` is good again, or gone.
     pub fn resolve(&self, origin: &str) {
         let mut inner = self.lock();
         inner.refused.remove(origin);
         inner.history.resolved(origin);
     }
 
-    /// Answers a poll, at once or when something that it subscribed to changes, its wait is over, a
-    /// newer poll of the same proxy arrives or the store closes. Dropping the future (the client
+    /// Answers a poll: at once, or when something that it subscribed to changes, its wait is over,
+    /// a newer poll of the same proxy arrives or the store closes. Dropping the future (the client
     /// left) releases the poll.
     ///
     /// # Errors
@@ -163,7 +163,7 @@ impl Store {
             Arrival::Answered(outcome) => return Ok(outcome),
             Arrival::Held(id, woken) => (id, woken),
         };
-        // While it is held, nothing of it is kept but what its record has.
+        // While the poll is held, only its record is kept.
         let proxy = std::mem::take(&mut poll.proxy);
         drop(poll);
         let mut held = HeldPoll { store: self, proxy, id };
@@ -186,30 +186,30 @@ impl Store {
         }
     }
 
-    /// Ends all held polls and holds none from now on. Returns how many were held.
+    /// Ends all held polls and holds none from now on. Returns the number of polls that were held.
     pub fn close(&self) -> usize {
         self.lock().state.close()
     }
 
-    /// What proxies know this replica by: 16 hex digits, others at each start.
+    /// The name by which proxies know this replica: 16 hex digits, new at each start.
     pub fn replica(&self) -> &str {
         &self.0.replica
     }
 
-    /// Whether there is something in force and the store is not closing.
+    /// Whether services are in force and the store is not closing.
     pub fn is_ready(&self) -> bool {
         let inner = self.lock();
         inner.state.catalog.is_published() && !inner.state.closing
     }
 
     pub(super) fn lock(&self) -> MutexGuard<'_, Inner> {
-        // A panic under the lock would be a bug in `state`; the rest of the mesh is better served
-        // by what is there.
+        // A panic under the lock would be a bug in `state`. The mesh is served better with the
+        // state as it is than with none.
         self.0.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// A poll that is held; dropping it, however the poll ends, releases it.
+/// A held poll; dropping it releases it, however it ends.
 struct HeldPoll<'a> {
     store: &'a Store,
     proxy: String,

@@ -1,8 +1,8 @@
-//! What changed lately and what was refused, for people who look.
+//! The last changes and refusals, for people.
 //!
 //! Changes of parameters, changes of endpoints only, and refusals are kept apart, each up to a
-//! bound: pods that come and go must not push out the edit that somebody looks for. Per event at
-//! most [`MAX_NAMED`] services are described. Times are those of the wall clock.
+//! bound, so that pods that come and go do not push out the edit that somebody looks for. An event
+//! describes at most [`MAX_NAMED`] services. Times are those of the wall clock.
 
 use crate::clock::rfc3339;
 use crate::snapshot::{Service, Snapshot};
@@ -13,36 +13,36 @@ use std::collections::{BTreeMap, BTreeSet, HashSet, VecDeque};
 use std::sync::Arc;
 use std::time::SystemTime;
 
-/// Changes of parameters, and refusals, that are kept.
+/// Changes of parameters that are kept, and refusals.
 const MAX_EVENTS: usize = 100;
-/// Changes of nothing but endpoints that are kept.
+/// Changes of endpoints only that are kept.
 const MAX_ENDPOINT_EVENTS: usize = 50;
 /// Services that one event describes.
 const MAX_NAMED: usize = 5;
-/// Sources whose refusals are remembered as being in force.
+/// The most sources whose refusals are remembered as being in force.
 const MAX_REFUSED: usize = 100;
-/// The longest text that is kept of a refusal or a value, in characters.
+/// The longest text of a refusal or a value that is kept, in characters.
 const MAX_TEXT: usize = 500;
 
-/// What kind of event it is.
+/// The kind of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum EventKind {
-    /// Services came, went, or got other parameters.
+    /// Services were added, removed, or got other parameters.
     Change,
-    /// Only endpoints came or went.
+    /// Only endpoints were added or removed.
     Endpoints,
-    /// The source had something that was refused.
+    /// Content of the source was refused.
     Refusal,
 }
 
-/// Something that happened to the configuration.
+/// An event in the history of the configuration.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Event {
-    /// Its place in the order of events; grows.
+    /// Its number; grows.
     pub number: u64,
-    /// When it happened, the last time if it was repeated (RFC 3339).
+    /// When it happened, or was repeated last (RFC 3339).
     pub at: String,
     /// Its kind.
     pub kind: EventKind,
@@ -50,19 +50,19 @@ pub struct Event {
     pub source: String,
     /// A refusal: path, value and allowed range.
     pub message: Option<String>,
-    /// A refusal: how often in a row, 1 at least.
+    /// A refusal: how often in a row, at least 1.
     pub times: u32,
-    /// A refusal: whether good content has come from there since.
+    /// A refusal: whether good content has come from the same place since.
     pub resolved: bool,
     /// A change: the version from which it is in force.
     pub version: Option<String>,
-    /// A change: how many services it concerned.
+    /// A change: how many services changed.
     pub changed: usize,
-    /// A change: the first few of them, and what became different.
+    /// A change: the first few of these services, with their differences.
     pub services: Vec<Difference>,
 }
 
-/// What became different in one service.
+/// The differences in one service.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Difference {
     /// The service.
@@ -82,7 +82,7 @@ pub struct History {
     in_force: BTreeMap<String, u64>,
 }
 
-/// A change that is about to be put in force.
+/// A change that is not yet in force.
 #[derive(Debug)]
 pub struct Coming {
     kind: EventKind,
@@ -91,7 +91,7 @@ pub struct Coming {
 }
 
 impl Coming {
-    /// What `snapshot` would change; `None` if nothing.
+    /// What `snapshot` would change; `None`: nothing.
     pub fn compare<'a>(
         in_force: impl Iterator<Item = (&'a String, &'a Arc<Service>)>,
         snapshot: &Snapshot,
@@ -119,7 +119,7 @@ impl History {
         self.number
     }
 
-    /// A change is in force as `version`.
+    /// Records a change that is in force as `version`.
     pub fn changed(&mut self, source: &str, coming: Coming, version: String, at: SystemTime) {
         let Coming { kind, changed, services } = coming;
         let event = Event { version: Some(version), changed, services, ..self.event(kind, source, at) };
@@ -129,7 +129,7 @@ impl History {
         }
     }
 
-    /// `source` had something that was refused; the same again only counts.
+    /// Records that content of `source` was refused; a repetition is only counted.
     pub fn refused(&mut self, source: &str, message: &str, at: SystemTime) {
         let message: String = message.chars().take(MAX_TEXT).collect();
         let event = self.event(EventKind::Refusal, source, at);
@@ -148,7 +148,7 @@ impl History {
         push(&mut self.refusals, Event { message: Some(message), ..event }, MAX_EVENTS);
     }
 
-    /// Good content has come from `source`.
+    /// Records that good content has come from `source`.
     pub fn resolved(&mut self, source: &str) {
         let Some(number) = self.in_force.remove(source) else { return };
         self.number += 1;
@@ -163,7 +163,7 @@ impl History {
         self.refusals.iter().rev().filter(|event| numbers.contains(&event.number)).cloned().collect()
     }
 
-    /// All that is remembered, the latest first.
+    /// All events, the latest first.
     pub fn events(&self) -> Vec<Event> {
         let mut events: Vec<Event> =
             self.changes.iter().chain(&self.endpoints).chain(&self.refusals).cloned().collect();
@@ -195,7 +195,7 @@ fn push(events: &mut VecDeque<Event>, event: Event, most: usize) {
     events.push_back(event);
 }
 
-/// What became different, field by field as it was written.
+/// The differences, field by field as written.
 fn differences(before: Option<&ServiceSpec>, after: Option<&ServiceSpec>) -> Vec<String> {
     let (before, after) = match (before, after) {
         (None, _) => return vec!["added".to_owned()],
@@ -204,7 +204,7 @@ fn differences(before: Option<&ServiceSpec>, after: Option<&ServiceSpec>) -> Vec
     };
     let mut what = fields(before, after);
     if (&before.endpoints, &before.endpoints_by_port) != (&after.endpoints, &after.endpoints_by_port) {
-        // Each address with the port of the service that it is for, if there is one.
+        // Each address, with the port of the service that it is for, if any.
         let set = |spec: &ServiceSpec| {
             let by_port =
                 spec.endpoints_by_port.iter().flat_map(|(port, list)| list.iter().map(|at| (Some(*port), at.clone())));
@@ -232,7 +232,7 @@ fn fields(before: &ServiceSpec, after: &ServiceSpec) -> Vec<String> {
     differ.map(|name| format!("{name}: {} → {}", written(before.get(name)), written(after.get(name)))).collect()
 }
 
-/// A value without JSON's punctuation: `{"estimator":"static","limit":10}` is `static 10`.
+/// A value without JSON's punctuation: `{"estimator":"static","limit":10}` becomes `static 10`.
 fn written(value: Option<&Value>) -> String {
     let text = match value {
         None => "default".to_owned(),
@@ -252,7 +252,7 @@ mod tests {
         UNIX_EPOCH + Duration::from_secs(seconds)
     }
 
-    /// A catalog with `before` and what `after` would change in it.
+    /// The change from `before` to `after`.
     fn coming(before: &str, after: &str) -> Option<Coming> {
         let before = Snapshot::from_yaml(before).unwrap();
         Coming::compare(before.services().iter(), &Snapshot::from_yaml(after).unwrap())

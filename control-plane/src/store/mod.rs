@@ -1,7 +1,8 @@
-//! What is in force, who listens, and the polls that wait for a change.
+//! The services in force, the proxies that subscribed to them, and the polls that wait for a
+//! change.
 //!
-//! One lock guards it all: every step under it is short (no I/O, no waiting), and a change costs
-//! its subscribers only. The decisions are in `state`, what a version says in `version`.
+//! One lock guards everything. Each step under it is short (no I/O, no waiting), and a change costs
+//! only its subscribers. The decisions are in `state`, the meaning of versions in `version`.
 
 mod budget;
 mod catalog;

@@ -1,10 +1,9 @@
-//! What is remembered of each proxy, its last poll: for operators, and so that a newer poll ends
-//! the older one.
+//! The last poll of each proxy, kept for operators and to let a newer poll end the older one.
 //!
-//! Records of proxies that were not heard of for an hour are dropped. Because ids come from
-//! outside, each record is charged to the identity whose poll it is ([`budget`](super::budget)).
-//! When there is no room, first those are dropped that were not heard of lately: their records are
-//! for operators only.
+//! Records of proxies that were silent for an hour are dropped. Ids come from outside, so each
+//! record is charged to the identity that polled ([`budget`](super::budget)). When there is no
+//! room, the records of proxies that were not heard of lately are dropped first: only operators
+//! need them.
 
 use super::budget::{Budget, Room, Serial};
 use super::names::Names;
@@ -22,9 +21,9 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// How often room is made, which looks at all of them.
+/// How often silent proxies are dropped to make room, which looks at all records.
 const ROOM_EVERY: Duration = Duration::from_secs(1);
-/// Who was heard of within this time, twice the usual wait, does not give way before others do.
+/// A proxy that was heard of within this time, twice the usual wait, is not dropped as silent.
 const LATELY: Duration = Duration::from_secs(60);
 /// How long a silent proxy is remembered.
 const KEEP: Duration = Duration::from_secs(3600);
@@ -41,14 +40,14 @@ pub struct Proxies {
     next: Serial,
 }
 
-/// What a record has left elsewhere.
+/// What a dropped or changed record leaves behind elsewhere.
 #[derive(Debug)]
 pub struct Gone {
     /// Whose record it was.
     pub proxy: String,
-    /// The poll that it holds, if the whole record is gone.
+    /// The poll that is held for it, if the whole record is gone.
     pub held: Option<PollId>,
-    /// The services that it does not serve any more.
+    /// The services that it no longer serves.
     pub left: Vec<Name>,
 }
 
@@ -66,14 +65,14 @@ pub struct Record {
     pub(super) held: Option<PollId>,
     /// When it counts at this replica.
     pub(super) window: Window,
-    /// Since when it has presented the version that it has, and there is a newer state for it.
+    /// Since when it has presented its version although there is a newer state for it.
     pub(super) behind: Option<Instant>,
-    /// The digest of what it subscribed to, in this generation of the catalog: operators' looks
-    /// need it of all proxies.
+    /// The digest in force of its subscription, and the generation of the catalog that it is of.
+    /// Cached because the status needs it of all proxies.
     pub(super) digest: Cell<Option<(u64, u64)>>,
-    /// Whose it is, if that was proved.
+    /// The identity that it belongs to, if that was proved.
     identity: Option<String>,
-    /// To whom it is charged, its place there, and how many bytes.
+    /// Who is charged, the place of the record there, and the bytes.
     payer: Arc<str>,
     serial: Serial,
     charge: usize,
@@ -86,29 +85,29 @@ impl Record {
 }
 
 impl Record {
-    /// Looks whether the seal of its version holds.
+    /// Checks whether the seal of its version holds.
     pub fn check(&mut self, seal: &Seal) {
         self.is_issued = self.version.as_ref().is_some_and(|version| seal.holds(version));
     }
 
-    /// Its version, if a replica of ours has surely issued it.
+    /// Its version, if one of our replicas has certainly issued it.
     pub fn issued(&self) -> Option<&Version> {
         self.version.as_ref().filter(|_| self.is_issued)
     }
 
-    /// Whose it is, if that was proved.
+    /// The identity that it belongs to, if that was proved.
     pub fn identity(&self) -> Option<&str> {
         self.identity.as_deref()
     }
 }
 
 impl Proxies {
-    /// Whether the proxy behind `poll` is somebody else's.
+    /// Whether the id of this poll belongs to another identity.
     pub fn is_of_another(&self, poll: &Poll) -> bool {
         self.records.get(&poll.proxy).is_some_and(|record| record.identity != poll.identity)
     }
 
-    /// The record of the proxy behind `poll`, brought up to date and charged with so many bytes.
+    /// Updates the record of the proxy that polls, and charges it with `charge` bytes.
     pub fn note(&mut self, poll: &Poll, charge: usize, now: Instant) -> &mut Record {
         let record = self.records.entry(poll.proxy.clone()).or_insert_with(|| {
             self.next += 1;
@@ -140,7 +139,7 @@ impl Proxies {
         record.version.clone_from(&poll.version);
         record.is_issued = false;
         if !record.subscription.is_of(&poll.services, &poll.serves) {
-            // The new one first: names that are in both stay.
+            // The new subscription first, so that names in both stay.
             let next = self.names.subscribe(&poll.services, &poll.serves);
             let before = std::mem::replace(&mut record.subscription, next);
             record.digest = Cell::new(None);
@@ -157,12 +156,13 @@ impl Proxies {
         record
     }
 
-    /// Whether the proxy behind `poll` may take `charge` bytes. Others may have to give way for
-    /// that: see [`gone`](Self::gone). If there is no room, the proxy is forgotten itself.
+    /// Makes room for `charge` bytes of the proxy that polls; returns whether it succeeded. Other
+    /// proxies may be evicted for that, see [`gone`](Self::gone). If there is no room, the polling
+    /// proxy is forgotten as well.
     pub fn make_room(&mut self, poll: &Poll, charge: usize, now: Instant) -> bool {
         self.sweep(now);
         loop {
-            // Its own record may have been silent, too, and be gone since.
+            // Its own record may have been silent too, and be gone now.
             let known = self.records.get(&poll.proxy);
             let serial = known.map_or(self.next, |record| record.serial);
             let before = known.filter(|record| record.payer == poll.payer).map_or(0, |record| record.charge);
@@ -179,12 +179,13 @@ impl Proxies {
         }
     }
 
-    /// What records have left elsewhere that are no more, or are of other services now.
+    /// What dropped records, and records of changed subscriptions, have left behind since the last
+    /// call.
     pub fn gone(&mut self) -> Vec<Gone> {
         std::mem::take(&mut self.gone)
     }
 
-    /// Bytes that all of them take.
+    /// The bytes that all records take.
     #[cfg(test)]
     pub fn taken(&self) -> usize {
         self.budget.taken()
@@ -194,9 +195,9 @@ impl Proxies {
         self.retain(Some(proxy), |_| false);
     }
 
-    /// Forgets who was not heard of lately, before anybody gives way who was: of all, or of `payer`
-    /// alone if it is its own limit that `more` bytes are beyond. Once in a while, because it looks
-    /// at all of them.
+    /// Forgets silent proxies before any others are evicted: those of `payer` alone if the `more`
+    /// bytes exceed the limit of one identity, otherwise those of all. Limited to once in a while,
+    /// because it looks at all records.
     fn forget_silent(&mut self, payer: &str, more: usize, now: Instant) -> bool {
         if self.budget.is_beyond_its_own(payer, more) {
             let Some(proxies) = self.budget.proxies_of(payer, now) else { return false };
@@ -215,7 +216,8 @@ impl Proxies {
         due
     }
 
-    /// Drops records, all or one, with all that was kept for them.
+    /// Drops records that are not `kept`, all or only one, and releases everything that belongs to
+    /// them.
     fn retain(&mut self, only: Option<&str>, kept: impl Fn(&Record) -> bool) {
         let Self { records, names, budget, gone, .. } = self;
         let mut drop = |proxy: String, record: Record| {
@@ -237,7 +239,7 @@ impl Proxies {
         }
     }
 
-    /// The id of a service's name that proxies subscribed to.
+    /// The id of a service's name that a proxy subscribed to.
     pub fn name_id(&self, service: &str) -> Option<u64> {
         self.names.id(service)
     }
@@ -257,22 +259,22 @@ impl Proxies {
         self.records.iter()
     }
 
-    /// All records, to be changed.
+    /// All records, mutable.
     pub fn iter_mut(&mut self) -> impl Iterator<Item = &mut Record> {
         self.records.values_mut()
     }
 
-    /// Whether a proxy counts at this replica at `at`, which is now or not much earlier.
+    /// Whether a proxy counts at this replica at `at`, which is now or shortly before.
     pub fn count_here(&self, proxy: &str, at: Instant) -> bool {
         self.records.get(proxy).is_some_and(|record| record.window.contains(at))
     }
 
-    /// How many proxies count at this replica.
+    /// The number of proxies that count at this replica.
     pub fn counted(&self, now: Instant) -> usize {
         self.records.values().filter(|record| record.window.contains(now)).count()
     }
 
-    /// Looks through all records once a minute at most, so that its cost does not count.
+    /// Drops old records; at most once a minute, so that the cost is negligible.
     fn sweep(&mut self, now: Instant) {
         let due = self.swept.is_none_or(|swept| now.saturating_duration_since(swept) >= Duration::from_secs(60));
         if due {

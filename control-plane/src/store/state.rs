@@ -1,17 +1,18 @@
 //! The decisions of the store, without locks, waiting or I/O: time is handed in.
 //!
-//! A poll is answered or held, when it arrives and again whenever something moves:
+//! A poll is answered or held. This is decided when it arrives and again whenever something
+//! changes:
 //! 1. Before the first snapshot it is held: nothing is known yet, and an empty answer would take
 //!    services away.
-//! 2. It presents the digest of what it asks for: held, it is up to date.
-//! 3. It presents progress that we lack, under a seal of ours: held, and the source is told to make
-//!    sure that it is up to date. What differs may be what we do not know yet, and the proxy would
-//!    fall back to an older state. If the source finds that its whole history ends before that, the
-//!    version is of another history (a restored etcd, another cluster), and counts for nothing.
-//! 4. Otherwise it is answered, under the digest and the progress of the last change.
+//! 2. If it presents the digest of its subscription in force, it is up to date, and held.
+//! 3. If it presents progress that we lack, under a valid seal, it is held, and the source is asked
+//!    to make sure that it is up to date. The difference may be something that we do not know yet,
+//!    and an answer would take the proxy back to an older state. If the source finds that its whole
+//!    history ends before that progress, the version is of another history (a restored etcd,
+//!    another cluster), and counts for nothing.
+//! 4. Otherwise it is answered, with the digest and the progress of the last change.
 //!
-//! Nothing is remembered of a proxy for that: it may ask any replica, and an answer that was lost
-//! is given again.
+//! This needs no memory of a proxy: it may ask any replica, and a lost answer is given again.
 
 use super::catalog::Catalog;
 use super::charge;
@@ -31,21 +32,21 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
-/// How many proxies may come back in a second when we close; a replica takes in some thousands on
-/// one core.
+/// How many proxies per second may come back after we close. A replica serves some thousands on one
+/// core.
 const RECONNECTS_PER_SECOND: u64 = 1_000;
-/// The longest that they are spread over, in seconds; as long they would miss a change.
+/// The longest time over which they are spread, in seconds; meanwhile they miss changes.
 const MOST_SPREAD: u64 = 15;
 
-/// What becomes of a poll that arrives.
+/// The decision on a poll.
 pub enum Arrival {
     /// It is answered at once.
     Answered(Outcome),
-    /// It is held until the receiver says why it ends, or its wait is over.
+    /// It is held until the receiver gets the reason to end it, or its wait is over.
     Held(PollId, oneshot::Receiver<Wake>),
 }
 
-/// All that the store knows.
+/// The state of the store.
 #[derive(Debug, Default)]
 pub struct State {
     pub catalog: Catalog,
@@ -53,26 +54,26 @@ pub struct State {
     pub polls: Polls,
     pub loads: Loads,
     pub closing: bool,
-    /// What proxies know this replica by.
+    /// The name by which proxies know this replica.
     pub replica: String,
-    /// Within which time proxies are to come back after we have closed.
+    /// The time within which proxies come back after we have closed.
     pub spread: Duration,
-    /// How far the source has surely read.
+    /// How far the source has certainly read.
     known: Progress,
-    /// Up to where something changed: what answers are stamped with. Never ahead of `known`.
+    /// The progress at the last change, with which answers are stamped. Never ahead of `known`.
     changed: Progress,
-    /// Revisions that proxies presented and we lack.
+    /// Revisions that proxies presented but we lack.
     wants: Wants,
     seal: Seal,
 }
 
 impl State {
-    /// Nothing yet, at the replica of this name.
+    /// The empty state of a replica with this name.
     pub fn new(replica: String, loads: Loads) -> Self {
         Self { replica, loads, ..Self::default() }
     }
 
-    /// Decides about a poll that arrives.
+    /// Decides on a poll that arrives.
     pub fn arrive(&mut self, poll: &Poll, now: Instant) -> Result<Arrival, StoreError> {
         if self.closing {
             return Ok(Arrival::Answered(Outcome::Closing { within: self.spread }));
@@ -99,7 +100,7 @@ impl State {
         Ok(self.decide(&poll.proxy, now))
     }
 
-    /// Ends the polls of proxies that gave way, and drops their loads.
+    /// Ends the polls of evicted proxies, and drops their loads.
     fn drop_gone(&mut self) {
         for Gone { proxy, held, left } in self.proxies.gone() {
             if let Some(id) = held {
@@ -109,7 +110,7 @@ impl State {
         }
     }
 
-    /// Decides again about the poll of `proxy` that was held as `id`, after something moved.
+    /// Decides again on the poll of `proxy` that was held as `id`, after something changed.
     pub fn resume(&mut self, proxy: &str, id: PollId, now: Instant) -> Arrival {
         if self.closing {
             return Arrival::Answered(Outcome::Closing { within: self.spread });
@@ -120,7 +121,7 @@ impl State {
         }
     }
 
-    /// By the record: what the poll said is in it, and nowhere else.
+    /// Decides from the record of the proxy, which keeps everything that the poll said.
     fn decide(&mut self, proxy: &str, now: Instant) -> Arrival {
         let Some(record) = self.proxies.get(proxy) else { return Arrival::Answered(Outcome::Superseded) };
         let subscription = Arc::clone(&record.subscription);
@@ -158,18 +159,18 @@ impl State {
         }
     }
 
-    /// The signals of a service, as far as it counts here.
+    /// The signals of a service, over the servers that count here.
     pub fn signals(&self, service: &str, now: Instant) -> Option<Signals> {
         self.loads.signals(service, |proxy, at| self.proxies.count_here(proxy, at), now)
     }
 
-    /// Lets the predictions see the arrival rates of the last tick.
+    /// Feeds the predictions the arrival rates of the last tick.
     pub fn observe(&mut self, now: Instant) {
         self.loads.observe(|proxy, at| self.proxies.count_here(proxy, at), now);
     }
 
-    /// Counts what the poll of `proxy` reported, because it is answered: exactly with the answers
-    /// after which a proxy counts anew.
+    /// Counts what the poll of `proxy` reported. Called exactly for those answers after which the
+    /// proxy counts anew.
     fn count(&mut self, proxy: &str, now: Instant) {
         let Some(record) = self.proxies.get_mut(proxy) else { return };
         (record.held, record.seen) = (None, now);
@@ -183,29 +184,30 @@ impl State {
         self.seal.version(self.catalog.digest(), self.changed.clone())
     }
 
-    /// Seals versions with this key from now on. Proxies that came before it count anew.
+    /// Seals versions with this key from now on, and checks again the versions that proxies
+    /// presented before.
     pub fn seal_with(&mut self, key: &[u8; KEY_BYTES]) {
         self.seal = Seal::new(key);
         self.proxies.iter_mut().for_each(|record| record.check(&self.seal));
     }
 
-    /// Whether there is a newer state for a proxy than it has. One that has seen more of the source
-    /// than we did is not behind, we are.
+    /// Whether there is a newer state for a proxy than it has. If it has seen more of the source
+    /// than we have, it is not behind: we are.
     pub fn is_behind(&self, record: &Record) -> bool {
         self.catalog.is_published() && !self.is_current(record) && self.lacking(record).is_empty()
     }
 
-    /// Whether somebody wants progress that we lack.
+    /// Whether any proxy waits for progress that we lack.
     pub fn wants(&self) -> bool {
         self.wants.any()
     }
 
-    /// Whether a proxy has what is in force of what it subscribed to.
+    /// Whether a proxy has the state in force of its subscription.
     pub fn is_current(&self, record: &Record) -> bool {
         record.version.as_ref().is_some_and(|version| version.digest == self.digest_for(record))
     }
 
-    /// The digest of what a proxy subscribed to; computed once in each generation.
+    /// The digest in force of a proxy's subscription; computed once per generation of the catalog.
     fn digest_for(&self, record: &Record) -> u64 {
         let generation = self.catalog.generation();
         match record.digest.get() {
@@ -218,7 +220,7 @@ impl State {
         }
     }
 
-    /// The progress that a proxy surely has and we lack.
+    /// The progress that a proxy certainly has and we lack.
     fn lacking(&self, record: &Record) -> Vec<Revision> {
         let Some(version) = record.issued() else { return Vec::new() };
         self.known.behind(&version.progress).filter(|revision| !self.wants.is_foreign(revision)).collect()
@@ -236,8 +238,8 @@ impl State {
         }
     }
 
-    /// Puts a snapshot in force, which is what the source says at `reach`. Returns the names that
-    /// changed and how many polls were woken.
+    /// Puts a snapshot in force, the state of the source at `reach`. Returns the names that changed
+    /// and the number of polls that were woken.
     pub fn publish(&mut self, snapshot: Snapshot, reach: Reach) -> (BTreeSet<String>, usize) {
         let first = !self.catalog.is_published();
         let changes = self.catalog.replace(snapshot);
@@ -251,7 +253,7 @@ impl State {
         self.polls.wake_subscribers(changes.iter().filter_map(|name| self.proxies.name_id(name)))
     }
 
-    /// The source has read on, and nothing changed. Returns how many polls were woken.
+    /// The source has read on without a change. Returns the number of polls that were woken.
     pub fn advance(&mut self, progress: Progress) -> usize {
         self.known = progress;
         self.wants.reached(&self.known);
@@ -263,12 +265,13 @@ impl State {
         self.wants.at(place)
     }
 
-    /// Whether that is a reason to list, see [`Wants::list`].
+    /// Whether these justify a list, see [`Wants::list`].
     pub fn is_to_list(&mut self, place: usize, now: Instant) -> bool {
         self.wants.list(place, now)
     }
 
-    /// The source was listed at `place`, see [`Wants::listed`]. Returns how many polls were woken.
+    /// The source was listed at `place`, see [`Wants::listed`]. Returns the number of polls that
+    /// were woken.
     pub fn listed(&mut self, place: usize, revision: u64, begun: Instant) -> usize {
         if self.wants.listed(place, revision, begun) { self.polls.wake_behind() } else { 0 }
     }

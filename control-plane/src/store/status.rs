@@ -1,4 +1,4 @@
-//! What the page shows, read out of the store: every service in one line, and one service with its
+//! What the page shows, read from the store: one line for each service, and one service with its
 //! servers and senders.
 
 use super::handle::Store;
@@ -15,49 +15,49 @@ use std::collections::HashMap;
 use std::time::UNIX_EPOCH;
 use tokio::time::Instant;
 
-/// Above this share of its requests a service that rejects is in trouble; below, it sheds a peak.
+/// Above this share of rejected requests a service is in trouble; below, it only sheds a peak.
 const MANY_REJECTED: f64 = 0.01;
-/// Stale proxies that are named.
+/// The most stale proxies that are listed.
 const MAX_NAMED: usize = 20;
 
-/// How a service does; the worst first.
+/// The condition of a service, the worst first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Condition {
-    /// More than 1% of its requests are rejected, for the capacity or for their deadline.
+    /// More than 1% of its requests are rejected for the capacity or for their deadline.
     Rejecting,
-    /// More comes in than its servers finish, so that queues grow.
+    /// Its arrival rate exceeds its service rate, so that queues grow.
     Overloaded,
     /// Some requests are rejected.
     Shedding,
-    /// Servers have reported before, and this replica has heard of none for a minute.
+    /// Servers have reported before, but this replica has heard of none for a minute.
     Silent,
-    /// All is well.
+    /// No problem.
     Ok,
-    /// This replica counts none of its servers now: they ask another one, or are gone.
+    /// This replica counts none of its servers now: they poll another one, or are gone.
     Elsewhere,
     /// No server has ever reported.
     Unreported,
 }
 
-/// Everything at a glance.
+/// The status of all services and proxies.
 #[derive(Clone, Debug)]
 pub struct Status {
     /// The version in force.
     pub version: String,
     /// Where the services come from.
     pub source: String,
-    /// Which replica says so, as the proxies know it.
+    /// The name by which proxies know the replica that answers.
     pub replica: String,
     /// Whether services are in force, and no shutdown has begun.
     pub ready: bool,
     /// When the services in force were accepted (RFC 3339).
     pub loaded: Option<String>,
-    /// Grows with every event of the history.
+    /// Grows with every event in the history.
     pub history: u64,
     /// The refusals in force, the latest first.
     pub refusals: Vec<Event>,
-    /// How many proxies there are.
+    /// The number of proxies.
     pub proxies: ProxyCounts,
     /// The first few stale proxies.
     pub stale: Vec<SenderStatus>,
@@ -65,14 +65,14 @@ pub struct Status {
     pub services: Vec<ServiceStatus>,
 }
 
-/// How many proxies there are.
+/// The number of proxies.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct ProxyCounts {
     /// Those that count at this replica.
     pub connected: usize,
     /// Those of them that do not take the newest state.
     pub stale: usize,
-    /// Those that this replica has heard of within the last hour and does not count: they ask
+    /// Those that this replica has heard of within the last hour but does not count: they poll
     /// another one, or are gone.
     pub elsewhere: usize,
 }
@@ -83,20 +83,20 @@ pub struct ProxyCounts {
 pub struct ServiceStatus {
     /// Its name.
     pub name: String,
-    /// How it does.
+    /// Its condition.
     pub condition: Condition,
-    /// How callers choose.
+    /// How callers choose a server.
     pub routing: RoutingKind,
-    /// Its endpoints; `null`: learned from the answers.
+    /// The number of its endpoints; `null`: learned from responses.
     pub endpoints: Option<usize>,
     /// Proxies that call it and count at this replica.
     pub senders: usize,
-    /// What its servers that count at this replica report, added up; `null` if it has heard of
+    /// The sums of the reports of its servers that count at this replica; `null` if it has heard of
     /// none.
     pub load: Option<Signals>,
-    /// What happens at its servers, per second; `null` if not measured yet.
+    /// The events at its servers, per second; `null` if not measured yet.
     pub events: Option<EventRates>,
-    /// Share of its requests that is rejected, for the capacity or for their deadline; 0 to 1.
+    /// The share of its requests that is rejected for the capacity or for their deadline; 0 to 1.
     pub rejected_share: f64,
 }
 
@@ -108,42 +108,42 @@ pub struct SenderStatus {
     pub proxy: String,
     /// `stale`, `current` or `elsewhere`.
     pub state: ProxyState,
-    /// The version that it acknowledged with its last poll; `null` if none.
+    /// The version that it acknowledged with its last poll; `null`: none.
     pub version: Option<String>,
     /// When it was last heard of (RFC 3339).
     pub seen: String,
 }
 
-/// How a proxy does; the worst first.
+/// The state of a proxy, the worst first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ProxyState {
     /// It does not take the newest state.
     Stale,
-    /// It has what it ought to have, or is about to.
+    /// It has the newest state, or is about to.
     Current,
-    /// It does not count at this replica: it asks another one, or is gone.
+    /// It does not count at this replica: it polls another one, or is gone.
     Elsewhere,
 }
 
-/// One service with all that belongs to it.
+/// One service in detail.
 #[derive(Clone, Debug)]
 pub struct ServiceReport {
-    /// Its line.
+    /// The same as in the list of services.
     pub status: ServiceStatus,
-    /// As it was written.
+    /// The spec as written.
     pub spec: ServiceSpec,
-    /// Its parameters, the defaults filled in.
+    /// Its parameters, with defaults filled in.
     pub parameters: ServiceParameters,
     /// Its servers by proxy, and when each was heard of (RFC 3339).
     pub servers: Vec<(ServerLoad, String)>,
-    /// Who calls it, by proxy.
+    /// The proxies that call it.
     pub senders: Vec<SenderStatus>,
 }
 
 impl Store {
-    /// Everything at a glance. Costs a pass over all servers and all names that proxies subscribed
-    /// to, under the lock: not to be asked for more than once a second.
+    /// The status of all services and proxies. It costs a pass, under the lock, over all servers
+    /// and all names that proxies subscribed to: ask at most once a second.
     pub fn status(&self) -> Status {
         let now = Instant::now();
         let inner = self.lock();
@@ -184,7 +184,7 @@ impl Store {
         }
     }
 
-    /// One service; `None` if it does not exist.
+    /// One service in detail; `None` if it does not exist.
     pub fn service_report(&self, name: &str) -> Option<ServiceReport> {
         let now = Instant::now();
         let inner = self.lock();
@@ -212,7 +212,7 @@ impl Store {
         })
     }
 
-    /// What changed and what was refused, the latest first.
+    /// Changes and refusals, the latest first.
     pub fn history(&self) -> Vec<Event> {
         self.lock().history.events()
     }
@@ -253,7 +253,7 @@ fn service_status(inner: &Inner, name: &str, service: &Service, senders: usize, 
     }
 }
 
-/// How many addresses were written; an address with several ports counts for each.
+/// The number of addresses in the spec; an address with several ports counts once per port.
 fn endpoints(spec: &ServiceSpec) -> Option<usize> {
     let by_port = spec.endpoints_by_port.values().map(Vec::len).sum::<usize>();
     let known = spec.endpoints.is_some() || !spec.endpoints_by_port.is_empty();

@@ -1,4 +1,4 @@
-//! What an operator sees: the JSON of `GET /v1/services` and `GET /v1/services/{name}`.
+//! The JSON for operators: `GET /v1/services` and `GET /v1/services/{name}`.
 
 use super::subscription::Name;
 use crate::load::Signals;
@@ -7,22 +7,22 @@ use bloc_policy::sync::ServiceLoad;
 use serde::Serialize;
 use std::collections::BTreeMap;
 
-/// Everything: the services in force, where they come from, and who listens to this replica.
+/// The services in force, their source, and the proxies of this replica.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Overview {
-    /// The version of all that is in force.
+    /// The version of everything in force.
     pub version: String,
     /// Where the services come from, such as `file:services.yaml`.
     pub source: String,
-    /// Which replica says so, as the proxies know it. What it says of proxies and load covers those
-    /// that it counts now; the other replicas have theirs.
+    /// The name by which proxies know the replica that answers. Its proxies and load are those that
+    /// it counts now; other replicas count the others.
     pub replica: String,
     /// When the services in force were accepted (RFC 3339).
     pub loaded: Option<String>,
     /// The last content of the source that was refused.
     pub refusal: Option<Refusal>,
-    /// Everything that was refused and was not made good yet.
+    /// All refusals that are not resolved yet.
     pub refused: Vec<Refusal>,
     /// The services in force by name.
     pub services: BTreeMap<String, ServiceView>,
@@ -38,7 +38,7 @@ pub struct Refusal {
     pub message: String,
     /// When it was refused (RFC 3339).
     pub at: String,
-    /// Whether good content has come since.
+    /// Whether good content has come from the same place since.
     pub resolved: bool,
 }
 
@@ -46,7 +46,7 @@ pub struct Refusal {
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ServiceView {
-    /// Stands for its content: the same in all replicas.
+    /// Identifies its content: the same in all replicas.
     pub version: String,
     /// What proxies are sent.
     pub spec: ServiceSpec,
@@ -61,10 +61,10 @@ pub struct ServiceDetail {
     /// The service.
     #[serde(flatten)]
     pub service: ServiceView,
-    /// What the proxies that this replica counts report of it, added up; `null` if it never heard
-    /// of one.
+    /// The sums of the reports of the proxies that this replica counts; `null` if it has never
+    /// heard of one.
     pub load: Option<Signals>,
-    /// Who calls it or stands in front of it, by id.
+    /// The proxies that call or serve it, by id.
     pub proxies: Vec<ProxyView>,
 }
 
@@ -74,17 +74,17 @@ pub struct ServiceDetail {
 pub struct ProxyView {
     /// Its id.
     pub proxy: String,
-    /// The version that it presented with its last poll; empty if it has nothing.
+    /// The version that it presented with its last poll; empty: none.
     pub version: String,
-    /// Whether that is what is in force of what it subscribed to.
+    /// Whether that is the state in force of its subscription.
     pub current: bool,
-    /// Whether it counts at this replica: exactly one replica counts a proxy that asks.
+    /// Whether it counts at this replica: exactly one replica counts a proxy that polls.
     pub connected: bool,
     /// When it was last heard of (RFC 3339).
     pub last_seen: String,
     /// The services that it calls.
     pub services: Vec<Name>,
-    /// The services that it stands in front of.
+    /// The services that it serves.
     pub serves: Vec<Name>,
     /// The load that it reported.
     pub load: Vec<ServiceLoad>,
@@ -93,7 +93,7 @@ pub struct ProxyView {
 /// Numbers for the metrics.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Counts {
-    /// Stands for the content of all that is in force.
+    /// Identifies the content of everything in force.
     pub digest: u64,
     /// Services in force.
     pub services: usize,
@@ -101,11 +101,12 @@ pub struct Counts {
     pub polls_held: usize,
     /// Proxies that count at this replica.
     pub proxies_connected: usize,
-    /// Those of them that have not taken what is in force for a while.
+    /// Those of them that have not taken the state in force for a while.
     pub proxies_stale: usize,
-    /// Contents of the source that were refused and not made good yet.
+    /// Refusals that are not resolved yet.
     pub refused: usize,
-    /// Reports of services that are not in force, or beyond the bound.
+    /// Reports that were dropped because the service is not in force or there are too many
+    /// services.
     pub load_reports_dropped: u64,
     /// When the services in force were accepted, in seconds since 1970.
     pub loaded_unix_seconds: Option<u64>,

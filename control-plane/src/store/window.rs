@@ -1,55 +1,55 @@
-//! When one proxy's gauges count at this replica: exactly one replica counts each proxy, wherever
-//! its polls go.
+//! When one proxy counts at this replica. Exactly one replica counts each proxy, wherever its polls
+//! go.
 //!
-//! The replica that answered a proxy last counts it until the next answer, and everything happens
-//! [`LINGER`] late: so the replica that has answered need not hear of the next one. With `a` the
-//! time of the answer before this poll and `b` that of the answer to it, this poll counts at its
-//! replica in
+//! The replica that answered a proxy last counts it until the next answer. Both ends are [`LINGER`]
+//! late, so that this replica need not know of the next answer. With `a` the time of the answer
+//! before this poll and `b` the time of the answer to it, this poll counts at its replica in
 //!
 //! ```text
-//! [a + LINGER, b + LINGER)        for as long as the poll is held, without an end
+//! [a + LINGER, b + LINGER)        open-ended while the poll is held
 //! ```
 //!
 //! | the answer before came from | the poll counts from |
 //! |---|---|
-//! | another replica | `a + LINGER` on: until then the other one counts the proxy |
-//! | this one | where the poll before counts from, without a gap |
+//! | another replica | `a + LINGER` on: until then the other replica counts the proxy |
+//! | this replica | where the poll before counts from, without a gap |
 //! | nobody: a first poll, a failed one, a replica that shuts down, an older proxy | now on |
 //!
-//! A poll whose client left ends its window at once: that proxy comes back at once, or is gone. A
-//! newer poll of the same proxy takes the older one's place. After an answer that was lost, both
-//! replicas count the proxy, for [`LINGER`] at most; after a replica that answered and died, none
-//! does for as long. Cost: some 100 bytes for a proxy.
+//! If the client of a poll leaves, the window ends at once: the proxy either comes back at once or
+//! is gone. A newer poll of the same proxy replaces the older one. If an answer is lost, both
+//! replicas count the proxy for at most [`LINGER`]; if a replica answers and dies, neither does for
+//! as long. Cost: some 100 bytes per proxy.
 
 use bloc_policy::sync::Last;
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// More than the longest pause of a proxy between an answer and the next poll, 5 s and a tick.
+/// Longer than the longest pause of a proxy between an answer and its next poll, 5 s and a tick.
 pub const LINGER: Duration = Duration::from_secs(6);
-/// Windows of one proxy that are kept; within [`LINGER`], polls that are answered early make no
-/// more.
+/// The most windows of one proxy that are kept. Polls that are answered early make no more within
+/// [`LINGER`].
 const MOST: usize = 16;
 
 /// The windows of one proxy.
 #[derive(Debug, Default)]
 pub struct Window {
-    /// From when the poll under way counts.
+    /// From when the current poll counts.
     open: Option<Instant>,
-    /// Those of polls that are over, from and until; in order, none touches the next.
+    /// From when until when the polls before counted; in order, with gaps between them.
     closed: Vec<(Instant, Instant)>,
 }
 
 impl Window {
-    /// A poll has come to this replica, which is named `own`.
+    /// A poll has come to this replica, whose name is `own`.
     pub fn arrive(&mut self, last: Option<&Last>, own: &str, now: Instant) {
         let by_us = last.is_some_and(|last| last.replica == own);
         if by_us && self.open.is_some() {
-            // It takes the place of a poll that followed the same answer.
+            // It replaces a poll that followed the same answer.
             return;
         }
         self.leave(now);
-        // A little longer than they count: what is made of them may look back by a moment.
+        // Kept a little longer than they count, because a caller may ask for a moment just before
+        // now.
         self.closed.retain(|(_, until)| now.saturating_duration_since(*until) < LINGER);
         self.open = Some(match last {
             Some(_) if by_us => self.closed.pop().map_or(now, |(from, _)| from),
@@ -60,27 +60,27 @@ impl Window {
         });
     }
 
-    /// The poll under way is answered, and the proxy is told by whom.
+    /// The current poll is answered, and the proxy is told by which replica.
     pub fn answer(&mut self, now: Instant) {
         if let Some(from) = self.open.take() {
             self.close(from, now + LINGER);
         }
     }
 
-    /// The poll under way has ended in another way.
+    /// The current poll has ended without an answer.
     pub fn leave(&mut self, now: Instant) {
         if let Some(from) = self.open.take().filter(|from| *from < now) {
             self.close(from, now);
         }
     }
 
-    /// Whether the proxy counts here at `at`, which is now or not much earlier.
+    /// Whether the proxy counts here at `at`, which is now or shortly before.
     pub fn contains(&self, at: Instant) -> bool {
         self.open.is_some_and(|from| from <= at)
             || self.closed.iter().any(|(from, until)| (*from..*until).contains(&at))
     }
 
-    /// Empty ones are kept too: the next poll may follow this one.
+    /// Keeps empty windows too: the next poll may continue from them.
     fn close(&mut self, from: Instant, until: Instant) {
         match self.closed.last_mut() {
             Some(last) if from <= last.1 => *last = (last.0.min(from), last.1.max(until)),
@@ -131,7 +131,7 @@ mod tests {
             self.last = Some((replica, millis));
         }
 
-        /// The poll ends in another way, and the proxy knows of no answer.
+        /// The poll ends without an answer that the proxy knows of.
         fn leave(&mut self, replica: usize, millis: u64) {
             let now = self.at(millis);
             self.replicas[replica].leave(now);
@@ -143,7 +143,7 @@ mod tests {
             self.replicas.iter().filter(|window| window.contains(self.at(millis))).count()
         }
 
-        /// Which replica counts the proxy, amid each of so many seconds: `1` or `2`, `-` for none
+        /// Which replica counts the proxy in the middle of each second: `1` or `2`, `-` for none
         /// and `*` for both.
         fn counted(&self, seconds: u64) -> String {
             let count = |second: u64| match self.replicas.each_ref().map(|w| w.contains(self.at(1_000 * second + 500)))
@@ -176,7 +176,8 @@ mod tests {
             let (mut now, mut replica) = (0, rng.usize(..2));
             world.poll(replica, now);
             while now < 60_000 {
-                // The answer comes at once, early or at the end; then mostly no pause.
+                // The answer comes at once, early or at the end; after it there is usually no
+                // pause.
                 let answered = now + [0, 4, 1_700, 5_000][rng.usize(..4)];
                 world.answer(replica, answered);
                 let next = answered + [0, 0, 900, 5_500][rng.usize(..4)];
