@@ -1,23 +1,22 @@
-//! Who may take how much memory, and who gives way when there is no more.
+//! Limits on the memory for proxies, and who is evicted when it is full.
 //!
-//! Everything that is remembered of a proxy is charged to the identity whose poll it is (see
-//! [`charge`](super::charge)). When there is no room, the identity that takes most gives way, its
-//! youngest record first: who invents proxies gives way with the invented ones. An identity that
-//! takes less than its fair share (the whole, divided by the number of identities) always gets in,
-//! because somebody else then takes more.
+//! Everything that is remembered of a proxy is charged to the identity that polls (see
+//! [`charge`](super::charge)). When there is no room, the identity that takes most loses its
+//! youngest record, so an identity that invents proxies loses the invented ones. An identity below
+//! its fair share (the whole divided by the number of identities) always gets room, because another
+//! one then takes more.
 //!
-//! Cost: a step in two ordered maps for each record that comes, changes or goes.
+//! Cost: a step in two ordered maps for each record that is added, changed or removed.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// How often the records of one identity are looked through for those that were not heard of
-/// lately.
+/// How often the records of one identity are searched for silent proxies.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
-/// How many bytes may be taken.
+/// The most bytes that may be taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// By one identity.
@@ -28,28 +27,28 @@ pub struct Limits {
 
 impl Default for Limits {
     fn default() -> Self {
-        // A proxy that calls ten services takes some 20 kB: 10,000 of them, and 5,000 of one
-        // account. With 64 MiB on their way and 50 MiB of a large mesh's services that is below 400
+        // A proxy that calls ten services takes some 20 kB, so 10,000 fit, and 5,000 of one
+        // identity. With 64 MiB in transit and 50 MiB for a large mesh's services that is below 400
         // MiB, of the 512 MiB of the manifests.
         Self { of_one: 96 << 20, in_all: 208 << 20 }
     }
 }
 
-/// Where a record stands among those of its identity: the higher, the younger.
+/// The age of a record within its identity: higher is younger.
 pub type Serial = u64;
 
 /// Whether there is room.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Room {
-    /// There is.
+    /// There is room.
     Free,
-    /// There is, or may be, as soon as this proxy has given way.
+    /// There is room, or may be, after this proxy is evicted.
     After(Arc<str>),
-    /// Who asks takes most, and has nothing younger.
+    /// There is none: the asking identity takes most, and has no younger record.
     Full,
 }
 
-/// What all identities take.
+/// What each identity takes.
 #[derive(Debug, Default)]
 pub struct Budget {
     limits: Limits,
@@ -66,7 +65,7 @@ struct Account {
 }
 
 impl Budget {
-    /// With other limits than the usual ones.
+    /// With other limits than the default.
     #[cfg(test)]
     pub fn of(limits: Limits) -> Self {
         Self { limits, ..Self::default() }
@@ -92,12 +91,13 @@ impl Budget {
         }
     }
 
-    /// Whether `payer` would take more than one may, with `more` bytes.
+    /// Whether `payer` would exceed the limit of one identity with `more` bytes.
     pub fn is_beyond_its_own(&self, payer: &str, more: usize) -> bool {
         self.accounts.get(payer).map_or(0, |account| account.taken) + more > self.limits.of_one
     }
 
-    /// The proxies of `payer`, once a second at the most, because that takes a look at all of them.
+    /// The proxies of `payer`; `None` if it was asked for less than a second ago, because this
+    /// looks at all of them.
     pub fn proxies_of(&mut self, payer: &str, now: Instant) -> Option<Vec<Arc<str>>> {
         let account = self.accounts.get_mut(payer)?;
         if account.looked.is_some_and(|last| now.saturating_duration_since(last) < LOOK_EVERY) {
@@ -117,7 +117,7 @@ impl Budget {
         self.taken += bytes;
     }
 
-    /// Gives back what was charged for a record.
+    /// Releases what was charged for a record.
     pub fn release(&mut self, payer: &Arc<str>, serial: Serial, bytes: usize) {
         let Some(account) = self.accounts.get_mut(payer) else { return };
         self.by_size.remove(&(account.taken, Arc::clone(payer)));
@@ -131,13 +131,13 @@ impl Budget {
         }
     }
 
-    /// Bytes that are taken in all.
+    /// The bytes that are taken in all.
     #[cfg(test)]
     pub fn taken(&self) -> usize {
         self.taken
     }
 
-    /// Whether nothing is left of anybody.
+    /// Whether nothing is charged to anybody.
     #[cfg(test)]
     pub fn is_empty(&self) -> bool {
         self.taken == 0 && self.accounts.is_empty() && self.by_size.is_empty()
@@ -154,8 +154,8 @@ mod tests {
         Arc::from(text)
     }
 
-    /// One record of ten bytes for each letter, as old as the place of the letter says, named by
-    /// identity and place.
+    /// One record of ten bytes for each letter, which is its identity. The position of the letter
+    /// is its serial, and the name of the proxy is identity and position.
     fn taken_by(payers: &str) -> Budget {
         let mut budget = Budget::of(LIMITS);
         for (serial, payer) in (0..).zip(payers.chars()) {

@@ -1,4 +1,4 @@
-//! The services in force, and what their content is as a number.
+//! The services in force, and the digests of their content.
 
 use super::subscription::Subscription;
 use super::version::digest;
@@ -15,7 +15,7 @@ pub struct Catalog {
 }
 
 impl Catalog {
-    /// Whether there has been a snapshot; until then nothing is known, not even that a service does
+    /// Whether there has been a snapshot. Before it nothing is known, not even that a service does
     /// not exist.
     pub fn is_published(&self) -> bool {
         self.current.is_some()
@@ -26,7 +26,7 @@ impl Catalog {
         self.current.iter().flatten()
     }
 
-    /// How many services are in force.
+    /// The number of services in force.
     pub fn len(&self) -> usize {
         self.current.as_ref().map_or(0, BTreeMap::len)
     }
@@ -46,18 +46,18 @@ impl Catalog {
         digest(self.of(names).map(|(name, service)| (name, service.digest())))
     }
 
-    /// How many snapshots there have been.
+    /// The number of snapshots so far.
     pub fn generation(&self) -> u64 {
         self.generation
     }
 
-    /// The digest of everything.
+    /// The digest of all services.
     pub fn digest(&self) -> u64 {
         self.digest
     }
 
-    /// Puts `snapshot` in force. Returns the names whose service appeared, disappeared or means
-    /// something else now.
+    /// Puts `snapshot` in force. Returns the names of the services that were added, removed or
+    /// changed in meaning.
     pub fn replace(&mut self, snapshot: Snapshot) -> BTreeSet<String> {
         let next = snapshot.into_services();
         let before = self.current.take().unwrap_or_default();

@@ -1,25 +1,25 @@
-//! How many bytes a proxy takes, from its poll to the next one: an estimate from above.
+//! The bytes that a proxy takes from its poll to the next one: an upper estimate.
 //!
 //! bytes = PROXY + 4 × its id + its version
 //!       + for each name: USE, and NAME + its text unless the service is in force
 //!       + for each load: LOAD + its name, and for each service in force that it serves: SERVER + its id
 //!
-//! A name is charged in full to every proxy that uses it, although it is kept once: otherwise the
-//! first could leave it to the others, who have paid less. Services that are in force are ours, and
-//! so are their names.
+//! A name is charged in full to every proxy that uses it, although it is stored once. Otherwise the
+//! first proxy could leave, and the others would keep the name for less. Services in force are
+//! ours, and so are their names.
 
 use super::poll::Poll;
 
-/// A held poll: connection with its read buffer, task, record, its places in the maps. Measured:
-/// 10,000 that call five services took 200 MB (`examples/scale`).
+/// A held poll: connection with its read buffer, task, record, and map entries. Measured: 10,000
+/// proxies that call five services took 200 MB (`examples/scale`).
 const PROXY: usize = 18 << 10;
-/// A use of a name: 24 bytes in the subscription, 16 in the index, which is half full.
+/// A use of a name: 24 bytes in the subscription, and 16 in the index, which is half full.
 const USE: usize = 56;
-/// A name: an allocation with its counts, and a place in a table that is half full.
+/// A name: an allocation with its counts, and an entry in a table that is half full.
 const NAME: usize = 112;
-/// What is remembered of a reported load.
+/// A reported load in the record.
 const LOAD: usize = 208;
-/// A server of a service: its rates and its places in the maps.
+/// A server of a service: its rates and its map entries.
 const SERVER: usize = 640;
 
 /// The bytes that the proxy behind `poll` takes; `in_force` tells which services exist.

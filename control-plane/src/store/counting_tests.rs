@@ -1,4 +1,4 @@
-//! What two replicas count of a proxy that polls now one, now the other; in virtual time.
+//! What two replicas count of a proxy that alternates between them, in virtual time.
 
 use super::*;
 use crate::clock::Clock;
@@ -14,9 +14,9 @@ struct World {
     replicas: [Store; 2],
     version: String,
     start: Instant,
-    /// Who answered last, and when.
+    /// The replica that answered last, and when.
     last: Option<(String, Instant)>,
-    /// When the report was sent that was counted last.
+    /// When the report that was counted last was sent.
     reported: Option<Instant>,
 }
 
@@ -32,7 +32,7 @@ impl World {
         Self { replicas, version, start: Instant::now(), last: None, reported: None }
     }
 
-    /// Polls `replica`; the report is counted when this is answered.
+    /// Polls `replica`; the report is counted when the poll is answered.
     async fn poll(&self, replica: usize, version: &str) -> JoinHandle<Outcome> {
         let now = Instant::now();
         let arrived = now.duration_since(self.reported.unwrap_or(self.start)).as_millis() as u64 / 100;
@@ -68,7 +68,7 @@ impl World {
         (self.last, self.reported) = (Some((self.replicas[replica].replica().to_owned(), Instant::now())), Some(asked));
     }
 
-    /// What each replica shows: proxies, requests in flight.
+    /// Connected proxies and requests in flight at each replica.
     fn shown(&self) -> [(usize, u64); 2] {
         self.replicas.each_ref().map(|store| {
             let demand = store.signals().get("a").map_or(0, |(signals, _)| signals.demand_requests);
@@ -76,8 +76,8 @@ impl World {
         })
     }
 
-    /// The arrival rates and the predictions, each in requests per second; of the replicas that
-    /// show them.
+    /// The arrival rates and the predictions, in requests per second, of those replicas that have
+    /// them.
     fn rates(&self) -> [Vec<f64>; 2] {
         let loads = self.replicas.each_ref().map(|store| store.service("a").unwrap().load);
         let loads = loads.iter().flatten();
@@ -115,13 +115,14 @@ async fn counts_an_alternating_proxy_and_each_of_its_events_once() {
     assert_eq!(world.shown(), [NONE, NONE], "it is gone");
 }
 
-/// One server, which does not poll a replica for longer than the replica keeps servers.
+/// One server that never stays away from a replica for longer than the replica keeps servers.
 #[tokio::test(start_paused = true)]
 async fn rates_of_both_replicas_add_up_wherever_a_server_polls() {
     for sequence in ["0110110", "0111000111", "01101001100101101001"] {
         let mut world = World::new().await;
         let observing = world.replicas.each_ref().map(|store| tokio::spawn(Store::keep_observing(store.downgrade())));
-        // A new replica sees its part as a step in load, which the predictions have to forget.
+        // A new replica sees its part as a step in load; wait until the predictions have forgotten
+        // it.
         for i in 0..60 {
             world.quiet(i % 2).await;
         }

@@ -5,7 +5,7 @@ use crate::snapshot::Snapshot;
 use bloc_policy::config::ServiceSpec;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Each parameter with a value that is not its default, and with its default where one can be
+/// Each parameter with a value that is not its default, and with its default if that can be
 /// written.
 const PARAMETERS: [(&str, &str, Option<&str>); 20] = [
     ("routing", "mu", Some("bloc")),
@@ -18,7 +18,7 @@ const PARAMETERS: [(&str, &str, Option<&str>); 20] = [
     ("headroom", "0.25", Some("0.8")),
     ("maxChips", "4", Some("10")),
     ("concurrency", "4", None),
-    // Without `concurrency` it means nothing.
+    // Means nothing without `concurrency`.
     ("hold", "false", Some("true")),
     ("maxQueueWait", "4s", Some("15s")),
     ("bodyLimit", "4096", Some("1048576")),
@@ -43,8 +43,8 @@ fn the_list_of_parameters_is_complete() {
     assert_eq!(PARAMETERS.iter().map(|(name, ..)| *name).collect::<BTreeSet<_>>(), fields);
 }
 
-/// If this fails, every proxy is answered anew during an upgrade to this build. Not made of
-/// [`PARAMETERS`]: a new parameter must leave these as they are.
+/// If this fails, every proxy is answered anew during an upgrade to this build. Independent of
+/// [`PARAMETERS`]: a new parameter must not change these digests.
 #[test]
 fn digests_stay_the_same_across_builds() {
     let all = "

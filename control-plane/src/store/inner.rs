@@ -1,4 +1,4 @@
-//! What the lock of the store guards.
+//! The data that the store's lock guards.
 
 use super::history::History;
 use super::proxies::Record;
@@ -7,19 +7,19 @@ use std::collections::BTreeMap;
 use std::time::SystemTime;
 use tokio::time::Instant;
 
-/// All of it.
+/// The guarded data.
 pub struct Inner {
     pub state: State,
     pub loaded: Option<SystemTime>,
-    /// What was refused and was not made good yet, by where it comes from.
+    /// The refusals that are not resolved yet, by origin.
     pub refused: BTreeMap<String, (String, SystemTime)>,
-    /// What was refused last, and where it came from.
+    /// The origin, message and time of the last refusal.
     pub refusal: Option<(String, String, SystemTime)>,
     pub history: History,
 }
 
 impl Inner {
-    /// How many proxies are stale.
+    /// The number of stale proxies.
     pub fn stale(&self) -> usize {
         let now = Instant::now();
         let stale = |record: &Record| record.window.contains(now) && self.state.is_stale(record, now);

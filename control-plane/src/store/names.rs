@@ -1,14 +1,14 @@
-//! The names of services that proxies subscribed to, each once however many proxies name it.
+//! The service names that proxies subscribed to, each stored once.
 //!
-//! A mesh has some thousand names and ten thousand proxies, but who means harm invents names. So a
-//! name is dropped with its last use. A use is a place in a [`Subscription`]; whoever ends one
-//! [`release`](Names::release)s it.
+//! A mesh has some thousand names and ten thousand proxies, but an attacker may invent names. So a
+//! name is dropped with its last use. A use is an entry in a [`Subscription`]; when it ends, it
+//! must be [released](Names::release).
 
 use super::subscription::{Name, Subscription};
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// Below so many names the table is not made smaller.
+/// Below this number of names the table does not shrink.
 const KEPT: usize = 1_024;
 
 /// All names in use.
@@ -30,13 +30,13 @@ impl Names {
         self.known.get(text).map(|known| known.id)
     }
 
-    /// A subscription to these names; both lists ascending and without repetitions.
+    /// A subscription to these names; both lists must be ascending and without repetitions.
     pub fn subscribe(&mut self, calls: &[String], serves: &[String]) -> Arc<Subscription> {
         let mut all = |names: &[String]| names.iter().map(|name| self.take(name)).collect();
         Arc::new(Subscription { calls: all(calls), serves: all(serves) })
     }
 
-    /// Ends a subscription of [`subscribe`](Self::subscribe), which must not be done twice.
+    /// Ends a subscription that [`subscribe`](Self::subscribe) made. Must be called once only.
     pub fn release(&mut self, subscription: &Subscription) {
         for name in subscription.calls.iter().chain(&subscription.serves) {
             if let Some(known) = self.known.get_mut(&name.text) {
@@ -46,7 +46,7 @@ impl Names {
                 }
             }
         }
-        // What a flood of names has left behind.
+        // Frees the capacity that a flood of names has left.
         if self.known.capacity() > KEPT.max(self.known.len() * 8) {
             self.known.shrink_to(self.known.len() * 2);
         }

@@ -1,4 +1,4 @@
-//! How a poll ends.
+//! The outcome of a poll.
 
 use super::version::Version;
 use crate::snapshot::Service;
@@ -10,14 +10,14 @@ use std::time::Duration;
 
 type Services = BTreeMap<String, Arc<Service>>;
 
-/// The state of a subscription; serializes as [`bloc_policy::sync::SyncResponse`], without copying
+/// The state of a subscription. Serializes as [`bloc_policy::sync::SyncResponse`], without copying
 /// the specs.
 #[derive(Clone, Debug, Serialize)]
 pub struct Answer {
     /// Its version.
     #[serde(serialize_with = "as_text")]
     pub version: Version,
-    /// The services that exist; the others are absent.
+    /// The services that exist; others are absent.
     #[serde(flatten, serialize_with = "as_specs_and_routes")]
     pub services: Services,
 }
@@ -36,7 +36,7 @@ fn as_specs_and_routes<S: Serializer>(all: &Services, serializer: S) -> Result<S
     map.end()
 }
 
-/// Serializes as a map of what the function yields.
+/// Serializes as a map of the items of an iterator.
 struct Map<F>(F);
 
 impl<K: Serialize, V: Serialize, I: Iterator<Item = (K, V)>, F: Fn() -> I> Serialize for Map<F> {
@@ -48,26 +48,26 @@ impl<K: Serialize, V: Serialize, I: Iterator<Item = (K, V)>, F: Fn() -> I> Seria
 /// How a poll ends.
 #[derive(Clone, Debug)]
 pub enum Outcome {
-    /// With a state.
+    /// A new state.
     Changed(Answer),
     /// The wait is over and nothing changed.
     Unchanged,
     /// The same proxy has sent a newer poll.
     Superseded,
-    /// There is no room for the proxy: its identity takes most.
+    /// There is no room for the proxy.
     NoRoom,
     /// The control plane shuts down.
     Closing {
-        /// The proxy is to come back at a random moment within this time, of 1 s at least: a
-        /// thousand others do too.
+        /// The time within which the proxy comes back, at a random moment because a thousand others
+        /// do too; at least 1 s.
         within: Duration,
     },
 }
 
-/// Why a poll cannot be served.
+/// Why a poll is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum StoreError {
-    /// The proxy's id was first heard of from somebody else.
+    /// The proxy's id belongs to the identity that used it first.
     #[error("proxy: this id belongs to another certificate")]
     NotYours,
 }

@@ -1,4 +1,4 @@
-//! What operators and the metrics ask of the store.
+//! The views of the store for operators and metrics.
 
 use super::handle::Store;
 use super::inner::Inner;
@@ -47,8 +47,7 @@ impl Store {
         Some(ServiceDetail { name: name.to_owned(), service, load, proxies })
     }
 
-    /// The signals for scaling of the services that were reported, and what happened there, by
-    /// name; their number is bounded.
+    /// Signals and totals of the services that were reported, by name; their number is bounded.
     pub fn signals(&self) -> BTreeMap<String, (Signals, Totals)> {
         let (inner, now) = (self.lock(), Instant::now());
         let State { loads, proxies, .. } = &inner.state;

@@ -1,4 +1,4 @@
-//! A poll, checked: who asks, what it has, what it wants to hear of and how long it waits.
+//! A validated poll: who asks, which version it has, what it subscribes to and how long it waits.
 
 use crate::load::{ReportInterval, Since};
 use bloc_policy::config::ConfigError;
@@ -9,34 +9,34 @@ use std::time::Duration;
 
 use super::version::{MAX_LENGTH, Version};
 
-/// How long a poll is held unless it says otherwise: well below the idle timeouts of proxies in
-/// between.
+/// How long a poll is held by default: well below the idle timeouts of proxies on the way.
 pub const DEFAULT_WAIT: Duration = Duration::from_secs(30);
 /// Waits outside this range are moved to its nearer end.
 pub const WAIT_RANGE: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(60));
-/// Services and loads that one proxy may name.
+/// The most services, and loads, that one proxy may name.
 const MAX_NAMES: usize = 1_000;
-/// Requests in flight that a proxy may report: ten times the largest capacity. A count below zero
-/// shows as a number near 2^64.
+/// The most requests in flight that a proxy may report: ten times the largest capacity. A count
+/// below zero would appear as a number near 2^64.
 const MAX_IN_FLIGHT: u64 = 10_000_000;
-/// Departures, and events of other kinds, that a proxy may report, 2^53, beyond which JSON tools
-/// lose digits: three centuries at a million a second.
+/// The most departures, or events of another kind, that a proxy may report: 2^53, beyond which JSON
+/// tools lose digits. That is three centuries at a million a second.
 const MAX_DEPARTED: u64 = 1 << 53;
-/// The service rate that a proxy may report, in requests per second: a million at once, in a
-/// microsecond each.
+/// The highest service rate that a proxy may report, in requests per second: a million at once, in
+/// a microsecond each.
 const MAX_SERVICE_RATE: f64 = 1e12;
 /// The longest name of a proxy or service, in bytes: a DNS name's length.
 const MAX_NAME_LENGTH: usize = 253;
 
-/// A checked poll.
+/// A validated poll.
 #[derive(Clone, Debug)]
 pub struct Poll {
     pub(super) proxy: String,
-    /// What it has, whether we have issued it or not; `None`: nothing that could be a version.
+    /// The version that it presents, even if we did not issue it; `None`: no text that could be a
+    /// version.
     pub(super) version: Option<Version>,
-    /// What it calls; ascending, each once.
+    /// The services that it calls; ascending, each once.
     pub(super) services: Vec<String>,
-    /// What it stands in front of; ascending, each once.
+    /// The services that it serves; ascending, each once.
     pub(super) serves: Vec<String>,
     pub(super) load: Vec<ServiceLoad>,
     pub(super) wait: Duration,
@@ -45,7 +45,7 @@ pub struct Poll {
     pub(super) last: Option<Last>,
     /// Who asks, if that was proved.
     pub(super) identity: Option<String>,
-    /// To whom it is charged.
+    /// Who is charged for it.
     pub(super) payer: Arc<str>,
 }
 
@@ -83,7 +83,7 @@ impl TryFrom<SyncRequest> for Poll {
 }
 
 impl Poll {
-    /// The same, from somebody who has proved who he is.
+    /// The same poll, with a proved identity.
     #[must_use]
     pub fn from(self, identity: Option<String>) -> Self {
         Self { identity, ..self }
@@ -95,13 +95,13 @@ impl Poll {
         self.last.as_ref().map_or(Since::Start, counted)
     }
 
-    /// The same, charged to `payer`.
+    /// The same poll, charged to `payer`.
     #[must_use]
     pub fn paid_by(self, payer: Arc<str>) -> Self {
         Self { payer, ..self }
     }
 
-    /// A proxy that serves something is to report again after `interval` at the latest.
+    /// A proxy that serves something has to report again after at most `interval`.
     pub(super) fn report_every(&mut self, interval: ReportInterval) {
         if !self.serves.is_empty() {
             self.wait = self.wait.min(interval.get());
@@ -109,14 +109,14 @@ impl Poll {
     }
 }
 
-/// Ascending and each once, in the same memory.
+/// Sorts and removes duplicates, without another allocation.
 fn set(mut names: Vec<String>) -> Vec<String> {
     names.sort_unstable();
     names.dedup();
     names
 }
 
-/// Numbers that no proxy in its senses sends would poison the sums of a whole service.
+/// Refuses absurd numbers, which would spoil the sums of a whole service.
 fn check_loads(loads: &[ServiceLoad], serves: &[String]) -> Result<(), ConfigError> {
     let serves: BTreeSet<&String> = serves.iter().collect();
     let mut named = BTreeSet::new();

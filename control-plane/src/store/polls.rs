@@ -1,7 +1,6 @@
-//! The polls that are held, indexed by service, so that a change wakes those that subscribed to it
-//! and nobody else.
+//! The held polls, indexed by service, so that a change wakes only the polls that subscribed to it.
 //!
-//! Cost: two numbers for each name of each held poll; a change costs its subscribers, not all
+//! Cost: two numbers for each name of each held poll. A change costs its subscribers, not all
 //! polls.
 
 use super::subscription::Subscription;
@@ -15,11 +14,11 @@ pub type PollId = u64;
 /// Why a held poll ends before its wait is over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wake {
-    /// Something has changed: it is to be decided about again.
+    /// Something has changed: decide on the poll again.
     Moved,
     /// The same proxy has sent a newer poll.
     Superseded,
-    /// It gave way to others.
+    /// Its proxy was evicted to make room.
     NoRoom,
     /// The control plane shuts down.
     Closing,
@@ -30,10 +29,10 @@ pub enum Wake {
 pub struct Polls {
     next: PollId,
     held: HashMap<PollId, Held>,
-    /// By the id of a name. One set for all names, because a set for each would take more than the
-    /// names do.
+    /// By the id of a name. One set for all names, because a set per name would take more memory
+    /// than the names.
     subscribers: BTreeSet<(u64, PollId)>,
-    /// Those that know more than we do.
+    /// Polls with progress that we lack.
     behind: HashSet<PollId>,
 }
 
@@ -44,14 +43,13 @@ struct Held {
 }
 
 impl Polls {
-    /// How many are held.
+    /// The number of held polls.
     pub fn len(&self) -> usize {
         self.held.len()
     }
 
-    /// Holds a poll; the receiver hears why it ends. Whoever drops the receiver must
-    /// [`release`](Self::release) the id. `behind`: it waits for our progress and not only for a
-    /// change.
+    /// Holds a poll; the receiver gets the reason why it ends. A caller that drops the receiver
+    /// must [`release`](Self::release) the id. `behind`: it also waits for our progress.
     pub fn hold(&mut self, subscription: Arc<Subscription>, behind: bool) -> (PollId, oneshot::Receiver<Wake>) {
         let id = self.next;
         self.next += 1;
@@ -64,7 +62,7 @@ impl Polls {
         (id, woken)
     }
 
-    /// Ends the polls that subscribed to any of the names with these ids.
+    /// Wakes the polls that subscribed to any of the names with these ids. Returns their number.
     pub fn wake_subscribers(&mut self, names: impl IntoIterator<Item = u64>) -> usize {
         let of = |name| self.subscribers.range((name, 0)..=(name, PollId::MAX)).map(|(_, id)| *id);
         let ids: HashSet<PollId> = names.into_iter().flat_map(of).collect();
@@ -72,33 +70,33 @@ impl Polls {
         ids.len()
     }
 
-    /// Ends those that wait for our progress.
+    /// Wakes the polls that wait for our progress. Returns their number.
     pub fn wake_behind(&mut self) -> usize {
         let ids = std::mem::take(&mut self.behind);
         ids.iter().for_each(|&id| self.wake(id, Wake::Moved));
         ids.len()
     }
 
-    /// Ends all.
+    /// Ends all polls. Returns their number.
     pub fn wake_all(&mut self, why: Wake) -> usize {
         self.subscribers.clear();
         self.behind.clear();
         let count = self.held.len();
         for (_, held) in self.held.drain() {
-            // A receiver that is gone belongs to a client that left; there is nobody to tell.
+            // If the receiver is gone, the client has left.
             let _ = held.wake.send(why);
         }
         count
     }
 
-    /// Ends one, if it is still held.
+    /// Ends one poll, if it is still held.
     pub fn wake(&mut self, id: PollId, why: Wake) {
         if let Some(held) = self.take(id) {
             let _ = held.wake.send(why);
         }
     }
 
-    /// Forgets one whose wait is over or whose client left.
+    /// Forgets a poll whose wait is over or whose client left.
     pub fn release(&mut self, id: PollId) {
         self.take(id);
     }

@@ -1,16 +1,16 @@
-//! The seal of a version: the proof that a replica of this control plane has issued it.
+//! The seal of a version: the proof that a replica of this control plane issued it.
 //!
-//! Progress that this replica lacks makes it list the cluster's objects. Without a proof anybody
-//! who may poll could make up such progress, and have every replica list as often as it does at
-//! all. The seal is the first 64 bits of the HMAC-SHA-256 over digest and progress, with a key that
-//! the replicas share (with Kubernetes that in a Secret). Who guesses gets one try a poll: at
-//! 10,000 polls a second he finds one after some 30 million years.
+//! Progress that this replica lacks makes it list the cluster's objects. Without a proof, anybody
+//! who may poll could make up such progress and keep every replica listing. The seal is the first
+//! 64 bits of the HMAC-SHA-256 over digest and progress, with a key that the replicas share (with
+//! Kubernetes in a Secret). A guess takes a poll: at 10,000 polls a second, it takes some 30
+//! million years to find a seal.
 //!
-//! A version whose seal does not hold counts for its digest alone, as one without progress does.
-//! Without a key, which is the case before the source has it, nothing is sealed and no seal holds.
-//! A version without progress, that of a file, needs no seal.
+//! A version with a wrong seal counts for its digest only, like one without progress. Without a
+//! key, which is so until the source has it, nothing is sealed and no seal holds. A version without
+//! progress, as with a file, needs no seal.
 //!
-//! Cost: two blocks of SHA-256 a poll and an answer, well below a microsecond.
+//! Cost: two blocks of SHA-256 per poll and per answer, well below a microsecond.
 
 use super::version::{Progress, Version};
 use ring::hmac::{Context, HMAC_SHA256, Key};
@@ -18,10 +18,10 @@ use ring::hmac::{Context, HMAC_SHA256, Key};
 /// The length of a key, in bytes.
 pub const KEY_BYTES: usize = 32;
 
-/// What is sealed comes after this, so that the key can serve another purpose, too.
+/// The prefix of the sealed data, so that the key can serve other purposes too.
 const PURPOSE: &[u8] = b"bloc version 1";
 
-/// Seals versions, and tells whether a seal holds.
+/// Seals versions and checks seals.
 #[derive(Clone, Debug, Default)]
 pub struct Seal(Option<Key>);
 
@@ -31,7 +31,7 @@ impl Seal {
         Self(Some(Key::new(HMAC_SHA256, key)))
     }
 
-    /// A version of ours.
+    /// A version that we issue.
     pub fn version(&self, digest: u64, progress: Progress) -> Version {
         let seal = self.of(digest, &progress);
         Version { digest, progress, seal }

@@ -5,7 +5,7 @@ use super::*;
 use std::time::Duration;
 use tokio::time::advance;
 
-/// Answers the proxy `lagging`, which calls `a` and takes no answer, for 10 s.
+/// Lets the proxy `lagging`, which calls `a` and takes no answer, be answered for 10 s.
 async fn let_it_lag(world: &World, version: &str) {
     for _ in 0..2 {
         world.answered("lagging", version, &["a"]).await;

@@ -1,4 +1,4 @@
-//! What a proxy asks for: the services that it calls and those that it stands in front of.
+//! What a proxy subscribes to: the services that it calls and those that it serves.
 
 use serde::{Serialize, Serializer};
 use std::cmp::Ordering;
@@ -7,7 +7,7 @@ use std::sync::Arc;
 /// A name; clones share its text.
 #[derive(Clone, Debug)]
 pub struct Name {
-    /// Stands for the text for as long as it is in use; never given twice.
+    /// Identifies the text while it is in use; never assigned twice.
     pub id: u64,
     /// The text.
     pub text: Arc<str>,
@@ -19,17 +19,17 @@ impl Serialize for Name {
     }
 }
 
-/// The names that a proxy subscribed to; its record and its held poll share it.
+/// The names that a proxy subscribed to; its record and its held poll share them.
 #[derive(Debug, Default)]
 pub struct Subscription {
     /// The services that it calls, ascending, each once.
     pub calls: Box<[Name]>,
-    /// The services that it stands in front of, ascending, each once.
+    /// The services that it serves, ascending, each once.
     pub serves: Box<[Name]>,
 }
 
 impl Subscription {
-    /// All of them, ascending, each once.
+    /// All names, ascending, each once.
     pub fn iter(&self) -> impl Iterator<Item = &Name> {
         let (mut calls, mut serves) = (self.calls.iter().peekable(), self.serves.iter().peekable());
         std::iter::from_fn(move || {
@@ -56,12 +56,13 @@ impl Subscription {
         holds(&self.calls, service)
     }
 
-    /// Whether it calls this service or stands in front of it.
+    /// Whether it calls or serves this service.
     pub fn contains(&self, service: &str) -> bool {
         self.calls(service) || holds(&self.serves, service)
     }
 
-    /// Whether it is of just these names; both lists ascending and without repetitions.
+    /// Whether it consists of exactly these names; both lists must be ascending and without
+    /// repetitions.
     pub fn is_of(&self, calls: &[String], serves: &[String]) -> bool {
         let same = |own: &[Name], names: &[String]| own.iter().map(|name| &*name.text).eq(names);
         same(&self.calls, calls) && same(&self.serves, serves)

@@ -1,4 +1,4 @@
-//! What the store answers to polls, in virtual time.
+//! The store's answers to polls, in virtual time.
 
 use super::*;
 use crate::clock::Clock;
@@ -9,7 +9,7 @@ use std::time::{Duration, UNIX_EPOCH};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, timeout};
 
-/// A store whose wall clock stands.
+/// A store whose wall clock stands still.
 pub(super) struct World {
     pub(super) store: Store,
 }
@@ -44,7 +44,7 @@ impl World {
         self.store.publish(Snapshot::from_yaml(yaml).unwrap(), Reach { known: at.clone(), changed: at })
     }
 
-    /// Sends a poll and lets it go as far as it can without time passing.
+    /// Sends a poll and lets it run as far as it can without time passing.
     async fn send(&self, proxy: &str, version: &str, services: &[&str]) -> JoinHandle<Outcome> {
         let services = services.iter().map(ToString::to_string).collect();
         let request = SyncRequest { proxy: proxy.into(), version: version.into(), services, ..SyncRequest::default() };
@@ -54,14 +54,14 @@ impl World {
         task
     }
 
-    /// A poll that has to be answered at once, with a state.
+    /// A poll that must be answered at once with a state.
     pub(super) async fn answered(&self, proxy: &str, version: &str, services: &[&str]) -> SyncResponse {
         let task = self.send(proxy, version, services).await;
         assert!(task.is_finished(), "{proxy} at {version} is held");
         state(task).await
     }
 
-    /// A poll that has to be held.
+    /// A poll that must be held.
     pub(super) async fn held(&self, proxy: &str, version: &str, services: &[&str]) -> JoinHandle<Outcome> {
         let task = self.send(proxy, version, services).await;
         assert!(!task.is_finished(), "{proxy} at {version} was answered: {:?}", task.await);
@@ -69,7 +69,7 @@ impl World {
     }
 }
 
-/// The state that a poll ended with, as the proxy reads it.
+/// The state that a poll was answered with, as the proxy reads it.
 async fn state(task: JoinHandle<Outcome>) -> SyncResponse {
     match task.await.unwrap() {
         Outcome::Changed(answer) => serde_json::from_value(serde_json::to_value(answer).unwrap()).unwrap(),
@@ -217,7 +217,7 @@ async fn a_lagging_replica_does_not_undo_the_newer_state_of_a_proxy() {
     let poll = behind.held("p", &version, &["a"]).await;
     assert_eq!((behind.store.wants_at(0), behind.store.wants_at(1)), (true, false));
     behind.store.wants().await;
-    // A change older than the proxy's state is not pushed either; the next one is.
+    // A change older than the proxy's state is not sent; the next one is.
     behind.publish_at("services: {a: {retries: 1}}", &[8, 7]);
     tokio::task::yield_now().await;
     assert!(!poll.is_finished());
@@ -240,7 +240,7 @@ async fn ignores_a_version_of_another_history_after_a_fresh_list() {
     let (before, restored) = (World::replica("services: {}", &[900]), World::replica("services: {a: {}}", &[8]));
     let version = before.answered("p", "", &["a"]).await.version;
     let poll = restored.held("p", &version, &["a"]).await;
-    // A list that did not begin after the poll may have missed it.
+    // A list that began no later than the poll may have missed it.
     restored.store.listed(0, 8, Instant::now());
     tokio::task::yield_now().await;
     assert!(!poll.is_finished());
@@ -308,7 +308,7 @@ async fn the_overview_shows_services_refusals_and_proxies() {
     tokio::task::yield_now().await;
     assert_eq!(world.store.counts().proxies_stale, 0, "it has had no time to take it");
     for _ in 0..2 {
-        // It is answered, but does not take the new state.
+        // The proxy is answered, but does not take the new state.
         tokio::time::advance(Duration::from_secs(5)).await;
         world.answered("p", &version, &["a"]).await;
     }

@@ -1,33 +1,33 @@
-//! What a version says: which state it is, and how much of the source's history is in it.
+//! A version: which state it is, and how much of the source's history that contains.
 //!
 //! ```text
 //! 6f0c3a9be1d24578@1042.997.1011.4471209853345671
 //! digest           progress       seal
 //! ```
 //!
-//! The *digest* stands for the content of all that a proxy subscribed to: the names of the
-//! services, and of each the values that are not the default. It depends on nothing else, so that
-//! replicas, restarts and other builds of this program give the same state the same one, and
-//! equality tells whether a proxy is up to date. The *progress* orders what equality cannot: for
-//! each thing that the source watches the revision of its last change (none for a file). A replica
-//! with less progress than a proxy has seen may not contradict it. The *[seal](super::seal)* proves
-//! that we have issued it; a version without progress has none. A version is text to everybody but
-//! us; the decisions are in [`state`](super::state), the reasons in `adr/0001-versions.md`.
+//! The *digest* identifies the content of a subscription: the names of its services, and for each
+//! the values that are not the default. It depends on nothing else, so all replicas, restarts and
+//! builds give the same state the same digest, and a proxy with an equal digest is up to date. The
+//! *progress* orders states: for each thing that the source watches, the revision of its last
+//! change (none for a file). A replica with less progress than a proxy has seen may not contradict
+//! it. The *[seal](super::seal)* proves that we issued the version; a version without progress has
+//! none. Only this program reads the text of a version. The decisions are in
+//! [`state`](super::state), the reasons in `adr/0001-versions.md`.
 
 use crate::digest::of_pairs;
 use std::fmt::{self, Display};
 use std::str::FromStr;
 
-/// The longest version that a proxy may present, in bytes: a digest, seven revisions and a seal
+/// The longest version that a proxy may present, in bytes. A digest, seven revisions and a seal
 /// take less.
 pub const MAX_LENGTH: usize = 200;
 
-/// How far a source has read: a revision for each thing that it watches, which only grow.
+/// How far a source has read: for each thing that it watches a revision, which only grows.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Progress(Vec<u64>);
 
 impl Progress {
-    /// From one revision for each thing watched.
+    /// From one revision for each thing that is watched.
     pub fn new(revisions: impl IntoIterator<Item = u64>) -> Self {
         Self(revisions.into_iter().collect())
     }
@@ -37,8 +37,8 @@ impl Progress {
         &self.0
     }
 
-    /// The places where `other` is ahead, with its revision there; none for the progress of another
-    /// kind of source, whose numbers mean nothing here.
+    /// The places where `other` is ahead, with its revision there; none if `other` is of another
+    /// kind of source, whose numbers cannot be compared.
     pub fn behind<'a>(&'a self, other: &'a Self) -> impl Iterator<Item = (usize, u64)> + 'a {
         let comparable = self.0.len() == other.0.len();
         let pairs = self.0.iter().zip(&other.0).enumerate();
@@ -46,24 +46,24 @@ impl Progress {
     }
 }
 
-/// How far a source has read, and how much of that mattered.
+/// How far a source has read, and the last change up to there.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Reach {
-    /// Up to here it surely knows everything.
+    /// It certainly knows everything up to here.
     pub known: Progress,
-    /// Up to here something changed: what it knows is the state from here to `known`.
+    /// The last change was here: the state was the same from here to `known`.
     pub changed: Progress,
 }
 
-/// A version. One that this program, perhaps another replica of it, has issued has a seal that
+/// A version. If this program, or another replica of it, issued it, its seal
 /// [holds](super::seal::Seal::holds).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Version {
-    /// Which state.
+    /// Identifies the state.
     pub digest: u64,
     /// How much of the source's history it contains.
     pub progress: Progress,
-    /// The proof that we have issued it.
+    /// The proof that we issued it.
     pub seal: Option<u64>,
 }
 
@@ -77,7 +77,7 @@ impl Display for Version {
     }
 }
 
-/// Text that is no version of ours.
+/// The text is not a version of ours.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("not a version")]
 pub struct NotAVersion;
@@ -86,7 +86,7 @@ impl FromStr for Version {
     type Err = NotAVersion;
 
     fn from_str(text: &str) -> Result<Self, NotAVersion> {
-        // The last number is the seal: builds before there were any read it as one more revision.
+        // The last number is the seal. Builds from before seals read it as one more revision.
         let (digest, mut numbers) = match text.split_once('@') {
             Some((digest, numbers)) => {
                 let numbers: Result<Vec<u64>, _> = numbers.split('.').map(str::parse).collect();
@@ -100,7 +100,7 @@ impl FromStr for Version {
     }
 }
 
-/// The digest of named things, each with a digest of its own; to be handed in by ascending name.
+/// The digest of named things with a digest each; must be in ascending order of names.
 pub fn digest<'a>(things: impl IntoIterator<Item = (&'a String, u64)>) -> u64 {
     of_pairs(things.into_iter().map(|(name, digest)| (name, digest.to_be_bytes())))
 }

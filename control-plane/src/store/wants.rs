@@ -1,39 +1,42 @@
-//! Progress that proxies have and this replica lacks: a reason to list the source's objects anew.
+//! Progress that proxies have and this replica lacks, which makes it list the source's objects
+//! again.
 //!
-//! Only versions whose [seal](super::seal) holds get here. What one proved identity may make us
-//! list is rationed all the same: a version of another history, an etcd restored from a backup, is
-//! genuine too, and who has kept many of those would make us list for each. An identity pays for a
-//! list, not for what it wants: what the watches bring in time costs nobody anything. Who has spent
-//! its ration waits for what others want, for the next bookmark, or for the next minute.
+//! Only versions with a valid [seal](super::seal) count. Even so, the lists that one proved
+//! identity may cause are rationed: a version of another history (an etcd restored from a backup)
+//! is genuine too, and a client that kept many of those could cause a list for each. An identity is
+//! charged for a list, not for a wanted revision: what the watches bring in time costs nothing. An
+//! identity without a ration left waits for what others want, for the next bookmark, or for the
+//! next minute.
 
 use super::version::Progress;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// Revisions that are wanted, and those remembered as of another history: more than a mesh has at
-/// once of different ones.
+/// The most revisions that are wanted, and that are remembered as of another history: more than
+/// differ in a mesh at a time.
 const MAX_REVISIONS: usize = 1_000;
-/// Identities that are remembered as wanting the same revision; one with a ration is enough.
+/// The most identities that are remembered as wanting the same revision; one with a ration is
+/// enough.
 const MAX_WANTING: usize = 16;
-/// Lists that one identity may cause in a minute, of all kinds of objects together: a restored etcd
-/// takes one for each of four kinds, and a second one for those proxies that come late.
+/// Lists that one identity may cause in a minute, over all kinds of objects. A restored etcd takes
+/// one for each of four kinds, and a second one for late proxies.
 const LISTS: usize = 8;
 const MINUTE: Duration = Duration::from_secs(60);
-/// Identities whose rations are remembered.
+/// The most identities whose rations are remembered.
 const MAX_RATIONS: usize = 1_000;
 
-/// A revision at the place of a watch.
+/// A revision of the watch at a place.
 pub type Revision = (usize, u64);
 
-/// What is wanted.
+/// The revisions that are wanted.
 #[derive(Debug, Default)]
 pub struct Wants {
     wanted: BTreeMap<Revision, Want>,
-    /// Those of them that lie beyond the end of our history.
+    /// Revisions beyond the end of our history.
     foreign: BTreeSet<Revision>,
     rations: HashMap<String, Ration>,
-    /// Places at which a list was paid for that has not begun yet, and when.
+    /// Places where a list was charged but has not begun yet, and when it was charged.
     paid: HashMap<usize, Instant>,
 }
 
@@ -43,7 +46,7 @@ struct Want {
     by: BTreeSet<Option<String>>,
 }
 
-/// What an identity has spent.
+/// The lists that an identity has used.
 #[derive(Debug)]
 struct Ration {
     since: Instant,
@@ -51,7 +54,7 @@ struct Ration {
 }
 
 impl Wants {
-    /// A proxy of this identity, if it proved one, has this revision.
+    /// A proxy has this revision; `identity` is the one that it proved.
     pub fn add(&mut self, revision: Revision, identity: Option<&str>, now: Instant) {
         if self.wanted.len() >= MAX_REVISIONS && !self.wanted.contains_key(&revision) {
             return;
@@ -72,9 +75,9 @@ impl Wants {
         self.wanted.range((place, 0)..=(place, u64::MAX)).next().is_some()
     }
 
-    /// Whether a list of the objects at `place` is to begin: it is wanted, by somebody who has not
-    /// spent its ration, and then pays. Not while one that was paid for has not begun. Who has
-    /// proved no identity has no ration.
+    /// Whether to begin a list of the objects at `place`: somebody with a ration left wants it, and
+    /// is charged now. Not while a charged list has not begun. A proxy without a proved identity
+    /// has no limit.
     pub fn list(&mut self, place: usize, now: Instant) -> bool {
         let wanting: BTreeSet<&Option<String>> =
             self.wanted.range((place, 0)..=(place, u64::MAX)).flat_map(|(_, want)| &want.by).collect();
@@ -105,9 +108,9 @@ impl Wants {
         self.wanted.retain(|(place, revision), _| known.get(*place).is_some_and(|known| known < revision));
     }
 
-    /// The source was listed at `place`, newest state and all, and is at `revision`; the list was
-    /// begun at `begun`. What was wanted before that and is not in it, is of another history.
-    /// Returns whether there was such.
+    /// The source was listed completely at `place`; the list began at `begun` and is at `revision`.
+    /// What was wanted before that but is not in the list is of another history. Returns whether
+    /// there was any.
     pub fn listed(&mut self, place: usize, revision: u64, begun: Instant) -> bool {
         if self.paid.get(&place).is_some_and(|paid| *paid <= begun) {
             self.paid.remove(&place);
@@ -129,7 +132,7 @@ impl Wants {
     }
 }
 
-/// Whether this identity has a list left in this minute; takes it.
+/// Takes a list from this identity's ration; whether one was left in this minute.
 fn spend(rations: &mut HashMap<String, Ration>, identity: &str, now: Instant) -> bool {
     let is_over = |ration: &Ration| now.saturating_duration_since(ration.since) >= MINUTE;
     if rations.len() >= MAX_RATIONS && !rations.contains_key(identity) {
@@ -156,11 +159,11 @@ mod tests {
         let (mut wants, start) = (Wants::default(), Instant::now());
         let at = |seconds| start + Duration::from_secs(seconds);
         let (mut lists, mut due) = (0, false);
-        // Every second another revision, each of another history.
+        // A new revision every second, each of another history.
         for second in 0..59 {
             wants.add((0, 1_000 + second), Some("collector"), at(second));
             due |= wants.list(0, at(second));
-            // A watch lists every 5 s at the most.
+            // A watch lists at most every 5 s.
             if due && second % 5 == 0 {
                 (lists, due) = (lists + 1, false);
                 wants.listed(0, 10, at(second));

@@ -2,12 +2,12 @@
 //! [`State`] of two replicas, and [`Follower`] of every thread of some proxies.
 //!
 //! Each seed is one run. The source changes. Replicas read it late, each by its own watches, list
-//! anew and restart. Polls and answers are lost, duplicated and overtaken, and waits end. Threads
-//! run between any two accesses of another thread to their shared data, and crash; proxies restart.
+//! again and restart. Polls and answers are lost, duplicated and reordered, and waits end. Threads
+//! run between any two accesses of another thread to shared data, and crash. Proxies restart.
 //!
-//! What a thread puts in force is always what the source said at that version's revisions, and no
-//! version in force in a proxy ever goes back. When the faults end, every thread of every proxy
-//! soon has the state of the source.
+//! Checked: a thread always puts in force what the source was at that version's revisions. No
+//! version in force in a proxy ever goes back. Soon after the faults end, every thread of every
+//! proxy has the state of the source.
 //!
 //! 10,000 seeds; `BLOC_SEEDS=1000000` for more, `BLOC_SEED=17` for one.
 
@@ -21,12 +21,12 @@ use world::World;
 const REPLICAS: usize = 2;
 const PROXIES: usize = 2;
 const THREADS: usize = 3;
-/// What the source is watched for: the parameters of the service `a`, and of `b`, which may not
-/// exist.
+/// The source is watched for two things: the parameters of the service `a`, and those of `b`, which
+/// may not exist.
 const KINDS: usize = 2;
 const NAMES: [&str; KINDS] = ["a", "b"];
 const STEPS: usize = 60;
-/// Rounds in which everything works, until everybody must have the state.
+/// Rounds without faults after which every thread must have the state.
 const ROUNDS: usize = 12;
 
 fn setting(name: &str) -> Option<u64> {

@@ -1,4 +1,4 @@
-//! A proxy: threads that follow the control plane, and the data that they share.
+//! A proxy: the threads that follow the control plane, and the data that they share.
 
 use super::replica::Reply;
 use bloc_policy::config::Services;
@@ -6,7 +6,7 @@ use bloc_policy::follower::{Follower, Stamp};
 use std::cell::{Cell, RefCell};
 use std::collections::{HashMap, VecDeque};
 
-/// A thread of a proxy: what of its agent matters here.
+/// A thread of a proxy, reduced to the part of its agent that matters here.
 pub(super) struct Thread {
     pub(super) follower: Follower,
     pub(super) in_force: Services,
@@ -26,9 +26,9 @@ pub(super) struct Proxy {
     pub(super) threads: Vec<RefCell<Thread>>,
     pub(super) data: RefCell<HashMap<String, (Vec<u8>, u32)>>,
     pub(super) cas: Cell<u32>,
-    /// How many threads are amid something, one within the other.
+    /// How many threads are in the middle of a call, each interrupted by the next.
     pub(super) depth: Cell<u32>,
-    /// The changes that are in force in each thread, and then in the shared data; empty: nothing
-    /// yet.
+    /// The changes in force in each thread, and as last element those in the shared data; empty:
+    /// none yet.
     pub(super) reached: RefCell<Vec<Vec<u64>>>,
 }

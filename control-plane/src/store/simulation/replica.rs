@@ -1,4 +1,4 @@
-//! What the source says, and the replicas that read it and answer polls.
+//! The source, and the replicas that read it and answer polls.
 
 use super::{KINDS, NAMES};
 use crate::load::Loads;
@@ -14,11 +14,11 @@ use std::collections::HashMap;
 use tokio::sync::oneshot::{Receiver, error::TryRecvError};
 use tokio::time::Instant;
 
-/// What the replicas share.
+/// The seal key that the replicas share.
 const KEY: [u8; KEY_BYTES] = [1; KEY_BYTES];
 
-/// What the source says: for each kind the revisions of its changes and the `retries` since then
-/// (none: no such service).
+/// The source: for each kind the revisions of its changes, and `retries` from then on (none: the
+/// service does not exist).
 pub(super) struct Source {
     pub(super) revision: u64,
     pub(super) changes: [Vec<(u64, Option<u32>)>; KINDS],
@@ -40,7 +40,7 @@ impl Source {
     }
 }
 
-/// What a source publishes that reads this; read once, because that is what would take most of the
+/// The snapshot of a source with these `retries`. Cached, because parsing would take most of the
 /// time.
 pub(super) fn snapshot(retries: [Option<u32>; KINDS]) -> Snapshot {
     thread_local! {
@@ -62,7 +62,7 @@ pub(super) struct Held {
     pub(super) from: Return,
 }
 
-/// Where an answer goes: proxy, thread, and the thread's number of the question.
+/// Where an answer goes: proxy, thread, and number of that thread's question.
 #[derive(Clone, Copy, PartialEq)]
 pub(super) struct Return(pub(super) usize, pub(super) usize, pub(super) u64);
 
@@ -75,7 +75,7 @@ pub(super) struct Replica {
 }
 
 impl Replica {
-    /// Starts with a list.
+    /// A new replica, which has listed the source.
     pub(super) fn start(source: &Source) -> Self {
         let all = [source.revision; KINDS];
         let mut replica =
@@ -100,7 +100,7 @@ impl Replica {
         }
     }
 
-    /// The watch of a kind reads everything, and hears up to where.
+    /// The watch of a kind reads all changes, and learns the current revision.
     pub(super) fn catch_up(&mut self, source: &Source, kind: usize) {
         while source.at(kind, source.revision).0 > self.read[kind] {
             self.read_on(source, kind);
@@ -109,7 +109,7 @@ impl Replica {
         self.state.advance(Progress::new(self.read));
     }
 
-    /// A list of a kind, because a proxy has seen more than we have.
+    /// Lists a kind if a proxy has seen more of it than we have.
     pub(super) fn list(&mut self, source: &Source, kind: usize, now: Instant) {
         if self.state.wants_at(kind) {
             self.catch_up(source, kind);
@@ -128,7 +128,7 @@ impl Replica {
         }
     }
 
-    /// What the polls that were woken are answered.
+    /// The answers to the polls that were woken.
     pub(super) fn answers(&mut self, now: Instant) -> Vec<(Return, Reply)> {
         let mut answers = Vec::new();
         for mut held in std::mem::take(&mut self.held) {
@@ -160,7 +160,7 @@ impl Replica {
     }
 }
 
-/// The body of a 200; none: anything else.
+/// The body of a 200; none: any other answer.
 pub(super) type Reply = Option<Vec<u8>>;
 
 pub(super) fn reply(outcome: Outcome) -> Reply {

@@ -1,4 +1,4 @@
-//! Everything together, and what may happen to it.
+//! The whole simulated system, and the events in it.
 
 use super::proxy::{Proxy, Thread};
 use super::replica::{Replica, Reply, Return, Source};
@@ -15,7 +15,7 @@ use std::cell::{Cell, RefCell};
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// A proxy's shared data as Envoy has it, between any two accesses to which other threads may run.
+/// A proxy's shared data as in Envoy. Other threads may run between any two accesses.
 struct Data<'a>(&'a World, usize);
 
 impl Data<'_> {
@@ -109,8 +109,8 @@ impl World {
         self.start + Duration::from_millis(self.millis.get())
     }
 
-    /// Perhaps another thread of this proxy comes in between, or it takes so long that another one
-    /// leads, asks and is answered.
+    /// Perhaps interrupts a thread: another thread of this proxy runs, or so much time passes that
+    /// another one leads, asks and is answered.
     fn interrupt(&self, nth: usize) {
         let depth = &self.proxies[nth].depth;
         if !self.interrupts.get() || depth.get() >= 3 || self.below(6) > 0 {
@@ -132,7 +132,7 @@ impl World {
         }
     }
 
-    /// A thread takes an answer or looks, unless it is amid that.
+    /// A thread takes an answer or looks, unless it is in the middle of that.
     fn run(&self, nth: usize, thread: usize) {
         let proxy = &self.proxies[nth];
         let Ok(mut now) = proxy.threads[thread].try_borrow_mut() else { return };
@@ -152,8 +152,8 @@ impl World {
         proxy.depth.set(proxy.depth.get() - 1);
     }
 
-    /// What has just been put in force is what the source said there, and not older than what was
-    /// in force in this thread.
+    /// Asserts that the state just put in force is the source's at that version, and not older than
+    /// the one before in this thread.
     fn check(&self, proxy: &Proxy, thread: usize, now: &Thread) {
         let version: Version = now.follower.version().parse().unwrap();
         let (seed, source) = (self.seed, self.source.borrow());
@@ -164,14 +164,14 @@ impl World {
             assert_eq!(has, said, "seed {seed}: {} at {version}", NAMES[kind]);
         }
         self.reach(proxy, thread, &version);
-        // The state that the threads share does not go back either, and with it no thread that is
-        // new.
+        // The state that the threads share does not go back either, so a new thread does not start
+        // with an older one.
         self.check_shared(proxy);
     }
 
-    /// A version is in force, here or (after the last thread) in the shared data. Of a revision
-    /// only the last change before it counts: a replica that began with a list stamps with the
-    /// list's revision what another one stamps with that of the change.
+    /// A version is in force in a thread, or (`place` after the last thread) in the shared data.
+    /// Only the last change up to each revision counts: a replica that began with a list stamps the
+    /// list's revision where another one stamps the revision of the change.
     fn reach(&self, proxy: &Proxy, place: usize, version: &Version) {
         let source = self.source.borrow();
         let revisions = version.progress.revisions().iter().enumerate();
@@ -189,7 +189,7 @@ impl World {
         self.reach(proxy, THREADS, &version);
     }
 
-    /// A tick of a thread: it looks, and asks if it leads and has not.
+    /// A tick of a thread: it looks, and asks if it leads and has no question open.
     fn tick(&self, nth: usize, thread: usize) {
         self.run(nth, thread);
         let Ok(mut now) = self.proxies[nth].threads[thread].try_borrow_mut() else { return };
@@ -210,7 +210,7 @@ impl World {
         self.network.borrow_mut().push(message);
     }
 
-    /// A message arrives.
+    /// A message is delivered.
     fn deliver(&self, nth: usize) {
         let message = self.network.borrow_mut().swap_remove(nth);
         match message {
@@ -221,8 +221,8 @@ impl World {
                 self.network.borrow_mut().extend(answer.map(|reply| Message::Answer(from, reply)));
             }
             Message::Answer(Return(proxy, thread, question), reply) => {
-                // Lost if it comes while the thread is amid something: a thread hears of it only
-                // between two callbacks.
+                // The answer is lost if it arrives while the thread is in the middle of a call,
+                // because a real thread gets it only between two callbacks.
                 if let Ok(mut thread) = self.proxies[proxy].threads[thread].try_borrow_mut() {
                     thread.inbox.push_back((question, reply));
                 }
@@ -230,7 +230,7 @@ impl World {
         }
     }
 
-    /// What was woken at the replicas goes out.
+    /// Sends the answers of the polls that were woken.
     fn flush(&self) {
         for replica in &self.replicas {
             let answers = replica.borrow_mut().answers(self.now());
@@ -273,7 +273,7 @@ impl World {
                     self.network.borrow_mut().push(Message::Answer(to, reply));
                 }
             }
-            // The call has failed, or its time is over.
+            // The call has failed or timed out.
             84..87 => self.proxies[proxy].threads[thread].borrow_mut().asked = None,
             87 => self.crash(&self.proxies[proxy], thread),
             88 => {
@@ -289,16 +289,15 @@ impl World {
         self.flush();
     }
 
-    /// A thread has a new VM, which has nothing.
+    /// A thread gets a new VM, which has no state.
     fn crash(&self, proxy: &Proxy, thread: usize) {
         let question = proxy.threads[thread].borrow().question;
-        // Answers to the VM before are not given to this one.
+        // Answers to the old VM are not given to the new one.
         *proxy.threads[thread].borrow_mut() = Thread { question, ..Thread::new(self.next_vm()) };
         proxy.reached.borrow_mut()[thread].clear();
     }
 
-    /// From now on everything works: until everybody has the state. Returns how many rounds that
-    /// took.
+    /// Runs without faults until every thread has the state. Returns the number of rounds.
     pub(super) fn settle(&self) -> usize {
         self.interrupts.set(false);
         for round in 0..ROUNDS {
@@ -319,7 +318,7 @@ impl World {
                 self.deliver(0);
                 self.flush();
             }
-            // A question whose answer was lost is given up, and a leader that is gone replaced.
+            // Questions with lost answers are given up, and a dead leader is replaced.
             self.millis.set(self.millis.get() + 4_000);
             for (nth, thread) in (0..PROXIES).flat_map(|nth| (0..THREADS).map(move |thread| (nth, thread))) {
                 while !self.proxies[nth].threads[thread].borrow().inbox.is_empty() {
