@@ -1,8 +1,8 @@
-//! The page as one document: HTML with its style and script inside, under a Content-Security-Policy
-//! that allows just these two, by their digests.
+//! The page as one document: HTML that contains its style and script, with a
+//! Content-Security-Policy that allows only these two, by their digests.
 //!
-//! Names of services and proxies come from outside. The script shows them as text only; if it ever
-//! failed to, the policy keeps what is shown from running, loading or sending anything.
+//! Names of services and proxies come from outside. The script shows them as text only. If that
+//! ever failed, the policy would keep them from running, loading or sending anything.
 
 use axum::body::Bytes;
 use axum::http::{HeaderValue, header};
@@ -13,7 +13,7 @@ use sha2::{Digest, Sha256};
 
 const HTML: &str = include_str!("assets/page.html");
 const STYLE: &str = include_str!("assets/page.css");
-/// In the order in which they are read.
+/// In the order of execution.
 const SCRIPTS: [&str; 4] = [
     include_str!("assets/show.js"),
     include_str!("assets/glance.js"),
@@ -21,16 +21,16 @@ const SCRIPTS: [&str; 4] = [
     include_str!("assets/page.js"),
 ];
 
-/// The document and its policy.
+/// The document and its Content-Security-Policy.
 pub struct Document {
     html: Bytes,
     policy: HeaderValue,
 }
 
 impl Document {
-    /// Puts the parts together.
+    /// Builds the document from its parts.
     pub fn new() -> Self {
-        // What a digest covers is all between the tags.
+        // A digest covers everything between the tags.
         let script = format!("\n\"use strict\";\n{}", SCRIPTS.concat());
         let style = format!("\n{STYLE}");
         let html = HTML.replace("{{style}}", &style).replace("{{script}}", &script);
@@ -40,12 +40,12 @@ impl Document {
             digest(&script),
             digest(&style),
         );
-        // The digests are base64, which a header may carry.
+        // Base64 is valid in a header.
         let policy = HeaderValue::from_str(&policy).unwrap_or(HeaderValue::from_static("default-src 'none'"));
         Self { html: html.into(), policy }
     }
 
-    /// The answer to `GET /`.
+    /// The response to `GET /`.
     pub fn response(&self) -> Response {
         let headers = [
             (header::CONTENT_TYPE, HeaderValue::from_static("text/html; charset=utf-8")),

@@ -1,5 +1,5 @@
-//! `GET /v1/status`: everything at a glance. The services are filtered, sorted and cut here, so
-//! that the page is sent only the lines that it shows.
+//! `GET /v1/status`: the status of all services. They are filtered, sorted and limited here, so
+//! that the page gets only the lines that it shows.
 
 use super::samples::{Samples, Sparklines};
 use crate::store::{Condition, Event, ProxyCounts, SenderStatus, ServiceStatus, Status};
@@ -8,22 +8,22 @@ use std::cmp::Ordering;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// Lines in an answer at most.
+/// The most lines in a response.
 const MAX_LINES: usize = 1_000;
-/// Services in trouble that are named beside the lines.
+/// The most services in trouble that are listed apart from the lines.
 const MAX_TROUBLED: usize = 10;
 
-/// Which lines are wanted.
+/// The query parameters.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(default)]
 pub struct Query {
-    /// Only services whose name contains this, whatever the case.
+    /// Only services whose name contains this; ignores case.
     pub filter: String,
-    /// What comes first.
+    /// The order of the lines.
     pub sort: Sort,
-    /// Lines at most; 100 by default, 1,000 at most.
+    /// The number of lines; default 100, at most 1,000.
     pub limit: usize,
-    /// Whether the lines carry their last 15 minutes.
+    /// Whether the lines contain their last 15 minutes.
     pub sparklines: bool,
 }
 
@@ -33,26 +33,26 @@ impl Default for Query {
     }
 }
 
-/// What comes first; services that are equal in it are in the order of their names.
+/// The order of the lines; equal services are ordered by name.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Sort {
-    /// The worst condition.
+    /// The worst condition first.
     #[default]
     Condition,
-    /// The name.
+    /// By name.
     Name,
-    /// The highest arrival rate.
+    /// The highest arrival rate first.
     Arrivals,
-    /// The highest utilisation.
+    /// The highest utilisation first.
     Utilisation,
 }
 
-/// The answer.
+/// The response.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Glance<'a> {
-    /// Which pod answers, and as what the proxies know it.
+    /// The pod that answers; `replica` is its name among the proxies.
     instance: String,
     replica: &'a str,
     version: &'a str,
@@ -63,13 +63,13 @@ pub struct Glance<'a> {
     refusals: &'a [Event],
     proxies: ProxyCounts,
     stale: &'a [SenderStatus],
-    /// How many services are in which condition.
+    /// The number of services in each condition.
     conditions: BTreeMap<&'static str, usize>,
-    /// The first few services in trouble, the worst first, whatever the filter.
+    /// The first few services in trouble, the worst first, regardless of the filter.
     troubled: Vec<Line<'a>>,
-    /// How many services there are.
+    /// The number of services.
     total: usize,
-    /// How many the filter lets through.
+    /// The number of services that match the filter.
     matching: usize,
     sample: u64,
     sample_seconds: f64,
@@ -85,7 +85,7 @@ struct Line<'a> {
 }
 
 impl<'a> Glance<'a> {
-    /// What `query` asks for.
+    /// The response to `query`.
     pub fn new(status: &'a Status, query: &Query, samples: &Samples, sample_every: Duration) -> Self {
         let filter = query.filter.to_ascii_lowercase();
         let mut matching: Vec<&ServiceStatus> =

@@ -1,19 +1,19 @@
-//! The page at `/`: what is wrong, how each service does, what changed lately and what was refused;
-//! and the read-only JSON behind it.
+//! The page at `/`: problems, all services, and the last changes and refusals; and the read-only
+//! JSON behind it.
 //!
 //! | request | answer |
 //! |---|---|
-//! | `GET /` | the page: one document without anything from elsewhere |
-//! | `GET /v1/status` | everything at a glance, services page by page; see [`lines::Query`] |
+//! | `GET /` | the page: one document without external resources |
+//! | `GET /v1/status` | the status of all services, up to a limit; see [`lines::Query`] |
 //! | `GET /v1/status/services/{name}` | one service with its servers, senders and the last 15 minutes; 404 if it does not exist |
-//! | `GET /v1/status/history` | what changed and what was refused, the latest first |
+//! | `GET /v1/status/history` | changes and refusals, the latest first |
 //!
-//! Each answer has an `ETag`; the page asks every 2 s and is told 304 if nothing is different. The
-//! pass over all servers behind a glance is made once a second at most, however many people look.
-//! Every 10 s each service is sampled for the sparklines.
+//! Each response has an `ETag`; the page asks every 2 s and gets 304 if nothing is different. A
+//! status takes a pass over all servers, so it is computed at most once a second, however many
+//! people look. Every 10 s each service is sampled for the sparklines.
 //!
-//! Shown are the proxies that *this* replica counts now, and their load; the other replicas have
-//! theirs, and over all of them each proxy is counted once. Grafana adds them up.
+//! The page shows the proxies that *this* replica counts now, and their load. Other replicas count
+//! the others; over all replicas each proxy counts once. Grafana adds them up.
 
 mod document;
 mod lines;
@@ -35,23 +35,23 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 use tokio::time::{Instant, MissedTickBehavior, interval};
 
-/// How often each service is sampled; with [`samples::KEPT`] samples the sparklines show 15
+/// How often each service is sampled. With [`samples::KEPT`] samples the sparklines show 15
 /// minutes.
 pub const SAMPLE_EVERY: Duration = Duration::from_secs(10);
-/// How old a glance may be that another look is answered with.
+/// How old a status may be to be used again.
 const FRESH: Duration = Duration::from_secs(1);
 
 struct Page {
     store: Store,
     document: Document,
     sample_every: Duration,
-    /// Behind one lock, so that only one look at a time passes over all servers.
+    /// Under one lock, so that only one request at a time passes over all servers.
     glance: Mutex<Option<(Instant, Arc<Status>)>>,
     samples: Mutex<Samples>,
 }
 
-/// The routes of the page. Samples are taken from now on, every `sample_every`, until the routes
-/// are dropped. To be called inside of a tokio runtime.
+/// The routes of the page. Samples are taken every `sample_every` from now on, until the routes are
+/// dropped. Must be called inside a tokio runtime.
 pub fn routes<S: Clone + Send + Sync + 'static>(store: Store, sample_every: Duration) -> Router<S> {
     let page = Arc::new(Page {
         store,
@@ -139,7 +139,7 @@ fn answer(value: &impl Serialize, headers: &HeaderMap) -> Response {
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // Nothing under these locks is left half done by a panic that matters: it is shown, and made
-    // anew.
+    // After a panic these values are still valid: they are only shown, and replaced by the next
+    // ones.
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,5 +1,5 @@
 //! The parameters of a service that are in force, as a list for people: every parameter, with its
-//! default where nothing was written.
+//! default if it was not written.
 
 use bloc_policy::config::{CapacityParameters, ServiceParameters, ServiceSpec};
 use serde::Serialize;
@@ -12,11 +12,11 @@ pub struct Parameter {
     pub name: &'static str,
     /// Its value, with its unit.
     pub value: String,
-    /// Whether somebody wrote it; otherwise it is the default.
+    /// Whether it was written; otherwise this is the default.
     pub written: bool,
 }
 
-/// All parameters but the endpoints.
+/// All parameters except the endpoints.
 pub fn in_force(spec: &ServiceSpec, parameters: &ServiceParameters) -> Vec<Parameter> {
     let duration = |duration: Duration| humantime::format_duration(duration).to_string();
     let or = |value: Option<String>, otherwise: &str| value.unwrap_or_else(|| otherwise.to_owned());
@@ -59,8 +59,8 @@ pub fn in_force(spec: &ServiceSpec, parameters: &ServiceParameters) -> Vec<Param
     ]
 }
 
-/// The addresses that were written, those by port behind their port; `None` if the endpoints are
-/// learned from the answers.
+/// The addresses in the spec, those by port with the port in front; `None` if the endpoints are
+/// learned from responses.
 pub fn addresses(spec: &ServiceSpec) -> Option<Vec<String>> {
     let by_port = spec.endpoints_by_port.iter();
     let by_port =

@@ -8,22 +8,22 @@ use crate::store::{SenderStatus, ServiceReport, ServiceStatus};
 use serde::Serialize;
 use std::time::Duration;
 
-/// Servers, senders and endpoints in an answer at most; the worst come first.
+/// The most servers, senders and endpoints in a response; the worst come first.
 const MAX_SHOWN: usize = 500;
 
-/// The answer.
+/// The response.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Report {
     #[serde(flatten)]
     status: ServiceStatus,
     parameters: Vec<Parameter>,
-    /// The addresses that were written; `null`: learned from the answers.
+    /// The addresses in the spec; `null`: learned from responses.
     addresses: Option<Vec<String>>,
     server_count: usize,
     servers: Vec<Server>,
     sender_count: usize,
-    /// Stale ones first, those that count elsewhere last.
+    /// Stale ones first, those elsewhere last.
     sender_list: Vec<SenderStatus>,
     sample: u64,
     sample_seconds: f64,
@@ -46,19 +46,19 @@ struct Server {
     seen: String,
 }
 
-/// How a server does; the worst first.
+/// The condition of a server, the worst first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
 enum ServerCondition {
     /// It rejects requests for its capacity or their deadline.
     Rejecting,
-    /// It has as many requests as it admits.
+    /// It has as many requests as it may admit.
     Full,
     Ok,
 }
 
 impl Report {
-    /// Puts the worst first and cuts what is too long.
+    /// Sorts by condition, the worst first, and limits the lists.
     pub fn new(report: ServiceReport, samples: &Samples, sample_every: Duration) -> Self {
         let ServiceReport { status, spec, parameters, servers, mut senders } = report;
         let (server_count, sender_count) = (servers.len(), senders.len());

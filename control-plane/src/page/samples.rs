@@ -1,27 +1,27 @@
 //! The last 15 minutes of each service, one sample every 10 s, for the sparklines.
 //!
-//! Bounds: [`KEPT`] samples of [`SERIES`] numbers for each service that servers report of, of which
-//! there are 1,000 at most: about 1 MB. A service that is gone takes its samples with it; one that
-//! fell silent keeps them until they are over.
+//! Bounds: [`KEPT`] samples of [`SERIES`] numbers for each reported service, of which there are at
+//! most 1,000: about 1 MB. The samples of a service that is removed are dropped; those of a silent
+//! service expire.
 
 use crate::store::ServiceStatus;
 use serde::{Serialize, Serializer};
 use std::collections::{BTreeMap, VecDeque};
 
-/// Samples of a service that are kept.
+/// The samples of a service that are kept.
 pub const KEPT: usize = 90;
-/// Numbers in a sample.
+/// The numbers in a sample.
 const SERIES: usize = 3;
 
 /// The samples of all services.
 #[derive(Debug, Default)]
 pub struct Samples {
-    /// How many samples have been taken.
+    /// The number of samples so far.
     taken: u64,
     services: BTreeMap<String, VecDeque<[f32; SERIES]>>,
 }
 
-/// The samples of a service, the oldest first, rounded to three digits; `null` where something was
+/// The samples of a service, the oldest first, rounded to three digits; `null` where a value was
 /// not known.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -34,7 +34,7 @@ pub struct Sparklines {
     pub rejected: Vec<Value>,
 }
 
-/// A number that may not be known.
+/// A number, or NaN if it is not known.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Value(f32);
 
@@ -45,7 +45,7 @@ impl Serialize for Value {
 }
 
 impl Samples {
-    /// How many samples have been taken so far.
+    /// The number of samples so far.
     pub fn taken(&self) -> u64 {
         self.taken
     }
@@ -81,7 +81,7 @@ impl Samples {
     }
 }
 
-/// To three digits: nobody sees more in a sparkline, and it is half of what is sent.
+/// Rounds to three digits: more cannot be seen in a sparkline, and this halves the response.
 fn round(value: f64) -> f32 {
     if value == 0.0 {
         return 0.0;
@@ -103,7 +103,7 @@ mod tests {
         store.status().services
     }
 
-    /// Service a with so many requests in flight.
+    /// Service a with `in_flight` requests in flight.
     fn with_load(in_flight: u64) -> Vec<ServiceStatus> {
         let mut services = services("services: {a: {}, never: {}}");
         let mut loads = crate::load::Loads::default();

@@ -1,12 +1,11 @@
-//! Services from a YAML file that is watched.
+//! Services from a YAML file, which is watched for changes.
 //!
-//! The file system's notifications make a change quick; they are not relied upon. Every [`POLL`]
-//! the file is read anyway and its bytes compared, because renames, swapped symlinks (as Kubernetes
-//! mounts a ConfigMap), network file systems and editors each notify in their own way, and time
-//! stamps and sizes can stay the same over an edit. A reading counts when two in a row, [`SETTLE`]
-//! apart, are the same: an editor that truncates and then writes is otherwise seen halfway, and
-//! half a file may well be valid. Whoever writes more slowly than that should write another file
-//! and rename it.
+//! Notifications of the file system make a change quick, but are not relied upon: every [`POLL`]
+//! the file is read and its bytes are compared. Renames, swapped symlinks (as Kubernetes mounts a
+//! ConfigMap), network file systems and editors each notify in their own way, and an edit may keep
+//! time stamp and size. A reading counts when two in a row, [`SETTLE`] apart, are equal. Otherwise
+//! a file that an editor truncates and then writes would be read halfway, and half a file may well
+//! be valid. A writer that is slower than that should write another file and rename it.
 //!
 //! From edit to publication: at most `POLL + 2 * SETTLE` plus parsing.
 
@@ -23,17 +22,17 @@ use tokio::io::AsyncReadExt;
 use tokio::sync::Notify;
 use tokio::time::{MissedTickBehavior, interval, sleep};
 
-/// Where its refusals come from; there is one file.
+/// The origin of refusals; there is only one file.
 const ORIGIN: &str = "file";
-/// How often the file is read although nothing was notified: with [`SETTLE`], well within the
-/// promised second.
+/// How often the file is read without a notification: with [`SETTLE`], well within the promised
+/// second.
 const POLL: Duration = Duration::from_millis(250);
-/// How long the content must stand still: longer than the gap between an editor's truncation and
-/// its write.
+/// How long the content must stay the same: longer than between an editor's truncation and its
+/// write.
 const SETTLE: Duration = Duration::from_millis(50);
-/// Readings in a row before a file that never stands still is left to the next poll.
+/// How many readings in a row may differ before the next poll has to try again.
 const MAX_READINGS: usize = 10;
-/// The largest file that is read, 16 MiB: 100,000 endpoints take about 3.
+/// The largest file that is read, 16 MiB. 100,000 endpoints take about 3 MiB.
 const MAX_BYTES: u64 = 16 << 20;
 
 /// Why a file cannot be used.
@@ -44,7 +43,7 @@ pub enum ReadError {
     Unreadable {
         /// The file.
         path: PathBuf,
-        /// What the operating system says.
+        /// The error of the operating system.
         error: io::Error,
     },
     /// It is larger than 16 MiB.
@@ -63,12 +62,12 @@ pub enum ReadError {
     },
 }
 
-/// A services file, and what was last read from it.
+/// A services file and its last reading.
 #[derive(Debug)]
 pub struct FileSource {
     path: PathBuf,
-    /// The bytes, or why there were none: compared, so that each reading is judged and reported
-    /// once.
+    /// The bytes, or why they could not be read. Compared, so that each reading is judged and
+    /// reported once.
     seen: Result<Vec<u8>, String>,
 }
 
@@ -106,7 +105,7 @@ impl FileSource {
         }
     }
 
-    /// What the file holds now, if that is other than at the last reading and stands still.
+    /// What the file contains, if that differs from the last reading and is no longer changing.
     async fn next_reading(&mut self) -> Option<Result<Snapshot, ReadError>> {
         let mut last = read(&self.path).await;
         if text(&last) == self.seen {
@@ -117,7 +116,7 @@ impl FileSource {
             let next = read(&self.path).await;
             if text(&last) == text(&next) {
                 let seen = std::mem::replace(&mut self.seen, text(&next));
-                // What settled may be what was there before, as after a rename that left a gap.
+                // The settled content may be that of before, as after a rename that left a gap.
                 return (seen != self.seen).then(|| next.and_then(|bytes| parse(&self.path, &bytes)));
             }
             last = next;
@@ -126,14 +125,14 @@ impl FileSource {
         None
     }
 
-    /// Watches the directory, not the file: a file that is replaced takes its watch with it.
+    /// Watches the directory, because a file that is replaced loses its watch.
     fn notify(&self, changed: Arc<Notify>) -> Option<RecommendedWatcher> {
         let directory = match self.path.parent() {
             Some(parent) if parent != Path::new("") => parent,
             _ => Path::new("."),
         };
         let on_event = move |event: notify::Result<notify::Event>| {
-            // Our own reading is an event too; to answer it with a reading would never end.
+            // Our own reading is an event too; reacting to it would never end.
             if event.is_ok_and(|event| !matches!(event.kind, EventKind::Access(_))) {
                 changed.notify_one();
             }
@@ -222,7 +221,7 @@ mod tests {
         let (_directory, path, mut source) = open().await;
         let scribble = async {
             for i in 0_usize.. {
-                // By rename, since a read during a write would see a third content.
+                // By rename, because a read during a write would see another content.
                 let beside = path.with_extension("new");
                 std::fs::write(&beside, format!("services: {{}} # {i}")).unwrap();
                 std::fs::rename(beside, &path).unwrap();

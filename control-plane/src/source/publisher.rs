@@ -1,4 +1,4 @@
-//! Where a source hands what it has read.
+//! The receiver of what a source has read.
 
 use crate::metrics::Metrics;
 use crate::snapshot::Snapshot;
@@ -6,7 +6,7 @@ use crate::store::{Reach, Store};
 use std::fmt::Display;
 use std::sync::Arc;
 
-/// Names of changed services in one line of the log at most.
+/// The most names of changed services in one log line.
 const LOGGED_NAMES: usize = 10;
 
 /// What a source reports to: the store, the metrics and the log.
@@ -22,7 +22,7 @@ impl Publisher {
         Self { store, metrics }
     }
 
-    /// Puts a snapshot in force, for which the source had read as far as `reach`.
+    /// Puts a snapshot in force; the source had read up to `reach` for it.
     pub fn accept(&self, snapshot: Snapshot, reach: Reach) {
         let published = self.store.publish(snapshot, reach);
         self.metrics.count_accepted();
@@ -36,8 +36,8 @@ impl Publisher {
         }
     }
 
-    /// Notes that what comes from `origin` was refused; what is in force stays. `reason` says
-    /// where, what and what would be allowed.
+    /// Notes that the content of `origin` was refused; the state in force stays. `reason` contains
+    /// path, value and allowed range.
     pub fn refuse(&self, origin: &str, reason: &impl Display) {
         let message = reason.to_string();
         tracing::error!(reason = message, "refused, the last good state stays in force");
@@ -45,17 +45,17 @@ impl Publisher {
         self.store.refuse(origin, message);
     }
 
-    /// Notes that what comes from `origin` is good again, or gone.
+    /// Notes that the content of `origin` is good again, or gone.
     pub fn resolve(&self, origin: &str) {
         self.store.resolve(origin);
     }
 
-    /// What this publishes into.
+    /// The store that this publishes into.
     pub fn store(&self) -> &Store {
         &self.store
     }
 
-    /// Where a source counts.
+    /// The metrics that a source counts in.
     pub fn metrics(&self) -> Arc<Metrics> {
         Arc::clone(&self.metrics)
     }

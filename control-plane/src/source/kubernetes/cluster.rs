@@ -1,11 +1,12 @@
-//! What is known of the cluster, and the services that follow from it. No I/O: the watches hand in
+//! The known state of the cluster, and the services computed from it. No I/O: the watches pass in
 //! what they read.
 //!
-//! A Service is in force if a ConfigMap manages it. Only what an object concerns is computed anew
-//! when it changes; the others stay the very same values, so that publishing costs a look at each.
+//! A Service is in force if a ConfigMap manages it. A change of an object recomputes only the
+//! services that it concerns. All others keep their values, so publishing needs only one comparison
+//! for each.
 //!
-//! A ConfigMap that is refused changes nothing: what it said last stays in force, as long as it
-//! exists. Of several in one namespace the oldest counts and the others are refused.
+//! A ConfigMap that is refused changes nothing: its last good content stays in force as long as it
+//! exists. If a namespace has several, the oldest counts and the others are refused.
 
 use super::endpoints::{self, Slice};
 use super::key::Key;
@@ -20,34 +21,35 @@ use std::sync::Arc;
 /// A ConfigMap with parameters.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Policy {
-    /// When it was made, in seconds since 1970.
+    /// When it was created, in seconds since 1970.
     pub created: i64,
-    /// What it says; `None`: it is refused, and what it said last counts.
+    /// Its parameters; `None`: it is refused, and its last good parameters count.
     pub spec: Option<Arc<PolicySpec>>,
 }
 
-/// What is known.
+/// The known state of a cluster.
 #[derive(Debug)]
 pub struct Cluster {
     namespace: String,
     domain: String,
     services: HashMap<Key, endpoints::Service>,
     slices: HashMap<Key, Slice>,
-    /// The names of the slices of a Service.
+    /// The names of each Service's slices.
     slices_of: HashMap<Key, BTreeSet<String>>,
     policies: BTreeMap<Key, Policy>,
     routes: routes::Routes,
-    /// Services to be computed anew.
+    /// Services to recompute.
     dirty: BTreeSet<Key>,
     /// Whether VirtualServices have changed.
     routes_dirty: bool,
-    /// Whether the hosts of other registries are to be computed anew.
+    /// Whether to recompute the hosts of other registries.
     foreign_dirty: bool,
     built: BTreeMap<String, Arc<Service>>,
 }
 
 impl Cluster {
-    /// Nothing yet. Cluster-wide parameters come from `namespace`; hosts end with `.svc.{domain}`.
+    /// An empty cluster. Cluster-wide parameters come from `namespace`; hosts end with
+    /// `.svc.{domain}`.
     pub fn new(namespace: &str, domain: &str) -> Self {
         Self {
             namespace: namespace.to_owned(),
@@ -64,12 +66,12 @@ impl Cluster {
         }
     }
 
-    /// What the names in a ConfigMap of `namespace` stand for.
+    /// What the names in a ConfigMap of `namespace` refer to.
     pub fn scope(&self, namespace: &str) -> Scope {
         if namespace == self.namespace { Scope::Cluster } else { Scope::Namespace }
     }
 
-    /// An EndpointSlice is there; whether that is news.
+    /// An EndpointSlice exists; returns whether that is new.
     pub fn put_slice(&mut self, key: Key, slice: Slice) -> bool {
         if self.slices.get(&key) == Some(&slice) {
             return false;
@@ -82,7 +84,7 @@ impl Cluster {
         true
     }
 
-    /// A Service is there; whether that is news.
+    /// A Service exists; returns whether that is new.
     pub fn put_service(&mut self, key: Key, service: endpoints::Service) -> bool {
         let before = self.services.get(&key);
         let news = before != Some(&service);
@@ -94,7 +96,7 @@ impl Cluster {
         news
     }
 
-    /// A ConfigMap is there; whether that is news.
+    /// A ConfigMap exists; returns whether that is new.
     pub fn put_policy(&mut self, key: Key, mut policy: Policy) -> bool {
         if policy.spec.is_none() {
             policy.spec = self.policies.get(&key).and_then(|last| last.spec.clone());
@@ -107,7 +109,7 @@ impl Cluster {
         news
     }
 
-    /// A VirtualService is there; whether that is news.
+    /// A VirtualService exists; returns whether that is new.
     pub fn put_route(&mut self, key: Key, rules: Rules) -> bool {
         let news = self.routes.put(key, rules);
         self.routes_dirty |= news;
@@ -135,20 +137,20 @@ impl Cluster {
         }
     }
 
-    /// A ConfigMap is gone, or none of ours any more.
+    /// A ConfigMap is gone, or no longer ours.
     pub fn remove_policy(&mut self, key: &Key) {
         if self.policies.remove(key).is_some() {
             self.touch(&key.0);
         }
     }
 
-    /// A VirtualService is gone, or leads nowhere any more.
+    /// A VirtualService is gone, or has no rules any more.
     pub fn remove_route(&mut self, key: &Key) {
         self.routes.remove(key);
         self.routes_dirty = true;
     }
 
-    /// Whether something good was read of this ConfigMap.
+    /// Whether good parameters of this ConfigMap are known.
     pub fn has_spec(&self, key: &Key) -> bool {
         self.policies.get(key).is_some_and(|policy| policy.spec.is_some())
     }
@@ -168,14 +170,14 @@ impl Cluster {
         self.routes.names().cloned().collect()
     }
 
-    /// The ConfigMap of a namespace that counts: the oldest, of equal ones the first by name.
+    /// The ConfigMap that counts in a namespace: the oldest; of equally old ones the first by name.
     pub fn policy_in_force(&self, namespace: &str) -> Option<&Key> {
         let all =
             self.policies.range((namespace.to_owned(), String::new())..).take_while(|(key, _)| key.0 == namespace);
         all.min_by_key(|(_, policy)| policy.created).map(|(key, _)| key)
     }
 
-    /// All services in force, those that something happened to computed anew.
+    /// All services in force. Recomputes those that changed.
     pub fn snapshot(&mut self) -> Snapshot {
         if std::mem::take(&mut self.routes_dirty) {
             let (domain, services) = (&self.domain, &self.services);
@@ -200,7 +202,7 @@ impl Cluster {
         format!("{name}.{namespace}.svc.{}", self.domain)
     }
 
-    /// Whatever a ConfigMap of `namespace` concerns is to be computed anew.
+    /// Marks everything that the ConfigMaps of `namespace` concern to be recomputed.
     fn touch(&mut self, namespace: &str) {
         let cluster = self.scope(namespace) == Scope::Cluster;
         self.foreign_dirty |= cluster;
@@ -221,7 +223,7 @@ impl Cluster {
         }
     }
 
-    /// The parameters and endpoints of a Service; `None` if it does not exist or nobody manages it.
+    /// The parameters and endpoints of a Service; `None` if it does not exist or is not managed.
     fn spec_of(&self, key: &Key, host: &str) -> Option<ServiceSpec> {
         let service = self.services.get(key)?;
         let own = if key.0 == self.namespace { None } else { self.spec_in(&key.0) };
@@ -244,7 +246,7 @@ impl Cluster {
         managed.then_some(spec)
     }
 
-    /// The hosts that are no Services, which the cluster's ConfigMap may name too.
+    /// Recomputes the hosts that are no Services, which the cluster's ConfigMap may name too.
     fn build_foreign(&mut self) {
         let ours = format!(".svc.{}", self.domain);
         self.built.retain(|host, _| host.ends_with(&ours));
@@ -267,8 +269,8 @@ impl Cluster {
                     self.built.insert(host, Arc::new(service));
                 }
             }
-            // Its parts were checked one by one, so this would be a bug; the last good state is the
-            // safest then too.
+            // Its parts were validated one by one, so this would be a bug. Then too, the last good
+            // state is the safest.
             Err(error) => tracing::error!(host, %error, "a service cannot be put together"),
         }
     }

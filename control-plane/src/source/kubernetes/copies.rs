@@ -1,12 +1,11 @@
-//! Copies of what ConfigMaps said last that was good, kept as ConfigMaps in the control plane's own
+//! Copies of the last good content of ConfigMaps, stored as ConfigMaps in the control plane's own
 //! namespace.
 //!
-//! A bad edit leaves what was said before in force. A replica that has just started never read
-//! that, and would take parameters away that the other still hands out, at the worst moment; a copy
-//! lets it know. It is written when a ConfigMap is accepted, by every replica the same, and deleted
-//! when its original is gone or no longer the one that counts for its namespace. If the rights for
-//! that are missing, that is logged, and the promise holds only for replicas that have read the
-//! good one themselves.
+//! After a bad edit the content before stays in force. A replica that has just started never read
+//! that. Without a copy it would take away parameters that the other replica still serves, at the
+//! worst moment. Each replica writes the same copy when a ConfigMap is accepted, and deletes it
+//! when the original is gone or no longer counts for its namespace. If the rights for that are
+//! missing, this is logged, and only replicas that have read the good content keep it.
 
 use super::key::Key;
 use super::policy::{KEY, LABEL, PolicySpec, Scope};
@@ -21,39 +20,39 @@ use std::sync::Arc;
 const MARK: &str = "last-good";
 /// Annotation: the original, `namespace/name`.
 const OF: &str = "bloc.dev/of";
-/// Annotation: the original's uid; another one of the same name is another one.
+/// Annotation: the original's uid. With another uid, it is another ConfigMap of the same name.
 const UID: &str = "bloc.dev/uid";
 /// Annotation: the original's revision.
 const REVISION: &str = "bloc.dev/revision";
-/// What a name may have, in bytes.
+/// The longest name of an object, in bytes.
 const MAX_NAME: usize = 253;
 
-/// What an original, or its copy, says.
+/// The content of an original or of its copy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Content {
     /// The original's uid.
     pub uid: String,
     /// The original's revision.
     pub revision: u64,
-    /// What it says.
+    /// The text of `services.yaml`.
     pub text: String,
 }
 
-/// What has to be done about a copy.
+/// A change that a copy needs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Due {
-    /// It is to be written.
+    /// Write it.
     Write(Key, Content),
-    /// The original is gone, or does not count.
+    /// Delete it: the original is gone, or does not count.
     Delete(String),
 }
 
-/// The copies that are known.
+/// The known copies.
 #[derive(Debug, Default)]
 pub struct Copies {
     /// By original: the copy's name and content.
     known: BTreeMap<Key, (String, Content)>,
-    /// What we have ordered to be written.
+    /// The copies that we have ordered but not seen yet.
     ordered: BTreeMap<Key, Content>,
 }
 
@@ -81,7 +80,7 @@ impl Copies {
         }
     }
 
-    /// A ConfigMap of our namespace is gone, perhaps a copy.
+    /// A ConfigMap of our namespace is gone; it may be a copy.
     pub fn remove(&mut self, name: &str) {
         self.known.retain(|_, (own, _)| own != name);
         self.ordered.retain(|original, _| self::name(original) != name);
@@ -92,13 +91,14 @@ impl Copies {
         self.known.values().map(|(name, _)| name)
     }
 
-    /// What the original with this uid said last that was good.
+    /// The last good parameters of the original with this uid.
     pub fn of(&self, original: &Key, uid: &str, scope: Scope) -> Option<Arc<PolicySpec>> {
         let (_, content) = self.known.get(original).filter(|(_, content)| content.uid == uid)?;
         PolicySpec::read_text(&content.text, scope).ok().map(Arc::new)
     }
 
-    /// What is to be done, given the originals that count, with their content where it is good.
+    /// The changes that are needed, given the originals that count, with their content if it is
+    /// good.
     pub fn due<'a>(&mut self, originals: impl Iterator<Item = (&'a Key, Option<&'a Content>)>) -> Vec<Due> {
         let mut due = Vec::new();
         let mut orphans: BTreeMap<&Key, &String> = self.known.iter().map(|(key, (name, _))| (key, name)).collect();
@@ -119,7 +119,7 @@ impl Copies {
 }
 
 impl Due {
-    /// Does it, in `namespace`.
+    /// Makes the change, in `namespace`.
     pub async fn settle(self, client: Client, namespace: String) {
         let api = Api::<ConfigMap>::namespaced(client, &namespace);
         let result = match self {
@@ -140,7 +140,7 @@ impl Due {
         };
         match result {
             Ok(()) => {}
-            // The other replica was faster.
+            // Another replica was faster.
             Err(Error::Api(status)) if status.code == 404 => {}
             Err(error) => tracing::warn!(%error, "the copy of a good ConfigMap cannot be kept"),
         }

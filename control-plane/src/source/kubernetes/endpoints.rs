@@ -1,12 +1,12 @@
-//! The addresses behind a Service, out of its EndpointSlices.
+//! The addresses of a Service, from its EndpointSlices.
 //!
-//! - An endpoint takes requests when it is `ready` (not said counts as ready). If none is, those
-//!   that are `terminating` and still `serving` do, as in kube-proxy.
-//! - The ports of a slice are target ports; a port of the Service finds its own by name. Only TCP
-//!   counts.
-//! - Of a dual-stack Service only the first family counts: the others are the same pods again, and
+//! - An endpoint takes requests when it is `ready` (the default). If none is, those that are
+//!   `terminating` and still `serving` do, as in kube-proxy.
+//! - The ports of a slice are target ports; a port of the Service finds its target by name. Only
+//!   TCP counts.
+//! - Of a dual-stack Service only the first family counts. The other one has the same pods, and
 //!   Envoy knows a pod by one address.
-//! - An endpoint may stand in two slices for a moment; it counts once.
+//! - An endpoint may be in two slices for a moment; it counts once.
 
 use k8s_openapi::api::core::v1 as core;
 use k8s_openapi::api::discovery::v1 as discovery;
@@ -16,14 +16,15 @@ use std::net::{IpAddr, SocketAddr};
 /// The label that names a slice's Service.
 const SERVICE_LABEL: &str = "kubernetes.io/service-name";
 
-/// What matters of a Service.
+/// The parts of a Service that matter.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Service {
     /// Its port numbers by their names.
     ports: Vec<(u16, String)>,
     /// Its first family, `IPv4` or `IPv6`.
     family: Option<String>,
-    /// What it stands for, if others than its own slices say where it is: an `ExternalName`.
+    /// The host that it stands for, if it is an `ExternalName`: that one's slices have the
+    /// addresses.
     alias: Option<String>,
 }
 
@@ -46,7 +47,7 @@ impl Service {
     }
 }
 
-/// What matters of an EndpointSlice.
+/// The parts of an EndpointSlice that matter.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Slice {
     /// The name of its Service, in the same namespace.
@@ -72,7 +73,7 @@ impl Slice {
             let conditions = endpoint.conditions.unwrap_or_default();
             let ready = conditions.ready.unwrap_or(true);
             let draining = conditions.terminating.unwrap_or(false) && conditions.serving.unwrap_or(ready);
-            // All addresses of an endpoint are the same server; consumers are to use the first.
+            // All addresses of an endpoint are the same server; consumers should use the first.
             let address = endpoint.addresses.first().and_then(|address| address.parse().ok());
             match address {
                 Some(address) if ready => this.ready.push(address),
@@ -93,7 +94,7 @@ pub fn by_port<'a>(
     if service.alias.is_some() || service.ports.is_empty() {
         return None;
     }
-    // Without a word of the Service (an old API server), IPv4 if there is any.
+    // If the Service has no family (an old API server), IPv4 if there is any.
     let family = service.family.as_deref().or_else(|| slices.clone().map(|slice| slice.family.as_str()).min());
     let slices = slices.filter(|slice| Some(slice.family.as_str()) == family);
     let of = |name: &str, addresses: fn(&Slice) -> &[IpAddr]| -> BTreeSet<SocketAddr> {

@@ -1,4 +1,4 @@
-//! Tells the owner of a ConfigMap that it was refused: a Kubernetes Event on it, which `kubectl
+//! Reports to the owner of a ConfigMap that it was refused, as a Kubernetes Event, which `kubectl
 //! describe` shows.
 
 use k8s_openapi::api::core::v1::ObjectReference;
@@ -9,23 +9,23 @@ use kube::api::PostParams;
 use kube::{Api, Client, Error};
 use std::hash::{DefaultHasher, Hash, Hasher};
 
-/// What Kubernetes takes for a note, in bytes.
+/// The longest note in Kubernetes, in bytes.
 const MAX_NOTE: usize = 1024;
-/// What is kept of the name of a ConfigMap, so that the Event's name is not too long for
+/// The part of a ConfigMap's name that is kept, so that the Event's name is not too long for
 /// Kubernetes.
 const MAX_NAME: usize = 200;
-/// The name under which we report.
+/// The name of the reporting controller.
 const CONTROLLER: &str = "bloc.dev/control-plane";
 
-/// Reports that `object` was refused for `reason`. Replicas report the same refusal under the same
-/// name, so that it is there once.
+/// Reports that `object` was refused for `reason`. Replicas use the same name for the same refusal,
+/// so that there is one Event.
 pub async fn report(client: Client, object: ObjectReference, reason: String) {
     let namespace = object.namespace.clone().unwrap_or_default();
     let event = event(object, &reason, Timestamp::now());
     match Api::<Event>::namespaced(client, &namespace).create(&PostParams::default(), &event).await {
         Ok(_) => {}
         Err(Error::Api(status)) if status.code == 409 => {}
-        // The log and the status say the same.
+        // The refusal is also in the log and the status.
         Err(error) => tracing::warn!(%error, "the refusal of a ConfigMap cannot be reported as an Event"),
     }
 }

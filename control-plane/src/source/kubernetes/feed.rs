@@ -1,5 +1,5 @@
-//! Brings the readings of the watches together: into the picture of the cluster, into progress, and
-//! into verdicts on ConfigMaps.
+//! Merges the readings of the watches into the state of the cluster, the progress, and the verdicts
+//! on ConfigMaps.
 
 use super::cluster::{Cluster, Policy};
 use super::copies::{Content, Copies, Due, is_copy};
@@ -21,52 +21,52 @@ pub const SERVICES: usize = 1;
 pub const POLICIES: usize = 2;
 /// See [`SLICES`].
 pub const ROUTES: usize = 3;
-/// How many they are.
+/// The number of places.
 pub const PLACES: usize = 4;
 
-/// What became of a ConfigMap.
+/// The result for a ConfigMap.
 #[derive(Debug)]
 pub enum Verdict {
     /// It is refused.
     Refused {
-        /// Which; with its resource version.
+        /// The ConfigMap, with its resource version.
         object: Box<ObjectReference>,
         /// Path, value and allowed range.
         reason: String,
     },
-    /// It was refused, and is good or gone now.
+    /// It was refused, and is now good or gone.
     Resolved(Key),
 }
 
-/// All that was read.
+/// Everything that was read.
 #[derive(Debug)]
 pub struct Feed {
     cluster: Cluster,
     known: [u64; PLACES],
-    /// Up to where something changed.
+    /// The revision of the last change.
     changed: [u64; PLACES],
     /// Whether each watch has been listed.
     listed: [bool; PLACES],
-    /// Whether something was read since the last snapshot that may change it.
+    /// Whether something that may change the snapshot was read since the last one.
     moved: bool,
     maps: BTreeMap<Key, Map>,
     copies: Copies,
     namespace: String,
 }
 
-/// A ConfigMap of ours.
+/// One of our ConfigMaps.
 #[derive(Debug)]
 struct Map {
     object: ObjectReference,
     problem: Option<String>,
-    /// What it says, if that is good.
+    /// Its content, if that is good.
     content: Option<Content>,
-    /// What was said of it last.
+    /// The verdict on it that was reported last.
     said: Option<(ObjectReference, String)>,
 }
 
 impl Feed {
-    /// Nothing yet; see [`Cluster::new`].
+    /// Nothing read yet; see [`Cluster::new`].
     pub fn new(namespace: &str, domain: &str) -> Self {
         Self {
             cluster: Cluster::new(namespace, domain),
@@ -85,7 +85,7 @@ impl Feed {
         self.listed.iter().all(|listed| *listed)
     }
 
-    /// How far was read, and how much of it mattered.
+    /// How far was read, and where the last change was.
     pub fn reach(&self) -> Reach {
         Reach { known: Progress::new(self.known), changed: Progress::new(self.changed) }
     }
@@ -95,13 +95,12 @@ impl Feed {
         self.known.get(place).copied().unwrap_or(0)
     }
 
-    /// All services, if something was read since that may change them.
+    /// All services, if something that may change them was read since the last call.
     pub fn snapshot(&mut self) -> Option<Snapshot> {
         (self.is_synced() && std::mem::take(&mut self.moved)).then(|| self.cluster.snapshot())
     }
 
-    /// Takes note of what the watch at `place` reports. Returns verdicts on ConfigMaps that are
-    /// new.
+    /// Takes what the watch at `place` has read. Returns new verdicts on ConfigMaps.
     pub fn read(&mut self, place: usize, reading: Reading) -> Vec<Verdict> {
         let mut verdicts = Vec::new();
         let (revision, news) = match reading {
@@ -117,7 +116,7 @@ impl Feed {
                         copies.chain(self.maps.keys().cloned()).collect::<BTreeSet<_>>()
                     }
                 };
-                // A list that brings no news leaves the last change where it was: the state has
+                // If a list brings nothing new, the last change stays where it was: the state has
                 // been the same since.
                 let mut news = !self.is_listed(place);
                 for (key, object) in objects {
@@ -168,7 +167,7 @@ impl Feed {
         self.listed.get(place).copied().unwrap_or(false)
     }
 
-    /// Takes an object over; whether it is news.
+    /// Takes an object; returns whether it is new.
     fn put(&mut self, key: Key, object: Object) -> bool {
         match object {
             Object::Slice(slice) => self.cluster.put_slice(key, slice),
@@ -179,7 +178,8 @@ impl Feed {
                 self.copies.put(&map);
                 false
             }
-            // Whoever calls something of his a copy does not speak for others.
+            // A copy in another namespace does not count: anybody could label a ConfigMap of theirs
+            // as a copy.
             Object::Policy(_) => false,
         }
     }
@@ -217,18 +217,18 @@ impl Feed {
         None
     }
 
-    /// What has to be done about the copies of ConfigMaps.
+    /// The changes that the copies of ConfigMaps need.
     pub fn due(&mut self) -> Vec<Due> {
         if !self.is_synced() {
             return Vec::new();
         }
-        // What does not count for its namespace has no copy: otherwise who may write ConfigMaps
-        // there fills our namespace.
+        // A ConfigMap that does not count in its namespace has no copy. Otherwise anybody who may
+        // write ConfigMaps there could fill our namespace.
         let in_force = self.maps.iter().filter(|(key, _)| self.cluster.policy_in_force(&key.0) == Some(*key));
         self.copies.due(in_force.map(|(key, map)| (key, map.content.as_ref())))
     }
 
-    /// What has to be said of ConfigMaps and was not yet.
+    /// The verdicts on ConfigMaps that were not reported yet.
     fn verdicts(&mut self) -> Vec<Verdict> {
         let mut verdicts = Vec::new();
         for (key, map) in &mut self.maps {

@@ -1,4 +1,4 @@
-//! What an object is called.
+//! The key of an object.
 
 /// Namespace and name.
 pub type Key = (String, String);

@@ -1,15 +1,15 @@
 //! Services from the Kubernetes API.
 //!
-//! | object | what is taken from it | module |
+//! | object | what is read from it | module |
 //! |---|---|---|
 //! | EndpointSlice, Service | the endpoints, by port of the Service | `endpoints` |
-//! | VirtualService, if there are such | how often its routes retry | `routes` |
+//! | VirtualService, if the cluster has them | how often its routes retry | `routes` |
 //! | ConfigMap labelled `bloc.dev/policy: "true"` | which services are managed, and their parameters | `policy`; `copies` of the good ones |
 //!
-//! The key of the replicas is in a [Secret](secret). Four [watches](watch) feed one [picture of the
-//! cluster](cluster). From an event to its publication pass [`SETTLE`] and the time to compute the
-//! services that it concerns. Nothing is published before all lists are complete; after that, what
-//! is known stays as long as the API cannot be reached.
+//! The key that the replicas share is in a [Secret](secret). Four [watches](watch) feed one
+//! [picture of the cluster](cluster). An event is published after [`SETTLE`] and the time to
+//! compute the services that it concerns. Nothing is published before all lists are complete. After
+//! that, the known state stays in force while the API cannot be reached.
 
 mod cluster;
 mod copies;
@@ -44,26 +44,26 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, sleep_until};
 use watch::{Object, Reading, Watch};
 
-/// Events come in bursts (a rollout, a restart of the API server); so long they are gathered, which
-/// a second leaves room for.
+/// How long events are gathered: they come in bursts (a rollout, a restart of the API server), and
+/// a change may take a second.
 const SETTLE: Duration = Duration::from_millis(20);
-/// What another replica has told a proxy is mostly on its way to us; so long we wait before we list
-/// again to make sure.
+/// How long we wait before we list again because a proxy has newer state from another replica.
+/// Mostly our watches bring that state meanwhile.
 const PATIENCE: Duration = Duration::from_millis(200);
-/// Readings that wait to be taken; beyond it the watches wait.
+/// Readings that may wait to be processed; when there are as many, the watches wait.
 const BACKLOG: usize = 1_024;
 
-/// A connection to the API server that is silent for so long is given up: on a watch it says
-/// something once a minute at least.
+/// A connection to the API server that is silent for this long is given up. A watch sends something
+/// at least once a minute.
 const SILENCE: Duration = Duration::from_secs(90);
 
 /// A client for a source.
 ///
 /// # Errors
-/// If `config` is not good for one.
+/// If no client can be made from `config`.
 pub fn client(mut config: Config) -> Result<Client, kube::Error> {
     config.read_timeout = Some(SILENCE);
-    // The watches pause themselves, and what fails is to be seen.
+    // The watches have their own pauses, and failures must be visible.
     config.default_retry = false;
     Client::try_from(config)
 }
@@ -76,8 +76,8 @@ pub struct KubernetesSource {
 }
 
 impl KubernetesSource {
-    /// Watches through `client`. The ConfigMap in `namespace` speaks for the whole cluster; hosts
-    /// end with `.svc.{domain}`.
+    /// Reads through `client`. The ConfigMap in `namespace` applies to the whole cluster; hosts end
+    /// with `.svc.{domain}`.
     pub fn new(client: Client, namespace: impl Into<String>, domain: impl Into<String>) -> Self {
         Self { client, namespace: namespace.into(), domain: domain.into() }
     }
@@ -112,7 +112,7 @@ impl KubernetesSource {
 
         let mut feed = Feed::new(&self.namespace, &self.domain);
         let mut batch = Vec::new();
-        // When it is looked whether somebody still wants what we lack.
+        // When to check whether a proxy still wants progress that we lack.
         let mut look = None;
         loop {
             tokio::select! {
@@ -145,7 +145,7 @@ impl KubernetesSource {
         for (place, reading) in batch.drain(..) {
             match reading {
                 Reading::Listed { revision, begun, .. } => listed.push((place, revision, begun)),
-                // A proxy that has more from another replica is not to be held here for ever.
+                // A proxy with newer state from another replica must not be held here for ever.
                 Reading::Unread { begun: Some(begun) } => listed.push((place, feed.known(place), begun)),
                 _ => {}
             }

@@ -1,4 +1,5 @@
-//! What a ConfigMap says: parameters for the services of its namespace, or of the whole cluster.
+//! The content of a ConfigMap: parameters for the services of its namespace, or of the whole
+//! cluster.
 //!
 //! ```yaml
 //! apiVersion: v1
@@ -14,9 +15,9 @@
 //!
 //! In the control plane's own namespace the names are hosts (`checkout.shop.svc.cluster.local`,
 //! also those of other registries), and `*` stands for every Service of the cluster. A Service that
-//! nobody names, nor a `*`, is left alone. What is said more closely wins, value by value: the
-//! cluster's `defaults`, its `*`, its word on the host, then the namespace's `defaults`, its `*`,
-//! its word on the name.
+//! neither a name nor a `*` covers is not managed. The more specific value wins, for each
+//! parameter. From general to specific: the cluster's `defaults`, its `*`, its entry for the host,
+//! then the namespace's `defaults`, its `*`, its entry for the name.
 
 use crate::yaml;
 use bloc_policy::config::{ConfigError, ServiceSpec};
@@ -25,11 +26,11 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// The label, with the value `true`, of the ConfigMaps that are ours.
+/// The label of our ConfigMaps; its value is `true`.
 pub const LABEL: &str = "bloc.dev/policy";
-/// The key of their data.
+/// The key in their data.
 pub const KEY: &str = "services.yaml";
-/// Stands for all services.
+/// The name that stands for all services.
 pub const ALL: &str = "*";
 
 /// Parameters, as written in `services.yaml` of a ConfigMap.
@@ -44,17 +45,17 @@ pub struct PolicySpec {
     pub services: BTreeMap<String, ServiceSpec>,
 }
 
-/// Where the names of a ConfigMap point.
+/// What the names in a ConfigMap refer to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scope {
-    /// At the whole cluster.
+    /// Hosts of the whole cluster.
     Cluster,
-    /// At one namespace.
+    /// Services of one namespace.
     Namespace,
 }
 
 impl PolicySpec {
-    /// Reads and checks a ConfigMap.
+    /// Parses and validates a ConfigMap.
     ///
     /// # Errors
     /// The first value that is not allowed, with its path within `services.yaml`.
@@ -70,20 +71,20 @@ impl PolicySpec {
         Self::read_text(text, scope)
     }
 
-    /// Reads and checks the text of `services.yaml`.
+    /// Parses and validates the text of `services.yaml`.
     ///
     /// # Errors
-    /// As [`read`](Self::read).
+    /// Those of [`read`](Self::read).
     pub fn read_text(text: &str, scope: Scope) -> Result<Self, ConfigError> {
         let spec: Self = yaml::read(text)?;
         spec.validate(scope)?;
         Ok(spec)
     }
 
-    /// Checks every value.
+    /// Validates every value.
     ///
     /// # Errors
-    /// As [`read`](Self::read).
+    /// Those of [`read`](Self::read).
     pub fn validate(&self, scope: Scope) -> Result<(), ConfigError> {
         let refuse = |path: String, value: String, allowed: &str| {
             Err(ConfigError::OutOfRange { path, value, allowed: allowed.to_owned() })
@@ -117,15 +118,14 @@ impl PolicySpec {
         Ok(())
     }
 
-    /// What it says of the service that it calls `name`, from the general to the particular, and
-    /// whether it manages it.
+    /// The specs for the service `name`, from general to specific, and whether it is managed here.
     pub fn of(&self, name: &str) -> (impl Iterator<Item = &ServiceSpec>, bool) {
         let (all, one) = (self.services.get(ALL), self.services.get(name));
         ([Some(&self.defaults), all, one].into_iter().flatten(), all.or(one).is_some())
     }
 }
 
-/// Whether it is a DNS label.
+/// Whether this is a DNS label.
 fn is_name(name: &str) -> bool {
     let allowed = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-';
     (1..=63).contains(&name.len()) && name.bytes().all(allowed) && !name.starts_with('-') && !name.ends_with('-')

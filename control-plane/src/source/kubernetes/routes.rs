@@ -1,10 +1,10 @@
 //! How often the routes of VirtualServices retry.
 //!
-//! A sidecar sees of which VirtualService its route is, but not how often that retries. So the
-//! parameters of a service say it for each VirtualService that leads there and differs from the
-//! mesh's default. Where the rules of one VirtualService differ, the least counts: no request is
-//! repeated more often than its user allowed. Rules of delegates count for the VirtualService that
-//! refers to them, as in Istio.
+//! A sidecar knows which VirtualService its route comes from, but not how often that retries. So
+//! the parameters of a service contain the retries of each VirtualService that routes to it and
+//! differs from the mesh's default. If the rules of one VirtualService differ, the smallest number
+//! counts: no request is repeated more often than its user allowed. Rules of delegates count for
+//! the VirtualService that refers to them, as in Istio.
 
 use super::key::Key;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
@@ -14,14 +14,14 @@ use serde_json::Value;
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
-/// What Istio's default policy retries (`meshConfig.defaultHttpRetryPolicy`).
+/// The number of retries in Istio's default policy (`meshConfig.defaultHttpRetryPolicy`).
 pub const DEFAULT_RETRIES: i64 = 2;
-/// More are as good as these.
+/// Larger numbers have the effect of this one.
 const MOST_RETRIES: i64 = 100;
-/// Hosts that stand for each other, in a row.
+/// The longest chain of aliases that is followed.
 const MOST_ALIASES: usize = 8;
 
-/// A VirtualService, as the API shows it.
+/// A VirtualService in the API.
 #[derive(Clone, Debug, Deserialize)]
 pub struct VirtualService {
     metadata: ObjectMeta,
@@ -58,22 +58,22 @@ impl Resource for VirtualService {
     }
 }
 
-/// What matters of a VirtualService: its rules.
+/// The rules of a VirtualService, which is the part that matters.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Rules(Vec<Rule>);
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Rule {
-    /// Where it leads, as written.
+    /// The destinations, as written.
     hosts: Vec<String>,
-    /// Who has the rules in its place: perhaps a namespace, and a name.
+    /// The VirtualService that has the rules instead: namespace, if given, and name.
     delegate: Option<(Option<String>, String)>,
-    /// How often it retries; none: as the mesh.
+    /// How often it retries; none: the mesh's default.
     retries: Option<i64>,
 }
 
 impl Rules {
-    /// `None` if it leads nowhere.
+    /// `None` if it has no rules.
     pub fn new(service: &VirtualService) -> Option<Self> {
         let rules = service.spec.get("http").and_then(Value::as_array)?;
         let rules: Vec<_> = rules.iter().map(Rule::new).collect();
@@ -89,8 +89,8 @@ impl Rule {
             hosts: routes.filter_map(|route| text(route, "/destination/host")).collect(),
             delegate: text(rule, "/delegate/name")
                 .map(|name| (text(rule, "/delegate/namespace").filter(|namespace| !namespace.is_empty()), name)),
-            // With `attempts: 0` the route has no policy. Then Envoy retries only what a request
-            // asks for by its own headers, and that once.
+            // With `attempts: 0` the route has no retry policy. Then Envoy retries only what a
+            // request asks for in its own headers, and only once.
             retries: rule
                 .get("retries")
                 .filter(|retries| !retries.is_null())
@@ -99,12 +99,12 @@ impl Rule {
     }
 }
 
-/// The least that the rules of one VirtualService say for a host.
+/// The smallest number of retries in the rules of one VirtualService for a host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Least {
-    /// Of those that say a number.
+    /// Over the rules that have a number.
     said: Option<i64>,
-    /// Whether one says nothing.
+    /// Whether a rule has none.
     default: bool,
 }
 
@@ -123,7 +123,7 @@ impl Least {
     }
 }
 
-/// The VirtualServices of a cluster, and what they say by the host where they lead.
+/// The VirtualServices of a cluster, and their retries by destination host.
 #[derive(Debug, Default)]
 pub struct Routes {
     rules: BTreeMap<Key, Rules>,
@@ -132,7 +132,7 @@ pub struct Routes {
 }
 
 impl Routes {
-    /// A VirtualService is there; whether that is news.
+    /// A VirtualService exists; returns whether that is new.
     pub fn put(&mut self, key: Key, rules: Rules) -> bool {
         let news = self.rules.get(&key) != Some(&rules);
         self.rules.insert(key, rules);
@@ -149,8 +149,8 @@ impl Routes {
         self.rules.keys()
     }
 
-    /// Takes what has changed into account; the hosts that it concerns. `alias`: what a host stands
-    /// for, if it stands for another one. Istio sends a route to that.
+    /// Applies the changes; returns the hosts that they concern. `alias` returns what a host is an
+    /// alias of, if it is one: Istio sends a route there.
     pub fn renew(&mut self, domain: &str, alias: impl Fn(&str) -> Option<String>) -> Vec<String> {
         let mut retries: BTreeMap<String, BTreeMap<String, Least>> = BTreeMap::new();
         for (key, rules) in &self.rules {
@@ -173,14 +173,14 @@ impl Routes {
         hosts
     }
 
-    /// What the VirtualServices that lead to `host` say, where it is not the default.
+    /// The retries of the VirtualServices that route to `host`, where they are not the default.
     pub fn of(&self, host: &str, default: i64) -> impl Iterator<Item = (&String, i64)> {
         let all = self.retries.get(host).into_iter().flatten();
         all.map(move |(name, least)| (name, least.or(default))).filter(move |(_, retries)| *retries != default)
     }
 
-    /// The rules of a VirtualService and of those to which it delegates, with the namespace in
-    /// which they are written and their retries.
+    /// The rules of a VirtualService and of its delegates, each with the namespace in which it is
+    /// written and its retries.
     fn effective<'a>(&'a self, key: &'a Key, rules: &'a Rules) -> Vec<(&'a str, &'a Rule, Option<i64>)> {
         let mut all = Vec::new();
         for rule in &rules.0 {

@@ -1,11 +1,11 @@
-//! The key with which replicas [seal](crate::store) versions: 32 random bytes in a Secret of the
+//! The key with which replicas [seal](crate::store) versions: 32 random bytes in a Secret in the
 //! control plane's own namespace.
 //!
-//! The first replica creates it; if two do so at once, the API server takes one, and the other
-//! replica reads that. It is read once: who deletes the Secret to have another key restarts all
-//! replicas after that. A Secret that cannot be read or created, or whose content is bad, holds up
-//! nobody: the replica serves without seals, says so where refused content is said, and tries
-//! again. Content that is bad is never overwritten.
+//! The first replica creates it. If two do so at once, the API server accepts one, and the other
+//! replica reads that. It is read once: for a new key, delete the Secret and then restart all
+//! replicas. If the Secret cannot be read or created, or its content is bad, the replica serves
+//! without seals, reports that among the refusals, and tries again. Bad content is never
+//! overwritten.
 
 use crate::source::Publisher;
 use crate::store::KEY_BYTES;
@@ -19,13 +19,13 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 use tokio::time::{sleep, timeout};
 
-/// The Secret; the rights to it are those in `rbac.yaml`.
+/// The name of the Secret; the rights to it are in `rbac.yaml`.
 const NAME: &str = "bloc-control-plane-seal";
-/// Where in it the key is.
+/// The key of its data.
 const KEY: &str = "key";
-/// How long a replica that starts waits for the Secret before it serves without.
+/// How long a starting replica waits for the Secret before it serves without one.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// The pause between tries while nobody answers.
+/// The pause between tries while the API server does not answer.
 const RETRY: Duration = Duration::from_millis(200);
 const LEAST_PAUSE: Duration = Duration::from_secs(1);
 const MOST_PAUSE: Duration = Duration::from_secs(60);
@@ -45,22 +45,22 @@ enum KeyError {
     Random,
 }
 
-/// The Secret of a namespace.
+/// The Secret in a namespace.
 pub struct SealSecret {
     api: Api<Secret>,
     origin: String,
-    /// What was said of it last.
+    /// The refusal that was reported last.
     said: Option<String>,
 }
 
 impl SealSecret {
-    /// In the control plane's own namespace.
+    /// The Secret in the control plane's own namespace.
     pub fn new(client: Client, namespace: &str) -> Self {
         let origin = format!("Secret {namespace}/{NAME}");
         Self { api: Api::namespaced(client, namespace), origin, said: None }
     }
 
-    /// Reads the key, or creates it; whether versions have seals from now on.
+    /// Reads or creates the key; returns whether versions have seals from now on.
     pub async fn settle(&mut self, publisher: &Publisher) -> bool {
         match timeout(PATIENCE, answered(&self.api)).await.unwrap_or(Err(KeyError::Late)) {
             Ok(key) => {
@@ -85,7 +85,7 @@ impl SealSecret {
         }
     }
 
-    /// The same, until it succeeds.
+    /// Tries again until [`settle`](Self::settle) succeeds.
     pub async fn settle_in_time(mut self, publisher: Publisher) {
         let mut pause = LEAST_PAUSE;
         loop {
@@ -98,8 +98,8 @@ impl SealSecret {
     }
 }
 
-/// The key, as soon as the API server answers: a sidecar that starts beside us refuses connections
-/// for a moment.
+/// The key, as soon as the API server answers: a sidecar that starts together with us refuses
+/// connections for a moment.
 async fn answered(api: &Api<Secret>) -> Result<[u8; KEY_BYTES], KeyError> {
     loop {
         match key(api).await {
@@ -120,14 +120,14 @@ async fn key(api: &Api<Secret>) -> Result<[u8; KEY_BYTES], KeyError> {
     SystemRandom::new().fill(&mut key).map_err(|_| KeyError::Random)?;
     let secret = Secret {
         metadata: ObjectMeta { name: Some(NAME.to_owned()), ..ObjectMeta::default() },
-        // Who wants another key deletes it: replicas would not read a change.
+        // For another key, the Secret has to be deleted: replicas do not read changes.
         immutable: Some(true),
         data: Some(BTreeMap::from([(KEY.to_owned(), ByteString(key.to_vec()))])),
         ..Secret::default()
     };
     match api.create(&PostParams::default(), &secret).await {
         Ok(secret) => read(&secret),
-        // The other replica was faster.
+        // Another replica was faster.
         Err(Error::Api(status)) if status.code == 409 => read(&api.get(NAME).await?),
         Err(error) => Err(error.into()),
     }

@@ -1,4 +1,4 @@
-//! What the watches read, and the services published from it; without an API server.
+//! From readings of the watches to published services, without an API server.
 
 use super::copies::Due;
 use super::feed::{Feed, POLICIES, ROUTES, SERVICES, SLICES, Verdict};
@@ -8,7 +8,7 @@ use crate::snapshot::Snapshot;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-/// A cluster at which everything happens one revision after the other.
+/// A cluster in which each event has the next revision.
 struct World {
     feed: Feed,
     revision: u64,
@@ -28,7 +28,7 @@ fn service(path: &str) -> Named {
     (named(path), Object::Service(service.into()))
 }
 
-/// A slice of the Service with the name before the dash.
+/// A slice of the Service whose name is before the dash.
 fn slice(path: &str, ready: &[&str]) -> Named {
     let service = named(path).1.split_once('-').unwrap().0.to_owned();
     let endpoints: Vec<Value> = ready.iter().map(|ip| json!({"addresses": [ip]})).collect();
@@ -62,7 +62,7 @@ impl World {
         Self { feed: Feed::new("bloc-system", "cluster.local"), revision: 0, verdicts: Vec::new() }
     }
 
-    /// The Services a and b of shop, c of bank, with an endpoint each.
+    /// The Services a and b of shop and c of bank, with an endpoint each.
     fn new() -> Self {
         let mut world = Self::empty();
         world.list(SERVICES, vec![service("shop/a"), service("shop/b"), service("bank/c")]);
@@ -218,7 +218,7 @@ fn endpoints_follow_the_endpoint_slices() {
     assert_eq!(world.names(), ["b.shop", "c.bank"]);
     world.apply(service("shop/a"));
     assert_eq!(world.names(), ["a.shop", "b.shop", "c.bank"]);
-    // A slice that is given to another Service.
+    // A slice that moves to another Service.
     world.apply((named("shop/b-1"), slice("shop/a-1", &["10.0.0.2"]).1));
     assert_eq!(world.of("a.shop").1, ["10.0.0.2:8080"]);
     world.apply(slice("shop/a-1", &["10.0.0.7"]));
@@ -323,7 +323,7 @@ fn a_new_replica_uses_the_last_good_copy_of_a_bad_config_map() {
     assert!(forged.names().is_empty(), "a copy of another namespace");
 }
 
-/// What has to be done about copies, each thing as `write NAMESPACE/NAME` or `delete NAME`.
+/// The changes that copies need, as `write NAMESPACE/NAME` or `delete NAME`.
 fn due(world: &mut World) -> Vec<String> {
     let said = |due| match due {
         Due::Write((namespace, name), _) => format!("write {namespace}/{name}"),

@@ -1,13 +1,12 @@
-//! Lists one kind of object, then watches it, and begins anew when the API server says that it has
-//! to.
+//! Lists one kind of object, then watches it; lists again when the API server requires it.
 //!
-//! This is what `kube::runtime::watcher` does too, but that one keeps to itself which revision a
-//! list or a bookmark stands for, and on these rests what a replica may say (see
-//! `adr/0001-versions.md`). A list is handed over as a whole when it is complete, so that a new
-//! beginning never shows half of the cluster.
+//! `kube::runtime::watcher` does this too, but does not expose the revision of a list or a
+//! bookmark. What a replica may answer depends on these revisions (see `adr/0001-versions.md`). A
+//! list is passed on as a whole when it is complete, so that listing again never shows half of the
+//! cluster.
 //!
-//! On failure: what is known stays, and the next try follows after [`LEAST_PAUSE`] to
-//! [`MOST_PAUSE`], doubled each time, with jitter. A watch that ends or breaks is taken up where it
+//! On failure the known state stays, and the next try follows after [`LEAST_PAUSE`] to
+//! [`MOST_PAUSE`], doubled each time, with jitter. A watch that ends or breaks continues where it
 //! was; only 410 (the server has forgotten that revision) costs a list.
 
 use super::endpoints::{Service, Slice};
@@ -27,23 +26,23 @@ use tokio::sync::{Notify, mpsc};
 use tokio::time::{Instant, sleep, sleep_until};
 
 const LEAST_PAUSE: Duration = Duration::from_millis(200);
-/// An API server that is back is to be noticed soon; two replicas with four watches each do it no
-/// harm.
+/// An API server that is back must be noticed soon. Two replicas with four watches each do not
+/// overload it.
 const MOST_PAUSE: Duration = Duration::from_secs(5);
 /// How long one watch lasts, in seconds.
 const WATCH_SECONDS: u32 = 280;
-/// Objects in a page of a list: slices of 100 endpoints take some 20 KiB each.
+/// Objects in a page of a list. A slice of 100 endpoints takes some 20 KiB.
 const PAGE: u32 = 500;
-/// After how long without a kind of object, or without the right to read it, its objects count as
-/// gone. Not at once: an API server that starts may not know the kind yet. A replica that never
-/// read any waits three times as long before it contradicts one that did, so that the other has
-/// given them up.
+/// How long a kind of object, or the right to read it, has to be missing before its objects count
+/// as gone. Not at once, because a starting API server may not know the kind yet. A replica that
+/// never read any waits three times as long before it contradicts one that did, so that the other
+/// has given them up by then.
 const LASTING: Duration = Duration::from_secs(3);
 const WITHHELD_PAUSE: Duration = Duration::from_secs(1);
-/// Lists that are only to make sure follow each other no faster.
+/// The shortest time between lists that only make sure that we are up to date.
 const LEAST_REFRESH: Duration = Duration::from_secs(5);
 
-/// An object, reduced to what matters.
+/// An object, reduced to the parts that matter.
 #[derive(Debug)]
 pub enum Object {
     /// An EndpointSlice.
@@ -59,16 +58,17 @@ pub enum Object {
 /// What a watch reports.
 #[derive(Debug)]
 pub enum Reading {
-    /// Everything that there is, at a revision; `begun` is when the list was begun.
+    /// All objects at a revision; `begun` is when the list began.
     Listed { objects: Vec<(Key, Object)>, revision: u64, begun: Instant },
-    /// One object is there.
+    /// An object was added or changed.
     Applied { key: Key, object: Object, revision: u64 },
-    /// One object is gone, or none of ours any more.
+    /// An object was deleted, or is no longer ours.
     Deleted { key: Key, revision: u64 },
     /// Nothing happened up to a revision.
     Passed { revision: u64 },
-    /// The API does not know this kind of object, or does not let us read it; what is known stays.
-    /// `begun` as in `Listed`, once that has lasted and nothing was ever read.
+    /// The API does not know this kind of object, or does not let us read it. The known state
+    /// stays. `begun` is that of `Listed`; it is set once this has lasted and nothing was ever
+    /// read.
     Unread { begun: Option<Instant> },
 }
 
@@ -76,39 +76,39 @@ pub enum Reading {
 pub struct Watch<K> {
     /// What is watched.
     pub api: Api<K>,
-    /// Its name in log and metrics.
+    /// The name of the kind in log and metrics.
     pub name: &'static str,
-    /// Which of it.
+    /// A label selector.
     pub selector: Option<&'static str>,
-    /// Which watch it is.
+    /// The place of this watch in a progress.
     pub place: usize,
-    /// Whether the cluster may not know that kind of object, or not let us read it.
+    /// Whether the cluster may lack that kind of object, or not let us read it.
     pub optional: bool,
-    /// What matters of an object; `None` if nothing does.
+    /// Reduces an object to the parts that matter; `None`: it does not matter.
     pub reduce: fn(K) -> Option<Object>,
-    /// Where readings go.
+    /// Receives the readings.
     pub readings: mpsc::Sender<(usize, Reading)>,
-    /// Told when it is to list again to make sure that it is up to date.
+    /// Notified to list again, to make sure that this watch is up to date.
     pub refresh: Arc<Notify>,
     /// What is counted.
     pub metrics: Arc<Metrics>,
 }
 
-/// Why following a watch ended.
+/// Why a watch ended.
 enum End {
-    /// The server closed it: to be taken up where it was.
+    /// The server closed it: continue where it was.
     Closed,
-    /// To be listed anew.
+    /// List again.
     Stale,
-    /// The server does not know the kind, or keeps it from us.
+    /// The server does not know the kind, or does not let us read it.
     Withheld,
 }
 
 impl<K: Resource + Clone + DeserializeOwned + Debug + Send + 'static> Watch<K> {
-    /// Watches until nobody reads any more.
+    /// Watches until the receiver of the readings is gone.
     pub async fn run(self) {
         let mut failures = 0;
-        // The revision up to which something was read, and since when the kind is withheld.
+        // The last revision that was read, and since when the kind is missing or forbidden.
         let (mut reached, mut withheld) = (0, None);
         while !self.readings.is_closed() {
             let begun = Instant::now();
@@ -158,8 +158,8 @@ impl<K: Resource + Clone + DeserializeOwned + Debug + Send + 'static> Watch<K> {
         }
     }
 
-    /// Reports what happens after `revision`, until it has to be listed anew; up to where it was
-    /// read.
+    /// Reports what happens after `revision`, until a new list is needed. Returns the last revision
+    /// that was read.
     async fn follow(&self, mut revision: u64, listed: Instant) -> u64 {
         let mut failures = 0;
         while !self.readings.is_closed() {
@@ -167,7 +167,7 @@ impl<K: Resource + Clone + DeserializeOwned + Debug + Send + 'static> Watch<K> {
             match self.watch(&mut revision, listed).await {
                 Ok(End::Closed) => {
                     failures = 0;
-                    // A server that closes at once is not to be begun in a circle.
+                    // Do not spin if the server closes at once.
                     sleep_until(started + LEAST_PAUSE).await;
                 }
                 Ok(End::Stale) => return revision,
@@ -193,8 +193,7 @@ impl<K: Resource + Clone + DeserializeOwned + Debug + Send + 'static> Watch<K> {
             Ok(events) => pin!(events),
             Err(error) => return self.judge(error),
         };
-        // When it is to be listed anew although nothing is wrong; until then events are read as
-        // ever.
+        // When to list again although nothing is wrong; until then events are read as usual.
         let mut refresh = None;
         loop {
             let event = tokio::select! {
@@ -230,7 +229,7 @@ impl<K: Resource + Clone + DeserializeOwned + Debug + Send + 'static> Watch<K> {
         }
     }
 
-    /// 410 says that the server has forgotten the revision.
+    /// 410 means that the server has forgotten the revision.
     fn judge(&self, error: Error) -> Result<End, Error> {
         match error {
             error if self.is_withheld(&error) => Ok(End::Withheld),
@@ -247,7 +246,7 @@ impl<K: Resource + Clone + DeserializeOwned + Debug + Send + 'static> Watch<K> {
     }
 
     async fn send(&self, reading: Reading) {
-        // Nobody reads any more: the loops look at that.
+        // If the receiver is gone, the loops notice.
         let _ = self.readings.send((self.place, reading)).await;
     }
 
@@ -273,8 +272,8 @@ fn of<K: Resource>(object: &K) -> u64 {
     number(object.meta().resource_version.as_deref())
 }
 
-/// A resource version as a number: by Kubernetes' promise since 1.35, and in fact before, they are
-/// numbers that grow.
+/// A resource version as a number. Kubernetes guarantees since 1.35 that these are growing numbers;
+/// in fact they were before.
 fn number(revision: Option<&str>) -> u64 {
     revision.and_then(|text| text.parse().ok()).unwrap_or(0)
 }
