@@ -128,7 +128,7 @@ async fn serves_metrics_on_their_own_port_only_and_sigterm_ends_both() {
     ];
     let child = command(arguments.as_flattened()).spawn().unwrap();
     let main = address(&files[0]).await;
-    // It is written before the other file.
+    // The binary writes this file before the other one.
     let metrics = std::fs::read_to_string(&files[1]).unwrap().trim().to_owned();
     let client = reqwest::Client::builder().no_proxy().timeout(LIMIT).build().unwrap();
     for (address, path, expected) in [
@@ -149,7 +149,7 @@ async fn serves_metrics_on_their_own_port_only_and_sigterm_ends_both() {
     let text = client.get(format!("http://{metrics}/metrics")).send().await.unwrap().text().await.unwrap();
     assert_eq!(common::metric(&text, "bloc_config_services"), 1.0);
 
-    // Without HTTP/2 a connection has one answer at a time.
+    // HTTP/1 only: a connection has one response at a time.
     for (address, speaks) in [(&main, true), (&metrics, false)] {
         let mut stream = tokio::net::TcpStream::connect(address).await.unwrap();
         let empty_settings = [0, 0, 0, 4, 0, 0, 0, 0, 0];
@@ -186,7 +186,7 @@ async fn exits_on_an_invalid_or_taken_metrics_port() {
     }
 }
 
-/// The address, once the file is there.
+/// The address in the file, once it is written.
 async fn address(file: &Path) -> String {
     let start = Instant::now();
     loop {
@@ -198,7 +198,7 @@ async fn address(file: &Path) -> String {
     }
 }
 
-/// Returns once a poll is held.
+/// Waits until a poll is held.
 async fn held(client: &reqwest::Client, url: &str) {
     let url = url.replace("/v1/sync", "/metrics");
     let start = Instant::now();

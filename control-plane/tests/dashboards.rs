@@ -1,7 +1,7 @@
-//! The dashboard and the alerts: every metric that they name exists, and promtool's tests of the
-//! alerts pass.
+//! The dashboard and the alerts: every metric in them exists, and promtool's tests of the alerts
+//! pass.
 //!
-//! Needs promtool, in Debian's package `prometheus`; without it `make test` leaves its test out.
+//! Needs promtool, from Debian's package `prometheus`; without it, `make test` skips that test.
 #![allow(missing_docs, reason = "tests")]
 
 use bloc_control_plane::load::{Signals, Spread, Totals};
@@ -90,7 +90,7 @@ fn named(query: &str) -> BTreeSet<String> {
     names.0
 }
 
-/// The queries under `field` anywhere inside of `value`.
+/// The queries under `field` at any depth of `value`.
 fn queries(value: &Value, field: &str, found: &mut Vec<String>) {
     match value {
         Value::Object(fields) => {
@@ -137,8 +137,8 @@ fn the_alerts_use_only_existing_metrics() {
     assert_eq!(unknown, Vec::<String>::new());
 }
 
-/// Envoy has the service in the name of a metric; `istio-manifests/metrics` makes a label of it,
-/// for the metrics that it names.
+/// In Envoy the name of a metric contains the service. `istio-manifests/metrics` turns that into a
+/// label, for the metrics that it lists.
 #[test]
 fn the_pod_monitor_names_every_metric_of_the_sidecars() {
     let monitors = include_str!("../../istio-manifests/metrics/podmonitors.yaml");

@@ -1,4 +1,4 @@
-//! Every way in which a services file changes, or fails to.
+//! All ways in which a services file may change, or fail to.
 #![allow(missing_docs, reason = "tests")]
 
 mod common;
@@ -19,7 +19,7 @@ async fn holding(yaml: &str) -> (Server, String, JoinHandle<Response>) {
     (server, version, poll)
 }
 
-/// The held poll is answered with the change; a poll whose wait ends first is answered with 304.
+/// The held poll is answered with the change. If its wait ended first, the answer would be 304.
 async fn expect_retries(poll: JoinHandle<Response>, retries: u32) {
     assert_eq!(state(poll).await.services["a"].retries, Some(retries.into()));
 }

@@ -1,4 +1,4 @@
-//! The Kubernetes source at a fake API server that fails as a real one does.
+//! The Kubernetes source with a fake API server that fails as a real one does.
 #![allow(missing_docs, reason = "tests")]
 
 mod common;
@@ -19,7 +19,7 @@ use tokio::time::{Instant, sleep, timeout};
 const A: &str = "a.shop.svc.cluster.local";
 const B: &str = "b.shop.svc.cluster.local";
 
-/// A control plane without its HTTP.
+/// A control plane without its HTTP server.
 struct Replica {
     store: Store,
     metrics: Arc<Metrics>,
@@ -60,7 +60,7 @@ impl Replica {
         poll
     }
 
-    /// The value of a metric; 0 as long as it has no series.
+    /// The value of a metric; 0 if it has no series.
     fn metric(&self, name: &str) -> f64 {
         let text = self.metrics.encode(self.store.counts(), &BTreeMap::new()).unwrap();
         text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' ')?.parse().ok()).unwrap_or(0.0)
@@ -104,7 +104,7 @@ async fn shop() -> FakeApi {
     api
 }
 
-/// The same with a VirtualService before a.
+/// The same with a VirtualService for a.
 async fn shop_with_route(attempts: u32) -> FakeApi {
     let api = shop().await;
     api.refuse_routes(None);
@@ -216,7 +216,7 @@ async fn a_proxy_that_switches_replicas_gets_every_change_from_both() {
         version = state.version;
     }
     let digest = |version: &str| version.split('@').next().unwrap().to_owned();
-    // The older replica reads the last change, too, at the latest in a moment.
+    // The older replica reads the last change too, a moment later at most.
     let start = Instant::now();
     while digest(&old.state("r", "", &[A]).await.version) != digest(&version) {
         assert!(start.elapsed() < LIMIT, "the replicas give one state two digests");
@@ -250,7 +250,7 @@ async fn reads_routes_as_soon_as_they_exist_and_may_be_read() {
     let first = replica.state("p", "", &[A]).await;
     assert_eq!(retries(&first), (2, vec![]));
     assert_eq!(replica.metric(r#"bloc_kubernetes_watch_errors_total{kind="virtualservices"}"#), 0.0);
-    // They come, but the right to read them is missing.
+    // They are defined now, but the right to read them is missing.
     let poll = replica.hold("p", &first.version, &[A]).await;
     api.route("shop", "v", "a", 5);
     api.refuse_routes(Some(403));
@@ -260,7 +260,8 @@ async fn reads_routes_as_soon_as_they_exist_and_may_be_read() {
     api.refuse_routes(None);
     let second = state(poll).await;
     assert_eq!(retries(&second), (2, vec![("shop/v".into(), 5)]));
-    // Without the right the routes stay in force; without the definition they go in the end.
+    // Without the right, the routes stay in force; without the definition, they are removed in the
+    // end.
     let poll = replica.hold("p", &second.version, &[A]).await;
     let failures = || replica.metric(r#"bloc_kubernetes_watch_errors_total{kind="virtualservices"}"#);
     let before = failures();
@@ -303,7 +304,7 @@ async fn keeps_routes_through_a_short_outage_and_does_not_list_in_a_loop() {
     sleep(Duration::from_secs(1)).await;
     assert!(api.lists() - lists < 20, "{} lists in a second", api.lists() - lists);
     assert!(!poll.is_finished(), "nothing has changed");
-    // Lists alone bring changes, too.
+    // Lists alone bring changes too.
     api.route("shop", "v", "a", 3);
     assert_eq!(state(poll).await.routes[A].virtual_services["shop/v"], 3);
 }
@@ -336,7 +337,7 @@ async fn replicas_that_may_not_read_routes_any_more_reach_the_same_state() {
     let without = Replica::start(&api).await;
     let digest = |version: &str| version.split('@').next().unwrap().to_owned();
     let (begun, mut answers) = (Instant::now(), 0);
-    // A proxy polls them in turn, each as soon as the other has answered.
+    // A proxy polls both in turn, each as soon as the other has answered.
     for replica in [&without, &with].into_iter().cycle() {
         match timeout(Duration::from_secs(15), replica.poll("p", &version, &[A])).await {
             Ok(Ok(Outcome::Changed(answer))) => (answers, version) = (answers + 1, answer.version.to_string()),

@@ -11,8 +11,8 @@ use tokio::time::Instant;
 
 const TWO: &str = "services: {a: {}, 'quo\"te': {}}";
 
-/// Reports that what `proxy` serves has taken in `departed` requests so far; returns when the poll
-/// is over.
+/// Reports that `proxy` has taken in `departed` requests so far for each service that it serves;
+/// returns when the poll is over.
 async fn report(server: &Server, proxy: &str, version: &str, departed: u64) -> StatusCode {
     let load = |service: &str, rate: f64| json!({"service": service, "inFlight": 4, "capacity": 10, "departed": departed, "serviceRate": rate});
     let body = json!({
@@ -27,8 +27,8 @@ async fn load(server: &Server) -> Value {
     service["load"].clone()
 }
 
-/// The signals and the metrics of one moment: a prediction changes with each tick of the report
-/// interval, and one may fall between the two requests.
+/// The signals and the metrics at one moment: predictions change at each tick of the report
+/// interval, and a tick may fall between the two requests.
 async fn load_and_metrics(server: &Server) -> (Value, String) {
     for _ in 0..10 {
         let before = load(server).await;
@@ -61,7 +61,7 @@ async fn serves_load_signals_computed_from_polls() {
     let per_server = json!({"minPerSecond": 500.0, "meanPerSecond": 500.0, "maxPerSecond": 500.0});
     assert_eq!(signals["serviceRatePerServer"], per_server);
     let rate = number("arrivalRatePerSecond");
-    // Each of the two reports 200 more, after at least 0.95 s and at most all the time.
+    // The two proxies report 200 more each, after at least 0.95 s and at most the whole test.
     assert!((400.0 / elapsed.as_secs_f64()..=425.0).contains(&rate), "{rate} in {elapsed:?}");
     assert!((number("utilisationRatio") - rate / 1_000.0).abs() < 1e-9);
     let predicted = number("predictedArrivalRatePerSecond");

@@ -1,5 +1,5 @@
-//! Forged versions cost nothing, and replicas share the key by which they recognise them; at a fake
-//! API server.
+//! With a fake API server: forged versions cause no lists, and replicas share the key of their
+//! seals.
 #![allow(missing_docs, reason = "tests")]
 
 mod common;
@@ -68,7 +68,7 @@ impl Replica {
         poll
     }
 
-    /// What is refused now.
+    /// The refusals in force.
     fn refused(&self) -> Vec<String> {
         self.store.overview().refused.into_iter().map(|refusal| refusal.message).collect()
     }
@@ -119,8 +119,8 @@ fn version(digest: &str, numbers: &[u64]) -> String {
     format!("{digest}@{}", numbers.join("."))
 }
 
-/// The same version with other numbers: more progress in one place, with and without the seal of
-/// another one.
+/// Versions with more progress in one place: without a seal, with an invented one, and with the
+/// genuine one's.
 fn forged(genuine: &str) -> Vec<String> {
     let (digest, _) = genuine.split_once('@').unwrap();
     let genuine = numbers(genuine);
@@ -165,7 +165,8 @@ async fn forged_versions_cause_no_list() {
 #[tokio::test]
 async fn replicas_agree_on_one_key_and_keep_it_over_a_restart() {
     let api = shop().await;
-    // Each looks for the Secret, finds none and creates it; the later one reads the other's.
+    // Each looks for the Secret, finds none and creates it; the later one reads the one that
+    // exists.
     api.hide_secrets(2);
     let (one, other) = tokio::join!(Replica::start(&api), Replica::start(&api));
     assert_eq!(api.secrets(NAMESPACE).keys().collect::<Vec<_>>(), [SECRET]);

@@ -1,4 +1,4 @@
-//! Hostile callers: whatever they send, the others are served.
+//! Hostile callers: whatever they send, others are served.
 #![allow(missing_docs, reason = "tests")]
 
 mod common;
@@ -18,8 +18,8 @@ async fn connect(server: &Server) -> TcpStream {
     TcpStream::connect(address).await.unwrap()
 }
 
-/// Another proxy gets the state, its poll is held, and a change of the file ends it. `round` is the
-/// new value of `retries`: another one each time, and not the default.
+/// Another proxy gets the state, its poll is held, and a change of the file ends the poll. `round`
+/// is the new value of `retries`; it must be new each time, and not the default.
 async fn others_are_served(server: &Server, round: u8) {
     let version = server.state("honest", "", &["a"]).await.version;
     let poll = server.hold("honest", &version, &["a"]).await;
@@ -28,7 +28,7 @@ async fn others_are_served(server: &Server, round: u8) {
     assert_eq!(server.get("/healthz").await.0, StatusCode::OK);
 }
 
-/// What is left of an answer, until the other side closes.
+/// The rest of a response, until the server closes the connection.
 async fn rest(mut stream: TcpStream) -> String {
     let mut rest = Vec::new();
     let _ = timeout(LIMIT, stream.read_to_end(&mut rest)).await.expect("the connection ends");
@@ -102,7 +102,8 @@ async fn refuses_huge_or_deeply_nested_bodies_and_serves_the_others() {
 async fn a_flood_of_polls_and_connections_keeps_no_other_proxy_out() {
     rlimit::increase_nofile_limit(4_096).unwrap();
     let server = Server::start(ONE).await;
-    // Many silent connections, many ids, and one id whose polls each end the one before.
+    // Many silent connections, many ids, and one id with many polls, each of which ends the one
+    // before.
     let mut idle = Vec::new();
     for _ in 0..500 {
         idle.push(connect(&server).await);

@@ -1,4 +1,4 @@
-//! Ten thousand proxies that poll as the filters' agent does, its pauses and its jitter included.
+//! Ten thousand proxies that poll as the filters' agent does, with its pauses and its jitter.
 
 use crate::size::{CONCERNED, PROXIES, SERVICES};
 use bloc_policy::sync::{SyncRequest, SyncResponse};
@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::time::{Instant, sleep};
 
-/// How long something may take that the measurement needs.
+/// The longest time that the measurement waits for anything.
 const PATIENCE: Duration = Duration::from_secs(120);
 
 pub struct Fleet {
@@ -21,7 +21,7 @@ struct Shared {
     polls: AtomicUsize,
     /// Proxies that have a first state.
     settled: AtomicUsize,
-    /// When those that call the Service that changes were answered.
+    /// When the proxies that call the changing Service were answered.
     answers: Mutex<Vec<Instant>>,
 }
 
@@ -71,7 +71,7 @@ impl Fleet {
 
 async fn run(shared: Arc<Shared>, proxy: usize) {
     let concerned = proxy < CONCERNED;
-    // Service 0 is the one that changes.
+    // Service 0 changes.
     let mut services: Vec<String> = (0..5).map(|i| name(1 + (proxy * 7 + i * 131) % (SERVICES - 1))).collect();
     services.extend(concerned.then(|| name(0)));
     let mut request = SyncRequest { proxy: format!("p{proxy}"), services, ..SyncRequest::default() };

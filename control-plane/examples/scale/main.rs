@@ -1,11 +1,11 @@
 //! Measures the control plane at the size of a large mesh: `cargo run --release -p
 //! bloc-control-plane --example scale -- target/release/bloc-control-plane`.
 //!
-//! An API (the tests' fake one) with 1,000 Services of 50 endpoints each, two replicas, and 10,000
-//! simulated proxies, each of which calls five Services; 1,000 of them also call the Service that
-//! changes. Printed are: the time until a replica is ready, its memory and CPU, the delay from a
-//! change at the API until the subscribers have their answers, and what a restart of one replica
-//! does to the other.
+//! It runs an API (the tests' fake one) with 1,000 Services of 50 endpoints each, two replicas, and
+//! 10,000 simulated proxies that call five Services each; 1,000 of them also call the Service that
+//! changes. It prints the time until a replica is ready, its memory and CPU, the delay from a
+//! change at the API until the subscribers have their answers, and the effect of a restart of one
+//! replica on the other.
 
 #[path = "../../tests/common/fake_api.rs"]
 #[allow(dead_code, missing_docs, reason = "the tests use the rest")]

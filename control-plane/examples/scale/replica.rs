@@ -1,4 +1,4 @@
-//! A control plane as a process of its own, so that its memory and CPU are nobody else's.
+//! A control plane in a process of its own, so that its memory and CPU can be measured.
 
 use anyhow::{Context, Result, ensure};
 use std::path::Path;
@@ -65,7 +65,7 @@ impl Replica {
         Ok((ticks(11)? + ticks(12)?) / 100.0)
     }
 
-    /// Ends it as Kubernetes does.
+    /// Terminates it as Kubernetes does.
     pub async fn terminate(mut self) -> Result<()> {
         let pid = self.process.id().context("it has ended")?.to_string();
         ensure!(Command::new("kill").args(["-TERM", &pid]).status().await?.success(), "it has ended");

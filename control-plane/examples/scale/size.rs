@@ -1,6 +1,6 @@
-//! How large the mesh is.
+//! The size of the mesh.
 
 pub const SERVICES: usize = 1_000;
 pub const PROXIES: usize = 10_000;
-/// How many of the proxies call the Service that changes.
+/// The number of proxies that call the changing Service.
 pub const CONCERNED: usize = 1_000;

@@ -1,8 +1,8 @@
-//! As much of a Kubernetes API as the control plane uses: lists in pages, watches from a revision,
-//! Events, and Secrets.
+//! The parts of a Kubernetes API that the control plane uses: lists in pages, watches from a
+//! revision, Events, and Secrets.
 //!
-//! It can do on demand what a real one does when it likes to: cut all watches, forget old revisions
-//! (410), refuse everything.
+//! On demand it does what a real one does at times: end all watches, forget old revisions (410),
+//! refuse everything.
 
 use axum::body::{Body, Bytes};
 use axum::extract::{Path, Query, State};
@@ -22,7 +22,7 @@ use tokio::task::JoinHandle;
 pub struct FakeApi {
     pub url: String,
     state: Arc<Mutex<Fake>>,
-    /// Sent anew whenever something happens.
+    /// Notified whenever something happens.
     bell: Arc<watch::Sender<u64>>,
     serving: Arc<JoinHandle<()>>,
 }
@@ -36,21 +36,21 @@ struct Fake {
     log: Vec<(u64, String, &'static str, Value)>,
     forgotten: u64,
     refusing: Option<u16>,
-    /// What reading VirtualServices is answered, if not those.
+    /// The status for reads of VirtualServices; `None`: they are served.
     routes: Option<u16>,
-    /// What watching them is answered.
+    /// The status for watches of VirtualServices; `None`: they are served.
     route_watches: Option<u16>,
-    /// Watches of an earlier epoch end.
+    /// Watches from an earlier epoch end.
     epoch: u64,
     lists: usize,
-    /// Objects in a page at most, whatever is asked for.
+    /// The most objects in a page, whatever the client asks for.
     page: usize,
     events: Vec<Value>,
     /// By namespace and name.
     secrets: BTreeMap<(String, String), Value>,
-    /// What reading and creating Secrets is answered, if not those.
+    /// The status for reads and creations of Secrets; `None`: they are served.
     refusing_secrets: Option<u16>,
-    /// How many reads of a Secret are answered as if there were none.
+    /// How many reads of a Secret are still answered as if there were none.
     hidden_secrets: usize,
 }
 
@@ -106,7 +106,7 @@ impl FakeApi {
         });
     }
 
-    /// Something else in the cluster takes revisions.
+    /// Other changes in the cluster advance the revision.
     pub fn pass(&self, revisions: u64) {
         self.change(|fake| fake.revision += revisions);
     }
@@ -116,7 +116,7 @@ impl FakeApi {
         self.change(|fake| fake.epoch += 1);
     }
 
-    /// Forgets what happened: older watches get 410.
+    /// Forgets the history: older watches get 410.
     pub fn forget(&self) {
         self.change(|fake| {
             fake.forgotten = fake.revision;
@@ -124,7 +124,7 @@ impl FakeApi {
         });
     }
 
-    /// Goes back to a backup: the same objects at revisions that were long ago.
+    /// Goes back to a backup: the same objects at old revisions.
     pub fn restore(&self, revision: u64) {
         self.change(|fake| {
             fake.revision = revision;
@@ -136,7 +136,7 @@ impl FakeApi {
         });
     }
 
-    /// Refuses everything with this status from now on, or nothing any more.
+    /// Refuses everything with this status from now on; `None`: nothing.
     pub fn refuse(&self, status: Option<u16>) {
         self.change(|fake| {
             fake.refusing = status;
@@ -144,8 +144,7 @@ impl FakeApi {
         });
     }
 
-    /// Answers who reads VirtualServices with this status from now on, or with those that there
-    /// are.
+    /// Answers reads of VirtualServices with this status from now on; `None`: serves them.
     pub fn refuse_routes(&self, status: Option<u16>) {
         self.change(|fake| {
             fake.routes = status;
@@ -153,7 +152,7 @@ impl FakeApi {
         });
     }
 
-    /// The same for who watches them; lists are answered.
+    /// The same for watches only; lists are served.
     pub fn refuse_route_watches(&self, status: Option<u16>) {
         self.change(|fake| {
             fake.route_watches = status;
@@ -161,12 +160,12 @@ impl FakeApi {
         });
     }
 
-    /// Refuses to read and create Secrets with this status from now on, or not any more.
+    /// Refuses to read and create Secrets with this status from now on; `None`: serves them.
     pub fn refuse_secrets(&self, status: Option<u16>) {
         self.change(|fake| fake.refusing_secrets = status);
     }
 
-    /// Answers so many reads of Secrets as if somebody created them only after that.
+    /// Hides Secrets from this many reads, as if somebody created them afterwards.
     pub fn hide_secrets(&self, reads: usize) {
         self.change(|fake| fake.hidden_secrets = reads);
     }
@@ -187,13 +186,12 @@ impl FakeApi {
         });
     }
 
-    /// Lists in pages of so many objects; two, unless it is told otherwise, so that there are
-    /// pages.
+    /// The number of objects in a page of a list; by default two, so that there are several pages.
     pub fn pages_of(&self, objects: usize) {
         self.change(|fake| fake.page = objects);
     }
 
-    /// How often something was listed.
+    /// The number of lists so far.
     pub fn lists(&self) -> usize {
         self.state.lock().unwrap().lists
     }
@@ -219,7 +217,7 @@ impl FakeApi {
         self.put("endpointslices", namespace, &format!("{service}-1"), slice);
     }
 
-    /// A VirtualService before `host`.
+    /// A VirtualService for `host`.
     pub fn route(&self, namespace: &str, name: &str, host: &str, attempts: u32) {
         let rule = json!({"route": [{"destination": {"host": host}}], "retries": {"attempts": attempts}});
         self.put("virtualservices", namespace, name, json!({"spec": {"hosts": [host], "http": [rule]}}));

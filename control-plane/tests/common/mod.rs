@@ -1,5 +1,4 @@
-//! A control plane on a port of its own, with a services file, and proxies that poll it over real
-//! HTTP.
+//! A control plane on its own port with a services file, and proxies that poll it over real HTTP.
 #![allow(dead_code, missing_docs, reason = "each test file uses its part")]
 
 pub mod fake_api;
@@ -20,7 +19,7 @@ use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, timeout};
 
-/// No wait of a test is longer.
+/// The longest time that a test waits for anything.
 pub const LIMIT: Duration = Duration::from_secs(20);
 
 pub struct Server {
@@ -74,7 +73,7 @@ impl Server {
         std::fs::write(self.path(), yaml).unwrap();
     }
 
-    /// The version of everything.
+    /// The version of all services.
     pub fn version(&self) -> String {
         self.store.overview().version
     }
@@ -94,7 +93,7 @@ impl Server {
         self.client.post(format!("{}{path}", self.url)).body(body).send().await.unwrap().status()
     }
 
-    /// Polls until the answer.
+    /// Sends a poll; the task ends with its response.
     pub fn poll(&self, proxy: &str, version: &str, services: &[&str]) -> JoinHandle<Response> {
         let services = services.iter().map(ToString::to_string).collect();
         let request = SyncRequest { proxy: proxy.into(), version: version.into(), services, ..SyncRequest::default() };
@@ -102,12 +101,12 @@ impl Server {
         tokio::spawn(async move { request.send().await.unwrap() })
     }
 
-    /// The state that a poll is answered with.
+    /// Polls, and returns the state in the response.
     pub async fn state(&self, proxy: &str, version: &str, services: &[&str]) -> SyncResponse {
         state(self.poll(proxy, version, services)).await
     }
 
-    /// A poll that the server is holding; `version` has to be current.
+    /// Sends a poll that the server holds; `version` must be current.
     pub async fn hold(&self, proxy: &str, version: &str, services: &[&str]) -> JoinHandle<Response> {
         let before = self.store.counts().polls_held;
         let poll = self.poll(proxy, version, services);
@@ -115,7 +114,7 @@ impl Server {
         poll
     }
 
-    /// Waits for something that has no event to wait for.
+    /// Waits for a condition that has no event.
     pub async fn until(&self, condition: impl Fn(&Self) -> bool) {
         let start = Instant::now();
         while !condition(self) {
@@ -124,7 +123,7 @@ impl Server {
         }
     }
 
-    /// Stops it and returns when it has stopped.
+    /// Stops the server and waits until it has stopped.
     pub async fn stop(self) {
         self.watching.abort();
         self.stop.send(()).unwrap();
@@ -132,14 +131,14 @@ impl Server {
     }
 }
 
-/// The state that a poll ended with.
+/// The state that a poll was answered with.
 pub async fn state(poll: JoinHandle<Response>) -> SyncResponse {
     let response = timeout(LIMIT, poll).await.unwrap().unwrap();
     assert_eq!(response.status(), StatusCode::OK);
     response.json().await.unwrap()
 }
 
-/// The value of a metric without labels, or with `labels` as they are written.
+/// The value of a metric; `name` includes its labels, as written in the text.
 pub fn metric(text: &str, name: &str) -> f64 {
     let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
     line.unwrap_or_else(|| panic!("no {name} in {text}")).parse().unwrap()

@@ -1,5 +1,5 @@
-//! A kube-apiserver and its etcd on loopback ports of their own, and control planes that ask it
-//! with no more rights than `rbac.yaml` gives.
+//! A kube-apiserver and its etcd on free loopback ports, and control planes that use it with only
+//! the rights in `rbac.yaml`.
 
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Secret, Service};
 use k8s_openapi::api::discovery::v1::EndpointSlice;
@@ -17,7 +17,7 @@ use tempfile::TempDir;
 use tokio::process::{Child, Command};
 use tokio::time::{Instant, sleep, timeout};
 
-/// No wait of a test is longer.
+/// The longest time that a test waits for anything.
 pub const LIMIT: Duration = Duration::from_secs(60);
 
 pub struct Cluster {
@@ -33,7 +33,7 @@ fn free_port() -> u16 {
 }
 
 fn program(name: &str) -> PathBuf {
-    // Where build.sh puts them, unless `KUBE_BIN` says otherwise.
+    // Where build.sh puts it, unless `KUBE_BIN` is set.
     let built = || bloc_lab::envoy::target_directory().join("kube");
     let path = std::env::var_os("KUBE_BIN").map_or_else(built, PathBuf::from).join(name);
     assert!(path.is_file(), "{} is missing: istio-manifests/e2e/build.sh builds it", path.display());
@@ -92,7 +92,7 @@ impl Cluster {
         cluster
     }
 
-    /// Waits until the API server says that it is ready.
+    /// Waits until the API server is ready.
     pub async fn ready(&self) {
         let begin = Instant::now();
         loop {
@@ -110,7 +110,7 @@ impl Cluster {
         self.server.kill().await.unwrap();
     }
 
-    /// Starts it again.
+    /// Starts the API server again.
     pub async fn restart_server(&mut self) {
         self.server =
             start(self.directory.path(), "kube-apiserver", &program("kube-apiserver"), &server_arguments(&self.ports));
@@ -126,7 +126,7 @@ impl Cluster {
         loop {
             match api.patch(&name, &PatchParams::apply("test").force(), &Patch::Apply(&object)).await {
                 Ok(_) => return,
-                // A new namespace or right is not known everywhere at once.
+                // A new namespace or right takes effect with a delay.
                 Err(error) => {
                     let bad = matches!(&error, kube::Error::Api(status) if [400, 422].contains(&status.code));
                     assert!(!bad && begin.elapsed() < LIMIT, "{error}");
@@ -136,7 +136,7 @@ impl Cluster {
         }
     }
 
-    /// Creates or changes a Service of shop with the port 80.
+    /// Creates or changes a Service in shop with port 80.
     pub async fn service(&self, name: &str) {
         let service = json!({
             "apiVersion": "v1", "kind": "Service", "metadata": {"name": name},
@@ -150,13 +150,13 @@ impl Cluster {
         api.delete(name, &DeleteParams::default()).await.unwrap();
     }
 
-    /// Creates or changes a slice of a Service of shop, with endpoints that are ready.
+    /// Creates or changes a slice of a Service in shop, with ready endpoints.
     pub async fn slice(&self, service: &str, name: &str, ready: &[String]) {
         let endpoints: Vec<_> = ready.iter().map(|ip| (ip.as_str(), true)).collect();
         self.slice_at(service, name, 8080, &endpoints).await;
     }
 
-    /// The same with another target port, and endpoints that are ready or not.
+    /// The same with another target port, and a readiness for each endpoint.
     pub async fn slice_at(&self, service: &str, name: &str, port: u16, endpoints: &[(&str, bool)]) {
         let endpoints: Vec<Value> =
             endpoints.iter().map(|(ip, ready)| json!({"addresses": [ip], "conditions": {"ready": ready}})).collect();
@@ -168,7 +168,7 @@ impl Cluster {
         self.apply::<EndpointSlice>(Api::namespaced(self.client.clone(), "shop"), slice).await;
     }
 
-    /// Makes Istio's VirtualServices known, of whatever content.
+    /// Defines Istio's VirtualServices, with any content.
     pub async fn virtual_services(&self) {
         let schema = json!({"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": true}});
         let definition = json!({
@@ -183,7 +183,7 @@ impl Cluster {
         self.apply::<CustomResourceDefinition>(Api::all(self.client.clone()), definition).await;
     }
 
-    /// Creates or changes a VirtualService of shop before `host`.
+    /// Creates or changes a VirtualService in shop for `host`.
     pub async fn route(&self, name: &str, host: &str, attempts: u32) {
         let rule = json!({"route": [{"destination": {"host": host}}], "retries": {"attempts": attempts}});
         let service = json!({
@@ -200,7 +200,7 @@ impl Cluster {
         self.apply(Api::<DynamicObject>::namespaced_with(self.client.clone(), "shop", &kind), service).await;
     }
 
-    /// Sets the parameters of shop.
+    /// Sets the parameters of shop's services.
     pub async fn policy(&self, services: &str) {
         let map = json!({
             "apiVersion": "v1", "kind": "ConfigMap",
@@ -209,7 +209,7 @@ impl Cluster {
         self.apply::<ConfigMap>(Api::namespaced(self.client.clone(), "shop"), map).await;
     }
 
-    /// Takes the control plane's rights, or gives them back.
+    /// Removes the control plane's rights, or restores them.
     pub async fn rights(&self, given: bool) {
         let api = Api::<ClusterRole>::all(self.client.clone());
         let mut role: Value =
@@ -220,17 +220,17 @@ impl Cluster {
         self.apply(api, role).await;
     }
 
-    /// A control plane that listens.
+    /// Starts a control plane, which listens when this returns.
     pub async fn control_plane(&self, name: &str) -> ControlPlane {
         self.control_plane_with(name, &[]).await
     }
 
-    /// The same with further arguments.
+    /// The same, with further arguments.
     pub async fn control_plane_with(&self, name: &str, more: &[&str]) -> ControlPlane {
         self.run(name, Path::new(env!("CARGO_BIN_EXE_bloc-control-plane")), more).await
     }
 
-    /// One of another build.
+    /// The same, of another build.
     pub async fn control_plane_of(&self, name: &str, program: &Path) -> ControlPlane {
         self.run(name, program, &[]).await
     }
@@ -253,18 +253,18 @@ impl Cluster {
         ControlPlane { url: format!("http://{address}"), client, process }
     }
 
-    /// How often control planes have listed Services, ConfigMaps or EndpointSlices.
+    /// The number of lists of Services, ConfigMaps or EndpointSlices by control planes.
     pub fn lists(&self) -> usize {
         self.log("audit").lines().count()
     }
 
-    /// The Secrets of the control planes' namespace.
+    /// The Secrets in the control planes' namespace.
     pub async fn secrets(&self) -> Vec<Secret> {
         let api = Api::<Secret>::namespaced(self.client.clone(), "bloc-system");
         api.list(&ListParams::default()).await.unwrap().items
     }
 
-    /// What a program has written to its log.
+    /// The log of a program.
     pub fn log(&self, name: &str) -> String {
         std::fs::read_to_string(self.directory.path().join(format!("{name}.log"))).unwrap_or_default()
     }
@@ -277,8 +277,8 @@ impl Drop for Cluster {
                 eprintln!("== {name}\n{}", self.log(name));
             }
         }
-        // Killed when dropped, but etcd last, or the API server spends its last moments
-        // complaining.
+        // Both are killed when dropped, but the API server has to go first: without etcd it only
+        // logs errors.
         let _ = (self.server.start_kill(), self.etcd.start_kill());
     }
 }
@@ -320,8 +320,8 @@ fn server_arguments(ports: &[u16; 3]) -> Vec<String> {
     arguments
 }
 
-/// Each list of a control plane is a line of the audit log, but for VirtualServices: where they are
-/// not known, they are tried each second.
+/// Logs each list by a control plane, except of VirtualServices: where they are not defined, they
+/// are tried each second.
 fn audit_policy() -> Value {
     let resources = json!([
         {"group": "", "resources": ["services", "configmaps"]},
@@ -333,7 +333,7 @@ fn audit_policy() -> Value {
     })
 }
 
-/// JSON is YAML too.
+/// As JSON, which is also YAML.
 fn kubeconfig(port: u16) -> Value {
     json!({
         "apiVersion": "v1", "kind": "Config", "current-context": "x",
@@ -365,14 +365,14 @@ impl ControlPlane {
         text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' ')?.parse().ok())
     }
 
-    /// The most memory that it has had resident so far, in bytes.
+    /// The highest resident memory so far, in bytes.
     pub fn peak_memory(&self) -> u64 {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.process.id().unwrap())).unwrap();
         let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
         line.trim().trim_end_matches(" kB").parse::<u64>().unwrap() << 10
     }
 
-    /// Ends it as Kubernetes does.
+    /// Terminates it as Kubernetes does.
     pub async fn terminate(mut self) {
         let pid = self.process.id().unwrap().to_string();
         assert!(Command::new("kill").args(["-TERM", &pid]).status().await.unwrap().success());
@@ -384,7 +384,7 @@ impl ControlPlane {
     }
 }
 
-/// Waits for something that has no event to wait for.
+/// Waits for a condition that has no event.
 pub async fn until(what: &str, mut condition: impl AsyncFnMut() -> bool) {
     let begin = Instant::now();
     while !condition().await {

@@ -1,7 +1,7 @@
-//! An endpoint that turns unready, real Envoys, and a real API server.
+//! An endpoint that becomes unready, with real Envoys and a real API server.
 //!
-//! Kubernetes takes no loopback address for an endpoint. `run.sh` therefore runs the tests in a
-//! network namespace of their own, whose loopback device has [`POD_IP`] too.
+//! Kubernetes refuses loopback addresses as endpoints. Therefore `run.sh` runs the tests in their
+//! own network namespace, whose loopback device also has [`POD_IP`].
 
 use crate::cluster::{Cluster, LIMIT, until};
 use bloc_lab::envoy::{Balancing, Envoy, Outbound, Plugin, locate, sidecar_outbound, target_directory};
@@ -14,10 +14,10 @@ use tokio::time::{Instant, sleep};
 const POD_IP: &str = "10.99.0.1";
 const CLUSTER: &str = "outbound|80||a.shop.svc.cluster.local";
 const SENDERS: usize = 3;
-/// Servers; the first turns unready.
+/// The number of servers; the first becomes unready.
 const SERVERS: usize = 3;
 
-/// A server, and when it was last asked.
+/// A server, and the times of its requests.
 struct Server {
     address: SocketAddr,
     asked: Arc<Mutex<Vec<Instant>>>,
@@ -59,7 +59,8 @@ async fn an_endpoint_that_becomes_unready_gets_no_more_requests() {
     let control_plane = cluster.control_plane("one").await;
     until("readiness", async || control_plane.is_ready().await).await;
 
-    // Envoy's own discovery never removes a server here: only the filter decides which is asked.
+    // Envoy's own discovery never removes a server here, so only the filter decides where requests
+    // go.
     let addresses: Vec<SocketAddr> = servers.iter().map(|server| server.address).collect();
     let plugin = Plugin {
         module,
@@ -101,8 +102,8 @@ async fn an_endpoint_that_becomes_unready_gets_no_more_requests() {
 
     cluster.slice_at("a", "a-0", servers[0].address.port(), &[(POD_IP, false)]).await;
     let unready = Instant::now();
-    // No assertion on how soon: a busy machine is slow, not wrong. The requests to it must end
-    // while those to the others go on.
+    // There is no limit on how soon, because a busy machine is slow, not wrong. Requests to it must
+    // end while those to the others go on.
     until("a time without a request", async || {
         let (asked, others) = (servers[0].count(), servers[1].count() + servers[2].count());
         until("requests at the others", async || servers[1].count() + servers[2].count() > others + 300).await;

@@ -1,8 +1,8 @@
-//! A minute of hostile callers at one replica: what they cost in memory and in lists of the API
-//! server, and how long honest proxies wait.
+//! A minute of hostile callers at one replica: their cost in memory and in lists of the API server,
+//! and how long honest proxies wait.
 //!
-//! `make flood`, apart from the other tests: it takes all processors. Times are printed. The only
-//! one that is checked: each honest poll is answered before a proxy would give it up.
+//! Run by `make flood`, apart from the other tests, because it takes all processors. Times are
+//! printed. Only one is checked: each honest poll is answered before a proxy would give it up.
 
 use super::cluster::{Cluster, ControlPlane, until};
 use super::{A, ips};
@@ -17,23 +17,21 @@ use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
 
-/// How long it lasts; longer, up to twice as long, if the attackers have not come to their last
-/// ids.
+/// How long it lasts; up to twice as long if the attackers have not used all their ids by then.
 const DURATION: Duration = Duration::from_secs(60);
-/// Identities that invent proxies, how many each, and from how many connections; on each of some
-/// others a body stays unfinished.
+/// Identities that invent proxies, the number of proxies and of connections of each, and further
+/// connections on each of which a body stays unfinished.
 const ATTACKERS: usize = 10;
 const INVENTED: usize = 5_000;
 const CONNECTIONS: usize = 100;
 const UNFINISHED: usize = 10;
 /// Names in an invented poll, all different: 61 kB.
 const NAMES: usize = 1_000;
-/// How long an attacker waits for an answer, or keeps a poll held, before it goes on with another
-/// id.
+/// How long an attacker waits for an answer, or keeps a poll held, before it uses another id.
 const PATIENCE: Duration = Duration::from_secs(8);
 /// Honest proxies of one identity, which poll all the time.
 const HONEST: usize = 100;
-/// How often a proxy comes whose id and whose identity were never seen.
+/// How often a proxy with a new id and a new identity starts.
 const NEW_EVERY: Duration = Duration::from_millis(500);
 /// How often endpoints change.
 const CHANGE_EVERY: Duration = Duration::from_secs(2);
@@ -45,16 +43,16 @@ struct World {
     url: String,
     client: Client,
     ends: Instant,
-    /// Polls of attackers, each by the next invented id of its identity.
+    /// Polls of attackers; each uses the next invented id of its identity.
     invented: AtomicUsize,
-    /// Answers to attackers: states, and that there is no room.
+    /// Answers to attackers: states, and refusals for lack of room.
     answered: AtomicUsize,
     no_room: AtomicUsize,
-    /// Polls of the forger, and those that were answered with a state at once.
+    /// Polls of the forger that were answered with a state at once.
     forged: AtomicUsize,
     /// How long honest proxies waited for their first answer.
     first: Mutex<Vec<Duration>>,
-    /// When endpoints changed last, and how long after that honest proxies knew it.
+    /// When endpoints changed last, and after how long honest proxies knew it.
     changed: Mutex<Instant>,
     news: Mutex<Vec<Duration>>,
 }
@@ -65,17 +63,17 @@ impl World {
         now < self.ends || (invented < ATTACKERS * INVENTED && now < self.ends + DURATION)
     }
 
-    /// A poll as the control plane's own sidecar hands it on.
+    /// A poll as the control plane's own sidecar forwards it.
     async fn poll(&self, account: &str, body: Vec<u8>, patience: Duration) -> reqwest::Result<Response> {
         let sent = self.client.post(format!("{}/v1/sync", self.url)).header("x-forwarded-client-cert", proof(account));
         sent.timeout(patience).body(body).send().await
     }
 }
 
-/// The body of an invented poll. Written by hand: that the callers compute is not what is tested.
+/// The body of an invented poll. Built by hand, because the callers' CPU is not under test.
 struct Invented {
     services: Vec<u8>,
-    /// Where the number of the proxy stands in each name.
+    /// The position of the proxy's number in each name.
     numbers: Vec<usize>,
 }
 
@@ -101,7 +99,7 @@ impl Invented {
     }
 }
 
-/// What the sidecar says of a caller, such as `shop/sa/checkout`.
+/// The header that the sidecar adds for a caller such as `shop/sa/checkout`.
 fn proof(account: &str) -> String {
     let own = "spiffe://cluster.local/ns/bloc-system/sa/bloc-control-plane";
     format!("By={own};Hash={};Subject=\"\";URI=spiffe://cluster.local/ns/{account}", "0".repeat(64))
@@ -111,7 +109,7 @@ fn id(pod: &str, namespace: &str) -> String {
     format!("sidecar~10.0.0.1~{pod}.{namespace}~{namespace}.svc.cluster.local")
 }
 
-/// One connection of an attacker: one invented proxy after the other.
+/// One connection of an attacker, which invents one proxy after the other.
 async fn invent(world: Arc<World>, attacker: usize, connection: usize) {
     let (namespace, account) = (format!("evil{attacker}"), format!("evil{attacker}/sa/default"));
     let (mut invented, mut version) = (Invented::of(&namespace), String::new());
@@ -125,7 +123,7 @@ async fn invent(world: Arc<World>, attacker: usize, connection: usize) {
         match world.poll(&account, body, PATIENCE).await {
             Ok(answer) if answer.status() == 200 => {
                 world.answered.fetch_add(1, Ordering::Relaxed);
-                // With the version that it was given the next poll is held.
+                // With the version of the answer, the next poll is held.
                 version = answer.json::<SyncResponse>().await.map(|state| state.version).unwrap_or_default();
             }
             Ok(answer) if answer.headers().contains_key("retry-after") => {
@@ -137,7 +135,7 @@ async fn invent(world: Arc<World>, attacker: usize, connection: usize) {
     }
 }
 
-/// Half of a body and then nothing, until it is cut off, again and again.
+/// Sends half of a body and then nothing until the connection is cut off, again and again.
 async fn leave_unfinished(world: Arc<World>, attacker: usize) {
     let (namespace, account) = (format!("evil{attacker}"), format!("evil{attacker}/sa/default"));
     let body = Invented::of(&namespace).body(INVENTED, &id("unfinished", &namespace), "");
@@ -163,7 +161,7 @@ async fn trickle(world: &World, account: &str, body: &[u8]) {
     let _ = timeout(2 * PATIENCE, send).await;
 }
 
-/// Forged versions, in tiny polls, as fast as they are answered.
+/// Sends forged versions in tiny polls, as fast as they are answered.
 async fn forge(world: Arc<World>, nth: usize) {
     let name = id(&format!("p{nth}"), "forgery");
     for at in 1_u64.. {
@@ -186,8 +184,8 @@ async fn forge(world: Arc<World>, nth: usize) {
     }
 }
 
-/// A poll of an honest proxy, answered within the time after which a proxy gives it up; a state, if
-/// there is a new one.
+/// A poll of an honest proxy, which must be answered before a proxy would give it up. Returns the
+/// state, if there is a new one.
 async fn ask(world: &World, account: &str, name: &str, version: &str) -> Option<SyncResponse> {
     let request = SyncRequest {
         proxy: name.into(),
@@ -225,7 +223,7 @@ async fn poll_honestly(world: Arc<World>, nth: usize) {
     }
 }
 
-/// New proxies, each of an identity of its own.
+/// Starts new proxies, each with its own identity.
 async fn come(world: Arc<World>) {
     for nth in 0.. {
         if !world.goes_on() {
@@ -311,7 +309,7 @@ async fn answers_honest_polls_within_bounded_memory_during_a_flood() {
     );
     said("first answers to proxies never seen", &world.first);
     said("from a change at the API server to honest proxies", &world.news);
-    // Otherwise the flood was too weak to show anything.
+    // Otherwise the flood was too weak to prove anything.
     assert!(invented >= ATTACKERS * INVENTED, "{invented} polls of invented proxies");
     assert!(answered > 200 && no_room > 200, "the attackers got no further");
     assert!(forged > 200, "the forger got no further");

@@ -1,4 +1,4 @@
-//! The control plane at a real kube-apiserver and etcd, which `build.sh` builds: `run.sh`.
+//! The control plane with a real kube-apiserver and etcd, which `build.sh` builds. Run by `run.sh`.
 #![allow(missing_docs, reason = "tests")]
 
 mod cluster;
@@ -35,7 +35,7 @@ async fn a_proxy_follows_a_service_as_it_appears_grows_shrinks_and_goes() {
     cluster.slice("a", "a-1", &ips(0..1)).await;
     proxy.endpoints(&ips(0..1)).await;
     assert_eq!(proxy.state.services[A].retries, Some(2));
-    // The largest slices that there are.
+    // The largest slices that Kubernetes allows.
     cluster.slice("a", "a-1", &ips(0..1_000)).await;
     cluster.slice("a", "a-2", &ips(1_000..2_000)).await;
     let mut all = ips(0..2_000);
@@ -93,7 +93,7 @@ async fn a_bad_config_map_gets_an_event_and_changes_nothing() {
     .await;
     assert!(control_plane.get("/v1/services").await.contains(reason));
     assert!(!proxy.poll().await);
-    // A replica that never read the good one takes its copy.
+    // A replica that never read the good content takes its copy.
     let late = cluster.control_plane("two").await;
     let mut other = Proxy::new("q", A, std::slice::from_ref(&late.url), 0);
     until("the copy", async || other.poll().await).await;
@@ -114,8 +114,8 @@ async fn keeps_the_last_good_state_without_rights_or_an_api_server() {
     proxy.endpoints(&ips(0..1)).await;
     let errors = r#"bloc_kubernetes_watch_errors_total{kind="endpointslices"}"#;
 
-    // Running watches survive the loss of rights until they are renewed, here because the API
-    // server restarts.
+    // Running watches survive the loss of rights until they are renewed, which a restart of the API
+    // server forces here.
     cluster.rights(false).await;
     cluster.kill_server().await;
     cluster.restart_server().await;
@@ -200,7 +200,8 @@ async fn proxies_never_go_back_while_they_switch_replicas_and_one_is_killed() {
             tokio::spawn(async move {
                 let mut generation = 0;
                 while generation < GENERATIONS {
-                    // After every answer to the other replica, which may lag but must not undo it.
+                    // After every answer it goes to the other replica, which may lag but must not
+                    // undo the change.
                     if proxy.poll().await {
                         proxy.turn();
                     }

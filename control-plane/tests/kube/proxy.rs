@@ -1,5 +1,5 @@
-//! A proxy as far as the control plane can tell: it polls one of several control planes, takes over
-//! what it is answered, and turns to the next one when one does not answer.
+//! A proxy, as far as the control plane can tell: it polls one of several control planes, takes the
+//! states that it gets, and changes to the next one when one does not answer.
 
 use bloc_policy::sync::{SyncRequest, SyncResponse};
 use std::time::Duration;
@@ -15,18 +15,18 @@ pub struct Proxy {
 }
 
 impl Proxy {
-    /// A proxy that calls `host` and begins at the `at`th control plane.
+    /// A proxy that calls `host` and starts with the `at`th control plane.
     pub fn new(name: &str, host: &str, urls: &[String], at: usize) -> Self {
         let client = reqwest::Client::builder().no_proxy().timeout(super::cluster::LIMIT).build().unwrap();
         Self { name: name.into(), host: host.into(), urls: urls.to_vec(), at, client, state: SyncResponse::default() }
     }
 
-    /// Turns to the next control plane.
+    /// Changes to the next control plane.
     pub fn turn(&mut self) {
         self.at = (self.at + 1) % self.urls.len();
     }
 
-    /// Polls once; true if it got a state.
+    /// Polls once; returns whether it got a state.
     pub async fn poll(&mut self) -> bool {
         let request = SyncRequest {
             proxy: self.name.clone(),
@@ -63,7 +63,7 @@ impl Proxy {
         }
     }
 
-    /// The endpoints that it knows; `None`: the service is not in force.
+    /// The endpoints that it knows; `None` if the service is not in force.
     pub fn known(&self) -> Option<Vec<String>> {
         Some(self.state.services.get(&self.host)?.endpoints_by_port.get(&80).cloned().unwrap_or_default())
     }

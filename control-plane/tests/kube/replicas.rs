@@ -1,8 +1,8 @@
-//! Proxies whose polls go to one of two replicas at random: the sums of what the replicas count are
+//! Proxies whose polls go to one of two replicas at random. The sums of the replicas' counts are
 //! right, also during an upgrade.
 //!
-//! The upgrade is one to the build that `next-build` makes, with one more parameter.
-//! `BLOC_BUILD_BEFORE=/path` and `BLOC_BUILD_AFTER=/path` are others.
+//! The upgrade is to the build that `next-build` makes, which has one more parameter.
+//! `BLOC_BUILD_BEFORE=/path` and `BLOC_BUILD_AFTER=/path` choose other builds.
 
 use super::cluster::{Cluster, ControlPlane, LIMIT, until};
 use super::{A, ips};
@@ -16,20 +16,20 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
 
 const PROXIES: usize = 200;
-/// Those that do not take what they are answered, for a while.
+/// Proxies that do not take their answers for a while.
 const REFUSERS: usize = 2;
-/// How often endpoints change, upon which all are answered at once.
+/// How often endpoints change, after which all proxies are answered at once.
 const CHANGE_EVERY: Duration = Duration::from_millis(3_200);
-/// For so long after an answer its replica counts the proxy.
+/// How long after an answer its replica counts the proxy.
 const LINGER: Duration = Duration::from_secs(6);
-/// For so long after all count a replica may not know the arrival rate.
+/// How long after all proxies count a replica may lack the arrival rate.
 const KNOWN_AFTER: Duration = Duration::from_secs(15);
-/// A proxy that goes to the other replica is counted by neither for as long as the answer before
-/// and this poll travelled. No look is taken while that concerns more than 1%, even if they travel
-/// for so long on a busy machine.
+/// A proxy that changes to the other replica is counted by neither for as long as the answer before
+/// and this poll travelled. No sample is taken while that concerns more than 1% of the proxies,
+/// even if messages take this long (answer, poll) on a busy machine.
 const TRAVEL: [Duration; 2] = [Duration::from_millis(1_500), Duration::from_millis(700)];
 
-/// What all proxies share, and the truth.
+/// What all proxies share, and the true counts.
 struct Mesh {
     /// Where the polls go.
     urls: Mutex<Vec<String>>,
@@ -37,7 +37,7 @@ struct Mesh {
     refuse: AtomicBool,
     /// When proxies that went to another replica began to count there.
     handovers: Mutex<VecDeque<Instant>>,
-    /// Arrivals in the reports that the proxies were told are counted.
+    /// Arrivals in the reports that proxies were told are counted.
     counted: AtomicU64,
 }
 
@@ -48,14 +48,14 @@ struct Sidecar {
     nth: usize,
     start: Instant,
     state: SyncResponse,
-    /// Whether its control plane counts with `last`.
+    /// Whether its control plane counts by `last`.
     known: bool,
-    /// Who answered the last poll, and when.
+    /// The replica that answered the last poll, and when.
     answered: Option<(String, Instant)>,
-    /// Where it was sent.
+    /// Where the last poll was sent.
     url: String,
-    /// Departed and in flight in the report that was counted last, and when it was sent; at first
-    /// 0, and never.
+    /// Departures and requests in flight in the report that was counted last, and when it was sent;
+    /// at first 0 and `None`.
     counted: (u64, u64, Option<Instant>),
 }
 
@@ -76,7 +76,7 @@ fn truth(of: impl Fn(usize) -> f64) -> f64 {
 }
 
 impl Mesh {
-    /// Whether hardly a proxy is handed over now.
+    /// Whether hardly any proxy is changing replicas now.
     fn is_calm(&self) -> bool {
         let ([answer, poll], now, mut handovers) = (TRAVEL, Instant::now(), self.handovers.lock().unwrap());
         handovers.retain(|at| *at + poll > now);
@@ -85,7 +85,7 @@ impl Mesh {
 }
 
 impl Sidecar {
-    /// Polls until something is wrong, and says what.
+    /// Polls until something is wrong, and returns what.
     async fn run(mut self) -> String {
         loop {
             match self.poll().await {
@@ -99,7 +99,7 @@ impl Sidecar {
         self.nth < REFUSERS && self.mesh.refuse.load(Ordering::Relaxed)
     }
 
-    /// Polls once; returns the pause until the next poll, as `bloc_policy::polls` has it.
+    /// Polls once; returns the pause until the next poll, by the rules of `bloc_policy::polls`.
     async fn poll(&mut self) -> Result<Duration, String> {
         let sent = Instant::now();
         let departed = (arrivals_per_second(self.nth) * self.start.elapsed().as_secs_f64()) as u64;
@@ -188,7 +188,7 @@ impl Sidecar {
     }
 }
 
-/// The metrics of all replicas, added up.
+/// The metrics of each replica, for their sums.
 struct Look(Vec<String>);
 
 impl Look {
@@ -220,7 +220,7 @@ impl Look {
     }
 }
 
-/// The two replicas, their Service's endpoints, and what was counted at those that are gone.
+/// The two replicas, their Service's endpoints, and the counts of replicas that have ended.
 struct World {
     cluster: Cluster,
     replicas: Vec<ControlPlane>,
@@ -235,13 +235,13 @@ struct World {
 }
 
 impl World {
-    /// Changes endpoints when it is time, and looks a while later, when the polls are held again.
+    /// Changes endpoints when it is time; samples a while later, when the polls are held again.
     async fn settle(&mut self) -> Look {
         sleep(CHANGE_EVERY.saturating_sub(self.changed.elapsed())).await;
         self.changed = Instant::now();
         self.generation += 1;
         self.cluster.slice("a", "a-1", &ips(self.generation..self.generation + 1)).await;
-        // Some time later, at whatever moment.
+        // At a random time later.
         sleep(CHANGE_EVERY.mul_f64(0.5 * fastrand::f64())).await;
         loop {
             let replicas: Vec<_> = self.replicas.iter().collect();
@@ -276,7 +276,7 @@ impl World {
                 self.mesh.counted.load(Ordering::Relaxed) as f64,
             ),
         ];
-        // A replica that has just started knows it after three reports at the latest.
+        // A replica that has just started knows it after at most three reports.
         let known = rates.len() == self.replicas.len();
         assert!(known || Instant::now() < self.complete + KNOWN_AFTER, "look {}: arrival rates {rates:?}", self.looks);
         if known && Instant::now() >= self.complete + 2 * CHANGE_EVERY {
@@ -289,7 +289,7 @@ impl World {
         look
     }
 
-    /// A new replica takes the place of the oldest.
+    /// A new replica replaces the oldest.
     async fn replace(&mut self, name: &str) {
         let new = self.cluster.control_plane_of(name, &build("BLOC_BUILD_AFTER")).await;
         until("readiness", async || new.is_ready().await).await;
@@ -298,7 +298,7 @@ impl World {
         *self.mesh.urls.lock().unwrap() = self.replicas.iter().map(|replica| replica.url.clone()).collect();
         self.counted_by_the_gone += Look::take(&[&old]).await.of_service("arrivals_total");
         old.terminate().await;
-        // No replica counts the proxies that it answered last, for a while.
+        // For a while, no replica counts the proxies that it answered last.
         self.complete = Instant::now() + LINGER;
     }
 }

@@ -1,4 +1,4 @@
-//! A headless Chromium of its own for each test.
+//! A headless Chromium for each test.
 
 use crate::common::LIMIT;
 use serde::de::DeserializeOwned;
@@ -15,7 +15,7 @@ use tokio::time::{Instant, sleep, timeout};
 #[derive(Clone)]
 pub struct Browser(WebDriver);
 
-/// Runs a test in a browser, which ends however the test ends.
+/// Runs a test in a browser, which is stopped however the test ends.
 pub async fn in_browser<F: Future<Output = ()> + Send + 'static>(test: impl FnOnce(Browser) -> F) {
     let chromium = chromium();
     let profile = tempfile::tempdir().unwrap();
@@ -23,7 +23,7 @@ pub async fn in_browser<F: Future<Output = ()> + Send + 'static>(test: impl FnOn
     let mut capabilities = DesiredCapabilities::chrome();
     capabilities.set_binary(&chromium).unwrap();
     let profile_argument = format!("--user-data-dir={}", profile.path().display());
-    // In a container there is neither a sandbox for root nor much of /dev/shm.
+    // A container has no sandbox for root, and little /dev/shm.
     let arguments = [
         "--headless=new",
         "--no-sandbox",
@@ -48,7 +48,7 @@ pub async fn in_browser<F: Future<Output = ()> + Send + 'static>(test: impl FnOn
     }
 }
 
-/// Where Chromium is; its driver must be there, too.
+/// The path of Chromium; its driver must exist too.
 fn chromium() -> String {
     let paths = std::env::var_os("PATH").unwrap_or_default();
     let find = |name: &str| std::env::split_paths(&paths).map(|dir| dir.join(name)).find(|path| path.is_file());
@@ -72,7 +72,7 @@ async fn chromedriver() -> (Child, String) {
         }
     });
     let url = format!("http://127.0.0.1:{}", port.await.unwrap());
-    // Nobody else reads what it writes.
+    // Keeps reading, so that chromedriver does not block on a full pipe.
     tokio::spawn(async move { while let Ok(Some(_)) = lines.next_line().await {} });
     (child, url)
 }
@@ -83,18 +83,18 @@ impl Browser {
         self.0.goto(url).await.unwrap();
     }
 
-    /// Chrome's own protocol.
+    /// Sends a command of the Chrome DevTools Protocol.
     pub async fn chrome(&self, method: &str, parameters: Value) -> Value {
         self.0.cdp().send_raw(method, parameters).await.unwrap()
     }
 
-    /// The size of the viewport.
+    /// Sets the size of the viewport.
     pub async fn size(&self, width: u32, height: u32) {
         let metrics = json!({"width": width, "height": height, "deviceScaleFactor": 1, "mobile": width < 600});
         self.chrome("Emulation.setDeviceMetricsOverride", metrics).await;
     }
 
-    /// `light` or `dark`.
+    /// Sets the colour scheme, `light` or `dark`.
     pub async fn scheme(&self, scheme: &str) {
         let features = json!([{"name": "prefers-color-scheme", "value": scheme}]);
         self.chrome("Emulation.setEmulatedMedia", json!({"features": features})).await;
@@ -106,12 +106,12 @@ impl Browser {
         serde_json::from_value(result.json().clone()).unwrap_or_else(|e| panic!("{expression}: {e}: {}", result.json()))
     }
 
-    /// The text that is seen in the first element of this selector; empty if there is none.
+    /// The visible text of the first element that matches this selector; empty if there is none.
     pub async fn text(&self, selector: &str) -> String {
         self.value(&format!("document.querySelector({selector:?})?.innerText ?? ''")).await
     }
 
-    /// How many elements of this selector there are.
+    /// The number of elements that match this selector.
     pub async fn count(&self, selector: &str) -> usize {
         self.value(&format!("document.querySelectorAll({selector:?}).length")).await
     }
@@ -133,18 +133,18 @@ impl Browser {
         self.until(&format!("(document.querySelector({selector:?})?.innerText ?? '').includes({text:?})")).await;
     }
 
-    /// Presses keys, wherever the focus is.
+    /// Presses keys, at the current focus.
     pub async fn press(&self, keys: impl Into<TypingData>) {
         self.0.action_chain().send_keys(keys).perform().await.unwrap();
     }
 
-    /// What the console has said since the last question.
+    /// The messages in the console since the last call.
     pub async fn console(&self) -> Vec<String> {
         let logs = self.0.get_log("browser").await.unwrap_or_default();
         logs.into_iter().map(|entry| entry.message).collect()
     }
 
-    /// Writes a picture of the viewport.
+    /// Writes a screenshot of the viewport.
     pub async fn picture(&self, path: &Path) {
         self.0.screenshot(path).await.unwrap();
     }

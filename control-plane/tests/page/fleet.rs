@@ -1,4 +1,4 @@
-//! Proxies that ask the store as real ones do, and report what they are told to.
+//! Proxies that poll the store as real ones do, with reports that the test sets.
 
 use bloc_control_plane::store::{Outcome, Poll, Reach};
 use bloc_control_plane::{Clock, ReportInterval, Snapshot, Store, page};
@@ -9,7 +9,7 @@ use tokio::net::TcpListener;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
-/// How often the proxies report: half of what a rate needs, so that two in a row make one.
+/// How often the proxies report: half of what a rate needs, so that two reports make a rate.
 const WAIT: &str = "2600ms";
 
 /// A page over a store, with proxies.
@@ -24,13 +24,13 @@ pub struct Fleet {
 pub struct Proxy {
     pub id: String,
     pub calls: Vec<String>,
-    /// What it serves, and what happens there each second.
+    /// The services that it serves, with their load.
     pub serves: Vec<Load>,
-    /// It never takes a state.
+    /// Whether it never takes a state.
     pub refuses: bool,
 }
 
-/// What happens at one server in a second.
+/// The load of one server per second.
 #[derive(Clone, Default)]
 pub struct Load {
     pub service: String,
@@ -40,12 +40,12 @@ pub struct Load {
     /// Answers, chips and rejections per second.
     pub departed: u64,
     pub events: ServiceEvents,
-    /// By how much it swings within 20 s, 0 to 1.
+    /// The amplitude of its oscillation over 20 s, 0 to 1.
     pub swing: f64,
 }
 
 impl Fleet {
-    /// The page over these services, sampled every `sample_every`.
+    /// A page for these services, sampled every `sample_every`.
     pub async fn start(yaml: &str, sample_every: Duration) -> Self {
         let store = Store::new("file:services.yaml", Clock::system(), ReportInterval::default());
         store.publish(Snapshot::from_yaml(yaml).unwrap(), Reach::default());
@@ -57,7 +57,7 @@ impl Fleet {
         Self { store, url, tasks }
     }
 
-    /// A proxy that asks from now on.
+    /// Adds a proxy, which polls from now on.
     pub fn add(&mut self, proxy: Proxy) {
         let store = self.store.clone();
         self.tasks.spawn(async move { proxy.ask(store).await });
@@ -89,10 +89,11 @@ impl Proxy {
 }
 
 impl Load {
-    /// The report after so many seconds.
+    /// The report after this many seconds.
     fn at(&self, seconds: f64) -> ServiceLoad {
         let turn = std::f64::consts::TAU / 20.0;
-        // The integral of 1 + swing * sin(turn * t), so that rates swing and counters only grow.
+        // The integral of 1 + swing * sin(turn * t), so that rates oscillate and counters only
+        // grow.
         let weight = seconds + self.swing * (1.0 - (turn * seconds).cos()) / turn;
         let grown = |per_second: u64| (per_second as f64 * weight) as u64;
         let e = &self.events;

@@ -1,4 +1,4 @@
-//! Use with the keyboard and with a screen reader.
+//! Use by keyboard and screen reader.
 
 use crate::browser::in_browser;
 use crate::common::Server;
@@ -26,7 +26,7 @@ async fn the_page_can_be_used_with_the_keyboard_alone() {
         browser.until("document.querySelectorAll('#service-rows tr').length === 1").await;
         assert_eq!(browser.text("#services-count").await, "1 of 3");
 
-        // Past the filter, the sort order and the scrolling region to the link.
+        // Past the filter, the sort order and the scrolling region, to the link.
         for _ in 0..3 {
             browser.press(Key::Tab).await;
         }
@@ -102,7 +102,7 @@ async fn screen_readers_find_landmarks_and_a_name_for_every_control() {
     .await;
 }
 
-/// Role and name of all that is exposed to assistive technology.
+/// Role and name of every element that is exposed to assistive technology.
 fn tree(answer: &Value) -> BTreeSet<(String, String)> {
     let text = |node: &Value, field: &str| node[field]["value"].as_str().unwrap_or_default().to_owned();
     let nodes = answer["nodes"].as_array().unwrap().iter().filter(|node| node["ignored"] == false);

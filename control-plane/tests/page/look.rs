@@ -1,4 +1,4 @@
-//! Both colour schemes, a phone, and the picture of the README.
+//! Both colour schemes, a phone, and the README's picture.
 
 use crate::browser::{Browser, in_browser};
 use crate::common::Server;
@@ -9,8 +9,8 @@ use bloc_policy::sync::ServiceEvents;
 use std::path::Path;
 use std::time::Duration;
 
-/// The least contrast of a text with what is behind it (WCAG 2.2, level AA), over all texts that
-/// are seen.
+/// The lowest contrast between a text and its background (WCAG 2.2, level AA) over all visible
+/// texts.
 const LEAST_CONTRAST: &str = r"(() => {
   // Colours in whatever notation, and how bright they are, by painting them.
   const paint = document.createElement('canvas').getContext('2d', {willReadFrequently: true});
@@ -72,7 +72,7 @@ async fn the_page_fits_a_phone_without_scrolling_sideways() {
     .await;
 }
 
-/// A shop in trouble, so that there is something to see.
+/// A shop with problems to show.
 async fn shop() -> Fleet {
     let yaml = "services:
   checkout: {routing: bid, concurrency: 4, hold: false}

@@ -1,4 +1,4 @@
-//! What servers report and who calls them: the view of one service, and what is wrong at the top.
+//! The view of one service with its servers and callers, and the problems at the top.
 
 use crate::browser::{Browser, in_browser};
 use crate::fleet::{Fleet, Load, Proxy};
@@ -36,7 +36,7 @@ fn fleet(fleet: &mut Fleet) {
     fleet.add(Proxy { id: "caller".into(), calls: vec!["shop".into(), "calm".into()], ..Proxy::default() });
 }
 
-/// The cells of the row whose head is `name`.
+/// The cells of the row with `name` in its first cell.
 async fn row(browser: &Browser, name: &str) -> Vec<String> {
     let rows = "[...document.querySelectorAll('tbody tr')].filter(row => row.checkVisibility())";
     browser

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 const SERVICES: usize = 500;
 const SERVERS: usize = 100;
-/// The longest that a task may block the page, in ms; on a quiet machine it is some 50.
+/// The longest that a task may block the page, in ms; on a quiet machine it takes some 50.
 const LONGEST_TASK: f64 = 5_000.0;
 
 #[tokio::test(flavor = "multi_thread")]
@@ -25,7 +25,7 @@ async fn the_page_stays_responsive_with_500_services_of_100_servers() {
                        .observe({type: 'longtask', buffered: true})";
         let _: () = browser.value(observe).await;
         browser.until("document.querySelectorAll('#service-rows tr').length === 100").await;
-        // All servers of all services are counted: 3 in flight at each of 100.
+        // All servers of all services are counted: 100 each, with 3 requests in flight at each.
         browser.until("[...document.querySelectorAll('#service-rows tr')].every(row => row.cells[2].innerText === '100' && row.cells[6].innerText === '300')").await;
         for expected in [200, 300, 400, 500] {
             let _: () = browser.value("void document.querySelector('#more').click()").await;

@@ -60,7 +60,7 @@ async fn shows_names_that_contain_markup_as_plain_text() {
         browser.until_shown("#service-rows", name).await;
         server.write("services: {'<b>': {nonsense: '<img src=x onerror=window.harm=3>'}}");
         browser.until_shown("#attention", "unknown field `nonsense`").await;
-        // The link to its view works with any name.
+        // The link to a service works with any name.
         let _: () = browser.value("void document.querySelector('#service-rows a').click()").await;
         browser.until_shown("#service", "<script>window.harm=2</script>").await;
         assert_eq!(browser.text("#service-title").await, name);
@@ -68,7 +68,7 @@ async fn shows_names_that_contain_markup_as_plain_text() {
         assert!(browser.value::<bool>("window.harm === undefined").await);
         assert_eq!(browser.console().await, Vec::<String>::new(), "nothing was blocked, nothing failed");
 
-        // Even a script that got into the document would not run.
+        // Even a script inserted into the document would not run.
         let inject = "(() => { const s = document.createElement('script'); s.textContent = 'window.harm = 4'; document.body.append(s); \
                       document.body.setAttribute('onclick', 'window.harm = 5'); document.body.click(); return window.harm === undefined; })()";
         assert!(browser.value::<bool>(inject).await);

@@ -23,8 +23,7 @@ pub struct Service {
     ports: Vec<(u16, String)>,
     /// Its first family, `IPv4` or `IPv6`.
     family: Option<String>,
-    /// The host that it stands for, if it is an `ExternalName`: that one's slices have the
-    /// addresses.
+    /// The host that it stands for, if it is an `ExternalName`. Then its own slices do not count.
     alias: Option<String>,
 }
 
