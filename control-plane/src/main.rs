@@ -20,7 +20,7 @@ use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 use tracing_subscriber::EnvFilter;
 
-/// The namespace of the control plane, unless it is told another.
+/// The default namespace of the control plane.
 const NAMESPACE: &str = "bloc-system";
 
 /// Hands the parameters and endpoints of services to the proxies, by long poll.

@@ -108,9 +108,9 @@ impl Wants {
         self.wanted.retain(|(place, revision), _| known.get(*place).is_some_and(|known| known < revision));
     }
 
-    /// The source was listed completely at `place`; the list began at `begun` and is at `revision`.
-    /// What was wanted before that but is not in the list is of another history. Returns whether
-    /// there was any.
+    /// All objects at `place` were listed in their newest state; the list began at `begun` and is
+    /// at `revision`. What was wanted before that but is not in the list is of another history.
+    /// Returns whether there was any.
     pub fn listed(&mut self, place: usize, revision: u64, begun: Instant) -> bool {
         if self.paid.get(&place).is_some_and(|paid| *paid <= begun) {
             self.paid.remove(&place);
