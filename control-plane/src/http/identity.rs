@@ -32,7 +32,7 @@ const HEADER: &str = "x-forwarded-client-cert";
 /// How proxies prove who they are.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Identity {
-    /// They need not.
+    /// No proof is required.
     #[default]
     None,
     /// By their SPIFFE id, as our own sidecar states it. It must be of this trust domain; `None`:

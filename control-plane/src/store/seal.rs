@@ -1,10 +1,10 @@
 //! The seal of a version: the proof that a replica of this control plane issued it.
 //!
 //! Progress that this replica lacks makes it list the cluster's objects. Without a proof, anybody
-//! who may poll could make up such progress and keep every replica listing. The seal is the first
-//! 64 bits of the HMAC-SHA-256 over digest and progress, with a key that the replicas share (with
-//! Kubernetes in a Secret). A guess takes a poll: at 10,000 polls a second, it takes some 30
-//! million years to find a seal.
+//! who may poll could make up such progress and make every replica list as often as it can. The
+//! seal is the first 64 bits of the HMAC-SHA-256 over digest and progress, with a key that the
+//! replicas share (with Kubernetes in a Secret). A guess takes a poll: at 10,000 polls a second, it
+//! takes some 30 million years to find a seal.
 //!
 //! A version with a wrong seal counts for its digest only, like one without progress. Without a
 //! key, which is so until the source has it, nothing is sealed and no seal holds. A version without

@@ -5,7 +5,7 @@
 //! that. Without a copy it would take away parameters that the other replica still serves, at the
 //! worst moment. Each replica writes the same copy when a ConfigMap is accepted, and deletes it
 //! when the original is gone or no longer counts for its namespace. If the rights for that are
-//! missing, this is logged, and only replicas that have read the good content keep it.
+//! missing, this is logged, and only replicas that have read the good content still have it.
 
 use super::key::Key;
 use super::policy::{KEY, LABEL, PolicySpec, Scope};
