@@ -129,7 +129,7 @@ fn manifests(documents: Vec<Value>, namespace: &str) -> Result<Verdict, Vec<Conf
     Ok(Verdict { good: Good::ConfigMaps(checked), warnings })
 }
 
-/// The spec of a service in a ConfigMap; a more particular value wins over a more general one.
+/// The spec of a service in a ConfigMap: specific values win over general ones.
 fn merged(policy: &PolicySpec, name: &str) -> ServiceSpec {
     policy.of(name).0.fold(ServiceSpec::default(), |general, particular| particular.clone().or(general))
 }
@@ -149,7 +149,7 @@ fn all(first: ConfigError, text: &str, read: impl Fn(Value) -> Result<(), Config
     errors
 }
 
-/// Adds to an error with a line number which text the lines are counted in.
+/// Adds the text that line numbers in an error refer to.
 fn within(error: ConfigError) -> ConfigError {
     let of = |text: String| if text.contains(" at line ") { format!("{text} of {KEY}") } else { text };
     match error {

@@ -149,7 +149,7 @@ async fn serves_metrics_on_their_own_port_only_and_sigterm_ends_both() {
     let text = client.get(format!("http://{metrics}/metrics")).send().await.unwrap().text().await.unwrap();
     assert_eq!(common::metric(&text, "bloc_config_services"), 1.0);
 
-    // HTTP/1 only: a connection has one response at a time.
+    // Without HTTP/2 a connection has one response at a time.
     for (address, speaks) in [(&main, true), (&metrics, false)] {
         let mut stream = tokio::net::TcpStream::connect(address).await.unwrap();
         let empty_settings = [0, 0, 0, 4, 0, 0, 0, 0, 0];

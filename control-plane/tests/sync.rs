@@ -157,8 +157,7 @@ async fn closes_a_connection_that_sends_no_request() {
     let serving = Serving { head_timeout: Duration::from_millis(100), max_connections: 1, ..Serving::default() };
     let server = Server::start_serving(TWO, ReportInterval::default(), serving).await;
     let address = server.url.strip_prefix("http://").unwrap();
-    // Nothing, and the beginning of HTTP/2: in both cases the server does not know the version of
-    // HTTP yet.
+    // Nothing, and the beginning of HTTP/2: the server does not know the version of HTTP yet.
     for begin in ["", "PRI "] {
         let mut silent = tokio::net::TcpStream::connect(address).await.unwrap();
         silent.write_all(begin.as_bytes()).await.unwrap();

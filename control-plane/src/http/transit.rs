@@ -3,8 +3,8 @@
 //!
 //! A slow client keeps its bytes here for long. One caller may take as much as stays free: own <=
 //! most - taken, both including the new bytes (the dynamic thresholds of Choudhury and Hahne, 1998,
-//! with a factor of 1). So a single caller takes at most half. Each of N
-//! greedy callers has 1 / (N + 1), and as much stays free for the next one.
+//! with a factor of 1). So a single caller takes at most half. Each of N greedy
+//! callers has 1 / (N + 1), and as much stays free for the next one.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

@@ -72,7 +72,7 @@ async fn chromedriver() -> (Child, String) {
         }
     });
     let url = format!("http://127.0.0.1:{}", port.await.unwrap());
-    // Keeps reading, so that chromedriver does not block on a full pipe.
+    // Drains its output, which nobody else reads.
     tokio::spawn(async move { while let Ok(Some(_)) = lines.next_line().await {} });
     (child, url)
 }
