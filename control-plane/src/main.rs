@@ -34,7 +34,7 @@ struct Arguments {
     #[arg(long, value_name = "SOURCE", required = true)]
     source: Option<Source>,
 
-    /// With kubernetes: the namespace whose ConfigMap speaks for the whole cluster
+    /// With kubernetes: the namespace whose ConfigMap applies to the whole cluster
     #[arg(long, value_name = "NAME", default_value = NAMESPACE)]
     namespace: String,
 
@@ -50,7 +50,7 @@ struct Arguments {
     #[arg(long, value_name = "FILE")]
     address_file: Option<PathBuf>,
 
-    /// Where to serve GET /metrics, and then no longer where --listen says; port 0 takes a free one
+    /// Where to serve GET /metrics, instead of at --listen; port 0 takes a free port
     #[arg(long, value_name = "IP:PORT")]
     metrics_listen: Option<SocketAddr>,
 
@@ -63,15 +63,15 @@ struct Arguments {
     #[arg(long, value_name = "DURATION", default_value = "5s")]
     report_interval: ReportInterval,
 
-    /// How proxies prove who they are: none, or by the SPIFFE id that our own sidecar tells
+    /// How proxies prove who they are: none, or by the SPIFFE id that our own sidecar reports
     #[arg(long, value_enum, default_value = "none")]
     identity: IdentityKind,
 
-    /// With spiffe: the trust domain whose ids are taken [default: that of our own sidecar's id]
+    /// With spiffe: the trust domain whose ids are accepted [default: that of our own sidecar's id]
     #[arg(long, value_name = "DOMAIN")]
     trust_domain: Option<TrustDomain>,
 
-    /// How the log on standard error looks
+    /// The format of the log on standard error
     #[arg(long, value_enum, default_value = "text")]
     log_format: LogFormat,
 
@@ -88,14 +88,14 @@ enum Command {
         /// The file; `-` is the standard input
         file: PathBuf,
 
-        /// The namespace whose ConfigMap speaks for the whole cluster; a ConfigMap without a
-        /// namespace is taken to be there
+        /// The namespace whose ConfigMap applies to the whole cluster; a ConfigMap without a
+        /// namespace counts as one of it
         #[arg(long, value_name = "NAME", default_value = NAMESPACE)]
         namespace: String,
     },
     /// Prints the JSON Schema, for editors
     Schema {
-        /// Of what
+        /// What the schema is for
         #[arg(value_enum)]
         form: Form,
     },
