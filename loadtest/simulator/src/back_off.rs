@@ -9,14 +9,14 @@ use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
-/// A back-off, written `1ms-10ms`; `0ms-0ms`, the default: none.
+/// A back-off, written `1ms-10ms`; the default is `0ms-0ms`: none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct BackOff {
     base_ms: u32,
     max_ms: u32,
 }
 
-/// A text that is no back-off.
+/// The text is not a back-off.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "a back-off is BASE-MAX in whole milliseconds, such as 1ms-10ms: the base at most the maximum, and that at most 1h"
@@ -24,8 +24,8 @@ pub struct BackOff {
 pub struct NoBackOff;
 
 impl BackOff {
-    /// Between these two, in whole milliseconds; none if `base` is above `max`, or `max` above an
-    /// hour.
+    /// A back-off between these two, in whole milliseconds; none if `base` is above `max`, or `max`
+    /// above an hour.
     pub fn new(base: Duration, max: Duration) -> Option<Self> {
         let whole = |time: Duration| u32::try_from(time.as_millis()).ok().filter(|ms| *ms <= 3_600_000);
         let (base_ms, max_ms) = (whole(base)?, whole(max)?);

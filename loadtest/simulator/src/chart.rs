@@ -1,11 +1,11 @@
-//! A line chart as an SVG file, readable on light and dark ground.
+//! A line chart as an SVG file, for light and dark backgrounds.
 
 use maud::{Markup, PreEscaped, html};
 
 /// A curve: its name and its points, x rising.
 #[derive(Clone, Debug)]
 pub struct Curve {
-    /// What it is called.
+    /// Its name.
     pub name: String,
     /// The points.
     pub points: Vec<(f64, f64)>,
@@ -17,9 +17,9 @@ const LEFT: f64 = 72.0;
 const RIGHT: f64 = 170.0;
 const TOP: f64 = 48.0;
 const BOTTOM: f64 = 56.0;
-/// From one line of text to the next.
+/// The distance between two lines of text.
 const LINE: f64 = 16.0;
-/// Blue, orange, green, purple, grey, red: distinct for the colour-blind as well (Okabe and Ito).
+/// Blue, orange, green, purple, grey, red: the colour-blind can tell them apart (Okabe and Ito).
 const COLOURS: [&str; 6] = ["#0072b2", "#e69f00", "#009e73", "#cc79a7", "#777777", "#d55e00"];
 const STYLE: &str = "text{font:13px sans-serif;fill:#444}.title{font-size:16px}.grid{stroke:#999;stroke-opacity:.35}polyline{fill:none;stroke-width:2.5}@media(prefers-color-scheme:dark){text{fill:#ccc}}";
 
@@ -69,7 +69,7 @@ fn apart(heights: &[f64]) -> Vec<f64> {
     moved
 }
 
-/// A round distance between ticks, of which four to ten reach `most`.
+/// A round distance between ticks; four to ten of them reach `most`.
 fn step(most: f64) -> f64 {
     let power = 10f64.powf((most.max(1e-9) / 4.0).log10().floor());
     let part = most.max(1e-9) / 4.0 / power;

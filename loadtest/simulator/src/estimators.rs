@@ -1,14 +1,14 @@
-//! Capacity estimators side by side: the same senders, servers and load, the same admission and
-//! chips, a capacity from elsewhere.
+//! Capacity estimators side by side: the same senders, servers, load, admission and chips. Only the
+//! source of the capacity differs.
 //!
 //! 40 senders with the routing `bloc`, 10 servers that work on one request at a time, Poisson
-//! arrivals in four phases ([`PHASES`]): overload from a cold start, little to do, overload again,
-//! and the same arrivals against servers that have slowed to half their speed. The SLO is eight
-//! mean service times: 2 s for 250 ms.
+//! arrivals in four phases ([`PHASES`]): overload from a cold start, a light load, overload again,
+//! and the same arrivals against servers at half speed. The SLO is eight mean service times: 2 s
+//! for 250 ms.
 //!
-//! A phase is the end of a simulation of its own that stops there, so that an ordinary
-//! [`Outcome`](crate::Outcome) tells it apart: the same seed makes the same beginning. What counts
-//! are the requests that come in the phase; its throughput are the answers in it.
+//! Each phase is measured in its own simulation, which stops at the end of the phase, so that an
+//! ordinary [`Outcome`](crate::Outcome) describes it. The same seed makes the same beginning. A
+//! phase counts the requests that arrive in it; its throughput counts the answers in it.
 
 use crate::engine::run_with;
 use crate::policies::{Aimd, Gradient2, Inbound, Limited, Mesh, Policy, SenderModel, ServerModel, Vegas, Verdict};
@@ -22,9 +22,9 @@ use std::cell::RefCell;
 use std::rc::Rc;
 use std::time::Duration;
 
-/// The phases: load as a share of what the servers can do at full speed, and their speed.
+/// The phases: load as a share of full-speed capacity, and the servers' speed.
 pub const PHASES: [(f64, f64); 4] = [(1.2, 1.0), (0.3, 1.0), (1.2, 1.0), (1.2, 0.5)];
-/// The SLO in mean service times, and with one request at a time the optimum of the capacity.
+/// The SLO in mean service times. With one request at a time it is also the optimal capacity.
 pub const SLO: u32 = 8;
 
 /// Where the capacity comes from.
@@ -32,15 +32,15 @@ pub const SLO: u32 = 8;
 #[serde(rename_all = "snake_case")]
 #[value(rename_all = "snake_case")]
 pub enum Source {
-    /// `static`: what meets the SLO at full speed, set by someone who knows.
+    /// `static`: the capacity that meets the SLO at full speed.
     Static,
     /// `average` over 30 s.
     Average,
     /// `slo` with `concurrency: 1`.
     Slo,
-    /// The same, with three quarters of the SLO: a margin for service times that vary.
+    /// The same, with three quarters of the SLO: a margin for varying service times.
     SloMargin,
-    /// `slo` where nobody has said how many requests the servers work on at once.
+    /// `slo` without `concurrency`.
     SloUntold,
     /// Gradient2 with its defaults.
     Gradient2,
@@ -56,20 +56,20 @@ pub enum Source {
     AimdMargin,
 }
 
-/// What came of a phase.
+/// The result of a phase.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Phase {
-    /// Answers per second, as a share of what the servers can do.
+    /// Answers per second, as a share of the servers' capacity.
     pub goodput: f64,
-    /// Response time of the answered.
+    /// Response time of the answered requests.
     pub p50_ms: f64,
-    /// Response time of the answered.
+    /// Response time of the answered requests.
     pub p99_ms: f64,
-    /// Share of the requests rejected after all retries.
+    /// Share of the requests that were rejected after all retries.
     pub shed: f64,
     /// Share of the answers within the SLO.
     pub in_time: f64,
-    /// The capacity in force at the end, the mean over the servers that had any, in requests; none:
+    /// The capacity in force at the end, in requests: the mean over the servers that had one; none:
     /// no limit.
     pub capacity: Option<f64>,
 }
@@ -119,7 +119,7 @@ pub fn simulate(source: Source, base: &Scenario, phase: Duration) -> Result<Vec<
     Ok(phases)
 }
 
-/// The mean over several seeds of what came of one phase.
+/// The mean results of one phase over several seeds.
 pub fn mean(phases: &[Phase]) -> Phase {
     let over = |value: fn(&Phase) -> f64| phases.iter().map(value).sum::<f64>() / phases.len().max(1) as f64;
     let capacities: Vec<f64> = phases.iter().filter_map(|phase| phase.capacity).collect();
@@ -133,7 +133,7 @@ pub fn mean(phases: &[Phase]) -> Phase {
     }
 }
 
-/// The service's parameters; the published estimators leave the capacity out of them.
+/// The service's parameters, without a capacity for the published estimators.
 fn spec(source: Source, slo: Duration) -> ServiceSpec {
     let capacity = match source {
         Source::Static => Some(CapacitySpec::Static { limit: i64::from(SLO) }),
@@ -151,7 +151,7 @@ fn spec(source: Source, slo: Duration) -> ServiceSpec {
     }
 }
 
-/// BLOC with servers that differ only in where their capacity comes from.
+/// BLOC with servers that differ only in the source of their capacity.
 struct Compared {
     mesh: Mesh,
     source: Source,
@@ -204,7 +204,7 @@ impl Policy for Compared {
     }
 }
 
-/// A server whose reports are read along.
+/// A server whose reports are recorded.
 struct Watched {
     model: Box<dyn ServerModel>,
     ends: Timestamp,

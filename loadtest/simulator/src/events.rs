@@ -1,9 +1,9 @@
 //! The queue of events.
 //!
-//! An event is 16 bytes: time (ns), order of its making, kind and index, packed so that comparing
-//! two events is comparing two integers. Events at the same time happen in the order in which they
-//! were made. A binary heap is enough: what waits in it is one event for each request in service or
-//! in the network, some thousands, and that fits into a first-level cache.
+//! An event is 16 bytes: time (ns), creation order, kind and index, packed so that comparing two
+//! events compares two integers. Events at the same time happen in the order of their creation. A
+//! binary heap suffices: it holds one event for each request in service or in the network, some
+//! thousands, which fit into a first-level cache.
 
 use bloc_policy::units::Timestamp;
 use std::cmp::Reverse;
@@ -12,10 +12,10 @@ use std::collections::BinaryHeap;
 /// Indices are below this.
 pub const INDEX_LIMIT: u32 = 1 << 28;
 
-/// Something that happens; the number says to which request, client, probe or incident.
+/// Something that happens; the number identifies the request, client, probe or incident.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event {
-    /// Open load: a request comes from outside.
+    /// Open load: a request arrives.
     Arrival,
     /// Closed load: this client sends its next request.
     Client(u32),
@@ -23,7 +23,7 @@ pub enum Event {
     Reach(u32),
     /// A server has finished this request.
     Finish(u32),
-    /// The answer of this request's application reaches the server's sidecar.
+    /// The application's answer to this request reaches the server's sidecar.
     Answer(u32),
     /// The answer to an attempt of this request reaches its sender.
     Return(u32),
@@ -33,9 +33,9 @@ pub enum Event {
     ProbeReturn(u32),
     /// Something happens to the fleet.
     Incident(u32),
-    /// This request reaches its sender, or the back-off before its next attempt is over.
+    /// This request reaches its sender, or the back-off before its next attempt ends.
     Enter(u32),
-    /// The streams that carry nothing have done so for long enough.
+    /// The idle streams no longer count.
     StreamsIdle,
 }
 
@@ -75,7 +75,7 @@ impl Event {
     }
 }
 
-/// What is still to happen.
+/// The events that are still to happen.
 #[derive(Clone, Debug, Default)]
 pub struct Events {
     heap: BinaryHeap<Reverse<u128>>,
@@ -83,14 +83,14 @@ pub struct Events {
 }
 
 impl Events {
-    /// `event` will happen at `time`.
+    /// Schedules `event` at `time`.
     pub fn push(&mut self, time: Timestamp, event: Event) {
         let packed = u128::from(time.as_nanos()) << 64 | u128::from(self.order) << 32 | u128::from(event.pack());
         self.order = self.order.wrapping_add(1);
         self.heap.push(Reverse(packed));
     }
 
-    /// What happens next, and when.
+    /// The next event and its time.
     pub fn pop(&mut self) -> Option<(Timestamp, Event)> {
         let Reverse(packed) = self.heap.pop()?;
         Some((Timestamp::from_nanos((packed >> 64) as u64), Event::unpack(packed as u32)))
@@ -103,7 +103,7 @@ mod tests {
     use proptest::prelude::*;
 
     proptest! {
-        /// The oracle sorts, stably, by time.
+        /// The oracle is a stable sort by time.
         #[test]
         fn pops_events_by_time_and_then_in_order_of_insertion(times in prop::collection::vec(0u64..20, 1..200)) {
             let mut events = Events::default();

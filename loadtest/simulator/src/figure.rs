@@ -1,10 +1,10 @@
 //! Figure 5.6 of the paper: how waiting grows with the number of load balancers (section 5.3).
 //!
 //! Ten servers; Poisson arrivals spread at random over 1 to 100 balancers; the 99th percentile of
-//! the time in line. Join-the-shortest-queue sees all queues, so the number of balancers means
-//! nothing to it; Least Connection sees only what it sent itself. The paper names neither load nor
-//! service time: the defaults are 95% and an exponential service time of 250 ms, and no network
-//! delay, so that one balancer of either kind is the same thing.
+//! the time in the queue. Join-the-shortest-queue sees all queues, so the number of balancers does
+//! not affect it. Least Connection sees only its own requests. The paper names neither load nor
+//! service time. The defaults are 95%, an exponential service time of 250 ms and no network delay,
+//! so that the two kinds agree for one balancer.
 
 use crate::load::Load;
 use crate::policies::PolicyKind;
@@ -51,10 +51,7 @@ pub fn scenario() -> Scenario {
     }
 }
 
-/// Simulates every point; `progress` hears of each.
-///
-/// # Errors
-/// The scenario is not allowed.
+/// Simulates every point and passes each to `progress`.
 pub fn simulate(
     scenario: &Scenario,
     policies: &[PolicyKind],

@@ -1,16 +1,16 @@
-//! The servers: a number of places, one FIFO line, a speed.
+//! The servers: a number of places, one FIFO queue, a speed.
 
 use crate::policies::{Probe, ServerModel};
 use crate::requests::{NONE, Place, Request, Slab};
 use bloc_policy::units::Timestamp;
 use std::time::Duration;
 
-/// For the probes a server remembers so many latencies for each number of requests met; odd, so
-/// that there is a median.
+/// How many latencies a server keeps for each number of requests met, for probes; odd, so that
+/// there is a median.
 const LATENCIES: usize = 5;
-/// So long it takes a server to fail.
+/// How long a server takes to fail a request.
 const FAILS_WITHIN: Duration = Duration::from_millis(1);
-/// Numbers above this count as this.
+/// Higher numbers of requests met count as this one.
 const MOST_MET: usize = 63;
 
 /// A server.
@@ -19,17 +19,17 @@ pub struct Server {
     pub model: Box<dyn ServerModel>,
     /// Its own speed.
     pub speed: f64,
-    /// How many times its own speed it works at.
+    /// The factor by which its present speed differs from its own.
     pub factor: f64,
-    /// The share of what it admits that it fails.
+    /// The share of the admitted requests that it fails.
     pub failing: f64,
     /// Whether it rejects everything.
     pub rejecting: bool,
-    /// Whether it lives.
+    /// Whether it is alive.
     pub up: bool,
     /// Whether the senders know it.
     pub member: bool,
-    /// Requests in it, in service or in line.
+    /// Its requests, in service or waiting.
     pub inside: u32,
     busy: u32,
     first: u32,
@@ -46,7 +46,7 @@ impl Server {
         Self { model, speed, factor, failing, rejecting, up, member, inside, busy, first, last, latencies }
     }
 
-    /// A request is admitted: joins the line. Call [`next`](Self::next) then.
+    /// Puts an admitted request into the queue. Call [`next`](Self::next) afterwards.
     pub fn join(&mut self, request: u32, requests: &mut Slab<Request>) {
         requests[request].met = self.inside;
         requests[request].place = Place::Line;
@@ -60,8 +60,7 @@ impl Server {
         self.last = request;
     }
 
-    /// If a place is free and a request waits, it is taken into service: which one, and how long it
-    /// takes.
+    /// Takes a waiting request into service if a place is free: the request, and how long it takes.
     pub fn next(&mut self, concurrency: u32, requests: &mut Slab<Request>, now: Timestamp) -> Option<(u32, Duration)> {
         if self.busy >= concurrency || self.first == NONE {
             return None;
@@ -86,7 +85,7 @@ impl Server {
         Some((index, time))
     }
 
-    /// A request in service is finished: its place is free, and its answer on its way to the
+    /// A request in service is finished: its place is free, and its answer is on its way to the
     /// sidecar.
     pub fn finish(&mut self) {
         self.busy -= 1;
@@ -100,15 +99,15 @@ impl Server {
         }
     }
 
-    /// It dies: nothing is in it any more. What comes back later is another process, with this
-    /// sidecar.
+    /// The server dies and loses all its requests. When it comes back, it is a new process with the
+    /// sidecar `successor`.
     pub fn die(&mut self, successor: Box<dyn ServerModel>) {
         (self.model, self.up, self.inside, self.busy) = (successor, false, 0, 0);
         (self.first, self.last) = (NONE, NONE);
         self.latencies = self.latencies.is_some().then(Latencies::default);
     }
 
-    /// What it answers to a probe.
+    /// Its answer to a probe.
     pub fn probe(&self) -> Probe {
         if self.model.lies() {
             return Probe { in_flight: 0, latency: Duration::ZERO };
@@ -118,11 +117,10 @@ impl Server {
     }
 }
 
-/// For each number of requests that a request can meet in the server, the latencies of the last
-/// ones that met so many. The estimate is the median of those at the present number, or at the
-/// nearest that has any (Prequal, section 4 of its paper). A ring over all answers instead would
-/// forget what an idle server is like while it is busy, call it slow when it is idle, and starve
-/// it: tried, and seen.
+/// The latest latencies for each number of requests that a request met on arrival. The estimate is
+/// the median at the present number, or at the nearest number with any latency (Prequal, section 4
+/// of its paper). A single ring over all answers fails, as a trial showed: while the server is
+/// busy, the ring forgets its idle latency; once idle, it looks slow and gets no requests.
 #[derive(Clone, Debug)]
 struct Latencies {
     met: Vec<Recent>,

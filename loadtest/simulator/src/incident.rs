@@ -1,4 +1,4 @@
-//! What happens to the fleet while it works.
+//! Incidents during a simulation.
 
 use bloc_policy::units::Timestamp;
 use std::fmt;
@@ -6,23 +6,23 @@ use std::ops::RangeInclusive;
 use std::str::FromStr;
 use std::time::Duration;
 
-/// Something out of the ordinary. Times count from the start of the simulation, warm-up included;
-/// servers are numbered from 0, and `3` may be `3-7`.
+/// An incident. Times count from the start of the simulation, warm-up included; servers are
+/// numbered from 0, and `3` may be `3-7`.
 ///
 /// | text | meaning |
 /// |---|---|
-/// | `down:3@10s-20s` | dies at 10 s: what is in it fails, connections are refused; back, empty and without memory, at 20 s |
-/// | `join:3@10s` | is not there before 10 s; then all senders hear of it |
-/// | `leave:3@10s` | all senders forget it at 10 s; it finishes what it has |
+/// | `down:3@10s-20s` | dies at 10 s: its requests fail, connections are refused; at 20 s it is back, empty and without memory |
+/// | `join:3@10s` | joins at 10 s; then all senders know it |
+/// | `leave:3@10s` | all senders forget it at 10 s; it finishes its requests |
 /// | `slow:3@10s-20s=0.5` | works at half of its speed from 10 s to 20 s |
 /// | `load@10s-20s=0.5` | an open load brings half as many requests |
 /// | `partition@10s-20s` | the first half of the senders cannot reach the first half of the servers: attempts fail after the connect timeout |
-/// | `failing:3@10s-20s=0.5` | fails half of what it admits, within a millisecond |
+/// | `failing:3@10s-20s=0.5` | fails half of the requests that it admits, within a millisecond |
 /// | `rejecting:3@10s-20s` | rejects everything, and reports itself idle |
 /// | `lying:3` | admits everything, reports no queue, and grants chips, whatever is in it; slow it down to make it answer late |
-/// | `silent:3` | speaks none of our headers, and admits everything |
+/// | `silent:3` | sends none of our headers, and admits everything |
 ///
-/// Without `-20s` it lasts for ever.
+/// Without an end such as `-20s`, it lasts for ever.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Incident {
     kind: Kind,
@@ -48,23 +48,23 @@ enum Kind {
 /// A change at a moment.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Change {
-    /// The server is there (again) or dead.
+    /// The server is alive or dead.
     Up(u32, bool),
     /// The senders know the server or not.
     Member(u32, bool),
-    /// The server's speed is now so many times its own.
+    /// The factor on the server's own speed.
     Slow(u32, f64),
-    /// The server fails this share of what it admits.
+    /// The share of its admitted requests that the server fails.
     Failing(u32, f64),
-    /// The server rejects everything or not.
+    /// Whether the server rejects everything.
     Rejecting(u32, bool),
-    /// An open load is now so many times its own.
+    /// The factor on an open load.
     Load(f64),
-    /// The network is parted or whole.
+    /// Whether the network is partitioned.
     Parted(bool),
 }
 
-/// A text that is no incident.
+/// The text is not an incident.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "an incident is down:3@10s-20s, join:3@10s, leave:3@10s, slow:3@10s-20s=0.5 or load@10s-20s=0.5 (factor above 0, at most 100), failing:3@10s-20s=0.5 (share above 0, at most 1), rejecting:3@10s-20s, partition@10s-20s, lying:3 or silent:3, where 3 may be 3-7"
@@ -72,7 +72,7 @@ pub enum Change {
 pub struct NoIncident;
 
 impl Incident {
-    /// The changes that make it up.
+    /// The changes that it consists of.
     pub fn changes(&self) -> Vec<(Timestamp, Change)> {
         let at = |time: Duration| Timestamp::ZERO.after(time);
         let mut changes = Vec::new();
@@ -100,12 +100,12 @@ impl Incident {
         changes
     }
 
-    /// The highest server that it concerns.
+    /// The highest server that it affects.
     pub fn last_server(&self) -> u32 {
         *self.servers.end()
     }
 
-    /// Whether `server` is not there at the start.
+    /// Whether `server` is absent at the start.
     pub fn joins_later(&self, server: u32) -> bool {
         self.kind == Kind::Join && self.servers.contains(&server)
     }
@@ -115,7 +115,7 @@ impl Incident {
         self.kind == Kind::Lying && self.servers.contains(&server)
     }
 
-    /// Whether `server` does not speak.
+    /// Whether `server` sends none of our headers.
     pub fn silences(&self, server: u32) -> bool {
         self.kind == Kind::Silent && self.servers.contains(&server)
     }

@@ -8,10 +8,10 @@ use std::time::Duration;
 /// The shape of the load: `closed:CLIENTS`, `closed:CLIENTS/THINK`, `poisson:RPS` or `share:SHARE`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Load {
-    /// So many clients, each with one request at a time; shed or answered, the next one follows
-    /// after the think time.
+    /// So many clients, each with one request at a time. When it is answered or shed, the next one
+    /// follows after the think time.
     Closed {
-        /// How many, 1 to 1,000,000.
+        /// The number of clients, 1 to 1,000,000.
         clients: u32,
         /// The mean of an exponential think time; zero: none.
         think: Duration,
@@ -21,14 +21,14 @@ pub enum Load {
         /// Mean requests per second, above 0, at most 10 million.
         rate: f64,
     },
-    /// Poisson arrivals at a share of what all servers present at the start can do.
+    /// Poisson arrivals at a share of the capacity of all servers present at the start.
     Share(
         /// Above 0, at most 10; 0.95 is a load of 95%.
         f64,
     ),
 }
 
-/// A text that is no load.
+/// The text is not a load.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "a load is closed:CLIENTS (1 to 1000000), closed:CLIENTS/THINK (think time at most 1h), poisson:RPS (above 0, at most 10000000) or share:SHARE (above 0, at most 10)"
@@ -37,7 +37,7 @@ pub struct NoLoad;
 
 impl Load {
     /// Mean arrivals per second against servers that can do `capacity` requests per second
-    /// together; none if the load is closed.
+    /// together; none for a closed load.
     pub fn rate(&self, capacity: f64) -> Option<f64> {
         match *self {
             Self::Closed { .. } => None,
@@ -46,7 +46,7 @@ impl Load {
         }
     }
 
-    /// How long a client thinks now.
+    /// Draws a client's think time.
     pub fn think(&self, rng: &mut fastrand::Rng) -> Duration {
         match *self {
             Self::Closed { think, .. } if !think.is_zero() => exponential(think, rng),

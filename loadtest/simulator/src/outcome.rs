@@ -1,4 +1,4 @@
-//! What came out of a case.
+//! The results of a case.
 
 use crate::scenario::Scenario;
 use bloc_policy::units::Timestamp;
@@ -6,20 +6,20 @@ use hdrhistogram::Histogram;
 use serde::Serialize;
 use std::time::Duration;
 
-/// The result of a case; the same seed gives the same one. Percentiles are over the requests that
-/// an application answered, from the moment at which they came, to three digits.
+/// The result of a case; the same seed gives the same one. Percentiles cover the requests that an
+/// application answered, from their arrival on, to three digits.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Outcome {
-    /// Requests that came within the measured time.
+    /// Requests that arrived within the measured time.
     pub requests: u64,
     /// Of these, answered by an application.
     pub ok: u64,
-    /// Of those, within the scenario's goal; none without one.
+    /// Of those, answered within the scenario's goal; none without a goal.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub within_goal: Option<u64>,
-    /// Of these, rejected after all retries.
+    /// Of the requests, rejected after all retries.
     pub shed: u64,
-    /// Of these, failed otherwise.
+    /// Of the requests, failed otherwise.
     pub errors: u64,
     /// Response time.
     pub p10_ms: Option<f64>,
@@ -31,11 +31,11 @@ pub struct Outcome {
     pub p99_ms: Option<f64>,
     /// Response time.
     pub mean_ms: Option<f64>,
-    /// Median time until a request was shed, over those that were.
+    /// Median time until a request was shed, over the shed ones.
     pub shed_p50_ms: Option<f64>,
-    /// Waiting time in the line of the server that answered.
+    /// Waiting time in the queue of the server that answered.
     pub wait_p99_ms: Option<f64>,
-    /// Waiting time in the line of the server that answered.
+    /// Waiting time in the queue of the server that answered.
     pub wait_mean_ms: Option<f64>,
     /// Answers of applications within the measured time, per second.
     pub throughput_rps: f64,
@@ -45,14 +45,14 @@ pub struct Outcome {
     pub probes_per_request: f64,
     /// The most requests that were in one server at once, from the start on.
     pub max_in_server: u32,
-    /// By how much one server's requests exceeded the mean over all servers at most, at an arrival,
+    /// The largest excess of one server's requests over the mean of all servers, at an arrival,
     /// from the start on.
     pub max_overshoot: f64,
-    /// Requests and what became of them from start to end, warm-up included: came.
+    /// All requests that arrived, warm-up included.
     pub total_started: u64,
-    /// Answered, shed, failed.
+    /// All requests that were answered, shed or failed, warm-up included.
     pub total_ended: u64,
-    /// Events that happened.
+    /// Events that were processed.
     pub events: u64,
     /// Attempts that went to each server within the measured time.
     #[serde(skip)]
@@ -67,7 +67,7 @@ pub struct Outcome {
 pub enum End {
     /// An application answered.
     Ok,
-    /// Rejected by everyone asked.
+    /// Every server that was asked rejected it.
     Shed,
     /// No answer.
     Error,
@@ -100,10 +100,10 @@ const LONGEST: u64 = 14 * 24 * 3600 * 1_000_000_000;
 const DIGITS: u8 = 3;
 
 impl Tally {
-    /// Nothing has happened.
+    /// Empty counts.
     ///
     /// # Panics
-    /// Never: the bounds of the histograms are constants that they allow.
+    /// Never: the constant bounds of the histograms are valid.
     pub fn new(scenario: &Scenario) -> Self {
         let histogram = || Histogram::new_with_bounds(1, LONGEST, DIGITS).expect("bounds and digits are in range");
         let opens = Timestamp::ZERO.after(scenario.warm_up);
@@ -129,7 +129,7 @@ impl Tally {
         }
     }
 
-    /// After this moment no request comes.
+    /// The end of the measured time.
     pub fn closes(&self) -> Timestamp {
         self.closes
     }
@@ -138,12 +138,12 @@ impl Tally {
         started >= self.opens
     }
 
-    /// A request has come.
+    /// A request arrives.
     pub fn start(&mut self) {
         self.started += 1;
     }
 
-    /// An attempt to `server`, of a request that came at `started`, begins at `now`.
+    /// An attempt to `server` begins at `now`, for a request that arrived at `started`.
     pub fn attempt(&mut self, started: Timestamp, server: u32, now: Timestamp) {
         self.attempts += u64::from(self.counts(started));
         self.attempts_at[server as usize] += u64::from(self.is_open(now));
@@ -158,7 +158,7 @@ impl Tally {
         now >= self.opens && now < self.closes
     }
 
-    /// So many probes are sent on behalf of a request that came at `started`.
+    /// `probes` probes are sent for a request that arrived at `started`.
     pub fn probe(&mut self, started: Timestamp, probes: usize) {
         self.probes += if self.counts(started) { probes as u64 } else { 0 };
     }

@@ -1,5 +1,5 @@
-//! The requests under way: a slab whose slots are used again, so that nothing is allocated once it
-//! has grown to the most that were under way at once.
+//! The requests under way, in a slab that uses its slots again: it allocates nothing once it has
+//! reached its largest size.
 
 use bloc_policy::endpoints::{Answer, Right};
 use bloc_policy::retries::Retries;
@@ -11,8 +11,8 @@ pub const NONE: u32 = u32::MAX;
 /// One attempt and at most ten retries.
 pub const MOST_ATTEMPTS: usize = 11;
 
-/// The servers of a request in the order in which they are to be tried, for policies that choose
-/// them all at once.
+/// The servers of a request in the order of its attempts, for policies that choose them all at
+/// once.
 #[derive(Clone, Copy, Debug)]
 pub struct Plan {
     servers: [u32; MOST_ATTEMPTS],
@@ -38,7 +38,7 @@ impl Plan {
         }
     }
 
-    /// The servers.
+    /// The servers of the plan.
     pub fn servers(&self) -> &[u32] {
         &self.servers[..usize::from(self.length)]
     }
@@ -60,21 +60,21 @@ impl Iterator for Plan {
 pub enum Place {
     /// On its way to a server or back.
     Network,
-    /// In the line of its server.
+    /// In the queue of its server.
     Line,
-    /// Being worked on.
+    /// In service.
     Service,
     /// Its answer is on its way from the application to the server's sidecar.
     Answered,
-    /// It died with its server and goes on under another number; this slot waits for the event that
-    /// will not mean anything any more.
+    /// Its server died, and the request goes on under another number. This slot waits for an event
+    /// that no longer has an effect.
     Ghost,
 }
 
 /// A request under way.
 #[derive(Clone, Copy, Debug)]
 pub struct Request {
-    /// When it came.
+    /// When it arrived.
     pub started: Timestamp,
     /// When this attempt began.
     pub began: Timestamp,
@@ -84,7 +84,7 @@ pub struct Request {
     pub begun: Timestamp,
     /// What it costs a server of speed 1.
     pub work: Duration,
-    /// The longest wait that this attempt accepts; none: any.
+    /// The longest wait that this attempt accepts; none: no limit.
     pub bid: Option<Duration>,
     /// By what right this attempt goes to its server.
     pub right: Right,
@@ -98,11 +98,11 @@ pub struct Request {
     pub sender: u32,
     /// Where this attempt goes.
     pub server: u32,
-    /// Which client waits for it; [`NONE`]: open load.
+    /// The client that waits for it; [`NONE`]: open load.
     pub client: u32,
-    /// The one behind it in the line.
+    /// The next request in the queue.
     pub behind: u32,
-    /// Requests in the server when it came.
+    /// Requests in the server at its arrival.
     pub met: u32,
     /// Attempts that have begun.
     pub attempts: u8,
@@ -135,7 +135,7 @@ impl Request {
     }
 }
 
-/// Values by small numbers that are used again.
+/// Values under small numbers that are used again.
 #[derive(Clone, Debug)]
 pub struct Slab<T> {
     slots: Vec<T>,
@@ -149,7 +149,7 @@ impl<T> Default for Slab<T> {
 }
 
 impl<T> Slab<T> {
-    /// Keeps a value under a number that is free.
+    /// Keeps a value under a free number.
     pub fn insert(&mut self, value: T) -> u32 {
         match self.free.pop() {
             Some(index) => {
@@ -163,12 +163,12 @@ impl<T> Slab<T> {
         }
     }
 
-    /// The number is free again.
+    /// Frees the number.
     pub fn free(&mut self, index: u32) {
         self.free.push(index);
     }
 
-    /// The numbers in use and those that were.
+    /// The numbers in use and the free ones.
     pub fn indices(&self) -> std::ops::Range<u32> {
         0..self.slots.len() as u32
     }

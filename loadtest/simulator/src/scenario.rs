@@ -1,4 +1,4 @@
-//! One case: who, how many, how fast, how far, under which load.
+//! One case: the policy, numbers, speeds, delays and the load.
 
 use crate::back_off::BackOff;
 use crate::events::INDEX_LIMIT;
@@ -12,77 +12,78 @@ use std::fmt::Display;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// A case. The public fields may hold anything; [`run`](crate::run) checks them.
+/// A case. The public fields accept any value; [`run`](crate::run) checks them.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Scenario {
-    /// Who decides.
+    /// The policy.
     pub policy: PolicyKind,
     /// Senders, 1 to 100,000.
     pub senders: u32,
     /// Servers, 1 to 100,000.
     pub servers: u32,
-    /// Speeds of the servers, in turn; none: all 1. Each above 0, at most 1000.
+    /// Speeds of the servers, in turn, each above 0 and at most 1000; empty: all 1.
     pub speeds: Vec<f64>,
     /// Requests that a server works on at once, 1 to 10,000.
     pub concurrency: u32,
-    /// What a request costs.
+    /// The service time of a request.
     #[serde(serialize_with = "text")]
     pub service_time: ServiceTime,
     /// The load.
     #[serde(serialize_with = "text")]
     pub load: Load,
-    /// Open load: the moments at which requests come, in rising order, instead of drawn ones; none:
-    /// drawn. Those beyond the measured time are left out, and incidents do not change them.
+    /// Open load: the arrival times of the requests, in rising order; none: they are drawn.
+    /// Arrivals after the measured time are left out, and incidents do not change them.
     #[serde(skip)]
     pub arrivals: Option<Arc<[Duration]>>,
     /// How the gateway spreads the requests over the senders.
     pub spread: Spread,
-    /// From a client to its sender and back again, both together: what a request spends outside of
-    /// what balances it.
+    /// From a client to its sender and back, both together: the time of a request outside the
+    /// balanced part.
     #[serde(serialize_with = "time")]
     pub edge: Duration,
     /// From sender to server or back.
     #[serde(serialize_with = "time")]
     pub one_way: Duration,
-    /// From sending an attempt to the rejection's arrival; at least `one_way`.
+    /// From sending an attempt to the arrival of its rejection; at least `one_way`.
     #[serde(serialize_with = "time")]
     pub bounce: Duration,
     /// From a server's sidecar to its application and back: what an answer takes beyond the service
-    /// time, and a rejection does not.
+    /// time. A rejection does not pay it.
     #[serde(serialize_with = "time")]
     pub application: Duration,
-    /// How long a sender waits before a retry, beside the bounce itself.
+    /// How long a sender waits before a retry, in addition to the bounce.
     pub back_off: BackOff,
     /// After this time an attempt to an unreachable server fails.
     #[serde(serialize_with = "time")]
     pub connect_timeout: Duration,
-    /// What a request has left when it comes to a server, which may reject it for that; none: any
-    /// time.
+    /// The time that a request has left when it reaches a server, which may reject it for that;
+    /// none: no deadline.
     #[serde(skip_serializing_if = "Option::is_none", serialize_with = "some_time")]
     pub deadline: Option<Duration>,
-    /// Whether an attempt that failed is retried, as one that was rejected is. The filters leave
-    /// that to the user's own retry policy.
+    /// Whether a failed attempt is retried, like a rejected one. The filters leave that to the
+    /// user's retry policy.
     pub retry_failures: bool,
-    /// The load runs for so long before anything counts.
+    /// The load runs for this long before anything counts.
     #[serde(serialize_with = "time")]
     pub warm_up: Duration,
-    /// Requests that come within this time count.
+    /// The measured time: requests that arrive within it count.
     #[serde(serialize_with = "time")]
     pub duration: Duration,
-    /// The response time to be met, if the outcome is to say how many answers met it.
+    /// The response time to meet; none: the outcome does not count the answers that met it.
     #[serde(skip_serializing_if = "Option::is_none", serialize_with = "some_time")]
     pub goal: Option<Duration>,
-    /// Streams that each server has from the start on, and that carry nothing; 0 to 100,000. Each
-    /// comes from a sender at random, and counts until the service's `streamIdle` has passed. In
-    /// stock Envoy, and before the filters knew idle streams, it counts for ever.
+    /// Idle streams that each server has from the start; 0 to 100,000. Each comes from a random
+    /// sender, and counts until the service's `streamIdle` has passed. In stock Envoy it counts for
+    /// ever, as it did in the filters before they knew idle streams.
     #[serde(skip_serializing_if = "is_zero")]
     pub idle_streams: u32,
-    /// What happens meanwhile.
+    /// The incidents.
     #[serde(serialize_with = "texts")]
     pub incidents: Vec<Incident>,
-    /// The service's parameters, as the filters get them; routing and endpoints are filled in.
+    /// The service's parameters, as the filters get them; the simulator fills in routing and
+    /// endpoints.
     pub service: ServiceSpec,
-    /// Where all random numbers come from.
+    /// The seed of all random numbers.
     pub seed: u64,
 }
 
@@ -94,7 +95,7 @@ pub enum Spread {
     /// Uniformly at random.
     #[default]
     Random,
-    /// Two at random, the one with fewer requests under way: what an Envoy gateway does by default.
+    /// The one with fewer requests under way of two at random: Envoy's default at a gateway.
     LeastRequest,
     /// One after the other.
     RoundRobin,
@@ -108,9 +109,9 @@ pub enum ScenarioError {
     OutOfRange {
         /// Which value.
         path: &'static str,
-        /// What it is.
+        /// The value.
         value: String,
-        /// What it may be.
+        /// The allowed values.
         allowed: &'static str,
     },
     /// The service's parameters are not allowed.
@@ -125,8 +126,8 @@ pub enum ScenarioError {
 }
 
 impl Default for Scenario {
-    /// Issue 4's first case: 40 senders, 10 servers one request at a time, 250 ms, 95%; BLOC with
-    /// the paper's capacity of 10.
+    /// The first case of issue 4: 40 senders, 10 servers that work on one request at a time, 250
+    /// ms, 95%; BLOC with the paper's capacity of 10.
     fn default() -> Self {
         Self {
             policy: PolicyKind::Bloc,
@@ -194,7 +195,7 @@ impl Scenario {
         Ok(())
     }
 
-    /// The servers that are there at the start.
+    /// The servers that are present at the start.
     pub fn members(&self) -> impl Iterator<Item = u32> {
         (0..self.servers).filter(|&server| !self.incidents.iter().any(|incident| incident.joins_later(server)))
     }
@@ -204,7 +205,7 @@ impl Scenario {
         self.speeds.get(server as usize % self.speeds.len().max(1)).copied().unwrap_or(1.0)
     }
 
-    /// What a server can do at most, in requests per second.
+    /// The most that a server can do, in requests per second.
     pub fn service_rate(&self, server: u32) -> f64 {
         self.speed(server) * f64::from(self.concurrency) / self.service_time.mean().as_secs_f64()
     }

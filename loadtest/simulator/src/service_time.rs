@@ -1,4 +1,4 @@
-//! How long one request takes on a server of speed 1.
+//! How long a request takes on a server of speed 1.
 
 use std::fmt;
 use std::str::FromStr;
@@ -13,7 +13,7 @@ use std::time::Duration;
 pub enum ServiceTime {
     /// Always the same.
     Fixed(Duration),
-    /// Any between the two, equally likely.
+    /// Uniform between the two.
     Uniform(Duration, Duration),
     /// Mean and standard deviation.
     Normal(Duration, Duration),
@@ -24,12 +24,12 @@ pub enum ServiceTime {
     Pareto(Duration, f64),
 }
 
-/// How many times the shortest a Pareto draw can be.
+/// The longest Pareto draw, as a multiple of the shortest.
 pub const SPAN: f64 = 1000.0;
 const LEAST: Duration = Duration::from_micros(1);
 const MOST: Duration = Duration::from_secs(3600);
 
-/// A text that is no service time.
+/// The text is not a service time.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "a service time is fixed:50ms, uniform:40ms-650ms, normal:250ms/125ms, exponential:10ms or pareto:10ms/1.5, each duration 1us to 1h, the shape above 1 and at most 10"
@@ -123,7 +123,7 @@ impl fmt::Display for ServiceTime {
 mod tests {
     use super::*;
 
-    /// 400,000 of them, in milliseconds.
+    /// 400,000 draws, in milliseconds.
     fn draws(time: &ServiceTime) -> Vec<f64> {
         let mut rng = fastrand::Rng::with_seed(7);
         (0..400_000).map(|_| time.draw(&mut rng).as_secs_f64() * 1e3).collect()
@@ -151,15 +151,15 @@ mod tests {
         close("uniform:40ms-640ms", 340.0, 600.0 / 12f64.sqrt());
         close("normal:250ms/50ms", 250.0, 50.0);
         close("exponential:10ms", 10.0, 10.0);
-        // A light tail, of which the bound cuts off nothing: shortest 10 * 5 / 6, variance
-        // shortest^2 * 6 / (5^2 * 4).
+        // The bound cuts off nothing of this light tail: shortest 10 * 5 / 6, variance shortest^2 *
+        // 6 / (5^2 * 4).
         close("pareto:10ms/6", 10.0, (10.0 * 5.0 / 6.0) * (6.0f64 / 100.0).sqrt());
     }
 
     #[test]
     fn heavy_tailed_draws_keep_their_mean_and_their_bounds() {
-        // By shape: the shortest that gives this mean, and about four standard errors of the mean
-        // of the draws.
+        // For each shape: the shortest draw that gives this mean, and about four standard errors of
+        // the mean of the draws.
         for (shape, shortest, off) in [(1.5, 3.442_076, 0.2), (1.01, 1.482_006, 0.3)] {
             let draws = draws(&ServiceTime::Pareto(Duration::from_millis(10), shape));
             let (mean, _) = moments(&draws);

@@ -1,4 +1,4 @@
-//! The routing `bid` of the filters, compared with omniscient balancers, least request and BLOC.
+//! The filters' routing `bid`, compared with omniscient balancers, least request and BLOC.
 
 mod common;
 
@@ -8,7 +8,7 @@ use bloc_sim::outcome::Outcome;
 use bloc_sim::policies::PolicyKind;
 use common::case;
 
-/// 40 senders, 10 servers that take 50 ms for one request at a time and say so.
+/// 40 senders, 10 servers with `concurrency: 1` that take 50 ms for a request.
 fn run(policy: PolicyKind, load: &str, change: impl FnOnce(&mut Scenario)) -> Outcome {
     let mut scenario =
         Scenario { service_time: "fixed:50ms".parse().unwrap(), load: load.parse().unwrap(), ..case(policy, 400) };

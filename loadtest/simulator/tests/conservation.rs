@@ -22,7 +22,7 @@ fn a_closed_loop_loses_no_request_whatever_the_policy() {
         let outcome = run(&scenario);
         assert!(outcome.ok > 7_500, "{policy:?}: {outcome:?}");
         if outcome.shed == 0 {
-            // Little: clients = throughput * response time.
+            // Little's law: clients = throughput * response time.
             let clients = outcome.throughput_rps * outcome.mean_ms.unwrap() / 1e3;
             assert!((clients / 120.0 - 1.0).abs() < 0.02, "{policy:?}: {clients} clients by Little's law");
         }

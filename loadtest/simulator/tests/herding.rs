@@ -1,5 +1,5 @@
-//! Many gateways route by what the servers report, and a new server appears. It looks empty to all
-//! of them at once, and must not be overloaded.
+//! Many gateways route by the servers' reports, and a new server joins. It looks empty to all of
+//! them at once, and must not be overloaded.
 
 mod common;
 
@@ -16,7 +16,7 @@ const SERVERS: u32 = 11;
 const NEWCOMER: usize = 10;
 const JOINS: Duration = Duration::from_secs(60);
 
-/// Mu as it is, with an eye on how many requests are in each server.
+/// Mu, with a record of how many requests are in each server.
 struct Watched {
     mu: Mesh,
     service: bloc_policy::config::ServiceParameters,
@@ -27,7 +27,7 @@ struct Watched {
 #[derive(Default)]
 struct Seen {
     inside: Vec<u32>,
-    /// The mean of the others when the first request came to the newcomer.
+    /// The mean of the others when the newcomer got its first request.
     mean_at_join: Option<f64>,
     most_in_newcomer: u32,
     to_newcomer: u32,
@@ -80,7 +80,7 @@ fn join(gateways: u32, seed: u64) -> Seen {
         senders: gateways,
         servers: SERVERS,
         service_time: "fixed:50ms".parse().unwrap(),
-        // Nearly more than ten servers can do.
+        // Nearly more than ten servers can serve.
         load: "poisson:198".parse().unwrap(),
         warm_up: Duration::from_secs(10),
         duration: Duration::from_secs(60),

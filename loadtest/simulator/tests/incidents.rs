@@ -1,4 +1,4 @@
-//! What happens to the fleet, and what it does to the requests.
+//! Incidents, and their effect on the requests.
 
 mod common;
 
@@ -62,13 +62,12 @@ fn servers_that_join_take_load_and_servers_that_left_get_none() {
     for policy in
         [PolicyKind::Random, PolicyKind::Bloc, PolicyKind::LeastRequestFull, PolicyKind::Prequal, PolicyKind::Jsq]
     {
-        // The load is 100% of eight servers, and 80% of the ten that there are once two have
-        // joined.
+        // The load is 100% of eight servers, and 80% of ten, after two have joined.
         let eight = with(policy, "poisson:34", &["leave:8-9@0s"]);
         let ten = with(policy, "poisson:34", &["join:8-9@50s"]);
         assert_eq!(ten.errors, 0, "{policy:?}");
         assert!(ten.mean_ms < eight.mean_ms, "{policy:?}: {:?} {:?}", ten.mean_ms, eight.mean_ms);
-        // Servers that have left fail no request when they go down afterwards.
+        // When servers go down after they have left, no request fails.
         let gone = with(policy, "poisson:20", &["leave:8-9@50s", "down:8-9@90s"]);
         assert_eq!(gone.errors, 0, "{policy:?}");
     }

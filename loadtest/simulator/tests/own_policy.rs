@@ -1,9 +1,9 @@
-//! How to try a policy of one's own: a simple version of the bid policy, a hundred lines outside
-//! the crate.
+//! How to try your own policy: a simple version of the bid policy, a hundred lines outside the
+//! crate.
 //!
-//! A request asks servers at random, each once. Attempt k bids `BIDS[k]` times the sender's running
-//! mean of the expected response times that it has heard of. The server bounces the attempt if
-//! (in flight + 1) * service time is longer. The last attempt bids without limit.
+//! A request asks servers at random, each once. Attempt k bids `BIDS[k]` times the running mean of
+//! the expected response times that the sender has heard of. The server bounces the attempt if (in
+//! flight + 1) * service time is longer. The last attempt bids without limit.
 
 mod common;
 

@@ -1,4 +1,4 @@
-//! What must hold of the policies at any parameters: orders and bounds, not exact figures.
+//! Properties of the policies at any parameters: orders and bounds, not exact figures.
 
 mod common;
 
@@ -66,8 +66,8 @@ fn retries_a_rejected_request_up_to_its_limit() {
 
 #[test]
 fn a_bounce_costs_its_delay() {
-    // One slot, often taken: a request is served at its first attempt, or bounced up to three times
-    // before.
+    // One slot, often taken: a request is served at its first attempt, or after up to three
+    // bounces.
     let mut scenario = Scenario {
         servers: 1,
         senders: 1,

@@ -1,5 +1,5 @@
-//! The engine against the formulas of queueing theory: one sender and no network, so that only the
-//! queue counts.
+//! The engine against the formulas of queueing theory, with one sender and no network, so that only
+//! the queue matters.
 
 use bloc_sim::policies::PolicyKind;
 use bloc_sim::{Outcome, Scenario};

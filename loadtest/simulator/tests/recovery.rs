@@ -1,5 +1,5 @@
-//! One of ten servers fails: its share of the attempts meanwhile, and of the requests after it has
-//! recovered.
+//! One of ten servers fails: its share of the attempts meanwhile, and of the requests after its
+//! recovery.
 
 use bloc_policy::config::{CapacitySpec, ServiceSpec};
 use bloc_sim::policies::PolicyKind;
@@ -8,7 +8,7 @@ use std::time::Duration;
 
 const SEEDS: u64 = 5;
 const SERVERS: usize = 10;
-/// When it breaks, and when it is well again, in seconds.
+/// When it fails, and when it has recovered, in seconds.
 const BREAKS: u64 = 20;
 const IS_WELL: u64 = 30;
 
@@ -19,7 +19,7 @@ const OTHERS: [PolicyKind; 3] = [PolicyKind::Random, PolicyKind::RoundRobin, Pol
 struct Fault {
     name: &'static str,
     incidents: &'static [&'static str],
-    /// What each request has left when it comes to a server.
+    /// The time that each request has left when it reaches a server.
     deadline: Option<Duration>,
 }
 
@@ -31,7 +31,7 @@ const REFUSES: Fault = fault("refuses connections", &["down:0@20s-30s"]);
 const REJECTS: Fault = fault("rejects, and calls itself idle", &["rejecting:0@20s-30s"]);
 const FAILS: Fault = fault("fails in 1 ms", &["failing:0@20s-30s=1"]);
 const FAILS_HALF: Fault = fault("fails half in 1 ms", &["failing:0@20s-30s=0.5"]);
-// The one that begins within this time takes 2.5 s instead of 50 ms.
+// A request that begins within this time takes 2.5 s instead of 50 ms.
 const SLOW_ANSWER: Fault = fault("one slow answer", &["slow:0@27s-27.1s=0.02"]);
 const SLOW_START: Fault = fault("a slow start of 2 s", &["down:0@20s-28s", "slow:0@28s-30s=0.025"]);
 const SLOW_START_IN_A_HURRY: Fault = Fault {
@@ -40,7 +40,7 @@ const SLOW_START_IN_A_HURRY: Fault = Fault {
     ..SLOW_START
 };
 
-/// The outcomes of all seeds, measured from one second to another.
+/// The outcomes of all seeds, measured between two times, in seconds.
 fn run(policy: PolicyKind, senders: u32, load: f64, fault: &Fault, from: u64, until: u64) -> Vec<Outcome> {
     let scenario = Scenario {
         policy,
@@ -64,7 +64,7 @@ fn run(policy: PolicyKind, senders: u32, load: f64, fault: &Fault, from: u64, un
     (1..=SEEDS).map(|seed| bloc_sim::run(&Scenario { seed, ..scenario.clone() }).unwrap()).collect()
 }
 
-/// What the first server has of all that was counted, as a multiple of its fair share.
+/// The first server's share of all that was counted, as a multiple of its fair share.
 fn share(outcomes: &[Outcome], counted: impl Fn(&Outcome) -> &[u64]) -> f64 {
     let sum = |of: &dyn Fn(&[u64]) -> u64| outcomes.iter().map(|outcome| of(counted(outcome))).sum::<u64>() as f64;
     sum(&|counts| counts[0]) * SERVERS as f64 / sum(&|counts| counts.iter().sum())

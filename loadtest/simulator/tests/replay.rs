@@ -27,7 +27,7 @@ fn near(measured: Option<f64>, expected: f64) {
 
 #[test]
 fn replays_requests_at_their_given_times() {
-    // Alone; alone; behind one that has 8 ms to go; after the end.
+    // Alone; alone; behind a request that needs another 8 ms; after the end.
     let outcome = run(&[0, 100, 102, 1000], |_| {});
     assert_eq!((outcome.requests, outcome.ok, outcome.total_started), (3, 3, 3));
     near(outcome.p10_ms, 10.0);
@@ -65,7 +65,7 @@ fn adds_the_application_delay_to_answers_but_not_to_rejections() {
             scenario.incidents.extend(incident.map(|text| text.parse().unwrap()));
         })
     };
-    // Until the answer is at the sidecar, 16 ms after the start, the server has the request.
+    // Until the answer reaches the sidecar, 16 ms after the start, the server has the request.
     for second in [1, 14] {
         let full = outcome(second, 1, None);
         assert_eq!((full.ok, full.shed), (1, 1));
@@ -73,7 +73,7 @@ fn adds_the_application_delay_to_answers_but_not_to_rejections() {
         near(full.shed_p50_ms, 3.0);
     }
     assert_eq!(outcome(16, 1, None).ok, 2);
-    // The application takes the next one as soon as it is done with this one.
+    // The application takes the next request as soon as it has finished this one.
     near(outcome(5, 2, None).p99_ms, 22.0);
     let dead = outcome(500, 1, Some("down:0@13ms-100ms"));
     assert_eq!((dead.ok, dead.errors, dead.total_ended), (1, 1, 2), "its answer was under way");

@@ -1,5 +1,4 @@
-//! Streams that carry nothing do not count as work: 50 of them at each server do not raise the
-//! response times.
+//! Idle streams do not count as work: 50 of them at each server do not raise the response times.
 
 use bloc_sim::Scenario;
 use bloc_sim::policies::PolicyKind;
@@ -7,7 +6,7 @@ use std::time::Duration;
 
 const SEEDS: std::ops::RangeInclusive<u64> = 1..=5;
 
-/// 40 senders, 10 servers that take 50 ms for one request at a time, at half their load.
+/// 40 senders, 10 servers that take 50 ms for one request at a time, at half of their capacity.
 fn p99(policy: PolicyKind, hold: bool, idle_streams: u32, stream_idle: &str, seed: u64) -> f64 {
     let mut scenario = Scenario {
         policy,
@@ -44,8 +43,7 @@ fn idle_streams_leave_the_response_times_as_they_are() {
     }
 }
 
-/// The simulator can show the fault: with a `stream_idle` of an hour, streams count for as long as
-/// they are open.
+/// The simulator can show the fault: with a `stream_idle` of an hour, open streams always count.
 #[test]
 fn streams_that_count_as_work_double_the_response_times() {
     for hold in [false, true] {

@@ -1,4 +1,4 @@
-//! The options that make a case.
+//! The options that define a case.
 
 use anyhow::{Context, bail};
 use bloc_policy::config::{CapacitySpec, ServiceSpec};
@@ -11,7 +11,7 @@ use bloc_sim::scenario::Spread;
 use bloc_sim::service_time::ServiceTime;
 use std::time::Duration;
 
-/// What is simulated; options that are absent leave the defaults of the command.
+/// The case; without an option the command's default applies.
 #[derive(Clone, Debug, Default, clap::Args)]
 pub struct CaseOptions {
     /// Senders.
@@ -29,24 +29,23 @@ pub struct CaseOptions {
     /// fixed:250ms, uniform:40ms-650ms, normal:250ms/125ms, exponential:10ms or pareto:10ms/1.5.
     #[arg(long)]
     pub service_time: Option<ServiceTime>,
-    /// closed:CLIENTS, closed:CLIENTS/THINK, poisson:RPS or share:SHARE (of what the servers can
-    /// do).
+    /// closed:CLIENTS, closed:CLIENTS/THINK, poisson:RPS or share:SHARE (of the servers' capacity).
     #[arg(long)]
     pub load: Option<Load>,
     /// How the gateway spreads requests over the senders.
     #[arg(long)]
     pub spread: Option<Spread>,
-    /// From a client to its sender and back again, both together.
+    /// From a client to its sender and back, both together.
     #[arg(long, value_parser = humantime::parse_duration)]
     pub edge: Option<Duration>,
     /// From sender to server or back.
     #[arg(long, value_parser = humantime::parse_duration)]
     pub one_way: Option<Duration>,
-    /// From sending an attempt to its rejection's arrival.
+    /// From sending an attempt to the arrival of its rejection.
     #[arg(long, value_parser = humantime::parse_duration)]
     pub bounce: Option<Duration>,
     /// From a server's sidecar to its application and back: what an answer takes beyond its service
-    /// time, and a rejection does not.
+    /// time. A rejection does not pay it.
     #[arg(long, value_parser = humantime::parse_duration)]
     pub application: Option<Duration>,
     /// Envoy's back-off before a retry, such as 1ms-10ms; default: none.
@@ -55,23 +54,23 @@ pub struct CaseOptions {
     /// After this time an attempt to an unreachable server fails.
     #[arg(long, value_parser = humantime::parse_duration)]
     pub connect_timeout: Option<Duration>,
-    /// What a request has left when it comes to a server, which may reject it for that.
+    /// The time that a request has left when it reaches a server, which may reject it for that.
     #[arg(long, value_parser = humantime::parse_duration)]
     pub deadline: Option<Duration>,
-    /// Retry attempts that failed, too.
+    /// Retry failed attempts too.
     #[arg(long)]
     pub retry_failures: bool,
-    /// The load runs for so long before anything counts.
+    /// The load runs for this long before anything counts.
     #[arg(long, value_parser = humantime::parse_duration)]
     pub warm_up: Option<Duration>,
-    /// How long is measured.
+    /// The measured time.
     #[arg(long, value_parser = humantime::parse_duration)]
     pub duration: Option<Duration>,
     /// down:3@10s-20s, join:3@10s, leave:3@10s, slow:3@10s-20s=0.5, partition@10s-20s,
     /// failing:3@10s-20s=0.5, rejecting:3@10s-20s, lying:3, silent:3; may be repeated.
     #[arg(long = "incident")]
     pub incidents: Vec<Incident>,
-    /// Streams that each server has, and that carry nothing.
+    /// Idle streams that each server has.
     #[arg(long)]
     pub idle_streams: Option<u32>,
     /// Requests that a server admits at once, or `none`.
@@ -80,23 +79,20 @@ pub struct CaseOptions {
     /// Retries after a rejection.
     #[arg(long)]
     pub retries: Option<i64>,
-    /// How long a server without a chip is left alone.
+    /// How long a sender avoids a server without a chip.
     #[arg(long)]
     pub reset_interval: Option<String>,
     /// The service's parameters as the filters read them (JSON, for example {"headroom":0.9}); the
-    /// options above come on top.
+    /// options above override them.
     #[arg(long)]
     pub service: Option<String>,
-    /// Where all random numbers come from.
+    /// The seed of all random numbers.
     #[arg(long)]
     pub seed: Option<u64>,
 }
 
 impl CaseOptions {
-    /// The case: `base`, changed by the options.
-    ///
-    /// # Errors
-    /// A parameter of the service cannot be read.
+    /// `base`, changed by the options.
     pub fn scenario(&self, base: Scenario, policy: Option<PolicyKind>) -> anyhow::Result<Scenario> {
         let mut incidents = base.incidents;
         incidents.extend(self.incidents.iter().cloned());

@@ -1,4 +1,4 @@
-//! `bloc-sim estimators`: where the capacity comes from, ours beside published ones.
+//! `bloc-sim estimators`: our capacity estimators beside published ones.
 
 use anyhow::ensure;
 use bloc_sim::estimators::{self, PHASES, Source};
@@ -7,7 +7,7 @@ use clap::ValueEnum;
 use comfy_table::Table;
 use std::time::Duration;
 
-/// Simulates capacity estimators under overload, little load, overload again and a slow-down, and
+/// Simulates capacity estimators under overload, light load, overload again and a slow-down, and
 /// prints a table for each service time.
 #[derive(Debug, clap::Args)]
 pub struct Estimators {
@@ -20,16 +20,13 @@ pub struct Estimators {
     /// How long each phase lasts.
     #[arg(long, default_value = "60s", value_parser = humantime::parse_duration)]
     phase: Duration,
-    /// The means are over so many seeds, from 1 on.
+    /// The number of seeds, from 1 on, that the means cover.
     #[arg(long, default_value_t = 5)]
     seeds: u64,
 }
 
 impl Estimators {
-    /// Does it.
-    ///
-    /// # Errors
-    /// No seed, or a phase of a length that is not allowed.
+    /// Runs the command.
     pub fn run(self) -> anyhow::Result<()> {
         ensure!(self.seeds > 0, "--seeds: 0 is not allowed, only 1 and more");
         let sources = if self.sources.is_empty() { Source::value_variants() } else { &self.sources };

@@ -20,16 +20,13 @@ pub struct FigureCommand {
     balancers: Vec<u32>,
     #[command(flatten)]
     case: CaseOptions,
-    /// Where figure-5-6.svg and figure-5-6.json go.
+    /// The directory for figure-5-6.svg and figure-5-6.json.
     #[arg(long, default_value = "target/simulator")]
     out: PathBuf,
 }
 
 impl FigureCommand {
-    /// Does it.
-    ///
-    /// # Errors
-    /// The case is not allowed, or a file cannot be written.
+    /// Runs the command.
     pub fn run(self) -> anyhow::Result<()> {
         let scenario = self.case.scenario(figure::scenario(), None)?;
         let balancers = if self.balancers.is_empty() { &BALANCERS[..] } else { &self.balancers };

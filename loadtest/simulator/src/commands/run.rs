@@ -11,7 +11,7 @@ use std::time::Instant;
 /// Simulates one case and prints scenario, outcome and speed as JSON.
 #[derive(Debug, clap::Args)]
 pub struct Run {
-    /// Who decides.
+    /// The policy.
     #[arg(long)]
     policy: Option<PolicyKind>,
     #[command(flatten)]
@@ -28,7 +28,7 @@ struct Report {
     speed: Speed,
 }
 
-/// How fast the simulator was; the only part that is not the same the next time.
+/// How fast the simulator was; the only part of the output that differs between runs.
 #[derive(Serialize)]
 struct Speed {
     wall_s: f64,
@@ -37,10 +37,7 @@ struct Speed {
 }
 
 impl Run {
-    /// Does it.
-    ///
-    /// # Errors
-    /// The case is not allowed, or the file cannot be written.
+    /// Runs the command.
     pub fn run(self) -> anyhow::Result<()> {
         let scenario = self.case.scenario(Scenario::default(), self.policy)?;
         eprintln!("seed {}", scenario.seed);

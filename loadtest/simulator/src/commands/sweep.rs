@@ -31,8 +31,8 @@ pub struct Sweep {
     /// The seeds.
     #[arg(long, value_delimiter = ',')]
     seeds: Vec<u64>,
-    /// What all cases have in common; warm-up and duration are given for the nominal service time
-    /// of 250 ms and scale with the service time unless set.
+    /// The options of all cases. Unless set, warm-up and duration scale with the service time, from
+    /// their values for the nominal 250 ms.
     #[command(flatten)]
     case: CaseOptions,
     /// Write here instead of printing.
@@ -40,7 +40,7 @@ pub struct Sweep {
     csv: Option<PathBuf>,
 }
 
-/// One line. The columns of the outcome are repeated here, because CSV has no nesting.
+/// One line. It repeats the outcome's columns, because CSV has no nesting.
 #[derive(Serialize)]
 struct Line {
     policy: &'static str,
@@ -93,10 +93,7 @@ impl Line {
 }
 
 impl Sweep {
-    /// Does it.
-    ///
-    /// # Errors
-    /// A case is not allowed, or the file cannot be written.
+    /// Runs the command.
     pub fn run(self) -> anyhow::Result<()> {
         let cases = self.cases()?;
         for case in &cases {

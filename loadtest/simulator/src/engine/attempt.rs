@@ -1,4 +1,5 @@
-//! The way of a request: chosen, sent, admitted or bounced, worked on, answered, perhaps retried.
+//! A request from choice to answer: chosen, sent, admitted or bounced, worked on, answered, perhaps
+//! retried.
 
 use super::{ProbeUnderWay, Simulation};
 use crate::events::Event;
@@ -47,7 +48,7 @@ impl Simulation<'_> {
         }
     }
 
-    /// Whether the network takes anything from this sender to this server.
+    /// Whether the network connects this sender to this server.
     fn reaches(&self, sender: u32, server: u32) -> bool {
         let cut_off = sender < self.scenario.senders / 2 && server < self.scenario.servers / 2;
         !(self.parted && cut_off)
@@ -90,9 +91,9 @@ impl Simulation<'_> {
         }
     }
 
-    /// If the server has a free place, the next request of its line takes it.
+    /// If the server has a free place, its next waiting request takes it.
     pub(super) fn serve(&mut self, place: usize) {
-        // One place is left at least, which is kinder than the filters were: they held everything.
+        // At least one place is left. The filters, before they knew idle streams, held everything.
         let taken = self.servers[place].model.places_of_streams();
         let concurrency = self.scenario.concurrency.saturating_sub(taken).max(1);
         let next = self.servers[place].next(concurrency, &mut self.requests, self.now);

@@ -1,5 +1,4 @@
-//! What happens to the fleet: deaths and returns, joins and leaves, slow-downs, other loads,
-//! partitions.
+//! Changes to the fleet: deaths and returns, joins and leaves, slow-downs, other loads, partitions.
 
 use super::Simulation;
 use crate::events::Event;
@@ -37,7 +36,7 @@ impl Simulation<'_> {
         }
     }
 
-    /// A server dies, and what is in it fails.
+    /// A server dies, and its requests fail.
     fn kill(&mut self, server: u32) {
         let place = server as usize;
         if !self.servers[place].up {
@@ -59,8 +58,8 @@ impl Simulation<'_> {
         }
     }
 
-    /// If the request is in its server, it fails there. An end of service, or an answer, that is
-    /// already on the calendar finds a ghost.
+    /// Fails the request if it is in its server. A `Finish` or `Answer` event that is already
+    /// scheduled finds a ghost.
     fn fail(&mut self, index: u32) {
         let request = match self.requests[index].place {
             Place::Network | Place::Ghost => return,

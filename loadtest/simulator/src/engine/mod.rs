@@ -1,7 +1,7 @@
-//! The engine: takes the next event, does what it says, until nothing is left to happen.
+//! The engine: processes events until none is left.
 //!
-//! After the measured time no request comes any more, and those under way are finished: the slowest
-//! answers count too. The number of events is bounded by the number of requests that come, each of
+//! After the measured time no request arrives, and those under way are finished, so that the
+//! slowest answers count too. The number of events is bounded by the number of requests, each of
 //! which makes at most eleven attempts.
 
 mod attempt;
@@ -28,10 +28,7 @@ pub fn run(scenario: &Scenario) -> Result<Outcome, ScenarioError> {
     run_with(scenario, policies::named(scenario)?.as_ref())
 }
 
-/// Simulates a case with a policy that is handed in; the one that the scenario names plays no part.
-///
-/// # Errors
-/// A value of the scenario is not allowed.
+/// Simulates a case with this policy instead of the one that the scenario names.
 pub fn run_with(scenario: &Scenario, policy: &dyn Policy) -> Result<Outcome, ScenarioError> {
     scenario.validate()?;
     let mut simulation = Simulation::new(scenario, policy)?;
@@ -40,7 +37,7 @@ pub fn run_with(scenario: &Scenario, policy: &dyn Policy) -> Result<Outcome, Sce
     Ok(simulation.tally.outcome(simulation.happened))
 }
 
-/// One generator for each purpose, so that every policy meets the same arrivals with the same
+/// One generator for each purpose, so that every policy gets the same arrivals with the same
 /// service times.
 struct Generators {
     arrivals: fastrand::Rng,
@@ -66,28 +63,28 @@ struct Simulation<'a> {
     requests: Slab<Request>,
     probes: Slab<ProbeUnderWay>,
     senders: Vec<Box<dyn SenderModel>>,
-    /// Requests under way by sender, as the gateway sees it.
+    /// Requests under way by sender, as the gateway counts them.
     open: Vec<u32>,
     next_sender: u32,
     servers: Vec<Server>,
     view: View,
-    /// Requests in all servers together, and how many live.
+    /// Requests in all servers together, and the number of servers alive.
     inside: u64,
     alive: u32,
     parted: bool,
     changes: Vec<(Timestamp, Change)>,
     /// Mean time between arrivals of an open load.
     gap: Option<Duration>,
-    /// How many times its own an open load is.
+    /// The factor on an open load.
     load_factor: f64,
-    /// Replayed arrivals that have been put on the calendar.
+    /// How many replayed arrivals have been scheduled.
     replayed: usize,
     retries: u32,
     generators: Generators,
     tally: Tally,
-    /// Streams that carry nothing: sender and server.
+    /// Idle streams: sender and server.
     streams: Vec<(u32, u32)>,
-    /// Kept for its memory.
+    /// A buffer, kept to save allocations.
     probed: Vec<u32>,
 }
 
@@ -145,7 +142,7 @@ impl<'a> Simulation<'a> {
             && self.view.committed.iter().all(|&committed| committed % UNAVAILABLE == 0)
     }
 
-    /// Lets the next event happen; none left: false.
+    /// Processes the next event; false: none is left.
     fn step(&mut self) -> bool {
         let Some((time, event)) = self.events.pop() else { return false };
         self.now = time;
@@ -166,7 +163,7 @@ impl<'a> Simulation<'a> {
         true
     }
 
-    /// `event` happens `delay` from now.
+    /// Schedules `event` at `delay` from now.
     fn after(&mut self, delay: Duration, event: Event) {
         self.events.push(self.now.after(delay), event);
     }

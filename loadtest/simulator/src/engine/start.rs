@@ -1,4 +1,4 @@
-//! How it begins, and where requests come from.
+//! The start of a simulation, and the arrival and end of requests.
 
 use super::Simulation;
 use crate::events::Event;
@@ -28,7 +28,7 @@ impl Simulation<'_> {
         }
         self.open_streams()?;
         match scenario.load {
-            // Spread over one service time, lest all clients march in step.
+            // Spread over one service time, so that the clients do not run in step.
             Load::Closed { clients, .. } => {
                 for client in 0..clients {
                     let delay = scenario.service_time.mean().mul_f64(self.generators.arrivals.f64());
@@ -40,7 +40,7 @@ impl Simulation<'_> {
         Ok(())
     }
 
-    /// What stands in front of a server.
+    /// The sidecar of a server.
     pub(super) fn server_model(&self, server: u32) -> Result<Box<dyn ServerModel>, ScenarioError> {
         let incidents = &self.scenario.incidents;
         Ok(if incidents.iter().any(|incident| incident.lies(server)) {
@@ -52,7 +52,7 @@ impl Simulation<'_> {
         })
     }
 
-    /// All senders hear who the servers are.
+    /// Tells all senders the current servers.
     pub(super) fn tell_members(&mut self) {
         let members: Vec<u32> = (0..self.scenario.servers).filter(|&s| self.servers[s as usize].member).collect();
         for sender in &mut self.senders {
@@ -68,7 +68,7 @@ impl Simulation<'_> {
                 self.events.push(at, Event::Arrival);
             }
         } else if let Some(gap) = self.gap {
-            // A gap that has begun is not cut short when the load changes.
+            // A gap that has begun keeps its length when the load changes.
             let delay = exponential(gap.div_f64(self.load_factor), &mut self.generators.arrivals);
             if self.now.after(delay) < self.tally.closes() {
                 self.after(delay, Event::Arrival);
@@ -81,7 +81,7 @@ impl Simulation<'_> {
         self.start(NONE);
     }
 
-    /// A client sends its next request, unless the time is over.
+    /// A client sends its next request, unless the measured time is over.
     pub(super) fn send(&mut self, client: u32) {
         if self.now < self.tally.closes() {
             self.start(client);
@@ -116,7 +116,7 @@ impl Simulation<'_> {
         }
     }
 
-    /// A request is over; a closed loop's client goes on.
+    /// A request is over; the client of a closed load goes on.
     pub(super) fn end(&mut self, index: u32, end: End) {
         let request = self.requests[index];
         let wait = request.begun.since(request.reached);
@@ -126,8 +126,8 @@ impl Simulation<'_> {
         self.requests.free(index);
         if request.client != NONE {
             let think = self.scenario.load.think(&mut self.generators.arrivals);
-            // Where nobody can be asked, a request fails in no time; a client does not spin on
-            // that.
+            // Without a server to ask, a request fails at once; the pause keeps the client from
+            // spinning.
             let pause = if request.attempts == 0 { Duration::from_millis(1) } else { Duration::ZERO };
             self.after(back + think + pause, Event::Client(request.client));
         }

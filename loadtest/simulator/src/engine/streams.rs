@@ -1,11 +1,11 @@
-//! Streams that carry nothing: opened at the start, they never end.
+//! Idle streams: opened at the start, they never end.
 
 use super::Simulation;
 use crate::events::Event;
 use crate::scenario::ScenarioError;
 
 impl Simulation<'_> {
-    /// Each server gets its streams, each from a sender at random.
+    /// Opens each server's streams, each from a random sender.
     pub(super) fn open_streams(&mut self) -> Result<(), ScenarioError> {
         if self.scenario.idle_streams == 0 {
             return Ok(());
@@ -22,7 +22,7 @@ impl Simulation<'_> {
         Ok(())
     }
 
-    /// They have carried nothing for so long that the filters do not count them any more.
+    /// The streams have been idle for so long that the filters no longer count them.
     pub(super) fn streams_fall_idle(&mut self) {
         for (sender, server) in std::mem::take(&mut self.streams) {
             self.senders[sender as usize].stream(server, false);

@@ -1,9 +1,9 @@
-//! Envoy's own least request: two servers at random, the one with fewer pending requests of this
-//! sender, at a tie the one drawn first.
+//! Envoy's own least request: of two servers at random, the one with fewer pending requests of this
+//! sender; at a tie the one drawn first.
 //!
-//! Envoy draws with replacement, so one time in as many as there are servers it compares a server
-//! with itself and goes there unseen; `least_request` of `bloc_policy` compares two distinct ones.
-//! Cost: two draws.
+//! Envoy draws with replacement: with n servers, one choice in n compares a server with itself and
+//! takes it at any load. `least_request` of `bloc_policy` compares two distinct ones. Cost: two
+//! draws.
 
 use super::pending::{ByPending, Pending};
 use super::{Policy, SenderModel};
@@ -32,7 +32,7 @@ mod tests {
     #[test]
     fn chooses_the_only_busy_server_of_four_once_in_16_requests() {
         let mut rng = fastrand::Rng::with_seed(2);
-        // The first of four has a request pending: it is chosen only when it is drawn twice, one
+        // The first of four has a pending request, so it is chosen only when it is drawn twice, one
         // time in 16.
         let known = Pending { members: vec![0, 1, 2, 3], of: vec![1, 0, 0, 0] };
         let chosen = (0..10_000).filter(|_| pick(&known, &mut rng) == Some(0)).count();

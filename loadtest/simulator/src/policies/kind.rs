@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-/// The policies by the names that they have on the command line and in the results.
+/// The policies, by their names on the command line and in the results.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
 #[serde(rename_all = "snake_case")]
 #[value(rename_all = "snake_case")]
@@ -11,16 +11,16 @@ pub enum PolicyKind {
     Random,
     /// One after the other.
     RoundRobin,
-    /// Two at random, the one with fewer of the sender's own pending requests.
+    /// Of two at random, the one with fewer of the sender's own pending requests.
     LeastRequest,
-    /// The same, and the two may be one: what Envoy does by default.
+    /// The same, but the two may be the same server: Envoy's default.
     EnvoyLeastRequest,
     /// Of all servers the one with the fewest of the sender's own pending requests: the paper's
     /// Least Connection.
     LeastRequestFull,
     /// Chips, backoff, probing, admission.
     Bloc,
-    /// The smallest expected response time by what the servers report.
+    /// The smallest expected response time according to the servers' reports.
     Mu,
     /// Attempts bid the longest wait that they accept.
     Bid,

@@ -1,8 +1,5 @@
-//! Least request over all servers: the one with the fewest pending requests of this sender, at a
-//! tie one of them at random.
-//!
-//! The paper's Least Connection (section 5.3); with one sender it is join-the-shortest-queue. Cost:
-//! a look at every server.
+//! Least request over all servers: the one with the fewest pending requests of this sender; at a
+//! tie a random one of them.
 
 use super::pending::{ByPending, Pending};
 use super::{Policy, SenderModel};

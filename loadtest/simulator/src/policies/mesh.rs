@@ -1,10 +1,10 @@
-//! The policies of `bloc-policy`, through the calls that the filters make: `choose` once a request,
-//! `begin`, `answer` and `end` for each attempt.
+//! The policies of `bloc-policy`, through the calls that the filters make: `choose` for each
+//! request, `begin`, `answer` and `end` for each attempt.
 //!
-//! A request whose list is used up before its retries are goes where Envoy's fallback policy sends
-//! it: the better of two at random by the sender's own pending requests. All senders hear of the
-//! same servers in the same order, so an endpoint has the same id in all of them, and one table
-//! serves all.
+//! When a request has tried its whole list and has retries left, it goes where Envoy's fallback
+//! policy sends it: of two servers at random, the one with fewer of the sender's own pending
+//! requests. All senders learn of the same servers in the same order, so an endpoint has the same
+//! id in all of them, and one table serves all.
 
 use super::{Choice, Inbound, Moment, Plain, Policy, SenderModel, ServerModel};
 use crate::requests::{NONE, Plan};
@@ -31,10 +31,7 @@ pub struct Mesh {
 }
 
 impl Mesh {
-    /// With the inbound filter before each server.
-    ///
-    /// # Errors
-    /// `bloc_policy` has no such routing, or refuses the parameters.
+    /// A policy with the inbound filter before each server.
     pub fn new(routing: &'static str, scenario: &Scenario) -> Result<Self, ScenarioError> {
         let kind = RoutingKind::deserialize(StrDeserializer::<Error>::new(routing));
         let kind = kind.map_err(|_| ScenarioError::NoSuchRouting(routing))?;
@@ -50,10 +47,7 @@ impl Mesh {
         Ok(Self { directory: Rc::new(RefCell::new(directory)), admission: true, deadline: scenario.deadline })
     }
 
-    /// With nothing before the servers: stock Envoy.
-    ///
-    /// # Errors
-    /// See [`new`](Self::new).
+    /// A policy with nothing before the servers, as in stock Envoy.
     pub fn without_admission(routing: &'static str, scenario: &Scenario) -> Result<Self, ScenarioError> {
         Ok(Self { admission: false, ..Self::new(routing, scenario)? })
     }
@@ -72,7 +66,7 @@ impl Policy for Mesh {
     }
 }
 
-/// What all senders share: the parameters in force, and who is who.
+/// What all senders share: the parameters in force, and the servers' addresses and ids.
 struct Directory {
     spec: ServiceSpec,
     parameters: ServiceParameters,
@@ -91,7 +85,7 @@ impl Directory {
         SocketAddr::from(([10, b, c, d], 80)).to_string()
     }
 
-    /// New members, unless they are known already.
+    /// Sets new members, unless they are known already.
     fn update(&mut self, members: &[u32]) {
         if self.members == members {
             return;
@@ -122,12 +116,12 @@ fn slot(id: EndpointId) -> usize {
 struct MeshSender {
     sender: Option<Sender>,
     directory: Rc<RefCell<Directory>>,
-    /// Whether it stands for our filters, and not for stock Envoy.
+    /// Whether it models our filters; otherwise stock Envoy.
     filters: bool,
 }
 
 impl MeshSender {
-    /// Where Envoy's fallback policy would go.
+    /// The choice of Envoy's fallback policy.
     fn fallback(sender: &Sender, directory: &Directory, rng: &mut fastrand::Rng) -> Option<u32> {
         let members = &directory.members;
         let pending = |server: u32| {
@@ -164,7 +158,7 @@ impl SenderModel for MeshSender {
         if attempt == 0 {
             let list = sender.choose(moment.now, moment.rng);
             plan.set(list.iter().map(|&id| directory.servers[slot(id)]));
-            // The simulator's own retries after failures, if there are any, are as many.
+            // The simulator's own retries after failures, if any, have the same limit.
             plan.retries = sender.retries(sender.parameters().retries(), true);
         }
         let turn = plan.retries.bid();

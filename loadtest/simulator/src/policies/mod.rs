@@ -1,21 +1,21 @@
-//! Who decides: the policies, each behind three small traits.
+//! The policies, each behind three small traits.
 //!
 //! A [`Policy`] makes the [`SenderModel`] of each sender and the [`ServerModel`] of each server;
 //! the engine calls them and decides nothing itself. To add a policy, write a file with these two
-//! (or take [`Plain`] servers), and name it in [`PolicyKind`] and [`named`](named()); for an
-//! experiment, hand it to [`run_with`](crate::run_with) instead.
+//! (or use [`Plain`] servers), and name it in [`PolicyKind`] and [`named`](named()); for an
+//! experiment, pass it to [`run_with`](crate::run_with) instead.
 //!
 //! | name | sender | servers |
 //! |---|---|---|
 //! | `random`, `round_robin`, `least_request` | `bloc_policy::sender`, that routing | plain |
-//! | `envoy_least_request` | the same as Envoy does it by itself ([`EnvoyLeastRequest`]) | plain |
+//! | `envoy_least_request` | the same as in stock Envoy ([`EnvoyLeastRequest`]) | plain |
 //! | `least_request_full` | fewest own pending requests among all ([`LeastRequestFull`]) | plain |
 //! | `bloc` | `bloc_policy::sender` | `bloc_policy`: admission, capacity, chips |
 //! | `mu`, `bid` | the same, once `bloc_policy` knows a routing of that name | the same |
 //! | `prequal` | probing, hot and cold ([`Prequal`]) | plain, answering probes |
 //! | `jsq`, `shortest_wait` | sees all servers at the moment of decision ([`Omniscient`]) | plain |
 //!
-//! Plain servers admit everything and say nothing, as without our filters.
+//! Plain servers admit everything and report nothing, as without our filters.
 
 mod envoy_least_request;
 mod kind;

@@ -1,4 +1,4 @@
-//! From the name of a policy to the policy.
+//! The policy for each name.
 
 use super::{EnvoyLeastRequest, LeastRequestFull, Mesh, Omniscient, Policy, PolicyKind, Prequal};
 use crate::scenario::{Scenario, ScenarioError};

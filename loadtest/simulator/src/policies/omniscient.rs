@@ -1,7 +1,7 @@
-//! The omniscient balancer: every sender sees every server as it is at the moment of decision, what
-//! is on its way there included.
+//! The omniscient balancer: at the moment of decision every sender sees every server, including the
+//! requests on their way there.
 //!
-//! The mark to reach; nothing real can do it. At a tie one of the equals at random. Cost: a look at
+//! It is the goal that no real balancer can reach. At a tie it takes a random one. Cost: a look at
 //! every server.
 
 use super::{Choice, Moment, Policy, SenderModel, UNAVAILABLE, View};
@@ -9,12 +9,12 @@ use crate::requests::Plan;
 use bloc_policy::endpoints::Answer;
 use bloc_policy::units::Timestamp;
 
-/// What the omniscient balancer looks at.
+/// What the omniscient balancer compares.
 #[derive(Clone, Copy, Debug)]
 pub enum Omniscient {
     /// The number of requests: join the shortest queue.
     Queue,
-    /// (requests + 1) / service rate: the response time to be expected.
+    /// The expected response time: (requests + 1) / service rate.
     Wait,
 }
 
@@ -43,7 +43,7 @@ impl SenderModel for Omniscient {
     fn answer(&mut self, _attempt: Choice, _answer: &Answer, _began: Timestamp, _now: Timestamp) {}
 }
 
-/// The place of the least value, at a tie of one of the equals.
+/// The place of the least value; at a tie a random one.
 fn least<T: PartialOrd + Copy>(values: impl Iterator<Item = T> + Clone, rng: &mut fastrand::Rng) -> Option<usize> {
     let least = values.clone().reduce(|a, b| if b < a { b } else { a })?;
     let equals = values.clone().filter(|&value| value == least).count();

@@ -1,5 +1,4 @@
-//! A sender that knows its own pending requests and nothing else; which server it picks by them is
-//! the policy.
+//! A sender that knows only its own pending requests; the policy picks a server by them.
 
 use super::{Choice, Moment, SenderModel};
 use crate::requests::Plan;
@@ -9,13 +8,13 @@ use bloc_policy::units::Timestamp;
 /// What such a sender knows.
 #[derive(Default)]
 pub(super) struct Pending {
-    /// The servers that are there.
+    /// The present servers.
     pub members: Vec<u32>,
-    /// Pending requests by server, those that are gone included.
+    /// Pending requests by server, including servers that have left.
     pub of: Vec<u32>,
 }
 
-/// The server that is picked; none if there is no server.
+/// Picks a server; none if there is no server.
 pub(super) type Pick = fn(&Pending, &mut fastrand::Rng) -> Option<u32>;
 
 /// The sender.
@@ -48,7 +47,7 @@ impl SenderModel for ByPending {
     }
 
     fn stream(&mut self, server: u32, counts: bool) {
-        // Envoy counts it as long as it is there.
+        // Envoy counts the stream as long as it is open.
         self.known.of[server as usize] += u32::from(counts);
     }
 }

@@ -1,16 +1,16 @@
-//! What every policy says: which model decides in its senders, and which in its servers.
+//! A policy: which model decides in its senders, and which in its servers.
 
 use super::sender_model::SenderModel;
 use super::server::Plain;
 use super::server_model::ServerModel;
 
-/// A policy: what it puts beside each application.
+/// A policy: the models beside each application.
 pub trait Policy {
-    /// What decides in a sender; it hears of the servers by [`SenderModel::members`] before
-    /// anything else.
+    /// The model of a sender. Before anything else it learns the servers from
+    /// [`SenderModel::members`].
     fn sender(&self) -> Box<dyn SenderModel>;
 
-    /// What stands in front of a server.
+    /// The model of a server.
     fn server(&self) -> Box<dyn ServerModel> {
         Box::new(Plain)
     }

@@ -1,20 +1,20 @@
 //! Probing in the style of Prequal (Wydrowski, Kleinberg, Rumble, Archer: "Load is not what you
 //! should balance", NSDI 2024).
 //!
-//! With every request a sender probes `PROBES` servers at random; the answers (requests in flight,
-//! "RIF", and the latency to be expected) wait in a pool for later requests. A server is hot if its
-//! RIF exceeds the quantile `HOT` of the RIFs heard lately. The choice is lexicographic: of the
-//! cold ones in the pool the one with the least latency; if all are hot, the one with the least
-//! RIF. With fewer than two in the pool: at random.
+//! With every request a sender probes `PROBES` servers at random. The answers (requests in flight,
+//! "RIF", and the expected latency) stay in a pool for later requests. A server is hot if its RIF
+//! exceeds the quantile `HOT` of the recent RIFs. The choice is lexicographic: of the cold servers
+//! in the pool the one with the least latency; if all are hot, the one with the least RIF. With
+//! fewer than two in the pool: at random.
 //!
-//! A probe that was used counts one more request; it is dropped after `b` uses, `b = (1 + delta) /
-//! ((1 - m/n) * PROBES - REMOVED)`, rounded at random to a neighbouring whole number, at least 1.
-//! With each request `REMOVED` probe is dropped, the oldest and the worst by turns; the worst is
-//! the hot one with the highest RIF, or without a hot one that with the highest latency. A probe
-//! older than `MOST_AGE` is dropped.
+//! A use of a probe adds one request to its RIF; the probe is dropped after `b` uses, `b = (1 +
+//! delta) / ((1 - m/n) * PROBES - REMOVED)`, rounded at random to a neighbouring whole number, at
+//! least 1. With each request `REMOVED` probe is dropped, the oldest and the worst in turns; the
+//! worst is the hot one with the highest RIF, or without a hot one that with the highest latency. A
+//! probe older than `MOST_AGE` is dropped.
 //!
 //! Values are the paper's: pool `m` 16, 3 probes a request, 1 removed, delta 1, quantile 2^-0.25 =
-//! 0.84, age 1 s. Retries choose anew.
+//! 0.84, age 1 s. Retries choose again.
 //!
 //! Deviations: 1. a newer probe of a server replaces the older one; 2. the pool is at most half of
 //! the servers, since with `m >= n` the formula for `b` has no meaning; `b` is at most 16; 3. the
@@ -33,7 +33,7 @@ const DELTA: f64 = 1.0;
 const HOT: f64 = 0.841;
 const MOST_AGE: Duration = Duration::from_secs(1);
 const MOST_USES: f64 = 16.0;
-/// The quantile is over so many RIFs.
+/// How many RIFs the quantile is taken over.
 const HEARD: usize = 128;
 
 /// Probing.
@@ -60,7 +60,7 @@ struct Entry {
 
 struct Sender {
     members: Vec<u32>,
-    /// The oldest in front.
+    /// The oldest first.
     pool: Vec<Entry>,
     size: usize,
     uses: f64,

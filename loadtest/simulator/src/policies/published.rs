@@ -1,8 +1,8 @@
 //! Published capacity estimators behind BLOC's admission: Gradient2, Vegas and AIMD on delay.
 //!
-//! All three learn from response times alone, with one number in and one out. `L`: the limit; `t`:
-//! the time from arrival at the server to the answer; a request that was one of fewer than `L / 2`
-//! when it came says nothing about the limit and leaves it.
+//! All three learn from response times alone. `L`: the limit; `t`: the time from arrival at the
+//! server to the answer. A request that was one of fewer than `L / 2` at its arrival does not
+//! change the limit.
 //!
 //! | | rule for each answer | defaults |
 //! |---|---|---|
@@ -11,10 +11,10 @@
 //! | AIMD | `L + 1`, or `0.9 L` if `t` exceeds a timeout | timeout 5 s, `L` 20 to 200, at the start 20 |
 //!
 //! Reference: Netflix concurrency-limits (<https://github.com/Netflix/concurrency-limits>),
-//! `Gradient2Limit`, `VegasLimit` and `AIMDLimit`, with their defaults. They are here to be
-//! compared, no filter has them. They see each answer, as there unless a window is put before them:
-//! at four answers a second its ten samples would take 2.5 s. Deviations: 1. an answer in no time
-//! at all is passed over; 2. the cap of 200 on the limit is fixed.
+//! `Gradient2Limit`, `VegasLimit` and `AIMDLimit`, with their defaults. They serve only for
+//! comparison; no filter has them. They see each answer, as in the reference without a window in
+//! front: at four answers a second the window's ten samples would take 2.5 s. Deviations: 1. an
+//! answer in zero time is skipped; 2. the cap of 200 on the limit is fixed.
 
 use super::{ServerModel, Verdict};
 use bloc_policy::admission::Admission;
@@ -26,20 +26,21 @@ use std::time::Duration;
 const START: f64 = 20.0;
 const MOST: f64 = 200.0;
 const VEGAS_MOST: f64 = 1000.0;
-/// Answers until a Gradient2 baseline is more than the plain mean, and how many it then stretches
-/// over.
+/// The number of answers until a Gradient2 baseline is more than the plain mean, and the number
+/// that it then covers.
 const WARM_UP: u32 = 10;
 const LONG: f64 = 600.0;
 const GROWTH: f64 = 4.0;
 const SMOOTHING: f64 = 0.2;
 const BACKOFF: f64 = 0.9;
-/// After so many answers for each request of the limit, at most, Vegas measures its fastest anew.
+/// Vegas measures its fastest time again after at most this many answers for each request of the
+/// limit.
 const PROBE: f64 = 30.0;
 
-/// What makes a capacity out of response times.
+/// Derives a capacity from response times.
 pub trait Estimator {
-    /// A request that was one of `in_flight`, itself counted, when it came has been answered after
-    /// `took`, which is not zero.
+    /// Records the answer to a request after `took`, which is not zero. At its arrival the request
+    /// was one of `in_flight`, including itself.
     fn record(&mut self, took: Duration, in_flight: u32, rng: &mut fastrand::Rng);
 
     /// The limit in force, in requests; at least 1.
@@ -57,7 +58,7 @@ pub struct Gradient2 {
 }
 
 impl Gradient2 {
-    /// Has seen nothing; the limit never falls below `least`, 20 by default.
+    /// A new estimator; the limit never falls below `least`, 20 by default.
     pub fn new(least: u32) -> Self {
         Self { least: f64::from(least), limit: START, long: 0.0, answers: 0 }
     }
@@ -131,7 +132,7 @@ impl Estimator for Vegas {
     }
 }
 
-/// Climbs until a response takes too long.
+/// Raises the limit until a response takes too long.
 #[derive(Clone, Debug)]
 pub struct Aimd {
     timeout: Duration,
@@ -140,8 +141,8 @@ pub struct Aimd {
 }
 
 impl Aimd {
-    /// Takes a longer response than `timeout` (5 s by default) for an overload; the limit never
-    /// falls below `least`, 20 by default.
+    /// An estimator that treats a response longer than `timeout` (5 s by default) as overload; the
+    /// limit never falls below `least`, 20 by default.
     pub fn new(timeout: Duration, least: u32) -> Self {
         Self { timeout, least: f64::from(least), limit: START }
     }
@@ -170,7 +171,7 @@ pub struct Limited<E> {
     estimator: E,
     headroom: Ratio,
     in_flight: u32,
-    /// By the request's number: when it came, and as which of how many.
+    /// By the request's number: its arrival, and the requests in flight then, itself included.
     inside: HashMap<u32, (Timestamp, u32)>,
 }
 
@@ -181,7 +182,7 @@ impl<E: Estimator> Limited<E> {
     }
 
     fn admission(&self) -> Admission {
-        // The limit is at most a thousand; `as` cuts off what is no whole request.
+        // The limit is at most a thousand; `as` drops the fraction.
         Admission::new(Some(Concurrency::new(self.estimator.limit() as u32)), self.headroom)
     }
 

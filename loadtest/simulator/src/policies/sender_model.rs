@@ -1,4 +1,4 @@
-//! What decides in a sender, and what it decides by.
+//! The decisions of a sender, and their inputs.
 
 use super::server_model::Probe;
 use super::view::View;
@@ -9,11 +9,11 @@ use std::time::Duration;
 
 /// The circumstances of a decision.
 pub struct Moment<'a> {
-    /// When.
+    /// The time.
     pub now: Timestamp,
     /// Randomness.
     pub rng: &'a mut fastrand::Rng,
-    /// What only an omniscient balancer may look at.
+    /// For omniscient balancers only.
     pub view: &'a View,
 }
 
@@ -22,14 +22,14 @@ pub struct Moment<'a> {
 pub struct Choice {
     /// The server.
     pub server: u32,
-    /// The longest wait that the attempt accepts; none: any.
+    /// The longest wait that the attempt accepts; none: no limit.
     pub bid: Option<Duration>,
     /// By what right it goes there.
     pub right: Right,
 }
 
 impl Choice {
-    /// This server, for a policy without bids and chips.
+    /// A choice of this server, for a policy without bids and chips.
     pub fn plain(server: u32) -> Self {
         Self { server, bid: None, right: Right::Chip }
     }
@@ -37,29 +37,27 @@ impl Choice {
 
 /// The decisions of one sender. Servers are numbered from 0.
 pub trait SenderModel {
-    /// These are the servers, in rising order, from now on.
+    /// Sets the servers, in rising order.
     fn members(&mut self, servers: &[u32], now: Timestamp);
 
     /// The server for attempt number `attempt` (0: the first one) of a request, which begins at
-    /// once; none: nobody is known. `plan` belongs to the request and is empty at its first
+    /// once; none: no server is known. `plan` belongs to the request and is empty at its first
     /// attempt.
     fn choose(&mut self, plan: &mut Plan, attempt: u32, moment: &mut Moment<'_>) -> Option<Choice>;
 
     /// An attempt that began at `began` is over.
     fn answer(&mut self, attempt: Choice, answer: &Answer, began: Timestamp, now: Timestamp);
 
-    /// A stream to this server that carries nothing counts as pending from now on, or has done so
-    /// for long enough.
+    /// An idle stream to this server begins to count as pending, or stops.
     fn stream(&mut self, _server: u32, _counts: bool) {}
 
     /// Whether a request may be sent again after this answer to an attempt with this `bid`; none:
-    /// as often as the service's parameters say.
+    /// the service's parameters decide.
     fn again(&self, _plan: &mut Plan, _answer: &Answer, _bid: Option<Duration>) -> Option<bool> {
         None
     }
 
-    /// Puts the servers that are to be probed now, after a request's first choice, into `into`,
-    /// which is empty.
+    /// Adds the servers to be probed after a request's first choice to `into`, which is empty.
     fn probe(&mut self, _into: &mut Vec<u32>, _moment: &mut Moment<'_>) {}
 
     /// A probe has come back.

@@ -1,4 +1,4 @@
-//! What stands in front of a server.
+//! The models in front of a server.
 
 use super::{ServerModel, Verdict};
 use bloc_policy::capacity::Capacity;
@@ -11,7 +11,7 @@ use bloc_policy::wire::reason::Reason;
 use std::collections::HashMap;
 use std::time::Duration;
 
-/// Nothing: everything is admitted, nothing is said.
+/// No model: admits everything, reports nothing.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Plain;
 
@@ -27,20 +27,20 @@ impl ServerModel for Plain {
 
 /// The inbound filter: the calls that it makes to `bloc_policy::server`, in the same order.
 ///
-/// Without a limit of its own the application's line is inside the application, so the sidecar
-/// counts what is in the server; with `concurrency` in the service's parameters it is the sidecar
-/// that holds them, and it counts those beyond. All requests have the same time left.
+/// Without `concurrency` in the service's parameters the queue is inside the application, and the
+/// sidecar counts all requests in the server. With it the sidecar holds the waiting requests, and
+/// counts those beyond `concurrency`. All requests have the same time left.
 #[derive(Debug)]
 pub struct Inbound {
     server: Server,
-    /// What a request has left when it comes.
+    /// The time that a request has left at its arrival.
     left: Option<Duration>,
     in_flight: u32,
-    /// Of these, streams that carry nothing.
+    /// Of these, idle streams.
     streams: u32,
     totals: Totals,
-    /// By the request's number: its flag, and when it was handed to the application as far as the
-    /// sidecar knows.
+    /// By the request's number: its flag, the number of others at its arrival, and when the sidecar
+    /// believes that the application got it.
     inside: HashMap<u32, (Flag, Concurrency, Timestamp)>,
 }
 
@@ -50,7 +50,7 @@ impl Inbound {
         Self::with_deadline(parameters, None)
     }
 
-    /// The same, and a request has so much time left when it comes.
+    /// The same, but a request has this much time left at its arrival.
     pub fn with_deadline(parameters: &ServiceParameters, left: Option<Duration>) -> Self {
         let (server, totals) = (Server::new(parameters), Totals::default());
         Self { server, left, in_flight: 0, streams: 0, totals, inside: HashMap::new() }
@@ -78,7 +78,7 @@ impl ServerModel for Inbound {
     }
 
     fn begin(&mut self, request: u32, now: Timestamp) {
-        // Otherwise the hand-over is the arrival: the line is the application's, and the sidecar
+        // Otherwise the hand-over is the arrival: the queue is in the application, and the sidecar
         // does not see when the work begins.
         if self.server.places().is_some()
             && let Some((_, _, since)) = self.inside.get_mut(&request)
@@ -110,15 +110,15 @@ impl ServerModel for Inbound {
     }
 }
 
-/// A server that calls itself empty, whatever is in it: admits everything, grants every chip,
-/// answers probes with zero.
+/// A server that always reports itself empty: admits everything, grants every chip, answers probes
+/// with zero.
 #[derive(Clone, Debug)]
 pub struct Lying {
     report: LoadReport,
 }
 
 impl Lying {
-    /// A liar with these parameters.
+    /// A lying server with these parameters.
     #[allow(clippy::needless_update, reason = "what else a report holds, a liar leaves out")]
     pub fn new(parameters: &ServiceParameters) -> Self {
         let capacity = Capacity::new(parameters.capacity()).get().map(Concurrency::get);
@@ -165,8 +165,8 @@ mod tests {
         Inbound::new(&spec.validate().unwrap())
     }
 
-    /// The last of 40 reports of a server that takes 100 ms for each of its requests, one by one,
-    /// and always has `inside` of them.
+    /// The last of 40 reports of a server that always has `inside` requests and takes 100 ms for
+    /// each, one at a time.
     fn measured(inside: u32) -> LoadReport {
         let (mut inbound, mut rng) = (sidecar(true), fastrand::Rng::with_seed(1));
         let (mut now, mut report) = (Timestamp::ZERO, None);

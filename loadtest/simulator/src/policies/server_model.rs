@@ -1,4 +1,4 @@
-//! What decides in a server, and what it says.
+//! The decisions of a server, and its answers.
 
 use bloc_policy::units::Timestamp;
 use bloc_policy::wire::load_report::LoadReport;
@@ -9,39 +9,38 @@ use std::time::Duration;
 pub struct Probe {
     /// Requests in the server.
     pub in_flight: u32,
-    /// How long a request would take that came now.
+    /// The expected response time of a request that arrives now.
     pub latency: Duration,
 }
 
-/// What a server says to an attempt.
+/// A server's answer to an attempt.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Verdict {
-    /// It may come in.
+    /// Admitted.
     Admitted,
-    /// It may not.
+    /// Rejected for want of capacity.
     Rejected(LoadReport),
-    /// It would take longer than its bid.
+    /// Rejected because the wait would exceed the bid.
     Bounced(LoadReport),
-    /// It would miss its deadline.
+    /// Rejected because the deadline would be missed.
     Late(LoadReport),
 }
 
-/// The decisions of one server. `request` names a request while it is in the server.
+/// The decisions of one server. `request` identifies a request while it is in the server.
 pub trait ServerModel {
-    /// An attempt has come, which accepts a wait of `bid` at most.
+    /// An attempt has arrived, which accepts a wait of `bid` at most.
     fn arrive(&mut self, request: u32, bid: Option<Duration>, now: Timestamp, rng: &mut fastrand::Rng) -> Verdict;
 
     /// The application begins to work on an admitted request.
     fn begin(&mut self, _request: u32, _now: Timestamp) {}
 
-    /// The application has finished a request, which leaves: the report that its answer carries, if
-    /// any.
+    /// The application has finished a request, which leaves: the report in its answer, if any.
     fn answer(&mut self, request: u32, now: Timestamp, rng: &mut fastrand::Rng) -> Option<LoadReport>;
 
-    /// A stream that carries nothing counts from now on, or not any more.
+    /// An idle stream begins to count, or stops.
     fn stream(&mut self, _counts: bool) {}
 
-    /// The places of the application that such streams take, as the sidecar sees it.
+    /// The places of the application that the sidecar believes idle streams take.
     fn places_of_streams(&self) -> u32 {
         0
     }

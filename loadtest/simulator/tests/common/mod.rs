@@ -15,7 +15,7 @@ pub fn case(policy: PolicyKind, seconds: u64) -> Scenario {
     }
 }
 
-/// What can be simulated today.
+/// All policies that can be simulated.
 #[allow(dead_code, reason = "not every test file asks all of them")]
 pub const POLICIES: [PolicyKind; 11] = [
     PolicyKind::Random,

@@ -6,8 +6,8 @@ fn rng() -> fastrand::Rng {
     fastrand::Rng::with_seed(1)
 }
 
-/// So many answers of a server that works on one request at a time and is as full as the estimator
-/// allows; returns the limit after each.
+/// Records `answers` answers of a server that works on one request at a time and is as full as the
+/// estimator allows; returns the limit after each.
 fn full(estimator: &mut impl Estimator, answers: usize, rng: &mut fastrand::Rng) -> Vec<f64> {
     let mut limits = Vec::with_capacity(answers);
     for _ in 0..answers {
@@ -46,12 +46,12 @@ fn vegas_settles_at_a_short_queue_and_grows_at_later_probes() {
     let (mut vegas, mut rng) = (Vegas::default(), rng());
     vegas.record(SERVICE, 1, &mut rng);
     assert_eq!(vegas.limit(), START, "the first answer is the fastest so far");
-    // The limit falls by one with each answer, from 20 to 7. The first probe comes no earlier than
-    // after 15 * 7 answers.
+    // The limit falls by one with each answer, from 20 to 7. The first probe comes after at least
+    // 15 * 7 answers.
     let limits = full(&mut vegas, 100, &mut rng);
     assert!(limits[20..].iter().all(|&limit| limit == 7.0), "{limits:?}");
     // A probe takes the response time of the full server for that of an idle one, so the limit
-    // grows: by 6 and more each time.
+    // grows by 6 or more each time.
     let limits = full(&mut vegas, 1000, &mut rng);
     assert!(limits.is_sorted() && limits[999] >= 19.0, "{limits:?}");
     // An answer of an idle server corrects this.
@@ -90,7 +90,7 @@ fn gradient2_settles_and_then_drifts_up_on_a_full_server() {
     (0..50).for_each(|_| gradient.record(SERVICE, 1, &mut rng));
     let limits = full(&mut gradient, 1200, &mut rng);
     assert!((3.0..=10.0).contains(&limits[50]), "{limits:?}");
-    // The baseline comes to include the queue: about 4 requests more in 300 answers, without end.
+    // The baseline comes to include the queue: about 4 requests more in 300 answers, without limit.
     assert!(limits[1199] - limits[599] > 5.0 && limits[1199] < 40.0, "{} to {}", limits[599], limits[1199]);
     let before = gradient.long;
     gradient.record(SERVICE, 1, &mut rng);
