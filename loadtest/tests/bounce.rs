@@ -19,7 +19,7 @@ async fn busy_servers_bounce_far_more_often_than_idle_ones() {
     assert_eq!(rounds, [1, 2]);
     let requests = |times: &std::collections::BTreeMap<u32, Vec<Duration>>| times.values().map(Vec::len).sum::<usize>();
     assert_eq!((requests(&bounces.busy.times), requests(&bounces.idle.times)), (600, 600));
-    // Servers are tried in random order, so each position of the idle one occurs. How often a busy
+    // Servers are tried in random order, so the idle one occurs at each position. How often a busy
     // server admits a bid depends on the machine.
     let counts: Vec<u32> = bounces.busy.times.keys().copied().collect();
     assert_eq!(counts, (0..=u32::try_from(BUSY).unwrap()).collect::<Vec<_>>());

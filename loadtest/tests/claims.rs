@@ -1,5 +1,5 @@
-//! The claims in the documents are those that the commands check: each documented claim is checked,
-//! and each checked claim is documented.
+//! The documents state the claims that the commands check: each documented claim is checked, and
+//! each checked claim is documented.
 
 use bloc_lab::chaos::{self, Claim};
 use bloc_lab::goals::{CLAIMS, KINDS};
@@ -11,7 +11,7 @@ fn text(file: &str) -> String {
     std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
-/// What stands in backticks.
+/// The texts in backticks.
 fn codes(text: &str) -> BTreeSet<&str> {
     text.split('`').skip(1).step_by(2).collect()
 }

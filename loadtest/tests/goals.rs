@@ -1,5 +1,5 @@
-//! `bloc-lab goals` when no mesh starts: nothing is measured, so the command reports each claim as
-//! not kept.
+//! `bloc-lab goals` when no mesh starts: nothing is measured, so the command reports that no claim
+//! holds.
 
 use std::path::Path;
 use std::process::Command;
@@ -8,8 +8,8 @@ const LAB: &str = env!("CARGO_BIN_EXE_bloc-lab");
 
 #[test]
 fn unmeasured_claims_fail_the_command_after_results_are_written() {
-    // All files that a mesh needs exist, and none of them works. The hard link has to be on the
-    // file system of the program.
+    // All files that a mesh needs exist, but none works. The hard link has to be on the program's
+    // file system.
     let lab = Path::new(LAB);
     let directory = tempfile::tempdir_in(lab.parent().unwrap()).unwrap();
     let at = |name: &str| directory.path().join(name);

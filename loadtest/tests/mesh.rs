@@ -33,7 +33,7 @@ fn runs(id: u32) -> bool {
     Path::new(&format!("/proc/{id}")).exists()
 }
 
-/// Waits until `done`, ten seconds at most.
+/// Waits until `done`, for at most ten seconds.
 fn eventually(what: &str, mut done: impl FnMut() -> bool) {
     let deadline = Instant::now() + Duration::from_secs(10);
     while !done() {
@@ -81,7 +81,7 @@ fn run_measures_two_servers_and_leaves_no_process() {
 
     let rows: Vec<serde_json::Value> = serde_json::from_slice(&std::fs::read(&json).unwrap()).unwrap();
     let number = |name: &str| rows[0][name].as_f64().unwrap();
-    // No answer comes before its service time. How many come depends on the machine; a test in
+    // No answer arrives before its service time. How many arrive depends on the machine; a test in
     // virtual time shows that a busy server keeps its rate (backend/places.rs).
     let throughput = number("throughput_rps");
     // 50 a second each; after a stall before the window, more of them fall into it.

@@ -21,7 +21,7 @@ fn post(path: &str) -> Builder {
     Request::post(path).header("host", SERVICE).header("x-bloc-bid", bloc_policy::wire::bid::ANY)
 }
 
-/// A pod that is full.
+/// A pod at its capacity.
 async fn full(place: &Place) -> (Pod, tokio::task::JoinHandle<()>) {
     let pod = Pod::with_capacity(place, "pod", 1).await;
     let to = pod.address;
@@ -30,7 +30,7 @@ async fn full(place: &Place) -> (Pod, tokio::task::JoinHandle<()>) {
     (pod, inside)
 }
 
-/// What a server's sidecar says to `bytes` on a connection of its own.
+/// What a server's sidecar answers to `bytes` on a connection of its own.
 async fn says(to: SocketAddr, bytes: &[&[u8]]) -> String {
     let mut stream = TcpStream::connect(to).await.unwrap();
     for bytes in bytes {
@@ -42,7 +42,7 @@ async fn says(to: SocketAddr, bytes: &[&[u8]]) -> String {
     String::from_utf8_lossy(&buffer[..count]).into_owned()
 }
 
-/// Stock Envoy's own early answers close the connection; bounces do so only if the body never
+/// Stock Envoy's own early answers close the connection. Bounces do so only if the body never
 /// arrives completely.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_bounced_http_1_request_keeps_its_connection() {
@@ -73,7 +73,7 @@ async fn a_bounced_http_1_request_keeps_its_connection() {
     assert_eq!(served.body.len(), 100 * KIB);
 }
 
-/// Envoy would answer 413 to what it has to buffer.
+/// Envoy would answer 413 if it had to buffer the body.
 #[tokio::test(flavor = "multi_thread")]
 async fn holds_or_bounces_a_body_beyond_envoys_buffer_without_a_413() {
     let place = Place::new();
@@ -94,7 +94,7 @@ async fn holds_or_bounces_a_body_beyond_envoys_buffer_without_a_413() {
     assert_eq!(held.await.unwrap().unwrap().body.len(), 500 * KIB);
 }
 
-/// A pod whose listener is changed.
+/// A pod whose listener is changed by `change`.
 async fn pod_with(place: &Place, spec: &Value, change: impl FnOnce(&mut Value)) -> Pod {
     let app = App::start("pod").await;
     let configuration = json!({"service": SERVICE, "services": {SERVICE: spec}});
@@ -105,7 +105,7 @@ async fn pod_with(place: &Place, spec: &Value, change: impl FnOnce(&mut Value)) 
     Pod { app, sidecar, address }
 }
 
-/// One that is full, whose connection manager is changed.
+/// A pod at its capacity whose connection manager is changed by `change`.
 async fn full_with(place: &Place, change: impl FnOnce(&mut Value)) -> (Pod, tokio::task::JoinHandle<()>) {
     let pod = pod_with(place, &json!({"capacity": {"estimator": "static", "limit": 1}}), |listener| {
         change(&mut listener["filter_chains"][0]["filters"][0]["typed_config"]);
@@ -142,7 +142,7 @@ async fn a_bounced_request_that_another_filter_delayed_keeps_its_connection() {
     inside.await.unwrap();
 }
 
-/// With `proxy_100_continue` such a client sends its body only after an answer.
+/// With `proxy_100_continue` the client sends its body only after an answer.
 #[tokio::test(flavor = "multi_thread")]
 async fn bounces_a_request_with_expect_100_continue_before_its_body() {
     let place = Place::new();

@@ -93,7 +93,7 @@ async fn proxies_follow_the_file_and_keep_the_last_good_state() {
         eventually("the capacity from the control plane", async || (capacity_of(pod).await == Some(10)).then_some(()))
             .await;
     }
-    // The sender asks for a service once a request has gone there.
+    // The sender asks for a service after the first request to it.
     send(to, request("/x"), "").await.unwrap();
     eventually("a list from the control plane's endpoints", async || {
         send(to, request("/x"), "").await.unwrap();

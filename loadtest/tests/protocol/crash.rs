@@ -40,8 +40,8 @@ fn crash(path: &str, place: &str) -> hyper::http::request::Builder {
 
 type Pending = JoinHandle<Result<Answer, String>>;
 
-/// Sends to `/hold` on a new connection to this worker, and waits until the sidecar counts the
-/// request.
+/// Sends a request to `/hold` on a new connection to this worker, and waits until the sidecar
+/// counts it.
 async fn hold(pod: &Pod, workers: &mut Workers<'_>, worker: usize) -> Pending {
     let before = pod.metric("in_flight").await;
     let mut connection = workers.connect(worker).await;
@@ -54,8 +54,8 @@ async fn crashes(envoy: &Envoy) -> u64 {
     envoy.stats("^wasmcustom.bloc.crashes$").await.unwrap().values().copied().sum()
 }
 
-/// The whole sequence for one crash point of the inbound filter. `expected`: the status of the
-/// request that crashes.
+/// The sequence for one crash point of the inbound filter. `expected`: the status of the request
+/// that crashes.
 async fn inbound_crash(at: &str, expected: &[u16]) {
     let place = Place::crashing();
     let pod = pod(&place, capacity()).await;
@@ -122,8 +122,7 @@ async fn a_crash_on_a_tick_costs_only_requests_of_its_worker() {
     inbound_crash("tick", &[200]).await;
 }
 
-/// Requests held in the worker that crashes are answered; those held in the other one get the
-/// slots.
+/// Held requests of the worker that crashes are answered; those of the other worker get the slots.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_crash_answers_held_requests_and_frees_their_slots() {
     let place = Place::crashing();
@@ -239,13 +238,13 @@ impl Load {
         Self { stop, served, clients }
     }
 
-    /// Waits until so many more were served.
+    /// Waits until this many more were served.
     async fn serves(&self, more: usize) {
         let before = self.served.load(Ordering::Relaxed);
         eventually("traffic", async || (self.served.load(Ordering::Relaxed) >= before + more).then_some(())).await;
     }
 
-    /// How many were served, and how many were refused.
+    /// How many were served, and how many refused.
     async fn end(self) -> (usize, usize) {
         self.stop.store(true, Ordering::Relaxed);
         let mut refused = 0;
@@ -272,7 +271,7 @@ async fn fifty_crashes_that_are_far_apart_cost_the_requests_inside() {
     while crashed < CRASHES {
         load.serves(10).await;
         let killer = &mut killers[crashed % 2];
-        // As if the last crash were long ago.
+        // So that the last crash seems long ago.
         if killer.send(crash("/x", "forget"), "").await.unwrap().status.as_u16() != 200 {
             continue;
         }
@@ -314,7 +313,8 @@ async fn the_in_flight_count_recovers_under_load_after_an_allocation_trap() {
     let answer = killer.send(crash("/x", "memory"), "").await.expect("an answer");
     assert_eq!(answer.status.as_u16(), 503);
     let crashed = Instant::now();
-    // Those that stay, and at most one of each client. While the lost ones are counted, it is more.
+    // Those that stay, and at most one of each client. The count is higher while it includes the
+    // lost ones.
     let most = (STAYING[1] + 2 * CLIENTS) as u64;
     eventually("a count that can be true", async || (pod.metric("in_flight").await <= most).then_some(())).await;
     println!("the count was true after {:?}", crashed.elapsed());
@@ -340,7 +340,7 @@ async fn the_in_flight_count_recovers_under_load_after_an_allocation_trap() {
     assert_eq!(crashes(&pod.sidecar).await, 0, "a trap without crash recovery is not counted");
 }
 
-/// After too many crashes in too short a time, traffic passes without the filters, so nothing
+/// After too many crashes within a short time traffic passes without the filters, so nothing
 /// crashes any more.
 #[tokio::test(flavor = "multi_thread")]
 async fn fails_open_after_a_few_crashes_in_a_row() {
@@ -390,7 +390,7 @@ async fn polling_continues_after_a_crash_on_a_control_plane_response() {
     control_plane::write(&place, "20", &[]);
     eventually("the crash", async || (crashes(&pod.sidecar).await == 1).then_some(())).await;
     eventually("the new capacity all the same", async || (capacity().await == Some(20)).then_some(())).await;
-    // In every worker.
+    // Every worker has the capacity.
     for _ in 0..20 {
         assert_eq!(capacity().await, Some(20));
     }

@@ -1,4 +1,4 @@
-//! Servers that no configuration names are learned from `upstream.address`.
+//! Servers without a configured list are learned from `upstream.address`.
 
 use crate::support::{Place, Pod, eventually, outbound, request, send, sender};
 use bloc_lab::envoy::SERVICE;
@@ -36,11 +36,11 @@ async fn learns_servers_from_responses_and_forgets_one_that_left() {
     assert!(shares.iter().all(|&share| share > 40), "{shares:?}");
     let fallbacks =
         eventually("counts", async || (counter("requests").await == 200).then_some(counter("fallbacks").await)).await;
-    // Each worker learns on its own. It needs at least one request, and at most some dozens until
-    // it knows both servers.
+    // Each worker learns on its own. It needs at least one request, and at most some dozens, to
+    // learn both servers.
     assert!((2..120).contains(&fallbacks), "{fallbacks} of 200 requests went without a list");
 
-    // One leaves the cluster: no request is lost, and the list names it no longer.
+    // One leaves the cluster: no request is lost, and the list no longer names it.
     assignment["endpoints"][0]["lb_endpoints"].as_array_mut().unwrap().remove(0);
     write(&assignment, "2");
     eventually("the update of the endpoints", async || {

@@ -48,8 +48,8 @@ async fn a_pod_killed_under_load_costs_only_the_requests_inside_it() {
     for client in clients {
         lost.extend(client.await.unwrap());
     }
-    // Those that were inside, at most one for each client. Later ones met a refused connection and
-    // were retried elsewhere.
+    // Only requests that were inside may be lost, at most one for each client. Later ones met a
+    // refused connection and were retried elsewhere.
     assert!(lost.len() <= CLIENTS, "lost: {lost:?}");
     assert!(lost.iter().all(|&(_, status)| status == 503), "lost: {lost:?}");
     assert!(survivors(&pods) > before + CLIENTS * REQUESTS / 4, "the others took over");
@@ -87,7 +87,7 @@ async fn loses_no_request_when_one_sidecar_has_lost_its_application() {
     let plain = send(gone.address, request("/slow"), "").await.unwrap();
     assert_eq!(plain.status.as_u16(), 503);
     assert_eq!(plain.ours(), Vec::<String>::new());
-    // When no server is left, the sender's client gets it too.
+    // When no server is left, the sender's client gets this answer too.
     well.app.crash();
     let answer = send(to, request("/slow"), "").await.unwrap();
     assert_eq!(answer.status.as_u16(), 503);

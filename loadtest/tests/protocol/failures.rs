@@ -38,8 +38,7 @@ impl Stand {
         metric(&self.envoy, "outbound", name).await
     }
 
-    /// Waits until all attempts are counted, with so many that failed and so many that were given
-    /// up.
+    /// Waits until all attempts are counted, with `failures` failed and `given_up` given up.
     async fn counts(&self, failures: u64, given_up: u64) {
         let mut seen = [0, 0];
         let all = failures + given_up;

@@ -1,4 +1,4 @@
-//! Which of our headers applications and clients see, and what forged ones do.
+//! Which of our headers applications and clients see, and the effect of forged ones.
 
 use crate::support::{Place, Pod, outbound, request, send, sender};
 use bloc_lab::envoy::SERVICE;
@@ -37,7 +37,7 @@ async fn a_client_cannot_choose_the_server() {
     let (chosen, other) =
         (Pod::with_capacity(&place, "chosen", 10).await, Pod::with_capacity(&place, "other", 10).await);
     let endpoints = [chosen.address, other.address];
-    // The service is configured, or it is not: in neither case does the client's list count.
+    // The client's list has no effect, whether the service is configured or not.
     let known = json!({"services": {SERVICE: {"endpoints": [other.address.to_string()]}}});
     let (envoy, to) = sender(&place, &outbound(&place, &endpoints, &known, None)).await;
     for _ in 0..20 {

@@ -1,4 +1,4 @@
-//! The hold queue: over all workers, the application never works on more than `concurrency`
+//! The wait queue: over all workers, the application never works on more than `concurrency`
 //! requests, and each held request is answered.
 
 use crate::support::{App, Place, Pod, eventually, inbound, request, send, spoken};
@@ -13,9 +13,9 @@ async fn pod(place: &Place, spec: Value) -> Pod {
     let app = App::start("pod").await;
     let configuration = json!({"service": SERVICE, "services": {SERVICE: spec}});
     let mut bootstrap = inbound(place, app.address, &configuration, None);
-    // Connections evenly over the workers, so that all four of them hold requests.
+    // Connections are balanced over the workers, so that all four hold requests.
     bootstrap["static_resources"]["listeners"][0]["connection_balance_config"] = json!({"exact_balance": {}});
-    // Peers are inside the mesh: Envoy takes x-envoy-* headers from nobody else.
+    // Peers are inside the mesh: Envoy accepts x-envoy-* headers only from them.
     let manager = &mut bootstrap["static_resources"]["listeners"][0]["filter_chains"][0]["filters"][0]["typed_config"];
     manager["use_remote_address"] = json!(true);
     manager["internal_address_config"] = json!({"cidr_ranges": [{"address_prefix": "127.0.0.0", "prefix_len": 8}]});
@@ -26,7 +26,7 @@ async fn pod(place: &Place, spec: Value) -> Pod {
 
 /// Thousands of short requests, a third of which the client cancels at a random moment. The bound
 /// holds, and all others are served. At the end the concurrency limiter is empty: a request that
-/// comes then is not held.
+/// arrives then is not held.
 #[tokio::test(flavor = "multi_thread")]
 async fn four_workers_respect_the_concurrency_and_lose_no_wakeup() {
     let place = Place::new();
@@ -59,7 +59,7 @@ async fn four_workers_respect_the_concurrency_and_lose_no_wakeup() {
             served += 1;
         }
     }
-    // With clients that all stay, each request is served.
+    // When all clients stay, each request is served.
     let mut staying = tokio::task::JoinSet::new();
     for _ in 0..600 {
         staying.spawn(send(to, request("/brief"), ""));
@@ -81,8 +81,8 @@ async fn four_workers_respect_the_concurrency_and_lose_no_wakeup() {
     assert!(held < 3600);
     let rescued = pod.metric("rescued").await;
     println!("held {held}, rescued {rescued}");
-    // A tick may come between a wakeup and its arrival. Without wakeups nearly all would have to
-    // wait for a tick.
+    // A tick may occur between a wakeup and its arrival. Without wakeups nearly all would wait for
+    // a tick.
     assert!(rescued * 20 < held, "{rescued} of {held} held requests were admitted only by a tick");
     // All three slots are free again: three requests are inside at once, the fourth waits.
     let holding: Vec<_> = (0..4).map(|_| tokio::spawn(send(to, request("/hold"), ""))).collect();
@@ -108,7 +108,7 @@ async fn serves_held_requests_first_come_first_served_with_intact_bodies() {
     for i in 0..12u64 {
         let post = hyper::Request::post(format!("/n/{i}")).header("host", SERVICE);
         others.push(tokio::spawn(send(to, post, "a body that waits with its request")));
-        // One after the other into the wait queue, on any worker.
+        // They enter the wait queue one after the other, on any worker.
         eventually("its position in the wait queue", async || (pod.metric("in_flight").await == i + 2).then_some(()))
             .await;
     }

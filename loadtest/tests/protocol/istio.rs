@@ -1,5 +1,5 @@
-//! A plugin configuration that names no service: the filter takes it from Istio's metadata of the
-//! inbound cluster.
+//! A plugin configuration that names no service: the filter takes the name from Istio's metadata of
+//! the inbound cluster.
 
 use crate::support::{App, Place, eventually, inbound, request, send, spoken};
 use bloc_lab::envoy::Envoy;
@@ -7,8 +7,8 @@ use serde_json::{Value, json};
 
 const HOST: &str = "shop.default.svc.cluster.local";
 
-/// A sidecar whose plugin configuration has parameters, but no service of its own; `services` is
-/// Istio's metadata.
+/// A sidecar whose plugin configuration has parameters, but no service; `services` is Istio's
+/// metadata.
 async fn start(place: &Place, services: Value) -> (App, Envoy) {
     let app = App::start("pod").await;
     let spec = json!({"capacity": {"estimator": "static", "limit": 7}});

@@ -1,6 +1,6 @@
-//! The three filters in real Envoys with two workers each: what clients and backends saw.
+//! The three filters in real Envoys with two workers each: what clients and backends see.
 //!
-//! Needs target/bloc.wasm and Envoy, and for the tests of the control plane its binary; `make test`
+//! Needs target/bloc.wasm, Envoy and, for its tests, the binary of the control plane; `make test`
 //! provides all three.
 
 mod bodies;

@@ -1,5 +1,5 @@
 //! Mirrored requests: Envoy copies the headers after it has chosen a server, and before
-//! `bloc.attempt` has taken the addresses away. The mirror's application has no sidecar.
+//! `bloc.attempt` has removed the addresses. The mirror's application has no sidecar.
 
 use crate::support::{App, Place, Pod, eventually, outbound, send, sender};
 use bloc_lab::envoy::{Balancing, Outbound, SERVICE, route_configuration, sidecar_outbound, static_cluster};
@@ -12,19 +12,19 @@ const ENDPOINTS: &str = "x-bloc-endpoints";
 
 type Headers = BTreeMap<String, String>;
 
-/// What mirrors.
+/// The sidecar that mirrors.
 enum Sidecar {
     /// Envoy without the filters.
     Stock,
-    /// With them, and with a list of the servers.
+    /// With the filters and a list of the servers.
     Told,
-    /// With them; its first request has no list, for it has yet to learn the servers.
+    /// With the filters; its first request has no list, for it has yet to learn the servers.
     Learning,
 }
 use Sidecar::{Learning, Stock, Told};
 
-/// The headers that the mirror of the first request arrives with, but for what differs from request
-/// to request. `edit`: what is to be changed in the mirror's cluster.
+/// The headers of the first request at the mirror, without those that differ between requests.
+/// `edit` changes the mirror's cluster.
 async fn mirrored(sidecar: Sidecar, policy: Value, edit: impl FnOnce(&mut Value)) -> Headers {
     let place = Place::new();
     let pod = Pod::with_capacity(&place, "pod", 10).await;
@@ -67,7 +67,7 @@ fn removing() -> Value {
     json!({"cluster": MIRROR, "request_headers_mutations": [{"remove": ENDPOINTS}]})
 }
 
-/// Gives a cluster filters of its own, which stand in the place of the router's.
+/// Gives a cluster its own filters, which replace the router's.
 fn own_filters(cluster: &mut Value) {
     let extension = |name: &str, message: &str| {
         let config = format!("type.googleapis.com/envoy.extensions.filters.http.{name}.v3.{message}");

@@ -1,5 +1,5 @@
 //! ORCA: what our servers report to Envoy's own balancer, and what our senders learn from servers
-//! that report only ORCA.
+//! that send only ORCA reports.
 
 use crate::support::{App, Place, Pod, eventually, outbound, request, send, sender};
 use bloc_lab::envoy::SERVICE;
@@ -7,13 +7,13 @@ use serde_json::json;
 
 const ORCA: &str = "endpoint-load-metrics";
 
-/// A pod whose application works on so many requests at once, and says so by ORCA.
+/// A pod whose application works on `concurrency` requests at once; the sidecar reports ORCA.
 async fn pod(place: &Place, name: &str, concurrency: u32) -> Pod {
     let spec = json!({"concurrency": concurrency, "orca": true});
     Pod::start(place, name, json!({"service": SERVICE, "services": {SERVICE: spec}})).await
 }
 
-/// Sends so many requests to `/slow`, sixteen at once.
+/// Sends `count` requests to `/slow`, sixteen at once.
 async fn load(to: std::net::SocketAddr, count: usize) {
     let mut under_way = tokio::task::JoinSet::new();
     for _ in 0..count {
@@ -41,7 +41,7 @@ async fn envoys_weighted_round_robin_favours_our_larger_server() {
         },
     }}]});
     let (_envoy, to) = sender(&place, &bootstrap).await;
-    // Weights are known once both have measured a rate.
+    // Envoy has weights once both servers have measured a rate.
     for pod in [&small, &large] {
         eventually("a report", async || {
             load(pod.address, 16).await;
@@ -92,6 +92,6 @@ async fn servers_without_bloc_are_weighed_by_their_orca_reports() {
         assert!(answer.header(ORCA).is_some(), "the client sees the application's own header");
     }
     let served = [small.seen("/orca").len(), large.seen("/orca").len()];
-    // Each of two workers has to learn of both servers. Without the reports each server gets half.
+    // Each of the two workers has to learn both servers. Without the reports each server gets half.
     assert!(served[1] > 80, "{served:?}");
 }

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use std::net::SocketAddr;
 use tokio::task::JoinHandle;
 
-/// A pod that works on one request at a time, as it says, and has served a few of 100 ms.
+/// A pod with `concurrency: 1` that has served a few requests of 100 ms.
 async fn pod(place: &Place, name: &str) -> Pod {
     let spec = json!({"concurrency": 1, "hold": false});
     let pod = Pod::start(place, name, json!({"service": SERVICE, "services": {SERVICE: spec}})).await;
@@ -34,7 +34,7 @@ async fn release(pod: &Pod, held: Vec<JoinHandle<Result<Answer, String>>>) {
     }
 }
 
-/// The sidecar of a caller, with a single worker, so that all requests meet the same knowledge.
+/// A caller's sidecar with a single worker, so that all requests share its knowledge.
 async fn sender(place: &Place, endpoints: &[SocketAddr], mut spec: Value) -> (Envoy, SocketAddr) {
     spec["endpoints"] = json!(endpoints.iter().map(ToString::to_string).collect::<Vec<_>>());
     let bootstrap = outbound(place, endpoints, &json!({"services": {SERVICE: spec}}), None);
@@ -72,8 +72,8 @@ async fn bids_reach_the_idle_server_without_a_shed_request() {
     let (busy, idle) = (pod(&place, "busy").await, pod(&place, "idle").await);
     let (envoy, to) = sender(&place, &[busy.address, idle.address], json!({"routing": "bid"})).await;
     let held = fill(&busy, 30).await;
-    // Until the sender has heard of both, the busy one may serve requests. Afterwards it knows what
-    // to bid.
+    // Until the sender knows both servers, the busy one may serve requests. Afterwards the sender
+    // knows what to bid.
     for _ in 0..30 {
         assert_eq!(send(to, request("/slow"), "").await.unwrap().status.as_u16(), 200);
     }

@@ -9,7 +9,7 @@ fn knows(pods: &[&Pod]) -> serde_json::Value {
     json!({"services": {SERVICE: {"endpoints": endpoints, "retries": 3}}})
 }
 
-/// Fills the only place of a pod and returns the handle of the request that holds it.
+/// Fills the only place of a pod; returns the handle of the request that holds it.
 async fn fill(pod: &Pod) -> tokio::task::JoinHandle<Result<crate::support::Answer, String>> {
     let address = pod.address;
     let before = pod.app.seen("/hold").len();
@@ -41,7 +41,7 @@ async fn a_rejected_post_reaches_another_server_with_its_body_intact() {
 
     full.app.release();
     assert_eq!(held.await.unwrap().unwrap().app(), Some("full"));
-    // Counters on either side lag by a tick, so they agree only in the end.
+    // Counters on both sides lag by a tick, so they agree only in the end.
     let counted = eventually("the same count of rejections on both sides", async || {
         let rejected = full.metric("rejected_capacity").await;
         let counted = crate::support::metric(&envoy, "outbound", "rejections").await;

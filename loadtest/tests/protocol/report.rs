@@ -6,14 +6,14 @@ use bloc_lab::envoy::{Envoy, SERVICE};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 
-/// The metrics of the sidecars that the dashboard shows.
+/// The sidecar metrics on the dashboard.
 fn on_the_dashboard() -> BTreeSet<&'static str> {
     let dashboard = include_str!("../../../control-plane/dashboards/bloc.json");
     let words = dashboard.split(|c: char| !(c.is_ascii_alphanumeric() || c == '_'));
     words.filter(|word| word.starts_with("bloc_inbound_") || word.starts_with("bloc_outbound_")).collect()
 }
 
-/// The names of the metrics with a label `bloc_service` of this service.
+/// The names of the metrics whose label `bloc_service` is this service.
 async fn metrics(envoy: &Envoy) -> BTreeSet<String> {
     let text = envoy.admin_get("/stats/prometheus").await.unwrap();
     let label = format!("bloc_service=\"{SERVICE}\"");
@@ -34,8 +34,8 @@ async fn reports_server_events_to_the_control_plane_and_to_prometheus() {
     let configuration = json!({"services": {SERVICE: {"retries": 0}}});
     let (caller, address) = sender(&place, &outbound(&place, &[pod.address], &configuration, None)).await;
 
-    // With a capacity of 1 an answer carries a chip if no other request is inside, and the second
-    // of two at once is rejected.
+    // With a capacity of 1 an answer carries a chip if no other request is inside, and of two
+    // concurrent requests the second is rejected.
     eventually("a chip and a rejection in the report", async || {
         let both = tokio::join!(send(address, request("/slow"), ""), send(address, request("/slow"), ""));
         assert!(both.0.is_ok() && both.1.is_ok());

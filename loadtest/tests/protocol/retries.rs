@@ -3,7 +3,7 @@
 use crate::support::Place;
 use bloc_lab::retries::{CASES, Stand, Table, WAYS};
 
-/// How often stock Envoy asks, by the documentation; in the order of the cases.
+/// Attempts that stock Envoy makes according to the documentation, in the order of the cases.
 const STOCK: [u64; CASES.len()] = [1, 3, 2, 2, 11, 6, 3, 2, 1, 3, 3, 1, 7, 2, 5, 2, 2];
 
 #[tokio::test(flavor = "multi_thread")]

@@ -1,5 +1,5 @@
-//! A sidecar that stands still with requests in its hold queue: stopped as a whole, or throttled by
-//! its cgroup. Each request is answered, by the application or with a rejection.
+//! A sidecar that stalls with requests in its wait queue: stopped as a whole, or throttled by its
+//! cgroup. Each request is answered, by the application or with a rejection.
 
 use crate::support::{Answer, App, Connection, Place, Pod, balance, eventually, inbound, request, send};
 use bloc_lab::envoy::{Envoy, SERVICE};
@@ -13,11 +13,10 @@ use std::time::Duration;
 use tokio::time::sleep;
 
 const CLIENTS: usize = 16;
-/// Beyond the stop: as long as the slowest of the requests may be held, and some for a slow
-/// machine.
+/// After the stop: the longest that a request may be held, and extra time for a slow machine.
 const ANSWERED_WITHIN: Duration = Duration::from_secs(40);
 
-/// A pod with two workers whose application works on one request at once.
+/// A pod with two workers whose application works on one request at a time.
 async fn pod(place: &Place) -> Pod {
     let app = App::start("pod").await;
     let configuration = json!({"service": SERVICE, "services": {SERVICE: {"concurrency": 1}}});
@@ -28,7 +27,7 @@ async fn pod(place: &Place) -> Pod {
     Pod { app, sidecar, address }
 }
 
-/// What became of the requests.
+/// The results of the requests.
 #[derive(Debug, Default, PartialEq)]
 struct Answers {
     served: usize,
@@ -117,8 +116,8 @@ async fn answers_every_request_after_a_stop_of_20_s() {
     stopped_for(Duration::from_secs(20)).await;
 }
 
-/// In each of the kernel's periods the sidecar runs for 5 ms and stands still for 95. With busy
-/// neighbours in its cgroup it stands still for seconds.
+/// In each of the kernel's periods the sidecar runs for 5 ms and stalls for 95. With busy
+/// neighbours in its cgroup it stalls for seconds.
 async fn throttled(neighbours: usize) {
     let place = Place::new();
     let mut pod = pod(&place).await;

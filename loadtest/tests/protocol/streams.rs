@@ -17,7 +17,7 @@ const STREAMS: usize = 50;
 const PATIENCE: Duration = Duration::from_secs(20);
 
 /// An application: a request to `/stream` gets an answer that begins at once and says `echo` to
-/// whatever comes; all others get `ok`.
+/// every message; all others get `ok`.
 struct Echo {
     address: SocketAddr,
     served: Arc<AtomicU64>,
@@ -58,7 +58,7 @@ impl Echo {
         }
     }
 
-    /// Ends the streams that there are.
+    /// Ends the open streams.
     fn end_streams(&self) {
         self.end.notify_waiters();
     }
@@ -68,7 +68,7 @@ impl Echo {
     }
 }
 
-/// All that comes until this comes; none if the connection ends before.
+/// Reads up to and including `end`; none if the connection ends before.
 async fn read_until(connection: &mut TcpStream, end: &str) -> Option<String> {
     let (mut all, mut buffer) = (String::new(), [0; 1024]);
     while !all.contains(end) {
@@ -78,7 +78,7 @@ async fn read_until(connection: &mut TcpStream, end: &str) -> Option<String> {
     Some(all)
 }
 
-/// A stream of HTTP/1.1, in both directions.
+/// A stream over HTTP/1.1, in both directions.
 struct Stream(TcpStream);
 
 impl Stream {
@@ -165,14 +165,14 @@ async fn a_sender_does_not_count_idle_streams_as_pending() {
     let (other, second) = server(&place, "without", &without, &json!({})).await;
     let spec = json!({"routing": "least_request", "endpoints": [first.to_string(), second.to_string()]});
     let bootstrap = outbound(&place, &[first, second], &json!({"services": {SERVICE: spec}}), None);
-    // One worker, so that it knows all streams.
+    // One worker, so that it has all streams.
     let sender = Envoy::start(&place.envoy, place.path(), "sender", &bootstrap, 1).await.unwrap();
     let to = sender.listener("outbound").unwrap();
     let mut streams = open(to).await;
     without.end_streams();
     eventually("no stream at the other", async || (metric(&other, "inbound", "in_flight").await == 0).then_some(()))
         .await;
-    // How many of twenty requests go where the streams are.
+    // How many of twenty requests go to the server with the streams.
     let share = async || {
         let before = with.served();
         for _ in 0..20 {

@@ -1,5 +1,5 @@
 //! A client outside the mesh that forges our headers and Envoy's: at a gateway they have no effect
-//! and go no further.
+//! and are not passed on.
 
 use crate::support::{Answer, Connection, Place, Pod, outbound, request, sender};
 use bloc_lab::envoy::{Envoy, SERVICE};
@@ -7,7 +7,7 @@ use hyper::http::request::Builder;
 use serde_json::{Value, json};
 use std::net::SocketAddr;
 
-/// Headers with which callers inside tell Envoy's router what to do, and ours.
+/// Headers that tell Envoy's router what to do when a caller inside sends them, and ours.
 const FORGED: [(&str, &str); 16] = [
     ("x-bloc-bid", "1"),
     ("x-bloc-load", "chip=1, queue=0, capacity=1000000"),
@@ -31,7 +31,7 @@ fn forged(path: &str) -> Builder {
     FORGED.iter().fold(request(path), |request, (name, value)| request.header(*name, *value))
 }
 
-/// A gateway: clients are outside, whatever they say.
+/// A gateway: its clients count as outside, whatever they send.
 async fn gateway(place: &Place, pods: &[SocketAddr], configuration: &Value) -> (Envoy, SocketAddr) {
     let mut bootstrap = outbound(place, pods, configuration, None);
     let manager = &mut bootstrap["static_resources"]["listeners"][0]["filter_chains"][0]["filters"][0]["typed_config"];
@@ -54,7 +54,7 @@ async fn forged_headers_change_nothing_and_reach_no_application() {
     let place = Place::new();
     let pods = [Pod::with_capacity(&place, "one", 10).await, Pod::with_capacity(&place, "two", 10).await];
     let addresses = [pods[0].address, pods[1].address];
-    // A service that is configured, and one that is not.
+    // A configured service, and one that is not.
     for configuration in [json!({"services": {SERVICE: {"endpoints": addresses.map(|at| at.to_string())}}}), json!({})]
     {
         let (envoy, to) = gateway(&place, &addresses, &configuration).await;
@@ -83,7 +83,7 @@ async fn forged_headers_change_nothing_and_reach_no_application() {
     }
 }
 
-/// Neither with one header or two, nor with another spelling, nor by naming it in `connection` for
+/// Not with one header or two, nor with another spelling, nor by naming it in `connection` for
 /// removal at the next hop.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_client_outside_the_mesh_cannot_choose_a_server() {

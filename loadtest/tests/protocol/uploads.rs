@@ -1,5 +1,5 @@
 //! Uploads of many megabytes, side by side on one connection between the Envoys, to a server that
-//! works on few requests at once: none hangs, whether the server's sidecar holds requests or not.
+//! works on few requests at once. None hangs, whether the server's sidecar holds requests or not.
 
 use crate::support::bootstraps::{merged, named};
 use crate::support::{Place, eventually, inbound, outbound};
@@ -23,32 +23,33 @@ use tokio::time::{Instant, sleep, timeout};
 
 const MIB: usize = 1 << 20;
 const PIECE: usize = 64 << 10;
-/// How long anything here may take on a busy machine. What hung did so until a client gave up.
+/// How long anything here may take on a busy machine. An upload that hung did so until its client
+/// gave up.
 const BOUND: Duration = Duration::from_secs(60);
-/// The body of an upload is this, again and again.
+/// The body of an upload repeats this.
 static PIECES: LazyLock<Bytes> = LazyLock::new(|| {
     let mut random = fastrand::Rng::with_seed(4);
     let piece: Vec<u8> = std::iter::repeat_with(|| random.u8(..)).take(PIECE).collect();
     [piece.as_slice(), &piece].concat().into()
 });
 
-/// What is spoken between the Envoys, and to either side of them.
+/// The protocols between the Envoys, and on either side of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Protocol {
     Http1,
     Http2,
 }
 
-/// What is uploaded.
+/// The kind of upload.
 #[derive(Clone, Copy, Debug)]
 enum Kind {
     /// With its length.
     Sized,
-    /// As a gRPC call, whose length nobody knows.
+    /// As a gRPC call, whose length is unknown.
     Grpc,
 }
 
-/// A body of this many bytes, sent at so many bytes a second; 0: as fast as it goes.
+/// A body of this many bytes, sent at this many bytes a second; 0: as fast as possible.
 #[derive(Clone, Copy, Debug)]
 struct Upload {
     kind: Kind,
@@ -66,8 +67,8 @@ impl Upload {
     }
 }
 
-/// What is in force on the way: a routing, whether the server's sidecar holds requests, and on how
-/// many the server works at once.
+/// Our configuration: a routing, whether the server's sidecar holds requests, and how many the
+/// server works on at once.
 #[derive(Clone, Copy, Debug)]
 struct Ours {
     routing: &'static str,
@@ -117,13 +118,13 @@ impl Stand {
         self.server.stats(&format!("^{stat}$")).await.unwrap().values().sum()
     }
 
-    /// How many connections of HTTP/2 there were between the Envoys.
+    /// How many HTTP/2 connections there were between the Envoys.
     async fn connections(&self, variant: usize) -> u64 {
         let stat = format!("cluster.{}.upstream_cx_http2_total", name(variant));
         self.sender.stats(&format!("^{stat}$")).await.unwrap().values().sum()
     }
 
-    /// How long this upload takes, or what went wrong.
+    /// How long this upload takes, or its error.
     async fn send(&self, variant: usize, protocol: Protocol, upload: Upload) -> Result<Duration, String> {
         let to = self.sender.listener(&name(variant)).unwrap();
         let began = Instant::now();
@@ -172,7 +173,7 @@ impl Stand {
         timeout(BOUND, exchange).await.map_err(|_| format!("{upload:?}: no answer within {BOUND:?}"))?
     }
 
-    /// These one after the other, this long apart: how long each takes.
+    /// Sends these one after the other, this long apart: how long each takes.
     async fn run(
         &self,
         variant: usize,
@@ -192,19 +193,19 @@ fn name(variant: usize) -> String {
     format!("variant-{variant}")
 }
 
-/// One first, the others when it is inside, then a request without a body.
+/// The first, then the others when it is inside, then a request without a body.
 fn behind(first: Upload, others: impl IntoIterator<Item = Upload>) -> Vec<(u64, Upload)> {
     let others = others.into_iter().map(|upload| (300, upload));
     [(0, first)].into_iter().chain(others).chain([(600, Upload::of(0, 0))]).collect()
 }
 
-/// The whole of all uploads has reached the application, in time.
+/// All uploads have reached the application completely and in time.
 fn complete(results: &[Result<Duration, String>]) {
     let failed: Vec<_> = results.iter().filter_map(|result| result.as_ref().err()).collect();
     assert!(failed.is_empty(), "{} of {} uploads, such as {}", failed.len(), results.len(), failed[0]);
 }
 
-/// Counts the bytes of each request, which are as they should be.
+/// Counts the bytes of each request and checks them.
 async fn application() -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
@@ -236,7 +237,7 @@ async fn count(request: Request<Incoming>) -> Result<Response<Full<Bytes>>, hype
 const MU: Ours = Ours { routing: "mu", hold: true, concurrency: 1 };
 const BID: Ours = Ours { routing: "bid", hold: true, concurrency: 1 };
 
-/// If they were held, their bodies would fill the window of the connection, and that of the one
+/// If these were held, their bodies would fill the connection's window, and the body of the one
 /// inside would never arrive.
 #[tokio::test(flavor = "multi_thread")]
 async fn uploads_complete_beside_a_slow_one_on_the_same_connection() {
@@ -246,7 +247,7 @@ async fn uploads_complete_beside_a_slow_one_on_the_same_connection() {
     assert_eq!(stand.connections(0).await, 1);
 }
 
-/// The same with calls of unknown length, which are held until they turn out to be long.
+/// The same with calls of unknown length, which are held until they prove long.
 #[tokio::test(flavor = "multi_thread")]
 async fn long_grpc_calls_complete_beside_a_slow_one_on_one_connection() {
     let stand = Stand::start(&[Some(BID)]).await;
@@ -264,8 +265,8 @@ async fn sixteen_uploads_complete_at_a_server_that_works_on_four() {
     complete(&results);
 }
 
-/// The bodies are short enough to be held, so Envoy buffers them; together they exceed the window
-/// of the connection several times.
+/// The bodies are short enough to be held, so Envoy buffers them; together they exceed the
+/// connection's window several times.
 #[tokio::test(flavor = "multi_thread")]
 async fn many_short_uploads_are_held_beside_a_slow_one_and_complete() {
     let stand = Stand::start(&[Some(MU), Some(BID)]).await;

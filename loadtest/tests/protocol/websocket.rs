@@ -13,7 +13,7 @@ const STREAMS: usize = 50;
 const EVENT: &str = "event\r\n";
 
 /// An application: `/events/N` begins its answer at once, and sends an event whenever N is
-/// announced; `/socket` is an upgrade, likewise; anything else is answered.
+/// announced; `/socket` does the same after an upgrade; anything else is answered at once.
 async fn application() -> (SocketAddr, watch::Sender<usize>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();

@@ -1,4 +1,4 @@
-//! `x-bloc-why` in real Envoys: shown only where `debugHeaders` is on.
+//! `x-bloc-why` in real Envoys: it is sent only where `debugHeaders` is on.
 
 use crate::support::{Place, Pod, eventually, outbound, request, send, sender};
 use bloc_lab::envoy::SERVICE;

@@ -1,5 +1,5 @@
-//! The application of these tests: answers with the request's body and the status that it asks for,
-//! after 5 ms, and notes whom it has had.
+//! The application of these tests: after 5 ms it answers with the request's body and the status
+//! that the request asks for, and records its requests.
 
 use http_body_util::{BodyExt, Full};
 use hyper::body::{Bytes, Incoming};
@@ -18,22 +18,22 @@ use tokio::sync::Semaphore;
 pub const NUMBER: &str = "x-test-number";
 /// The header that asks for a status.
 pub const STATUS: &str = "x-test-status";
-/// The header by which an answer is known to be the application's.
+/// The header that marks an answer of the application.
 pub const APPLICATION: &str = "x-test-application";
 /// How long it works on a request, and on how many at once.
 const WORK: Duration = Duration::from_millis(5);
 pub const CONCURRENCY: usize = 4;
 
-/// What all applications of a stand have seen.
+/// What all applications of a stand have received.
 #[derive(Debug, Default)]
 pub struct Seen {
-    /// How often each request came.
+    /// How often each request arrived.
     pub requests: HashMap<u64, usize>,
     /// Headers that are ours.
     pub ours: Vec<String>,
 }
 
-/// Starts one, which ends with the test.
+/// Starts an application, which ends with the test.
 pub async fn start(seen: &Arc<Mutex<Seen>>) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();

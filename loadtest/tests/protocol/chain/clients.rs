@@ -1,4 +1,4 @@
-//! Clients that send one request after the other, and what each saw.
+//! Clients that send one request after the other, and what each received.
 
 use super::application::{APPLICATION, NUMBER, STATUS};
 use super::combinations::{Payload, Protocol};
@@ -16,36 +16,37 @@ use tokio::task::JoinSet;
 use tokio::time::timeout;
 
 pub const CLIENTS: usize = 6;
-/// How long an answer may take on a machine that is busy with much else.
+/// How long an answer may take on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(60);
 const MEGABYTE: usize = 1 << 20;
-/// The longest body, and what the others are taken from: each begins elsewhere.
+/// The longest body. The others are parts of it, each from another start.
 static BYTES: LazyLock<Bytes> = LazyLock::new(|| {
     let mut random = fastrand::Rng::with_seed(19);
     std::iter::repeat_with(|| random.u8(..)).take(4 * MEGABYTE + 1024).collect::<Vec<_>>().into()
 });
 
-/// What requests came to.
+/// The results of requests.
 #[derive(Debug, Default)]
 pub struct Tally {
-    /// The numbers of those that the application answered as they asked for.
+    /// The numbers of those that the application answered as requested.
     pub served: Vec<u64>,
-    /// Those that we answered with a 429: their numbers, and whether the body was a long one.
+    /// Those that the filters rejected with 429: their numbers, and whether the body was a long
+    /// one.
     pub rejected: Vec<(u64, bool)>,
     /// Those with a long body that Envoy itself gave up: it was about to send one again after a
-    /// rejection, and then more of the body came than it keeps.
+    /// rejection, but then more of the body arrived than it buffers.
     pub too_long: Vec<u64>,
-    /// Everything else.
+    /// All other results.
     pub wrong: Vec<String>,
 }
 
 impl Tally {
-    /// How many there were.
+    /// The number of requests.
     pub fn requests(&self) -> u64 {
         (self.served.len() + self.rejected.len() + self.too_long.len() + self.wrong.len()) as u64
     }
 
-    /// Both together.
+    /// Both tallies together.
     pub fn and(mut self, other: Self) -> Self {
         self.served.extend(other.served);
         self.rejected.extend(other.rejected);
@@ -74,7 +75,7 @@ impl Case {
             Payload::FourMegabytes => 1000,
         };
         let from = usize::try_from(number % 1024).unwrap();
-        // Also the application's own 429 and 503, which are nobody's to send again.
+        // The application's own 429 and 503, too, which must not be sent again.
         let status = match number % 16 {
             1 => "429",
             2 => "503",
@@ -172,7 +173,7 @@ impl Clients {
         Self { to, protocol, idle }
     }
 
-    /// Sends so many requests, each client one after the other.
+    /// Each client sends its share of `requests`, one after the other.
     pub async fn send(&mut self, requests: usize, payload: Payload) -> Tally {
         let mut clients = JoinSet::new();
         for mut connection in self.idle.drain(..) {
@@ -194,8 +195,8 @@ impl Clients {
         all
     }
 
-    /// One request on each connection, one after the other: what the threads have counted before
-    /// goes to Envoy.
+    /// Sends one request on each connection, one after the other, so that each thread hands its
+    /// earlier counts to Envoy.
     pub async fn nudge(&mut self) -> Tally {
         let mut tally = Tally::default();
         for connection in &mut self.idle {
@@ -206,7 +207,7 @@ impl Clients {
 }
 
 async fn one(connection: &mut Connection, to: SocketAddr, protocol: Protocol, payload: Payload, tally: &mut Tally) {
-    // Envoy closes a connection whose request it answered before its end.
+    // Envoy closes a connection when it answered a request before the request's end.
     if !connection.is_open().await {
         *connection = Connection::open(to, protocol).await.unwrap();
     }

@@ -1,13 +1,13 @@
-//! The combinations that are tested: each pair of values of two factors occurs in one of them.
+//! The tested combinations: each pair of values of two factors occurs in one of them.
 //!
-//! The list is the shortest of some that a program made at random; a test checks it. The spot of a
-//! filter that is not there means nothing: those pairs, and no others, are left out.
+//! The list is the shortest of several that a program made at random; a test checks it. An absent
+//! filter has no spot; only those pairs are left out.
 
 use self::{OnRequest::*, OnResponse::*, Payload::*, Protocol::*, Spot::*};
 use bloc_policy::config::RoutingKind::{self, Bid, Bloc, Mu};
 use std::fmt;
 
-/// A filter that makes a request wait.
+/// A filter that delays a request.
 #[derive(Clone, Copy, Debug)]
 pub enum OnRequest {
     /// An external authorization over gRPC, which answers after 0 to 20 ms.
@@ -18,16 +18,16 @@ pub enum OnRequest {
     Lua,
 }
 
-/// A filter that makes an answer wait.
+/// A filter that delays an answer.
 #[derive(Clone, Copy, Debug)]
 pub enum OnResponse {
-    /// A script like that for requests.
+    /// A script like the one for requests.
     Script,
     /// An external processor, which answers after 0 to 20 ms.
     ExtProc,
 }
 
-/// Where such a filter stands.
+/// The position of such a filter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Spot {
     /// Between the client and `bloc.outbound`.
@@ -40,17 +40,17 @@ pub enum Spot {
     AfterInbound,
 }
 
-/// What requests and answers carry.
+/// The bodies of requests and answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Payload {
     Nothing,
     Kilobyte,
     HundredKilobytes,
-    /// Beyond what Envoy keeps for a retry. Seven small ones go with each.
+    /// More than Envoy keeps for a retry. Seven small ones go with each.
     FourMegabytes,
 }
 
-/// What is spoken on the way.
+/// The protocol on the way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Protocol {
     Http1,
@@ -59,7 +59,7 @@ pub enum Protocol {
     Upgraded,
 }
 
-/// One of each.
+/// One combination.
 #[derive(Clone, Copy, Debug)]
 pub struct Combination {
     pub on_request: Option<(OnRequest, Spot)>,
@@ -69,7 +69,8 @@ pub struct Combination {
     /// Mutual TLS between the Envoys.
     pub tls: bool,
     pub routing: RoutingKind,
-    /// Whether the servers are named; otherwise they are learned from the answers.
+    /// Whether the configuration names the servers; otherwise the sender learns them from the
+    /// answers.
     pub named: bool,
 }
 
@@ -138,7 +139,7 @@ mod pairs {
     /// A factor and one of its values.
     type Value = (&'static str, String);
 
-    /// The value of each factor. A filter that is not there has no spot.
+    /// The value of each factor. An absent filter has no spot.
     fn values(combination: &Combination) -> Vec<Value> {
         let Combination { on_request, on_response, payload, protocol, tls, routing, named } = combination;
         let mut values = vec![

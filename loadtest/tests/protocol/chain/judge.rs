@@ -1,4 +1,4 @@
-//! What must hold of one combination, and of some together.
+//! The checks of one combination, and of a group.
 
 use super::clients::Tally;
 use super::combinations::{Combination, OnRequest, OnResponse, Protocol};
@@ -6,13 +6,13 @@ use super::stand::{Stand, Target};
 use super::{Course, FULL, REQUESTS, STOCK, WARM_UP};
 use std::sync::atomic::Ordering;
 
-/// Attempts without a right in a thousand, of all combinations of a group together: at most so
-/// many.
+/// The most forced attempts in a thousand, over all combinations of a group.
 const FORCED: u64 = 10;
-/// A sender that learns goes on exploring with one request in 50: in a hundred at most so many.
+/// The most explorations in a hundred requests. A sender that learns keeps exploring with one in
+/// 50.
 const EXPLORING: u64 = 10;
 
-/// What was wrong with this one.
+/// What is wrong with this combination.
 pub async fn course(stand: &Stand, number: usize, combination: &Combination, course: &Course) -> Vec<String> {
     let Course { calm, crowded, full, stock } = course;
     let mut wrong: Vec<String> = Vec::new();
@@ -36,13 +36,13 @@ pub async fn course(stand: &Stand, number: usize, combination: &Combination, cou
         if fallbacks > most {
             fails(format!("{fallbacks} of {requests} requests fell back"));
         }
-        // What Envoy keeps of a long body is not enough to send it again.
+        // Envoy keeps too little of a long body to send it again.
         let given_up = side.tally.rejected.iter().filter(|(_, long)| !long).count();
         if given_up * 50 > WARM_UP + REQUESTS {
             fails(format!("{given_up} requests with short bodies were rejected"));
         }
     }
-    // Also a long body is bounced for nothing but capacity, and nothing there has any.
+    // Even a long body is bounced only for capacity, and no server here has one.
     if !calm.tally.rejected.is_empty() || !calm.tally.too_long.is_empty() {
         wrong.push(format!("calm: rejected {:?} and {:?}", calm.tally.rejected, calm.tally.too_long));
     }
@@ -66,7 +66,7 @@ pub async fn course(stand: &Stand, number: usize, combination: &Combination, cou
     wrong
 }
 
-/// What was wrong with these together.
+/// What is wrong with this group.
 pub fn group(stand: &Stand, combinations: &[(usize, Combination)], courses: &[Course]) -> Vec<String> {
     let mut wrong = Vec::new();
     let sum = |of: fn(&Course) -> u64| courses.iter().map(of).sum::<u64>();
@@ -79,7 +79,7 @@ pub fn group(stand: &Stand, combinations: &[(usize, Combination)], courses: &[Co
     if !ours.is_empty() {
         wrong.push(format!("applications have seen {} headers of ours, such as {}", ours.len(), ours[0]));
     }
-    // The other filters have done what they are there for. Some do not see what was rejected.
+    // The other filters have done their work. Some do not see rejected requests.
     let with = |which: fn(&Combination) -> bool| {
         let these = combinations.iter().filter(|(_, combination)| which(combination)).count();
         (these * 2 * REQUESTS) as u64
@@ -102,7 +102,7 @@ pub fn group(stand: &Stand, combinations: &[(usize, Combination)], courses: &[Co
     wrong
 }
 
-/// What clients and applications saw of so many requests.
+/// Checks what clients and applications saw of `requests` requests.
 fn seen(stand: &Stand, tally: &Tally, requests: usize) -> Vec<String> {
     let mut wrong = Vec::new();
     let total = tally.served.len() + tally.rejected.len() + tally.too_long.len() + tally.wrong.len();

@@ -1,5 +1,5 @@
-//! Our filters among others that wait, with bodies of all sizes, over HTTP/1.1, HTTP/2 and mutual
-//! TLS: what clients and applications see, and what the counters say.
+//! Our filters among others that delay requests, with bodies of all sizes, over HTTP/1.1, HTTP/2
+//! and mutual TLS: what clients and applications see, and what the counters say.
 
 mod application;
 mod clients;
@@ -15,20 +15,20 @@ use stand::{Counters, Stand, Target};
 use std::time::Duration;
 use tokio::time::sleep;
 
-/// Before anything is held against the filters: a sender explores until it has met each server, and
-/// gathers chips as requests overlap, so more of them overlap than afterwards.
+/// Before the measurement: a sender explores until it has met each server, and collects chips as
+/// requests overlap, so more of them overlap here.
 const WARM_UP: usize = 180;
 const REQUESTS: usize = 180;
-/// With all servers full, warm-up and measurement each.
+/// With all servers full, for warm-up and measurement each.
 const FULL: usize = 60;
 /// Without our filters.
 const STOCK: usize = 48;
-/// A thread hands its counters over with the first request after a second.
+/// A thread hands its counters to Envoy with the first request after a second.
 const LATE: Duration = Duration::from_millis(1100);
 /// How many groups share Envoys.
 const GROUPS: usize = 5;
 
-/// What one combination came to.
+/// The results of one combination.
 struct Course {
     calm: Side,
     crowded: Side,
@@ -38,11 +38,11 @@ struct Course {
 
 /// Requests through our filters to one of the targets.
 struct Side {
-    /// All but those that only move the counters on.
+    /// All but those that only make the threads report their counters.
     tally: Tally,
-    /// From the end of the warm-up to that of the measurement.
+    /// From the end of the warm-up to the end of the measurement.
     counted: Counters,
-    /// From the beginning to the end of the measurement.
+    /// From the start of the warm-up to the end of the measurement.
     all: Counters,
 }
 
@@ -52,7 +52,7 @@ async fn side(stand: &Stand, number: usize, combination: &Combination, target: T
     let [mut clients, mut others] =
         [Clients::connect(to, combination.protocol).await, Clients::connect(to, combination.protocol).await];
     let payload = combination.payload;
-    // Small ones are as good to warm up, and faster.
+    // Small ones serve as well for the warm-up, and are faster.
     let small = if payload == Payload::FourMegabytes { Payload::Kilobyte } else { payload };
     let (warm_up, requests) = if target == Target::Full { (FULL, FULL) } else { (WARM_UP, REQUESTS) };
     let (some, more) = tokio::join!(clients.send(warm_up / 2, small), others.send(warm_up / 2, small));
@@ -64,7 +64,7 @@ async fn side(stand: &Stand, number: usize, combination: &Combination, target: T
     sleep(LATE).await;
     let nudges = nudge.and(clients.nudge().await);
     assert_eq!(nudges.served.len(), 2 * CLIENTS, "{target:?}, idle: {combination}: {nudges:?}");
-    // Without the last nudges, which nothing moves on.
+    // Without the last nudges, whose own counts nothing reports.
     let all = stand.counters(&name, tally.requests() + CLIENTS as u64).await;
     Side { tally, counted: all.since(&before), all }
 }

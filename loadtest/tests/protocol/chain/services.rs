@@ -1,9 +1,9 @@
-//! What the other filters wait for: an authorization, a processor and a page, each of which answers
-//! after 0 to 20 ms.
+//! The services that the other filters wait for: an authorization, a processor and a page, each of
+//! which answers after 0 to 20 ms.
 //!
-//! The first two are gRPC. Of their messages only the field that says what is answered matters, and
-//! an empty message says yes, so they are written by hand here instead of by Envoy's protocol
-//! definitions, which take longer to compile than all of these tests.
+//! The first two are gRPC. Only the field that holds the answer matters, and an empty message means
+//! yes, so the messages are written by hand. Envoy's protocol definitions take longer to compile
+//! than all of these tests.
 
 use http_body_util::channel::Channel;
 use http_body_util::{BodyExt, Full};
@@ -22,7 +22,7 @@ use tokio::net::TcpListener;
 
 type Body = http_body_util::combinators::BoxBody<Bytes, Infallible>;
 
-/// How often each of them has answered.
+/// How often each service has answered.
 #[derive(Debug, Default)]
 pub struct Calls {
     pub authorizations: AtomicUsize,
@@ -30,7 +30,7 @@ pub struct Calls {
     pub pages: AtomicUsize,
 }
 
-/// A server with all three; it ends with the test.
+/// A server with all three services; it ends with the test.
 pub struct Services {
     pub address: SocketAddr,
     pub calls: Arc<Calls>,
@@ -110,15 +110,15 @@ fn message(content: &[u8]) -> Bytes {
     [&[0], &length[..], content].concat().into()
 }
 
-/// Takes the first message, once it is whole.
+/// Takes the first message once it is complete.
 fn next_message(received: &mut Vec<u8>) -> Option<Vec<u8>> {
     let length = received.get(1..5)?.try_into().ok().map(u32::from_be_bytes)?;
     let end = 5 + usize::try_from(length).unwrap();
     (received.len() >= end).then(|| received.drain(..end).skip(5).collect())
 }
 
-/// The tag of the field of a `ProcessingResponse` that answers this `ProcessingRequest`, with
-/// nothing in it: go on as it is. Only headers are asked about.
+/// The tag of the field of a `ProcessingResponse` that answers this `ProcessingRequest`. Its empty
+/// content means: continue unchanged. Only headers are sent to the processor.
 fn response_to(request: &[u8]) -> u8 {
     /// Of `ProcessingRequest`: `request_headers = 2`, `response_headers = 3`, both a message.
     const REQUEST_HEADERS: u8 = 2 << 3 | 2;

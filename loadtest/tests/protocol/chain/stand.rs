@@ -1,7 +1,7 @@
-//! The Envoys of some combinations: a sender, and a proxy in front of all applications. That one
-//! has a listener for each application, as so many sidecars would; each is a service of its own to
-//! the filters. A combination has its own listeners, clusters and services in both, and shares
-//! threads and VMs with the others.
+//! The Envoys of a group of combinations: a sender, and a proxy in front of all applications. The
+//! proxy has a listener for each application, like as many sidecars; each is a service of its own
+//! to the filters. A combination has its own listeners, clusters and services in both Envoys, and
+//! shares threads and VMs with the others.
 
 use super::application::{self, CONCURRENCY, Seen};
 use super::combinations::{Combination, OnRequest, OnResponse, Protocol, Spot};
@@ -20,27 +20,27 @@ use std::sync::{Arc, Mutex};
 
 /// Requests that each server of a combination admits at once. The first two are often full.
 const CAPACITIES: [Option<u32>; 5] = [Some(1), Some(1), None, None, None];
-/// How long a sender leaves a full one alone.
+/// How long a sender avoids a full server.
 const RESET_INTERVAL: &str = "50ms";
-/// The cluster of the services that other filters ask.
+/// The cluster of the services that other filters call.
 const ASKED: &str = "asked";
 const HTTP_FILTERS: &str = "type.googleapis.com/envoy.extensions.filters.http";
 
-/// What a sender calls, in one combination.
+/// The servers that a sender calls, in one combination.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Target {
-    /// The servers that take everything: nobody lacks a chip for long.
+    /// The servers without a capacity: they reject nothing, and chips are plentiful.
     Calm,
-    /// Those, and a full one: some requests are rejected, and sent again.
+    /// Those, and a full one: some requests are rejected and sent again.
     Crowded,
-    /// A full one alone: clients are told of many rejections.
+    /// A full server alone: clients get many rejections.
     Full,
-    /// As many servers, without our filters on the way.
+    /// As many servers, without our filters.
     Stock,
 }
 
 impl Target {
-    /// Its listener and its cluster.
+    /// The name of its listener and its cluster.
     pub fn name(self, number: usize) -> String {
         format!("{self:?}-{number}").to_lowercase()
     }
@@ -59,7 +59,7 @@ fn server_name(number: usize, server: usize, stock: bool) -> String {
     format!("{}-{number}-{server}", if stock { "stock" } else { "server" })
 }
 
-/// All that runs.
+/// All that runs in a group.
 pub struct Stand {
     pub sender: Envoy,
     pub servers: Envoy,
@@ -120,7 +120,8 @@ impl Stand {
                     .iter_mut()
                     .for_each(|one| certificates.present(one));
             }
-            // Connections evenly over the workers, so that both are warm after as many requests.
+            // Connections are balanced over the workers, so that both are warm after as many
+            // requests.
             for listener in part["static_resources"]["listeners"].as_array_mut().unwrap() {
                 listener["connection_balance_config"] = json!({"exact_balance": {}});
             }
@@ -132,7 +133,7 @@ impl Stand {
         Self { sender, servers, services, seen, _place: place }
     }
 
-    /// The counters of `bloc.outbound`, once they contain so many requests.
+    /// The counters of `bloc.outbound`, once they include this many requests.
     pub async fn counters(&self, service: &str, requests: u64) -> Counters {
         eventually("all requests in the counters", async || {
             let counters = Counters::read(&self.sender, service).await;
@@ -150,7 +151,7 @@ impl Stand {
         .await;
     }
 
-    /// A statistic of a cluster of the sender.
+    /// A statistic of one of the sender's clusters.
     pub async fn of_cluster(&self, cluster: &str, name: &str) -> u64 {
         self.sender.stats(&format!(r"^cluster\.{cluster}\.{name}$")).await.unwrap().values().sum()
     }
@@ -185,7 +186,7 @@ impl Counters {
         }
     }
 
-    /// What was counted since then.
+    /// The counts since `before`.
     pub fn since(&self, before: &Self) -> Self {
         Self {
             requests: self.requests - before.requests,
@@ -224,7 +225,7 @@ fn sender(place: &Place, combination: &Combination, target: Target, cluster: &st
     match target {
         Target::Crowded => spec["resetInterval"] = json!(RESET_INTERVAL),
         Target::Full => spec["retries"] = json!(1),
-        // As it comes: who is left alone for no reason stays so for a while.
+        // The default: a server that is avoided for no reason stays so for a while.
         Target::Calm | Target::Stock => {}
     }
     if combination.named {
@@ -235,7 +236,7 @@ fn sender(place: &Place, combination: &Combination, target: Target, cluster: &st
     sidecar_outbound(&Outbound { cluster, endpoints, balancing, plugin: Some(&plugin) })
 }
 
-/// Makes all clusters speak one protocol.
+/// Sets one protocol for all clusters.
 fn speak(bootstrap: &mut Value, protocol: &str) {
     for cluster in bootstrap["static_resources"]["clusters"].as_array_mut().unwrap() {
         for options in cluster["typed_extension_protocol_options"].as_object_mut().unwrap().values_mut() {
@@ -245,8 +246,8 @@ fn speak(bootstrap: &mut Value, protocol: &str) {
     }
 }
 
-/// Puts the combination's waiting filters into all listeners, if their spot is one of these two: in
-/// front of all others, or right before the router.
+/// Adds the combination's delaying filters to all listeners, if their spot is one of these two:
+/// before all others, or right before the router.
 fn add_waiting(bootstrap: &mut Value, combination: &Combination, spots: [Spot; 2]) {
     let on_request = combination.on_request.map(|(filter, spot)| (on_request(filter), spot));
     let on_response = combination.on_response.map(|(filter, spot)| (on_response(filter), spot));
@@ -262,7 +263,7 @@ fn add_waiting(bootstrap: &mut Value, combination: &Combination, spots: [Spot; 2
     }
 }
 
-/// The clusters that other filters ask, for pages and by gRPC.
+/// The clusters that other filters call, for pages and by gRPC.
 fn asked(services: SocketAddr) -> [Value; 2] {
     [(ASKED.to_owned(), "http_protocol_options"), (grpc(ASKED), "http2_protocol_options")].map(|(name, protocol)| {
         let cluster = static_cluster(&name, &[services], Balancing::RoundRobin);
@@ -311,7 +312,7 @@ fn asked_by_grpc() -> Value {
     json!({"envoy_grpc": {"cluster_name": grpc(ASKED)}, "timeout": "20s"})
 }
 
-/// A script that asks for a page at this point, and waits for it.
+/// A script that requests a page at this point, and waits for it.
 fn lua(callback: &str) -> Value {
     let code = format!(
         r#"function {callback}(handle)

@@ -1,13 +1,13 @@
-//! An application: a tonic server whose methods do what the first message says.
+//! An application: a tonic server that is controlled by a call's first message.
 //!
-//! A message `hold` is answered when it is released, or when the stream is given up, and
-//! `fail CODE TEXT` with that status and metadata of its own. `at NAME fail CODE TEXT` fails at the
+//! A message `hold` is answered when it is released, or when the stream is given up, and `fail CODE
+//! TEXT` with that status and metadata of its own. `at NAME fail CODE TEXT` fails at the
 //! application of that name only, at once; the others take 20 ms.
 //!
 //! | method | answers |
 //! |---|---|
 //! | `Echo` | the message |
-//! | `Count` | to `N`, as many messages; after those of `N fail CODE TEXT` comes the status |
+//! | `Count` | to `N`, that many messages; to `N fail CODE TEXT`, the status after them |
 //! | `Gather` | all messages in one, separated by commas |
 //! | `Talk` | each message with one |
 
@@ -31,7 +31,7 @@ use tonic::transport::Server;
 use tonic::transport::server::TcpIncoming;
 use tonic::{Code, Request, Response, Status, Streaming};
 
-/// Messages are text as it is.
+/// Messages are plain text.
 #[derive(Clone, Copy, Default)]
 pub struct Text;
 
@@ -78,7 +78,7 @@ pub struct App {
     serving: JoinHandle<()>,
 }
 
-/// A call that it has had.
+/// A call that it has received.
 #[derive(Clone, Debug)]
 pub struct Call {
     pub method: String,
@@ -116,8 +116,8 @@ impl App {
         Self { address, inner, stop, serving }
     }
 
-    /// Ends it. Afterwards its port refuses connections; until then the kernel could still take
-    /// one, and reset it with the call that was sent on it.
+    /// Stops it. Afterwards its port refuses connections. Before that the kernel could still accept
+    /// one, and reset it with its call.
     pub async fn stop(self) {
         drop(self.stop);
         self.serving.await.unwrap();
@@ -128,17 +128,17 @@ impl App {
         self.inner.calls.lock().unwrap().clone()
     }
 
-    /// How many calls it works on.
+    /// How many calls it works on now.
     pub fn at_once(&self) -> usize {
         self.inner.at_once.load(Ordering::SeqCst)
     }
 
-    /// How many calls it has worked on at once at the most.
+    /// The most calls that it has worked on at once.
     pub fn most_at_once(&self) -> usize {
         self.inner.most_at_once.load(Ordering::SeqCst)
     }
 
-    /// Lets so many go that wait.
+    /// Releases `count` waiting calls.
     pub fn release(&self, count: usize) {
         self.inner.release.add_permits(count);
     }
@@ -183,7 +183,7 @@ impl Working {
         Self(Arc::clone(inner))
     }
 
-    /// Does what this message says, if it says something.
+    /// Executes the command in this message, if there is one.
     async fn obey(&self, message: &str) -> Result<(), Status> {
         if message == "hold" {
             self.0.release.acquire().await.unwrap().forget();
@@ -215,7 +215,7 @@ impl Drop for Working {
     }
 }
 
-/// The status that `CODE TEXT` stands for.
+/// The status of `CODE TEXT`.
 fn status_of(text: &str) -> Status {
     let (code, message) = text.split_once(' ').unwrap();
     let mut metadata = MetadataMap::new();

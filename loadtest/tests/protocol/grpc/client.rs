@@ -33,25 +33,25 @@ impl Kind {
     }
 }
 
-/// What came of a call.
+/// The result of a call.
 pub type Outcome = Result<Answered, Status>;
 
 /// A call that was answered.
 #[derive(Debug)]
 pub struct Answered {
     pub messages: Vec<String>,
-    /// Of headers and trailers.
+    /// The headers and trailers.
     pub metadata: HeaderMap,
 }
 
 impl Answered {
-    /// The application that answered.
+    /// The name of the application that answered.
     pub fn app(&self) -> &str {
         self.metadata.get("x-app").expect("an application's answer").to_str().unwrap()
     }
 }
 
-/// A caller. Its calls go by its connections in turn.
+/// A caller. It uses its connections in turn.
 #[derive(Clone)]
 pub struct Client {
     channels: [Channel; 2],
@@ -61,13 +61,13 @@ pub struct Client {
 impl Client {
     pub async fn connect(to: SocketAddr) -> Self {
         let endpoint = Endpoint::from_shared(format!("http://{to}")).unwrap();
-        // One after the other, so that each worker of an exactly balanced listener has one.
+        // One after the other, so that each worker of an exactly balanced listener gets one.
         let channels = [endpoint.connect().await.unwrap(), endpoint.connect().await.unwrap()];
         Self { channels, calls: Arc::default() }
     }
 
-    /// Calls the method of this kind with these messages, one at most if it is not to stream them,
-    /// and waits for all of the answer.
+    /// Calls the method of this kind with these messages (at most one, unless it streams them), and
+    /// waits for the whole answer.
     pub async fn call(&self, kind: Kind, messages: &[&str]) -> Outcome {
         self.call_with(kind, Request::new(messages.iter().map(ToString::to_string).collect())).await
     }
@@ -92,13 +92,13 @@ impl Client {
         self.begin(Kind::Echo, &["hold"])
     }
 
-    /// The same as [`Self::call`] in a task, which gives the call up when it is aborted.
+    /// The same as [`Self::call`] in a task. Aborting the task gives the call up.
     pub fn begin(&self, kind: Kind, messages: &[&str]) -> JoinHandle<Outcome> {
         let (client, messages) = (self.clone(), messages.iter().map(ToString::to_string).collect());
         tokio::spawn(async move { client.call_with(kind, Request::new(messages)).await })
     }
 
-    /// Begins to talk: the messages to come, and the answer once it has begun.
+    /// Begins a `Talk`: the sender of further messages, and the answer once it has begun.
     pub fn talk(
         &self,
         first: &[&str],
@@ -124,12 +124,12 @@ impl Client {
     }
 }
 
-/// The next message of a stream that goes on.
+/// The next message of a stream that continues.
 pub async fn next(messages: &mut Streaming<String>) -> Option<String> {
     timeout(PATIENCE, messages.message()).await.expect("a message in time").expect("no error")
 }
 
-/// The keys that are ours.
+/// The keys that belong to BLOC.
 pub fn ours(metadata: &HeaderMap) -> Vec<String> {
     metadata.keys().map(ToString::to_string).filter(|key| key.starts_with("x-bloc")).collect()
 }

@@ -1,4 +1,4 @@
-//! An application that has ended, behind a sidecar that still runs.
+//! An application that has ended behind a running sidecar.
 
 use super::client::{Client, Kind};
 use super::mesh::{Caller, Pod, ROUTINGS};
@@ -10,13 +10,13 @@ use tonic::{Code, Status};
 const CALLS: usize = 600;
 const AT_ONCE: usize = 6;
 
-/// No retries of the user's.
+/// Removes the user's retries.
 fn without_policy(route: &mut Value) {
     let policy = route["retry_policy"].as_object_mut().unwrap();
     policy.retain(|field, _| field == "retry_back_off");
 }
 
-/// What is said of the calls that are lost.
+/// The statuses of the lost calls.
 async fn lost(client: &Client) -> Vec<Status> {
     let mut clients = JoinSet::new();
     for _ in 0..AT_ONCE {
@@ -53,7 +53,7 @@ async fn loses_no_call_when_one_sidecar_has_lost_its_application() {
             let lost = lost(&client).await;
             assert!(lost.is_empty(), "{way}, hold: {hold}: {lost:?}");
         }
-        // Stock Envoy loses calls here, so the test would notice.
+        // Stock Envoy loses calls here, which shows that the test can fail.
         let lost = lost(&caller.stock().await).await.len();
         assert!(lost > CALLS / 6, "{lost} with stock Envoy");
         for pod in &pods {

@@ -11,18 +11,18 @@ use tonic::{Code, Request};
 
 /// How long a client waits.
 const DEADLINE: Duration = Duration::from_secs(6);
-/// By how much its sidecar is ahead of it.
+/// How much earlier than the client its sidecar gives up.
 const OFFSET: Duration = Duration::from_secs(4);
-/// How long a client waits that is ahead of its sidecar, or as late.
+/// A shorter deadline, at which client and sidecar give up at about the same time.
 const SHORT: Duration = Duration::from_millis(300);
-/// How often a call is to get inside before it is late.
+/// How often a call is tried until it gets inside before its deadline.
 const TRIES: usize = 5;
-/// How long a route waits.
+/// The timeout of a route.
 const TIMEOUT: Duration = Duration::from_secs(2);
 
 async fn within(client: &Client, deadline: Duration, kind: Kind, message: &str) -> Outcome {
     let mut request = Request::new(vec![message.to_owned()]);
-    // Goes along as `grpc-timeout`, and tonic's client heeds it, too.
+    // It is sent as `grpc-timeout`; tonic's client observes it, too.
     request.set_timeout(deadline);
     client.call_with(kind, request).await
 }
@@ -31,7 +31,7 @@ async fn within(client: &Client, deadline: Duration, kind: Kind, message: &str) 
 async fn a_late_call_ends_as_in_stock_envoy_and_is_no_longer_counted() {
     let place = Place::new();
     let pod = Pod::start(&place, "pod", json!({"concurrency": 1})).await;
-    // The sidecar of the caller says DEADLINE_EXCEEDED before the caller gives up.
+    // The caller's sidecar answers DEADLINE_EXCEEDED before the caller gives up.
     let caller = Caller::start(&place, &[&pod], |route| {
         let offset = format!("{:.3}s", OFFSET.as_secs_f64());
         route["max_stream_duration"] = json!({"grpc_timeout_header_max": "0s", "grpc_timeout_header_offset": offset});
@@ -41,7 +41,7 @@ async fn a_late_call_ends_as_in_stock_envoy_and_is_no_longer_counted() {
     pod.works_on(0).await;
     assert_eq!(stock.code(), Code::DeadlineExceeded);
     let client = caller.client("bloc").await;
-    // A very busy machine may not bring a call to the application before it is late.
+    // On a very busy machine a call may not reach the application in time.
     for tries in 1.. {
         let late = within(&client, DEADLINE, Kind::Echo, "hold").await.unwrap_err();
         assert_eq!((late.code(), late.message()), (stock.code(), stock.message()), "alone");
@@ -81,8 +81,8 @@ async fn another_server_answers_a_call_that_one_cannot_answer_in_time() {
     let place = Place::new();
     let spec = json!({"concurrency": 2});
     let (slow, fast) = (Pod::start(&place, "slow", spec.clone()).await, Pod::start(&place, "fast", spec).await);
-    // One of them takes longer than the route's timeout, which Envoy tells the servers. Each worker
-    // has to see it for itself.
+    // One of them takes longer than the route's timeout, which Envoy sends to the servers. Each
+    // worker has to measure that itself.
     let client = slow.client().await;
     let held = [client.hold(), client.hold()];
     slow.works_on(2).await;
@@ -91,7 +91,7 @@ async fn another_server_answers_a_call_that_one_cannot_answer_in_time() {
     for held in held {
         held.await.unwrap().unwrap();
     }
-    // While a slot is free, it serves, whatever service time it expects.
+    // With a free slot it serves, whatever service time it expects.
     let held = [client.hold(), client.hold()];
     slow.works_on(2).await;
     let timeout = format!("{:.3}s", TIMEOUT.as_secs_f64());

@@ -1,4 +1,4 @@
-//! A server that fails at once, among others that take their time.
+//! A server that fails at once, among slower ones.
 
 use super::client::{Client, Kind};
 use super::mesh::{Caller, Pod, ROUTINGS};
@@ -10,11 +10,10 @@ use tonic::Code;
 const CLIENTS: usize = 6;
 const CALLS: usize = 60;
 
-/// Which kind of call, and with which message, for a status in headers and one in trailers.
+/// The kind of call and its message, for a status in headers and one in trailers.
 const CASES: [(Kind, &str); 2] = [(Kind::Echo, "at failing fail 14 gone"), (Kind::Count, "0 at failing fail 14 gone")];
 
-/// Clients call one after the other; how many calls the failing server has had of how many, and how
-/// many errors there were.
+/// Clients call one after the other: the failing server's calls, all calls, and errors.
 async fn share(pods: &[Pod], client: &Client, kind: Kind, message: &str) -> (usize, usize, usize) {
     let had = || -> Vec<usize> { pods.iter().map(|pod| pod.app.calls().len()).collect() };
     let before = had();
@@ -39,7 +38,7 @@ fn outlier_detection(cluster: &mut Value) {
         json!({"consecutive_5xx": 5, "interval": "0.5s", "base_ejection_time": "5s", "max_ejection_percent": 50});
 }
 
-/// Of three servers one fails at once, with Envoy's outlier detection and without. Each worker of
+/// One of three servers fails at once, with Envoy's outlier detection and without. Each worker of
 /// the sender judges for itself.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_server_that_fails_fast_gets_at_most_1_5_times_its_share() {

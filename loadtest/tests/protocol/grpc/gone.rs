@@ -5,8 +5,8 @@ use super::mesh::{Caller, Pod, ROUTINGS};
 use crate::support::Place;
 use serde_json::json;
 
-/// Two calls that are inside and do not end: a unary one, and a stream that was answered once.
-/// Both are given up.
+/// Gives up two calls that are inside and do not end: a unary one, and a stream after its first
+/// answer.
 async fn give_up_inside(pod: &Pod, client: &Client) {
     let unary = client.hold();
     pod.works_on(1).await;
@@ -20,7 +20,7 @@ async fn give_up_inside(pod: &Pod, client: &Client) {
     pod.works_on(0).await;
 }
 
-/// A call of each kind that is held, and then given up.
+/// Gives up a held call of each kind.
 async fn give_up_held(pod: &Pod, client: &Client) {
     let before = pod.app.calls().len();
     let inside = [client.hold(), client.hold()];
@@ -42,7 +42,7 @@ async fn give_up_held(pod: &Pod, client: &Client) {
     assert_eq!(pod.app.calls().len(), before + 2, "no other call reached the application");
 }
 
-/// All places are free: as many are inside at once as there are.
+/// All places are free: as many calls as there are places get inside at once.
 async fn all_places_are_free(pod: &Pod, client: &Client) {
     let inside = [client.hold(), client.hold()];
     pod.works_on(2).await;
@@ -58,7 +58,7 @@ async fn a_cancelled_call_is_no_longer_counted_and_frees_its_slot() {
     let place = Place::new();
     let holds = Pod::start(&place, "holds", json!({"concurrency": 2})).await;
     let caller = Caller::start(&place, &[&holds], |_| ()).await;
-    // The application hears of it with stock Envoy, too.
+    // The application learns of it with stock Envoy, too.
     give_up_inside(&holds, &caller.stock().await).await;
     for way in ["bloc", "mu"] {
         let client = caller.client(way).await;

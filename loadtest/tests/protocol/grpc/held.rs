@@ -1,4 +1,4 @@
-//! Calls that a server's sidecar holds, because its application works on one at once.
+//! Calls that a server's sidecar holds, because its application works on one at a time.
 
 use super::client::{Kind, next};
 use super::mesh::{Caller, Pod};
@@ -16,7 +16,7 @@ async fn held_calls_keep_their_messages_and_streams_keep_their_slot() {
         let before = pod.app.calls().len();
         let inside = client.hold();
         pod.works_on(1).await;
-        // One after the other into the wait queue.
+        // They enter the wait queue one after the other.
         let numbers: Vec<String> = (0..50).map(|n| n.to_string()).collect();
         let (messages, talk) = client.talk(&["a", "b"]);
         let talk = tokio::spawn(talk);

@@ -1,7 +1,7 @@
 //! One caller's sidecar, and servers behind theirs.
 //!
-//! A sidecar has a listener for each way to call, and the last one is stock Envoy's: no filter of
-//! ours is on it, neither at the caller nor at the servers.
+//! A sidecar has a listener for each way to call. The last one is stock Envoy's: none of our
+//! filters is on the way, neither at the caller nor at the servers.
 
 use super::app::App;
 use super::client::Client;
@@ -15,7 +15,7 @@ use std::net::SocketAddr;
 
 pub const WORKERS: usize = 2;
 const STOCK: &str = "stock";
-/// The ways to call that have filters of ours, which are routings as well.
+/// The ways to call through our filters, named by their routings.
 pub const ROUTINGS: [&str; 3] = ["bloc", "bid", "mu"];
 
 /// An application behind its sidecar.
@@ -27,15 +27,15 @@ pub struct Pod {
 }
 
 impl Pod {
-    /// One whose sidecar has these parameters.
+    /// A pod whose sidecar has these parameters.
     pub async fn start(place: &Place, name: &str, mut spec: Value) -> Self {
-        // However slow the machine is, a stream keeps its place between two messages.
+        // Even on a slow machine a stream keeps its place between two messages.
         spec["streamIdle"] = json!("1h");
         let app = App::start(name).await;
         let configuration = json!({"service": SERVICE, "services": {SERVICE: spec}});
         let mut bootstrap = inbound(place, app.address, &configuration, None);
         without_retries(&mut bootstrap);
-        // Peers are inside the mesh: Envoy takes x-envoy-* headers from nobody else.
+        // Peers are inside the mesh: Envoy accepts x-envoy-* headers only from them.
         let manager = manager(&mut bootstrap);
         manager["use_remote_address"] = json!(true);
         manager["internal_address_config"] = json!({"cidr_ranges": [{"address_prefix": "127.0.0.0", "prefix_len": 8}]});
@@ -48,7 +48,7 @@ impl Pod {
         Self { app, sidecar, address, stock }
     }
 
-    /// A client that calls its sidecar, without one of its own.
+    /// A client that calls this sidecar directly.
     pub async fn client(&self) -> Client {
         Client::connect(self.address).await
     }
@@ -57,18 +57,18 @@ impl Pod {
         metric(&self.sidecar, "inbound", name).await
     }
 
-    /// Waits until the gauge shows so many.
+    /// Waits until the gauge shows `count`.
     pub async fn has_in_flight(&self, count: u64) {
         eventually(&format!("{count} in flight"), async || (self.metric("in_flight").await == count).then_some(()))
             .await;
     }
 
-    /// Waits until the application works on so many.
+    /// Waits until the application works on `count` calls.
     pub async fn works_on(&self, count: usize) {
         eventually(&format!("{count} inside"), async || (self.app.at_once() == count).then_some(())).await;
     }
 
-    /// How many calls of this method the application has had.
+    /// How many calls of this method the application has received.
     pub fn calls(&self, method: &str) -> usize {
         self.app.calls().iter().filter(|call| call.method == method).count()
     }
@@ -80,13 +80,13 @@ pub struct Caller {
 }
 
 impl Caller {
-    /// To these servers, with retries enough for all of them. `edit` has the last word on the route
-    /// of each way to call.
+    /// Calls these servers, with enough retries for all of them. `edit` changes the route of each
+    /// way to call last.
     pub async fn start(place: &Place, pods: &[&Pod], edit: impl Fn(&mut Value)) -> Self {
         Self::start_with(place, pods, edit, |_| ()).await
     }
 
-    /// The same; `adjust` has the last word on each cluster of servers.
+    /// The same; `adjust` changes each cluster of servers last.
     pub async fn start_with(
         place: &Place,
         pods: &[&Pod],
@@ -112,12 +112,12 @@ impl Caller {
         Self { sidecar }
     }
 
-    /// A client that calls in this way.
+    /// A client that calls this way.
     pub async fn client(&self, way: &str) -> Client {
         Client::connect(self.sidecar.listener(way).unwrap()).await
     }
 
-    /// A client without filters of ours on its way.
+    /// A client without our filters on its way.
     pub async fn stock(&self) -> Client {
         self.client(STOCK).await
     }
@@ -127,7 +127,7 @@ impl Caller {
     }
 }
 
-/// As Istio's inbound routes are for gRPC.
+/// As in Istio's inbound routes for gRPC.
 fn without_retries(bootstrap: &mut Value) {
     let route = &mut route_configuration(bootstrap)["virtual_hosts"][0]["routes"][0]["route"];
     route.as_object_mut().unwrap().remove("retry_policy").unwrap();

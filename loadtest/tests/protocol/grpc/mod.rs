@@ -1,5 +1,5 @@
-//! Real gRPC: tonic on both sides, and HTTP/2 all the way through the sidecar of a caller and those
-//! of the servers, each with two workers.
+//! Real gRPC: tonic on both sides, and HTTP/2 all the way through the caller's sidecar and those of
+//! the servers, each with two workers.
 
 mod app;
 mod client;

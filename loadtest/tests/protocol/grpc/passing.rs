@@ -8,7 +8,7 @@ use tokio::task::JoinSet;
 use tonic::metadata::MetadataValue;
 use tonic::{Code, Request, Status};
 
-/// Two servers that have room.
+/// Two servers with free capacity.
 async fn servers(place: &Place) -> [Pod; 2] {
     let spec = json!({"concurrency": 8, "hold": false});
     [Pod::start(place, "one", spec.clone()).await, Pod::start(place, "two", spec).await]
@@ -22,7 +22,7 @@ fn with_metadata(messages: Vec<String>) -> Request<Vec<String>> {
     let mut request = Request::new(messages);
     request.metadata_mut().insert("x-own", MetadataValue::from_static("its own"));
     request.metadata_mut().insert_bin("x-own-bin", MetadataValue::from_bytes(&[0, 255, 10, 13]));
-    // What a client claims to be ours is not believed, and goes nowhere.
+    // A header of ours from a client is not trusted, and not passed on.
     request.metadata_mut().insert("x-bloc-bid", MetadataValue::from_static("1"));
     request
 }
@@ -39,7 +39,7 @@ async fn of_each_kind(client: Client) {
         assert_eq!(ours(&metadata), Vec::<String>::new(), "{kind:?}");
         assert!(metadata.contains_key("x-app"), "{kind:?}: {metadata:?}");
     }
-    // Each message only when the one before has been answered.
+    // Each message is sent after the answer to the one before.
     let (messages, talk) = client.talk(&["first"]);
     let mut answers = talk.await.unwrap().into_inner();
     assert_eq!(next(&mut answers).await.as_deref(), Some("re: first"));
@@ -98,7 +98,7 @@ impl Seen {
     fn of(status: &Status) -> Self {
         let (message, details) = (status.message().to_owned(), status.details().to_vec());
         let headers = status.metadata().clone().into_headers();
-        // Those that Envoy adds to any answer say when it came, and how fast.
+        // Envoy adds headers with date and duration to any answer.
         let added = |key: &str| ["date", "server"].contains(&key) || key.starts_with("x-envoy-");
         let own = headers.iter().filter(|(key, _)| !added(key.as_str()));
         let mut metadata: Vec<_> = own.map(|(key, value)| (key.to_string(), value.as_bytes().to_vec())).collect();
@@ -114,8 +114,8 @@ async fn passes_and_retries_an_applications_status_as_stock_envoy_does() {
     let caller = Caller::start(&place, &[&pods[0], &pods[1]], |_| ()).await;
     let stock = caller.stock().await;
     let calls = || pods.iter().map(|pod| pod.app.calls().len()).sum::<usize>();
-    // RESOURCE_EXHAUSTED, which is what our rejections say; UNAVAILABLE, which clients retry; and
-    // NOT_FOUND, which neither does.
+    // RESOURCE_EXHAUSTED, as in our rejections; UNAVAILABLE, which clients retry; and NOT_FOUND,
+    // neither of these.
     let statuses = ["fail 8 its own: no room, ümlaut % \n", "fail 14 its own: down", "fail 5 its own: what?"];
     let mut expected = Vec::new();
     for status in statuses {
@@ -134,7 +134,7 @@ async fn passes_and_retries_an_applications_status_as_stock_envoy_does() {
             expected.push((kind, messages, stock, calls() - before));
         }
     }
-    // Istio's default policy retries UNAVAILABLE where it comes without a message.
+    // Istio's default policy retries UNAVAILABLE if it has no message.
     let attempts: usize = expected.iter().map(|(.., attempts)| attempts).sum();
     assert!(attempts > expected.len(), "{expected:?}");
     for way in ROUTINGS {
@@ -171,12 +171,12 @@ async fn retries_failing_calls_only_within_the_retry_budget() {
         }
         calls() - before
     };
-    // A fifth of the requests, and ten at once on each worker.
+    // The budget: a fifth of the requests, and ten at once on each worker.
     let most = FAILING + FAILING / 5 + 10 * WORKERS;
     for way in ROUTINGS {
         let calls = fail(caller.client(way).await).await;
         assert!((FAILING + FAILING / 10..=most).contains(&calls), "{way}: {calls} calls, at most {most}");
     }
-    // Istio's default policy alone.
+    // With Istio's default policy alone.
     assert_eq!(fail(caller.stock().await).await, 3 * FAILING);
 }

@@ -20,7 +20,7 @@ async fn a_rejected_call_is_served_elsewhere_or_ends_resource_exhausted() {
     let caller = Caller::start(&place, &[&one, &two], |_| ()).await;
     for way in ROUTINGS {
         let client = caller.client(way).await;
-        // At one of the two servers; which one is not known in advance.
+        // The call is at one of the two servers; which one is not known in advance.
         let mut held = vec![client.hold()];
         let inside = || one.app.at_once() + two.app.at_once();
         eventually("one inside", async || (inside() == 1).then_some(())).await;
@@ -31,7 +31,7 @@ async fn a_rejected_call_is_served_elsewhere_or_ends_resource_exhausted() {
             for (kind, messages) in CALLS {
                 let answer = client.call(kind, messages).await.unwrap();
                 assert_ne!(answer.app(), full.sidecar.name(), "{way}, {kind:?}");
-                // A stream is over for the caller before it is for the server.
+                // A stream ends at the caller before it ends at the server.
                 free.has_in_flight(0).await;
             }
         }

@@ -1,5 +1,4 @@
-//! Random histories on a real Envoy: ten of those that the test host plays, in a few seconds
-//! each.
+//! Random histories on a real Envoy: ten of those that the test host plays, a few seconds each.
 
 use super::stand::{Probe, Stand, caller_of};
 use crate::support::traffic::send_known;
@@ -15,10 +14,10 @@ use std::time::Duration;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until};
 
-/// Some fifteen steps within this time; some requests outlive a drain of a second or two.
+/// About fifteen steps within this time; some requests outlive a drain of a second or two.
 const SHAPE: Shape =
     Shape { listeners: SLOTS.len(), duration: Duration::from_secs(4), longest_drain: 2, largest_burst: 20, scale: 0.2 };
-/// How long a request may be held at most, and what it may take beyond that on a busy machine.
+/// The longest that a request may be held, and what it may take beyond that on a busy machine.
 const LONGEST_WAIT: Duration = Duration::from_secs(3);
 const SLACK: Duration = Duration::from_secs(4);
 /// How much earlier than expected a drain may seem to end.
@@ -33,7 +32,7 @@ struct Done {
     answer: Result<Answer, String>,
 }
 
-/// A listener that is there.
+/// A listener in force.
 #[derive(Clone)]
 struct Set {
     configuration: Configuration,
@@ -45,7 +44,7 @@ struct Player {
     drain: Duration,
     set: BTreeMap<Slot, Set>,
     announced: Services,
-    /// When what a listener was before went, and began to drain.
+    /// When a listener's previous version was replaced or removed, and began to drain.
     went: Vec<(Slot, Instant)>,
     requests: JoinSet<Done>,
 }
@@ -73,7 +72,8 @@ impl Player {
             Step::Requests { slot, count, takes } => {
                 let Some(set) = self.set.get(&slot) else { return };
                 let takes = takes.mul_f64(0.3);
-                // One on its way to a listener that goes would be lost in stock Envoy, too.
+                // Stock Envoy, too, would lose a request on its way to a listener that is being
+                // removed.
                 let come = format!("http.{}.downstream_rq_total", slot.name);
                 let come = async |stand: &Stand| stand.sidecar.stat(&come).await;
                 let before = come(&self.stand).await;
@@ -90,7 +90,7 @@ impl Player {
         let (mut tally, mut cut) = (Tally::default(), 0);
         while let Some(done) = self.requests.join_next().await {
             let Done { slot, began, ended, id, answer } = done.unwrap();
-            // Its connection was closed at the end of a drain, as Envoy does it without filters.
+            // Its connection was closed at the end of a drain, as in Envoy without filters.
             let drained = |(listener, when): &(Slot, Instant)| {
                 *listener == slot && *when + EARLY >= began && ended + EARLY >= *when + self.drain
             };
@@ -105,19 +105,19 @@ impl Player {
         self.stand.sidecar.drained().await;
     }
 
-    /// What is in force for an inbound listener; none: everything passes.
+    /// The parameters in force for an inbound listener; none: everything passes.
     fn terms(&self, configuration: &Configuration) -> Option<Terms> {
         let service = configuration.service?;
         let announced = self.announced.get(service).filter(|_| self.is_polling());
         announced.or_else(|| configuration.services.get(service)).copied()
     }
 
-    /// Whether a configuration that is there names the control plane.
+    /// Whether a configuration in force names the control plane.
     fn is_polling(&self) -> bool {
         self.set.values().any(|set| set.configuration.control_plane)
     }
 
-    /// Looks at what is left when all is over.
+    /// Checks what is left at the end.
     async fn examine(mut self) {
         if self.is_polling() {
             self.stand.follows("at the end").await;
@@ -162,11 +162,12 @@ async fn exchange(slot: Slot, to: SocketAddr, takes: Duration) -> Done {
     Done { slot, began, ended: began + took, id, answer }
 }
 
-/// As Envoy gets it. Inbound listeners lead to the one application, outbound ones to the other.
+/// A listener as Envoy gets it. Inbound listeners lead to one application, outbound ones to the
+/// other.
 fn listener(place: &Place, slot: Slot, configuration: &Configuration) -> Value {
     let mut json: Value = serde_json::from_str(&configuration.json(CONTROL_PLANE_CLUSTER)).unwrap();
     if configuration.control_plane {
-        // So that it is soon seen whether the polls go on.
+        // So that the test soon sees whether polling goes on.
         json["controlPlane"]["wait"] = json!("1s");
     }
     match slot.direction {
@@ -219,8 +220,8 @@ macro_rules! histories {
     )*};
 }
 
-// Those of the first sixty that found most faults in a module in which the newest configuration
-// applied everywhere, and whose root contexts handed nothing over.
+// Of the first sixty histories, those that found most faults in a module in which the newest
+// configuration applied everywhere, and whose root contexts passed nothing on.
 histories! {
     loses_no_request_in_random_history_3: 3,
     loses_no_request_in_random_history_4: 4,

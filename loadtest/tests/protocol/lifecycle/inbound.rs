@@ -9,8 +9,8 @@ use std::time::Duration;
 use tokio::task::JoinSet;
 use tokio::time::sleep;
 
-/// Envoy uses the root context of the first configuration again, without calling it; it deletes
-/// that of the second when its drain has ended.
+/// Envoy uses the root context of the first configuration again, without a call to it; it deletes
+/// that of the second at the end of its drain.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_configuration_that_is_rolled_back_within_the_drain_is_in_force_again() {
     let configuration = |capacity| polling(front(SERVICE, spec(capacity, 4)));

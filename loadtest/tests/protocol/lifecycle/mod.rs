@@ -2,7 +2,7 @@
 //! back while the replaced one still drains, and removed, and several share a VM. No request is
 //! lost or waits beyond its bound, and each listener uses its own configuration.
 //!
-//! Each test lists all that it finds wrong, since one fault has several symptoms.
+//! Each test lists everything that it finds wrong, since one fault has several symptoms.
 
 mod histories;
 mod inbound;

@@ -1,4 +1,4 @@
-//! The outbound listener of a proxy that has an inbound one as well.
+//! The outbound listener of a proxy that also has an inbound one.
 
 use super::stand::{CLIENTS, OTHER, Stand, caller, listener, polling, spec};
 use bloc_lab::envoy::SERVICE;
@@ -15,7 +15,7 @@ async fn stand() -> Stand {
     let inbound = polling(json!({"service": SERVICE}));
     let listeners = |place: &_| vec![listener(place, "inbound", "app", Some(&inbound), 0)];
     let mut stand = Stand::start(listeners, json!({SERVICE: spec(40, 2)})).await;
-    // Later, so that it was configured last.
+    // Added later, so that it is configured last.
     let caller = caller(&stand.place, "outbound", &configuration(0));
     stand.sidecar.put(caller).await;
     stand.soon("at the start", async |stand| capacity_is(stand, 40).await).await;
@@ -27,7 +27,7 @@ async fn capacity_is(stand: &Stand, expected: u64) -> Result<(), String> {
     if now == expected { Ok(()) } else { Err(format!("the capacity is {now}, not {expected}")) }
 }
 
-/// The proxy holds and follows the control plane after what `happens` to the outbound listener.
+/// The proxy holds requests and follows the control plane after `happens` to the outbound listener.
 async fn goes_on(mut stand: Stand, happens: impl AsyncFnOnce(&mut Stand)) {
     let out = stand.traffic("outbound", CLIENTS, "/slow").await;
     let here = stand.traffic("inbound", 12, "/brief").await;

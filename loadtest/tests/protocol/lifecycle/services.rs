@@ -13,7 +13,7 @@ const INSIDE: usize = 2;
 
 type Requests = JoinSet<(u64, Result<crate::support::Answer, String>, Duration)>;
 
-/// Two requests in the application, and some that are held, which it would answer at once.
+/// Two requests in the application, and some held ones, which it would answer at once.
 async fn hold(stand: &Stand) -> (Requests, Requests) {
     let to = stand.sidecar.address("inbound").await;
     let (mut inside, mut held) = (JoinSet::new(), JoinSet::new());
@@ -41,8 +41,8 @@ async fn answers(mut requests: Requests, into: Tally) -> Tally {
     tally
 }
 
-/// The plugin configuration names the service no longer. Held requests keep the parameters under
-/// which they came: they get the slots of those that end.
+/// The plugin configuration no longer names the service. Held requests keep the parameters under
+/// which they arrived: they get the slots of requests that end.
 async fn no_longer_named(new: Value, after: Probe) {
     let named = front(SERVICE, spec(40, INSIDE));
     let mut stand = Stand::start(|place| vec![listener(place, "inbound", "app", Some(&named), 0)], json!({})).await;
@@ -76,7 +76,7 @@ async fn renaming_a_service_in_the_configuration_leaves_no_request_held() {
     no_longer_named(front(OTHER, spec(9, 5)), Probe::new("inbound", 9, 5)).await;
 }
 
-/// The control plane has the service no longer: all held requests are admitted at once.
+/// The control plane no longer has the service: all held requests are admitted at once.
 async fn gone_at_the_control_plane(new: Value) {
     let named = polling(json!({"service": SERVICE}));
     // Long enough that no held request is rejected for its wait by chance.

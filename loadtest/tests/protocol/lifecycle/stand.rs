@@ -12,44 +12,44 @@ use std::time::Duration;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
 
-/// How long Envoy drains what is replaced or removed, unless told otherwise; then it closes what
-/// is left of it.
+/// How long Envoy drains replaced or removed listeners by default; then it closes their remaining
+/// connections.
 const DRAIN: Duration = Duration::from_secs(5);
-/// How long the filters hold a request, so that none is left when a drain ends.
+/// The longest that the filters hold a request, so that none is left when a drain ends.
 pub const MAX_QUEUE_WAIT: Duration = Duration::from_secs(3);
-/// How long any request may take on a busy machine. The longest that one needs is held for
-/// [`MAX_QUEUE_WAIT`] and worked on for a tenth of a second.
+/// The longest that any request may take on a busy machine. The slowest is held for
+/// [`MAX_QUEUE_WAIT`] and executed for a tenth of a second.
 pub const BOUND: Duration = Duration::from_secs(9);
 /// Clients of each load.
 pub const CLIENTS: usize = 8;
-/// How long a symptom is waited for that says that something is right.
+/// How long to wait for a sign that something is right.
 const SOON: Duration = Duration::from_secs(8);
 const POLL: Duration = Duration::from_millis(20);
-/// How often a burst is sent where nothing changes any more.
+/// How often a burst is sent after the last change.
 const BURSTS: usize = 3;
 
-/// The other service, and the cluster that the outbound listener leads to.
+/// The other service, and the cluster of the outbound listener.
 pub const OTHER: &str = "other";
 
 /// A sidecar, its applications and its control plane.
 pub struct Stand {
     pub place: Place,
     pub app: App,
-    /// Behind the second inbound listener, and behind the outbound one.
+    /// Behind the second inbound listener and the outbound one.
     pub other: App,
     pub control_plane: FakeControlPlane,
     pub sidecar: Changing,
-    /// What was found to be wrong.
+    /// What the test found wrong.
     wrong: Vec<String>,
 }
 
 impl Stand {
-    /// With these listeners, and these services at the control plane.
+    /// Starts with these listeners, and these services at the control plane.
     pub async fn start(listeners: impl FnOnce(&Place) -> Vec<Value>, services: Value) -> Self {
         Self::draining(DRAIN, listeners, services).await
     }
 
-    /// The same with another drain, in whole seconds.
+    /// The same with another drain time, in whole seconds.
     pub async fn draining(drain: Duration, listeners: impl FnOnce(&Place) -> Vec<Value>, services: Value) -> Self {
         let place = Place::new();
         let (app, other) = (App::start("pod").await, App::start(OTHER).await);
@@ -72,12 +72,12 @@ impl Stand {
         Traffic::start(clients, self.sidecar.address(listener).await, path, BOUND)
     }
 
-    /// Notes what was found to be wrong.
+    /// Notes what was found wrong.
     pub fn note(&mut self, when: &str, wrong: impl IntoIterator<Item = String>) {
         self.wrong.extend(wrong.into_iter().map(|what| format!("{when}: {what}")));
     }
 
-    /// Notes what became of the requests of a load.
+    /// Notes the results of a load.
     pub fn note_tally(&mut self, when: &str, tally: &Tally) {
         println!(
             "{when}: {} served, {} rejected, longest {:?}",
@@ -89,7 +89,7 @@ impl Stand {
         self.note(when, wrong);
     }
 
-    /// Waits until `holds`, and notes the last it said if it does not soon.
+    /// Waits until `holds`; if that takes too long, notes its last error.
     pub async fn soon(&mut self, what: &str, mut holds: impl AsyncFnMut(&Self) -> Result<(), String>) {
         let deadline = Instant::now() + SOON;
         while let Err(why) = holds(self).await {
@@ -101,7 +101,7 @@ impl Stand {
         }
     }
 
-    /// Waits until the proxy has what the control plane was told last: the thread that asks does.
+    /// Waits until the proxy has the control plane's latest state; the polling thread fetches it.
     pub async fn follows(&mut self, when: &str) {
         self.soon(when, async |stand| {
             if stand.control_plane.is_followed() { Ok(()) } else { Err("the news is not asked for".into()) }
@@ -109,9 +109,9 @@ impl Stand {
         .await;
     }
 
-    /// Waits until the answers of each worker say that this capacity is in force for an inbound
-    /// listener; none: that nothing is. A thread that misses the announcement of news has it with
-    /// its next tick only, and what it gets before that it does not count or hold.
+    /// Waits until each worker's answers report this capacity for an inbound listener; none: no
+    /// capacity. A worker that misses the message about an update applies it at its next tick, and
+    /// neither counts nor holds the requests that it gets before.
     pub async fn all_workers_have(&mut self, when: &str, listener: &str, capacity: Option<usize>) {
         let expected = capacity.map(|capacity| u32::try_from(capacity).unwrap());
         let to = self.sidecar.address(listener).await;
@@ -126,16 +126,16 @@ impl Stand {
         }
     }
 
-    /// Sends `count` requests at once to a listener, and notes if not `capacity` of them are
-    /// admitted, or if the application does not work on `concurrency` of these at once.
+    /// Sends `count` requests at once to a listener. Notes if the number admitted is not
+    /// `capacity`, or if the application does not work on `concurrency` of them at once.
     pub async fn burst(&mut self, when: &str, probe: &Probe) {
         if let Err(why) = self.try_burst(when, probe).await {
             self.note(when, [why]);
         }
     }
 
-    /// The same where nothing changes any more, for parameters under which requests are held for so
-    /// short a time that a busy machine may miss what they show.
+    /// The same after the last change, for parameters with such short waits that a busy machine may
+    /// miss their effect.
     pub async fn bursts(&mut self, when: &str, probe: &Probe) {
         let mut said = Ok(());
         for _ in 0..BURSTS {
@@ -164,14 +164,14 @@ impl Stand {
                 tally.count(id, answer, took);
             }
             let seen = (tally.rejected.len() + tally.lost.len(), app.at_once());
-            // One too many may come a moment later.
+            // One too many may arrive a moment later.
             stable = if seen == expected { stable + 1 } else { 0 };
             if stable > 5 || Instant::now() >= deadline {
                 break seen;
             }
             sleep(POLL).await;
         };
-        // Also those that are let in only now.
+        // Including those that are admitted only now.
         while !requests.is_empty() {
             (0..app.at_once()).for_each(|_| app.release());
             while let Some(done) = requests.try_join_next() {
@@ -189,8 +189,7 @@ impl Stand {
         Err(format!("{rejected} of {} rejected and {inside} inside, not {wanted} and {right}", probe.count))
     }
 
-    /// Notes if the held requests of a load wait for ticks, rather than for their turn to be
-    /// announced.
+    /// Notes if the held requests of a load are admitted by ticks instead of messages.
     pub async fn keeps_holding(&mut self, when: &str, service: &str, traffic: &Traffic) {
         let count = async |stand: &Self| {
             let metric = async |name: &str| stand.sidecar.metric("inbound", service, name).await;
@@ -203,12 +202,12 @@ impl Stand {
         println!("{when}: {answers} answers, {held} held, {rescued} rescued");
         let few = answers < 120 || held < 50;
         self.note(when, few.then(|| format!("only {answers} answers within 3 s, {held} of them held")));
-        // A tick may come between an announcement and its arrival.
+        // A tick may occur between a message and its arrival.
         let late = rescued * 10 > held;
         self.note(when, late.then(|| format!("{rescued} of {held} held requests were let in by a tick only")));
     }
 
-    /// Notes if the control plane is not polled again and again, once at a time.
+    /// Notes if the control plane is not polled repeatedly, one poll at a time.
     pub async fn polled(&mut self, when: &str) {
         for (what, polls) in [("a poll", 1), ("further polls", 2)] {
             self.control_plane.most_at_once();
@@ -223,8 +222,7 @@ impl Stand {
         self.note(when, (most > 1).then(|| format!("{most} polls at once")));
     }
 
-    /// Ends with all that was found to be wrong, and with what is to be right at the end of every
-    /// test.
+    /// Fails with everything that was found wrong, including what every test checks at its end.
     pub async fn end(mut self, services: &[&str]) {
         for service in services {
             self.soon("at the end", async |stand| {
@@ -271,7 +269,7 @@ pub fn spec(capacity: usize, concurrency: usize) -> Value {
     })
 }
 
-/// Asks the control plane of the stand.
+/// Adds the stand's control plane.
 pub fn polling(mut configuration: Value) -> Value {
     configuration["controlPlane"] = json!({"cluster": CONTROL_PLANE_CLUSTER, "wait": "1s"});
     configuration
@@ -282,8 +280,8 @@ pub fn front(service: &str, parameters: Value) -> Value {
     json!({"service": service, "services": {service: parameters}})
 }
 
-/// An inbound listener to the cluster `to`, with the filter or, without a configuration, with stock
-/// Envoy's alone; `mark` makes it another one.
+/// An inbound listener to the cluster `to`, with our filter or, without a configuration, as in
+/// stock Envoy; another `mark` makes another version.
 pub fn listener(place: &Place, name: &str, to: &str, configuration: Option<&Value>, mark: u32) -> Value {
     let nowhere = SocketAddr::from(([127, 0, 0, 1], 0));
     let mut bootstrap = match configuration {

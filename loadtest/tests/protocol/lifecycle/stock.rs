@@ -1,5 +1,5 @@
-//! The same updates in stock Envoy, without our filters, lose no request. So a request that is lost
-//! with the filters is lost by them.
+//! The same updates in stock Envoy, without our filters, lose no request. So the filters are the
+//! cause if one is lost with them.
 
 use super::stand::{CLIENTS, Stand, listener};
 use serde_json::json;

@@ -1,10 +1,10 @@
-//! An application: a real HTTP server that does what the path says and remembers what it saw.
+//! An application: a real HTTP server that is controlled by the path and records its requests.
 //!
 //! `/hold` answers when it is released, `/brief` after 1 ms, `/fleeting` too (for clients that may
-//! go; not counted as worked on), `/slow` after 100 ms, `/takes/7` after 7 ms, `/own-429` with a
-//! 429 of its own, `/orca` with an ORCA report of as many requests per second as its name says, at
-//! half of what it can do, and after as long as that takes, `/lie` with our headers, `/abort` with
-//! half a body and a reset; everything else with the request's body.
+//! leave; not counted as executing), `/slow` after 100 ms, `/takes/7` after 7 ms, `/own-429` with a
+//! 429 of its own. `/orca` reports as many requests per second by ORCA as the application's name
+//! says, at a utilization of half, and takes as long as that implies. `/lie` answers with our
+//! headers, `/abort` with half a body and a reset; everything else with the request's body.
 
 use http_body_util::{BodyExt, StreamBody};
 use hyper::body::{Bytes, Frame, Incoming};
@@ -61,32 +61,32 @@ impl App {
         Self { address, inner, stop }
     }
 
-    /// What it has seen of `path` so far.
+    /// The requests for `path` so far.
     pub fn seen(&self, path: &str) -> Vec<Seen> {
         self.inner.seen.lock().unwrap().iter().filter(|seen| seen.path == path).cloned().collect()
     }
 
-    /// All that it has seen so far, in order.
+    /// All requests so far, in order.
     pub fn all_seen(&self) -> Vec<Seen> {
         self.inner.seen.lock().unwrap().clone()
     }
 
-    /// How many requests it works on.
+    /// How many requests it is working on.
     pub fn at_once(&self) -> usize {
         self.inner.at_once.load(Ordering::SeqCst)
     }
 
-    /// How many requests it has worked on at once at the most.
+    /// The most requests that it has worked on at once.
     pub fn most_at_once(&self) -> usize {
         self.inner.most_at_once.load(Ordering::SeqCst)
     }
 
-    /// Lets one request to `/hold` go.
+    /// Releases one request to `/hold`.
     pub fn release(&self) {
         self.inner.release.add_permits(1);
     }
 
-    /// Keeps those to `/hold` that come from now on, however many were let go.
+    /// Holds requests to `/hold` from now on, regardless of earlier releases.
     pub fn keep(&self) {
         self.inner.release.forget_permits(usize::MAX);
     }
@@ -122,8 +122,8 @@ async fn answer(inner: Arc<Inner>, request: Request<Incoming>) -> Result<Respons
     let path = parts.uri.path().to_owned();
     let seen = Seen { method: parts.method, path: path.clone(), headers: parts.headers, body: body.clone() };
     inner.seen.lock().unwrap().push(seen);
-    // An application learns late that a client has gone, so what it works on for those says nothing
-    // about the sidecar.
+    // An application notices late that a client has left, so its work on those requests says
+    // nothing about the sidecar.
     let _working = (path != "/fleeting").then(|| Working::begin(&inner));
     let response = Response::builder().header("x-app", &inner.name);
     let whole = |bytes: Bytes| http_body_util::Full::new(bytes).map_err(|never| match never {}).boxed();

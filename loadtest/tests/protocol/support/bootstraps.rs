@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-/// Calls the listener of a bootstrap, and its cluster, so.
+/// Gives this name to the listener and the cluster of a bootstrap.
 pub fn named(mut bootstrap: Value, name: &str) -> Value {
     let resources = &mut bootstrap["static_resources"];
     resources["listeners"][0]["name"] = json!(name);

@@ -1,5 +1,5 @@
-//! An Envoy whose listeners come and go: they are in a file that it watches, and each step moves a
-//! new one into place. What is replaced or removed drains for a few seconds.
+//! An Envoy whose listeners come and go: it watches a file of listeners, and each step moves a new
+//! file into place. Replaced and removed listeners drain for a few seconds.
 
 use super::{Place, eventually};
 use bloc_lab::envoy::Envoy;
@@ -20,19 +20,20 @@ pub struct Changing {
     version: u32,
     /// The names of all listeners so far.
     names: Vec<String>,
-    /// What the file says, by the names of the listeners.
+    /// The listeners in the file, by name.
     listeners: BTreeMap<String, Value>,
-    /// How often a worker has put a listener in force, and how many listeners were removed.
+    /// How often a worker has activated a listener, and how many listeners were removed.
     created: u64,
     removed: u64,
 }
 
 impl Changing {
-    /// Starts it with these clusters and listeners, at least one with the module: it compiles that
-    /// before it is ready, and stands still meanwhile. `drain` is in whole seconds.
+    /// Starts Envoy with these clusters and listeners, at least one of them with the module: Envoy
+    /// compiles it before it is ready, and stalls meanwhile. `drain` is in whole seconds.
     pub async fn start(place: &Place, drain: Duration, clusters: &[Value], first: &[Value]) -> Self {
         let directory = place.path();
-        // Beside nothing else: each file that moves into the directory would make Envoy read it.
+        // In a directory of its own: Envoy reads the file again for each file that moves into its
+        // directory.
         let watched = directory.join("lds");
         std::fs::create_dir_all(&watched).unwrap();
         let file = watched.join("listeners.json");
@@ -79,7 +80,7 @@ impl Changing {
         }
     }
 
-    /// Where this listener is now: one that was removed and added again has another port.
+    /// The present address of this listener: one that was removed and added again has another port.
     pub async fn address(&self, name: &str) -> SocketAddr {
         let text = self.envoy.admin_get("/listeners?format=json").await.unwrap();
         let said: Value = serde_json::from_str(&text).unwrap();
@@ -89,7 +90,7 @@ impl Changing {
         format!("{}:{}", at["address"].as_str().unwrap(), at["port_value"]).parse().unwrap()
     }
 
-    /// Waits until nothing drains any more.
+    /// Waits until nothing drains.
     pub async fn drained(&self) {
         eventually("the end of the drain", async || {
             let of = |stats: &BTreeMap<String, u64>| stats.values().sum::<u64>();
@@ -104,12 +105,12 @@ impl Changing {
         self.stat(&format!("wasmcustom.bloc.{side}.{service}.{name}")).await
     }
 
-    /// A counter or gauge of Envoy's.
+    /// A counter or gauge of Envoy itself.
     pub async fn stat(&self, name: &str) -> u64 {
         self.envoy.stats(&format!("^{name}$")).await.unwrap().get(name).copied().unwrap_or(0)
     }
 
-    /// What it has logged so far.
+    /// Its log so far.
     pub fn log(&self) -> String {
         std::fs::read_to_string(&self.log).unwrap()
     }
@@ -125,7 +126,7 @@ impl Changing {
             .map(|name| format!("listener_manager.{name}"));
         let expected = [self.created, self.removed, 0];
         eventually(&format!("version {} of the listeners", self.version), async || {
-            // The main thread, which answers, may be at work for long on a busy machine.
+            // The main thread, which answers, may be busy for long on a loaded machine.
             let stats = self.envoy.stats(r"^listener_manager\.").await.ok()?;
             let now = names.each_ref().map(|name| stats.get(name).copied().unwrap_or(0));
             (now == expected).then_some(())
@@ -134,9 +135,9 @@ impl Changing {
     }
 }
 
-/// Gives a listener an address of its own, and says its name. Envoy gives a new listener the socket
-/// of one that drains and had the same address, and for it port 0 is the same, whatever port that
-/// became.
+/// Gives a listener an address of its own, and returns its name. Envoy gives a new listener the
+/// socket of a draining one with the same address, and compares port 0 as such, whatever port was
+/// bound.
 fn at_its_own_address(names: &mut Vec<String>, mut listener: Value) -> (String, Value) {
     let name = listener["name"].as_str().unwrap().to_owned();
     let place = names.iter().position(|known| *known == name).unwrap_or_else(|| {

@@ -21,7 +21,7 @@ pub struct Answer {
 }
 
 impl Answer {
-    /// The application that answered; none: it was not an application.
+    /// The application that answered; none: another answered.
     pub fn app(&self) -> Option<&str> {
         self.header("x-app")
     }
@@ -30,36 +30,37 @@ impl Answer {
         self.headers.get(name).and_then(|value| value.to_str().ok())
     }
 
-    /// What the server says about itself: chip, queue and capacity.
+    /// The server's load report: chip, queue and capacity.
     pub fn load(&self) -> Option<(bool, Option<u32>, Option<u32>)> {
         let report = LoadReport::decode(self.headers.get("x-bloc-load")?.as_bytes()).expect("a load report");
         Some((report.chip, report.queue, report.capacity))
     }
 
-    /// Names of headers that are ours.
+    /// Names of our headers.
     pub fn ours(&self) -> Vec<String> {
         self.headers.keys().map(ToString::to_string).filter(|name| name.starts_with("x-bloc")).collect()
     }
 }
 
-/// A GET for `path`, to be added to.
+/// A builder of a GET for `path`.
 pub fn request(path: &str) -> Builder {
     Request::get(path).header("host", "backend")
 }
 
-/// The same as a sidecar with our filters sends it, which reads the answer's load report.
+/// The same as from a sidecar with our filters, which reads the answer's load report.
 pub fn spoken(path: &str) -> Builder {
     request(path).header("x-bloc-bid", bloc_policy::wire::bid::ANY)
 }
 
-/// Sends over HTTP/1.1 and waits for the whole answer.
+/// Sends a request over HTTP/1.1 and waits for the whole answer.
 pub async fn send(to: SocketAddr, request: Builder, body: &'static str) -> Result<Answer, String> {
     let request = request.body(Full::new(Bytes::from(body))).unwrap();
     let exchange = async {
         let stream = TcpStream::connect(to).await.map_err(|e| e.to_string())?;
         let (mut sender, connection) =
             hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.map_err(|e| e.to_string())?;
-        // Dropped with the task's handle when the exchange is given up: then the client is gone.
+        // It is dropped with the task's handle when the exchange is given up: then the client has
+        // gone.
         let connection = AbortOnDrop(tokio::spawn(connection));
         let answer = collect(sender.send_request(request).await).await;
         drop(connection);

@@ -1,5 +1,5 @@
-//! A control plane that knows who polls it: the services are what the test says, and each poll is
-//! counted from its request to its answer, or to the moment at which the proxy gave it up.
+//! A control plane that records its polls: the test sets the services, and each poll is counted
+//! from its request to its answer, or until the proxy gives it up.
 
 use bloc_policy::sync::SyncRequest;
 use http_body_util::{BodyExt, Full};
@@ -18,7 +18,7 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
-/// How long it holds a poll at most.
+/// The longest that it holds a poll.
 const LONGEST: Duration = Duration::from_secs(60);
 
 /// A control plane for one proxy.
@@ -34,12 +34,12 @@ struct Inner {
     polls: AtomicUsize,
     under_way: AtomicUsize,
     most: AtomicUsize,
-    /// The version that the last poll came with.
+    /// The version in the last poll.
     asked: Mutex<String>,
 }
 
 impl FakeControlPlane {
-    /// It knows these services, from names to parameters.
+    /// Starts with these services, from names to parameters.
     pub async fn start(services: Value) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
@@ -54,7 +54,7 @@ impl FakeControlPlane {
         Self { address, inner, serving }
     }
 
-    /// These are the services from now on.
+    /// Sets the services.
     pub fn set(&self, services: Value) {
         self.inner.services.send_modify(|(version, known)| {
             *version += 1;
@@ -62,7 +62,7 @@ impl FakeControlPlane {
         });
     }
 
-    /// Whether the proxy has what was set last, as its last poll said.
+    /// Whether the last poll shows that the proxy has the latest services.
     pub fn is_followed(&self) -> bool {
         let set = format!("{}/", self.inner.services.borrow().0);
         self.inner.asked.lock().unwrap().starts_with(&set)
@@ -73,12 +73,12 @@ impl FakeControlPlane {
         self.inner.polls.load(Ordering::SeqCst)
     }
 
-    /// How many polls it holds.
+    /// How many polls it holds now.
     pub fn under_way(&self) -> usize {
         self.inner.under_way.load(Ordering::SeqCst)
     }
 
-    /// How many polls it has held at once at the most since this was last asked.
+    /// The most polls that it has held at once since the last call.
     pub fn most_at_once(&self) -> usize {
         self.inner.most.swap(self.under_way(), Ordering::SeqCst)
     }
@@ -136,7 +136,7 @@ async fn answer(inner: Arc<Inner>, request: Request<Incoming>) -> Result<Respons
     Ok(Response::builder().status(status).body(Full::new(Bytes::from(body))).unwrap())
 }
 
-/// A wait as the filters write it, in milliseconds.
+/// A wait in the filters' notation, in milliseconds.
 fn milliseconds(wait: &str) -> Option<Duration> {
     wait.strip_suffix("ms")?.parse().ok().map(Duration::from_millis)
 }

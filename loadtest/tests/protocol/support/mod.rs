@@ -1,4 +1,4 @@
-//! What the tests stand on: applications, pods, senders, and a client.
+//! Shared parts of the tests: applications, pods, senders, and a client.
 
 mod app;
 pub mod bootstraps;
@@ -22,8 +22,8 @@ pub use workers::Workers;
 use std::time::Duration;
 use tokio::time::{Instant, sleep};
 
-/// How long something that must happen may take before a test fails. Generous: a machine under load
-/// is slow, not wrong.
+/// How long something may take before a test fails. Generous: a machine under load is slow, not
+/// wrong.
 pub const PATIENCE: Duration = Duration::from_secs(20);
 
 /// Waits until `condition` gives a value.

@@ -1,4 +1,4 @@
-//! Where a test's files are, and the parts that it needs.
+//! The directory of a test, and the programs that it needs.
 
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
@@ -12,8 +12,7 @@ pub struct Place {
 }
 
 impl Place {
-    /// A fresh directory; fails if something is missing, or if the module is older than its
-    /// sources.
+    /// A new directory; panics if something is missing, or if the module is older than its sources.
     pub fn new() -> Self {
         Self::with_module("bloc.wasm")
     }
@@ -45,7 +44,7 @@ impl Place {
     /// The control plane's program, which only some tests need.
     pub fn control_plane(&self) -> PathBuf {
         let test = std::env::current_exe().unwrap();
-        // Tests lie in deps/, programs above it.
+        // Tests are in deps/, programs above it.
         let program = test.parent().and_then(Path::parent).unwrap().join("bloc-control-plane");
         assert!(program.is_file(), "{} is missing: run cargo build -p bloc-control-plane", program.display());
         program

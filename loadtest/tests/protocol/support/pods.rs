@@ -73,13 +73,13 @@ pub async fn sender(place: &Place, bootstrap: &Value) -> (Envoy, SocketAddr) {
     (envoy, address)
 }
 
-/// Connections evenly over the workers.
+/// Balances connections over the workers.
 pub fn balance(bootstrap: &mut Value) {
     bootstrap["static_resources"]["listeners"][0]["connection_balance_config"] = json!({"exact_balance": {}});
 }
 
-/// Moves the listeners of a bootstrap into a file that Envoy watches; the file is written anew by
-/// [`Listeners::update`].
+/// Moves the listeners of a bootstrap into a file that Envoy watches; [`Listeners::update`]
+/// rewrites the file.
 pub fn dynamic(bootstrap: &mut Value, directory: &Path) -> Listeners {
     let listeners = bootstrap["static_resources"]["listeners"].take();
     bootstrap["static_resources"].as_object_mut().unwrap().remove("listeners");

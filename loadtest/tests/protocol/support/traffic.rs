@@ -1,4 +1,4 @@
-//! Clients that send one request after the other, and what became of each.
+//! Clients that send one request after the other, and the results.
 
 use super::{Answer, App, request, send};
 use std::collections::HashMap;
@@ -9,23 +9,23 @@ use std::time::Duration;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
 
-/// The header by which the application knows a request again.
+/// The header by which the application identifies a request.
 const ID: &str = "x-test-id";
-/// A client that was bounced comes back after this.
+/// A client retries after this when it was bounced.
 const BACK_OFF: Duration = Duration::from_millis(20);
 
-/// What became of requests.
+/// The results of requests.
 #[derive(Debug, Default)]
 pub struct Tally {
     pub served: Vec<u64>,
     pub rejected: Vec<u64>,
-    /// Those without an answer in time, or with another one.
+    /// Requests without an answer in time, or with an unexpected one.
     pub lost: Vec<String>,
     pub longest: Duration,
 }
 
 impl Tally {
-    /// A request by this number had this answer, after that time.
+    /// Counts the answer to request `id`, which took this long.
     pub fn count(&mut self, id: u64, answer: Result<Answer, String>, took: Duration) {
         self.longest = self.longest.max(took);
         match answer {
@@ -36,7 +36,7 @@ impl Tally {
         }
     }
 
-    /// Both together.
+    /// Both tallies together.
     pub fn and(mut self, other: Self) -> Self {
         self.served.extend(other.served);
         self.rejected.extend(other.rejected);
@@ -45,8 +45,8 @@ impl Tally {
         self
     }
 
-    /// What is wrong with this, seen from the application: it has had each request that was served
-    /// once, and none that was rejected. Requests have one sidecar each, so none comes twice.
+    /// The contradictions to the applications' records: they must have received each served request
+    /// once, and no rejected one. Requests have one sidecar each, so none is retried.
     pub fn disagrees_with(&self, apps: &[&App]) -> Vec<String> {
         let mut had: HashMap<u64, usize> = HashMap::new();
         for seen in apps.iter().flat_map(|app| app.all_seen()) {
@@ -66,12 +66,12 @@ impl Tally {
     }
 }
 
-/// Whether the filters have made this answer: Envoy's own say in the body what is wrong.
+/// Whether the filters made this answer: Envoy's own answers state the fault in the body.
 fn is_ours(answer: &Answer) -> bool {
     answer.app().is_none() && answer.body.is_empty()
 }
 
-/// A request that can be known again.
+/// Sends a request that can be identified.
 pub async fn send_known(to: SocketAddr, path: &str, within: Duration) -> (u64, Result<Answer, String>, Duration) {
     static NEXT: AtomicU64 = AtomicU64::new(1);
     let id = NEXT.fetch_add(1, Ordering::Relaxed);
@@ -81,7 +81,7 @@ pub async fn send_known(to: SocketAddr, path: &str, within: Duration) -> (u64, R
     (id, answer, began.elapsed())
 }
 
-/// Clients that go on until they are told to stop.
+/// Clients that send until they are told to stop.
 pub struct Traffic {
     over: Arc<AtomicBool>,
     answers: Arc<AtomicUsize>,
@@ -89,7 +89,7 @@ pub struct Traffic {
 }
 
 impl Traffic {
-    /// So many clients, each of which waits for an answer for so long.
+    /// Starts so many clients, each of which waits for an answer for `within`.
     pub fn start(clients: usize, to: SocketAddr, path: &'static str, within: Duration) -> Self {
         let (over, answers) = (Arc::<AtomicBool>::default(), Arc::<AtomicUsize>::default());
         let mut traffic = Self { over, answers, clients: JoinSet::new() };
@@ -112,7 +112,7 @@ impl Traffic {
         traffic
     }
 
-    /// How many requests are over.
+    /// How many requests have ended.
     pub fn answers(&self) -> usize {
         self.answers.load(Ordering::Relaxed)
     }

@@ -1,4 +1,4 @@
-//! Connections to one listener of an Envoy, by the worker that has them.
+//! Connections to one listener of an Envoy, by worker.
 
 use super::{Connection, eventually};
 use bloc_lab::envoy::Envoy;
@@ -16,8 +16,8 @@ impl<'a> Workers<'a> {
         Self { envoy, to, surplus: Vec::new() }
     }
 
-    /// A new connection to this worker. Those that the other one accepts in the meantime are kept,
-    /// so that the next one goes here.
+    /// A new connection to this worker. Connections that the other worker accepts meanwhile are
+    /// kept, so that the next one goes here.
     pub async fn connect(&mut self, worker: usize) -> Connection {
         loop {
             let before = self.connections().await;
@@ -35,8 +35,8 @@ impl<'a> Workers<'a> {
     }
 
     async fn connections(&self) -> [u64; 2] {
-        // All that there ever were, for earlier ones may close meanwhile. An Envoy of the tests has
-        // one listener, or each at an IP address of its own.
+        // The total, since earlier connections may close meanwhile. An Envoy of the tests has one
+        // listener, or each at its own IP address.
         let names = format!(r"^listener\.{}_.*\.worker_[01]\.downstream_cx_total$", self.to.ip());
         let stats = self.envoy.stats(&names).await.unwrap();
         let of = |worker: usize| {
