@@ -1,9 +1,9 @@
-//! The real modules on wasmtime: what each callback costs, and a whole request; against filters
+//! The real modules on wasmtime: the cost of each callback and of a whole request, beside filters
 //! that do next to nothing, in the same run.
 //!
-//! The time of a callback is that of the whole call from outside: into the guest, its host calls,
-//! and back. What Envoy's host functions cost is not in it; the test host's are no faster or slower
-//! by design. So these figures compare guests; what a request pays in Envoy says `bloc-lab cost`.
+//! A callback is timed from outside, as a whole: the call into the guest, its host calls, and the
+//! return. What Envoy's host functions cost is not in it; the test host's are no faster or slower by
+//! design. So these figures compare guests; `bloc-lab cost` measures what a request pays in Envoy.
 
 use bloc_testhost::steady::{REQUESTS, ROUTINGS, SteadyPath};
 use bloc_testhost::{Compile, Headers, Module, Process, Root, Stream, VmOptions};
@@ -35,8 +35,8 @@ impl Filter {
             "bloc.inbound" => format!(r#"{{"service":"backend","services":{SERVICES}}}"#),
             "bloc.outbound" => outbound,
             "bloc.attempt" => {
-                // It has none of its own, but knows what the outbound filter in the same VM was
-                // told.
+                // It has no configuration of its own, but uses that of the outbound filter in the
+                // same VM.
                 vm.root("bloc.outbound", outbound).expect("a valid configuration");
                 String::new()
             }
@@ -65,8 +65,8 @@ fn response() -> Headers {
     Headers::new(&[(":status", "200"), ("content-type", "text/plain"), ("x-bloc-load", REPORT)])
 }
 
-/// The stages of a stream: the context is made with the request's headers, and deleted when it is
-/// done.
+/// The stages of a stream: its context is created with the request's headers, and deleted at
+/// `done`.
 const STAGES: [&str; 3] = ["request_headers", "response_headers", "done"];
 
 /// The time that one stage takes in `streams` streams.
@@ -106,7 +106,7 @@ fn requests(c: &mut Criterion) {
     let mut group = c.benchmark_group("guest/request");
     for routing in ROUTINGS {
         let path = SteadyPath::new(&bloc, routing);
-        // It asserts the answer itself.
+        // `request` asserts the answer itself.
         group.bench_function(routing, |b| b.iter(|| path.request()));
     }
     group.finish();
@@ -122,7 +122,7 @@ fn load(file: &Path, compile: Compile) -> Module {
     module.unwrap_or_else(|error| panic!("{error} (and make reference)"))
 }
 
-/// What a stream costs beside its time, from as many streams as the steady path has requests.
+/// The other costs of a stream, over as many streams as the steady path has requests.
 fn counts() {
     let (reference, bloc) = (target().join("reference.wasm"), target().join("bloc.wasm"));
     println!("{:<20} {:>12} {:>12} {:>12}   for each stream", "", "instructions", "host calls", "us in them");

@@ -1,5 +1,5 @@
 //! The decisions, natively: what a sender and a server compute for each request. Inputs are made
-//! outside the measured loop, results are checked.
+//! outside the measured loop; results are checked.
 
 use bloc_benches::fleet::{SEED, Work, report, server};
 use bloc_policy::admission::Admission;
@@ -28,7 +28,8 @@ fn choice(c: &mut Criterion) {
         for (name, routing, places) in routings {
             for servers in SERVERS {
                 let Ok(mut work) = Work::new(routing, servers) else { panic!("no sender to {servers} servers") };
-                // Each server once, and with few of them those that are open again.
+                // The list has each server once; with few servers, those that are open again may
+                // follow.
                 let places = places.min(servers as usize)..=places;
                 group.bench_function(BenchmarkId::new(name, servers), |b| {
                     b.iter(|| assert!(places.contains(&measured(&mut work))));
@@ -45,7 +46,7 @@ fn inbound(c: &mut Criterion) {
     let headroom = Ratio::new(0.8).expect("a ratio");
     let admission = Admission::new(Some(Concurrency::new(10)), headroom);
     group.bench_function("chip", |b| {
-        // An empty server draws too, and always grants.
+        // An empty server draws too, and always grants a chip.
         b.iter(|| assert!(admission.grants_chip(black_box(Concurrency::new(0)), &mut rng)));
     });
     let (mut server, now) = server().expect("a server");
@@ -121,8 +122,8 @@ fn headers(c: &mut Criterion) {
     group.finish();
 }
 
-/// Forty benches are to take two minutes and not ten; half a second brings caches, branch
-/// predictors and clocks to rest.
+/// Forty benches take two minutes this way, not ten; half a second lets caches, branch predictors
+/// and clocks settle.
 fn brief() -> Criterion {
     Criterion::default()
         .warm_up_time(Duration::from_millis(500))

@@ -1,12 +1,12 @@
 //! What the decisions may cost.
 //!
-//! A *bound* is what the project holds: `make bench` fails when one is exceeded, or was not
-//! measured. Each is a ratio of two benches of the same run, so that it does not depend on the
-//! machine, and of their fastest samples, so that it hardly depends on what else the machine does.
-//! Each leaves room for noise, and is far below what a mistake would give: a choice that looks at
-//! each of 1,000 servers takes at least 20 times as long as one among 10.
+//! A *bound* must hold: `make bench` fails when one is exceeded or was not measured. Each is a
+//! ratio of two benches of the same run, so that it does not depend on the machine, and of their
+//! fastest samples, so that other work on the machine hardly matters. Each leaves room for noise,
+//! and is far below the effect of a mistake: a choice that looks at each of 1,000 servers takes at
+//! least 20 times as long as one among 10.
 //!
-//! An *aim* is what the project wants. Missing one fails nothing.
+//! An *aim* is a goal of the project. Missing one fails nothing.
 
 use crate::summary::Bench;
 use serde::{Deserialize, Serialize};
@@ -15,7 +15,7 @@ use std::fmt;
 /// A ratio that must not be exceeded.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Bound {
-    /// What it is.
+    /// What the ratio compares.
     pub what: String,
     /// Its value; None: it was not measured.
     pub value: Option<f64>,
@@ -26,11 +26,11 @@ pub struct Bound {
 /// A ratio or a time that should not be exceeded.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Aim {
-    /// What it is, and its unit.
+    /// What is measured, and its unit.
     pub what: String,
     /// Its value today; None: it was not measured.
     pub value: Option<f64>,
-    /// The largest value that would reach it.
+    /// The largest value that reaches the aim.
     pub aim: f64,
 }
 
@@ -78,7 +78,7 @@ impl fmt::Display for Aim {
     }
 }
 
-/// What the choices among many servers cost over those among few, for each routing.
+/// The cost of a choice among many servers over one among few, for each routing.
 pub fn bounds(benches: &[Bench]) -> Vec<Bound> {
     let bound =
         |routing: &str, few, most| Bound { what: growth(routing, few), value: ratio(benches, routing, few), most };
@@ -86,12 +86,12 @@ pub fn bounds(benches: &[Bench]) -> Vec<Bound> {
         bound("bloc", 10, 1.5),
         bound("bid", 10, 2.0),
         bound("least_request", 10, 1.5),
-        // It looks at all of them: ten times as many take ten times as long, not more.
+        // Mu looks at all of them: ten times as many take ten times as long, not more.
         bound("mu", 100, 10.0),
     ]
 }
 
-/// What is wanted of the same choices.
+/// The aims of the same choices.
 pub fn aims(benches: &[Bench]) -> Vec<Aim> {
     let micros = time(benches, "choose/mu/1000").map(|nanos| nanos / 1e3);
     vec![

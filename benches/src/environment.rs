@@ -1,16 +1,16 @@
-//! Where and of what a measurement was taken.
+//! The environment of a measurement.
 
 use serde::{Deserialize, Serialize};
 use std::process::Command;
 
-/// What a figure depends on besides the code.
+/// What a figure depends on, apart from the code.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Environment {
     /// The day, as `2026-01-31`.
     pub date: String,
     /// The commit, with `-dirty` if files differ from it.
     pub commit: String,
-    /// What `rustc --version` says.
+    /// The output of `rustc --version`.
     pub rustc: String,
     /// The processor, as the system calls it.
     pub processor: String,
@@ -19,7 +19,7 @@ pub struct Environment {
 }
 
 impl Environment {
-    /// This machine and this working tree, now; what cannot be found out is `unknown`.
+    /// This machine and this working tree, now; what cannot be determined is `unknown`.
     pub fn here() -> Self {
         let cpuinfo = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
         let model = cpuinfo.lines().find_map(|line| line.strip_prefix("model name")?.split_once(": "));
@@ -35,7 +35,7 @@ impl Environment {
     /// The names of [`Self::values`].
     pub const NAMES: [&str; 5] = ["date", "commit", "rustc", "processor", "cores"];
 
-    /// For a line of a table.
+    /// The values of a table's line.
     pub fn values(&self) -> [String; 5] {
         let Self { date, commit, rustc, processor, cores } = self.clone();
         [date, commit, rustc, processor, cores.to_string()]

@@ -1,4 +1,4 @@
-//! Inputs: a sender that has worked for a while, and what servers say to it.
+//! Inputs: a sender that has worked for a while, and the servers' reports.
 
 use bloc_policy::config::{CapacitySpec, RoutingKind, ServiceSpec};
 use bloc_policy::endpoints::Answer;
@@ -11,18 +11,18 @@ use std::time::Duration;
 
 /// The seed of every generator here: the benches do the same each time.
 pub const SEED: u64 = 1;
-/// One answer in so many is a rejection, so that a part of the servers waits for the end of its
+/// One answer in so many is a rejection, so that some of the servers wait for the end of their
 /// reset interval.
 const REJECTS: usize = 16;
 /// Requests before the measurement, for each server.
 const WARM_UP: usize = 20;
-/// How often each server gets a request, on average; also the reset interval, so that with any
-/// number of servers the same share of them waits. About the time that the reports say a request
-/// takes: what answers bear out is believed.
+/// How often each server gets a request, on average; also the reset interval, so that the same
+/// share of servers waits at any number of servers. About the request time in the reports, so that
+/// the answers confirm the reports.
 const PERIOD: Duration = Duration::from_millis(250);
 
-/// A sender in the midst of its work: each server has about one pending request, and one answer in
-/// 16 is a rejection.
+/// A sender at work: each server has about one pending request, and one answer in 16 is a
+/// rejection.
 #[derive(Clone, Debug)]
 pub struct Work {
     sender: Sender,
@@ -62,13 +62,12 @@ impl Work {
         Ok(work)
     }
 
-    /// Chooses the servers of a request; how many there are in the list.
+    /// Chooses the servers of a request; returns the length of the list.
     pub fn choose(&mut self) -> usize {
         self.sender.choose(self.now, &mut self.rng).len()
     }
 
-    /// A request from its choice to the answer of an earlier one; how many servers were in its
-    /// list.
+    /// A request, from its choice to the answer of an earlier one; returns the length of its list.
     pub fn request(&mut self) -> usize {
         self.now = self.now.after(self.step);
         let list = self.sender.choose(self.now, &mut self.rng);
@@ -98,7 +97,7 @@ impl Work {
     }
 }
 
-/// What a server says that has so many other requests.
+/// The report of a server that has `queue` other requests.
 pub fn report(queue: u32) -> LoadReport {
     LoadReport {
         chip: true,

@@ -1,11 +1,11 @@
-//! What a request pays: the inputs of the criterion benches, and what becomes of their results.
+//! What a request costs: the inputs of the criterion benches, and the processing of their results.
 //!
-//! | module | what it is for |
+//! | module | purpose |
 //! |---|---|
 //! | [`fleet`] | inputs: a sender and a server that have worked for a while |
 //! | [`summary`] | criterion's results in one file |
 //! | [`bounds`] | what the decisions may cost, and what they should |
-//! | [`environment`] | where and of what a measurement was taken |
+//! | [`environment`] | the environment of a measurement |
 //! | [`record`] | the tables in `record/` |
 
 pub mod bounds;

@@ -1,4 +1,4 @@
-//! `bloc-bench`: criterion's results in one file, and the record of what was measured.
+//! `bloc-bench`: criterion's results in one file, and the record of measurements.
 
 use anyhow::Context;
 use bloc_benches::bounds::{self, Aim, Bound};
@@ -24,13 +24,13 @@ struct Arguments {
 enum Command {
     /// Print criterion's results and write them to one file; exit code 1 if a bound is exceeded
     Summary {
-        /// Where criterion has put them
+        /// Criterion's directory
         criterion: PathBuf,
         /// Where the summary goes
         out: PathBuf,
     },
-    /// Count what a request costs with one module and with another, and add the two to changes.csv
-    /// of a directory
+    /// Count what a request costs with each of two modules, and add both results to changes.csv of
+    /// a directory
     Change {
         /// What was changed, in a few words
         #[arg(long)]
@@ -38,15 +38,15 @@ enum Command {
         /// The commit that changed it
         #[arg(long)]
         change: String,
-        /// The module of before
+        /// The module before the change
         before: PathBuf,
-        /// The module of after
+        /// The module after the change
         after: PathBuf,
         /// The directory
         directory: PathBuf,
     },
     /// Add the results to the tables of a directory: policy.csv and guest.csv from a summary,
-    /// envoy.csv from what `bloc-lab cost` wrote
+    /// envoy.csv from the output of `bloc-lab cost`
     Record {
         /// summary.json
         #[arg(long)]
@@ -70,7 +70,7 @@ struct Summary {
     per_request: Vec<PerRequest>,
 }
 
-/// What a filter does for a request, whatever the machine.
+/// What a filter does for a request, on any machine.
 #[derive(Debug, Serialize, Deserialize)]
 struct PerRequest {
     routing: String,
@@ -135,7 +135,7 @@ fn summarise(criterion: &Path, out: &Path) -> anyhow::Result<()> {
     let summary = Summary { environment, bounds, aims, benches, module_bytes, per_request };
     std::fs::write(out, serde_json::to_string_pretty(&summary)?).with_context(|| out.display().to_string())?;
     println!("{}", out.display());
-    // Last, so that an exceeded bound hides nothing.
+    // Last, so that an exceeded bound does not prevent the output.
     Ok(bounds::verdict(&summary.bounds)?)
 }
 
@@ -170,7 +170,7 @@ fn record_summary(file: &Path, directory: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The same requests with both modules, on today's host: what differs is the modules.
+/// Runs the same requests with both modules, on today's host, so that only the modules differ.
 fn record_change(change: [String; 2], modules: [&Path; 2], directory: &Path) -> anyhow::Result<()> {
     const COLUMNS: [&str; 10] = [
         "change",
@@ -210,8 +210,8 @@ fn record_change(change: [String; 2], modules: [&Path; 2], directory: &Path) -> 
     Ok(())
 }
 
-/// The medians of what `bloc-lab cost` measured. Its file does not name the commit: this one is
-/// taken, so record at once.
+/// The medians from `bloc-lab cost`. Its file does not name the commit, so the present one is
+/// recorded: record at once.
 fn record_envoy(file: &Path, directory: &Path) -> anyhow::Result<()> {
     const COLUMNS: [&str; 15] = [
         "envoy",

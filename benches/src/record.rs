@@ -1,16 +1,13 @@
-//! `benches/record/`: what was measured, kept. A table gets the new measurement's lines at its end,
-//! so that it tells how a figure has changed.
+//! `benches/record/`: the measurements that are kept. New lines go to the end of a table, so that
+//! it shows how a figure has changed.
 
 use crate::environment::Environment;
 use std::fs::OpenOptions;
 use std::io::{self, Write};
 use std::path::Path;
 
-/// Appends `rows` to the table in `file`, each with its environment in front; writes the head if
-/// the file is new.
-///
-/// # Errors
-/// The file cannot be written, or has other columns.
+/// Appends `rows` to the table in `file`, each after its environment; writes the head if the file
+/// is new.
 pub fn append(file: &Path, environment: &Environment, columns: &[&str], rows: &[Vec<String>]) -> io::Result<()> {
     let head = line(Environment::NAMES.iter().chain(columns).copied());
     match std::fs::read_to_string(file) {

@@ -1,8 +1,8 @@
-//! What criterion has written, in one file: `target/bench/summary.json`.
+//! Criterion's results in one file: `target/bench/summary.json`.
 //!
 //! Criterion leaves `<group>/<function>/<parameter>/new/` for each bench, with `benchmark.json`
-//! (what it is called), `estimates.json` (nanoseconds for one iteration) and `sample.json` (how
-//! many iterations each sample had, and how many nanoseconds these took).
+//! (its name), `estimates.json` (nanoseconds for one iteration) and `sample.json` (each sample's
+//! iterations and nanoseconds).
 
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
@@ -18,10 +18,10 @@ pub enum SummaryError {
     File {
         /// The file or directory.
         path: PathBuf,
-        /// Why not.
+        /// The cause.
         source: std::io::Error,
     },
-    /// It holds something else than expected.
+    /// A file has unexpected content.
     #[error("{path}: {source}")]
     Content {
         /// The file.
@@ -34,7 +34,7 @@ pub enum SummaryError {
 /// One bench.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Bench {
-    /// What it is called, such as `choose/bloc/10`.
+    /// Its name, such as `choose/bloc/10`.
     pub name: String,
     /// The median of an iteration, in nanoseconds.
     pub median_ns: f64,
@@ -42,8 +42,8 @@ pub struct Bench {
     pub low_ns: f64,
     /// See `low_ns`.
     pub high_ns: f64,
-    /// An iteration of the fastest sample, in nanoseconds. Other work on the machine makes samples
-    /// slower and none faster, so this moves far less than the median.
+    /// The time of an iteration in the fastest sample, in nanoseconds. Other work on the machine
+    /// only makes samples slower, so this varies far less than the median.
     pub least_ns: f64,
 }
 
@@ -141,7 +141,7 @@ mod tests {
         Bench { name: name.into(), median_ns, low_ns, high_ns, least_ns }
     }
 
-    /// As criterion 0.8 writes them, without the fields that are not read.
+    /// Files as criterion 0.8 writes them, without the fields that are not read.
     fn write(criterion: &Path, directory: &str, id: &str, value: f64) {
         let new = criterion.join(directory).join("new");
         std::fs::create_dir_all(&new).unwrap();
