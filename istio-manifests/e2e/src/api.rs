@@ -1,5 +1,4 @@
-//! The Kubernetes API: through `kubectl` what a user does with it, through `kubectl proxy` what a
-//! node does.
+//! The Kubernetes API: through `kubectl` as a user, through `kubectl proxy` as a node.
 
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
@@ -8,12 +7,12 @@ use std::time::Duration;
 use tokio::process::Command;
 use tokio::time::{Instant, sleep};
 
-/// How long something that must happen may take. Generous: a machine under load is slow, not wrong,
-/// and Envoy drains listeners for 45 seconds.
+/// How long something may take before a test fails. Generous: a machine under load is slow, not
+/// wrong, and Envoy drains listeners for 45 seconds.
 pub const PATIENCE: Duration = Duration::from_secs(120);
 const POLL: Duration = Duration::from_millis(100);
 
-/// A cluster to talk to.
+/// Access to a cluster.
 #[derive(Clone, Debug)]
 pub struct Api {
     kubectl: PathBuf,
@@ -28,10 +27,10 @@ impl Api {
         Self { kubectl, kubeconfig, proxy: format!("http://{proxy}"), client: reqwest::Client::new() }
     }
 
-    /// Runs kubectl; what it printed.
+    /// Runs kubectl; returns its output.
     ///
     /// # Errors
-    /// It failed, with what it said.
+    /// It failed, with its message.
     pub async fn kubectl<A: AsRef<std::ffi::OsStr>>(&self, arguments: impl IntoIterator<Item = A>) -> Result<String> {
         let mut command = Command::new(&self.kubectl);
         command.arg("--kubeconfig").arg(&self.kubeconfig).args(arguments).kill_on_drop(true);
@@ -46,7 +45,7 @@ impl Api {
     /// `kubectl apply --server-side` of a text.
     ///
     /// # Errors
-    /// Refused.
+    /// The text is refused.
     pub async fn apply(&self, yaml: &str) -> Result<String> {
         let file = tempfile::Builder::new().suffix(".yaml").tempfile()?;
         std::fs::write(&file, yaml)?;
@@ -54,7 +53,7 @@ impl Api {
         self.kubectl(["apply".as_ref(), "--server-side".as_ref(), "-f".as_ref(), file]).await
     }
 
-    /// Gets a path; nothing if it does not exist.
+    /// Gets a path; none if it does not exist.
     ///
     /// # Errors
     /// No answer, or another status.
@@ -78,7 +77,7 @@ impl Api {
     /// Sends a body.
     ///
     /// # Errors
-    /// Refused, with the API server's message.
+    /// It is refused, with the API server's message.
     pub async fn send(&self, method: reqwest::Method, path: &str, kind: &str, body: &Value) -> Result<Value> {
         let request = self.client.request(method, format!("{}{path}", self.proxy)).timeout(PATIENCE);
         let answer = request.header("content-type", kind).body(body.to_string()).send().await?;
@@ -93,7 +92,7 @@ impl Api {
     /// Merges `patch` into an object.
     ///
     /// # Errors
-    /// Refused.
+    /// It is refused.
     pub async fn merge(&self, path: &str, patch: &Value) -> Result<Value> {
         self.send(reqwest::Method::PATCH, path, "application/merge-patch+json", patch).await
     }

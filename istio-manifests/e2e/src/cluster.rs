@@ -1,6 +1,6 @@
-//! The Kubernetes control plane: etcd, kube-apiserver and kube-controller-manager. Scheduler and
-//! kubelet are played by [`crate::kubelet`], and there is no kube-proxy: the sidecars capture what
-//! goes to a service's address.
+//! The Kubernetes control plane: etcd, kube-apiserver and kube-controller-manager.
+//! [`crate::kubelet`] stands in for scheduler and kubelet. There is no kube-proxy: the sidecars
+//! capture requests to a service's address.
 
 use crate::api::{Api, eventually};
 use crate::inside::{SCRATCH, script};
@@ -10,21 +10,21 @@ use anyhow::Result;
 use bloc_lab::process::Process;
 use std::path::Path;
 
-/// The node's address, on the bridge that its pods are on.
+/// The node's address, on the bridge of its pods.
 pub const NODE: &str = "10.77.0.1";
 const PROXY: &str = "127.0.0.1:8001";
-/// What the issuer of service account tokens calls itself.
+/// The name of the issuer of service account tokens.
 const ISSUER: &str = "https://kubernetes.default.svc.cluster.local";
 
 /// A running cluster.
 #[derive(Debug)]
 pub struct Cluster {
-    /// The way to it.
+    /// Access to it.
     pub api: Api,
     processes: Vec<Process>,
 }
 
-/// A file for programs that need to reach the API server.
+/// The kubeconfig for programs that need the API server.
 pub fn kubeconfig() -> std::path::PathBuf {
     Path::new(SCRATCH).join("kubeconfig")
 }
@@ -68,7 +68,7 @@ impl Cluster {
             flag("token-auth-file", &tokens),
             flag("allow-privileged", "true"),
             flag("endpoint-reconciler-type", "none"),
-            // Webhooks of services are called at their pods: there is no kube-proxy.
+            // Webhooks of services are called at their pods, as there is no kube-proxy.
             flag("enable-aggregator-routing", "true"),
         ];
         std::fs::write(
@@ -102,7 +102,7 @@ impl Cluster {
             flag("root-ca-file", &format!("{certificates}/apiserver.crt")),
             flag("leader-elect", "false"),
             flag("bind-address", "127.0.0.1"),
-            // A namespace that is deleted is gone when this has seen that nothing is left in it.
+            // A deleted namespace is gone when the controller has seen that nothing is left in it.
             flag("namespace-sync-period", "5s"),
         ];
         processes.push(start("kube-controller-manager", logs, manager).await?);

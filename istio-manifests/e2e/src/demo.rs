@@ -1,14 +1,13 @@
 //! `bloc-e2e demo`: least request, BLOC and bids in the same mesh, one after the other, each
-//! switched on as a user would.
+//! enabled as a user would.
 //!
-//! Clients ask the shop through the ingress gateway; its three frontends pass each request on to
-//! the five backends, and their sidecars choose which. A backend takes 50 ms for one request at a
-//! time. Arrivals are those of a Poisson process at 90% of what the backends can do, the same for
-//! each case.
+//! Clients call the shop through the ingress gateway; its three frontends pass each request on, and
+//! their sidecars choose one of the five backends. A backend takes 50 ms for one request at a time.
+//! Arrivals are a Poisson process at 90% of the backends' capacity, the same for each case.
 //!
-//! The case without filters is Istio with a DestinationRule that says LEAST_REQUEST, and no label
-//! anywhere. It stays when the shop gets the label: the EnvoyFilter of the service goes before it.
-//! From BLOC to bids it is an edit of the ConfigMap.
+//! The case without filters is Istio with a DestinationRule for LEAST_REQUEST, without any label.
+//! The rule stays when the shop gets the label: the EnvoyFilter of the service takes precedence. An
+//! edit of the ConfigMap changes from BLOC to bids.
 
 use crate::api::eventually;
 use crate::kubelet::Pod;
@@ -34,14 +33,15 @@ const FRONTENDS: usize = 3;
 const BACKENDS: usize = 5;
 const SERVICE_TIME: &str = "fixed:50ms";
 const SERVICE_MS: f64 = 50.0;
-/// 90% of what the backends can do.
+/// 90% of the backends' capacity.
 const RATE: f64 = 0.9 * BACKENDS as f64 * 1e3 / SERVICE_MS;
-/// Twice the time in which a queue at 90% load forgets how it began.
+/// Twice the time in which a queue at 90% load forgets its initial state.
 const WARM_UP: Duration = Duration::from_secs(5);
-/// Some 2,700 requests: a 99th percentile of 27, and all three cases within three minutes.
+/// Some 2,700 requests: 27 are above the 99th percentile, and all three cases fit into three
+/// minutes.
 const WINDOW: Duration = Duration::from_secs(30);
 
-/// What Istio does by default, said aloud.
+/// Istio's default, explicitly.
 const LEAST_REQUEST: &str = "apiVersion: networking.istio.io/v1
 kind: DestinationRule
 metadata: {name: backend, namespace: shop}
@@ -51,7 +51,7 @@ spec:
     loadBalancer: {simple: LEAST_REQUEST}
 ";
 
-/// What both candidates have in the ConfigMap; those of `make demo`.
+/// What both candidates have in the ConfigMap, as in `make demo`.
 const COMMON: &str = "capacity: {estimator: static, limit: 10}, resetInterval: 200ms, retries: 3, routeRetries: 2";
 
 /// The parameters of the backend in the ConfigMap; none without filters.
@@ -63,7 +63,7 @@ fn parameters(policy: Policy) -> Option<String> {
     }
 }
 
-/// Brings up the mesh, measures the three cases, prints the table; the report goes to `out`.
+/// Brings up the mesh, measures the three cases, prints the table, and writes the report to `out`.
 ///
 /// # Errors
 /// The mesh does not come up, or a part of it ends.
@@ -113,7 +113,7 @@ async fn shop_is_ready(mesh: &Mesh) -> Result<()> {
     mesh.drained().await
 }
 
-/// As the README says.
+/// Attaches the filters as the README describes.
 async fn attach(mesh: &Mesh) -> Result<()> {
     mesh.apply_folder("overlays/everything").await?;
     mesh.bring_module("shop", &mesh.tools.module).await?;
@@ -126,13 +126,12 @@ fn control_planes(mesh: &Mesh) -> Vec<Pod> {
     mesh.kubelet.pods("bloc-system", "app", "bloc-control-plane")
 }
 
-/// Waits until the control plane says of every sidecar of the shop that it has these parameters of
-/// the backend.
+/// Waits until the control plane shows these parameters of the backend for every sidecar of the
+/// shop.
 async fn in_force(mesh: &Mesh, policy: Policy) -> Result<()> {
     let pods: Vec<Pod> = mesh.frontends().into_iter().chain(mesh.backends()).collect();
     eventually(&format!("{} in every sidecar", policy.name()), async || {
-        // A filter that has not seen a request does not know yet whom it calls or what it stands in
-        // front of.
+        // A filter learns its service and those that it calls from its first request.
         mesh.ask("/").await?;
         let mut current = Vec::new();
         for replica in control_planes(mesh) {
@@ -149,7 +148,7 @@ async fn in_force(mesh: &Mesh, policy: Policy) -> Result<()> {
     .await
 }
 
-/// The proxies that have what is in force of the backend, as callers or in front of it.
+/// The proxies that have the backend's current parameters, as callers or in front of it.
 fn up_to_date(overview: &Value) -> Vec<String> {
     let names = |list: &Value| list.as_array().is_some_and(|names| names.iter().any(|name| name == SERVICE));
     let proxies = overview["proxies"].as_array().into_iter().flatten();
@@ -191,7 +190,7 @@ async fn measure(mesh: &Mesh, policy: Policy, mesh_start: Duration) -> Result<Re
     })
 }
 
-/// What was measured, in the form that the lab's reports have.
+/// The measurement in the form of the lab's reports.
 fn record(
     mesh: &Mesh,
     policy: Policy,
@@ -221,11 +220,11 @@ fn record(
     }
 }
 
-/// Names of Envoy's own counters of the frontends' clusters, as this file sums them up.
+/// Envoy's own counters of the frontends' clusters, by their names in this file's sums.
 const SENT: &str = "upstream_rq_total";
 const RETRIED: &str = "upstream_rq_retry";
 
-/// How often a frontend's sidecar sent a request to a backend, by Envoy's own count, which there is
+/// How often a frontend's sidecar sent a request to a backend, by Envoy's own count, which exists
 /// with and without filters.
 fn attempts_per_request(counters: &BTreeMap<String, u64>) -> f64 {
     let of = |name| counters.get(name).copied().unwrap_or_default();
@@ -233,12 +232,12 @@ fn attempts_per_request(counters: &BTreeMap<String, u64>) -> f64 {
     if sent > retried { sent as f64 / (sent - retried) as f64 } else { 0.0 }
 }
 
-/// The counters about the backend of all frontends' sidecars, added up: Envoy's own and the
+/// The counters about the backend in all frontends' sidecars, added up: Envoy's own and the
 /// filters'.
 async fn counters(mesh: &Mesh) -> Result<BTreeMap<String, u64>> {
     let mut sum = BTreeMap::new();
     for pod in mesh.frontends() {
-        // Not through Istio's agent, which would cost more than what is measured.
+        // Not through Istio's agent, which would cost more than the measured cases.
         let text = mesh.ask_from(&pod, &format!("http://127.0.0.1:15000/stats?filter={SERVICE}")).await?.body;
         for (name, value) in text.lines().filter_map(counter) {
             *sum.entry(name).or_default() += value;
@@ -261,13 +260,13 @@ fn counter(line: &str) -> Option<(String, u64)> {
     own.map(|own| (own.to_owned(), value))
 }
 
-/// Every Envoy of the mesh: no other program sees this process namespace.
+/// Every Envoy of the mesh: this process namespace contains no others.
 fn envoys() -> Result<Vec<u32>> {
     let processes = std::fs::read_dir("/proc")?.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
     let is_envoy =
         |id: &u32| std::fs::read_to_string(format!("/proc/{id}/comm")).is_ok_and(|name| name.trim_end() == "envoy");
     let envoys: Vec<u32> = processes.filter(is_envoy).collect();
-    // Of the gateway and the shop, at least.
+    // At least those of the gateway and the shop.
     ensure!(envoys.len() > FRONTENDS + BACKENDS, "only {} Envoys run", envoys.len());
     Ok(envoys)
 }

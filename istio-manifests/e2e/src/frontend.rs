@@ -1,5 +1,5 @@
-//! The application of the sample's frontends: passes every request on to `BACKEND` and its answer
-//! back.
+//! The application of the sample's frontends: passes every request on to `BACKEND`, and returns the
+//! answer.
 
 use anyhow::{Context, Result};
 use http_body_util::{BodyExt, Full};

@@ -1,8 +1,8 @@
-//! A machine of our own: everything runs in new mount, network and process namespaces, which have
-//! no way out to any other network and end with us, whatever happens to us.
+//! An isolated machine: everything runs in new mount, network and process namespaces, which have no
+//! route to any other network and always end with this program.
 //!
-//! `/etc`, `/run` and `/var/lib` are others there, so that what a node would have in them touches
-//! nothing outside.
+//! `/etc`, `/run` and `/var/lib` are replaced there, so that the node's files affect nothing
+//! outside.
 
 use anyhow::{Context, Result, bail};
 use std::path::Path;
@@ -10,7 +10,7 @@ use std::process::{Command, ExitCode, ExitStatus};
 
 /// Set for the program inside.
 const INSIDE: &str = "BLOC_E2E_INSIDE";
-/// Where the program inside keeps what lasts as long as it does: a file system in memory.
+/// Where the program inside keeps its files: a file system in memory that ends with it.
 pub const SCRATCH: &str = "/run/bloc-e2e";
 
 /// Whether this is the program inside.
@@ -18,7 +18,7 @@ pub fn is_inside() -> bool {
     std::env::var_os(INSIDE).is_some()
 }
 
-/// This program again with these arguments, inside.
+/// This program with these arguments, inside.
 ///
 /// # Errors
 /// The namespaces cannot be made, for want of rights.
@@ -34,7 +34,7 @@ pub fn command(arguments: &[String]) -> Result<Command> {
     Ok(command)
 }
 
-/// Runs this program again with these arguments, inside, and says how it ended.
+/// Runs this program with these arguments inside, and returns its exit code.
 ///
 /// # Errors
 /// The namespaces cannot be made, for want of rights.
@@ -46,11 +46,11 @@ fn code(status: ExitStatus) -> ExitCode {
     status.code().and_then(|code| u8::try_from(code).ok()).map_or(ExitCode::FAILURE, ExitCode::from)
 }
 
-/// Makes `/etc`, `/run` and `/var/lib` ours, and the node's network: a bridge with the address
+/// Replaces `/etc`, `/run` and `/var/lib`, and makes the node's network: a bridge with the address
 /// `address`, in CIDR notation.
 ///
 /// # Errors
-/// A step failed; the message has what it said.
+/// A step failed; the message has its output.
 pub fn furnish(bridge: &str, address: &str) -> Result<()> {
     script(&format!(
         "mount -t tmpfs -o mode=755 tmpfs /run
@@ -68,7 +68,7 @@ pub fn furnish(bridge: &str, address: &str) -> Result<()> {
 /// Runs a shell script, all of whose steps must succeed.
 ///
 /// # Errors
-/// What it said.
+/// A step failed; the message has its output.
 pub fn script(text: &str) -> Result<()> {
     let output = Command::new("/bin/sh").args(["-euc", text]).output()?;
     if output.status.success() {

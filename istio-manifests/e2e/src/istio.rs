@@ -12,9 +12,9 @@ use tokio::process::Command;
 /// The root namespace.
 pub const ROOT: &str = "istio-system";
 
-/// What deviates from the profile: Envoy is the stock one, which lacks Istio's own filters, and
-/// both are at another place; what replaced listeners drain in is 5 seconds instead of 45, since
-/// what is tested waits for the end of it.
+/// The deviations from the profile: Envoy is stock Envoy, which lacks Istio's own filters; it and
+/// the agent are at other paths; replaced listeners drain for 5 seconds instead of 45, since the
+/// tests wait for the end of it.
 fn profile() -> String {
     format!(
         "apiVersion: install.istio.io/v1alpha1
@@ -43,7 +43,7 @@ spec:
     )
 }
 
-/// mTLS everywhere, and nothing else.
+/// mTLS everywhere.
 const STRICT: &str = "apiVersion: security.istio.io/v1
 kind: PeerAuthentication
 metadata: {name: default, namespace: istio-system}
@@ -53,7 +53,7 @@ spec: {mtls: {mode: STRICT}}
 /// Installs it and waits until istiod and the gateway are ready.
 ///
 /// # Errors
-/// Something is refused, or does not get ready.
+/// A resource is refused, or a part does not get ready.
 pub async fn install(api: &Api, kubelet: &Kubelet, tools: &Tools, work: &Path) -> Result<()> {
     let file = work.join("istio-profile.yaml");
     std::fs::write(&file, profile())?;
@@ -65,7 +65,7 @@ pub async fn install(api: &Api, kubelet: &Kubelet, tools: &Tools, work: &Path) -
     }
     api.kubectl(["create", "namespace", ROOT]).await?;
     let manifest = String::from_utf8(generated.stdout)?;
-    // Definitions first: what they define is refused before.
+    // Resources are refused until their definitions exist.
     eventually("the installation of Istio", async || api.apply(&manifest).await.map(Some)).await?;
     ready(kubelet, ROOT, "app", "istiod", 1).await?;
     eventually("the webhooks", async || api.apply(STRICT).await.map(Some)).await?;

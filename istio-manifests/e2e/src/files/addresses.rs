@@ -1,4 +1,4 @@
-//! Who has which address, and what the service is called.
+//! The addresses, and the name of the service.
 
 pub const SERVICE: &str = "backend.shop.svc.cluster.local";
 /// Where the frontend's sidecar listens for the frontend.

@@ -1,4 +1,4 @@
-//! What an Envoy has got from istiod, by its own account: `/config_dump`.
+//! The configuration that an Envoy has got from istiod, from its `/config_dump`.
 
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
@@ -6,11 +6,11 @@ use serde_json::Value;
 /// A configuration dump.
 pub struct Dump(Value);
 
-/// Under these an Envoy keeps what is not in force.
+/// Where an Envoy keeps resources that are not in force.
 const NOT_IN_FORCE: [&str; 3] = ["error_state", "warming_state", "draining_state"];
 
 impl Dump {
-    /// Reads what an Envoy has answered.
+    /// Parses an Envoy's answer.
     ///
     /// # Errors
     /// It is not JSON.
@@ -30,10 +30,10 @@ impl Dump {
         find(&self.0, &is_it).with_context(|| format!("there is no {kind} {name:?}"))
     }
 
-    /// Whether that resource has this text in its JSON, which is written without spaces.
+    /// Checks that this resource contains this text in its JSON, which is written without spaces.
     ///
     /// # Errors
-    /// It has not.
+    /// It does not.
     pub fn contains(&self, kind: &str, name: &str, text: &str) -> Result<()> {
         ensure!(self.resource(kind, name)?.to_string().contains(text), "{kind} {name:?} is without {text}");
         Ok(())

@@ -1,5 +1,5 @@
-//! istiod without an API server: it reads what it would find there from a folder, and proxies come
-//! in plain text.
+//! istiod without an API server: it reads its resources from a folder, and proxies connect in plain
+//! text.
 
 use super::addresses::{FRONTEND, GATEWAY, SERVICE};
 use crate::api::{Api, PATIENCE, eventually};
@@ -12,20 +12,20 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 use tokio::time::{Instant, sleep};
 
-/// Where it listens for everything, as the control plane does.
+/// Its address, which is also that of the control plane.
 pub const ADDRESS: &str = "127.77.0.1";
-/// For proxies.
+/// Its port for proxies.
 pub const PORT: u16 = 15010;
-/// What istiod calls its cluster.
+/// istiod's name for its cluster.
 pub const CLUSTER_ID: &str = "Kubernetes";
-/// Of the istiod that build.sh builds.
+/// The version that build.sh builds.
 pub const VERSION: &str = "1.29.1";
 
-/// The folders of istio-manifests/ whose EnvoyFilters are tried.
+/// The folders of istio-manifests/ whose EnvoyFilters are tested.
 const FOLDERS: [&str; 3] = ["overlays/everything", "samples/shop-bloc/service", "samples/shop-bloc/strip"];
-/// Where the manifests have the module; here it is where it was built.
+/// The module's path in the manifests; here it is replaced by that of the build.
 const MODULE: &str = "/etc/bloc/bloc.wasm";
-/// Stock Envoy lacks the filters of Istio's own that are switched off here.
+/// Switches off Istio's own filters, which stock Envoy lacks.
 const ENVIRONMENT: [&str; 8] = [
     "ENABLE_CA_SERVER=false",
     "PILOT_ENABLE_ALPN_FILTER=false",
@@ -36,9 +36,9 @@ const ENVIRONMENT: [&str; 8] = [
     "POD_NAMESPACE=istio-system",
     "CLUSTER_ID=Kubernetes",
 ];
-/// After this time a file is written again, for one that istiod has overlooked.
+/// After this time a file is written again, in case istiod has missed it.
 const OVERLOOKED: Duration = Duration::from_secs(3);
-/// Longer than istiod takes to see that a file is gone.
+/// Longer than istiod takes to notice that a file is gone.
 const GONE: Duration = Duration::from_millis(500);
 
 /// A running istiod.
@@ -110,9 +110,9 @@ impl Resource {
     }
 }
 
-/// Writes them where istiod looks, and waits until it has them all.
+/// Writes the resources into istiod's folder, and waits until it has read all of them.
 async fn bring(process: &mut Process, resources: &[Resource]) -> Result<()> {
-    // Of files that are there when it starts istiod overlooks some.
+    // istiod misses some of the files that exist when it starts.
     eventually("istiod", async || {
         process.check()?;
         debug("configz").await.map(Some)
@@ -149,13 +149,13 @@ fn write(resources: &[&Resource]) -> Result<()> {
     resources.iter().try_for_each(|resource| Ok(std::fs::write(&resource.file, &resource.text)?))
 }
 
-/// What istiod says of itself.
+/// A debug page of istiod.
 async fn debug(page: &str) -> Result<String> {
     let request = reqwest::Client::new().get(format!("http://{ADDRESS}:15014/debug/{page}"));
     Ok(request.timeout(PATIENCE).send().await?.error_for_status()?.text().await?)
 }
 
-/// The EnvoyFilters as `kubectl apply -k` would send them, but for the place of the module.
+/// The EnvoyFilters as `kubectl apply -k` would send them, except for the module's path.
 async fn shipped(tools: &Tools, folder: &Path) -> Result<Vec<Resource>> {
     let api = Api::new(tools.kube.join("kubectl"), "/dev/null".into(), "");
     let module = tools.module.display().to_string();
@@ -165,7 +165,7 @@ async fn shipped(tools: &Tools, folder: &Path) -> Result<Vec<Resource>> {
         let path = tools.manifests.join(shipped);
         let built = api.kubectl(["kustomize".as_ref(), path.as_os_str()]).await?;
         for text in built.split("\n---\n").filter(|text| text.contains("\nkind: EnvoyFilter\n")) {
-            // As kustomize writes it, only the name in the metadata has this indent.
+            // In kustomize's output, only the name in the metadata has this indent.
             let name =
                 text.lines().find_map(|line| line.strip_prefix("  name: ")).context("a filter without a name")?;
             modules += text.matches(MODULE).count();
@@ -176,7 +176,7 @@ async fn shipped(tools: &Tools, folder: &Path) -> Result<Vec<Resource>> {
     Ok(filters)
 }
 
-/// How istiod is to work. What follows is JSON, which is YAML too.
+/// istiod's configuration, as JSON, which is also YAML.
 fn mesh_config(folder: &Path) -> Value {
     json!({
         "configSources": [{"address": format!("fs://{}", folder.display())}],
@@ -190,8 +190,8 @@ fn mesh_config(folder: &Path) -> Value {
     })
 }
 
-/// What a cluster would tell of services and workloads, and listeners at addresses of their own in
-/// the place of captured traffic.
+/// The services and workloads that a cluster would report, and listeners at their own addresses
+/// instead of captured traffic.
 fn mesh(backends: &[(&str, &str, u16)]) -> Vec<Value> {
     let networking = "networking.istio.io/v1";
     let resource = |version: &str, kind: &str, namespace: &str, name: &str, spec: &Value| json!({"apiVersion": version, "kind": kind, "metadata": {"name": name, "namespace": namespace}, "spec": spec});
@@ -208,13 +208,13 @@ fn mesh(backends: &[(&str, &str, u16)]) -> Vec<Value> {
         let spec = json!({"workloadSelector": selector, "ingress": ingress, "egress": egress});
         resource(networking, "Sidecar", "shop", name, &spec)
     };
-    // istiod takes the labels of a proxy from the endpoint with its address.
+    // istiod takes a proxy's labels from the endpoint with its address.
     let endpoint = |(name, address, _): &(&str, &str, u16)| json!({"address": address, "labels": {"bloc.dev/proxy": "enabled", "proxy": name}});
     let endpoints: Vec<Value> = backends.iter().map(endpoint).collect();
     let server = json!({"bind": GATEWAY, "hosts": ["*"], "port": port(8080)});
     let gateway = json!({"selector": {"istio": "ingressgateway"}, "servers": [server]});
     let destination = json!({"destination": {"host": SERVICE, "port": {"number": 8080}}});
-    // The name by which the manifests know the routes whose back-off they may change.
+    // The manifests change the back-off of routes with this name.
     let route = json!({"hosts": ["*"], "gateways": ["shop"], "http": [{"name": "bloc", "route": [destination]}]});
     let plain = json!({"mtls": {"mode": "DISABLE"}});
     let control_plane = |address: &str| calls(address, 7080, "bloc-system/*");

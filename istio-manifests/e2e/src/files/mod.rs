@@ -1,10 +1,10 @@
-//! `bloc-e2e files`: the EnvoyFilters as shipped, on a real istiod that reads them from files. No
-//! API server, no root, no namespaces, half a minute at most.
+//! `bloc-e2e files`: the shipped EnvoyFilters on a real istiod that reads them from files. No API
+//! server, no root, no namespaces, half a minute at most.
 //!
-//! A frontend's sidecar and an ingress gateway call two backends, each behind a sidecar of its own;
-//! every Envoy has an address of its own on loopback, because istiod takes proxies with the same
-//! address for one. Traffic is plain text and not captured. What `test` has and this has not:
-//! admission, injection, mTLS, and the control plane on Kubernetes.
+//! A frontend's sidecar and an ingress gateway call two backends, each behind its own sidecar.
+//! Every Envoy has its own loopback address, because istiod identifies proxies by address. Traffic
+//! is plain text and not captured. Only `test` covers admission, injection, mTLS, and the control
+//! plane on Kubernetes.
 
 mod addresses;
 mod dump;
@@ -30,16 +30,16 @@ use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 const CLUSTER: &str = "outbound|8080||backend.shop.svc.cluster.local";
-/// What the application needs for a request that costs 1: long for the one that is to occupy a
-/// server (it costs 100), short for all others.
+/// The application's time for a request of cost 1. The request that occupies a server costs 100,
+/// all others less.
 const SERVICE_TIME: &str = "fixed:100ms";
 const OCCUPIES: (&str, &str) = ("x-cost", "100");
 const QUICK: (&str, &str) = ("x-cost", "0.05");
-/// With two servers to choose from, the chance that none of so many requests asks the full one
-/// first is one in a million.
+/// With two servers, the chance that none of so many requests tries the full one first is one in a
+/// million.
 const REQUESTS: usize = 20;
 
-/// What routes must take away, by direction.
+/// The headers that routes must remove, by direction.
 const ALL: &[&str] = &["x-bloc-bid", "x-bloc-endpoints", "x-bloc-load", "x-bloc-reject"];
 const OUT_OF_REQUESTS: &[&str] = &["x-bloc-bid", "x-bloc-load", "x-bloc-reject"];
 const OUT_OF_ANSWERS: &[&str] = &["x-bloc-bid", "x-bloc-endpoints", "x-bloc-load"];
@@ -54,7 +54,7 @@ struct Mesh {
     applications: JoinSet<()>,
 }
 
-/// Runs a step and says how it went.
+/// Runs a step and prints its result.
 macro_rules! step {
     ($mesh:expr, $step:ident) => {{
         let began = Instant::now();
@@ -64,7 +64,7 @@ macro_rules! step {
     }};
 }
 
-/// Brings it up and checks it; logs go to target/istio-files.
+/// Brings the mesh up and checks it; logs go to target/istio-files.
 ///
 /// # Errors
 /// A part does not get ready, or a check failed.
@@ -117,7 +117,8 @@ impl Mesh {
         Ok(Self { istiod, control_plane, frontend, gateway, backends, applications })
     }
 
-    /// Filters and module, the cluster's choice, the routes' back-off and what they take away.
+    /// Filters and module, the cluster's load balancing policy, the routes' back-off and removed
+    /// headers.
     async fn every_envoy_has_the_shipped_configuration(&mut self) -> Result<()> {
         for (caller, listener, route) in [
             (&mut self.frontend, "127.77.0.2_8080", "8080"),
@@ -145,8 +146,8 @@ impl Mesh {
         Ok(())
     }
 
-    /// An application shows what it was sent, and a client sees what came back; also of a client
-    /// that writes our headers itself.
+    /// An application shows the headers that it got, and a client those of its answer; also for a
+    /// client that sends our headers itself.
     async fn applications_and_clients_see_no_internal_headers(&mut self) -> Result<()> {
         self.parameters_in_force().await?;
         let forged = [("x-bloc-bid", "1"), ("x-bloc-load", "queue=1"), ("x-bloc-reject", "capacity")];
@@ -162,8 +163,8 @@ impl Mesh {
         Ok(())
     }
 
-    /// Each server admits one request. While one of them is busy with that, every other request is
-    /// served all the same.
+    /// Each server admits one request. While one of them is full, every other request is still
+    /// served.
     async fn a_free_server_serves_requests_that_a_full_one_rejects(&mut self) -> Result<()> {
         let [full, free] = &self.backends[..] else { anyhow::bail!("two backends") };
         let mut occupant = JoinSet::new();
@@ -194,7 +195,7 @@ impl Mesh {
         Ok(())
     }
 
-    /// By istiod's log, and by what the Envoys say of themselves.
+    /// According to istiod's log and to the Envoys themselves.
     async fn no_envoy_refused_a_configuration(&mut self) -> Result<()> {
         let refused = self.istiod.refused_configurations()?;
         ensure!(refused.is_empty(), "{}", refused.join("\n"));
@@ -205,13 +206,13 @@ impl Mesh {
         Ok(())
     }
 
-    /// Waits until the filters of all Envoys work with the control plane's parameters.
+    /// Waits until the filters of all Envoys use the control plane's parameters.
     async fn parameters_in_force(&self) -> Result<()> {
         let servers = self.backends.iter().map(|proxy| (proxy, "inbound", "capacity"));
         let callers = [&self.frontend, &self.gateway].map(|proxy| (proxy, "outbound", "attempts"));
         let all: Vec<_> = servers.chain(callers).collect();
-        // A filter that has not seen a request does not know yet what it stands in front of, or
-        // whom it calls, and learns it seconds later: all of them at the same time.
+        // A filter learns its service, and those that it calls, from its first request, and their
+        // parameters seconds later: all filters at the same time.
         for (proxy, ..) in &all {
             ask(&proxy.address, "/", &[QUICK]).await?;
         }
@@ -237,13 +238,13 @@ impl Mesh {
     }
 }
 
-/// Asks for the service at an Envoy's address.
+/// Requests the service at an Envoy's address.
 async fn ask(address: &str, path: &str, headers: &[(&str, &str)]) -> Result<Answer> {
     let headers = [&[("host", "backend.shop.svc.cluster.local:8080")], headers].concat();
     Answer::get(&format!("http://{address}:8080{path}"), &headers).await
 }
 
-/// These filters stand in the listener, and are the module.
+/// Checks that these filters are in the listener, and use the module.
 fn filters(dump: &Dump, listener: &str, filters: &[&str]) -> Result<()> {
     for filter in filters {
         dump.contains("Listener", listener, &format!("\"name\":\"{filter}\""))?;
@@ -252,7 +253,7 @@ fn filters(dump: &Dump, listener: &str, filters: &[&str]) -> Result<()> {
     Ok(())
 }
 
-/// The routes take away just this of requests and answers.
+/// Checks that the routes remove exactly these headers from requests and answers.
 fn removes(dump: &Dump, route: &str, requests: &[&str], answers: &[&str]) -> Result<()> {
     for (field, expected) in [("request_headers_to_remove", requests), ("response_headers_to_remove", answers)] {
         let removed = &dump.resource("RouteConfiguration", route)?[field];

@@ -1,4 +1,4 @@
-//! An Envoy that gets all of its configuration from istiod.
+//! An Envoy whose whole configuration comes from istiod.
 
 use super::dump::Dump;
 use super::istiod;
@@ -12,7 +12,7 @@ use std::path::Path;
 
 /// A running Envoy.
 pub struct Proxy {
-    /// What logs and istiod call it.
+    /// Its name in logs and in istiod.
     pub name: String,
     /// Its own address.
     pub address: String,
@@ -36,14 +36,14 @@ impl Proxy {
         Ok(Self { name: name.to_owned(), address: address.to_owned(), process })
     }
 
-    /// Waits until `check` finds no fault with its configuration.
+    /// Waits until `check` accepts its configuration.
     ///
     /// # Errors
-    /// The last fault.
+    /// The last error of `check`.
     pub async fn has(&mut self, check: impl Fn(&Dump) -> Result<()>) -> Result<()> {
         let what = format!("the configuration of the Envoy {}", self.name);
         let has = eventually(&what, async || check(&self.dump().await?).map(Some)).await;
-        // Rather than that nobody answers.
+        // If the process has ended, that is the error to report.
         self.process.check()?;
         has
     }
@@ -56,8 +56,8 @@ impl Proxy {
         Dump::read(&self.admin("/config_dump").await?)
     }
 
-    /// A statistic of our filters by its name without the prefix `wasmcustom.bloc.`; 0 if there is
-    /// none.
+    /// A statistic of our filters by its name without the prefix `wasmcustom.bloc.`; 0 if it does
+    /// not exist.
     ///
     /// # Errors
     /// No answer.
@@ -67,7 +67,7 @@ impl Proxy {
         Ok(lines.find(|(found, _)| *found == name).map_or(Ok(0), |(_, value)| value.parse())?)
     }
 
-    /// What its admin interface answers.
+    /// The admin interface's answer.
     ///
     /// # Errors
     /// No answer.
@@ -77,7 +77,7 @@ impl Proxy {
     }
 }
 
-/// What a pod's agent would write: who the proxy is, and where istiod is.
+/// The bootstrap as a pod's agent would write it: the proxy's identity, and istiod's address.
 fn bootstrap(kind: &str, name: &str, address: &str, istio: &str) -> Value {
     let socket = |address: &str, port: u16| json!({"socket_address": {"address": address, "port_value": port}});
     let options = "envoy.extensions.upstreams.http.v3.HttpProtocolOptions";
