@@ -1,22 +1,22 @@
 //! The manifests on a real istiod, a real Kubernetes API server and real Envoys, on one machine and
 //! without containers.
 //!
-//! | module | what it is for |
+//! | module | purpose |
 //! |---|---|
-//! | [`inside`] | namespaces of our own: a machine in the machine |
-//! | [`node`], [`kubelet`] | what a node is: pods with an address, volumes, programs and probes |
-//! | [`cluster`], [`api`] | etcd, API server, controller manager, and how to talk to them |
-//! | [`istio`] | istiod and the gateway, installed as istioctl does |
-//! | [`mesh`] | all of it |
-//! | [`scenario`] | what is tested |
-//! | [`prometheus`] | what scrapes all of it from outside |
-//! | [`repeat`] | what is done about a scenario that fails |
-//! | [`demo`] | what is shown: least request, BLOC and bids in it |
+//! | [`inside`] | an isolated machine, made of namespaces |
+//! | [`node`], [`kubelet`] | a node: pods with an address, volumes, programs and probes |
+//! | [`cluster`], [`api`] | etcd, API server, controller manager, and access to them |
+//! | [`istio`] | istiod and the gateway, installed as by istioctl |
+//! | [`mesh`] | all of these together |
+//! | [`scenario`] | the tests |
+//! | [`prometheus`] | a Prometheus that scrapes the mesh from outside |
+//! | [`repeat`] | the repetition of failed scenarios |
+//! | [`demo`] | the demo: least request, BLOC and bids in the mesh |
 //! | [`files`] | the EnvoyFilters alone, on an istiod that reads them from files: no API server, no root |
 //!
-//! What is real: every manifest, admission by Istio's webhooks, injection, certificates, the
-//! capture of traffic in each pod, and all of Envoy's configuration. What is played: the scheduler
-//! and the kubelet, and the images, for which programs of this machine stand.
+//! Real are: every manifest, admission by Istio's webhooks, injection, certificates, the capture of
+//! traffic in each pod, and all of Envoy's configuration. Replaced are: the scheduler, the kubelet,
+//! and the images, by programs of this machine.
 
 mod api;
 mod cluster;
@@ -55,9 +55,9 @@ enum Command {
     /// Bring up the mesh and run the scenarios; one that fails is run once more on a fresh mesh
     Test {
         /// Chapters, which follow each other: attach, parameters, strangers, routes, configuration,
-        /// gateway, failure, metrics, remote, leave; all of them unless some are named
+        /// gateway, failure, metrics, remote, leave; default: all
         chapters: Vec<String>,
-        /// How many meshes share the work at a time, unless chapters are named; 1 or 2
+        /// How many meshes share the work, unless chapters are named; 1 or 2
         #[arg(long, default_value = "2", value_parser = clap::value_parser!(u8).range(1..=2))]
         meshes: u8,
         /// Where the logs go
@@ -78,7 +78,7 @@ enum Command {
         /// The URL
         url: String,
     },
-    /// Post to a server, from within a pod, a body that ends when there is a file
+    /// Post to a server, from within a pod, a body that ends once a file exists
     #[command(hide = true)]
     Upload {
         /// HOST:PORT
@@ -115,7 +115,7 @@ fn run(command: &Command) -> Result<ExitCode> {
         Command::Test { .. } | Command::Up | Command::Demo => {}
     }
     if !inside::is_inside() {
-        // What is missing is better said before.
+        // A missing tool is better reported here.
         tools::Tools::find()?;
         return match command {
             Command::Test { chapters, meshes, logs } => {

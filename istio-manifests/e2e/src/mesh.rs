@@ -1,4 +1,4 @@
-//! The whole mesh: node, cluster, Istio; what the scenarios do with it.
+//! The whole mesh: node, cluster, Istio; and what the scenarios do with it.
 
 use crate::api::{Api, eventually};
 use crate::cluster::Cluster;
@@ -12,12 +12,12 @@ use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use tokio::process::Command;
 
-/// Looks in a row, [`crate::api::eventually`]'s pause between them, that must find no draining.
+/// Consecutive looks, at [`crate::api::eventually`]'s interval, that must find no draining.
 const LOOKS: usize = 5;
 
-/// In the error of a request that hangs. A scenario that fails with it is not repeated.
+/// Marks the error of a request that hangs. A scenario that fails with it is not repeated.
 pub const HUNG: &str = "a request had no answer in time";
-/// How much longer than the request in it a program in a pod may take.
+/// How much longer a program in a pod may take than its request.
 const GRACE: std::time::Duration = std::time::Duration::from_secs(10);
 
 /// An answer.
@@ -25,7 +25,7 @@ const GRACE: std::time::Duration = std::time::Duration::from_secs(10);
 pub struct Answer {
     /// Its status.
     pub status: u16,
-    /// Its headers, for reading.
+    /// Its headers, as text for a reader.
     pub headers: String,
     /// Its body.
     pub body: String,
@@ -83,16 +83,16 @@ impl Mesh {
     /// `kubectl apply -k` of a folder of istio-manifests/.
     ///
     /// # Errors
-    /// Refused.
+    /// The folder is refused.
     pub async fn apply_folder(&self, folder: &str) -> Result<String> {
         let folder = self.tools.manifests.join(folder);
         self.api.kubectl(["apply".as_ref(), "-k".as_ref(), folder.as_os_str()]).await
     }
 
-    /// Defines PodMonitors, as the Prometheus operator does: a cluster need not know them.
+    /// Defines PodMonitors, as the Prometheus operator does; a cluster without it lacks them.
     ///
     /// # Errors
-    /// Refused.
+    /// The definition is refused.
     pub async fn know_pod_monitors(&self) -> Result<()> {
         let definition = std::fs::read_to_string(self.tools.istio.join("podmonitors.yaml"))?;
         self.api.apply(&definition).await?;
@@ -100,10 +100,10 @@ impl Mesh {
             .await
     }
 
-    /// `kubectl delete -k` of a folder of istio-manifests/, and its end.
+    /// `kubectl delete -k` of a folder of istio-manifests/; waits for its end.
     ///
     /// # Errors
-    /// Refused.
+    /// The deletion is refused.
     pub async fn delete_folder(&self, folder: &str) -> Result<String> {
         let folder = self.tools.manifests.join(folder);
         self.api.kubectl(["delete".as_ref(), "--ignore-not-found".as_ref(), "-k".as_ref(), folder.as_os_str()]).await
@@ -112,13 +112,14 @@ impl Mesh {
     /// Puts the module into a namespace, as the README says.
     ///
     /// # Errors
-    /// Refused.
+    /// The module is refused.
     pub async fn bring_module(&self, namespace: &str, module: &Path) -> Result<()> {
         let file = format!("--from-file=bloc.wasm={}", module.display());
         self.api.kubectl(["-n", namespace, "create", "configmap", "bloc-module", &file]).await.map(drop)
     }
 
-    /// Waits until the Deployment called `app` has so many ready pods as it is now, and no others.
+    /// Waits until the Deployment `app` has `count` ready pods of its present version, and no
+    /// others.
     ///
     /// # Errors
     /// They do not get ready.
@@ -137,15 +138,15 @@ impl Mesh {
     /// The only ingress gateway.
     ///
     /// # Errors
-    /// There is none.
+    /// It does not exist.
     pub fn gateway(&self) -> Result<Pod> {
         self.kubelet.pods(ROOT, "istio", "ingressgateway").into_iter().next().context("no gateway")
     }
 
-    /// What istioctl says, on both streams.
+    /// istioctl's output, on both streams.
     ///
     /// # Errors
-    /// It failed, with what it said.
+    /// It failed, with its output.
     pub async fn istioctl(&self, arguments: &[&str]) -> Result<String> {
         let mut process = Command::new(self.tools.istio.join("istioctl"));
         process.args(arguments).stdin(Stdio::null()).kill_on_drop(true);
@@ -157,8 +158,8 @@ impl Mesh {
         Ok(said)
     }
 
-    /// What the admin interface of a pod's Envoy answers, through Istio's agent as `kubectl exec`
-    /// would.
+    /// The answer of the admin interface of a pod's Envoy, through Istio's agent as with `kubectl
+    /// exec`.
     ///
     /// # Errors
     /// No answer.
@@ -167,7 +168,7 @@ impl Mesh {
         self.exec(pod, &[&agent, "request", "GET", path]).await
     }
 
-    /// What a program prints that runs in a pod.
+    /// The output of a program that runs in a pod.
     ///
     /// # Errors
     /// It failed.
@@ -219,7 +220,7 @@ impl Mesh {
         Ok(log.lines().filter(|line| line.contains("ACK ERROR")).map(str::to_owned).collect())
     }
 
-    /// Asks the shop, through the gateway.
+    /// Calls the shop, through the gateway.
     ///
     /// # Errors
     /// No answer.
@@ -227,7 +228,7 @@ impl Mesh {
         Answer::get(&format!("http://{}:8080{path}", self.gateway()?.address), &[]).await
     }
 
-    /// Asks as an application in this pod would.
+    /// Calls `url` as an application in this pod would.
     ///
     /// # Errors
     /// No answer.
@@ -237,11 +238,11 @@ impl Mesh {
         Ok(serde_json::from_str(&text)?)
     }
 
-    /// Waits until an application in this pod is answered there: a proxy hears of servers only a
-    /// while after they are ready.
+    /// Waits until an application in this pod gets an answer from there: a proxy learns of servers
+    /// some time after they are ready.
     ///
     /// # Errors
-    /// It is not.
+    /// It gets none.
     pub async fn reaches(&self, pod: &Pod, url: &str) -> Result<()> {
         self.until(&format!("an answer for {} from {url}", pod.name), async || {
             let answer = self.ask_from(pod, url).await?;
@@ -251,12 +252,12 @@ impl Mesh {
         .await
     }
 
-    /// Waits until no proxy drains listeners that were replaced: in the end of it Envoy cuts what
-    /// is open, with the requests in it (guide.md). A change reaches the proxies a moment after it
-    /// was accepted, so one look is not enough.
+    /// Waits until no proxy drains replaced listeners: at the end of a drain Envoy closes their
+    /// connections, with the requests in them (guide.md). A change reaches the proxies a moment
+    /// after it was accepted, so one look is not enough.
     ///
     /// # Errors
-    /// One does not end draining.
+    /// A proxy does not end draining.
     pub async fn drained(&self) -> Result<()> {
         let mut looks = 0;
         self.until("the end of all draining", async || {
@@ -270,7 +271,7 @@ impl Mesh {
     /// Whether a ready proxy drains listeners.
     ///
     /// # Errors
-    /// One does not answer.
+    /// A proxy does not answer.
     pub async fn drains(&self) -> Result<bool> {
         for pod in self.kubelet.proxied().iter().filter(|pod| pod.ready) {
             let stats = "http://127.0.0.1:15000/stats?filter=listener_manager.*draining";
@@ -285,8 +286,8 @@ impl Mesh {
         Ok(false)
     }
 
-    /// Waits until nothing drains and the shop answers 15 times in a row: proxies hear of pods that
-    /// are gone a while later, too, and a request that was inside of one is lost.
+    /// Waits until nothing drains and the shop answers 15 times in a row: proxies also learn late
+    /// of pods that are gone, and a request to one is lost.
     ///
     /// # Errors
     /// It does not.
@@ -312,11 +313,11 @@ impl Mesh {
         self.kubelet.pods("shop", "app", "frontend")
     }
 
-    /// Writes the parameters of the backend of a namespace, fields as in `{...}`, into that
-    /// namespace's ConfigMap.
+    /// Writes the parameters of a namespace's backend, fields as in `{...}`, into that namespace's
+    /// ConfigMap.
     ///
     /// # Errors
-    /// Refused.
+    /// The ConfigMap is refused.
     pub async fn set_parameters(&self, namespace: &str, fields: &str) -> Result<()> {
         self.set_services(namespace, &[("backend", &format!("{{{fields}}}"))]).await
     }
@@ -324,7 +325,7 @@ impl Mesh {
     /// The same for these services of a namespace, and no others; parameters as `{...}`.
     ///
     /// # Errors
-    /// Refused.
+    /// The ConfigMap is refused.
     pub async fn set_services(&self, namespace: &str, services: &[(&str, &str)]) -> Result<()> {
         let shipped = std::fs::read_to_string(self.tools.manifests.join("samples/shop-bloc/policy.yaml"))?;
         let head = shipped
@@ -340,7 +341,7 @@ impl Mesh {
         self.api.kubectl(["apply".as_ref(), "-f".as_ref(), file.as_os_str()]).await.map(drop)
     }
 
-    /// Waits until every backend of the shop admits so many requests.
+    /// Waits until every backend of the shop has this capacity.
     ///
     /// # Errors
     /// It does not happen.
@@ -355,8 +356,7 @@ impl Mesh {
                 }
             }
             if !others.is_empty() {
-                // A filter that has not seen a request does not know yet what it stands in front
-                // of.
+                // A filter learns its service from its first request.
                 self.ask("/").await?;
             }
             ensure!(others.is_empty(), "not in {}", others.join("; "));

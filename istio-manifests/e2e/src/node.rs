@@ -1,4 +1,4 @@
-//! The node: its network and the programs that its pods find.
+//! The node: its network and the programs for its pods.
 
 use crate::cluster::NODE;
 use crate::inside::{SCRATCH, furnish, script};
@@ -8,8 +8,8 @@ use anyhow::Result;
 /// The bridge that all pods are on.
 pub const BRIDGE: &str = "pods";
 
-/// Makes the node. What runs as a user of its own (Istio's agent, Envoy) lies where that user may
-/// look.
+/// Makes the node. Programs that run as their own user (Istio's agent, Envoy) are placed where that
+/// user has access.
 ///
 /// # Errors
 /// A step failed.

@@ -1,4 +1,4 @@
-//! Starting programs: their output goes to a log, and they end with us.
+//! Starting programs: their output goes to a log, and they end with this program.
 
 use crate::inside::program;
 use anyhow::Result;
@@ -6,7 +6,7 @@ use bloc_lab::process::{Process, Program};
 use std::ffi::OsString;
 use std::path::Path;
 
-/// Starts `command` with its output, both streams, in `<directory>/<name>.log`.
+/// Starts `command` with both output streams in `<directory>/<name>.log`.
 ///
 /// # Errors
 /// It cannot be started.

@@ -1,9 +1,9 @@
-//! Runs the chapters in meshes of their own, two at a time, and what fails once more on a fresh
+//! Runs the chapters in meshes of their own, two at a time, and failed ones once more on a fresh
 //! mesh.
 //!
-//! A repetition must not hide a fault of ours: a scenario that fails twice fails, more than
-//! [`MOST_FLAKY`] fail, and one in which a request had no answer, or after which a proxy has
-//! refused its configuration, is not repeated.
+//! A repetition must not hide a fault in the project. So a scenario that fails twice fails, and so
+//! do more than [`MOST_FLAKY`] failures. A scenario in which a request had no answer, or after
+//! which a proxy refused its configuration, is not repeated.
 
 use crate::inside;
 use crate::scenario::{Failure, chapters};
@@ -14,11 +14,11 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// Scenarios that may fail once in a run.
 const MOST_FLAKY: usize = 2;
-/// Where the program inside says what failed, below its logs.
+/// Where the program inside writes its failure, below its logs.
 pub const FAILURE: &str = "failure.json";
-/// A file to which flaky scenarios are added, for `.ci/run`.
+/// Names a file to which flaky scenarios are added, for `.ci/run`.
 const FLAKY: &str = "BLOC_FLAKY";
-/// What runs in the first of two meshes: about half of the time. The rest runs in the second.
+/// The chapters of the first of two meshes, about half of the time. The others run in the second.
 const FIRST: [&str; 5] = ["attach", "parameters", "strangers", "routes", "failure"];
 
 /// The scenarios that failed once, in all meshes.
@@ -30,7 +30,7 @@ impl Failures {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Adds one; why it is not run again, if it is not.
+    /// Adds a failure; returns the reason if it must not be repeated.
     fn add(&self, failure: Failure) -> Option<&'static str> {
         let mut all = self.all();
         let twice = all.iter().any(|other| other.scenario == failure.scenario);
@@ -49,9 +49,8 @@ impl Failures {
     }
 }
 
-/// Runs these chapters in one mesh or, if none are named, all of them in so many meshes at a time,
-/// one or two; outside of the namespaces. Each try has its logs in a folder of its own below
-/// `logs`.
+/// Runs these chapters in one mesh or, if none are named, all of them in `meshes` meshes at a time,
+/// one or two; called outside of the namespaces. Each try has its own log folder below `logs`.
 ///
 /// # Errors
 /// A scenario failed and was not excused, or the namespaces cannot be made.
@@ -81,7 +80,8 @@ pub fn run(chosen: &[String], meshes: u8, logs: &Path) -> Result<()> {
     outcome
 }
 
-/// Runs the chapters of one mesh, and from one that fails on once more.
+/// Runs the chapters of one mesh; after a failure repeats the failed chapter and continues from
+/// there.
 fn run_lane(mut chapters: Vec<String>, prefix: &str, logs: &Path, failures: &Failures) -> Result<()> {
     for number in 1.. {
         let logs = logs.join(format!("try-{number}"));
@@ -114,7 +114,7 @@ fn run_once(chapters: &[String], prefix: &str, logs: &PathBuf) -> Result<Option<
     Ok(Some(serde_json::from_slice(&failure)?))
 }
 
-/// In the last lines, and for `.ci/run`.
+/// Prints the flaky scenarios in the last lines, and writes them for `.ci/run`.
 fn report(failures: &[Failure]) -> Result<()> {
     for Failure { scenario, error, .. } in failures {
         println!("FLAKY   {scenario}: {error}");

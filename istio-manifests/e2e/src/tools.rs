@@ -1,4 +1,4 @@
-//! The programs that the mesh is made of.
+//! The programs of the mesh.
 
 use anyhow::{Context, Result, ensure};
 use bloc_lab::envoy::{locate, target_directory};
@@ -9,8 +9,8 @@ use std::path::{Path, PathBuf};
 pub struct Tools {
     /// etcd, kube-apiserver, kube-controller-manager, kubectl: `KUBE_BIN`, else target/kube.
     pub kube: PathBuf,
-    /// pilot-discovery, pilot-agent, istioctl, Istio's own file `envoy_bootstrap.json`, and what
-    /// defines PodMonitors, `podmonitors.yaml`: `ISTIO_BIN`, else target/istio.
+    /// pilot-discovery, pilot-agent, istioctl, Istio's own file `envoy_bootstrap.json`, and the
+    /// definition of PodMonitors, `podmonitors.yaml`: `ISTIO_BIN`, else target/istio.
     pub istio: PathBuf,
     /// Envoy.
     pub envoy: PathBuf,
@@ -26,7 +26,7 @@ impl Tools {
     /// Finds them all.
     ///
     /// # Errors
-    /// One is missing; the message says which target of make brings it.
+    /// One is missing; the message names the make target that provides it.
     pub fn find() -> Result<Self> {
         let target = target_directory();
         let folder =

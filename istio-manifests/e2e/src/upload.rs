@@ -1,5 +1,5 @@
-//! A request whose body takes its time, as one who uploads something: as long as it lasts, the
-//! filters that it came to are kept, whatever has taken their place for others.
+//! A slow request, like an upload. The filters that it came to stay alive until it ends, even if
+//! others have replaced them.
 
 use anyhow::{Context, Result, ensure};
 use std::path::Path;
@@ -11,11 +11,11 @@ use tokio::time::{Instant, sleep, timeout};
 const BODY: &str = "the end";
 const POLL: Duration = Duration::from_millis(50);
 
-/// Posts [`BODY`] to `/echo` at `to`, `HOST:PORT`, once there is a file `until`; the status of the
-/// answer.
+/// Posts [`BODY`] to `/echo` at `to`, `HOST:PORT`, and ends the body once the file `until` exists;
+/// returns the status of the answer.
 ///
 /// # Errors
-/// No answer, not the body, or no file for too long.
+/// No answer, another body, or no file for too long.
 pub async fn send(to: &str, until: &Path) -> Result<u16> {
     let mut stream = TcpStream::connect(to).await?;
     let length = BODY.len();

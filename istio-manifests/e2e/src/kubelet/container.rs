@@ -1,4 +1,4 @@
-//! The containers of a pod, and the programs that stand for their images.
+//! The containers of a pod, and the programs that replace their images.
 
 use super::environment::{expand, variables};
 use super::text::text;
@@ -22,7 +22,7 @@ pub enum Stage {
     Init,
     /// Before the main ones, and beside them.
     Sidecar,
-    /// As long as the pod.
+    /// For as long as the pod runs.
     Main,
 }
 
@@ -45,8 +45,8 @@ pub fn all(pod: &Value) -> impl Iterator<Item = Container<'_>> {
 }
 
 impl Container<'_> {
-    /// The command that stands for this container: its own arguments and environment, the user that
-    /// it wants.
+    /// The command that replaces this container's image, with the container's arguments,
+    /// environment and user.
     pub fn command(&self, tools: &Tools, pod: &Value, extra: &[String]) -> Result<Vec<String>> {
         let own = |name: &str| tools.own.join(name).display().to_string();
         let program: Vec<String> = match self.name.as_str() {
@@ -85,8 +85,8 @@ impl Container<'_> {
         Ok(command)
     }
 
-    /// Whether its readiness probe succeeds; without one it is ready. A sidecar that must be up
-    /// before others has a startup probe too, to the same place.
+    /// Whether its readiness probe succeeds, or it has none. A sidecar that others wait for has a
+    /// startup probe at the same place.
     pub async fn is_ready(&self, address: Ipv4Addr) -> bool {
         let probe = &self.spec["readinessProbe"]["httpGet"];
         let named = || {
@@ -102,7 +102,7 @@ impl Container<'_> {
     }
 }
 
-/// Waits until a program has ended well.
+/// Waits until a program has ended successfully.
 pub async fn finish(process: &mut Process) -> Result<()> {
     let deadline = Instant::now() + INIT_LIMIT;
     loop {

@@ -3,8 +3,8 @@
 use crate::cluster::NODE;
 use serde_json::Value;
 
-/// `NAME=value` for each variable that the container declares, and those that every container of a
-/// cluster gets.
+/// `NAME=value` for each variable that the container declares, and those of every container in a
+/// cluster.
 pub fn variables(pod: &Value, container: &Value) -> Vec<String> {
     let own = container["env"].as_array().into_iter().flatten().filter_map(|variable| {
         let name = variable["name"].as_str()?;
@@ -35,8 +35,8 @@ pub fn expand(argument: &str, variables: &[String]) -> String {
         .fold(argument.to_owned(), |text, (name, value)| text.replace(&format!("$({name})"), value))
 }
 
-/// A field of a pod by its path, such as `metadata.name` or `metadata.labels['app']`; the whole of
-/// the labels is a line for each.
+/// A field of a pod by its path, such as `metadata.name` or `metadata.labels['app']`; all labels
+/// together give one line each.
 pub fn field(pod: &Value, path: &str) -> String {
     if let Some((parent, key)) = path.strip_suffix("']").and_then(|path| path.split_once("['")) {
         return lookup(pod, parent)[key].as_str().unwrap_or_default().to_owned();

@@ -1,9 +1,9 @@
-//! The kubelet, as far as this mesh needs one: it gives each pod of the API server namespaces and
-//! an address of its own, mounts the volumes that the pod declares, starts the programs that stand
-//! for its images, probes them, and reports.
+//! A kubelet with the parts that this mesh needs: it gives each pod of the API server namespaces
+//! and an address, mounts the pod's volumes, starts the programs that replace its images, probes
+//! them, and reports.
 //!
-//! What it does not do is what containers are for: a pod sees the files of this machine, and
-//! resources are not limited.
+//! It does not isolate like containers: a pod sees the files of this machine, and resources are not
+//! limited.
 
 mod container;
 mod environment;
@@ -32,8 +32,7 @@ use tokio::time::sleep;
 const NAME: &str = "node";
 const POLL: Duration = Duration::from_millis(300);
 
-/// What a program that stands for an image is told, by the name of its container: arguments that
-/// the pod's own do not have.
+/// Additional arguments of programs that replace images, by the name of the container.
 pub type Extras = BTreeMap<String, Vec<String>>;
 
 /// The node's agent.
@@ -46,7 +45,7 @@ pub struct Kubelet {
     extras: Arc<Mutex<Extras>>,
 }
 
-/// A pod that this node has.
+/// A pod on this node.
 #[derive(Clone, Debug)]
 pub struct Pod {
     /// Its name.
@@ -57,19 +56,19 @@ pub struct Pod {
     pub labels: BTreeMap<String, String>,
     /// Its address.
     pub address: Ipv4Addr,
-    /// Whether its probes succeed.
+    /// Whether its readiness probes succeed.
     pub ready: bool,
-    /// Its namespaces; dropped, all in it ends.
+    /// Its namespaces; when they are dropped, all their programs end.
     pub sandbox: Arc<Sandbox>,
     /// Why it did not start.
     pub error: Option<String>,
 }
 
 impl Kubelet {
-    /// A node that runs whatever pods there are; logs of pods go to `logs`.
+    /// A node that runs all pods; their logs go to `logs`.
     ///
     /// # Errors
-    /// The API server does not take the node.
+    /// The API server refuses the node.
     pub async fn start(api: Api, tools: Tools, logs: PathBuf) -> Result<Self> {
         let node = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": NAME}});
         api.send(reqwest::Method::POST, "/api/v1/nodes", "application/json", &node).await?;
@@ -91,10 +90,10 @@ impl Kubelet {
         pods.values().filter(wanted).cloned().collect()
     }
 
-    /// The pods that Istio has given a proxy, gateways too, by name.
+    /// The pods with a proxy from Istio, including gateways, by name.
     pub fn proxied(&self) -> Vec<Pod> {
         let pods = self.pods.lock().unwrap_or_else(PoisonError::into_inner);
-        // The label that its webhook adds.
+        // Istio's webhook adds this label.
         let proxied = |pod: &&Pod| pod.labels.contains_key("service.istio.io/canonical-name");
         pods.values().filter(proxied).cloned().collect()
     }
@@ -102,7 +101,7 @@ impl Kubelet {
     async fn run(self) {
         let (mut next, mut failures) = (u32::from(Ipv4Addr::new(10, 77, 1, 0)), 0);
         loop {
-            // One failure is nothing: the API server may be starting.
+            // A single failure is ignored: the API server may be starting.
             failures = match self.look(&mut next).await {
                 Ok(()) => 0,
                 Err(error) if failures == 5 => {
@@ -124,7 +123,7 @@ impl Kubelet {
             running.keys().cloned().collect()
         };
         for pod in ids.values().filter(|pod| leaves(pod)) {
-            // What ran in it has just been killed, without the grace that a real kubelet gives.
+            // The pod's programs have just been killed, without a real kubelet's grace period.
             let now = json!({"apiVersion": "v1", "kind": "DeleteOptions", "gracePeriodSeconds": 0});
             let _ = self.api.send(reqwest::Method::DELETE, &path(pod), "application/json", &now).await;
         }
@@ -160,7 +159,7 @@ impl Kubelet {
         pods.get_mut(id).map(change).is_some()
     }
 
-    /// Starts a pod and probes it as long as it is there.
+    /// Starts a pod and probes it until it is gone.
     async fn keep(&self, id: &str, pod: Pod, mut spec: Value) -> Result<()> {
         let path = path(&spec);
         let binding = json!({"apiVersion": "v1", "kind": "Binding", "metadata": {"name": pod.name}, "target": {"kind": "Node", "name": NAME}});
@@ -179,7 +178,7 @@ impl Kubelet {
             let mut process = pod.sandbox.run(&name, &self.logs, &command).await?;
             match container.stage {
                 Stage::Init => container::finish(&mut process).await.with_context(|| name.clone())?,
-                // Where it is a sidecar the others wait for it; the pilot-agent needs some seconds.
+                // The containers after a sidecar wait for it; the pilot-agent needs some seconds.
                 Stage::Sidecar => {
                     while !container.is_ready(pod.address).await {
                         process.check()?;
@@ -232,8 +231,8 @@ impl Kubelet {
         self.api.merge(&format!("{path}/status"), &status).await.map(drop)
     }
 
-    /// Names are found in `/etc/hosts`. A service has its own address there, which the sidecars
-    /// capture; istiod, whom they ask themselves, its pod's.
+    /// Writes the names into `/etc/hosts`: those of services with the service's address, which the
+    /// sidecars capture; that of istiod, which the sidecars call themselves, with its pod's.
     async fn name_services(&self) -> Result<()> {
         let mut hosts = "127.0.0.1 localhost\n".to_owned();
         for service in self.api.list("/api/v1/services").await? {
@@ -259,7 +258,7 @@ fn path(pod: &Value) -> String {
     format!("/api/v1/namespaces/{}/pods/{}", text(&metadata["namespace"]), text(&metadata["name"]))
 }
 
-/// Whether somebody has deleted it.
+/// Whether it is being deleted.
 fn leaves(pod: &Value) -> bool {
     !pod["metadata"]["deletionTimestamp"].is_null()
 }

@@ -1,4 +1,4 @@
-//! The namespaces of a pod, and its end of a cable to the node's bridge.
+//! The namespaces of a pod, and its virtual cable to the node's bridge.
 
 use crate::api::PATIENCE;
 use crate::cluster::NODE;
@@ -12,7 +12,7 @@ use std::path::Path;
 use std::time::Duration;
 use tokio::time::{Instant, sleep};
 
-/// The namespaces of a pod; dropped, all that runs in them ends.
+/// The namespaces of a pod; when they are dropped, all their programs end.
 #[derive(Debug)]
 pub struct Sandbox {
     process: u32,
@@ -20,7 +20,7 @@ pub struct Sandbox {
 }
 
 impl Sandbox {
-    /// Namespaces with this address.
+    /// Makes namespaces with this address.
     ///
     /// # Errors
     /// They cannot be made.
@@ -30,8 +30,8 @@ impl Sandbox {
             [&unshare, "--mount", "--net", "--pid", "--fork", "--kill-child", "--mount-proc", "sleep", "infinity"];
         let pause = start(&format!("{name}-pause"), logs, pause).await?;
         let process = pause.id().context("the pause program has ended")?;
-        // The process is setpriv, then a shell, then unshare, and has its namespaces in the end;
-        // that of its children when there is one.
+        // The process is first setpriv, then a shell, then unshare, which enters the namespaces.
+        // The one for its children exists last.
         let own = std::fs::read_link("/proc/self/ns/pid")?;
         let theirs = || std::fs::read_link(format!("/proc/{process}/ns/pid_for_children"));
         let deadline = Instant::now() + PATIENCE;
@@ -56,7 +56,7 @@ impl Sandbox {
         Ok(sandbox)
     }
 
-    /// What puts a command into these namespaces.
+    /// The prefix that runs a command in these namespaces.
     pub fn enter(&self) -> Vec<String> {
         let process = self.process;
         ["nsenter", "--mount", "--net", "--target"]
@@ -77,7 +77,7 @@ impl Sandbox {
     /// Runs a shell script inside.
     ///
     /// # Errors
-    /// What it said.
+    /// A step failed; the message has its output.
     pub fn script(&self, text: &str) -> Result<()> {
         script(&format!("{} /bin/sh -euc '{}'", self.enter().join(" "), text.replace('\'', r"'\''")))
     }

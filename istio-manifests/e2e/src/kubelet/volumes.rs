@@ -1,5 +1,5 @@
 //! Volumes: `configMap`, `projected`, `downwardAPI`, `secret` (only missing ones) and `emptyDir`,
-//! as folders that are mounted where the containers want them.
+//! as folders that are mounted at the containers' paths.
 
 use super::Sandbox;
 use super::environment::field;
@@ -28,14 +28,14 @@ pub async fn mount(api: &Api, pod: &Value, sandbox: &Sandbox, folder: &Path) -> 
             std::fs::write(file, content)?;
         }
     }
-    // Istio's agent and Envoy run as a user of their own and write into theirs.
+    // Istio's agent and Envoy run as their own user and write into their volumes.
     let mut steps = format!("chmod -R a+rwX '{}'\n", folder.display());
     let containers = array(&pod["spec"]["initContainers"]).chain(array(&pod["spec"]["containers"]));
     let mut mounts: BTreeMap<String, String> = BTreeMap::new();
     for mount in containers.flat_map(|container| array(&container["volumeMounts"])) {
         mounts.insert(text(&mount["mountPath"]), text(&mount["name"]));
     }
-    // In the order of their paths, parents come before what is mounted in them.
+    // In the order of their paths, so that parents are mounted before their children.
     for (path, name) in mounts {
         let source = folder.join(name);
         steps += &format!("mkdir -p '{path}'\nmount --bind '{}' '{path}'\n", source.display());
@@ -73,7 +73,7 @@ async fn config_map(api: &Api, pod: &Value, source: &Value) -> Result<Files> {
     let (namespace, name) = (text(&pod["metadata"]["namespace"]), text(&source["name"]));
     let path = format!("/api/v1/namespaces/{namespace}/configmaps/{name}");
     let optional = source["optional"] == true;
-    // One that istiod or the controller manager is about to make.
+    // istiod or the controller manager may be about to make it.
     let waits = if optional { 1 } else { 100 };
     for _ in 0..waits {
         if let Some(found) = api.get(&path).await? {
@@ -84,7 +84,7 @@ async fn config_map(api: &Api, pod: &Value, source: &Value) -> Result<Files> {
     if optional { Ok(Files::new()) } else { bail!("{path} does not exist") }
 }
 
-/// The files of a ConfigMap, all of them or the items that are selected.
+/// The files of a ConfigMap, all or the selected items.
 fn select(source: &Value, found: &Value) -> Result<Files> {
     let mut all = Files::new();
     for (name, value) in found["data"].as_object().into_iter().flatten() {

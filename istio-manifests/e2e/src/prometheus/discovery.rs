@@ -1,12 +1,11 @@
-//! The targets that Prometheus' discovery of pods finds: one for each port of a container, with all
-//! that is known of the pod as labels.
+//! The targets that Prometheus' discovery of pods finds: one for each container port, with
+//! everything known about the pod as labels.
 
 use anyhow::Result;
 use serde_json::{Map, Value, json};
 use std::path::Path;
 
-/// Writes the targets of these pods, if they are others; Prometheus reads them anew when they
-/// change.
+/// Writes the targets of these pods if they differ; Prometheus reloads changed files.
 ///
 /// # Errors
 /// The file cannot be written.
@@ -15,7 +14,7 @@ pub fn write(pods: &[Value], file: &Path) -> Result<()> {
     if std::fs::read_to_string(file).is_ok_and(|now| now == targets) {
         return Ok(());
     }
-    // Not under a name that Prometheus reads until it is whole.
+    // Prometheus reads only complete files under the final name.
     let part = file.with_extension("part");
     std::fs::write(&part, targets)?;
     Ok(std::fs::rename(part, file)?)
@@ -53,7 +52,7 @@ fn targets(pod: &Value) -> Vec<Value> {
     ports.map(target).collect()
 }
 
-/// A name of Kubernetes as part of a label's name.
+/// A Kubernetes name as part of a label's name.
 pub fn sanitized(name: &str) -> String {
     name.chars().map(|c| if c.is_ascii_alphanumeric() || c == '_' { c } else { '_' }).collect()
 }

@@ -1,8 +1,8 @@
-//! A Prometheus as an operator of a cluster has one: outside of the mesh, without a certificate,
-//! with what the manifests tell it to scrape and the alert rules as shipped, but [`rules::FASTER`]
-//! times as fast.
+//! A Prometheus like a cluster operator's: outside of the mesh, without a certificate, with the
+//! scrape targets of the manifests and the shipped alert rules, but [`rules::FASTER`] times as
+//! fast.
 //!
-//! Real is Prometheus itself, Debian's. Played are the discovery of pods ([`discovery`]), which
+//! Prometheus itself, Debian's, is real. Replaced are the discovery of pods ([`discovery`]), which
 //! Debian's lacks, and the operator ([`monitor`]).
 
 mod discovery;
@@ -27,19 +27,19 @@ use tokio::time::sleep;
 const ADDRESS: &str = "127.0.0.1:9090";
 const LOOK: Duration = Duration::from_millis(300);
 const PODS: &str = "/api/v1/pods";
-/// The job of a Prometheus that goes by annotations.
+/// The job of a Prometheus that uses annotations.
 pub const ANNOTATED: &str = "annotations";
 
 /// A series and its value now.
 #[derive(Debug)]
 pub struct Sample {
-    /// Its labels, `__name__` among them.
+    /// Its labels, including `__name__`.
     pub labels: BTreeMap<String, String>,
     /// Its value.
     pub value: f64,
 }
 
-/// Something that is scraped.
+/// A scrape target.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Target {
     /// The label `job`.
@@ -48,11 +48,11 @@ pub struct Target {
     pub pod: String,
     /// Whether the last scrape succeeded.
     pub up: bool,
-    /// Why not.
+    /// The error of the last scrape.
     pub error: String,
 }
 
-/// A running Prometheus; dropped, it ends.
+/// A running Prometheus; it ends when this is dropped.
 pub struct Prometheus {
     client: reqwest::Client,
     discovery: JoinHandle<()>,
@@ -66,11 +66,11 @@ impl Drop for Prometheus {
 }
 
 impl Prometheus {
-    /// One that has read these rules, and scrapes what the cluster's PodMonitors and annotations
-    /// say.
+    /// Starts one with these rules, which scrapes according to the cluster's PodMonitors and
+    /// annotations.
     ///
     /// # Errors
-    /// It does not start, or refuses what it was given.
+    /// It does not start, or refuses its configuration.
     pub async fn start(mesh: &Mesh, rules: &str) -> Result<Self> {
         let folder = PathBuf::from(SCRATCH).join("prometheus");
         let _ = std::fs::remove_dir_all(&folder);
@@ -85,7 +85,7 @@ impl Prometheus {
             format!("--config.file={}", file("prometheus.json").display()),
             format!("--storage.tsdb.path={}", file("data").display()),
             format!("--web.listen-address={ADDRESS}"),
-            // A value is as old as it may be with the usual five minutes, in the time of the rules.
+            // The default of five minutes, at the speed of the rules.
             format!("--query.lookback-delta={}s", 5 * 60 / rules::FASTER),
         ];
         let process = start("prometheus", &mesh.logs, command).await?;
@@ -100,10 +100,10 @@ impl Prometheus {
         Ok(prometheus)
     }
 
-    /// The samples that a query gives.
+    /// The samples that a query returns.
     ///
     /// # Errors
-    /// It is none, or gives no vector.
+    /// The query is invalid, or returns no vector.
     pub async fn query(&self, query: &str) -> Result<Vec<Sample>> {
         let data = self.get(&format!("query?query={}", encoded(query))).await.with_context(|| query.to_owned())?;
         let samples = data["result"].as_array().with_context(|| format!("{query}: no vector"))?.iter().map(|sample| {
@@ -114,17 +114,17 @@ impl Prometheus {
         samples.collect::<Result<_>>().with_context(|| query.to_owned())
     }
 
-    /// What a query gives that gives one number.
+    /// The result of a query that returns one number.
     ///
     /// # Errors
-    /// It gives none, or several, or one that is not finite.
+    /// It returns none, or several, or one that is not finite.
     pub async fn number(&self, query: &str) -> Result<f64> {
         let samples = self.query(query).await?;
         ensure!(samples.len() == 1 && samples[0].value.is_finite(), "{query}: not a number: {samples:?}");
         Ok(samples[0].value)
     }
 
-    /// What is scraped, in order.
+    /// The scrape targets, in order.
     ///
     /// # Errors
     /// No answer.
@@ -159,7 +159,7 @@ impl Prometheus {
 /// Its configuration, as JSON.
 async fn configuration(api: &Api, rules: &Path, targets: &Path) -> Result<String> {
     let mut jobs = vec![by_annotations(targets)];
-    // None where the definition is missing, as on a cluster without the operator.
+    // The definition is missing on a cluster without the operator; then there are no jobs.
     if api.get(MONITORS).await?.is_some() {
         for monitor in api.list(MONITORS).await? {
             let name = monitor["metadata"]["name"].to_string();
@@ -176,8 +176,8 @@ async fn configuration(api: &Api, rules: &Path, targets: &Path) -> Result<String
     Ok(all.to_string())
 }
 
-/// As Prometheus' chart has it. What it scrapes has been scraped by a PodMonitor already, and is
-/// thrown away: twice would count double.
+/// As in Prometheus' chart. A PodMonitor's job has scraped the same already, so all samples are
+/// dropped: otherwise they would count twice.
 fn by_annotations(targets: &Path) -> Value {
     let annotation = |name: &str| format!("__meta_kubernetes_pod_annotation_prometheus_io_{name}");
     json!({
@@ -193,12 +193,12 @@ fn by_annotations(targets: &Path) -> Value {
     })
 }
 
-/// Keeps the file of targets as the pods are.
+/// Keeps the file of targets up to date with the pods.
 async fn discover(api: Api, file: PathBuf) {
     loop {
         sleep(LOOK).await;
         if let Ok(pods) = api.list(PODS).await {
-            // What goes wrong shows in the targets.
+            // An error shows in the targets.
             let _ = discovery::write(&pods, &file);
         }
     }

@@ -1,8 +1,8 @@
-//! What the Prometheus operator makes of a PodMonitor: a job of Prometheus' configuration.
+//! Turns a PodMonitor into a job of Prometheus' configuration, as the Prometheus operator does.
 //!
-//! As its version 0.85 does, for the fields that are shipped; another field is an error, lest
-//! something that is shipped has no part in the test. In place of Kubernetes' discovery, which
-//! Debian's Prometheus lacks, stands a file of targets ([`super::discovery`]).
+//! It follows version 0.85 of the operator, for the shipped fields; any other field is an error, so
+//! that the test covers everything shipped. A file of targets ([`super::discovery`]) replaces
+//! Kubernetes' discovery, which Debian's Prometheus lacks.
 
 use super::discovery::sanitized;
 use super::rules::{FASTER, duration};
@@ -12,10 +12,10 @@ use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::path::Path;
 
-/// Where the API server has the PodMonitors.
+/// The API server's path of PodMonitors.
 pub const MONITORS: &str = "/apis/monitoring.coreos.com/v1/podmonitors";
-/// Between two scrapes, at least, in milliseconds: less than half of the shortest range in a rule,
-/// which is 5 s.
+/// The least time between two scrapes, in milliseconds: less than half of the shortest range in a
+/// rule, which is 5 s.
 pub(super) const SCRAPE_MS: u128 = 500;
 
 /// A PodMonitor.
@@ -40,7 +40,7 @@ struct Spec {
     pod_metrics_endpoints: Vec<Endpoint>,
 }
 
-/// Where the pods are; without `any` the monitor's own namespace.
+/// The namespaces of the pods; without `any` the monitor's own.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Namespaces {
@@ -69,7 +69,7 @@ struct Endpoint {
     metric_relabelings: Vec<Rule>,
 }
 
-/// A rule of relabelling, which Kubernetes and Prometheus spell differently.
+/// A relabelling rule, which Kubernetes and Prometheus spell differently.
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]
 #[serde(rename_all(serialize = "snake_case", deserialize = "camelCase"), deny_unknown_fields)]
 struct Rule {
@@ -91,7 +91,7 @@ impl PodMonitor {
     /// The jobs, for the targets in this file.
     ///
     /// # Errors
-    /// An interval is no duration.
+    /// An interval is not a duration.
     pub fn jobs(&self, targets: &Path) -> Result<Vec<Value>> {
         self.spec
             .pod_metrics_endpoints

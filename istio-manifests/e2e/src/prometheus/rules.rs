@@ -1,14 +1,14 @@
-//! Alert rules in which time passes [`FASTER`] times as fast, so that an alert that waits for five
-//! minutes fires after five seconds.
+//! Alert rules at [`FASTER`] times the speed: an alert that waits for five minutes fires after five
+//! seconds.
 //!
-//! What is divided: `for`, `keep_firing_for` and `interval`, and in expressions ranges, resolutions
-//! and offsets. Numbers of seconds that an expression compares with are not.
+//! Divided are `for`, `keep_firing_for` and `interval`, and in expressions ranges, resolutions and
+//! offsets. Numbers of seconds that an expression compares with are not divided.
 
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 use std::time::Duration;
 
-/// How many times as fast.
+/// The factor on the speed.
 pub const FASTER: u32 = 60;
 /// Units of Prometheus' durations, in milliseconds; `ms` before `m`.
 const UNITS: [(&str, u64); 7] = [
@@ -21,10 +21,10 @@ const UNITS: [(&str, u64); 7] = [
     ("y", 31_536_000_000),
 ];
 
-/// The rules of a file, with all times divided by [`FASTER`]; as JSON, which is YAML.
+/// The rules of a file, with all times divided by [`FASTER`]; as JSON, which is also YAML.
 ///
 /// # Errors
-/// It has no rules, or a duration in it is none.
+/// It has no rules, or an invalid duration.
 pub fn faster(yaml: &str) -> Result<String> {
     let mut file: Value = serde_saphyr::from_str(yaml)?;
     let mut rules = 0;
@@ -42,7 +42,7 @@ pub fn faster(yaml: &str) -> Result<String> {
     Ok(file.to_string())
 }
 
-/// Divides a duration in a field, if it is there.
+/// Divides the duration in a field, if the field exists.
 fn divide(fields: &mut Value, name: &str) -> Result<()> {
     let Some(value) = fields.get_mut(name) else { return Ok(()) };
     let text = value.as_str().with_context(|| format!("{name}: {value} is no duration"))?;
@@ -79,7 +79,7 @@ fn is_word(c: char) -> bool {
     c.is_ascii_alphanumeric() || c == '_' || c == '.'
 }
 
-/// Where a string ends that begins with this quote; backquotes know no escapes.
+/// The end of a string that begins with this quote; backquotes have no escapes.
 fn string_end(text: &str, quote: char) -> usize {
     let mut escaped = false;
     for (at, c) in text.char_indices().skip(1) {
@@ -93,7 +93,7 @@ fn string_end(text: &str, quote: char) -> usize {
     text.len()
 }
 
-/// A duration as Prometheus writes it.
+/// A duration in Prometheus' notation.
 pub fn duration(text: &str) -> Option<Duration> {
     let (mut rest, mut sum) = (text, 0_u64);
     while !rest.is_empty() {

@@ -1,4 +1,4 @@
-//! Attaching: the shop without BLOC, then with it, by the manifests as they are shipped.
+//! Attaching: the shop without BLOC, then with it, through the shipped manifests.
 
 use crate::mesh::{Answer, Mesh};
 use anyhow::{Result, ensure};
@@ -18,7 +18,7 @@ pub async fn the_shop_answers_without_bloc(mesh: &Mesh) -> Result<()> {
 pub async fn the_shipped_manifests_attach_the_filters_to_the_shop(mesh: &Mesh) -> Result<()> {
     mesh.apply_folder("overlays/everything").await?;
     // Longer than a change takes to arrive. No pod has the label, so no listener is replaced and no
-    // connection is cut.
+    // connection is closed.
     for _ in 0..10 {
         ensure!(!mesh.drains().await?, "a proxy without the label drains listeners");
         sleep(Duration::from_millis(200)).await;
@@ -38,7 +38,7 @@ pub async fn the_shipped_manifests_attach_the_filters_to_the_shop(mesh: &Mesh) -
     .await
 }
 
-/// A request that comes without a certificate does not reach an application.
+/// A request without a certificate does not reach an application.
 pub async fn pods_refuse_requests_without_mutual_tls(mesh: &Mesh) -> Result<()> {
     for pod in mesh.backends().into_iter().chain(mesh.kubelet.pods("bloc-system", "app", "bloc-control-plane")) {
         let port = if pod.namespace == "shop" { 8080 } else { 7080 };
@@ -48,9 +48,9 @@ pub async fn pods_refuse_requests_without_mutual_tls(mesh: &Mesh) -> Result<()> 
     Ok(())
 }
 
-/// Workloads may read its health. Services and parameters are for those who may forward a port: it
-/// ends beside the control plane, behind its sidecar. The metrics are on a port that the sidecar
-/// does not capture, for a Prometheus without a certificate; nothing here enforces the
+/// Workloads may read its health. Services and parameters need the right to forward a port, which
+/// ends at the control plane, behind its sidecar. The metrics are on a port that the sidecar does
+/// not capture, for a Prometheus without a certificate; nothing in this mesh enforces the
 /// NetworkPolicy that restricts it.
 pub async fn workloads_may_not_read_the_state_of_the_control_plane(mesh: &Mesh) -> Result<()> {
     let neighbour = &mesh.frontends()[0];
@@ -82,7 +82,7 @@ pub async fn workloads_may_not_read_the_state_of_the_control_plane(mesh: &Mesh) 
     Ok(())
 }
 
-/// The backend answers with the headers that it got.
+/// The backend answers with the headers that it received.
 pub async fn applications_and_clients_see_no_internal_headers(mesh: &Mesh) -> Result<()> {
     for _ in 0..20 {
         let answer = mesh.ask("/headers").await?;

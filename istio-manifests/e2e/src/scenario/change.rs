@@ -1,11 +1,11 @@
-//! Parameters that change while requests flow.
+//! Changes of parameters under load.
 
 use crate::mesh::Mesh;
 use anyhow::{Result, ensure};
 use std::time::Duration;
 use tokio::time::{Instant, sleep};
 
-/// From `kubectl apply` to the last backend's filter.
+/// An edit takes effect from `kubectl apply` to the last backend's filter.
 pub async fn an_edit_of_the_config_map_takes_effect(mesh: &Mesh) -> Result<()> {
     for capacity in [7, 9] {
         mesh.set_parameters("shop", &format!("capacity: {{estimator: static, limit: {capacity}}}")).await?;
@@ -16,7 +16,8 @@ pub async fn an_edit_of_the_config_map_takes_effect(mesh: &Mesh) -> Result<()> {
     Ok(())
 }
 
-/// A value out of its range: what was in force stays, and the ConfigMap's events say why.
+/// A value out of its range: the previous parameters stay in force, and the ConfigMap's events
+/// state the reason.
 pub async fn a_refused_edit_of_the_config_map_changes_nothing(mesh: &Mesh) -> Result<()> {
     mesh.set_parameters("shop", "capacity: {estimator: static, limit: 9}, retries: 11").await?;
     mesh.until("an event that names the value", async || {

@@ -1,14 +1,14 @@
-//! A row of scenarios, and what it begins with.
+//! A sequence of scenarios, and its initial state.
 
 use super::attach;
 use crate::mesh::Mesh;
 use anyhow::Result;
 use std::pin::Pin;
 
-/// What a chapter finds when it begins.
+/// The state in which a chapter begins.
 #[derive(Clone, Copy, Debug)]
 pub enum Start {
-    /// Istio and nothing else.
+    /// Istio alone.
     Istio,
     /// The shop with BLOC, as the manifests attach it, and a capacity of 9.
     Attached,
@@ -18,7 +18,7 @@ pub enum Start {
 pub const AT_FIRST: &str = "capacity: {estimator: static, limit: 9}";
 
 impl Start {
-    /// Makes it so, on a mesh that has Istio alone.
+    /// Establishes this state, on a mesh that has Istio alone.
     ///
     /// # Errors
     /// A step failed.
@@ -36,30 +36,30 @@ impl Start {
     }
 }
 
-/// Scenarios that follow each other.
+/// Scenarios in sequence.
 pub struct Chapter {
-    /// What it is called on the command line.
+    /// Its name on the command line.
     pub name: &'static str,
-    /// What it finds.
+    /// Its initial state.
     pub start: Start,
-    /// Whether no proxy may refuse a configuration: of some failures that is the point.
+    /// Whether no proxy may refuse a configuration; some failures consist of that.
     pub all_accept: bool,
-    /// What is tested, in order.
+    /// Its scenarios, in order.
     pub scenarios: &'static [Scenario],
 }
 
 /// One scenario.
 pub struct Scenario {
-    /// Its path among the modules.
+    /// Its module path.
     pub path: &'static str,
     /// What it does.
     pub run: for<'a> fn(&'a Mesh) -> Run<'a>,
 }
 
-/// A scenario as it runs.
+/// The future of a running scenario.
 type Run<'a> = Pin<Box<dyn Future<Output = Result<()>> + 'a>>;
 
-/// The scenario of this name.
+/// The scenario at this path.
 macro_rules! scenario {
     ($scenario:path) => {
         $crate::scenario::chapter::Scenario { path: stringify!($scenario), run: |mesh| Box::pin($scenario(mesh)) }

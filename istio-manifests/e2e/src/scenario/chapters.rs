@@ -6,7 +6,7 @@ use super::{
     strangers,
 };
 
-/// All of it.
+/// All chapters.
 pub const CHAPTERS: &[Chapter] = &[
     Chapter {
         name: "attach",

@@ -1,4 +1,4 @@
-//! The filters' own configuration, in an EnvoyFilter, comes and goes under load.
+//! The filters' own configuration, in an EnvoyFilter, changes under load.
 
 use crate::mesh::{HUNG, Mesh};
 use anyhow::{Context, Result, ensure};
@@ -13,70 +13,71 @@ use std::time::Duration;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
 
-/// What the shipped plugin configurations of bloc.inbound and bloc.outbound have, in this order.
+/// The shipped plugin configurations of bloc.inbound and bloc.outbound, in this order.
 const SHIPPED: &str =
     r#"{"controlPlane": {"cluster": "outbound|7080||bloc-control-plane.bloc-system.svc.cluster.local"}}"#;
 const BACKEND: &str = "backend.shop.svc.cluster.local";
-/// At first, and again after the edit.
+/// At first, and again after the reversion.
 const ROOMY: i64 = 40;
-/// After the edit: less than the load needs, and more than a backend works on, so that requests are
-/// held still.
+/// After the edit: less than the load needs, but more than a backend works on, so that requests are
+/// still held.
 const TIGHT: i64 = 14;
-/// From the control plane, after the edit was reverted; and after the filters were removed and came
-/// back.
+/// From the control plane: after the edit was reverted, and after the filters were removed and
+/// added again.
 const FROM_THE_CONTROL_PLANE: [i64; 2] = [30, 35];
-/// More than a backend works on at once (2), so that one that uploads keep busy is as fast as
-/// before.
+/// The concurrency exceeds the two requests that a backend works on at once, so that uploads do not
+/// slow a backend down.
 const OTHERS: &str = "concurrency: 12, maxQueueWait: 2s, retries: 3, resetInterval: 100ms";
-/// Held for two seconds at each of four attempts, and what the machine makes of it.
+/// Two seconds in the queue at each of four attempts, and extra time for the machine.
 const BOUND: Duration = Duration::from_secs(10);
-/// Longer than [`BOUND`], and a request that takes it hangs.
+/// Longer than [`BOUND`]: a request that takes it hangs.
 const PATIENCE: Duration = Duration::from_secs(20);
 /// 200 ms each: ten places finish 50 of them in a second.
 const PATH: &str = "/cost/10";
-/// More than the backends' filters let in: some requests are held at any moment.
+/// More than the backends' filters admit: some requests are held at any moment.
 const CLIENTS: usize = 70;
-/// What a client that was refused waits, lest refusals are all that the machine has to do.
+/// A client's pause after a rejection, so that rejections do not take up the whole machine.
 const PAUSE: Duration = Duration::from_millis(200);
-/// From each frontend, so that nearly every worker of a backend has one.
+/// Uploads from each frontend, so that nearly every worker of a backend has one.
 const UPLOADS: usize = 3;
-/// More than all of it takes, waits that have gone wrong included.
+/// More than everything takes, including waits that went wrong.
 const MOST: Duration = Duration::from_secs(600);
-/// As long as what was wrong after a rollback takes to show, with requests that are held.
+/// As long as a fault after a rollback takes to appear, with held requests.
 const SETTLE: Duration = Duration::from_secs(5);
 /// The share of requests that may be cut around the end of a drain: guide.md has 11 of 699 without
-/// any filter of ours. Of some 600 each, six drains of listeners with the filters cut 6 and six of
+/// our filters. Of about 600 each, six drains of listeners with the filters cut 6 and six of
 /// listeners without them 2, too few to tell the two apart in one run.
 const CUT: f64 = 0.02;
-/// What was sent before a change may meet it, or what was before it.
+/// A request sent this long before a change may meet either state.
 const MARGIN: Duration = Duration::from_secs(1);
 
-/// A request: when it began and ended, from the start of the load, and what became of it.
+/// A request: its beginning and end, from the start of the load, and its outcome.
 struct Seen {
     began: Duration,
     ended: Duration,
     outcome: Outcome,
 }
 
-/// When what happened, from the start of the load.
+/// The times of the steps, from the start of the load.
 struct Steps {
     /// The edit was accepted, and was in force in every backend.
     edited: [Duration; 2],
-    /// The same of its reversion.
+    /// The same for its reversion.
     reverted: [Duration; 2],
-    /// The filters were removed, and applied again.
+    /// The filters were removed, and added again.
     removed: [Duration; 2],
-    /// Attempts that backends rejected while the edit was in force, and some seconds after it was
-    /// reverted.
+    /// Attempts that backends rejected while the edit was in force, and within some seconds after
+    /// it was reverted.
     rejected: [i64; 2],
 }
 
-/// Edited, reverted within seconds while requests that came before are still under way, which keep
-/// the old plugins alive; then the filters are removed, with which all listeners are replaced, and
-/// applied again. The last plugins of the edit go with their last request, the replaced listeners
-/// when they have drained (5 s in this mesh).
+/// The configuration is edited, and reverted within seconds, while earlier requests still keep the
+/// old plugins alive. Then the filters are removed, which replaces all listeners, and added again.
+/// The last plugins of the edit end with their last request, the replaced listeners at the end of
+/// their drain (5 s in this mesh).
 pub async fn no_request_hangs_while_the_filters_are_edited_and_removed(mesh: &Mesh) -> Result<()> {
-    // What the control plane says of a service goes before what the plugins say.
+    // The control plane's parameters for a service take precedence over those in the plugin
+    // configuration.
     mesh.set_services("shop", &[("nobody", "{}")]).await?;
     configure(mesh, ROOMY).await?;
     mesh.capacity_in_force(ROOMY).await?;
@@ -86,17 +87,17 @@ pub async fn no_request_hangs_while_the_filters_are_edited_and_removed(mesh: &Me
     let start = Instant::now();
     let steps = async {
         let steps = steps(mesh, start).await;
-        // Whatever became of them.
+        // Even if a step failed.
         end.store(true, Ordering::Relaxed);
         steps
     };
     let (seen, steps) = tokio::join!(load(client, start, Arc::clone(&end)), steps);
     let judged = steps.as_ref().map_or(Ok(()), |steps| judge(&seen, steps));
-    // Requests that hang say more than a step that waits for what they keep from happening.
+    // Reported first: a failed step may only be a consequence of requests that hang.
     none_hangs(&seen)?;
     steps?;
     judged?;
-    // As the next chapter wants it.
+    // The state that the next chapter needs.
     mesh.apply_folder("module").await?;
     mesh.set_parameters("shop", "capacity: {estimator: static, limit: 9}").await?;
     mesh.capacity_in_force(9).await
@@ -108,7 +109,7 @@ async fn steps(mesh: &Mesh, start: Instant) -> Result<Steps> {
     let (uploads, steps) = tokio::join!(uploads(mesh, &file), async {
         sleep(SETTLE).await;
         let steps = edit(mesh, start).await;
-        // Whatever became of it, lest they wait for nothing.
+        // Even if it failed, so that the uploads end.
         std::fs::write(&file, "")?;
         steps
     });
@@ -136,13 +137,13 @@ async fn steps(mesh: &Mesh, start: Instant) -> Result<Steps> {
     Ok(steps)
 }
 
-/// Another configuration, and the one before again.
+/// Edits the configuration and reverts the edit.
 async fn edit(mesh: &Mesh, start: Instant) -> Result<Steps> {
     let edited = start.elapsed();
     configure(mesh, TIGHT).await?;
     mesh.capacity_in_force(TIGHT).await?;
     let in_force = start.elapsed();
-    // So that some are rejected. What is counted lags.
+    // Wait, so that some are rejected. The counters lag.
     let before = rejected(mesh).await?;
     sleep(4 * MARGIN).await;
     let meanwhile = rejected(mesh).await? - before;
@@ -162,7 +163,8 @@ async fn rejected(mesh: &Mesh) -> Result<i64> {
     mesh.sum(&mesh.backends(), "inbound", "rejected_capacity").await
 }
 
-/// Some from each frontend to the backends, until there is a file; the statuses of the answers.
+/// Uploads from each frontend to the backends, until the file exists; returns the statuses of the
+/// answers.
 async fn uploads(mesh: &Mesh, until: &Path) -> Result<Vec<u16>> {
     let program = std::env::current_exe()?.display().to_string();
     let (to, until) = (format!("{BACKEND}:8080"), until.display().to_string());
@@ -173,7 +175,7 @@ async fn uploads(mesh: &Mesh, until: &Path) -> Result<Vec<u16>> {
     all.iter().map(|text| text.trim().parse().context("no status")).collect()
 }
 
-/// The EnvoyFilter of `module`, with these parameters in both plugin configurations.
+/// Applies the EnvoyFilter of `module`, with these parameters in both plugin configurations.
 async fn configure(mesh: &Mesh, capacity: i64) -> Result<()> {
     let folder = mesh.tools.manifests.join("module");
     let shipped = mesh.api.kubectl(["kustomize".as_ref(), folder.as_os_str()]).await?;
@@ -192,7 +194,7 @@ fn json(capacity: i64) -> String {
     )
 }
 
-/// Whether every workload of the shop has them; an error if only some have.
+/// Whether every workload of the shop has the filters; an error if only some have.
 async fn has_filters(mesh: &Mesh) -> Result<bool> {
     let mut with = 0;
     let pods = [mesh.frontends(), mesh.backends()].concat();
@@ -208,7 +210,7 @@ fn client(mesh: &Mesh) -> Result<Client> {
     Ok(Client::new(SocketAddr::from((mesh.gateway()?.address, 8080)), PATH, false, PATIENCE))
 }
 
-/// Each client sends its next request when the last one was answered, until `end`.
+/// Each client sends its next request after the answer to the last one, until `end`.
 async fn load(client: Client, start: Instant, end: Arc<AtomicBool>) -> Vec<Seen> {
     let (client, mut clients) = (Arc::new(client), JoinSet::new());
     for _ in 0..CLIENTS {
@@ -229,7 +231,7 @@ async fn load(client: Client, start: Instant, end: Arc<AtomicBool>) -> Vec<Seen>
     clients.join_all().await.into_iter().flatten().collect()
 }
 
-/// Each request has its answer, in time.
+/// Checks that each request has its answer, in time.
 fn none_hangs(seen: &[Seen]) -> Result<()> {
     let hung: Vec<f64> = seen
         .iter()
@@ -240,9 +242,10 @@ fn none_hangs(seen: &[Seen]) -> Result<()> {
     Ok(())
 }
 
-/// The edit takes effect and so does its reversion, and nothing else is lost. When listeners are
-/// replaced, Envoy cuts what is open at the end of their drain, with the filters or without
-/// ([`CUT`]): those with them drain when they are removed, those without when they are back.
+/// Checks that the edit and its reversion take effect, and that nothing else is lost. When
+/// listeners are replaced, Envoy closes open connections at the end of their drain, with the
+/// filters or without ([`CUT`]): listeners with them drain when the filters are removed, those
+/// without when they are back.
 fn judge(seen: &[Seen], steps: &Steps) -> Result<()> {
     let Steps { edited: [edited, tight], reverted: [reverted, roomy], rejected: [meanwhile, afterwards], removed } =
         *steps;

@@ -3,8 +3,8 @@
 use crate::mesh::Mesh;
 use anyhow::{Result, ensure};
 
-/// All replicas of the control plane go; what is in force stays, and a pod that starts meanwhile
-/// serves.
+/// All replicas of the control plane go; the parameters stay in force, and a pod that starts
+/// meanwhile serves.
 pub async fn the_shop_keeps_working_without_the_control_plane(mesh: &Mesh) -> Result<()> {
     let scale = |replicas: &'static str| {
         mesh.api.kubectl(["-n", "bloc-system", "scale", "deployment", "bloc-control-plane", replicas])
@@ -21,13 +21,13 @@ pub async fn the_shop_keeps_working_without_the_control_plane(mesh: &Mesh) -> Re
     mesh.capacity_in_force(9).await
 }
 
-/// The ConfigMap with the module is gone when a pod starts.
+/// The ConfigMap with the module is missing when a pod starts.
 pub async fn a_pod_whose_module_is_missing_serves_without_filters(mesh: &Mesh) -> Result<()> {
     mesh.api.kubectl(["-n", "shop", "delete", "configmap", "bloc-module"]).await?;
     serves_without_filters(mesh).await
 }
 
-/// The ConfigMap has something else in it.
+/// The ConfigMap contains something else.
 pub async fn a_pod_whose_module_is_invalid_serves_without_filters(mesh: &Mesh) -> Result<()> {
     let garbage = mesh.logs.join("garbage.wasm");
     std::fs::write(&garbage, [b"\0asm\x01\0\0\0".as_slice(), &[0xff; 1_000]].concat())?;
@@ -38,7 +38,7 @@ pub async fn a_pod_whose_module_is_invalid_serves_without_filters(mesh: &Mesh) -
     replace_a_backend(mesh).await.map(drop)
 }
 
-/// A new pod serves without them.
+/// Checks that a new pod serves without them.
 pub async fn serves_without_filters(mesh: &Mesh) -> Result<()> {
     let name = replace_a_backend(mesh).await?;
     answers(mesh).await?;
@@ -49,7 +49,7 @@ pub async fn serves_without_filters(mesh: &Mesh) -> Result<()> {
     Ok(())
 }
 
-/// Deletes a backend's pod and waits for the one that replaces it, whose name it says.
+/// Deletes a backend's pod and waits for its replacement; returns the name of that.
 pub async fn replace_a_backend(mesh: &Mesh) -> Result<String> {
     let names = || mesh.backends().into_iter().map(|pod| pod.name).collect::<Vec<_>>();
     let before = names();
@@ -60,7 +60,7 @@ pub async fn replace_a_backend(mesh: &Mesh) -> Result<String> {
     names().into_iter().find(|name| !before.contains(name)).ok_or_else(|| anyhow::anyhow!("no new pod"))
 }
 
-/// Every request has its answer.
+/// Checks that every request has its answer.
 pub async fn answers(mesh: &Mesh) -> Result<()> {
     for _ in 0..30 {
         let answer = mesh.ask("/").await?;

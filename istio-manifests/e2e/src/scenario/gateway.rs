@@ -11,13 +11,13 @@ use tokio::time::sleep;
 
 const FRONTEND: &str = "frontend.shop.svc.cluster.local";
 const APP: &str = "istio-ingressgateway";
-/// So that a frontend is found full: each admits one request.
+/// Each frontend admits one request, so that some are found full.
 const PARAMETERS: [(&str, &str); 2] = [
     ("backend", "{capacity: {estimator: static, limit: 9}}"),
     ("frontend", "{capacity: {estimator: static, limit: 1}, resetInterval: 100ms, retries: 3}"),
 ];
 
-/// The label, the volume and the module, as the README says; the frontend's parameters and its
+/// The label, the volume and the module, as in the README; the frontend's parameters and its
 /// `service/`.
 pub async fn a_gateway_chooses_among_the_frontends(mesh: &Mesh) -> Result<()> {
     mesh.bring_module(ROOT, &mesh.tools.module).await?;
@@ -46,12 +46,12 @@ pub async fn a_gateway_chooses_among_the_frontends(mesh: &Mesh) -> Result<()> {
     println!("        4 clients: {all} requests, {served} served, {refused} refused, {rejections} attempts rejected");
     ensure!(served + refused == all && served > 50, "errors: {:?}", measured.errors());
     ensure!(rejections > 0, "no frontend rejected anything");
-    // A request that is refused has had four rejections.
+    // A rejected request has had four rejections.
     ensure!(refused as i64 * 4 < rejections, "no rejection was retried with success");
     Ok(())
 }
 
-/// Neither the client nor the applications behind the gateway see a header of ours.
+/// Neither the client nor the applications behind the gateway get a header of ours.
 pub async fn internal_headers_do_not_pass_the_gateway(mesh: &Mesh) -> Result<()> {
     let url = format!("http://{}:8080/headers", mesh.gateway()?.address);
     for headers in [&[][..], &[(BID, "any")]] {
@@ -65,7 +65,7 @@ pub async fn internal_headers_do_not_pass_the_gateway(mesh: &Mesh) -> Result<()>
     Ok(())
 }
 
-/// A host with two routes that are called as the gateway's patch wants it, one of them a redirect.
+/// A host with two routes whose name the gateway's patch matches, one of them a redirect.
 const MOVED: &str = "apiVersion: networking.istio.io/v1
 kind: VirtualService
 metadata: {name: moved, namespace: shop}
@@ -80,7 +80,7 @@ spec:
     route: [{destination: {host: frontend.shop.svc.cluster.local, port: {number: 8080}}}]
 ";
 
-/// The patch is for routes of a certain name; a redirect may have that name, too.
+/// The patch is for routes of a certain name, which a redirect may have, too.
 pub async fn a_redirect_named_like_a_patched_route_stays_a_redirect(mesh: &Mesh) -> Result<()> {
     mesh.api.apply(MOVED).await?;
     let url = format!("http://{}:8080", mesh.gateway()?.address);
@@ -93,8 +93,8 @@ pub async fn a_redirect_named_like_a_patched_route_stays_a_redirect(mesh: &Mesh)
     mesh.api.kubectl(["-n", "shop", "delete", "virtualservice", "moved"]).await.map(drop)
 }
 
-/// What `overlays/ingress-gateway` is: the sidecars have no filters, though their services have
-/// parameters. With `strip` nothing leaks.
+/// `overlays/ingress-gateway`: the sidecars have no filters, though their services have parameters.
+/// With `strip` nothing leaks.
 pub async fn a_gateway_with_filters_works_before_sidecars_without_them(mesh: &Mesh) -> Result<()> {
     mesh.delete_folder("sidecars").await?;
     mesh.apply_folder("overlays/ingress-gateway").await?;
@@ -121,7 +121,7 @@ pub async fn a_gateway_with_filters_works_before_sidecars_without_them(mesh: &Me
     mesh.apply_folder("overlays/everything").await.map(drop)
 }
 
-/// Back to the gateway of Istio alone.
+/// Restores the gateway of Istio alone.
 pub async fn the_gateway_answers_after_its_filters_are_removed(mesh: &Mesh) -> Result<()> {
     mesh.api.kubectl(["-n", ROOT, "rollout", "undo", "deployment", APP]).await?;
     mesh.ready(ROOT, APP, 1).await?;

@@ -9,7 +9,7 @@ const TO_BACKEND: &str = "cluster.outbound|8080||backend.shop.svc.cluster.local;
 const TO_APPLICATION: &str = "cluster.inbound|8080||;.upstream_cx_http";
 const RULE: &str = "bloc-http2-shop-backend";
 
-/// A DestinationRule of the user's, in the service's namespace, with something to know it by.
+/// A DestinationRule of the user's, in the service's namespace, with a value that identifies it.
 const USERS: &str = "apiVersion: networking.istio.io/v1
 kind: DestinationRule
 metadata: {name: backend, namespace: shop}
@@ -19,13 +19,13 @@ spec:
     connectionPool: {tcp: {connectTimeout: 3.25s}}
 ";
 
-/// A user's own DestinationRule goes before ours; without ours it is HTTP/1.1 again.
+/// A user's own DestinationRule takes precedence over ours; without ours it is HTTP/1.1 again.
 pub async fn sidecars_use_http2_with_each_other_but_not_with_applications(mesh: &Mesh) -> Result<()> {
     until_new_connections_speak(mesh, 2).await?;
     for pod in mesh.backends() {
         let (one, two) = (count(mesh, &pod, TO_APPLICATION, 1).await?, count(mesh, &pod, TO_APPLICATION, 2).await?);
         ensure!(one > 0 && two == 0, "{}: {one} connections of HTTP/1.1 to the application, {two} of HTTP/2", pod.name);
-        // Without it a WebSocket ends the connection.
+        // Without `allow_connect`, a WebSocket ends the connection.
         let listeners = mesh.admin(&pod, "config_dump?resource=dynamic_listeners").await?;
         ensure!(listeners.contains("\"allow_connect\": true"), "{}: no WebSockets over HTTP/2", pod.name);
     }
@@ -43,8 +43,8 @@ pub async fn sidecars_use_http2_with_each_other_but_not_with_applications(mesh: 
     until_new_connections_speak(mesh, 2).await
 }
 
-/// Waits until each frontend has opened connections of this version to the backends, and none of
-/// the other, while it answered a few requests.
+/// Waits until each frontend answers a few requests with connections of this version to the
+/// backends, and opens none of the other.
 async fn until_new_connections_speak(mesh: &Mesh, version: u32) -> Result<()> {
     let other = 3 - version;
     for pod in mesh.frontends() {
@@ -54,7 +54,7 @@ async fn until_new_connections_speak(mesh: &Mesh, version: u32) -> Result<()> {
                 let answer = mesh.ask_from(&pod, "http://backend.shop.svc.cluster.local:8080/").await?;
                 ensure!(answer.status == 200, "{answer:?}");
             }
-            // A cluster that changes begins with new connections; the counters go on.
+            // A changed cluster begins with new connections; the counters continue.
             let speaks = speaks_http2(mesh, &pod).await?;
             Ok((version == 2) == speaks && count(mesh, &pod, TO_BACKEND, other).await? == before)
         })
@@ -64,7 +64,7 @@ async fn until_new_connections_speak(mesh: &Mesh, version: u32) -> Result<()> {
     Ok(())
 }
 
-/// Whether the frontend's cluster of the backends is for HTTP/2.
+/// Whether the frontend's cluster of the backends uses HTTP/2.
 async fn speaks_http2(mesh: &Mesh, pod: &Pod) -> Result<bool> {
     let dump = mesh.admin(pod, "config_dump?resource=dynamic_active_clusters").await?;
     let dump: serde_json::Value = serde_json::from_str(&dump)?;

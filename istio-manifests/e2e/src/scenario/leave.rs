@@ -1,10 +1,10 @@
-//! Leaving: one workload, then everything, in the way that the README says.
+//! Leaving: one workload, then everything, as in the README.
 
 use crate::kubelet::Pod;
 use crate::mesh::Mesh;
 use anyhow::{Result, bail, ensure};
 
-/// New pods without the label have no filters, and get requests all the same.
+/// New pods without the label have no filters, and still get requests.
 pub async fn a_workload_without_the_label_loses_the_filters(mesh: &Mesh) -> Result<()> {
     let patch = r#"{"spec": {"template": {"metadata": {"labels": {"bloc.dev/proxy": null}}}}}"#;
     mesh.api.kubectl(["-n", "shop", "patch", "deployment", "backend", "-p", patch]).await?;
@@ -20,11 +20,11 @@ pub async fn a_workload_without_the_label_loses_the_filters(mesh: &Mesh) -> Resu
     Ok(())
 }
 
-/// What a proxy's configuration has of BLOC, except for the workload's own label.
+/// Traces of BLOC in a proxy's configuration, except for the workload's own label.
 const TRACES: [&str; 6] =
     ["bloc.inbound", "bloc.outbound", "bloc.attempt", "x-bloc-endpoints", "x-bloc-bid", "bloc-control-plane"];
 
-/// Filters first, then the control plane, then what the shop has of it.
+/// Filters first, then the control plane, then the shop's parts of BLOC.
 pub async fn uninstalling_leaves_nothing_in_the_cluster(mesh: &Mesh) -> Result<()> {
     for folder in
         ["samples/shop-bloc/http2", "samples/shop-bloc/service", "samples/shop-bloc/strip", "overlays/everything"]
@@ -51,7 +51,7 @@ pub async fn uninstalling_leaves_nothing_in_the_cluster(mesh: &Mesh) -> Result<(
         Ok(left.trim().is_empty() && !named.contains("bloc"))
     })
     .await?;
-    // Label and volume are the workloads' own; without them they are as before.
+    // Label and volume belong to the workloads; without them they are as before.
     mesh.apply_folder("samples/shop").await?;
     mesh.ready("shop", "backend", 5).await?;
     mesh.ready("shop", "frontend", 3).await?;

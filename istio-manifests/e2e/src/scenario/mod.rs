@@ -1,8 +1,8 @@
-//! What is tested, in the order in which a user comes across it.
+//! The tests, in the order in which a user meets their subjects.
 //!
-//! A [`Chapter`](chapter::Chapter) is a row of scenarios: each takes the mesh as the one before
-//! left it, and the last one leaves it as the next chapter wants it. A chapter can also begin on a
-//! mesh of its own ([`Start`](chapter::Start)), which is how one that failed is run once more
+//! A [`Chapter`](chapter::Chapter) is a sequence of scenarios: each takes the mesh as the one
+//! before left it, and the last one leaves it as the next chapter needs it. A chapter can also
+//! begin on a mesh of its own ([`Start`](chapter::Start)); a failed one is repeated that way
 //! ([`crate::repeat`]).
 
 mod attach;

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// So many clients ask through the gateway without a pause.
+/// So many clients send requests through the gateway without a pause.
 pub async fn clients(mesh: &Mesh, clients: usize) -> Result<Measurement> {
     let plan = LoadPlan {
         target: SocketAddr::from((mesh.gateway()?.address, 8080)),
@@ -27,8 +27,8 @@ pub async fn clients(mesh: &Mesh, clients: usize) -> Result<Measurement> {
     Ok(measured)
 }
 
-/// Five backends that admit two requests each: eight clients have room, but not where chance sends
-/// them; forty have not.
+/// Five backends that admit two requests each: there is room for eight clients, but not always
+/// where chance sends them; for forty there is none.
 pub async fn backends_reject_excess_requests_and_senders_retry_elsewhere(mesh: &Mesh) -> Result<()> {
     mesh.set_parameters("shop", "capacity: {estimator: static, limit: 2}, resetInterval: 100ms").await?;
     mesh.capacity_in_force(2).await?;

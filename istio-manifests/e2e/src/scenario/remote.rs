@@ -1,5 +1,5 @@
-//! `module-remote` in the place of `module`: Istio's agent in each pod downloads the module from a
-//! server of ours and checks its SHA-256.
+//! `module-remote` instead of `module`: Istio's agent in each pod downloads the module from the
+//! test's server and checks its SHA-256.
 
 use super::failure::{answers, replace_a_backend, serves_without_filters};
 use crate::cluster::NODE;
@@ -18,14 +18,14 @@ use tokio::net::TcpListener;
 use tokio::process::Command;
 use tokio::task::AbortHandle;
 
-/// Where the agent puts what it has downloaded.
+/// The agent's directory for downloads.
 const DOWNLOADED: &str = "/var/lib/istio/data";
-/// In the pattern; this is no module's.
+/// In the pattern; no module has this sum.
 const NO_SUM: &str = "0000000000000000000000000000000000000000000000000000000000000000";
 const PATTERN_URL: &str = "http://bloc-module.bloc-system.svc.cluster.local:8000/bloc.wasm";
 
-/// Proxies that run take the module from the URL, and so does one that starts, though its volume
-/// has none.
+/// Running proxies take the module from the URL, and so does a new one, though its volume has no
+/// module.
 pub async fn the_module_can_be_downloaded(mesh: &Mesh) -> Result<()> {
     let server = Server::start(&mesh.tools.module).await?;
     mesh.api.kubectl(["-n", "shop", "delete", "configmap", "bloc-module"]).await?;
@@ -49,7 +49,7 @@ pub async fn the_module_can_be_downloaded(mesh: &Mesh) -> Result<()> {
     answers(mesh).await
 }
 
-/// The file has another SHA-256, as from a server that an attacker has replaced.
+/// The file has another SHA-256, as from a server that an attacker controls.
 pub async fn a_pod_that_downloads_another_file_serves_without_filters(mesh: &Mesh) -> Result<()> {
     let other = mesh.logs.join("other.wasm");
     std::fs::write(&other, b"\0asm\x01\0\0\0")?;
@@ -60,7 +60,7 @@ pub async fn a_pod_that_downloads_another_file_serves_without_filters(mesh: &Mes
     Ok(())
 }
 
-/// There is no server: the pod serves without the filters. Then back to the volume.
+/// There is no server: the pod serves without the filters. Then the volume is used again.
 pub async fn a_pod_whose_download_fails_serves_without_filters(mesh: &Mesh) -> Result<()> {
     // The server is dropped at once, so its port is closed.
     let url = Server::start(&mesh.tools.module).await?.url.clone();
@@ -81,18 +81,18 @@ async fn apply(mesh: &Mesh, url: &str, sum: &str) -> Result<()> {
     ensure!(pattern.contains(PATTERN_URL) && pattern.contains(NO_SUM), "the pattern names them elsewhere: {pattern}");
     let file = mesh.logs.join("module-remote.yaml");
     std::fs::write(&file, pattern.replace(PATTERN_URL, url).replace(NO_SUM, sum))?;
-    // As a user does who has the volume: the same name, so that it takes the other's place.
+    // As a user with the volume does: it has the same name, so that it replaces the other.
     mesh.api.kubectl(["apply".as_ref(), "-f".as_ref(), file.as_os_str()]).await.map(drop)
 }
 
-/// A file's SHA-256, as a user would have it.
+/// A file's SHA-256, computed as by a user.
 async fn sum(file: &Path) -> Result<String> {
     let output = Command::new("sha256sum").arg(file).output().await.context("sha256sum (of coreutils)")?;
     let text = String::from_utf8(output.stdout)?;
     Ok(text.split_whitespace().next().context("no sum")?.to_owned())
 }
 
-/// Serves a file on the node; dropped, it is gone.
+/// Serves a file on the node until it is dropped.
 struct Server {
     url: String,
     downloads: Arc<AtomicUsize>,

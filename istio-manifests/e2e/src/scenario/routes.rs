@@ -8,8 +8,8 @@ use anyhow::{Context, Result, ensure};
 /// What `service/` adds to the routes to the backend.
 const BACK_OFF: &str = "\"base_interval\": \"0.001s\"";
 
-/// A redirect, a direct response and a route to the same service: the first two stay what they are,
-/// the third gets the back-off.
+/// A redirect, a direct response and a route to the same service: the first two stay unchanged, the
+/// third gets the back-off.
 const OLD_PLACES: &str = "apiVersion: networking.istio.io/v1
 kind: VirtualService
 metadata: {name: old-places, namespace: shop}
@@ -47,7 +47,7 @@ pub async fn redirects_and_direct_responses_stay_unchanged(mesh: &Mesh) -> Resul
     mesh.api.kubectl(["-n", "shop", "delete", "virtualservice", "old-places"]).await.map(drop)
 }
 
-/// How often a request to an application that fails was sent again by this pod.
+/// How often this pod retried a request to a failing application.
 async fn retries(mesh: &Mesh, pod: &Pod) -> Result<u64> {
     const FILTER: &str = "stats?filter=backend.*upstream_rq_retry$";
     let count = async || {
@@ -55,7 +55,7 @@ async fn retries(mesh: &Mesh, pod: &Pod) -> Result<u64> {
         let counts = stats.lines().filter_map(|line| line.rsplit_once(": ")?.1.parse::<u64>().ok());
         Ok::<u64, anyhow::Error>(counts.sum())
     };
-    // What the retry budget takes for the retries, so that it cuts none.
+    // These give the retry budget enough, so that it cuts no retry.
     for _ in 0..10 {
         let answer = mesh.ask_from(pod, "http://backend.shop.svc.cluster.local:8080/").await?;
         ensure!(answer.status == 200, "{answer:?}");
@@ -66,8 +66,8 @@ async fn retries(mesh: &Mesh, pod: &Pod) -> Result<u64> {
     Ok(count().await? - before)
 }
 
-/// An application that fails is asked again as often as a VirtualService says: more often than by
-/// the mesh's default, then less.
+/// A failing application gets as many retries as a VirtualService says: more than the mesh's
+/// default, then fewer.
 pub async fn retries_follow_the_number_in_a_virtual_service(mesh: &Mesh) -> Result<()> {
     mesh.set_parameters("shop", &format!("{AT_FIRST}, retryBudget: 1")).await?;
     let pod = mesh.frontends().into_iter().next().context("no frontend")?;

@@ -1,4 +1,4 @@
-//! Runs chapters on a mesh, and says how it went.
+//! Runs chapters on a mesh, and reports the results.
 
 use super::chapter::{Chapter, Start};
 use super::chapters::{self, CHAPTERS};
@@ -9,30 +9,31 @@ use std::path::Path;
 use std::process::ExitCode;
 use tokio::time::Instant;
 
-/// No Envoy has refused what istiod sent it, so far.
+/// Checks that no Envoy has refused istiod's configuration so far.
 fn nobody_refused_a_configuration(mesh: &Mesh) -> Result<()> {
     let refused = mesh.refused_configurations()?;
     ensure!(refused.is_empty(), "{REFUSED}: {}", refused.join("\n"));
     Ok(())
 }
 
-/// In the error of a scenario after which a proxy has refused its configuration.
+/// Marks the error of a scenario after which a proxy has refused its configuration.
 const REFUSED: &str = "a proxy refused its configuration";
 
-/// What went wrong, where.
+/// A failure, and where it occurred.
 #[derive(Debug, Deserialize, Serialize)]
 pub struct Failure {
-    /// The chapter, from which a repetition begins.
+    /// The chapter from which a repetition begins.
     pub chapter: String,
     /// The scenario, or the preparation.
     pub scenario: String,
-    /// Why.
+    /// The error.
     pub error: String,
-    /// A request had no answer, or a proxy refused its configuration: no repetition excuses that.
+    /// Whether a request had no answer, or a proxy refused its configuration: then it must not be
+    /// repeated.
     pub fault: bool,
 }
 
-/// Brings up the mesh and runs these chapters, which follow each other. `None`: all is well.
+/// Brings up the mesh and runs these chapters in sequence. `None`: no failure.
 ///
 /// # Errors
 /// There is no such chapter.
@@ -62,7 +63,7 @@ pub async fn run(names: &[String], logs: &Path) -> Result<Option<Failure>> {
         for scenario in chapter.scenarios {
             let began = Instant::now();
             let outcome = match (scenario.run)(&mesh).await {
-                // What it has changed is not for the next one to suffer from.
+                // So that its changes do not affect the next one.
                 Ok(()) => mesh.drained().await,
                 failed => failed,
             };

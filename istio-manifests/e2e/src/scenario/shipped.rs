@@ -1,25 +1,25 @@
-//! What is shipped, before any of it is applied: kustomize builds it, istioctl has nothing against
-//! it, and the API server would take it.
+//! The shipped manifests, before any is applied: kustomize builds them, istioctl has no objections,
+//! and the API server would accept them.
 
 use crate::istio::ROOT;
 use crate::mesh::Mesh;
 use anyhow::{Context, Result, bail, ensure};
 use std::path::{Path, PathBuf};
 
-/// What `istioctl validate` says of every EnvoyFilter, and what makes `analyze` not say it; all
-/// other warnings count as failures.
+/// `istioctl validate`'s warning about every EnvoyFilter, and the options that suppress it in
+/// `analyze`; all other warnings count as failures.
 const OF_EVERY_ENVOY_FILTER: &str = "EnvoyFilter exposes internal implementation details";
 const ANALYZE: [&str; 6] =
     ["analyze", "--all-namespaces", "--color=false", "--failure-threshold=Info", "--suppress", "IST0133=EnvoyFilter *"];
 /// For `kubectl patch --patch-file`, not for a kustomization.
 const PATCH: &str = "attach/gateway.yaml";
 
-/// Fields, references, and what Istio's analyzers and its webhook say: of every folder with a
-/// kustomization.
+/// Every folder with a kustomization: fields, references, and the results of Istio's analyzers and
+/// webhook.
 pub async fn istioctl_and_the_api_server_accept_every_manifest(mesh: &Mesh) -> Result<()> {
     let folders = folders(&mesh.tools.manifests)?;
     mesh.know_pod_monitors().await?;
-    // What lies in a namespace cannot be tried before there is one.
+    // A namespaced resource cannot be tried before its namespace exists.
     mesh.api.kubectl(["create", "namespace", "bloc-system"]).await?;
     for folder in &folders {
         every_file_is_referred_to(&mesh.tools.manifests, folder)?;
@@ -27,8 +27,7 @@ pub async fn istioctl_and_the_api_server_accept_every_manifest(mesh: &Mesh) -> R
         let built = mesh.api.kubectl(["kustomize".as_ref(), folder.as_os_str()]).await?;
         let file = mesh.logs.join(format!("{}.yaml", name.replace('/', "-")));
         std::fs::write(&file, &built)?;
-        // A component, which is nothing by itself; a kustomization that refers to it is among the
-        // others.
+        // A component is empty by itself; a kustomization that refers to it is among the others.
         if built.trim().is_empty() {
             continue;
         }
@@ -45,10 +44,10 @@ pub async fn istioctl_and_the_api_server_accept_every_manifest(mesh: &Mesh) -> R
     mesh.api.kubectl(["delete", "namespace", "bloc-system"]).await.map(drop)
 }
 
-/// The same analyzers over what the API server has: whether the parts fit each other.
+/// The same analyzers on the API server's resources: whether the parts fit together.
 pub async fn istioctl_finds_nothing_wrong_in_the_cluster(mesh: &Mesh) -> Result<()> {
     let kubeconfig = crate::cluster::kubeconfig().display().to_string();
-    // Not all namespaces: those that are Kubernetes' own have no sidecars, which is no news.
+    // Not all namespaces: Kubernetes' own have no sidecars, which istioctl would report.
     for namespace in ["bloc-system", "istio-system", "shop"] {
         let here = ["--all-namespaces=false", "--kubeconfig", &kubeconfig, "--namespace", namespace];
         mesh.istioctl(&[&ANALYZE[..], &here].concat()).await.context(namespace)?;
@@ -56,7 +55,7 @@ pub async fn istioctl_finds_nothing_wrong_in_the_cluster(mesh: &Mesh) -> Result<
     Ok(())
 }
 
-/// `istioctl validate` succeeds with warnings.
+/// Fails on warnings, with which `istioctl validate` succeeds.
 fn nothing_against(said: &str, name: &str) -> Result<()> {
     let warnings = said.lines().filter(|line| line.trim_start().starts_with('*'));
     if let Some(warning) = warnings.into_iter().find(|line| !line.contains(OF_EVERY_ENVOY_FILTER)) {
@@ -84,7 +83,7 @@ fn folders(manifests: &Path) -> Result<Vec<PathBuf>> {
     Ok(found)
 }
 
-/// A file that no kustomization names would be shipped untried.
+/// A file that no kustomization names would be shipped untested.
 fn every_file_is_referred_to(manifests: &Path, folder: &Path) -> Result<()> {
     let kustomization = std::fs::read_to_string(folder.join("kustomization.yaml"))?;
     for entry in folder.read_dir()? {

@@ -4,12 +4,12 @@ use crate::istio::ROOT;
 use crate::mesh::{Answer, Mesh};
 use anyhow::{Result, ensure};
 
-/// What a labelled caller adds to an attempt, and labelled servers take away.
+/// The header that a labelled caller adds to an attempt, and labelled servers remove.
 pub const BID: &str = "x-bloc-bid";
 const PLAIN: &str = "http://backend.plain.svc.cluster.local:8080/headers";
 
-/// A second shop, without BLOC, in the namespace `plain`: its frontends ask the backends of the
-/// first, and the other way round.
+/// A second shop, without BLOC, in the namespace `plain`: its frontends call the first shop's
+/// backends, and vice versa.
 pub async fn workloads_with_and_without_the_label_reach_each_other(mesh: &Mesh) -> Result<()> {
     let shop = mesh.api.kubectl(["kustomize".as_ref(), mesh.tools.manifests.join("samples/shop").as_os_str()]).await?;
     let plain = shop.replace("namespace: shop", "namespace: plain").replace("name: shop", "name: plain");
@@ -36,8 +36,8 @@ pub async fn workloads_with_and_without_the_label_reach_each_other(mesh: &Mesh) 
     Ok(())
 }
 
-/// The second shop's backend has parameters, though its pods have no label: callers bid, and the
-/// application sees the bid until `strip` removes it.
+/// The second shop's backend has parameters, though its pods have no label: callers send bids, and
+/// the application sees them until `strip` removes them.
 pub async fn strip_hides_bids_from_applications_without_the_label(mesh: &Mesh) -> Result<()> {
     mesh.set_parameters("plain", "capacity: {estimator: static, limit: 9}").await?;
     let callers = mesh.frontends();
@@ -61,7 +61,7 @@ pub async fn strip_hides_bids_from_applications_without_the_label(mesh: &Mesh) -
     mesh.api.kubectl(["delete", "namespace", "plain"]).await.map(drop)
 }
 
-/// A gateway without the label passes on a bid from outside, and the load report to it, until
+/// A gateway without the label passes on a bid from outside, and returns the load report, until
 /// `strip` in the root namespace removes it.
 pub async fn strip_hides_load_reports_from_clients_outside_the_mesh(mesh: &Mesh) -> Result<()> {
     let capacity = "{capacity: {estimator: static, limit: 9}}";

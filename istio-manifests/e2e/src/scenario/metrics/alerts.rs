@@ -20,15 +20,15 @@ const REFUSED: &str = "BlocConfigurationRefused";
 const STALE: &str = "BlocConfigurationStale";
 const DOWN: &str = "BlocControlPlaneDown";
 
-/// Longer than any scenario, which ends its load.
+/// Longer than any scenario; each ends its load itself.
 const MOST: Duration = Duration::from_secs(600);
-/// What a client that was refused waits, lest refusals are all that the machine has to do.
+/// A client's pause after a rejection, so that rejections do not take up the whole machine.
 const PAUSE: Duration = Duration::from_millis(100);
 /// 400 ms each.
 const SLOW: &str = "/cost/20";
 
-/// A control plane of a later version, as an older filter sees it: the parameter `retries` has
-/// another name in its answers.
+/// Makes the control plane look like a later version to an older filter: its answers have another
+/// name for the parameter `retries`.
 const LATER: &str = r#"apiVersion: networking.istio.io/v1alpha3
 kind: EnvoyFilter
 metadata: {name: later, namespace: bloc-system}
@@ -60,8 +60,8 @@ spec:
               end
 "#;
 
-/// The backends admit ten requests: of a few clients some are rejected and served elsewhere; for
-/// many clients there is no room anywhere.
+/// The backends admit ten requests: some of a few clients are rejected and served elsewhere; many
+/// clients exceed all backends.
 pub async fn rejections_and_exhausted_retries_fire_their_alerts(mesh: &Mesh) -> Result<()> {
     let prometheus = prometheus(mesh).await?;
     for (alert, retries, number) in [(REJECTING, 10, 10), (EXHAUSTED, 1, 40)] {
@@ -76,7 +76,7 @@ pub async fn rejections_and_exhausted_retries_fire_their_alerts(mesh: &Mesh) -> 
     as_at_first(mesh).await
 }
 
-/// Five backends that finish 25 requests a second are sent 40.
+/// Five backends that finish 25 requests a second get 40.
 pub async fn an_overload_fires_its_alert_and_autoscalers_get_their_numbers(mesh: &Mesh) -> Result<()> {
     let prometheus = prometheus(mesh).await?;
     let limits = "concurrency: 2, maxQueueWait: 10m, capacity: {estimator: static, limit: 100000}";
@@ -92,7 +92,7 @@ pub async fn an_overload_fires_its_alert_and_autoscalers_get_their_numbers(mesh:
     as_at_first(mesh).await
 }
 
-/// A parameter out of its range; one that no filter knows; no replica.
+/// A parameter out of its range; an unknown parameter; no replica.
 pub async fn a_refused_or_stale_configuration_or_lost_replicas_fire_alerts(mesh: &Mesh) -> Result<()> {
     let prometheus = prometheus(mesh).await?;
     quiet(mesh, &prometheus).await?;
@@ -108,7 +108,7 @@ pub async fn a_refused_or_stale_configuration_or_lost_replicas_fire_alerts(mesh:
         })
         .await?;
     }
-    // Requests that the old listeners still answer would be of this version.
+    // The old listeners would still answer requests with this version.
     mesh.drained().await?;
     mesh.set_parameters("shop", "capacity: {estimator: static, limit: 8}, retries: 2").await?;
     fires(mesh, &prometheus, STALE).await?;
@@ -127,7 +127,7 @@ pub async fn a_refused_or_stale_configuration_or_lost_replicas_fire_alerts(mesh:
     mesh.capacity_in_force(9).await
 }
 
-/// As the next scenario wants it.
+/// Restores the parameters for the next scenario.
 async fn as_at_first(mesh: &Mesh) -> Result<()> {
     mesh.set_parameters("shop", AT_FIRST).await?;
     mesh.capacity_in_force(9).await
@@ -144,8 +144,8 @@ async fn fires(mesh: &Mesh, prometheus: &Prometheus, alert: &str) -> Result<()> 
     Ok(())
 }
 
-/// So many clients, as long as this is kept; each sends its next request when the last one was
-/// answered.
+/// So many clients, until the result is dropped; each sends its next request after the answer to
+/// the last one.
 fn clients(mesh: &Mesh, number: usize) -> Result<JoinSet<()>> {
     let client = Arc::new(Client::new(SocketAddr::from((mesh.gateway()?.address, 8080)), "/", true, MOST));
     let mut clients = JoinSet::new();
@@ -162,7 +162,7 @@ fn clients(mesh: &Mesh, number: usize) -> Result<JoinSet<()>> {
     Ok(clients)
 }
 
-/// So many slow requests a second, as long as this is kept.
+/// So many slow requests a second, until the result is dropped.
 fn overload(mesh: &Mesh, rate: f64) -> Result<JoinSet<()>> {
     let plan = LoadPlan {
         target: SocketAddr::from((mesh.gateway()?.address, 8080)),
@@ -188,7 +188,7 @@ mod tests {
     use super::*;
     use std::path::Path;
 
-    /// An alert without a scenario may be unable to fire.
+    /// Without a scenario, an alert may be unable to fire.
     #[test]
     fn every_shipped_alert_has_a_scenario() {
         let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../control-plane/dashboards/alerts.yaml");

@@ -1,4 +1,4 @@
-//! The queries of the autoscalers in control-plane/README.md, as they stand there.
+//! The autoscaler queries of control-plane/README.md, unchanged.
 
 use super::stand::repository;
 use crate::mesh::Mesh;
@@ -7,12 +7,12 @@ use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 
 const README: &str = "control-plane/README.md";
-/// What each query gives at least while more comes in than the servers finish: a utilisation, or
-/// servers that are needed.
+/// The least result of each query while the servers get more than they finish: a utilisation, or
+/// the number of servers needed.
 const OVERLOAD: f64 = 1.0;
 
-/// Each query of KEDA's, and of prometheus-adapter for the HorizontalPodAutoscaler, gives one
-/// number, which is that of an overload.
+/// Checks that each query for KEDA, and for the HorizontalPodAutoscaler through prometheus-adapter,
+/// gives one number, and that it shows an overload.
 pub async fn get_their_numbers(mesh: &Mesh, prometheus: &Prometheus) -> Result<()> {
     for query in queries(&std::fs::read_to_string(repository(mesh)?.join(README))?)? {
         let mut number = 0.0;

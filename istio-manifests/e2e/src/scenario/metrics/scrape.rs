@@ -9,9 +9,9 @@ use std::collections::BTreeSet;
 
 const CONTROL_PLANE: &str = "bloc-system/bloc-control-plane";
 
-/// `istio-manifests/metrics`, on a cluster that knows PodMonitors. All that has the label is
-/// scraped, and nothing else; each statistic of a sidecar has its series, with the service as a
-/// label; so has the control plane, also for a Prometheus that goes by annotations.
+/// `istio-manifests/metrics`, on a cluster with PodMonitors. Everything with the label is scraped,
+/// and nothing else; each statistic of a sidecar has its series, with the service as a label; so
+/// has the control plane, also for a Prometheus that uses annotations.
 pub async fn a_prometheus_outside_the_mesh_scrapes_all_proxies_and_replicas(mesh: &Mesh) -> Result<()> {
     mesh.know_pod_monitors().await?;
     mesh.apply_folder("metrics").await?;
@@ -28,7 +28,7 @@ pub async fn a_prometheus_outside_the_mesh_scrapes_all_proxies_and_replicas(mesh
     mesh.until("every target up", async || {
         let targets = prometheus.targets().await?;
         ensure!(targets.iter().all(|target| target.up), "{targets:?}");
-        // istiod has annotations as well.
+        // istiod has annotations, too.
         let ours = targets.into_iter().filter(|target| !target.pod.starts_with("istiod-"));
         let found: BTreeSet<(String, String)> = ours.map(|target| (target.job, target.pod)).collect();
         ensure!(found == expected, "{found:?}, not {expected:?}");

@@ -6,12 +6,12 @@ use crate::prometheus::rules::faster;
 use anyhow::{Context, Result};
 use std::path::PathBuf;
 
-/// What Envoy makes of the backend's host in the name of a metric.
+/// The backend's host, as Envoy writes it in the name of a metric.
 pub(super) const BACKEND: &str = "backend_shop_svc_cluster_local";
 pub(super) const HOST: &str = "backend.shop.svc.cluster.local";
 pub(super) const PROXIES: &str = "bloc-system/bloc-proxies";
 
-/// The alert rules as shipped, faster.
+/// The shipped alert rules, faster.
 fn rules(mesh: &Mesh) -> Result<String> {
     let file = repository(mesh)?.join("control-plane/dashboards/alerts.yaml");
     faster(&std::fs::read_to_string(&file)?).with_context(|| file.display().to_string())
