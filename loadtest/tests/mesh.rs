@@ -74,7 +74,7 @@ fn run_measures_two_servers_and_leaves_no_process() {
     let mut command = Command::new(LAB);
     command.args(["run", "--policy", "least_request", "--frontends", "2", "--backends", "2", "--load", "closed:8"]);
     command.args(["--service-time", "fixed:20ms", "--warm-up", "500ms", "--duration", "2s", "--json"]).arg(&json);
-    // Logs and bootstraps go below this, so that the children can be told from those of other
+    // Logs and bootstraps go below this, so that the children differ from those of other
     // tests.
     let output = command.env("CARGO_TARGET_DIR", target.path()).env("ENVOY", &tools().envoy).output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));

@@ -115,7 +115,7 @@ fn run(command: &Command) -> Result<ExitCode> {
         Command::Test { .. } | Command::Up | Command::Demo => {}
     }
     if !inside::is_inside() {
-        // A missing tool is better reported here.
+        // Reports a missing tool before the namespaces are made.
         tools::Tools::find()?;
         return match command {
             Command::Test { chapters, meshes, logs } => {

@@ -86,7 +86,7 @@ pub struct Request {
     pub work: Duration,
     /// The longest wait that this attempt accepts; none: no limit.
     pub bid: Option<Duration>,
-    /// By what right this attempt goes to its server.
+    /// The attempt's permission: a chip, a probe, or forced.
     pub right: Right,
     /// Whether its server fails this attempt.
     pub fails: bool,
@@ -96,7 +96,7 @@ pub struct Request {
     pub plan: Plan,
     /// Which sender sends it.
     pub sender: u32,
-    /// Where this attempt goes.
+    /// The server of this attempt.
     pub server: u32,
     /// The client that waits for it; [`NONE`]: open load.
     pub client: u32,

@@ -31,7 +31,7 @@ fn forged(path: &str) -> Builder {
     FORGED.iter().fold(request(path), |request, (name, value)| request.header(*name, *value))
 }
 
-/// A gateway: its clients count as outside, whatever they send.
+/// A gateway: all its clients count as outside.
 async fn gateway(place: &Place, pods: &[SocketAddr], configuration: &Value) -> (Envoy, SocketAddr) {
     let mut bootstrap = outbound(place, pods, configuration, None);
     let manager = &mut bootstrap["static_resources"]["listeners"][0]["filter_chains"][0]["filters"][0]["typed_config"];

@@ -31,7 +31,7 @@ impl Sandbox {
         let pause = start(&format!("{name}-pause"), logs, pause).await?;
         let process = pause.id().context("the pause program has ended")?;
         // The process is first setpriv, then a shell, then unshare, which enters the namespaces.
-        // The one for its children exists last.
+        // `pid_for_children` appears with its first child.
         let own = std::fs::read_link("/proc/self/ns/pid")?;
         let theirs = || std::fs::read_link(format!("/proc/{process}/ns/pid_for_children"));
         let deadline = Instant::now() + PATIENCE;

@@ -118,7 +118,7 @@ impl Simulation<'_> {
         self.serve(place);
     }
 
-    /// The answer of an application comes to its server's sidecar.
+    /// An application's answer reaches its server's sidecar.
     pub(super) fn answered(&mut self, index: u32) {
         let request = &mut self.requests[index];
         if request.place == Place::Ghost {
@@ -141,7 +141,7 @@ impl Simulation<'_> {
         self.after(self.scenario.one_way, Event::Return(index));
     }
 
-    /// The answer to an attempt comes back to its sender.
+    /// The answer to an attempt reaches its sender.
     pub(super) fn come_back(&mut self, index: u32) {
         let request = &mut self.requests[index];
         let sender = &mut self.senders[request.sender as usize];
@@ -188,7 +188,7 @@ impl Simulation<'_> {
         self.after(self.scenario.one_way, Event::ProbeReturn(index));
     }
 
-    /// The answer to a probe comes back.
+    /// The answer to a probe returns.
     pub(super) fn probe_comes_back(&mut self, index: u32) {
         let ProbeUnderWay { sender, server, ref answer } = self.probes[index];
         if let Some(answer) = *answer {

@@ -24,7 +24,7 @@ pub struct Choice {
     pub server: u32,
     /// The longest wait that the attempt accepts; none: no limit.
     pub bid: Option<Duration>,
-    /// By what right it goes there.
+    /// Its permission: a chip, a probe, or forced.
     pub right: Right,
 }
 

@@ -76,7 +76,7 @@ pub async fn rejections_and_exhausted_retries_fire_their_alerts(mesh: &Mesh) -> 
     as_at_first(mesh).await
 }
 
-/// Five backends that finish 25 requests a second get 40.
+/// Five backends that finish 25 requests a second together get 40.
 pub async fn an_overload_fires_its_alert_and_autoscalers_get_their_numbers(mesh: &Mesh) -> Result<()> {
     let prometheus = prometheus(mesh).await?;
     let limits = "concurrency: 2, maxQueueWait: 10m, capacity: {estimator: static, limit: 100000}";
