@@ -2,8 +2,9 @@
 //! that do next to nothing, in the same run.
 //!
 //! A callback is timed from outside, as a whole: the call into the guest, its host calls, and the
-//! return. What Envoy's host functions cost is not in it; the test host's are no faster or slower by
-//! design. So these figures compare guests; `bloc-lab cost` measures what a request pays in Envoy.
+//! return. What Envoy's host functions cost is not in it; the test host's are no faster or slower
+//! by design. So these figures compare guests; `bloc-lab cost` measures what a request pays in
+//! Envoy.
 
 use bloc_testhost::steady::{REQUESTS, ROUTINGS, SteadyPath};
 use bloc_testhost::{Compile, Headers, Module, Process, Root, Stream, VmOptions};
