@@ -1,6 +1,6 @@
 //! The control plane: it hands the parameters and endpoints of services to the proxies.
 //!
-//! A [source](source) validates what an operator wrote and publishes [`Snapshot`]s into the
+//! A [`source`] validates what an operator wrote and publishes [`Snapshot`]s into the
 //! [`Store`]. Proxies ask the [HTTP interface](http) by long poll (`POST /v1/sync`) and are
 //! answered as soon as something that they subscribed to changes. With each poll a proxy also
 //! reports the [load] of the services that it serves, from which the signals for scaling are

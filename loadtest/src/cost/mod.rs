@@ -15,7 +15,7 @@
 //! | [`variant`] | the compared variants, and how to check that they work |
 //! | [`load`] | wrk |
 //! | [`accounting`] | CPU time and memory of a process, as the kernel accounts them; pinning |
-//! | [`bench`] | the sequence of the measurement |
+//! | [`mod@bench`] | the sequence of the measurement |
 //! | [`figures`] | medians, the table, the JSON file |
 //! | [`bounds`] | bounds and aims for the cost of the filters |
 
