@@ -1,5 +1,7 @@
 //! What a request costs: the inputs of the criterion benches, and the processing of their results.
 //!
+//! The benches themselves are not here but in `benches`, the reference filters in `guests`.
+//!
 //! | module | purpose |
 //! |---|---|
 //! | [`fleet`] | inputs: a sender and a server that have worked for a while |

@@ -1,5 +1,7 @@
 //! The control plane: it hands the parameters and endpoints of services to the proxies.
 //!
+//! What a proxy does with its parameters is not here: that is `bloc-policy` and `bloc-engine`.
+//!
 //! A [`source`] validates what an operator wrote and publishes [`Snapshot`]s into the
 //! [`Store`]. Proxies ask the [HTTP interface](http) by long poll (`POST /v1/sync`) and are
 //! answered as soon as something that they subscribed to changes. With each poll a proxy also

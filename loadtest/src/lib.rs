@@ -1,5 +1,8 @@
 //! The lab: a local mesh of real Envoys, the load on it, and the report.
 //!
+//! The options of the commands are not here but in the binary (`main.rs`, `commands`). Simulation
+//! in virtual time is `bloc-sim`.
+//!
 //! | module | what it is for |
 //! |---|---|
 //! | [`process`] | a child process that ends when its guard is dropped |

@@ -1,6 +1,8 @@
 //! Measures the control plane at the size of a large mesh: `cargo run --release -p
 //! bloc-control-plane --example scale -- target/release/bloc-control-plane`.
 //!
+//! It measures. What the control plane must answer is tested in `tests`.
+//!
 //! It runs an API (the tests' fake one) with 1,000 Services of 50 endpoints each, two replicas, and
 //! 10,000 simulated proxies that call five Services each; 1,000 of them also call the Service that
 //! changes. It prints the time until a replica is ready, its memory and CPU, the delay from a

@@ -1,5 +1,8 @@
 //! The HTTP interface.
 //!
+//! This module reads requests, limits their memory and writes answers. The store decides what a
+//! poll gets.
+//!
 //! | request | answer |
 //! |---|---|
 //! | `POST /v1/sync` | the long poll of the proxies, see [`sync`] |

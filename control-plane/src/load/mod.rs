@@ -1,5 +1,7 @@
 //! Signals for scaling: what the proxies of a service report, added up per service.
 //!
+//! This module only computes: no I/O. The store decides which proxies count.
+//!
 //! A proxy that serves something sends its counters with each poll, and its polls are held for at
 //! most a [`ReportInterval`]. [`Loads`] keeps the last report of each proxy and computes, per
 //! service (`i` runs over the servers that count at this replica, see `store/window.rs`; rates in

@@ -1,6 +1,9 @@
 //! The page at `/`: problems, all services, and the last changes and refusals; and the read-only
 //! JSON behind it.
 //!
+//! This module shows what the store knows, and changes nothing in it. `assets` holds the HTML, the
+//! style and the scripts of the page, which `document` puts together; no data belongs there.
+//!
 //! | request | answer |
 //! |---|---|
 //! | `GET /` | the page: one document without external resources |

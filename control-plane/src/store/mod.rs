@@ -1,6 +1,8 @@
 //! The services in force, the proxies that subscribed to them, and the polls that wait for a
 //! change.
 //!
+//! Where services come from is not here but in `source`; how proxies ask is in `http`.
+//!
 //! One lock guards everything. Each step under it is short (no I/O, no waiting), and a change costs
 //! only its subscribers. The decisions are in `state`, the meaning of versions in `version`.
 

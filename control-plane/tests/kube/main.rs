@@ -1,4 +1,7 @@
 //! The control plane with a real kube-apiserver and etcd, which `build.sh` builds. Run by `run.sh`.
+//!
+//! Only tests that need these belong here. `tests/kubernetes.rs` tests the source with a fake API
+//! server.
 #![allow(missing_docs, reason = "tests")]
 
 mod cluster;

@@ -1,6 +1,9 @@
 //! The fuzz targets: everything that the filters and the control plane read from others. Each
 //! target checks that nothing crashes, and what must hold besides.
 //!
+//! A new target belongs here. Its file in `fuzz_targets` only passes the bytes on, and its file in
+//! `corpus` holds only inputs, one a line. The scripts beside these folders run the fuzzers.
+//!
 //! | target | reads | what must hold |
 //! |---|---|---|
 //! | [`load_report`] | `x-bloc-load` | numbers within their range; RFC 9651 allows the header; it reads the same after it is written again |

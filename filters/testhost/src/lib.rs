@@ -1,5 +1,7 @@
 //! A strict Proxy-Wasm 0.2.1 host on wasmtime, which runs the real bloc.wasm in tests and benches.
 //!
+//! This folder holds the host and the measurements. The tests of the filters are in `tests/guest`.
+//!
 //! Start at [`Process`] (an Envoy), [`Vm`] (one of its worker threads), [`Root`] (a plugin) and
 //! [`Stream`] (a request or an attempt). [`Caller`] and [`Server`] play whole requests. [`steady`]
 //! and [`gates`] measure the cost of a request, [`soak`] checks the memory, [`probe`] and

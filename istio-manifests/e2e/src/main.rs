@@ -1,6 +1,8 @@
 //! The manifests on a real istiod, a real Kubernetes API server and real Envoys, on one machine and
 //! without containers.
 //!
+//! Tests of the filters that need no Istio are not here but in `loadtest/tests`.
+//!
 //! | module | purpose |
 //! |---|---|
 //! | [`inside`] | an isolated machine, made of namespaces |

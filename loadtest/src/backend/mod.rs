@@ -1,4 +1,6 @@
 //! The application behind a sidecar: a real HTTP server with an exactly known service time.
+//!
+//! Its sidecar is not here but in `envoy`.
 
 mod places;
 mod server;

@@ -1,5 +1,7 @@
 //! The cost of a bounce on real Envoys. All gains of bids depend on bounces being cheap.
 //!
+//! The options are not here but in `commands/bounce.rs`.
+//!
 //! One sender's sidecar sends one request after the other to the sidecars of four servers. Three
 //! servers are busy: each has [`HELD`] requests inside that never end, so it bounces every bid at
 //! once. The fourth is idle. The sender does not know and tries them in random order. So a request

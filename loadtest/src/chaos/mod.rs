@@ -1,6 +1,9 @@
 //! Faults under load, in three columns: stock Envoy, stock Envoy as a good operator tunes it
 //! ([`Guard`](crate::envoy::Guard)), and ours.
 //!
+//! The options are not here but in `commands/chaos.rs`; the table and the page are in
+//! `report/chaos.rs`.
+//!
 //! There is a small mesh of real Envoys for each column, under half of the load that it can serve.
 //! Faults are injected one after the other under this load, and mended again: the same fault at the
 //! same victim, with the same arrivals, in each column. A fault lasts three times as long as the

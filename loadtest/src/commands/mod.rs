@@ -1,4 +1,7 @@
 //! The commands of `bloc-lab`, one file each.
+//!
+//! A command reads its options, calls the library and writes the results. The experiments and the
+//! reports are not here but in the library.
 
 mod ablation;
 mod agility;

@@ -1,6 +1,8 @@
 //! The cost of a request in a real Envoy: the same proxy without a filter, with filters that do
 //! next to nothing, with our filters, and with Envoy's own filters for the same purposes.
 //!
+//! The cost without Envoy is not measured here but in `benches`.
+//!
 //! ```text
 //! wrk ──► the Envoy that is measured ──► an Envoy that answers by itself, as ten servers
 //!         one worker, pinned to core 0    wrk and this one: on the other cores

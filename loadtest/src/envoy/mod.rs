@@ -1,5 +1,7 @@
 //! Envoy: bootstraps, the binary, a running instance.
 //!
+//! Which processes form a mesh is not here but in `mesh`.
+//!
 //! The builders return plain JSON, so a test can change any detail before it starts the instance.
 
 mod binary;

@@ -1,6 +1,8 @@
 //! The performance claims, measured on real Envoys: kinds of traffic, candidates, and each claim
 //! with its id and its bound.
 //!
+//! The claims about faults are not here but in `chaos`; the tables are in `report/claims.rs`.
+//!
 //! - Every kind has 40 sidecars (`unequal`: 1 and 10 gateways), Poisson arrivals, and some 100 to
 //!   300 requests a second, because two cores run the load, the servers and all Envoys.
 //! - The meshes of all candidates of a kind run side by side. Each round measures one after the

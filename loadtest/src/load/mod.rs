@@ -1,5 +1,7 @@
 //! Load, and what its clients saw.
 //!
+//! The application that answers is not here but in `backend`; tables and pages are in `report`.
+//!
 //! *Closed loop*: a fixed number of clients; each sends its next request after the answer to the
 //! last one, so the load follows the speed of the service. *Open loop*: a Poisson process
 //! determines when requests begin, whether or not the service keeps up. Latency counts from that

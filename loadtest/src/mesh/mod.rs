@@ -1,6 +1,8 @@
 //! The local mesh. A request passes the same proxies as in a cluster, but all of them listen on
 //! loopback.
 //!
+//! Envoy's configuration is not here but in `envoy`; the clients are in `load`.
+//!
 //! ```text
 //! client ──► gateway ──► frontend sidecars ──► backend sidecars ──► backends
 //!            least         (outbound)            (inbound)

@@ -1,4 +1,6 @@
 //! How records are shown: a table for the terminal, a page for the browser, files for other tools.
+//!
+//! Nothing is measured here. The modules beside this folder make the records.
 
 mod ablation;
 mod chaos;

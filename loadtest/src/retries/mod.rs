@@ -1,6 +1,8 @@
 //! Retries by stock Envoy and by the filters: how often the application receives a request, and for
 //! how long.
 //!
+//! The options are not here but in `commands/retries.rs`.
+//!
 //! What users and their applications configure about retries must stay in force. A [`Case`] is a
 //! route's retry policy, an application's request headers, and an application that fails in some
 //! way. For each case, one request takes each [`Way`]: through stock Envoy, and through the filters

@@ -1,6 +1,9 @@
 //! A long run: hours of load and overload while servers come and go and parameters change each
 //! second.
 //!
+//! The options are not here but in `commands/soak.rs`; the table and the page are in
+//! `report/soak.rs`.
+//!
 //! The steady load stays below the servers' total rate. Every 20 s a [burst](bursts) exceeds it, so
 //! that servers bounce and reject, callers retry, and requests are shed. The run fails if any of
 //! these did not happen, because then it shows nothing about them. Afterwards it asks two

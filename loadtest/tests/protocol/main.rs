@@ -1,5 +1,8 @@
 //! The three filters in real Envoys with two workers each: what clients and backends see.
 //!
+//! Performance is not tested here: `bloc-lab` measures it. Tests that need Istio are in
+//! `istio-manifests/e2e`.
+//!
 //! Needs target/bloc.wasm, Envoy and, for its tests, the binary of the control plane; `make test`
 //! provides all three.
 

@@ -1,5 +1,8 @@
 //! Services from the Kubernetes API.
 //!
+//! What reads or writes objects of the Kubernetes API belongs here. The store decides which proxy
+//! gets what.
+//!
 //! | object | what is read from it | module |
 //! |---|---|---|
 //! | EndpointSlice, Service | the endpoints, by port of the Service | `endpoints` |

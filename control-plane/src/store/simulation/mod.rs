@@ -1,6 +1,8 @@
 //! The sync protocol under network faults, crashes and restarts, with the code of both ends:
 //! [`State`] of two replicas, and [`Follower`] of every thread of some proxies.
 //!
+//! Only tests use this folder. Tests of single answers are in `store/tests.rs`.
+//!
 //! Each seed is one run. The source changes. Replicas read it late, each by its own watches, list
 //! again and restart. Polls and answers are lost, duplicated and reordered, and waits end. Threads
 //! run between any two accesses of another thread to shared data, and crash. Proxies restart.

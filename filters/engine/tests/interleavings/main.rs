@@ -1,5 +1,7 @@
 //! Whole requests over a fake host, many at once, in any order. Each attempt must be counted for
 //! its own request and server, whatever happens between the filters of a request.
+//!
+//! The Wasm module does not run here, but in `filters/testhost/tests/guest`.
 
 mod agent;
 mod attempts;

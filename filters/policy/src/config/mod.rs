@@ -1,5 +1,7 @@
 //! Configuration: what a user writes, and what the code may rely on.
 //!
+//! This module reads and checks a configuration. The engine and the control plane fetch it.
+//!
 //! One schema serves the plugin configuration of the filters, the services file, the ConfigMap and
 //! the sync protocol. The raw types ([`ServiceSpec`], [`PluginSpec`]) are what serde reads:
 //! camelCase, no unknown fields, durations such as `250ms`. Validation turns them into types with

@@ -1,5 +1,8 @@
 //! Routing: which servers a request tries, and in which order.
 //!
+//! What a sender knows of the servers is not here but in `endpoints`. Whether a request may be sent
+//! again is in `retries` and `retry_budget`.
+//!
 //! Every policy is a [`Routing`]: it names distinct endpoints, the first for the first attempt, the
 //! others for the retries. [`Router`] is the one that the parameters ask for.
 

@@ -1,5 +1,8 @@
 //! Servers that lie: what one of ten can do to a sender, for how long, and what it cannot.
 //!
+//! The Wasm module does not run here. Its tests with lying peers are in
+//! `filters/testhost/tests/guest/lies.rs`.
+//!
 //! Ten servers of the same speed, one of which sends false reports, in a small simulation that
 //! carries the header's real text. The times that the documentation states are derived from the
 //! parameters and asserted here:

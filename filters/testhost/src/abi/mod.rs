@@ -1,5 +1,8 @@
 //! The host functions of Proxy-Wasm 0.2.1, as Envoy answers them.
 //!
+//! These functions read the arguments of a call and write its results. The state behind them is in
+//! the modules beside this folder.
+//!
 //! A call that Envoy refuses is a fault, and so is one that Envoy accepts without effect (a local
 //! reply from a root context). A guest may ask in vain for a header or for a message in a queue;
 //! that is not a fault.

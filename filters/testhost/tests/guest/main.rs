@@ -1,5 +1,8 @@
 //! Runs the real module in this host, and tests the strictness of the host itself.
 //!
+//! Tests that need no module are in `bloc-policy` and `bloc-engine`. Tests that need a real Envoy
+//! are in `tests/envoy.rs` and `loadtest/tests/protocol`.
+//!
 //! Needs target/bloc.wasm, which `make wasm` builds.
 
 mod admission;

@@ -2,6 +2,8 @@
 //! and an address, mounts the pod's volumes, starts the programs that replace its images, probes
 //! them, and reports.
 //!
+//! The network and the programs of the node are not here but in `node`.
+//!
 //! It does not isolate like containers: a pod sees the files of this machine, and resources are not
 //! limited.
 

@@ -2,6 +2,8 @@
 //! scrape targets of the manifests and the shipped alert rules, but [`rules::FASTER`] times as
 //! fast.
 //!
+//! What it must find is not here but in `scenario/metrics`.
+//!
 //! Prometheus itself, Debian's, is real. Replaced are the discovery of pods ([`discovery`]), which
 //! Debian's lacks, and the operator ([`monitor`]).
 

@@ -1,5 +1,7 @@
 //! The tests, in the order in which a user meets their subjects.
 //!
+//! The mesh on which they run is not here but in `mesh`.
+//!
 //! A [`Chapter`](chapter::Chapter) is a sequence of scenarios: each takes the mesh as the one
 //! before left it, and the last one leaves it as the next chapter needs it. A chapter can also
 //! begin on a mesh of its own ([`Start`](chapter::Start)); a failed one is repeated that way

@@ -1,4 +1,7 @@
 //! The commands, one file each.
+//!
+//! A command reads its options, calls the library and writes the results. It simulates nothing
+//! itself.
 
 pub mod case;
 pub mod estimators;

@@ -1,5 +1,7 @@
 //! The engine: processes events until none is left.
 //!
+//! It decides nothing for senders and servers: that is `policies`. The input is in `scenario`.
+//!
 //! After the measured time no request arrives, and those under way are finished, so that the
 //! slowest answers count too. The number of events is bounded by the number of requests, each of
 //! which makes at most eleven attempts.

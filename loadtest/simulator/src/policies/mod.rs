@@ -1,5 +1,7 @@
 //! The policies, each behind three small traits.
 //!
+//! The servers' queues and the events are not here but in `fleet`, `events` and `engine`.
+//!
 //! A [`Policy`] makes the [`SenderModel`] of each sender and the [`ServerModel`] of each server;
 //! the engine calls them and decides nothing itself. To add a policy, write a file with these two
 //! (or use [`Plain`] servers), and name it in [`PolicyKind`] and [`named`](named()); for an

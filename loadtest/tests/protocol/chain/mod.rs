@@ -1,5 +1,7 @@
 //! Our filters among others that delay requests, with bodies of all sizes, over HTTP/1.1, HTTP/2
 //! and mutual TLS: what clients and applications see, and what the counters say.
+//!
+//! Tests of one feature without such filters are not here but in the files beside this folder.
 
 mod application;
 mod clients;

@@ -1,5 +1,7 @@
 //! Real gRPC: tonic on both sides, and HTTP/2 all the way through the caller's sidecar and those of
 //! the servers, each with two workers.
+//!
+//! Tests without gRPC are not here but beside this folder.
 
 mod app;
 mod client;

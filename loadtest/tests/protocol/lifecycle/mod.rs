@@ -2,6 +2,8 @@
 //! back while the replaced one still drains, and removed, and several share a VM. No request is
 //! lost or waits beyond its bound, and each listener uses its own configuration.
 //!
+//! A single update of a plugin configuration is not tested here but in `configuration.rs`.
+//!
 //! Each test lists everything that it finds wrong, since one fault has several symptoms.
 
 mod histories;

@@ -1,4 +1,6 @@
 //! Shared parts of the tests: applications, pods, senders, and a client.
+//!
+//! No tests belong here. What only `chain`, `grpc` or `lifecycle` needs is in that folder.
 
 mod app;
 pub mod bootstraps;

@@ -1,5 +1,7 @@
 //! Metrics: a Prometheus outside of the mesh finds them, the alerts fire, and autoscalers get their
 //! numbers.
+//!
+//! The start and the configuration of Prometheus are not here but in `prometheus`.
 
 mod alerts;
 mod autoscalers;
