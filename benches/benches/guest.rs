@@ -1,10 +1,11 @@
-//! The real modules on wasmtime: the cost of each callback and of a whole request, beside filters
-//! that do next to nothing, in the same run.
+//! The real module on wasmtime, in one run: the time of each callback, also of reference filters
+//! that do next to nothing; the time of a whole request, by routing; and a table of instructions
+//! and host calls for each stream.
 //!
-//! A callback is timed from outside, as a whole: the call into the guest, its host calls, and the
-//! return. What Envoy's host functions cost is not in it; the test host's are no faster or slower
-//! by design. So these figures compare guests; `bloc-lab cost` measures what a request pays in
-//! Envoy.
+//! The time of a callback includes the call into the guest, its host calls, and the return. The
+//! host functions are those of the test host, which may be faster or slower than Envoy's. So these
+//! times compare filters with each other, and versions of one filter. `bloc-lab cost` measures what
+//! a request costs in Envoy.
 
 use bloc_testhost::steady::{REQUESTS, ROUTINGS, SteadyPath};
 use bloc_testhost::{Compile, Headers, Module, Process, Root, Stream, VmOptions};

@@ -1,5 +1,9 @@
-//! The answer to a proxy when there is no room for it, or when there was none for its response
-//! within 5 s: keep the last state, and come back at a random moment within 30 s.
+//! The answer to a poll without room: keep the last state, and come back at a random moment within
+//! 30 s. A poll has no room if there is none
+//!
+//! - for its body,
+//! - for the record of its proxy, also if that is evicted while the poll is held,
+//! - for the response, within 5 s.
 
 use crate::metrics::Metrics;
 use axum::http::{StatusCode, header};
@@ -40,8 +44,9 @@ impl Named {
 }
 
 /// The response to a proxy of `caller`, without a body. It does not name this replica, which tells
-/// the proxy that nothing of its poll was counted. The connection is closed, because idle ones of
-/// refused proxies would take memory.
+/// the proxy that its report was not counted. Where only the response has no room, the report was
+/// counted; there [`sync`](super::sync) adds the name. The connection is closed, because idle ones
+/// of refused proxies would take memory.
 pub fn no_room(metrics: &Metrics, named: &Named, caller: &Arc<str>) -> Response {
     metrics.count_no_room();
     if named.is_due(caller, Instant::now()) {

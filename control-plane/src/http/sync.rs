@@ -8,8 +8,9 @@
 //! - 400 for a body that is not a `SyncRequest`, 401 and 403 for a caller who may not ask this (see
 //!   [`identity`]), 408 for a body that does not arrive, 413 for a body above 64 KiB.
 //!
-//! An answer that counts what the poll reported names this replica in [`REPLICA_HEADER`], also when
-//! there is no room for the answer itself.
+//! If this replica has counted what the poll reported, the answer names it in [`REPLICA_HEADER`].
+//! That includes the 304 of a poll whose report was counted, but whose response has no room. The
+//! other answers without room do not name it.
 
 use super::bodies::{self, Unread};
 use super::caller;

@@ -1,22 +1,27 @@
-//! The arrival rate of one server, from the growth of its counters between reports.
+//! The arrival rate of one server, from the reports of its proxy.
 //!
-//! What has arrived has either departed or is in flight, so over a span `T` (s) from a baseline
-//! report to this one
+//! **Newer proxies** count arrivals. Each report has the arrivals since the last report that a
+//! replica counted, and the time that they took. [`Growth`] adds both up until the time is long
+//! enough: half a report interval, or a tenth for the first rate. So the first report can give a
+//! rate already, if it states its time.
+//!
+//! **Older proxies** count from their start and do not count arrivals. What has arrived has either
+//! departed or is in flight, so over the time `T` (s) from a baseline report to this one
 //!
 //! ```text
 //! rate = max(0, (departed + inFlight) - (departed + inFlight at the baseline)) / T       requests/s
 //! ```
 //!
-//! That is for older proxies, whose counters count from their start. Newer proxies count arrivals
-//! themselves and report the time in which they counted, see [`Growth`].
+//! - The first report is the baseline, so there is no rate before the second one.
+//! - A report less than half an interval after the baseline (a poll that was answered early, a
+//!   report sent twice) leaves the baseline in place: a handful of requests over a few milliseconds
+//!   is no rate.
+//! - A late report gives the mean over its longer time.
+//! - A `departed` that has fallen means that the proxy restarted. That report is the new baseline,
+//!   and the last rate stands until the next one. A report that overtook another looks the same;
+//!   the next rate is then too high by what lay between the two.
 //!
-//! Cold start: no rate before the second report. A report that comes less than half an interval
-//! after the baseline (a poll that was answered early, a report sent twice) leaves the baseline in
-//! place: a handful of requests over a few milliseconds is no rate. The first rate needs a tenth of
-//! an interval. A late report gives the mean over its longer span. A `departed` that has fallen
-//! means that the proxy restarted: its first report is the new baseline, and the last rate stands
-//! until the next. A report that overtook another looks the same; the next rate is then too high by
-//! what lay between the two. Growth beyond [`MAX_RATE`] is not believed and is treated likewise.
+//! A rate beyond [`MAX_RATE`] is not believed: the last one stands, and counting starts anew.
 
 use super::growth::{Growth, MAX_RATE};
 use super::report::Since;
@@ -35,7 +40,8 @@ pub struct Arrivals {
 }
 
 impl Arrivals {
-    /// Adds a report; `least_span` is the shortest time that makes a rate.
+    /// Adds a report; `least_span` is the shortest time that makes a rate. A fifth of it is enough
+    /// for the first rate of a newer proxy.
     pub fn hear(&mut self, load: &ServiceLoad, since: Since, least_span: Duration, now: Instant) {
         match since {
             Since::Start => self.hear_sums(load, least_span, now),

@@ -9,11 +9,15 @@
 //!
 //! ```text
 //! demand         sum of inFlight_i                                       requests
-//! arrival rate   sum of growth of arrived_i / time                       what the servers took in; see `arrivals`, `growth`
+//! arrival rate   sum of (arrivals at i in a span / that span)            what the servers took in; see below
 //! service rate   servers * mean of serviceRate_i over those that know    a server without a rate of its own counts as the mean
 //! utilisation    arrival rate / service rate                             ratio, above 1 while queues grow
 //! prediction     the arrival rate HORIZON ahead                          Holt's method, see `Holt`
 //! ```
+//!
+//! A proxy reports in `arrived` how many requests have arrived since its last report that a replica
+//! counted, not since its start. Each server has a span of its own. An older proxy does not report
+//! `arrived`, see `arrivals`.
 //!
 //! A value that is not known is absent, never 0, NaN or infinite: an autoscaler must then hold
 //! still instead of scaling to nothing. A new server counts with 0 arrivals until it is measured,

@@ -1,5 +1,8 @@
 //! The events at a service, as counters that only grow.
 //!
+//! They start at 0 when this replica starts, and again when a service that had left the
+//! configuration comes back. A service without servers keeps them as long as it is in force.
+//!
 //! Each event is in the counters of exactly one replica: the one that answered the poll that
 //! reported it. Only proxies that report what their counters count from are counted: an older proxy
 //! reports the same events to every replica that it polls.
@@ -7,7 +10,7 @@
 use super::events::counters;
 use bloc_policy::sync::ServiceLoad;
 
-/// Events since this replica first heard of the service.
+/// Events since the first report of the service at this replica while it has been in force.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Totals {
     /// Requests that the servers took in.

@@ -156,9 +156,13 @@ impl Proxies {
         record
     }
 
-    /// Makes room for `charge` bytes of the proxy that polls; returns whether it succeeded. Other
-    /// proxies may be evicted for that, see [`gone`](Self::gone). If there is no room, the polling
-    /// proxy is forgotten as well.
+    /// Makes room for the record of the proxy that polls, `charge` bytes in all, what it takes
+    /// already included. Returns whether there is room.
+    ///
+    /// Drops the records of other proxies if it must: first those that were not heard of
+    /// [`LATELY`], then the youngest ones of the identity that [`Budget`] names. They stay dropped,
+    /// whatever is returned, see [`gone`](Self::gone). Without room, the record of the polling
+    /// proxy is dropped, too, if it has one.
     pub fn make_room(&mut self, poll: &Poll, charge: usize, now: Instant) -> bool {
         self.sweep(now);
         loop {

@@ -3,14 +3,19 @@
 //! Such a sender learns a server from the answer to a request that Envoy's own policy placed. A
 //! request that carries our list never meets a new server, so some requests must explore, that is
 //! go without a list: `explores` says which. While fewer than `8 * (known + 1)` requests have
-//! explored since the last find, every request explores; afterwards one in 50. Envoy's fallback
-//! policy, least request, prefers idle servers: of `n` unknown ones among `N`, eight rounds miss
-//! one with probability about `exp(-8)`.
+//! explored since the last find, every request explores; afterwards one in 50.
+//!
+//! With one unknown server there are `known + 1` in all. A request that explores and is placed at
+//! random meets the unknown one with probability `1 / (known + 1)`, so `8 * (known + 1)` requests
+//! all miss it with probability about `exp(-8)`. With several unknown servers it is less likely
+//! that they miss all of them. It is also less likely with Envoy's least request, which prefers
+//! idle servers.
 //!
 //! Where servers come and go all the time, the last find is always recent. Then no list ever names
 //! a server that has left, and nothing shows that it has. So each find forgets the servers that no
-//! attempt met while `16 * (known + 1)` requests explored. A server that is still there is missed
-//! by that many with probability about `exp(-16)`, and is learned again when it is met.
+//! attempt met while `16 * (known + 1)` requests explored. By the same reckoning, a server that is
+//! still there is missed by that many with probability about `exp(-16)`. It is learned again when
+//! an attempt meets it.
 //!
 //! Cold start: every request explores, so the sender behaves like Envoy's fallback policy. Cost: a
 //! draw a request. Not in the paper, whose proxies ask a directory. Where endpoints are configured

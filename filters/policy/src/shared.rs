@@ -3,16 +3,20 @@
 //!
 //! The host gives no number to a key without a value, and takes the number 0 for "in any case". So
 //! a thread that finds nothing and then sets with 0 overwrites what another thread has put there in
-//! between. Reading therefore gives [`Cas::ABSENT`] where there is nothing: a number that the host
-//! never issues, with which it stores a value only if there is still none.
+//! between. Reading therefore gives [`Cas::ABSENT`] where there is nothing. With it the host stores
+//! a value only if there is still none.
 
 /// The number that guards a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cas(u32);
 
 impl Cas {
-    /// There is no value. The host issues numbers from 1 on, so it reaches this one after four
-    /// billion, and then it would matter only to a thread that creates the very key that has it.
+    /// There is no value.
+    ///
+    /// A value is stored with this number if the key has none, whatever the number is. If the key
+    /// has a value by then, the numbers differ and nothing is stored. They are equal only if the
+    /// host has given just that value this number. It counts from 1 on, so it gets there after four
+    /// billion sets.
     pub const ABSENT: Self = Self(u32::MAX);
 
     /// The number that the host gave.

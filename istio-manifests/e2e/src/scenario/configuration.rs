@@ -60,11 +60,12 @@ struct Seen {
 
 /// The times of the steps, from the start of the load.
 struct Steps {
-    /// The edit was accepted, and was in force in every backend.
+    /// Before the edit was applied; when it was in force in every backend.
     edited: [Duration; 2],
     /// The same for its reversion.
     reverted: [Duration; 2],
-    /// The filters were removed, and added again.
+    /// Before the filters were removed; when all proxies had drained the listeners with them. The
+    /// filters are added again right after the second. [`MOST`] until they are removed.
     removed: [Duration; 2],
     /// Attempts that backends rejected while the edit was in force, and within some seconds after
     /// it was reverted.

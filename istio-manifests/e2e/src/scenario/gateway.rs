@@ -37,7 +37,8 @@ pub async fn a_gateway_chooses_among_the_frontends(mesh: &Mesh) -> Result<()> {
     let before = count(mesh, "rejections").await?;
     // One more than the frontends admit, so that some request always finds one full.
     let measured = clients(mesh, 4).await?;
-    // Counters lag by a tick, which comes every five seconds after traffic.
+    // The events of the last second of load reach the counters with the next tick. A thread without
+    // traffic ticks every five seconds, so that is up to five seconds after the last request.
     sleep(Duration::from_secs(6)).await;
     let rejections = count(mesh, "rejections").await? - before;
     let all = measured.samples.len();
@@ -115,7 +116,7 @@ pub async fn a_gateway_with_filters_works_before_sidecars_without_them(mesh: &Me
         ensure!(!answer.headers.contains("x-bloc"), "a client sees {}", answer.headers);
         ensure!(!answer.body.contains("x-bloc"), "an application sees {}", answer.body);
     }
-    // Counters lag by a tick, which comes every five seconds after a pause.
+    // The same lag: up to five seconds after the last request.
     mesh.until("the gateway's having placed the requests", async || Ok(count(mesh, "attempts").await? >= before + 20))
         .await?;
     mesh.apply_folder("overlays/everything").await.map(drop)

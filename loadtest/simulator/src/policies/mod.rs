@@ -12,8 +12,7 @@
 //! | `random`, `round_robin`, `least_request` | `bloc_policy::sender`, that routing | plain |
 //! | `envoy_least_request` | the same as in stock Envoy ([`EnvoyLeastRequest`]) | plain |
 //! | `least_request_full` | fewest own pending requests among all ([`LeastRequestFull`]) | plain |
-//! | `bloc` | `bloc_policy::sender` | `bloc_policy`: admission, capacity, chips |
-//! | `mu`, `bid` | the same, once `bloc_policy` knows a routing of that name | the same |
+//! | `bloc`, `mu`, `bid` | `bloc_policy::sender`, that routing | `bloc_policy`: admission, capacity, chips, reports ([`Inbound`]) |
 //! | `prequal` | probing, hot and cold ([`Prequal`]) | plain, answering probes |
 //! | `jsq`, `shortest_wait` | sees all servers at the moment of decision ([`Omniscient`]) | plain |
 //!
