@@ -30,7 +30,7 @@ agree: release envoy ## Check that simulator and real mesh agree within 15%, in 
 	$(LAB) agree
 
 .PHONY: goals
-goals: release reference envoy ## Show what is claimed of performance, medians of 5 rounds; fails if a claim is missed (about 45 minutes)
+goals: release reference envoy ## Measure the performance claims of README.md and docs/measurements.md, 5 rounds each; fails if a median misses its bound (about 45 minutes)
 	$(LAB) goals
 
 .PHONY: ablation
@@ -74,7 +74,7 @@ demo-istio: wasm envoy ## Least request, BLOC and bids in an Istio mesh on this 
 	target/debug/bloc-e2e demo
 
 .PHONY: chaos
-chaos: release envoy ## Break one thing after the other: stock Envoy, stock Envoy tuned, ours (45 minutes at most; root and nftables; ROWS=a,b for some)
+chaos: release envoy ## Inject one fault after the other under load, into stock Envoy, tuned stock Envoy and Envoy with the filters; fails if the filters break a promise (45 minutes at most; root and nftables; ROWS=a,b runs only these faults)
 	cargo build --locked --release -p bloc-clock
 	$(LAB) chaos $(if $(ROWS),--only $(ROWS))
 

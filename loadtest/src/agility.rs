@@ -37,7 +37,7 @@ pub struct Agility {
     pub watch: Duration,
     /// How many gateways.
     pub frontends: usize,
-    /// The seed of the arrivals.
+    /// The seed of the arrivals and service times.
     pub seed: u64,
 }
 

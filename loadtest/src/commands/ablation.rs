@@ -24,7 +24,7 @@ pub struct Ablation {
     /// Only this service time in milliseconds: 1, 10, 50 or 250
     #[arg(long, value_name = "MILLISECONDS")]
     only: Option<u64>,
-    /// Seed of the arrivals
+    /// Seed of the arrivals and service times; the seeds of further rounds are derived from it
     #[arg(long, default_value = "1")]
     seed: u64,
     /// Where records.json and report.html go; default target/ablation

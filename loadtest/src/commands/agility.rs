@@ -30,7 +30,7 @@ pub struct AgilityCommand {
     /// Gateways; 1 to 200
     #[arg(long, default_value = "1", value_parser = |text: &str| number::<usize>(text, 1, 200))]
     frontends: usize,
-    /// Seed of the arrivals
+    /// Seed of the arrivals and service times
     #[arg(long, default_value = "1")]
     seed: u64,
     /// Where agility.json and agility.html go; default target/agility

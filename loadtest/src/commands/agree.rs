@@ -29,7 +29,7 @@ pub struct Agree {
     /// Load of the open cases as a share of the servers' total rate; 0.1 to 0.98
     #[arg(long, default_value = "0.9", value_parser = |text: &str| number(text, 0.1, 0.98))]
     share: f64,
-    /// Seed of the arrivals
+    /// Seed of the arrivals and service times; the seeds of further rounds are derived from it
     #[arg(long, default_value = "1")]
     seed: u64,
     /// Where agree.json and records.json go; default target/agree

@@ -27,7 +27,7 @@ pub struct Demo {
     /// 100
     #[arg(long, default_value = "1", value_parser = |text: &str| number::<usize>(text, 1, 100))]
     rounds: usize,
-    /// Seed of the arrivals
+    /// Seed of the arrivals and service times; the seeds of further rounds are derived from it
     #[arg(long, default_value = "1")]
     seed: u64,
     /// No control plane, only the static configuration

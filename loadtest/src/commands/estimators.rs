@@ -24,7 +24,7 @@ pub struct Estimators {
     /// The interval of the average; 1s to 1h
     #[arg(long, default_value = "3s", value_parser = |text: &str| duration(text, SECOND, SECOND * 3600))]
     interval: Duration,
-    /// Seed of the arrivals
+    /// Seed of the arrivals and service times
     #[arg(long, default_value = "1")]
     seed: u64,
     /// Where estimators.json and estimators.html go; default target/estimators
