@@ -109,6 +109,8 @@ mod tests {
         let after_the_flood = names.known.capacity();
         assert!((20_000..80_000).contains(&after_the_flood), "room for twice as many: {after_the_flood}");
         names.release(&more);
-        assert_eq!(names.known.capacity(), after_the_flood);
+        // A removal may cost a place of the capacity until the next growth, by how names hash. A
+        // smaller table would have half of it at most.
+        assert!(names.known.capacity() > after_the_flood * 3 / 4);
     }
 }
