@@ -1,11 +1,12 @@
 //! One experiment: a mesh, a load on it, and the record of the results.
 
-use crate::envoy;
-use crate::load::{self, Load, LoadPlan, Tally};
-use crate::mesh::{Mesh, MeshError, MeshSpec, Tools, show_capacity};
-use crate::record::{Environment, Figures, Record, Row, Setup, milliseconds, rounded};
-use crate::seeds;
+use crate::record::{Environment, Record, Row, STEPS, milliseconds, rounded};
+use bloc_mesh::envoy;
+use bloc_mesh::load::{self, Load, LoadPlan, Measurement, Tally, quantile};
+use bloc_mesh::seeds;
+use bloc_mesh::{Mesh, MeshError, MeshSpec, Tools, show_capacity};
 use indicatif::ProgressBar;
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -76,18 +77,7 @@ impl Case {
     pub async fn measure(&self, standing: &mut Standing, bar: &ProgressBar) -> Result<Record, MeshError> {
         let Standing { mesh, took, envoy } = standing;
         let envoys = mesh.envoy_ids();
-        let plan = LoadPlan {
-            target: mesh.gateway(),
-            path: "/".to_owned(),
-            body: 0,
-            load: self.load,
-            keep_alive: self.keep_alive,
-            timeout: self.timeout,
-            warm_up: self.warm_up,
-            window: self.duration,
-            outstanding_limit: OUTSTANDING_LIMIT,
-            seed: self.arrivals_seed(),
-        };
+        let plan = self.plan(mesh.gateway());
         // A running mesh has drawn service times for other cases. Each case begins with its own.
         mesh.reseed(self.mesh.seed).await?;
         let tally = Arc::new(Tally::default());
@@ -105,26 +95,67 @@ impl Case {
         mesh.check()?;
         let (counters, cpu) = counters?;
 
-        let figures = Figures::from(&measured);
-        let setup = Setup {
-            experiment: self.experiment().to_owned(),
-            policy: self.mesh.policy,
-            balancing: self.mesh.choice(),
-            fleet: [self.mesh.frontends, self.mesh.backends],
-            load: self.load.to_string(),
-            service_ms: milliseconds(self.mesh.service_time.mean()),
-        };
+        let attempts = counters.attempts_per_request();
         Ok(Record {
-            row: Row::of(setup, &figures, counters.attempts_per_request(), cpu),
-            quantiles_ms: figures.quantiles_ms,
-            shed_p50_ms: figures.shed_p50_ms,
-            errors_by_kind: measured.errors().into_iter().map(|(kind, count)| (kind.to_string(), count)).collect(),
             counters: counters.filters,
-            command: self.command(),
-            measured_s: self.duration.as_secs_f64(),
             mesh_start_s: rounded(took.as_secs_f64(), 10.0),
             environment: Environment::here(envoy::version(envoy)),
+            ..self.result(&measured, attempts, cpu)
         })
+    }
+
+    /// The load on a mesh at this address.
+    pub fn plan(&self, target: SocketAddr) -> LoadPlan {
+        LoadPlan {
+            target,
+            path: "/".to_owned(),
+            body: 0,
+            load: self.load,
+            keep_alive: self.keep_alive,
+            timeout: self.timeout,
+            warm_up: self.warm_up,
+            window: self.duration,
+            outstanding_limit: OUTSTANDING_LIMIT,
+            seed: self.arrivals_seed(),
+        }
+    }
+
+    /// The record of this measurement, with the attempts per request and the CPU time of all
+    /// Envoys. It has no counters, no start and no environment.
+    pub fn result(&self, measured: &Measurement, attempts_per_request: f64, cpu: Duration) -> Record {
+        let (sorted, shed) = (measured.sorted_latencies(), measured.sorted_sheds());
+        let at = |share| quantile(&sorted, share).map(milliseconds);
+        let ok = sorted.len() as u64;
+        let of_each = |total: Duration| (ok > 0).then(|| rounded(total.as_secs_f64() * 1e3 / ok as f64, 1e3));
+        let row = Row {
+            experiment: self.experiment().to_owned(),
+            policy: self.mesh.policy,
+            frontends: self.mesh.frontends,
+            backends: self.mesh.backends,
+            load: self.load.to_string(),
+            service_ms: milliseconds(self.mesh.service_time.mean()),
+            requests: measured.samples.len() as u64,
+            ok,
+            shed: measured.shed(),
+            errors: measured.errors().values().sum(),
+            p10_ms: at(0.1),
+            p50_ms: at(0.5),
+            p90_ms: at(0.9),
+            p99_ms: at(0.99),
+            throughput_rps: rounded(ok as f64 / measured.window.as_secs_f64().max(1e-9), 100.0),
+            attempts_per_request: rounded(attempts_per_request, 1e3),
+            mean_ms: of_each(sorted.iter().sum()),
+            envoy_cpu_ms_per_request: of_each(cpu),
+            balancing: Some(self.mesh.choice()),
+        };
+        Record {
+            quantiles_ms: (0..=STEPS).filter_map(|step| at(Record::share(step))).collect(),
+            shed_p50_ms: quantile(&shed, 0.5).map(milliseconds),
+            errors_by_kind: measured.errors().into_iter().map(|(kind, count)| (kind.to_string(), count)).collect(),
+            command: self.command(),
+            measured_s: self.duration.as_secs_f64(),
+            ..Record::from(row)
+        }
     }
 
     /// The seed of the arrivals, also for a replay of them.
@@ -209,6 +240,34 @@ async fn show(tally: &Tally, start: Instant, closes: Instant, bar: &ProgressBar)
 #[cfg(test)]
 mod tests {
     use super::*;
+    use bloc_mesh::load::{ErrorKind, Outcome, Sample};
+    use bloc_mesh::policy::Policy;
+
+    #[test]
+    fn a_record_counts_every_request_once() {
+        let sample = |ms, outcome| Sample { latency: Duration::from_millis(ms), outcome, ended: Duration::ZERO };
+        let mut samples: Vec<Sample> = (1..=100).map(|ms| sample(ms, Outcome::Ok)).collect();
+        samples.extend([
+            sample(7, Outcome::Shed),
+            sample(9, Outcome::Shed),
+            sample(1, Outcome::Error(ErrorKind::Timeout)),
+        ]);
+        let case = crate::heterogeneous::case(
+            crate::heterogeneous::mesh(Policy::Bid, 1, 1, true),
+            0.5,
+            Duration::from_secs(4),
+        );
+        let measured = Measurement { samples, window: Duration::from_secs(4) };
+        let record = case.result(&measured, 1.5, Duration::from_millis(200));
+        let row = &record.row;
+        assert_eq!((row.requests, row.ok, row.shed, row.errors), (103, 100, 2, 1));
+        assert_eq!([row.p10_ms, row.p50_ms, row.p90_ms, row.p99_ms], [10.0, 50.0, 90.0, 99.0].map(Some));
+        assert_eq!((row.throughput_rps, row.mean_ms, row.envoy_cpu_ms_per_request), (25.0, Some(50.5), Some(2.0)));
+        assert_eq!(record.shed_p50_ms, Some(7.0));
+        assert_eq!((record.quantiles_ms.len(), record.quantiles_ms[0], record.quantiles_ms[400]), (401, 1.0, 100.0));
+        let none = case.result(&Measurement { samples: vec![], ..measured }, 0.0, Duration::from_millis(200)).row;
+        assert_eq!((none.p50_ms, none.mean_ms, none.envoy_cpu_ms_per_request), (None, None, None));
+    }
 
     #[test]
     fn adds_user_and_system_time_for_any_process_name() {

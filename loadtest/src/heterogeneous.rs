@@ -6,11 +6,11 @@
 //! least request with two choices, also with a single gateway. `LeastRequestOfAll` is the other
 //! baseline: full scan.
 
-use crate::backend::ServiceTime;
 use crate::case::Case;
-use crate::load::Load;
-use crate::mesh::MeshSpec;
-use crate::policy::Policy;
+use bloc_mesh::MeshSpec;
+use bloc_mesh::backend::ServiceTime;
+use bloc_mesh::load::Load;
+use bloc_mesh::policy::Policy;
 use std::time::Duration;
 
 /// The experiment's name in `summary.json`.
@@ -23,26 +23,14 @@ const WARM_UP: Duration = Duration::from_secs(5);
 /// Four servers, two of them fast; `frontends` gateways.
 pub fn mesh(policy: Policy, frontends: usize, seed: u64, control_plane: bool) -> MeshSpec {
     MeshSpec {
-        policy,
-        frontends,
         backends: 4,
-        spare: 0,
-        service_time: ServiceTime::Fixed(Duration::from_millis(200)),
         concurrency: 4,
         speeds: vec![2.0, 2.0, 1.0, 1.0],
-        capacity: None,
         hold: policy.holds(),
-        slo: None,
         two_choices: policy != Policy::LeastRequestOfAll,
-        reset_interval: Duration::from_millis(200),
-        retries: 3,
         control_plane,
-        workers: 1,
-        idle_timeout: None,
-        max_queue_wait: None,
-        drain: None,
-        guard: None,
         seed,
+        ..MeshSpec::fleet(policy, frontends, ServiceTime::Fixed(Duration::from_millis(200)))
     }
 }
 
@@ -63,7 +51,7 @@ pub fn case(mesh: MeshSpec, share: f64, duration: Duration) -> Case {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::policy::Choice;
+    use bloc_mesh::policy::Choice;
 
     #[test]
     fn runs_the_servers_of_the_paper_at_90_percent_load() {

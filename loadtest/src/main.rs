@@ -1,9 +1,7 @@
 //! `bloc-lab`: a local mesh of real Envoys, the load on it, and the report.
 
-mod commands;
-
+use bloc_lab::commands::Command;
 use clap::Parser;
-use commands::Command;
 use std::process::ExitCode;
 use tokio::signal::unix::{SignalKind, signal};
 

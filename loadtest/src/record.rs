@@ -1,7 +1,6 @@
 //! The record of a case: its row in `summary.json`, and what a report needs besides.
 
-use crate::load::{Measurement, quantile};
-use crate::policy::{Choice, Policy};
+use bloc_mesh::policy::{Choice, Policy};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -59,53 +58,7 @@ pub struct Row {
 /// The experiment that had two choices with a single frontend before rows recorded it.
 const TWO_CHOICES_OF_OLD: &str = "heterogeneous";
 
-/// The description of a case in its row.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Setup {
-    /// See [`Row::experiment`].
-    pub experiment: String,
-    /// What balances the load.
-    pub policy: Policy,
-    /// How each frontend chooses a server.
-    pub balancing: Choice,
-    /// How many frontends and backends.
-    pub fleet: [usize; 2],
-    /// As on the command line.
-    pub load: String,
-    /// Mean service time in milliseconds.
-    pub service_ms: f64,
-}
-
 impl Row {
-    /// The row of a case, from its measurements, its attempts per request, and the CPU time of all
-    /// Envoys.
-    pub fn of(setup: Setup, figures: &Figures, attempts_per_request: f64, cpu: Duration) -> Self {
-        let Setup { experiment, policy, balancing, fleet: [frontends, backends], load, service_ms } = setup;
-        let [p10_ms, p50_ms, p90_ms, p99_ms] = figures.percentiles_ms;
-        let cpu_of_each = || rounded(cpu.as_secs_f64() * 1e3 / figures.ok as f64, 1e3);
-        Self {
-            experiment,
-            policy,
-            frontends,
-            backends,
-            load,
-            service_ms,
-            requests: figures.requests,
-            ok: figures.ok,
-            shed: figures.shed,
-            errors: figures.errors,
-            p10_ms,
-            p50_ms,
-            p90_ms,
-            p99_ms,
-            throughput_rps: figures.throughput_rps,
-            attempts_per_request: rounded(attempts_per_request, 1e3),
-            mean_ms: figures.mean_ms,
-            envoy_cpu_ms_per_request: (figures.ok > 0).then(cpu_of_each),
-            balancing: Some(balancing),
-        }
-    }
-
     /// How each frontend chose a server. Rows of earlier releases do not record it. There, with a
     /// single frontend, one experiment had two choices and all others full scan.
     pub fn choice(&self) -> Choice {
@@ -157,10 +110,11 @@ pub struct Environment {
 }
 
 /// Steps of [`Record::quantiles_ms`].
-const STEPS: usize = 400;
+pub const STEPS: usize = 400;
 
 impl Record {
-    /// The share of the answered requests that the `step`th quantile stands for.
+    /// The share of the answered requests that the quantile of this step, 0 to [`STEPS`], stands
+    /// for.
     pub fn share(step: usize) -> f64 {
         step as f64 / STEPS as f64
     }
@@ -203,48 +157,6 @@ impl Environment {
     }
 }
 
-/// The figures of a measurement, ready for a row.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Figures {
-    /// All requests of the measured time.
-    pub requests: u64,
-    /// Answered requests.
-    pub ok: u64,
-    /// Requests rejected after all retries.
-    pub shed: u64,
-    /// All other requests.
-    pub errors: u64,
-    /// 10th, 50th, 90th, 99th percentile in milliseconds.
-    pub percentiles_ms: [Option<f64>; 4],
-    /// The mean in milliseconds.
-    pub mean_ms: Option<f64>,
-    /// Response times at equidistant shares, see [`Record::quantiles_ms`].
-    pub quantiles_ms: Vec<f64>,
-    /// Median time until a request was shed; none if none was.
-    pub shed_p50_ms: Option<f64>,
-    /// `ok` per second.
-    pub throughput_rps: f64,
-}
-
-impl From<&Measurement> for Figures {
-    fn from(measurement: &Measurement) -> Self {
-        let (sorted, shed) = (measurement.sorted_latencies(), measurement.sorted_sheds());
-        let at = |share| quantile(&sorted, share).map(milliseconds);
-        let ok = sorted.len() as u64;
-        Self {
-            requests: measurement.samples.len() as u64,
-            ok,
-            shed: measurement.shed(),
-            errors: measurement.errors().values().sum(),
-            percentiles_ms: [0.1, 0.5, 0.9, 0.99].map(at),
-            mean_ms: (ok > 0).then(|| rounded(sorted.iter().sum::<Duration>().as_secs_f64() * 1e3 / ok as f64, 1e3)),
-            quantiles_ms: (0..=STEPS).filter_map(|step| at(Record::share(step))).collect(),
-            shed_p50_ms: quantile(&shed, 0.5).map(milliseconds),
-            throughput_rps: rounded(ok as f64 / measurement.window.as_secs_f64().max(1e-9), 100.0),
-        }
-    }
-}
-
 /// Milliseconds, to the microsecond.
 pub fn milliseconds(time: Duration) -> f64 {
     rounded(time.as_secs_f64() * 1e3, 1e3)
@@ -258,24 +170,6 @@ pub fn rounded(value: f64, steps: f64) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::load::{ErrorKind, Outcome, Sample};
-
-    #[test]
-    fn figures_count_every_request_once() {
-        let sample = |ms, outcome| Sample { latency: Duration::from_millis(ms), outcome, ended: Duration::ZERO };
-        let mut samples: Vec<Sample> = (1..=100).map(|ms| sample(ms, Outcome::Ok)).collect();
-        samples.extend([
-            sample(7, Outcome::Shed),
-            sample(9, Outcome::Shed),
-            sample(1, Outcome::Error(ErrorKind::Timeout)),
-        ]);
-        let figures = Figures::from(&Measurement { samples, window: Duration::from_secs(4) });
-        assert_eq!((figures.requests, figures.ok, figures.shed, figures.errors), (103, 100, 2, 1));
-        assert_eq!(figures.percentiles_ms, [Some(10.0), Some(50.0), Some(90.0), Some(99.0)]);
-        assert_eq!((figures.throughput_rps, figures.mean_ms), (25.0, Some(50.5)));
-        assert_eq!(figures.shed_p50_ms, Some(7.0));
-        assert_eq!((figures.quantiles_ms.len(), figures.quantiles_ms[0], figures.quantiles_ms[400]), (401, 1.0, 100.0));
-    }
 
     #[test]
     fn a_row_has_exactly_the_fields_that_were_agreed() {

@@ -5,7 +5,7 @@
 
 use crate::case::Case;
 use crate::record::Record;
-use crate::seeds;
+use bloc_mesh::seeds;
 
 /// A case and its records, one per round.
 #[derive(Clone, Debug)]
@@ -77,16 +77,16 @@ pub fn range(values: &[f64]) -> Option<[f64; 2]> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::demo::cases;
-    use crate::policy::Policy;
+    use crate::experiments::demo::cases;
     use crate::report::example::record;
+    use bloc_mesh::policy::Policy;
 
     #[test]
     fn cases_that_differ_only_in_their_load_share_a_mesh() {
         let cases = cases(0.2, None, 1, true);
         assert_eq!(by_mesh(&cases), [vec![0, 3], vec![1, 4], vec![2, 5], vec![6], vec![7], vec![8], vec![9], vec![10]]);
         let seeds = [0, 1, 2].map(|round| in_round(&cases[0], round).mesh.seed);
-        assert_eq!(seeds, [1, crate::seeds::round(1, 1), crate::seeds::round(1, 2)]);
+        assert_eq!(seeds, [1, bloc_mesh::seeds::round(1, 1), bloc_mesh::seeds::round(1, 2)]);
     }
 
     #[test]

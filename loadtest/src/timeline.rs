@@ -1,6 +1,6 @@
 //! Percentiles over time, and how long they take to recover.
 
-use crate::load::{Outcome, Sample, quantile};
+use bloc_mesh::load::{Outcome, Sample, quantile};
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 

@@ -1,8 +1,8 @@
 //! The setup that measures bounces, with real Envoys and the real module. It needs Envoy and
 //! `target/bloc.wasm` and takes some seconds.
 
-use bloc_lab::bounce::{BUSY, Figures, Kind, Plan, Stand};
-use bloc_lab::mesh::Tools;
+use bloc_lab::experiments::bounce::{BUSY, Figures, Kind, Plan, Stand};
+use bloc_mesh::Tools;
 use std::path::Path;
 use std::time::Duration;
 

@@ -1,8 +1,8 @@
 //! The documents state the claims that the commands check: each documented claim is checked, and
 //! each checked claim is documented.
 
-use bloc_lab::chaos::{self, Claim};
-use bloc_lab::goals::{CLAIMS, KINDS};
+use bloc_lab::experiments::chaos::{self, Claim};
+use bloc_lab::experiments::goals::{CLAIMS, KINDS};
 use std::collections::BTreeSet;
 use std::path::Path;
 
@@ -39,8 +39,8 @@ fn documents_and_commands_have_the_same_performance_claims() {
     let is_claim = |code: &&str| code.split_once('/').is_some_and(|(kind, _)| KINDS.contains(&kind));
     let asked: BTreeSet<&str> = CLAIMS.iter().filter(|claim| claim.bound.is_some()).map(|claim| claim.id).collect();
     let beside: BTreeSet<&str> = CLAIMS.iter().map(|claim| claim.id).collect();
-    let strangers: Vec<&&str> = written.iter().filter(|code| is_claim(code) && !beside.contains(*code)).collect();
-    assert!(strangers.is_empty(), "documented, but checked by no command: {strangers:?}");
+    let unchecked: Vec<&&str> = written.iter().filter(|code| is_claim(code) && !beside.contains(*code)).collect();
+    assert!(unchecked.is_empty(), "documented, but checked by no command: {unchecked:?}");
     let unread: Vec<&&str> = asked.iter().filter(|id| !written.contains(*id)).collect();
     assert!(unread.is_empty(), "checked, but documented nowhere: {unread:?}");
 }

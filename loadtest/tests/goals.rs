@@ -33,7 +33,7 @@ fn unmeasured_claims_fail_the_command_after_results_are_written() {
     assert!(!text.contains("one-place"), "a kind that was not asked for: {text}");
 
     let written: serde_json::Value = serde_json::from_slice(&std::fs::read(at("out/goals.json")).unwrap()).unwrap();
-    let seeds: Vec<u64> = (0..2).map(|round| bloc_lab::seeds::round(7, round)).collect();
+    let seeds: Vec<u64> = (0..2).map(|round| bloc_mesh::seeds::round(7, round)).collect();
     assert_eq!(written["seeds"], serde_json::json!(seeds));
     let claim = &written["claims"][0];
     assert_eq!((&claim["id"], &claim["outcome"]), (&"overload/goodput".into(), &"not_measured".into()));

@@ -1,8 +1,8 @@
 //! A small mesh of real Envoys, end to end. It needs Envoy (`ENVOY`, or what
 //! `loadtest/install-envoy.sh` installed) and takes some seconds.
 
-use bloc_lab::mesh::{Mesh, MeshSpec, Tools};
-use bloc_lab::policy::Policy;
+use bloc_mesh::policy::Policy;
+use bloc_mesh::{Mesh, MeshSpec, Tools};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use std::path::Path;
@@ -44,26 +44,9 @@ fn eventually(what: &str, mut done: impl FnMut() -> bool) {
 
 fn spec() -> MeshSpec {
     MeshSpec {
-        policy: Policy::LeastRequest,
-        frontends: 2,
         backends: 2,
-        spare: 0,
-        service_time: "fixed:20ms".parse().unwrap(),
-        concurrency: 1,
-        speeds: vec![],
-        capacity: None,
-        hold: false,
-        slo: None,
-        two_choices: false,
-        reset_interval: Duration::from_millis(200),
-        retries: 3,
         control_plane: false,
-        workers: 1,
-        idle_timeout: None,
-        max_queue_wait: None,
-        drain: None,
-        guard: None,
-        seed: 1,
+        ..MeshSpec::fleet(Policy::LeastRequest, 2, "fixed:20ms".parse().unwrap())
     }
 }
 
@@ -110,14 +93,14 @@ async fn no_op_filters_run_in_the_same_positions_as_ours() {
     let bar = indicatif::ProgressBar::hidden();
     let spec = MeshSpec { policy: Policy::NoopFilters, frontends: 1, backends: 1, ..spec() };
     let mesh = Mesh::start(&spec, &tools(), directory.path(), &bar).await.unwrap();
-    let (status, body) = bloc_lab::http::get(mesh.gateway(), "/", Duration::from_secs(10)).await.unwrap();
+    let (status, body) = bloc_mesh::http::get(mesh.gateway(), "/", Duration::from_secs(10)).await.unwrap();
     assert_eq!((status.as_u16(), &*body), (200, b"served by backend-0\n".as_slice()));
     // A frontend has one downstream and one upstream filter, a sidecar one, the gateway none.
     for (name, filters) in [("frontend-0", 2), ("sidecar-0", 1), ("gateway", 0)] {
         let bootstrap = std::fs::read_to_string(directory.path().join(format!("{name}.json"))).unwrap();
         assert_eq!(bootstrap.matches(r#""root_id": "noop""#).count(), filters, "{name}");
         let admin = std::fs::read_to_string(directory.path().join(format!("{name}.admin"))).unwrap();
-        let made = bloc_lab::envoy::counters(admin.trim().parse().unwrap(), "v8.created").await.unwrap();
+        let made = bloc_mesh::envoy::counters(admin.trim().parse().unwrap(), "v8.created").await.unwrap();
         assert_eq!(made.values().sum::<u64>() > 0, filters > 0, "{name}: {made:?}");
     }
     mesh.end().await;
@@ -132,7 +115,7 @@ async fn a_spare_backend_gets_requests_once_it_has_joined() {
     let names = async || {
         let mut names = std::collections::BTreeSet::new();
         for _ in 0..20 {
-            let (_, body) = bloc_lab::http::get(mesh.gateway(), "/", Duration::from_secs(10)).await.unwrap();
+            let (_, body) = bloc_mesh::http::get(mesh.gateway(), "/", Duration::from_secs(10)).await.unwrap();
             names.insert(String::from_utf8(body.to_vec()).unwrap());
         }
         names.into_iter().collect::<String>()

@@ -34,7 +34,7 @@ fn free_port() -> u16 {
 
 fn program(name: &str) -> PathBuf {
     // Where build.sh puts it, unless `KUBE_BIN` is set.
-    let built = || bloc_lab::envoy::target_directory().join("kube");
+    let built = || bloc_mesh::envoy::target_directory().join("kube");
     let path = std::env::var_os("KUBE_BIN").map_or_else(built, PathBuf::from).join(name);
     assert!(path.is_file(), "{} is missing: istio-manifests/e2e/build.sh builds it", path.display());
     path

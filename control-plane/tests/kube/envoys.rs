@@ -4,7 +4,7 @@
 //! own network namespace, whose loopback device also has [`POD_IP`].
 
 use crate::cluster::{Cluster, LIMIT, until};
-use bloc_lab::envoy::{Balancing, Envoy, Outbound, Plugin, locate, sidecar_outbound, target_directory};
+use bloc_mesh::envoy::{Balancing, Envoy, Outbound, Plugin, locate, sidecar_outbound, target_directory};
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;

@@ -7,7 +7,7 @@ use crate::inside::{SCRATCH, script};
 use crate::programs::start;
 use crate::tools::Tools;
 use anyhow::Result;
-use bloc_lab::process::Process;
+use bloc_mesh::process::Process;
 use std::path::Path;
 
 /// The node's address, on the bridge of its pods.

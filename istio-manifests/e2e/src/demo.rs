@@ -13,12 +13,13 @@ use crate::api::eventually;
 use crate::kubelet::Pod;
 use crate::mesh::Mesh;
 use anyhow::{Context, Result, ensure};
-use bloc_lab::case::cpu_time;
-use bloc_lab::envoy::version;
-use bloc_lab::load::{Load, LoadPlan, Measurement, Tally, run as load};
-use bloc_lab::policy::Policy;
-use bloc_lab::record::{Environment, Figures, Record, Row, Setup, rounded};
+use bloc_lab::case::{Case, cpu_time};
+use bloc_lab::record::{Environment, Record, rounded};
 use bloc_lab::report;
+use bloc_mesh::MeshSpec;
+use bloc_mesh::envoy::version;
+use bloc_mesh::load::{Load, LoadPlan, Tally, run as load};
+use bloc_mesh::policy::Policy;
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -101,7 +102,7 @@ pub async fn run(out: &Path) -> Result<ExitCode> {
     println!("{}", report::table(&records));
     report::write_summary(&records, &out.join("summary.json"))?;
     report::write_records(&records, &out.join("records.json"))?;
-    report::write_page(&records, "bloc-e2e demo", &out.join("report.html"))?;
+    report::write_page(&records, "bloc-e2e demo", &[], &out.join("report.html"))?;
     say(&format!("done; report.html, summary.json and the logs are in {}", out.display()));
     Ok(ExitCode::SUCCESS)
 }
@@ -158,18 +159,9 @@ fn up_to_date(overview: &Value) -> Vec<String> {
 }
 
 async fn measure(mesh: &Mesh, policy: Policy, mesh_start: Duration) -> Result<Record> {
-    let plan = LoadPlan {
-        target: SocketAddr::from((mesh.gateway()?.address, 8080)),
-        path: "/".to_owned(),
-        body: 0,
-        load: Load::Poisson { rate: RATE },
-        keep_alive: true,
-        timeout: Duration::from_secs(20),
-        warm_up: WARM_UP,
-        window: WINDOW,
-        outstanding_limit: 1_000,
-        seed: 1,
-    };
+    let case = case(policy);
+    let target = SocketAddr::from((mesh.gateway()?.address, 8080));
+    let plan = LoadPlan { outstanding_limit: 1_000, seed: 1, ..case.plan(target) };
     let envoys = envoys()?;
     let start = Instant::now();
     let counters = async {
@@ -184,39 +176,27 @@ async fn measure(mesh: &Mesh, policy: Policy, mesh_start: Duration) -> Result<Re
     let grown: BTreeMap<String, u64> = (after.into_iter())
         .map(|(name, value)| (name.clone(), value.saturating_sub(before.get(&name).copied().unwrap_or_default())))
         .collect();
+    let attempts = attempts_per_request(&grown);
     Ok(Record {
+        counters: grown,
+        command: format!("bloc-e2e demo: {}", parameters(policy).unwrap_or_else(|| "no filters".to_owned())),
         mesh_start_s: rounded(mesh_start.as_secs_f64(), 10.0),
-        ..record(mesh, policy, &plan, &measured, grown, cpu)
+        environment: Environment::here(version(&mesh.tools.envoy)),
+        ..case.result(&measured, attempts, cpu)
     })
 }
 
-/// The measurement in the form of the lab's reports.
-fn record(
-    mesh: &Mesh,
-    policy: Policy,
-    plan: &LoadPlan,
-    measured: &Measurement,
-    counters: BTreeMap<String, u64>,
-    cpu: Duration,
-) -> Record {
-    let figures = Figures::from(measured);
-    let setup = Setup {
-        experiment: "istio-mesh".to_owned(),
-        policy,
-        balancing: policy.choice(FRONTENDS, false),
-        fleet: [FRONTENDS, BACKENDS],
-        load: plan.load.to_string(),
-        service_ms: SERVICE_MS,
-    };
-    let row = Row::of(setup, &figures, attempts_per_request(&counters), cpu);
-    Record {
-        quantiles_ms: figures.quantiles_ms,
-        errors_by_kind: measured.errors().into_iter().map(|(kind, count)| (kind.to_string(), count)).collect(),
-        counters,
-        command: format!("bloc-e2e demo: {}", parameters(policy).unwrap_or_else(|| "no filters".to_owned())),
-        measured_s: plan.window.as_secs_f64(),
-        environment: Environment::here(version(&mesh.tools.envoy)),
-        ..Record::from(row)
+/// What is measured, as the lab describes it.
+fn case(policy: Policy) -> Case {
+    let service_time = Duration::from_secs_f64(SERVICE_MS / 1e3);
+    Case {
+        experiment: Some("istio-mesh".to_owned()),
+        mesh: MeshSpec { backends: BACKENDS, ..MeshSpec::fleet(policy, FRONTENDS, service_time.into()) },
+        load: Load::Poisson { rate: RATE },
+        keep_alive: true,
+        timeout: Duration::from_secs(20),
+        warm_up: WARM_UP,
+        duration: WINDOW,
     }
 }
 

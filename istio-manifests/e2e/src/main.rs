@@ -38,7 +38,7 @@ mod tools;
 mod upload;
 
 use anyhow::Result;
-use bloc_lab::envoy::target_directory;
+use bloc_mesh::envoy::target_directory;
 use clap::{Parser, Subcommand};
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -56,8 +56,8 @@ enum Command {
     Files,
     /// Bring up the mesh and run the scenarios; one that fails is run once more on a fresh mesh
     Test {
-        /// Chapters, which follow each other: attach, parameters, strangers, routes, configuration,
-        /// gateway, failure, metrics, remote, leave; default: all
+        /// Chapters, which follow each other: attach, parameters, unlabelled, routes,
+        /// configuration, gateway, failure, metrics, remote, leave; default: all
         chapters: Vec<String>,
         /// How many meshes share the work, unless chapters are named; 1 or 2
         #[arg(long, default_value = "2", value_parser = clap::value_parser!(u8).range(1..=2))]

@@ -2,7 +2,7 @@
 
 use crate::inside::program;
 use anyhow::Result;
-use bloc_lab::process::{Process, Program};
+use bloc_mesh::process::{Process, Program};
 use std::ffi::OsString;
 use std::path::Path;
 

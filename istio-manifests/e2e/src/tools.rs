@@ -1,7 +1,7 @@
 //! The programs of the mesh.
 
 use anyhow::{Context, Result, ensure};
-use bloc_lab::envoy::{locate, target_directory};
+use bloc_mesh::envoy::{locate, target_directory};
 use std::path::{Path, PathBuf};
 
 /// Where each program is.

@@ -49,7 +49,7 @@ impl Server {
     /// Puts an admitted request into the queue. Call [`next`](Self::next) afterwards.
     pub fn join(&mut self, request: u32, requests: &mut Slab<Request>) {
         requests[request].met = self.inside;
-        requests[request].place = Place::Line;
+        requests[request].place = Place::Queue;
         requests[request].behind = NONE;
         self.inside += 1;
         if self.last == NONE {

@@ -61,7 +61,7 @@ pub enum Place {
     /// On its way to a server or back.
     Network,
     /// In the queue of its server.
-    Line,
+    Queue,
     /// In service.
     Service,
     /// Its answer is on its way from the application to the server's sidecar.

@@ -2,8 +2,8 @@
 
 use super::mesh_options::speed;
 use anyhow::Context;
-use bloc_lab::backend::{Backend, ServiceTime};
-use bloc_lab::quantity::number;
+use bloc_mesh::backend::{Backend, ServiceTime};
+use bloc_mesh::quantity::number;
 use clap::Args;
 use std::net::SocketAddr;
 use tokio::net::TcpListener;

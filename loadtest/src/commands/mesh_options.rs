@@ -1,11 +1,10 @@
 //! The options that describe a mesh, shared by `run` and `up`.
 
-use anyhow::Context;
-use bloc_lab::backend::ServiceTime;
-use bloc_lab::envoy::Guard;
-use bloc_lab::mesh::{MeshSpec, Tools, read_capacity};
-use bloc_lab::policy::Policy;
-use bloc_lab::quantity::{NotAllowed, duration, number};
+use bloc_mesh::backend::ServiceTime;
+use bloc_mesh::envoy::Guard;
+use bloc_mesh::policy::Policy;
+use bloc_mesh::quantity::{NotAllowed, duration, number};
+use bloc_mesh::{MeshSpec, read_capacity};
 use bloc_policy::config::CapacitySpec;
 use clap::Args;
 use std::time::Duration;
@@ -78,11 +77,7 @@ impl MeshOptions {
     /// The mesh with these options.
     pub fn spec(&self) -> MeshSpec {
         MeshSpec {
-            policy: self.policy,
-            frontends: self.frontends,
             backends: self.backends,
-            spare: 0,
-            service_time: self.service_time,
             concurrency: self.concurrency,
             speeds: self.speeds.clone(),
             capacity: match &self.capacity {
@@ -96,19 +91,11 @@ impl MeshOptions {
             retries: self.retries,
             control_plane: !self.no_control_plane,
             workers: self.workers,
-            idle_timeout: None,
-            max_queue_wait: None,
-            drain: None,
             guard: self.guard,
             seed: self.seed,
+            ..MeshSpec::fleet(self.policy, self.frontends, self.service_time)
         }
     }
-}
-
-/// The programs beside this one.
-pub fn tools() -> anyhow::Result<Tools> {
-    let lab = std::env::current_exe().context("where this program is")?;
-    Ok(Tools::beside(&lab)?)
 }
 
 /// A speed factor.

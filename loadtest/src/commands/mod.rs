@@ -1,30 +1,18 @@
-//! The commands of `bloc-lab`, one file each.
+//! The commands of `bloc-lab`.
 //!
-//! A command reads its options, calls the library and writes the results. The experiments and the
-//! reports are not here but in the library.
+//! Here are those that belong to no experiment; `experiments/NAME/command.rs` has the others. A
+//! command reads its options, measures, and writes the results.
 
-mod ablation;
-mod agility;
-mod agree;
 mod backend;
-mod bounce;
-mod chaos;
-mod console;
-mod cost;
-mod demo;
-mod estimators;
-mod goals;
 mod mesh_options;
-mod overhead;
 mod report;
-mod retries;
 mod run;
-mod series;
-mod side_by_side;
-mod soak;
 mod stats;
 mod up;
 
+use crate::experiments::{
+    ablation, agility, agree, bounce, chaos, cost, demo, estimators, goals, overhead, retries, soak,
+};
 use clap::Subcommand;
 
 /// A command.
@@ -37,30 +25,30 @@ pub enum Command {
     /// Print the counters of the mesh that `up` started
     Stats(stats::Stats),
     /// Run the paper's experiment, print a table, write summary.json and report.html
-    Demo(demo::Demo),
+    Demo(demo::command::Demo),
     /// A new server joins four that are nearly overloaded: how soon does it help?
-    Agility(agility::AgilityCommand),
+    Agility(agility::command::AgilityCommand),
     /// Compare where a backend's capacity comes from: known, average, SLO
-    Estimators(estimators::Estimators),
+    Estimators(estimators::command::Estimators),
     /// Measure the cost of a request in a real Envoy, with and without filters
-    Cost(cost::CostCommand),
+    Cost(cost::command::CostCommand),
     /// Measure the cost of the hold queue for a request that does not wait
-    Overhead(overhead::OverheadCommand),
+    Overhead(overhead::command::OverheadCommand),
     /// Check that simulator and real mesh agree within 15%, in times and attempts
-    Agree(agree::Agree),
+    Agree(agree::command::Agree),
     /// Check the performance claims, medians of five rounds; fails if a claim is missed
-    Goals(goals::Goals),
+    Goals(goals::command::Goals),
     /// Compare chips alone, bids alone, both and neither at four service times
-    Ablation(ablation::Ablation),
+    Ablation(ablation::command::Ablation),
     /// Count how often a failing application receives a request: stock Envoy beside the filters
-    Retries(retries::Retries),
+    Retries(retries::command::Retries),
     /// Measure the cost of a bounce for sender and server
-    Bounce(bounce::Bounce),
+    Bounce(bounce::command::Bounce),
     /// Inject one fault after the other under load, and check the promises
-    Chaos(chaos::ChaosCommand),
+    Chaos(chaos::command::ChaosCommand),
     /// Load for a long time while servers come and go: does anything grow, and do all parts count
     /// the same requests?
-    Soak(soak::SoakCommand),
+    Soak(soak::command::SoakCommand),
     /// Make a table and a page from the files of other commands
     Report(report::Report),
     /// Serve as an application with a known service time

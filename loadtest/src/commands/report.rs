@@ -1,9 +1,10 @@
 //! `bloc-lab report`.
 
-use super::console::this_command;
+use crate::console::this_command;
+use crate::experiments::ablation::page::SECTION;
+use crate::report;
 use anyhow::Context;
-use bloc_lab::mesh::target_directory;
-use bloc_lab::report;
+use bloc_mesh::target_directory;
 use clap::Args;
 use std::path::PathBuf;
 
@@ -27,7 +28,8 @@ impl Report {
         }
         println!("{}", report::table(&records));
         let html = self.html.unwrap_or_else(|| target_directory().join("report.html"));
-        report::write_page(&records, &this_command(), &html).with_context(|| format!("--html {}", html.display()))?;
+        report::write_page(&records, &this_command(), &[SECTION], &html)
+            .with_context(|| format!("--html {}", html.display()))?;
         println!("{}", html.display());
         Ok(())
     }

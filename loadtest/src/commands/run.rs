@@ -1,12 +1,12 @@
 //! `bloc-lab run`.
 
-use super::console::{bar, run_directory};
-use super::mesh_options::{MeshOptions, tools};
+use super::mesh_options::MeshOptions;
+use crate::case::Case;
+use crate::console::{bar, run_directory, tools};
+use crate::report;
 use anyhow::Context;
-use bloc_lab::case::Case;
-use bloc_lab::load::Load;
-use bloc_lab::quantity::duration;
-use bloc_lab::report;
+use bloc_mesh::load::Load;
+use bloc_mesh::quantity::duration;
 use clap::Args;
 use std::path::PathBuf;
 use std::time::Duration;

@@ -2,7 +2,7 @@
 
 use super::up::mesh_file;
 use anyhow::Context;
-use bloc_lab::mesh::{Admins, Counters};
+use bloc_mesh::{Admins, Counters};
 use clap::Args;
 use std::path::PathBuf;
 

@@ -1,9 +1,9 @@
 //! `bloc-lab up`.
 
-use super::console::{bar, run_directory};
-use super::mesh_options::{MeshOptions, tools};
+use super::mesh_options::MeshOptions;
+use crate::console::{bar, run_directory, tools};
 use anyhow::Context;
-use bloc_lab::mesh::{Mesh, target_directory};
+use bloc_mesh::{Mesh, target_directory};
 use clap::Args;
 use std::path::PathBuf;
 use std::time::Duration;

@@ -1,7 +1,7 @@
 //! Records for tests.
 
-use crate::policy::Policy;
 use crate::record::{Record, Row};
+use bloc_mesh::policy::Policy;
 
 /// A closed-loop record of 100 clients with the given percentiles (10, 50, 90, 99; milliseconds)
 /// and throughput.

@@ -1,6 +1,6 @@
 //! `summary.json`, the records behind it, and the page.
 
-use super::page;
+use super::page::{Section, page};
 use crate::record::{Record, Row};
 use serde::Deserialize;
 use std::io;
@@ -23,12 +23,13 @@ pub fn write_records(records: &[Record], file: &Path) -> io::Result<()> {
     write_lines(records, file)
 }
 
-/// Writes the page. `command` is the command that it names as its origin.
+/// Writes the page. `command` is the command that it names as its origin, `own` the experiments
+/// with their own part.
 ///
 /// # Errors
 /// The file cannot be written.
-pub fn write_page(records: &[Record], command: &str, file: &Path) -> io::Result<()> {
-    std::fs::write(file, page(records, command).into_string())
+pub fn write_page(records: &[Record], command: &str, own: &[Section], file: &Path) -> io::Result<()> {
+    std::fs::write(file, page(records, command, own).into_string())
 }
 
 /// Reads the output of [`write_records`] or [`write_summary`]; the latter has no distributions.
@@ -60,8 +61,8 @@ fn write_lines(items: &[impl serde::Serialize], file: &Path) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::policy::Policy;
     use crate::report::example::record;
+    use bloc_mesh::policy::Policy;
 
     #[test]
     fn reads_back_the_files_that_it_wrote() {

@@ -3,10 +3,10 @@
 //!
 //! Unless stated otherwise, least request has two choices, Envoy's default.
 
-use crate::goals::bounds;
+use super::bounds;
 use crate::heterogeneous;
-use crate::policy::Policy;
 use crate::record::Record;
+use bloc_mesh::policy::Policy;
 
 /// One comparison with its expected result.
 #[derive(Clone, Debug, PartialEq)]
@@ -165,8 +165,8 @@ pub fn circling(record: &Record) -> Option<(f64, f64)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::policy::Choice;
     use crate::report::example::record;
+    use bloc_mesh::policy::Choice;
 
     #[test]
     fn bids_are_measured_against_least_request_and_the_central_balancer() {

@@ -3,16 +3,32 @@
 use super::chart::Series;
 use super::findings::findings;
 use super::sections;
-use crate::ablation;
 use crate::record::{Record, Row};
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
-pub(super) const STYLE: &str = include_str!("style.css");
+pub const STYLE: &str = include_str!("style.css");
 const COLOURS: usize = 6;
 
-/// The page about `records`, which `command` made.
-pub fn page(records: &[Record], command: &str) -> Markup {
-    let (parts, others): (Vec<&Record>, Vec<&Record>) = records.iter().partition(|record| ablation::contains(record));
+/// The part of the page about the experiments whose names begin with `prefix`. Other experiments
+/// are shown with curves, bars and a table.
+#[derive(Clone, Copy, Debug)]
+pub struct Section {
+    /// The beginning of the names.
+    pub prefix: &'static str,
+    /// The part about these records.
+    pub show: fn(&[&Record]) -> Markup,
+}
+
+impl Section {
+    fn contains(&self, record: &Record) -> bool {
+        record.row.experiment.starts_with(self.prefix)
+    }
+}
+
+/// The page about `records`, which `command` made; `own` are the experiments with their own part.
+pub fn page(records: &[Record], command: &str, own: &[Section]) -> Markup {
+    let others: Vec<&Record> =
+        records.iter().filter(|record| !own.iter().any(|section| section.contains(record))).collect();
     let series = series(&others);
     let mut experiments: Vec<&str> = Vec::new();
     for record in &others {
@@ -39,7 +55,10 @@ pub fn page(records: &[Record], command: &str) -> Markup {
                     @let those: Vec<Series<'_>> = series.iter().filter(|s| s.record.row.experiment == experiment).cloned().collect();
                     (sections::experiment(experiment, &those))
                 }
-                (super::ablation::section(&parts))
+                @for section in own {
+                    @let those: Vec<&Record> = records.iter().filter(|record| section.contains(record)).collect();
+                    @if !those.is_empty() { ((section.show)(&those)) }
+                }
                 (sections::reading())
                 (sections::origin(records, command))
             } }
@@ -77,8 +96,8 @@ fn candidate(row: &Row) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::policy::Policy;
     use crate::report::example::record;
+    use bloc_mesh::policy::Policy;
 
     #[test]
     fn a_page_is_self_contained_with_one_colour_per_candidate() {
@@ -95,7 +114,7 @@ mod tests {
             [("BLOC, 40 frontends", 1), ("Least request, two choices, 40 frontends", 2), ("BLOC, 40 frontends", 1)];
         assert_eq!(colours, expected.map(|(name, colour)| (name.to_owned(), colour)));
 
-        let text = page(&records, "bloc-lab demo").into_string();
+        let text = page(&records, "bloc-lab demo", &[]).into_string();
         assert_eq!(text.matches("<polyline").count(), 3);
         assert_eq!(text.matches("<h2>").count(), 6);
         // It loads nothing: the only address is that of a namespace.
@@ -105,7 +124,7 @@ mod tests {
     #[test]
     fn rows_without_distributions_make_a_page_without_curves() {
         let row = record(Policy::Bloc, 40, [490.0, 500.0, 505.0, 510.0], 200.0).row;
-        let text = page(&[Record::from(row)], "bloc-lab report summary.json").into_string();
+        let text = page(&[Record::from(row)], "bloc-lab report summary.json", &[]).into_string();
         assert!(!text.contains("answered within a time") && text.contains("BLOC, 40 frontends"));
     }
 }

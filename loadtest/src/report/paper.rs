@@ -1,7 +1,7 @@
 //! The measurements of the paper's authors: section 5.6.2, closed loop, service time 250 ms, on a
 //! cluster of four servers.
 
-use crate::policy::Policy;
+use bloc_mesh::policy::Policy;
 
 /// One row of the paper.
 #[derive(Clone, Copy, Debug)]

@@ -4,8 +4,8 @@ use super::chart::{self, Series};
 use super::findings::{Finding, circling};
 use super::paper;
 use super::table::share;
-use crate::policy::Policy;
 use crate::record::{Record, Row};
+use bloc_mesh::policy::Policy;
 use maud::{Markup, html};
 
 /// The setting of the runs.

@@ -20,9 +20,9 @@ fn line(run: &Runs) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::demo::cases;
-    use crate::policy::Policy;
+    use crate::experiments::demo::cases;
     use crate::report::example::record;
+    use bloc_mesh::policy::Policy;
 
     #[test]
     fn shows_the_median_and_the_range_of_p99_over_rounds() {

@@ -49,6 +49,23 @@ pub fn table(records: &[Record]) -> Table {
 }
 
 /// `part` of `whole`, in percent of it.
-pub(super) fn share(part: u64, whole: u64) -> f64 {
+pub fn share(part: u64, whole: u64) -> f64 {
     if whole == 0 { 0.0 } else { 100.0 * part as f64 / whole as f64 }
+}
+
+/// An empty table with this header.
+pub fn plain_table(header: &[&str]) -> Table {
+    let mut table = Table::new();
+    table.load_style(presets::UTF8_HORIZONTAL_ONLY);
+    table.set_header(header);
+    table
+}
+
+/// A row: names on the left, numbers flush right.
+pub fn plain_row(
+    names: impl IntoIterator<Item = String>,
+    numbers: impl IntoIterator<Item = String>,
+) -> impl Iterator<Item = Cell> {
+    let right = |text| Cell::new(text).set_alignment(CellAlignment::Right);
+    names.into_iter().map(Cell::new).chain(numbers.into_iter().map(right))
 }

@@ -1,7 +1,7 @@
 //! Bodies of requests that are bounced or held.
 
 use crate::support::{App, Connection, PATIENCE, Place, Pod, eventually, inbound, request, send};
-use bloc_lab::envoy::{Envoy, SERVICE};
+use bloc_mesh::envoy::{Envoy, SERVICE};
 use hyper::Request;
 use hyper::http::request::Builder;
 use serde_json::{Value, json};

@@ -1,7 +1,7 @@
 //! Configuration and its update under load.
 
-use crate::support::{App, Place, Pod, dynamic, eventually, inbound, request, send, spoken};
-use bloc_lab::envoy::{Envoy, SERVICE};
+use crate::support::{App, Place, Pod, dynamic, eventually, from_sidecar, inbound, request, send};
+use bloc_mesh::envoy::{Envoy, SERVICE};
 use serde_json::{Value, json};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -62,7 +62,7 @@ async fn applies_a_valid_update_under_load_and_ignores_an_invalid_one() {
 }
 
 async fn capacity_of(pod: &Pod) -> Option<u32> {
-    send(pod.address, spoken("/probe"), "").await.unwrap().load()?.2
+    send(pod.address, from_sidecar("/probe"), "").await.unwrap().load()?.2
 }
 
 #[tokio::test(flavor = "multi_thread")]

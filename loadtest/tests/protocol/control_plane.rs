@@ -1,8 +1,8 @@
 //! The control plane and the sidecars.
 
-use crate::support::{App, Place, Pod, eventually, inbound, outbound, request, send, sender, spoken};
-use bloc_lab::envoy::{Envoy, SERVICE};
-use bloc_lab::process::{Process, Program};
+use crate::support::{App, Place, Pod, eventually, from_sidecar, inbound, outbound, request, send, sender};
+use bloc_mesh::envoy::{Envoy, SERVICE};
+use bloc_mesh::process::{Process, Program};
 use serde_json::json;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -40,7 +40,7 @@ impl ControlPlane {
     }
 
     pub async fn get(&self, path: &str) -> String {
-        let (_, body) = bloc_lab::http::get(self.address, path, Duration::from_secs(5)).await.unwrap();
+        let (_, body) = bloc_mesh::http::get(self.address, path, Duration::from_secs(5)).await.unwrap();
         String::from_utf8_lossy(&body).into_owned()
     }
 
@@ -76,7 +76,7 @@ pub async fn pod(place: &Place, name: &str, control_plane: SocketAddr) -> Pod {
 }
 
 async fn capacity_of(pod: &Pod) -> Option<u32> {
-    send(pod.address, spoken("/probe"), "").await.unwrap().load()?.2
+    send(pod.address, from_sidecar("/probe"), "").await.unwrap().load()?.2
 }
 
 #[tokio::test(flavor = "multi_thread")]

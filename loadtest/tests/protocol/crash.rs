@@ -6,14 +6,16 @@
 //! are answered. The other worker is not affected. The tests print these times and only wait for
 //! the effects.
 
+mod load;
+
 use crate::support::{
-    Answer, App, Place, Pod, Workers, balance, eventually, inbound, metric, outbound, request, send, sender, spoken,
+    Answer, App, Place, Pod, Workers, balance, eventually, from_sidecar, inbound, metric, outbound, request, send,
+    sender,
 };
 use crate::{control_plane, control_plane::ControlPlane};
-use bloc_lab::envoy::{Envoy, SERVICE};
+use bloc_mesh::envoy::{Envoy, SERVICE};
+use load::Load;
 use serde_json::{Value, json};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
@@ -45,7 +47,7 @@ type Pending = JoinHandle<Result<Answer, String>>;
 async fn hold(pod: &Pod, workers: &mut Workers<'_>, worker: usize) -> Pending {
     let before = pod.metric("in_flight").await;
     let mut connection = workers.connect(worker).await;
-    let pending = tokio::spawn(async move { connection.send(spoken("/hold"), "").await });
+    let pending = tokio::spawn(async move { connection.send(from_sidecar("/hold"), "").await });
     eventually("a request in flight", async || (pod.metric("in_flight").await > before).then_some(())).await;
     pending
 }
@@ -71,11 +73,11 @@ async fn inbound_crash(at: &str, expected: &[u16]) {
     let crashed = Instant::now();
     eventually("the true count", async || (pod.metric("in_flight").await == 2).then_some(())).await;
     let counted = crashed.elapsed();
-    let neighbours = there.send(spoken("/y"), "").await.unwrap().load().map(|load| (load.1, load.2));
+    let neighbours = there.send(from_sidecar("/y"), "").await.unwrap().load().map(|load| (load.1, load.2));
     assert_eq!(neighbours, Some((Some(2), Some(CAPACITY))), "{at}: queue and capacity");
     // A VM that has its parameters reports a queue of 2 and the capacity.
     eventually("a new VM", async || {
-        let answer = here.send(spoken("/y"), "").await.expect("an answer");
+        let answer = here.send(from_sidecar("/y"), "").await.expect("an answer");
         assert!([200, 503].contains(&answer.status.as_u16()), "{at}: {answer:?}");
         answer.load().is_some_and(|load| (load.1, load.2) == (Some(2), Some(CAPACITY))).then_some(())
     })
@@ -93,7 +95,7 @@ async fn inbound_crash(at: &str, expected: &[u16]) {
         assert!([200, 503].contains(&status), "{at}: {status}");
     }
     eventually("an empty server", async || (pod.metric("in_flight").await == 0).then_some(())).await;
-    assert_eq!(here.send(spoken("/y"), "").await.unwrap().load(), Some((true, Some(0), Some(CAPACITY))), "{at}");
+    assert_eq!(here.send(from_sidecar("/y"), "").await.unwrap().load(), Some((true, Some(0), Some(CAPACITY))), "{at}");
     assert_eq!(crashes(&pod.sidecar).await, 1, "{at}");
 }
 
@@ -206,55 +208,6 @@ async fn a_crash_in_the_senders_sidecar_costs_only_requests_of_its_worker() {
     }
 }
 
-/// Clients that send one request after the other on connections of their own, some to each worker.
-struct Load {
-    stop: Arc<AtomicBool>,
-    served: Arc<AtomicUsize>,
-    clients: Vec<JoinHandle<usize>>,
-}
-
-impl Load {
-    async fn start(workers: &mut Workers<'_>, each: usize) -> Self {
-        let (stop, served) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
-        let mut clients = Vec::new();
-        for worker in (0..2 * each).map(|i| i % 2) {
-            let mut connection = workers.connect(worker).await;
-            let (stop, served) = (Arc::clone(&stop), Arc::clone(&served));
-            clients.push(tokio::spawn(async move {
-                let mut refused = 0;
-                while !stop.load(Ordering::Relaxed) {
-                    match connection.send(request("/brief"), "").await.expect("an answer").status.as_u16() {
-                        200 => served.fetch_add(1, Ordering::Relaxed),
-                        503 => {
-                            refused += 1;
-                            0
-                        }
-                        other => panic!("status {other}"),
-                    };
-                }
-                refused
-            }));
-        }
-        Self { stop, served, clients }
-    }
-
-    /// Waits until this many more were served.
-    async fn serves(&self, more: usize) {
-        let before = self.served.load(Ordering::Relaxed);
-        eventually("traffic", async || (self.served.load(Ordering::Relaxed) >= before + more).then_some(())).await;
-    }
-
-    /// How many were served, and how many refused.
-    async fn end(self) -> (usize, usize) {
-        self.stop.store(true, Ordering::Relaxed);
-        let mut refused = 0;
-        for client in self.clients {
-            refused += client.await.unwrap();
-        }
-        (self.served.load(Ordering::Relaxed), refused)
-    }
-}
-
 const CRASHES: usize = 50;
 /// Clients of each worker.
 const CLIENTS: usize = 4;
@@ -288,7 +241,7 @@ async fn fifty_crashes_that_are_far_apart_cost_the_requests_inside() {
     assert!(refused <= 2 * CRASHES * CLIENTS, "{refused} refused");
     eventually("an empty server", async || (pod.metric("in_flight").await == 0).then_some(())).await;
     for killer in &mut killers {
-        assert_eq!(killer.send(spoken("/y"), "").await.unwrap().load(), Some((true, Some(0), Some(CAPACITY))));
+        assert_eq!(killer.send(from_sidecar("/y"), "").await.unwrap().load(), Some((true, Some(0), Some(CAPACITY))));
     }
 }
 
@@ -362,7 +315,7 @@ async fn fails_open_after_a_few_crashes_in_a_row() {
     assert!((3..=4).contains(&crashes), "{crashes} crashes");
     assert!(refused <= 2 * 4 * CLIENTS && killed <= 2 * 4, "{refused} refused, {killed} killed");
     for killer in &mut killers {
-        let answer = killer.send(spoken("/y").header("x-bloc-endpoints", "127.0.0.1:1"), "").await.unwrap();
+        let answer = killer.send(from_sidecar("/y").header("x-bloc-endpoints", "127.0.0.1:1"), "").await.unwrap();
         assert_eq!(
             (answer.status.as_u16(), answer.app(), answer.load()),
             (200, Some("pod"), None),
@@ -381,7 +334,7 @@ async fn polling_continues_after_a_crash_on_a_control_plane_response() {
     let asked = ControlPlane::start(&place, "127.0.0.1:0").await;
     let pod = control_plane::pod(&place, "one", asked.address).await;
     let capacity = async || {
-        let answer = send(pod.address, spoken("/x"), "").await.unwrap();
+        let answer = send(pod.address, from_sidecar("/x"), "").await.unwrap();
         answer.load().and_then(|load| load.2)
     };
     eventually("the capacity from the control plane", async || (capacity().await == Some(10)).then_some(())).await;

@@ -1,7 +1,7 @@
 //! Servers without a configured list are learned from `upstream.address`.
 
 use crate::support::{Place, Pod, eventually, outbound, request, send, sender};
-use bloc_lab::envoy::SERVICE;
+use bloc_mesh::envoy::SERVICE;
 use serde_json::json;
 
 #[tokio::test(flavor = "multi_thread")]

@@ -1,7 +1,7 @@
 //! Servers that are killed, or lose their application, under load.
 
 use crate::support::{Place, Pod, metric, outbound, request, send, sender};
-use bloc_lab::envoy::SERVICE;
+use bloc_mesh::envoy::SERVICE;
 use serde_json::json;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};

@@ -1,7 +1,7 @@
 //! Which attempts without an answer count as a failure of the server, and which do not.
 
 use crate::support::{Place, Pod, eventually, metric, outbound, request, send, sender};
-use bloc_lab::envoy::{Envoy, SERVICE, route_configuration};
+use bloc_mesh::envoy::{Envoy, SERVICE, route_configuration};
 use serde_json::{Value, json};
 use std::net::SocketAddr;
 use std::time::Duration;

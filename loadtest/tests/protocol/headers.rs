@@ -1,7 +1,7 @@
 //! Which of our headers applications and clients see, and the effect of forged ones.
 
 use crate::support::{Place, Pod, outbound, request, send, sender};
-use bloc_lab::envoy::SERVICE;
+use bloc_mesh::envoy::SERVICE;
 use serde_json::json;
 
 #[tokio::test(flavor = "multi_thread")]

@@ -1,8 +1,8 @@
 //! The wait queue: over all workers, the application never works on more than `concurrency`
 //! requests, and each held request is answered.
 
-use crate::support::{App, Place, Pod, eventually, inbound, request, send, spoken};
-use bloc_lab::envoy::{Envoy, SERVICE};
+use crate::support::{App, Place, Pod, eventually, from_sidecar, inbound, request, send};
+use bloc_mesh::envoy::{Envoy, SERVICE};
 use serde_json::{Value, json};
 use std::time::Duration;
 use tokio::time::{Instant, timeout};
@@ -131,7 +131,7 @@ async fn bounces_a_request_that_waited_too_long_or_cannot_meet_its_deadline() {
     let first = tokio::spawn(send(to, request("/hold"), ""));
     eventually("the first inside", async || (pod.app.seen("/hold").len() == 1).then_some(())).await;
     let began = Instant::now();
-    let late = send(to, spoken("/x"), "").await.unwrap();
+    let late = send(to, from_sidecar("/x"), "").await.unwrap();
     assert_eq!((late.status.as_u16(), late.app()), (429, None));
     assert_eq!(late.header("x-bloc-reject"), Some("deadline"));
     assert_eq!(late.load(), Some((false, Some(1), None)));
@@ -143,7 +143,7 @@ async fn bounces_a_request_that_waited_too_long_or_cannot_meet_its_deadline() {
 
     // The execution time is known now (some hundred milliseconds), so a deadline of 20 ms cannot be
     // met behind another request.
-    let deadline = |ms: &str| spoken("/x").header("x-envoy-expected-rq-timeout-ms", ms);
+    let deadline = |ms: &str| from_sidecar("/x").header("x-envoy-expected-rq-timeout-ms", ms);
     let first = tokio::spawn(send(to, request("/hold"), ""));
     eventually("the next inside", async || (pod.app.seen("/hold").len() == 2).then_some(())).await;
     let hopeless = send(to, deadline("20"), "").await.unwrap();

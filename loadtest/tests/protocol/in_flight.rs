@@ -1,7 +1,7 @@
 //! The count of requests in flight.
 
-use crate::support::{App, Place, Pod, eventually, inbound, request, send, spoken};
-use bloc_lab::envoy::{Envoy, SERVICE};
+use crate::support::{App, Place, Pod, eventually, from_sidecar, inbound, request, send};
+use bloc_mesh::envoy::{Envoy, SERVICE};
 use serde_json::json;
 use std::time::Duration;
 use tokio::time::timeout;
@@ -66,5 +66,5 @@ async fn the_in_flight_count_returns_to_zero_however_requests_end() {
     .await;
     // A client may have cancelled its request before it was sent.
     assert!(counted <= 1000, "{counted} of 1000 requests counted");
-    assert_eq!(send(to, spoken("/x"), "").await.unwrap().load(), Some((true, Some(0), Some(CAPACITY))));
+    assert_eq!(send(to, from_sidecar("/x"), "").await.unwrap().load(), Some((true, Some(0), Some(CAPACITY))));
 }

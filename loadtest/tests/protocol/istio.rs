@@ -1,8 +1,8 @@
 //! A plugin configuration that names no service: the filter takes the name from Istio's metadata of
 //! the inbound cluster.
 
-use crate::support::{App, Place, eventually, inbound, request, send, spoken};
-use bloc_lab::envoy::Envoy;
+use crate::support::{App, Place, eventually, from_sidecar, inbound, request, send};
+use bloc_mesh::envoy::Envoy;
 use serde_json::{Value, json};
 
 const HOST: &str = "shop.default.svc.cluster.local";
@@ -26,7 +26,7 @@ async fn the_inbound_filter_takes_the_first_service_of_the_cluster() {
     let first = json!({"host": HOST, "name": "shop", "namespace": "default"});
     let (_app, sidecar) = start(&place, json!([first, other])).await;
     let address = sidecar.listener("inbound").unwrap();
-    let answer = send(address, spoken("/x"), "").await.unwrap();
+    let answer = send(address, from_sidecar("/x"), "").await.unwrap();
     assert_eq!((answer.app(), answer.load().and_then(|load| load.2)), (Some("pod"), Some(7)));
     let admitted = format!("wasmcustom.bloc.inbound.{HOST}.admitted");
     eventually("the count of what was admitted", async || {

@@ -2,7 +2,7 @@
 //! `bloc.attempt` has removed the addresses. The mirror's application has no sidecar.
 
 use crate::support::{App, Place, Pod, eventually, outbound, send, sender};
-use bloc_lab::envoy::{Balancing, Outbound, SERVICE, route_configuration, sidecar_outbound, static_cluster};
+use bloc_mesh::envoy::{Balancing, Outbound, SERVICE, route_configuration, sidecar_outbound, static_cluster};
 use hyper::Request;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;

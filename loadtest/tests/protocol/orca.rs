@@ -2,7 +2,7 @@
 //! that send only ORCA reports.
 
 use crate::support::{App, Place, Pod, eventually, outbound, request, send, sender};
-use bloc_lab::envoy::SERVICE;
+use bloc_mesh::envoy::SERVICE;
 use serde_json::json;
 
 const ORCA: &str = "endpoint-load-metrics";

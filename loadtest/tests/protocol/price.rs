@@ -1,7 +1,7 @@
 //! How long a request may wait: bids, and the SLO at a gateway.
 
 use crate::support::{Answer, Place, Pod, eventually, metric, outbound, request, send};
-use bloc_lab::envoy::{Envoy, SERVICE};
+use bloc_mesh::envoy::{Envoy, SERVICE};
 use serde_json::{Value, json};
 use std::net::SocketAddr;
 use tokio::task::JoinHandle;

@@ -1,7 +1,7 @@
 //! Rejections and retries.
 
-use crate::support::{Place, Pod, eventually, grpc, outbound, request, send, sender, spoken};
-use bloc_lab::envoy::SERVICE;
+use crate::support::{Place, Pod, eventually, from_sidecar, grpc, outbound, request, send, sender};
+use bloc_mesh::envoy::SERVICE;
 use serde_json::json;
 
 fn knows(pods: &[&Pod]) -> serde_json::Value {
@@ -78,13 +78,13 @@ async fn with_every_server_full_the_client_gets_a_plain_429() {
 async fn tells_a_caller_with_our_filters_the_load_and_the_reject_reason() {
     let place = Place::new();
     let pod = Pod::with_capacity(&place, "pod", 1).await;
-    let answer = send(pod.address, spoken("/x"), "").await.unwrap();
+    let answer = send(pod.address, from_sidecar("/x"), "").await.unwrap();
     assert_eq!(answer.load(), Some((true, Some(0), Some(1))));
     assert_eq!(answer.header("x-bloc-reject"), None);
 
     let held = fill(&pod).await;
     assert_eq!(pod.metric("in_flight").await, 1);
-    let answer = send(pod.address, spoken("/x"), "").await.unwrap();
+    let answer = send(pod.address, from_sidecar("/x"), "").await.unwrap();
     assert_eq!(answer.status.as_u16(), 429);
     assert_eq!(answer.header("x-bloc-reject"), Some("capacity"));
     assert_eq!(answer.load(), Some((false, Some(1), Some(1))));

@@ -2,7 +2,7 @@
 
 use crate::control_plane::{ControlPlane, pod, write};
 use crate::support::{Place, eventually, outbound, request, send, sender};
-use bloc_lab::envoy::{Envoy, SERVICE};
+use bloc_mesh::envoy::{Envoy, SERVICE};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 

@@ -1,7 +1,7 @@
 //! Retries that users or their applications configure stay as in stock Envoy.
 
 use crate::support::Place;
-use bloc_lab::retries::{CASES, Stand, Table, WAYS};
+use bloc_lab::experiments::retries::{CASES, Stand, Table, WAYS};
 
 /// Attempts that stock Envoy makes according to the documentation, in the order of the cases.
 const STOCK: [u64; CASES.len()] = [1, 3, 2, 2, 11, 6, 3, 2, 1, 3, 3, 1, 7, 2, 5, 2, 2];

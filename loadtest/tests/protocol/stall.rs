@@ -2,9 +2,9 @@
 //! cgroup. Each request is answered, by the application or with a rejection.
 
 use crate::support::{Answer, App, Connection, Place, Pod, balance, eventually, inbound, request, send};
-use bloc_lab::envoy::{Envoy, SERVICE};
-use bloc_lab::process::{Process, Program};
-use bloc_lab::throttle::Throttle;
+use bloc_mesh::envoy::{Envoy, SERVICE};
+use bloc_mesh::process::{Process, Program};
+use bloc_mesh::throttle::Throttle;
 use nix::sys::signal::Signal;
 use serde_json::json;
 use std::sync::Arc;

@@ -2,7 +2,7 @@
 //! still arrives.
 
 use crate::support::{Place, balance, eventually, inbound, metric, outbound, request, send};
-use bloc_lab::envoy::{Envoy, SERVICE};
+use bloc_mesh::envoy::{Envoy, SERVICE};
 use serde_json::{Value, json};
 use std::net::SocketAddr;
 use std::sync::Arc;

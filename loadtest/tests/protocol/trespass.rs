@@ -2,7 +2,7 @@
 //! and are not passed on.
 
 use crate::support::{Answer, Connection, Place, Pod, outbound, request, sender};
-use bloc_lab::envoy::{Envoy, SERVICE};
+use bloc_mesh::envoy::{Envoy, SERVICE};
 use hyper::http::request::Builder;
 use serde_json::{Value, json};
 use std::net::SocketAddr;

@@ -3,7 +3,7 @@
 
 use crate::support::bootstraps::{merged, named};
 use crate::support::{Place, eventually, inbound, outbound};
-use bloc_lab::envoy::{Balancing, Envoy, Outbound, sidecar_inbound, sidecar_outbound};
+use bloc_mesh::envoy::{Balancing, Envoy, Outbound, sidecar_inbound, sidecar_outbound};
 use futures_util::future::join_all;
 use http_body_util::channel::Channel;
 use http_body_util::{BodyExt, Full};

@@ -1,7 +1,7 @@
 //! Event streams and a WebSocket, through real Envoys: idle ones do not count as work.
 
 use crate::support::{PATIENCE, Place, eventually, inbound, metric, request, send};
-use bloc_lab::envoy::{Envoy, SERVICE};
+use bloc_mesh::envoy::{Envoy, SERVICE};
 use serde_json::json;
 use std::net::SocketAddr;
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};

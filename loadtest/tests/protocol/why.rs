@@ -1,7 +1,7 @@
 //! `x-bloc-why` in real Envoys: it is sent only where `debugHeaders` is on.
 
 use crate::support::{Place, Pod, eventually, outbound, request, send, sender};
-use bloc_lab::envoy::SERVICE;
+use bloc_mesh::envoy::SERVICE;
 use serde_json::json;
 
 #[tokio::test(flavor = "multi_thread")]

@@ -6,7 +6,7 @@ use crate::api::{Api, PATIENCE, eventually};
 use crate::programs::start;
 use crate::tools::Tools;
 use anyhow::{Context, Result, bail, ensure};
-use bloc_lab::process::Process;
+use bloc_mesh::process::Process;
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 use std::time::Duration;

@@ -5,8 +5,8 @@ use super::text::text;
 use crate::inside::SCRATCH;
 use crate::tools::Tools;
 use anyhow::{Result, bail};
-use bloc_lab::http;
-use bloc_lab::process::Process;
+use bloc_mesh::http;
+use bloc_mesh::process::Process;
 use serde_json::Value;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
@@ -109,7 +109,7 @@ pub async fn finish(process: &mut Process) -> Result<()> {
         match process.check() {
             Ok(()) if Instant::now() < deadline => sleep(Duration::from_millis(20)).await,
             Ok(()) => return Err(process.late("end", INIT_LIMIT).into()),
-            Err(bloc_lab::process::ProcessError::Ended { status, .. }) if status == "exit status: 0" => return Ok(()),
+            Err(bloc_mesh::process::ProcessError::Ended { status, .. }) if status == "exit status: 0" => return Ok(()),
             Err(error) => return Err(error.into()),
         }
     }

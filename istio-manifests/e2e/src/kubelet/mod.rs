@@ -19,7 +19,7 @@ use crate::api::Api;
 use crate::cluster::NODE;
 use crate::tools::Tools;
 use anyhow::{Context, Result};
-use bloc_lab::process::Process;
+use bloc_mesh::process::Process;
 use container::Stage;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;

@@ -6,7 +6,7 @@ use crate::inside::{program, script};
 use crate::node::BRIDGE;
 use crate::programs::start;
 use anyhow::{Context, Result, ensure};
-use bloc_lab::process::Process;
+use bloc_mesh::process::Process;
 use std::net::Ipv4Addr;
 use std::path::Path;
 use std::time::Duration;

@@ -16,7 +16,7 @@ use crate::inside::{SCRATCH, program};
 use crate::mesh::Mesh;
 use crate::programs::start;
 use anyhow::{Context, Result, ensure};
-use bloc_lab::process::Process;
+use bloc_mesh::process::Process;
 use monitor::{MONITORS, PodMonitor, SCRAPE_MS};
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};

@@ -3,7 +3,7 @@
 use super::chapter::{Chapter, Start, scenario};
 use super::{
     attach, change, configuration, failure, gateway, http2, leave, metrics, overload, remote, routes, shipped,
-    strangers,
+    unlabelled,
 };
 
 /// All chapters.
@@ -33,13 +33,13 @@ pub const CHAPTERS: &[Chapter] = &[
         ],
     },
     Chapter {
-        name: "strangers",
+        name: "unlabelled",
         start: Start::Attached,
         all_accept: true,
         scenarios: &[
-            scenario!(strangers::workloads_with_and_without_the_label_reach_each_other),
-            scenario!(strangers::strip_hides_bids_from_applications_without_the_label),
-            scenario!(strangers::strip_hides_load_reports_from_clients_outside_the_mesh),
+            scenario!(unlabelled::workloads_with_and_without_the_label_reach_each_other),
+            scenario!(unlabelled::strip_hides_bids_from_applications_without_the_label),
+            scenario!(unlabelled::strip_hides_load_reports_from_clients_outside_the_mesh),
         ],
     },
     Chapter {

@@ -2,7 +2,7 @@
 
 use crate::mesh::{HUNG, Mesh};
 use anyhow::{Context, Result, ensure};
-use bloc_lab::load::{Client, ErrorKind, Outcome};
+use bloc_mesh::load::{Client, ErrorKind, Outcome};
 use futures_util::future::try_join_all;
 use std::collections::BTreeMap;
 use std::net::SocketAddr;

@@ -1,11 +1,11 @@
 //! An ingress gateway with the filters: it chooses among the frontends.
 
 use super::overload::clients;
-use super::strangers::BID;
+use super::unlabelled::BID;
 use crate::istio::ROOT;
 use crate::mesh::{Answer, Mesh};
 use anyhow::{Context, Result, ensure};
-use bloc_lab::load::Outcome;
+use bloc_mesh::load::Outcome;
 use std::time::Duration;
 use tokio::time::sleep;
 

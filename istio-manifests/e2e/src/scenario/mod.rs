@@ -22,7 +22,7 @@ mod remote;
 mod routes;
 mod run;
 mod shipped;
-mod strangers;
+mod unlabelled;
 
 pub use chapters::chapters;
 pub use run::{Failure, run, up};

@@ -2,7 +2,7 @@
 
 use crate::mesh::{HUNG, Mesh};
 use anyhow::{Result, ensure};
-use bloc_lab::load::{ErrorKind, Load, LoadPlan, Measurement, Outcome, Tally, run};
+use bloc_mesh::load::{ErrorKind, Load, LoadPlan, Measurement, Outcome, Tally, run};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;

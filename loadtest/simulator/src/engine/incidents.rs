@@ -63,7 +63,7 @@ impl Simulation<'_> {
     fn fail(&mut self, index: u32) {
         let request = match self.requests[index].place {
             Place::Network | Place::Ghost => return,
-            Place::Line => index,
+            Place::Queue => index,
             Place::Service | Place::Answered => {
                 let copy = self.requests[index];
                 self.requests[index].place = Place::Ghost;

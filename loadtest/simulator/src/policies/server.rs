@@ -183,14 +183,14 @@ mod tests {
     }
 
     #[test]
-    fn a_server_with_a_line_is_confident_of_the_rate_that_it_reports() {
+    fn a_server_with_a_queue_is_confident_of_the_rate_that_it_reports() {
         let report = measured(4);
         assert_eq!((report.rate, report.confidence), (Some(10.0), Some(Ratio::ONE)));
         assert_eq!(report.execution, Some(Duration::from_millis(100)), "without the wait in the line");
     }
 
     #[test]
-    fn a_server_without_a_line_reports_no_confidence() {
+    fn a_server_without_a_queue_reports_no_confidence() {
         let report = measured(1);
         assert_eq!((report.rate, report.confidence), (Some(10.0), Some(Ratio::default())));
     }

@@ -9,7 +9,7 @@ use super::services::Services;
 use crate::support::bootstraps::{manager, merged, named};
 
 use crate::support::{Place, eventually};
-use bloc_lab::envoy::{
+use bloc_mesh::envoy::{
     Balancing, Certificates, Envoy, Outbound, Plugin, sidecar_inbound, sidecar_outbound, static_cluster,
 };
 use bloc_policy::config::RoutingKind;

@@ -6,7 +6,7 @@
 use super::app::App;
 use super::client::Client;
 use crate::support::{Place, balance, eventually, inbound, metric, outbound};
-use bloc_lab::envoy::{
+use bloc_mesh::envoy::{
     Balancing, Envoy, Outbound, ROUTE_RETRIES, SERVICE, route_configuration, sidecar_inbound, sidecar_outbound,
     static_cluster,
 };

@@ -3,7 +3,7 @@
 use super::stand::{Probe, Stand, caller_of};
 use crate::support::traffic::send_known;
 use crate::support::{Answer, Place, Tally, eventually};
-use bloc_lab::envoy::CONTROL_PLANE_CLUSTER;
+use bloc_mesh::envoy::CONTROL_PLANE_CLUSTER;
 use bloc_testhost::history::{
     Configuration, Direction, History, SERVICES, SLOTS, Services, Shape, Slot, Step, Terms, Timed, services_json,
 };

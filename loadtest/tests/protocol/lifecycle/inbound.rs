@@ -3,7 +3,7 @@
 use super::stand::{CLIENTS, MAX_QUEUE_WAIT, OTHER, Probe, Stand, front, listener, polling, spec};
 use crate::support::Tally;
 use crate::support::traffic::send_known;
-use bloc_lab::envoy::SERVICE;
+use bloc_mesh::envoy::SERVICE;
 use serde_json::json;
 use std::time::Duration;
 use tokio::task::JoinSet;

@@ -1,7 +1,7 @@
 //! The outbound listener of a proxy that also has an inbound one.
 
 use super::stand::{CLIENTS, OTHER, Stand, caller, listener, polling, spec};
-use bloc_lab::envoy::SERVICE;
+use bloc_mesh::envoy::SERVICE;
 use serde_json::{Value, json};
 use std::time::Duration;
 use tokio::time::sleep;

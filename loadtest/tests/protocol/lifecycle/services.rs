@@ -3,7 +3,7 @@
 use super::stand::{BOUND, OTHER, Probe, Stand, front, listener, polling, spec};
 use crate::support::Tally;
 use crate::support::traffic::send_known;
-use bloc_lab::envoy::SERVICE;
+use bloc_mesh::envoy::SERVICE;
 use serde_json::{Value, json};
 use std::time::Duration;
 use tokio::task::JoinSet;

@@ -2,9 +2,9 @@
 
 use crate::support::traffic::send_known;
 use crate::support::{
-    App, Changing, FakeControlPlane, Place, Tally, Traffic, WORKERS, Workers, errors, inbound, outbound, spoken,
+    App, Changing, FakeControlPlane, Place, Tally, Traffic, WORKERS, Workers, errors, from_sidecar, inbound, outbound,
 };
-use bloc_lab::envoy::{Balancing, CONTROL_PLANE_CLUSTER, sidecar_inbound, static_cluster};
+use bloc_mesh::envoy::{Balancing, CONTROL_PLANE_CLUSTER, sidecar_inbound, static_cluster};
 use bloc_testhost::history::SERVICES;
 use serde_json::{Value, json};
 use std::net::SocketAddr;
@@ -118,7 +118,7 @@ impl Stand {
         for worker in 0..WORKERS {
             let mut connection = Workers::new(&self.sidecar.envoy, to).connect(worker).await;
             self.soon(&format!("{when}: worker {worker} of {listener}"), async |_| {
-                let answer = connection.send(spoken("/x"), "").await?;
+                let answer = connection.send(from_sidecar("/x"), "").await?;
                 let now = answer.load().and_then(|(_, _, capacity)| capacity);
                 if now == expected { Ok(()) } else { Err(format!("its capacity is {now:?}, not {expected:?}")) }
             })
@@ -288,7 +288,7 @@ pub fn listener(place: &Place, name: &str, to: &str, configuration: Option<&Valu
         Some(configuration) => inbound(place, nowhere, configuration, None),
         None => sidecar_inbound(nowhere, None),
     };
-    let route = bloc_lab::envoy::route_configuration(&mut bootstrap);
+    let route = bloc_mesh::envoy::route_configuration(&mut bootstrap);
     route["virtual_hosts"][0]["routes"][0]["route"]["cluster"] = json!(to);
     listener_of(bootstrap, name, mark)
 }
@@ -301,7 +301,7 @@ pub fn caller(place: &Place, name: &str, configuration: &Value) -> Value {
 /// An outbound listener to one of the clusters that lead to the other application.
 pub fn caller_of(place: &Place, name: &str, service: &str, configuration: &Value) -> Value {
     let mut bootstrap = outbound(place, &[], configuration, None);
-    let route = bloc_lab::envoy::route_configuration(&mut bootstrap);
+    let route = bloc_mesh::envoy::route_configuration(&mut bootstrap);
     route["virtual_hosts"][0]["routes"][0]["route"]["cluster"] = json!(service);
     listener_of(bootstrap, name, 0)
 }

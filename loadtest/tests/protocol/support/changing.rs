@@ -2,7 +2,7 @@
 //! file into place. Replaced and removed listeners drain for a few seconds.
 
 use super::{Place, eventually};
-use bloc_lab::envoy::Envoy;
+use bloc_mesh::envoy::Envoy;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::net::SocketAddr;

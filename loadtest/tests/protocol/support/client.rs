@@ -48,7 +48,7 @@ pub fn request(path: &str) -> Builder {
 }
 
 /// The same as from a sidecar with our filters, which reads the answer's load report.
-pub fn spoken(path: &str) -> Builder {
+pub fn from_sidecar(path: &str) -> Builder {
     request(path).header("x-bloc-bid", bloc_policy::wire::bid::ANY)
 }
 

@@ -14,7 +14,7 @@ mod workers;
 
 pub use app::App;
 pub use changing::{Changing, WORKERS, errors};
-pub use client::{Answer, Connection, grpc, request, send, spoken};
+pub use client::{Answer, Connection, from_sidecar, grpc, request, send};
 pub use fake_control_plane::FakeControlPlane;
 pub use place::Place;
 pub use pods::{Pod, balance, dynamic, inbound, metric, outbound, sender};

@@ -23,7 +23,7 @@ impl Place {
     }
 
     fn with_module(name: &str) -> Self {
-        let module = bloc_lab::envoy::target_directory().join(name);
+        let module = bloc_mesh::envoy::target_directory().join(name);
         let built = modified(&module).unwrap_or_else(|| panic!("{} is missing: run make wasm", module.display()));
         let workspace = Path::new(env!("CARGO_MANIFEST_DIR"))
             .ancestors()
@@ -33,7 +33,7 @@ impl Place {
             let newest = newest(&workspace.join(sources));
             assert!(newest <= built, "{} is older than {sources}: run make wasm", module.display());
         }
-        let envoy = bloc_lab::envoy::locate().unwrap_or_else(|error| panic!("{error}"));
+        let envoy = bloc_mesh::envoy::locate().unwrap_or_else(|error| panic!("{error}"));
         Self { directory: tempfile::tempdir().unwrap(), envoy, module }
     }
 

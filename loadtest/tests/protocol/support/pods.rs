@@ -2,7 +2,7 @@
 //! Envoy with two workers.
 
 use super::{App, Place};
-use bloc_lab::envoy::{Balancing, Envoy, Outbound, Plugin, SERVICE, sidecar_inbound, sidecar_outbound};
+use bloc_mesh::envoy::{Balancing, Envoy, Outbound, Plugin, SERVICE, sidecar_inbound, sidecar_outbound};
 use serde_json::{Value, json};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};

@@ -1,7 +1,7 @@
 //! Connections to one listener of an Envoy, by worker.
 
 use super::{Connection, eventually};
-use bloc_lab::envoy::Envoy;
+use bloc_mesh::envoy::Envoy;
 use std::net::SocketAddr;
 
 /// Two workers, between which the listener balances exactly; see [`balance`](super::balance).

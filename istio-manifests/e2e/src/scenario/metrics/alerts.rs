@@ -6,7 +6,7 @@ use crate::mesh::Mesh;
 use crate::prometheus::Prometheus;
 use crate::scenario::chapter::AT_FIRST;
 use anyhow::Result;
-use bloc_lab::load::{Client, Load, LoadPlan, Outcome, Tally, run};
+use bloc_mesh::load::{Client, Load, LoadPlan, Outcome, Tally, run};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,0 +1,33 @@
+//! The experiments, a folder each: `mod.rs` says what is measured and does it, `command.rs` has its
+//! options, `page.rs` shows the results.
+//!
+//! To make the next one, copy a small folder such as [`agility`] and add its command to
+//! [`commands`](crate::commands). What several experiments share is beside this folder.
+//!
+//! | experiment | what it measures |
+//! |---|---|
+//! | [`ablation`] | chips alone, bids alone, both, neither |
+//! | [`agility`] | a new server joins four that are nearly overloaded |
+//! | [`agree`] | whether the simulator agrees with the mesh |
+//! | [`bounce`] | the cost of a bounce |
+//! | [`chaos`] | faults under load, and whether the promises hold |
+//! | [`cost`] | the cost of a request in a real Envoy, with and without filters |
+//! | [`demo`] | the cases of `make demo` and `make paper` |
+//! | [`estimators`] | sources of the capacity, side by side |
+//! | [`goals`] | the performance claims |
+//! | [`overhead`] | the cost of the hold queue |
+//! | [`retries`] | how often a failing application receives a request |
+//! | [`soak`] | whether anything grows in a long run, and whether all parts count the same requests |
+
+pub mod ablation;
+pub mod agility;
+pub mod agree;
+pub mod bounce;
+pub mod chaos;
+pub mod cost;
+pub mod demo;
+pub mod estimators;
+pub mod goals;
+pub mod overhead;
+pub mod retries;
+pub mod soak;
