@@ -11,7 +11,13 @@ import pathlib
 import re
 import sys
 
-CORPUS = pathlib.Path(__file__).resolve().parent / "corpus"
+WORKSPACE = pathlib.Path(__file__).resolve().parents[2]
+
+
+def corpus(target):
+    """The file of a target, which is either the filters' or the control plane's."""
+    folders = [WORKSPACE / part / "fuzz" / "corpus" for part in ("filters", "control-plane")]
+    return next(folder / f"{target}.txt" for folder in folders if (folder / f"{target}.txt").exists())
 
 
 def escaped(data):
@@ -23,7 +29,7 @@ def unescaped(text):
 
 
 def read(target):
-    lines = (CORPUS / f"{target}.txt").read_text(encoding="ascii").splitlines()
+    lines = corpus(target).read_text(encoding="ascii").splitlines()
     return [(name, unescaped(text)) for name, _, text in (line.partition("\t") for line in lines)]
 
 
@@ -42,7 +48,7 @@ def main():
     found = {file.read_bytes() for file in folder.iterdir()} - known
     rows = named + [("", data) for data in sorted(found, key=lambda data: (len(data), data))]
     text = "".join(f"{name}\t{escaped(data)}\n" for name, data in rows)
-    (CORPUS / f"{target}.txt").write_text(text, encoding="ascii")
+    corpus(target).write_text(text, encoding="ascii")
     print(f"{target}: {len(rows)} inputs, {len(named)} of them with a name")
 
 

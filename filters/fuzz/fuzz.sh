@@ -7,7 +7,7 @@
 #   fuzz.sh merge         what target/fuzz has found since, minimized, into the committed corpus
 #   fuzz.sh record        writes record.md from the runs since target/fuzz/runs.tsv began
 #
-# What breaks a target is left in target/fuzz/findings, and the exit code is 1; `cargo test -p bloc-fuzz` replays it once it is in corpus/TARGET.txt (see corpus.py).
+# What breaks a target is left in target/fuzz/findings, and the exit code is 1; `cargo test -p bloc-fuzz -p bloc-control-plane-fuzz` replays it once it is in corpus/TARGET.txt (see corpus.py).
 # Who has cargo-fuzz can use it too: cargo fuzz run --fuzz-dir filters/fuzz --features libfuzzer -s none TARGET
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
@@ -23,14 +23,14 @@ FLAGS=(-max_len=2048 -timeout=$timeout -rss_limit_mb=2048 -print_final_stats=1 -
 [ -z "${FUZZ_RUNS:-}" ] || FLAGS+=(-runs="$FUZZ_RUNS" -seed=1)
 readonly FLAGS
 
-targets() { for file in filters/fuzz/fuzz_targets/*.rs; do basename "$file" .rs; done; }
+targets() { for file in {filters,control-plane}/fuzz/fuzz_targets/*.rs; do basename "$file" .rs; done; }
 
 # With the example none, so that what the tests have compiled is used again; its source says why.
 build() {
   command -v c++ >/dev/null || { echo "fuzz.sh: libFuzzer needs a C++ compiler: sudo apt-get install -y g++" >&2; exit 1; }
   local bins=() target
   for target in $(targets); do bins+=(--bin "$target"); done
-  RUSTC_WORKSPACE_WRAPPER=$PWD/filters/fuzz/sancov.sh cargo build --locked --features bloc-fuzz/libfuzzer "${bins[@]}" --example none
+  RUSTC_WORKSPACE_WRAPPER=$PWD/filters/fuzz/sancov.sh cargo build --locked --features bloc-fuzz/libfuzzer,bloc-control-plane-fuzz/libfuzzer "${bins[@]}" --example none
 }
 
 # One target; a line of its runs into runs.tsv: seconds of CPU, executions, edges, features.

@@ -1,4 +1,0 @@
-//! See [`bloc_fuzz::sync_request`].
-#![no_main]
-
-libfuzzer_sys::fuzz_target!(|data: &[u8]| bloc_fuzz::sync_request(data));
