@@ -17,37 +17,35 @@
 //! costs Envoy a tenth of a host call. It cannot remove `x-bloc-endpoints`, because Envoy chooses
 //! the server by it later.
 
+mod answer;
+mod under_way;
+
 use crate::body::body;
 use crate::cluster::{Cluster, Sent};
 use crate::clusters::Shared;
 use crate::crash;
 use crate::deadline::deadline;
 use crate::filter::{Filter, Flow};
-use crate::host::{Host, Map, Number, Reply, Stream, Text};
+use crate::host::{Host, Map, RESOURCE_EXHAUSTED, Stream, TOO_MANY_REQUESTS, Text};
 use crate::requests::{End, Next, Then};
-use crate::streams::{AnswerId, Counted};
+use crate::streams::Counted;
 use crate::vm::Vm;
 use crate::why::Rejected;
+use answer::{Rejection, Status, attempt_number, is_grpc_error, reply, reply_for_silence, said};
 use bloc_policy::endpoints::{Answer, Endpoint, EndpointId, Right};
 use bloc_policy::sender::{self, Sender};
 use bloc_policy::units::Timestamp;
 use bloc_policy::wire::bid;
 use bloc_policy::wire::endpoints::{self, RequestKey};
-use bloc_policy::wire::headers::{BID, ENDPOINTS, LOAD, ORCA, RATE_LIMITED, REJECT};
+use bloc_policy::wire::headers::{BID, ENDPOINTS, ORCA, RATE_LIMITED, REJECT};
 use bloc_policy::wire::load_report::LoadReport;
 use bloc_policy::wire::orca;
 use bloc_policy::wire::reason::Reason;
 use std::cell::RefCell;
 use std::rc::Rc;
 use std::time::Duration;
+use under_way::{UnderWay, count};
 
-const TOO_MANY_REQUESTS: u32 = 429;
-const SERVICE_UNAVAILABLE: u32 = 503;
-const GATEWAY_TIMEOUT: u32 = 504;
-const RESOURCE_EXHAUSTED: i32 = 8;
-const UNAVAILABLE: i32 = 14;
-const INTERNAL: i32 = 13;
-const GRPC_STATUS: &str = "grpc-status";
 /// A timeout may come this early: Envoy's timers use a clock that stands still within a turn of the
 /// event loop.
 const EARLY: Duration = Duration::from_millis(5);
@@ -86,21 +84,6 @@ pub struct Booked {
     pub server: String,
     /// When it began.
     pub began: Timestamp,
-}
-
-/// An attempt that its server has not finished. Dropping it ends it; without an answer it has
-/// failed.
-struct UnderWay<H: Host> {
-    vm: Rc<Vm<H>>,
-    cluster: Shared<H>,
-    attempt: sender::Attempt,
-    answered: bool,
-    /// Nobody waits for its answer any longer.
-    given_up: bool,
-    /// Whether its answer is an error, according to its headers.
-    erred: bool,
-    /// Its entry among the answers that have begun.
-    answer: Option<AnswerId>,
 }
 
 /// An attempt under way, or its cluster if that no longer has its server.
@@ -287,47 +270,6 @@ impl<H: Host> Attempt<H> {
     }
 }
 
-/// What the status of an answer says.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Status {
-    /// 1xx, 2xx or 3xx.
-    Good,
-    /// A server error: 5xx, or UNAVAILABLE or INTERNAL over gRPC.
-    Error,
-    /// Another error.
-    Bad,
-}
-
-impl Status {
-    /// Reads the status. `ends`: the answer ends with its headers, as an error over gRPC may.
-    fn read(stream: &impl Stream, ends: bool) -> Self {
-        let status = stream.header(Map::Response, ":status");
-        match status.as_ref().map(AsRef::as_ref) {
-            Some(b"200") if ends && is_grpc_error(stream, Map::Response) => Self::Error,
-            Some([b'1'..=b'3', ..]) => Self::Good,
-            Some([b'5', ..]) => Self::Error,
-            _ => Self::Bad,
-        }
-    }
-
-    /// Whether the answer may meet a route's retry condition. A good one is not marked: a route
-    /// with the condition `envoy-ratelimited` would retry it only because of the mark.
-    fn is_bad(self, stream: &impl Stream) -> bool {
-        self != Self::Good || stream.header(Map::Response, GRPC_STATUS).is_some()
-    }
-}
-
-/// Whether these headers or trailers say UNAVAILABLE or INTERNAL.
-fn is_grpc_error(stream: &impl Stream, map: Map) -> bool {
-    let status = stream.header(map, GRPC_STATUS);
-    let status = status.as_ref().and_then(|status| std::str::from_utf8(status.as_ref()).ok());
-    status.and_then(|status| status.trim().parse().ok()).is_some_and(|status| [UNAVAILABLE, INTERNAL].contains(&status))
-}
-
-fn reply(stream: &impl Stream, status: u32, grpc_status: i32) {
-    stream.reply(Reply { status, grpc_status, details: "bloc_retries", headers: &[] });
-}
-
 /// Answers the waiting attempts of requests with none under way.
 pub fn answer_due<H: Host>(vm: &Vm<H>) {
     let due = vm.requests.borrow_mut().due();
@@ -336,43 +278,10 @@ pub fn answer_due<H: Host>(vm: &Vm<H>) {
     }
 }
 
-/// Answers as Envoy would after an attempt without an answer.
-fn reply_for_silence(stream: &impl Stream, timed_out: bool) {
-    reply(stream, if timed_out { GATEWAY_TIMEOUT } else { SERVICE_UNAVAILABLE }, UNAVAILABLE);
-}
-
 /// Whether this server has this address.
 fn is_at<H: Host>(cluster: &Shared<H>, server: EndpointId, address: &[u8]) -> bool {
     let cluster = cluster.borrow();
     cluster.sender.endpoints().get(server).is_some_and(|server| server.address().as_bytes() == address)
-}
-
-/// The number of this attempt in its request; the first is 0.
-fn attempt_number(stream: &impl Stream) -> Option<usize> {
-    usize::try_from(stream.number(Number::Attempts)?.checked_sub(1)?).ok()
-}
-
-/// Counts how an attempt was answered.
-fn count<H: Host>(cluster: &mut Cluster<H>, answer: &Answer) {
-    let counted = match answer {
-        Answer::Rejected(_) | Answer::Late(_) => Sent::Rejections,
-        Answer::Bounced(_) => Sent::Bounces,
-        Answer::Failed => Sent::Failures,
-        Answer::GivenUp => Sent::GivenUp,
-        Answer::Erred(_) => Sent::Errors,
-        Answer::Served(_) | Answer::Orca(_) | Answer::Silent => return,
-    };
-    cluster.counters.count(counted);
-}
-
-impl<H: Host> UnderWay<H> {
-    fn answer(&mut self, answer: Answer) {
-        self.answered = true;
-        let mut cluster = self.cluster.borrow_mut();
-        count(&mut cluster, &answer);
-        self.erred |= matches!(answer, Answer::Erred(_));
-        cluster.sender.answer(&self.attempt, answer, self.vm.host.now());
-    }
 }
 
 impl<H: Host> Drop for Attempt<H> {
@@ -397,38 +306,6 @@ impl<H: Host> Drop for Attempt<H> {
             }
         }
     }
-}
-
-impl<H: Host> Drop for UnderWay<H> {
-    fn drop(&mut self) {
-        crash::point(&self.vm.host, "attempt.done");
-        if !self.answered {
-            self.answer(if self.given_up { Answer::GivenUp } else { Answer::Failed });
-        }
-        if self.answer.is_none_or(|answer| self.vm.streams.end(answer)) {
-            self.cluster.borrow_mut().sender.end(&self.attempt);
-        }
-    }
-}
-
-/// A rejection: its reason, none if this version does not know it.
-type Rejection = Option<Reason>;
-
-/// The server's load report, and whether it rejected the attempt.
-fn said(stream: &impl Stream) -> (Option<LoadReport>, Option<Rejection>) {
-    let report = stream.header(Map::Response, LOAD).and_then(|value| LoadReport::decode(value.as_ref()));
-    let rejection = match report {
-        // Not from our sidecar: an application that sets this header would have its requests
-        // repeated.
-        None => {
-            stream.remove_header(Map::Response, REJECT);
-            None
-        }
-        // A rejection never carries a chip.
-        Some(LoadReport { chip: true, .. }) => None,
-        Some(_) => stream.header(Map::Response, REJECT).map(|value| Reason::read(value.as_ref())),
-    };
-    (report, rejection)
 }
 
 impl<H: Host> Filter for Attempt<H> {

@@ -61,6 +61,11 @@ pub enum MetricKind {
     Gauge,
 }
 
+/// The statuses of a rejection, over HTTP and over gRPC.
+pub const TOO_MANY_REQUESTS: u32 = 429;
+/// See [`TOO_MANY_REQUESTS`].
+pub const RESOURCE_EXHAUSTED: i32 = 8;
+
 /// A response that a filter sends in place of the upstream's.
 #[derive(Clone, Copy, Debug)]
 pub struct Reply<'a> {

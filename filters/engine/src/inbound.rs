@@ -11,11 +11,13 @@
 //! application receives and sends: after this filter has read the request's, and before it adds the
 //! response's.
 
+mod unreachable;
+
 use crate::body::body;
 use crate::crash;
 use crate::deadline::deadline;
 use crate::filter::{Filter, Flow};
-use crate::host::{Host, Map, Number, Reply, Stream, Text};
+use crate::host::{Host, Map, Number, RESOURCE_EXHAUSTED, Reply, Stream, TOO_MANY_REQUESTS, Text};
 use crate::parameters::PluginId;
 use crate::queue::Waits;
 use crate::service::{Met, Served, waiting};
@@ -34,17 +36,10 @@ use bloc_policy::wire::reason::Reason;
 use std::cell::Cell;
 use std::rc::Rc;
 use std::time::Duration;
+use unreachable::{LOCAL_GRPC_REPLY, LOCAL_REPLY, application_is_unreachable};
 
-/// The most headers that Envoy's own responses have before they pass a filter: status, type and
-/// length. An application's response also has those that the router adds. This saves most
-/// responses the host call that a closer look costs.
-const LOCAL_REPLY: usize = 3;
-/// The same for a gRPC response without a body: status, type, gRPC status and gRPC message.
-const LOCAL_GRPC_REPLY: usize = 4;
 /// The tick period in case this thread's message to itself, to look at a body, is lost.
 const TICK_IN_CASE: Duration = Duration::from_millis(250);
-const TOO_MANY_REQUESTS: u32 = 429;
-const RESOURCE_EXHAUSTED: i32 = 8;
 
 /// One request, shared by the queue and its own context.
 struct Request<H: Host> {
@@ -227,7 +222,11 @@ impl<H: Host> Request<H> {
             return;
         };
         let (report, orca) = (server.bare_report(others), server.orca());
-        let explained = if self.has_filters { None } else { why::for_stranger(server, &self.stream, reason, &report) };
+        let explained = if self.has_filters {
+            None
+        } else {
+            why::for_caller_without_filters(server, &self.stream, reason, &report)
+        };
         service.counters.count(event);
         let (mut load, mut utilization) = (String::new(), String::new());
         let mut headers = Vec::with_capacity(3);
@@ -333,22 +332,6 @@ fn hurry<H: Host>(vm: &Vm<H>, period: Option<Duration>) {
     if let Some(period) = period {
         vm.pace.hurry(period);
     }
-}
-
-/// Whether Envoy itself made this response because it got no connection to the application. Then
-/// the application has not seen the request, and a retry elsewhere is safe. Without this check, a
-/// server whose application is gone would answer fastest and attract the load of the others. After
-/// several attempts, the flags are those of the last one. Istio's inbound routes repeat only
-/// attempts that were not sent (`reset-before-request`).
-fn application_is_unreachable(stream: &impl Stream) -> bool {
-    /// Response flags of Envoy: no healthy upstream (2), upstream connection failure (20), upstream
-    /// overflow (80).
-    const NEVER_SENT: u64 = 0xa2;
-    /// Upstream retry limit exceeded.
-    const NO_MORE: u64 = 0x8000;
-    stream
-        .number(Number::ResponseFlags)
-        .is_some_and(|flags| flags & NEVER_SENT != 0 && flags & !NEVER_SENT & !NO_MORE == 0)
 }
 
 /// The filter of one incoming request.

@@ -17,7 +17,12 @@ use bloc_policy::wire::why::{self, Terms};
 use std::time::Duration;
 
 /// What a server adds to a rejection for a caller without the filters; nothing without the switch.
-pub fn for_stranger(server: &Server, stream: &impl Stream, reason: Reason, report: &LoadReport) -> Option<String> {
+pub fn for_caller_without_filters(
+    server: &Server,
+    stream: &impl Stream,
+    reason: Reason,
+    report: &LoadReport,
+) -> Option<String> {
     let terms = || Terms { bid: None, deadline: deadline(stream) };
     server.tells_why().then(|| why::rejected(Some(reason), report, terms()))
 }

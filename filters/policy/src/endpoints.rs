@@ -41,19 +41,18 @@
 
 mod attempt;
 mod endpoint;
+mod list;
 mod row;
 
 pub use attempt::{Answer, Right};
 pub use endpoint::{Endpoint, EndpointId};
 pub(crate) use row::Row;
 
-use crate::bid::Promises;
-use crate::estimate::{Estimate, Limit, Standing};
-use crate::failures::{Failures, Peers};
+use crate::estimate::{Limit, Standing};
+use crate::failures::Peers;
 use crate::units::Timestamp;
-use crate::wire::load_report::LoadReport;
 use endpoint::Shut;
-use hashbrown::{HashMap, HashSet};
+use hashbrown::HashMap;
 use slotmap::SlotMap;
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -113,112 +112,6 @@ impl Endpoints {
         self.max_chips = max_chips.max(1);
         for endpoint in self.table.values_mut() {
             endpoint.chips = endpoint.chips.min(self.max_chips);
-        }
-    }
-
-    /// The number of servers.
-    pub fn len(&self) -> usize {
-        self.all.len()
-    }
-
-    /// Whether there are no servers.
-    pub fn is_empty(&self) -> bool {
-        self.all.is_empty()
-    }
-
-    /// The servers, in no particular order.
-    pub fn iter(&self) -> impl Iterator<Item = (EndpointId, &Endpoint)> {
-        self.table.iter()
-    }
-
-    /// What this sender believes about each server, by place. A draw may change the places.
-    pub fn standings(&self) -> &[Standing] {
-        &self.standings
-    }
-
-    /// The server at a place of [`standings`](Self::standings).
-    pub fn at(&self, place: usize) -> Option<EndpointId> {
-        self.all.get(place).copied()
-    }
-
-    /// One server, unless it has left.
-    pub fn get(&self, id: EndpointId) -> Option<&Endpoint> {
-        self.table.get(id)
-    }
-
-    /// The server with this address.
-    pub fn find(&self, address: &str) -> Option<EndpointId> {
-        self.by_address.get(address).copied()
-    }
-
-    /// Adds a server with one chip; one that is known already stays as it is.
-    pub fn add(&mut self, address: &str, now: Timestamp) -> EndpointId {
-        if let Some(id) = self.find(address) {
-            return id;
-        }
-        let mut failures = Failures::default();
-        failures.compare(true, &mut self.peers);
-        let id = self.table.insert(Endpoint {
-            address: address.into(),
-            chips: 1,
-            clock: now,
-            pending: 0,
-            unheard: 0,
-            owes_since: now,
-            met: 0,
-            report: LoadReport::default(),
-            estimate: Estimate::default(),
-            promises: Promises::default(),
-            failures,
-            shut: None,
-            place: self.all.len(),
-            qualified: Some(self.qualified.len()),
-        });
-        self.all.push(id);
-        self.standings.push(Standing::default());
-        self.qualified.push(id);
-        self.by_address.insert(address.into(), id);
-        id
-    }
-
-    /// Forgets a server; what its attempts under way report later is ignored.
-    pub fn remove(&mut self, id: EndpointId) {
-        self.disqualify(id);
-        let Some(mut endpoint) = self.table.remove(id) else { return };
-        self.waiting.remove(&(endpoint.clock, id));
-        endpoint.failures.compare(false, &mut self.peers);
-        self.by_address.remove(&endpoint.address);
-        self.all.swap_remove(endpoint.place);
-        self.standings.swap_remove(endpoint.place);
-        if let Some(moved) = self.all.get(endpoint.place).and_then(|&id| self.table.get_mut(id)) {
-            moved.place = endpoint.place;
-        }
-    }
-
-    /// An attempt met this server. `explored`: how many requests had gone exploring by then.
-    pub fn meet(&mut self, id: EndpointId, explored: u64) {
-        if let Some(endpoint) = self.table.get_mut(id) {
-            endpoint.met = explored;
-        }
-    }
-
-    /// Forgets the servers without a pending attempt whose last [`meet`](Self::meet) was too long
-    /// ago, which `is_gone` decides by its `explored`.
-    pub fn forget(&mut self, is_gone: impl Fn(u64) -> bool) {
-        let gone = self.table.iter().filter(|(_, endpoint)| endpoint.pending == 0 && is_gone(endpoint.met));
-        let gone: Vec<EndpointId> = gone.map(|(id, _)| id).collect();
-        for id in gone {
-            self.remove(id);
-        }
-    }
-
-    /// Makes `addresses` the servers: adds new ones, forgets all others, and keeps the state of
-    /// those that stay.
-    pub fn replace<'a>(&mut self, addresses: impl IntoIterator<Item = &'a str>, now: Timestamp) {
-        let keep: HashSet<EndpointId> = addresses.into_iter().map(|address| self.add(address, now)).collect();
-        let gone: Vec<EndpointId> = self.table.keys().filter(|id| !keep.contains(id)).collect();
-        for id in gone {
-            self.remove(id);
         }
     }
 
@@ -364,33 +257,6 @@ impl Endpoints {
     pub fn served(&mut self, id: EndpointId, now: Timestamp) {
         if let Some(endpoint) = self.table.get_mut(id) {
             endpoint.estimate.answered(now);
-        }
-    }
-
-    /// A look at all servers found this mean queue, in requests. Also checks some of them, in turn,
-    /// for reports that are too old: at least one, and all within a reset interval.
-    pub fn survey(&mut self, mean_queue: f64, now: Timestamp) {
-        self.mean_queue = mean_queue;
-        let passed = now.since(self.surveyed).as_secs_f64() / self.reset_interval.as_secs_f64();
-        self.surveyed = now;
-        let looks = 1 + (passed.min(1.0) * self.all.len() as f64) as usize;
-        for _ in 0..looks.min(self.all.len()) {
-            self.look_at_next(now);
-        }
-    }
-
-    fn look_at_next(&mut self, now: Timestamp) {
-        self.looked_at = if self.looked_at + 1 < self.all.len() { self.looked_at + 1 } else { 0 };
-        if self.looked_at == 0 {
-            self.peers.renew(self.table.values().map(|endpoint| &endpoint.failures));
-        }
-        let Some(id) = self.at(self.looked_at) else { return };
-        let Some(endpoint) = self.table.get_mut(id) else { return };
-        // A server that owes an answer is not forgotten: as a newcomer it would be tried again
-        // before that.
-        if endpoint.pending == 0 && endpoint.estimate.forget(self.reset_interval, now) {
-            endpoint.failures.forget(&mut self.peers);
-            self.note(id);
         }
     }
 

@@ -297,7 +297,7 @@ fn a_worker_is_gone_after_more_than_two_and_a_half_seconds_of_silence() {
 }
 
 #[test]
-fn bytes_with_a_turn_of_an_unknown_worker_decode_as_an_empty_hall() {
+fn bytes_with_a_turn_of_an_unknown_worker_decode_as_an_empty_limiter() {
     let (mut limiter, workers) = limiter(2);
     let one = Concurrency::new(1);
     limiter.enter(workers[0], one);

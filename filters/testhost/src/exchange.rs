@@ -4,8 +4,11 @@
 //! [`Caller`] is the caller's sidecar: `bloc.outbound`, then the router. The router tries the
 //! servers of `x-bloc-endpoints` in order, each attempt through `bloc.attempt`. It removes the
 //! headers that the route configuration names, and skips servers that the cluster does not have.
-//! After the list, the fallback policy takes the hosts in turn. [`Server`] is the server's sidecar:
-//! `bloc.inbound`, then the application. The network between them is a closure of the test.
+//! After the list, the fallback policy takes the hosts in turn. [`Server`](server::Server) is the
+//! server's sidecar: `bloc.inbound`, then the application. The network between them is a closure of
+//! the test.
+
+pub mod server;
 
 use crate::cost::Cost;
 use crate::headers::Headers;
@@ -358,52 +361,5 @@ impl Retry {
         }
         self.asks("5xx") && response.status() >= 500
             || self.asks("retriable-headers") && self.headers.iter().any(|name| has(name))
-    }
-}
-
-/// A server's sidecar on one thread.
-pub struct Server {
-    inbound: Root,
-}
-
-impl Server {
-    /// Puts the filter into a VM.
-    ///
-    /// # Errors
-    /// The configuration was refused.
-    pub fn new(vm: &Vm, configuration: &str) -> Result<Self, Refused> {
-        Ok(Self { inbound: vm.root("bloc.inbound", configuration)? })
-    }
-
-    /// The root context.
-    pub fn root(&self) -> &Root {
-        &self.inbound
-    }
-
-    /// Passes a request without a body to the application, unless the filter answers it.
-    ///
-    /// # Panics
-    /// The filter made a call that Envoy refuses, or held the request (tests of the wait queue use
-    /// streams).
-    pub fn handle(&self, request: impl Into<Headers>, application: impl FnOnce(&Headers) -> Response) -> Response {
-        let request = request.into();
-        let mut stream = self.inbound.stream();
-        let response = match stream.request_headers(&request, true) {
-            Flow::Continue => {
-                strip(&request, STRIPPED_FROM_REQUESTS.inbound);
-                let response = application(&request);
-                strip(&response.headers, STRIPPED_FROM_ANSWERS.inbound);
-                let end = response.body.is_empty();
-                assert!(stream.response_headers(&response.headers, end).continues());
-                if !end {
-                    assert!(stream.response_body(&response.body, true).continues());
-                }
-                response
-            }
-            Flow::Reply(reply) => Response { headers: reply.headers, body: reply.body, trailers: None },
-            other => panic!("bloc.inbound: {other:?}"),
-        };
-        stream.done();
-        response
     }
 }

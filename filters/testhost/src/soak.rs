@@ -2,7 +2,8 @@
 //! while the guests' memory is watched.
 
 use crate::calls::HttpCall;
-use crate::exchange::{Caller, Response, RetryPolicy, Server};
+use crate::exchange::server::Server;
+use crate::exchange::{Caller, Response, RetryPolicy};
 use crate::module::Module;
 use crate::options::VmOptions;
 use crate::process::Process;

@@ -4,7 +4,8 @@
 //! and with one seed. So the same module gives the same numbers on every machine.
 
 use crate::cost::Cost;
-use crate::exchange::{Caller, Response, Server};
+use crate::exchange::server::Server;
+use crate::exchange::{Caller, Response};
 use crate::module::Module;
 use crate::options::VmOptions;
 use crate::process::Process;

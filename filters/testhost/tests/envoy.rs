@@ -8,7 +8,7 @@
 #[path = "../../../loadtest/tests/protocol/support/mod.rs"]
 mod support;
 
-use bloc_lab::envoy::{Envoy, SERVICE, wasm_filter};
+use bloc_mesh::envoy::{Envoy, SERVICE, wasm_filter};
 use bloc_policy::wire::load_report::LoadReport;
 use bloc_testhost::conformance::{REQUEST, ROOT_ID, compared, scenarios, table};
 use bloc_testhost::{Caller, Compile, Headers, LocalReply, Module, Process, Response, Server, VmOptions};
@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 use std::path::Path;
 use std::time::Duration;
 use support::{
-    Answer, App, Place, Pod, eventually, grpc, inbound, metric, outbound, request, send, sender, spoken as asked,
+    Answer, App, Place, Pod, eventually, from_sidecar as asked, grpc, inbound, metric, outbound, request, send, sender,
 };
 
 /// The parts of a response that a filter can change.
@@ -98,18 +98,18 @@ const GET: [(&str, &str); 4] =
     [(":method", "GET"), (":path", "/x"), (":authority", SERVICE), ("x-bloc-bid", bloc_policy::wire::bid::ANY)];
 /// What a sidecar sends its peer, without the times that it measured: status, chip, queue and
 /// capacity, reason, gRPC status.
-type Spoken = (u32, Option<(bool, Option<u32>, Option<u32>)>, Vec<Option<String>>);
-const SPOKEN: [&str; 3] = ["x-bloc-reject", "grpc-status", "content-type"];
+type Observed = (u32, Option<(bool, Option<u32>, Option<u32>)>, Vec<Option<String>>);
+const OBSERVED: [&str; 3] = ["x-bloc-reject", "grpc-status", "content-type"];
 
-fn spoken(answer: &Answer) -> Spoken {
-    (answer.status.as_u16().into(), answer.load(), SPOKEN.map(|name| answer.header(name).map(str::to_owned)).into())
+fn observed(answer: &Answer) -> Observed {
+    (answer.status.as_u16().into(), answer.load(), OBSERVED.map(|name| answer.header(name).map(str::to_owned)).into())
 }
 
-fn spoken_here(headers: &Headers) -> Spoken {
+fn observed_here(headers: &Headers) -> Observed {
     let status = headers.text(":status").and_then(|status| status.parse().ok()).unwrap_or(0);
     let report = headers.borrow().get("x-bloc-load").map(|value| LoadReport::decode(value).expect("a load report"));
     let load = report.map(|report| (report.chip, report.queue, report.capacity));
-    (status, load, SPOKEN.map(|name| headers.text(name)).into())
+    (status, load, OBSERVED.map(|name| headers.text(name)).into())
 }
 
 fn refused(server: &Server, extra: &[(&str, &str)]) -> LocalReply {
@@ -127,7 +127,7 @@ async fn a_server_answers_the_same_on_the_host_and_in_envoy() {
 
     let there = send(pod.address, asked("/x"), "").await.unwrap();
     let here = server.handle(GET, |_| Response::new(200, &[], b""));
-    assert_eq!(spoken(&there), spoken_here(&here.headers), "admitted");
+    assert_eq!(observed(&there), observed_here(&here.headers), "admitted");
 
     let address = pod.address;
     let held_there = tokio::spawn(async move { send(address, request("/hold"), "").await });
@@ -136,10 +136,10 @@ async fn a_server_answers_the_same_on_the_host_and_in_envoy() {
     assert!(held_here.request_headers(GET, true).continues());
 
     let there = send(pod.address, asked("/x"), "").await.unwrap();
-    assert_eq!(spoken(&there), spoken_here(&refused(&server, &[]).headers), "rejected");
+    assert_eq!(observed(&there), observed_here(&refused(&server, &[]).headers), "rejected");
     let there = grpc(pod.address, "/x").await.unwrap();
     let here = refused(&server, &[("content-type", "application/grpc")]);
-    assert_eq!(spoken(&there), spoken_here(&here.headers), "rejected over gRPC");
+    assert_eq!(observed(&there), observed_here(&here.headers), "rejected over gRPC");
 
     pod.app.release();
     held_there.await.unwrap().unwrap();
@@ -150,7 +150,7 @@ async fn a_server_answers_the_same_on_the_host_and_in_envoy() {
     })
     .await;
     let here = server.handle(GET, |_| Response::new(200, &[], b""));
-    assert_eq!(spoken(&there), spoken_here(&here.headers), "after it");
+    assert_eq!(observed(&there), observed_here(&here.headers), "after it");
 }
 
 /// Every server is full: compares the attempts, how each was counted, and what the client gets.

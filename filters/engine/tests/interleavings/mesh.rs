@@ -1,6 +1,11 @@
 //! A caller and its servers, with each request cut into steps. Anything may happen between two
 //! steps of a request, where other filters and the network wait.
 
+mod books;
+mod server;
+
+pub use books::Books;
+
 use crate::host::{FakeHost, FakeStream, Headers, Process, Seen};
 use bloc_engine::attempt::{Attempt, Booked};
 use bloc_engine::filter::{Filter, Flow};
@@ -8,6 +13,7 @@ use bloc_engine::inbound::InboundRequest;
 use bloc_engine::outbound::OutboundRequest;
 use bloc_engine::root::{Engine, NewFilter, Root};
 use bloc_policy::units::Timestamp;
+use server::{held, work};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -124,21 +130,6 @@ impl Request {
     pub fn is_over(&self) -> bool {
         matches!(self.step, Step::Over)
     }
-}
-
-/// What happened, as the test counts it.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Books {
-    pub requests: i64,
-    pub attempts: i64,
-    pub rejected: i64,
-    pub failures: i64,
-    pub given_up: i64,
-    pub exhausted: i64,
-    /// Attempts that `bloc.attempt` answered because they were one too many.
-    pub refused: i64,
-    /// Answers of an application that Envoy was told not to retry.
-    pub ended: i64,
 }
 
 /// A caller, its servers, and the requests between them.
@@ -394,84 +385,4 @@ impl Mesh {
         }
         (request.attempt, request.inbound, request.outbound) = (None, None, None);
     }
-
-    /// Every attempt under way is booked to its own request and server only.
-    fn check(&self) {
-        let cluster = self.caller.engine.vm().cluster(None, "backend").expect("a cluster");
-        let mut at: BTreeMap<String, u32> = BTreeMap::new();
-        for request in &self.requests {
-            let (Some((attempt, stream)), Some((outbound, _))) = (&request.attempt, &request.outbound) else {
-                continue;
-            };
-            let address = stream.0.address.clone().expect("a server");
-            let began = request.began;
-            let booked = Booked { request: outbound.key(), server: address.clone(), began };
-            assert_eq!(attempt.booked(), Some(booked), "booked to another one");
-            let key = outbound.key().expect("a key");
-            let course = self.caller.engine.vm().requests.borrow().course(key).expect("its request");
-            assert_eq!(course.attempts as u64, request.attempts, "attempts of this request");
-            *at.entry(address).or_default() += 1;
-        }
-        for (_, endpoint) in cluster.borrow().sender.endpoints().iter() {
-            let expected = at.get(endpoint.address()).copied().unwrap_or(0);
-            assert_eq!(endpoint.pending(), expected, "pending at {}", endpoint.address());
-        }
-    }
-
-    /// All requests have ended: the filters have counted what happened, and no state is left.
-    pub fn close(&mut self) {
-        for server in &mut self.servers {
-            server.hear();
-            server.tick();
-        }
-        let vm = self.caller.engine.vm();
-        assert!(vm.requests.borrow().is_empty(), "requests are left");
-        vm.flush();
-        let sum = |name: &str| self.caller.process.metric(&format!("bloc.outbound.backend.{name}")).unwrap_or(0);
-        let counted = Books {
-            requests: sum("requests"),
-            attempts: sum("attempts"),
-            rejected: sum("rejections") + sum("bounces"),
-            failures: sum("failures"),
-            given_up: sum("given_up"),
-            exhausted: sum("retries_exhausted"),
-            ..self.books
-        };
-        assert_eq!(counted, self.books);
-        for server in &self.servers {
-            for (name, value) in server.process.metrics("in_flight") {
-                assert_eq!(value, 0, "{name}");
-            }
-        }
-    }
-}
-
-/// A request that the proxy answered or held; `comes`: whether its body comes.
-fn held(request: &mut Request, comes: bool) -> Step {
-    let (filter, stream, _) = request.inbound.as_mut().expect("a server");
-    if comes {
-        stream.0.bytes.set(HEADERS + request.body.unwrap_or(0));
-    }
-    let reply = stream.0.reply.borrow_mut().take();
-    let Some(reply) = reply else {
-        return if stream.0.resumed.get() { Step::Work } else { Step::Held };
-    };
-    assert!(!stream.0.resumed.get(), "answered, and let in");
-    let status = reply.status.to_string();
-    let mut all = vec![(":status", status.as_str())];
-    all.extend(reply.headers.iter().map(|(name, value)| (name.as_str(), value.as_str())));
-    let response = headers(&all);
-    *stream.0.response.borrow_mut() = Some(Rc::clone(&response));
-    filter.response_headers(count(&response), true);
-    Step::Return(Some(response))
-}
-
-/// The application answers.
-fn work(request: &mut Request, status: &str) -> Step {
-    let (filter, stream, _) = request.inbound.as_mut().expect("a server");
-    let all = [(":status", status), ("content-type", "text/plain"), ("date", "today"), ("server", "envoy")];
-    let response = headers(&all);
-    *stream.0.response.borrow_mut() = Some(Rc::clone(&response));
-    filter.response_headers(count(&response), true);
-    Step::Return(Some(response))
 }

@@ -1,6 +1,9 @@
 //! The parameters of one service.
 
 mod canonical;
+mod parameters;
+
+pub use parameters::{CapacityParameters, RoutingKind, ServiceParameters, Services};
 
 use super::error::ConfigError;
 use super::number::integer;
@@ -14,27 +17,6 @@ use std::time::Duration;
 /// The pattern of a duration in the schema for editors; the ranges are in the descriptions.
 #[cfg(feature = "schema")]
 const DURATION: &str = r"^(\s*\d+\s*(ns|us|ms|s|sec|secs|m|min|mins|h|hr|hour|hours))+\s*$";
-
-/// How a sender chooses among the endpoints of a service.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[serde(rename_all = "snake_case")]
-pub enum RoutingKind {
-    /// Chips, backoff and probing, two choices among those that qualify.
-    #[default]
-    Bloc,
-    /// Uniformly at random.
-    Random,
-    /// One after the other.
-    RoundRobin,
-    /// Two at random, the one with fewer pending requests of this sender.
-    LeastRequest,
-    /// The smallest expected response time, from the queue lengths and service rates that the
-    /// servers report.
-    Mu,
-    /// Each attempt bids how long it is willing to wait, and the server decides.
-    Bid,
-}
 
 /// Where the capacity of an endpoint comes from, as written by the user.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -164,9 +146,6 @@ pub struct ServicesSpec {
     pub services: BTreeMap<String, ServiceSpec>,
 }
 
-/// Validated parameters by service name.
-pub type Services = BTreeMap<String, ServiceParameters>;
-
 impl ServicesSpec {
     /// Checks every service.
     ///
@@ -188,43 +167,6 @@ impl ServicesSpec {
             })
             .collect()
     }
-}
-
-/// The parameters of a service, every value within its range.
-#[derive(Clone, Debug, PartialEq)]
-pub struct ServiceParameters {
-    routing: RoutingKind,
-    retries: u32,
-    route_retries: RouteRetries,
-    retry_budget: Ratio,
-    reset_interval: Duration,
-    capacity: CapacityParameters,
-    headroom: Ratio,
-    max_chips: u32,
-    concurrency: Option<Concurrency>,
-    hold: bool,
-    max_queue_wait: Duration,
-    body_limit: u32,
-    stream_idle: Duration,
-    slo: Option<Duration>,
-    slo_grace: Duration,
-    orca: bool,
-    debug_headers: bool,
-    endpoints: Option<Vec<SocketAddr>>,
-    endpoints_by_port: BTreeMap<u16, Vec<SocketAddr>>,
-}
-
-/// Where the capacity comes from, validated.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum CapacityParameters {
-    /// No limit: everything is admitted.
-    Unlimited,
-    /// This many requests at once.
-    Static(Concurrency),
-    /// The mean number of requests in flight, renewed after each interval.
-    Average(Duration),
-    /// What the measured service rate finishes within this time.
-    Slo(Duration),
 }
 
 const MILLISECOND: Duration = Duration::from_millis(1);
@@ -368,117 +310,6 @@ impl ServiceSpec {
                 duration("capacity.slo", Some(slo), HOUR, MILLISECOND, HOUR).map(CapacityParameters::Slo)
             }
         }
-    }
-}
-
-impl ServiceParameters {
-    /// How senders choose.
-    pub fn routing(&self) -> RoutingKind {
-        self.routing
-    }
-
-    /// Retries after a rejection, 0 to 10.
-    pub fn retries(&self) -> u32 {
-        self.retries
-    }
-
-    /// Retries after anything but a rejection that the routes to the service allow a request.
-    pub fn route_retries(&self) -> &RouteRetries {
-        &self.route_retries
-    }
-
-    /// Retries for other reasons than a rejection, as a share of the requests.
-    pub fn retry_budget(&self) -> Ratio {
-        self.retry_budget
-    }
-
-    /// How long an endpoint without a chip is left alone, 1 ms to 1 h.
-    pub fn reset_interval(&self) -> Duration {
-        self.reset_interval
-    }
-
-    /// Where an endpoint's capacity comes from.
-    pub fn capacity(&self) -> CapacityParameters {
-        self.capacity
-    }
-
-    /// Share of the capacity up to which chips are granted, above 0 and at most 1.
-    pub fn headroom(&self) -> Ratio {
-        self.headroom
-    }
-
-    /// Chips that a sender keeps per endpoint at most, 1 to 1000.
-    pub fn max_chips(&self) -> u32 {
-        self.max_chips
-    }
-
-    /// Whether the sidecar holds requests beyond the concurrency.
-    pub fn hold(&self) -> bool {
-        self.hold
-    }
-
-    /// Requests that the application works on at once, if that is known.
-    pub fn concurrency(&self) -> Option<Concurrency> {
-        self.concurrency
-    }
-
-    /// How long a request may be held at most, 1 ms to 1 h.
-    pub fn max_queue_wait(&self) -> Duration {
-        self.max_queue_wait
-    }
-
-    /// Bytes of a request's body, beyond which the request makes no bid and is not held.
-    pub fn body_limit(&self) -> u64 {
-        self.body_limit.into()
-    }
-
-    /// After how long without bytes a stream is idle, 100 ms to 1 h.
-    pub fn stream_idle(&self) -> Duration {
-        self.stream_idle
-    }
-
-    /// The response time beyond which a sender with `routing: mu` answers 503 at once, 1 ms to 1 h;
-    /// none: never.
-    pub fn slo(&self) -> Option<Duration> {
-        self.slo
-    }
-
-    /// By how much the expected response time may exceed the SLO before that, 0 to 1 h.
-    pub fn slo_grace(&self) -> Duration {
-        self.slo_grace
-    }
-
-    /// Whether the server also reports its load as ORCA.
-    pub fn orca(&self) -> bool {
-        self.orca
-    }
-
-    /// Whether rejections say why, in `x-bloc-why`.
-    pub fn debug_headers(&self) -> bool {
-        self.debug_headers
-    }
-
-    /// The configured endpoints; none: senders learn them.
-    pub fn endpoints(&self) -> Option<&[SocketAddr]> {
-        self.endpoints.as_deref()
-    }
-
-    /// The same with the endpoints of one port of the service, where endpoints are given by port.
-    /// `None`, for a cluster whose name has no port, takes those of the only port.
-    #[must_use]
-    pub fn at_port(&self, port: Option<u16>) -> Self {
-        let by_port = match port {
-            Some(port) => self.endpoints_by_port.get(&port),
-            None => self.endpoints_by_port.values().next().filter(|_| self.endpoints_by_port.len() == 1),
-        };
-        let endpoints = by_port.or(self.endpoints.as_ref()).cloned();
-        Self { endpoints, endpoints_by_port: BTreeMap::new(), ..self.clone() }
-    }
-
-    /// The same without endpoints, so that senders learn them.
-    #[must_use]
-    pub fn without_endpoints(&self) -> Self {
-        Self { endpoints: None, endpoints_by_port: BTreeMap::new(), ..self.clone() }
     }
 }
 

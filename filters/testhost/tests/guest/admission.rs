@@ -1,6 +1,6 @@
 //! Admission across the workers of one Envoy.
 
-use crate::support::{GET, SPOKEN, admitted, inbound, metric, process, refused, server, worker};
+use crate::support::{FROM_SIDECAR, GET, admitted, inbound, metric, process, refused, server, worker};
 use bloc_policy::wire::load_report::LoadReport;
 use bloc_testhost::{Headers, Response};
 use serde_json::json;
@@ -75,7 +75,7 @@ fn header_values_that_are_not_utf8_cause_no_trap() {
         let request = Headers::new(&GET);
         request.edit(|map| map.add(name, odd));
         // After the invalid value, if that is a bid.
-        request.edit(|map| map.add(SPOKEN[0].0, SPOKEN[0].1.as_bytes()));
+        request.edit(|map| map.add(FROM_SIDECAR[0].0, FROM_SIDECAR[0].1.as_bytes()));
         let mut stream = root.stream();
         assert!(stream.request_headers(&request, true).continues(), "{name}");
         let response = Response::new(200, &[], b"");

@@ -1,7 +1,7 @@
 //! The wait queue across two workers: a held request is let in when its turn comes, whatever
 //! happens to the messages between the workers.
 
-use crate::support::{GET, SPOKEN, admitted, inbound, metric, process};
+use crate::support::{FROM_SIDECAR, GET, admitted, inbound, metric, process};
 use bloc_testhost::{Compile, Flow, Module, Process, Root, Stream, just_built};
 use serde_json::json;
 use std::time::Duration;
@@ -15,7 +15,7 @@ fn workers(process: &Process) -> [Root; 2] {
 
 fn held(root: &Root, extra: &[(&str, &str)]) -> Stream {
     let mut stream = root.stream();
-    let flow = stream.request_headers([&GET, extra, &SPOKEN].concat().as_slice(), true);
+    let flow = stream.request_headers([&GET, extra, &FROM_SIDECAR].concat().as_slice(), true);
     assert!(matches!(flow, Flow::Pause), "{flow:?}");
     assert!(stream.is_paused() && !stream.is_resumed());
     stream

@@ -1,6 +1,6 @@
 //! Workers that stall while requests are in the wait queue: each request is let in or rejected.
 
-use crate::support::{GET, SPOKEN, admitted, inbound, metric, process};
+use crate::support::{FROM_SIDECAR, GET, admitted, inbound, metric, process};
 use bloc_testhost::{Flow, Process, Root, Stream};
 use serde_json::json;
 use std::time::Duration;
@@ -14,7 +14,7 @@ fn requests(workers: &[Root; 2]) -> (Vec<Stream>, Vec<Stream>) {
     let (mut inside, mut held) = (Vec::new(), Vec::new());
     for n in 0..REQUESTS {
         let mut stream = workers[n % 2].stream();
-        match stream.request_headers([&GET[..], &SPOKEN].concat().as_slice(), true) {
+        match stream.request_headers([&GET[..], &FROM_SIDECAR].concat().as_slice(), true) {
             Flow::Pause => held.push(stream),
             _ => inside.push(stream),
         }

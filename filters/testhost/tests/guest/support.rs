@@ -11,7 +11,7 @@ pub const SERVICE: &str = "backend";
 pub const GET: [(&str, &str); 3] = [(":method", "GET"), (":path", "/"), (":authority", "backend")];
 
 /// The header that every caller with our filters sends; last, so that a test's own bid comes first.
-pub const SPOKEN: [(&str, &str); 1] = [("x-bloc-bid", bloc_policy::wire::bid::ANY)];
+pub const FROM_SIDECAR: [(&str, &str); 1] = [("x-bloc-bid", bloc_policy::wire::bid::ANY)];
 
 /// The module, compiled once for all tests.
 pub fn module() -> &'static Module {
@@ -79,7 +79,7 @@ pub fn admitted(root: &Root) -> Stream {
 /// A request that the filter answers.
 pub fn refused(root: &Root, extra: &[(&str, &str)]) -> LocalReply {
     let mut stream = root.stream();
-    match stream.request_headers([&GET, extra, &SPOKEN].concat().as_slice(), true) {
+    match stream.request_headers([&GET, extra, &FROM_SIDECAR].concat().as_slice(), true) {
         Flow::Reply(reply) => reply,
         other => panic!("{other:?}"),
     }

@@ -62,7 +62,7 @@ fn a_successful_retry_carries_no_rejection_reason() {
 }
 
 /// A request from a caller without these filters.
-fn strangers(root: &Root, extra: &[(&str, &str)]) -> Option<String> {
+fn why_without_filters(root: &Root, extra: &[(&str, &str)]) -> Option<String> {
     let mut stream = root.stream();
     match stream.request_headers([&GET, extra].concat().as_slice(), true) {
         Flow::Reply(reply) => {
@@ -79,7 +79,7 @@ fn a_server_tells_the_reason_only_to_callers_without_our_filters() {
         let process = process(4);
         let root = inbound(&process, &full(tells));
         let _held = admitted(&root);
-        assert_eq!(strangers(&root, &[]).as_deref(), tells.then_some("capacity;queue=1;limit=1"));
+        assert_eq!(why_without_filters(&root, &[]).as_deref(), tells.then_some("capacity;queue=1;limit=1"));
         assert_eq!(refused(&root, &[]).headers.text(WHY), None, "a caller with our filters adds the reason itself");
     }
 }
@@ -96,7 +96,7 @@ fn a_deadline_rejection_names_the_deadline_and_the_expected_time() {
         stream.done();
     }
     let _queue = [admitted(&root), admitted(&root)];
-    let why = strangers(&root, &[("x-envoy-expected-rq-timeout-ms", "250")]);
+    let why = why_without_filters(&root, &[("x-envoy-expected-rq-timeout-ms", "250")]);
     assert_eq!(why.as_deref(), Some("deadline;queue=2;expected=300;deadline=250"));
 }
 

@@ -1,0 +1,61 @@
+//! An attempt that its server has not finished.
+
+use crate::cluster::{Cluster, Sent};
+use crate::clusters::Shared;
+use crate::crash;
+use crate::host::Host;
+use crate::streams::AnswerId;
+use crate::vm::Vm;
+use bloc_policy::endpoints::Answer;
+use bloc_policy::sender;
+use std::rc::Rc;
+
+/// An attempt that its server has not finished. Dropping it ends it; without an answer it has
+/// failed.
+pub struct UnderWay<H: Host> {
+    pub vm: Rc<Vm<H>>,
+    pub cluster: Shared<H>,
+    pub attempt: sender::Attempt,
+    pub answered: bool,
+    /// Nobody waits for its answer any longer.
+    pub given_up: bool,
+    /// Whether its answer is an error, according to its headers.
+    pub erred: bool,
+    /// Its entry among the answers that have begun.
+    pub answer: Option<AnswerId>,
+}
+
+/// Counts how an attempt was answered.
+pub fn count<H: Host>(cluster: &mut Cluster<H>, answer: &Answer) {
+    let counted = match answer {
+        Answer::Rejected(_) | Answer::Late(_) => Sent::Rejections,
+        Answer::Bounced(_) => Sent::Bounces,
+        Answer::Failed => Sent::Failures,
+        Answer::GivenUp => Sent::GivenUp,
+        Answer::Erred(_) => Sent::Errors,
+        Answer::Served(_) | Answer::Orca(_) | Answer::Silent => return,
+    };
+    cluster.counters.count(counted);
+}
+
+impl<H: Host> UnderWay<H> {
+    pub fn answer(&mut self, answer: Answer) {
+        self.answered = true;
+        let mut cluster = self.cluster.borrow_mut();
+        count(&mut cluster, &answer);
+        self.erred |= matches!(answer, Answer::Erred(_));
+        cluster.sender.answer(&self.attempt, answer, self.vm.host.now());
+    }
+}
+
+impl<H: Host> Drop for UnderWay<H> {
+    fn drop(&mut self) {
+        crash::point(&self.vm.host, "attempt.done");
+        if !self.answered {
+            self.answer(if self.given_up { Answer::GivenUp } else { Answer::Failed });
+        }
+        if self.answer.is_none_or(|answer| self.vm.streams.end(answer)) {
+            self.cluster.borrow_mut().sender.end(&self.attempt);
+        }
+    }
+}
