@@ -60,7 +60,7 @@ test-kube: wasm envoy ## The control plane at a real kube-apiserver and etcd, wh
 	control-plane/tests/kube/run.sh
 
 .PHONY: flood
-flood: ## A minute of callers that mean harm at the control plane: its memory, its lists, and what others feel
+flood: ## A minute of hostile callers at the control plane: its memory, its lists, and the response times of others
 	control-plane/tests/kube/run.sh flood
 
 .PHONY: test-istio
@@ -79,7 +79,7 @@ chaos: release envoy ## Inject one fault after the other under load, into stock 
 	$(LAB) chaos $(if $(ROWS),--only $(ROWS))
 
 .PHONY: soak-envoy
-soak-envoy: release envoy ## 30 minutes of load, bursts and changes each second: flat memory, balanced books
+soak-envoy: release envoy ## 30 minutes of load, bursts and changes each second: flat memory, equal counts
 	$(LAB) soak --duration 30m
 
 .PHONY: fuzz
@@ -116,7 +116,7 @@ envoy: ## Put Envoy into target/ (ENVOY=/path overrides it)
 	@loadtest/install-envoy.sh >/dev/null
 
 .PHONY: lint
-lint: ## Circles of imports, columns of prose, formatting and clippy; warnings are errors
+lint: ## Import cycles, line width of prose, formatting and clippy; warnings are errors
 	.ci/imports --self-test
 	.ci/imports
 	.ci/columns

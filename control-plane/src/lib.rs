@@ -13,6 +13,15 @@
 //! file ───────────► source::FileSource ───────┐
 //! Kubernetes API ─► source::KubernetesSource ─┴─Snapshot──► Store ──wakes the subscribers──► http ──► proxies
 //! ```
+//!
+//! | module | what it is for |
+//! |---|---|
+//! | [`source`] | reads files or Kubernetes, and validates |
+//! | [`store`], [`snapshot`] | the state in force, its versions, and the proxies that wait for news |
+//! | [`http`], [`server`] | the interface: polls, readiness, who may ask |
+//! | [`load`] | arrivals, service rates and utilisation, from the proxies' reports |
+//! | [`page`], [`metrics`] | what operators see |
+//! | [`check`], [`schema`], [`yaml`] | checks and describes what operators write |
 
 pub mod check;
 pub mod clock;

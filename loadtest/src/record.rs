@@ -1,8 +1,10 @@
 //! The record of a case: its row in `summary.json`, and what a report needs besides.
 
+use bloc_mesh::envoy::workspace;
 use bloc_mesh::policy::{Choice, Policy};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
+use std::process::Command;
 use std::time::Duration;
 
 /// One row of `summary.json`. The fields are fixed, because others' tools read them.
@@ -105,7 +107,7 @@ pub struct Environment {
     pub cores: usize,
     /// The release of Envoy.
     pub envoy: String,
-    /// The release of this program, and whether it is a debug build.
+    /// The release and the commit of this program, and whether it is a debug build.
     pub lab: String,
 }
 
@@ -152,9 +154,17 @@ impl Environment {
             processor: model.map_or_else(|| std::env::consts::ARCH.to_owned(), |(_, name)| name.to_owned()),
             cores: std::thread::available_parallelism().map_or(1, usize::from),
             envoy,
-            lab: format!("{}{build}", env!("CARGO_PKG_VERSION")),
+            lab: format!("{}{}{build}", env!("CARGO_PKG_VERSION"), commit().unwrap_or_default()),
         }
     }
+}
+
+/// The commit of the checkout, with `-dirty` if a file has changed since; none outside of one.
+fn commit() -> Option<String> {
+    let arguments = ["describe", "--always", "--dirty", "--exclude=*", "--abbrev=12"];
+    let git = Command::new("git").args(arguments).current_dir(workspace()).output().ok()?;
+    let commit = String::from_utf8(git.stdout).ok().filter(|_| git.status.success())?;
+    Some(format!(" at commit {}", commit.trim()))
 }
 
 /// Milliseconds, to the microsecond.

@@ -15,10 +15,10 @@
 //! |---|---|
 //! | [`root`] | the root contexts: configurations, ticks, messages |
 //! | [`inbound`], [`outbound`], [`attempt`], [`agent`] | the filters, and the agent that asks the control plane |
-//! | [`vm`], [`why`] | the state of one worker, which lives as long as its VM |
-//! | [`services`], [`clusters`], [`parameters`], [`requests`], [`streams`], [`pace`], [`handover`] | the parts of that state |
-//! | [`service`], [`cluster`], [`queue`], [`held`], [`fail_open`] | a single one of each |
-//! | [`metrics`], [`message`], [`crash_recovery`], [`crash`], [`deadline`] | what they use |
+//! | [`vm`], [`reporter`], [`why`] | the state of one worker, which lives as long as its VM |
+//! | [`services`], [`clusters`], [`requests`], [`streams`], [`pace`], [`handover`] | the parts of that state |
+//! | [`service`], [`service_metrics`], [`cluster`], [`views`], [`parameters`], [`queue`], [`held`], [`fail_open`] | a single one of each |
+//! | [`metrics`], [`message`], [`crash_recovery`], [`crash`], [`body`], [`deadline`] | what they use |
 //! | [`host`], [`filter`], [`names`] | what the binding implements, and what it calls |
 
 #![cfg_attr(not(test), deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing))]

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 /// A request that has waited too long is found within this time.
 const TICK_WHEN_ONE_IS_LATE_SOON: Duration = Duration::from_millis(50);
-/// A sign of life for the limiter several times within [`bloc_policy::limiter::LIFE`].
+/// A sign of life for the limiter several times within [`bloc_policy::limiter::WORKER_TIMEOUT`].
 const TICK_WHILE_INSIDE: Duration = Duration::from_millis(250);
 /// The rest of a body that has not come at once takes a round trip on the network, or a few.
 const TICK_WHILE_READING: Duration = Duration::from_millis(1);

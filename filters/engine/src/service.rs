@@ -23,7 +23,7 @@ use bloc_policy::wire::load_report::LoadReport;
 use std::time::Duration;
 
 /// The tick period while the threads recount their requests: several times within
-/// [`bloc_policy::limiter::LIFE`].
+/// [`bloc_policy::limiter::WORKER_TIMEOUT`].
 const TICK_WHILE_COUNTING: Duration = Duration::from_millis(250);
 
 /// What a request met when it was admitted; needed when it is answered.

@@ -1,5 +1,5 @@
-//! Whether a thread was able to hear others: one that stood still itself (stopped, throttled,
-//! blocked) must not take the others' silence in that time for their death.
+//! Since when a thread runs: one that was itself stopped, throttled or blocked must not treat
+//! missing signs of others from that time as their crash.
 
 use crate::units::Timestamp;
 use std::time::Duration;

@@ -14,16 +14,17 @@
 //! At each moment the sum of what is read holds every request of every living VM, and those of a
 //! dead one until the second clearing at most. The shared data holds the stage and the list of
 //! members. The first member of the list clears a gauge, and goes on to the next stage, once all
-//! have reached the present one. During a recount a member that does not look within [`LIFE`] is
-//! dropped. If it was only stopped, it joins again, which starts another recount.
+//! have reached the present one. During a recount a member that does not look within
+//! [`WORKER_TIMEOUT`] is dropped. If it was only stopped, it joins again, which starts another
+//! recount.
 //!
 //! A recount starts when a VM joins while requests are in flight (it may replace one that has
-//! trapped), when one does not look within [`PROMISE`], when the gauge shows less than a thread's
-//! own requests, and every [`PERIOD`]: this corrects any wrong count, whatever its cause. Cost: a
-//! read and a write of 13 bytes and 20 for each thread, at each look. Not in the paper.
+//! trapped), when one does not look within [`LOOK_DEADLINE`], when the gauge shows less than a
+//! thread's own requests, and every [`PERIOD`]: this corrects any wrong count, whatever its cause.
+//! Cost: a read and a write of 13 bytes and 20 for each thread, at each look. Not in the paper.
 
 use crate::awake::Awake;
-use crate::limiter::LIFE;
+use crate::limiter::WORKER_TIMEOUT;
 use crate::shared::Shared;
 use crate::units::{Concurrency, Timestamp};
 use std::cell::Cell;
@@ -31,7 +32,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 /// Each thread looks again within this time.
-pub const PROMISE: Duration = Duration::from_secs(7);
+pub const LOOK_DEADLINE: Duration = Duration::from_secs(7);
 /// How often the requests are recounted without another reason.
 pub const PERIOD: Duration = Duration::from_secs(60);
 /// How often a thread looks while the count is settled.
@@ -175,7 +176,7 @@ impl Table {
             return;
         }
         let (before, from) = (self.members.len(), self.since.max(awake));
-        self.members.retain(|member| member.id == vm || now.since(member.seen.max(from)) <= LIFE);
+        self.members.retain(|member| member.id == vm || now.since(member.seen.max(from)) <= WORKER_TIMEOUT);
         // In stage "both" nobody has moved yet, so this recount clears a dead one's requests.
         self.again |= self.members.len() != before && self.stage.0 % 4 != 1;
     }
@@ -316,7 +317,7 @@ impl Count {
             let kept = |member: &Member| table.members.iter().any(|kept| kept.id == member.id);
             let dropped = !before.members.iter().all(kept);
             if dropped || self.joined && !known {
-                self.attentive = now.after(PROMISE);
+                self.attentive = now.after(LOOK_DEADLINE);
             }
             self.joined = true;
             if table.stage != before.stage || dropped {
@@ -369,7 +370,7 @@ impl Count {
         if !table.stage.is_settled() {
             return;
         }
-        let overdue = table.members.iter().any(|member| now.since(member.seen) > PROMISE);
+        let overdue = table.members.iter().any(|member| now.since(member.seen) > LOOK_DEADLINE);
         let (own, all) = (self.own.0.get().0, gauges.get(Side::First));
         let wrong = all < own && now.since(table.since) > PAUSE;
         if table.again || overdue || wrong || now.since(table.since) > PERIOD {

@@ -1,8 +1,8 @@
 //! What a sender knows of the servers of one cluster: chips, backoff, pending requests (paper,
 //! sections 5.4.2 and 5.4.3).
 //!
-//! An endpoint *qualifies* when it has a chip, or when `reset_interval` has passed since its clock
-//! was set. Every answer, rejection and failure sets the clock, and so does a probe.
+//! An endpoint *qualifies* when it has a chip, or when `reset_interval` has passed since its
+//! *clock*, a time stamp. Every answer, rejection and failure sets it to now, and so does a probe.
 //!
 //! | event | chips | clock | shut |
 //! |---|---|---|---|
@@ -58,12 +58,12 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 /// A server that owes answers is left alone for at most this many reset intervals.
-const SILENT: u32 = 8;
+const MOST_UNHEARD: u32 = 8;
 
 /// How much longer than a reset interval a server is left alone that has not answered the last
 /// `unheard` attempts: an interval for each but the first.
 fn silence(unheard: u32, reset_interval: Duration) -> Duration {
-    reset_interval * (unheard.clamp(1, SILENT) - 1)
+    reset_interval * (unheard.clamp(1, MOST_UNHEARD) - 1)
 }
 
 /// The servers of one cluster.
@@ -207,7 +207,7 @@ impl Endpoints {
             Answer::Failed => returned && !counts,
         };
         if answer == Answer::Silent {
-            endpoint.estimate.silent(now);
+            endpoint.estimate.served_without_report(now);
         }
         endpoint.chips = (endpoint.chips + u32::from(earned)).min(self.max_chips);
         match answer {
@@ -260,11 +260,11 @@ impl Endpoints {
         }
     }
 
-    /// A server accepted this `bid` (none: without limit) and answered after `took`. `silent`:
-    /// without a load report.
-    pub fn judge(&mut self, id: EndpointId, bid: Option<Duration>, took: Duration, silent: bool) {
+    /// A server accepted this `bid` (none: without limit) and answered after `took`.
+    /// `without_report`: without a load report.
+    pub fn judge(&mut self, id: EndpointId, bid: Option<Duration>, took: Duration, without_report: bool) {
         if let Some(endpoint) = self.table.get_mut(id) {
-            endpoint.promises.judge(bid, took, silent);
+            endpoint.promises.judge(bid, took, without_report);
         }
     }
 

@@ -22,11 +22,11 @@
 //! - a queue counts for at most [`Limit`], `min(4, n / 2) * (mean queue + 16)` among `n` servers: a
 //!   huge one would make all means huge;
 //! - a queue and a rate together may say that the next answer comes between a quarter and four
-//!   times ([`TRUST`]) of `(own + 1) * gap`. That is the time in which this sender's own requests
-//!   are answered at the pace seen. The gap is the time from one answer to the next while a request
-//!   of this sender is pending, an EWMA with weight 0.3. An honest server keeps that pace on
-//!   average, whatever the others send. The factor is four because a server with many places is
-//!   faster than it seems while it has little to do;
+//!   times ([`MAX_REPORT_FACTOR`]) of `(own + 1) * gap`. That is the time in which this sender's
+//!   own requests are answered at the pace seen. The gap is the time from one answer to the next
+//!   while a request of this sender is pending, an EWMA with weight 0.3. An honest server keeps
+//!   that pace on average, whatever the others send. The factor is four because a server with many
+//!   places is faster than it seems while it has little to do;
 //! - a report counts for [`HORIZON`] reset intervals: a server that was not heard of for so long,
 //!   and has no request of this sender, is a newcomer again.
 //!
@@ -41,7 +41,7 @@
 //! 3. the aging;
 //! 4. `R / c` is a guess: a server that knows its concurrency reports its exact service rate
 //!    itself;
-//! 5. the bounds of belief;
+//! 5. the limits on reported values;
 //! 6. rates in steps of 3 to 6%.
 
 use crate::service_rate::ServiceRate;
@@ -74,7 +74,7 @@ impl Limit {
     pub fn new(servers: usize, mean: f64) -> Self {
         // At most half of the number of servers: otherwise one server alone could push up the mean
         // that its own limit comes from.
-        Self((servers as f64 / 2.0).clamp(1.0, MOST_MEANS) * (mean + SLACK))
+        Self((servers as f64 / 2.0).clamp(1.0, MOST_MEAN_QUEUES) * (mean + SLACK))
     }
 }
 
@@ -110,10 +110,10 @@ impl Fleet {
 pub const HORIZON: f64 = 10.0;
 
 /// By what factor a server's report and the pace of its answers may differ.
-pub const TRUST: f64 = 4.0;
+pub const MAX_REPORT_FACTOR: f64 = 4.0;
 /// At most this many mean queues are believed. The mean is increased by the slack, in requests, so
 /// that a few that wait after a pause are not cut off.
-const MOST_MEANS: f64 = 4.0;
+const MOST_MEAN_QUEUES: f64 = 4.0;
 const SLACK: f64 = 16.0;
 /// The weight of the newest gap.
 const GAP_WEIGHT: f64 = 0.3;
@@ -150,7 +150,7 @@ impl Estimate {
 
     /// A request was answered without a report. What was sent before is served, as far as can be
     /// seen, so the aging of what still counts starts again.
-    pub fn silent(&mut self, now: Timestamp) {
+    pub fn served_without_report(&mut self, now: Timestamp) {
         self.sent_since = now;
     }
 
@@ -173,12 +173,12 @@ impl Estimate {
         let rate = self.service.or_else(|| self.rate.get());
         let Some((rate, gap)) = rate.zip(self.gap.filter(|gap| *gap > 0.0)) else { return };
         let (line, seen) = (f64::from(own) + others + 1.0, (f64::from(own) + 1.0) * gap);
-        if line * TRUST < seen * rate {
+        if line * MAX_REPORT_FACTOR < seen * rate {
             // The reported requests of others are not believed then either: they would hide what
             // this sender adds.
-            (self.heard, self.service) = (Some((now, 0.0)), Some(TRUST / gap));
+            (self.heard, self.service) = (Some((now, 0.0)), Some(MAX_REPORT_FACTOR / gap));
         } else {
-            self.service = Some(rate.max(line / (seen * TRUST)));
+            self.service = Some(rate.max(line / (seen * MAX_REPORT_FACTOR)));
         }
     }
 

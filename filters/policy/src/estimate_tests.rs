@@ -175,7 +175,7 @@ fn requests_assumed_of_other_senders_age_from_the_first_own_request() {
     assert_eq!([others(&estimate, 0), others(&estimate, 1_000), others(&estimate, 9_000)], [4.0, 2.0, 0.0]);
     estimate.ended(1);
     assert_eq!(others(&estimate, 1_000), 1.0, "one own request has ended");
-    estimate.silent(at(1_000));
+    estimate.served_without_report(at(1_000));
     assert_eq!(others(&estimate, 1_000), 2.0, "it has been answered, so the others are served, too");
 }
 

@@ -5,25 +5,29 @@
 //! |---|---|
 //! | [`admission`] | whether a server takes a request, and whether an answer carries a chip |
 //! | [`server`] | all of that together, for one server: admission, capacity, measurement, report |
-//! | [`limiter`], [`wait_queue`] | which requests the application works on, and who waits in which order |
+//! | [`limiter`], [`wait_queue`] | which requests the application works on, and which a sidecar holds, in which order |
+//! | [`body`] | which bodies are too large to be held or sent again |
+//! | [`activity`] | when a stream is idle and does not count |
 //! | [`count`] | how many requests are in flight over all threads, also after a crash |
 //! | [`departures`], [`service_rate`] | how fast a server is |
 //! | [`estimate`] | what a sender believes about a server between two reports |
 //! | [`capacity`] | how many requests a server may hold |
-//! | [`endpoints`] | what a sender knows of each server: chips, backoff, pending requests |
+//! | [`endpoints`] | what a sender knows of each server: chips, when it may be probed, pending requests |
 //! | [`failures`] | how often a server fails, and which of its failures count against it |
 //! | [`routing`] | which servers a request tries, and in which order |
 //! | [`sender`] | all of that together, for the requests of one proxy to one cluster |
 //! | [`cluster_name`] | which service a cluster belongs to, and which of its endpoints it has |
 //! | [`retries`] | how often a request may be sent again, and after what |
 //! | [`retry_budget`] | how often a sender may retry for other reasons than a rejection |
-//! | [`bid`] | how long an attempt is willing to wait |
+//! | [`bid`] | how long a response time an attempt accepts |
 //! | [`discovery`] | when a sender without an endpoint list looks for unknown servers |
 //! | [`wire`] | nothing: the headers that carry bids, loads, rejections and lists of servers |
+//! | [`crashes`] | when a worker fails open because its VM crashed too often |
 //! | [`shared`], [`awake`], [`roster`], [`follower`] | how the threads of one proxy share what they know |
 //! | [`polls`] | when a proxy asks the control plane |
 //! | [`reports`] | what a poll reports of the load, so that each event counts once |
 //! | [`config`], [`sync`] | the configuration, and the messages that carry it |
+//! | [`units`], [`rng`] | nothing: numbers with units, random numbers |
 
 #![cfg_attr(not(test), deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing))]
 

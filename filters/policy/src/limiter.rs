@@ -13,13 +13,13 @@
 //!
 //! The threads share the state as a few bytes under compare-and-swap: the number, the sign of life
 //! and the counts of each worker, then the queue, five bytes for each request. What a worker holds
-//! itself ([`crate::wait_queue`]) is the truth: with each step it [reports](Limiter::report) that,
+//! itself ([`crate::wait_queue`]) decides: with each step it [reports](Limiter::report) that,
 //! and the shared bytes are put right. A worker that is missing in them is back with its next step.
 //!
-//! A worker without a sign of life for longer than [`LIFE`] is dead: its requests, inside or
-//! waiting, are dropped, so a crash cannot keep places for ever. A worker that was only stopped for
-//! so long is back with its next step. Its requests inside may then be too many, and nobody enters
-//! until there are fewer; its waiting requests go to the end of the queue.
+//! A worker without a sign of life for longer than [`WORKER_TIMEOUT`] and 0.5 s is dead: its
+//! requests, inside or waiting, are dropped, so a crash cannot keep places for ever. A worker that
+//! was only stopped for so long is back with its next step. Its requests inside may then be too
+//! many, and nobody enters until there are fewer; its waiting requests go to the end of the queue.
 //!
 //! Cost: copying the bytes, 24 for each worker and five for each waiting request. Not in the paper,
 //! whose queue proxy is a single process.
@@ -28,11 +28,11 @@ use crate::units::{Concurrency, Timestamp};
 use std::collections::VecDeque;
 use std::time::Duration;
 
-/// A worker that is stopped for this long is not taken for dead.
-pub const LIFE: Duration = Duration::from_secs(2);
+/// A worker that is stopped for this long does not count as dead.
+pub const WORKER_TIMEOUT: Duration = Duration::from_secs(2);
 /// How old the last sign of life may be when a worker is stopped: a tick, and what a busy machine
 /// adds.
-const SIGN: Duration = Duration::from_millis(500);
+const SIGN_MAX_AGE: Duration = Duration::from_millis(500);
 /// Threads beyond this number do not take part.
 const MAX_WORKERS: usize = 255;
 const WORKER_BYTES: usize = 24;
@@ -186,10 +186,9 @@ impl Limiter {
     /// Whether another worker has a place or a waiting request, and has been silent for longer than
     /// a living one.
     pub fn somebody_may_be_dead(&self, worker: Worker, now: Timestamp) -> bool {
-        let mut others =
-            self.workers.iter().enumerate().filter(|(place, state)| {
-                *place != usize::from(worker.0) && state.id != 0 && now.since(state.seen) > SIGN
-            });
+        let mut others = self.workers.iter().enumerate().filter(|(place, state)| {
+            *place != usize::from(worker.0) && state.id != 0 && now.since(state.seen) > SIGN_MAX_AGE
+        });
         others.any(|(place, state)| state.taken() > 0 || self.waiting_of(Worker(place as u8)) > 0)
     }
 
@@ -197,7 +196,7 @@ impl Limiter {
     /// the others.
     pub fn remove_dead(&mut self, awake: Timestamp, now: Timestamp) {
         for (place, state) in self.workers.iter_mut().enumerate() {
-            if state.id != 0 && now.since(state.seen.max(awake)) > LIFE + SIGN {
+            if state.id != 0 && now.since(state.seen.max(awake)) > WORKER_TIMEOUT + SIGN_MAX_AGE {
                 (state.id, state.inside, state.granted) = (0, 0, 0);
                 self.queue.retain(|turn| usize::from(turn.worker) != place);
             }

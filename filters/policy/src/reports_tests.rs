@@ -10,7 +10,7 @@ const CLUSTER: &str = "control-plane";
 const R1: End<'_> = End::Counted("0000000000000001");
 const R2: End<'_> = End::Counted("0000000000000002");
 /// How long a poll may go without an answer.
-const LIFE: Duration = Duration::from_secs(40);
+const WORKER_TIMEOUT: Duration = Duration::from_secs(40);
 
 #[derive(Default)]
 struct Data {
@@ -71,7 +71,7 @@ impl Proxy {
     fn begin(&mut self) -> (ReportId, (Vec<ServiceLoad>, Option<Last>)) {
         self.number += 1;
         let id = ReportId { vm: 1, number: self.number };
-        let times = (self.now, self.now.after(LIFE));
+        let times = (self.now, self.now.after(WORKER_TIMEOUT));
         (id, self.reports.begin(&self.data, id, times, || self.load.clone()))
     }
 
@@ -321,7 +321,7 @@ fn a_ledger_with_extreme_numbers_causes_no_panic() {
 fn a_report_excludes_what_another_thread_reported_meanwhile() {
     let mut proxy = Proxy::known(&["a"]);
     let Proxy { data, reports, .. } = &proxy;
-    let times = (proxy.now, proxy.now.after(LIFE));
+    let times = (proxy.now, proxy.now.after(WORKER_TIMEOUT));
     let departed = Cell::new(10);
     let read = || vec![ServiceLoad { service: "a".to_owned(), departed: departed.get(), ..ServiceLoad::default() }];
     let came = Cell::new(false);

@@ -1,6 +1,6 @@
-//! Three lists that the threads of one proxy share: the VMs that are told of news, the services
-//! that any thread has seen, and the services that any thread stands in front of. Each thread adds
-//! to them, and no entry is lost to another thread's.
+//! Three lists that the threads of one proxy share: the VMs that are notified of new parameters,
+//! the services that any thread has seen, and the services that any thread stands in front of. Each
+//! thread adds to them, and no entry is lost to another thread's.
 //!
 //! A service stays in its lists as long as the proxy has a VM. A sidecar learns its services from
 //! requests, and a service without requests need not be gone. So a pod that another Service has

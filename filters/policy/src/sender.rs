@@ -1,4 +1,5 @@
-//! A sender: all that one proxy decides about the requests that it sends to one cluster.
+//! A sender: all that one worker of a proxy decides about the requests that it sends to one
+//! cluster.
 //!
 //! Combines the parameters, the [`Endpoints`], a [`Router`] and, where no endpoints are configured,
 //! [`Discovery`].
@@ -27,7 +28,7 @@ pub struct Attempt {
     pub began: Timestamp,
     /// The longest expected response time that it accepts; none: without limit.
     pub bid: Option<Duration>,
-    /// By what right it goes there.
+    /// Why it may go there.
     pub right: Right,
 }
 
@@ -272,7 +273,7 @@ impl Sender {
             && let Some(further) = self.list.get_mut(1..)
         {
             let empty =
-                |id: &EndpointId| self.endpoints.get(*id).is_some_and(|endpoint| endpoint.promises().are_empty());
+                |id: &EndpointId| self.endpoints.get(*id).is_some_and(|endpoint| endpoint.promises().are_untrusted());
             if further.iter().any(empty) {
                 // The list is short, so this stable sort allocates nothing.
                 further.sort_by_key(empty);

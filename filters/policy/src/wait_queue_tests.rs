@@ -5,7 +5,7 @@
 mod rules;
 
 use super::*;
-use crate::limiter::LIFE;
+use crate::limiter::WORKER_TIMEOUT;
 use crate::shared::Cas;
 use proptest::prelude::*;
 use std::cell::{Cell, RefCell};
@@ -131,7 +131,7 @@ impl World<'_> {
 
     /// How many requests the workers have inside that the others may count on.
     fn known(&self, now: u64) -> usize {
-        let alive = |worker: &usize| self.strict || now - self.ran[*worker] <= LIFE.as_millis() as u64;
+        let alive = |worker: &usize| self.strict || now - self.ran[*worker] <= WORKER_TIMEOUT.as_millis() as u64;
         (0..self.lines.len()).filter(alive).map(|worker| self.inside_of(worker)).sum()
     }
 
@@ -301,9 +301,9 @@ proptest! {
     fn every_request_is_admitted_once_or_rejected_in_time_despite_stalls(
         requests in requests(3), stalls in stalls(3), loses: bool, seed: u64,
     ) {
-        // The limit may be exceeded only after a stall of more than `LIFE`.
+        // The limit may be exceeded only after a stall of more than `WORKER_TIMEOUT`.
         let stands = |worker| stalls.iter().filter(|stall| stall.worker == worker).map(|stall| stall.until - stall.from).sum();
-        let strict = (0..3).map(stands).all(|time: u64| time <= LIFE.as_millis() as u64);
+        let strict = (0..3).map(stands).all(|time: u64| time <= WORKER_TIMEOUT.as_millis() as u64);
         check(World { loses_wakes: loses, strict, ..world(3, &requests, &stalls, seed) });
     }
 }

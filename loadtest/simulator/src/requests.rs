@@ -68,7 +68,7 @@ pub enum Place {
     Answered,
     /// Its server died, and the request goes on under another number. This slot waits for an event
     /// that no longer has an effect.
-    Ghost,
+    Failed,
 }
 
 /// A request under way.

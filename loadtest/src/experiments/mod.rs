@@ -1,8 +1,12 @@
 //! The experiments, a folder each: `mod.rs` says what is measured and does it, `command.rs` has its
-//! options, `page.rs` shows the results.
+//! options. `page.rs` shows the results, if more than the table and page of all records is needed.
 //!
-//! To make the next one, copy a small folder such as [`agility`] and add its command to
-//! [`commands`](crate::commands). What several experiments share is beside this folder.
+//! To make the next one, copy [`ablation`], which turns [cases](crate::case) into
+//! [records](crate::record). Then add the folder and a row to this file, the command to
+//! [`commands`](crate::commands) (the `use`, the variant, its arm) and a row to
+//! `loadtest/README.md`. Its tests check the cases and what the page shows; no unit test starts a
+//! mesh. To try it, take the shortest `--duration`; the files go to `target/NAME`. What several
+//! experiments share is beside this folder.
 //!
 //! | experiment | what it measures |
 //! |---|---|

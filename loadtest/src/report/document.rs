@@ -1,10 +1,11 @@
-//! A page about an experiment that shows more than rows.
+//! The frame of a page: a single file that loads nothing else.
 
-use super::page::STYLE;
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
-/// The page with this title and content, which `command` made.
-pub fn document(title: &str, command: &str, content: &Markup) -> Markup {
+const STYLE: &str = include_str!("style.css");
+
+/// The page with this content; `title` names the tab of the browser.
+pub fn frame(title: &str, content: &Markup) -> Markup {
     html! {
         (DOCTYPE)
         html lang="en" {
@@ -14,7 +15,15 @@ pub fn document(title: &str, command: &str, content: &Markup) -> Markup {
                 title { (title) }
                 style { (PreEscaped(STYLE)) }
             }
-            body { main { h1 { (title) } (content) h2 { "Where the figures come from" } p { "Made by " code { (command) } } } }
+            body { main { (content) } }
         }
     }
+}
+
+/// The page about an experiment that shows more than rows, which `command` made.
+pub fn document(title: &str, command: &str, content: &Markup) -> Markup {
+    frame(
+        title,
+        &html! { h1 { (title) } (content) h2 { "Where the figures come from" } p { "Made by " code { (command) } } },
+    )
 }

@@ -1,12 +1,12 @@
-//! The page: a single file that loads nothing else, readable without the paper.
+//! The page of records, readable without the paper.
 
 use super::chart::Series;
+use super::document::frame;
 use super::findings::findings;
 use super::sections;
 use crate::record::{Record, Row};
-use maud::{DOCTYPE, Markup, PreEscaped, html};
+use maud::{Markup, html};
 
-pub const STYLE: &str = include_str!("style.css");
 const COLOURS: usize = 6;
 
 /// The part of the page about the experiments whose names begin with `prefix`. Other experiments
@@ -36,34 +36,26 @@ pub fn page(records: &[Record], command: &str, own: &[Section]) -> Markup {
             experiments.push(&record.row.experiment);
         }
     }
-    html! {
-        (DOCTYPE)
-        html lang="en" {
-            head {
-                meta charset="utf-8";
-                meta name="viewport" content="width=device-width, initial-scale=1";
-                title { "BLOC on real Envoys" }
-                style { (PreEscaped(STYLE)) }
+    frame(
+        "BLOC on real Envoys",
+        &html! {
+            h1 { "Load balancing in a service mesh, measured" }
+            p.soft { "Real Envoy proxies on one machine, real HTTP requests; every figure on this page comes from the run described at its end." }
+            p.soft { "Each line is one run with one seed, and another seed gives other figures: " code { "make goals" } " prints medians of several seeds with their range." }
+            (sections::setting(records))
+            (sections::verdict(&findings(records)))
+            @for experiment in experiments {
+                @let those: Vec<Series<'_>> = series.iter().filter(|s| s.record.row.experiment == experiment).cloned().collect();
+                (sections::experiment(experiment, &those))
             }
-            body { main {
-                h1 { "Load balancing in a service mesh, measured" }
-                p.soft { "Real Envoy proxies on one machine, real HTTP requests; every figure on this page comes from the run described at its end." }
-                p.soft { "Each line is one run with one seed, and another seed gives other figures: " code { "make goals" } " prints medians of several seeds with their range." }
-                (sections::setting(records))
-                (sections::verdict(&findings(records)))
-                @for experiment in experiments {
-                    @let those: Vec<Series<'_>> = series.iter().filter(|s| s.record.row.experiment == experiment).cloned().collect();
-                    (sections::experiment(experiment, &those))
-                }
-                @for section in own {
-                    @let those: Vec<&Record> = records.iter().filter(|record| section.contains(record)).collect();
-                    @if !those.is_empty() { ((section.show)(&those)) }
-                }
-                (sections::reading())
-                (sections::origin(records, command))
-            } }
-        }
-    }
+            @for section in own {
+                @let those: Vec<&Record> = records.iter().filter(|record| section.contains(record)).collect();
+                @if !those.is_empty() { ((section.show)(&those)) }
+            }
+            (sections::reading())
+            (sections::origin(records, command))
+        },
+    )
 }
 
 /// The records with their names and colours. A candidate has the same colour in every experiment.

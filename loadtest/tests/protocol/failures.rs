@@ -55,12 +55,13 @@ impl Stand {
 async fn a_client_that_goes_away_is_no_failure_of_the_server() {
     for routing in ["bloc", "mu"] {
         let stand = Stand::start(routing, |_| ()).await;
-        for _ in 0..20 {
+        for gone in 1..=10 {
             let answer = send(stand.to, request("/takes/500"), "");
             assert!(timeout(Duration::from_millis(50), answer).await.is_err(), "the client has gone");
+            // Envoy may read the next request before it sees that this client has gone.
+            stand.counts(0, gone).await;
             assert_eq!(send(stand.to, request("/takes/1"), "").await.unwrap().status.as_u16(), 200);
         }
-        stand.counts(0, 20).await;
         assert_eq!(stand.counted("forced").await, 0);
     }
 }

@@ -52,7 +52,7 @@ use watch::{Object, Reading, Watch};
 const SETTLE: Duration = Duration::from_millis(20);
 /// How long we wait before we list again because a proxy has newer state from another replica.
 /// Mostly our watches bring that state meanwhile.
-const PATIENCE: Duration = Duration::from_millis(200);
+const RELIST_DELAY: Duration = Duration::from_millis(200);
 /// Readings that may wait to be processed; when there are as many, the watches wait.
 const BACKLOG: usize = 1_024;
 
@@ -129,7 +129,7 @@ impl KubernetesSource {
                     }
                     self.take(&mut feed, &mut batch, &publisher, &mut tasks);
                 }
-                () = publisher.store().wants(), if look.is_none() => look = Some(Instant::now() + PATIENCE),
+                () = publisher.store().wants(), if look.is_none() => look = Some(Instant::now() + RELIST_DELAY),
                 () = sleep_until(look.unwrap_or_else(Instant::now)), if look.is_some() => {
                     look = None;
                     for (place, refresh) in refresh.iter().enumerate() {

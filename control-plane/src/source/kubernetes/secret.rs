@@ -24,7 +24,7 @@ const NAME: &str = "bloc-control-plane-seal";
 /// The key of its data.
 const KEY: &str = "key";
 /// How long a starting replica waits for the Secret before it serves without one.
-const PATIENCE: Duration = Duration::from_secs(5);
+const SECRET_TIMEOUT: Duration = Duration::from_secs(5);
 /// The pause between tries while the API server does not answer.
 const RETRY: Duration = Duration::from_millis(200);
 const LEAST_PAUSE: Duration = Duration::from_secs(1);
@@ -62,7 +62,7 @@ impl SealSecret {
 
     /// Reads or creates the key; returns whether versions have seals from now on.
     pub async fn settle(&mut self, publisher: &Publisher) -> bool {
-        match timeout(PATIENCE, answered(&self.api)).await.unwrap_or(Err(KeyError::Late)) {
+        match timeout(SECRET_TIMEOUT, answered(&self.api)).await.unwrap_or(Err(KeyError::Late)) {
             Ok(key) => {
                 publisher.store().seal_with(&key);
                 if self.said.take().is_some() {

@@ -11,5 +11,5 @@
 mod price;
 mod trust;
 
-pub use price::{Bids, MULTIPLES, TRUST, Turn, is_bounce};
+pub use price::{Bids, MAX_REPORT_FACTOR, MULTIPLES, Turn, is_bounce};
 pub use trust::Promises;

@@ -1,4 +1,4 @@
-//! The bid of each attempt of a request: how long it is willing to wait.
+//! The bid of each attempt of a request: the longest expected response time that it accepts.
 //!
 //! Attempt `k` of a request carries the bid `m_k * mean`, where `mean` is this sender's running
 //! mean of the expected response times that servers report, in answers and bounces alike. The
@@ -49,11 +49,11 @@
 //! the reports are old); a mean over 20 or 50 reports (as good within 1%). What saves bounces
 //! lengthens the tail. Other attempts are in `loadtest/record/measured.md`.
 //!
-//! A server's numbers cannot spoil the bids. Of a report, at most [`TRUST`] times what this
-//! sender's own requests take is believed ([`Bids::served`]), so one of ten servers that reports
-//! arbitrary numbers raises the mean by less than half. A bounce counts as one only if the attempt
-//! had a bid, and the expected response time that the server reports is not less than half of it
-//! ([`is_bounce`]). Otherwise it is a rejection, and the server is left alone like any that
+//! A server's numbers cannot spoil the bids. Of a report, at most [`MAX_REPORT_FACTOR`] times what
+//! this sender's own requests take is believed ([`Bids::served`]), so one of ten servers that
+//! reports arbitrary numbers raises the mean by less than half. A bounce counts as one only if the
+//! attempt had a bid, and the expected response time that the server reports is not less than half
+//! of it ([`is_bounce`]). Otherwise it is a rejection, and the server is left alone like any that
 //! rejects.
 //!
 //! Cold start: without a mean there is no bid. Cost: a few multiplications an attempt. Not in the
@@ -96,11 +96,11 @@ pub struct Bids {
     /// How long served requests took.
     took: Option<f64>,
     /// Requests served since a bounce was measured, or since the last probe.
-    silent: u32,
+    served_since_bounce: u32,
 }
 
 /// By what factor a server's numbers may exceed what this sender's own requests take.
-pub const TRUST: f64 = 4.0;
+pub const MAX_REPORT_FACTOR: f64 = 4.0;
 
 /// Whether a server that bounced a request with this `bid` and this report did so for the bid. Half
 /// of the bid is enough, because the queue moves between the decision and the report.
@@ -126,7 +126,7 @@ impl Bids {
 
     /// A request was served after `took`, from sending the attempt to its answer.
     pub fn served(&mut self, took: Duration) {
-        self.silent = if self.probes() { 0 } else { self.silent.saturating_add(1) };
+        self.served_since_bounce = if self.probes() { 0 } else { self.served_since_bounce.saturating_add(1) };
         follow(&mut self.took, took.as_secs_f64());
         // Limits what was believed before the first answer, too.
         let most = self.most();
@@ -137,7 +137,7 @@ impl Bids {
 
     /// The longest time that is believed, in seconds.
     fn most(&self) -> f64 {
-        self.took.map_or(f64::INFINITY, |took| took * TRUST)
+        self.took.map_or(f64::INFINITY, |took| took * MAX_REPORT_FACTOR)
     }
 
     /// A bounce took this long, from sending the attempt to its answer.
@@ -150,7 +150,7 @@ impl Bids {
         // little.
         let most = self.bounce.map_or(f64::INFINITY, |bounce| bounce.max(BOUNCE) * OUTLIER);
         follow(&mut self.bounce, took.min(most));
-        self.silent = 0;
+        self.served_since_bounce = 0;
     }
 
     /// How many bids a request makes before it goes without limit, at most as many as there are
@@ -173,7 +173,7 @@ impl Bids {
     /// Whether attempts that begin now, before the next request is served, bid even if a bounce
     /// costs too much.
     fn probes(&self) -> bool {
-        self.bounce.is_some_and(|bounce| f64::from(self.silent) * BOUNCE >= PROBE * bounce)
+        self.bounce.is_some_and(|bounce| f64::from(self.served_since_bounce) * BOUNCE >= PROBE * bounce)
     }
 
     /// The bid of this turn; none: without limit.

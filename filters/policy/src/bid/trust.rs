@@ -4,7 +4,8 @@
 //! others. So each sender keeps [`Promises`] for each server: whether it reports at all, and how
 //! often it accepted a bid and answered after more than twice that. A server that fails in either
 //! gets the share of first attempts that BLOC would give it, and comes last for further ones.
-//! (Simulated, 80% load, one of ten silent: p99 105 s without this; with it, as with BLOC.)
+//! (Simulated, 80% load, one of ten without reports: p99 105 s without this; with it, as with
+//! BLOC.)
 //!
 //! Cold start: a server that has not answered yet counts as one that accepts everything. Cost: a
 //! comparison and a multiplication an answer. Not in the papers.
@@ -25,21 +26,21 @@ const PROMISE_WEIGHT: f64 = 0.35;
 /// others before its first answers are back.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Promises {
-    silent: bool,
+    without_report: bool,
     broken: f64,
 }
 
 impl Default for Promises {
     fn default() -> Self {
-        Self { silent: true, broken: 0.0 }
+        Self { without_report: true, broken: 0.0 }
     }
 }
 
 impl Promises {
-    /// The server accepted this `bid` (none: without limit) and answered after `took`. `silent`:
-    /// without a report.
-    pub fn judge(&mut self, bid: Option<Duration>, took: Duration, silent: bool) {
-        self.silent = silent;
+    /// The server accepted this `bid` (none: without limit) and answered after `took`.
+    /// `without_report`: without a report.
+    pub fn judge(&mut self, bid: Option<Duration>, took: Duration, without_report: bool) {
+        self.without_report = without_report;
         if let Some(bid) = bid {
             let broken = f64::from(u8::from(took > bid * BROKEN));
             self.broken += PROMISE_WEIGHT * (broken - self.broken);
@@ -48,12 +49,12 @@ impl Promises {
 
     /// The server has bounced a request: it reports, and it reads bids.
     pub fn bounced(&mut self) {
-        self.silent = false;
+        self.without_report = false;
     }
 
     /// Whether the server seems to accept requests whatever their bids.
-    pub fn are_empty(&self) -> bool {
-        self.silent || self.broken >= MISTRUST
+    pub fn are_untrusted(&self) -> bool {
+        self.without_report || self.broken >= MISTRUST
     }
 }
 
@@ -66,19 +67,19 @@ mod tests {
         let bid = Some(Duration::from_millis(100));
         let (kept, broken) = (Duration::from_millis(200), Duration::from_millis(201));
         let mut promises = Promises::default();
-        assert!(promises.are_empty(), "a server is not trusted before its first report");
+        assert!(promises.are_untrusted(), "a server is not trusted before its first report");
         promises.judge(bid, broken, false);
-        assert!(!promises.are_empty(), "one late answer is tolerated");
+        assert!(!promises.are_untrusted(), "one late answer is tolerated");
         promises.judge(bid, broken, false);
-        assert!(promises.are_empty());
+        assert!(promises.are_untrusted());
         promises.judge(None, broken, false);
-        assert!(promises.are_empty(), "without a bid nothing was promised");
+        assert!(promises.are_untrusted(), "without a bid nothing was promised");
         promises.judge(bid, kept, false);
-        assert!(!promises.are_empty(), "trust comes back");
+        assert!(!promises.are_untrusted(), "trust comes back");
         promises.judge(None, kept, true);
-        assert!(promises.are_empty(), "a server without reports promises nothing");
+        assert!(promises.are_untrusted(), "a server without reports promises nothing");
         promises.bounced();
-        assert!(!promises.are_empty(), "a bounce counts as a report");
+        assert!(!promises.are_untrusted(), "a bounce counts as a report");
     }
 
     #[test]
@@ -87,8 +88,8 @@ mod tests {
         let mut promises = Promises::default();
         (0..100).for_each(|_| promises.judge(bid, Duration::from_millis(201), false));
         promises.judge(bid, Duration::from_millis(200), false);
-        assert!(promises.are_empty());
+        assert!(promises.are_untrusted());
         promises.judge(bid, Duration::from_millis(200), false);
-        assert!(!promises.are_empty());
+        assert!(!promises.are_untrusted());
     }
 }

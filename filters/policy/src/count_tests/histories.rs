@@ -38,7 +38,7 @@ proptest! {
             }
         }
         world.make();
-        world.ticks((PROMISE + 2 * LOOK + 3 * LIFE).as_secs());
+        world.ticks((LOOK_DEADLINE + 2 * LOOK + 3 * WORKER_TIMEOUT).as_secs());
         world.is_true();
     }
 
@@ -91,7 +91,7 @@ proptest! {
         let world = World::new(1, 2);
         world.values.borrow_mut().insert(key("service"), (bytes, 7));
         world.issued.set(7);
-        world.ticks((PERIOD + PROMISE + 2 * LOOK + 3 * LIFE).as_secs());
+        world.ticks((PERIOD + LOOK_DEADLINE + 2 * LOOK + 3 * WORKER_TIMEOUT).as_secs());
         world.is_true();
     }
 }

@@ -125,7 +125,7 @@ fn a_worker_that_joins_during_a_recount_triggers_another_round() {
 
 /// The living look, four times a second, until the dead one is dropped.
 fn drop_while(world: &World, living: &[&Rc<RefCell<Vm>>]) {
-    for _ in 0..LIFE.as_millis() / 250 + 2 {
+    for _ in 0..WORKER_TIMEOUT.as_millis() / 250 + 2 {
         world.pass(250);
         living.iter().for_each(|vm| drop(told(world, vm)));
     }
@@ -218,7 +218,7 @@ fn recounts_when_a_worker_has_not_looked_within_the_promised_time() {
         let vms = world.vms.borrow().clone();
         told(&world, &vms[0]);
         told(&world, &vms[1]);
-        world.now.set(world.now.get().after(PROMISE + Duration::from_nanos(more)));
+        world.now.set(world.now.get().after(LOOK_DEADLINE + Duration::from_nanos(more)));
         told(&world, &vms[0]);
         // In the first stage they wait for the one that does not look.
         assert_eq!(stage(&world), u32::from(begins), "{more} ns later, though nothing is in flight");

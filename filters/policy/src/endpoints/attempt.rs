@@ -1,8 +1,8 @@
-//! By what right an attempt goes to a server, and how it ends.
+//! Why an attempt may go to a server, and how it ends.
 
 use crate::wire::load_report::LoadReport;
 
-/// By what right an attempt goes to an endpoint.
+/// Why an attempt may go to an endpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Right {
     /// A chip was spent.

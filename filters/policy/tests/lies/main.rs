@@ -9,7 +9,7 @@
 //!
 //! | what a server does | how long it holds | why |
 //! |---|---|---|
-//! | calls itself fast or empty (`mu`) | until its answers take four times as long as the others', and one request in each `10 * resetInterval` | `estimate::TRUST` |
+//! | calls itself fast or empty (`mu`) | until its answers take four times as long as the others', and one request in each `10 * resetInterval` | `estimate::MAX_REPORT_FACTOR` |
 //! | calls itself slow or full (`mu`) | `10 * resetInterval`, and a choice for each server | `estimate::HORIZON` |
 //! | rejects everything (`bloc`, `bid`) | `resetInterval` after each rejection | [`bloc_policy::endpoints`] |
 //! | grants chips that it does not have (`bloc`) | not at all: of two servers the one with fewer pending requests is tried | [`bloc_policy::routing::Bloc`] |

@@ -7,5 +7,5 @@ mod server;
 mod service_time;
 
 pub use places::Places;
-pub use server::{APP_HEADER, Backend, COST_HEADER, Mood, answer};
+pub use server::{APP_HEADER, Backend, Behaviour, COST_HEADER, answer};
 pub use service_time::ServiceTime;

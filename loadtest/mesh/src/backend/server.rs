@@ -10,7 +10,7 @@
 //! | path `/status/429` | answers with that status (200 to 599, otherwise 400) |
 //! | path `/echo` | answers with the body of the request |
 //! | `POST /admin/speed/0.5` | from now on service times are divided by this; 0.01 to 100, otherwise 400; answered at once |
-//! | `POST /admin/mood/failing` | from now on it answers with status 500, at once; `cutting`: it cuts answers off in the middle; `well`: neither; otherwise 400 |
+//! | `POST /admin/behaviour/failing` | from now on it answers with status 500, at once; `cutting`: it cuts answers off in the middle; `well`: neither; otherwise 400 |
 //! | `POST /admin/seed/7` | from now on service times are drawn from this seed; 0 to 2^64 - 1, otherwise 400 |
 //! | path `/headers` | answers with the request's headers, one `name: value` a line |
 
@@ -44,34 +44,34 @@ pub struct Backend {
     name: String,
     service_time: ServiceTime,
     speed: Mutex<f64>,
-    mood: Mutex<Mood>,
+    behaviour: Mutex<Behaviour>,
     places: Arc<Places>,
     rng: Mutex<StdRng>,
 }
 
 /// How an application treats its requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Mood {
+pub enum Behaviour {
     /// Answers them.
-    Well,
+    Normal,
     /// Answers with status 500 at once, like an application whose database is gone.
     Failing,
     /// Cuts each answer off in the middle.
     Cutting,
 }
 
-impl Mood {
+impl Behaviour {
     /// Its name in a path.
     pub fn name(self) -> &'static str {
         match self {
-            Self::Well => "well",
+            Self::Normal => "normal",
             Self::Failing => "failing",
             Self::Cutting => "cutting",
         }
     }
 
     fn named(name: &str) -> Option<Self> {
-        [Self::Well, Self::Failing, Self::Cutting].into_iter().find(|mood| mood.name() == name)
+        [Self::Normal, Self::Failing, Self::Cutting].into_iter().find(|behaviour| behaviour.name() == name)
     }
 }
 
@@ -90,8 +90,8 @@ impl Backend {
     /// `speed`.
     pub fn new(name: &str, service_time: ServiceTime, concurrency: usize, speed: f64, seed: u64) -> Arc<Self> {
         let rng = Mutex::new(StdRng::seed_from_u64(seed));
-        let (speed, mood) = (Mutex::new(speed), Mutex::new(Mood::Well));
-        Arc::new(Self { name: name.to_owned(), service_time, speed, mood, places: Places::new(concurrency), rng })
+        let (speed, behaviour) = (Mutex::new(speed), Mutex::new(Behaviour::Normal));
+        Arc::new(Self { name: name.to_owned(), service_time, speed, behaviour, places: Places::new(concurrency), rng })
     }
 
     /// Serves until the task is dropped.
@@ -121,8 +121,8 @@ impl Backend {
         if let (&Method::POST, Some(speed)) = (&parts.method, path.strip_prefix("/admin/speed/")) {
             return self.change_speed(speed);
         }
-        if let (&Method::POST, Some(mood)) = (&parts.method, path.strip_prefix("/admin/mood/")) {
-            return self.change_mood(mood);
+        if let (&Method::POST, Some(behaviour)) = (&parts.method, path.strip_prefix("/admin/behaviour/")) {
+            return self.change_behaviour(behaviour);
         }
         if let (&Method::POST, Some(seed)) = (&parts.method, path.strip_prefix("/admin/seed/")) {
             return self.change_seed(seed);
@@ -148,7 +148,7 @@ impl Backend {
         let Ok(body) = body.collect().await else {
             return self.reply(StatusCode::BAD_REQUEST, "the body broke off\n".into());
         };
-        if self.mood() == Mood::Failing {
+        if self.behaviour() == Behaviour::Failing {
             return self.reply(StatusCode::INTERNAL_SERVER_ERROR, "failing\n".into());
         }
         self.places.serve(|| self.service_time(cost)).await;
@@ -159,21 +159,21 @@ impl Backend {
             }
             _ => answer(&self.name).into(),
         };
-        match self.mood() {
-            Mood::Cutting => self.half(&answer),
+        match self.behaviour() {
+            Behaviour::Cutting => self.half(&answer),
             _ => self.reply(status, answer),
         }
     }
 
-    fn mood(&self) -> Mood {
-        *self.mood.lock().unwrap_or_else(PoisonError::into_inner)
+    fn behaviour(&self) -> Behaviour {
+        *self.behaviour.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn change_mood(&self, name: &str) -> Response<Body> {
-        let Some(mood) = Mood::named(name) else {
-            return self.reply(StatusCode::BAD_REQUEST, "the mood must be well, failing or cutting\n".into());
+    fn change_behaviour(&self, name: &str) -> Response<Body> {
+        let Some(behaviour) = Behaviour::named(name) else {
+            return self.reply(StatusCode::BAD_REQUEST, "the behaviour must be normal, failing or cutting\n".into());
         };
-        *self.mood.lock().unwrap_or_else(PoisonError::into_inner) = mood;
+        *self.behaviour.lock().unwrap_or_else(PoisonError::into_inner) = behaviour;
         self.reply(StatusCode::OK, Bytes::new())
     }
 
@@ -283,14 +283,14 @@ mod tests {
         let address = listener.local_addr().unwrap();
         let server = tokio::spawn(Backend::new("b1", "fixed:1ms".parse().unwrap(), 1, 1.0, 1).serve(listener));
         let limit = Duration::from_secs(5);
-        let mood = async |name: &str| post(address, &format!("/admin/mood/{name}"), limit).await.unwrap().0;
-        assert_eq!(mood("failing").await, StatusCode::OK);
+        let behaviour = async |name: &str| post(address, &format!("/admin/behaviour/{name}"), limit).await.unwrap().0;
+        assert_eq!(behaviour("failing").await, StatusCode::OK);
         assert_eq!(get(address, "/", limit).await.unwrap().0, StatusCode::INTERNAL_SERVER_ERROR);
-        assert_eq!(mood("cutting").await, StatusCode::OK);
+        assert_eq!(behaviour("cutting").await, StatusCode::OK);
         let error = get(address, "/", limit).await.unwrap_err();
         assert!(matches!(error, crate::http::HttpError::Exchange { .. }), "{error}");
-        assert_eq!(mood("cheerful").await, StatusCode::BAD_REQUEST);
-        assert_eq!(mood("well").await, StatusCode::OK);
+        assert_eq!(behaviour("cheerful").await, StatusCode::BAD_REQUEST);
+        assert_eq!(behaviour("normal").await, StatusCode::OK);
         assert_eq!(get(address, "/", limit).await.unwrap().1, "served by b1\n");
         server.abort();
     }

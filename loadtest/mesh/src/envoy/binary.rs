@@ -41,10 +41,14 @@ fn release(said: &str) -> Option<&str> {
     said.split_once("version: ")?.1.split('/').nth(1)
 }
 
+/// The directory of this workspace.
+pub fn workspace() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).unwrap_or(Path::new("."))
+}
+
 /// The target directory of this workspace.
 pub fn target_directory() -> PathBuf {
-    let workspace = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).unwrap_or(Path::new("."));
-    std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| workspace.join("target"), PathBuf::from)
+    std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| workspace().join("target"), PathBuf::from)
 }
 
 fn installed(target: &Path) -> Option<PathBuf> {

@@ -14,7 +14,7 @@ mod instance;
 mod listeners;
 mod tls;
 
-pub use binary::{EnvoyMissing, locate, target_directory, version};
+pub use binary::{EnvoyMissing, locate, target_directory, version, workspace};
 pub use bootstrap::{
     BACK_OFF, Outbound, ROUTE_RETRIES, SERVICE, add_filters, gateway, route_configuration, sidecar_inbound,
     sidecar_outbound, upstream,

@@ -23,7 +23,7 @@ pub enum MeshError {
     /// A sidecar does not answer.
     #[error(transparent)]
     Http(#[from] HttpError),
-    /// A backend refuses another speed, mood or seed.
+    /// A backend refuses another speed, behaviour or seed.
     #[error("backend-{backend} answers {status} to what it is told")]
     Speed {
         /// The backend's number.

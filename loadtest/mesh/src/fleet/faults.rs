@@ -4,7 +4,7 @@ use super::builder::Builder;
 use super::error::MeshError;
 use super::running::Mesh;
 use super::tools::Tools;
-use crate::backend::Mood;
+use crate::backend::Behaviour;
 use crate::envoy::Envoy;
 use crate::http;
 use crate::process::{Process, Program};
@@ -100,8 +100,8 @@ impl Mesh {
     ///
     /// # Errors
     /// It does not answer, or refuses.
-    pub async fn change_mood_of(&self, n: usize, mood: Mood) -> Result<(), MeshError> {
-        self.tell(n, &format!("/admin/mood/{}", mood.name())).await
+    pub async fn change_behaviour_of(&self, n: usize, behaviour: Behaviour) -> Result<(), MeshError> {
+        self.tell(n, &format!("/admin/behaviour/{}", behaviour.name())).await
     }
 
     async fn tell(&self, n: usize, path: &str) -> Result<(), MeshError> {

@@ -105,7 +105,7 @@ impl Simulation<'_> {
     /// A server has finished a request.
     pub(super) fn finish(&mut self, index: u32) {
         let request = &mut self.requests[index];
-        if request.place == Place::Ghost {
+        if request.place == Place::Failed {
             return self.requests.free(index);
         }
         let place = request.server as usize;
@@ -121,7 +121,7 @@ impl Simulation<'_> {
     /// An application's answer reaches its server's sidecar.
     pub(super) fn answered(&mut self, index: u32) {
         let request = &mut self.requests[index];
-        if request.place == Place::Ghost {
+        if request.place == Place::Failed {
             return self.requests.free(index);
         }
         let place = request.server as usize;

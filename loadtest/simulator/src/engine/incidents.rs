@@ -59,14 +59,14 @@ impl Simulation<'_> {
     }
 
     /// Fails the request if it is in its server. A `Finish` or `Answer` event that is already
-    /// scheduled finds a ghost.
+    /// scheduled finds a request that has already failed.
     fn fail(&mut self, index: u32) {
         let request = match self.requests[index].place {
-            Place::Network | Place::Ghost => return,
+            Place::Network | Place::Failed => return,
             Place::Queue => index,
             Place::Service | Place::Answered => {
                 let copy = self.requests[index];
-                self.requests[index].place = Place::Ghost;
+                self.requests[index].place = Place::Failed;
                 self.requests.insert(copy)
             }
         };

@@ -39,9 +39,9 @@ pub const SIMULATIONS: u64 = 25;
 /// The allowed error of the ratios of mesh to simulator: p50, p99 and attempts per request.
 pub const TOLERANCE: f64 = 0.15;
 /// The load of the blind case as a share of the others'.
-const BLIND: f64 = 7.0 / 9.0;
+const INDEPENDENT_SHARE: f64 = 7.0 / 9.0;
 /// The load of the calibration, as a share of the servers' total rate.
-const CALM: f64 = 0.1;
+const CALIBRATION_SHARE: f64 = 0.1;
 const CALIBRATION: Duration = Duration::from_secs(6);
 const WARM_UP: Duration = Duration::from_secs(3);
 const SERVICE_TIME: Duration = Duration::from_millis(50);
@@ -59,7 +59,7 @@ pub fn cases(share: f64, duration: Duration, seed: u64) -> Vec<Case> {
     };
     let mut blind = open("blind", mesh(Policy::LeastRequest, 40));
     blind.duration *= 2;
-    let rate = BLIND * share * blind.mesh.total_rate(blind.mesh.backends);
+    let rate = INDEPENDENT_SHARE * share * blind.mesh.total_rate(blind.mesh.backends);
     blind.load = Load::Poisson { rate: crate::record::rounded(rate, 1e3) };
     let bloc = MeshSpec { capacity: Some(CapacitySpec::Static { limit: 10 }), ..mesh(Policy::Bloc, 40) };
     let two_speeds = MeshSpec { speeds: vec![2.0, 1.0], ..mesh(Policy::Bid, 40) };
@@ -77,7 +77,7 @@ pub fn cases(share: f64, duration: Duration, seed: u64) -> Vec<Case> {
 /// where the servers' speeds differ, because no percentile shows it there.
 pub fn calibration(case: &Case) -> Option<Case> {
     let mesh = case.mesh.clone();
-    let load = Load::Poisson { rate: CALM * mesh.total_rate(mesh.backends) };
+    let load = Load::Poisson { rate: CALIBRATION_SHARE * mesh.total_rate(mesh.backends) };
     mesh.speeds.is_empty().then(|| self::case("calibration", mesh, load, Duration::from_secs(1), CALIBRATION))
 }
 

@@ -1,8 +1,8 @@
 //! The faults, and how they are injected and mended.
 
+use super::false_control_plane::{Answers, FalseControlPlane};
 use super::figure::Claim;
-use super::liar::{Liar, Lies};
-use bloc_mesh::backend::Mood;
+use bloc_mesh::backend::Behaviour;
 use bloc_mesh::network_faults::Impossible;
 use bloc_mesh::network_faults::{self, Delay};
 use bloc_mesh::{Mesh, MeshError, Role};
@@ -80,7 +80,7 @@ const AHEAD: Duration = Duration::from_secs(3);
 /// What must be undone to mend a fault.
 #[derive(Debug, Default)]
 pub struct Broken {
-    liar: Option<Liar>,
+    false_control_plane: Option<FalseControlPlane>,
     delay: Option<Delay>,
 }
 
@@ -192,8 +192,8 @@ impl Fault {
             Self::StopApp => mesh.freeze_backend(backend, true),
             Self::StopSidecar => mesh.freeze(Role::Sidecar(backend), true),
             Self::Slow => mesh.change_speed_of(backend, 0.1).await?,
-            Self::Failing => mesh.change_mood_of(backend, Mood::Failing).await?,
-            Self::Cutting => mesh.change_mood_of(backend, Mood::Cutting).await?,
+            Self::Failing => mesh.change_behaviour_of(backend, Behaviour::Failing).await?,
+            Self::Cutting => mesh.change_behaviour_of(backend, Behaviour::Cutting).await?,
             Self::Sidecar => mesh.crash(Role::Sidecar(backend)).await,
             Self::Frontend => mesh.crash(Role::Frontend(frontend)).await,
             Self::Frontends => {
@@ -203,8 +203,12 @@ impl Fault {
             }
             Self::Gateway => mesh.crash(Role::Gateway).await,
             Self::ControlPlaneDown => mesh.crash_control_plane().await,
-            Self::ControlPlaneSilent => broken.liar = Liar::in_the_place_of(mesh, Lies::Silence).await?,
-            Self::ControlPlaneLies => broken.liar = Liar::in_the_place_of(mesh, Lies::All).await?,
+            Self::ControlPlaneSilent => {
+                broken.false_control_plane = FalseControlPlane::in_the_place_of(mesh, Answers::None).await?
+            }
+            Self::ControlPlaneLies => {
+                broken.false_control_plane = FalseControlPlane::in_the_place_of(mesh, Answers::All).await?
+            }
             Self::Clock => {
                 for role in [Role::Frontend(frontend), Role::Sidecar(backend)] {
                     mesh.step_clock(role, HOUR).await?;
@@ -242,7 +246,7 @@ impl Fault {
             Self::StopApp => mesh.freeze_backend(backend, false),
             Self::StopSidecar => mesh.freeze(Role::Sidecar(backend), false),
             Self::Slow => mesh.change_speed_of(backend, 1.0).await?,
-            Self::Failing | Self::Cutting => mesh.change_mood_of(backend, Mood::Well).await?,
+            Self::Failing | Self::Cutting => mesh.change_behaviour_of(backend, Behaviour::Normal).await?,
             Self::Sidecar => mesh.restart(&[Role::Sidecar(backend)]).await?,
             Self::Frontend => mesh.restart(&[Role::Frontend(frontend)]).await?,
             Self::Frontends => {
@@ -252,8 +256,8 @@ impl Fault {
             Self::Gateway => mesh.restart(&[Role::Gateway]).await?,
             Self::ControlPlaneDown => mesh.restart_control_plane().await?,
             Self::ControlPlaneSilent | Self::ControlPlaneLies => {
-                if let Some(liar) = broken.liar {
-                    liar.end().await;
+                if let Some(false_control_plane) = broken.false_control_plane {
+                    false_control_plane.end().await;
                 }
                 mesh.restart_control_plane().await?;
             }

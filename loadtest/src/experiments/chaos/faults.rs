@@ -1,7 +1,7 @@
 //! Injects one fault after the other, on the meshes of all columns.
 
 use super::fault::{FAULTS, Fault, Victim};
-use super::judge::{self, Counted, Kind, Moments, PATIENCE, Seen};
+use super::judge::{self, CLIENT_TIMEOUT, Counted, Kind, Moments, Seen};
 use super::order::Chaos;
 use super::row::{Column, Row};
 use super::stand::{Place, Stand, counted, nobody_is_ejected, plan, since};
@@ -21,7 +21,7 @@ use tokio::time::{Instant, sleep, sleep_until};
 
 const BEFORE: Duration = Duration::from_secs(3);
 /// Three times as long as clients wait.
-const FAULT: Duration = PATIENCE.saturating_mul(3);
+const FAULT: Duration = CLIENT_TIMEOUT.saturating_mul(3);
 const AFTER: Duration = Duration::from_secs(8);
 /// How long several Envoys may take to start at once on a busy machine.
 const STARTS: Duration = Duration::from_secs(9);

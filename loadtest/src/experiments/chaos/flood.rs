@@ -6,7 +6,7 @@
 //! queues beyond what clients wait for, and one sender cannot use all servers.
 
 use super::figure::{Bound, Claim};
-use super::judge::{self, PATIENCE};
+use super::judge::{self, CLIENT_TIMEOUT};
 use super::order::Chaos;
 use super::row::{Column, Row};
 use super::side::Side;
@@ -138,5 +138,5 @@ pub async fn senders(chaos: &Chaos, ends: Instant, place: Place<'_>) -> Result<R
 /// Waits until the servers have finished a flood. Without limits they queue most of it; requests
 /// whose clients have given up are withdrawn.
 async fn drain(side: Side) {
-    sleep(if side == Side::Stock { 2 * PATIENCE } else { PATIENCE }).await;
+    sleep(if side == Side::Stock { 2 * CLIENT_TIMEOUT } else { CLIENT_TIMEOUT }).await;
 }

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 /// A client gives up after this time. A fault lasts three times as long, so no client can outwait
 /// it. A request without an answer counts in the percentiles with this time.
-pub const PATIENCE: Duration = Duration::from_secs(2);
+pub const CLIENT_TIMEOUT: Duration = Duration::from_secs(2);
 /// How long a fault may go unnoticed before the percentile during it counts.
 pub const NOTICED: Duration = Duration::from_secs(2);
 /// The percentile is below twice the undisturbed one within this time after a fault, in seconds.
@@ -205,7 +205,7 @@ fn p99_during(seen: &Seen<'_>, bound: Bound) -> Option<Figure> {
 
 /// The time that a client experienced.
 fn felt(sample: &Sample) -> Duration {
-    if sample.outcome == Outcome::Ok { sample.latency } else { PATIENCE }
+    if sample.outcome == Outcome::Ok { sample.latency } else { CLIENT_TIMEOUT }
 }
 
 fn figure_ms(what: &'static str, value: Option<f64>, bound: Bound) -> Figure {
@@ -253,7 +253,7 @@ pub fn fault(seen: &Seen<'_>, claim: Claim) -> Vec<Figure> {
 }
 
 /// The 99th percentile over time, in milliseconds. A request without an answer counts as
-/// [`PATIENCE`].
+/// [`CLIENT_TIMEOUT`].
 pub fn p99(samples: &[Sample]) -> Vec<Point> {
     let counted: Vec<Sample> = samples
         .iter()

@@ -19,12 +19,12 @@
 //! than stock Envoy. A row that was not run does not pass.
 
 pub mod command;
+mod false_control_plane;
 mod fault;
 mod faults;
 mod figure;
 mod flood;
 pub mod judge;
-mod liar;
 mod order;
 pub mod page;
 mod recovery;

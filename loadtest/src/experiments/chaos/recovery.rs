@@ -5,7 +5,7 @@
 
 use super::fault::{Fault, Victim};
 use super::figure::{Bound, Claim};
-use super::judge::{self, Kind, Moments, PATIENCE, Seen};
+use super::judge::{self, CLIENT_TIMEOUT, Kind, Moments, Seen};
 use super::order::Chaos;
 use super::row::{Column, Row};
 use super::side::Side;
@@ -28,7 +28,7 @@ const BACKENDS: usize = 4;
 const SHARE: f64 = 0.5;
 const BEFORE: Duration = Duration::from_secs(3);
 /// Three times as long as clients wait.
-const BROKEN: Duration = PATIENCE.saturating_mul(3);
+const BROKEN: Duration = CLIENT_TIMEOUT.saturating_mul(3);
 /// How long several processes may take to start.
 const STARTS: Duration = Duration::from_secs(4);
 /// When a recovered server must have its share, and how long that is measured.

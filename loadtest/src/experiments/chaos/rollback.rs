@@ -55,7 +55,7 @@ const IN_FORCE: Duration = Duration::from_secs(4);
 /// Within this time requests show that a proxy has stopped polling.
 const SILENCE: Duration = Duration::from_secs(5);
 /// Longer than a sidecar may hold a request.
-const PATIENCE: Duration = Duration::from_secs(10);
+const CLIENT_TIMEOUT: Duration = Duration::from_secs(10);
 /// Requests answered after the last drain, as a share of the load.
 const GOODPUT: f64 = 0.9;
 const STARTS: Duration = Duration::from_secs(30);
@@ -105,7 +105,7 @@ pub async fn run(chaos: &Chaos, ends: Instant, place: Place<'_>) -> Result<Row, 
         place.bar.set_message(format!("{ROLLED_BACK}, {}", side.title()));
         let rate = SHARE * mesh.total_rate();
         let plan = plan(mesh.gateway(), rate, window(), chaos.arrivals(0));
-        let plan = LoadPlan { timeout: PATIENCE, ..plan };
+        let plan = LoadPlan { timeout: CLIENT_TIMEOUT, ..plan };
         let start = Instant::now() + HEAD_START;
         let (measured, disturbed) =
             tokio::join!(load::run(&plan, start, Arc::<Tally>::default()), disturb(mesh, start, *side == Side::Ours));

@@ -1,7 +1,7 @@
 //! One mesh for each column. All run at the same time, so the columns of a row can be measured one
 //! right after the other.
 
-use super::judge::{Counted, PATIENCE};
+use super::judge::{CLIENT_TIMEOUT, Counted};
 use super::side::{SIDES, Side};
 use bloc_mesh::envoy::{Guard, SERVICE};
 use bloc_mesh::load::{Load, LoadPlan};
@@ -77,7 +77,7 @@ pub async fn nobody_is_ejected(mesh: &Mesh) -> Result<(), MeshError> {
     Ok(())
 }
 
-/// GETs on new connections, from clients that wait [`PATIENCE`].
+/// GETs on new connections, from clients that wait [`CLIENT_TIMEOUT`].
 pub fn plan(target: SocketAddr, rate: f64, window: Duration, seed: u64) -> LoadPlan {
     LoadPlan {
         target,
@@ -85,7 +85,7 @@ pub fn plan(target: SocketAddr, rate: f64, window: Duration, seed: u64) -> LoadP
         body: 0,
         load: Load::Poisson { rate },
         keep_alive: false,
-        timeout: PATIENCE,
+        timeout: CLIENT_TIMEOUT,
         warm_up: Duration::ZERO,
         window,
         outstanding_limit: 4_000,

@@ -28,7 +28,7 @@ const AFTER: Duration = Duration::from_secs(9);
 const STARTS: Duration = Duration::from_secs(30);
 /// A request from the beginning may be answered soon after the end. This is less than the 15 s
 /// after which Envoy itself gives up.
-const PATIENCE: Duration = Duration::from_secs(13);
+const CLIENT_TIMEOUT: Duration = Duration::from_secs(13);
 /// Busy processes that take the rest of the processor most of the time, like an application in the
 /// same cgroup.
 const NEIGHBOURS: usize = 20;
@@ -68,7 +68,7 @@ pub async fn run(chaos: &Chaos, ends: Instant, place: Place<'_>) -> Result<Row, 
         place.bar.set_message(format!("{THROTTLED}, {}", side.title()));
         nobody_is_ejected(mesh).await?;
         let rate = SHARE * mesh.total_rate();
-        let plan = LoadPlan { timeout: PATIENCE, ..plan(mesh.gateway(), rate, window, chaos.arrivals(0)) };
+        let plan = LoadPlan { timeout: CLIENT_TIMEOUT, ..plan(mesh.gateway(), rate, window, chaos.arrivals(0)) };
         let start = Instant::now() + HEAD_START;
         let disturb = async {
             sleep_until(start + BEFORE).await;

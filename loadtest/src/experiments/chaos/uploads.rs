@@ -36,7 +36,7 @@ const LAG: Duration = Duration::from_secs(6);
 const STARTS: Duration = Duration::from_secs(30);
 const GUARD: Guard = Guard { requests: 20, attempt: Duration::from_millis(1_500) };
 /// Large requests take long behind others.
-const PATIENCE: Duration = Duration::from_secs(10);
+const CLIENT_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// A description in one line.
 fn what() -> String {
@@ -66,7 +66,7 @@ pub async fn run(chaos: &Chaos, ends: Instant, place: Place<'_>) -> Result<Row, 
         let load = |(body, share): (usize, f64), number: usize| {
             let rate = share * SHARE * mesh.total_rate();
             let plan = plan(mesh.gateway(), rate, WINDOW, chaos.arrivals(number));
-            LoadPlan { body, timeout: PATIENCE, ..plan }
+            LoadPlan { body, timeout: CLIENT_TIMEOUT, ..plan }
         };
         let (small, large) = (load(SMALL, 0), load(LARGE, 1));
         let start = Instant::now() + HEAD_START;

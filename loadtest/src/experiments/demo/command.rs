@@ -3,12 +3,13 @@
 use crate::console::this_command;
 use crate::experiments::demo::cases;
 use crate::record::Record;
-use crate::report;
+use crate::report::{self, Part};
 use crate::series;
 use anyhow::Context;
 use bloc_mesh::quantity::{duration, number};
 use bloc_mesh::target_directory;
 use clap::Args;
+use comfy_table::presets;
 use std::path::PathBuf;
 use std::time::Duration;
 use tokio::time::Instant;
@@ -33,6 +34,10 @@ pub struct Demo {
     /// No control plane, only the static configuration
     #[arg(long)]
     no_control_plane: bool,
+    /// Write the table into this document, between the lines `<!-- written by bloc-lab demo -->`
+    /// and `<!-- end -->`
+    #[arg(long, value_name = "FILE")]
+    record: Option<PathBuf>,
     /// Where summary.json, records.json and report.html go; default target/demo
     #[arg(long, value_name = "DIRECTORY")]
     out: Option<PathBuf>,
@@ -44,6 +49,11 @@ impl Demo {
         let began = Instant::now();
         let out = self.out.unwrap_or_else(|| target_directory().join("demo"));
         std::fs::create_dir_all(&out).with_context(|| format!("--out {}", out.display()))?;
+        let record = self
+            .record
+            .as_deref()
+            .map(|file| Part::find(file, "bloc-lab demo").with_context(|| format!("--record {}", file.display())));
+        let record = record.transpose()?;
         let cases = cases(self.scale, self.duration, self.seed, !self.no_control_plane);
         let runs = series::measure(&cases, self.rounds).await?;
         let records: Vec<Record> = runs.iter().filter_map(|run| run.middle().cloned()).collect();
@@ -52,6 +62,12 @@ impl Demo {
         report::write_summary(&records, &out.join("summary.json")).context("summary.json")?;
         report::write_records(&records, &out.join("records.json")).context("records.json")?;
         report::write_page(&records, &this_command(), &[], &out.join("report.html")).context("report.html")?;
+        if let (Some(part), Some(first)) = (record, records.first()) {
+            let mut table = report::table(&records);
+            table.load_style(presets::ASCII_MARKDOWN);
+            let origin = report::origin(&first.environment, &this_command());
+            part.write(&format!("{origin}\n\n{table}")).context("--record")?;
+        }
         for finding in report::findings(&records) {
             let mark = if finding.reached { "reached" } else { "missed " };
             println!("{mark}  {}: {} (aim: {})", finding.what, finding.measured, finding.expected);

@@ -209,6 +209,7 @@ pub const CLAIMS: &[Claim] = {
         ratio("unequal/bids-p99-full-scan-1", P99, BidsOne, FullScanOne, 1.0),
         ratio("unequal/bids-mean-full-scan-1", Mean, BidsOne, FullScanOne, 1.10),
         ratio("unequal/bids-mean-mu-1", Mean, BidsOne, MuOne, 0.97),
+        beside("unequal/bids-p99-mu-1", P99, BidsOne, Some(MuOne)),
         ratio("unequal/mu-cpu-two-choices-1", Cpu, MuOne, TwoChoicesOne, 1.60),
         ratio("unequal/bids-cpu-two-choices-1", Cpu, BidsOne, TwoChoicesOne, 1.80),
         ratio("unequal/mu-p99-two-choices-10", P99, MuTen, TwoChoicesTen, 0.45),

@@ -1,9 +1,10 @@
 //! `bloc-lab goals`.
 
 use super::{page, side_by_side};
+use crate::console::this_command;
 use crate::experiments::goals::{self, CLAIMS, KINDS, Kind, Measured, Outcome, Verdict};
 use crate::record::Record;
-use crate::report;
+use crate::report::{self, Part};
 use anyhow::{Context, ensure};
 use bloc_mesh::quantity::{duration, number};
 use bloc_mesh::seeds;
@@ -30,6 +31,10 @@ pub struct Goals {
     /// Seed of the arrivals and service times; the seeds of further rounds are derived from it
     #[arg(long, default_value = "1")]
     seed: u64,
+    /// Write the claims into this document, between the lines `<!-- written by bloc-lab goals -->`
+    /// and `<!-- end -->`; takes all kinds and five rounds
+    #[arg(long, value_name = "FILE", conflicts_with = "only")]
+    record: Option<PathBuf>,
     /// Where goals.json and records.json go; default target/goals
     #[arg(long, value_name = "DIRECTORY")]
     out: Option<PathBuf>,
@@ -62,6 +67,11 @@ impl Goals {
     pub async fn run(self) -> anyhow::Result<()> {
         let out = self.out.unwrap_or_else(|| target_directory().join("goals"));
         std::fs::create_dir_all(&out).with_context(|| format!("--out {}", out.display()))?;
+        let record = self.record.as_deref().map(|file| {
+            ensure!(self.rounds >= HEADLINE, "--record: {} rounds are no headline: that takes {HEADLINE}", self.rounds);
+            Part::find(file, "bloc-lab goals").with_context(|| format!("--record {}", file.display()))
+        });
+        let record = record.transpose()?;
         let mut kinds = goals::kinds(self.duration, self.seed);
         kinds.retain(|kind| self.only.is_empty() || self.only.iter().any(|only| only == kind.name));
         let seeds: Vec<u64> = (0..self.rounds).map(|round| seeds::round(self.seed, round)).collect();
@@ -93,6 +103,10 @@ impl Goals {
         std::fs::write(out.join("goals.json"), serde_json::to_string_pretty(&written)? + "\n").context("goals.json")?;
         let records: Vec<Record> = measured.into_iter().flat_map(|one| one.runs.records).collect();
         report::write_records(&records, &out.join("records.json")).context("records.json")?;
+        if let (Some(part), Some(first)) = (record, records.first()) {
+            let origin = report::origin(&first.environment, &this_command());
+            part.write(&format!("{origin}\n\n{}", page::claims_text(&kinds, &verdicts))).context("--record")?;
+        }
         println!("{}", out.display());
         ensure!(goals::kept(&verdicts), "not kept: {}", not_kept(&verdicts));
         Ok(())

@@ -23,7 +23,7 @@ const SHARE: f64 = 0.9;
 /// The load of `overload`, as a share of the servers' total rate.
 const OVERLOAD: f64 = 1.5;
 /// How long the clients of `overload` wait for an answer.
-const PATIENCE: Duration = Duration::from_secs(2);
+const CLIENT_TIMEOUT: Duration = Duration::from_secs(2);
 /// How long all other clients wait for an answer.
 const TIMEOUT: Duration = Duration::from_secs(20);
 /// Requests in flight that a server of `overload` admits with BLOC.
@@ -170,7 +170,7 @@ fn case(kind: &str, mesh: MeshSpec, load: Load, duration: Duration) -> Case {
         mesh,
         load,
         keep_alive: kind == "cheap",
-        timeout: if kind == "overload" { PATIENCE } else { TIMEOUT },
+        timeout: if kind == "overload" { CLIENT_TIMEOUT } else { TIMEOUT },
         warm_up: FIRST_WARM_UP,
         duration,
     }

@@ -1,14 +1,45 @@
 //! Tables of the claims, a candidate per line and a claim per line; medians with their ranges.
 
-use super::{Bound, Figure, Measured, Outcome, Verdict};
+use super::{Bound, Figure, Kind, Measured, Outcome, Verdict};
 use crate::report::{plain_row, plain_table};
-use comfy_table::Table;
+use comfy_table::{Table, presets};
 
 fn spread(digits: usize, spread: Option<(f64, [f64; 2])>) -> String {
     spread.map_or_else(
         || "-".to_owned(),
         |(median, [least, most])| format!("{median:.digits$} ({least:.digits$} to {most:.digits$})"),
     )
+}
+
+/// The claims as a part of a document, a table for each kind.
+pub fn claims_text(kinds: &[Kind], verdicts: &[Verdict]) -> String {
+    let mut text = String::new();
+    for kind in kinds {
+        let mut table = Table::new();
+        table.load_style(presets::ASCII_MARKDOWN);
+        table.set_header(["id", "what", "bound", "value", "compared with", "ratio, or the value itself"]);
+        for one in verdicts.iter().filter(|one| one.kind == kind.name) {
+            let [of, over] = one.figures.map(|figure| figure.map_or_else(|| "-".to_owned(), short));
+            let value = spread(2, one.median.zip(one.range));
+            table.add_row([format!("`{}`", one.id), one.what.clone(), bound(one), of, over, value]);
+        }
+        text += &format!("### {}\n\n{}.\n\n{table}\n\n", kind.name, kind.what);
+    }
+    text
+}
+
+/// Milliseconds without fractions where there are many of them.
+fn short(value: f64) -> String {
+    if value < 100.0 { format!("{value:.2}") } else { format!("{value:.0}") }
+}
+
+fn bound(verdict: &Verdict) -> String {
+    match verdict.bound {
+        Some(Bound::AtMost(most)) => format!("at most {most:.2}"),
+        Some(Bound::AtLeast(least)) => format!("at least {least:.2}"),
+        Some(Bound::None) => "none".to_owned(),
+        None => "-".to_owned(),
+    }
 }
 
 /// The candidates of a kind: medians of the rounds, with the range in brackets.
@@ -33,12 +64,6 @@ pub fn candidate_table(measured: &[Measured]) -> Table {
 pub fn claim_table(verdicts: &[Verdict]) -> Table {
     let mut table = plain_table(&["claim", "what", "bound", "of", "over", "median (range)", ""]);
     for one in verdicts {
-        let bound = match one.bound {
-            Some(Bound::AtMost(most)) => format!("at most {most:.2}"),
-            Some(Bound::AtLeast(least)) => format!("at least {least:.2}"),
-            Some(Bound::None) => "none".to_owned(),
-            None => "-".to_owned(),
-        };
         let word = match one.outcome {
             Outcome::Kept => "kept",
             Outcome::Missed => "MISSED",
@@ -48,7 +73,7 @@ pub fn claim_table(verdicts: &[Verdict]) -> Table {
         let [of, over] = one.figures.map(|figure| figure.map_or_else(|| "-".to_owned(), |ms| format!("{ms:.2}")));
         let value = spread(2, one.median.zip(one.range));
         table.add_row(plain_row(
-            vec![one.id.to_owned(), one.what.clone(), bound],
+            vec![one.id.to_owned(), one.what.clone(), bound(one)],
             vec![of, over, value, word.to_owned()],
         ));
     }
@@ -85,5 +110,10 @@ mod tests {
         assert_eq!((count(" kept"), count(" MISSED"), count(" NOT MEASURED")), (5, 1, 1), "{text}");
         assert!(text.contains("one-place/p99-two-choices") && text.contains("0.33 (0.25 to 0.40)"), "{text}");
         assert!(text.contains("at most 0.40") && text.contains("570.00"), "{text}");
+        let text = claims_text(&[kind], &judge(CLAIMS, &["one-place"], &measured, 2, 1));
+        let row = text.lines().find(|line| line.contains("`one-place/p99-two-choices`")).unwrap();
+        let cells: Vec<&str> = row.split('|').map(str::trim).collect();
+        assert_eq!(cells[3..7], ["at most 0.40", "180", "570", "0.33 (0.25 to 0.40)"]);
+        assert!(text.starts_with("### one-place\n\n10 servers"), "{text}");
     }
 }

@@ -33,7 +33,7 @@
 //! The Envoys' descriptors are mostly connections, whose number follows the load. When all is idle
 //! after the last request, there may be at most 4 more than before the first.
 //!
-//! *Do the books balance?* The clients, the Envoys and the filters count the same requests, so the
+//! *Do all parts count the same requests?* The clients, the Envoys and the filters do, so the
 //! numbers must be exactly equal.
 
 pub mod books;

@@ -32,7 +32,7 @@ const SETTLE: Duration = Duration::from_secs(7);
 const IDLE: Duration = Duration::from_secs(5);
 /// Longer than the 5 s after which a sidecar without traffic checks whether to poll the control
 /// plane, on a connection of its own.
-const CALM: Duration = Duration::from_secs(7);
+const IDLE_TIME: Duration = Duration::from_secs(7);
 /// What an Envoy has allocated and not freed, in bytes; at most 5 s old.
 const HEAP: &str = "server.memory_allocated";
 const MIB: f64 = (1 << 20) as f64;
@@ -83,7 +83,7 @@ impl Soak {
         let mut mesh = Mesh::start(&self.mesh(servers), tools, directory, bar).await?;
         let parts = mesh.parts();
         let envoys = [parts.outer.clone(), parts.sidecars.clone()].concat();
-        let idle = steady(CALM, IDLE_AGAIN, || descriptors(&envoys)).await;
+        let idle = steady(IDLE_TIME, IDLE_AGAIN, || descriptors(&envoys)).await;
         let plan = LoadPlan {
             target: mesh.gateway(),
             path: "/".to_owned(),

@@ -25,38 +25,38 @@ use tokio::time::sleep;
 /// How long each answer is held.
 const HOLD: Duration = Duration::from_millis(150);
 
-/// How it lies.
+/// What it answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Lies {
-    /// With all of the answers above, in turn.
+pub enum Answers {
+    /// All of the answers above, in turn.
     All,
-    /// With silence.
-    Silence,
+    /// Nothing.
+    None,
 }
 
-/// A running liar.
+/// A running false control plane.
 #[derive(Debug)]
-pub struct Liar {
+pub struct FalseControlPlane {
     task: JoinHandle<()>,
 }
 
-impl Drop for Liar {
+impl Drop for FalseControlPlane {
     fn drop(&mut self) {
         self.task.abort();
     }
 }
 
-impl Liar {
+impl FalseControlPlane {
     /// Takes the address of the control plane of `mesh`; none if the mesh has none.
     ///
     /// # Errors
     /// The address is in use.
-    pub async fn in_the_place_of(mesh: &mut Mesh, lies: Lies) -> Result<Option<Self>, MeshError> {
+    pub async fn in_the_place_of(mesh: &mut Mesh, what: Answers) -> Result<Option<Self>, MeshError> {
         let Some(at) = mesh.control_plane_address() else { return Ok(None) };
         mesh.crash_control_plane().await;
         let listener = TcpListener::bind(at).await.map_err(|source| MeshError::Address { at, source })?;
         let answers = Arc::new(answers(mesh, mesh.endpoints()));
-        Ok(Some(Self { task: tokio::spawn(serve(listener, lies, answers)) }))
+        Ok(Some(Self { task: tokio::spawn(serve(listener, what, answers)) }))
     }
 
     /// Ends it and frees its address.
@@ -86,7 +86,7 @@ fn answers(mesh: &Mesh, endpoints: &[SocketAddr]) -> Vec<Answer> {
     ]
 }
 
-async fn serve(listener: TcpListener, lies: Lies, answers: Arc<Vec<Answer>>) {
+async fn serve(listener: TcpListener, what: Answers, answers: Arc<Vec<Answer>>) {
     let asked = Arc::new(AtomicUsize::new(0));
     let mut connections = tokio::task::JoinSet::new();
     loop {
@@ -99,7 +99,7 @@ async fn serve(listener: TcpListener, lies: Lies, answers: Arc<Vec<Answer>>) {
             let service = service_fn(move |_request| {
                 let (turn, answers) = (asked.fetch_add(1, Ordering::Relaxed), Arc::clone(&answers));
                 async move {
-                    if lies == Lies::Silence {
+                    if what == Answers::None {
                         std::future::pending::<()>().await;
                     }
                     sleep(HOLD).await;
