@@ -4,18 +4,18 @@
 //! | module | decides |
 //! |---|---|
 //! | [`admission`] | whether a server takes a request, and whether an answer carries a chip |
-//! | [`server`] | all of that together, for one server: admission, capacity, measurement, report |
+//! | [`server`] | what one server decides and measures: admission, capacity, service rate, report |
 //! | [`limiter`], [`wait_queue`] | which requests the application works on, and which a sidecar holds, in which order |
 //! | [`body`] | which bodies are too large to be held or sent again |
 //! | [`activity`] | when a stream is idle and does not count |
-//! | [`count`] | how many requests are in flight over all threads, also after a crash |
+//! | [`count`] | how many requests are in flight over all threads, and the recount that corrects it after a crash |
 //! | [`departures`], [`service_rate`] | how fast a server is |
 //! | [`estimate`] | what a sender believes about a server between two reports |
 //! | [`capacity`] | how many requests a server may hold |
 //! | [`endpoints`] | what a sender knows of each server: chips, when it may be probed, pending requests |
 //! | [`failures`] | how often a server fails, and which of its failures count against it |
-//! | [`routing`] | which servers a request tries, and in which order |
-//! | [`sender`] | all of that together, for the requests of one proxy to one cluster |
+//! | [`routing`] | which servers a request tries, and in which order; a file for each, such as [`Mu`](routing::Mu) |
+//! | [`sender`] | what one worker decides about its requests to one cluster |
 //! | [`cluster_name`] | which service a cluster belongs to, and which of its endpoints it has |
 //! | [`retries`] | how often a request may be sent again, and after what |
 //! | [`retry_budget`] | how often a sender may retry for other reasons than a rejection |

@@ -5,7 +5,7 @@
 //!
 //! | module | what it is for |
 //! |---|---|
-//! | [`Mesh`] and its parts | backends, sidecars, control plane, frontends and gateway, started in waves |
+//! | [`Mesh`] and its parts (folder `fleet`) | backends, sidecars, control plane, frontends and gateway, started in waves; their faults |
 //! | [`envoy`] | bootstraps for gateway and sidecars, finding and running Envoy |
 //! | [`backend`] | the application: a paced HTTP server |
 //! | [`load`] | closed-loop and open-loop clients, and their results |

@@ -3,9 +3,10 @@
 //!
 //! To make the next one, copy [`ablation`], which turns [cases](crate::case) into
 //! [records](crate::record). Then add the folder and a row to this file, the command to
-//! [`commands`](crate::commands) (the `use`, the variant, its arm) and a row to
-//! `loadtest/README.md`. Its tests check the cases and what the page shows; no unit test starts a
-//! mesh. To try it, take the shortest `--duration`; the files go to `target/NAME`. What several
+//! [`commands`](crate::commands) (the `use`, the variant, its arm), its section, if it has one, to
+//! the command `report`, and a row to `loadtest/README.md`. Its tests check the cases and what the
+//! page shows; no unit test starts a mesh. To try it: `make release envoy &&
+//! target/release/bloc-lab NAME --duration 1s`; the files go to `target/NAME`. What several
 //! experiments share is beside this folder.
 //!
 //! | experiment | what it measures |

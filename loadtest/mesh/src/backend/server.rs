@@ -10,7 +10,7 @@
 //! | path `/status/429` | answers with that status (200 to 599, otherwise 400) |
 //! | path `/echo` | answers with the body of the request |
 //! | `POST /admin/speed/0.5` | from now on service times are divided by this; 0.01 to 100, otherwise 400; answered at once |
-//! | `POST /admin/behaviour/failing` | from now on it answers with status 500, at once; `cutting`: it cuts answers off in the middle; `well`: neither; otherwise 400 |
+//! | `POST /admin/behaviour/failing` | from now on it answers with status 500, at once; `cutting`: it cuts answers off in the middle; `normal`: neither; otherwise 400 |
 //! | `POST /admin/seed/7` | from now on service times are drawn from this seed; 0 to 2^64 - 1, otherwise 400 |
 //! | path `/headers` | answers with the request's headers, one `name: value` a line |
 

@@ -1,6 +1,6 @@
 //! Envoy: bootstraps, the binary, a running instance.
 //!
-//! Which processes form a mesh is not here but in `mesh`.
+//! Which processes form a mesh is not here but in `fleet`.
 //!
 //! The builders return plain JSON, so a test can change any detail before it starts the instance.
 
