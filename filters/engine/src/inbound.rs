@@ -302,9 +302,7 @@ impl<H: Host> Request<H> {
             }
             Stage::Waiting { .. } => {
                 let now = now();
-                let mut service = self.service.borrow_mut();
-                let turns = service.queue.gone(&self.stream, now);
-                drop(service);
+                let turns = self.service.borrow_mut().queue.gone(&self.stream, now);
                 turns.take(now);
                 (true, false)
             }
@@ -314,14 +312,12 @@ impl<H: Host> Request<H> {
                 (counted, counted && place)
             }
         };
-        let mut service = self.service.borrow_mut();
         if counted {
-            service.add(-1);
+            self.service.borrow_mut().add(-1);
         }
         if place {
             let now = now();
-            let turns = service.queue.leave(now);
-            drop(service);
+            let turns = self.service.borrow_mut().queue.leave(now);
             turns.take(now);
         }
     }
