@@ -278,7 +278,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn follows_the_mood_that_is_set_and_refuses_unknown_moods() {
+    async fn follows_the_behaviour_that_is_set_and_refuses_unknown_ones() {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let server = tokio::spawn(Backend::new("b1", "fixed:1ms".parse().unwrap(), 1, 1.0, 1).serve(listener));
