@@ -6,8 +6,12 @@ mod common;
 use bloc_control_plane::ReportInterval;
 use bloc_control_plane::http::identity::Identity;
 use bloc_control_plane::server::Serving;
+use bloc_policy::roster::{self, Added};
+use bloc_policy::shared::{Cas, Shared};
+use bloc_policy::sync::{Last, ServiceEvents, ServiceLoad, SyncRequest};
 use common::{LIMIT, Server, metric, state};
 use reqwest::StatusCode;
+use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -69,7 +73,7 @@ async fn refuses_invalid_polls_with_a_reason() {
         ("[1", ""),
         ("{\"version\":\"\"}", "missing field `proxy`"),
         (r#"{"proxy":"p","version":1}"#, "version: invalid type: integer `1`, expected a string"),
-        (&long, "version: of 300 bytes is not allowed, only 200 bytes at most"),
+        (&long, "version: of 300 bytes is not allowed; allowed: 200 bytes at most"),
         (r#"{"proxy":""}"#, "proxy: \"\" is not allowed"),
         (r#"{"proxy":"p","services":["a b"]}"#, "services[0]: \"a b\" is not allowed"),
         (r#"{"proxy":"p","wait":"soon"}"#, "wait: \"soon\" is not allowed"),
@@ -133,6 +137,67 @@ async fn serves_the_overview_and_metrics_to_operators() {
     assert_eq!(metric(&metrics, r#"bloc_sync_answers_total{answer="changed"}"#), 1.0);
     server.stop().await;
     assert_eq!(poll.await.unwrap().status(), StatusCode::NOT_MODIFIED);
+}
+
+/// The shared data of one thread.
+#[derive(Default)]
+struct Data(RefCell<BTreeMap<String, Vec<u8>>>);
+
+impl Shared for Data {
+    fn get(&self, key: &str) -> (Option<Vec<u8>>, Cas) {
+        (self.0.borrow().get(key).cloned(), Cas::new(1))
+    }
+
+    fn set(&self, key: &str, value: &[u8], _: Cas) -> bool {
+        self.overwrite(key, value);
+        true
+    }
+
+    fn overwrite(&self, key: &str, value: &[u8]) {
+        self.0.borrow_mut().insert(key.to_owned(), value.to_vec());
+    }
+}
+
+/// A proxy that calls and serves more than a poll can carry leaves the rest out, and is served.
+#[tokio::test]
+async fn takes_the_largest_poll_that_a_proxy_sends() {
+    let server = Server::start(TWO).await;
+    for length in [20, 44, 100, 253] {
+        let names = |kind: char| (0..2_000).map(|i| format!("{kind}{i:0width$}", width = length - 1)).collect();
+        let data = Data::default();
+        assert_eq!(roster::announce(&data, &names('c')), Added::Some);
+        assert_eq!(roster::serve(&data, &names('s')), Added::Some);
+        let many = 1_000_000_000_000;
+        let events = ServiceEvents {
+            departed_confident: many,
+            chips_granted: many,
+            chips_withheld: many,
+            rejected_capacity: many,
+            rejected_bid: many,
+            rejected_deadline: many,
+        };
+        let load = |service| ServiceLoad {
+            service,
+            in_flight: 1_000_000,
+            capacity: Some(1_000_000),
+            departed: many,
+            arrived: many,
+            service_rate: Some(123_456.789_012_345),
+            events,
+        };
+        let serves: Vec<String> = roster::served(&data).into_iter().collect();
+        let request = SyncRequest {
+            proxy: "p".to_owned(),
+            services: roster::seen(&data).into_iter().collect(),
+            load: serves.iter().cloned().map(load).collect(),
+            serves,
+            last: Some(Last { replica: "r".repeat(60), answered_ms: many, reported_ms: Some(many) }),
+            ..SyncRequest::default()
+        };
+        let (status, text) = server.post(serde_json::to_vec(&request).unwrap()).await;
+        assert_eq!(status, StatusCode::OK, "names of {length} bytes: {text}");
+    }
+    server.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

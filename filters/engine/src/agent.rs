@@ -9,10 +9,10 @@
 //! so that the leader asks for it. So is a service that a thread stands in front of, so that the
 //! leader [reports](crate::reporter) its load.
 //!
-//! A tick is expensive because it wakes a thread that may be idle: 0.3 ms of CPU for each request,
-//! when fifty Envoys with little traffic ticked four times a second. So a VM ticks once in five
-//! seconds if it has no traffic, as that of the main thread, or so much that requests hand over the
-//! counters. Otherwise, and while something is left to do, it ticks once a second.
+//! A tick is expensive because it wakes a thread that may be idle: it cost 0.3 ms of CPU per
+//! request when fifty Envoys with little traffic ticked four times a second. So a VM ticks once in
+//! five seconds if it has no traffic (like the main thread's), or so much that its requests hand
+//! over the counters. Otherwise, and while something is left to do, it ticks once a second.
 //!
 //! On failure: the last good state stays, and the poll is repeated.
 
@@ -93,7 +93,7 @@ impl<H: Host> Agent<H> {
         let (before, now) = (&*self.asks, control_plane.cluster());
         if before != now {
             if !before.is_empty() {
-                log::warn!("control plane: {now:?} is asked from now on, not {before:?}: a proxy asks one");
+                log::warn!("control plane: polling {now:?} instead of {before:?}, because a proxy polls one");
             }
             self.asks = now.to_owned();
             // The parameters in force stay until the new one has answered.
@@ -141,14 +141,14 @@ impl<H: Host> Agent<H> {
         // If requests come often enough, they hand over the counters.
         let by_request = self.vm.was_handed_over();
         let used = self.vm.flush() && !by_request;
-        self.vm.look_anew();
+        self.vm.forget_clusters();
         self.polls.give_up(now);
         let behind = if self.control_plane.is_some() {
             let new = self.vm.take_new_services();
             !self.keep_up(new, now)
         } else {
             if self.polls.is_under_way() {
-                self.follower.leads(&self.vm.host, now);
+                self.follower.try_lead(&self.vm.host, now);
             }
             self.step_down();
             false
@@ -170,6 +170,9 @@ impl<H: Host> Agent<H> {
             match roster::announce(&self.vm.host, &new) {
                 Added::Some => self.tell(),
                 Added::Nothing => {}
+                Added::NoRoom => log::warn!(
+                    "control plane: this proxy calls more services than a poll can ask for; requests to {new:?} pass as without parameters"
+                ),
                 Added::NotYet => {
                     self.vm.give_back_new_services(new);
                     done = false;
@@ -200,7 +203,7 @@ impl<H: Host> Agent<H> {
 
     /// Polls if this VM is the leader; false if it leads but has no poll under way.
     fn lead(&mut self, now: Timestamp) -> bool {
-        if self.control_plane.is_none() || !self.follower.leads(&self.vm.host, now) {
+        if self.control_plane.is_none() || !self.follower.try_lead(&self.vm.host, now) {
             return true;
         }
         let services = roster::seen(&self.vm.host);

@@ -17,11 +17,17 @@ const VMS_KEY: &str = "bloc/vms";
 const MAX_VMS: usize = 256;
 /// How often a step is tried when other threads write in between.
 const TRIES: usize = 1000;
-/// The most services that are asked for.
-const MAX_SEEN: usize = 10_000;
-/// The most services that a proxy reports to stand in front of: some 400 bytes each, and the
-/// control plane reads 64 KiB. A sidecar has one or a few.
-const MAX_SERVED: usize = 100;
+/// The most services that are asked for, and the most bytes of their names. The control plane takes
+/// 1,000, in a body of 64 KiB.
+const SEEN: Room = Room { services: 1_000, bytes: 44 << 10 };
+/// The same of services that a proxy reports to stand in front of: with their load some 400 bytes
+/// each, in the rest of that body. A sidecar has one or a few.
+const SERVED: Room = Room { services: 20, bytes: 2 << 10 };
+
+struct Room {
+    services: usize,
+    bytes: usize,
+}
 
 /// The services that any thread has seen.
 pub fn seen(shared: &impl Shared) -> BTreeSet<String> {
@@ -38,31 +44,42 @@ pub fn served(shared: &impl Shared) -> BTreeSet<String> {
 pub enum Added {
     /// New ones were added.
     Some,
-    /// All were there, or there is no room.
+    /// All were there.
     Nothing,
+    /// There is no room for any of the others.
+    NoRoom,
     /// Another thread was faster: try again.
     NotYet,
 }
 
 /// Adds services to those that were seen, as many as there is room for.
 pub fn announce(shared: &impl Shared, new: &BTreeSet<String>) -> Added {
-    add(shared, SEEN_KEY, new, MAX_SEEN)
+    add(shared, SEEN_KEY, new, &SEEN)
 }
 
 /// Adds services to those that any thread stands in front of, as many as there is room for.
 pub fn serve(shared: &impl Shared, new: &BTreeSet<String>) -> Added {
-    add(shared, SERVED_KEY, new, MAX_SERVED)
+    add(shared, SERVED_KEY, new, &SERVED)
 }
 
-fn add(shared: &impl Shared, key: &str, new: &BTreeSet<String>, most: usize) -> Added {
+fn add(shared: &impl Shared, key: &str, new: &BTreeSet<String>, room: &Room) -> Added {
     let (value, cas) = shared.get(key);
     let mut all = names(&value.unwrap_or_default());
-    let room = most.saturating_sub(all.len());
-    let new: Vec<String> = new.difference(&all).take(room).cloned().collect();
+    let new: Vec<String> = new.difference(&all).cloned().collect();
     if new.is_empty() {
         return Added::Nothing;
     }
-    all.extend(new);
+    let (count, mut bytes) = (all.len(), all.iter().map(String::len).sum::<usize>());
+    for name in new {
+        bytes += name.len();
+        if all.len() >= room.services || bytes > room.bytes {
+            break;
+        }
+        all.insert(name);
+    }
+    if all.len() == count {
+        return Added::NoRoom;
+    }
     if shared.set(key, Vec::from_iter(all).join("\n").as_bytes(), cas) { Added::Some } else { Added::NotYet }
 }
 
@@ -129,11 +146,25 @@ mod tests {
     #[test]
     fn announces_services_up_to_the_maximum() {
         let data = Alone::default();
-        assert_eq!(serve(&data, &services(0..60)), Added::Some);
-        assert_eq!(serve(&data, &services(50..60)), Added::Nothing);
-        assert_eq!(serve(&data, &services(50..120)), Added::Some);
-        assert_eq!(served(&data), services(0..MAX_SERVED));
-        assert_eq!(serve(&data, &services(0..120)), Added::Nothing, "full");
+        assert_eq!(serve(&data, &services(0..15)), Added::Some);
+        assert_eq!(serve(&data, &services(10..15)), Added::Nothing);
+        assert_eq!(serve(&data, &services(10..120)), Added::Some);
+        assert_eq!(served(&data), services(0..SERVED.services));
+        assert_eq!(serve(&data, &services(0..120)), Added::NoRoom);
+        assert_eq!(serve(&data, &services(0..20)), Added::Nothing);
+    }
+
+    #[test]
+    fn announces_no_more_than_a_poll_can_carry() {
+        let data = Alone::default();
+        let long = |range: std::ops::Range<usize>| range.map(|i| format!("{i:0220}")).collect();
+        assert_eq!(announce(&data, &long(0..1_000)), Added::Some);
+        assert_eq!(seen(&data).iter().map(String::len).sum::<usize>(), SEEN.bytes / 220 * 220);
+        assert_eq!(announce(&data, &long(1_000..1_001)), Added::NoRoom);
+        assert_eq!(announce(&data, &services(0..2)), Added::Some, "the rest of the room");
+        let rest = SEEN.bytes % 220 - 6;
+        assert_eq!(announce(&data, &BTreeSet::from(["r".repeat(rest)])), Added::Some);
+        assert_eq!(announce(&data, &BTreeSet::from(["x".to_owned()])), Added::NoRoom);
     }
 
     #[test]
