@@ -1,8 +1,9 @@
 //! Configuration and its update under load.
 
-use crate::support::{App, Place, Pod, dynamic, eventually, from_sidecar, inbound, request, send};
-use bloc_mesh::envoy::{Envoy, SERVICE};
+use crate::support::{App, Place, Pod, dynamic, eventually, from_sidecar, inbound, metric, request, send};
+use bloc_mesh::envoy::{Envoy, SERVICE, workspace};
 use serde_json::{Value, json};
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
@@ -46,7 +47,7 @@ async fn applies_a_valid_update_under_load_and_ignores_an_invalid_one() {
         text.lines().find(|line| line.contains("configuration refused")).map(str::to_owned)
     })
     .await;
-    assert!(said.contains("services.backend.retries: 11 is not allowed, only 0 to 10"), "{said}");
+    assert!(said.contains("services.backend.retries: 11 is not allowed; allowed: 0 to 10"), "{said}");
     let before = sent.load(Ordering::Relaxed);
     eventually("traffic after the refusal", async || (sent.load(Ordering::Relaxed) > before + 100).then_some(())).await;
     assert!((capacity_of(&pod).await == Some(50)), "the running configuration stays");
@@ -74,6 +75,50 @@ async fn a_bad_configuration_at_the_start_is_refused_with_path_value_and_range()
         .await
         .unwrap_err();
     let said = std::fs::read_to_string(place.path().join("pod.log")).unwrap();
-    let expected = "services.backend.headroom: 1.5 is not allowed, only a number above 0 and at most 1";
+    let expected = "services.backend.headroom: 1.5 is not allowed; allowed: a number above 0 and at most 1";
     assert!(said.contains(expected), "{error}\n{said}");
+}
+
+/// The example of `docs/envoy.md`, with this application, these servers and this module.
+fn example(place: &Place, app: SocketAddr, servers: &[SocketAddr]) -> Value {
+    let at = |address: SocketAddr| json!({"socket_address": {"address": "127.0.0.1", "port_value": address.port()}});
+    let text = std::fs::read_to_string(workspace().join("docs/envoy.yaml")).unwrap();
+    let text = text.replace("target/bloc.wasm", place.module.to_str().unwrap());
+    let mut bootstrap: Value = serde_saphyr::from_str(&text).unwrap();
+    let any = SocketAddr::from(([127, 0, 0, 1], 0));
+    bootstrap["admin"] = json!({"address": at(any)});
+    let resources = &mut bootstrap["static_resources"];
+    for listener in resources["listeners"].as_array_mut().unwrap() {
+        listener["address"] = at(any);
+    }
+    for (cluster, endpoints) in [("application", &[app][..]), ("backend", servers)] {
+        let clusters = resources["clusters"].as_array_mut().unwrap();
+        let found = clusters.iter_mut().find(|one| one["name"] == cluster).unwrap();
+        let hosts: Vec<Value> = endpoints.iter().map(|one| json!({"endpoint": {"address": at(*one)}})).collect();
+        found["load_assignment"]["endpoints"] = json!([{"lb_endpoints": hosts}]);
+    }
+    bootstrap
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_example_of_the_documentation_works() {
+    let place = Place::new();
+    let app = App::start("pod").await;
+    let start = async |name, servers: &[SocketAddr]| {
+        Envoy::start(&place.envoy, place.path(), name, &example(&place, app.address, servers), 1).await.unwrap()
+    };
+    let server = start("server", &[]).await;
+    let caller = start("caller", &[server.listener("inbound").unwrap()]).await;
+    for _ in 0..20 {
+        let answer = send(caller.listener("outbound").unwrap(), request("/x"), "").await.unwrap();
+        assert_eq!((answer.app(), answer.ours()), (Some("pod"), vec![]));
+    }
+    for seen in app.seen("/x") {
+        assert!(!seen.headers.keys().any(|name| name.as_str().starts_with("x-bloc")), "{:?}", seen.headers);
+    }
+    eventually("all counters", async || {
+        let counts = (metric(&caller, "outbound", "attempts").await, metric(&server, "inbound", "chips_granted").await);
+        (counts == (20, 20)).then_some(())
+    })
+    .await;
 }
