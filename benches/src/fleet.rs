@@ -134,7 +134,7 @@ pub fn server() -> anyhow::Result<(Server, Timestamp)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use bloc_policy::endpoints::Right;
+    use bloc_policy::endpoints::Permit;
 
     #[test]
     fn lists_one_server_for_each_attempt() {
@@ -158,7 +158,7 @@ mod tests {
             let addresses = work.sender.endpoints().iter().map(|(_, endpoint)| endpoint.address().to_owned());
             let addresses: Vec<String> = addresses.collect();
             let forced = |address: &String| {
-                work.sender.begin(address, None, work.now).is_some_and(|attempt| attempt.right == Right::Forced)
+                work.sender.begin(address, None, work.now).is_some_and(|attempt| attempt.permit == Permit::Forced)
             };
             let waiting = addresses.into_iter().filter(forced).count();
             assert!((1..servers as usize * 3 / 4).contains(&waiting), "{waiting} of {servers} wait");

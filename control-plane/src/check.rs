@@ -98,7 +98,7 @@ fn manifests(documents: Vec<Value>, namespace: &str) -> Result<Verdict, Vec<Conf
             None => (created, name),
             Some((refused, counts)) => {
                 let (value, older) = (format!("{own:?}"), &counts.1);
-                let allowed = format!("one ConfigMap a namespace; the older {older:?} counts");
+                let allowed = format!("one ConfigMap per namespace; the older {older:?} counts");
                 let error = ConfigError::OutOfRange { path: "metadata.namespace".to_owned(), value, allowed };
                 errors.push(error.under(&format!("ConfigMap {own}/{refused}")));
                 counts
@@ -217,11 +217,11 @@ mod tests {
         let refusal = |text: &str| refusals(text).join("\n");
         assert_eq!(
             refusal(&map("shop", "{a: {retries: 11}}")),
-            "ConfigMap shop/bloc.services.a.retries: 11 is not allowed, only 0 to 10"
+            "ConfigMap shop/bloc.services.a.retries: 11 is not allowed; allowed: 0 to 10"
         );
-        assert!(refusal(&map("bloc-system", "{a: {}}")).contains("only a host such as"));
+        assert!(refusal(&map("bloc-system", "{a: {}}")).contains("allowed: a host such as"));
         assert!(refusal("kind: ConfigMap\nmetadata: {name: other}\n").contains("no ConfigMap with the label"));
-        assert_eq!(refusal("services: {a: {retries: 11}}"), "services.a.retries: 11 is not allowed, only 0 to 10");
+        assert_eq!(refusal("services: {a: {retries: 11}}"), "services.a.retries: 11 is not allowed; allowed: 0 to 10");
     }
 
     #[test]
@@ -231,7 +231,7 @@ mod tests {
         assert_eq!(
             refusals(&both),
             [
-                "ConfigMap shop/other.metadata.namespace: \"shop\" is not allowed, only one ConfigMap a namespace; the older \"bloc\" counts"
+                "ConfigMap shop/other.metadata.namespace: \"shop\" is not allowed; allowed: one ConfigMap per namespace; the older \"bloc\" counts"
             ]
         );
         let at = |text: &str, year| {
@@ -258,7 +258,7 @@ mod tests {
     fn gives_line_and_column_of_a_null_and_of_a_duration_without_unit() {
         assert_eq!(
             refusals("services:\n  backend:\n"),
-            ["services.backend: null is not allowed, only a mapping, {} for the defaults at line 2, column 3"]
+            ["services.backend: null is not allowed; allowed: a mapping, {} for the defaults at line 2, column 3"]
         );
         let duration = "services.a.resetInterval: invalid type: integer `200`, expected a string with its unit, such as 200ms, at line 3, column 20";
         assert_eq!(refusals("services:\n  a:\n    resetInterval: 200\n"), [duration]);

@@ -168,7 +168,7 @@ async fn run(arguments: Arguments) -> Result<()> {
     let identity = match (arguments.identity, arguments.trust_domain) {
         (IdentityKind::None, None) => Identity::None,
         (IdentityKind::None, Some(domain)) => {
-            return Err(anyhow!("--trust-domain {domain} is not allowed, only with --identity spiffe"));
+            return Err(anyhow!("--trust-domain {domain} needs --identity spiffe"));
         }
         (IdentityKind::Spiffe, domain) => Identity::Spiffe(domain),
     };
@@ -179,7 +179,7 @@ async fn run(arguments: Arguments) -> Result<()> {
     }
     // Each held poll is an open connection. The usual soft limit of 1,024 open files is too low.
     if let Err(error) = rlimit::increase_nofile_limit(u64::MAX) {
-        tracing::warn!(%error, "the limit of open files stays as it is");
+        tracing::warn!(%error, "cannot raise the limit of open files");
     }
     // A reader takes the address file as "listening now", so a file left by an earlier run has to
     // go.
@@ -199,7 +199,7 @@ async fn run(arguments: Arguments) -> Result<()> {
             })
         }
         Source::Kubernetes => {
-            let client = kubernetes().await.context("no way to the Kubernetes API")?;
+            let client = kubernetes().await.context("cannot configure a client for the Kubernetes API")?;
             tokio::spawn(KubernetesSource::new(client, arguments.namespace, arguments.cluster_domain).run(publisher))
         }
     };

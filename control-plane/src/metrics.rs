@@ -69,7 +69,7 @@ impl Default for Metrics {
         let r = &mut metrics.registry;
         r.register("bloc_config_accepted", "Contents of the source that were accepted", metrics.accepted.clone());
         r.register("bloc_config_rejected", "Contents of the source that were refused", metrics.rejected.clone());
-        r.register("bloc_config_version", "Stands for the content in force, without an order", metrics.version.clone());
+        r.register("bloc_config_version", "Identifies the content in force; not ordered", metrics.version.clone());
         r.register("bloc_config_services", "Services in force", metrics.services.clone());
         r.register(
             "bloc_config_loaded_timestamp_seconds",
@@ -78,7 +78,11 @@ impl Default for Metrics {
         );
         r.register("bloc_polls_held", "Polls that are held", metrics.polls_held.clone());
         r.register("bloc_proxies_connected", "Proxies that count at this replica", metrics.proxies_connected.clone());
-        r.register("bloc_proxies_stale", "Proxies of these behind what is in force", metrics.proxies_stale.clone());
+        r.register(
+            "bloc_proxies_stale",
+            "Connected proxies that have not taken the state in force for a while",
+            metrics.proxies_stale.clone(),
+        );
         r.register("bloc_config_refused", "Contents of the source that are refused now", metrics.refused.clone());
         r.register("bloc_kubernetes_watch_errors", "Failed lists and watches", metrics.watch_errors.clone());
         r.register("bloc_sync_answers", "Ended polls by answer", metrics.answers.clone());

@@ -69,7 +69,7 @@ impl Default for Serving {
     fn default() -> Self {
         Self {
             identity: Identity::None,
-            // A proxy asks again a second after its last answer.
+            // A proxy asks again at once, or a second after its last answer.
             head_timeout: Duration::from_secs(30),
             // All proxies of a large mesh at one replica, and some more. An idle connection takes
             // 12 kB that no budget covers. Together with the budgets for proxies and for bodies in

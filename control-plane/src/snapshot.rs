@@ -150,7 +150,7 @@ services:
     fn a_refusal_names_path_value_and_range() {
         assert_eq!(
             refusal("services: {backend: {retries: 11}}"),
-            "services.backend.retries: 11 is not allowed, only 0 to 10"
+            "services.backend.retries: 11 is not allowed; allowed: 0 to 10"
         );
         assert_eq!(
             refusal("services:\n  backend:\n    retries: three\n"),

@@ -36,16 +36,16 @@ async fn check_accepts_a_good_file_and_names_the_error_of_a_bad_one() {
     let bad = run(&["check", &file(directory.path(), "bad", "services: {a: {headroom: 2}}")]).await;
     let message = String::from_utf8(bad.stderr).unwrap();
     assert_eq!(bad.status.code(), Some(1));
-    assert!(message.contains("services.a.headroom: 2 is not allowed, only a number above 0"), "{message}");
+    assert!(message.contains("services.a.headroom: 2 is not allowed; allowed: a number above 0"), "{message}");
 }
 
 #[tokio::test]
 async fn exits_on_an_invalid_trust_domain() {
     for (domain, identity, reason) in [
-        ("", "spiffe", "\"\" is not allowed, only 1 to 255 of"),
-        ("a/b", "spiffe", "\"a/b\" is not allowed, only 1 to 255 of"),
-        ("a b", "spiffe", "\"a b\" is not allowed, only 1 to 255 of"),
-        ("a.b", "none", "--trust-domain a.b is not allowed, only with --identity spiffe"),
+        ("", "spiffe", "\"\" is not allowed; allowed: 1 to 255 of"),
+        ("a/b", "spiffe", "\"a/b\" is not allowed; allowed: 1 to 255 of"),
+        ("a b", "spiffe", "\"a b\" is not allowed; allowed: 1 to 255 of"),
+        ("a.b", "none", "--trust-domain a.b needs --identity spiffe"),
     ] {
         let source = ["--source", "file:/none", "--identity", identity, "--trust-domain", domain];
         let output = run(&source).await;
@@ -69,7 +69,7 @@ async fn exits_on_a_bad_or_missing_file_at_the_start() {
     let directory = tempfile::tempdir().unwrap();
     let bad = file(directory.path(), "bad", "services: {a: {retries: 11}}");
     for (source, reason) in [
-        (format!("file:{bad}"), "services.a.retries: 11 is not allowed, only 0 to 10"),
+        (format!("file:{bad}"), "services.a.retries: 11 is not allowed; allowed: 0 to 10"),
         (format!("file:{}/none", directory.path().display()), "cannot be read"),
     ] {
         let stale = file(directory.path(), "address", "127.0.0.1:1\n");
@@ -84,7 +84,7 @@ async fn exits_on_a_bad_or_missing_file_at_the_start() {
     assert!(String::from_utf8(misuse.stderr).unwrap().contains("expected file:PATH"));
     let misuse = run(&["--source", "file:x", "--report-interval", "500ms"]).await;
     assert_eq!(misuse.status.code(), Some(2));
-    assert!(String::from_utf8(misuse.stderr).unwrap().contains("\"500ms\" is not allowed, only 1s to 60s"));
+    assert!(String::from_utf8(misuse.stderr).unwrap().contains("\"500ms\" is not allowed; allowed: 1s to 60s"));
 }
 
 #[tokio::test]

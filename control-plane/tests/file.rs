@@ -76,7 +76,7 @@ async fn refuses_a_bad_file_and_keeps_the_last_good_one() {
     server.until(|server| server.store.overview().refusal.is_some()).await;
     let overview: serde_json::Value = serde_json::from_str(&server.get("/v1/services").await.1).unwrap();
     let message = overview["refusal"]["message"].as_str().unwrap();
-    assert!(message.contains("services.a.retries: 11 is not allowed, only 0 to 10"), "{message}");
+    assert!(message.contains("services.a.retries: 11 is not allowed; allowed: 0 to 10"), "{message}");
     assert_eq!(overview["refusal"]["resolved"], false);
     assert_eq!(
         (&overview["version"], &overview["services"]["a"]["spec"]["retries"]),

@@ -181,14 +181,14 @@ async fn reports_a_bad_config_map_by_one_event_and_in_the_overview() {
     for replica in [&replica, &other] {
         until("the refusal", || replica.metric("bloc_config_refused") == 1.0).await;
         let refusal = replica.store.overview().refusal.unwrap();
-        assert_eq!(refusal.message, "ConfigMap shop/bloc: services.a.retries: 11 is not allowed, only 0 to 10");
+        assert_eq!(refusal.message, "ConfigMap shop/bloc: services.a.retries: 11 is not allowed; allowed: 0 to 10");
         assert!(!refusal.resolved);
     }
     until("the Event", || !api.events().is_empty()).await;
     let [event] = &api.events()[..] else { panic!("one for both replicas: {:?}", api.events()) };
     assert_eq!((&event["regarding"]["name"], &event["type"]), (&"bloc".into(), &"Warning".into()));
     assert!(
-        event["note"].as_str().unwrap().ends_with("services.a.retries: 11 is not allowed, only 0 to 10"),
+        event["note"].as_str().unwrap().ends_with("services.a.retries: 11 is not allowed; allowed: 0 to 10"),
         "{event}"
     );
     assert!(!poll.is_finished());

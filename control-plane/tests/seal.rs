@@ -195,8 +195,12 @@ async fn serves_proxies_without_a_readable_key_and_reports_why() {
     for (status, data, reason) in [
         (Some(403), None, "Secret bloc-system/bloc-control-plane-seal: cannot be read or created: "),
         (Some(500), None, "Secret bloc-system/bloc-control-plane-seal: cannot be read or created: "),
-        (None, Some(short), "Secret bloc-system/bloc-control-plane-seal: data.key: 5 bytes are not allowed, only 32;"),
-        (None, Some(json!({})), "Secret bloc-system/bloc-control-plane-seal: data.key: absent, only 32 bytes"),
+        (
+            None,
+            Some(short),
+            "Secret bloc-system/bloc-control-plane-seal: data.key: 5 bytes are not allowed; allowed: 32 bytes;",
+        ),
+        (None, Some(json!({})), "Secret bloc-system/bloc-control-plane-seal: data.key: missing; allowed: 32 bytes"),
     ] {
         let api = shop().await;
         api.refuse_secrets(status);

@@ -42,7 +42,7 @@ for argument; do
   case $argument in
     --check) check=true ;;
     kube | istio) parts+=("$argument") ;;
-    *) echo "build.sh: $argument is not allowed, only --check, kube or istio" >&2; exit 2 ;;
+    *) echo "build.sh: $argument is not allowed; allowed: --check, kube or istio" >&2; exit 2 ;;
   esac
 done
 [ ${#parts[@]} -gt 0 ] || parts=(kube istio)

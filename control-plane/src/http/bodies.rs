@@ -44,7 +44,7 @@ impl From<NoRoom> for Unread {
 /// counted, not the length that the request states.
 pub async fn read(request: Request, mut passage: Passage) -> Result<Vec<u8>, Unread> {
     let too_long = || {
-        let why = format!("the body is not allowed, only up to {MAX_BODY_BYTES} bytes");
+        let why = format!("the body is too large; allowed: up to {MAX_BODY_BYTES} bytes");
         Unread::Refused(StatusCode::PAYLOAD_TOO_LARGE, why)
     };
     if request.body().size_hint().lower() > MAX_BODY_BYTES as u64 {

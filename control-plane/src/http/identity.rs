@@ -52,7 +52,7 @@ impl FromStr for TrustDomain {
         if (1..=255).contains(&text.len()) && text.chars().all(allowed) {
             return Ok(Self(text.into()));
         }
-        Err(format!("{text:?} is not allowed, only 1 to 255 of a to z, 0 to 9, '.', '-' and '_', as cluster.local"))
+        Err(format!("{text:?} is not allowed; allowed: 1 to 255 of a to z, 0 to 9, '.', '-' and '_', as cluster.local"))
     }
 }
 
@@ -95,7 +95,7 @@ impl Identity {
             })?,
         };
         if trust_domain(uri) != Some(allowed) {
-            let why = format!("{uri:?} is not allowed, only ids of the trust domain {allowed:?}");
+            let why = format!("{uri:?} is not allowed; allowed: ids of the trust domain {allowed:?}");
             return Err((StatusCode::FORBIDDEN, why));
         }
         Ok(Some(uri.to_owned()))
@@ -118,7 +118,7 @@ pub fn confine(spiffe: &str, request: &mut SyncRequest) -> Result<Vec<String>, R
     };
     if pod.is_none_or(|(_, own)| own != namespace) {
         return forbidden(format!(
-            "proxy: {:?} is not allowed, only the node id of a pod of {namespace}",
+            "proxy: {:?} is not allowed; allowed: the node id of a pod of {namespace}",
             request.proxy
         ));
     }
@@ -244,7 +244,7 @@ mod tests {
             answer(&Identity::Spiffe(domain.map(|domain| domain.parse().unwrap())), &[line], "127.0.0.1:1")
         };
         let refused = |id: &str, domain: &str| {
-            let why = format!("{id:?} is not allowed, only ids of the trust domain {domain:?}");
+            let why = format!("{id:?} is not allowed; allowed: ids of the trust domain {domain:?}");
             Err((StatusCode::FORBIDDEN, why))
         };
         assert_eq!(ask(None, &lines), refused(other, "cluster.local"));
@@ -271,7 +271,7 @@ mod tests {
         }
         for bad in ["", " ", "a b", "a/b", "spiffe://a", "A", "a\"", &"a".repeat(256)] {
             let error = bad.parse::<TrustDomain>().unwrap_err();
-            assert!(error.starts_with(&format!("{bad:?} is not allowed, only ")), "{error}");
+            assert!(error.starts_with(&format!("{bad:?} is not allowed; allowed: ")), "{error}");
         }
     }
 

@@ -82,7 +82,7 @@ fn context(store: Store, metrics: Arc<Metrics>, identity: Identity) -> Context {
 fn finish(routes: Router<Context>, context: Context) -> Router {
     routes
         .fallback(|| async { refusal(StatusCode::NOT_FOUND, "no such path") })
-        .method_not_allowed_fallback(|| async { refusal(StatusCode::METHOD_NOT_ALLOWED, "not this method") })
+        .method_not_allowed_fallback(|| async { refusal(StatusCode::METHOD_NOT_ALLOWED, "method not allowed") })
         .layer(from_fn_with_state(context.clone(), bodies::count_answers))
         .with_state(context)
 }

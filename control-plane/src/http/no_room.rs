@@ -50,7 +50,7 @@ impl Named {
 pub fn no_room(metrics: &Metrics, named: &Named, caller: &Arc<str>) -> Response {
     metrics.count_no_room();
     if named.is_due(caller, Instant::now()) {
-        tracing::warn!(%caller, "no room: its proxies, or answers that it does not take, need too much memory; those without room keep their last state");
+        tracing::warn!(%caller, "no memory left for this caller: it has too many proxies, or reads answers too slowly; proxies without room keep their last state");
     }
     let headers = [(header::RETRY_AFTER, WITHIN), (header::CONNECTION, "close")];
     (StatusCode::NOT_MODIFIED, headers).into_response()

@@ -15,7 +15,7 @@ pub struct ReportInterval(Duration);
 
 /// Not a duration from `1s` to `60s`.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{value:?} is not allowed, only 1s to 60s")]
+#[error("{value:?} is not allowed; allowed: 1s to 60s")]
 pub struct NotAReportInterval {
     value: String,
 }
@@ -72,7 +72,7 @@ mod tests {
         let seconds = |text: &str| text.parse::<ReportInterval>().map(|interval| interval.get().as_secs());
         assert_eq!((seconds("1s"), seconds("5s"), seconds("1m")), (Ok(1), Ok(5), Ok(60)));
         for text in ["999ms", "61s", "0s", "5", "", "-1s", "NaN"] {
-            assert_eq!(seconds(text).unwrap_err().to_string(), format!("{text:?} is not allowed, only 1s to 60s"));
+            assert_eq!(seconds(text).unwrap_err().to_string(), format!("{text:?} is not allowed; allowed: 1s to 60s"));
         }
         assert_eq!("5s".parse(), Ok(ReportInterval::default()));
     }

@@ -47,7 +47,7 @@ const COUNTERS: &[(&str, &str, &[Count])] = &[
     ),
     (
         "bloc_service_rejections",
-        "Requests that the servers bounced",
+        "Requests that the servers rejected",
         &[
             (Some(("reason", "capacity")), |t| t.rejected_capacity),
             (Some(("reason", "bid")), |t| t.rejected_bid),

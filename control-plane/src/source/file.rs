@@ -121,7 +121,7 @@ impl FileSource {
             }
             last = next;
         }
-        tracing::warn!(path = %self.path.display(), "the file does not stand still");
+        tracing::warn!(path = %self.path.display(), "the file keeps changing");
         None
     }
 

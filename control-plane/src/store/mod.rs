@@ -4,7 +4,19 @@
 //! Where services come from is not here but in `source`; how proxies ask is in `http`.
 //!
 //! One lock guards everything. Each step under it is short (no I/O, no waiting), and a change costs
-//! only its subscribers. The decisions are in `state`, the meaning of versions in `version`.
+//! only its subscribers.
+//!
+//! | file | what |
+//! |---|---|
+//! | `handle` | the interface: publishing, and polls that wait for it |
+//! | `inner`, `state` | the data under the lock; the decisions on polls |
+//! | `catalog`, `version`, `seal` | the services in force; what a version means; who issued it |
+//! | `wants` | what proxies have seen of the source and this replica has not |
+//! | `poll`, `polls`, `outcome` | a validated poll; the held ones; how one ends |
+//! | `proxies`, `names`, `subscription` | the last poll of each proxy; what proxies subscribe to |
+//! | `window`, `staleness` | when a proxy counts at this replica; which proxies are behind |
+//! | `budget`, `charge` | the memory for proxies; what one takes |
+//! | `view`, `overview`, `status`, `history` | what operators see |
 
 mod budget;
 mod catalog;

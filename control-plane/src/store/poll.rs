@@ -247,7 +247,10 @@ mod tests {
         let load = |load: ServiceLoad| SyncRequest { serves: vec!["a".into()], load: vec![load], ..request() };
         let of = |service_rate| load(ServiceLoad { service: "a".into(), service_rate, ..Default::default() });
         for rate in [f64::NAN, f64::INFINITY, -1.0, -1e-9, 1.1e12] {
-            assert_eq!(error(of(Some(rate))), format!("load[0].serviceRate: {rate} is not allowed, only 0 to 1e12"));
+            assert_eq!(
+                error(of(Some(rate))),
+                format!("load[0].serviceRate: {rate} is not allowed; allowed: 0 to 1e12")
+            );
         }
         assert!([None, Some(0.0), Some(-0.0), Some(1e12)].map(of).into_iter().all(|r| Poll::try_from(r).is_ok()));
         let of =
@@ -259,9 +262,9 @@ mod tests {
         many.load[0].events.rejected_bid = MAX_DEPARTED + 1;
         assert!(error(many).starts_with("load[0].events.rejectedBid: 9007199254740993 is not allowed"));
         let twice = SyncRequest { load: vec![of(0, 0).load.remove(0), of(0, 0).load.remove(0)], ..of(0, 0) };
-        assert_eq!(error(twice), "load[1].service: \"a\" is not allowed, only each service once");
+        assert_eq!(error(twice), "load[1].service: \"a\" is not allowed; allowed: each service once");
         let foreign = error(SyncRequest { serves: vec!["b".into()], ..of(0, 0) });
-        assert_eq!(foreign, "load[0].service: \"a\" is not allowed, only a name that is in serves");
+        assert_eq!(foreign, "load[0].service: \"a\" is not allowed; allowed: a name that is in serves");
         assert!(error(SyncRequest { version: "0".repeat(MAX_LENGTH + 1), ..request() }).starts_with("version: "));
         let last = |last| SyncRequest { last: Some(last), ..request() };
         assert!(error(last(Last { replica: "a b".into(), ..Last::default() })).starts_with("last.replica: "));

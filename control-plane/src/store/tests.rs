@@ -293,12 +293,12 @@ async fn the_overview_shows_services_refusals_and_proxies() {
     let world = World::new("services: {a: {retries: 1}}");
     let version = world.answered("p", "", &["a"]).await.version;
     let _poll = world.held("p", &version, &["a"]).await;
-    world.store.refuse("file", "services.a.retries: 11 is not allowed, only 0 to 10".into());
+    world.store.refuse("file", "services.a.retries: 11 is not allowed; allowed: 0 to 10".into());
     let view = world.store.overview();
     assert_eq!((view.version.as_str(), view.source.as_str()), (version.as_str(), "test"));
     assert_eq!(view.loaded.as_deref(), Some("1970-01-01T00:16:40.000Z"));
     assert_eq!(view.services["a"].spec.retries, Some(1));
-    assert!(view.refusal.is_some_and(|r| r.message.contains("only 0 to 10") && !r.resolved));
+    assert!(view.refusal.is_some_and(|r| r.message.contains("allowed: 0 to 10") && !r.resolved));
     let [proxy] = &view.proxies[..] else { panic!("{:?}", view.proxies) };
     assert_eq!((proxy.proxy.as_str(), &proxy.version, proxy.connected, proxy.current), ("p", &version, true, true));
     assert_eq!(world.store.counts().proxies_stale, 0);

@@ -88,7 +88,7 @@ async fn a_bad_config_map_gets_an_event_and_changes_nothing() {
     proxy.endpoints(&[]).await;
     cluster.policy("services: {a: {retries: 11}}").await;
     let events = Api::<Event>::namespaced(cluster.client.clone(), "shop");
-    let reason = "services.a.retries: 11 is not allowed, only 0 to 10";
+    let reason = "services.a.retries: 11 is not allowed; allowed: 0 to 10";
     until("the Event", async || {
         let events = events.list(&ListParams::default()).await.unwrap().items;
         events.iter().any(|event| event.note.as_deref().is_some_and(|note| note.ends_with(reason)))

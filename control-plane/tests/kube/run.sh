@@ -12,7 +12,7 @@ cd "$(dirname "$0")/../../.."
 profile=${1:-kube}
 case $profile in
   kube | flood) ;;
-  *) echo "run.sh: $profile is not allowed, only flood" >&2; exit 2 ;;
+  *) echo "run.sh: $profile is not allowed; allowed: flood" >&2; exit 2 ;;
 esac
 
 PATH=$PATH:/usr/sbin:/sbin

@@ -88,7 +88,7 @@ async fn screen_readers_find_landmarks_and_a_name_for_every_control() {
         has("region", "Nothing needs attention");
         has("region", "Changes and refusals");
         has("searchbox", "Filter");
-        has("combobox", "First");
+        has("combobox", "Sort by");
         has("columnheader", "Condition");
         has("rowheader", "backend");
         has("link", "backend");

@@ -121,7 +121,7 @@ async fn shop() -> Fleet {
     let first = yaml.replace("limit: 40", "limit: 45");
     publish(first.clone());
     publish(first.replace("retries: 2", "retries: 3, resetInterval: 500ms"));
-    let refusal = "services.reviews.headroom: 1.5 is not allowed, only a number above 0 and at most 1";
+    let refusal = "services.reviews.headroom: 1.5 is not allowed; allowed: a number above 0 and at most 1";
     fleet.store.refuse("file:services.yaml", refusal.to_owned());
     fleet
 }

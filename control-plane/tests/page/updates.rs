@@ -32,7 +32,7 @@ async fn shows_a_refused_configuration_at_the_top_until_it_is_fixed() {
         browser.open(&server.url).await;
         browser.until_shown("#attention-title", "Nothing needs attention").await;
         server.write("services: {backend: {retries: 11}}");
-        let refusal = "services.backend.retries: 11 is not allowed, only 0 to 10";
+        let refusal = "services.backend.retries: 11 is not allowed; allowed: 0 to 10";
         browser.until_shown("#attention", refusal).await;
         assert_eq!(browser.text("#attention .word").await, "refused");
         assert!(browser.text("#events").await.contains(refusal));
@@ -43,7 +43,7 @@ async fn shows_a_refused_configuration_at_the_top_until_it_is_fixed() {
 
         server.write("services: {backend: {retries: 10}}");
         browser.until_shown("#attention-title", "Nothing needs attention").await;
-        browser.until_shown("#events", "refused, mended since").await;
+        browser.until_shown("#events", "refused, fixed since").await;
         assert_eq!(browser.value::<String>("document.title").await, "BLOC");
         server.stop().await;
     })

@@ -12,7 +12,7 @@
 //! without its server.
 //!
 //! Fail-open: an attempt to a service without configuration passes; only `x-bloc-endpoints` is
-//! removed. An attempt without a key, because no `bloc.outbound` placed it, is booked under its
+//! removed. An attempt without a key, because no `bloc.outbound` placed it, is recorded under its
 //! cluster's name. The route configuration removes our headers from requests and responses, which
 //! costs Envoy a tenth of a host call. It cannot remove `x-bloc-endpoints`, because Envoy chooses
 //! the server by it later.
@@ -32,7 +32,7 @@ use crate::streams::Counted;
 use crate::vm::Vm;
 use crate::why::Rejected;
 use answer::{Rejection, Status, attempt_number, is_grpc_error, reply, reply_for_silence, said};
-use bloc_policy::endpoints::{Answer, Endpoint, EndpointId, Right};
+use bloc_policy::endpoints::{Answer, Endpoint, EndpointId, Permit};
 use bloc_policy::sender::{self, Sender};
 use bloc_policy::units::Timestamp;
 use bloc_policy::wire::bid;
@@ -68,7 +68,7 @@ pub struct Attempt<H: Host> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
     /// Not begun, or answered.
-    Elsewhere,
+    NotPending,
     /// At a server, without an answer. `limit`: how long it may take, if that was read.
     Pending { limit: Option<Duration> },
     /// Paused here while other attempts of its request are under way.
@@ -77,7 +77,7 @@ enum Phase {
 
 /// What is recorded of an attempt.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Booked {
+pub struct Recorded {
     /// Its request, if this proxy placed it.
     pub request: Option<RequestKey>,
     /// The address of its server.
@@ -92,16 +92,16 @@ type Begun<H> = Result<UnderWay<H>, Shared<H>>;
 impl<H: Host> Attempt<H> {
     /// An attempt that has not begun.
     pub fn new(vm: &Rc<Vm<H>>, stream: H::Stream) -> Self {
-        Self { vm: Rc::clone(vm), stream, key: None, under_way: None, elsewhere: None, phase: Phase::Elsewhere }
+        Self { vm: Rc::clone(vm), stream, key: None, under_way: None, elsewhere: None, phase: Phase::NotPending }
     }
 
     /// What the filter has recorded of it, once it has begun.
-    pub fn booked(&self) -> Option<Booked> {
+    pub fn recorded(&self) -> Option<Recorded> {
         let under_way = self.under_way.as_ref()?;
         let cluster = under_way.cluster.borrow();
         let server = cluster.sender.endpoints().get(under_way.attempt.endpoint);
         let server = server.map(Endpoint::address).unwrap_or_default().to_owned();
-        Some(Booked { request: self.key, server, began: under_way.attempt.began })
+        Some(Recorded { request: self.key, server, began: under_way.attempt.began })
     }
 
     /// Finds the request of this attempt, and removes the addresses from its list.
@@ -125,7 +125,7 @@ impl<H: Host> Attempt<H> {
     /// Whether this attempt may not follow the previous one: the retries of its kind or the retry
     /// budget are used up.
     fn is_one_too_many(&self, next: &Next<RefCell<Cluster<H>>>) -> bool {
-        if next.may && next.after == Some(End::Silent) {
+        if next.may && next.after == Some(End::NoAnswer) {
             let mut cluster = next.cluster.borrow_mut();
             if !cluster.sender.may_repeat() {
                 cluster.counters.count(Sent::OverBudget);
@@ -192,10 +192,10 @@ impl<H: Host> Attempt<H> {
                     // No application has failed, and our retries are used up: the route's retries
                     // decide, as they would without the filters.
                     self.stream.remove_header(Map::Response, REJECT);
-                    requests.ended_after_all(key, |retries| retries.may_fail() && self.may_repeat())
+                    requests.ended_after_all(key, |retries| retries.has_route_retry() && self.may_repeat())
                 }
             }
-            _ => requests.ended(key, End::Answered, |retries| retries.may_fail() && self.may_repeat()),
+            _ => requests.ended(key, End::Answered, |retries| retries.has_route_retry() && self.may_repeat()),
         };
         let Then::Nothing { named } = then else { return };
         if (named || status.is_bad(&self.stream)) && self.stream.header(Map::Response, RATE_LIMITED).is_none() {
@@ -242,10 +242,10 @@ impl<H: Host> Attempt<H> {
             drop(inner);
             return Some(Err(cluster));
         };
-        match attempt.right {
-            Right::Chip => {}
-            Right::Probe => inner.counters.count(Sent::Probes),
-            Right::Forced => inner.counters.count(Sent::Forced),
+        match attempt.permit {
+            Permit::Chip => {}
+            Permit::Probe => inner.counters.count(Sent::Probes),
+            Permit::Forced => inner.counters.count(Sent::Forced),
         }
         drop(inner);
         let mut text = self.vm.text.borrow_mut();
@@ -288,7 +288,7 @@ impl<H: Host> Drop for Attempt<H> {
     fn drop(&mut self) {
         let Some(key) = self.key else { return };
         match self.phase {
-            Phase::Elsewhere => {}
+            Phase::NotPending => {}
             Phase::Surplus => self.vm.requests.borrow_mut().leave(key, &self.stream),
             Phase::Pending { limit } => {
                 let began = self.under_way.as_ref().map(|under_way| under_way.attempt.began);
@@ -337,7 +337,7 @@ impl<H: Host> Filter for Attempt<H> {
         let (vm, stream) = (&self.vm, &self.stream);
         crash::point(&vm.host, "attempt.response");
         if let (Some(key), Phase::Pending { .. }) = (self.key, self.phase) {
-            self.phase = Phase::Elsewhere;
+            self.phase = Phase::NotPending;
             if vm.requests.borrow_mut().came(key) {
                 vm.pace.hurry(SOON);
             }
@@ -351,7 +351,7 @@ impl<H: Host> Filter for Attempt<H> {
         self.end_retries(report.as_ref(), rejection, status);
         let refused = rejection.zip(report).map(|(reason, report)| match reason {
             Some(Reason::Bid) => Answer::Bounced(report),
-            Some(Reason::Deadline) => Answer::Late(report),
+            Some(Reason::Deadline) => Answer::RejectedForDeadline(report),
             _ => Answer::Rejected(report),
         });
         let Some(under_way) = &mut self.under_way else {
@@ -367,7 +367,7 @@ impl<H: Host> Filter for Attempt<H> {
             (None, None) => stream
                 .header(Map::Response, ORCA)
                 .and_then(|value| orca::decode(value.as_ref()))
-                .map_or(Answer::Silent, Answer::Orca),
+                .map_or(Answer::Unreported, Answer::Orca),
         });
         if !ends && under_way.answer.is_none() {
             let (cluster, endpoint) = (Rc::clone(&under_way.cluster), under_way.attempt.endpoint);

@@ -32,7 +32,7 @@ events! {
         Fallbacks = "fallbacks",
         /// Requests refused because no server would have met the SLO.
         RefusedSlo = "refused_slo",
-        /// Attempts that the server bounced because the wait would have been longer than their bid.
+        /// Attempts that the server bounced because they would have taken longer than their bid.
         Bounces = "bounces",
         /// Answers and failures that were not retried only because of the retry budget.
         OverBudget = "over_budget",

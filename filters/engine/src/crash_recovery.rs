@@ -8,8 +8,8 @@
 //!
 //! A trap without a panic (out of memory, stack overflow, a VM ended by the host) runs none of
 //! this. Then other workers put right the count and the places, see [`bloc_policy::count`] and
-//! [`bloc_policy::limiter`]; held requests wait for Envoy's own timeouts, and the crash is not
-//! counted.
+//! [`bloc_policy::limiter`]; held requests wait until their clients or Envoy time out, and the
+//! crash is not counted.
 
 use std::cell::RefCell;
 use std::rc::Rc;

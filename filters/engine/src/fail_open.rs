@@ -26,7 +26,7 @@ impl FailOpen {
     }
 
     /// Whether this VM fails open at present.
-    pub fn holds(&self, host: &impl Host) -> bool {
+    pub fn is_active(&self, host: &impl Host) -> bool {
         self.0.is_some_and(|until| host.now() < until)
     }
 }

@@ -18,7 +18,7 @@ impl Handover {
     }
 
     /// Whether a request must hand them over now.
-    pub fn is_due(&self, now: Timestamp) -> bool {
+    pub fn take_due(&self, now: Timestamp) -> bool {
         let due = now.since(self.last.get()) >= TICK;
         if due {
             self.last.set(now);
@@ -28,7 +28,7 @@ impl Handover {
     }
 
     /// Whether a request has done so since the last call.
-    pub fn was_by_request(&self) -> bool {
+    pub fn take_by_request(&self) -> bool {
         self.by_request.take()
     }
 }

@@ -3,7 +3,7 @@
 //! A [`Host`] is one worker thread of the proxy. A [`Stream`] is one request (or one attempt) as a
 //! filter sees it. Both are handles, cheap to clone; for Proxy-Wasm they are empty or a number. No
 //! call fails or panics: a binding returns nothing where its proxy has nothing. No call runs a
-//! filter before it returns, except the last ones of a callback, which say so.
+//! filter before it returns, except those that are documented as the last of a callback.
 
 use bloc_policy::shared::Shared;
 use bloc_policy::units::Timestamp;

@@ -1,5 +1,5 @@
 //! `bloc.inbound`: admits, holds or rejects a request before the application sees it, and adds the
-//! load report to every response.
+//! load report to each response to a caller with the filters.
 //!
 //! The plugin configuration names the service that the proxy stands in front of. If it does not,
 //! the service comes from the metadata that Istio writes into each inbound cluster. So one
@@ -72,7 +72,7 @@ enum Stage {
     /// have come.
     Rejected { reason: Reason, others: Concurrency, bytes: u64 },
     /// Answered by this filter, and no longer counted.
-    Bounced,
+    Replied,
 }
 
 impl<H: Host> Waits for Request<H> {
@@ -134,7 +134,7 @@ impl<H: Host> Request<H> {
         let deadline = deadline(&self.stream);
         let verdict = server.arrive(others, bid, deadline, now);
         let met = Met { flag: server.flag(waiting(server, others)), others };
-        let (places, patience, capacity) = (server.places(), server.patience(deadline), server.capacity());
+        let (places, max_hold, capacity) = (server.places(), server.max_hold(deadline), server.capacity());
         let body_limit = server.parameters().body_limit();
         service.last = Some(self.plugin);
         service.show_capacity(capacity);
@@ -145,7 +145,7 @@ impl<H: Host> Request<H> {
             return Flow::Pause;
         }
         service.counters.count(Served::Admitted);
-        let Some(places) = places.filter(|places| !service.queue.come(*places, now)) else {
+        let Some(places) = places.filter(|places| !service.queue.arrive(*places, now)) else {
             self.stage.set(Stage::Inside { met, since: now, place: places.is_some() });
             hurry(vm, service.tick_period(now));
             return Flow::Continue;
@@ -154,7 +154,7 @@ impl<H: Host> Request<H> {
         if body.exceeds(body_limit) {
             // If held, it could fill the flow-control window of its connection, and stop requests
             // inside.
-            let turns = service.queue.let_in(now);
+            let turns = service.queue.enter_over_limit(now);
             self.stage.set(Stage::Inside { met, since: now, place: true });
             hurry(vm, service.tick_period(now));
             drop(borrowed);
@@ -165,7 +165,7 @@ impl<H: Host> Request<H> {
         let limit = (body == Body::Call).then_some(body_limit);
         self.stage.set(Stage::Waiting { met, limit });
         let waits: Rc<dyn Waits> = Rc::clone(self) as Rc<dyn Waits>;
-        service.queue.hold(self.plugin, vm.held.hold(&self.stream), &waits, places, now.after(patience));
+        service.queue.hold(self.plugin, vm.held.hold(&self.stream), &waits, places, now.after(max_hold));
         hurry(vm, service.tick_period(now));
         Flow::Pause
     }
@@ -208,7 +208,7 @@ impl<H: Host> Request<H> {
     /// Answers a request that was rejected and is not counted.
     fn answer(&self, reason: Reason, others: Concurrency) {
         let mut service = self.service.borrow_mut();
-        self.stage.set(Stage::Bounced);
+        self.stage.set(Stage::Replied);
         let (status, grpc_status) = (TOO_MANY_REQUESTS, RESOURCE_EXHAUSTED);
         let (event, details) = match reason {
             Reason::Capacity => (Served::RejectedCapacity, "bloc_capacity"),
@@ -249,7 +249,7 @@ impl<H: Host> Request<H> {
             let answer = (!ends).then(|| self.vm.streams.begin(&self.stream, counted()));
             self.stage.set(Stage::Answered { place, answer });
         };
-        let (let_in, reads) = match self.stage.get() {
+        let (admitted, reads) = match self.stage.get() {
             Stage::Inside { place, .. }
                 if self.has_filters
                     && headers <= if ends { LOCAL_GRPC_REPLY } else { LOCAL_REPLY }
@@ -266,20 +266,20 @@ impl<H: Host> Request<H> {
             // Envoy answered first, for example after a timeout.
             Stage::Waiting { .. } => {
                 let now = self.vm.host.now();
-                let turns = self.service.borrow_mut().queue.gone(&self.stream, now);
+                let turns = self.service.borrow_mut().queue.cancel(&self.stream, now);
                 self.stage.set(Stage::Answered { place: false, answer: None });
                 turns.take(now);
                 (None, self.has_filters)
             }
             // A request that came before the parameters is not counted, and reports nothing.
-            Stage::Untouched | Stage::Answered { .. } | Stage::Bounced => return None,
+            Stage::Untouched | Stage::Answered { .. } | Stage::Replied => return None,
             Stage::Rejected { .. } => {
                 self.service.borrow_mut().queue.stop_reading(&self.stream);
-                self.stage.set(Stage::Bounced);
+                self.stage.set(Stage::Replied);
                 return None;
             }
         };
-        self.service.borrow_mut().answered(self.plugin, let_in, reads, &mut *self.vm.rng.borrow_mut())
+        self.service.borrow_mut().answered(self.plugin, admitted, reads, &mut *self.vm.rng.borrow_mut())
     }
 
     /// The report for a request that never reached the application: nothing is measured, and no
@@ -295,14 +295,14 @@ impl<H: Host> Request<H> {
     fn end(&self) {
         let now = || self.vm.host.now();
         let (counted, place) = match self.stage.get() {
-            Stage::Untouched | Stage::Bounced => (false, false),
+            Stage::Untouched | Stage::Replied => (false, false),
             Stage::Rejected { .. } => {
                 self.service.borrow_mut().queue.stop_reading(&self.stream);
                 (false, false)
             }
             Stage::Waiting { .. } => {
                 let now = now();
-                let turns = self.service.borrow_mut().queue.gone(&self.stream, now);
+                let turns = self.service.borrow_mut().queue.cancel(&self.stream, now);
                 turns.take(now);
                 (true, false)
             }

@@ -15,11 +15,22 @@
 //! |---|---|
 //! | [`root`] | the root contexts: configurations, ticks, messages |
 //! | [`inbound`], [`outbound`], [`attempt`], [`agent`] | the filters, and the agent that asks the control plane |
-//! | [`vm`], [`reporter`], [`why`] | the state of one worker, which lives as long as its VM |
-//! | [`services`], [`clusters`], [`requests`], [`streams`], [`pace`], [`handover`] | the parts of that state |
-//! | [`service`], [`service_metrics`], [`cluster`], [`views`], [`parameters`], [`queue`], [`held`], [`fail_open`] | a single one of each |
-//! | [`metrics`], [`message`], [`crash_recovery`], [`crash`], [`body`], [`deadline`] | what they use |
-//! | [`host`], [`filter`], [`names`] | what the binding implements, and what it calls |
+//! | [`vm`] | the state of one worker, which lives as long as its VM |
+//! | [`reporter`] | the load that the leader reports to the control plane |
+//! | [`why`] | the header that tells people why a request was rejected |
+//! | [`services`], [`clusters`] | all services that this proxy stands in front of; all clusters that it calls |
+//! | [`requests`] | the outgoing requests: what their attempts share |
+//! | [`streams`] | answers that have begun, and which of them are idle |
+//! | [`pace`], [`handover`] | how often this thread ticks; when its counters go to the host |
+//! | [`service`], [`cluster`] | one service, with the inbound filter's state; one cluster, with the outbound filters' |
+//! | [`service_metrics`] | the metrics of one service |
+//! | [`views`], [`parameters`] | one service or cluster under each plugin configuration; the parameters in force |
+//! | [`queue`], [`held`] | the requests held for one service; those for all, which crash recovery answers |
+//! | [`fail_open`] | what passes after too many crashes |
+//! | [`crash_recovery`], [`crash`] | what a VM that panics does before it ends; panics on demand, for tests |
+//! | [`metrics`], [`message`] | counters and gauges; what the threads' VMs tell each other |
+//! | [`body`], [`deadline`] | what headers say of a body, and of how long the caller waits |
+//! | [`host`], [`filter`], [`names`] | what the binding implements; what it calls; root ids and keys |
 
 #![cfg_attr(not(test), deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing))]
 

@@ -104,7 +104,8 @@ impl<H: Host> Filter for OutboundRequest<H> {
         let bids = !sender.bids() || !body(stream, ends).exceeds(sender.parameters().body_limit());
         let ours = sender.retries(0, bids).left();
         let retries = if ours > 0 {
-            let own = own_retries(stream).unwrap_or_else(|| route_retries(stream, sender.parameters().route_retries()));
+            let own =
+                requested_retries(stream).unwrap_or_else(|| route_retries(stream, sender.parameters().route_retries()));
             sender.retries(own, bids)
         } else {
             // Envoy counts the retries, as without the filters.
@@ -155,7 +156,7 @@ impl<H: Host> Drop for OutboundRequest<H> {
 }
 
 /// How many retries the request itself asks for, if Envoy would read the number.
-fn own_retries(stream: &impl Stream) -> Option<u32> {
+fn requested_retries(stream: &impl Stream) -> Option<u32> {
     let asked = stream.header(Map::Request, MAX_RETRIES)?;
     let asked: u64 = std::str::from_utf8(asked.as_ref()).ok()?.trim().parse().ok()?;
     // Envoy keeps the lower half, too.

@@ -17,7 +17,7 @@ const TICK_WHEN_ONE_IS_LATE_SOON: Duration = Duration::from_millis(50);
 const TICK_WHILE_INSIDE: Duration = Duration::from_millis(250);
 /// The rest of a body that has not come at once takes a round trip on the network, or a few.
 const TICK_WHILE_READING: Duration = Duration::from_millis(1);
-/// The most often a thread asks in a second whether a body has come.
+/// How many times per second, at most, a thread asks whether a body has come.
 const ASKS_PER_SECOND: u32 = 20_000;
 /// How long a rejected request may take to send the rest of its body.
 const UNTIL_READ: Duration = Duration::from_secs(1);
@@ -113,8 +113,8 @@ impl<H: Host> Queue<H> {
 
     /// A request has come. Returns whether there is a place for it at once; if not, it must be
     /// [held](Self::hold) next.
-    pub fn come(&mut self, concurrency: Concurrency, now: Timestamp) -> bool {
-        self.wait_queue.come(&self.host, concurrency, now)
+    pub fn arrive(&mut self, concurrency: Concurrency, now: Timestamp) -> bool {
+        self.wait_queue.arrive(&self.host, concurrency, now)
     }
 
     /// Holds a request of this configuration, which found no place among `concurrency`, until
@@ -132,8 +132,8 @@ impl<H: Host> Queue<H> {
     }
 
     /// Lets a request in, whether there is a place for it or not: it counts as inside.
-    pub fn let_in(&mut self, now: Timestamp) -> Turns<H> {
-        let turns = self.wait_queue.let_in(&self.host, now);
+    pub fn enter_over_limit(&mut self, now: Timestamp) -> Turns<H> {
+        let turns = self.wait_queue.enter_over_limit(&self.host, now);
         self.announced(turns)
     }
 
@@ -206,8 +206,8 @@ impl<H: Host> Queue<H> {
     }
 
     /// This request, which waited, has ended.
-    pub fn gone(&mut self, stream: &H::Stream, now: Timestamp) -> Turns<H> {
-        let turns = self.wait_queue.gone(&self.host, now, |waiting| waiting.held.stream() == stream);
+    pub fn cancel(&mut self, stream: &H::Stream, now: Timestamp) -> Turns<H> {
+        let turns = self.wait_queue.cancel(&self.host, now, |waiting| waiting.held.stream() == stream);
         self.announced(turns)
     }
 

@@ -10,7 +10,7 @@
 //! entry.
 
 use crate::parameters::PluginId;
-use bloc_policy::bid::Turn;
+use bloc_policy::bid::BidPosition;
 use bloc_policy::endpoints::EndpointId;
 use bloc_policy::retries::Retries;
 use bloc_policy::wire::endpoints::RequestKey;
@@ -50,7 +50,7 @@ struct Request<C, S> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
     /// It got no answer, or has not ended.
-    Silent,
+    NoAnswer,
     /// It got an answer.
     Answered,
     /// It was rejected.
@@ -69,7 +69,7 @@ pub struct Next<C> {
     /// chosen.
     pub first: Option<EndpointId>,
     /// The bid that it makes, if it may make one.
-    pub turn: Option<Turn>,
+    pub turn: Option<BidPosition>,
     /// How the previous attempt ended; none for the first one.
     pub after: Option<End>,
     /// Whether it may follow the previous one.
@@ -155,7 +155,7 @@ impl<C, S: Eq> Requests<C, S> {
     /// Adds a request; returns its key.
     pub fn begin(&mut self, begun: Begun<C>) -> RequestKey {
         let Begun { plugin, cluster, first, retries, named } = begun;
-        let (last, timed_out, surplus) = (End::Silent, false, Vec::new());
+        let (last, timed_out, surplus) = (End::NoAnswer, false, Vec::new());
         let (attempts, pending, over, marked) = (0, 0, false, false);
         let request = Request {
             plugin,
@@ -195,12 +195,12 @@ impl<C, S: Eq> Requests<C, S> {
         let may = match after {
             None => true,
             Some(End::Rejected) => !request.over,
-            Some(End::Silent | End::Answered) => !request.over && request.retries.failed(),
+            Some(End::NoAnswer | End::Answered) => !request.over && request.retries.take_route_retry(),
         };
-        request.last = End::Silent;
+        request.last = End::NoAnswer;
         let (plugin, cluster) = (request.plugin, Rc::clone(&request.cluster));
         let (first, turn, timed_out) = (request.first.take(), request.retries.bid(), request.timed_out);
-        let (hedges, is_last) = (request.pending > 0, !request.retries.may_fail());
+        let (hedges, is_last) = (request.pending > 0, !request.retries.has_route_retry());
         Some(Next { plugin, cluster, number, first, turn, after, may, hedges, timed_out, is_last })
     }
 

@@ -54,14 +54,14 @@ fn allows_retries_of_each_kind_up_to_their_limits() {
         requests.attempt(key, false).map(|next| (next.after, next.may, next.turn.is_some()))
     };
     assert_eq!(next(&mut requests), Some((None, true, true)));
-    assert_eq!(next(&mut requests), Some((Some(End::Silent), true, true)), "the first of its own");
+    assert_eq!(next(&mut requests), Some((Some(End::NoAnswer), true, true)), "the first of its own");
     assert_eq!(requests.ended(key, End::Rejected, Retries::bounced), Then::Envoy);
     assert_eq!(next(&mut requests), Some((Some(End::Rejected), true, false)), "no other bid");
-    assert_eq!(requests.ended(key, End::Answered, |retries| retries.may_fail()), Then::Envoy);
+    assert_eq!(requests.ended(key, End::Answered, |retries| retries.has_route_retry()), Then::Envoy);
     assert_eq!(next(&mut requests), Some((Some(End::Answered), true, false)), "the second of its own");
     assert_eq!(requests.ended(key, End::Rejected, |retries| retries.rejected(true)), Then::Envoy);
     assert_eq!(next(&mut requests), Some((Some(End::Rejected), true, false)));
-    assert_eq!(requests.ended(key, End::Answered, |retries| retries.may_fail()), OVER);
+    assert_eq!(requests.ended(key, End::Answered, |retries| retries.has_route_retry()), OVER);
     assert_eq!(next(&mut requests), Some((Some(End::Answered), false, false)), "one too many");
 }
 
@@ -81,7 +81,7 @@ fn a_surplus_attempt_waits_for_the_attempts_under_way() {
     requests.wait(key, 4);
     assert!(!requests.lost(key, false).due, "two are under way");
     assert!(!requests.came(key), "one is");
-    assert_eq!(requests.ended(key, End::Answered, |retries| retries.may_fail()), Then::Envoy, "one is");
+    assert_eq!(requests.ended(key, End::Answered, |retries| retries.has_route_retry()), Then::Envoy, "one is");
     assert!(requests.lost(key, true).due);
     assert_eq!((requests.due(), requests.due()), (vec![(4, true)], vec![]));
     assert!(requests.attempt(key, false).unwrap().timed_out);
@@ -98,7 +98,7 @@ fn an_attempt_counts_as_given_up_when_its_answer_is_not_needed() {
         }
         if let Some(good) = answered {
             requests.came(key);
-            requests.ended(key, End::Answered, |retries| retries.may_fail());
+            requests.ended(key, End::Answered, |retries| retries.has_route_retry());
             if good {
                 requests.satisfied(key);
             }
@@ -154,7 +154,7 @@ fn a_rejection_counts_as_an_answer_once_our_retries_are_used_up() {
         requests.ended(key, End::Rejected, |retries| retries.rejected(false))
     };
     assert_eq!([rejected(&mut requests), rejected(&mut requests)], [Then::Envoy, OVER]);
-    assert_eq!(requests.ended_after_all(key, |retries| retries.may_fail()), Then::Envoy);
+    assert_eq!(requests.ended_after_all(key, |retries| retries.has_route_retry()), Then::Envoy);
     assert!(requests.attempt(key, false).unwrap().may, "one of its own");
     assert_eq!(requests.course(key).map(|course| course.rejected), Some(false));
 }

@@ -56,12 +56,12 @@ impl<H: Host> Engine<H> {
     pub fn plug(self: &Rc<Self>, context: u32, root_id: &str, configuration: Vec<u8>) -> Option<Root<H>> {
         let Some(plugin) = Plugin::of(root_id) else {
             let [inbound, outbound, attempt] = Plugin::ALL.map(Plugin::root_id);
-            log::error!("unknown root_id {root_id:?}, only {inbound}, {outbound} or {attempt}");
+            log::error!("unknown root_id {root_id:?}; allowed: {inbound}, {outbound}, {attempt}");
             return None;
         };
         let engine = Rc::clone(self);
         let mut root = Root { engine, context, plugin, id: None, service: None, later: None };
-        if self.fail_open.holds(&self.vm.host) {
+        if self.fail_open.is_active(&self.vm.host) {
             // Reading the configuration may be what crashes.
             root.later = Some(configuration);
             self.vm.host.set_tick_period(context, TICK);
@@ -88,7 +88,7 @@ impl<H: Host> Engine<H> {
     /// Ends a callback in which the control plane may have changed something: releases requests
     /// that must not be held any longer.
     fn settle(&self) {
-        if self.vm.was_updated()
+        if self.vm.take_updated()
             && let Some(period) = self.look(Service::look)
         {
             self.vm.pace.hurry(period);
@@ -151,7 +151,7 @@ impl<H: Host> Root<H> {
     pub fn tick(&mut self) {
         let engine = Rc::clone(&self.engine);
         let vm = &engine.vm;
-        if self.later.is_some() && engine.fail_open.holds(&vm.host) {
+        if self.later.is_some() && engine.fail_open.is_active(&vm.host) {
             return;
         }
         if let Some(configuration) = self.later.take() {

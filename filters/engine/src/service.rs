@@ -29,7 +29,7 @@ const TICK_WHILE_COUNTING: Duration = Duration::from_millis(250);
 /// What a request met when it was admitted; needed when it is answered.
 #[derive(Clone, Copy, Debug)]
 pub struct Met {
-    /// Whether it waits in the application.
+    /// What tells, when it is answered, whether the server was busy all the time.
     pub flag: Flag,
     /// Requests in the server besides it.
     pub others: Concurrency,
@@ -203,13 +203,13 @@ impl<H: Host> Service<H> {
     pub fn answered(
         &mut self,
         plugin: PluginId,
-        let_in: Option<(Met, Timestamp)>,
+        admitted: Option<(Met, Timestamp)>,
         reads: bool,
         rng: &mut impl Rng,
     ) -> Option<LoadReport> {
         let others = self.others();
         let server = self.servers.get_mut(plugin)?;
-        if let Some((met, since)) = let_in {
+        if let Some((met, since)) = admitted {
             let now = self.host.now();
             let queue = waiting(server, others);
             self.departed.add(1);

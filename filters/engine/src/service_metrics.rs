@@ -9,7 +9,7 @@ use bloc_policy::sync::{ServiceEvents, ServiceLoad};
 events! {
     /// What an inbound service counts.
     Served: 9 {
-        /// Admitted, at once or after a wait.
+        /// Not rejected on arrival; one that is held and rejected later counts here, too.
         Admitted = "admitted",
         /// Rejected, because the capacity was used up.
         RejectedCapacity = "rejected_capacity",
@@ -25,7 +25,7 @@ events! {
         /// Let in by a tick, not by the message that their place is free: hardly any while messages
         /// arrive.
         Rescued = "rescued",
-        /// Bounced, because the wait would have been longer than their bid.
+        /// Bounced, because they would have taken longer than their bid.
         RejectedBid = "rejected_bid",
         /// Answered by Envoy because it could not reach the application.
         RejectedUnreachable = "rejected_unreachable",
@@ -42,7 +42,7 @@ pub struct ServiceMetrics<H: Host> {
     pub service_rate: Gauge<H>,
     /// Requests answered.
     pub departed: Total<H>,
-    /// Those of them that were answered while others waited in the application.
+    /// Those of them during which the server was busy all the time.
     pub confident: Total<H>,
     /// Events.
     pub counters: Counters<H, Served, 9>,

@@ -51,14 +51,14 @@ impl<H: Host> Services<H> {
     }
 
     /// Notes that this service, or none, is behind this cluster.
-    pub fn is_behind(&mut self, cluster: &str, service: Option<Shared<H>>) {
+    pub fn set_behind(&mut self, cluster: &str, service: Option<Shared<H>>) {
         if self.by_cluster.len() < MAX_CLUSTERS {
             self.by_cluster.insert(cluster.to_owned(), service);
         }
     }
 
     /// Forgets which services are behind the clusters: Istio may have changed that.
-    pub fn look_anew(&mut self) {
+    pub fn forget_clusters(&mut self) {
         self.by_cluster.clear();
     }
 

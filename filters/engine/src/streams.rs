@@ -89,7 +89,7 @@ impl<H: Host> Counted<H> {
             Self::Inbound { service, place, .. } => {
                 let mut service = service.borrow_mut();
                 service.add(1);
-                place.then(|| service.queue.let_in(now))
+                place.then(|| service.queue.enter_over_limit(now))
             }
             Self::Attempt { cluster, endpoint } => {
                 cluster.borrow_mut().sender.resume(*endpoint);

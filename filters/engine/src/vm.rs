@@ -118,13 +118,13 @@ impl<H: Host> Vm<H> {
         self.updated.set(true);
     }
 
-    /// Whether [`Self::update`] was called since [`Self::was_updated`].
+    /// Whether [`Self::update`] was called since [`Self::take_updated`].
     pub fn is_updated(&self) -> bool {
         self.updated.get()
     }
 
     /// Likewise, and resets it.
-    pub fn was_updated(&self) -> bool {
+    pub fn take_updated(&self) -> bool {
         self.updated.take()
     }
 
@@ -172,7 +172,7 @@ impl<H: Host> Vm<H> {
             }
             Some(self.service(name))
         });
-        self.services.borrow_mut().is_behind(cluster, service.clone());
+        self.services.borrow_mut().set_behind(cluster, service.clone());
         service
     }
 
@@ -192,8 +192,8 @@ impl<H: Host> Vm<H> {
     }
 
     /// Forgets which services are behind the inbound clusters.
-    pub fn look_anew(&self) {
-        self.services.borrow_mut().look_anew();
+    pub fn forget_clusters(&self) {
+        self.services.borrow_mut().forget_clusters();
     }
 
     /// The cluster that this request is routed to, if its configuration or the control plane has
@@ -237,7 +237,7 @@ impl<H: Host> Vm<H> {
     /// What a tick does with the counters, done by a request. It also finds out whether there are
     /// long streams to look at. No counter may be borrowed.
     pub fn hand_over(&self, now: Timestamp) {
-        if self.handover.is_due(now) {
+        if self.handover.take_due(now) {
             self.flush();
             if self.streams.note(now) {
                 self.pace.hurry(FIRST_LOOK);
@@ -247,7 +247,7 @@ impl<H: Host> Vm<H> {
 
     /// Whether a request has handed the counters over since the last call.
     pub fn was_handed_over(&self) -> bool {
-        self.handover.was_by_request()
+        self.handover.take_by_request()
     }
 
     /// Hands all counters to the host; returns whether there was anything to hand over.

@@ -1,9 +1,9 @@
 //! `x-bloc-why`: tells people why a request was rejected, where a service has `debugHeaders`.
 //!
 //! A caller with these filters adds the header itself, from the server's load report and its own
-//! bid. A server adds it only for callers without the filters. So the header is seen where the
-//! switch is on in the proxy that would otherwise have to remove it. Without the switch nothing
-//! here calls the host.
+//! bid. A server adds it only for callers without the filters. So the caller's parameters decide
+//! whether the header is written, and a server's only for callers without the filters. Without the
+//! switch nothing here calls the host.
 
 use crate::deadline::deadline;
 use crate::host::{Host, Map, Stream};

@@ -122,11 +122,11 @@ fn answer(bytes: &mut Unstructured<'_>) -> Result<Answer> {
         1 => Answer::Rejected(report()),
         2 => Answer::Bounced(report()),
         3 => Answer::Failed,
-        5 => Answer::Late(report()),
+        5 => Answer::RejectedForDeadline(report()),
         6 => Answer::Erred(Some(report())),
         7 => Answer::Erred(None),
         8 => Answer::GivenUp,
-        4 => orca::decode(header).map_or(Answer::Silent, Answer::Orca),
-        _ => Answer::Silent,
+        4 => orca::decode(header).map_or(Answer::Unreported, Answer::Orca),
+        _ => Answer::Unreported,
     })
 }

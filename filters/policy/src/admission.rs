@@ -4,9 +4,9 @@
 //! With `active` requests in the server and a capacity `C` (both in requests):
 //!
 //! - a request is rejected when `active + 1 > C`;
-//! - an answer carries `chip = 0` when `r < q / (headroom * C)` for a uniform `r` in `[0, 1)`, else
-//!   `chip = 1`, so the share of answers with a chip falls linearly from 1 in an empty server to 0
-//!   at `q = headroom * C`.
+//! - an answer, with `q` requests in the server besides the one that it answers, carries `chip = 0`
+//!   when `r < q / (headroom * C)` for a uniform `r` in `[0, 1)`, else `chip = 1`. So the share of
+//!   answers with a chip falls linearly from 1 at `q = 0` to 0 at `q = headroom * C`.
 //!
 //! Default: headroom 0.8, the paper's; the remaining fifth of the capacity is for senders that hold
 //! chips already or that the server has not met. Cold start: without a capacity every request is

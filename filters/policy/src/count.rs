@@ -8,12 +8,12 @@
 //! |---|---|---|---|
 //! | settled | first gauge | first gauge | |
 //! | both | first gauge | both gauges | the second one is cleared |
-//! | moved | second gauge, with its own requests | both | the first one is cleared: only dead VMs' requests are left there |
-//! | back | first gauge, with its own requests | both | the second one is cleared |
+//! | moved | second gauge, to which it moves its own requests | both | the first one is cleared: only dead VMs' requests are left there |
+//! | back | first gauge, to which it moves them back | both | the second one is cleared |
 //!
 //! At each moment the sum of what is read holds every request of every living VM, and those of a
-//! dead one until the second clearing at most. The shared data holds the stage and the list of
-//! members. The first member of the list clears a gauge, and goes on to the next stage, once all
+//! dead one until the first gauge is cleared at most. The shared data holds the stage and the list
+//! of members. The first member of the list clears a gauge, and goes on to the next stage, once all
 //! have reached the present one. During a recount a member that does not look within
 //! [`WORKER_TIMEOUT`] is dropped. If it was only stopped, it joins again, which starts another
 //! recount.
@@ -21,7 +21,7 @@
 //! A recount starts when a VM joins while requests are in flight (it may replace one that has
 //! trapped), when one does not look within [`LOOK_DEADLINE`], when the gauge shows less than a
 //! thread's own requests, and every [`PERIOD`]: this corrects any wrong count, whatever its cause.
-//! Cost: a read and a write of 13 bytes and 20 for each thread, at each look. Not in the paper.
+//! Cost: a read and a write of 13 bytes plus 20 per thread, at each look. Not in the paper.
 
 use crate::awake::Awake;
 use crate::limiter::WORKER_TIMEOUT;

@@ -1,50 +1,51 @@
 //! What a sender knows of the servers of one cluster: chips, backoff, pending requests (paper,
 //! sections 5.4.2 and 5.4.3).
 //!
-//! An endpoint *qualifies* when it has a chip, or when `reset_interval` has passed since its
-//! *clock*, a time stamp. Every answer, rejection and failure sets it to now, and so does a probe.
+//! An endpoint *qualifies* when it has a chip, or when `reset_interval` has passed since its *last
+//! event*, a point in time. Every answer, rejection and failure sets it to now, and so does a
+//! probe.
 //!
-//! | event | chips | clock | shut |
+//! | event | chips | last event | shut |
 //! |---|---|---|---|
 //! | added | 1 | now | no |
 //! | an attempt begins, with a chip | -1 | | |
-//! | an attempt begins without one: a probe, or forced because no server qualified | | now, or later if the server owes answers | |
+//! | an attempt begins without one: a probe, or forced because no server qualified | | now, or later if the server has not answered other attempts | |
 //! | answered with a chip / without | +1, at most `max_chips` / +0 | now | no / no after a probe |
 //! | rejected, or not in the cluster | 0 | now | yes |
-//! | bounced for its bid or its deadline | +1 if one was spent | now | no after a probe |
+//! | bounced for its bid, or rejected for its deadline | +1 if one was spent | now | no after a probe |
 //! | a failure that [counts](crate::failures): no answer / an error | +0 / as answered, and -1 | now | yes |
 //! | a failure that does not count: no answer / an error | +1 if one was spent / as answered | now | no after a probe |
 //! | given up by its caller | +1 if one was spent | | |
-//! | given up, and the server hangs: nothing was heard from it since its pending attempts began, a reset interval ago or more | +0 | later, as it owes answers | yes |
+//! | given up, and the server hangs: nothing was heard from it since its pending attempts began, a reset interval ago or more | +0 | later, by what it has not answered | yes |
 //!
 //! A routing that does not ask for chips ([`crate::routing::Mu`]) leaves out a *shut* server until
 //! `reset_interval` has passed since it was shut or probed. Then an attempt probes it. A shut
 //! server gets no chip back, and other servers' failures are not compared with its own.
 //!
-//! Qualified endpoints are in a dense array, the others in a tree ordered by clock, so choosing
-//! costs the same among ten endpoints as among a thousand. Each move between them costs `O(log n)`,
-//! and a request causes at most one.
+//! Qualified endpoints are in a dense array, the others in a tree ordered by last event, so
+//! choosing costs the same among ten endpoints as among a thousand. Each move between them costs
+//! `O(log n)`, and a request causes at most one.
 //!
 //! Cold start: one chip each, so every server may be tried once before it has answered.
 //!
 //! Deviations from the paper:
 //! 1. chips are bounded by `max_chips` (in the paper the counter may grow by one with each probe);
-//! 2. a forced attempt restarts the clock as a probe does, so that a sender for which no server
+//! 2. a forced attempt counts as an event as a probe does, so that a sender for which no server
 //!    qualifies tries them in turn instead of hammering one;
 //! 3. a failure costs a chip, so that a dead server is left alone like one that rejected once its
 //!    chips are spent, and one that fails fast does not look better than the others;
 //! 4. a rejection for a deadline by a server with a queue says nothing about the server: it keeps
 //!    its chips;
 //! 5. shut servers;
-//! 6. a server that owes answers to the last `n` attempts is left alone for `n` reset intervals, at
-//!    most 8, so that one that hangs does not attract a request in each interval.
+//! 6. a server that has not answered the last `n` attempts is left alone for `n` reset intervals,
+//!    at most 8, so that one that hangs does not attract a request in each interval.
 
 mod attempt;
 mod endpoint;
 mod list;
 mod row;
 
-pub use attempt::{Answer, Right};
+pub use attempt::{Answer, Permit};
 pub use endpoint::{Endpoint, EndpointId};
 pub(crate) use row::Row;
 
@@ -57,7 +58,7 @@ use slotmap::SlotMap;
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-/// A server that owes answers is left alone for at most this many reset intervals.
+/// A server that has not answered is left alone for at most this many reset intervals.
 const MOST_UNHEARD: u32 = 8;
 
 /// How much longer than a reset interval a server is left alone that has not answered the last
@@ -115,14 +116,14 @@ impl Endpoints {
         }
     }
 
-    /// Begins an attempt to this server: spends a chip or restarts the clock, and counts the
-    /// attempt as pending.
-    pub fn begin(&mut self, id: EndpointId, now: Timestamp) -> Option<Right> {
+    /// Begins an attempt to this server: spends a chip or sets the last event to now, and counts
+    /// the attempt as pending.
+    pub fn begin(&mut self, id: EndpointId, now: Timestamp) -> Option<Permit> {
         self.requalify(now);
         let endpoint = self.table.get_mut(id)?;
         endpoint.pending += 1;
         if endpoint.unheard == 0 {
-            endpoint.owes_since = now;
+            endpoint.unheard_since = now;
         }
         endpoint.unheard = endpoint.unheard.saturating_add(1);
         endpoint.estimate.sent(endpoint.pending, now);
@@ -132,21 +133,21 @@ impl Endpoints {
         }
         self.note(id);
         let endpoint = self.table.get_mut(id)?;
-        let right = if endpoint.chips > 0 {
+        let permit = if endpoint.chips > 0 {
             endpoint.chips -= 1;
-            Right::Chip
+            Permit::Chip
         } else {
-            let right = if endpoint.qualified.is_some() { Right::Probe } else { Right::Forced };
+            let permit = if endpoint.qualified.is_some() { Permit::Probe } else { Permit::Forced };
             self.restart(id, asked);
-            right
+            permit
         };
         self.settle(id, now);
-        Some(right)
+        Some(permit)
     }
 
-    /// Records how an attempt, sent by this `right`, was answered. Its [`end`](Self::end) is
+    /// Records how an attempt, sent by this `permit`, was answered. Its [`end`](Self::end) is
     /// reported separately, because the body of the answer is still to come.
-    pub fn answer(&mut self, id: EndpointId, right: Right, answer: Answer, now: Timestamp) {
+    pub fn answer(&mut self, id: EndpointId, permit: Permit, answer: Answer, now: Timestamp) {
         let limit = Limit::new(self.all.len(), self.mean_queue);
         if answer != Answer::GivenUp {
             self.restart(id, now);
@@ -159,30 +160,30 @@ impl Endpoints {
         // ago, and a caller has given up. A caller that gives up sooner proves nothing.
         let hangs = answer == Answer::GivenUp
             && endpoint.unheard >= endpoint.pending
-            && now.since(endpoint.owes_since) >= self.reset_interval;
+            && now.since(endpoint.unheard_since) >= self.reset_interval;
         let report = match answer {
             Answer::Served(report)
             | Answer::Orca(report)
             | Answer::Bounced(report)
-            | Answer::Late(report)
+            | Answer::RejectedForDeadline(report)
             | Answer::Rejected(report) => Some(report),
             Answer::Erred(report) => report,
-            Answer::Silent | Answer::Failed | Answer::GivenUp => None,
+            Answer::Unreported | Answer::Failed | Answer::GivenUp => None,
         };
         if let Some(report) = report {
             endpoint.report = report;
             endpoint.estimate.hear(&report, endpoint.pending, limit, now);
         }
         let counts = answer == Answer::Failed && endpoint.failures.failed(&mut self.peers);
-        let is_well = matches!(answer, Answer::Served(_) | Answer::Orca(_) | Answer::Silent);
+        let is_well = matches!(answer, Answer::Served(_) | Answer::Orca(_) | Answer::Unreported);
         if is_well {
             endpoint.failures.served(&mut self.peers);
         }
         let chip = report.is_none_or(|report| report.chip);
         let is_probed = endpoint.shut.is_some_and(|shut| shut.is_probed);
         let reopens = match answer {
-            Answer::Served(_) | Answer::Orca(_) | Answer::Silent => chip || is_probed,
-            Answer::Bounced(_) | Answer::Late(_) => is_probed,
+            Answer::Served(_) | Answer::Orca(_) | Answer::Unreported => chip || is_probed,
+            Answer::Bounced(_) | Answer::RejectedForDeadline(_) => is_probed,
             Answer::Failed => is_probed && !counts,
             Answer::Erred(_) | Answer::Rejected(_) | Answer::GivenUp => false,
         };
@@ -191,10 +192,10 @@ impl Endpoints {
             endpoint.failures.compare(true, &mut self.peers);
         }
         // A server that has been shut since gets no chip back.
-        let returned = right == Right::Chip && endpoint.shut.is_none();
+        let returned = permit == Permit::Chip && endpoint.shut.is_none();
         let earned = match answer {
-            Answer::Served(_) | Answer::Orca(_) | Answer::Silent | Answer::Erred(_) => chip,
-            Answer::Bounced(_) | Answer::Late(_) => {
+            Answer::Served(_) | Answer::Orca(_) | Answer::Unreported | Answer::Erred(_) => chip,
+            Answer::Bounced(_) | Answer::RejectedForDeadline(_) => {
                 endpoint.promises.bounced();
                 // The server has room, but not for this request.
                 returned
@@ -206,7 +207,7 @@ impl Endpoints {
             }
             Answer::Failed => returned && !counts,
         };
-        if answer == Answer::Silent {
+        if answer == Answer::Unreported {
             endpoint.estimate.served_without_report(now);
         }
         endpoint.chips = (endpoint.chips + u32::from(earned)).min(self.max_chips);
@@ -236,7 +237,8 @@ impl Endpoints {
         self.settle(id, now);
     }
 
-    /// Leaves a server that hangs alone like one that failed; the more answers it owes, the longer.
+    /// Leaves a server that hangs alone like one that failed; the more attempts it has not
+    /// answered, the longer.
     fn hangs(&mut self, id: EndpointId, now: Timestamp) {
         let Some(endpoint) = self.table.get(id) else { return };
         let asked = now.after(silence(endpoint.unheard, self.reset_interval));
@@ -311,8 +313,8 @@ impl Endpoints {
 
     /// Moves every server whose interval has passed by `now` to the qualified ones.
     pub fn requalify(&mut self, now: Timestamp) {
-        while let Some(&(clock, id)) = self.waiting.first() {
-            if now.since(clock) < self.reset_interval {
+        while let Some(&(last_event, id)) = self.waiting.first() {
+            if now.since(last_event) < self.reset_interval {
                 return;
             }
             self.waiting.pop_first();
@@ -352,13 +354,13 @@ impl Endpoints {
         }
     }
 
-    /// Sets the clock, and moves a server that waits to its new place in the order.
+    /// Sets the last event, and moves a server that waits to its new place in the order.
     fn restart(&mut self, id: EndpointId, now: Timestamp) {
         let Some(endpoint) = self.table.get_mut(id) else { return };
-        if self.waiting.remove(&(endpoint.clock, id)) {
+        if self.waiting.remove(&(endpoint.last_event, id)) {
             self.waiting.insert((now, id));
         }
-        endpoint.clock = now;
+        endpoint.last_event = now;
     }
 
     /// Updates the standing of a server.
@@ -370,16 +372,16 @@ impl Endpoints {
         }
     }
 
-    /// Puts the server among the qualified or the waiting ones, by its chips and its clock.
+    /// Puts the server among the qualified or the waiting ones, by its chips and its last event.
     fn settle(&mut self, id: EndpointId, now: Timestamp) {
         let Some(endpoint) = self.table.get(id) else { return };
-        let clock = endpoint.clock;
-        if endpoint.chips > 0 || now.since(clock) >= self.reset_interval {
-            self.waiting.remove(&(clock, id));
+        let last_event = endpoint.last_event;
+        if endpoint.chips > 0 || now.since(last_event) >= self.reset_interval {
+            self.waiting.remove(&(last_event, id));
             self.qualify(id);
         } else {
             self.disqualify(id);
-            self.waiting.insert((clock, id));
+            self.waiting.insert((last_event, id));
         }
     }
 }

@@ -49,7 +49,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 #[derive(Default)]
 struct Naive {
     chips: u32,
-    clock: u64,
+    last_event: u64,
     pending: u32,
     unheard: u32,
     owes_since: u64,
@@ -60,7 +60,7 @@ struct Naive {
 
 impl Naive {
     fn new(now: u64) -> Self {
-        let mut new = Self { chips: 1, clock: now, ..Self::default() };
+        let mut new = Self { chips: 1, last_event: now, ..Self::default() };
         new.failures.compare(true, &mut Peers::default());
         new
     }
@@ -71,7 +71,7 @@ impl Naive {
     }
 
     fn qualifies(&self, now: u64) -> bool {
-        self.chips > 0 || now >= self.clock + RESET.as_millis() as u64
+        self.chips > 0 || now >= self.last_event + RESET.as_millis() as u64
     }
 }
 
@@ -84,7 +84,7 @@ proptest! {
         let mut endpoints = Endpoints::new(RESET, MAX_CHIPS);
         let mut naive: BTreeMap<String, Naive> = BTreeMap::new();
         let reset = RESET.as_millis() as u64;
-        let mut under_way: Vec<(String, EndpointId, Right)> = Vec::new();
+        let mut under_way: Vec<(String, EndpointId, Permit)> = Vec::new();
         let mut list = Vec::new();
         let mut now = 0;
         for step in steps {
@@ -111,13 +111,13 @@ proptest! {
                     for (place, name) in names.iter().enumerate() {
                         prop_assert_eq!(naive[name].qualifies(now), place < qualified, "place {} of {:?}", place, &names);
                     }
-                    let clocks: Vec<u64> = names.iter().skip(qualified).map(|name| naive[name].clock).collect();
-                    prop_assert!(clocks.is_sorted(), "{:?}", clocks);
-                    let earliest = naive.values().filter(|n| !n.qualifies(now)).map(|n| n.clock).min();
-                    prop_assert!(clocks.first().is_none_or(|&first| Some(first) == earliest));
+                    let events: Vec<u64> = names.iter().skip(qualified).map(|name| naive[name].last_event).collect();
+                    prop_assert!(events.is_sorted(), "{:?}", events);
+                    let earliest = naive.values().filter(|n| !n.qualifies(now)).map(|n| n.last_event).min();
+                    prop_assert!(events.first().is_none_or(|&first| Some(first) == earliest));
 
                     if let (Some(name), Some(&id)) = (names.first(), list.first()) {
-                        let right = endpoints.begin(id, at(now));
+                        let permit = endpoints.begin(id, at(now));
                         let entry = naive.get_mut(name).unwrap();
                         entry.pending += 1;
                         if entry.unheard == 0 {
@@ -130,19 +130,19 @@ proptest! {
                         }
                         let expected = if entry.chips > 0 {
                             entry.chips -= 1;
-                            Right::Chip
+                            Permit::Chip
                         } else {
                             let probe = entry.qualifies(now);
-                            entry.clock = asked;
-                            if probe { Right::Probe } else { Right::Forced }
+                            entry.last_event = asked;
+                            if probe { Permit::Probe } else { Permit::Forced }
                         };
-                        prop_assert_eq!(right, Some(expected));
+                        prop_assert_eq!(permit, Some(expected));
                         under_way.push((name.clone(), id, expected));
                     }
                 }
                 Step::Answer(i, kind) => {
                     if under_way.is_empty() { continue; }
-                    let (name, id, right) = under_way.swap_remove(i % under_way.len());
+                    let (name, id, permit) = under_way.swap_remove(i % under_way.len());
                     let answer = match kind {
                         0 => Answer::Served(report(true)),
                         1 => Answer::Served(report(false)),
@@ -152,7 +152,7 @@ proptest! {
                         5 => Answer::Erred(Some(report(true))),
                         _ => Answer::Failed,
                     };
-                    endpoints.answer(id, right, answer, at(now));
+                    endpoints.answer(id, permit, answer, at(now));
                     endpoints.end(id);
                     // A server that came back is a new one: the old attempt does not count.
                     if endpoints.get(id).is_some() {
@@ -163,7 +163,7 @@ proptest! {
                         let hangs = kind == 4 && owes;
                         entry.pending -= 1;
                         if kind != 4 {
-                            (entry.clock, entry.unheard) = (now, 0);
+                            (entry.last_event, entry.unheard) = (now, 0);
                         }
                         let is_probed = entry.shut.is_some_and(|(_, is_probed)| is_probed);
                         if kind < 2 {
@@ -174,13 +174,13 @@ proptest! {
                         if chip || is_probed && kind != 2 && kind != 4 && !counts {
                             entry.shut = None;
                         }
-                        let spent = u32::from(right == Right::Chip && entry.shut.is_none());
+                        let spent = u32::from(permit == Permit::Chip && entry.shut.is_none());
                         if kind == 2 || counts {
                             entry.shut = Some((now + reset, false));
                         }
                         if hangs {
-                            entry.clock = entry.asked(now);
-                            entry.shut = Some((entry.clock + reset, false));
+                            entry.last_event = entry.asked(now);
+                            entry.shut = Some((entry.last_event + reset, false));
                         }
                         entry.failures.compare(entry.shut.is_none(), &mut peers);
                         let earned = match kind {

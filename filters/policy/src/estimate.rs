@@ -19,8 +19,8 @@
 //! A server's reports are believed only as far as this sender's own experience goes, so that a
 //! server that lies, or errs, neither attracts all load nor is left alone for ever:
 //!
-//! - a queue counts for at most [`Limit`], `min(4, n / 2) * (mean queue + 16)` among `n` servers: a
-//!   huge one would make all means huge;
+//! - a queue counts for at most [`Limit`], `clamp(n / 2, 1, 4) * (mean queue + 16)` among `n`
+//!   servers: a huge one would make all means huge;
 //! - a queue and a rate together may say that the next answer comes between a quarter and four
 //!   times ([`MAX_REPORT_FACTOR`]) of `(own + 1) * gap`. That is the time in which this sender's
 //!   own requests are answered at the pace seen. The gap is the time from one answer to the next

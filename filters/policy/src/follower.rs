@@ -90,7 +90,7 @@ impl Follower {
     }
 
     /// Whether this VM leads. Renews the lease, or takes it over if it is free.
-    pub fn leads(&self, shared: &impl Shared, now: Timestamp) -> bool {
+    pub fn try_lead(&self, shared: &impl Shared, now: Timestamp) -> bool {
         let (holder, cas) = shared.get(LEADER_KEY);
         let free = holder.and_then(|value| lease(&value)).is_none_or(|(vm, ends)| vm == self.vm || now >= ends);
         let mut value = self.vm.to_le_bytes().to_vec();
@@ -240,12 +240,12 @@ mod tests {
     fn a_lease_is_renewed_by_its_holder_and_free_for_others_when_it_ends() {
         let (data, start) = (Data::default(), Timestamp::from_nanos(1_000));
         let (one, two) = (Follower::new(1), Follower::new(2));
-        assert!(one.leads(&data, start) && !two.leads(&data, start));
+        assert!(one.try_lead(&data, start) && !two.try_lead(&data, start));
         let renewed = start.after(LEASE / 2);
-        assert!(one.leads(&data, renewed));
-        assert!(!two.leads(&data, start.after(LEASE)), "renewed since");
-        assert!(two.leads(&data, renewed.after(LEASE)) && !one.leads(&data, renewed.after(LEASE)));
-        assert!(!one.resign(&data) && two.resign(&data) && one.leads(&data, renewed.after(LEASE)));
+        assert!(one.try_lead(&data, renewed));
+        assert!(!two.try_lead(&data, start.after(LEASE)), "renewed since");
+        assert!(two.try_lead(&data, renewed.after(LEASE)) && !one.try_lead(&data, renewed.after(LEASE)));
+        assert!(!one.resign(&data) && two.resign(&data) && one.try_lead(&data, renewed.after(LEASE)));
     }
 
     #[test]

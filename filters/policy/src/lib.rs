@@ -9,9 +9,9 @@
 //! | [`body`] | which bodies are too large to be held or sent again |
 //! | [`activity`] | when a stream is idle and does not count |
 //! | [`count`] | how many requests are in flight over all threads, and the recount that corrects it after a crash |
-//! | [`departures`], [`service_rate`] | how fast a server is |
+//! | [`departures`], [`service_rate`] | how fast a server is (Mu's measured capacity); [`server`] combines them |
 //! | [`estimate`] | what a sender believes about a server between two reports |
-//! | [`capacity`] | how many requests a server may hold |
+//! | [`capacity`] | how many requests a server admits: a number, an average, or from the SLO |
 //! | [`endpoints`] | what a sender knows of each server: chips, when it may be probed, pending requests |
 //! | [`failures`] | how often a server fails, and which of its failures count against it |
 //! | [`routing`] | which servers a request tries, and in which order; a file for each, such as [`Mu`](routing::Mu) |
@@ -22,7 +22,7 @@
 //! | [`bid`] | how long a response time an attempt accepts |
 //! | [`discovery`] | when a sender without an endpoint list looks for unknown servers |
 //! | [`wire`] | nothing: the headers that carry bids, loads, rejections and lists of servers |
-//! | [`crashes`] | when a worker fails open because its VM crashed too often |
+//! | [`crashes`] | when a worker fails open because the proxy's VMs crashed too often |
 //! | [`shared`], [`awake`], [`roster`], [`follower`] | how the threads of one proxy share what they know |
 //! | [`polls`] | when a proxy asks the control plane |
 //! | [`reports`] | what a poll reports of the load, so that each event counts once |

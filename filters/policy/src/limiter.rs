@@ -16,10 +16,11 @@
 //! itself ([`crate::wait_queue`]) decides: with each step it [reports](Limiter::report) that,
 //! and the shared bytes are put right. A worker that is missing in them is back with its next step.
 //!
-//! A worker without a sign of life for longer than [`WORKER_TIMEOUT`] and 0.5 s is dead: its
-//! requests, inside or waiting, are dropped, so a crash cannot keep places for ever. A worker that
-//! was only stopped for so long is back with its next step. Its requests inside may then be too
-//! many, and nobody enters until there are fewer; its waiting requests go to the end of the queue.
+//! A worker without a sign of life for longer than [`WORKER_TIMEOUT`] plus 0.5 s is dead: its
+//! places and its entries in the queue are freed, so a crash cannot keep places for ever. A worker
+//! that was only stopped for so long is back with its next step. Its requests inside may then be
+//! too many, and nobody enters until there are fewer; its waiting requests go to the end of the
+//! queue.
 //!
 //! Cost: copying the bytes, 24 for each worker and five for each waiting request. Not in the paper,
 //! whose queue proxy is a single process.

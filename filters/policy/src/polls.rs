@@ -1,7 +1,8 @@
 //! When a proxy asks the control plane: the schedule of its polls.
 //!
-//! One poll is under way at a time. The next one is due as soon as it is over, or as soon as the
-//! services differ from those that it asked for or reported, but not before the end of a pause:
+//! Only the newest poll counts; an older one may still be under way. The next one is due as soon as
+//! it is over, or as soon as the services differ from those that it asked for or reported, but not
+//! before the end of a pause:
 //!
 //! | what came | pause |
 //! |---|---|

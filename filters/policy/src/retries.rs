@@ -6,7 +6,7 @@
 //! | an attempt ends with | what follows | at most |
 //! |---|---|---|
 //! | anything but a rejection (an answer, a reset, a timeout) | what the route's conditions say | as often as the route or the request allows |
-//! | a bounce for its bid | a further bid | once for each bid, and once less than there are servers |
+//! | a bounce for its bid | a further bid | one per bid, and at most one fewer than there are servers |
 //! | a rejection for another reason | an attempt without limit | `retries` of the service |
 //!
 //! None of the three numbers uses up another, with one exception: once a server was full, at most
@@ -23,7 +23,7 @@
 //!
 //! Cost: a comparison an attempt. Not in the papers, which retry rejections only (chapter 5.6).
 
-use crate::bid::{Turn, is_bounce};
+use crate::bid::{BidPosition, is_bounce};
 use crate::wire::load_report::LoadReport;
 use crate::wire::reason::Reason;
 use std::time::Duration;
@@ -31,7 +31,7 @@ use std::time::Duration;
 /// What is left of the retries of one request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Retries {
-    own: u32,
+    route: u32,
     bids: u32,
     bounces: u32,
     rejections: u32,
@@ -39,22 +39,22 @@ pub struct Retries {
 }
 
 impl Retries {
-    /// The retries of a request that has not been sent: `own` after anything but a rejection, at
+    /// The retries of a request that has not been sent: `route` after anything but a rejection, at
     /// most `bids` after bounces, `rejections` after other rejections.
-    pub const fn new(own: u32, bids: u32, rejections: u32) -> Self {
-        Self { own, bids, bounces: 0, rejections, full: false }
+    pub const fn new(route: u32, bids: u32, rejections: u32) -> Self {
+        Self { route, bids, bounces: 0, rejections, full: false }
     }
 
     /// How many are left of all kinds.
     pub const fn left(&self) -> u32 {
         let bids = if self.full { 0 } else { self.bids };
-        self.own.saturating_add(bids).saturating_add(self.rejections)
+        self.route.saturating_add(bids).saturating_add(self.rejections)
     }
 
     /// Which bid the next attempt makes; none if it goes without limit.
-    pub fn bid(&self) -> Option<Turn> {
+    pub fn bid(&self) -> Option<BidPosition> {
         (self.bids > 0 && !(self.full && self.rejections == 0))
-            .then(|| Turn { number: self.bounces as usize, of: (self.bounces + self.bids) as usize })
+            .then(|| BidPosition { number: self.bounces as usize, of: (self.bounces + self.bids) as usize })
     }
 
     /// An attempt was bounced for its bid. Returns whether another follows.
@@ -86,13 +86,13 @@ impl Retries {
     }
 
     /// Whether another attempt may follow one that was not rejected.
-    pub const fn may_fail(&self) -> bool {
-        self.own > 0
+    pub const fn has_route_retry(&self) -> bool {
+        self.route > 0
     }
 
     /// Another attempt follows one that was not rejected. Returns whether it may.
-    pub fn failed(&mut self) -> bool {
-        take(&mut self.own)
+    pub fn take_route_retry(&mut self) -> bool {
+        take(&mut self.route)
     }
 }
 
@@ -112,12 +112,12 @@ mod tests {
         let mut retries = Retries::new(2, 3, 2);
         assert_eq!(retries.left(), 7);
         for number in 0..3 {
-            assert_eq!(retries.bid(), Some(Turn { number, of: 3 }));
+            assert_eq!(retries.bid(), Some(BidPosition { number, of: 3 }));
             assert!(retries.bounced());
         }
         assert_eq!(retries.bid(), None, "further attempts have no limit");
         assert_eq!([(); 3].map(|()| retries.rejected(true)), [true, true, false]);
-        assert_eq!([(); 3].map(|()| retries.failed()), [true, true, false]);
+        assert_eq!([(); 3].map(|()| retries.take_route_retry()), [true, true, false]);
     }
 
     #[test]
@@ -125,7 +125,7 @@ mod tests {
         let mut retries = Retries::new(0, 5, 1);
         assert!(retries.bounced());
         assert!(retries.rejected(false));
-        assert_eq!(retries.bid(), Some(Turn { number: 1, of: 5 }));
+        assert_eq!(retries.bid(), Some(BidPosition { number: 1, of: 5 }));
         assert!(!retries.rejected(false));
     }
 
@@ -134,7 +134,7 @@ mod tests {
         let mut retries = Retries::new(0, 5, 2);
         assert!(retries.bounced());
         assert!(retries.rejected(true));
-        assert_eq!(retries.bid(), Some(Turn { number: 1, of: 5 }), "another may follow");
+        assert_eq!(retries.bid(), Some(BidPosition { number: 1, of: 5 }), "another may follow");
         assert!(retries.bounced());
         assert_eq!(retries.bid(), None, "the last one");
         assert!(!retries.bounced(), "a server bounced an attempt without a bid");
@@ -145,9 +145,9 @@ mod tests {
         let (report, bid) = (LoadReport::default(), Some(Duration::from_millis(10)));
         let mut retries = Retries::new(0, 2, 2);
         assert!(retries.rejected_for(Some(Reason::Bid), bid, &report));
-        assert_eq!(retries.bid(), Some(Turn { number: 1, of: 2 }));
+        assert_eq!(retries.bid(), Some(BidPosition { number: 1, of: 2 }));
         assert!(retries.rejected_for(Some(Reason::Bid), None, &report), "a retry");
-        assert_eq!((retries.bid(), retries.left()), (Some(Turn { number: 1, of: 2 }), 2));
+        assert_eq!((retries.bid(), retries.left()), (Some(BidPosition { number: 1, of: 2 }), 2));
         assert!(retries.rejected_for(Some(Reason::Capacity), bid, &report), "the last one");
         assert_eq!((retries.bid(), retries.left()), (None, 0));
         assert!(!retries.rejected_for(Some(Reason::Unreachable), bid, &report));
@@ -166,14 +166,14 @@ mod tests {
             for end in ends {
                 match end {
                     3 => rejected += u32::from(retries.rejected(false)),
-                    0 => failed += u32::from(retries.failed()),
+                    0 => failed += u32::from(retries.take_route_retry()),
                     1 if retries.bid().is_some() => bounced += u32::from(retries.bounced()),
                     _ => rejected += u32::from(retries.rejected(true)),
                 }
                 prop_assert!(failed <= own && bounced <= bids && rejected <= rejections);
                 prop_assert!(failed + bounced + rejected + retries.left() <= total);
             }
-            prop_assert_eq!(retries.may_fail(), failed < own);
+            prop_assert_eq!(retries.has_route_retry(), failed < own);
         }
     }
 }

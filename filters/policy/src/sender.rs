@@ -4,10 +4,10 @@
 //! Combines the parameters, the [`Endpoints`], a [`Router`] and, where no endpoints are configured,
 //! [`Discovery`].
 
-use crate::bid::{self, Bids, Turn};
+use crate::bid::{self, BidPosition, Bids};
 use crate::config::{RoutingKind, ServiceParameters};
 use crate::discovery::Discovery;
-use crate::endpoints::{Answer, Endpoint, EndpointId, Endpoints, Right};
+use crate::endpoints::{Answer, Endpoint, EndpointId, Endpoints, Permit};
 use crate::retries::Retries;
 use crate::retry_budget::RetryBudget;
 use crate::rng::Rng;
@@ -29,10 +29,10 @@ pub struct Attempt {
     /// The longest expected response time that it accepts; none: without limit.
     pub bid: Option<Duration>,
     /// Why it may go there.
-    pub right: Right,
+    pub permit: Permit,
 }
 
-/// One proxy's view of one cluster.
+/// One worker's view of one cluster.
 #[derive(Clone, Debug)]
 pub struct Sender {
     parameters: ServiceParameters,
@@ -133,13 +133,13 @@ impl Sender {
     }
 
     /// The bid position of an attempt of which only the number is known; the first is 0.
-    pub fn turn(&self, number: usize) -> Turn {
-        Turn { number, of: self.most_bids() }
+    pub fn turn(&self, number: usize) -> BidPosition {
+        BidPosition { number, of: self.most_bids() }
     }
 
     /// The bid of this turn: the longest expected response time that the attempt accepts; none:
     /// without limit.
-    pub fn bid(&self, turn: Turn) -> Option<Duration> {
+    pub fn bid(&self, turn: BidPosition) -> Option<Duration> {
         match self.parameters.routing() {
             RoutingKind::Bid => self.bids.bid(turn),
             _ => None,
@@ -149,13 +149,13 @@ impl Sender {
     /// Begins an attempt to the server at `address`, with the bid of this turn, if there is one. It
     /// costs the retry budget one. If no servers are configured, a new one is learned. None if
     /// servers are configured and this is not one of them.
-    pub fn begin(&mut self, address: &str, turn: Option<Turn>, now: Timestamp) -> Option<Attempt> {
+    pub fn begin(&mut self, address: &str, turn: Option<BidPosition>, now: Timestamp) -> Option<Attempt> {
         let endpoint = self.endpoint_at(address, now)?;
         self.begin_there(endpoint, turn, now)
     }
 
     /// The same for a chosen server, whose address need not be looked up.
-    pub fn begin_chosen(&mut self, endpoint: EndpointId, turn: Option<Turn>, now: Timestamp) -> Option<Attempt> {
+    pub fn begin_chosen(&mut self, endpoint: EndpointId, turn: Option<BidPosition>, now: Timestamp) -> Option<Attempt> {
         self.budget.attempt();
         if self.learns() {
             self.endpoints.meet(endpoint, self.discovery.explored());
@@ -163,16 +163,16 @@ impl Sender {
         self.begin_there(endpoint, turn, now)
     }
 
-    fn begin_there(&mut self, endpoint: EndpointId, turn: Option<Turn>, now: Timestamp) -> Option<Attempt> {
-        let right = self.endpoints.begin(endpoint, now)?;
+    fn begin_there(&mut self, endpoint: EndpointId, turn: Option<BidPosition>, now: Timestamp) -> Option<Attempt> {
+        let permit = self.endpoints.begin(endpoint, now)?;
         let bid = turn.and_then(|turn| self.bid(turn));
-        Some(Attempt { endpoint, began: now, bid, right })
+        Some(Attempt { endpoint, began: now, bid, permit })
     }
 
     /// The attempt was answered. Its [`end`](Self::end) is reported separately, because the body of
     /// the answer is still to come.
     pub fn answer(&mut self, attempt: &Attempt, answer: Answer, now: Timestamp) {
-        let &Attempt { endpoint, began, bid, right } = attempt;
+        let &Attempt { endpoint, began, bid, permit } = attempt;
         let took = now.since(began);
         match &answer {
             Answer::Served(report) => {
@@ -184,12 +184,12 @@ impl Sender {
                 self.learn_speed(endpoint, now);
                 self.serve(attempt, took, true);
             }
-            Answer::Silent => self.serve(attempt, took, true),
+            Answer::Unreported => self.serve(attempt, took, true),
             Answer::Bounced(report) => {
                 self.hear(report);
                 self.budget.rejection();
                 if !bid::is_bounce(bid, report) {
-                    return self.endpoints.answer(endpoint, right, Answer::Rejected(*report), now);
+                    return self.endpoints.answer(endpoint, permit, Answer::Rejected(*report), now);
                 }
                 if self.bids() {
                     self.bids.bounced(took);
@@ -199,17 +199,17 @@ impl Sender {
                 self.hear(report);
                 self.budget.rejection();
             }
-            Answer::Late(report) => {
+            Answer::RejectedForDeadline(report) => {
                 self.hear(report);
                 self.budget.rejection();
                 if !is_about_the_request(report, took) {
-                    return self.endpoints.answer(endpoint, right, Answer::Rejected(*report), now);
+                    return self.endpoints.answer(endpoint, permit, Answer::Rejected(*report), now);
                 }
             }
             // How fast a server fails says nothing about how fast it serves.
             Answer::Erred(_) | Answer::Failed | Answer::GivenUp => {}
         }
-        self.endpoints.answer(endpoint, right, answer, now);
+        self.endpoints.answer(endpoint, permit, answer, now);
     }
 
     /// An attempt that the server has answered was an error, as the trailers say.
@@ -257,7 +257,7 @@ impl Sender {
     }
 
     /// Chooses the servers of a request, in the order in which to try them: at most one for the
-    /// first attempt and one for each retry of the kind that has more of them. The list is empty if
+    /// first attempt and one per retry, for the larger of the two kinds. The list is empty if
     /// no server is known, or if Envoy's own policy places the request so that new servers are
     /// found.
     pub fn choose(&mut self, now: Timestamp, rng: &mut impl Rng) -> &[EndpointId] {
@@ -272,11 +272,11 @@ impl Sender {
         if self.bids()
             && let Some(further) = self.list.get_mut(1..)
         {
-            let empty =
+            let untrusted =
                 |id: &EndpointId| self.endpoints.get(*id).is_some_and(|endpoint| endpoint.promises().are_untrusted());
-            if further.iter().any(empty) {
+            if further.iter().any(untrusted) {
                 // The list is short, so this stable sort allocates nothing.
-                further.sort_by_key(empty);
+                further.sort_by_key(untrusted);
             }
         }
         self.go_round(length);

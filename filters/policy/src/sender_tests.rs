@@ -154,7 +154,7 @@ fn bids_come_on_top_of_retries_and_rise_with_each_turn() {
     assert_eq!(sender.retries(1, false), Retries::new(1, 0, 2));
     assert_eq!(sender.choose(Timestamp::ZERO, &mut rng).len(), 8, "the first, five bids and two retries");
     let bid = |sender: &mut Sender, turn, now| sender.begin("1.1.1.1:1", turn, now).map(|attempt| attempt.bid);
-    let turn = |number| Some(Turn { number, of: 5 });
+    let turn = |number| Some(BidPosition { number, of: 5 });
     let attempt = sender.begin("1.1.1.1:1", turn(0), Timestamp::ZERO).unwrap();
     assert_eq!(attempt.bid, None, "nothing is known yet");
     let report = LoadReport { queue: Some(9), service: Some(20.0), ..LoadReport::default() };
@@ -171,7 +171,7 @@ fn allows_one_bid_per_other_server_and_at_most_five() {
     for (servers, bids) in [(0, 0), (1, 0), (2, 1), (5, 4), (6, 5), (20, 5)] {
         let sender = bidders(servers);
         assert_eq!(sender.retries(0, true), Retries::new(0, bids, 2), "{servers}");
-        assert_eq!(sender.turn(0), Turn { number: 0, of: bids as usize });
+        assert_eq!(sender.turn(0), BidPosition { number: 0, of: bids as usize });
     }
 }
 
@@ -191,7 +191,7 @@ fn a_server_that_sends_no_reports_comes_first_by_its_share_or_last() {
         sender.end(&attempt);
     }
     let attempt = sender.begin("1.1.1.3:1", None, Timestamp::ZERO).unwrap();
-    sender.answer(&attempt, Answer::Silent, Timestamp::ZERO);
+    sender.answer(&attempt, Answer::Unreported, Timestamp::ZERO);
     sender.end(&attempt);
     let silent = attempt.endpoint;
     let places: Vec<usize> = (0..1000)
@@ -219,13 +219,13 @@ fn an_unjustified_bounce_costs_the_chips_like_a_rejection() {
 fn new_parameters_keep_chips_and_pending_requests() {
     let mut sender = sender(Some(&["1.1.1.1:1", "2.2.2.2:2"]));
     let attempt = sender.begin("1.1.1.1:1", None, Timestamp::ZERO).unwrap();
-    assert_eq!(attempt.right, Right::Chip);
+    assert_eq!(attempt.permit, Permit::Chip);
     let spec = ServiceSpec { endpoints: Some(vec!["1.1.1.1:1".into()]), retries: Some(0), ..ServiceSpec::default() };
     sender.configure(spec.validate().unwrap(), Timestamp::ZERO);
     assert_eq!(sender.endpoints().len(), 1);
     assert_eq!(sender.choose(Timestamp::ZERO, &mut fastrand::Rng::with_seed(4)), [attempt.endpoint]);
     let next = sender.begin("1.1.1.1:1", None, Timestamp::ZERO).unwrap();
-    assert_eq!(next.right, Right::Forced, "its chip was spent before");
+    assert_eq!(next.permit, Permit::Forced, "its chip was spent before");
     assert_eq!(sender.endpoints().get(attempt.endpoint).map(Endpoint::pending), Some(2));
     sender.end(&attempt);
     assert_eq!(sender.endpoints().get(attempt.endpoint).map(Endpoint::pending), Some(1));

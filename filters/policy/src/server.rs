@@ -14,8 +14,9 @@
 //!   (simulated: one gateway, 20 servers, p50 27 s instead of 71 ms).
 //!
 //! With `hold: false` the queue is in the application. A request that met `n >= C` others took
-//! `(n + 1/2) / C` execution times (`n - C` whole ones before it, half of one that had begun, and
-//! its own), so its response time is divided by that.
+//! `(n + 1/2) / C` execution times, so its response time is divided by that: `(n - C) / C` for
+//! those that waited before it, `1 / (2 C)` until the first of those inside ended, and 1 for
+//! itself.
 //!
 //! A request for which there is a free place (`n < C`; where `C` is not known, `n = 0`) is rejected
 //! for the capacity only, whatever its bid and its deadline: a server that serves nobody never
@@ -105,7 +106,7 @@ impl Server {
     }
 
     /// How long a request may be held that arrived with this time left until its deadline.
-    pub fn patience(&self, deadline: Option<Duration>) -> Duration {
+    pub fn max_hold(&self, deadline: Option<Duration>) -> Duration {
         let execution = self.measured.borrow().departures.execution().unwrap_or_default();
         deadline.map_or(self.parameters.max_queue_wait(), |left| {
             self.parameters.max_queue_wait().min(left.saturating_sub(execution))
@@ -117,9 +118,9 @@ impl Server {
         self.capacity.get()
     }
 
-    /// A request arrives and meets `others` in the server. It accepts a wait as long as its `bid`,
-    /// and has `deadline` left, if given. The capacity is checked first: a bid is for a place in
-    /// the queue, not for one beyond it.
+    /// A request arrives and meets `others` in the server. It accepts an expected response time up
+    /// to its `bid`, and has `deadline` left, if given. The capacity is checked first: a bid is for
+    /// a place in the queue, not for one beyond it.
     ///
     /// # Errors
     /// Why it must not enter.

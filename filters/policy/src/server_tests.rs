@@ -144,12 +144,12 @@ fn holds_no_longer_than_the_maximum_or_the_deadline_allows() {
     let spec = ServiceSpec { concurrency: Some(1), max_queue_wait: Some("300ms".into()), ..ServiceSpec::default() };
     let server = with_execution(server(spec), 100);
     let millis = Duration::from_millis;
-    assert_eq!(server.patience(None), millis(300));
-    assert_eq!(server.patience(Some(millis(250))), millis(150), "the application needs the rest");
-    assert_eq!(server.patience(Some(millis(1000))), millis(300));
+    assert_eq!(server.max_hold(None), millis(300));
+    assert_eq!(server.max_hold(Some(millis(250))), millis(150), "the application needs the rest");
+    assert_eq!(server.max_hold(Some(millis(1000))), millis(300));
     let default = with_execution(self::server(ServiceSpec::default()), 100);
-    assert_eq!(default.patience(None), millis(15_000), "as long as Envoy waits for an answer by default");
-    assert_eq!(default.patience(Some(millis(60_000))), millis(15_000));
+    assert_eq!(default.max_hold(None), millis(15_000), "as long as Envoy waits for an answer by default");
+    assert_eq!(default.max_hold(Some(millis(60_000))), millis(15_000));
 }
 
 #[test]

@@ -123,7 +123,7 @@ impl<T> WaitQueue<T> {
     /// A request arrives. Returns whether there is a place for it at once. If not, it must be
     /// [held](Self::hold) next. If the limiter cannot be reached, the request is let in
     /// (fail-open).
-    pub fn come(&mut self, shared: &impl Shared, concurrency: Concurrency, now: Timestamp) -> bool {
+    pub fn arrive(&mut self, shared: &impl Shared, concurrency: Concurrency, now: Timestamp) -> bool {
         self.awake.look(now);
         let entrance = self.step(shared, now, |limiter, worker| limiter.enter(worker, concurrency));
         let inside = entrance.unwrap_or(Entrance::Inside) == Entrance::Inside;
@@ -133,7 +133,7 @@ impl<T> WaitQueue<T> {
 
     /// Lets in a request for which there may be no place. No other request enters until fewer are
     /// inside than there are places.
-    pub fn let_in(&mut self, shared: &impl Shared, now: Timestamp) -> Turns<T> {
+    pub fn enter_over_limit(&mut self, shared: &impl Shared, now: Timestamp) -> Turns<T> {
         self.inside += 1;
         self.pass_on(shared, &[], now)
     }
@@ -169,7 +169,7 @@ impl<T> WaitQueue<T> {
     }
 
     /// A held request is gone.
-    pub fn gone(&mut self, shared: &impl Shared, now: Timestamp, is: impl Fn(&T) -> bool) -> Turns<T> {
+    pub fn cancel(&mut self, shared: &impl Shared, now: Timestamp, is: impl Fn(&T) -> bool) -> Turns<T> {
         let Some(gone) = self.held.iter().position(|held| is(&held.request)) else { return Turns::default() };
         if let Some(held) = self.held.get_mut(gone) {
             // It must not be let in any more.

@@ -211,7 +211,7 @@ impl World<'_> {
             let turns = match event {
                 Event::Come { number, .. } => {
                     let places = Concurrency::new(self.requests[number].concurrency);
-                    if queue.come(&self.data, places, now) {
+                    if queue.arrive(&self.data, places, now) {
                         self.enter(number, millis);
                     } else {
                         self.states[number] = State::Held;
@@ -228,7 +228,7 @@ impl World<'_> {
                 }
                 Event::Vanish { number, .. } => {
                     self.states[number] = State::Over;
-                    queue.gone(&self.data, now, |held| *held == number)
+                    queue.cancel(&self.data, now, |held| *held == number)
                 }
                 Event::Tick(_) | Event::Wake(_) => queue.look(&self.data, now),
             };

@@ -138,19 +138,19 @@ fn a_thread_that_leaves_is_neither_leader_nor_listed() {
         let data = Arc::new(Data::default());
         let (gone, now) = (Follower::new(1), Timestamp::ZERO);
         insist(|| roster::list(&*data, 1));
-        assert!(gone.leads(&*data, now));
+        assert!(gone.try_lead(&*data, now));
         let other = {
             let data = Arc::clone(&data);
             thread::spawn(move || {
                 insist(|| roster::list(&*data, 2));
-                Follower::new(2).leads(&*data, now)
+                Follower::new(2).try_lead(&*data, now)
             })
         };
         roster::unlist(&*data, 1);
         gone.resign(&*data);
         let leads = other.join().unwrap();
         assert_eq!(roster::vms(&*data), [2]);
-        assert!(leads || Follower::new(2).leads(&*data, now), "at once, or as soon as it looks again");
-        assert!(!gone.leads(&*data, now));
+        assert!(leads || Follower::new(2).try_lead(&*data, now), "at once, or as soon as it looks again");
+        assert!(!gone.try_lead(&*data, now));
     });
 }

@@ -1,7 +1,7 @@
 //! The requests under way, in a slab that uses its slots again: it allocates nothing once it has
 //! reached its largest size.
 
-use bloc_policy::endpoints::{Answer, Right};
+use bloc_policy::endpoints::{Answer, Permit};
 use bloc_policy::retries::Retries;
 use bloc_policy::units::Timestamp;
 use std::time::Duration;
@@ -87,7 +87,7 @@ pub struct Request {
     /// The longest wait that this attempt accepts; none: no limit.
     pub bid: Option<Duration>,
     /// The attempt's permission: a chip, a probe, or forced.
-    pub right: Right,
+    pub permit: Permit,
     /// Whether its server fails this attempt.
     pub fails: bool,
     /// How this attempt ended, once that is known.
@@ -120,7 +120,7 @@ impl Request {
             begun: started,
             work,
             bid: None,
-            right: Right::Chip,
+            permit: Permit::Chip,
             fails: false,
             answer: Answer::Failed,
             plan: Plan::default(),

@@ -105,7 +105,7 @@ pub enum Spread {
 #[derive(Debug, thiserror::Error)]
 pub enum ScenarioError {
     /// A value outside its range.
-    #[error("{path}: {value} is not allowed, only {allowed}")]
+    #[error("{path}: {value} is not allowed; allowed: {allowed}")]
     OutOfRange {
         /// Which value.
         path: &'static str,
@@ -271,16 +271,16 @@ mod tests {
     #[test]
     fn a_refusal_names_path_value_and_range() {
         assert!(Scenario::default().validate().is_ok());
-        assert_eq!(refusal(|s| s.senders = 0), "senders: 0 is not allowed, only 1 to 100000");
+        assert_eq!(refusal(|s| s.senders = 0), "senders: 0 is not allowed; allowed: 1 to 100000");
         assert_eq!(
             refusal(|s| s.speeds = vec![1.0, f64::NAN]),
-            "speeds: NaN is not allowed, only above 0, at most 1000"
+            "speeds: NaN is not allowed; allowed: above 0, at most 1000"
         );
         assert_eq!(
             refusal(|s| s.bounce = Duration::from_micros(1)),
-            "bounce: 1us is not allowed, only the one-way delay to 1h"
+            "bounce: 1us is not allowed; allowed: the one-way delay to 1h"
         );
-        assert_eq!(refusal(|s| s.service.retries = Some(11)), "service.retries: 11 is not allowed, only 0 to 10");
+        assert_eq!(refusal(|s| s.service.retries = Some(11)), "service.retries: 11 is not allowed; allowed: 0 to 10");
         assert!(refusal(|s| s.incidents = vec!["lying:10".parse().unwrap()]).starts_with("incidents: 10 is not"));
         assert!(refusal(|s| s.incidents = vec!["join:0-9@1s".parse().unwrap()]).contains("no server is there"));
     }

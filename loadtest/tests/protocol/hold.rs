@@ -124,7 +124,7 @@ async fn serves_held_requests_first_come_first_served_with_intact_bodies() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn bounces_a_request_that_waited_too_long_or_cannot_meet_its_deadline() {
+async fn rejects_a_request_that_waited_too_long_or_cannot_meet_its_deadline() {
     let place = Place::new();
     let pod = pod(&place, json!({"concurrency": 1, "maxQueueWait": "300ms"})).await;
     let to = pod.address;

@@ -68,7 +68,7 @@ function problemsOf(status) {
     const what = {
       rejecting: () => ` rejects ${percent(service.rejectedShare)} of its requests (${rate(service.events.rejectedCapacity)}/s for its capacity, ${rate(service.events.rejectedDeadline)}/s for their deadline)`,
       shedding: () => ` rejects a few requests (${percent(service.rejectedShare)})`,
-      overloaded: () => ` is given ${percent(load.utilisationRatio)} of what its servers finish; queues grow`,
+      overloaded: () => ` receives ${percent(load.utilisationRatio)} of what its servers can handle; queues grow`,
       silent: () => ": none of its servers has reported to this replica for a minute; they are gone, or ask another one",
     }[service.condition];
     const [text, tone] = WORDS[service.condition];
@@ -128,7 +128,7 @@ function showHistory(events) {
 
 function eventItem(event) {
   if (event.kind === "refusal") {
-    const [text, tone] = event.resolved ? ["refused, mended since", "quiet"] : ["refused", "bad"];
+    const [text, tone] = event.resolved ? ["refused, fixed since", "quiet"] : ["refused", "bad"];
     const times = event.times > 1 ? ` (${event.times} times)` : "";
     return element("li", {}, element("span", { class: "word", "data-tone": tone }, text), timeElement(event.at),
       element("div", {}, element("code", {}, event.message), times), element("div", { class: "quiet" }, event.source));

@@ -271,7 +271,7 @@ impl Cluster {
             }
             // Its parts were validated one by one, so this would be a bug. Then too, the last good
             // state is the safest.
-            Err(error) => tracing::error!(host, %error, "a service cannot be put together"),
+            Err(error) => tracing::error!(host, %error, "cannot build a service from its objects"),
         }
     }
 }

@@ -76,7 +76,7 @@ impl Copies {
             Some((original, content)) => {
                 self.known.insert(original, (map.name_any(), content));
             }
-            None => tracing::warn!(name = map.name_any(), "this is no copy of a ConfigMap"),
+            None => tracing::warn!(name = map.name_any(), "not a valid last-good copy of a ConfigMap"),
         }
     }
 

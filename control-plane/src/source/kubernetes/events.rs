@@ -53,7 +53,7 @@ fn event(object: ObjectReference, reason: &str, now: Timestamp) -> Event {
 }
 
 fn shortened(reason: &str) -> String {
-    let note = format!("refused, what it said before stays in force: {reason}");
+    let note = format!("refused; its last good content stays in force: {reason}");
     let end = (0..=MAX_NOTE.min(note.len())).rev().find(|end| note.is_char_boundary(*end)).unwrap_or(0);
     note[..end].to_owned()
 }

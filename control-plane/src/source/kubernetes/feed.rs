@@ -234,7 +234,7 @@ impl Feed {
         for (key, map) in &mut self.maps {
             let counts = self.cluster.policy_in_force(&key.0).filter(|other| *other != key);
             let crowded = counts.map(|(_, name)| {
-                format!("metadata.namespace: {:?} is not allowed, only one ConfigMap a namespace; the older {name:?} counts", key.0)
+                format!("metadata.namespace: {:?} is not allowed; allowed: one ConfigMap per namespace; the older {name:?} counts", key.0)
             });
             match map.problem.clone().or(crowded) {
                 Some(reason) => {

@@ -93,7 +93,7 @@ impl KubernetesSource {
         // Before anything is published, so that the first answers have seals.
         let mut secret = SealSecret::new(self.client.clone(), &self.namespace);
         if !secret.settle(&publisher).await {
-            tasks.spawn(secret.settle_in_time(publisher.clone()));
+            tasks.spawn(secret.retry_until_settled(publisher.clone()));
         }
         let watching = Watching { client: &self.client, sender, refresh: &refresh, metrics: publisher.metrics() };
         watching.start(&mut tasks, SLICES, "endpointslices", None, |slice: EndpointSlice| {

@@ -7,10 +7,10 @@
 //! metadata: {name: bloc, namespace: shop, labels: {bloc.dev/policy: "true"}}
 //! data:
 //!   services.yaml: |
-//!     defaults: {retries: 2}                      # for every service that is managed here
+//!     defaults: {retries: 2}                                   # for every service managed here
 //!     services:
-//!       checkout: {routing: bid, concurrency: 4}  # shop's own Service checkout
-//!       "*": {}                                   # and all the others of this namespace
+//!       checkout: {routing: bid, concurrency: 4, hold: false}  # shop's own Service checkout
+//!       "*": {}                                                # and all others of this namespace
 //! ```
 //!
 //! In the control plane's own namespace the names are hosts (`checkout.shop.svc.cluster.local`,
@@ -94,7 +94,7 @@ impl PolicySpec {
             [("defaults".to_owned(), Some(&self.defaults)), (format!("services.{ALL}"), self.services.get(ALL))]
         {
             if spec.is_some_and(|spec| spec.endpoints.is_some() || !spec.endpoints_by_port.is_empty()) {
-                return refuse(format!("{path}.endpoints"), "a list".into(), "with the name of one service");
+                return refuse(format!("{path}.endpoints"), "a list".into(), "a list under the name of one service");
             }
         }
         for (name, spec) in &self.services {
@@ -156,8 +156,11 @@ mod tests {
     #[test]
     fn a_refusal_names_path_value_and_range() {
         let refusal = |text| read(text, Scope::Namespace).unwrap_err();
-        assert_eq!(refusal("services:\n  a: {retries: 11}\n"), "services.a.retries: 11 is not allowed, only 0 to 10");
-        assert_eq!(refusal("defaults: {retries: -1}"), "defaults.retries: -1 is not allowed, only 0 to 10");
+        assert_eq!(
+            refusal("services:\n  a: {retries: 11}\n"),
+            "services.a.retries: 11 is not allowed; allowed: 0 to 10"
+        );
+        assert_eq!(refusal("defaults: {retries: -1}"), "defaults.retries: -1 is not allowed; allowed: 0 to 10");
         let unknown = refusal("services:\n  a:\n    retrys: 1\n");
         assert!(
             unknown.starts_with("services.a.retrys: unknown field `retrys`") && unknown.ends_with("line 3, column 5"),
@@ -165,7 +168,8 @@ mod tests {
         );
         assert!(refusal("service: {}").starts_with("service: unknown field `service`"));
         assert!(
-            refusal("defaults: {endpoints: []}").starts_with("defaults.endpoints: a list is not allowed, only with")
+            refusal("defaults: {endpoints: []}")
+                .starts_with("defaults.endpoints: a list is not allowed; allowed: a list under")
         );
         assert!(refusal("services: {'*': {endpoints: []}}").starts_with("services.*.endpoints: "));
         assert!(refusal("services: [").starts_with(".: "));
@@ -175,11 +179,11 @@ mod tests {
     fn a_namespace_may_configure_only_its_own_services() {
         let foreign = read("services: {a.other: {}}", Scope::Namespace).unwrap_err();
         assert!(
-            foreign.starts_with("services.a.other: \"a.other\" is not allowed, only the name of a Service"),
+            foreign.starts_with("services.a.other: \"a.other\" is not allowed; allowed: the name of a Service"),
             "{foreign}"
         );
         assert!(read("services: {a.other.svc.cluster.local: {}, api.example.org: {}}", Scope::Cluster).is_ok());
-        assert!(read("services: {a: {}}", Scope::Cluster).unwrap_err().contains("only a host such as"));
+        assert!(read("services: {a: {}}", Scope::Cluster).unwrap_err().contains("allowed: a host such as"));
     }
 
     #[test]

@@ -37,9 +37,11 @@ enum KeyError {
     Api(#[from] Error),
     #[error("cannot be read or created: no answer within 5s")]
     Late,
-    #[error("data.key: absent, only {KEY_BYTES} bytes are allowed; delete the Secret and restart the control plane")]
+    #[error("data.key: missing; allowed: {KEY_BYTES} bytes; delete the Secret and restart the control plane")]
     Absent,
-    #[error("data.key: {0} bytes are not allowed, only {KEY_BYTES}; delete the Secret and restart the control plane")]
+    #[error(
+        "data.key: {0} bytes are not allowed; allowed: {KEY_BYTES} bytes; delete the Secret and restart the control plane"
+    )]
     Length(usize),
     #[error("cannot be created: the system gives no random bytes")]
     Random,
@@ -76,7 +78,7 @@ impl SealSecret {
                 if self.said.as_ref() != Some(&reason) {
                     publisher.refuse(&self.origin, &reason);
                     tracing::warn!(
-                        "versions have no seal: a proxy that moves to a replica that knows less falls back until that one has caught up"
+                        "versions have no seal: a proxy that moves to a replica that knows less may get an older state until that one has caught up"
                     );
                     self.said = Some(reason);
                 }
@@ -86,7 +88,7 @@ impl SealSecret {
     }
 
     /// Tries again until [`settle`](Self::settle) succeeds.
-    pub async fn settle_in_time(mut self, publisher: Publisher) {
+    pub async fn retry_until_settled(mut self, publisher: Publisher) {
         let mut pause = LEAST_PAUSE;
         loop {
             sleep(pause.mul_f64(0.5 + 0.5 * fastrand::f64())).await;
@@ -104,7 +106,7 @@ async fn answered(api: &Api<Secret>) -> Result<[u8; KEY_BYTES], KeyError> {
     loop {
         match key(api).await {
             Err(KeyError::Api(error)) if !matches!(error, Error::Api(_)) => {
-                tracing::info!(%error, "no way to the Kubernetes API yet");
+                tracing::info!(%error, "cannot reach the Kubernetes API yet");
                 sleep(RETRY).await;
             }
             other => return other,

@@ -246,7 +246,7 @@ fn a_bad_config_map_changes_nothing_and_is_refused_once() {
     let mut world = World::new();
     world.apply(policy("shop/bloc", NOON, "services: {a: {retries: 1}}"));
     world.apply(policy("shop/bloc", NOON, "services: {a: {retries: 11}}"));
-    let refusal = "bloc: services.a.retries: 11 is not allowed, only 0 to 10";
+    let refusal = "bloc: services.a.retries: 11 is not allowed; allowed: 0 to 10";
     assert_eq!((world.verdicts(), world.of("a.shop").0), (vec![refusal.to_owned()], Some(1)));
     world.list(POLICIES, vec![policy("shop/bloc", NOON, "services: {a: {retries: 11}}")]);
     assert_eq!((world.verdicts(), world.feed.snapshot().is_none()), (vec![], true), "listed again");
@@ -265,7 +265,7 @@ fn the_oldest_config_map_of_a_namespace_counts() {
     assert_eq!(world.of("a.shop").0, Some(1));
     world.apply(policy("shop/bloc", MORNING, "services: {a: {retries: 2}}"));
     assert_eq!(world.of("a.shop").0, Some(2));
-    let refusal = "a-later-one: metadata.namespace: \"shop\" is not allowed, only one ConfigMap a namespace; the older \"bloc\" counts";
+    let refusal = "a-later-one: metadata.namespace: \"shop\" is not allowed; allowed: one ConfigMap per namespace; the older \"bloc\" counts";
     assert_eq!(world.verdicts(), [refusal]);
     world.delete(POLICIES, "shop/bloc");
     assert_eq!((world.verdicts(), world.of("a.shop").0), (vec!["a-later-one resolved".to_owned()], Some(1)));

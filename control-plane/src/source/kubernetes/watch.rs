@@ -255,7 +255,7 @@ impl<K: Resource + Clone + DeserializeOwned + Debug + Send + 'static> Watch<K> {
         let pause = LEAST_PAUSE.saturating_mul(1 << (*failures).min(10)).min(MOST_PAUSE);
         let pause = pause.mul_f64(0.5 + 0.5 * fastrand::f64());
         *failures = failures.saturating_add(1);
-        tracing::warn!(kind = self.name, what, %error, "the Kubernetes API; what is known stays, next try in {} ms", pause.as_millis());
+        tracing::warn!(kind = self.name, what, %error, "request to the Kubernetes API failed; the last good state stays, next try in {} ms", pause.as_millis());
         sleep(pause).await;
     }
 }

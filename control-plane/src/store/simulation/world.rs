@@ -194,7 +194,7 @@ impl World {
         self.run(nth, thread);
         let Ok(mut now) = self.proxies[nth].threads[thread].try_borrow_mut() else { return };
         let time = Timestamp::ZERO.after(Duration::from_millis(self.millis.get()));
-        if !now.follower.leads(&Data(self, nth), time) || now.asked.is_some() {
+        if !now.follower.try_lead(&Data(self, nth), time) || now.asked.is_some() {
             return;
         }
         let request = SyncRequest {

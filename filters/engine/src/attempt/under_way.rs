@@ -28,12 +28,12 @@ pub struct UnderWay<H: Host> {
 /// Counts how an attempt was answered.
 pub fn count<H: Host>(cluster: &mut Cluster<H>, answer: &Answer) {
     let counted = match answer {
-        Answer::Rejected(_) | Answer::Late(_) => Sent::Rejections,
+        Answer::Rejected(_) | Answer::RejectedForDeadline(_) => Sent::Rejections,
         Answer::Bounced(_) => Sent::Bounces,
         Answer::Failed => Sent::Failures,
         Answer::GivenUp => Sent::GivenUp,
         Answer::Erred(_) => Sent::Errors,
-        Answer::Served(_) | Answer::Orca(_) | Answer::Silent => return,
+        Answer::Served(_) | Answer::Orca(_) | Answer::Unreported => return,
     };
     cluster.counters.count(counted);
 }

@@ -222,7 +222,7 @@ fn the_retry_budget_limits_what_the_route_retries() {
 }
 
 #[test]
-fn an_attempt_of_no_request_of_ours_is_counted_and_bids_by_its_number() {
+fn an_attempt_without_our_key_is_counted_and_bids_by_its_number() {
     let caller = Caller::new(&format!(r#""routing":"bid","endpoints":["{SERVER}","{OTHER}","10.0.0.3:80"]"#));
     for _ in 0..20 {
         let mut attempt = caller.stray(&[], 1);
@@ -239,7 +239,7 @@ fn an_attempt_of_no_request_of_ours_is_counted_and_bids_by_its_number() {
 }
 
 #[test]
-fn without_bids_an_attempt_of_no_request_of_ours_says_any() {
+fn without_bids_an_attempt_without_our_key_says_any() {
     let caller = Caller::new(&format!(r#""endpoints":["{SERVER}","{OTHER}"]"#));
     for _ in 0..20 {
         let mut attempt = caller.stray(&[], 1);

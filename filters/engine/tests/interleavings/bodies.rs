@@ -124,7 +124,7 @@ fn a_rejected_upload_that_takes_longer_than_a_second_is_answered() {
 }
 
 #[test]
-fn nothing_is_waited_for_that_does_not_come() {
+fn rejects_at_once_where_no_body_of_known_size_is_on_its_way() {
     let server = Server::new(FULL);
     let _inside = server.comes(&[]);
     for own in [

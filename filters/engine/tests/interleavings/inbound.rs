@@ -224,7 +224,7 @@ fn an_answer_of_envoys_own_without_a_connection_is_a_rejection() {
 }
 
 #[test]
-fn the_load_is_told_as_orca_where_that_is_on_and_a_rate_is_known() {
+fn reports_orca_where_it_is_enabled_and_a_rate_is_known() {
     for (orca, on) in [("", false), (r#","orca":true"#, true)] {
         let server = Server::new(&format!(r#""capacity":{{"estimator":"static","limit":1}}{orca}"#));
         let tells = |known: bool| {

@@ -7,7 +7,7 @@ mod server;
 pub use books::Books;
 
 use crate::host::{FakeHost, FakeStream, Headers, Process, Seen};
-use bloc_engine::attempt::{Attempt, Booked};
+use bloc_engine::attempt::{Attempt, Recorded};
 use bloc_engine::filter::{Filter, Flow};
 use bloc_engine::inbound::InboundRequest;
 use bloc_engine::outbound::OutboundRequest;

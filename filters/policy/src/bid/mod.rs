@@ -1,5 +1,5 @@
-//! Bids: each attempt says how long it is willing to wait. The server knows its own queue exactly,
-//! and bounces the attempt at once if it would take longer.
+//! Bids: each attempt carries the longest expected response time that it accepts. The server knows
+//! its own queue exactly, and bounces the attempt at once if it would take longer.
 //!
 //! | file | decides |
 //! |---|---|
@@ -11,5 +11,5 @@
 mod price;
 mod trust;
 
-pub use price::{Bids, MAX_REPORT_FACTOR, MULTIPLES, Turn, is_bounce};
+pub use price::{BidPosition, Bids, MAX_REPORT_FACTOR, MULTIPLES, is_bounce};
 pub use trust::Promises;

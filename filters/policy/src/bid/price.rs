@@ -13,7 +13,7 @@
 //!
 //! `mean - execution time` is the mean wait in the queue, and `bounce` the measured time of a
 //! bounce (all in seconds; 2 ms until one has been measured). The share is 0.5. There are no bids
-//! where a bounce costs more than the wait that it can save. If there are fewer bids than
+//! where a bounce costs more than half the mean wait. If there are fewer bids than
 //! multiples, they are the higher ones.
 //!
 //! A single bounce counts for at most four times the mean bounce (or 8 ms): one that waits for the
@@ -64,7 +64,7 @@ use std::time::Duration;
 
 /// The position of a bid among those of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Turn {
+pub struct BidPosition {
     /// The first is 0.
     pub number: usize,
     /// How many bids the request may make.
@@ -177,7 +177,7 @@ impl Bids {
     }
 
     /// The bid of this turn; none: without limit.
-    pub fn bid(&self, turn: Turn) -> Option<Duration> {
+    pub fn bid(&self, turn: BidPosition) -> Option<Duration> {
         let count = self.count().min(turn.of);
         if turn.number >= count {
             return None;
@@ -194,7 +194,7 @@ mod tests {
 
     /// The bid after so many bounces.
     fn bid(bids: &Bids, number: usize) -> Option<Duration> {
-        bids.bid(Turn { number, of: MULTIPLES.len() })
+        bids.bid(BidPosition { number, of: MULTIPLES.len() })
     }
 
     fn report(expected_ms: u32, execution_ms: u64) -> LoadReport {
@@ -232,7 +232,7 @@ mod tests {
         assert_eq!((bids.count(), bid(&bids, 2)), (2, None));
         assert_eq!(bid(&bids, 0), Some(Duration::from_millis(75)));
         assert_eq!(bid(&bids, 1), Some(Duration::from_millis(84)));
-        assert_eq!(bids.bid(Turn { number: 0, of: 1 }), Some(Duration::from_millis(84)), "one other server");
+        assert_eq!(bids.bid(BidPosition { number: 0, of: 1 }), Some(Duration::from_millis(84)), "one other server");
         let mut fast = Bids::default();
         fast.hear(&report(4, 2));
         fast.bounced(Duration::from_millis(2));

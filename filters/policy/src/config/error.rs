@@ -6,7 +6,7 @@ use serde::de::DeserializeOwned;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ConfigError {
     /// The value was read, but lies outside its range.
-    #[error("{path}: {value} is not allowed, only {allowed}")]
+    #[error("{path}: {value} is not allowed; allowed: {allowed}")]
     OutOfRange {
         /// Where the value is, such as `services.backend.retries`.
         path: String,
@@ -59,7 +59,7 @@ mod tests {
     fn a_prefix_stands_before_the_path_or_in_place_of_an_empty_one() {
         for (path, expected) in [("a.b", "services.a.b"), ("", "services"), (".", "services")] {
             let error = ConfigError::out_of_range(path.to_owned(), 7, "0 to 5").under("services");
-            assert_eq!(error.to_string(), format!("{expected}: 7 is not allowed, only 0 to 5"));
+            assert_eq!(error.to_string(), format!("{expected}: 7 is not allowed; allowed: 0 to 5"));
         }
     }
 }

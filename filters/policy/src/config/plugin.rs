@@ -131,7 +131,7 @@ mod tests {
     #[test]
     fn rejects_invalid_input_and_names_its_path() {
         let refusal = |json: &[u8]| PluginConfig::from_json(json).unwrap_err().to_string();
-        assert_eq!(refusal(br#"{"service":""}"#), "service: \"\" is not allowed, only the name of a service");
+        assert_eq!(refusal(br#"{"service":""}"#), "service: \"\" is not allowed; allowed: the name of a service");
         assert!(
             refusal(br#"{"controlPlane":{"cluster":"cp","wait":"61s"}}"#)
                 .starts_with("controlPlane.wait: \"61s\" is not allowed")

@@ -56,10 +56,10 @@ pub struct ServiceSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schemars(range(min = 0, max = 10)))]
     pub retries: Option<i64>,
-    /// Retries after anything but a rejection that the callers' routes to the service allow a
-    /// request (`num_retries` of the route's `retry_policy`); 0 to 100. Default: what the control
-    /// plane says, 2 as Istio's where it reads Kubernetes; or 1, as Envoy's. A request that brings
-    /// `x-envoy-max-retries` is allowed as many as that says.
+    /// How often the callers' routes to the service let a request be retried after anything but a
+    /// rejection (`num_retries` of the route's `retry_policy`); 0 to 100. Default: what the control
+    /// plane says, 2 as Istio's where it reads Kubernetes; or 1, as Envoy's. A request with
+    /// `x-envoy-max-retries` is retried as often as that says.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schemars(range(min = 0, max = 100)))]
     pub route_retries: Option<i64>,

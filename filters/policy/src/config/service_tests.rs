@@ -34,8 +34,8 @@ fn a_service_name_has_1_to_253_printable_ascii_characters() {
     };
     assert_eq!((validated("a"), validated(&"a".repeat(253))), (Ok(()), Ok(())));
     for name in ["".to_owned(), "a".repeat(254), "a b".to_owned(), "ä".to_owned()] {
-        let allowed = "only a name of 1 to 253 printable ASCII characters";
-        assert_eq!(validated(&name), Err(format!("services.{name}: {name:?} is not allowed, {allowed}")));
+        let allowed = "allowed: a name of 1 to 253 printable ASCII characters";
+        assert_eq!(validated(&name), Err(format!("services.{name}: {name:?} is not allowed; {allowed}")));
     }
 }
 
@@ -43,45 +43,48 @@ fn a_service_name_has_1_to_253_printable_ascii_characters() {
 fn a_validation_error_names_path_value_and_range() {
     assert_eq!(
         refusal(r#"{"services":{"a.b":{"retries":11}}}"#),
-        "services.a.b.retries: 11 is not allowed, only 0 to 10"
+        "services.a.b.retries: 11 is not allowed; allowed: 0 to 10"
     );
     assert_eq!(
         refusal(r#"{"services":{"a":{"resetInterval":"2h"}}}"#),
-        "services.a.resetInterval: \"2h\" is not allowed, only a duration with its unit (such as 250ms), 1ms to 1h"
+        "services.a.resetInterval: \"2h\" is not allowed; allowed: a duration with its unit (such as 250ms), 1ms to 1h"
     );
     assert_eq!(
         refusal(r#"{"services":{"a":{"headroom":0}}}"#),
-        "services.a.headroom: 0 is not allowed, only a number above 0 and at most 1"
+        "services.a.headroom: 0 is not allowed; allowed: a number above 0 and at most 1"
     );
     assert_eq!(
         refusal(r#"{"services":{"a":{"capacity":{"estimator":"static","limit":0}}}}"#),
-        "services.a.capacity.limit: 0 is not allowed, only 1 to 1000000"
+        "services.a.capacity.limit: 0 is not allowed; allowed: 1 to 1000000"
     );
     assert_eq!(
         refusal(r#"{"services":{"a":{"concurrency":0}}}"#),
-        "services.a.concurrency: 0 is not allowed, only 1 to 100000"
+        "services.a.concurrency: 0 is not allowed; allowed: 1 to 100000"
     );
     assert_eq!(
         refusal(r#"{"services":{"a":{"routeRetries":101}}}"#),
-        "services.a.routeRetries: 101 is not allowed, only 0 to 100"
+        "services.a.routeRetries: 101 is not allowed; allowed: 0 to 100"
     );
     assert_eq!(
         refusal(r#"{"services":{"a":{"virtualServiceRetries":{"shop/checkout":-1}}}}"#),
-        "services.a.virtualServiceRetries.shop/checkout: -1 is not allowed, only 0 to 100"
+        "services.a.virtualServiceRetries.shop/checkout: -1 is not allowed; allowed: 0 to 100"
     );
     for name in ["checkout", "/checkout", "shop/", "shop/checkout/v1"] {
         assert_eq!(
             refusal(&format!(r#"{{"services":{{"a":{{"virtualServiceRetries":{{"{name}":1}}}}}}}}"#)),
-            format!("services.a.virtualServiceRetries.{name}: \"{name}\" is not allowed, only namespace/name")
+            format!("services.a.virtualServiceRetries.{name}: \"{name}\" is not allowed; allowed: namespace/name")
         );
     }
     for bytes in [1023, 1_073_741_825_i64, -1] {
         let text = refusal(&format!(r#"{{"services":{{"a":{{"bodyLimit":{bytes}}}}}}}"#));
-        assert_eq!(text, format!("services.a.bodyLimit: {bytes} is not allowed, only 1024 to 1073741824"));
+        assert_eq!(text, format!("services.a.bodyLimit: {bytes} is not allowed; allowed: 1024 to 1073741824"));
     }
     for field in ["maxQueueWait", "streamIdle", "slo", "sloGrace"] {
         let text = refusal(&format!(r#"{{"services":{{"a":{{"{field}":"61m"}}}}}}"#));
-        assert!(text.starts_with(&format!("services.a.{field}: \"61m\" is not allowed, only a duration")), "{text}");
+        assert!(
+            text.starts_with(&format!("services.a.{field}: \"61m\" is not allowed; allowed: a duration")),
+            "{text}"
+        );
     }
     let text = refusal(r#"{"services":{"a":{"streamIdle":"99ms"}}}"#);
     assert!(text.ends_with("100ms to 1h"), "{text}");
@@ -89,11 +92,11 @@ fn a_validation_error_names_path_value_and_range() {
     assert!(text.starts_with("services.a.capacity.slo: \"0s\" is not allowed"), "{text}");
     assert_eq!(
         refusal(r#"{"services":{"a":{"endpoints":["1.2.3.4:80","nonsense"]}}}"#),
-        "services.a.endpoints[1]: \"nonsense\" is not allowed, only ip:port, such as 10.0.0.1:8080 or [fd00::1]:8080"
+        "services.a.endpoints[1]: \"nonsense\" is not allowed; allowed: ip:port, such as 10.0.0.1:8080 or [fd00::1]:8080"
     );
     assert_eq!(
         refusal(r#"{"services":{"a":{"endpoints":["1.2.3.4:80","1.2.3.4:80"]}}}"#),
-        "services.a.endpoints: 1.2.3.4:80 is not allowed, only each address once"
+        "services.a.endpoints: 1.2.3.4:80 is not allowed; allowed: each address once"
     );
 }
 
@@ -143,7 +146,7 @@ fn each_port_has_endpoints_of_its_own() {
     assert_eq!(one.validate().unwrap().at_port(None).endpoints().map(<[_]>::len), Some(1));
     assert_eq!(
         refusal(r#"{"services":{"a":{"endpointsByPort":{"80":["1.2.3.4:0"]}}}}"#),
-        "services.a.endpointsByPort.80[0]: \"1.2.3.4:0\" is not allowed, only ports 1 to 65535"
+        "services.a.endpointsByPort.80[0]: \"1.2.3.4:0\" is not allowed; allowed: ports 1 to 65535"
     );
 }
 
@@ -153,7 +156,7 @@ fn rejects_an_unknown_field_or_a_wrong_type_with_its_path() {
     assert!(unknown.starts_with("services.a.retrys: unknown field `retrys`, expected one of"), "{unknown}");
     let wrong = refusal(r#"{"services":{"a":{"retries":"three"}}}"#);
     assert!(wrong.starts_with("services.a.retries: invalid type: string \"three\""), "{wrong}");
-    let range = "is not allowed, only 0 to 10";
+    let range = "is not allowed; allowed: 0 to 10";
     for number in ["-1", "99999999999"] {
         let text = refusal(&format!(r#"{{"services":{{"a":{{"retries":{number}}}}}}}"#));
         assert_eq!(text, format!("services.a.retries: {number} {range}"));

@@ -4,7 +4,7 @@ use crate::wire::load_report::LoadReport;
 
 /// Why an attempt may go to an endpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Right {
+pub enum Permit {
     /// A chip was spent.
     Chip,
     /// Its reset interval has passed: a probe.
@@ -23,12 +23,12 @@ pub enum Answer {
     /// The server bounced the request because it would take longer than the bid, with this report.
     Bounced(LoadReport),
     /// The application answered, and the server sends no report: counts as a chip.
-    Silent,
+    Unreported,
     /// The application answered, and the server sends only [ORCA](crate::wire::orca) reports:
     /// counts as a chip, and its numbers count.
     Orca(LoadReport),
     /// The server rejected the request because it would miss its deadline, with this report.
-    Late(LoadReport),
+    RejectedForDeadline(LoadReport),
     /// The application answered with an error, with this report if the server sends BLOC reports.
     Erred(Option<LoadReport>),
     /// There was no connection, the server reset it, or the answer took too long.

@@ -17,11 +17,11 @@ new_key_type! {
 pub struct Endpoint {
     pub(super) address: Box<str>,
     pub(super) chips: u32,
-    pub(super) clock: Timestamp,
+    pub(super) last_event: Timestamp,
     pub(super) pending: u32,
     /// Attempts that have begun since the server was last heard, and when the first of them did.
     pub(super) unheard: u32,
-    pub(super) owes_since: Timestamp,
+    pub(super) unheard_since: Timestamp,
     /// `explored` at the last [`Endpoints::meet`].
     pub(super) met: u64,
     pub(super) report: LoadReport,

@@ -54,10 +54,10 @@ impl Endpoints {
         let id = self.table.insert(Endpoint {
             address: address.into(),
             chips: 1,
-            clock: now,
+            last_event: now,
             pending: 0,
             unheard: 0,
-            owes_since: now,
+            unheard_since: now,
             met: 0,
             report: LoadReport::default(),
             estimate: Estimate::default(),
@@ -78,7 +78,7 @@ impl Endpoints {
     pub fn remove(&mut self, id: EndpointId) {
         self.disqualify(id);
         let Some(mut endpoint) = self.table.remove(id) else { return };
-        self.waiting.remove(&(endpoint.clock, id));
+        self.waiting.remove(&(endpoint.last_event, id));
         endpoint.failures.compare(false, &mut self.peers);
         self.by_address.remove(&endpoint.address);
         self.all.swap_remove(endpoint.place);
@@ -134,8 +134,8 @@ impl Endpoints {
         }
         let Some(id) = self.at(self.looked_at) else { return };
         let Some(endpoint) = self.table.get_mut(id) else { return };
-        // A server that owes an answer is not forgotten: as a newcomer it would be tried again
-        // before that.
+        // A server with an attempt under way is not forgotten: as a newcomer it would be tried
+        // again before that.
         if endpoint.pending == 0 && endpoint.estimate.forget(self.reset_interval, now) {
             endpoint.failures.forget(&mut self.peers);
             self.note(id);

@@ -9,20 +9,20 @@ fn probes_a_rejecting_server_once_per_reset_interval() {
     let rejecting = endpoints.add("rejecting", at(0));
     endpoints.add("open", at(0));
     endpoints.begin(rejecting, at(0));
-    endpoints.answer(rejecting, Right::Chip, Answer::Rejected(report(false)), at(0));
+    endpoints.answer(rejecting, Permit::Chip, Answer::Rejected(report(false)), at(0));
     endpoints.end(rejecting);
     let mut list = Vec::new();
     let mut probes = Vec::new();
     for millis in 1..1000 {
         Bloc.choose(&mut endpoints, 1, at(millis), &mut rng, &mut list);
         let id = list[0];
-        let right = endpoints.begin(id, at(millis)).unwrap();
+        let permit = endpoints.begin(id, at(millis)).unwrap();
         if id == rejecting {
-            assert_eq!(right, Right::Probe);
-            endpoints.answer(id, right, Answer::Rejected(report(false)), at(millis));
+            assert_eq!(permit, Permit::Probe);
+            endpoints.answer(id, permit, Answer::Rejected(report(false)), at(millis));
             probes.push(millis);
         } else {
-            endpoints.answer(id, Right::Chip, Answer::Served(report(true)), at(millis));
+            endpoints.answer(id, Permit::Chip, Answer::Served(report(true)), at(millis));
         }
         endpoints.end(id);
     }
@@ -38,13 +38,13 @@ fn forced_attempts_take_turns_when_no_server_qualifies() {
     let ids: Vec<EndpointId> = (0u64..3).map(|i| endpoints.add(&format!("s{i}"), at(i))).collect();
     for (millis, &id) in (3..).zip(&ids) {
         endpoints.begin(id, at(millis));
-        endpoints.answer(id, Right::Chip, Answer::Rejected(report(false)), at(millis));
+        endpoints.answer(id, Permit::Chip, Answer::Rejected(report(false)), at(millis));
     }
     let mut list = Vec::new();
     let mut turns = Vec::new();
     for millis in 10..16 {
         Bloc.choose(&mut endpoints, 1, at(millis), &mut fastrand::Rng::with_seed(1), &mut list);
-        assert_eq!(endpoints.begin(list[0], at(millis)), Some(Right::Forced));
+        assert_eq!(endpoints.begin(list[0], at(millis)), Some(Permit::Forced));
         turns.push(ids.iter().position(|&id| id == list[0]).unwrap());
     }
     assert_eq!(turns, [0, 1, 2, 0, 1, 2]);
@@ -55,7 +55,7 @@ fn chips_stay_between_zero_and_the_maximum() {
     let mut endpoints = Endpoints::new(RESET, MAX_CHIPS);
     let id = endpoints.add("s", at(0));
     for millis in 0..20 {
-        endpoints.answer(id, Right::Chip, Answer::Served(report(true)), at(millis));
+        endpoints.answer(id, Permit::Chip, Answer::Served(report(true)), at(millis));
     }
     assert_eq!(endpoints.get(id).map(Endpoint::chips), Some(MAX_CHIPS));
     for millis in 20..40 {
@@ -77,7 +77,7 @@ fn replacing_the_list_keeps_the_state_of_servers_that_stay() {
     assert_eq!(endpoints.get(stays).map(Endpoint::pending), Some(1));
     assert!(endpoints.get(goes).is_none() && endpoints.find("goes").is_none());
     // An attempt still under way to the server that left changes nothing.
-    endpoints.answer(goes, Right::Chip, Answer::Served(report(true)), at(3));
+    endpoints.answer(goes, Permit::Chip, Answer::Served(report(true)), at(3));
     endpoints.end(goes);
     assert_eq!(endpoints.len(), 2);
 }
@@ -86,12 +86,12 @@ fn replacing_the_list_keeps_the_state_of_servers_that_stay() {
 fn a_bounce_gives_the_chip_back() {
     let mut endpoints = Endpoints::new(RESET, MAX_CHIPS);
     let id = endpoints.add("s", at(0));
-    assert_eq!(endpoints.begin(id, at(1)), Some(Right::Chip));
-    endpoints.answer(id, Right::Chip, Answer::Bounced(report(false)), at(1));
+    assert_eq!(endpoints.begin(id, at(1)), Some(Permit::Chip));
+    endpoints.answer(id, Permit::Chip, Answer::Bounced(report(false)), at(1));
     endpoints.end(id);
     assert_eq!(
         endpoints.begin(id, at(2)),
-        Some(Right::Chip),
+        Some(Permit::Chip),
         "else servers that bounce would look worse than those that take everything"
     );
 }
@@ -102,9 +102,9 @@ fn a_bounced_attempt_that_spent_no_chip_earns_none() {
     let id = endpoints.add("s", at(0));
     endpoints.begin(id, at(0));
     for millis in 1..6 {
-        let right = endpoints.begin(id, at(millis)).unwrap();
-        assert_eq!(right, Right::Forced, "at {millis} ms");
-        endpoints.answer(id, right, Answer::Bounced(report(false)), at(millis));
+        let permit = endpoints.begin(id, at(millis)).unwrap();
+        assert_eq!(permit, Permit::Forced, "at {millis} ms");
+        endpoints.answer(id, permit, Answer::Bounced(report(false)), at(millis));
         endpoints.end(id);
     }
     assert_eq!(endpoints.get(id).map(Endpoint::chips), Some(0));
@@ -114,9 +114,9 @@ fn a_bounced_attempt_that_spent_no_chip_earns_none() {
 fn a_server_that_rejects_for_a_deadline_keeps_its_chips() {
     let mut endpoints = Endpoints::new(RESET, MAX_CHIPS);
     let id = endpoints.add("s", at(0));
-    endpoints.answer(id, Right::Probe, Answer::Silent, at(0));
-    let right = endpoints.begin(id, at(1)).unwrap();
-    endpoints.answer(id, right, Answer::Late(report(false)), at(1));
+    endpoints.answer(id, Permit::Probe, Answer::Unreported, at(0));
+    let permit = endpoints.begin(id, at(1)).unwrap();
+    endpoints.answer(id, permit, Answer::RejectedForDeadline(report(false)), at(1));
     assert_eq!(endpoints.get(id).map(Endpoint::chips), Some(2));
     assert!(!is_any_shut(&endpoints));
 }
@@ -132,9 +132,9 @@ fn drawn_by_one_that_hangs(routing: &mut impl Routing, well: u64) -> [usize; 2] 
     let (mut waiting, mut drawn) = (Vec::new(), [0, 0]);
     let served = Answer::Served(LoadReport { queue: Some(0), ..report(true) });
     for now in (0..20_000).step_by(10) {
-        waiting.retain(|&(ends, id, right, answer)| {
+        waiting.retain(|&(ends, id, permit, answer)| {
             if now >= ends {
-                endpoints.answer(id, right, answer, at(now));
+                endpoints.answer(id, permit, answer, at(now));
                 endpoints.end(id);
             }
             now < ends
@@ -145,17 +145,17 @@ fn drawn_by_one_that_hangs(routing: &mut impl Routing, well: u64) -> [usize; 2] 
         routing.choose(&mut endpoints, 4, at(now), &mut rng, &mut list);
         let bounces = now % 100 == 0;
         for (place, &id) in list.iter().enumerate() {
-            let right = endpoints.begin(id, at(now)).unwrap();
+            let permit = endpoints.begin(id, at(now)).unwrap();
             let (chosen, hangs) = (id == ids[0], (3_000..well).contains(&now));
             drawn[0] += usize::from(chosen && hangs);
             drawn[1] += usize::from(chosen && now >= 15_000);
             if bounces && place == 0 && !(chosen && hangs) {
-                endpoints.answer(id, right, Answer::Bounced(report(true)), at(now));
+                endpoints.answer(id, permit, Answer::Bounced(report(true)), at(now));
                 endpoints.end(id);
                 continue;
             }
             let (after, answer) = if chosen && hangs { (2_000, Answer::GivenUp) } else { (100, served) };
-            waiting.push((now + after, id, right, answer));
+            waiting.push((now + after, id, permit, answer));
             break;
         }
     }
@@ -184,9 +184,9 @@ fn an_attempt_given_up_by_its_caller_costs_the_server_nothing() {
     let mut endpoints = Endpoints::new(RESET, MAX_CHIPS);
     let ids = ["s", "t"].map(|name| endpoints.add(name, at(0)));
     for millis in 1..100 {
-        let right = endpoints.begin(ids[0], at(millis)).unwrap();
-        assert_eq!(right, Right::Chip, "at {millis} ms");
-        endpoints.answer(ids[0], right, Answer::GivenUp, at(millis));
+        let permit = endpoints.begin(ids[0], at(millis)).unwrap();
+        assert_eq!(permit, Permit::Chip, "at {millis} ms");
+        endpoints.answer(ids[0], permit, Answer::GivenUp, at(millis));
         endpoints.end(ids[0]);
     }
     assert!(!is_any_shut(&endpoints));
@@ -197,24 +197,24 @@ fn a_failure_counts_against_a_server_unless_all_servers_fail() {
     let mut endpoints = Endpoints::new(RESET, MAX_CHIPS);
     let ids = ["s", "t", "u"].map(|name| endpoints.add(name, at(0)));
     let chips = |endpoints: &Endpoints, id| endpoints.get(id).map(Endpoint::chips);
-    let right = endpoints.begin(ids[0], at(1)).unwrap();
-    endpoints.answer(ids[0], right, Answer::Failed, at(1));
+    let permit = endpoints.begin(ids[0], at(1)).unwrap();
+    endpoints.answer(ids[0], permit, Answer::Failed, at(1));
     assert_eq!((chips(&endpoints, ids[0]), is_any_shut(&endpoints)), (Some(0), true));
     // A server that fails fast collects no chips either.
     let mut fresh = Endpoints::new(RESET, MAX_CHIPS);
     let [fast, _] = ["s", "t"].map(|name| fresh.add(name, at(0)));
-    fresh.answer(fast, Right::Probe, Answer::Erred(Some(report(true))), at(1));
+    fresh.answer(fast, Permit::Probe, Answer::Erred(Some(report(true))), at(1));
     assert_eq!(chips(&fresh, fast), Some(1), "one earned and one lost");
     for round in 0..100 {
         for id in ids {
-            let right = endpoints.begin(id, at(1000 * round)).unwrap();
-            endpoints.answer(id, right, Answer::Failed, at(1000 * round));
+            let permit = endpoints.begin(id, at(1000 * round)).unwrap();
+            endpoints.answer(id, permit, Answer::Failed, at(1000 * round));
             endpoints.end(id);
         }
     }
-    endpoints.answer(ids[0], Right::Probe, Answer::Silent, at(100_000));
-    let right = endpoints.begin(ids[0], at(100_001)).unwrap();
-    endpoints.answer(ids[0], right, Answer::Failed, at(100_001));
+    endpoints.answer(ids[0], Permit::Probe, Answer::Unreported, at(100_000));
+    let permit = endpoints.begin(ids[0], at(100_001)).unwrap();
+    endpoints.answer(ids[0], permit, Answer::Failed, at(100_001));
     assert_eq!(chips(&endpoints, ids[0]), Some(1), "all of them fail");
 }
 
@@ -222,8 +222,8 @@ fn a_failure_counts_against_a_server_unless_all_servers_fail() {
 fn an_error_in_the_trailers_revokes_the_chip() {
     let mut endpoints = Endpoints::new(RESET, MAX_CHIPS);
     let ids = ["s", "t"].map(|name| endpoints.add(name, at(0)));
-    let right = endpoints.begin(ids[0], at(1)).unwrap();
-    endpoints.answer(ids[0], right, Answer::Served(report(true)), at(1));
+    let permit = endpoints.begin(ids[0], at(1)).unwrap();
+    endpoints.answer(ids[0], permit, Answer::Served(report(true)), at(1));
     endpoints.erred(ids[0], at(2));
     assert_eq!((endpoints.get(ids[0]).map(Endpoint::chips), is_any_shut(&endpoints)), (Some(0), true));
 }
@@ -235,7 +235,7 @@ fn an_orca_report_returns_the_chip_and_sets_the_service_rate() {
     endpoints.begin(id, at(1));
     endpoints.answer(
         id,
-        Right::Chip,
+        Permit::Chip,
         Answer::Orca(crate::wire::orca::decode(b"TEXT cpu_utilization=0.5,rps=20").unwrap()),
         at(1),
     );
@@ -248,11 +248,11 @@ fn a_server_keeps_its_chip_without_a_report_and_loses_it_when_missing() {
     let mut endpoints = Endpoints::new(RESET, MAX_CHIPS);
     let id = endpoints.add("s", at(0));
     endpoints.begin(id, at(1));
-    endpoints.answer(id, Right::Chip, Answer::Silent, at(1));
+    endpoints.answer(id, Permit::Chip, Answer::Unreported, at(1));
     assert_eq!(endpoints.get(id).map(Endpoint::chips), Some(1));
     endpoints.missing(id, at(2));
     assert_eq!(endpoints.get(id).map(Endpoint::chips), Some(0));
-    assert_eq!(endpoints.begin(id, at(3)), Some(Right::Forced));
+    assert_eq!(endpoints.begin(id, at(3)), Some(Permit::Forced));
 }
 
 #[test]
@@ -261,8 +261,8 @@ fn an_endpoint_keeps_the_last_report_of_its_server() {
     let id = endpoints.add("a", at(0));
     assert_eq!(endpoints.get(id).map(Endpoint::report), Some(&LoadReport::default()));
     let report = LoadReport { queue: Some(7), ..report(false) };
-    endpoints.answer(id, Right::Chip, Answer::Rejected(report), at(0));
-    endpoints.answer(id, Right::Chip, Answer::Failed, at(1));
+    endpoints.answer(id, Permit::Chip, Answer::Rejected(report), at(0));
+    endpoints.answer(id, Permit::Chip, Answer::Failed, at(1));
     assert_eq!(endpoints.get(id).map(Endpoint::report), Some(&report));
 }
 
@@ -271,14 +271,14 @@ fn new_parameters_apply_to_known_servers() {
     let mut endpoints = Endpoints::new(RESET, 10);
     let id = endpoints.add("s", at(0));
     for millis in 0..5 {
-        endpoints.answer(id, Right::Probe, Answer::Silent, at(millis));
+        endpoints.answer(id, Permit::Probe, Answer::Unreported, at(millis));
     }
     endpoints.configure(Duration::from_secs(1), 2);
     assert_eq!(endpoints.get(id).map(Endpoint::chips), Some(2), "the new maximum");
-    endpoints.answer(id, Right::Probe, Answer::Rejected(report(false)), at(10));
-    assert_eq!(endpoints.begin(id, at(1_009)), Some(Right::Forced), "the interval is a second now");
-    endpoints.answer(id, Right::Forced, Answer::Rejected(report(false)), at(1_010));
-    assert_eq!(endpoints.begin(id, at(2_010)), Some(Right::Probe));
+    endpoints.answer(id, Permit::Probe, Answer::Rejected(report(false)), at(10));
+    assert_eq!(endpoints.begin(id, at(1_009)), Some(Permit::Forced), "the interval is a second now");
+    endpoints.answer(id, Permit::Forced, Answer::Rejected(report(false)), at(1_010));
+    assert_eq!(endpoints.begin(id, at(2_010)), Some(Permit::Probe));
 }
 
 #[test]
@@ -295,15 +295,15 @@ fn an_answer_without_a_report_restarts_the_aging_of_unreported_requests() {
     let others = |answer| {
         let mut endpoints = Endpoints::new(RESET, MAX_CHIPS);
         let id = endpoints.add("s", at(0));
-        let right = endpoints.begin(id, at(0)).unwrap();
+        let permit = endpoints.begin(id, at(0)).unwrap();
         endpoints.begin(id, at(0));
-        endpoints.answer(id, right, answer, at(1_000));
+        endpoints.answer(id, permit, answer, at(1_000));
         // Two own requests, so two are assumed of the other sender; half is forgotten in a second.
         let mut fleet = crate::estimate::Fleet::new(RESET);
         fleet.senders = 2.0;
         endpoints.standings()[0].unknown_queue(&fleet, at(1_000))
     };
-    assert_eq!(others(Answer::Silent), 2.0);
+    assert_eq!(others(Answer::Unreported), 2.0);
     assert_eq!(others(Answer::Served(LoadReport::default())), 1.0);
 }
 
@@ -317,7 +317,7 @@ fn old_words(servers: usize) -> (Endpoints, Vec<EndpointId>) {
     let mut endpoints = Endpoints::new(RESET, MAX_CHIPS);
     endpoints.survey(0.0, at(2_000));
     let ids: Vec<EndpointId> = (0..servers).map(|n| endpoints.add(&format!("s{n}"), at(0))).collect();
-    ids.iter().for_each(|&id| endpoints.answer(id, Right::Probe, Answer::Served(report(true)), at(0)));
+    ids.iter().for_each(|&id| endpoints.answer(id, Permit::Probe, Answer::Served(report(true)), at(0)));
     assert_eq!(remembered(&endpoints), servers);
     (endpoints, ids)
 }
@@ -347,7 +347,7 @@ fn believes_a_service_rate_up_to_four_times_the_observed_pace() {
     endpoints.begin(id, at(0));
     endpoints.served(id, at(1_000));
     let boasts = LoadReport { queue: Some(0), service: Some(1_000.0), ..report(true) };
-    endpoints.answer(id, Right::Chip, Answer::Served(boasts), at(1_000));
+    endpoints.answer(id, Permit::Chip, Answer::Served(boasts), at(1_000));
     assert_eq!(endpoints.standings()[0].service_rate(), 4.0);
 }
 

@@ -6,9 +6,9 @@
 //! for the retries goes on with the next smallest.
 //!
 //! Shut servers ([`crate::endpoints`]), which rejected or failed within the reset interval, are
-//! left out. When it has passed, one of `n` choices among `n` servers probes such a server, so that
-//! it attracts no more than its share while it is broken. The list for the retries ends with shut
-//! servers if there are not enough others.
+//! left out. When it has passed, each choice among `n` servers probes such a server with
+//! probability `1 / n`, so that it attracts no more than its share while it is broken. The list for
+//! the retries ends with shut servers if there are not enough others.
 //!
 //! Queues count in quarters of a request, and rates in steps of 3 to 6%. Nobody knows them more
 //! exactly, and of idle servers the one that is slightly worse would get nothing (simulated: 40

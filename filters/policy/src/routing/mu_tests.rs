@@ -3,7 +3,7 @@
 use super::super::Router;
 use super::*;
 use crate::config::RoutingKind;
-use crate::endpoints::{Answer, Right};
+use crate::endpoints::{Answer, Permit};
 use crate::wire::load_report::LoadReport;
 
 const INTERVAL: Duration = Duration::from_secs(1);
@@ -19,14 +19,14 @@ fn servers<const N: usize>(reports: [Option<(u32, f64)>; N]) -> (Endpoints, [End
     for (id, report) in ids.iter().zip(reports) {
         if let Some((queue, service)) = report {
             let report = LoadReport { queue: Some(queue), service: Some(service), ..LoadReport::default() };
-            endpoints.answer(*id, Right::Chip, Answer::Served(report), Timestamp::ZERO);
+            endpoints.answer(*id, Permit::Chip, Answer::Served(report), Timestamp::ZERO);
         }
     }
     (endpoints, ids)
 }
 
 fn rejects(endpoints: &mut Endpoints, id: EndpointId, now: Timestamp) {
-    endpoints.answer(id, Right::Chip, Answer::Rejected(LoadReport::default()), now);
+    endpoints.answer(id, Permit::Chip, Answer::Rejected(LoadReport::default()), now);
 }
 
 fn choose(mu: &mut Mu, endpoints: &mut Endpoints, length: usize, now: Timestamp, seed: u64) -> Vec<EndpointId> {

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::config::RoutingKind;
-use crate::endpoints::{EndpointId, Endpoints, Right};
+use crate::endpoints::{EndpointId, Endpoints, Permit};
 use crate::units::Timestamp;
 use proptest::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};
@@ -78,7 +78,7 @@ fn bloc_mu_and_least_request_avoid_the_busier_server() {
         let mut endpoints = endpoints(10);
         let busy = endpoints.find("s3").unwrap();
         endpoints.begin(busy, Timestamp::ZERO);
-        endpoints.answer(busy, Right::Chip, crate::endpoints::Answer::Silent, Timestamp::ZERO);
+        endpoints.answer(busy, Permit::Chip, crate::endpoints::Answer::Unreported, Timestamp::ZERO);
         let shares = shares(kind, &mut endpoints);
         // The busy server loses every comparison, so it is never first while another one can be
         // drawn beside it.
@@ -128,7 +128,7 @@ fn mu_orders_by_expected_response_time() {
     let mut endpoints = endpoints(4);
     for (name, queue, service) in [("s0", 3, 10.0), ("s1", 3, 40.0), ("s2", 0, 20.0), ("s3", 9, 200.0)] {
         let id = endpoints.find(name).unwrap();
-        endpoints.answer(id, Right::Chip, report(queue, service), Timestamp::ZERO);
+        endpoints.answer(id, Permit::Chip, report(queue, service), Timestamp::ZERO);
     }
     let (mut router, mut list) = (router(RoutingKind::Mu), Vec::new());
     // 0.4 s, 0.1 s, 0.05 s, 0.05 s.
@@ -148,7 +148,7 @@ proptest! {
         let mut costs = Vec::new();
         for (i, (queue, rate)) in servers.into_iter().enumerate() {
             let id = endpoints.find(&format!("s{i}")).unwrap();
-            endpoints.answer(id, Right::Chip, report(queue, 0.3 * f64::from(rate)), Timestamp::ZERO);
+            endpoints.answer(id, Permit::Chip, report(queue, 0.3 * f64::from(rate)), Timestamp::ZERO);
             let rate = endpoints.get(id).unwrap().estimate().standing(0).service_rate();
             costs.push((id, (f64::from(queue) + 1.0) / rate));
         }
@@ -166,7 +166,7 @@ proptest! {
 fn mu_assumes_a_new_server_is_as_fast_as_the_fastest_known_one() {
     let mut endpoints = endpoints(2);
     let id = endpoints.find("s0").unwrap();
-    endpoints.answer(id, Right::Chip, report(0, 10.0), Timestamp::ZERO);
+    endpoints.answer(id, Permit::Chip, report(0, 10.0), Timestamp::ZERO);
     let (mut router, mut list, mut rng) = (router(RoutingKind::Mu), Vec::new(), fastrand::Rng::with_seed(1));
     let mut first = Vec::new();
     for _ in 0..6 {

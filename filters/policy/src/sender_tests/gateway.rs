@@ -48,7 +48,7 @@ fn a_mostly_sequential_gateway_does_not_overestimate_response_times() {
 
 #[test]
 fn mu_forgets_requests_lost_at_a_server_and_restores_its_share() {
-    for answer in [Some(Answer::Failed), Some(Answer::Silent), None] {
+    for answer in [Some(Answer::Failed), Some(Answer::Unreported), None] {
         let (mut sender, mut rng) = (gateway(), fastrand::Rng::with_seed(1));
         let gone = sender.endpoints().find("1.1.1.1:1").unwrap();
         let report =
@@ -106,7 +106,7 @@ fn a_deadline_rejection_costs_no_chip_if_prompt_and_with_a_queue() {
         let mut sender = sender(Some(&["1.1.1.1:1", "2.2.2.2:2"]));
         let attempt = sender.begin("1.1.1.1:1", None, Timestamp::ZERO).unwrap();
         let report = LoadReport { queue, service: Some(10.0), ..LoadReport::default() };
-        sender.answer(&attempt, Answer::Late(report), at(took));
+        sender.answer(&attempt, Answer::RejectedForDeadline(report), at(took));
         let endpoint = sender.endpoints().get(attempt.endpoint).unwrap();
         assert_eq!(endpoint.chips(), chips, "{queue:?} after {took} ms");
     }

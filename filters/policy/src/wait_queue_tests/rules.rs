@@ -27,8 +27,8 @@ fn a_new_worker_sees_the_place_that_another_worker_has_taken() {
     let data = Data::default();
     let one = Concurrency::new(1);
     let (mut here, mut there) = (WaitQueue::<u32>::new(SERVICE, 1), WaitQueue::<u32>::new(SERVICE, 2));
-    assert!(here.come(&data, one, at(0)));
-    assert!(!there.come(&data, one, at(0)));
+    assert!(here.arrive(&data, one, at(0)));
+    assert!(!there.arrive(&data, one, at(0)));
 }
 
 /// The host has no room for shared data: no request is held, and one held already times out.
@@ -46,7 +46,7 @@ fn without_shared_data_requests_enter_and_held_ones_time_out() {
     }
     let one = Concurrency::new(1);
     let mut queue = WaitQueue::<u32>::new(SERVICE, 1);
-    assert!(queue.come(&Nothing, one, at(0)) && queue.come(&Nothing, one, at(0)));
+    assert!(queue.arrive(&Nothing, one, at(0)) && queue.arrive(&Nothing, one, at(0)));
     queue.hold(7, one, at(100));
     assert_eq!(queue.look(&Nothing, at(99)).late, [0; 0]);
     assert_eq!(queue.look(&Nothing, at(100)).late, [7]);
@@ -57,8 +57,8 @@ fn a_held_request_gets_a_gone_workers_place_within_three_seconds() {
     let data = Data::default();
     let one = Concurrency::new(1);
     let (mut gone, mut here) = (WaitQueue::<u32>::new(SERVICE, 1), WaitQueue::<u32>::new(SERVICE, 2));
-    assert!(gone.come(&data, one, at(0)));
-    assert!(!here.come(&data, one, at(0)));
+    assert!(gone.arrive(&data, one, at(0)));
+    assert!(!here.arrive(&data, one, at(0)));
     here.hold(7, one, at(100_000));
     let looks = |here: &mut WaitQueue<u32>, until: u64| {
         (0..until).step_by(250).flat_map(|now| here.look(&data, at(now)).in_turn).collect::<Vec<_>>()
@@ -73,14 +73,14 @@ fn an_idle_worker_also_frees_the_place_of_a_worker_that_is_gone() {
     let data = Data::default();
     let one = Concurrency::new(1);
     let (mut gone, mut here) = (WaitQueue::<u32>::new(SERVICE, 1), WaitQueue::<u32>::new(SERVICE, 2));
-    assert!(gone.come(&data, one, at(0)));
+    assert!(gone.arrive(&data, one, at(0)));
     let mut now = 5_000;
     for _ in 0..20 {
         let turns = here.look(&data, at(now));
         assert!(turns.in_turn.is_empty() && turns.late.is_empty());
         now += if here.needs_looks() { 250 } else { 5_000 };
     }
-    assert!(here.come(&data, one, at(now)));
+    assert!(here.arrive(&data, one, at(now)));
 }
 
 #[test]
@@ -88,14 +88,14 @@ fn giving_up_removes_that_requests_own_turn_from_the_wait_queue() {
     let data = Data::default();
     let one = Concurrency::new(1);
     let (mut here, mut there) = (WaitQueue::<u32>::new(SERVICE, 1), WaitQueue::<u32>::new(SERVICE, 2));
-    assert!(here.come(&data, one, at(0)));
+    assert!(here.arrive(&data, one, at(0)));
     for (queue, number) in [(&mut here, 1), (&mut there, 2)] {
-        assert!(!queue.come(&data, one, at(0)));
+        assert!(!queue.arrive(&data, one, at(0)));
         queue.hold(number, one, at(100_000));
     }
-    assert!(!here.come(&data, one, at(0)));
+    assert!(!here.arrive(&data, one, at(0)));
     here.hold(3, one, at(100_000));
-    assert_eq!(here.gone(&data, at(1), |held| *held == 1).in_turn, [0; 0]);
+    assert_eq!(here.cancel(&data, at(1), |held| *held == 1).in_turn, [0; 0]);
     let turns = here.leave(&data, at(2));
     assert_eq!(
         (turns.in_turn.as_slice(), turns.wake.as_slice()),
@@ -108,9 +108,9 @@ fn giving_up_removes_that_requests_own_turn_from_the_wait_queue() {
 /// A queue with one place, which is taken, and these held requests.
 fn holding<const N: usize>(data: &Data, requests: [u32; N]) -> WaitQueue<u32> {
     let (one, mut queue) = (Concurrency::new(1), WaitQueue::new(SERVICE, 1));
-    assert!(queue.come(data, one, at(0)));
+    assert!(queue.arrive(data, one, at(0)));
     for request in requests {
-        assert!(!queue.come(data, one, at(0)));
+        assert!(!queue.arrive(data, one, at(0)));
         queue.hold(request, one, at(100_000));
     }
     queue
@@ -135,14 +135,14 @@ fn a_worker_that_resigns_frees_its_place_and_wakes_the_other_workers_of_its_serv
     let mut gone = WaitQueue::<u32>::new(SERVICE, 1);
     let mut others = [2, 3].map(|vm| WaitQueue::<u32>::new(SERVICE, vm));
     let mut elsewhere = WaitQueue::<u32>::new("another", 1);
-    assert!(gone.come(&data, one, at(0)) && elsewhere.come(&data, one, at(0)));
+    assert!(gone.arrive(&data, one, at(0)) && elsewhere.arrive(&data, one, at(0)));
     for queue in &mut others {
-        assert!(!queue.come(&data, one, at(0)));
+        assert!(!queue.arrive(&data, one, at(0)));
         queue.hold(7, one, at(100_000));
     }
     assert_eq!(resign(&data, SERVICE, 1), [2, 3]);
     assert_eq!(others[0].look(&data, at(1)).in_turn, [7]);
-    assert!(!WaitQueue::<u32>::new("another", 4).come(&data, one, at(1)), "its place for another service is taken");
+    assert!(!WaitQueue::<u32>::new("another", 4).arrive(&data, one, at(1)), "its place for another service is taken");
     assert_eq!(resign(&data, "a third", 1), [0; 0]);
 }
 
@@ -150,8 +150,8 @@ fn a_worker_that_resigns_frees_its_place_and_wakes_the_other_workers_of_its_serv
 fn a_request_let_in_beyond_the_places_delays_the_next_turn() {
     let (data, one) = (Data::default(), Concurrency::new(1));
     let mut queue = holding(&data, []);
-    assert!(queue.let_in(&data, at(0)).in_turn.is_empty());
-    assert!(!queue.come(&data, one, at(0)));
+    assert!(queue.enter_over_limit(&data, at(0)).in_turn.is_empty());
+    assert!(!queue.arrive(&data, one, at(0)));
     queue.hold(7, one, at(100_000));
     assert_eq!(queue.leave(&data, at(1)).in_turn, [0; 0], "one is still inside");
     assert_eq!(queue.leave(&data, at(2)).in_turn, [7]);
@@ -174,7 +174,7 @@ fn a_wait_queue_needs_looks_while_it_has_a_request_inside_or_waiting() {
     let (mut inside, mut waiting) = (WaitQueue::<u32>::new(SERVICE, 1), WaitQueue::<u32>::new(SERVICE, 2));
     let states = |queue: &WaitQueue<u32>| (queue.is_idle(), queue.needs_looks());
     assert_eq!(states(&inside), (true, false));
-    assert!(inside.come(&data, one, at(0)) && !waiting.come(&data, one, at(0)));
+    assert!(inside.arrive(&data, one, at(0)) && !waiting.arrive(&data, one, at(0)));
     waiting.hold(7, one, at(100_000));
     assert_eq!((states(&inside), states(&waiting)), ((false, true), (false, true)));
     assert_eq!(inside.leave(&data, at(1)).wake, [2]);

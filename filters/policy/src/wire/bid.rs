@@ -1,4 +1,4 @@
-//! The bid of an attempt: how long it is willing to wait, in milliseconds.
+//! The bid of an attempt: the longest expected response time that it accepts, in milliseconds.
 //!
 //! `180.5` accepts an expected response time of at most 180.5 ms, `any` accepts every one.
 //! A request without the header comes from a caller that does not read our answers.
@@ -15,11 +15,11 @@ pub fn encode(bid: Duration, into: &mut String) {
     write_thousandths(into, u64::try_from(bid.as_micros()).unwrap_or(LONGEST).min(LONGEST));
 }
 
-/// The header's value of an attempt that accepts any wait. A request without the header comes from
-/// a caller that does not read our answers.
+/// The header's value of an attempt that accepts any response time. A request without the header
+/// comes from a caller that does not read our answers.
 pub const ANY: &str = "any";
 
-/// Reads the header's value. What is not a bid is none, which accepts any wait.
+/// Reads the header's value. What is not a bid is none, which accepts any response time.
 pub fn decode(value: &[u8]) -> Option<Duration> {
     let millis = decimal(value).filter(|millis| *millis >= 0.0)?;
     Duration::try_from_secs_f64(millis / 1e3).ok()

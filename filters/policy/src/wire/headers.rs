@@ -1,6 +1,6 @@
 //! The names of the headers that the filters read, write and strip, in lower case.
 
-/// How long an attempt is willing to wait, in milliseconds.
+/// The longest expected response time that an attempt accepts, in milliseconds.
 pub const BID: &str = "x-bloc-bid";
 /// What a server reports of its load.
 pub const LOAD: &str = "x-bloc-load";

@@ -7,7 +7,7 @@ pub enum Reason {
     Capacity,
     /// It would take longer than the attempt's bid.
     Bid,
-    /// It would be, or was, held for too long.
+    /// It would miss its deadline, or was held for too long.
     Deadline,
     /// The server's proxy could not hand it to the application.
     Unreachable,

@@ -247,8 +247,8 @@ impl Mesh {
         let flag = place.server.flag(others.get().saturating_sub(1));
         let said = |text: &[u8]| LoadReport::decode(text);
         match (self.lie, verdict) {
-            (Lie::Rejects(text), _) if at == 0 => Err(said(text).map_or(Answer::Silent, Answer::Rejected)),
-            (Lie::Bounces(text), _) if at == 0 => Err(said(text).map_or(Answer::Silent, Answer::Bounced)),
+            (Lie::Rejects(text), _) if at == 0 => Err(said(text).map_or(Answer::Unreported, Answer::Rejected)),
+            (Lie::Bounces(text), _) if at == 0 => Err(said(text).map_or(Answer::Unreported, Answer::Bounced)),
             (Lie::Says(_) | Lie::Swallows, _) if at == 0 => Ok((flag, others)),
             (_, Ok(())) => Ok((flag, others)),
             (_, Err(Reason::Bid)) => Err(Answer::Bounced(place.server.bare_report(others))),
@@ -287,7 +287,7 @@ impl Mesh {
             Lie::Says(lie) if at == 0 => lie,
             _ => text.as_bytes(),
         };
-        let answer = LoadReport::decode(said).map_or(Answer::Silent, Answer::Served);
+        let answer = LoadReport::decode(said).map_or(Answer::Unreported, Answer::Served);
         self.sender.answer(&attempt, answer, now);
         self.sender.end(&attempt);
         self.tally.served[at] += 1;

@@ -40,7 +40,7 @@ pub struct Failure {
 pub async fn run(names: &[String], logs: &Path) -> Result<Option<Failure>> {
     let find = |name: &String| CHAPTERS.iter().find(|chapter| chapter.name == name);
     let chapters: Option<Vec<_>> = names.iter().map(find).collect();
-    let chapters = chapters.with_context(|| format!("only {} are chapters", chapters::chapters().join(", ")))?;
+    let chapters = chapters.with_context(|| format!("allowed chapters: {}", chapters::chapters().join(", ")))?;
     let [first, ..] = chapters[..] else { bail!("no chapter") };
     let failed = |chapter: &Chapter, scenario: &str, error: &anyhow::Error| {
         let scenario = scenario.replace("::", ": ").replace('_', " ");

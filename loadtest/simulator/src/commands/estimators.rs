@@ -28,7 +28,7 @@ pub struct Estimators {
 impl Estimators {
     /// Runs the command.
     pub fn run(self) -> anyhow::Result<()> {
-        ensure!(self.seeds > 0, "--seeds: 0 is not allowed, only 1 and more");
+        ensure!(self.seeds > 0, "--seeds: 0 is not allowed; allowed: 1 and more");
         let sources = if self.sources.is_empty() { Source::value_variants() } else { &self.sources };
         eprintln!("seeds 1 to {}", self.seeds);
         for &service_time in &self.service_times {

@@ -19,7 +19,10 @@ impl Simulation<'_> {
         let mut moment = Moment { now: self.now, rng: &mut self.generators.senders, view: &self.view };
         let attempt = request.attempts;
         let Some(choice) = sender.choose(&mut request.plan, u32::from(attempt), &mut moment) else {
-            let end = if matches!(request.answer, Answer::Rejected(_) | Answer::Bounced(_) | Answer::Late(_)) {
+            let end = if matches!(
+                request.answer,
+                Answer::Rejected(_) | Answer::Bounced(_) | Answer::RejectedForDeadline(_)
+            ) {
                 End::Shed
             } else {
                 End::Error
@@ -32,7 +35,7 @@ impl Simulation<'_> {
         request.attempts += 1;
         request.began = self.now;
         (request.server, request.bid, request.place) = (choice.server, choice.bid, Place::Network);
-        (request.right, request.fails) = (choice.right, false);
+        (request.permit, request.fails) = (choice.permit, false);
         let (origin, started) = (request.sender, request.started);
         self.tally.attempt(started, choice.server, self.now);
         self.view.committed[choice.server as usize] += 1;
@@ -75,7 +78,7 @@ impl Simulation<'_> {
             verdict @ (Verdict::Rejected(report) | Verdict::Bounced(report) | Verdict::Late(report)) => {
                 request.answer = match verdict {
                     Verdict::Bounced(_) => Answer::Bounced(report),
-                    Verdict::Late(_) => Answer::Late(report),
+                    Verdict::Late(_) => Answer::RejectedForDeadline(report),
                     Verdict::Rejected(_) | Verdict::Admitted => Answer::Rejected(report),
                 };
                 self.view.committed[place] -= 1;
@@ -131,7 +134,7 @@ impl Simulation<'_> {
             Answer::Erred(report)
         } else {
             self.tally.served(request.server, self.now);
-            report.map_or(Answer::Silent, Answer::Served)
+            report.map_or(Answer::Unreported, Answer::Served)
         };
         request.place = Place::Network;
         server.leave(request, self.now);
@@ -145,15 +148,15 @@ impl Simulation<'_> {
     pub(super) fn come_back(&mut self, index: u32) {
         let request = &mut self.requests[index];
         let sender = &mut self.senders[request.sender as usize];
-        let attempt = Choice { server: request.server, bid: request.bid, right: request.right };
+        let attempt = Choice { server: request.server, bid: request.bid, permit: request.permit };
         sender.answer(attempt, &request.answer, request.began, self.now);
         let may_retry = sender
             .again(&mut request.plan, &request.answer, request.bid)
             .unwrap_or(u32::from(request.attempts) <= self.retries);
         match request.answer {
-            Answer::Served(_) | Answer::Orca(_) | Answer::Silent => self.end(index, End::Ok),
-            Answer::Rejected(_) | Answer::Bounced(_) | Answer::Late(_) if may_retry => self.retry(index),
-            Answer::Rejected(_) | Answer::Bounced(_) | Answer::Late(_) => self.end(index, End::Shed),
+            Answer::Served(_) | Answer::Orca(_) | Answer::Unreported => self.end(index, End::Ok),
+            Answer::Rejected(_) | Answer::Bounced(_) | Answer::RejectedForDeadline(_) if may_retry => self.retry(index),
+            Answer::Rejected(_) | Answer::Bounced(_) | Answer::RejectedForDeadline(_) => self.end(index, End::Shed),
             Answer::Failed | Answer::Erred(_) if may_retry && self.scenario.retry_failures => self.retry(index),
             Answer::Failed | Answer::Erred(_) | Answer::GivenUp => self.end(index, End::Error),
         }

@@ -166,7 +166,7 @@ impl SenderModel for MeshSender {
         let begin = |sender: &mut Sender, server: u32| {
             let address = &directory.addresses[server as usize];
             let attempt = sender.begin(address, turn, moment.now)?;
-            Some(Choice { server, bid: attempt.bid, right: attempt.right })
+            Some(Choice { server, bid: attempt.bid, permit: attempt.permit })
         };
         plan.find_map(|server| begin(sender, server)).or_else(|| {
             let server = Self::fallback(sender, &directory, moment.rng)?;
@@ -177,15 +177,15 @@ impl SenderModel for MeshSender {
     fn again(&self, plan: &mut Plan, answer: &Answer, bid: Option<Duration>) -> Option<bool> {
         Some(match answer {
             Answer::Bounced(report) => plan.retries.rejected_for(Some(Reason::Bid), bid, report),
-            Answer::Rejected(_) | Answer::Late(_) => plan.retries.rejected(true),
-            _ => plan.retries.failed(),
+            Answer::Rejected(_) | Answer::RejectedForDeadline(_) => plan.retries.rejected(true),
+            _ => plan.retries.take_route_retry(),
         })
     }
 
-    fn answer(&mut self, Choice { server, bid, right }: Choice, answer: &Answer, began: Timestamp, now: Timestamp) {
+    fn answer(&mut self, Choice { server, bid, permit }: Choice, answer: &Answer, began: Timestamp, now: Timestamp) {
         let Some(sender) = self.sender.as_mut() else { return };
         let endpoint = self.directory.borrow().ids[server as usize];
-        let attempt = Attempt { endpoint, began, bid, right };
+        let attempt = Attempt { endpoint, began, bid, permit };
         sender.answer(&attempt, *answer, now);
         sender.end(&attempt);
     }
@@ -222,7 +222,7 @@ mod tests {
                 let chosen: BTreeSet<u32> = (0..100)
                     .map(|_| {
                         let choice = sender.choose(&mut Plan::default(), 0, &mut moment).unwrap();
-                        sender.answer(choice, &Answer::Silent, Timestamp::ZERO, Timestamp::ZERO);
+                        sender.answer(choice, &Answer::Unreported, Timestamp::ZERO, Timestamp::ZERO);
                         choice.server
                     })
                     .collect();

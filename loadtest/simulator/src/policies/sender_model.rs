@@ -3,7 +3,7 @@
 use super::server_model::Probe;
 use super::view::View;
 use crate::requests::Plan;
-use bloc_policy::endpoints::{Answer, Right};
+use bloc_policy::endpoints::{Answer, Permit};
 use bloc_policy::units::Timestamp;
 use std::time::Duration;
 
@@ -25,13 +25,13 @@ pub struct Choice {
     /// The longest wait that the attempt accepts; none: no limit.
     pub bid: Option<Duration>,
     /// Its permission: a chip, a probe, or forced.
-    pub right: Right,
+    pub permit: Permit,
 }
 
 impl Choice {
     /// A choice of this server, for a policy without bids and chips.
     pub fn plain(server: u32) -> Self {
-        Self { server, bid: None, right: Right::Chip }
+        Self { server, bid: None, permit: Permit::Chip }
     }
 }
 

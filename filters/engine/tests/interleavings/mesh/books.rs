@@ -18,7 +18,7 @@ pub struct Books {
 }
 
 impl Mesh {
-    /// Every attempt under way is booked to its own request and server only.
+    /// Every attempt under way is recorded to its own request and server only.
     pub(super) fn check(&self) {
         let cluster = self.caller.engine.vm().cluster(None, "backend").expect("a cluster");
         let mut at: BTreeMap<String, u32> = BTreeMap::new();
@@ -28,8 +28,8 @@ impl Mesh {
             };
             let address = stream.0.address.clone().expect("a server");
             let began = request.began;
-            let booked = Booked { request: outbound.key(), server: address.clone(), began };
-            assert_eq!(attempt.booked(), Some(booked), "booked to another one");
+            let recorded = Recorded { request: outbound.key(), server: address.clone(), began };
+            assert_eq!(attempt.recorded(), Some(recorded), "recorded to another one");
             let key = outbound.key().expect("a key");
             let course = self.caller.engine.vm().requests.borrow().course(key).expect("its request");
             assert_eq!(course.attempts as u64, request.attempts, "attempts of this request");

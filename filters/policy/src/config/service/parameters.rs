@@ -24,7 +24,7 @@ pub enum RoutingKind {
     /// The smallest expected response time, from the queue lengths and service rates that the
     /// servers report.
     Mu,
-    /// Each attempt bids how long it is willing to wait, and the server decides.
+    /// Each attempt bids the longest expected response time that it accepts; the server decides.
     Bid,
 }
 
