@@ -125,6 +125,16 @@ HOSTS = [
     ("use std::net::{SocketAddr, TcpStream};", "std::net::TcpStream"),
     ("use std::{net::SocketAddr, time::Duration}; #[cfg(test)] use std::fs;", None),
 ]
+# The rows of a table in lib.rs, the files, and what is wrong.
+A_USES_B = {"a": "use crate::b::B; pub struct A(B);", "b": "pub struct B;"}
+ROWS = [
+    (["[`a`]", "[`b`]"], A_USES_B, None),
+    (["[`a`], [`b`]"], A_USES_B, None),
+    (["[`b`]", "[`a`]"], A_USES_B, "small: a names B of b, a row above its own"),
+    (["[`a`]"], A_USES_B, "small: src/lib.rs has b in 0 rows of its table"),
+    (["[`a`]", "[`b`]", "[`b`]"], A_USES_B, "small: src/lib.rs has b in 2 rows of its table"),
+    (["[`a`]", "[`b`]", "[`c`]"], A_USES_B, "small: src/lib.rs has c in 1 rows of its table"),
+]
 
 
 def package(folder, name, files, rest=""):
@@ -156,6 +166,10 @@ def run(check):
         said = host and f"bloc-policy: src/lib.rs names {host}, which belongs to a host"
         expect(line, {"lib": line}, said, "bloc-policy")
         expect(f"{line} elsewhere", {"lib": line}, None)
+    for rows, files, said in ROWS:
+        table = "".join(f"//! | {row} | x |\n" for row in rows)
+        lib = f"//! Each file imports only from rows below its own:\n{table}pub mod a;\nmod b;\n"
+        expect(f"rows {rows}", {"lib": lib, **files}, said)
     rest = '[dependencies]\nserde = "1"\ntokio = "1"\n[dev-dependencies]\nwasmtime = "1"'
     expect("dependency", {"lib": ""}, "bloc-policy: Cargo.toml depends on tokio, which is not allowed", "bloc-policy", rest)
     print("\n".join(wrong) or "imports: the self-test passes")

@@ -18,14 +18,14 @@
 //! | [`vm`] | the state of one worker, which lives as long as its VM |
 //! | [`reporter`] | the load that the leader reports to the control plane |
 //! | [`why`] | the header that tells people why a request was rejected |
+//! | [`streams`] | answers that have begun, and which of them are idle |
 //! | [`services`], [`clusters`] | all services that this proxy stands in front of; all clusters that it calls |
 //! | [`requests`] | the outgoing requests: what their attempts share |
-//! | [`streams`] | answers that have begun, and which of them are idle |
 //! | [`pace`], [`handover`] | how often this thread ticks; when its counters go to the host |
 //! | [`service`], [`cluster`] | one service, with the inbound filter's state; one cluster, with the outbound filters' |
 //! | [`service_metrics`] | the metrics of one service |
-//! | [`views`], [`parameters`] | one service or cluster under each plugin configuration; the parameters in force |
 //! | [`queue`], [`held`] | the requests held for one service; those for all, which crash recovery answers |
+//! | [`views`], [`parameters`] | one service or cluster under each plugin configuration; the parameters in force |
 //! | [`fail_open`] | what passes after too many crashes |
 //! | [`crash_recovery`], [`crash`] | what a VM that panics does before it ends; panics on demand, for tests |
 //! | [`metrics`], [`message`] | counters and gauges; what the threads' VMs tell each other |
