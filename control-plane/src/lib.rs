@@ -22,6 +22,7 @@
 //! | [`load`] | arrivals, service rates and utilisation, from the proxies' reports |
 //! | [`page`], [`metrics`] | what operators see |
 //! | [`check`], [`schema`], [`yaml`] | checks and describes what operators write |
+//! | [`clock`], `digest` | the wall clock; a digest that every build gives alike |
 
 pub mod check;
 pub mod clock;
