@@ -165,8 +165,8 @@ async fn takes_the_largest_poll_that_a_proxy_sends() {
     for length in [20, 44, 100, 253] {
         let names = |kind: char| (0..2_000).map(|i| format!("{kind}{i:0width$}", width = length - 1)).collect();
         let data = Data::default();
-        assert_eq!(roster::announce(&data, &names('c')), Added::Some);
-        assert_eq!(roster::serve(&data, &names('s')), Added::Some);
+        assert_eq!(roster::announce(&data, &names('c')), Added::NoRoom);
+        assert_eq!(roster::serve(&data, &names('s')), Added::NoRoom);
         let many = 1_000_000_000_000;
         let events = ServiceEvents {
             departed_confident: many,

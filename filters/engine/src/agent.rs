@@ -170,9 +170,12 @@ impl<H: Host> Agent<H> {
             match roster::announce(&self.vm.host, &new) {
                 Added::Some => self.tell(),
                 Added::Nothing => {}
-                Added::NoRoom => log::warn!(
-                    "control plane: this proxy calls more services than a poll can ask for; requests to {new:?} pass as without parameters"
-                ),
+                Added::NoRoom => {
+                    log::warn!(
+                        "control plane: a poll cannot ask for all services; of {new:?}, some stay without parameters"
+                    );
+                    self.tell();
+                }
                 Added::NotYet => {
                     self.vm.give_back_new_services(new);
                     done = false;
@@ -190,11 +193,20 @@ impl<H: Host> Agent<H> {
         if self.served == count {
             return true;
         }
-        let added = roster::serve(&self.vm.host, &self.vm.serves());
-        if added == Added::Some {
-            self.tell();
-        }
-        let done = added != Added::NotYet;
+        let serves = self.vm.serves();
+        let done = match roster::serve(&self.vm.host, &serves) {
+            Added::Some => {
+                self.tell();
+                true
+            }
+            Added::NoRoom => {
+                log::warn!("control plane: a poll cannot report all services; of {serves:?}, some report no load");
+                self.tell();
+                true
+            }
+            Added::Nothing => true,
+            Added::NotYet => false,
+        };
         if done {
             self.served = count;
         }

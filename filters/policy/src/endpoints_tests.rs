@@ -52,7 +52,7 @@ struct Naive {
     last_event: u64,
     pending: u32,
     unheard: u32,
-    owes_since: u64,
+    unheard_since: u64,
     failures: Failures,
     /// Until when it is left out, and whether it is probed.
     shut: Option<(u64, bool)>,
@@ -65,7 +65,7 @@ impl Naive {
         new
     }
 
-    /// From when on it counts as asked: the more answers it owes, the later.
+    /// From when on it counts as asked: the more attempts it has not answered, the later.
     fn asked(&self, now: u64) -> u64 {
         now + RESET.as_millis() as u64 * u64::from(self.unheard.clamp(1, 8) - 1)
     }
@@ -121,7 +121,7 @@ proptest! {
                         let entry = naive.get_mut(name).unwrap();
                         entry.pending += 1;
                         if entry.unheard == 0 {
-                            entry.owes_since = now;
+                            entry.unheard_since = now;
                         }
                         entry.unheard += 1;
                         let asked = entry.asked(now);
@@ -159,8 +159,8 @@ proptest! {
                         let mut peers = Peers::default();
                         peers.renew(naive.values().map(|other| &other.failures));
                         let entry = naive.get_mut(&name).unwrap();
-                        let owes = entry.unheard >= entry.pending && now >= entry.owes_since + reset;
-                        let hangs = kind == 4 && owes;
+                        let silent = entry.unheard >= entry.pending && now >= entry.unheard_since + reset;
+                        let hangs = kind == 4 && silent;
                         entry.pending -= 1;
                         if kind != 4 {
                             (entry.last_event, entry.unheard) = (now, 0);

@@ -42,11 +42,11 @@ pub fn served(shared: &impl Shared) -> BTreeSet<String> {
 /// The result of adding services.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Added {
-    /// New ones were added.
+    /// New ones were added, and none is left out.
     Some,
     /// All were there.
     Nothing,
-    /// There is no room for any of the others.
+    /// As many were added as there is room for; others are left out.
     NoRoom,
     /// Another thread was faster: try again.
     NotYet,
@@ -69,7 +69,7 @@ fn add(shared: &impl Shared, key: &str, new: &BTreeSet<String>, room: &Room) -> 
     if new.is_empty() {
         return Added::Nothing;
     }
-    let (count, mut bytes) = (all.len(), all.iter().map(String::len).sum::<usize>());
+    let (wanted, mut bytes) = (all.len() + new.len(), all.iter().map(String::len).sum::<usize>());
     for name in new {
         bytes += name.len();
         if all.len() >= room.services || bytes > room.bytes {
@@ -77,10 +77,8 @@ fn add(shared: &impl Shared, key: &str, new: &BTreeSet<String>, room: &Room) -> 
         }
         all.insert(name);
     }
-    if all.len() == count {
-        return Added::NoRoom;
-    }
-    if shared.set(key, Vec::from_iter(all).join("\n").as_bytes(), cas) { Added::Some } else { Added::NotYet }
+    let added = if all.len() < wanted { Added::NoRoom } else { Added::Some };
+    if shared.set(key, Vec::from_iter(all).join("\n").as_bytes(), cas) { added } else { Added::NotYet }
 }
 
 /// The VMs that are told of news.
@@ -148,7 +146,7 @@ mod tests {
         let data = Alone::default();
         assert_eq!(serve(&data, &services(0..15)), Added::Some);
         assert_eq!(serve(&data, &services(10..15)), Added::Nothing);
-        assert_eq!(serve(&data, &services(10..120)), Added::Some);
+        assert_eq!(serve(&data, &services(10..120)), Added::NoRoom);
         assert_eq!(served(&data), services(0..SERVED.services));
         assert_eq!(serve(&data, &services(0..120)), Added::NoRoom);
         assert_eq!(serve(&data, &services(0..20)), Added::Nothing);
@@ -158,7 +156,7 @@ mod tests {
     fn announces_no_more_than_a_poll_can_carry() {
         let data = Alone::default();
         let long = |range: std::ops::Range<usize>| range.map(|i| format!("{i:0220}")).collect();
-        assert_eq!(announce(&data, &long(0..1_000)), Added::Some);
+        assert_eq!(announce(&data, &long(0..1_000)), Added::NoRoom);
         assert_eq!(seen(&data).iter().map(String::len).sum::<usize>(), SEEN.bytes / 220 * 220);
         assert_eq!(announce(&data, &long(1_000..1_001)), Added::NoRoom);
         assert_eq!(announce(&data, &services(0..2)), Added::Some, "the rest of the room");
