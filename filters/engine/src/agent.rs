@@ -24,6 +24,7 @@ use crate::reporter::Reporter;
 use crate::vm::Vm;
 use bloc_policy::cluster_name::service_of;
 use bloc_policy::config::{ConfigError, ControlPlane, Services};
+use bloc_policy::features::{FEATURES_HEADER, Feature, Features, MODULE_HEADER};
 use bloc_policy::follower::{Follower, News, Stamp};
 use bloc_policy::polls::{self, Outcome, Polls, Question};
 use bloc_policy::roster::{self, Added};
@@ -47,6 +48,8 @@ pub struct Agent<H: Host> {
     control_plane: Option<ControlPlane>,
     /// The cluster asked last; empty: none yet.
     asks: String,
+    /// The features of the control plane that answered last.
+    features: Features,
     /// What this VM has of the control plane's state.
     follower: Follower,
     polls: Polls,
@@ -67,6 +70,7 @@ impl<H: Host> Agent<H> {
             vm: Rc::clone(vm),
             control_plane: None,
             asks: String::new(),
+            features: Features::default(),
             follower: Follower::new(vm.number),
             polls: Polls::default(),
             reporter: Reporter::new(&vm.host, vm.number),
@@ -99,6 +103,7 @@ impl<H: Host> Agent<H> {
             // The parameters in force stay until the new one has answered.
             self.follower.follow(now);
             self.polls.reset();
+            self.features = Features::default();
         }
     }
 
@@ -247,6 +252,7 @@ impl<H: Host> Agent<H> {
         let Some(control_plane) = &self.control_plane else { return };
         let (cluster, wait) = (control_plane.cluster(), control_plane.wait());
         let (report, load, last) = self.reporter.begin(cluster, &serves, wait, now);
+        let unread = self.features.has(Feature::Unread).then(|| self.follower.unread().to_vec());
         let request = SyncRequest {
             proxy: self.vm.host.node(),
             version: self.follower.version().to_owned(),
@@ -255,7 +261,9 @@ impl<H: Host> Agent<H> {
             wait: Some(format!("{}ms", wait.as_millis())),
             load,
             last,
+            unread: unread.unwrap_or_default(),
         };
+        let features = Features::own().to_string();
         let body = serde_json::to_vec(&request).unwrap_or_default();
         let token = self.vm.host.post(Post {
             cluster,
@@ -263,6 +271,7 @@ impl<H: Host> Agent<H> {
             // plane would answer 400.
             authority: service_of(cluster),
             path: SYNC_PATH,
+            headers: &[(FEATURES_HEADER, &features), (MODULE_HEADER, env!("CARGO_PKG_VERSION"))],
             body: &body,
             timeout: polls::timeout(wait),
         });
@@ -288,6 +297,10 @@ impl<H: Host> Agent<H> {
         if self.control_plane.is_none() {
             self.step_down();
             return true;
+        }
+        if let Some(answer) = answer {
+            // The first release refuses with 400 what it does not know, and names no features.
+            self.features = answer.features.as_deref().map(Features::read).unwrap_or_default();
         }
         let now = self.vm.host.now();
         let outcome = self.outcome(answered.question.stamp, answer);
@@ -319,6 +332,9 @@ impl<H: Host> Agent<H> {
     /// Takes the answer to the question with `stamp`.
     fn take(&mut self, stamp: Stamp, body: &[u8]) -> Result<(), ConfigError> {
         if let Some(news) = self.follower.answered(&self.vm.host, stamp, body)? {
+            for (_, why) in &news.unread {
+                log::warn!("control plane: {why}; requests to this service pass untouched");
+            }
             self.put_in_force(news);
         }
         Ok(())

@@ -88,6 +88,8 @@ pub struct Post<'a> {
     pub authority: &'a str,
     /// The path.
     pub path: &'a str,
+    /// Further headers.
+    pub headers: &'a [(&'a str, &'a str)],
     /// The body, JSON.
     pub body: &'a [u8],
     /// After this time no answer comes.
@@ -103,6 +105,8 @@ pub struct PostAnswer {
     pub retry_after: Option<Vec<u8>>,
     /// The value of [`REPLICA_HEADER`](bloc_policy::sync::REPLICA_HEADER).
     pub replica: Option<Vec<u8>>,
+    /// The value of [`FEATURES_HEADER`](bloc_policy::features::FEATURES_HEADER).
+    pub features: Option<Vec<u8>>,
     /// The body.
     pub body: Vec<u8>,
 }

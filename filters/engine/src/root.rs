@@ -21,6 +21,7 @@ use crate::queue::Turns;
 use crate::service::Service;
 use crate::vm::Vm;
 use bloc_policy::config::PluginConfig;
+use bloc_policy::features::Features;
 use bloc_policy::units::Timestamp;
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -134,6 +135,10 @@ impl<H: Host> Root<H> {
                 return false;
             }
         };
+        if !configuration.passed_over().is_empty() {
+            let names = configuration.passed_over();
+            log::warn!("{}: with: passed over {names:?}; this module has {}", self.plugin.root_id(), Features::own());
+        }
         let vm = &self.engine.vm;
         let inbound = self.plugin == Plugin::Inbound;
         self.service = configuration.service().filter(|_| inbound).map(str::to_owned);

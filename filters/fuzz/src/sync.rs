@@ -2,19 +2,20 @@
 
 use crate::parameters;
 use bloc_policy::cluster_name::parameters_of;
-use bloc_policy::config::{ConfigError, ServicesSpec};
+use bloc_policy::config::ConfigError;
 use bloc_policy::sender::Sender;
 use bloc_policy::server::Server;
-use bloc_policy::sync::SyncResponse;
+use bloc_policy::sync::{State, SyncResponse};
 use bloc_policy::units::{Concurrency, Timestamp};
 use std::time::Duration;
 
 /// The control plane's answer, as a proxy takes it.
 pub fn sync_response(data: &[u8]) {
-    let Ok(response) = ConfigError::read_json::<SyncResponse>(data) else { return };
-    let text = serde_json::to_vec(&response).expect("what was read can be written");
-    assert_eq!(ConfigError::read_json::<SyncResponse>(&text).as_ref(), Ok(&response), "read again");
-    let Ok(services) = (ServicesSpec { services: response.services }).validate() else { return };
+    if let Ok(response) = ConfigError::read_json::<SyncResponse>(data) {
+        let text = serde_json::to_vec(&response).expect("what was read can be written");
+        assert_eq!(ConfigError::read_json::<SyncResponse>(&text).as_ref(), Ok(&response), "read again");
+    }
+    let Ok(State { services, .. }) = State::read(data) else { return };
     let (now, mut rng) = (Timestamp::ZERO, fastrand::Rng::with_seed(1));
     for (name, service) in &services {
         parameters::check(service);

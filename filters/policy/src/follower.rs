@@ -13,7 +13,7 @@
 
 use crate::config::{ConfigError, Services};
 use crate::shared::Shared;
-use crate::sync::SyncResponse;
+use crate::sync::State;
 use crate::units::Timestamp;
 use std::time::Duration;
 
@@ -38,6 +38,8 @@ pub struct Follower {
     keys: Keys,
     /// The version in force in this VM; empty: none.
     version: String,
+    /// The services of it that could not be read.
+    unread: Vec<String>,
     /// The stamp of the state in force in this VM; zero: none.
     stamp: Stamp,
     /// The number of states that this VM brought.
@@ -61,6 +63,8 @@ impl Default for Keys {
 pub struct News {
     /// The services.
     pub services: Services,
+    /// Those that could not be read, and why.
+    pub unread: Vec<(String, ConfigError)>,
     /// Whether this VM brought it, and so must tell the others.
     pub brought: bool,
 }
@@ -83,6 +87,11 @@ impl Follower {
         &self.version
     }
 
+    /// The services of that version that could not be read.
+    pub fn unread(&self) -> &[String] {
+        &self.unread
+    }
+
     /// What to pass to [`answered`](Self::answered) with the answer to a question that is asked
     /// now.
     pub fn stamp(&self) -> Stamp {
@@ -100,7 +109,7 @@ impl Follower {
 
     /// Forgets what was in force in this VM.
     pub fn forget(&mut self) {
-        (self.version, self.stamp) = (String::new(), Stamp::default());
+        (self.version, self.unread, self.stamp) = (String::new(), Vec::new(), Stamp::default());
     }
 
     /// Gives the lease back if this VM has it, so that the next VM that asks leads at once. Returns
@@ -116,10 +125,10 @@ impl Follower {
     /// here.
     ///
     /// # Errors
-    /// The body is no answer, or its parameters are not valid; nothing changes.
+    /// The body is no answer; nothing changes.
     pub fn answered(&mut self, shared: &impl Shared, stamp: Stamp, body: &[u8]) -> Result<Option<News>, ConfigError> {
-        let (version, services) = read(body)?;
-        if version == self.version && stamp == self.stamp {
+        let read = State::read(body)?;
+        if read.version == self.version && stamp == self.stamp {
             return Ok(None);
         }
         let (in_force, cas) = shared.get(&self.keys.state);
@@ -134,8 +143,7 @@ impl Follower {
             return self.take_over(shared);
         }
         self.announce(shared, new);
-        (self.version, self.stamp) = (version, new);
-        Ok(Some(News { services, brought: true }))
+        Ok(Some(self.take(read, new, true)))
     }
 
     /// Takes over the state that another thread has put into the shared data, if it is new.
@@ -155,9 +163,13 @@ impl Follower {
         if [self.stamp, Stamp::default()].contains(&stamp) {
             return Ok(None);
         }
-        let (version, services) = read(body)?;
-        (self.version, self.stamp) = (version, stamp);
-        Ok(Some(News { services, brought: false }))
+        Ok(Some(self.take(State::read(body)?, stamp, false)))
+    }
+
+    fn take(&mut self, State { version, services, unread }: State, stamp: Stamp, brought: bool) -> News {
+        (self.version, self.unread, self.stamp) =
+            (version, unread.iter().map(|(name, _)| name.clone()).collect(), stamp);
+        News { services, unread, brought }
     }
 
     /// Writes the stamp of the state in force, beginning with the one that was brought. Two threads
@@ -187,12 +199,6 @@ fn lease(value: &[u8]) -> Option<(u64, Timestamp)> {
     let vm = u64::from_le_bytes(value.get(..8)?.try_into().ok()?);
     let ends = u64::from_le_bytes(value.get(8..16)?.try_into().ok()?);
     Some((vm, Timestamp::from_nanos(ends)))
-}
-
-fn read(body: &[u8]) -> Result<(String, Services), ConfigError> {
-    let mut response: SyncResponse = ConfigError::read_json(body)?;
-    let version = std::mem::take(&mut response.version);
-    Ok((version, response.into_services().validate()?))
 }
 
 #[cfg(test)]
@@ -266,6 +272,19 @@ mod tests {
         assert_eq!(two.answered(&data, asked, &answer("c")).unwrap().map(|news| news.brought), Some(false));
         assert_eq!(two.version(), "b");
         assert_eq!(one.look(&data), Ok(None));
+    }
+
+    #[test]
+    fn all_threads_know_which_services_could_not_be_read() {
+        let (data, [mut one, mut two]) = (Data::default(), [1, 2].map(Follower::new));
+        let body = br#"{"version":"a","services":{"good":{},"bad":{"later":1}}}"#;
+        let news = one.answered(&data, one.stamp(), body).unwrap().unwrap();
+        assert_eq!((news.services.len(), news.unread.len(), one.version()), (1, 1, "a"));
+        two.look(&data).unwrap();
+        assert_eq!([one.unread(), two.unread()], [["bad"], ["bad"]]);
+        one.answered(&data, one.stamp(), &answer("b")).unwrap();
+        two.forget();
+        assert_eq!([one.unread(), two.unread()], [&[] as &[String]; 2]);
     }
 
     #[test]

@@ -26,6 +26,7 @@
 //! | [`shared`], [`awake`], [`roster`], [`follower`] | how the threads of one proxy share what they know |
 //! | [`polls`] | when a proxy asks the control plane |
 //! | [`reports`] | what a poll reports of the load, so that each event counts once |
+//! | [`features`] | what a neighbour of another version is sent |
 //! | [`config`], [`sync`] | the configuration, and the messages that carry it |
 //! | [`units`], [`rng`] | nothing: numbers with units, random numbers |
 
@@ -46,6 +47,7 @@ pub mod discovery;
 pub mod endpoints;
 pub mod estimate;
 pub mod failures;
+pub mod features;
 pub mod follower;
 mod ledger;
 pub mod limiter;

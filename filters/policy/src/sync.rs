@@ -16,9 +16,15 @@
 //! what happened since the last counted report: what a poll without an answer reported is in the
 //! next one again. Without [`Last`] they count from the start of the proxy. Control planes that do
 //! not know [`Last`] refuse it with 400, and the next poll goes without.
+//!
+//! # Versions
+//!
+//! Both sides may be of different versions, see [`features`](crate::features). Neither refuses
+//! members that it does not know, except those of a service.
 
-use crate::config::{ServiceSpec, ServicesSpec};
+use crate::config::{ConfigError, ServiceSpec, Services, ServicesSpec};
 use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
 use std::collections::BTreeMap;
 
 /// The path of a poll.
@@ -29,7 +35,8 @@ pub const REPLICA_HEADER: &str = "x-bloc-replica";
 
 /// What a poll sends.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "camelCase")]
 pub struct SyncRequest {
     /// The proxy's id, the same for all of its threads (Envoy's `node.id`).
     pub proxy: String,
@@ -52,11 +59,16 @@ pub struct SyncRequest {
     /// proxy.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last: Option<Last>,
+    /// The services of `version` whose parameters it could not read, and which it leaves untouched.
+    /// Only to a control plane with [`Feature::Unread`](crate::features::Feature::Unread).
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub unread: Vec<String>,
 }
 
 /// The polls before this one, see [what is counted](self#what-is-counted).
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "camelCase")]
 pub struct Last {
     /// The replica that answered the last poll; empty if none did, or without counting it.
     #[serde(default, skip_serializing_if = "String::is_empty")]
@@ -72,7 +84,8 @@ pub struct Last {
 
 /// What a proxy reports of one service that it stands in front of.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "camelCase")]
 pub struct ServiceLoad {
     /// The service.
     pub service: String,
@@ -99,7 +112,8 @@ pub struct ServiceLoad {
 /// Counters of one service at one proxy; the control plane makes rates of them. They lag by a tick
 /// at most.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default, rename_all = "camelCase", deny_unknown_fields)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(default, rename_all = "camelCase")]
 pub struct ServiceEvents {
     /// Requests answered that left a server that had been busy all the time since they came.
     pub departed_confident: u64,
@@ -136,6 +150,13 @@ pub struct SyncResponse {
     pub routes: BTreeMap<String, Routes>,
 }
 
+fn one(name: &str, json: &RawValue, routes: Option<Routes>) -> Result<Services, ConfigError> {
+    let spec: ServiceSpec =
+        ConfigError::read_json(json.get().as_bytes()).map_err(|error| error.under(&format!("services.{name}")))?;
+    let spec = spec.or(routes.map(ServiceSpec::from).unwrap_or_default());
+    ServicesSpec { services: [(name.to_owned(), spec)].into() }.validate()
+}
+
 /// How often routes to a service retry, which no proxy sees. Used where the user sets nothing.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -154,15 +175,43 @@ impl From<Routes> for ServiceSpec {
     }
 }
 
-impl SyncResponse {
+/// What a proxy takes from an answer.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct State {
+    /// Its version.
+    pub version: String,
     /// The services, with what is known of the routes to them.
-    pub fn into_services(self) -> ServicesSpec {
-        let Self { services, mut routes, .. } = self;
-        let with_routes = |(name, spec): (String, ServiceSpec)| {
-            let routes = routes.remove(&name).map(ServiceSpec::from).unwrap_or_default();
-            (name, spec.or(routes))
-        };
-        ServicesSpec { services: services.into_iter().map(with_routes).collect() }
+    pub services: Services,
+    /// The services that could not be read, and why. The control plane sends what a proxy knows, so
+    /// there is none unless it is wrong about that.
+    pub unread: Vec<(String, ConfigError)>,
+}
+
+/// A [`SyncResponse`] whose services are not read yet.
+#[derive(Deserialize)]
+struct Unread {
+    version: String,
+    services: BTreeMap<String, Box<RawValue>>,
+    #[serde(default)]
+    routes: BTreeMap<String, Routes>,
+}
+
+impl State {
+    /// Reads the body of an answer. A service that cannot be read is left out; the others count.
+    ///
+    /// # Errors
+    /// The body is no [`SyncResponse`].
+    pub fn read(body: &[u8]) -> Result<Self, ConfigError> {
+        let Unread { version, services, mut routes } =
+            serde_json::from_slice(body).map_err(|error| ConfigError::malformed(".", error))?;
+        let mut state = Self { version, ..Self::default() };
+        for (name, json) in services {
+            match one(&name, &json, routes.remove(&name)) {
+                Ok(services) => state.services.extend(services),
+                Err(error) => state.unread.push((name, error)),
+            }
+        }
+        Ok(state)
     }
 }
 
@@ -189,12 +238,53 @@ mod tests {
                 "none": {"retries": 2}
             }
         }"#;
-        let response: SyncResponse = ConfigError::read_json(body.as_bytes()).unwrap();
-        let services = response.into_services().validate().unwrap();
+        let State { version, services, unread } = State::read(body.as_bytes()).unwrap();
+        assert_eq!((&*version, unread.len()), ("1", 0));
         assert_eq!(services.keys().collect::<Vec<_>>(), ["a", "b", "c"]);
         let of = |name: &str, path: &str| services[name].route_retries().of(path.as_bytes());
         let [v, w] = ["v", "w"].map(|name| format!("/apis/x/namespaces/shop/virtual-service/{name}"));
         assert_eq!([of("a", &v), of("a", &w), of("b", &v), of("b", &w), of("c", &v)], [3, 2, 1, 4, 1]);
         assert_eq!(services["b"].route_retries().default(), 5);
+    }
+
+    #[test]
+    fn a_service_that_cannot_be_read_is_left_out_and_the_others_stay() {
+        let body = r#"{"version": "1", "services": {
+            "field": {"retries": 1, "later": {"a": [1]}}, "value": {"routing": "later"}, "range": {"retries": 11},
+            "type": 7, "": {}, "good": {"retries": 2}
+        }}"#;
+        let State { version, services, unread } = State::read(body.as_bytes()).unwrap();
+        assert_eq!((&*version, services.keys().collect::<Vec<_>>()), ("1", vec![&"good".to_owned()]));
+        let why: Vec<(&str, String)> = unread.iter().map(|(name, why)| (&**name, why.to_string())).collect();
+        let expected = [
+            ("", "services.: \"\" is not allowed"),
+            ("field", "services.field.later: unknown field `later`"),
+            ("range", "services.range.retries: 11 is not allowed; allowed: 0 to 10"),
+            ("type", "services.type: invalid type: integer `7`"),
+            ("value", "services.value.routing: unknown variant `later`"),
+        ];
+        assert_eq!(why.len(), expected.len(), "{why:?}");
+        for ((name, why), (of, begin)) in why.into_iter().zip(expected) {
+            assert!(name == of && why.starts_with(begin), "{name}: {why}");
+        }
+    }
+
+    #[test]
+    fn an_answer_without_its_parts_is_refused() {
+        for body in [r#"{"services": {}}"#, r#"{"version": "1"}"#, "", "[]", r#"{"version": "1", "services": {"a": {}"#]
+        {
+            assert!(State::read(body.as_bytes()).is_err(), "{body}");
+        }
+    }
+
+    /// A report of a newer proxy.
+    #[test]
+    fn a_report_may_have_more_members_than_are_known() {
+        let body = r#"{"proxy": "p", "later": 1, "last": {"replica": "r", "later": 1}, "load": [
+            {"service": "s", "inFlight": 3, "later": {}, "events": {"chipsGranted": 4, "later": 5}}
+        ]}"#;
+        let request: SyncRequest = ConfigError::read_json(body.as_bytes()).unwrap();
+        assert_eq!((request.load[0].in_flight, request.load[0].events.chips_granted), (3, 4));
+        assert_eq!(request.last.unwrap().replica, "r");
     }
 }

@@ -6,6 +6,7 @@
 use crate::abi::{self, OK, header, in_context, owned, property};
 use crate::stream::EnvoyStream;
 use bloc_engine::host::{Host, MetricKind, Post, PostAnswer};
+use bloc_policy::features::FEATURES_HEADER;
 use bloc_policy::shared::{Cas, Shared};
 use bloc_policy::sync::REPLICA_HEADER;
 use bloc_policy::units::Timestamp;
@@ -31,6 +32,7 @@ pub fn post_answer(body_size: usize) -> PostAnswer {
         status: header(MapType::HttpCallResponseHeaders, ":status").unwrap_or_default(),
         retry_after: header(MapType::HttpCallResponseHeaders, "retry-after"),
         replica: header(MapType::HttpCallResponseHeaders, REPLICA_HEADER),
+        features: header(MapType::HttpCallResponseHeaders, FEATURES_HEADER),
         body: body.ok().flatten().unwrap_or_default(),
     }
 }
@@ -163,9 +165,10 @@ impl Host for Envoy {
     }
 
     fn post(&self, post: Post<'_>) -> Option<u32> {
-        let Post { cluster, authority, path, body, timeout } = post;
-        let headers =
-            vec![(":method", "POST"), (":path", path), (":authority", authority), ("content-type", "application/json")];
+        let Post { cluster, authority, path, headers, body, timeout } = post;
+        let own =
+            [(":method", "POST"), (":path", path), (":authority", authority), ("content-type", "application/json")];
+        let headers = [&own, headers].concat();
         hostcalls::dispatch_http_call(cluster, headers, Some(body), Vec::new(), timeout).ok()
     }
 

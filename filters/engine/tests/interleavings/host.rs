@@ -22,6 +22,8 @@ pub struct Process {
     /// Whether calls are sent, and the bodies of those sent.
     pub is_connected: Cell<bool>,
     pub calls: RefCell<Vec<Vec<u8>>>,
+    /// Their headers.
+    pub call_headers: RefCell<Vec<BTreeMap<String, String>>>,
     /// Another thread writes first to this key, once.
     pub lost_race: RefCell<Option<&'static str>>,
     /// The tick period of each root context.
@@ -46,6 +48,7 @@ impl Process {
             messages: RefCell::default(),
             is_connected: Cell::default(),
             calls: RefCell::default(),
+            call_headers: RefCell::default(),
             lost_race: RefCell::default(),
             periods: RefCell::default(),
             pages: Cell::default(),
@@ -164,6 +167,8 @@ impl Host for FakeHost {
         let token = calls.len() as u32 + 1;
         self.0.is_connected.get().then(|| {
             calls.push(post.body.to_vec());
+            let headers = post.headers.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
+            self.0.call_headers.borrow_mut().push(headers.collect());
             token
         })
     }

@@ -16,6 +16,7 @@ mod reports;
 mod services;
 mod streams;
 mod thread;
+mod versions;
 
 use mesh::{Books, Case, Mesh};
 

@@ -30,6 +30,11 @@ impl ConfigError {
         Self::OutOfRange { path, value: value.to_string(), allowed: allowed.into() }
     }
 
+    /// What serde says of the value at `path`.
+    pub(crate) fn malformed(path: impl ToString, reason: impl ToString) -> Self {
+        Self::Malformed { path: path.to_string(), reason: reason.to_string() }
+    }
+
     /// The same error with `prefix` (and a dot) before its path.
     #[must_use]
     pub fn under(mut self, prefix: &str) -> Self {
@@ -44,9 +49,9 @@ impl ConfigError {
     /// [`ConfigError::Malformed`] with the path of the field that does not fit.
     pub fn read_json<T: DeserializeOwned>(json: &[u8]) -> Result<T, Self> {
         let mut deserializer = serde_json::Deserializer::from_slice(json);
-        let value = serde_path_to_error::deserialize(&mut deserializer)
-            .map_err(|e| Self::Malformed { path: e.path().to_string(), reason: e.inner().to_string() })?;
-        deserializer.end().map_err(|e| Self::Malformed { path: ".".to_owned(), reason: e.to_string() })?;
+        let value =
+            serde_path_to_error::deserialize(&mut deserializer).map_err(|e| Self::malformed(e.path(), e.inner()))?;
+        deserializer.end().map_err(|e| Self::malformed(".", e))?;
         Ok(value)
     }
 }

@@ -2,12 +2,15 @@
 
 use super::error::ConfigError;
 use super::service::{ServiceSpec, Services, ServicesSpec, duration};
+use crate::features::Feature;
 use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 /// The plugin configuration as written; everything is optional.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct PluginSpec {
     /// Inbound: the service that this proxy stands in front of.
@@ -19,10 +22,16 @@ pub struct PluginSpec {
     /// Where to ask for parameters; absent: the proxy asks nowhere.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub control_plane: Option<ControlPlaneSpec>,
+    /// A plugin configuration for modules with a feature, by the name of the feature. Its values
+    /// replace those outside. Modules without the feature do not read it, and so never refuse it.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    #[cfg_attr(feature = "schema", schemars(with = "BTreeMap<String, serde_json::Value>"))]
+    pub with: BTreeMap<String, Box<RawValue>>,
 }
 
 /// How to reach the control plane.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ControlPlaneSpec {
     /// Envoy's cluster of the control plane.
@@ -38,6 +47,7 @@ pub struct PluginConfig {
     service: Option<String>,
     services: Services,
     control_plane: Option<ControlPlane>,
+    passed_over: Vec<String>,
 }
 
 /// How to reach the control plane, validated.
@@ -45,6 +55,27 @@ pub struct PluginConfig {
 pub struct ControlPlane {
     cluster: String,
     wait: Duration,
+}
+
+impl PluginSpec {
+    /// The same with what is [for](Self::with) the features of this module.
+    fn with_features(mut self) -> Result<Self, ConfigError> {
+        for (name, json) in std::mem::take(&mut self.with) {
+            let path = format!("with.{name}");
+            let Some(_) = Feature::of_name(&name) else { continue };
+            let over: Self = ConfigError::read_json(json.get().as_bytes()).map_err(|error| error.under(&path))?;
+            if !over.with.is_empty() {
+                return Err(ConfigError::out_of_range(format!("{path}.with"), "an object", "only outside"));
+            }
+            self.service = over.service.or(self.service);
+            self.control_plane = over.control_plane.or(self.control_plane);
+            for (name, spec) in over.services {
+                let base = self.services.remove(&name).unwrap_or_default();
+                self.services.insert(name, spec.or(base));
+            }
+        }
+        Ok(self)
+    }
 }
 
 impl PluginConfig {
@@ -55,12 +86,14 @@ impl PluginConfig {
     pub fn from_json(json: &[u8]) -> Result<Self, ConfigError> {
         let spec: PluginSpec =
             if json.trim_ascii().is_empty() { PluginSpec::default() } else { ConfigError::read_json(json)? };
+        let passed_over = spec.with.keys().filter(|name| Feature::of_name(name).is_none()).cloned().collect();
+        let spec = spec.with_features()?;
         let services = ServicesSpec { services: spec.services }.validate()?;
         if let Some(service) = spec.service.as_deref().filter(|name| name.is_empty()) {
             return Err(ConfigError::out_of_range("service".into(), format!("{service:?}"), "the name of a service"));
         }
         let control_plane = spec.control_plane.map(ControlPlane::try_from).transpose()?;
-        Ok(Self { service: spec.service, services, control_plane })
+        Ok(Self { service: spec.service, services, control_plane, passed_over })
     }
 
     /// The service that this proxy stands in front of.
@@ -71,6 +104,12 @@ impl PluginConfig {
     /// The static parameters.
     pub fn services(&self) -> &Services {
         &self.services
+    }
+
+    /// The features under [`PluginSpec::with`] that this module does not have, or that are spelled
+    /// wrong.
+    pub fn passed_over(&self) -> &[String] {
+        &self.passed_over
     }
 
     /// How to reach the control plane, if at all.
@@ -129,6 +168,22 @@ mod tests {
     }
 
     #[test]
+    fn what_is_for_a_feature_replaces_the_rest_where_the_module_has_it() {
+        let json = br#"{"service":"a","services":{"a":{"retries":2,"orca":true}},"with":{
+            "unread":{"services":{"a":{"retries":5},"b":{}},"controlPlane":{"cluster":"cp"}},
+            "later":{"service":"z","services":{"a":{"retries":"many"}},"no":{"such":["field"]}}
+        }}"#;
+        let config = PluginConfig::from_json(json).unwrap();
+        assert_eq!(config.passed_over(), ["later"]);
+        assert_eq!((config.service(), config.control_plane().map(ControlPlane::cluster)), (Some("a"), Some("cp")));
+        assert_eq!(config.services().keys().collect::<Vec<_>>(), ["a", "b"]);
+        assert_eq!((config.services()["a"].retries(), config.services()["a"].orca()), (5, true));
+        let json = br#"{"service":"a","controlPlane":{"cluster":"cp"},"with":{"unread":{"service":"b"}}}"#;
+        let config = PluginConfig::from_json(json).unwrap();
+        assert_eq!((config.service(), config.control_plane().map(ControlPlane::cluster)), (Some("b"), Some("cp")));
+    }
+
+    #[test]
     fn rejects_invalid_input_and_names_its_path() {
         let refusal = |json: &[u8]| PluginConfig::from_json(json).unwrap_err().to_string();
         assert_eq!(refusal(br#"{"service":""}"#), "service: \"\" is not allowed; allowed: the name of a service");
@@ -138,5 +193,10 @@ mod tests {
         );
         assert!(refusal(br#"{"controlplane":{}}"#).starts_with("controlplane: unknown field"));
         assert!(refusal(br#"{} x"#).starts_with(".: trailing characters"));
+        assert!(refusal(br#"{"with":{"unread":{"servise":"a"}}}"#).starts_with("with.unread.servise: unknown field"));
+        assert_eq!(
+            refusal(br#"{"with":{"unread":{"with":{"later":{}}}}}"#),
+            "with.unread.with: an object is not allowed; allowed: only outside"
+        );
     }
 }

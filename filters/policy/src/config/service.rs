@@ -151,6 +151,7 @@ impl ServicesSpec {
     ///
     /// # Errors
     /// The first value that is not allowed, its path beginning with `services.`.
+    #[inline(never)]
     pub fn validate(&self) -> Result<Services, ConfigError> {
         self.services
             .iter()

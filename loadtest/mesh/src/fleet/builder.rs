@@ -169,6 +169,7 @@ impl<'a> Builder<'a> {
             service: service.map(Into::into),
             services: self.spec.services(endpoints),
             control_plane: control_plane.map(|_| ControlPlaneSpec { cluster, wait: None }),
+            ..PluginSpec::default()
         };
         let configuration = serde_json::json!(configuration).to_string();
         Some(Plugin { module: self.tools.module.clone(), configuration, control_plane })

@@ -258,6 +258,7 @@ fn plugin(tools: &Tools, endpoints: Option<&[SocketAddr]>) -> Plugin {
         service: endpoints.is_none().then(|| SERVICE.to_owned()),
         services: BTreeMap::from([(SERVICE.to_owned(), spec)]),
         control_plane: None,
+        ..PluginSpec::default()
     };
     let configuration: Value = json!(configuration);
     Plugin { module: tools.module.clone(), configuration: configuration.to_string(), control_plane: None }

@@ -253,7 +253,7 @@ async fn counter(envoy: &Envoy, name: &str) -> Result<u64, RetriesError> {
 /// caller.
 fn plugin(module: &Path, own: Option<&str>, service: &str, spec: ServiceSpec) -> Plugin {
     let services = BTreeMap::from([(service.to_owned(), spec)]);
-    let configuration = json!(PluginSpec { service: own.map(str::to_owned), services, control_plane: None });
+    let configuration = json!(PluginSpec { service: own.map(str::to_owned), services, ..PluginSpec::default() });
     Plugin { module: module.to_owned(), configuration: configuration.to_string(), control_plane: None }
 }
 

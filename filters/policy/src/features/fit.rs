@@ -1,0 +1,120 @@
+//! What a proxy gets of a service that uses fields or values which the proxy lacks.
+
+use super::Features;
+use super::table::{Instead, Rule};
+use crate::config::ServiceSpec;
+use serde_json::Value;
+
+/// A service as a proxy gets it.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Fitted {
+    /// As it is.
+    Whole,
+    /// Without the fields that may be omitted.
+    Without(Box<ServiceSpec>),
+    /// Not at all.
+    Withheld,
+}
+
+/// The features that a service needs: those of the fields and values that it uses.
+pub fn needs(spec: &ServiceSpec, rules: &[Rule]) -> Features {
+    let spec = json(spec, rules);
+    rules.iter().filter(|rule| is_used(rule, &spec)).filter_map(|rule| Some(rule.since?.0)).collect()
+}
+
+/// The service for a proxy with these features.
+pub fn fit(spec: &ServiceSpec, features: Features, rules: &[Rule]) -> Fitted {
+    let mut json = json(spec, rules);
+    let lacking: Vec<(&Rule, Instead)> = (rules.iter())
+        .filter_map(|rule| Some((rule, rule.at(features)?.1)))
+        .filter(|(rule, _)| is_used(rule, &json))
+        .collect();
+    if lacking.is_empty() {
+        return Fitted::Whole;
+    }
+    if lacking.iter().any(|(_, instead)| *instead == Instead::Withhold) {
+        return Fitted::Withheld;
+    }
+    if let Value::Object(members) = &mut json {
+        members.retain(|name, _| !lacking.iter().any(|(rule, _)| rule.field.split('.').next() == Some(name)));
+    }
+    serde_json::from_value(json).map_or(Fitted::Withheld, |spec| Fitted::Without(Box::new(spec)))
+}
+
+/// Nothing if no rule asks for a feature: then nobody looks at it.
+fn json(spec: &ServiceSpec, rules: &[Rule]) -> Value {
+    let asks = rules.iter().any(|rule| rule.since.is_some());
+    asks.then(|| serde_json::to_value(spec).ok()).flatten().unwrap_or_default()
+}
+
+fn is_used(rule: &Rule, spec: &Value) -> bool {
+    let found = rule.field.split('.').try_fold(spec, |value, name| value.get(name));
+    found.is_some_and(|found| rule.value.is_none_or(|value| *found == value))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Feature;
+    use super::super::table::SERVICE;
+    use super::*;
+    use crate::config::ConfigError;
+
+    const fn rule(field: &'static str, value: Option<&'static str>, instead: Option<Instead>) -> Rule {
+        let since = match instead {
+            Some(instead) => Some((Feature::Unread, instead)),
+            None => None,
+        };
+        Rule { field, value, since }
+    }
+
+    /// As if these had come with a feature.
+    const RULES: &[Rule] = &[
+        rule("orca", None, Some(Instead::Omit)),
+        rule("routing", None, None),
+        rule("routing", Some("bid"), Some(Instead::Withhold)),
+        rule("capacity.interval", None, Some(Instead::Omit)),
+    ];
+
+    fn spec(json: &str) -> ServiceSpec {
+        ConfigError::read_json(json.as_bytes()).unwrap()
+    }
+
+    fn without(json: &str) -> Fitted {
+        Fitted::Without(Box::new(spec(json)))
+    }
+
+    #[test]
+    fn a_proxy_gets_what_it_knows() {
+        let old = |json: &str| fit(&spec(json), Features::default(), RULES);
+        assert_eq!(old(r#"{"retries":2,"routing":"mu"}"#), Fitted::Whole);
+        assert_eq!(old(r#"{"retries":2,"orca":true}"#), without(r#"{"retries":2}"#));
+        assert_eq!(old(r#"{"orca":false}"#), without("{}"), "a default, but written");
+        assert_eq!(old(r#"{"routing":"bid"}"#), Fitted::Withheld);
+        assert_eq!(old(r#"{"routing":"bid","orca":true}"#), Fitted::Withheld);
+        let average = r#"{"capacity":{"estimator":"average"},"retries":2}"#;
+        assert_eq!(old(average), Fitted::Whole);
+        let interval = r#"{"capacity":{"estimator":"average","interval":"5s"},"retries":2}"#;
+        assert_eq!(old(interval), without(r#"{"retries":2}"#), "the whole capacity");
+    }
+
+    #[test]
+    fn a_proxy_with_the_feature_gets_everything() {
+        for json in [r#"{"routing":"bid","orca":true}"#, "{}", r#"{"orca":false}"#] {
+            assert_eq!(fit(&spec(json), Features::own(), RULES), Fitted::Whole, "{json}");
+        }
+    }
+
+    #[test]
+    fn a_service_needs_the_features_of_what_it_uses() {
+        let unread = Features::from_iter([Feature::Unread]);
+        for (json, needed) in [
+            ("{}", Features::default()),
+            (r#"{"routing":"mu","capacity":{"estimator":"average"}}"#, Features::default()),
+            (r#"{"routing":"bid"}"#, unread),
+            (r#"{"capacity":{"estimator":"average","interval":"5s"}}"#, unread),
+        ] {
+            assert_eq!(needs(&spec(json), RULES), needed, "{json}");
+        }
+        assert_eq!(needs(&spec(r#"{"routing":"bid"}"#), SERVICE), Features::default(), "the first release has bids");
+    }
+}
