@@ -48,6 +48,8 @@ pub struct Metrics {
     polls_held: Gauge,
     proxies_connected: Gauge,
     proxies_stale: Gauge,
+    proxies_lacking: Family<Label, Gauge>,
+    proxies_unread: Gauge,
 }
 
 impl Default for Metrics {
@@ -65,6 +67,8 @@ impl Default for Metrics {
             polls_held: Gauge::default(),
             proxies_connected: Gauge::default(),
             proxies_stale: Gauge::default(),
+            proxies_lacking: Family::default(),
+            proxies_unread: Gauge::default(),
         };
         let r = &mut metrics.registry;
         r.register("bloc_config_accepted", "Contents of the source that were accepted", metrics.accepted.clone());
@@ -82,6 +86,16 @@ impl Default for Metrics {
             "bloc_proxies_stale",
             "Connected proxies that have not taken the state in force for a while",
             metrics.proxies_stale.clone(),
+        );
+        r.register(
+            "bloc_proxies_lacking",
+            "Connected proxies that lack a feature which their services use",
+            metrics.proxies_lacking.clone(),
+        );
+        r.register(
+            "bloc_proxies_unread",
+            "Connected proxies that could not read the parameters of a service",
+            metrics.proxies_unread.clone(),
         );
         r.register("bloc_config_refused", "Contents of the source that are refused now", metrics.refused.clone());
         r.register("bloc_kubernetes_watch_errors", "Failed lists and watches", metrics.watch_errors.clone());
@@ -145,6 +159,12 @@ impl Metrics {
         self.proxies_connected.set(gauge(counts.proxies_connected));
         self.refused.set(gauge(counts.refused));
         self.proxies_stale.set(gauge(counts.proxies_stale));
+        self.proxies_unread.set(gauge(counts.proxies_unread));
+        // Without the features that no service uses any more.
+        self.proxies_lacking.clear();
+        for (feature, proxies) in &counts.proxies_lacking {
+            self.proxies_lacking.get_or_create(&[("feature", feature.name())]).set(gauge(*proxies));
+        }
         self.loaded.set(counts.loaded_unix_seconds.and_then(|s| i64::try_from(s).ok()).unwrap_or(0));
         let mut out = String::new();
         text::encode_registry(&mut out, &self.registry)?;

@@ -44,6 +44,60 @@ fn unwrap(schema: &mut Value) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use bloc_policy::config::{PluginSpec, ServiceSpec};
+    use bloc_policy::features::table::{PLUGIN, REPORT, Rule, SERVICE};
+    use bloc_policy::sync::SyncRequest;
+    use std::collections::BTreeSet;
+
+    /// The fields and the single values of a type, by their paths.
+    fn members<T: JsonSchema>(but: &[&str]) -> BTreeSet<(String, Option<String>)> {
+        let (whole, mut found) = (schemars::schema_for!(T).to_value(), BTreeSet::new());
+        collect(&whole, &whole, "", &mut found);
+        found.retain(|(path, _)| !but.iter().any(|but| path.starts_with(but)));
+        found
+    }
+
+    fn collect(schema: &Value, whole: &Value, path: &str, found: &mut BTreeSet<(String, Option<String>)>) {
+        let mut value = |value: &Value| found.insert((path.to_owned(), Some(value.as_str().unwrap().to_owned())));
+        schema["enum"].as_array().into_iter().flatten().for_each(|text| {
+            value(text);
+        });
+        if let Some(text) = schema.get("const") {
+            value(text);
+        }
+        for (name, member) in schema["properties"].as_object().into_iter().flatten() {
+            let path = if path.is_empty() { name.clone() } else { format!("{path}.{name}") };
+            found.insert((path.clone(), None));
+            collect(member, whole, &path, found);
+        }
+        if let Some(name) = schema["$ref"].as_str().and_then(|at| at.strip_prefix("#/$defs/")) {
+            collect(&whole["$defs"][name], whole, path, found);
+        }
+        for within in ["anyOf", "oneOf", "allOf"] {
+            schema[within].as_array().into_iter().flatten().for_each(|one| collect(one, whole, path, found));
+        }
+        collect_within(&schema["items"], whole, path, found);
+        collect_within(&schema["additionalProperties"], whole, path, found);
+    }
+
+    fn collect_within(items: &Value, whole: &Value, path: &str, found: &mut BTreeSet<(String, Option<String>)>) {
+        if items.is_object() {
+            collect(items, whole, path, found);
+        }
+    }
+
+    /// Who adds a field or a value has to say what proxies get that lack it.
+    #[test]
+    fn each_field_and_each_value_has_a_row_in_the_tables_of_features() {
+        let rows = |rules: &[Rule]| -> BTreeSet<(String, Option<String>)> {
+            let rows: BTreeSet<_> = rules.iter().map(|r| (r.field.to_owned(), r.value.map(str::to_owned))).collect();
+            assert_eq!(rows.len(), rules.len(), "each once");
+            rows
+        };
+        assert_eq!(members::<ServiceSpec>(&[]), rows(SERVICE));
+        assert_eq!(members::<SyncRequest>(&[]), rows(REPORT));
+        assert_eq!(members::<PluginSpec>(&["services."]), rows(PLUGIN));
+    }
 
     #[test]
     fn the_published_schemas_match_the_code() {

@@ -4,6 +4,9 @@
 
 use crate::{digest, yaml};
 use bloc_policy::config::{ConfigError, ServiceParameters, ServiceSpec, ServicesSpec};
+use bloc_policy::features::Features;
+use bloc_policy::features::fit::{Fitted, fit, needs};
+use bloc_policy::features::table::{Rule, SERVICE};
 use bloc_policy::sync::Routes;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -15,14 +18,18 @@ pub struct Service {
     routes: Option<Routes>,
     parameters: ServiceParameters,
     digest: u64,
+    needs: Features,
+    /// Which feature each field needs.
+    rules: &'static [Rule],
 }
 
 impl Service {
     /// A service from its spec and its parameters.
-    fn of(spec: ServiceSpec, routes: Option<Routes>, parameters: ServiceParameters) -> Self {
+    fn of(spec: ServiceSpec, routes: Option<Routes>, parameters: ServiceParameters, rules: &'static [Rule]) -> Self {
         // From the parameters, so that notation makes no difference.
         let digest = digest::of_pairs(parameters.canonical());
-        Self { spec, routes, parameters, digest }
+        let needs = needs(&spec, rules);
+        Self { spec, routes, parameters, digest, needs, rules }
     }
 
     /// Validates a spec, together with what is known of the routes to the service.
@@ -30,8 +37,31 @@ impl Service {
     /// # Errors
     /// The first value that is not allowed; its path is relative to the spec.
     pub fn validate(spec: ServiceSpec, routes: Routes) -> Result<Self, ConfigError> {
-        let parameters = spec.clone().or(routes.clone().into()).validate()?;
-        Ok(Self::of(spec, Some(routes), parameters))
+        Self::read(spec, Some(routes), SERVICE)
+    }
+
+    fn read(spec: ServiceSpec, routes: Option<Routes>, rules: &'static [Rule]) -> Result<Self, ConfigError> {
+        let base = routes.clone().map(ServiceSpec::from).unwrap_or_default();
+        let parameters = spec.clone().or(base).validate()?;
+        Ok(Self::of(spec, routes, parameters, rules))
+    }
+
+    /// The features that a proxy needs for all of it.
+    pub fn needs(&self) -> Features {
+        self.needs
+    }
+
+    /// The service as a proxy with these features gets it; `None`: the proxy would do harm with
+    /// what it knows of it, so it gets nothing.
+    pub fn fitted(self: &Arc<Self>, features: Features) -> Option<Arc<Self>> {
+        if self.needs.without(features).is_empty() {
+            return Some(Arc::clone(self));
+        }
+        match fit(&self.spec, features, self.rules) {
+            Fitted::Whole => Some(Arc::clone(self)),
+            Fitted::Without(spec) => Self::read(*spec, self.routes.clone(), self.rules).ok().map(Arc::new),
+            Fitted::Withheld => None,
+        }
     }
 
     /// Identifies the meaning: equal for equal meanings, in every build.
@@ -78,13 +108,17 @@ impl Snapshot {
     /// # Errors
     /// The first value that is not allowed, with its path and the allowed range.
     pub fn validate(spec: ServicesSpec) -> Result<Self, ConfigError> {
+        Self::validate_by(spec, SERVICE)
+    }
+
+    fn validate_by(spec: ServicesSpec, rules: &'static [Rule]) -> Result<Self, ConfigError> {
         let mut parameters = spec.validate()?;
         let services = spec
             .services
             .into_iter()
             .filter_map(|(name, spec)| {
                 let parameters = parameters.remove(&name)?;
-                Some((name, Arc::new(Service::of(spec, None, parameters))))
+                Some((name, Arc::new(Service::of(spec, None, parameters, rules))))
             })
             .collect();
         Ok(Self { services })
@@ -101,6 +135,15 @@ impl Snapshot {
     /// Those of [`yaml::read`] and [`Snapshot::validate`].
     pub fn from_yaml(text: &str) -> Result<Self, ConfigError> {
         Self::validate(yaml::read(text)?)
+    }
+
+    /// The same as if these were the rules of [`SERVICE`]: for tests of features that are still to
+    /// come.
+    ///
+    /// # Errors
+    /// Those of [`from_yaml`](Self::from_yaml).
+    pub fn from_yaml_by(text: &str, rules: &'static [Rule]) -> Result<Self, ConfigError> {
+        Self::validate_by(yaml::read(text)?, rules)
     }
 
     /// The services by name.

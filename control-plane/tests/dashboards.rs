@@ -7,6 +7,7 @@
 use bloc_control_plane::load::{Signals, Spread, Totals};
 use bloc_control_plane::metrics::Metrics;
 use bloc_control_plane::store::Counts;
+use bloc_policy::features::Feature;
 use promql_parser::parser::{self, Expr};
 use promql_parser::util::{ExprVisitor, walk_expr};
 use serde_json::Value;
@@ -58,6 +59,8 @@ fn of_the_control_plane() -> BTreeSet<String> {
         polls_held: 1,
         proxies_connected: 1,
         proxies_stale: 1,
+        proxies_lacking: vec![(Feature::Unread, 1)],
+        proxies_unread: 1,
         refused: 1,
         load_reports_dropped: 1,
         loaded_unix_seconds: Some(1),

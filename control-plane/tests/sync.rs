@@ -6,11 +6,13 @@ mod common;
 use bloc_control_plane::ReportInterval;
 use bloc_control_plane::http::identity::Identity;
 use bloc_control_plane::server::Serving;
+use bloc_policy::features::{FEATURES_HEADER, Features, MODULE_HEADER};
 use bloc_policy::roster::{self, Added};
 use bloc_policy::shared::{Cas, Shared};
 use bloc_policy::sync::{Last, ServiceEvents, ServiceLoad, SyncRequest};
 use common::{LIMIT, Server, metric, state};
 use reqwest::StatusCode;
+use serde_json::json;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -77,7 +79,7 @@ async fn refuses_invalid_polls_with_a_reason() {
         (r#"{"proxy":""}"#, "proxy: \"\" is not allowed"),
         (r#"{"proxy":"p","services":["a b"]}"#, "services[0]: \"a b\" is not allowed"),
         (r#"{"proxy":"p","wait":"soon"}"#, "wait: \"soon\" is not allowed"),
-        (r#"{"proxy":"p","nonsense":1}"#, "nonsense: unknown field"),
+        (r#"{"proxy":"p","unread":["a b"]}"#, "unread[0]: \"a b\" is not allowed"),
         (r#"{"proxy":"p"} x"#, "trailing"),
         ("\u{0}\u{fffd}", ""),
     ] {
@@ -94,6 +96,46 @@ async fn refuses_invalid_polls_with_a_reason() {
     assert_eq!(server.get("/nowhere").await.0, StatusCode::NOT_FOUND);
     let (_, metrics) = server.get("/metrics").await;
     assert_eq!(metric(&metrics, r#"bloc_sync_answers_total{answer="refused"}"#), 13.0);
+    server.stop().await;
+}
+
+/// Of a newer proxy, which may have met a newer replica before.
+#[tokio::test]
+async fn passes_over_members_that_it_does_not_know() {
+    let server = Server::start(TWO).await;
+    let load = r#"[{"service":"a","inFlight":3,"later":1,"events":{"later":1}}]"#;
+    let body = format!(r#"{{"proxy":"p","serves":["a"],"load":{load},"last":{{"later":1}},"later":{{}}}}"#);
+    let (status, text) = server.post(body).await;
+    assert_eq!(status, StatusCode::OK, "{text}");
+    let detail: serde_json::Value = serde_json::from_str(&server.get("/v1/services/a").await.1).unwrap();
+    assert_eq!(detail["load"]["demandRequests"], 3);
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn each_answer_names_the_features_and_each_proxy_shows_its_module() {
+    let server = Server::start(TWO).await;
+    let own = Features::own().to_string();
+    let poll = |body: &'static str| {
+        let request = server.client.post(format!("{}/v1/sync", server.url)).body(body);
+        request.header(FEATURES_HEADER, format!("later,{own}")).header(MODULE_HEADER, "9.9.9").send()
+    };
+    let held = r#"{"proxy":"p","services":["a"],"wait":"1s","version":"VERSION"}"#;
+    let version = server.state("p", "", &["a"]).await.version;
+    let held: &'static str = held.replace("VERSION", &version).leak();
+    for (body, status) in [(r#"{"proxy":"q","unread":["a"],"services":["a"]}"#, 200), (held, 304), ("{}", 400)] {
+        let answer = poll(body).await.unwrap();
+        assert_eq!(answer.status().as_u16(), status, "{body}");
+        assert_eq!(answer.headers()[FEATURES_HEADER], own, "{body}");
+    }
+    let overview: serde_json::Value = serde_json::from_str(&server.get("/v1/services").await.1).unwrap();
+    for (proxy, unread) in [(0, json!([])), (1, json!(["a"]))] {
+        let shown = &overview["proxies"][proxy];
+        assert_eq!(
+            (&shown["module"], &shown["features"], &shown["unread"]),
+            (&"9.9.9".into(), &json!(["unread"]), &unread)
+        );
+    }
     server.stop().await;
 }
 
@@ -133,6 +175,7 @@ async fn serves_the_overview_and_metrics_to_operators() {
     let digest = u64::from_str_radix(&server.version(), 16).unwrap();
     assert_eq!(metric(&metrics, "bloc_config_version"), (digest >> 12) as f64);
     assert_eq!(metric(&metrics, "bloc_proxies_stale"), 0.0);
+    assert_eq!(metric(&metrics, "bloc_proxies_unread"), 0.0);
     assert_eq!(metric(&metrics, "bloc_config_accepted_total"), 1.0);
     assert_eq!(metric(&metrics, r#"bloc_sync_answers_total{answer="changed"}"#), 1.0);
     server.stop().await;

@@ -10,7 +10,8 @@
 //!
 //! If this replica has counted what the poll reported, the answer names it in [`REPLICA_HEADER`].
 //! That includes the 304 of a poll whose report was counted, but whose response has no room. The
-//! other answers without room do not name it.
+//! other answers without room do not name it. Every answer names our features in
+//! [`FEATURES_HEADER`].
 
 use super::bodies::{self, Unread};
 use super::caller;
@@ -18,19 +19,28 @@ use super::context::{Context, refusal};
 use super::identity::{self, Peer};
 use super::no_room::no_room;
 use super::transit::NoRoom;
-use crate::store::{Outcome, Poll, StoreError};
+use crate::store::{Module, Outcome, Poll, StoreError};
 use axum::extract::{Request, State};
-use axum::http::{StatusCode, header};
+use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use bloc_policy::config::ConfigError;
+use bloc_policy::features::{FEATURES_HEADER, Features, MODULE_HEADER};
 use bloc_policy::sync::{REPLICA_HEADER, SyncRequest};
 use std::sync::Arc;
 use tokio::time::Instant;
 
 pub async fn sync(State(context): State<Context>, request: Request) -> Response {
+    let mut response = answer(&context, request).await;
+    if let Ok(features) = HeaderValue::from_str(&Features::own().to_string()) {
+        response.headers_mut().insert(FEATURES_HEADER, features);
+    }
+    response
+}
+
+async fn answer(context: &Context, request: Request) -> Response {
     let caller = caller::of(&context.identity, request.headers(), request.extensions().get::<Peer>().copied());
     let version = request.version();
-    let poll = match read(&context, request).await {
+    let poll = match read(context, request).await {
         Ok(poll) => poll,
         Err(Unread::NoRoom) => return no_room(&context.metrics, &context.named, &caller),
         Err(Unread::Refused(status, message)) => {
@@ -82,11 +92,17 @@ pub async fn sync(State(context): State<Context>, request: Request) -> Response 
     }
 }
 
+fn module(headers: &HeaderMap) -> Module {
+    let value = |name| headers.get(name).map(HeaderValue::as_bytes);
+    Module::of(value(MODULE_HEADER), value(FEATURES_HEADER))
+}
+
 async fn read(context: &Context, request: Request) -> Result<Poll, Unread> {
     let peer = request.extensions().get::<Peer>().copied();
     let refused = |(status, why)| Unread::Refused(status, why);
     let spiffe = context.identity.of(request.headers(), peer).map_err(refused)?;
     let payer = caller::of(&context.identity, request.headers(), peer);
+    let module = module(request.headers());
     // Whatever the content type is: not every Proxy-Wasm host sets one.
     let body = bodies::read(request, context.transit.passage(Arc::clone(&payer))).await?;
     // There is no `await` from here to the store. So there is at most one body per thread that is
@@ -106,7 +122,7 @@ async fn read(context: &Context, request: Request) -> Result<Poll, Unread> {
             );
         }
     }
-    Ok(Poll::try_from(request).map_err(bad_request)?.from(spiffe).paid_by(payer))
+    Ok(Poll::try_from(request).map_err(bad_request)?.from(spiffe).run_by(module).paid_by(payer))
 }
 
 #[cfg(test)]

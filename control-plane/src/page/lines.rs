@@ -2,7 +2,7 @@
 //! that the page gets only the lines that it shows.
 
 use super::samples::{Samples, Sparklines};
-use crate::store::{Condition, Event, ProxyCounts, SenderStatus, ServiceStatus, Status};
+use crate::store::{Condition, Event, Modules, ProxyCounts, SenderStatus, ServiceStatus, Status};
 use serde::{Deserialize, Serialize};
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
@@ -63,6 +63,7 @@ pub struct Glance<'a> {
     refusals: &'a [Event],
     proxies: ProxyCounts,
     stale: &'a [SenderStatus],
+    modules: &'a Modules,
     /// The number of services in each condition.
     conditions: BTreeMap<&'static str, usize>,
     /// The first few services in trouble, the worst first, regardless of the filter.
@@ -114,6 +115,7 @@ impl<'a> Glance<'a> {
             refusals: &status.refusals,
             proxies: status.proxies,
             stale: &status.stale,
+            modules: &status.modules,
             conditions,
             troubled: troubled.into_iter().take(MAX_TROUBLED).map(|status| Line { status, sparklines: None }).collect(),
             total: status.services.len(),

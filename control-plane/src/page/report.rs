@@ -4,7 +4,7 @@
 use super::parameters::{self, Parameter};
 use super::samples::{Samples, Sparklines};
 use crate::load::EventRates;
-use crate::store::{SenderStatus, ServiceReport, ServiceStatus};
+use crate::store::{ModuleView, SenderStatus, ServiceReport, ServiceStatus};
 use serde::Serialize;
 use std::time::Duration;
 
@@ -44,6 +44,8 @@ struct Server {
     /// Per second.
     events: Option<EventRates>,
     seen: String,
+    #[serde(flatten)]
+    module: ModuleView,
 }
 
 /// The condition of a server, the worst first.
@@ -64,7 +66,7 @@ impl Report {
         let (server_count, sender_count) = (servers.len(), senders.len());
         let mut servers: Vec<Server> = servers
             .into_iter()
-            .map(|(load, seen)| Server {
+            .map(|(load, seen, module)| Server {
                 condition: condition(load.in_flight, load.capacity, load.events.as_ref()),
                 proxy: load.proxy,
                 queue: load.in_flight,
@@ -73,6 +75,7 @@ impl Report {
                 confidence: load.events.and_then(|events| events.confidence()),
                 events: load.events,
                 seen,
+                module,
             })
             .collect();
         servers.sort_by(|a, b| (a.condition, &a.proxy).cmp(&(b.condition, &b.proxy)));

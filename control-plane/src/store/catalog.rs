@@ -3,6 +3,7 @@
 use super::subscription::Subscription;
 use super::version::digest;
 use crate::snapshot::{Service, Snapshot};
+use bloc_policy::features::Features;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -12,6 +13,7 @@ pub struct Catalog {
     current: Option<BTreeMap<String, Arc<Service>>>,
     digest: u64,
     generation: u64,
+    needs: Features,
 }
 
 impl Catalog {
@@ -41,9 +43,31 @@ impl Catalog {
         names.texts().filter_map(|name| self.current.as_ref()?.get_key_value(name))
     }
 
-    /// The digest of those of `names` that are in force.
-    pub fn digest_of(&self, names: &Subscription) -> u64 {
-        digest(self.of(names).map(|(name, service)| (name, service.digest())))
+    /// The same as a proxy with these features gets it.
+    pub fn fitted<'a>(
+        &'a self,
+        names: &'a Subscription,
+        features: Features,
+    ) -> impl Iterator<Item = (&'a String, Arc<Service>)> {
+        self.of(names).filter_map(move |(name, service)| Some((name, service.fitted(features)?)))
+    }
+
+    /// The digest of those of `names` that are in force, as a proxy with these features gets them.
+    pub fn digest_of(&self, names: &Subscription, features: Features) -> u64 {
+        digest(self.fitted(names, features).map(|(name, service)| (name, service.digest())))
+    }
+
+    /// The features that services in force need.
+    pub fn needs(&self) -> Features {
+        self.needs
+    }
+
+    /// The features that those of `names` that are in force need, and that are not among these.
+    pub fn lacking(&self, names: &Subscription, features: Features) -> Features {
+        if self.needs.without(features).is_empty() {
+            return Features::default();
+        }
+        self.of(names).fold(Features::default(), |sum, (_, service)| sum.and(service.needs())).without(features)
     }
 
     /// The number of snapshots so far.
@@ -68,6 +92,7 @@ impl Catalog {
         });
         let changes = gone.chain(new).cloned().collect();
         self.digest = digest(next.iter().map(|(name, service)| (name, service.digest())));
+        self.needs = next.values().fold(Features::default(), |sum, service| sum.and(service.needs()));
         self.current = Some(next);
         self.generation += 1;
         changes
@@ -98,6 +123,8 @@ mod tests {
         assert_eq!(publish("services: {a: {}, b: {}}"), names(&["a"]));
     }
 
+    const NONE: Features = Features::NONE;
+
     fn to(names: &[&str]) -> Arc<Subscription> {
         Names::default().subscribe(&names.iter().map(ToString::to_string).collect::<Vec<_>>(), &[])
     }
@@ -111,9 +138,13 @@ mod tests {
         };
         let one = catalog("services: {a: {resetInterval: 1s}, b: {}}");
         let other = catalog("services: {a: {resetInterval: 1000ms, retries: 3}, c: {}}");
-        assert_eq!(one.digest_of(&to(&["a"])), other.digest_of(&to(&["a"])), "the same service in another notation");
-        assert_eq!(one.digest_of(&to(&["a", "none"])), one.digest_of(&to(&["a"])));
-        assert_ne!(one.digest_of(&to(&["a", "b"])), one.digest_of(&to(&["a"])));
+        assert_eq!(
+            one.digest_of(&to(&["a"]), NONE),
+            other.digest_of(&to(&["a"]), NONE),
+            "the same service in another notation"
+        );
+        assert_eq!(one.digest_of(&to(&["a", "none"]), NONE), one.digest_of(&to(&["a"]), NONE));
+        assert_ne!(one.digest_of(&to(&["a", "b"]), NONE), one.digest_of(&to(&["a"]), NONE));
         assert_ne!(one.digest(), other.digest());
     }
 }

@@ -2,6 +2,7 @@
 //!
 //! bytes = PROXY + 4 × its id + its version
 //!       + for each name: USE, and NAME + its text unless the service is in force
+//!       + for each name that it could not read: UNREAD + its text
 //!       + for each load: LOAD + its name, and for each service in force that it serves: SERVER + its id
 //!
 //! A name is charged in full to every proxy that uses it, although it is stored once. Otherwise the
@@ -19,6 +20,8 @@ const USE: usize = 56;
 const NAME: usize = 112;
 /// A reported load in the record.
 const LOAD: usize = 208;
+/// A name in the record that is not shared, within a list.
+const UNREAD: usize = 48;
 /// A server of a service: its rates and its map entries.
 const SERVER: usize = 640;
 
@@ -28,9 +31,10 @@ pub fn of(poll: &Poll, in_force: impl Fn(&str) -> bool) -> usize {
     let names = poll.services.iter().chain(&poll.serves);
     let names: usize = names.map(|name| USE + if in_force(name) { 0 } else { NAME + name.len() }).sum();
     let loads: usize = poll.load.iter().map(|load| LOAD + load.service.len()).sum();
+    let unread: usize = poll.unread.iter().map(|name| UNREAD + name.len()).sum();
     let servers = poll.serves.iter().filter(|name| in_force(name)).count();
     let id = poll.proxy.len();
-    PROXY + 4 * id + 2 * version + names + loads + servers * (SERVER + id)
+    PROXY + 4 * id + 2 * version + names + unread + loads + servers * (SERVER + id)
 }
 
 #[cfg(test)]
@@ -73,5 +77,10 @@ mod tests {
         assert_eq!(charge(&format!("{digest}@1.2.3.99"), &[]) - none, 3 * 16, "without the seal");
         assert_eq!(charge("", &["a", "b"]) - none, 2 * (USE + SERVER + 100));
         assert_eq!(charge("", &["none"]) - none, USE + NAME + 4);
+        let serves = vec!["none".to_owned()];
+        let request =
+            SyncRequest { proxy: "p".repeat(100), serves: serves.clone(), unread: serves, ..SyncRequest::default() };
+        let unread = of(&Poll::try_from(request).unwrap(), |_| false);
+        assert_eq!(unread - charge("", &["none"]), UNREAD + 4);
     }
 }

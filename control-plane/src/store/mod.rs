@@ -16,6 +16,7 @@
 //! | `proxies`, `names`, `subscription` | the last poll of each proxy; what proxies subscribe to |
 //! | `window`, `staleness` | when a proxy counts at this replica; which proxies are behind |
 //! | `budget`, `charge` | the memory for proxies; what one takes |
+//! | `module`, `modules` | what a proxy runs; which versions there are, and who lacks what |
 //! | `view`, `overview`, `status`, `history` | what operators see |
 
 mod budget;
@@ -28,6 +29,8 @@ mod digest_tests;
 mod handle;
 mod history;
 mod inner;
+mod module;
+mod modules;
 mod names;
 mod outcome;
 mod overview;
@@ -53,6 +56,8 @@ mod window;
 pub use budget::Limits;
 pub use handle::{Published, Store};
 pub use history::{Difference, Event, EventKind};
+pub use module::Module;
+pub use modules::{ModuleView, Modules};
 pub use outcome::{Answer, Outcome, StoreError};
 pub use poll::{DEFAULT_WAIT, Poll, WAIT_RANGE};
 pub use seal::KEY_BYTES;

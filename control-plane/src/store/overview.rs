@@ -2,6 +2,7 @@
 
 use super::handle::Store;
 use super::inner::Inner;
+use super::modules::{ModuleView, Tally};
 use super::proxies::Record;
 use super::state::State;
 use super::view::{Counts, Overview, ProxyView, Refusal, ServiceDetail, ServiceView};
@@ -57,12 +58,19 @@ impl Store {
     /// Numbers for the metrics.
     pub fn counts(&self) -> Counts {
         let (inner, now) = (self.lock(), Instant::now());
+        let State { catalog, proxies, .. } = &inner.state;
+        let mut modules = Tally::default();
+        for (proxy, record) in proxies.iter().filter(|(_, record)| record.window.contains(now)) {
+            modules.add(proxy, record, catalog);
+        }
         Counts {
             digest: inner.state.catalog.digest(),
             services: inner.state.catalog.len(),
             polls_held: inner.state.polls.len(),
             proxies_connected: inner.state.proxies.counted(now),
             proxies_stale: inner.stale(),
+            proxies_lacking: modules.lacking(catalog),
+            proxies_unread: modules.unread(),
             refused: inner.refused.len(),
             load_reports_dropped: inner.state.loads.dropped(),
             loaded_unix_seconds: inner
@@ -83,6 +91,7 @@ impl Store {
             services: record.subscription.calls.to_vec(),
             serves: record.subscription.serves.to_vec(),
             load: record.load.clone(),
+            module: ModuleView::of(record, &inner.state.catalog),
         };
         inner.state.proxies.iter().filter(|(_, record)| wanted(record)).map(view).collect()
     }

@@ -7,6 +7,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::module::Module;
 use super::version::{MAX_LENGTH, Version};
 
 /// How long a poll is held by default: well below the idle timeouts of proxies on the way.
@@ -43,6 +44,10 @@ pub struct Poll {
     /// What became of its polls before; `None`: an older proxy, whose counters count from its
     /// start.
     pub(super) last: Option<Last>,
+    /// The services of its version that it could not read, among those that it calls and serves.
+    pub(super) unread: Vec<String>,
+    /// The module that it runs.
+    pub(super) module: Module,
     /// Who asks, if that was proved.
     pub(super) identity: Option<String>,
     /// Who is charged for it.
@@ -53,12 +58,15 @@ impl TryFrom<SyncRequest> for Poll {
     type Error = ConfigError;
 
     fn try_from(request: SyncRequest) -> Result<Self, ConfigError> {
-        let SyncRequest { proxy, version, services, serves, wait, load, last } = request;
+        let SyncRequest { proxy, version, services, serves, wait, load, last, mut unread } = request;
         check_name("proxy", &proxy)?;
         check_names("services", services.iter())?;
         check_names("serves", serves.iter())?;
         check_names("load", load.iter().map(|load| &load.service))?;
         check_loads(&load, &serves)?;
+        check_names("unread", unread.iter())?;
+        unread = set(unread);
+        unread.retain(|name| services.contains(name) || serves.contains(name));
         last.as_ref().map_or(Ok(()), check_last)?;
         if version.len() > MAX_LENGTH {
             return Err(refusal(
@@ -76,6 +84,8 @@ impl TryFrom<SyncRequest> for Poll {
             load,
             wait: parse_wait(wait.as_deref())?,
             last,
+            unread,
+            module: Module::default(),
             identity: None,
             payer: Arc::default(),
         })
@@ -93,6 +103,12 @@ impl Poll {
     pub(super) fn since(&self) -> Since {
         let counted = |last: &Last| Since::Counted(last.reported_ms.map(Duration::from_millis));
         self.last.as_ref().map_or(Since::Start, counted)
+    }
+
+    /// The same poll, of a proxy that runs this module.
+    #[must_use]
+    pub fn run_by(self, module: Module) -> Self {
+        Self { module, ..self }
     }
 
     /// The same poll, charged to `payer`.

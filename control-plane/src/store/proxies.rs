@@ -6,6 +6,7 @@
 //! need them.
 
 use super::budget::{Budget, Room, Serial};
+use super::module::Module;
 use super::names::Names;
 use super::poll::Poll;
 use super::polls::PollId;
@@ -59,6 +60,9 @@ pub struct Record {
     is_issued: bool,
     pub(super) subscription: Arc<Subscription>,
     pub(super) load: Vec<ServiceLoad>,
+    /// The module that it runs, and the services of `version` that this could not read.
+    pub(super) module: Module,
+    pub(super) unread: Vec<String>,
     /// What the counters in `load` count from.
     pub(super) since: Since,
     pub(super) seen: Instant,
@@ -67,8 +71,8 @@ pub struct Record {
     pub(super) window: Window,
     /// Since when it has presented its version although there is a newer state for it.
     pub(super) behind: Option<Instant>,
-    /// The digest in force of its subscription, and the generation of the catalog that it is of.
-    /// Cached because the status needs it of all proxies.
+    /// The digest in force of its subscription as it gets it, and the generation of the catalog
+    /// that it is of. Cached because the status needs it of all proxies.
     pub(super) digest: Cell<Option<(u64, u64)>>,
     /// The identity that it belongs to, if that was proved.
     identity: Option<String>,
@@ -120,6 +124,8 @@ impl Proxies {
                 is_issued: false,
                 subscription: Arc::default(),
                 load: Vec::new(),
+                module: Module::default(),
+                unread: Vec::new(),
                 since: Since::Start,
                 seen: now,
                 held: None,
@@ -150,6 +156,11 @@ impl Proxies {
                 self.gone.push(Gone { proxy: poll.proxy.clone(), held: None, left });
             }
         }
+        if record.module.features != poll.module.features {
+            record.digest = Cell::new(None);
+        }
+        record.module.clone_from(&poll.module);
+        record.unread.clone_from(&poll.unread);
         record.load.clone_from(&poll.load);
         record.since = poll.since();
         record.seen = now;

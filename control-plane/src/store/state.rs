@@ -21,7 +21,6 @@ use super::poll::Poll;
 use super::polls::{PollId, Polls, Wake};
 use super::proxies::{Gone, Proxies, Record};
 use super::seal::{KEY_BYTES, Seal};
-use super::subscription::Subscription;
 use super::version::{Progress, Reach, Version};
 use super::wants::{Revision, Wants};
 use crate::load::{Loads, Report, Signals};
@@ -124,21 +123,21 @@ impl State {
     /// Decides from the record of the proxy, which keeps everything that the poll said.
     fn decide(&mut self, proxy: &str, now: Instant) -> Arrival {
         let Some(record) = self.proxies.get(proxy) else { return Arrival::Answered(Outcome::Superseded) };
-        let subscription = Arc::clone(&record.subscription);
         let (digest, current) = (self.digest_for(record), self.is_current(record));
         let lacking = self.lacking(record);
         if self.catalog.is_published() && !current && lacking.is_empty() {
+            let answer = self.answer(record, digest);
             if let Some(record) = self.proxies.get_mut(proxy) {
                 record.behind.get_or_insert(now);
             }
             self.count(proxy, now);
-            return Arrival::Answered(Outcome::Changed(self.answer(&subscription, digest)));
+            return Arrival::Answered(Outcome::Changed(answer));
         }
         let behind = !lacking.is_empty();
         for revision in lacking {
             self.wants.add(revision, record.identity(), now);
         }
-        let (id, woken) = self.polls.hold(subscription, behind);
+        let (id, woken) = self.polls.hold(Arc::clone(&record.subscription), behind);
         if let Some(record) = self.proxies.get_mut(proxy) {
             (record.held, record.behind) = (Some(id), None);
         }
@@ -213,7 +212,7 @@ impl State {
         match record.digest.get() {
             Some((of, digest)) if of == generation => digest,
             _ => {
-                let digest = self.catalog.digest_of(&record.subscription);
+                let digest = self.catalog.digest_of(&record.subscription, record.module.features);
                 record.digest.set(Some((generation, digest)));
                 digest
             }
@@ -284,9 +283,9 @@ impl State {
         self.polls.wake_all(Wake::Closing)
     }
 
-    fn answer(&self, subscription: &Subscription, digest: u64) -> Answer {
-        let services =
-            self.catalog.of(subscription).map(|(name, service)| (name.clone(), Arc::clone(service))).collect();
+    fn answer(&self, record: &Record, digest: u64) -> Answer {
+        let services = self.catalog.fitted(&record.subscription, record.module.features);
+        let services = services.map(|(name, service)| (name.clone(), service)).collect();
         Answer { version: self.seal.version(digest, self.changed.clone()), services }
     }
 }

@@ -4,6 +4,7 @@
 use super::handle::Store;
 use super::history::Event;
 use super::inner::Inner;
+use super::modules::{ModuleView, Modules, Tally};
 use super::proxies::Record;
 use super::state::State;
 use crate::clock::rfc3339;
@@ -61,6 +62,8 @@ pub struct Status {
     pub proxies: ProxyCounts,
     /// The first few stale proxies.
     pub stale: Vec<SenderStatus>,
+    /// What the connected proxies run.
+    pub modules: Modules,
     /// The services by name.
     pub services: Vec<ServiceStatus>,
 }
@@ -112,6 +115,9 @@ pub struct SenderStatus {
     pub version: Option<String>,
     /// When it was last heard of (RFC 3339).
     pub seen: String,
+    /// What it runs.
+    #[serde(flatten)]
+    pub module: ModuleView,
 }
 
 /// The state of a proxy, the worst first.
@@ -135,8 +141,8 @@ pub struct ServiceReport {
     pub spec: ServiceSpec,
     /// Its parameters, with defaults filled in.
     pub parameters: ServiceParameters,
-    /// Its servers by proxy, and when each was heard of (RFC 3339).
-    pub servers: Vec<(ServerLoad, String)>,
+    /// Its servers by proxy, when each was heard of (RFC 3339), and what it runs.
+    pub servers: Vec<(ServerLoad, String, ModuleView)>,
     /// The proxies that call it.
     pub senders: Vec<SenderStatus>,
 }
@@ -149,7 +155,7 @@ impl Store {
         let inner = self.lock();
         let mut senders: HashMap<&str, usize> = HashMap::new();
         let mut proxies = ProxyCounts::default();
-        let mut stale = Vec::new();
+        let (mut stale, mut modules) = (Vec::new(), Tally::default());
         for (proxy, record) in inner.state.proxies.iter() {
             let sender = self.sender(&inner, proxy, record, now);
             match sender.state {
@@ -163,6 +169,7 @@ impl Store {
                 }
             }
             if sender.state != ProxyState::Elsewhere {
+                modules.add(proxy, record, &inner.state.catalog);
                 record.subscription.calls.iter().for_each(|name| *senders.entry(&name.text).or_default() += 1);
             }
         }
@@ -181,6 +188,7 @@ impl Store {
             services: services.collect(),
             proxies,
             stale,
+            modules: modules.view(),
         }
     }
 
@@ -197,11 +205,12 @@ impl Store {
             .map(|(proxy, record)| self.sender(&inner, proxy, record, now))
             .collect();
         let connected = senders.iter().filter(|sender| sender.state != ProxyState::Elsewhere).count();
-        let State { loads, proxies, .. } = &inner.state;
+        let State { loads, proxies, catalog, .. } = &inner.state;
         let servers = loads.servers(name, |proxy, at| proxies.count_here(proxy, at), now);
         let heard = |server: ServerLoad| {
             let seen = self.ago(server.seen, now);
-            (server, seen)
+            let module = proxies.get(&server.proxy).map(|record| ModuleView::of(record, catalog));
+            (server, seen, module.unwrap_or_default())
         };
         Some(ServiceReport {
             status: service_status(&inner, name, service, connected, now),
@@ -227,7 +236,8 @@ impl Store {
         };
         let version = record.version.as_ref().map(ToString::to_string);
         let seen = if record.held.is_some() { now } else { record.seen };
-        SenderStatus { proxy: proxy.to_owned(), state, version, seen: self.ago(seen, now) }
+        let module = ModuleView::of(record, &inner.state.catalog);
+        SenderStatus { proxy: proxy.to_owned(), state, version, seen: self.ago(seen, now), module }
     }
 
     fn ago(&self, then: Instant, now: Instant) -> String {

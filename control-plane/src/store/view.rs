@@ -1,8 +1,10 @@
 //! The JSON for operators: `GET /v1/services` and `GET /v1/services/{name}`.
 
+use super::modules::ModuleView;
 use super::subscription::Name;
 use crate::load::Signals;
 use bloc_policy::config::ServiceSpec;
+use bloc_policy::features::Feature;
 use bloc_policy::sync::ServiceLoad;
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -88,10 +90,13 @@ pub struct ProxyView {
     pub serves: Vec<Name>,
     /// The load that it reported.
     pub load: Vec<ServiceLoad>,
+    /// What it runs.
+    #[serde(flatten)]
+    pub module: ModuleView,
 }
 
 /// Numbers for the metrics.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Counts {
     /// Identifies the content of everything in force.
     pub digest: u64,
@@ -103,6 +108,10 @@ pub struct Counts {
     pub proxies_connected: usize,
     /// Those of them that have not taken the state in force for a while.
     pub proxies_stale: usize,
+    /// Those of them that lack a feature which their services use, for each such feature.
+    pub proxies_lacking: Vec<(Feature, usize)>,
+    /// Those of them that could not read the parameters of a service.
+    pub proxies_unread: usize,
     /// Refusals that are not resolved yet.
     pub refused: usize,
     /// Reports that were dropped because the service is not in force or there are too many

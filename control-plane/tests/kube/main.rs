@@ -6,6 +6,7 @@
 
 mod cluster;
 mod envoys;
+mod features;
 mod flood;
 mod proxy;
 mod replicas;

@@ -303,7 +303,7 @@ impl World {
     }
 }
 
-fn build(variable: &str) -> PathBuf {
+pub fn build(variable: &str) -> PathBuf {
     std::env::var_os(variable).map_or_else(|| env!("CARGO_BIN_EXE_bloc-control-plane").into(), PathBuf::from)
 }
 

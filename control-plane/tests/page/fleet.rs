@@ -1,6 +1,6 @@
 //! Proxies that poll the store as real ones do, with reports that the test sets.
 
-use bloc_control_plane::store::{Outcome, Poll, Reach};
+use bloc_control_plane::store::{Module, Outcome, Poll, Reach};
 use bloc_control_plane::{Clock, ReportInterval, Snapshot, Store, page};
 use bloc_policy::sync::{ServiceEvents, ServiceLoad, SyncRequest};
 use std::future::IntoFuture;
@@ -28,6 +28,9 @@ pub struct Proxy {
     pub serves: Vec<Load>,
     /// Whether it never takes a state.
     pub refuses: bool,
+    /// What it runs, and the services whose parameters it cannot read.
+    pub module: Module,
+    pub unread: Vec<String>,
 }
 
 /// The load of one server per second.
@@ -47,8 +50,13 @@ pub struct Load {
 impl Fleet {
     /// A page for these services, sampled every `sample_every`.
     pub async fn start(yaml: &str, sample_every: Duration) -> Self {
+        Self::of(Snapshot::from_yaml(yaml).unwrap(), sample_every).await
+    }
+
+    /// The same for this snapshot.
+    pub async fn of(snapshot: Snapshot, sample_every: Duration) -> Self {
         let store = Store::new("file:services.yaml", Clock::system(), ReportInterval::default());
-        store.publish(Snapshot::from_yaml(yaml).unwrap(), Reach::default());
+        store.publish(snapshot, Reach::default());
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
         let mut tasks = JoinSet::new();
@@ -77,8 +85,10 @@ impl Proxy {
                 wait: Some(WAIT.to_owned()),
                 load: self.serves.iter().map(|load| load.at(start.elapsed().as_secs_f64())).collect(),
                 last: None,
+                unread: self.unread.clone(),
             };
-            let outcome = store.sync(Poll::try_from(request).unwrap()).await.unwrap();
+            let poll = Poll::try_from(request).unwrap().run_by(self.module.clone());
+            let outcome = store.sync(poll).await.unwrap();
             match outcome {
                 Outcome::Changed(answer) if !self.refuses => version = answer.version.to_string(),
                 Outcome::Changed(_) => tokio::time::sleep(Duration::from_millis(500)).await,

@@ -2,6 +2,10 @@
 
 use crate::browser::{Browser, in_browser};
 use crate::fleet::{Fleet, Load, Proxy};
+use bloc_control_plane::Snapshot;
+use bloc_control_plane::store::Module;
+use bloc_policy::features::Feature;
+use bloc_policy::features::table::{Instead, Rule};
 use bloc_policy::sync::ServiceEvents;
 use std::time::Duration;
 
@@ -34,6 +38,42 @@ fn fleet(fleet: &mut Fleet) {
     fleet.add(Proxy { id: "shop-1".into(), serves: vec![load("shop", 0)], ..Proxy::default() });
     fleet.add(Proxy { id: "calm-0".into(), serves: vec![load("calm", 0)], ..Proxy::default() });
     fleet.add(Proxy { id: "caller".into(), calls: vec!["shop".into(), "calm".into()], ..Proxy::default() });
+}
+
+/// As if bids had come with a feature, which only one of two callers has.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_page_names_the_modules_and_the_proxies_that_lack_a_feature() {
+    const RULES: &[Rule] =
+        &[Rule { field: "routing", value: Some("bid"), since: Some((Feature::Unread, Instead::Withhold)) }];
+    in_browser(|browser| async move {
+        let mut world = Fleet::of(Snapshot::from_yaml_by(SERVICES, RULES).unwrap(), SAMPLE_EVERY).await;
+        let module = Module::of(Some(b"2.0.0"), Some(b"unread"));
+        world.add(Proxy {
+            id: "shop-0".into(),
+            serves: vec![load("shop", 0)],
+            module: module.clone(),
+            ..Proxy::default()
+        });
+        let calls = vec!["shop".to_owned(), "calm".to_owned()];
+        let unread = vec!["calm".to_owned()];
+        world.add(Proxy { id: "new".into(), calls: calls.clone(), module, unread, ..Proxy::default() });
+        world.add(Proxy { id: "old".into(), calls, ..Proxy::default() });
+        browser.open(&world.url).await;
+        browser.until_shown("#attention", "1 proxy lacks unread, which shop need: old").await;
+        browser
+            .until_shown("#attention", "new could not read the parameters of calm; requests to them pass untouched")
+            .await;
+        browser.until_shown("#facts", "modules first release (1), 2.0.0 (2)").await;
+        browser.until_shown("#service-rows", "shop").await;
+        let _: () = browser
+            .value("void [...document.querySelectorAll('#service-rows a')].find(a => a.innerText === 'shop').click()")
+            .await;
+        browser.until_shown("#service", "shop-0").await;
+        assert_eq!(row(&browser, "shop-0").await[10], "2.0.0: unread");
+        assert_eq!(row(&browser, "new").await[3], "2.0.0: unread; could not read calm");
+        assert_eq!(row(&browser, "old").await[3], "first release; lacks unread");
+    })
+    .await;
 }
 
 /// The cells of the row with `name` in its first cell.

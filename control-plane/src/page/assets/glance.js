@@ -63,6 +63,14 @@ function problemsOf(status) {
     const many = status.proxies.stale === 1 ? "1 proxy does" : `${whole.format(status.proxies.stale)} proxies do`;
     add("stale", "bad", `${status.proxies.stale} stale`, `${many} not take the newest state: ${names}${rest}`);
   }
+  const listed = (names, all) => names.slice(0, 5).join(", ") + (all > 5 ? `, and ${whole.format(all - 5)} more` : "");
+  for (const { proxy, services } of status.modules.unread) {
+    add("unread", "bad", `${proxy} unread`, `${proxy} could not read the parameters of ${listed(services, services.length)}; requests to them pass untouched`);
+  }
+  for (const { feature, proxies, named, services } of status.modules.lacking) {
+    const many = proxies === 1 ? "1 proxy lacks" : `${whole.format(proxies)} proxies lack`;
+    add("lacking", "warn", `${feature} lacking`, `${many} ${feature}, which ${listed(services, services.length)} need: ${listed(named, proxies)}`);
+  }
   for (const service of status.troubled) {
     const load = service.load || {};
     const what = {
@@ -112,6 +120,8 @@ function showProblems(status) {
 function showFacts(status) {
   const { connected } = status.proxies;
   const parts = [`${status.source}`, `version ${short(status.version)}`, `${whole.format(connected)} ${connected === 1 ? "proxy" : "proxies"}`];
+  const versions = status.modules.versions.map(({ module, proxies }) => `${module ?? OLDEST} (${whole.format(proxies)})`);
+  if (versions.length > 0) parts.push(`modules ${versions.join(", ")}`);
   if (status.instance) parts.push(`as seen by ${status.instance}`);
   setText(byId("facts"), parts.join(" · "));
 }

@@ -31,9 +31,9 @@ function openService(name) {
   const addresses = element("p", { class: "quiet" });
   const servers = tableOf("servers-title", "Servers", [
     ["Proxy"], ["Condition"], ["Queue", "number"], ["Capacity", "number"], ["Departures/s", "number"], ["Confidence", "number"],
-    ["Chips/s", "number"], ["No chip/s", "number wide"], ["Rejected/s", "number"], ["Bids bounced/s", "number wide"], ["Heard", "number"],
+    ["Chips/s", "number"], ["No chip/s", "number wide"], ["Rejected/s", "number"], ["Bids bounced/s", "number wide"], ["Module", "wide"], ["Heard", "number"],
   ]);
-  const senders = tableOf("senders-title", "Senders", [["Proxy"], ["State"], ["Version", "number"], ["Heard", "number"]]);
+  const senders = tableOf("senders-title", "Senders", [["Proxy"], ["State"], ["Version", "number"], ["Module", "wide"], ["Heard", "number"]]);
   byId("service-body").replaceChildren(
     element("div", { class: "title" }, title, state), figureList, charts,
     element("h3", {}, "Parameters in force"), parameters, addresses,
@@ -97,8 +97,17 @@ function showParameters(report) {
     : "endpoints: learned from the answers");
 }
 
+/** What a proxy runs: the version of its module and its features, and those that it lacks. */
+function setModule(cell, { module, features, lacking, unread }) {
+  const lacks = lacking.length > 0 ? `; lacks ${lacking.join(", ")}` : "";
+  const failed = unread.length > 0 ? `; could not read ${unread.join(", ")}` : "";
+  setText(cell, `${module ?? OLDEST}${features.length > 0 ? `: ${features.join(", ")}` : ""}${lacks}${failed}`);
+  setAttribute(cell, "data-tone", failed ? "bad" : lacks ? "warn" : null);
+}
+
 function makeServerRow(server) {
-  const cells = Array.from({ length: 10 }, (_, i) => element("td", { class: i === 0 ? null : i === 6 || i === 8 ? "number wide" : "number" }));
+  const kinds = { 0: null, 6: "number wide", 8: "number wide", 9: "wide" };
+  const cells = Array.from({ length: 11 }, (_, i) => element("td", { class: i in kinds ? kinds[i] : "number" }));
   const row = element("tr", {}, element("th", { scope: "row" }, server.proxy), ...cells);
   function update(server) {
     const events = server.events;
@@ -106,20 +115,24 @@ function makeServerRow(server) {
     setWord(cells[0], server.condition);
     const texts = [
       count(server.queue), server.capacity === null ? "no limit" : count(server.capacity), rate(events?.departures), percent(server.confidence),
-      rate(events?.chipsGranted), rate(events?.chipsWithheld), rate(rejected), rate(events?.rejectedBid), ago(server.seen),
+      rate(events?.chipsGranted), rate(events?.chipsWithheld), rate(rejected), rate(events?.rejectedBid),
     ];
     texts.forEach((text, i) => setText(cells[i + 1], text));
+    setModule(cells[9], server);
+    setText(cells[10], ago(server.seen));
     setAttribute(cells[7], "data-tone", rejected > 0 ? "bad" : null);
   }
   return { row, update };
 }
 
 function makeSenderRow(sender) {
-  const [state, version, heard] = [element("td"), element("td", { class: "number" }), element("td", { class: "number" })];
-  const row = element("tr", {}, element("th", { scope: "row" }, sender.proxy), state, version, heard);
+  const [state, module] = [element("td"), element("td", { class: "wide" })];
+  const [version, heard] = [element("td", { class: "number" }), element("td", { class: "number" })];
+  const row = element("tr", {}, element("th", { scope: "row" }, sender.proxy), state, version, module, heard);
   function update(sender) {
     setWord(state, sender.state);
     setText(version, sender.version === null ? "none yet" : short(sender.version));
+    setModule(module, sender);
     setText(heard, ago(sender.seen));
   }
   return { row, update };
