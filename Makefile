@@ -14,7 +14,7 @@ demo: release envoy ## Run the main job: a mesh of real Envoys under load, a tab
 	$(LAB) demo
 
 .PHONY: test
-test: wasm reference envoy ## Unit and property tests, then the filters in real Envoys (about 10 minutes)
+test: wasm reference envoy last-release ## Unit and property tests, then the filters in real Envoys (about 10 minutes)
 	.ci/test
 
 .PHONY: check
@@ -106,6 +106,10 @@ reference: ## Build target/reference.wasm, the filters that the benches compare 
 wasm: ## Build target/bloc.wasm, and target/crash.wasm for the tests of crashes
 	filters/build-wasm.sh
 	BLOC_WASM_FEATURES=crash filters/build-wasm.sh target/crash.wasm
+
+.PHONY: last-release
+last-release: ## Build the module and the control plane of the last release once, for the tests of two versions
+	.ci/release
 
 .PHONY: release
 release: wasm ## Build the lab, the control plane and the module

@@ -19,6 +19,11 @@ pub struct ControlPlane {
 
 impl ControlPlane {
     pub async fn start(place: &Place, listen: &str) -> Self {
+        Self::run(place.control_plane(), place, listen).await
+    }
+
+    /// The same with this program.
+    pub async fn run(executable: PathBuf, place: &Place, listen: &str) -> Self {
         let (file, written) = (place.path().join("services.yaml"), place.path().join("control-plane.address"));
         let _ = std::fs::remove_file(&written);
         let arguments = [
@@ -29,11 +34,8 @@ impl ControlPlane {
             "--address-file".to_owned(),
             written.display().to_string(),
         ];
-        let program = Program {
-            name: "control-plane".into(),
-            executable: place.control_plane(),
-            arguments: arguments.map(Into::into).to_vec(),
-        };
+        let program =
+            Program { name: "control-plane".into(), executable, arguments: arguments.map(Into::into).to_vec() };
         let mut process = Process::start(program, place.path()).await.unwrap();
         let address = process.written(&written, crate::support::PATIENCE, |text| text.parse().ok()).await.unwrap();
         Self { process, address, file }
@@ -44,8 +46,18 @@ impl ControlPlane {
         String::from_utf8_lossy(&body).into_owned()
     }
 
+    /// Ends it as a node does that fails.
+    pub async fn kill(self) {
+        self.process.kill().await;
+    }
+
+    /// Ends it as a rolling update does.
+    pub async fn end(self) {
+        self.process.end().await;
+    }
+
     /// The value of a metric without labels.
-    async fn metric(&self, name: &str) -> f64 {
+    pub async fn metric(&self, name: &str) -> f64 {
         let text = self.get("/metrics").await;
         let line = text
             .lines()

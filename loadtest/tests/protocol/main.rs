@@ -31,5 +31,6 @@ mod streams;
 mod support;
 mod trespass;
 mod uploads;
+mod versions;
 mod websocket;
 mod why;

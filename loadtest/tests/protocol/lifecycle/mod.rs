@@ -8,6 +8,7 @@
 
 mod histories;
 mod inbound;
+mod modules;
 mod outbound;
 mod services;
 mod stand;

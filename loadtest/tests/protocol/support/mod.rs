@@ -16,7 +16,7 @@ pub use app::App;
 pub use changing::{Changing, WORKERS, errors};
 pub use client::{Answer, Connection, from_sidecar, grpc, request, send};
 pub use fake_control_plane::FakeControlPlane;
-pub use place::Place;
+pub use place::{Place, last_release};
 pub use pods::{Pod, balance, dynamic, inbound, metric, outbound, sender};
 pub use traffic::{Tally, Traffic};
 pub use workers::Workers;

@@ -37,6 +37,12 @@ impl Place {
         Self { directory: tempfile::tempdir().unwrap(), envoy, module }
     }
 
+    /// The same with the module of the last release.
+    pub fn of_last_release(&self) -> Self {
+        let module = last_release("bloc.wasm");
+        Self { directory: tempfile::tempdir().unwrap(), envoy: self.envoy.clone(), module }
+    }
+
     pub fn path(&self) -> &Path {
         self.directory.path()
     }
@@ -49,6 +55,16 @@ impl Place {
         assert!(program.is_file(), "{} is missing: run cargo build -p bloc-control-plane", program.display());
         program
     }
+}
+
+/// A file of the last release; panics if it is missing, or of another commit than
+/// `.ci/last-release` says.
+pub fn last_release(name: &str) -> PathBuf {
+    let folder = bloc_mesh::envoy::target_directory().join("last-release");
+    let built = std::fs::read_to_string(folder.join("COMMIT")).unwrap_or_default();
+    let commit = include_str!("../../../../.ci/last-release").trim();
+    assert_eq!(built, commit, "{} is missing or of another release: run make last-release", folder.display());
+    folder.join(name)
 }
 
 fn modified(file: &Path) -> Option<SystemTime> {
