@@ -90,7 +90,7 @@ impl<H: Host> Agent<H> {
         let Some(control_plane) = control_plane else {
             // Without a control plane, nothing would ever revoke its parameters.
             self.follower.forget();
-            self.vm.update(Services::new());
+            self.vm.update(Services::new(), &[]);
             self.step_down();
             return;
         };
@@ -251,7 +251,10 @@ impl<H: Host> Agent<H> {
     fn ask(&mut self, services: BTreeSet<String>, serves: BTreeSet<String>, now: Timestamp) {
         let Some(control_plane) = &self.control_plane else { return };
         let (cluster, wait) = (control_plane.cluster(), control_plane.wait());
-        let (report, load, last) = self.reporter.begin(cluster, &serves, wait, now);
+        let (mut report, mut load, last) = self.reporter.begin(cluster, &serves, wait, now);
+        // Without `last` nobody says what was counted.
+        let takes_latencies = self.features.has(Feature::Latency) && last.is_some();
+        let calls = takes_latencies.then(|| self.reporter.latencies(&mut report, &mut load, &services, now));
         let unread = self.features.has(Feature::Unread).then(|| self.follower.unread().to_vec());
         let request = SyncRequest {
             proxy: self.vm.host.node(),
@@ -262,6 +265,7 @@ impl<H: Host> Agent<H> {
             load,
             last,
             unread: unread.unwrap_or_default(),
+            calls: calls.unwrap_or_default(),
         };
         let features = Features::own().to_string();
         let body = serde_json::to_vec(&request).unwrap_or_default();
@@ -333,7 +337,7 @@ impl<H: Host> Agent<H> {
     fn take(&mut self, stamp: Stamp, body: &[u8]) -> Result<(), ConfigError> {
         if let Some(news) = self.follower.answered(&self.vm.host, stamp, body)? {
             for (_, why) in &news.unread {
-                log::warn!("control plane: {why}; requests to this service pass untouched");
+                log::warn!("control plane: {why}; the last good parameters of this service stay, if there are any");
             }
             self.put_in_force(news);
         }
@@ -354,7 +358,7 @@ impl<H: Host> Agent<H> {
         if news.brought {
             self.tell();
         }
-        self.vm.update(news.services);
+        self.vm.update(news.services, self.follower.unread());
     }
 }
 

@@ -179,13 +179,13 @@ impl<H: Host> Attempt<H> {
     }
 
     /// An answer has come: tells Envoy's router if no attempt may follow it.
-    fn end_retries(&self, report: Option<&LoadReport>, rejection: Option<Rejection>, status: Status) {
+    fn end_retries(&self, report: Option<&LoadReport>, rejection: Option<Rejection>, status: Status, now: Timestamp) {
         let Some(key) = self.key else { return };
         let mut requests = self.vm.requests.borrow_mut();
         let bid = self.under_way.as_ref().and_then(|under_way| under_way.attempt.bid);
         let then = match (report, rejection) {
             (Some(report), Some(reason)) => {
-                let then = requests.ended(key, End::Rejected, |retries| retries.rejected_for(reason, bid, report));
+                let then = requests.ended(key, End::Rejected, now, |retries| retries.rejected_for(reason, bid, report));
                 if then == Then::Envoy || reason != Some(Reason::Unreachable) {
                     then
                 } else {
@@ -195,7 +195,7 @@ impl<H: Host> Attempt<H> {
                     requests.ended_after_all(key, |retries| retries.has_route_retry() && self.may_repeat())
                 }
             }
-            _ => requests.ended(key, End::Answered, |retries| retries.has_route_retry() && self.may_repeat()),
+            _ => requests.ended(key, status.end(), now, |retries| retries.has_route_retry() && self.may_repeat()),
         };
         let Then::Nothing { named } = then else { return };
         if (named || status.is_bad(&self.stream)) && self.stream.header(Map::Response, RATE_LIMITED).is_none() {
@@ -348,7 +348,8 @@ impl<H: Host> Filter for Attempt<H> {
         if let Some(key) = self.key.filter(|_| status == Status::Good) {
             vm.requests.borrow_mut().satisfied(key);
         }
-        self.end_retries(report.as_ref(), rejection, status);
+        let now = if self.under_way.is_some() { vm.host.now() } else { Timestamp::ZERO };
+        self.end_retries(report.as_ref(), rejection, status, now);
         let refused = rejection.zip(report).map(|(reason, report)| match reason {
             Some(Reason::Bid) => Answer::Bounced(report),
             Some(Reason::Deadline) => Answer::RejectedForDeadline(report),
@@ -360,7 +361,7 @@ impl<H: Host> Filter for Attempt<H> {
             }
             return;
         };
-        under_way.answer(match (refused, report) {
+        let answer = match (refused, report) {
             (Some(refused), _) => refused,
             (None, report) if status == Status::Error => Answer::Erred(report),
             (None, Some(report)) => Answer::Served(report),
@@ -368,7 +369,8 @@ impl<H: Host> Filter for Attempt<H> {
                 .header(Map::Response, ORCA)
                 .and_then(|value| orca::decode(value.as_ref()))
                 .map_or(Answer::Unreported, Answer::Orca),
-        });
+        };
+        under_way.answer(answer, now);
         if !ends && under_way.answer.is_none() {
             let (cluster, endpoint) = (Rc::clone(&under_way.cluster), under_way.attempt.endpoint);
             under_way.answer = Some(vm.streams.begin(stream, Counted::Attempt { cluster, endpoint }));
@@ -388,6 +390,9 @@ impl<H: Host> Filter for Attempt<H> {
         if is_grpc_error(&self.stream, Map::Trailers) {
             let mut cluster = under_way.cluster.borrow_mut();
             cluster.counters.count(Sent::Errors);
+            if self.key.is_some() {
+                cluster.latencies.fail();
+            }
             cluster.sender.erred(&under_way.attempt, self.vm.host.now());
         }
     }

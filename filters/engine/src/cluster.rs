@@ -1,6 +1,7 @@
 //! A cluster that requests go to, as one thread sees it: its sender, and what is counted of it.
 
 use crate::host::Host;
+use crate::latency::CallLatencies;
 use crate::metrics::{Counters, events};
 use crate::views::View;
 use bloc_policy::config::ServiceParameters;
@@ -54,6 +55,8 @@ pub struct Cluster<H: Host> {
     pub sender: Sender,
     /// Events to be counted.
     pub counters: Counters<H, Sent, 14>,
+    /// How requests end, and how long they take.
+    pub latencies: CallLatencies,
 }
 
 impl<H: Host> Cluster<H> {
@@ -64,7 +67,17 @@ impl<H: Host> Cluster<H> {
 
     fn of(host: &H, service: Rc<str>, sender: Sender) -> Self {
         let counters = Counters::define(host, "outbound", &service);
-        Self { host: host.clone(), service, sender, counters }
+        Self { host: host.clone(), service, sender, counters, latencies: CallLatencies::default() }
+    }
+
+    /// Hands everything that was counted to the host; returns whether there was anything.
+    pub fn flush(&mut self) -> bool {
+        self.counters.flush() | self.latencies.flush(&self.host, &self.service)
+    }
+
+    /// Whether there is something to hand over.
+    pub fn has_counted(&self) -> bool {
+        self.counters.any() || self.latencies.any()
     }
 
     /// Chooses the servers of a request; returns the first, if there is one.
@@ -81,7 +94,7 @@ impl<H: Host> Cluster<H> {
 impl<H: Host> Drop for Cluster<H> {
     fn drop(&mut self) {
         // Attempts under way may outlive the configuration.
-        self.counters.flush();
+        self.flush();
     }
 }
 

@@ -133,7 +133,7 @@ impl<H: Host> Request<H> {
         let Some(server) = service.servers.get_mut(self.plugin) else { return Flow::Continue };
         let deadline = deadline(&self.stream);
         let verdict = server.arrive(others, bid, deadline, now);
-        let met = Met { flag: server.flag(waiting(server, others)), others };
+        let met = Met { flag: server.flag(waiting(server, others)), others, arrived: now };
         let (places, max_hold, capacity) = (server.places(), server.max_hold(deadline), server.capacity());
         let body_limit = server.parameters().body_limit();
         service.last = Some(self.plugin);
@@ -145,6 +145,7 @@ impl<H: Host> Request<H> {
             return Flow::Pause;
         }
         service.counters.count(Served::Admitted);
+        service.latencies.arrive(now);
         let Some(places) = places.filter(|places| !service.queue.arrive(*places, now)) else {
             self.stage.set(Stage::Inside { met, since: now, place: places.is_some() });
             hurry(vm, service.tick_period(now));

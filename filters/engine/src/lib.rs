@@ -16,7 +16,7 @@
 //! | [`root`] | the root contexts: configurations, ticks, messages |
 //! | [`inbound`], [`outbound`], [`attempt`], [`agent`] | the filters, and the agent that asks the control plane |
 //! | [`vm`] | the state of one worker, which lives as long as its VM |
-//! | [`reporter`] | the load that the leader reports to the control plane |
+//! | [`reporter`] | the load and the latencies that the leader reports to the control plane |
 //! | [`why`] | the header that tells people why a request was rejected |
 //! | [`streams`] | answers that have begun, and which of them are idle |
 //! | [`services`], [`clusters`] | all services that this proxy stands in front of; all clusters that it calls |
@@ -28,6 +28,7 @@
 //! | [`views`], [`parameters`] | one service or cluster under each plugin configuration; the parameters in force |
 //! | [`fail_open`] | what passes after too many crashes |
 //! | [`crash_recovery`], [`crash`] | what a VM that panics does before it ends; panics on demand, for tests |
+//! | [`latency`] | how long requests take, until that is handed over |
 //! | [`metrics`], [`message`] | counters and gauges; what the threads' VMs tell each other |
 //! | [`body`], [`deadline`] | what headers say of a body, and of how long the caller waits |
 //! | [`host`], [`filter`], [`names`] | what the binding implements; what it calls; root ids and keys |
@@ -48,6 +49,7 @@ pub mod handover;
 pub mod held;
 pub mod host;
 pub mod inbound;
+pub mod latency;
 pub mod message;
 pub mod metrics;
 pub mod names;

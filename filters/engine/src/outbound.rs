@@ -14,11 +14,13 @@ use crate::clusters::Shared;
 use crate::crash;
 use crate::filter::{Filter, Flow};
 use crate::host::{Host, Map, Reply, Stream, Text};
+use crate::latency::Ended;
 use crate::parameters::PluginId;
-use crate::requests::{Begun, Course};
+use crate::requests::{Begun, Course, End};
 use crate::vm::Vm;
 use crate::why;
 use bloc_policy::config::RouteRetries;
+use bloc_policy::units::Timestamp;
 use bloc_policy::wire::decimal::write_integer;
 use bloc_policy::wire::endpoints::{self, RequestKey};
 use bloc_policy::wire::headers::{
@@ -42,12 +44,14 @@ pub struct OutboundRequest<H: Host> {
     key: Option<RequestKey>,
     /// Whether a response has come, from an attempt or from Envoy itself.
     responded: bool,
+    /// When its servers were chosen.
+    began: Timestamp,
 }
 
 impl<H: Host> OutboundRequest<H> {
     /// The filter, with this configuration, of a request whose headers have not come.
     pub fn new(vm: &Rc<Vm<H>>, plugin: PluginId, stream: H::Stream) -> Self {
-        Self { vm: Rc::clone(vm), plugin, stream, cluster: None, key: None, responded: false }
+        Self { vm: Rc::clone(vm), plugin, stream, cluster: None, key: None, responded: false, began: Timestamp::ZERO }
     }
 
     /// The key under which the attempts find this request, once it is placed.
@@ -76,7 +80,7 @@ impl<H: Host> OutboundRequest<H> {
     fn is_rejected(&self, course: Option<Course>) -> bool {
         // This spares most responses the host call. A response to a request without attempts may be
         // anything.
-        course.is_some_and(|course| course.rejected || course.attempts == 0)
+        course.is_some_and(|course| course.last == End::Rejected || course.attempts == 0)
             && self.stream.header(Map::Response, REJECT).is_some()
     }
 }
@@ -96,6 +100,7 @@ impl<H: Host> Filter for OutboundRequest<H> {
         let first = cluster.choose(now, &mut *vm.rng.borrow_mut());
         if let Some(overrun) = cluster.sender.overrun() {
             cluster.counters.count(Sent::RefusedSlo);
+            cluster.latencies.refuse();
             self.refuse(overrun, why::of_refusal(&cluster.sender, overrun));
             return Flow::Pause;
         }
@@ -121,12 +126,12 @@ impl<H: Host> Filter for OutboundRequest<H> {
             ask_for_retries(stream, retries.left(), &mut vm.text.borrow_mut());
         }
         self.key = Some(key);
+        self.began = now;
         Flow::Continue
     }
 
     fn response_headers(&mut self, _headers: usize, _ends: bool) {
         crash::point(&self.vm.host, "outbound.response");
-        self.responded = true;
         let Some(cluster) = &self.cluster else {
             // The service has no configuration, but its response may carry a forged header.
             self.stream.remove_header(Map::Response, REJECT);
@@ -136,10 +141,21 @@ impl<H: Host> Filter for OutboundRequest<H> {
         if course.is_some_and(|course| course.marked) {
             self.stream.remove_header(Map::Response, RATE_LIMITED);
         }
-        if self.is_rejected(course) {
+        let exhausted = self.is_rejected(course);
+        if exhausted {
             self.stream.remove_header(Map::Response, REJECT);
             cluster.borrow_mut().counters.count(Sent::RetriesExhausted);
         }
+        if let Some(course) = course.filter(|_| !self.responded) {
+            // The response may be Envoy's own, or of a server that no longer belongs to the
+            // cluster.
+            let is_known = course.last != End::NoAnswer && course.answered > Timestamp::ZERO;
+            let at = if is_known { course.answered } else { self.vm.host.now() };
+            let failed = matches!(course.last, End::NoAnswer | End::Erred);
+            let ended = Ended { began: self.began, at, attempts: course.attempts, failed, exhausted };
+            cluster.borrow_mut().latencies.end(ended);
+        }
+        self.responded = true;
         // With `orca` the header is from a sidecar; without, from the application.
         if cluster.borrow().sender.parameters().orca() {
             self.stream.remove_header(Map::Response, ORCA);

@@ -46,8 +46,11 @@ impl Parameters {
         self.plugins.retain(|plugin| plugin.id != id);
     }
 
-    /// Puts in force what the control plane says.
-    pub fn update(&mut self, services: Services) {
+    /// Puts in force what the control plane says. Of services that could not be read the last good
+    /// parameters stay.
+    pub fn update(&mut self, mut services: Services, unread: &[String]) {
+        let last = std::mem::take(&mut self.control_plane);
+        services.extend(last.into_iter().filter(|(name, _)| unread.contains(name)));
         self.control_plane = services;
     }
 

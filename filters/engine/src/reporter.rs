@@ -7,12 +7,19 @@
 
 use crate::host::{Host, PostAnswer};
 use crate::service_metrics::ServiceMetrics;
+use bloc_policy::features::{Feature, Features};
+use bloc_policy::latency::store::{self, Side};
+use bloc_policy::latency::{BUCKETS, Calls, Growth, Histogram};
 use bloc_policy::polls;
 use bloc_policy::reports::{End, ReportId, Reports};
-use bloc_policy::sync::{Last, ServiceLoad};
+use bloc_policy::sync::{Last, ServerLatency, ServiceCalls, ServiceLoad};
 use bloc_policy::units::Timestamp;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
+
+/// The most bytes of latencies in a report, and the most that one service may take.
+const ROOM: usize = 32 << 10;
+const MOST: usize = 16 * BUCKETS;
 
 /// What one VM reports while it leads.
 pub struct Reporter<H: Host> {
@@ -25,6 +32,8 @@ pub struct Reporter<H: Host> {
     under_way: BTreeMap<u32, Report>,
     /// Reports made.
     made: u64,
+    /// The called service whose latencies are reported first: one report may not hold all.
+    next: String,
 }
 
 /// The report of one poll.
@@ -33,12 +42,21 @@ pub struct Report {
     id: ReportId,
     /// No answer comes after this.
     until: Timestamp,
+    /// The services whose latencies it has taken.
+    taken: Vec<(Side, String)>,
 }
 
 impl<H: Host> Reporter<H> {
     /// The reporter of the VM with this number.
     pub fn new(host: &H, vm: u64) -> Self {
-        Self { host: host.clone(), vm, metrics: BTreeMap::new(), under_way: BTreeMap::new(), made: 0 }
+        Self {
+            host: host.clone(),
+            vm,
+            metrics: BTreeMap::new(),
+            under_way: BTreeMap::new(),
+            made: 0,
+            next: String::new(),
+        }
     }
 
     /// What a poll to this cluster reports of these services, and of the polls before it.
@@ -60,10 +78,44 @@ impl<H: Host> Reporter<H> {
             to: Reports::to(cluster),
             id: ReportId { vm: self.vm, number: self.made },
             until: now.after(polls::longest(wait)),
+            taken: Vec::new(),
         };
         let loads = || serves.iter().filter_map(|name| Some(self.metrics.get(name)?.load(&self.host, name))).collect();
         let (load, last) = report.to.begin(&self.host, report.id, (now, report.until), loads);
         (report, load, last)
+    }
+
+    /// Adds the latencies of the services that this proxy serves to their load, and returns those
+    /// of as many of the `called` services as a report holds, in turn.
+    pub fn latencies(
+        &mut self,
+        report: &mut Report,
+        load: &mut [ServiceLoad],
+        called: &BTreeSet<String>,
+        now: Timestamp,
+    ) -> Vec<ServiceCalls> {
+        let mut room = ROOM;
+        for load in load {
+            let Some(growth) = report.take(&self.host, Side::Server, &load.service, now) else { continue };
+            let Growth { numbers: arrivals, histograms } = growth;
+            let [response, execution] = first(histograms);
+            room = room.saturating_sub(bytes(&load.service, &[&response, &execution]));
+            load.latency = Some(ServerLatency { response, execution, arrivals });
+        }
+        let (before, after): (Vec<&String>, Vec<&String>) = called.iter().partition(|service| **service < self.next);
+        let mut calls = Vec::new();
+        for service in after.into_iter().chain(before) {
+            self.next.clone_from(service);
+            if room < MOST {
+                return calls;
+            }
+            let Some(growth) = report.take(&self.host, Side::Caller, service, now) else { continue };
+            let [latency] = first(growth.histograms);
+            room = room.saturating_sub(bytes(service, &[&latency]));
+            calls.push(ServiceCalls::new(service, Calls::of(&growth.numbers), latency));
+        }
+        self.next.clear();
+        calls
     }
 
     /// The poll was sent, with this token; none: it was not.
@@ -72,7 +124,7 @@ impl<H: Host> Reporter<H> {
             Some(token) => {
                 self.under_way.insert(token, report);
             }
-            None => report.end(&self.host, End::NotCounted),
+            None => report.end(&self.host, End::NotCounted, Features::NONE),
         }
     }
 
@@ -81,19 +133,44 @@ impl<H: Host> Reporter<H> {
     pub fn answered(&mut self, token: u32, answer: Option<&PostAnswer>) {
         let Some(report) = self.under_way.remove(&token) else { return };
         let end = answer.map_or(End::NotCounted, |answer| End::of(&answer.status, answer.replica.as_deref()));
-        report.end(&self.host, end);
+        let features = answer.and_then(|answer| answer.features.as_deref()).map(Features::read);
+        report.end(&self.host, end, features.unwrap_or_default());
     }
 
     /// The answers to the polls under way will never come.
     pub fn lost(&mut self) {
         for report in std::mem::take(&mut self.under_way).into_values() {
-            report.end(&self.host, End::NotCounted);
+            report.end(&self.host, End::NotCounted, Features::NONE);
         }
     }
 }
 
+/// The first histograms of a list; what is missing is empty.
+fn first<const N: usize>(histograms: Vec<Histogram>) -> [Histogram; N] {
+    let mut all = histograms.into_iter();
+    std::array::from_fn(|_| all.next().unwrap_or_default())
+}
+
+/// About as many bytes of JSON as these histograms of a service take.
+fn bytes(service: &str, histograms: &[&Histogram]) -> usize {
+    const PAIR: usize = "[145,1000000],".len();
+    service.len() + 150 + histograms.iter().map(|histogram| PAIR * histogram.counts.len()).sum::<usize>()
+}
+
 impl Report {
-    fn end(self, host: &impl Host, end: End<'_>) {
-        self.to.end(host, self.id, end, host.now());
+    fn take(&mut self, host: &impl Host, side: Side, service: &str, now: Timestamp) -> Option<Growth> {
+        let growth = store::take(host, side, service, self.id, (now, self.until))?;
+        self.taken.push((side, service.to_owned()));
+        Some(growth)
+    }
+
+    /// It is over; `features`: those of the control plane that answered.
+    fn end(self, host: &impl Host, end: End<'_>, features: Features) {
+        let now = host.now();
+        self.to.end(host, self.id, end, now);
+        let counted = matches!(end, End::Counted(_)) && features.has(Feature::Latency);
+        for (side, service) in self.taken {
+            store::settle(host, side, &service, self.id, counted, now);
+        }
     }
 }

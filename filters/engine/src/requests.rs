@@ -13,6 +13,7 @@ use crate::parameters::PluginId;
 use bloc_policy::bid::BidPosition;
 use bloc_policy::endpoints::EndpointId;
 use bloc_policy::retries::Retries;
+use bloc_policy::units::Timestamp;
 use bloc_policy::wire::endpoints::RequestKey;
 use slotmap::{Key, KeyData, SlotMap, new_key_type};
 use std::rc::Rc;
@@ -44,6 +45,8 @@ struct Request<C, S> {
     over: bool,
     /// Whether the answer was marked for Envoy's router.
     marked: bool,
+    /// When the last answer came.
+    answered: Timestamp,
 }
 
 /// How an attempt ended.
@@ -53,6 +56,8 @@ pub enum End {
     NoAnswer,
     /// It got an answer.
     Answered,
+    /// It got an answer that is an error.
+    Erred,
     /// It was rejected.
     Rejected,
 }
@@ -115,10 +120,12 @@ pub struct Lost {
 pub struct Course {
     /// Attempts begun.
     pub attempts: usize,
-    /// Whether the last attempt was rejected.
-    pub rejected: bool,
+    /// How the last attempt ended.
+    pub last: End,
     /// Whether the answer was marked for Envoy's router.
     pub marked: bool,
+    /// When the last answer came, if there was one.
+    pub answered: Timestamp,
 }
 
 /// A request before it is sent.
@@ -171,6 +178,7 @@ impl<C, S: Eq> Requests<C, S> {
             surplus,
             over,
             marked,
+            answered: Timestamp::ZERO,
         };
         RequestKey::new(self.requests.insert(request).data().as_ffi() ^ self.secret)
     }
@@ -195,7 +203,7 @@ impl<C, S: Eq> Requests<C, S> {
         let may = match after {
             None => true,
             Some(End::Rejected) => !request.over,
-            Some(End::NoAnswer | End::Answered) => !request.over && request.retries.take_route_retry(),
+            Some(End::NoAnswer | End::Answered | End::Erred) => !request.over && request.retries.take_route_retry(),
         };
         request.last = End::NoAnswer;
         let (plugin, cluster) = (request.plugin, Rc::clone(&request.cluster));
@@ -288,22 +296,28 @@ impl<C, S: Eq> Requests<C, S> {
         }
     }
 
-    /// An attempt of this request was answered. `follows` decides, given the retries left, whether
-    /// another attempt may follow.
-    pub fn ended(&mut self, key: RequestKey, end: End, follows: impl FnOnce(&mut Retries) -> bool) -> Then {
+    /// An attempt of this request was answered at `now`. `follows` decides, given the retries left,
+    /// whether another attempt may follow.
+    pub fn ended(
+        &mut self,
+        key: RequestKey,
+        end: End,
+        now: Timestamp,
+        follows: impl FnOnce(&mut Retries) -> bool,
+    ) -> Then {
         let place = self.place(key);
         let Some(request) = self.requests.get_mut(place) else { return Then::Envoy };
-        request.last = end;
+        (request.last, request.answered) = (end, now);
         request.over |= !follows(&mut request.retries);
         request.then()
     }
 
-    /// The rejection that has just ended an attempt counts as an answer after all, as it would
+    /// The rejection that has just ended an attempt counts as an error after all, as it would
     /// without the filters.
     pub fn ended_after_all(&mut self, key: RequestKey, follows: impl FnOnce(&mut Retries) -> bool) -> Then {
         let place = self.place(key);
         let Some(request) = self.requests.get_mut(place) else { return Then::Envoy };
-        request.last = End::Answered;
+        request.last = End::Erred;
         request.over = !follows(&mut request.retries);
         request.then()
     }
@@ -319,8 +333,8 @@ impl<C, S: Eq> Requests<C, S> {
     /// How this request went so far; none if it does not exist.
     pub fn course(&self, key: RequestKey) -> Option<Course> {
         let request = self.requests.get(self.place(key))?;
-        let rejected = request.last == End::Rejected;
-        Some(Course { attempts: request.attempts, rejected, marked: request.marked })
+        let Request { attempts, marked, last, answered, .. } = *request;
+        Some(Course { attempts, marked, last, answered })
     }
 
     /// The request has ended. `responded`: the caller got a response, from a server or from Envoy.

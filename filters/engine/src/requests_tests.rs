@@ -12,6 +12,9 @@ fn begin<C>(requests: &mut Requests<C, u32>, cluster: &Rc<C>) -> RequestKey {
     requests.begin(Begun { plugin: PLUGIN, cluster, first: None, retries: RETRIES, named: false })
 }
 
+/// When attempts are answered.
+const NOW: Timestamp = Timestamp::from_nanos(7);
+
 #[test]
 fn a_key_finds_its_own_request_until_that_ends() {
     let mut requests = Requests::new(0x0123_4567_89ab_cdef);
@@ -21,9 +24,10 @@ fn a_key_finds_its_own_request_until_that_ends() {
     assert_eq!(requests.attempt(second, false).map(|next| (*next.cluster, next.number)), Some((2, 0)));
     assert_eq!(requests.attempt(second, false).map(|next| (*next.cluster, next.number)), Some((2, 1)));
     assert_eq!(requests.attempt(first, false).map(|next| (*next.cluster, next.number)), Some((1, 0)));
-    assert_eq!(requests.ended(second, End::Rejected, |retries| retries.rejected(true)), Then::Envoy);
-    let course =
-        |requests: &Requests<i32, u32>, key| requests.course(key).map(|course| (course.attempts, course.rejected));
+    assert_eq!(requests.ended(second, End::Rejected, NOW, |retries| retries.rejected(true)), Then::Envoy);
+    let course = |requests: &Requests<i32, u32>, key| {
+        requests.course(key).map(|course| (course.attempts, course.last == End::Rejected))
+    };
     assert_eq!(course(&requests, second), Some((2, true)));
     assert_eq!(course(&requests, first), Some((1, false)));
     requests.attempt(second, false);
@@ -40,9 +44,9 @@ fn a_mirrored_copy_does_not_count_as_an_attempt() {
     let mut requests = Requests::new(0x0123_4567_89ab_cdef);
     let key = begin(&mut requests, &Rc::new(()));
     assert_eq!(requests.attempt(key, true).map(|next| next.number), Some(0));
-    requests.ended(key, End::Rejected, |retries| retries.rejected(true));
+    requests.ended(key, End::Rejected, NOW, |retries| retries.rejected(true));
     assert!(requests.attempt(key, true).is_none(), "the copy has the addresses still");
-    assert_eq!(requests.course(key), Some(Course { attempts: 1, rejected: true, marked: false }));
+    assert_eq!(requests.course(key), Some(Course { attempts: 1, last: End::Rejected, marked: false, answered: NOW }));
     assert_eq!(requests.attempt(key, false).map(|next| next.number), Some(1));
 }
 
@@ -55,13 +59,13 @@ fn allows_retries_of_each_kind_up_to_their_limits() {
     };
     assert_eq!(next(&mut requests), Some((None, true, true)));
     assert_eq!(next(&mut requests), Some((Some(End::NoAnswer), true, true)), "the first of its own");
-    assert_eq!(requests.ended(key, End::Rejected, Retries::bounced), Then::Envoy);
+    assert_eq!(requests.ended(key, End::Rejected, NOW, Retries::bounced), Then::Envoy);
     assert_eq!(next(&mut requests), Some((Some(End::Rejected), true, false)), "no other bid");
-    assert_eq!(requests.ended(key, End::Answered, |retries| retries.has_route_retry()), Then::Envoy);
+    assert_eq!(requests.ended(key, End::Answered, NOW, |retries| retries.has_route_retry()), Then::Envoy);
     assert_eq!(next(&mut requests), Some((Some(End::Answered), true, false)), "the second of its own");
-    assert_eq!(requests.ended(key, End::Rejected, |retries| retries.rejected(true)), Then::Envoy);
+    assert_eq!(requests.ended(key, End::Rejected, NOW, |retries| retries.rejected(true)), Then::Envoy);
     assert_eq!(next(&mut requests), Some((Some(End::Rejected), true, false)));
-    assert_eq!(requests.ended(key, End::Answered, |retries| retries.has_route_retry()), OVER);
+    assert_eq!(requests.ended(key, End::Answered, NOW, |retries| retries.has_route_retry()), OVER);
     assert_eq!(next(&mut requests), Some((Some(End::Answered), false, false)), "one too many");
 }
 
@@ -81,7 +85,7 @@ fn a_surplus_attempt_waits_for_the_attempts_under_way() {
     requests.wait(key, 4);
     assert!(!requests.lost(key, false).due, "two are under way");
     assert!(!requests.came(key), "one is");
-    assert_eq!(requests.ended(key, End::Answered, |retries| retries.has_route_retry()), Then::Envoy, "one is");
+    assert_eq!(requests.ended(key, End::Answered, NOW, |retries| retries.has_route_retry()), Then::Envoy, "one is");
     assert!(requests.lost(key, true).due);
     assert_eq!((requests.due(), requests.due()), (vec![(4, true)], vec![]));
     assert!(requests.attempt(key, false).unwrap().timed_out);
@@ -98,7 +102,7 @@ fn an_attempt_counts_as_given_up_when_its_answer_is_not_needed() {
         }
         if let Some(good) = answered {
             requests.came(key);
-            requests.ended(key, End::Answered, |retries| retries.has_route_retry());
+            requests.ended(key, End::Answered, NOW, |retries| retries.has_route_retry());
             if good {
                 requests.satisfied(key);
             }
@@ -151,12 +155,12 @@ fn a_rejection_counts_as_an_answer_once_our_retries_are_used_up() {
     let key = begin(&mut requests, &Rc::new(()));
     let rejected = |requests: &mut Requests<(), u32>| {
         requests.attempt(key, false);
-        requests.ended(key, End::Rejected, |retries| retries.rejected(false))
+        requests.ended(key, End::Rejected, NOW, |retries| retries.rejected(false))
     };
     assert_eq!([rejected(&mut requests), rejected(&mut requests)], [Then::Envoy, OVER]);
     assert_eq!(requests.ended_after_all(key, |retries| retries.has_route_retry()), Then::Envoy);
     assert!(requests.attempt(key, false).unwrap().may, "one of its own");
-    assert_eq!(requests.course(key).map(|course| course.rejected), Some(false));
+    assert_eq!(requests.course(key).map(|course| course.last == End::Rejected), Some(false));
 }
 
 #[test]

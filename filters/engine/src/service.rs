@@ -6,6 +6,7 @@
 
 use crate::crash_recovery::{CrashRecovery, Step};
 use crate::host::Host;
+use crate::latency::ServerLatencies;
 use crate::message::Message;
 use crate::metrics::{Counters, Gauge, InFlight, Total};
 use crate::parameters::{Parameters, PluginId};
@@ -33,6 +34,8 @@ pub struct Met {
     pub flag: Flag,
     /// Requests in the server besides it.
     pub others: Concurrency,
+    /// When it came.
+    pub arrived: Timestamp,
 }
 
 /// A service that this proxy stands in front of, as this thread sees it.
@@ -58,6 +61,8 @@ pub struct Service<H: Host> {
     shown: Option<Concurrency>,
     /// Events to be counted.
     pub counters: Counters<H, Served, 9>,
+    /// How long requests take.
+    pub latencies: ServerLatencies,
 }
 
 impl<H: Host> Service<H> {
@@ -86,6 +91,7 @@ impl<H: Host> Service<H> {
             last: None,
             shown: None,
             counters,
+            latencies: ServerLatencies::default(),
         };
         service.configure(parameters.of_service(name));
         // Before its first request is counted.
@@ -115,6 +121,16 @@ impl<H: Host> Service<H> {
     pub fn tick_period(&self, now: Timestamp) -> Option<Duration> {
         let counting = self.count.needs_looks(now).then_some(TICK_WHILE_COUNTING);
         self.queue.tick_period(now).into_iter().chain(counting).min()
+    }
+
+    /// Hands everything that was counted to the host; returns whether there was anything.
+    pub fn flush(&mut self) -> bool {
+        self.counters.flush() | self.latencies.flush(&self.host, &self.name)
+    }
+
+    /// Whether there is something to hand over.
+    pub fn has_counted(&self) -> bool {
+        self.counters.any() || self.latencies.any()
     }
 
     /// What is due a few times a second: ends the measuring interval, and looks after the count and
@@ -212,6 +228,7 @@ impl<H: Host> Service<H> {
         if let Some((met, since)) = admitted {
             let now = self.host.now();
             let queue = waiting(server, others);
+            self.latencies.answer(met.arrived, since, now);
             self.departed.add(1);
             if server.depart(met.flag, met.others, now.since(since), queue, now) {
                 self.confident.add(1);

@@ -83,6 +83,7 @@ impl<H: Host> ServiceMetrics<H> {
                 rejected_bid: total(Served::RejectedBid),
                 rejected_deadline: total(Served::RejectedDeadline),
             },
+            latency: None,
         }
     }
 }

@@ -110,10 +110,11 @@ impl<H: Host> Vm<H> {
         self.parameters.borrow().control_plane().cloned()
     }
 
-    /// Puts in force what the control plane says. Requests held for a service that it has removed
+    /// Puts in force what the control plane says; `unread`: the services that could not be read.
+    /// Requests held for a service that it has removed
     /// may go, so the queues need a look.
-    pub fn update(&self, services: config::Services) {
-        self.parameters.borrow_mut().update(services);
+    pub fn update(&self, services: config::Services, unread: &[String]) {
+        self.parameters.borrow_mut().update(services, unread);
         Plugin::ALL.into_iter().for_each(|plugin| self.apply_to(plugin));
         self.updated.set(true);
     }
@@ -254,10 +255,10 @@ impl<H: Host> Vm<H> {
     pub fn flush(&self) -> bool {
         let mut any = false;
         for service in self.services.borrow().iter() {
-            any |= service.borrow_mut().counters.flush();
+            any |= service.borrow_mut().flush();
         }
         for cluster in self.clusters.borrow().iter() {
-            any |= cluster.borrow_mut().counters.flush();
+            any |= cluster.borrow_mut().flush();
         }
         self.memory.borrow_mut().show();
         any
@@ -265,7 +266,7 @@ impl<H: Host> Vm<H> {
 
     /// Whether there is something to hand over.
     pub fn has_counted(&self) -> bool {
-        self.services.borrow().iter().any(|service| service.borrow().counters.any())
-            || self.clusters.borrow().iter().any(|cluster| cluster.borrow().counters.any())
+        self.services.borrow().iter().any(|service| service.borrow().has_counted())
+            || self.clusters.borrow().iter().any(|cluster| cluster.borrow().has_counted())
     }
 }

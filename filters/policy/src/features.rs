@@ -25,6 +25,9 @@ pub const MODULE_HEADER: &str = "x-bloc-module";
 pub enum Feature {
     /// A proxy reports which services' parameters it could not read.
     Unread,
+    /// A proxy reports how long requests take, of the services that it serves and those that it
+    /// calls, and how its calls end.
+    Latency,
 }
 
 impl Feature {
@@ -32,12 +35,14 @@ impl Feature {
     pub const ALL: &[Self] = &[
         // Each in a line of its own.
         Self::Unread,
+        Self::Latency,
     ];
 
     /// Its name in [`FEATURES_HEADER`].
     pub const fn name(self) -> &'static str {
         match self {
             Self::Unread => "unread",
+            Self::Latency => "latency",
         }
     }
 
@@ -140,5 +145,8 @@ mod tests {
         assert_eq!(Features::own().iter().count(), Feature::ALL.len());
         let none = Features::default();
         assert_eq!([none.and(Features::own()), Features::own().and(none)], [Features::own(); 2]);
+        let twice = Features::from_iter([Feature::Unread, Feature::Unread]);
+        assert_eq!([twice, twice.and(twice)], [Features::from_iter([Feature::Unread]); 2]);
+        assert!(none.is_empty() && !twice.is_empty());
     }
 }

@@ -25,6 +25,7 @@
 //! | [`crashes`] | when a worker fails open because the proxy's VMs crashed too often |
 //! | [`shared`], [`awake`], [`roster`], [`follower`] | how the threads of one proxy share what they know |
 //! | [`polls`] | when a proxy asks the control plane |
+//! | [`latency`] | nothing: how long requests take, in buckets that add up |
 //! | [`reports`] | what a poll reports of the load, so that each event counts once |
 //! | [`features`] | what a neighbour of another version is sent |
 //! | [`config`], [`sync`] | the configuration, and the messages that carry it |
@@ -49,6 +50,7 @@ pub mod estimate;
 pub mod failures;
 pub mod features;
 pub mod follower;
+pub mod latency;
 mod ledger;
 pub mod limiter;
 pub mod polls;

@@ -23,6 +23,7 @@
 //! members that it does not know, except those of a service.
 
 use crate::config::{ConfigError, ServiceSpec, Services, ServicesSpec};
+use crate::latency::{Calls, Histogram};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use std::collections::BTreeMap;
@@ -59,10 +60,17 @@ pub struct SyncRequest {
     /// proxy.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last: Option<Last>,
-    /// The services of `version` whose parameters it could not read, and which it leaves untouched.
+    /// The services of `version` whose parameters it could not read. The last good ones stay, if
+    /// there are any.
     /// Only to a control plane with [`Feature::Unread`](crate::features::Feature::Unread).
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub unread: Vec<String>,
+    /// How its calls ended, and how long they took: those since the reports that were counted, of
+    /// some of the services that it calls, in turn. The certificate says who the caller is. Only
+    /// with [`Last`], and to a control plane with
+    /// [`Feature::Latency`](crate::features::Feature::Latency).
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub calls: Vec<ServiceCalls>,
 }
 
 /// The polls before this one, see [what is counted](self#what-is-counted).
@@ -107,6 +115,69 @@ pub struct ServiceLoad {
     /// Other events at it.
     #[serde(default)]
     pub events: ServiceEvents,
+    /// How long its requests took, since the reports that were counted. As
+    /// [`calls`](SyncRequest::calls), only to a control plane that knows it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub latency: Option<ServerLatency>,
+}
+
+/// How long requests to a service took at one server, and how their arrivals varied.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "camelCase")]
+pub struct ServerLatency {
+    /// From the arrival to the response, the time in the sidecar's queue included.
+    #[serde(default, skip_serializing_if = "Histogram::is_empty")]
+    pub response: Histogram,
+    /// From when the application got it to the response.
+    #[serde(default, skip_serializing_if = "Histogram::is_empty")]
+    pub execution: Histogram,
+    /// Arrivals in blocks of 10 s: the number of blocks, that of arrivals, and the sums of the
+    /// squares of the arrivals in 100 ms, 1 s and 10 s (see
+    /// [`dispersion`](crate::latency::dispersion)).
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub arrivals: Vec<u64>,
+}
+
+/// The calls of one proxy to a service, as their users see them.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "camelCase")]
+pub struct ServiceCalls {
+    /// The service that is called.
+    pub service: String,
+    /// See [`Calls`].
+    pub requests: u64,
+    /// See [`Calls`].
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub failed: u64,
+    /// See [`Calls`].
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub exhausted: u64,
+    /// See [`Calls`].
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub retried: u64,
+    /// See [`Calls`].
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub refused: u64,
+    /// From the choice of a server to the last attempt's response, retries included; of requests
+    /// that were not refused.
+    #[serde(default, skip_serializing_if = "Histogram::is_empty")]
+    pub latency: Histogram,
+}
+
+impl ServiceCalls {
+    /// A report of these calls.
+    pub fn new(service: &str, calls: Calls, latency: Histogram) -> Self {
+        let Calls { requests, failed, exhausted, retried, refused } = calls;
+        Self { service: service.to_owned(), requests, failed, exhausted, retried, refused, latency }
+    }
+
+    /// The counts.
+    pub fn calls(&self) -> Calls {
+        let Self { requests, failed, exhausted, retried, refused, .. } = *self;
+        Calls { requests, failed, exhausted, retried, refused }
+    }
 }
 
 /// Counters of one service at one proxy; the control plane makes rates of them. They lag by a tick
@@ -225,6 +296,15 @@ mod tests {
         let written = |arrived| serde_json::to_value(ServiceLoad { arrived, ..ServiceLoad::default() }).unwrap();
         assert_eq!(written(0).get("arrived"), None);
         assert_eq!(written(3)["arrived"], 3);
+    }
+
+    #[test]
+    fn calls_are_reported_as_they_were_counted() {
+        let calls = Calls { requests: 5, failed: 4, exhausted: 3, retried: 2, refused: 1 };
+        let report = ServiceCalls::new("s", calls, Histogram::default());
+        assert_eq!((&*report.service, report.calls()), ("s", calls));
+        let written = serde_json::to_value(ServiceCalls::new("s", Calls::of(&[5]), Histogram::default())).unwrap();
+        assert_eq!(written, serde_json::json!({"service": "s", "requests": 5}));
     }
 
     #[test]

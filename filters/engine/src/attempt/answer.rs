@@ -1,6 +1,7 @@
 //! What an answer says, and the answers in place of a server's.
 
 use crate::host::{Map, Number, Reply, Stream};
+use crate::requests::End;
 use bloc_policy::wire::headers::{LOAD, REJECT};
 use bloc_policy::wire::load_report::LoadReport;
 use bloc_policy::wire::reason::Reason;
@@ -31,6 +32,14 @@ impl Status {
             Some([b'1'..=b'3', ..]) => Self::Good,
             Some([b'5', ..]) => Self::Error,
             _ => Self::Bad,
+        }
+    }
+
+    /// How an attempt with such an answer has ended.
+    pub fn end(self) -> End {
+        match self {
+            Self::Error => End::Erred,
+            Self::Good | Self::Bad => End::Answered,
         }
     }
 

@@ -8,6 +8,7 @@ use crate::streams::AnswerId;
 use crate::vm::Vm;
 use bloc_policy::endpoints::Answer;
 use bloc_policy::sender;
+use bloc_policy::units::Timestamp;
 use std::rc::Rc;
 
 /// An attempt that its server has not finished. Dropping it ends it; without an answer it has
@@ -39,12 +40,13 @@ pub fn count<H: Host>(cluster: &mut Cluster<H>, answer: &Answer) {
 }
 
 impl<H: Host> UnderWay<H> {
-    pub fn answer(&mut self, answer: Answer) {
+    /// Records its answer, or that there is none.
+    pub fn answer(&mut self, answer: Answer, now: Timestamp) {
         self.answered = true;
         let mut cluster = self.cluster.borrow_mut();
         count(&mut cluster, &answer);
         self.erred |= matches!(answer, Answer::Erred(_));
-        cluster.sender.answer(&self.attempt, answer, self.vm.host.now());
+        cluster.sender.answer(&self.attempt, answer, now);
     }
 }
 
@@ -52,7 +54,8 @@ impl<H: Host> Drop for UnderWay<H> {
     fn drop(&mut self) {
         crash::point(&self.vm.host, "attempt.done");
         if !self.answered {
-            self.answer(if self.given_up { Answer::GivenUp } else { Answer::Failed });
+            let now = self.vm.host.now();
+            self.answer(if self.given_up { Answer::GivenUp } else { Answer::Failed }, now);
         }
         if self.answer.is_none_or(|answer| self.vm.streams.end(answer)) {
             self.cluster.borrow_mut().sender.end(&self.attempt);

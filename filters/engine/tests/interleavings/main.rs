@@ -11,6 +11,7 @@ mod configurations;
 mod fail_open;
 mod host;
 mod inbound;
+mod latencies;
 mod mesh;
 mod reports;
 mod services;

@@ -38,6 +38,10 @@ const fn first(field: &'static str) -> Rule {
     Rule { field, value: None, since: None }
 }
 
+const fn since(field: &'static str, feature: Feature, instead: Instead) -> Rule {
+    Rule { field, value: None, since: Some((feature, instead)) }
+}
+
 const fn value(field: &'static str, value: &'static str) -> Rule {
     Rule { field, value: Some(value), since: None }
 }
@@ -109,7 +113,25 @@ pub const REPORT: &[Rule] = &[
     first("last.replica"),
     first("last.answeredMs"),
     first("last.reportedMs"),
-    Rule { field: "unread", value: None, since: Some((Feature::Unread, Instead::Omit)) },
+    since("unread", Feature::Unread, Instead::Omit),
+    since("load.latency", Feature::Latency, Instead::Omit),
+    since("load.latency.response", Feature::Latency, Instead::Omit),
+    since("load.latency.response.sumUs", Feature::Latency, Instead::Omit),
+    since("load.latency.response.counts", Feature::Latency, Instead::Omit),
+    since("load.latency.execution", Feature::Latency, Instead::Omit),
+    since("load.latency.execution.sumUs", Feature::Latency, Instead::Omit),
+    since("load.latency.execution.counts", Feature::Latency, Instead::Omit),
+    since("load.latency.arrivals", Feature::Latency, Instead::Omit),
+    since("calls", Feature::Latency, Instead::Omit),
+    since("calls.service", Feature::Latency, Instead::Omit),
+    since("calls.requests", Feature::Latency, Instead::Omit),
+    since("calls.failed", Feature::Latency, Instead::Omit),
+    since("calls.exhausted", Feature::Latency, Instead::Omit),
+    since("calls.retried", Feature::Latency, Instead::Omit),
+    since("calls.refused", Feature::Latency, Instead::Omit),
+    since("calls.latency", Feature::Latency, Instead::Omit),
+    since("calls.latency.sumUs", Feature::Latency, Instead::Omit),
+    since("calls.latency.counts", Feature::Latency, Instead::Omit),
 ];
 
 /// What a person writes for the proxies of a mesh in Envoy's `configuration`:
@@ -123,5 +145,5 @@ pub const PLUGIN: &[Rule] = &[
     first("controlPlane"),
     first("controlPlane.cluster"),
     first("controlPlane.wait"),
-    Rule { field: "with", value: None, since: Some((Feature::Unread, Instead::Withhold)) },
+    since("with", Feature::Unread, Instead::Withhold),
 ];
