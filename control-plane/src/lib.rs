@@ -28,6 +28,7 @@ pub mod check;
 pub mod clock;
 mod digest;
 pub mod http;
+pub mod latency;
 pub mod load;
 pub mod metrics;
 pub mod page;

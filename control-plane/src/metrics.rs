@@ -11,13 +11,22 @@
 //! | `bloc_polls_held` | gauge | polls that are held |
 //! | `bloc_proxies_connected` | gauge | proxies that count at this replica: each proxy that polls counts at exactly one |
 //! | `bloc_proxies_stale` | gauge | those of them that have not taken what is in force for 10 s or more |
+//! | `bloc_proxies_lacking{feature}` | gauge | connected proxies that lack a feature which their services use; only for features that a service in force uses |
+//! | `bloc_proxies_unread` | gauge | connected proxies that could not read the parameters of a service: the last good ones stay, if there are any |
 //! | `bloc_load_reports_dropped_total` | counter | reports of services that are not in force, or of more than 1,000 |
 //! | `bloc_sync_answers_total{answer}` | counter | ended polls: `changed`, `unchanged`, `superseded`, `closing`, `no_room`, `refused` (4xx) |
 //! | `bloc_kubernetes_watch_errors_total{kind}` | counter | lists and watches at the Kubernetes API that failed; `endpointslices`, `services`, `virtualservices`, `configmaps` |
 //! | `bloc_service_*{service}` | gauge | the signals for scaling, see the table in the README |
 //! | `bloc_service_*_total{service}` | counter | what happened at the servers, see the same table |
+//! | `bloc_service_response_seconds{service}` | histogram | from the arrival at a server to its response |
+//! | `bloc_service_call_seconds{service}` | histogram | from a caller's choice of a server to the last response, retries included |
+//! | `bloc_calls_total{caller,service}` | counter | requests to a service; the 200 heaviest edges, and `other` |
+//! | `bloc_calls_unserved_total{caller,service}` | counter | those that failed, or were rejected or refused in the end |
 
+mod latency;
 mod load;
+
+pub use latency::LatencyMetrics;
 
 use crate::load::{Signals, Totals};
 use crate::store::{Counts, Outcome};
@@ -150,6 +159,7 @@ impl Metrics {
         &self,
         counts: Counts,
         services: &BTreeMap<String, (Signals, Totals)>,
+        latencies: LatencyMetrics,
     ) -> Result<String, std::fmt::Error> {
         let gauge = |value: usize| i64::try_from(value).unwrap_or(i64::MAX);
         // 52 bits, which fit a floating-point number.
@@ -169,6 +179,9 @@ impl Metrics {
         let mut out = String::new();
         text::encode_registry(&mut out, &self.registry)?;
         text::encode_registry(&mut out, &load::registry(counts.load_reports_dropped, services))?;
+        let mut registry = Registry::default();
+        registry.register_collector(Box::new(latencies));
+        text::encode_registry(&mut out, &registry)?;
         text::encode_eof(&mut out)?;
         Ok(out)
     }

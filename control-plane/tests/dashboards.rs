@@ -4,10 +4,12 @@
 //! Needs promtool, from Debian's package `prometheus`; without it, `make test` skips that test.
 #![allow(missing_docs, reason = "tests")]
 
+use bloc_control_plane::latency::{EdgeTotals, ServiceTotals};
 use bloc_control_plane::load::{Signals, Spread, Totals};
-use bloc_control_plane::metrics::Metrics;
+use bloc_control_plane::metrics::{LatencyMetrics, Metrics};
 use bloc_control_plane::store::Counts;
 use bloc_policy::features::Feature;
+use bloc_policy::latency::Histogram;
 use promql_parser::parser::{self, Expr};
 use promql_parser::util::{ExprVisitor, walk_expr};
 use serde_json::Value;
@@ -67,7 +69,11 @@ fn of_the_control_plane() -> BTreeSet<String> {
     };
     let metrics = Metrics::default();
     metrics.count_refused();
-    let text = metrics.encode(counts, &BTreeMap::from([("a".to_owned(), (signals, Totals::default()))])).unwrap();
+    let times = Histogram { sum_us: 1, counts: vec![(7, 1)] };
+    let totals = ServiceTotals { response: times.clone(), calls: times };
+    let latencies = LatencyMetrics { services: [("a".to_owned(), totals)].into(), edges: EdgeTotals::default() };
+    let text =
+        metrics.encode(counts, &BTreeMap::from([("a".to_owned(), (signals, Totals::default()))]), latencies).unwrap();
     let lines = text.lines().filter(|line| !line.starts_with('#'));
     lines.filter_map(|line| line.split(['{', ' ']).next().map(str::to_owned)).collect()
 }
@@ -133,7 +139,7 @@ fn the_alerts_use_only_existing_metrics() {
         serde_saphyr::from_str(&std::fs::read_to_string(dashboards().join("alerts.yaml")).unwrap()).unwrap();
     let mut found = Vec::new();
     queries(&alerts, "expr", &mut found);
-    assert_eq!(found.len(), 6);
+    assert_eq!(found.len(), 7);
     let known = &of_sidecars() | &of_the_control_plane();
     let unknown: Vec<String> =
         found.iter().flat_map(|query| named(query)).filter(|name| !known.contains(name)).collect();

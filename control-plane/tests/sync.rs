@@ -7,9 +7,10 @@ use bloc_control_plane::ReportInterval;
 use bloc_control_plane::http::identity::Identity;
 use bloc_control_plane::server::Serving;
 use bloc_policy::features::{FEATURES_HEADER, Features, MODULE_HEADER};
+use bloc_policy::latency::{Calls, Histogram};
 use bloc_policy::roster::{self, Added};
 use bloc_policy::shared::{Cas, Shared};
-use bloc_policy::sync::{Last, ServiceEvents, ServiceLoad, SyncRequest};
+use bloc_policy::sync::{Last, ServiceCalls, ServiceEvents, ServiceLoad, SyncRequest};
 use common::{LIMIT, Server, metric, state};
 use reqwest::StatusCode;
 use serde_json::json;
@@ -89,7 +90,7 @@ async fn refuses_invalid_polls_with_a_reason() {
         assert!(error["error"].contains(reason), "{body}: {text}");
     }
     assert_eq!(server.post(vec![0xff; 100]).await.0, StatusCode::BAD_REQUEST);
-    let (status, text) = server.post(vec![b' '; (64 << 10) + 1]).await;
+    let (status, text) = server.post(vec![b' '; (96 << 10) + 1]).await;
     assert_eq!(status, StatusCode::PAYLOAD_TOO_LARGE, "{text}");
     assert_eq!(server.post(format!(r#"{{"proxy":"p"}}{}"#, " ".repeat(60 << 10))).await.0, StatusCode::OK);
     assert_eq!(server.get("/v1/sync").await.0, StatusCode::METHOD_NOT_ALLOWED);
@@ -133,7 +134,7 @@ async fn each_answer_names_the_features_and_each_proxy_shows_its_module() {
         let shown = &overview["proxies"][proxy];
         assert_eq!(
             (&shown["module"], &shown["features"], &shown["unread"]),
-            (&"9.9.9".into(), &json!(["unread"]), &unread)
+            (&"9.9.9".into(), &json!(["unread", "latency"]), &unread)
         );
     }
     server.stop().await;
@@ -227,10 +228,24 @@ async fn takes_the_largest_poll_that_a_proxy_sends() {
             arrived: many,
             service_rate: Some(123_456.789_012_345),
             events,
+            latency: None,
+        };
+        // What a report holds of latencies, in services with as many bytes as its histograms may
+        // have.
+        let mut room = 32 << 10;
+        let calls = |service: &String| {
+            let latency = Histogram { sum_us: many, counts: (0..146).map(|bucket| (bucket, 1_000_000)).collect() };
+            let calls = ServiceCalls::new(service, Calls { requests: many, ..Calls::default() }, latency);
+            let bytes = serde_json::to_vec(&calls).unwrap().len();
+            (bytes <= room).then(|| {
+                room -= bytes;
+                calls
+            })
         };
         let serves: Vec<String> = roster::served(&data).into_iter().collect();
         let request = SyncRequest {
             proxy: "p".to_owned(),
+            calls: roster::seen(&data).iter().map_while(calls).collect(),
             services: roster::seen(&data).into_iter().collect(),
             load: serves.iter().cloned().map(load).collect(),
             serves,

@@ -70,9 +70,9 @@ async fn slow_heads_and_bodies_do_not_delay_other_callers() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn refuses_huge_or_deeply_nested_bodies_and_serves_the_others() {
     let server = Server::start(ONE).await;
-    // With and without a content-length: refused with the first byte beyond 64 KiB.
-    let too_much = " ".repeat(0x10001);
-    let chunks = format!("10000\r\n{}\r\n1\r\n \r\n", &too_much[1..]);
+    // With and without a content-length: refused with the first byte beyond 96 KiB.
+    let too_much = " ".repeat(0x18001);
+    let chunks = format!("18000\r\n{}\r\n1\r\n \r\n", &too_much[1..]);
     for (head, body) in [("content-length: 1000000000000", &too_much), ("transfer-encoding: chunked", &chunks)] {
         let mut stream = connect(&server).await;
         let request = format!("POST /v1/sync HTTP/1.1\r\nhost: x\r\n{head}\r\n\r\n{body}");

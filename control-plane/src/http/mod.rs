@@ -22,7 +22,7 @@ mod no_room;
 mod sync;
 mod transit;
 
-use crate::metrics::{self, Metrics};
+use crate::metrics::{self, LatencyMetrics, Metrics};
 use crate::page;
 use crate::store::Store;
 use axum::extract::{Path, State};
@@ -107,7 +107,9 @@ async fn readyz(State(context): State<Context>) -> Response {
 }
 
 async fn scrape(State(context): State<Context>) -> Response {
-    match context.metrics.encode(context.store.counts(), &context.store.signals()) {
+    let (services, edges) = context.store.latency_totals();
+    let latencies = LatencyMetrics { services, edges };
+    match context.metrics.encode(context.store.counts(), &context.store.signals(), latencies) {
         Ok(text) => ([(header::CONTENT_TYPE, metrics::CONTENT_TYPE)], text).into_response(),
         Err(error) => refusal(StatusCode::INTERNAL_SERVER_ERROR, &error.to_string()),
     }

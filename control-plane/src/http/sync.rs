@@ -6,7 +6,7 @@
 //!   control plane shuts down, with a `retry-after`.
 //! - 304 with a `retry-after` if there is no room, see [`no_room`](super::no_room).
 //! - 400 for a body that is not a `SyncRequest`, 401 and 403 for a caller who may not ask this (see
-//!   [`identity`]), 408 for a body that does not arrive, 413 for a body above 64 KiB.
+//!   [`identity`]), 408 for a body that does not arrive, 413 for a body above 96 KiB.
 //!
 //! If this replica has counted what the poll reported, the answer names it in [`REPLICA_HEADER`].
 //! That includes the 304 of a poll whose report was counted, but whose response has no room. The

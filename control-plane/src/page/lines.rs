@@ -2,6 +2,7 @@
 //! that the page gets only the lines that it shows.
 
 use super::samples::{Samples, Sparklines};
+use crate::latency::EdgeView;
 use crate::store::{Condition, Event, Modules, ProxyCounts, SenderStatus, ServiceStatus, Status};
 use serde::{Deserialize, Serialize};
 use std::cmp::Ordering;
@@ -10,6 +11,8 @@ use std::time::Duration;
 
 /// The most lines in a response.
 const MAX_LINES: usize = 1_000;
+/// The most edges in a response.
+const MAX_EDGES: usize = 50;
 /// The most services in trouble that are listed apart from the lines.
 const MAX_TROUBLED: usize = 10;
 
@@ -64,6 +67,9 @@ pub struct Glance<'a> {
     proxies: ProxyCounts,
     stale: &'a [SenderStatus],
     modules: &'a Modules,
+    /// The heaviest edges of the call graph, and how many there are.
+    edges: &'a [EdgeView],
+    edge_count: usize,
     /// The number of services in each condition.
     conditions: BTreeMap<&'static str, usize>,
     /// The first few services in trouble, the worst first, regardless of the filter.
@@ -116,6 +122,8 @@ impl<'a> Glance<'a> {
             proxies: status.proxies,
             stale: &status.stale,
             modules: &status.modules,
+            edges: status.edges.get(..MAX_EDGES).unwrap_or(&status.edges),
+            edge_count: status.edges.len(),
             conditions,
             troubled: troubled.into_iter().take(MAX_TROUBLED).map(|status| Line { status, sparklines: None }).collect(),
             total: status.services.len(),

@@ -3,6 +3,7 @@
 
 use super::parameters::{self, Parameter};
 use super::samples::{Samples, Sparklines};
+use crate::latency::EdgeView;
 use crate::load::EventRates;
 use crate::store::{ModuleView, SenderStatus, ServiceReport, ServiceStatus};
 use serde::Serialize;
@@ -25,6 +26,9 @@ pub struct Report {
     sender_count: usize,
     /// Stale ones first, those elsewhere last.
     sender_list: Vec<SenderStatus>,
+    caller_count: usize,
+    /// The edges into it, the heaviest first.
+    callers: Vec<EdgeView>,
     sample: u64,
     sample_seconds: f64,
     sparklines: Option<Sparklines>,
@@ -62,7 +66,9 @@ enum ServerCondition {
 impl Report {
     /// Sorts by condition, the worst first, and limits the lists.
     pub fn new(report: ServiceReport, samples: &Samples, sample_every: Duration) -> Self {
-        let ServiceReport { status, spec, parameters, servers, mut senders } = report;
+        let ServiceReport { status, spec, parameters, servers, mut senders, mut callers } = report;
+        let caller_count = callers.len();
+        callers.truncate(MAX_SHOWN);
         let (server_count, sender_count) = (servers.len(), senders.len());
         let mut servers: Vec<Server> = servers
             .into_iter()
@@ -96,6 +102,8 @@ impl Report {
             servers,
             sender_count,
             sender_list: senders,
+            caller_count,
+            callers,
         }
     }
 }

@@ -3,6 +3,7 @@
 //! bytes = PROXY + 4 × its id + its version
 //!       + for each name: USE, and NAME + its text unless the service is in force
 //!       + for each name that it could not read: UNREAD + its text
+//!       + for each call: CALL + its name, and for each bucket of a histogram: BUCKET
 //!       + for each load: LOAD + its name, and for each service in force that it serves: SERVER + its id
 //!
 //! A name is charged in full to every proxy that uses it, although it is stored once. Otherwise the
@@ -19,9 +20,13 @@ const USE: usize = 56;
 /// A name: an allocation with its counts, and an entry in a table that is half full.
 const NAME: usize = 112;
 /// A reported load in the record.
-const LOAD: usize = 208;
+const LOAD: usize = 312;
 /// A name in the record that is not shared, within a list.
 const UNREAD: usize = 48;
+/// Reported calls in the record.
+const CALL: usize = 128;
+/// A bucket of a histogram in the record.
+const BUCKET: usize = 16;
 /// A server of a service: its rates and its map entries.
 const SERVER: usize = 640;
 
@@ -32,9 +37,14 @@ pub fn of(poll: &Poll, in_force: impl Fn(&str) -> bool) -> usize {
     let names: usize = names.map(|name| USE + if in_force(name) { 0 } else { NAME + name.len() }).sum();
     let loads: usize = poll.load.iter().map(|load| LOAD + load.service.len()).sum();
     let unread: usize = poll.unread.iter().map(|name| UNREAD + name.len()).sum();
+    let calls: usize = poll.calls.iter().map(|calls| CALL + calls.service.len()).sum();
+    let of_calls = poll.calls.iter().map(|calls| &calls.latency);
+    let of_load = poll.load.iter().filter_map(|load| load.latency.as_ref());
+    let histograms = of_load.flat_map(|latency| [&latency.response, &latency.execution]).chain(of_calls);
+    let buckets: usize = histograms.map(|histogram| BUCKET * histogram.counts.len()).sum();
     let servers = poll.serves.iter().filter(|name| in_force(name)).count();
     let id = poll.proxy.len();
-    PROXY + 4 * id + 2 * version + names + unread + loads + servers * (SERVER + id)
+    PROXY + 4 * id + 2 * version + names + unread + calls + buckets + loads + servers * (SERVER + id)
 }
 
 #[cfg(test)]

@@ -76,7 +76,7 @@ pub struct Lacking {
 pub struct UnreadParameters {
     /// The proxy.
     pub proxy: String,
-    /// The services, which it leaves untouched.
+    /// The services.
     pub services: Vec<String>,
 }
 

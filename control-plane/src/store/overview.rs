@@ -7,6 +7,7 @@ use super::proxies::Record;
 use super::state::State;
 use super::view::{Counts, Overview, ProxyView, Refusal, ServiceDetail, ServiceView};
 use crate::clock::rfc3339;
+use crate::latency::{EdgeTotals, ServiceTotals};
 use crate::load::{Signals, Totals};
 use crate::snapshot::Service;
 use std::collections::BTreeMap;
@@ -46,6 +47,12 @@ impl Store {
         let proxies = self.proxies(&inner, |record| record.subscription.contains(name));
         let load = inner.state.signals(name, Instant::now());
         Some(ServiceDetail { name: name.to_owned(), service, load, proxies })
+    }
+
+    /// The latencies of all services, and the calls of each edge, since the start.
+    pub fn latency_totals(&self) -> (BTreeMap<String, ServiceTotals>, EdgeTotals) {
+        let inner = self.lock();
+        (inner.state.latencies.totals(), inner.state.latencies.edge_totals())
     }
 
     /// Signals and totals of the services that were reported, by name; their number is bounded.

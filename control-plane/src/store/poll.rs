@@ -2,7 +2,9 @@
 
 use crate::load::{ReportInterval, Since};
 use bloc_policy::config::ConfigError;
-use bloc_policy::sync::{Last, ServiceLoad, SyncRequest};
+use bloc_policy::latency::Histogram;
+use bloc_policy::latency::dispersion::NUMBERS;
+use bloc_policy::sync::{Last, ServiceCalls, ServiceLoad, SyncRequest};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,6 +24,8 @@ const MAX_IN_FLIGHT: u64 = 10_000_000;
 /// The most departures, or events of another kind, that a proxy may report: 2^53, beyond which JSON
 /// tools lose digits. That is three centuries at a million a second.
 const MAX_DEPARTED: u64 = 1 << 53;
+/// Calls that end with one report, and fail with their trailers, which are in the next one.
+const MAX_LATE: u64 = 1_000_000;
 /// The highest service rate that a proxy may report, in requests per second: a million at once, in
 /// a microsecond each.
 const MAX_SERVICE_RATE: f64 = 1e12;
@@ -46,6 +50,8 @@ pub struct Poll {
     pub(super) last: Option<Last>,
     /// The services of its version that it could not read, among those that it calls and serves.
     pub(super) unread: Vec<String>,
+    /// How its calls ended, to services among those that it calls.
+    pub(super) calls: Vec<ServiceCalls>,
     /// The module that it runs.
     pub(super) module: Module,
     /// Who asks, if that was proved.
@@ -58,7 +64,7 @@ impl TryFrom<SyncRequest> for Poll {
     type Error = ConfigError;
 
     fn try_from(request: SyncRequest) -> Result<Self, ConfigError> {
-        let SyncRequest { proxy, version, services, serves, wait, load, last, mut unread } = request;
+        let SyncRequest { proxy, version, services, serves, wait, load, last, mut unread, mut calls } = request;
         check_name("proxy", &proxy)?;
         check_names("services", services.iter())?;
         check_names("serves", serves.iter())?;
@@ -66,6 +72,10 @@ impl TryFrom<SyncRequest> for Poll {
         check_loads(&load, &serves)?;
         check_names("unread", unread.iter())?;
         unread = set(unread);
+        check_names("calls", calls.iter().map(|calls| &calls.service))?;
+        check_calls(&calls)?;
+        let asked: BTreeSet<&String> = services.iter().collect();
+        calls.retain(|calls| asked.contains(&calls.service));
         unread.retain(|name| services.contains(name) || serves.contains(name));
         last.as_ref().map_or(Ok(()), check_last)?;
         if version.len() > MAX_LENGTH {
@@ -85,6 +95,7 @@ impl TryFrom<SyncRequest> for Poll {
             wait: parse_wait(wait.as_deref())?,
             last,
             unread,
+            calls,
             module: Module::default(),
             identity: None,
             payer: Arc::default(),
@@ -164,9 +175,56 @@ fn check_loads(loads: &[ServiceLoad], serves: &[String]) -> Result<(), ConfigErr
                 return Err(refuse(name, count.to_string(), format!("0 to {MAX_DEPARTED}")));
             }
         }
+        if let Some(latency) = &load.latency {
+            check_histogram(&format!("load[{i}].latency.response"), &latency.response)?;
+            check_histogram(&format!("load[{i}].latency.execution"), &latency.execution)?;
+            if ![0, NUMBERS].contains(&latency.arrivals.len()) {
+                let count = latency.arrivals.len().to_string();
+                return Err(refuse("latency.arrivals", count, format!("{NUMBERS} numbers")));
+            }
+        }
         if let Some(rate) = service_rate.filter(|rate| !(0.0..=MAX_SERVICE_RATE).contains(rate)) {
             return Err(refuse("serviceRate", rate.to_string(), "0 to 1e12".into()));
         }
+    }
+    Ok(())
+}
+
+fn check_calls(calls: &[ServiceCalls]) -> Result<(), ConfigError> {
+    let mut named = BTreeSet::new();
+    for (i, calls) in calls.iter().enumerate() {
+        let refuse =
+            |field: &str, value: String, allowed: String| refusal(&format!("calls[{i}].{field}"), value, allowed);
+        if !named.insert(&calls.service) {
+            return Err(refuse("service", format!("{:?}", calls.service), "each service once".into()));
+        }
+        if calls.requests > MAX_DEPARTED {
+            return Err(refuse("requests", calls.requests.to_string(), format!("0 to {MAX_DEPARTED}")));
+        }
+        for (name, count) in [
+            ("failed", calls.failed),
+            ("exhausted", calls.exhausted),
+            ("retried", calls.retried),
+            ("refused", calls.refused),
+        ] {
+            // A call whose trailers say that it failed may have been reported before.
+            if count > calls.requests.saturating_mul(2).max(MAX_LATE) {
+                return Err(refuse(name, count.to_string(), "at most the requests".into()));
+            }
+        }
+        check_histogram(&format!("calls[{i}].latency"), &calls.latency)?;
+    }
+    Ok(())
+}
+
+/// Histograms without buckets that do not exist.
+fn check_histogram(path: &str, histogram: &Histogram) -> Result<(), ConfigError> {
+    if !histogram.is_valid() {
+        let allowed = "buckets from 0 to 145, each once and in order";
+        return Err(refusal(&format!("{path}.counts"), format!("{:?}", histogram.counts), allowed.into()));
+    }
+    if histogram.count() > MAX_DEPARTED || histogram.sum_us > MAX_DEPARTED * 1_000 {
+        return Err(refusal(path, histogram.count().to_string(), format!("0 to {MAX_DEPARTED}")));
     }
     Ok(())
 }

@@ -15,7 +15,7 @@ use super::subscription::{Name, Subscription};
 use super::version::Version;
 use super::window::Window;
 use crate::load::Since;
-use bloc_policy::sync::ServiceLoad;
+use bloc_policy::sync::{ServiceCalls, ServiceLoad};
 use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -63,6 +63,8 @@ pub struct Record {
     /// The module that it runs, and the services of `version` that this could not read.
     pub(super) module: Module,
     pub(super) unread: Vec<String>,
+    /// How its calls ended, until that is counted.
+    pub(super) calls: Vec<ServiceCalls>,
     /// What the counters in `load` count from.
     pub(super) since: Since,
     pub(super) seen: Instant,
@@ -103,6 +105,16 @@ impl Record {
     pub fn identity(&self) -> Option<&str> {
         self.identity.as_deref()
     }
+
+    /// The workload that it belongs to: what its certificate says, such as `shop/frontend`. Without
+    /// one, the first service that it serves, or its id.
+    pub fn workload(&self, proxy: &str) -> String {
+        if let Some(identity) = &self.identity {
+            let account = |id: &str| Some(id.split_once("/ns/")?.1.replacen("/sa/", "/", 1));
+            return account(identity).unwrap_or_else(|| identity.clone());
+        }
+        self.subscription.serves.first().map_or(proxy, |name| &name.text).to_owned()
+    }
 }
 
 impl Proxies {
@@ -126,6 +138,7 @@ impl Proxies {
                 load: Vec::new(),
                 module: Module::default(),
                 unread: Vec::new(),
+                calls: Vec::new(),
                 since: Since::Start,
                 seen: now,
                 held: None,
@@ -161,6 +174,7 @@ impl Proxies {
         }
         record.module.clone_from(&poll.module);
         record.unread.clone_from(&poll.unread);
+        record.calls.clone_from(&poll.calls);
         record.load.clone_from(&poll.load);
         record.since = poll.since();
         record.seen = now;

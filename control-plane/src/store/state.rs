@@ -23,6 +23,7 @@ use super::proxies::{Gone, Proxies, Record};
 use super::seal::{KEY_BYTES, Seal};
 use super::version::{Progress, Reach, Version};
 use super::wants::{Revision, Wants};
+use crate::latency::{Latencies, LatencyReport};
 use crate::load::{Loads, Report, Signals};
 use crate::snapshot::Snapshot;
 use std::collections::BTreeSet;
@@ -52,6 +53,7 @@ pub struct State {
     pub proxies: Proxies,
     pub polls: Polls,
     pub loads: Loads,
+    pub latencies: Latencies,
     pub closing: bool,
     /// The name by which proxies know this replica.
     pub replica: String,
@@ -175,7 +177,14 @@ impl State {
         (record.held, record.seen) = (None, now);
         record.window.answer(now);
         let report = Report { proxy, load: &record.load, since: record.since };
-        self.loads.count(report, |name| self.catalog.get(name).is_some(), now);
+        let in_force = |name: &str| self.catalog.get(name).is_some();
+        self.loads.count(report, in_force, now);
+        let caller = record.workload(proxy);
+        let report = LatencyReport { proxy, caller: &caller, load: &record.load, calls: &record.calls };
+        self.latencies.count(report, in_force, now);
+        // Nobody needs them twice.
+        record.calls = Vec::new();
+        record.load.iter_mut().for_each(|load| load.latency = None);
     }
 
     /// The version of everything.
@@ -244,6 +253,7 @@ impl State {
         let changes = self.catalog.replace(snapshot);
         self.changed = reach.changed;
         self.loads.retain(|name| self.catalog.get(name).is_some());
+        self.latencies.retain(|name| self.catalog.get(name).is_some());
         let woken = if first { self.polls.wake_all(Wake::Moved) } else { self.wake_subscribers(&changes) };
         (changes, woken + self.advance(reach.known))
     }

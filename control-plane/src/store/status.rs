@@ -8,6 +8,7 @@ use super::modules::{ModuleView, Modules, Tally};
 use super::proxies::Record;
 use super::state::State;
 use crate::clock::rfc3339;
+use crate::latency::{EdgeView, LatencyView};
 use crate::load::{EventRates, ServerLoad, Signals};
 use crate::snapshot::Service;
 use bloc_policy::config::{RoutingKind, ServiceParameters, ServiceSpec};
@@ -18,6 +19,8 @@ use tokio::time::Instant;
 
 /// Above this share of rejected requests a service is in trouble; below, it only sheds a peak.
 const MANY_REJECTED: f64 = 0.01;
+/// From this share of the answered requests on, the callers' reports count for all.
+const MOST_CALLS: f64 = 0.9;
 /// The most stale proxies that are listed.
 const MAX_NAMED: usize = 20;
 
@@ -25,11 +28,12 @@ const MAX_NAMED: usize = 20;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Condition {
-    /// More than 1% of its requests are rejected for the capacity or for their deadline.
+    /// Users see more than 1% of its requests rejected. Where most callers have no filters: its
+    /// servers reject so many for the capacity or for their deadline.
     Rejecting,
     /// Its arrival rate exceeds its service rate, so that queues grow.
     Overloaded,
-    /// Some requests are rejected.
+    /// Likewise, some requests.
     Shedding,
     /// Servers have reported before, but this replica has heard of none for a minute.
     Silent,
@@ -64,6 +68,8 @@ pub struct Status {
     pub stale: Vec<SenderStatus>,
     /// What the connected proxies run.
     pub modules: Modules,
+    /// The edges of the call graph with calls in the last minute, the heaviest first.
+    pub edges: Vec<EdgeView>,
     /// The services by name.
     pub services: Vec<ServiceStatus>,
 }
@@ -101,6 +107,9 @@ pub struct ServiceStatus {
     pub events: Option<EventRates>,
     /// The share of its requests that is rejected for the capacity or for their deadline; 0 to 1.
     pub rejected_share: f64,
+    /// How long its requests take, and how they end for its callers; `null`: nobody has reported
+    /// that.
+    pub latency: Option<LatencyView>,
 }
 
 /// A proxy that calls a service.
@@ -145,6 +154,8 @@ pub struct ServiceReport {
     pub servers: Vec<(ServerLoad, String, ModuleView)>,
     /// The proxies that call it.
     pub senders: Vec<SenderStatus>,
+    /// Who calls it, the heaviest first.
+    pub callers: Vec<EdgeView>,
 }
 
 impl Store {
@@ -189,6 +200,7 @@ impl Store {
             proxies,
             stale,
             modules: modules.view(),
+            edges: inner.state.latencies.edges(None, now),
         }
     }
 
@@ -218,6 +230,7 @@ impl Store {
             parameters: service.parameters().clone(),
             servers: servers.into_iter().map(heard).collect(),
             senders,
+            callers: inner.state.latencies.edges(Some(name), now),
         })
     }
 
@@ -251,15 +264,21 @@ fn service_status(inner: &Inner, name: &str, service: &Service, senders: usize, 
     let load = inner.state.signals(name, now);
     let events = loads.events(name, |proxy, at| proxies.count_here(proxy, at), now);
     let rejected_share = events.map_or(0.0, |events| events.rejected_share());
+    let latency = inner.state.latencies.service_view(name, now);
+    let calls = latency.as_ref().and_then(|latency| latency.calls);
+    let departures = events.map_or(0.0, |events| events.departures);
+    // Otherwise many callers have no filters, and see what the servers reject.
+    let felt = calls.filter(|calls| calls.requests >= MOST_CALLS * departures).map(|calls| calls.rejected());
     ServiceStatus {
         name: name.to_owned(),
-        condition: condition(load.as_ref(), loads.is_silent(name, now), rejected_share),
+        condition: condition(load.as_ref(), loads.is_silent(name, now), rejected_share, felt),
         routing: service.parameters().routing(),
         endpoints: endpoints(service.spec()),
         senders,
         load,
         events,
         rejected_share,
+        latency,
     }
 }
 
@@ -270,14 +289,17 @@ fn endpoints(spec: &ServiceSpec) -> Option<usize> {
     known.then(|| by_port + spec.endpoints.as_ref().map_or(0, Vec::len))
 }
 
-fn condition(load: Option<&Signals>, is_silent: bool, rejected_share: f64) -> Condition {
+/// `rejected`: the share of the requests that servers reject; `felt`: the share of those that users
+/// saw rejected, if that is known. What a retry healed is no trouble.
+fn condition(load: Option<&Signals>, is_silent: bool, rejected: f64, felt: Option<f64>) -> Condition {
+    let trouble = felt.unwrap_or(rejected);
     match load {
         None => Condition::Unreported,
         Some(load) if load.servers == 0 && is_silent => Condition::Silent,
         Some(load) if load.servers == 0 => Condition::Elsewhere,
-        Some(_) if rejected_share > MANY_REJECTED => Condition::Rejecting,
+        Some(_) if trouble > MANY_REJECTED => Condition::Rejecting,
         Some(load) if load.utilisation_ratio.is_some_and(|ratio| ratio > 1.0) => Condition::Overloaded,
-        Some(_) if rejected_share > 0.0 => Condition::Shedding,
+        Some(_) if trouble > 0.0 => Condition::Shedding,
         Some(_) => Condition::Ok,
     }
 }
@@ -301,9 +323,9 @@ mod tests {
                 predicted_arrival_rate_per_second: None,
                 prediction_horizon_seconds: 0.0,
             };
-            condition(Some(&load), is_silent, rejected_share)
+            condition(Some(&load), is_silent, rejected_share, None)
         };
-        assert_eq!(condition(None, true, 0.0), Condition::Unreported);
+        assert_eq!(condition(None, true, 0.0, None), Condition::Unreported);
         assert_eq!(of(0, None, true, 0.0), Condition::Silent);
         assert_eq!(of(0, None, false, 0.0), Condition::Elsewhere);
         assert_eq!(of(1, Some(2.0), true, 0.02), Condition::Rejecting, "servers count here, whatever was silent");

@@ -2,7 +2,7 @@
 
 use bloc_control_plane::store::{Module, Outcome, Poll, Reach};
 use bloc_control_plane::{Clock, ReportInterval, Snapshot, Store, page};
-use bloc_policy::sync::{ServiceEvents, ServiceLoad, SyncRequest};
+use bloc_policy::sync::{Last, ServerLatency, ServiceCalls, ServiceEvents, ServiceLoad, SyncRequest};
 use std::future::IntoFuture;
 use std::time::Duration;
 use tokio::net::TcpListener;
@@ -31,6 +31,8 @@ pub struct Proxy {
     /// What it runs, and the services whose parameters it cannot read.
     pub module: Module,
     pub unread: Vec<String>,
+    /// Its calls since the report before, with each poll.
+    pub reports: Vec<ServiceCalls>,
 }
 
 /// The load of one server per second.
@@ -45,6 +47,8 @@ pub struct Load {
     pub events: ServiceEvents,
     /// The amplitude of its oscillation over 20 s, 0 to 1.
     pub swing: f64,
+    /// How long requests took since the report before, with each poll.
+    pub latency: Option<ServerLatency>,
 }
 
 impl Fleet {
@@ -84,8 +88,9 @@ impl Proxy {
                 serves: self.serves.iter().map(|load| load.service.clone()).collect(),
                 wait: Some(WAIT.to_owned()),
                 load: self.serves.iter().map(|load| load.at(start.elapsed().as_secs_f64())).collect(),
-                last: None,
+                last: (!self.reports.is_empty()).then(Last::default),
                 unread: self.unread.clone(),
+                calls: self.reports.clone(),
             };
             let poll = Poll::try_from(request).unwrap().run_by(self.module.clone());
             let outcome = store.sync(poll).await.unwrap();
@@ -114,6 +119,7 @@ impl Load {
             departed: grown(self.departed),
             arrived: 0,
             service_rate: self.service_rate,
+            latency: self.latency.clone(),
             events: ServiceEvents {
                 departed_confident: grown(e.departed_confident),
                 chips_granted: grown(e.chips_granted),

@@ -5,7 +5,9 @@ use crate::common::Server;
 use crate::fleet::{Fleet, Load, Proxy};
 use bloc_control_plane::Snapshot;
 use bloc_control_plane::store::Reach;
-use bloc_policy::sync::ServiceEvents;
+use bloc_policy::latency::histogram::bucket;
+use bloc_policy::latency::{Calls, Histogram};
+use bloc_policy::sync::{ServerLatency, ServiceCalls, ServiceEvents};
 use std::path::Path;
 use std::time::Duration;
 
@@ -109,13 +111,31 @@ async fn shop() -> Fleet {
                 departed: departed + i,
                 events: events(departed, rejected, bid),
                 swing: if departed > 50 { 0.1 } else { 0.35 },
+                latency: Some(ServerLatency {
+                    response: times(departed, 1_000 / rate + in_flight),
+                    execution: times(departed, 1_000 / rate),
+                    arrivals: vec![
+                        1,
+                        10 * departed,
+                        departed * departed + 14 * departed,
+                        10 * departed * departed,
+                        100 * departed * departed,
+                    ],
+                }),
             };
             fleet.add(Proxy { id: format!("{service}-{i}"), serves: vec![load], ..Proxy::default() });
         }
     }
     let all = ["checkout", "catalogue", "payment", "search", "recommendations", "reviews", "images"].map(str::to_owned);
     for i in 0..9 {
-        fleet.add(Proxy { id: format!("gateway-{i}"), calls: all.to_vec(), refuses: i == 8, ..Proxy::default() });
+        let reports = all[..6].iter().zip([60, 190, 25, 130, 30, 6]);
+        let reports = reports.map(|(service, departed)| {
+            let exhausted = if service == "payment" { departed / 10 } else { 0 };
+            let calls = Calls { requests: departed, exhausted, retried: departed / 5, ..Calls::default() };
+            ServiceCalls::new(service, calls, times(departed, 2_000 / departed))
+        });
+        let (calls, reports) = (all.to_vec(), reports.collect());
+        fleet.add(Proxy { id: format!("gateway-{i}"), calls, reports, refuses: i == 8, ..Proxy::default() });
     }
     let publish = |yaml: String| fleet.store.publish(Snapshot::from_yaml(&yaml).unwrap(), Reach::default());
     let first = yaml.replace("limit: 40", "limit: 45");
@@ -124,6 +144,17 @@ async fn shop() -> Fleet {
     let refusal = "services.reviews.headroom: 1.5 is not allowed; allowed: a number above 0 and at most 1";
     fleet.store.refuse("file:services.yaml", refusal.to_owned());
     fleet
+}
+
+/// A report of so many requests with this median, in milliseconds.
+fn times(requests: u64, median: u64) -> Histogram {
+    let middle = bucket(median * 1_000_000);
+    let counts =
+        [(middle - 8, requests / 4), (middle, requests / 2), (middle + 12, requests / 5), (middle + 20, requests / 30)];
+    Histogram {
+        sum_us: requests * median * 1_000,
+        counts: counts.into_iter().filter(|(_, count)| *count > 0).collect(),
+    }
 }
 
 async fn take(browser: &Browser, fleet: &Fleet, scheme: &str, view: &str, name: &str) {

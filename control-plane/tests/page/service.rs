@@ -6,7 +6,9 @@ use bloc_control_plane::Snapshot;
 use bloc_control_plane::store::Module;
 use bloc_policy::features::Feature;
 use bloc_policy::features::table::{Instead, Rule};
-use bloc_policy::sync::ServiceEvents;
+use bloc_policy::latency::histogram::bucket;
+use bloc_policy::latency::{Calls, Histogram};
+use bloc_policy::sync::{ServerLatency, ServiceCalls, ServiceEvents};
 use std::time::Duration;
 
 const SAMPLE_EVERY: Duration = Duration::from_millis(500);
@@ -30,7 +32,50 @@ fn load(service: &str, rejected_capacity: u64) -> Load {
         departed: 50,
         events,
         swing: 0.0,
+        latency: None,
     }
+}
+
+/// What a thousand calls took: half of them 40 ms, the rest 500 ms.
+fn times() -> Histogram {
+    Histogram { sum_us: 270_000_000, counts: vec![(bucket(40_000_000), 500), (bucket(500_000_000), 500)] }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_page_shows_latencies_and_who_calls_whom() {
+    in_browser(|browser| async move {
+        let mut world = Fleet::start(SERVICES, SAMPLE_EVERY).await;
+        let latency = ServerLatency {
+            response: times(),
+            execution: times(),
+            arrivals: vec![1, 1_000, 11_000, 100_000, 1_000_000],
+        };
+        let server = Load { latency: Some(latency), ..load("shop", 25) };
+        world.add(Proxy { id: "shop-0".into(), serves: vec![server], ..Proxy::default() });
+        let calls = Calls { requests: 1_000, failed: 20, exhausted: 0, retried: 300, refused: 0 };
+        let reports = vec![ServiceCalls::new("shop", calls, times())];
+        let calls = vec!["shop".to_owned()];
+        world.add(Proxy { id: "frontend-0".into(), calls: calls.clone(), reports, ..Proxy::default() });
+        browser.open(&world.url).await;
+        browser.until_shown("#calls", "frontend-0").await;
+        let edge = row(&browser, "frontend-0").await;
+        assert_eq!((&*edge[1], &*edge[3], &*edge[4]), ("shop", "2.0%", "30%"));
+        let near = |text: &str, expected: f64| {
+            let value: f64 = text.trim_end_matches(" ms").parse().unwrap_or_else(|_| panic!("{text}"));
+            assert!((value / expected - 1.0).abs() < 0.05, "{text}, not about {expected}");
+        };
+        near(&edge[5], 40.0);
+        near(&edge[6], 500.0);
+        // Retries healed what the servers rejected: nobody needs to look.
+        browser.until("document.querySelector('#service-rows td').innerText === 'ok'").await;
+        assert!(!browser.text("#attention").await.contains("shop"));
+        let _: () = browser.value("void document.querySelector('#service-rows a').click()").await;
+        browser.until_shown("#service", "frontend-0").await;
+        let figures = browser.text("#service .figures").await;
+        assert!(figures.contains("Callers: retried\n30%") && figures.contains("Callers: failed\n2.0%"), "{figures}");
+        assert!(figures.contains("Burstiness 0.1 / 1 / 10 s\n1.00 / "), "{figures}");
+    })
+    .await;
 }
 
 fn fleet(fleet: &mut Fleet) {
@@ -61,7 +106,10 @@ async fn the_page_names_the_modules_and_the_proxies_that_lack_a_feature() {
         browser.open(&world.url).await;
         browser.until_shown("#attention", "1 proxy lacks unread, which shop need: old").await;
         browser
-            .until_shown("#attention", "new could not read the parameters of calm; requests to them pass untouched")
+            .until_shown(
+                "#attention",
+                "new could not read the parameters of calm; the last good ones stay, if there are any",
+            )
             .await;
         browser.until_shown("#facts", "modules first release (1), 2.0.0 (2)").await;
         browser.until_shown("#service-rows", "shop").await;

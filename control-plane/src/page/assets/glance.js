@@ -10,7 +10,7 @@ function makeServiceRow(service) {
   const wide = () => cell({ class: "number wide" });
   const cells = {
     condition: cell(), servers: wide(), arrivals: number(), rejected: number(), busy: number(), inFlight: wide(),
-    senders: wide(), routing: cell({ class: "wide" }), spark: cell(),
+    senders: wide(), routing: cell({ class: "wide" }), response: wide(), called: wide(), spark: cell(),
   };
   const row = element("tr", {}, element("th", { scope: "row" }, serviceLink(service.name)), ...Object.values(cells));
   function update(service) {
@@ -25,6 +25,8 @@ function makeServiceRow(service) {
     setText(cells.inFlight, count(load.demandRequests));
     setText(cells.senders, count(service.senders));
     setText(cells.routing, service.routing.replace("_", " "));
+    setText(cells.response, quantiles(service.latency?.response));
+    setText(cells.called, quantiles(service.latency?.callers));
     if (service.sparklines) {
       const { arrivals, rejected } = service.sparklines;
       const label = `requests: ${inWords(arrivals, "/s")}; rejected: ${inWords(rejected, "/s")}`;
@@ -47,6 +49,28 @@ function showServices(status, filter) {
   setText(empty, filter ? `No service has ${JSON.stringify(filter)} in its name.` : "No services are in force.");
 }
 
+const edgeRows = new Map();
+
+/** A line of a table of calls; `withService`: with the service that is called. */
+function makeEdgeRow(edge, withService) {
+  const cells = Array.from({ length: 5 }, (_, i) => element("td", { class: i === 2 ? "number wide" : "number" }));
+  const service = withService ? [element("td", {}, serviceLink(edge.service))] : [];
+  const row = element("tr", {}, element("th", { scope: "row" }, edge.caller), ...service, ...cells);
+  function update({ calls, latency }) {
+    const texts = [rate(calls.requests), percent(unserved(calls)), percent(calls.retried), time(latency?.p50), time(latency?.p99)];
+    texts.forEach((text, i) => setText(cells[i], text));
+    setAttribute(cells[1], "data-tone", unserved(calls) > 0.01 ? "bad" : null);
+  }
+  return { row, update };
+}
+
+function showEdges(status) {
+  byId("calls").hidden = status.edges.length === 0;
+  reconcile(byId("edge-rows"), edgeRows, status.edges, (edge) => `${edge.caller} ${edge.service}`, (edge) => makeEdgeRow(edge, true));
+  const rest = status.edgeCount - status.edges.length;
+  setText(byId("edges-rest"), rest > 0 ? `and ${whole.format(rest)} with fewer requests` : "");
+}
+
 /** What needs attention, the worst first: `{word, tone, key, nodes}`. */
 function problemsOf(status) {
   const problems = [];
@@ -65,7 +89,7 @@ function problemsOf(status) {
   }
   const listed = (names, all) => names.slice(0, 5).join(", ") + (all > 5 ? `, and ${whole.format(all - 5)} more` : "");
   for (const { proxy, services } of status.modules.unread) {
-    add("unread", "bad", `${proxy} unread`, `${proxy} could not read the parameters of ${listed(services, services.length)}; requests to them pass untouched`);
+    add("unread", "bad", `${proxy} unread`, `${proxy} could not read the parameters of ${listed(services, services.length)}; the last good ones stay, if there are any`);
   }
   for (const { feature, proxies, named, services } of status.modules.lacking) {
     const many = proxies === 1 ? "1 proxy lacks" : `${whole.format(proxies)} proxies lack`;
@@ -74,8 +98,8 @@ function problemsOf(status) {
   for (const service of status.troubled) {
     const load = service.load || {};
     const what = {
-      rejecting: () => ` rejects ${percent(service.rejectedShare)} of its requests (${rate(service.events.rejectedCapacity)}/s for its capacity, ${rate(service.events.rejectedDeadline)}/s for their deadline)`,
-      shedding: () => ` rejects a few requests (${percent(service.rejectedShare)})`,
+      rejecting: () => service.latency?.calls ? ` rejects ${percent(seen(service))} of its requests as its users see it, retries included (servers: ${percent(service.rejectedShare)})` : ` rejects ${percent(service.rejectedShare)} of its requests (${rate(service.events.rejectedCapacity)}/s for its capacity, ${rate(service.events.rejectedDeadline)}/s for their deadline)`,
+      shedding: () => ` rejects a few requests (${percent(service.latency?.calls ? seen(service) : service.rejectedShare)})`,
       overloaded: () => ` receives ${percent(load.utilisationRatio)} of what its servers can handle; queues grow`,
       silent: () => ": none of its servers has reported to this replica for a minute; they are gone, or ask another one",
     }[service.condition];
@@ -87,6 +111,9 @@ function problemsOf(status) {
   if (more > 0) add("and", "quiet", `${more} more`, `${whole.format(more)} more services; the table below has them first.`);
   return problems;
 }
+
+/** The share of its requests that users saw rejected. */
+const seen = ({ latency }) => latency.calls.exhausted + latency.calls.refused;
 
 let announced = null;
 let shownProblems = "";

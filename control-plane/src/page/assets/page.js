@@ -52,6 +52,7 @@ async function refreshGlance() {
   showFacts(status);
   showProblems(status);
   showServices(status, view.filter);
+  showEdges(status);
   if (view.history !== status.history) {
     view.events = (await ask("history", "/v1/status/history"))?.events ?? view.events;
     view.history = status.history;

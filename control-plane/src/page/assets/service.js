@@ -22,6 +22,9 @@ function openService(name) {
   for (const [key, text] of [
     ["servers", "Servers"], ["inFlight", "In flight"], ["capacity", "Capacity"], ["arrivals", "Requests/s"], ["departures", "Departures/s"],
     ["busy", "Busy"], ["rejected", "Rejected"], ["bounced", "Bids bounced/s"], ["confidence", "Confidence"], ["chips", "Chips given"],
+    ["response", "Response p50 / p99"], ["execution", "Application p50 / p99"], ["called", "Callers p50 / p99"],
+    ["failed", "Callers: failed"], ["exhausted", "Callers: rejected"], ["retried", "Callers: retried"], ["refused", "Callers: refused (SLO)"],
+    ["dispersion", "Burstiness 0.1 / 1 / 10 s"],
   ]) {
     figures[key] = element("dd", {}, UNKNOWN);
     figureList.append(element("div", {}, element("dt", {}, text), figures[key]));
@@ -33,13 +36,16 @@ function openService(name) {
     ["Proxy"], ["Condition"], ["Queue", "number"], ["Capacity", "number"], ["Departures/s", "number"], ["Confidence", "number"],
     ["Chips/s", "number"], ["No chip/s", "number wide"], ["Rejected/s", "number"], ["Bids bounced/s", "number wide"], ["Module", "wide"], ["Heard", "number"],
   ]);
+  const callers = tableOf("callers-title", "Callers", [
+    ["Caller"], ["Requests/s", "number"], ["Not served", "number"], ["Retried", "number wide"], ["p50", "number"], ["p99", "number"],
+  ]);
   const senders = tableOf("senders-title", "Senders", [["Proxy"], ["State"], ["Version", "number"], ["Module", "wide"], ["Heard", "number"]]);
   byId("service-body").replaceChildren(
     element("div", { class: "title" }, title, state), figureList, charts,
     element("h3", {}, "Parameters in force"), parameters, addresses,
-    servers.heading, servers.region, servers.note, senders.heading, senders.region, senders.note,
+    servers.heading, servers.region, servers.note, callers.heading, callers.region, callers.note, senders.heading, senders.region, senders.note,
   );
-  opened = { name, title, state, figures, charts, parameters, addresses, servers, senders, sample: null, written: null };
+  opened = { name, title, state, figures, charts, parameters, addresses, servers, callers, senders, sample: null, written: null };
 }
 
 function showService(report) {
@@ -58,10 +64,17 @@ function showService(report) {
   figure("bounced", rate(events?.rejectedBid));
   figure("confidence", events && events.departures > 0 ? percent(Math.min(1, events.confident / events.departures)) : UNKNOWN);
   figure("chips", chips > 0 ? percent(events.chipsGranted / chips) : UNKNOWN);
+  const { latency } = report;
+  const calls = latency?.calls;
+  figure("response", quantiles(latency?.response));
+  figure("execution", quantiles(latency?.execution));
+  figure("called", quantiles(latency?.callers));
+  for (const key of ["failed", "exhausted", "retried", "refused"]) figure(key, percent(calls?.[key]));
+  figure("dispersion", latency?.dispersion ? latency.dispersion.map(rate).join(" / ") : UNKNOWN);
   showCharts(report);
   showParameters(report);
-  const table = (table, items, all, make, none) => {
-    reconcile(table.body, table.rows, items, (item) => item.proxy, make);
+  const table = (table, items, all, make, none, key = (item) => item.proxy) => {
+    reconcile(table.body, table.rows, items, key, make);
     const cut = all > items.length ? `The first ${whole.format(items.length)} of ${whole.format(all)}.` : "";
     setText(table.note, all === 0 ? none : cut);
     table.region.hidden = all === 0;
@@ -69,6 +82,8 @@ function showService(report) {
   setText(opened.servers.heading, `Servers ${whole.format(report.serverCount)}`);
   setText(opened.senders.heading, `Senders ${whole.format(report.senderCount)}`);
   table(opened.servers, report.servers, report.serverCount, makeServerRow, "This replica counts no server of it now.");
+  setText(opened.callers.heading, `Callers ${whole.format(report.callerCount)}`);
+  table(opened.callers, report.callers, report.callerCount, (edge) => makeEdgeRow(edge, false), "No caller has reported calls in the last minute.", (edge) => edge.caller);
   table(opened.senders, report.senderList, report.senderCount, makeSenderRow, "No proxy has asked this replica for the service.");
 }
 

@@ -65,6 +65,19 @@ function rate(value) {
   return value >= 10 ? tenths.format(value) : hundredths.format(value);
 }
 
+/** A time in seconds. */
+function time(seconds) {
+  if (seconds === null || seconds === undefined) return UNKNOWN;
+  const [value, unit] = seconds < 1 ? [1000 * seconds, "ms"] : [seconds, "s"];
+  return `${value >= 100 ? whole.format(value) : value >= 10 ? tenths.format(value) : hundredths.format(value)} ${unit}`;
+}
+
+/** Both quantiles. */
+const quantiles = (both) => (both ? `${time(both.p50)} / ${time(both.p99)}` : UNKNOWN);
+
+/** The share of calls that did not end well. */
+const unserved = (calls) => calls.failed + calls.exhausted + calls.refused;
+
 /** A ratio as a percentage. */
 function percent(ratio) {
   if (ratio === null || ratio === undefined) return UNKNOWN;

@@ -1,0 +1,121 @@
+//! What operators see of latencies: the last minute.
+
+use bloc_policy::latency::dispersion::{NUMBERS, indices};
+use bloc_policy::latency::{Calls, Growth, Histogram};
+use serde::Serialize;
+
+/// What is recent covers at most this many seconds.
+const SECONDS: f64 = 60.0;
+
+/// How long requests took, in seconds; within 5%.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Quantiles {
+    /// Half of them took at most this long.
+    pub p50: f64,
+    /// 99% of them took at most this long.
+    pub p99: f64,
+}
+
+impl Quantiles {
+    fn of(histogram: Option<&Histogram>) -> Option<Self> {
+        let histogram = histogram?;
+        Some(Self { p50: histogram.quantile(0.5)?, p99: histogram.quantile(0.99)? })
+    }
+}
+
+/// How calls ended, as their users see it; all but the first as shares of the requests.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct CallRates {
+    /// Requests per second.
+    pub requests: f64,
+    /// Without a response, or with an error.
+    pub failed: f64,
+    /// Rejected in the end, retries included.
+    pub exhausted: f64,
+    /// Sent more than once.
+    pub retried: f64,
+    /// Refused because no server would have met the SLO.
+    pub refused: f64,
+}
+
+impl CallRates {
+    fn of(calls: Calls) -> Option<Self> {
+        let Calls { requests, failed, exhausted, retried, refused } = calls;
+        let share = |count: u64| count as f64 / requests as f64;
+        (requests > 0).then(|| Self {
+            requests: requests as f64 / SECONDS,
+            failed: share(failed),
+            exhausted: share(exhausted),
+            retried: share(retried),
+            refused: share(refused),
+        })
+    }
+
+    /// The share of the requests that a user saw rejected: not those that a retry healed.
+    pub fn rejected(&self) -> f64 {
+        self.exhausted + self.refused
+    }
+}
+
+/// One service.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct LatencyView {
+    /// From the arrival at a server to its response; `null`: no server has reported any.
+    pub response: Option<Quantiles>,
+    /// The part of it in the application.
+    pub execution: Option<Quantiles>,
+    /// As its callers see it, retries included; `null`: no caller has reported any.
+    pub callers: Option<Quantiles>,
+    /// How its calls ended.
+    pub calls: Option<CallRates>,
+    /// The index of dispersion of the arrivals at its servers over 100 ms, 1 s and 10 s: 1 as in a
+    /// Poisson process, more in bursts. The mean over servers, of some minutes.
+    pub dispersion: Option<[f64; 3]>,
+}
+
+impl LatencyView {
+    /// From what servers and callers have reported.
+    pub fn new(servers: &Growth, callers: &Growth, arrivals: impl Iterator<Item = [f64; NUMBERS]>) -> Self {
+        Self {
+            response: Quantiles::of(servers.histograms.first()),
+            execution: Quantiles::of(servers.histograms.get(1)),
+            callers: Quantiles::of(callers.histograms.first()),
+            calls: CallRates::of(Calls::of(&callers.numbers)),
+            dispersion: mean_indices(arrivals),
+        }
+    }
+}
+
+/// The mean of the servers' indices by their arrivals.
+fn mean_indices(servers: impl Iterator<Item = [f64; NUMBERS]>) -> Option<[f64; 3]> {
+    let (mut sums, mut weights) = ([0.0; 3], 0.0);
+    for numbers in servers {
+        let (Some(of_server), [_, arrivals, ..]) = (indices(numbers), numbers) else { continue };
+        sums.iter_mut().zip(of_server).for_each(|(sum, index)| *sum += arrivals * index);
+        weights += arrivals;
+    }
+    (weights > 0.0).then(|| sums.map(|sum| sum / weights))
+}
+
+/// An edge of the call graph.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct EdgeView {
+    /// Who calls.
+    pub caller: String,
+    /// The service.
+    pub service: String,
+    /// How the calls ended.
+    pub calls: CallRates,
+    /// How long they took; `null`: all were refused.
+    pub latency: Option<Quantiles>,
+}
+
+impl EdgeView {
+    /// From what the caller has reported; `None` without calls.
+    pub fn new(caller: &str, service: &str, growth: &Growth) -> Option<Self> {
+        let calls = CallRates::of(Calls::of(&growth.numbers))?;
+        let latency = Quantiles::of(growth.histograms.first());
+        Some(Self { caller: caller.to_owned(), service: service.to_owned(), calls, latency })
+    }
+}
