@@ -16,7 +16,7 @@
 //! | `bloc_load_reports_dropped_total` | counter | reports of services that are not in force, or of more than 1,000 |
 //! | `bloc_sync_answers_total{answer}` | counter | ended polls: `changed`, `unchanged`, `superseded`, `closing`, `no_room`, `refused` (4xx) |
 //! | `bloc_kubernetes_watch_errors_total{kind}` | counter | lists and watches at the Kubernetes API that failed; `endpointslices`, `services`, `virtualservices`, `configmaps` |
-//! | `bloc_service_*{service}` | gauge | the signals for scaling, see the table in the README |
+//! | `bloc_service_*{service}` | gauge | the signals for scaling: the gauges of the table in the README |
 //! | `bloc_service_*_total{service}` | counter | what happened at the servers, see the same table |
 //! | `bloc_service_response_seconds{service}` | histogram | from the arrival at a server to its response |
 //! | `bloc_service_call_seconds{service}` | histogram | from a caller's choice of a server to the last response, retries included |

@@ -67,6 +67,18 @@ async fn a_proxy_cannot_report_calls_of_others() {
     assert!(!text.contains("vault"), "{text}");
     assert_eq!(metric(&text, r#"bloc_service_call_seconds_count{service="a"}"#), 30.0);
     assert!(!text.contains(r#"bloc_service_call_seconds_count{service="b"}"#));
+    // A workload of the same name in another trust domain is another one.
+    let server_of = |domain: &str| {
+        format!("By=spiffe://{domain}/ns/bloc-system/sa/bloc-control-plane;URI=spiffe://{domain}/ns/shop/sa/cart")
+    };
+    let body = json!({"proxy": "sidecar~10.0.0.2~cart-1.shop~shop.svc.cluster.local", "last": {}, "services": ["a"], "calls": [calls("a", 7)]});
+    let request = server.client.post(format!("{}/v1/sync", server.url)).body(body.to_string());
+    assert_eq!(
+        request.header("x-forwarded-client-cert", server_of("other.example")).send().await.unwrap().status(),
+        StatusCode::OK
+    );
+    let text = server.get("/metrics").await.1;
+    assert_eq!(metric(&text, r#"bloc_calls_total{caller="other.example/shop/cart",service="a"}"#), 7.0);
     server.stop().await;
 }
 

@@ -6,13 +6,15 @@
 //! it, and ends when it loses it; what an edge does without one is added to `other`. So each series
 //! only grows.
 
-use super::windowed::Windowed;
+use super::windowed::Recent;
 use bloc_policy::latency::{Calls, Growth};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// The most edges that are kept. Calls of others are only in `other`.
 pub const MAX_EDGES: usize = 2_000;
+/// The most edges of one caller, so that others have some.
+const MAX_OF_ONE: usize = 200;
 /// The most edges with a series of their own.
 pub const MAX_NAMED: usize = 200;
 
@@ -22,7 +24,7 @@ pub type Edge = (Arc<str>, Arc<str>);
 /// What has happened on an edge.
 #[derive(Debug, Default)]
 struct State {
-    windowed: Windowed,
+    recent: Recent,
     /// Its series, if it has one.
     series: Option<Calls>,
 }
@@ -53,24 +55,30 @@ impl Edges {
         }
         let calls = Calls::of(&growth.numbers);
         let is_known = self.all.contains_key(&edge);
-        if !is_known && self.all.len() >= MAX_EDGES {
+        if !is_known && (self.all.len() >= MAX_EDGES || self.of_caller(&edge.0) >= MAX_OF_ONE) {
             self.other.add(calls);
             return;
         }
         let has_room = || self.all.values().filter(|state| state.series.is_some()).count() < MAX_NAMED;
         let series = if is_known || !has_room() { None } else { Some(Calls::default()) };
         let state = self.all.entry(edge).or_insert_with(|| State { series, ..State::default() });
-        state.windowed.add(growth, slot);
+        state.recent.add(growth, slot);
         match &mut state.series {
             Some(series) => series.add(calls),
             None => self.other.add(calls),
         }
     }
 
+    /// How many edges a caller has.
+    fn of_caller(&self, caller: &Arc<str>) -> usize {
+        let from = (Arc::clone(caller), Arc::from(""));
+        self.all.range(from..).take_while(|((of, _), _)| of == caller).take(MAX_OF_ONE).count()
+    }
+
     /// Decides which edges have series, and forgets those without calls of late.
     fn decide(&mut self, slot: u64) {
         self.decided = slot;
-        let recent = |state: &State| Calls::of(&state.windowed.recent(slot).numbers).requests;
+        let recent = |state: &State| Calls::of(&state.recent.at(slot).numbers).requests;
         if self.all.len() >= MAX_EDGES {
             self.all.retain(|_, state| recent(state) > 0);
         }
@@ -78,7 +86,7 @@ impl Edges {
             self.all.values_mut().for_each(|state| state.series = Some(state.series.unwrap_or_default()));
             return;
         }
-        let weight = |state: &State| recent(state) * if state.series.is_some() { 2 } else { 1 };
+        let weight = |state: &State| recent(state).saturating_mul(if state.series.is_some() { 2 } else { 1 });
         let mut states: Vec<(u64, &mut State)> = self.all.values_mut().map(|state| (weight(state), state)).collect();
         states.sort_by_key(|(weight, state)| (std::cmp::Reverse(*weight), state.series.is_none()));
         for (rank, (_, state)) in states.into_iter().enumerate() {
@@ -94,7 +102,7 @@ impl Edges {
 
     /// What has happened on each edge in the last minute before the end of this slot.
     pub fn recent(&self, slot: u64) -> impl Iterator<Item = (&Edge, Growth)> {
-        self.all.iter().map(move |(edge, state)| (edge, state.windowed.recent(slot)))
+        self.all.iter().map(move |(edge, state)| (edge, state.recent.at(slot)))
     }
 
     /// Forgets the edges to services that are no longer in force.
@@ -128,6 +136,18 @@ mod tests {
         let totals = edges.totals();
         assert_eq!((totals.named.len(), totals.other.requests), (MAX_NAMED, 150));
         assert!(totals.named.iter().all(|(_, calls)| calls.requests == 3));
+    }
+
+    #[test]
+    fn one_caller_leaves_edges_for_others() {
+        let mut edges = Edges::default();
+        for nth in 0..MAX_OF_ONE + 5 {
+            edges.add(("greedy".into(), format!("s{nth}").into()), &calls(1), 10);
+        }
+        assert_eq!((edges.all.len(), edges.totals().other.requests), (MAX_OF_ONE, 5));
+        edges.add(edge(1), &calls(1), 10);
+        edges.add(("greedy".into(), "s7".into()), &calls(1), 10);
+        assert_eq!((edges.all.len(), edges.totals().other.requests), (MAX_OF_ONE + 1, 6), "no room for a series");
     }
 
     #[test]

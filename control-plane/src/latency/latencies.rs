@@ -2,7 +2,7 @@
 
 use super::edges::{EdgeTotals, Edges};
 use super::view::{EdgeView, LatencyView};
-use super::windowed::{SLOT, Windowed};
+use super::windowed::{Moment, Windowed};
 use crate::load::MAX_SERVICES;
 use bloc_policy::latency::dispersion::NUMBERS;
 use bloc_policy::latency::{Growth, Histogram};
@@ -13,9 +13,6 @@ use tokio::time::Instant;
 
 /// What is kept of the blocks of arrivals with each slot: the memory is some five minutes long.
 const REMEMBERED: f64 = 0.97;
-
-/// A proxy without arrivals for so many slots is forgotten.
-const FORGOTTEN: u64 = 60;
 
 /// What a proxy reports of latencies.
 #[derive(Clone, Copy, Debug)]
@@ -38,7 +35,7 @@ struct Service {
     /// Numbers: those of [`Calls`](bloc_policy::latency::Calls); one histogram.
     callers: Windowed,
     /// Blocks of arrivals by proxy, those of late with the most weight, and the slot of the last
-    /// one.
+    /// one. Each belongs to the record of the proxy, and is charged with it.
     arrivals: BTreeMap<Box<str>, ([f64; NUMBERS], u64)>,
 }
 
@@ -68,7 +65,7 @@ impl Default for Latencies {
 impl Latencies {
     /// Adds a report, whose poll is being answered. `in_force` tells which services exist.
     pub fn count(&mut self, report: LatencyReport<'_>, in_force: impl Fn(&str) -> bool, now: Instant) {
-        let slot = self.slot(now);
+        let slot = self.at(now).slot;
         for load in report.load {
             let (Some(latency), Some((_, service))) = (&load.latency, self.service(&load.service, &in_force)) else {
                 continue;
@@ -94,6 +91,13 @@ impl Latencies {
         Some((Arc::clone(&name), self.services.entry(name).or_default()))
     }
 
+    /// Forgets the arrivals at a proxy that no longer serves a service.
+    pub fn forget(&mut self, proxy: &str, service: &str) {
+        if let Some(service) = self.services.get_mut(service) {
+            service.arrivals.remove(proxy);
+        }
+    }
+
     /// Forgets services that are no longer in force.
     pub fn retain(&mut self, in_force: impl Fn(&str) -> bool) {
         self.services.retain(|name, _| in_force(name));
@@ -102,17 +106,18 @@ impl Latencies {
 
     /// One service, over the last minute; `None` if nobody has reported anything.
     pub fn service_view(&self, name: &str, now: Instant) -> Option<LatencyView> {
-        let (slot, service) = (self.slot(now), self.services.get(name)?);
+        let (Moment { slot, covers }, service) = (self.at(now), self.services.get(name)?);
         let arrivals = service.arrivals.values().map(|(arrivals, _)| *arrivals);
-        Some(LatencyView::new(&service.servers.recent(slot), &service.callers.recent(slot), arrivals))
+        Some(LatencyView::new(&service.servers.recent(slot), &service.callers.recent(slot), covers, arrivals))
     }
 
     /// The edges with calls in the last minute, the heaviest first; those into one service, or all.
     pub fn edges(&self, into: Option<&str>, now: Instant) -> Vec<EdgeView> {
-        let recent = self.edges.recent(self.slot(now));
+        let Moment { slot, covers } = self.at(now);
+        let recent = self.edges.recent(slot);
         let wanted = recent.filter(|((_, service), _)| into.is_none_or(|into| **service == *into));
         let mut edges: Vec<EdgeView> =
-            wanted.filter_map(|((caller, service), growth)| EdgeView::new(caller, service, &growth)).collect();
+            wanted.filter_map(|((caller, service), growth)| EdgeView::new(caller, service, &growth, covers)).collect();
         edges.sort_by(|one, other| other.calls.requests.total_cmp(&one.calls.requests));
         edges
     }
@@ -130,8 +135,8 @@ impl Latencies {
         self.edges.totals()
     }
 
-    fn slot(&self, now: Instant) -> u64 {
-        now.saturating_duration_since(self.origin).as_secs() / SLOT.as_secs()
+    fn at(&self, now: Instant) -> Moment {
+        Moment::after(now.saturating_duration_since(self.origin))
     }
 }
 
@@ -139,9 +144,6 @@ impl Service {
     /// Adds blocks of arrivals at a proxy, if there are any.
     fn arrive(&mut self, proxy: &str, arrivals: &[u64], slot: u64) {
         let Ok(blocks) = <[u64; NUMBERS]>::try_from(arrivals) else { return };
-        if !self.arrivals.contains_key(proxy) {
-            self.arrivals.retain(|_, (_, last)| *last + FORGOTTEN >= slot);
-        }
         let (sums, last) = self.arrivals.entry(proxy.into()).or_insert_with(|| ([0.0; NUMBERS], slot));
         let aged = i32::try_from(slot.saturating_sub(*last)).unwrap_or(i32::MAX);
         for (sum, block) in sums.iter_mut().zip(blocks) {

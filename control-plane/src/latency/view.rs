@@ -4,9 +4,6 @@ use bloc_policy::latency::dispersion::{NUMBERS, indices};
 use bloc_policy::latency::{Calls, Growth, Histogram};
 use serde::Serialize;
 
-/// What is recent covers at most this many seconds.
-const SECONDS: f64 = 60.0;
-
 /// How long requests took, in seconds; within 5%.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Quantiles {
@@ -39,11 +36,11 @@ pub struct CallRates {
 }
 
 impl CallRates {
-    fn of(calls: Calls) -> Option<Self> {
+    fn of(calls: Calls, seconds: f64) -> Option<Self> {
         let Calls { requests, failed, exhausted, retried, refused } = calls;
         let share = |count: u64| count as f64 / requests as f64;
         (requests > 0).then(|| Self {
-            requests: requests as f64 / SECONDS,
+            requests: requests as f64 / seconds,
             failed: share(failed),
             exhausted: share(exhausted),
             retried: share(retried),
@@ -75,13 +72,18 @@ pub struct LatencyView {
 }
 
 impl LatencyView {
-    /// From what servers and callers have reported.
-    pub fn new(servers: &Growth, callers: &Growth, arrivals: impl Iterator<Item = [f64; NUMBERS]>) -> Self {
+    /// From what servers and callers have reported in so many seconds.
+    pub fn new(
+        servers: &Growth,
+        callers: &Growth,
+        seconds: f64,
+        arrivals: impl Iterator<Item = [f64; NUMBERS]>,
+    ) -> Self {
         Self {
             response: Quantiles::of(servers.histograms.first()),
             execution: Quantiles::of(servers.histograms.get(1)),
             callers: Quantiles::of(callers.histograms.first()),
-            calls: CallRates::of(Calls::of(&callers.numbers)),
+            calls: CallRates::of(Calls::of(&callers.numbers), seconds),
             dispersion: mean_indices(arrivals),
         }
     }
@@ -112,9 +114,9 @@ pub struct EdgeView {
 }
 
 impl EdgeView {
-    /// From what the caller has reported; `None` without calls.
-    pub fn new(caller: &str, service: &str, growth: &Growth) -> Option<Self> {
-        let calls = CallRates::of(Calls::of(&growth.numbers))?;
+    /// From what the caller has reported in so many seconds; `None` without calls.
+    pub fn new(caller: &str, service: &str, growth: &Growth, seconds: f64) -> Option<Self> {
+        let calls = CallRates::of(Calls::of(&growth.numbers), seconds)?;
         let latency = Quantiles::of(growth.histograms.first());
         Some(Self { caller: caller.to_owned(), service: service.to_owned(), calls, latency })
     }

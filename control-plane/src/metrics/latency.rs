@@ -58,7 +58,7 @@ impl Collector for LatencyMetrics {
         let counters: [(&str, &str, Count); 2] = [
             ("bloc_calls", "Requests to a service, by the caller that its certificate names", |calls| calls.requests),
             ("bloc_calls_unserved", "Those that failed, or were rejected or refused in the end", |calls| {
-                calls.failed + calls.exhausted + calls.refused
+                calls.failed.saturating_add(calls.exhausted).saturating_add(calls.refused)
             }),
         ];
         for (name, help, count) in counters {

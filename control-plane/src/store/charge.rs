@@ -28,7 +28,7 @@ const CALL: usize = 128;
 /// A bucket of a histogram in the record.
 const BUCKET: usize = 16;
 /// A server of a service: its rates and its map entries.
-const SERVER: usize = 640;
+const SERVER: usize = 768;
 
 /// The bytes that the proxy behind `poll` takes; `in_force` tells which services exist.
 pub fn of(poll: &Poll, in_force: impl Fn(&str) -> bool) -> usize {

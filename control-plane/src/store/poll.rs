@@ -71,12 +71,13 @@ impl TryFrom<SyncRequest> for Poll {
         check_names("load", load.iter().map(|load| &load.service))?;
         check_loads(&load, &serves)?;
         check_names("unread", unread.iter())?;
+        let (services, serves) = (set(services), set(serves));
+        let names_of = |names: &[String], name: &String| names.binary_search(name).is_ok();
         unread = set(unread);
         check_names("calls", calls.iter().map(|calls| &calls.service))?;
         check_calls(&calls)?;
-        let asked: BTreeSet<&String> = services.iter().collect();
-        calls.retain(|calls| asked.contains(&calls.service));
-        unread.retain(|name| services.contains(name) || serves.contains(name));
+        calls.retain(|calls| names_of(&services, &calls.service));
+        unread.retain(|name| names_of(&services, name) || names_of(&serves, name));
         last.as_ref().map_or(Ok(()), check_last)?;
         if version.len() > MAX_LENGTH {
             return Err(refusal(
@@ -89,8 +90,8 @@ impl TryFrom<SyncRequest> for Poll {
         Ok(Self {
             proxy,
             version,
-            services: set(services),
-            serves: set(serves),
+            services,
+            serves,
             load,
             wait: parse_wait(wait.as_deref())?,
             last,

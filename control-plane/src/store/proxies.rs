@@ -106,12 +106,14 @@ impl Record {
         self.identity.as_deref()
     }
 
-    /// The workload that it belongs to: what its certificate says, such as `shop/frontend`. Without
-    /// one, the first service that it serves, or its id.
+    /// The workload that it belongs to: what its certificate says, such as `shop/frontend` in the
+    /// trust domain `cluster.local`, and `DOMAIN/shop/frontend` in another one. Without a
+    /// certificate, the first service that it serves, or its id.
     pub fn workload(&self, proxy: &str) -> String {
         if let Some(identity) = &self.identity {
-            let account = |id: &str| Some(id.split_once("/ns/")?.1.replacen("/sa/", "/", 1));
-            return account(identity).unwrap_or_else(|| identity.clone());
+            let id = identity.strip_prefix("spiffe://").unwrap_or(identity);
+            let id = id.strip_prefix("cluster.local/ns/").unwrap_or(id);
+            return id.replacen("/ns/", "/", 1).replacen("/sa/", "/", 1);
         }
         self.subscription.serves.first().map_or(proxy, |name| &name.text).to_owned()
     }

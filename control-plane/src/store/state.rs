@@ -107,7 +107,10 @@ impl State {
             if let Some(id) = held {
                 self.polls.wake(id, Wake::NoRoom);
             }
-            left.iter().for_each(|name| self.loads.forget(&proxy, &name.text));
+            for name in left {
+                self.loads.forget(&proxy, &name.text);
+                self.latencies.forget(&proxy, &name.text);
+            }
         }
     }
 

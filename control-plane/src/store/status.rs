@@ -19,8 +19,9 @@ use tokio::time::Instant;
 
 /// Above this share of rejected requests a service is in trouble; below, it only sheds a peak.
 const MANY_REJECTED: f64 = 0.01;
-/// From this share of the answered requests on, the callers' reports count for all.
-const MOST_CALLS: f64 = 0.9;
+/// The callers' reports count for all if they are of so many requests, by what the servers answer,
+/// and by what they answer or reject.
+const MOST_CALLS: std::ops::Range<f64> = 0.9..1.2;
 /// The most stale proxies that are listed.
 const MAX_NAMED: usize = 20;
 
@@ -266,9 +267,11 @@ fn service_status(inner: &Inner, name: &str, service: &Service, senders: usize, 
     let rejected_share = events.map_or(0.0, |events| events.rejected_share());
     let latency = inner.state.latencies.service_view(name, now);
     let calls = latency.as_ref().and_then(|latency| latency.calls);
-    let departures = events.map_or(0.0, |events| events.departures);
-    // Otherwise many callers have no filters, and see what the servers reject.
-    let felt = calls.filter(|calls| calls.requests >= MOST_CALLS * departures).map(|calls| calls.rejected());
+    let (answers, rejections) = events.map_or((0.0, 0.0), |events| (events.departures, events.rejected()));
+    // Below, many callers have no filters, and see what the servers reject. Above, the reports are
+    // of other servers, or made up.
+    let all = MOST_CALLS.start * answers..=MOST_CALLS.end * (answers + rejections);
+    let felt = calls.filter(|calls| all.contains(&calls.requests)).map(|calls| calls.rejected());
     ServiceStatus {
         name: name.to_owned(),
         condition: condition(load.as_ref(), loads.is_silent(name, now), rejected_share, felt),

@@ -39,6 +39,8 @@ const TICK_WHEN_IDLE: Duration = Duration::from_secs(5);
 /// Ticks may come more often than [`TICK`], because of the queue. The agent works at most once
 /// within this time.
 const LEAST_TICK: Duration = Duration::from_millis(900);
+/// How long the control plane may hold a poll if there is more to report; the least that it allows.
+const LEAST_WAIT: Duration = Duration::from_secs(1);
 /// How many bytes of an error response the log shows.
 const MAX_SHOWN: usize = 256;
 
@@ -250,7 +252,8 @@ impl<H: Host> Agent<H> {
 
     fn ask(&mut self, services: BTreeSet<String>, serves: BTreeSet<String>, now: Timestamp) {
         let Some(control_plane) = &self.control_plane else { return };
-        let (cluster, wait) = (control_plane.cluster(), control_plane.wait());
+        let wait = if self.reporter.has_more() { LEAST_WAIT } else { control_plane.wait() };
+        let cluster = control_plane.cluster();
         let (mut report, mut load, last) = self.reporter.begin(cluster, &serves, wait, now);
         // Without `last` nobody says what was counted.
         let takes_latencies = self.features.has(Feature::Latency) && last.is_some();

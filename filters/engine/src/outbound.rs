@@ -151,7 +151,7 @@ impl<H: Host> Filter for OutboundRequest<H> {
             // cluster.
             let is_known = course.last != End::NoAnswer && course.answered > Timestamp::ZERO;
             let at = if is_known { course.answered } else { self.vm.host.now() };
-            let failed = matches!(course.last, End::NoAnswer | End::Erred);
+            let failed = !exhausted && matches!(course.last, End::NoAnswer | End::Erred);
             let ended = Ended { began: self.began, at, attempts: course.attempts, failed, exhausted };
             cluster.borrow_mut().latencies.end(ended);
         }

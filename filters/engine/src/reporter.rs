@@ -95,13 +95,20 @@ impl<H: Host> Reporter<H> {
         now: Timestamp,
     ) -> Vec<ServiceCalls> {
         let mut room = ROOM;
-        for load in load {
+        // In turn, too.
+        let first = usize::try_from(self.made).unwrap_or(0) % load.len().max(1);
+        load.rotate_left(first);
+        for load in load.iter_mut() {
+            if room < 2 * MOST {
+                break;
+            }
             let Some(growth) = report.take(&self.host, Side::Server, &load.service, now) else { continue };
             let Growth { numbers: arrivals, histograms } = growth;
-            let [response, execution] = first(histograms);
+            let [response, execution] = leading(histograms);
             room = room.saturating_sub(bytes(&load.service, &[&response, &execution]));
             load.latency = Some(ServerLatency { response, execution, arrivals });
         }
+        load.rotate_right(first);
         let (before, after): (Vec<&String>, Vec<&String>) = called.iter().partition(|service| **service < self.next);
         let mut calls = Vec::new();
         for service in after.into_iter().chain(before) {
@@ -110,12 +117,18 @@ impl<H: Host> Reporter<H> {
                 return calls;
             }
             let Some(growth) = report.take(&self.host, Side::Caller, service, now) else { continue };
-            let [latency] = first(growth.histograms);
+            let [latency] = leading(growth.histograms);
             room = room.saturating_sub(bytes(service, &[&latency]));
             calls.push(ServiceCalls::new(service, Calls::of(&growth.numbers), latency));
         }
         self.next.clear();
         calls
+    }
+
+    /// Whether the last report had no room for all, so that the next one should not be long in
+    /// coming.
+    pub fn has_more(&self) -> bool {
+        !self.next.is_empty()
     }
 
     /// The poll was sent, with this token; none: it was not.
@@ -146,7 +159,7 @@ impl<H: Host> Reporter<H> {
 }
 
 /// The first histograms of a list; what is missing is empty.
-fn first<const N: usize>(histograms: Vec<Histogram>) -> [Histogram; N] {
+fn leading<const N: usize>(histograms: Vec<Histogram>) -> [Histogram; N] {
     let mut all = histograms.into_iter();
     std::array::from_fn(|_| all.next().unwrap_or_default())
 }
@@ -170,7 +183,7 @@ impl Report {
         self.to.end(host, self.id, end, now);
         let counted = matches!(end, End::Counted(_)) && features.has(Feature::Latency);
         for (side, service) in self.taken {
-            store::settle(host, side, &service, self.id, counted, now);
+            store::settle(host, side, &service, self.id, counted);
         }
     }
 }

@@ -89,11 +89,11 @@ function problemsOf(status) {
   }
   const listed = (names, all) => names.slice(0, 5).join(", ") + (all > 5 ? `, and ${whole.format(all - 5)} more` : "");
   for (const { proxy, services } of status.modules.unread) {
-    add("unread", "bad", `${proxy} unread`, `${proxy} could not read the parameters of ${listed(services, services.length)}; the last good ones stay, if there are any`);
+    add("unread", "bad", `${proxy} unread`, `${proxy} could not read the parameters of ${listed(services, services.length)}; it keeps the last good ones, or passes requests untouched if there are none`);
   }
   for (const { feature, proxies, named, services } of status.modules.lacking) {
     const many = proxies === 1 ? "1 proxy lacks" : `${whole.format(proxies)} proxies lack`;
-    add("lacking", "warn", `${feature} lacking`, `${many} ${feature}, which ${listed(services, services.length)} need: ${listed(named, proxies)}`);
+    add("lacking", "warn", `${feature} lacking`, `${many} ${feature}, needed by ${listed(services, services.length)}: ${listed(named, proxies)}`);
   }
   for (const service of status.troubled) {
     const load = service.load || {};

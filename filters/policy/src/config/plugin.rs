@@ -23,7 +23,8 @@ pub struct PluginSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub control_plane: Option<ControlPlaneSpec>,
     /// A plugin configuration for modules with a feature, by the name of the feature. Its values
-    /// replace those outside. Modules without the feature do not read it, and so never refuse it.
+    /// replace those outside. Modules without the feature do not read it. The first release
+    /// refuses `with` itself.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     #[cfg_attr(feature = "schema", schemars(with = "BTreeMap<String, serde_json::Value>"))]
     pub with: BTreeMap<String, Box<RawValue>>,

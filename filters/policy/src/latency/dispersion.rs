@@ -32,6 +32,11 @@ fn slot(now: Timestamp) -> u64 {
     now.as_nanos() / (SLOT_MS * 1_000_000)
 }
 
+/// The end of the blocks that are over, and reported by all threads.
+fn over(now: Timestamp) -> u64 {
+    slot(now).saturating_sub(LATE.as_millis() as u64 / SLOT_MS) / BLOCK * BLOCK
+}
+
 /// Arrivals by slot; ascending, without empty ones.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Slots {
@@ -69,9 +74,18 @@ impl Slots {
         }
     }
 
+    /// Drops what is so old that no block of it would be taken.
+    pub fn forget_old(&mut self, now: Timestamp) {
+        let oldest = over(now).saturating_sub(KEPT * BLOCK);
+        if self.next < oldest && self.counts.first().is_some_and(|(first, _)| *first < oldest) {
+            self.next = oldest;
+            self.counts.retain(|(slot, _)| *slot >= oldest);
+        }
+    }
+
     /// Takes the blocks that are over. Blocks that began long ago are dropped: nobody asked.
     pub fn close(&mut self, now: Timestamp) -> [u64; NUMBERS] {
-        let over = slot(now).saturating_sub(LATE.as_millis() as u64 / SLOT_MS) / BLOCK * BLOCK;
+        let over = over(now);
         let oldest = over.saturating_sub(KEPT * BLOCK);
         if self.next == 0 {
             // The first block is whole if it begins with or before the first arrival.
@@ -159,6 +173,17 @@ mod tests {
         let mut slots = Slots { next: 100, counts: vec![(100, 1), (900, 1)] };
         assert_eq!(slots.close(at(107_000)), [3, 1, 1, 1, 1]);
         assert_eq!(slots.next, 1000);
+    }
+
+    #[test]
+    fn slots_that_nobody_asks_for_are_dropped() {
+        let mut slots = Slots::default();
+        for seconds in 1..3_600 {
+            slots.arrive(at(1_000 * seconds));
+            slots.forget_old(at(1_000 * seconds));
+            assert!(slots.counts.len() < 60, "{} after {seconds} s", slots.counts.len());
+        }
+        assert_eq!(slots.close(at(3_607_000))[..2], [3, 30], "the last whole blocks are there");
     }
 
     #[test]

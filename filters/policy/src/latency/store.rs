@@ -5,13 +5,13 @@
 //! is in the next report again. So each request is in one report, whichever thread polls. What a
 //! thread had not handed over when its VM crashed is lost: at most a second.
 //!
-//! What no report has taken for [`KEEP`] is dropped: it would be counted as new. That happens with
-//! a control plane that takes no latencies, or none at all.
+//! What is older than [`KEEP`] when a report could take it is dropped: it would count as new. That
+//! happens with a control plane that takes no latencies, or none at all.
 //!
 //! ```text
 //! entry = FORMAT since:8 next-block:varint slots pending:growth under-way
 //! slots = varint { slot:varint count:varint }
-//! under-way = varint { vm:8 number:8 until:8 growth }
+//! under-way = varint { vm:8 number:8 until:8 since:8 growth }
 //! ```
 //!
 //! Cold start: nothing. Cost: a read and a write of some 100 bytes a second for each thread and
@@ -60,20 +60,27 @@ struct Entry {
     since: Timestamp,
     slots: Slots,
     pending: Growth,
-    under_way: Vec<(ReportId, u64, Growth)>,
+    under_way: Vec<UnderWay>,
+}
+
+/// A report that is not settled yet.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct UnderWay {
+    id: ReportId,
+    /// It gets no answer after this.
+    until: Timestamp,
+    /// Since when its growth has waited for a report that counts.
+    since: Timestamp,
+    growth: Growth,
 }
 
 /// A thread hands over what it has measured.
 pub fn hand_over(shared: &impl Shared, side: Side, service: &str, growth: &Growth, slots: &Slots, now: Timestamp) {
     change(shared, &side.key(service), |entry| {
-        if now.since(entry.since) > KEEP {
-            (entry.pending, entry.since) = (Growth::default(), now);
-        }
-        if entry.pending.is_empty() {
-            entry.since = now;
-        }
-        entry.pending.add(growth);
+        entry.forget_old(now);
+        entry.wait(growth, now);
         entry.slots.add(slots);
+        entry.slots.forget_old(now);
         Some(())
     });
 }
@@ -89,28 +96,29 @@ pub fn take(
 ) -> Option<Growth> {
     change(shared, &side.key(service), |entry| {
         entry.expire(now);
+        entry.forget_old(now);
         if side == Side::Server {
             let blocks = entry.slots.close(now);
             if blocks != [0; NUMBERS] {
-                entry.pending.add(&Growth { numbers: blocks.to_vec(), histograms: Vec::new() });
+                entry.wait(&Growth { numbers: blocks.to_vec(), histograms: Vec::new() }, now);
             }
         }
         if entry.pending.is_empty() || entry.under_way.len() >= MAX_UNDER_WAY {
             return None;
         }
         let growth = std::mem::take(&mut entry.pending);
-        entry.under_way.push((id, until.as_nanos(), growth.clone()));
+        entry.under_way.push(UnderWay { id, until, since: entry.since, growth: growth.clone() });
         Some(growth)
     })
 }
 
 /// The report is over. Not `counted`: what it took is in the next one again.
-pub fn settle(shared: &impl Shared, side: Side, service: &str, id: ReportId, counted: bool, now: Timestamp) {
+pub fn settle(shared: &impl Shared, side: Side, service: &str, id: ReportId, counted: bool) {
     change(shared, &side.key(service), |entry| {
-        let at = entry.under_way.iter().position(|(of, ..)| *of == id)?;
-        let (.., growth) = entry.under_way.remove(at);
+        let at = entry.under_way.iter().position(|report| report.id == id)?;
+        let report = entry.under_way.remove(at);
         if !counted {
-            entry.give_back(&growth, now);
+            entry.wait(&report.growth, report.since);
         }
         Some(())
     });
@@ -130,20 +138,25 @@ fn change<T>(shared: &impl Shared, key: &str, mut f: impl FnMut(&mut Entry) -> O
 }
 
 impl Entry {
-    /// Reports that will not be settled any more, because their VM is gone.
+    /// Takes back the growth of reports that will not be settled any more, because their VM is
+    /// gone.
     fn expire(&mut self, now: Timestamp) {
-        let (over, under_way) =
-            std::mem::take(&mut self.under_way).into_iter().partition(|(_, until, _)| now.as_nanos() >= *until);
-        self.under_way = under_way;
-        let over: Vec<(ReportId, u64, Growth)> = over;
-        over.iter().for_each(|(.., growth)| self.give_back(growth, now));
+        let (over, left) = std::mem::take(&mut self.under_way).into_iter().partition(|report| now >= report.until);
+        self.under_way = left;
+        let over: Vec<UnderWay> = over;
+        over.iter().for_each(|report| self.wait(&report.growth, report.since));
     }
 
-    fn give_back(&mut self, growth: &Growth, now: Timestamp) {
-        if self.pending.is_empty() {
-            self.since = now;
-        }
+    /// This growth waits for a report, since this moment.
+    fn wait(&mut self, growth: &Growth, since: Timestamp) {
+        self.since = if self.pending.is_empty() { since } else { self.since.min(since) };
         self.pending.add(growth);
+    }
+
+    fn forget_old(&mut self, now: Timestamp) {
+        if now.since(self.since) > KEEP {
+            self.pending = Growth::default();
+        }
     }
 
     fn encode(&self) -> Vec<u8> {
@@ -157,8 +170,8 @@ impl Entry {
         }
         self.pending.encode(&mut out);
         varint(&mut out, self.under_way.len() as u64);
-        for (id, until, growth) in &self.under_way {
-            for number in [id.vm, id.number, *until] {
+        for UnderWay { id, until, since, growth } in &self.under_way {
+            for number in [id.vm, id.number, until.as_nanos(), since.as_nanos()] {
                 out.extend(number.to_le_bytes());
             }
             growth.encode(&mut out);
@@ -177,7 +190,8 @@ impl Entry {
         let pending = from.growth()?;
         let under_way = from.list(|from| {
             let id = ReportId { vm: from.fixed()?, number: from.fixed()? };
-            Some((id, from.fixed()?, from.growth()?))
+            let (until, since) = (Timestamp::from_nanos(from.fixed()?), Timestamp::from_nanos(from.fixed()?));
+            Some(UnderWay { id, until, since, growth: from.growth()? })
         })?;
         from.0.is_empty().then_some(Self { since, slots, pending, under_way })
     }
@@ -279,17 +293,17 @@ mod tests {
         for (counted, again) in [(true, None), (false, Some(growth(7)))] {
             add(&data, 7, 100);
             report(&data, 1, 100);
-            settle(&data, Side::Caller, "s", id(1), counted, at(101));
-            settle(&data, Side::Caller, "s", id(1), false, at(101));
+            settle(&data, Side::Caller, "s", id(1), counted);
+            settle(&data, Side::Caller, "s", id(1), false);
             assert_eq!(report(&data, 2, 102), again);
-            settle(&data, Side::Caller, "s", id(2), true, at(103));
+            settle(&data, Side::Caller, "s", id(2), true);
         }
         add(&data, 1, 200);
         report(&data, 3, 200);
         add(&data, 2, 201);
         report(&data, 4, 201);
-        settle(&data, Side::Caller, "s", id(3), false, at(202));
-        settle(&data, Side::Caller, "s", id(4), true, at(202));
+        settle(&data, Side::Caller, "s", id(3), false);
+        settle(&data, Side::Caller, "s", id(4), true);
         assert_eq!(report(&data, 5, 203), Some(growth(1)), "each report has its own");
     }
 
@@ -300,7 +314,7 @@ mod tests {
         report(&data, 1, 100);
         add(&data, 1, 139);
         assert_eq!(report(&data, 2, 139), Some(growth(1)));
-        settle(&data, Side::Caller, "s", id(2), true, at(139));
+        settle(&data, Side::Caller, "s", id(2), true);
         add(&data, 2, 140);
         assert_eq!(report(&data, 3, 140), Some(growth(9)));
     }
@@ -311,12 +325,16 @@ mod tests {
         add(&data, 7, 100);
         add(&data, 1, 220);
         assert_eq!(report(&data, 1, 220), Some(growth(8)));
-        settle(&data, Side::Caller, "s", id(1), false, at(300));
+        // Its age counts from when it was measured, however often it was under way.
+        settle(&data, Side::Caller, "s", id(1), false);
+        assert_eq!(report(&data, 2, 221), None);
         add(&data, 1, 421);
-        assert_eq!(report(&data, 2, 421), Some(growth(1)));
-        settle(&data, Side::Caller, "s", id(2), true, at(421));
+        assert_eq!(report(&data, 3, 421), Some(growth(1)));
+        settle(&data, Side::Caller, "s", id(3), true);
+        add(&data, 6, 500);
+        assert_eq!(report(&data, 4, 621), None, "nobody has handed over anything since");
         add(&data, 1, 1_000);
-        assert_eq!(report(&data, 3, 1_000), Some(growth(1)), "there was nothing that waited");
+        assert_eq!(report(&data, 5, 1_000), Some(growth(1)));
     }
 
     #[test]
@@ -328,7 +346,7 @@ mod tests {
         }
         add(&data, 5, 100);
         assert_eq!(report(&data, 20, 100), None);
-        settle(&data, Side::Caller, "s", id(3), true, at(101));
+        settle(&data, Side::Caller, "s", id(3), true);
         assert_eq!(report(&data, 21, 101), Some(growth(5)));
     }
 
