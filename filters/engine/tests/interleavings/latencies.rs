@@ -184,6 +184,18 @@ fn a_call_that_is_refused_for_the_slo_has_no_time() {
     assert_eq!(calls, [ServiceCalls::new("mu", counted, times(&[40]))]);
 }
 
+/// A thread that has handed something over ticks again in a second.
+#[test]
+fn counts_and_latencies_are_handed_over_together() {
+    let sidecar = Sidecar::new();
+    let vm = sidecar.thread.engine.vm();
+    for work in [&|| sidecar.calls(&[(10, Some(GOOD))]), &|| answer(&mut sidecar.comes())] as [&dyn Fn(); 2] {
+        assert!(!vm.flush() && !vm.has_counted());
+        work();
+        assert!(vm.has_counted() && vm.flush());
+    }
+}
+
 #[test]
 fn what_was_not_counted_is_reported_again() {
     for (counted, again) in [(true, Histogram::default()), (false, times(&[40]))] {

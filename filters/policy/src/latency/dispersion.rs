@@ -77,9 +77,10 @@ impl Slots {
     /// Drops what is so old that no block of it would be taken.
     pub fn forget_old(&mut self, now: Timestamp) {
         let oldest = over(now).saturating_sub(KEPT * BLOCK);
-        if self.next < oldest && self.counts.first().is_some_and(|(first, _)| *first < oldest) {
+        let old = self.counts.partition_point(|(slot, _)| *slot < oldest);
+        if old > 0 {
+            self.counts.drain(..old);
             self.next = oldest;
-            self.counts.retain(|(slot, _)| *slot >= oldest);
         }
     }
 
@@ -184,6 +185,10 @@ mod tests {
             assert!(slots.counts.len() < 60, "{} after {seconds} s", slots.counts.len());
         }
         assert_eq!(slots.close(at(3_607_000))[..2], [3, 30], "the last whole blocks are there");
+        let mut new = Slots::default();
+        new.arrive(at(105_000));
+        new.forget_old(at(105_000));
+        assert_eq!(new.close(at(137_000)), [2, 0, 0, 0, 0], "no blocks before the first arrival");
     }
 
     #[test]

@@ -65,7 +65,7 @@ spec:
 /// nothing.)
 pub async fn rejections_and_exhausted_retries_fire_their_alerts(mesh: &Mesh) -> Result<()> {
     let prometheus = prometheus(mesh).await?;
-    for (alert, retries, number) in [(REJECTING, 1, 40), (EXHAUSTED, 1, 40)] {
+    for (alert, retries, number) in [(REJECTING, 0, 40), (EXHAUSTED, 1, 40)] {
         let limits = format!("capacity: {{estimator: static, limit: 2}}, retries: {retries}, resetInterval: 100ms");
         mesh.set_parameters("shop", &limits).await?;
         mesh.capacity_in_force(2).await?;
