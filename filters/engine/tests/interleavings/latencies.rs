@@ -13,6 +13,7 @@ use bloc_policy::latency::histogram::bucket;
 use bloc_policy::latency::store::{Side, hand_over};
 use bloc_policy::latency::{Calls, Growth, Histogram};
 use bloc_policy::roster;
+use bloc_policy::shared::Shared;
 use bloc_policy::sync::{ServiceCalls, SyncRequest};
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -48,7 +49,7 @@ fn times(times: &[u64]) -> Histogram {
 impl Sidecar {
     fn of(process: &Rc<Process>) -> Self {
         let thread = Thread::of(process);
-        let services = r#"{"s":{"concurrency":1},"backend":{"retries":1,"routeRetries":1,"retryBudget":1}}"#;
+        let services = r#"{"s":{"concurrency":1,"capacity":{"estimator":"static","limit":2}},"backend":{"retries":1,"routeRetries":1,"retryBudget":1}}"#;
         let control_plane = r#"{"cluster":"a","wait":"30s"}"#;
         let configuration = format!(r#"{{"service":"s","services":{services},"controlPlane":{control_plane}}}"#);
         let inbound = thread.plug(1, "bloc.inbound", &configuration);
@@ -147,11 +148,12 @@ fn a_caller_reports_how_its_calls_end_as_users_see_them() {
     sidecar.calls(&[(20, Some(BROKEN)), (10, Some(GOOD))]);
     sidecar.calls(&[(20, Some(BROKEN)), (11, Some(BROKEN))]);
     sidecar.calls(&[(200, None)]);
+    sidecar.calls(&[(20, Some(BROKEN)), (15, None)]);
     // Its user leaves before there is an answer.
     drop(came(&sidecar.outbound, Seen::default()));
     sidecar.ticks(1);
-    let calls = Calls { requests: 6, failed: 2, exhausted: 1, retried: 4, refused: 0 };
-    let expected = ServiceCalls::new("backend", calls, times(&[50, 55, 45, 30, 31, 200]));
+    let calls = Calls { requests: 7, failed: 3, exhausted: 1, retried: 5, refused: 0 };
+    let expected = ServiceCalls::new("backend", calls, times(&[50, 55, 45, 30, 31, 200, 35]));
     assert_eq!(sidecar.report(true).calls, [expected]);
     assert_eq!(sidecar.report(true).calls, []);
 }
@@ -184,6 +186,51 @@ fn a_call_that_is_refused_for_the_slo_has_no_time() {
     assert_eq!(calls, [ServiceCalls::new("mu", counted, times(&[40]))]);
 }
 
+/// An error over gRPC, after a good beginning.
+#[test]
+fn a_call_whose_trailers_say_so_has_failed() {
+    let mut sidecar = Sidecar::new();
+    let (stream, mut filter) = came(&sidecar.outbound, Seen::default());
+    let (request, address) = (Rc::clone(&stream.0.request), Some("10.0.0.1:80".to_owned()));
+    let trailers = headers(&[("grpc-status", "14")]);
+    let seen = Seen { request, address, attempts: Some(1), trailers, ..Seen::default() };
+    let (attempt, mut sent) = came(&sidecar.attempts, seen);
+    sidecar.process.advance(millis(40));
+    for stream in [&attempt, &stream] {
+        stream.0.response.replace(Some(headers(GOOD)));
+    }
+    sent.response_headers(1, false);
+    filter.response_headers(1, false);
+    sent.response_trailers();
+    sidecar.ticks(1);
+    let calls = Calls { requests: 1, failed: 1, ..Calls::default() };
+    assert_eq!(sidecar.report(true).calls, [ServiceCalls::new("backend", calls, times(&[40]))]);
+}
+
+/// Envoy has sent it to a server that is not in the list.
+#[test]
+fn a_call_to_an_unlisted_server_has_a_time_too() {
+    let mut sidecar = Sidecar::new();
+    let listed = r#"{"services":{"listed":{"endpoints":["10.0.0.1:80"]}}}"#;
+    let outbound = sidecar.thread.plug(4, "bloc.outbound", listed);
+    let seen = || Seen { cluster: Some("listed".to_owned()), ..Seen::default() };
+    let (stream, mut filter) = came(&outbound, seen());
+    let (request, address) = (Rc::clone(&stream.0.request), Some("10.0.0.9:80".to_owned()));
+    let (attempt, mut sent) = came(&sidecar.attempts, Seen { request, address, attempts: Some(1), ..seen() });
+    sidecar.process.advance(millis(40));
+    for stream in [&attempt, &stream] {
+        stream.0.response.replace(Some(headers(GOOD)));
+    }
+    sent.response_headers(1, true);
+    filter.response_headers(1, true);
+    sidecar.ticks(1);
+    sidecar.report(true);
+    let polls = sidecar.process.calls.borrow();
+    let poll = |body: &Vec<u8>| serde_json::from_slice::<SyncRequest>(body).expect("a question");
+    let calls: Vec<ServiceCalls> = polls.iter().flat_map(|body| poll(body).calls).collect();
+    assert_eq!(calls, [ServiceCalls::new("listed", Calls { requests: 1, ..Calls::default() }, times(&[40]))]);
+}
+
 /// A thread that has handed something over ticks again in a second.
 #[test]
 fn counts_and_latencies_are_handed_over_together() {
@@ -194,6 +241,28 @@ fn counts_and_latencies_are_handed_over_together() {
         work();
         assert!(vm.has_counted() && vm.flush());
     }
+    // Counts alone: a call that is not over, and a rejection.
+    let _call = came(&sidecar.outbound, Seen::default());
+    assert!(vm.has_counted() && vm.flush());
+    let _inside = [sidecar.comes(), sidecar.comes()];
+    assert!(vm.flush() && !vm.has_counted());
+    assert!(sidecar.comes().0.0.reply.borrow().is_some());
+    assert!(vm.has_counted() && vm.flush());
+}
+
+#[test]
+fn an_arrival_is_handed_over_before_its_answer() {
+    let sidecar = Sidecar::new();
+    let handed_over = || {
+        sidecar.thread.engine.vm().flush();
+        sidecar.thread.host.get("bloc/latency/server/s").0
+    };
+    assert_eq!(handed_over(), None);
+    let mut inside = sidecar.comes();
+    let arrived = handed_over();
+    assert!(arrived.is_some());
+    answer(&mut inside);
+    assert_ne!(handed_over(), arrived);
 }
 
 #[test]
@@ -236,10 +305,14 @@ fn a_report_holds_services_in_turn() {
         let growth = Growth { numbers: vec![1], histograms: vec![wide.clone()] };
         hand_over(&sidecar.thread.host, Side::Caller, name, &growth, &Slots::default(), sidecar.process.now());
     }
-    let mut reported = Vec::new();
+    let (mut reported, mut waits) = (Vec::new(), Vec::new());
     for _ in 0..6 {
-        reported.extend(sidecar.report(true).calls.into_iter().map(|calls| calls.service));
+        let report = sidecar.report(true);
+        reported.extend(report.calls.into_iter().map(|calls| calls.service));
+        waits.push(report.wait.expect("a wait"));
     }
     reported.sort();
     assert_eq!(reported, names);
+    let soon = waits.iter().filter(|wait| *wait == "1000ms").count();
+    assert!((3..6).contains(&soon) && waits.last().is_some_and(|wait| wait == "30000ms"), "{waits:?}");
 }

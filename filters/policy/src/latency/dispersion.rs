@@ -184,6 +184,7 @@ mod tests {
             slots.forget_old(at(1_000 * seconds));
             assert!(slots.counts.len() < 60, "{} after {seconds} s", slots.counts.len());
         }
+        assert_eq!((slots.next, slots.counts.first()), (35_600, Some(&(35_600, 1))));
         assert_eq!(slots.close(at(3_607_000))[..2], [3, 30], "the last whole blocks are there");
         let mut new = Slots::default();
         new.arrive(at(105_000));
