@@ -102,7 +102,7 @@ pub async fn a_refused_or_stale_configuration_or_lost_replicas_fire_alerts(mesh:
     as_at_first(mesh).await?;
 
     // A parameter that filters do not know; an answer that is none.
-    for (alert, from, to, retries) in [(UNREAD, "retries", "retriez", 1), (STALE, "services", "servicez", 2)] {
+    for (alert, from, to, retries) in [(UNREAD, "capacity", "capacitz", 1), (STALE, "services", "servicez", 2)] {
         quiet(mesh, &prometheus).await?;
         mesh.api.apply(&LATER.replace("FROM", from).replace("TO", to)).await?;
         for pod in mesh.kubelet.pods("bloc-system", "app", "bloc-control-plane") {
