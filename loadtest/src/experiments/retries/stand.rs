@@ -10,10 +10,10 @@ use bloc_policy::config::{PluginSpec, RoutingKind, ServiceSpec};
 use hyper::StatusCode;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpSocket};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
 
@@ -138,7 +138,7 @@ impl Stand {
     /// # Errors
     /// The caller does not start, or a request gets no answer.
     pub async fn see(&self, case: &Case) -> Result<Vec<Course>, RetriesError> {
-        let caller = self.caller(case).await?;
+        let (caller, _ports) = self.caller(case).await?;
         let mut courses = Vec::new();
         for way in WAYS {
             courses.push(self.send(&caller, case, way).await?);
@@ -213,11 +213,13 @@ impl Stand {
         Ok(attempts)
     }
 
-    async fn caller(&self, case: &Case) -> Result<Envoy, RetriesError> {
+    /// The caller, and the ports at which nobody listens, which must be kept as long as it runs.
+    async fn caller(&self, case: &Case) -> Result<(Envoy, Vec<TcpSocket>), RetriesError> {
         let mut whole: Option<Value> = None;
+        let mut ports = Vec::new();
         for way in WAYS {
             let endpoints = match (case.failure, way) {
-                (Failure::NoConnection, _) => nobody(SERVERS).await?,
+                (Failure::NoConnection, _) => nobody(SERVERS, &mut ports)?,
                 (_, Way::Stock) => self.listeners(STOCK)?,
                 (_, Way::Filters(_)) => self.listeners("inbound")?,
             };
@@ -228,7 +230,7 @@ impl Stand {
             }
         }
         let bootstrap = whole.unwrap_or_default();
-        Ok(Envoy::start(&self.envoy, &self.directory, "caller", &bootstrap, 1).await?)
+        Ok((Envoy::start(&self.envoy, &self.directory, "caller", &bootstrap, 1).await?, ports))
     }
 
     fn listeners(&self, name: &str) -> Result<Vec<SocketAddr>, EnvoyError> {
@@ -236,13 +238,17 @@ impl Stand {
     }
 }
 
-/// Addresses at which nobody listens.
-async fn nobody(count: usize) -> Result<Vec<SocketAddr>, std::io::Error> {
-    let mut listeners = Vec::new();
+/// Addresses at which nobody listens: their sockets are bound, and added to `ports`. Otherwise a
+/// listener of the caller may get such a port, and its requests come back to it.
+fn nobody(count: usize, ports: &mut Vec<TcpSocket>) -> Result<Vec<SocketAddr>, std::io::Error> {
+    let mut addresses = Vec::new();
     for _ in 0..count {
-        listeners.push(TcpListener::bind("127.0.0.1:0").await?);
+        let socket = TcpSocket::new_v4()?;
+        socket.bind((Ipv4Addr::LOCALHOST, 0).into())?;
+        addresses.push(socket.local_addr()?);
+        ports.push(socket);
     }
-    listeners.iter().map(TcpListener::local_addr).collect()
+    Ok(addresses)
 }
 
 async fn counter(envoy: &Envoy, name: &str) -> Result<u64, RetriesError> {
