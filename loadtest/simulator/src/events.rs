@@ -35,6 +35,8 @@ pub enum Event {
     Incident(u32),
     /// This request reaches its sender, or the back-off before its next attempt ends.
     Enter(u32),
+    /// The sidecar of this server hands its next request to the application.
+    HandOver(u32),
     /// The idle streams no longer count.
     StreamsIdle,
 }
@@ -53,6 +55,7 @@ impl Event {
             Self::Enter(index) => (8, index),
             Self::StreamsIdle => (9, 0),
             Self::Answer(index) => (10, index),
+            Self::HandOver(index) => (11, index),
         };
         kind << 28 | index
     }
@@ -70,6 +73,7 @@ impl Event {
             7 => Self::Incident(index),
             8 => Self::Enter(index),
             10 => Self::Answer(index),
+            11 => Self::HandOver(index),
             _ => Self::StreamsIdle,
         }
     }

@@ -3,6 +3,7 @@
 use crate::policies::{Probe, ServerModel};
 use crate::requests::{NONE, Place, Request, Slab};
 use bloc_policy::units::Timestamp;
+use std::collections::VecDeque;
 use std::time::Duration;
 
 /// How many latencies a server keeps for each number of requests met, for probes; odd, so that
@@ -31,6 +32,8 @@ pub struct Server {
     pub member: bool,
     /// Its requests, in service or waiting.
     pub inside: u32,
+    /// When its sidecar hands over the requests for which places are kept.
+    pub hand_overs: VecDeque<Timestamp>,
     busy: u32,
     first: u32,
     last: u32,
@@ -43,7 +46,8 @@ impl Server {
         let latencies = probed.then(Latencies::default);
         let (factor, failing, rejecting, up) = (1.0, 0.0, false, true);
         let (inside, busy, first, last) = (0, 0, NONE, NONE);
-        Self { model, speed, factor, failing, rejecting, up, member, inside, busy, first, last, latencies }
+        let hand_overs = VecDeque::new();
+        Self { model, speed, factor, failing, rejecting, up, member, inside, hand_overs, busy, first, last, latencies }
     }
 
     /// Puts an admitted request into the queue. Call [`next`](Self::next) afterwards.
@@ -85,8 +89,12 @@ impl Server {
         Some((index, time))
     }
 
-    /// A request in service is finished: its place is free, and its answer is on its way to the
-    /// sidecar.
+    /// Whether a request waits.
+    pub fn waits(&self) -> bool {
+        self.first != NONE
+    }
+
+    /// A request in service is finished: its place is free.
     pub fn finish(&mut self) {
         self.busy -= 1;
     }
@@ -104,6 +112,7 @@ impl Server {
     pub fn die(&mut self, successor: Box<dyn ServerModel>) {
         (self.model, self.up, self.inside, self.busy) = (successor, false, 0, 0);
         (self.first, self.last) = (NONE, NONE);
+        self.hand_overs.clear();
         self.latencies = self.latencies.is_some().then(Latencies::default);
     }
 

@@ -12,6 +12,7 @@
 //! | [`fleet`], [`requests`], [`events`] | servers and their queues; requests under way; the queue of events |
 //! | [`outcome`] | the results |
 //! | [`figure`], [`chart`] | figure 5.6 of the paper |
+//! | [`regimes`] | the map: for which services bids gain, and for which they change nothing |
 //! | [`estimators`] | the source of a server's capacity: our estimators beside published ones |
 //!
 //! The model: a request draws its service time once and keeps it through all retries. A server
@@ -38,6 +39,7 @@ pub mod incident;
 pub mod load;
 pub mod outcome;
 pub mod policies;
+pub mod regimes;
 pub mod requests;
 pub mod scenario;
 pub mod service_time;

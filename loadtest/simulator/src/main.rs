@@ -19,6 +19,7 @@ enum Command {
     Figure(Box<commands::figure::FigureCommand>),
     Sweep(Box<commands::sweep::Sweep>),
     Estimators(commands::estimators::Estimators),
+    Regimes(commands::regimes::Regimes),
 }
 
 fn main() -> anyhow::Result<()> {
@@ -27,5 +28,6 @@ fn main() -> anyhow::Result<()> {
         Command::Figure(command) => command.run(),
         Command::Sweep(command) => command.run(),
         Command::Estimators(command) => command.run(),
+        Command::Regimes(command) => command.run(),
     }
 }

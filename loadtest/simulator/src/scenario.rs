@@ -51,6 +51,10 @@ pub struct Scenario {
     /// time. A rejection does not pay it.
     #[serde(serialize_with = "time")]
     pub application: Duration,
+    /// From an answer to the hand-over of the next request that the sidecar holds; the place is
+    /// empty meanwhile.
+    #[serde(serialize_with = "time")]
+    pub hand_over: Duration,
     /// How long a sender waits before a retry, in addition to the bounce.
     pub back_off: BackOff,
     /// After this time an attempt to an unreachable server fails.
@@ -143,6 +147,7 @@ impl Default for Scenario {
             one_way: Duration::from_micros(500),
             bounce: Duration::from_micros(1500),
             application: Duration::ZERO,
+            hand_over: Duration::ZERO,
             back_off: BackOff::default(),
             connect_timeout: Duration::from_secs(1),
             deadline: None,
@@ -177,6 +182,7 @@ impl Scenario {
         shown_range("edge", self.edge, Duration::ZERO, hour, "0s to 1h")?;
         shown_range("one_way", self.one_way, Duration::ZERO, hour, "0s to 1h")?;
         shown_range("application", self.application, Duration::ZERO, hour, "0s to 1h")?;
+        shown_range("hand_over", self.hand_over, Duration::ZERO, hour, "0s to 1h")?;
         shown_range("bounce", self.bounce, self.one_way, hour, "the one-way delay to 1h")?;
         shown_range("connect_timeout", self.connect_timeout, Duration::ZERO, hour, "0s to 1h")?;
         shown_range("warm_up", self.warm_up, Duration::ZERO, 1000 * hour, "0s to 1000h")?;

@@ -6,9 +6,11 @@ use std::time::Duration;
 
 /// The distribution of the service time, written `fixed:50ms`, `uniform:40ms-650ms`,
 /// `normal:250ms/125ms` (mean / standard deviation; a negative draw counts as zero),
-/// `exponential:10ms` (mean) or `pareto:10ms/1.5` (mean / shape; the longest is [`SPAN`] times the
-/// shortest, so that mean and variance exist and a run of some minutes sees the whole tail). Each
-/// duration is 1 µs to 1 h, the shape above 1 and at most 10.
+/// `exponential:10ms` (mean), `lognormal:50ms/1.5` (mean / sigma of the logarithm),
+/// `mix:10ms/400ms/0.05` (short / long / share of the long ones) or `pareto:10ms/1.5` (mean /
+/// shape; the longest is [`SPAN`] times the shortest, so that mean and variance exist and a run of
+/// some minutes sees the whole tail). Each duration is 1 µs to 1 h, sigma above 0 and at most 3, the
+/// share above 0 and below 1, the shape above 1 and at most 10.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum ServiceTime {
     /// Always the same.
@@ -19,6 +21,10 @@ pub enum ServiceTime {
     Normal(Duration, Duration),
     /// The mean.
     Exponential(Duration),
+    /// The mean, and the standard deviation of the logarithm.
+    Lognormal(Duration, f64),
+    /// Short, long, and the share of the long ones.
+    Mix(Duration, Duration, f64),
     /// The mean and the shape of a bounded Pareto distribution: the smaller the shape, the heavier
     /// the tail.
     Pareto(Duration, f64),
@@ -32,7 +38,7 @@ const MOST: Duration = Duration::from_secs(3600);
 /// The text is not a service time.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "a service time is fixed:50ms, uniform:40ms-650ms, normal:250ms/125ms, exponential:10ms or pareto:10ms/1.5, each duration 1us to 1h, the shape above 1 and at most 10"
+    "a service time is fixed:50ms, uniform:40ms-650ms, normal:250ms/125ms, exponential:10ms, lognormal:50ms/1.5, mix:10ms/400ms/0.05 or pareto:10ms/1.5, each duration 1us to 1h, sigma above 0 and at most 3, the share above 0 and below 1, the shape above 1 and at most 10"
 )]
 pub struct NoServiceTime;
 
@@ -43,12 +49,18 @@ impl ServiceTime {
             Self::Fixed(time) => time,
             Self::Uniform(low, high) => low + (high - low).mul_f64(rng.f64()),
             Self::Normal(mean, deviation) => {
-                // Box and Muller; the second number of the pair is not kept.
-                let z = (-2.0 * (1.0 - rng.f64()).ln()).sqrt() * (std::f64::consts::TAU * rng.f64()).cos();
-                let seconds = mean.as_secs_f64() + z * deviation.as_secs_f64();
+                let seconds = mean.as_secs_f64() + normal(rng) * deviation.as_secs_f64();
                 Duration::try_from_secs_f64(seconds).unwrap_or_default()
             }
             Self::Exponential(mean) => exponential(mean, rng),
+            Self::Lognormal(mean, sigma) => mean.mul_f64((sigma * normal(rng) - sigma * sigma / 2.0).exp()),
+            Self::Mix(short, long, share) => {
+                if rng.f64() < share {
+                    long
+                } else {
+                    short
+                }
+            }
             Self::Pareto(mean, shape) => {
                 let shortest =
                     mean.as_secs_f64() / (shape / (shape - 1.0) * (1.0 - SPAN.powf(1.0 - shape)) / mass(shape));
@@ -60,8 +72,13 @@ impl ServiceTime {
     /// The nominal mean.
     pub fn mean(&self) -> Duration {
         match *self {
-            Self::Fixed(mean) | Self::Normal(mean, _) | Self::Exponential(mean) | Self::Pareto(mean, _) => mean,
+            Self::Fixed(mean)
+            | Self::Normal(mean, _)
+            | Self::Exponential(mean)
+            | Self::Lognormal(mean, _)
+            | Self::Pareto(mean, _) => mean,
             Self::Uniform(low, high) => (low + high) / 2,
+            Self::Mix(short, long, share) => short.mul_f64(1.0 - share) + long.mul_f64(share),
         }
     }
 }
@@ -71,9 +88,20 @@ pub fn exponential(mean: Duration, rng: &mut fastrand::Rng) -> Duration {
     mean.mul_f64(-(1.0 - rng.f64()).ln())
 }
 
+/// A draw from the standard normal distribution (Box and Muller; the second number of the pair is
+/// not kept).
+fn normal(rng: &mut fastrand::Rng) -> f64 {
+    (-2.0 * (1.0 - rng.f64()).ln()).sqrt() * (std::f64::consts::TAU * rng.f64()).cos()
+}
+
 /// The share of an unbounded Pareto distribution that lies within the span.
 fn mass(shape: f64) -> f64 {
     1.0 - SPAN.powf(-shape)
+}
+
+/// A number for which `allowed` holds.
+fn number(text: &str, allowed: fn(f64) -> bool) -> Result<f64, NoServiceTime> {
+    text.parse().ok().filter(|&number| allowed(number)).ok_or(NoServiceTime)
 }
 
 impl FromStr for ServiceTime {
@@ -95,10 +123,18 @@ impl FromStr for ServiceTime {
             }
             "normal" => two('/').and_then(|(mean, deviation)| Ok(Self::Normal(time(mean)?, time(deviation)?))),
             "exponential" => time(rest).map(Self::Exponential),
+            "lognormal" => {
+                let (mean, sigma) = two('/')?;
+                Ok(Self::Lognormal(time(mean)?, number(sigma, |sigma| sigma > 0.0 && sigma <= 3.0)?))
+            }
+            "mix" => {
+                let (short, rest) = two('/')?;
+                let (long, share) = rest.split_once('/').ok_or(NoServiceTime)?;
+                Ok(Self::Mix(time(short)?, time(long)?, number(share, |share| share > 0.0 && share < 1.0)?))
+            }
             "pareto" => {
                 let (mean, shape) = two('/')?;
-                let shape = shape.parse().ok().filter(|&shape: &f64| shape > 1.0 && shape <= 10.0);
-                Ok(Self::Pareto(time(mean)?, shape.ok_or(NoServiceTime)?))
+                Ok(Self::Pareto(time(mean)?, number(shape, |shape| shape > 1.0 && shape <= 10.0)?))
             }
             _ => Err(NoServiceTime),
         }
@@ -114,6 +150,8 @@ impl fmt::Display for ServiceTime {
             Self::Uniform(low, high) => write!(f, "uniform:{}-{}", shown(low), shown(high)),
             Self::Normal(mean, deviation) => write!(f, "normal:{}/{}", shown(mean), shown(deviation)),
             Self::Exponential(mean) => write!(f, "exponential:{}", shown(mean)),
+            Self::Lognormal(mean, sigma) => write!(f, "lognormal:{}/{sigma}", shown(mean)),
+            Self::Mix(short, long, share) => write!(f, "mix:{}/{}/{share}", shown(short), shown(long)),
             Self::Pareto(mean, shape) => write!(f, "pareto:{}/{shape}", shown(mean)),
         }
     }
@@ -151,6 +189,9 @@ mod tests {
         close("uniform:40ms-640ms", 340.0, 600.0 / 12f64.sqrt());
         close("normal:250ms/50ms", 250.0, 50.0);
         close("exponential:10ms", 10.0, 10.0);
+        // The variance of a lognormal distribution is mean^2 * (exp(sigma^2) - 1).
+        close("lognormal:50ms/0.5", 50.0, 50.0 * 0.25f64.exp_m1().sqrt());
+        close("mix:10ms/400ms/0.05", 29.5, 390.0 * (0.05 * 0.95f64).sqrt());
         // The bound cuts off nothing of this light tail: shortest 10 * 5 / 6, variance shortest^2 *
         // 6 / (5^2 * 4).
         close("pareto:10ms/6", 10.0, (10.0 * 5.0 / 6.0) * (6.0f64 / 100.0).sqrt());
@@ -172,8 +213,17 @@ mod tests {
 
     #[test]
     fn parses_and_prints_each_kind_of_service_time() {
-        for text in ["fixed:50ms", "uniform:40ms-1s500ms", "normal:250ms/125ms", "exponential:10ms", "pareto:10ms/1.5"]
-        {
+        for text in [
+            "fixed:50ms",
+            "uniform:40ms-1s500ms",
+            "normal:250ms/125ms",
+            "exponential:10ms",
+            "lognormal:50ms/1.5",
+            "lognormal:50ms/3",
+            "mix:10ms/400ms/0.05",
+            "pareto:10ms/1.5",
+            "pareto:10ms/10",
+        ] {
             let time: ServiceTime = text.parse().unwrap();
             assert_eq!(time.to_string(), text);
         }
@@ -181,9 +231,23 @@ mod tests {
 
     #[test]
     fn refuses_an_invalid_service_time() {
-        for text in
-            ["50ms", "fixed:0ms", "fixed:2h", "uniform:2s-1s", "normal:1s", "gamma:1s", "pareto:1s/1", "pareto:1s/NaN"]
-        {
+        for text in [
+            "50ms",
+            "fixed:0ms",
+            "fixed:2h",
+            "uniform:2s-1s",
+            "normal:1s",
+            "gamma:1s",
+            "pareto:1s/1",
+            "pareto:1s/10.1",
+            "pareto:1s/NaN",
+            "lognormal:1s",
+            "lognormal:1s/0",
+            "lognormal:1s/3.1",
+            "mix:1s/2s",
+            "mix:1s/2s/0",
+            "mix:1s/2s/1",
+        ] {
             assert_eq!(text.parse::<ServiceTime>(), Err(NoServiceTime), "{text}");
         }
     }

@@ -98,3 +98,50 @@ fn every_policy_gets_the_same_number_of_requests() {
     let counts: Vec<u64> = POLICIES.iter().map(|&policy| run(&case(policy, 200)).total_started).collect();
     assert!(counts.windows(2).all(|pair| pair[0] == pair[1]), "{counts:?}");
 }
+
+/// Answers per second of one server with two places of 10 ms each, always busy, which takes 2 ms
+/// from its application to its sidecar and back.
+fn busy(service: &str, hand_over_ms: u64) -> f64 {
+    let scenario = Scenario {
+        senders: 1,
+        servers: 1,
+        concurrency: 2,
+        load: "closed:20".parse().unwrap(),
+        service_time: "fixed:10ms".parse().unwrap(),
+        application: Duration::from_millis(2),
+        hand_over: Duration::from_millis(hand_over_ms),
+        service: serde_json::from_str(service).unwrap(),
+        ..case(PolicyKind::Bid, 100)
+    };
+    run(&scenario).throughput_rps
+}
+
+#[test]
+fn a_held_queue_leaves_a_place_empty_until_the_sidecar_fills_it_again() {
+    assert_eq!(busy(r#"{"concurrency":2,"hold":false}"#, 3), 200.0, "the application has its own queue");
+    let held = busy(r#"{"concurrency":2}"#, 0);
+    assert!((held - 2.0 / 0.012).abs() < 0.1, "the sidecar sees the answer 2 ms later: {held}");
+    let slower = busy(r#"{"concurrency":2}"#, 3);
+    assert!((slower - 2.0 / 0.015).abs() < 0.1, "and hands the next over 3 ms after that: {slower}");
+    let fewer = busy(r#"{"concurrency":1}"#, 0);
+    assert!((fewer - 1.0 / 0.012).abs() < 0.1, "one at a time: {fewer}");
+    assert!((busy(r#"{"concurrency":9}"#, 0) - 200.0).abs() < 0.1, "the application has two places, and queues");
+}
+
+#[test]
+fn a_server_that_dies_with_held_requests_loses_them_and_serves_again() {
+    for incident in ["down:0@20s-20s1ms", "down:0@20s-30s"] {
+        let scenario = Scenario {
+            senders: 2,
+            servers: 1,
+            load: "closed:20".parse().unwrap(),
+            service_time: "fixed:10ms".parse().unwrap(),
+            hand_over: Duration::from_millis(50),
+            incidents: vec![incident.parse().unwrap()],
+            service: serde_json::from_str(r#"{"concurrency":1}"#).unwrap(),
+            ..case(PolicyKind::Bid, 100)
+        };
+        let outcome = run(&scenario);
+        assert!((outcome.throughput_rps - 1.0 / 0.06).abs() < 0.1, "{incident}: {outcome:?}");
+    }
+}

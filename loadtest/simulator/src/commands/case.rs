@@ -26,7 +26,8 @@ pub struct CaseOptions {
     /// Requests that a server works on at once.
     #[arg(long)]
     pub concurrency: Option<u32>,
-    /// fixed:250ms, uniform:40ms-650ms, normal:250ms/125ms, exponential:10ms or pareto:10ms/1.5.
+    /// fixed:250ms, uniform:40ms-650ms, normal:250ms/125ms, exponential:10ms, lognormal:50ms/1.5
+    /// (mean, sigma), mix:10ms/400ms/0.05 (short, long, share of the long) or pareto:10ms/1.5.
     #[arg(long)]
     pub service_time: Option<ServiceTime>,
     /// closed:CLIENTS, closed:CLIENTS/THINK, poisson:RPS or share:SHARE (of the servers' capacity).
@@ -48,6 +49,9 @@ pub struct CaseOptions {
     /// time. A rejection does not pay it.
     #[arg(long, value_parser = humantime::parse_duration)]
     pub application: Option<Duration>,
+    /// From an answer to the hand-over of the next request that the sidecar holds.
+    #[arg(long, value_parser = humantime::parse_duration)]
+    pub hand_over: Option<Duration>,
     /// Envoy's back-off before a retry, such as 1ms-10ms; default: none.
     #[arg(long)]
     pub back_off: Option<BackOff>,
@@ -111,6 +115,7 @@ impl CaseOptions {
             one_way,
             bounce: self.bounce.unwrap_or(base.bounce),
             application: self.application.unwrap_or(base.application),
+            hand_over: self.hand_over.unwrap_or(base.hand_over),
             back_off: self.back_off.unwrap_or(base.back_off),
             connect_timeout: self.connect_timeout.unwrap_or(base.connect_timeout),
             deadline: self.deadline.or(base.deadline),

@@ -6,5 +6,6 @@
 pub mod case;
 pub mod estimators;
 pub mod figure;
+pub mod regimes;
 pub mod run;
 pub mod sweep;

@@ -97,11 +97,42 @@ impl Simulation<'_> {
     /// If the server has a free place, its next waiting request takes it.
     pub(super) fn serve(&mut self, place: usize) {
         // At least one place is left. The filters, before they knew idle streams, held everything.
-        let taken = self.servers[place].model.places_of_streams();
-        let concurrency = self.scenario.concurrency.saturating_sub(taken).max(1);
+        let most = self.holds(place).unwrap_or(self.scenario.concurrency);
+        let concurrency = most.saturating_sub(self.servers[place].model.places_of_streams()).max(1);
         let next = self.servers[place].next(concurrency, &mut self.requests, self.now);
         if let Some((request, time)) = next {
             self.after(time, Event::Finish(request));
+        }
+    }
+
+    /// How many requests the sidecar gives to the application at once, if the others wait in the
+    /// sidecar: if the application does not queue before that.
+    fn holds(&self, place: usize) -> Option<u32> {
+        self.servers[place].model.holds().filter(|&places| places <= self.scenario.concurrency)
+    }
+
+    /// A place is free again. A sidecar that holds requests takes some time to give it the next
+    /// one.
+    fn free(&mut self, place: usize) {
+        let at_once = self.scenario.hand_over.is_zero() || self.holds(place).is_none();
+        let server = &mut self.servers[place];
+        if at_once || !server.waits() {
+            server.finish();
+            return self.serve(place);
+        }
+        server.hand_overs.push_back(self.now.after(self.scenario.hand_over));
+        self.after(self.scenario.hand_over, Event::HandOver(place as u32));
+    }
+
+    /// A held request takes the place that was kept for it.
+    pub(super) fn hand_over(&mut self, server: u32) {
+        let place = server as usize;
+        let state = &mut self.servers[place];
+        // A server that died meanwhile has lost what it held.
+        if state.hand_overs.front() == Some(&self.now) {
+            state.hand_overs.pop_front();
+            state.finish();
+            self.serve(place);
         }
     }
 
@@ -112,13 +143,15 @@ impl Simulation<'_> {
             return self.requests.free(index);
         }
         let place = request.server as usize;
-        self.servers[place].finish();
         if self.scenario.application.is_zero() {
             return self.answered(index);
         }
         request.place = Place::Answered;
         self.after(self.scenario.application, Event::Answer(index));
-        self.serve(place);
+        if self.holds(place).is_none() {
+            self.servers[place].finish();
+            self.serve(place);
+        }
     }
 
     /// An application's answer reaches its server's sidecar.
@@ -128,6 +161,10 @@ impl Simulation<'_> {
             return self.requests.free(index);
         }
         let place = request.server as usize;
+        // The application's own queue gave the place away when it finished; a sidecar does so only
+        // now.
+        let frees = self.scenario.application.is_zero() || self.holds(place).is_some();
+        let request = &mut self.requests[index];
         let server = &mut self.servers[place];
         let report = server.model.answer(index, self.now, &mut self.generators.servers);
         request.answer = if request.fails {
@@ -140,7 +177,9 @@ impl Simulation<'_> {
         server.leave(request, self.now);
         self.inside -= 1;
         self.view.committed[place] -= 1;
-        self.serve(place);
+        if frees {
+            self.free(place);
+        }
         self.after(self.scenario.one_way, Event::Return(index));
     }
 

@@ -22,6 +22,7 @@ impl Simulation<'_> {
             self.view.committed.push(if member { 0 } else { UNAVAILABLE });
             self.view.rates.push(scenario.service_rate(server));
         }
+        self.view.concurrency = scenario.concurrency;
         self.tell_members();
         for index in 0..self.changes.len() {
             self.events.push(self.changes[index].0, Event::Incident(index as u32));

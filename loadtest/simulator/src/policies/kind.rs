@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 /// The policies, by their names on the command line and in the results.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, clap::ValueEnum)]
 #[serde(rename_all = "snake_case")]
 #[value(rename_all = "snake_case")]
 pub enum PolicyKind {
@@ -30,6 +30,10 @@ pub enum PolicyKind {
     Jsq,
     /// Omniscient: the smallest (requests + 1) / service rate.
     ShortestWait,
+    /// Omniscient: the smallest expected response time, which is at least an execution time.
+    ShortestResponse,
+    /// Omniscient: the smallest wait in the queue plus half of an execution time.
+    WaitPlusHalf,
 }
 
 impl PolicyKind {
@@ -47,6 +51,8 @@ impl PolicyKind {
             Self::Prequal => "prequal",
             Self::Jsq => "jsq",
             Self::ShortestWait => "shortest_wait",
+            Self::ShortestResponse => "shortest_response",
+            Self::WaitPlusHalf => "wait_plus_half",
         }
     }
 }

@@ -14,7 +14,7 @@
 //! | `least_request_full` | fewest own pending requests among all ([`LeastRequestFull`]) | plain |
 //! | `bloc`, `mu`, `bid` | `bloc_policy::sender`, that routing | `bloc_policy`: admission, capacity, chips, reports ([`Inbound`]) |
 //! | `prequal` | probing, hot and cold ([`Prequal`]) | plain, answering probes |
-//! | `jsq`, `shortest_wait` | sees all servers at the moment of decision ([`Omniscient`]) | plain |
+//! | `jsq`, `shortest_wait`, `shortest_response`, `wait_plus_half` | sees all servers at the moment of decision ([`Omniscient`]) | plain |
 //!
 //! Plain servers admit everything and report nothing, as without our filters.
 

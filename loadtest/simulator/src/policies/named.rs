@@ -19,5 +19,7 @@ pub fn named(scenario: &Scenario) -> Result<Box<dyn Policy>, ScenarioError> {
         PolicyKind::Prequal => Box::new(Prequal),
         PolicyKind::Jsq => Box::new(Omniscient::Queue),
         PolicyKind::ShortestWait => Box::new(Omniscient::Wait),
+        PolicyKind::ShortestResponse => Box::new(Omniscient::Response(1.0)),
+        PolicyKind::WaitPlusHalf => Box::new(Omniscient::Response(0.5)),
     })
 }

@@ -16,6 +16,9 @@ pub enum Omniscient {
     Queue,
     /// The expected response time: (requests + 1) / service rate.
     Wait,
+    /// The wait until a place is free, plus this share of an execution time. With 1 it is the
+    /// expected response time of a server with several places: never below an execution time.
+    Response(f64),
 }
 
 impl Policy for Omniscient {
@@ -28,12 +31,20 @@ impl SenderModel for Omniscient {
     fn members(&mut self, _servers: &[u32], _now: Timestamp) {}
 
     fn choose(&mut self, _plan: &mut Plan, _attempt: u32, moment: &mut Moment<'_>) -> Option<Choice> {
-        let View { committed, rates } = moment.view;
+        let View { committed, rates, concurrency } = moment.view;
         let server = match self {
             Self::Queue => least(committed.iter().copied(), moment.rng),
             Self::Wait => {
                 let wait = |(&committed, &rate): (&u32, &f64)| f64::from(committed + 1) / rate;
                 least(committed.iter().zip(rates).map(wait), moment.rng)
+            }
+            &mut Self::Response(share) => {
+                let places = *concurrency;
+                let expected = |(&committed, &rate): (&u32, &f64)| {
+                    let waiting = (committed + 1).saturating_sub(places);
+                    (f64::from(waiting) + share * f64::from(places)) / rate
+                };
+                least(committed.iter().zip(rates).map(expected), moment.rng)
             }
         }?;
         let available = *committed.get(server)? < UNAVAILABLE;
@@ -68,9 +79,24 @@ mod tests {
 
     #[test]
     fn joins_the_shortest_queue_or_wait_and_splits_ties_evenly() {
-        let view = View { committed: vec![UNAVAILABLE, 1, 1, 3], rates: vec![9.0, 1.0, 1.0, 2.5] };
+        let view = View { committed: vec![UNAVAILABLE, 1, 1, 3], rates: vec![9.0, 1.0, 1.0, 2.5], concurrency: 1 };
         let [none, a, b, more] = shares(Omniscient::Queue, &view);
         assert!(none == 0 && more == 0 && a.abs_diff(b) < 150, "{a} and {b}");
         assert_eq!(shares(Omniscient::Wait, &view), [0, 0, 0, 1000], "4 / 2.5 is less than 2 / 1");
+    }
+
+    #[test]
+    fn the_share_of_the_execution_time_says_how_far_a_slow_server_is_spared() {
+        // Two places each. The slow one has a free place: no wait, and 4 s of work. The fast one
+        // works on a request for 1 s, and frees a place each 0.5 s.
+        for (share, tie) in [(0.0, 1), (0.5, 4), (1.0, 7)] {
+            let slow = |fast| {
+                let view = View { committed: vec![1, fast], rates: vec![0.5, 2.0], concurrency: 2 };
+                shares(Omniscient::Response(share), &view)[0]
+            };
+            assert!(slow(tie).abs_diff(500) < 75, "{share}: {}", slow(tie));
+            assert_eq!(slow(tie + 1), 1000, "{share}");
+            assert!(share == 0.0 || slow(tie - 1) == 0, "{share}");
+        }
     }
 }

@@ -45,6 +45,11 @@ pub trait ServerModel {
         0
     }
 
+    /// How many requests the sidecar gives to the application at once; none: all.
+    fn holds(&self) -> Option<u32> {
+        None
+    }
+
     /// Whether it lies, to probes too.
     fn lies(&self) -> bool {
         false

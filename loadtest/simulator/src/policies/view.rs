@@ -11,4 +11,6 @@ pub struct View {
     pub committed: Vec<u32>,
     /// For each server its present capacity, in requests per second.
     pub rates: Vec<f64>,
+    /// Requests that a server works on at once.
+    pub concurrency: u32,
 }

@@ -17,7 +17,7 @@ pub fn case(policy: PolicyKind, seconds: u64) -> Scenario {
 
 /// All policies that can be simulated.
 #[allow(dead_code, reason = "not every test file asks all of them")]
-pub const POLICIES: [PolicyKind; 11] = [
+pub const POLICIES: [PolicyKind; 13] = [
     PolicyKind::Random,
     PolicyKind::RoundRobin,
     PolicyKind::LeastRequest,
@@ -29,4 +29,6 @@ pub const POLICIES: [PolicyKind; 11] = [
     PolicyKind::Prequal,
     PolicyKind::Jsq,
     PolicyKind::ShortestWait,
+    PolicyKind::ShortestResponse,
+    PolicyKind::WaitPlusHalf,
 ];
