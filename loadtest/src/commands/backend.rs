@@ -17,7 +17,8 @@ pub struct Serve {
     /// Its name in its answers
     #[arg(long, default_value = "backend")]
     name: String,
-    /// fixed:50ms, uniform:40ms-650ms, normal:250ms/125ms (mean/deviation) or exponential:10ms
+    /// fixed:50ms, uniform:40ms-650ms, normal:250ms/125ms (mean/deviation), exponential:10ms,
+    /// lognormal:50ms/1.5 (mean/sigma) or mix:10ms/400ms/0.05 (short/long/share of the long)
     #[arg(long, default_value = "fixed:50ms")]
     service_time: ServiceTime,
     /// Requests served at once; 1 to 1000

@@ -21,7 +21,8 @@ pub struct MeshOptions {
     /// Backends, each with its own sidecar; 1 to 100
     #[arg(long, default_value = "10", value_parser = |text: &str| number::<usize>(text, 1, 100))]
     backends: usize,
-    /// fixed:50ms, uniform:40ms-650ms, normal:250ms/125ms (mean/deviation) or exponential:10ms
+    /// fixed:50ms, uniform:40ms-650ms, normal:250ms/125ms (mean/deviation), exponential:10ms,
+    /// lognormal:50ms/1.5 (mean/sigma) or mix:10ms/400ms/0.05 (short/long/share of the long)
     #[arg(long, default_value = "fixed:50ms")]
     service_time: ServiceTime,
     /// Requests that a backend serves at once; 1 to 1000

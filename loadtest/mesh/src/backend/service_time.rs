@@ -8,9 +8,11 @@ use std::str::FromStr;
 use std::time::Duration;
 
 /// The distribution of the service time, written `fixed:50ms`, `uniform:40ms-650ms`,
-/// `normal:250ms/125ms` (mean / standard deviation; a negative draw counts as zero) or
-/// `exponential:10ms` (mean). Each duration is 1 µs to 1 h.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// `normal:250ms/125ms` (mean / standard deviation; a negative draw counts as zero),
+/// `exponential:10ms` (mean), `lognormal:50ms/1.5` (mean / sigma of the logarithm) or
+/// `mix:10ms/400ms/0.05` (short / long / share of the long ones). Each duration is 1 µs to 1 h, sigma
+/// above 0 and at most 3, the share above 0 and below 1.
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub enum ServiceTime {
     /// Always the same.
     Fixed(Duration),
@@ -20,6 +22,10 @@ pub enum ServiceTime {
     Normal(Duration, Duration),
     /// The mean.
     Exponential(Duration),
+    /// The mean, and the standard deviation of the logarithm.
+    Lognormal(Duration, f64),
+    /// Short, long, and the share of the long ones.
+    Mix(Duration, Duration, f64),
 }
 
 const LEAST: Duration = Duration::from_micros(1);
@@ -43,14 +49,23 @@ impl ServiceTime {
                 let x: f64 = Exp1.sample(rng);
                 mean.mul_f64(x)
             }
+            Self::Lognormal(mean, sigma) => {
+                let z: f64 = StandardNormal.sample(rng);
+                mean.mul_f64((sigma * z - sigma * sigma / 2.0).exp())
+            }
+            Self::Mix(short, long, share) => {
+                let x: f64 = StandardUniform.sample(rng);
+                if x < share { long } else { short }
+            }
         }
     }
 
     /// The nominal mean.
     pub fn mean(&self) -> Duration {
         match *self {
-            Self::Fixed(mean) | Self::Normal(mean, _) | Self::Exponential(mean) => mean,
+            Self::Fixed(mean) | Self::Normal(mean, _) | Self::Exponential(mean) | Self::Lognormal(mean, _) => mean,
             Self::Uniform(low, high) => (low + high) / 2,
+            Self::Mix(short, long, share) => short.mul_f64(1.0 - share) + long.mul_f64(share),
         }
     }
 
@@ -62,6 +77,8 @@ impl ServiceTime {
             Self::Uniform(low, high) => Self::Uniform(scale(low), scale(high)),
             Self::Normal(mean, deviation) => Self::Normal(scale(mean), scale(deviation)),
             Self::Exponential(mean) => Self::Exponential(scale(mean)),
+            Self::Lognormal(mean, sigma) => Self::Lognormal(scale(mean), sigma),
+            Self::Mix(short, long, share) => Self::Mix(scale(short), scale(long), share),
         }
     }
 }
@@ -77,8 +94,8 @@ impl FromStr for ServiceTime {
 
     fn from_str(text: &str) -> Result<Self, NotAllowed> {
         let forms = || {
-            let forms =
-                "fixed:50ms, uniform:40ms-650ms, normal:250ms/125ms or exponential:10ms, each duration 1us to 1h";
+            let forms = "fixed:50ms, uniform:40ms-650ms, normal:250ms/125ms, exponential:10ms, lognormal:50ms/1.5 or \
+                mix:10ms/400ms/0.05, each duration 1us to 1h, sigma above 0 and at most 3, the share above 0 and below 1";
             NotAllowed(forms.to_owned())
         };
         let time = |text: &str| quantity::duration(text, LEAST, MOST).map_err(|_| forms());
@@ -94,6 +111,17 @@ impl FromStr for ServiceTime {
             },
             ("normal", rest) => two(rest, '/').map(|(mean, deviation)| Self::Normal(mean, deviation)),
             ("exponential", rest) => time(rest).map(Self::Exponential),
+            ("lognormal", rest) => {
+                let (mean, sigma) = rest.split_once('/').ok_or_else(forms)?;
+                let sigma = quantity::number(sigma, f64::MIN_POSITIVE, 3.0).map_err(|_| forms())?;
+                Ok(Self::Lognormal(time(mean)?, sigma))
+            }
+            ("mix", rest) => {
+                let (times, share) = rest.rsplit_once('/').ok_or_else(forms)?;
+                let (short, long) = two(times, '/')?;
+                let share = quantity::number(share, f64::MIN_POSITIVE, 1.0_f64.next_down()).map_err(|_| forms())?;
+                Ok(Self::Mix(short, long, share))
+            }
             _ => Err(forms()),
         }
     }
@@ -112,6 +140,8 @@ impl fmt::Display for ServiceTime {
             Self::Uniform(low, high) => write!(f, "uniform:{}-{}", whole(low), whole(high)),
             Self::Normal(mean, deviation) => write!(f, "normal:{}/{}", whole(mean), whole(deviation)),
             Self::Exponential(mean) => write!(f, "exponential:{}", whole(mean)),
+            Self::Lognormal(mean, sigma) => write!(f, "lognormal:{}/{sigma}", whole(mean)),
+            Self::Mix(short, long, share) => write!(f, "mix:{}/{}/{share}", whole(short), whole(long)),
         }
     }
 }
@@ -143,19 +173,44 @@ mod tests {
         close(moments("uniform:40ms-640ms"), 340.0, 600.0 / 12f64.sqrt());
         close(moments("normal:250ms/50ms"), 250.0, 50.0);
         close(moments("exponential:10ms"), 10.0, 10.0);
+        // The variance of a lognormal distribution is mean^2 * (exp(sigma^2) - 1).
+        close(moments("lognormal:50ms/0.5"), 50.0, 50.0 * 0.25f64.exp_m1().sqrt());
+        close(moments("mix:10ms/400ms/0.05"), 29.5, 390.0 * (0.05 * 0.95f64).sqrt());
     }
 
     #[test]
     fn parses_and_prints_each_kind_of_service_time() {
-        for text in ["fixed:50ms", "uniform:40ms-1s500ms", "normal:250ms/125ms", "exponential:10ms"] {
+        for (text, twice) in [
+            ("fixed:50ms", "fixed:100ms"),
+            ("uniform:40ms-1s500ms", "uniform:80ms-3s"),
+            ("normal:250ms/125ms", "normal:500ms/250ms"),
+            ("exponential:10ms", "exponential:20ms"),
+            ("lognormal:50ms/3", "lognormal:100ms/3"),
+            ("mix:10ms/400ms/0.05", "mix:20ms/800ms/0.05"),
+        ] {
             let time: ServiceTime = text.parse().unwrap();
-            assert_eq!(time.to_string(), text);
+            assert_eq!((time.to_string(), time.scaled(2.0).to_string()), (text.to_owned(), twice.to_owned()));
+            assert_eq!(time.scaled(2.0).mean(), time.mean() * 2, "{text}");
         }
     }
 
     #[test]
     fn refuses_an_invalid_service_time() {
-        for text in ["50ms", "fixed:0ms", "fixed:2h", "uniform:2s-1s", "normal:1s", "gamma:1s", "fixed:50"] {
+        for text in [
+            "50ms",
+            "fixed:0ms",
+            "fixed:2h",
+            "uniform:2s-1s",
+            "normal:1s",
+            "gamma:1s",
+            "fixed:50",
+            "lognormal:1s",
+            "lognormal:1s/0",
+            "lognormal:1s/3.1",
+            "mix:1s/2s",
+            "mix:1s/2s/0",
+            "mix:1s/2s/1",
+        ] {
             assert!(text.parse::<ServiceTime>().is_err(), "{text}");
         }
     }

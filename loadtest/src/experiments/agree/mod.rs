@@ -182,6 +182,8 @@ fn service_time(time: ServiceTime) -> bloc_sim::service_time::ServiceTime {
         ServiceTime::Uniform(low, high) => Simulated::Uniform(low, high),
         ServiceTime::Normal(mean, deviation) => Simulated::Normal(mean, deviation),
         ServiceTime::Exponential(mean) => Simulated::Exponential(mean),
+        ServiceTime::Lognormal(mean, sigma) => Simulated::Lognormal(mean, sigma),
+        ServiceTime::Mix(short, long, share) => Simulated::Mix(short, long, share),
     }
 }
 
