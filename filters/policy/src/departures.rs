@@ -8,14 +8,11 @@
 //! - confidence `= confident / departed` (ratio): a request is confident if others waited when it
 //!   arrived and the queue did not run empty until it was answered. Then the server was busy all
 //!   the time, so its departure rate was its service rate;
-//! - execution time (s): the mean of the first twenty requests, then an EWMA with weight 0.05 for
-//!   the newest; each two idle seconds halve the weight of the past;
+//! - execution time (s): a mean with a long memory and a test for change, see [`Execution`];
 //! - `T = clamp(10 * execution time, 0.1 s, 10 s)`, recomputed only when `10 * execution time`
 //!   leaves `[T / 2, 2 * T]`. 1 s at the start.
 //!
-//! The paper gives no weights: 0.7 and 0.05 average over some three intervals and twenty requests.
-//! Simulated with exponential service times, 0.1 is worse by 5% in the p99 of Mu's routing; 0.02 is
-//! better by 2%, but slower to notice a server that has become slow. Cold start: nothing is known
+//! The paper gives no weights: 0.7 averages over some three intervals. Cold start: nothing is known
 //! or reported until an interval with a departure has passed. An idle interval forgets the rate,
 //! and halves a long `T` down to 1 s. Cost: a few additions a request.
 //!
@@ -29,18 +26,16 @@
 //! 4. an idle interval does not forget the execution time (line 19), which the first requests after
 //!    a pause need for their bids and deadlines. The execution time ages instead: a server that
 //!    took itself for slow, after one slow answer or a slow start, would be asked ever more rarely,
-//!    and would never learn better.
+//!    and would never learn better. Each thread sees only the pauses between its own requests.
 
-use crate::units::{Ratio, Timestamp};
+use crate::execution::Execution;
+use crate::units::{Concurrency, Ratio, Timestamp};
 use std::time::Duration;
 
 const RATE_MEMORY: f64 = 0.7;
-const EXECUTION_WEIGHT: f64 = 0.05;
 const START_INTERVAL: Duration = Duration::from_secs(1);
 const LEAST_INTERVAL: f64 = 0.1;
 const MOST_INTERVAL: f64 = 10.0;
-/// After this many idle seconds the execution time counts half.
-const HALF_LIFE: f64 = 2.0;
 
 /// How many requests have left the server since it started.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -64,10 +59,7 @@ pub struct Departures {
     /// Requests per second.
     rate: Option<f64>,
     confidence: Ratio,
-    /// Seconds.
-    execution: Option<f64>,
-    /// How many requests the past counts for in the execution time.
-    seen: f64,
+    execution: Execution,
     /// When a request departed last.
     departed: Timestamp,
     /// How often the queue has run empty.
@@ -82,8 +74,7 @@ impl Default for Departures {
             counted: Totals::default(),
             rate: None,
             confidence: Ratio::default(),
-            execution: None,
-            seen: 0.0,
+            execution: Execution::default(),
             departed: Timestamp::ZERO,
             emptied: 0,
         }
@@ -96,20 +87,25 @@ impl Departures {
         Flag((queue > 0).then_some(self.emptied))
     }
 
-    /// A request has been answered after `execution`, and `queue` are waiting. Returns whether it
-    /// was confident (lines 6 to 16).
-    pub fn depart(&mut self, flag: Flag, execution: Duration, queue: u32, now: Timestamp) -> bool {
+    /// A request has been answered `took` after it was handed to the application, and `queue` are
+    /// waiting. It took `work` seconds of one of the `places`. Returns whether it was confident
+    /// (lines 6 to 16).
+    pub fn depart(
+        &mut self,
+        flag: Flag,
+        took: Duration,
+        (work, places): (f64, Concurrency),
+        queue: u32,
+        now: Timestamp,
+    ) -> bool {
         let confident = flag.0 == Some(self.emptied);
         if queue == 0 {
             self.emptied = self.emptied.wrapping_add(1);
         }
-        let seconds = execution.as_secs_f64();
-        let idle = now.since(self.departed).saturating_sub(execution);
+        self.execution.rest(now.since(self.departed).saturating_sub(took));
         self.departed = now;
-        self.seen *= 0.5_f64.powf(idle.as_secs_f64() / HALF_LIFE);
-        self.seen = (self.seen + 1.0).min(1.0 / EXECUTION_WEIGHT);
-        let mean = self.execution.map_or(seconds, |mean| mean + (seconds - mean) / self.seen);
-        self.execution = Some(mean);
+        self.execution.hear(work, places);
+        let mean = self.execution.mean().unwrap_or_default();
         let (wanted, interval) = (10.0 * mean, self.interval.as_secs_f64());
         if wanted > 2.0 * interval || wanted < interval / 2.0 {
             self.interval = Duration::from_secs_f64(wanted.clamp(LEAST_INTERVAL, MOST_INTERVAL));
@@ -158,7 +154,7 @@ impl Departures {
 
     /// The mean time between handing a request to the application and its answer.
     pub fn execution(&self) -> Option<Duration> {
-        self.execution.map(Duration::from_secs_f64)
+        self.execution.mean().map(Duration::from_secs_f64)
     }
 
     /// The measuring interval in force.
@@ -176,6 +172,12 @@ mod tests {
         Timestamp::ZERO.after(Duration::from_millis(millis))
     }
 
+    /// A request has been answered after `millis`, without a wait.
+    fn depart(departures: &mut Departures, flag: Flag, millis: u64, queue: u32, now: u64) -> bool {
+        let took = Duration::from_millis(millis);
+        departures.depart(flag, took, (took.as_secs_f64(), Concurrency::new(1)), queue, at(now))
+    }
+
     /// A server that works on one request at a time, `service` ms each, with arrivals every `gap`
     /// ms; what it has measured after `millis`.
     fn run(service: u64, gap: u64, millis: u64) -> Departures {
@@ -186,7 +188,7 @@ mod tests {
             if let Some((flag, since)) = executing
                 && now - since >= service
             {
-                let confident = departures.depart(flag, Duration::from_millis(service), queue.len() as u32, at(now));
+                let confident = depart(&mut departures, flag, service, queue.len() as u32, now);
                 totals.departed += 1;
                 totals.confident += u64::from(confident);
                 executing = queue.pop_front().map(|flag| (flag, now));
@@ -233,15 +235,15 @@ mod tests {
 
     #[test]
     fn keeps_the_interval_while_ten_executions_take_half_to_twice_as_long() {
-        let depart = |departures: &mut Departures, millis| {
-            let flag = departures.arrive(0);
-            departures.depart(flag, Duration::from_millis(millis), 0, departures.departed);
+        let again = |departures: &mut Departures, millis| {
+            let (flag, now) = (departures.arrive(0), departures.departed.as_nanos() / 1_000_000);
+            depart(departures, flag, millis, 0, now);
         };
         let mut departures = Departures::default();
-        depart(&mut departures, 200);
+        again(&mut departures, 200);
         assert_eq!(departures.interval(), Duration::from_secs(1), "2 s is double, and not more");
         let mut departures = run(300, 400, 9_000);
-        (0..200).for_each(|_| depart(&mut departures, 400));
+        (0..200).for_each(|_| again(&mut departures, 400));
         assert!(departures.execution().unwrap() > Duration::from_millis(399));
         assert_eq!(departures.interval(), Duration::from_secs(3));
     }
@@ -275,7 +277,7 @@ mod tests {
         let mut departures = Departures::default();
         departures.measure(Totals::default(), false, at(0));
         let flag = departures.arrive(0);
-        departures.depart(flag, Duration::from_millis(100), 0, at(100));
+        depart(&mut departures, flag, 100, 0, 100);
         departures.measure(Totals { departed: 1, confident: 0 }, false, at(900));
         assert_eq!(departures.rate(), None);
         departures.measure(Totals { departed: 1, confident: 0 }, false, at(1_000));
@@ -294,20 +296,20 @@ mod tests {
 
     #[test]
     fn an_old_execution_time_counts_for_less_after_idle_time() {
-        let depart = |departures: &mut Departures, millis, now| {
+        let answer = |departures: &mut Departures, millis, now| {
             let flag = departures.arrive(0);
-            departures.depart(flag, Duration::from_millis(millis), 0, at(now));
+            depart(departures, flag, millis, 0, now);
+            departures.execution().unwrap()
         };
         let mut departures = run(50, 100, 20_000);
-        depart(&mut departures, 2_500, 22_500);
-        assert_eq!(departures.execution(), Some(Duration::from_micros(172_500)), "it counts as one of twenty");
-        depart(&mut departures, 50, 42_550);
-        let execution = departures.execution().unwrap();
+        let slow = answer(&mut departures, 2_500, 22_450);
+        assert_eq!(slow, Duration::from_micros(111_250), "it counts as one of forty");
+        let execution = answer(&mut departures, 50, 42_500);
         assert!(execution < Duration::from_millis(60), "{execution:?} after 20 s without a request");
         // At a cold start the first requests count equally.
         let mut cold = Departures::default();
         for (number, millis) in (1..).zip([2_000, 50, 50, 50]) {
-            depart(&mut cold, millis, 2_000 + 50 * number);
+            answer(&mut cold, millis, 2_000 + 50 * number);
         }
         assert!(cold.execution().unwrap() < Duration::from_millis(560), "{:?}", cold.execution());
     }
@@ -316,11 +318,8 @@ mod tests {
     fn a_request_that_saw_the_queue_run_empty_is_not_confident() {
         let mut departures = Departures::default();
         let (first, second) = (departures.arrive(1), departures.arrive(2));
-        assert!(
-            departures.depart(first, Duration::from_millis(1), 0, at(1)),
-            "counted before the flags are reset, lines 7 to 12"
-        );
-        assert!(!departures.depart(second, Duration::from_millis(1), 0, at(1)));
-        assert!(!departures.depart(Flag(None), Duration::from_millis(1), 5, at(1)));
+        assert!(depart(&mut departures, first, 1, 0, 1), "counted before the flags are reset, lines 7 to 12");
+        assert!(!depart(&mut departures, second, 1, 0, 1));
+        assert!(!depart(&mut departures, Flag(None), 1, 5, 1));
     }
 }

@@ -10,6 +10,7 @@
 //! | [`activity`] | when a stream is idle and does not count |
 //! | [`count`] | how many requests are in flight over all threads, and the recount that corrects it after a crash |
 //! | [`departures`], [`service_rate`] | how fast a server is (Mu's measured capacity); [`server`] combines them |
+//! | [`execution`] | how long a request takes on average, and whether that has changed |
 //! | [`estimate`] | what a sender believes about a server between two reports |
 //! | [`capacity`] | how many requests a server admits: a number, an average, or from the SLO |
 //! | [`endpoints`] | what a sender knows of each server: chips, when it may be probed, pending requests |
@@ -47,6 +48,7 @@ pub mod departures;
 pub mod discovery;
 pub mod endpoints;
 pub mod estimate;
+pub mod execution;
 pub mod failures;
 pub mod features;
 pub mod follower;

@@ -171,7 +171,8 @@ impl Server {
             }
             _ => took,
         };
-        let confident = self.measured.borrow_mut().departures.depart(flag, execution, queue, now);
+        let work = (execution.as_secs_f64(), self.concurrency().unwrap_or(Concurrency::new(1)));
+        let confident = self.measured.borrow_mut().departures.depart(flag, took, work, queue, now);
         self.capacity.serve(self.service_rate(), self.parameters.concurrency());
         confident
     }
