@@ -11,7 +11,7 @@ mod stats;
 mod up;
 
 use crate::experiments::{
-    ablation, agility, agree, bounce, chaos, cost, demo, estimators, goals, overhead, retries, soak,
+    ablation, agility, agree, bounce, chaos, cost, demo, estimators, goals, overhead, regimes, retries, soak,
 };
 use clap::Subcommand;
 
@@ -38,6 +38,8 @@ pub enum Command {
     Agree(agree::command::Agree),
     /// Check the performance claims, medians of five rounds; fails if a claim is missed
     Goals(goals::command::Goals),
+    /// Measure a dozen cells of the map of regimes, and list the bounds that bids miss
+    Regimes(regimes::command::Regimes),
     /// Compare chips alone, bids alone, both and neither at four service times
     Ablation(ablation::command::Ablation),
     /// Count how often a failing application receives a request: stock Envoy beside the filters
@@ -69,6 +71,7 @@ impl Command {
             Self::Overhead(overhead) => overhead.run().await,
             Self::Agree(agree) => agree.run().await,
             Self::Goals(goals) => goals.run().await,
+            Self::Regimes(regimes) => regimes.run().await,
             Self::Ablation(ablation) => ablation.run().await,
             Self::Retries(retries) => retries.run().await,
             Self::Bounce(bounce) => bounce.run().await,

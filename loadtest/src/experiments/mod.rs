@@ -21,6 +21,7 @@
 //! | [`estimators`] | sources of the capacity, side by side |
 //! | [`goals`] | the performance claims |
 //! | [`overhead`] | the cost of the hold queue |
+//! | [`regimes`] | a dozen cells of the map of regimes |
 //! | [`retries`] | how often a failing application receives a request |
 //! | [`soak`] | whether anything grows in a long run, and whether all parts count the same requests |
 
@@ -34,5 +35,6 @@ pub mod demo;
 pub mod estimators;
 pub mod goals;
 pub mod overhead;
+pub mod regimes;
 pub mod retries;
 pub mod soak;

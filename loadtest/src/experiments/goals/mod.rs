@@ -19,7 +19,7 @@ pub mod command;
 mod judge;
 mod kinds;
 pub mod page;
-mod side_by_side;
+pub mod side_by_side;
 
 pub use claims::{Bound, CLAIMS, Claim, Figure, Name, claim};
 pub use judge::{Measured, Outcome, Round, Verdict, judge, kept};
