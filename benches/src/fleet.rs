@@ -123,10 +123,10 @@ pub fn server() -> anyhow::Result<(Server, Timestamp)> {
         ..ServiceSpec::default()
     };
     let mut server = Server::new(&spec.validate()?);
-    let flag = server.flag(1);
+    let flag = server.flag(Concurrency::new(5));
     let now = Timestamp::ZERO.after(Duration::from_secs(100));
     for _ in 0..1000 {
-        server.depart(flag, Concurrency::new(2), Duration::from_millis(100), 1, now);
+        server.depart(flag, Duration::from_millis(100), Concurrency::new(5), now);
     }
     Ok((server, now))
 }

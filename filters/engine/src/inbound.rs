@@ -20,7 +20,7 @@ use crate::filter::{Filter, Flow};
 use crate::host::{Host, Map, Number, RESOURCE_EXHAUSTED, Reply, Stream, TOO_MANY_REQUESTS, Text};
 use crate::parameters::PluginId;
 use crate::queue::Waits;
-use crate::service::{Met, Served, waiting};
+use crate::service::{Met, Served};
 use crate::services::Shared;
 use crate::streams::{AnswerId, Counted};
 use crate::vm::Vm;
@@ -133,7 +133,7 @@ impl<H: Host> Request<H> {
         let Some(server) = service.servers.get_mut(self.plugin) else { return Flow::Continue };
         let deadline = deadline(&self.stream);
         let verdict = server.arrive(others, bid, deadline, now);
-        let met = Met { flag: server.flag(waiting(server, others)), others, arrived: now };
+        let met = Met { flag: server.flag(others), arrived: now };
         let (places, max_hold, capacity) = (server.places(), server.max_hold(deadline), server.capacity());
         let body_limit = server.parameters().body_limit();
         service.last = Some(self.plugin);
@@ -258,7 +258,7 @@ impl<H: Host> Request<H> {
             {
                 answered(place);
                 self.stream.set_header(Map::Response, REJECT, Reason::Unreachable.as_str().as_bytes());
-                return self.unreached();
+                return self.service.borrow_mut().unreached(self.plugin);
             }
             Stage::Inside { met, since, place } => {
                 answered(place);
@@ -283,15 +283,6 @@ impl<H: Host> Request<H> {
         self.service.borrow_mut().answered(self.plugin, admitted, reads, &mut *self.vm.rng.borrow_mut())
     }
 
-    /// The report for a request that never reached the application: nothing is measured, and no
-    /// chip is given.
-    fn unreached(&self) -> Option<LoadReport> {
-        let mut service = self.service.borrow_mut();
-        service.counters.count(Served::RejectedUnreachable);
-        let others = service.others();
-        service.servers.get(self.plugin).map(|server| server.bare_report(others))
-    }
-
     /// The stream has ended: the request no longer counts, and its place is passed on.
     fn end(&self) {
         let now = || self.vm.host.now();
@@ -307,7 +298,10 @@ impl<H: Host> Request<H> {
                 turns.take(now);
                 (true, false)
             }
-            Stage::Inside { place, .. } => (true, place),
+            Stage::Inside { place, .. } => {
+                self.service.borrow_mut().leave(self.plugin);
+                (true, place)
+            }
             Stage::Answered { place, answer } => {
                 let counted = answer.is_none_or(|answer| self.vm.streams.end(answer));
                 (counted, counted && place)

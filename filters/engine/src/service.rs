@@ -32,8 +32,6 @@ const TICK_WHILE_COUNTING: Duration = Duration::from_millis(250);
 pub struct Met {
     /// What tells, when it is answered, whether the server was busy all the time.
     pub flag: Flag,
-    /// Requests in the server besides it.
-    pub others: Concurrency,
     /// When it came.
     pub arrived: Timestamp,
 }
@@ -213,6 +211,23 @@ impl<H: Host> Service<H> {
         self.count.add(&self.in_flight, offset);
     }
 
+    /// A request that was let in ends without an answer from the application.
+    pub fn leave(&mut self, plugin: PluginId) {
+        let (others, now) = (self.others(), self.host.now());
+        if let Some(server) = self.servers.get_mut(plugin) {
+            server.leave(others, now);
+        }
+    }
+
+    /// The report for a request that was let in and never reached the application: nothing is
+    /// measured, and no chip is given.
+    pub fn unreached(&mut self, plugin: PluginId) -> Option<LoadReport> {
+        self.counters.count(Served::RejectedUnreachable);
+        self.leave(plugin);
+        let others = self.others();
+        self.servers.get(plugin).map(|server| server.bare_report(others))
+    }
+
     /// The application has answered a request that was let in at `since`: measures it. Returns the
     /// load report, with or without a chip, for a caller that `reads` reports; for others the
     /// report for ORCA, if that is on.
@@ -227,10 +242,9 @@ impl<H: Host> Service<H> {
         let server = self.servers.get_mut(plugin)?;
         if let Some((met, since)) = admitted {
             let now = self.host.now();
-            let queue = waiting(server, others);
             self.latencies.answer(met.arrived, since, now);
             self.departed.add(1);
-            if server.depart(met.flag, met.others, now.since(since), queue, now) {
+            if server.depart(met.flag, now.since(since), others, now) {
                 self.confident.add(1);
             }
             self.measure(now);
@@ -243,12 +257,6 @@ impl<H: Host> Service<H> {
         self.counters.count(if report.chip { Served::ChipsGranted } else { Served::ChipsWithheld });
         Some(report)
     }
-}
-
-/// How many of `others` wait: those above the application's concurrency, or all if that is not
-/// known.
-pub fn waiting(server: &Server, others: Concurrency) -> u32 {
-    others.get().saturating_sub(server.concurrency().map_or(0, Concurrency::get))
 }
 
 impl View for Server {

@@ -25,8 +25,8 @@ pub fn sync_response(data: &[u8]) {
             sender.configure(service.clone(), now.after(Duration::from_secs(1)));
         }
         let mut server = Server::new(service);
-        let flag = server.flag(0);
-        server.depart(flag, Concurrency::new(0), Duration::from_millis(50), 0, Timestamp::ZERO);
+        let flag = server.flag(Concurrency::new(0));
+        server.depart(flag, Duration::from_millis(50), Concurrency::new(0), Timestamp::ZERO);
         let _ = server.arrive(Concurrency::new(u32::MAX), Some(Duration::MAX), Some(Duration::MAX), now);
     }
 }

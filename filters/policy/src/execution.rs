@@ -8,14 +8,14 @@
 //!   times, estimated with the same weights, and `C` the concurrency (1 where it is not known). So
 //!   the standard error is 5% or less once `N` requests have been seen, 3.5% in the long run;
 //! - **change**: two CUSUM tests, for slower and for faster, on the logarithms of the means of
-//!   batches of `max(4, C / 4)` requests. A batch whose logarithm is `d` above its usual value,
-//!   cut at two standard deviations or 0.8, scores `s / v * (d - s / 2)`, `s` = 0.65: the logarithm of the
-//!   likelihood of times that are twice as long, by that of the usual ones. `v` is the variance of
-//!   these logarithms, at least 0.1, times `(1 + r) / (1 - r)` for the correlation `r` of one batch
-//!   with the next: many places make batches that resemble each other. A sum below 0 begins anew.
-//!   A sum keeps the `v` with which it began, since a change raises both variance and correlation.
-//!   Above [`bar`] the mean starts anew from the batches in the sum. Until then they have the
-//!   weight `(sum / bar)^3` in what is reported;
+//!   batches of `max(4, C / 4)` requests. A batch whose logarithm is `d` above its usual value, cut
+//!   at two standard deviations or 0.8, scores `s / v * (d - s / 2)`, `s` = 0.65: the logarithm of
+//!   the likelihood of times that are twice as long, by that of the usual ones. `v` is the variance
+//!   of these logarithms, at least 0.1, times `(1 + r) / (1 - r)` for the correlation `r` of one
+//!   batch with the next: many places make batches that resemble each other. A sum below 0 begins
+//!   anew. A sum keeps the `v` with which it began, since a change raises both variance and
+//!   correlation. Above [`bar`] the mean starts anew from the batches in the sum. Until then they
+//!   have the weight `(sum / bar)^3` in what is reported;
 //! - **idle time** lets the past count for `1 / (1 + (idle / 2 s)^4)`: a server that took itself
 //!   for slow would be asked ever more rarely, and would never learn better. Pauses between
 //!   requests of a busy server hardly count.

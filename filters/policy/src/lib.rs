@@ -10,7 +10,7 @@
 //! | [`activity`] | when a stream is idle and does not count |
 //! | [`count`] | how many requests are in flight over all threads, and the recount that corrects it after a crash |
 //! | [`departures`], [`service_rate`] | how fast a server is (Mu's measured capacity); [`server`] combines them |
-//! | [`execution`] | how long a request takes on average, and whether that has changed |
+//! | [`execution`], [`work`] | how long a request takes on average, and whether that has changed |
 //! | [`estimate`] | what a sender believes about a server between two reports |
 //! | [`capacity`] | how many requests a server admits: a number, an average, or from the SLO |
 //! | [`endpoints`] | what a sender knows of each server: chips, when it may be probed, pending requests |
@@ -70,3 +70,4 @@ pub mod sync;
 pub mod units;
 pub mod wait_queue;
 pub mod wire;
+pub mod work;

@@ -13,10 +13,9 @@
 //!   departures were confident by chance is taken for a slow one, is left alone, and stays idle
 //!   (simulated: one gateway, 20 servers, p50 27 s instead of 71 ms).
 //!
-//! With `hold: false` the queue is in the application. A request that met `n >= C` others took
-//! `(n + 1/2) / C` execution times, so its response time is divided by that: `(n - C) / C` for
-//! those that waited before it, `1 / (2 C)` until the first of those inside ended, and 1 for
-//! itself.
+//! With `hold: true` the time of a request from the hand-over to the application to its answer is
+//! its execution time. With `hold: false` the queue is in the application, and [`Work`] measures
+//! what of the places requests had.
 //!
 //! A request for which there is a free place (`n < C`; where `C` is not known, `n = 0`) is rejected
 //! for the capacity only, whatever its bid and its deadline: a server that serves nobody never
@@ -34,6 +33,7 @@ use crate::service_rate::ServiceRate;
 use crate::units::{Concurrency, Timestamp};
 use crate::wire::load_report::LoadReport;
 use crate::wire::reason::Reason;
+use crate::work::Work;
 use std::cell::RefCell;
 use std::rc::Rc;
 use std::time::Duration;
@@ -42,6 +42,7 @@ use std::time::Duration;
 #[derive(Debug, Default)]
 struct Measured {
     departures: Departures,
+    work: Work,
     rate: ServiceRate,
 }
 
@@ -131,6 +132,20 @@ impl Server {
         deadline: Option<Duration>,
         now: Timestamp,
     ) -> Result<(), Reason> {
+        let verdict = self.judge(others, bid, deadline, now);
+        if let Some(places) = self.places_of_a_queue_inside() {
+            self.measured.borrow_mut().work.arrive(others, verdict.is_ok(), places, now);
+        }
+        verdict
+    }
+
+    fn judge(
+        &mut self,
+        others: Concurrency,
+        bid: Option<Duration>,
+        deadline: Option<Duration>,
+        now: Timestamp,
+    ) -> Result<(), Reason> {
         let admitted = Admission::new(self.capacity(), self.parameters.headroom()).admits(others);
         self.capacity.observe(Concurrency::new(others.get().saturating_add(u32::from(admitted))), now);
         if !admitted {
@@ -156,25 +171,41 @@ impl Server {
         others < self.concurrency().unwrap_or(Concurrency::new(1))
     }
 
-    /// The flag of a request that arrives and meets `queue` waiting ones: those in the queue, or
-    /// without a queue those in the server.
-    pub fn flag(&self, queue: u32) -> Flag {
-        self.measured.borrow().departures.arrive(queue)
+    /// How many of `others` wait: those beyond the concurrency, or all if that is not known.
+    fn waiting(&self, others: Concurrency) -> u32 {
+        others.get().saturating_sub(self.concurrency().map_or(0, Concurrency::get))
     }
 
-    /// A request that met `others` in the server has been answered, `took` after it was handed to
-    /// the application, and `queue` are waiting. Returns whether it was confident.
-    pub fn depart(&mut self, flag: Flag, others: Concurrency, took: Duration, queue: u32, now: Timestamp) -> bool {
-        let execution = match self.parameters.concurrency() {
-            Some(places) if !self.parameters.hold() && others >= places => {
-                took.mul_f64(f64::from(places.get()) / (f64::from(others.get()) + 0.5))
-            }
-            _ => took,
-        };
-        let work = (execution.as_secs_f64(), self.concurrency().unwrap_or(Concurrency::new(1)));
-        let confident = self.measured.borrow_mut().departures.depart(flag, took, work, queue, now);
-        self.capacity.serve(self.service_rate(), self.parameters.concurrency());
+    /// The flag of a request that arrives and meets `others` in the server.
+    pub fn flag(&self, others: Concurrency) -> Flag {
+        self.measured.borrow().departures.arrive(self.waiting(others))
+    }
+
+    /// A request has been answered, `took` after it was handed to the application, and `others` are
+    /// left in the server. Returns whether it was confident.
+    pub fn depart(&mut self, flag: Flag, took: Duration, others: Concurrency, now: Timestamp) -> bool {
+        let inside = self.places_of_a_queue_inside();
+        let (places, queue) = (self.concurrency().unwrap_or(Concurrency::new(1)), self.waiting(others));
+        let mut measured = self.measured.borrow_mut();
+        let work = inside.and_then(|places| measured.work.answer(others, places, now));
+        let work = (work.unwrap_or(took.as_secs_f64()), places);
+        let confident = measured.departures.depart(flag, took, work, queue, now);
+        drop(measured);
+        self.follow();
         confident
+    }
+
+    /// An admitted request has left the server without an answer from the application, and `others`
+    /// are left.
+    pub fn leave(&mut self, others: Concurrency, now: Timestamp) {
+        if let Some(places) = self.places_of_a_queue_inside() {
+            self.measured.borrow_mut().work.leave(others, places, now);
+        }
+    }
+
+    /// How many requests the application works on at once, if it has the queue.
+    fn places_of_a_queue_inside(&self) -> Option<Concurrency> {
+        self.parameters.concurrency().filter(|_| !self.parameters.hold())
     }
 
     /// Whether the measuring interval is over. To be asked at each departure and a few times a
@@ -208,7 +239,7 @@ impl Server {
 
     /// What the server finishes when it is busy, in requests per second, if that is known.
     pub fn service_rate(&self) -> Option<f64> {
-        let Measured { departures, rate } = &*self.measured.borrow();
+        let Measured { departures, rate, .. } = &*self.measured.borrow();
         match (self.parameters.concurrency(), departures.execution()) {
             (Some(places), Some(time)) if !time.is_zero() => Some(f64::from(places.get()) / time.as_secs_f64()),
             (None, Some(time)) if !time.is_zero() => {

@@ -12,8 +12,8 @@ fn requests(n: u32) -> Concurrency {
 }
 
 fn with_execution(mut server: Server, millis: u64) -> Server {
-    let flag = server.flag(0);
-    server.depart(flag, Concurrency::new(0), Duration::from_millis(millis), 0, Timestamp::ZERO);
+    let flag = server.flag(requests(0));
+    server.depart(flag, Duration::from_millis(millis), requests(0), Timestamp::ZERO);
     server.measure(Totals::default(), true, Timestamp::ZERO);
     server
 }
@@ -67,19 +67,63 @@ fn an_execution_time_of_zero_makes_no_service_rate() {
     }
 }
 
+/// After `others`, and those behind them, have arrived at once at a server with two places.
+fn crowded(others: u32, hold: bool) -> Server {
+    let mut server = server(ServiceSpec { concurrency: Some(2), hold: Some(hold), ..ServiceSpec::default() });
+    for others in 0..others {
+        assert_eq!(server.arrive(requests(others), None, None, Timestamp::ZERO), Ok(()));
+    }
+    server
+}
+
+fn answer(server: &mut Server, took: u64, others: u32, at: u64) -> bool {
+    let now = Timestamp::ZERO.after(Duration::from_millis(at));
+    server.depart(server.flag(requests(others)), Duration::from_millis(took), requests(others), now)
+}
+
 #[test]
 fn subtracts_queueing_in_the_application_from_the_execution_time() {
-    let mut server = server(ServiceSpec { concurrency: Some(2), hold: Some(false), ..ServiceSpec::default() });
+    let mut server = crowded(4, false);
     assert_eq!((server.places(), server.concurrency()), (None, Some(requests(2))));
-    // Service times of 100 ms: alone, beside another one, and behind 2, 3 and 7, of which the
-    // first has been half served.
-    for (others, took) in [(0, 100), (1, 100), (2, 125), (3, 175), (7, 375)] {
-        let flag = server.flag(0);
-        server.depart(flag, requests(others), Duration::from_millis(took), 0, Timestamp::ZERO);
-        let execution = server.bare_report(requests(0)).execution.unwrap();
-        assert!((execution.as_secs_f64() - 0.1).abs() < 1e-6, "{others} others: {execution:?}");
+    // Execution times of 100 ms; two at a time.
+    for (others, at) in [(3, 100), (2, 100), (1, 200), (0, 200)] {
+        answer(&mut server, at, others, at);
     }
+    let execution = server.bare_report(requests(0)).execution.unwrap();
+    assert!((execution.as_secs_f64() - 0.1).abs() < 1e-6, "{execution:?}");
     assert_eq!(server.service_rate().map(f64::round), Some(20.0));
+}
+
+#[test]
+fn the_time_of_a_request_that_the_sidecar_has_held_is_its_execution_time() {
+    let mut server = crowded(4, true);
+    answer(&mut server, 100, 3, 100);
+    assert_eq!(server.bare_report(requests(0)).execution, Some(Duration::from_millis(100)));
+}
+
+#[test]
+fn a_request_that_is_reset_takes_no_part_in_the_execution_time_after_that() {
+    let mut server = crowded(4, false);
+    for others in [3, 2] {
+        server.leave(requests(others), Timestamp::ZERO);
+    }
+    for others in [1, 0] {
+        answer(&mut server, 100, others, 100);
+    }
+    assert_eq!(server.bare_report(requests(0)).execution, Some(Duration::from_millis(100)));
+}
+
+#[test]
+fn a_request_is_confident_if_others_waited_until_it_was_answered() {
+    let mut server = crowded(0, false);
+    // Two places: of two others, none waits.
+    for (met, left, confident) in [(2, 3, false), (3, 3, true), (3, 2, true), (3, 3, true)] {
+        let flag = server.flag(requests(met));
+        assert_eq!(server.depart(flag, Duration::ZERO, requests(left), Timestamp::ZERO), confident, "{met}, {left}");
+    }
+    let flag = server.flag(requests(3));
+    answer(&mut server, 0, 2, 0);
+    assert!(!server.depart(flag, Duration::ZERO, requests(3), Timestamp::ZERO), "nobody waited in between");
 }
 
 #[test]

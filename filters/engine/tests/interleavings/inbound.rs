@@ -223,6 +223,25 @@ fn an_answer_of_envoys_own_without_a_connection_is_a_rejection() {
     }
 }
 
+/// The application has one place, and does not work on them any more.
+#[test]
+fn requests_without_an_answer_take_no_part_in_the_execution_time_of_others() {
+    let own = [(":status", "503"), ("content-type", "text/plain"), ("content-length", "19")];
+    for unreachable in [false, true] {
+        let server = Server::new(r#""concurrency":1,"hold":false"#);
+        let mut lost = server.comes_with(&[SPEAKS], 0x2);
+        let mut served = server.comes(&[SPEAKS]);
+        if unreachable {
+            lost.answered(&own, false);
+        }
+        drop(lost);
+        server.thread.process.advance(SECOND / 10);
+        served.answered(&ANSWER, true);
+        let load = served.said("x-bloc-load").expect("a report");
+        assert!(load.contains("exec=100"), "unreachable: {unreachable}: {load}");
+    }
+}
+
 #[test]
 fn reports_orca_where_it_is_enabled_and_a_rate_is_known() {
     for (orca, on) in [("", false), (r#","orca":true"#, true)] {

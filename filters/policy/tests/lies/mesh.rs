@@ -95,7 +95,6 @@ struct Request {
     /// The one under way, or the last one.
     attempt: Option<Attempt>,
     flag: Flag,
-    met: Concurrency,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -195,8 +194,7 @@ impl Mesh {
             came: self.now,
             list,
             attempt: None,
-            flag: self.places[0].server.flag(0),
-            met: Concurrency::new(0),
+            flag: self.places[0].server.flag(Concurrency::new(0)),
         });
         self.attempt(self.requests.len() - 1);
     }
@@ -213,8 +211,8 @@ impl Mesh {
             let request = &mut self.requests[index];
             request.attempt = Some(attempt);
             match verdict {
-                Ok((flag, met)) => {
-                    (request.flag, request.met) = (flag, met);
+                Ok(flag) => {
+                    request.flag = flag;
                     return self.enter(at, index);
                 }
                 Err(answer) => {
@@ -234,7 +232,7 @@ impl Mesh {
     }
 
     /// Whether a server lets a request in.
-    fn knock(&mut self, at: usize, bid: Option<Duration>) -> Result<(Flag, Concurrency), Answer> {
+    fn knock(&mut self, at: usize, bid: Option<Duration>) -> Result<Flag, Answer> {
         let place = &mut self.places[at];
         let others = Concurrency::new(place.line.len() as u32);
         // As it comes over the wire.
@@ -244,13 +242,13 @@ impl Mesh {
         }
         let bid = Caller::of(Some(text.as_bytes())).bid;
         let verdict = place.server.arrive(others, bid, None, self.now);
-        let flag = place.server.flag(others.get().saturating_sub(1));
+        let flag = place.server.flag(others);
         let said = |text: &[u8]| LoadReport::decode(text);
         match (self.lie, verdict) {
             (Lie::Rejects(text), _) if at == 0 => Err(said(text).map_or(Answer::Unreported, Answer::Rejected)),
             (Lie::Bounces(text), _) if at == 0 => Err(said(text).map_or(Answer::Unreported, Answer::Bounced)),
-            (Lie::Says(_) | Lie::Swallows, _) if at == 0 => Ok((flag, others)),
-            (_, Ok(())) => Ok((flag, others)),
+            (Lie::Says(_) | Lie::Swallows, _) if at == 0 => Ok(flag),
+            (_, Ok(())) => Ok(flag),
             (_, Err(Reason::Bid)) => Err(Answer::Bounced(place.server.bare_report(others))),
             (_, Err(_)) => Err(Answer::Rejected(place.server.bare_report(others))),
         }
@@ -274,9 +272,8 @@ impl Mesh {
         let (request, now) = (&self.requests[request], self.now);
         let attempt = request.attempt.unwrap();
         let others = Concurrency::new(place.line.len() as u32);
-        let waiting = others.get().saturating_sub(1);
         place.totals.departed += 1;
-        let confident = place.server.depart(request.flag, request.met, now.since(attempt.began), waiting, now);
+        let confident = place.server.depart(request.flag, now.since(attempt.began), others, now);
         place.totals.confident += u64::from(confident);
         if place.server.is_due(now) {
             place.server.measure(place.totals, true, now);
@@ -300,6 +297,7 @@ impl Mesh {
     fn time_out(&mut self, request: usize) {
         let place = &mut self.places[0];
         place.line.retain(|&waiting| waiting != request);
+        place.server.leave(Concurrency::new(place.line.len() as u32), self.now);
         let attempt = self.requests[request].attempt.unwrap();
         self.sender.answer(&attempt, Answer::Failed, self.now);
         self.sender.end(&attempt);

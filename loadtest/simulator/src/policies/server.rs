@@ -39,9 +39,8 @@ pub struct Inbound {
     /// Of these, idle streams.
     streams: u32,
     totals: Totals,
-    /// By the request's number: its flag, the number of others at its arrival, and when the sidecar
-    /// believes that the application got it.
-    inside: HashMap<u32, (Flag, Concurrency, Timestamp)>,
+    /// By the request's number: its flag, and when the sidecar believes that the application got it.
+    inside: HashMap<u32, (Flag, Timestamp)>,
 }
 
 impl Inbound {
@@ -55,17 +54,13 @@ impl Inbound {
         let (server, totals) = (Server::new(parameters), Totals::default());
         Self { server, left, in_flight: 0, streams: 0, totals, inside: HashMap::new() }
     }
-
-    fn waiting(&self, others: u32) -> u32 {
-        others.saturating_sub(self.server.concurrency().map_or(0, Concurrency::get))
-    }
 }
 
 impl ServerModel for Inbound {
     fn arrive(&mut self, request: u32, bid: Option<Duration>, now: Timestamp, _: &mut fastrand::Rng) -> Verdict {
         let others = Concurrency::new(self.in_flight);
         let verdict = self.server.arrive(others, bid, self.left, now);
-        let flag = self.server.flag(self.waiting(self.in_flight));
+        let flag = self.server.flag(others);
         match verdict {
             Ok(()) => {}
             Err(Reason::Bid) => return Verdict::Bounced(self.server.bare_report(others)),
@@ -73,7 +68,7 @@ impl ServerModel for Inbound {
             Err(_) => return Verdict::Rejected(self.server.bare_report(others)),
         }
         self.in_flight += 1;
-        self.inside.insert(request, (flag, others, now));
+        self.inside.insert(request, (flag, now));
         Verdict::Admitted
     }
 
@@ -81,23 +76,23 @@ impl ServerModel for Inbound {
         // Otherwise the hand-over is the arrival: the queue is in the application, and the sidecar
         // does not see when the work begins.
         if self.server.places().is_some()
-            && let Some((_, _, since)) = self.inside.get_mut(&request)
+            && let Some((_, since)) = self.inside.get_mut(&request)
         {
             *since = now;
         }
     }
 
     fn answer(&mut self, request: u32, now: Timestamp, rng: &mut fastrand::Rng) -> Option<LoadReport> {
-        let others = self.in_flight - 1;
-        let (flag, met, since) = self.inside.remove(&request)?;
+        let others = Concurrency::new(self.in_flight - 1);
+        let (flag, since) = self.inside.remove(&request)?;
         self.totals.departed += 1;
-        self.totals.confident += u64::from(self.server.depart(flag, met, now.since(since), self.waiting(others), now));
+        self.totals.confident += u64::from(self.server.depart(flag, now.since(since), others, now));
         if self.server.is_due(now) {
             // In an interval with a departure something was executed.
             self.server.measure(self.totals, true, now);
         }
-        self.in_flight = others;
-        Some(self.server.report(Concurrency::new(others), rng))
+        self.in_flight = others.get();
+        Some(self.server.report(others, rng))
     }
 
     fn stream(&mut self, counts: bool) {
@@ -107,10 +102,6 @@ impl ServerModel for Inbound {
 
     fn places_of_streams(&self) -> u32 {
         self.server.places().map_or(0, |_| self.streams)
-    }
-
-    fn holds(&self) -> Option<u32> {
-        self.server.places().map(Concurrency::get)
     }
 }
 
