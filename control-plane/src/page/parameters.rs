@@ -47,6 +47,7 @@ pub fn in_force(spec: &ServiceSpec, parameters: &ServiceParameters) -> Vec<Param
         parameter("routeRetries", parameters.route_retries().default().to_string(), spec.route_retries.is_some()),
         parameter("virtualServiceRetries", or(routes, "none"), !spec.virtual_service_retries.is_empty()),
         parameter("retryBudget", parameters.retry_budget().get().to_string(), spec.retry_budget.is_some()),
+        parameter("bouncePrice", parameters.bounce_price().to_string(), spec.bounce_price.is_some()),
         parameter("resetInterval", duration(parameters.reset_interval()), spec.reset_interval.is_some()),
         parameter("headroom", parameters.headroom().get().to_string(), spec.headroom.is_some()),
         parameter("orca", if parameters.orca() { "reported" } else { "no" }.to_owned(), spec.orca.is_some()),
@@ -77,7 +78,7 @@ mod tests {
     #[test]
     fn lists_every_parameter_except_endpoints() {
         let all = json!({
-            "routing": "mu", "retries": 1, "routeRetries": 2, "virtualServiceRetries": {"shop/checkout": 5}, "retryBudget": 0.1, "resetInterval": "200ms", "capacity": {"estimator": "slo", "slo": "2s"}, "headroom": 0.5, "maxChips": 7,
+            "routing": "mu", "retries": 1, "routeRetries": 2, "virtualServiceRetries": {"shop/checkout": 5}, "retryBudget": 0.1, "bouncePrice": 0.3, "resetInterval": "200ms", "capacity": {"estimator": "slo", "slo": "2s"}, "headroom": 0.5, "maxChips": 7,
             "concurrency": 4, "hold": false, "maxQueueWait": "1s", "bodyLimit": 4096, "streamIdle": "2s", "slo": "3s", "sloGrace": "10ms", "orca": true,
             "debugHeaders": true,
         });

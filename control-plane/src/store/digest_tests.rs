@@ -7,12 +7,13 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// Each parameter with a value that is not its default, and with its default if that can be
 /// written.
-const PARAMETERS: [(&str, &str, Option<&str>); 20] = [
+const PARAMETERS: [(&str, &str, Option<&str>); 21] = [
     ("routing", "mu", Some("bloc")),
     ("retries", "4", Some("3")),
     ("routeRetries", "4", Some("1")),
     ("virtualServiceRetries", "{shop/checkout: 4}", Some("{}")),
     ("retryBudget", "0.25", Some("0.2")),
+    ("bouncePrice", "0.25", Some("0.1")),
     ("resetInterval", "4s", Some("1000ms")),
     ("capacity", "{estimator: static, limit: 4}", None),
     ("headroom", "0.25", Some("0.8")),

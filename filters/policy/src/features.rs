@@ -28,6 +28,8 @@ pub enum Feature {
     /// A proxy reports how long requests take, of the services that it serves and those that it
     /// calls, and how its calls end.
     Latency,
+    /// A service says what a bounce is worth.
+    BouncePrice,
 }
 
 impl Feature {
@@ -36,6 +38,7 @@ impl Feature {
         // Each in a line of its own.
         Self::Unread,
         Self::Latency,
+        Self::BouncePrice,
     ];
 
     /// Its name in [`FEATURES_HEADER`].
@@ -43,6 +46,7 @@ impl Feature {
         match self {
             Self::Unread => "unread",
             Self::Latency => "latency",
+            Self::BouncePrice => "bounce-price",
         }
     }
 

@@ -51,7 +51,7 @@ impl Sender {
             router: Router::new(parameters.routing(), parameters.reset_interval()),
             endpoints: Endpoints::new(parameters.reset_interval(), parameters.max_chips()),
             discovery: Discovery::default(),
-            bids: Bids::default(),
+            bids: Bids::new(parameters.bounce_price()),
             budget: RetryBudget::new(parameters.retry_budget()),
             list: Vec::new(),
             parameters,
@@ -68,6 +68,7 @@ impl Sender {
         self.router.configure(parameters.reset_interval());
         self.endpoints.configure(parameters.reset_interval(), parameters.max_chips());
         self.budget.configure(parameters.retry_budget());
+        self.bids.configure(parameters.bounce_price());
         self.parameters = parameters;
         self.set_endpoints(now);
     }
@@ -113,7 +114,7 @@ impl Sender {
 
     /// How many bids a request may make.
     fn most_bids(&self) -> usize {
-        bid::MULTIPLES.len().min(self.endpoints.len().saturating_sub(1))
+        bid::MOST_BIDS.min(self.endpoints.len().saturating_sub(1))
     }
 
     /// Whether a request may be retried now for another reason than a rejection: whether the retry
@@ -198,6 +199,9 @@ impl Sender {
             Answer::Rejected(report) => {
                 self.hear(report);
                 self.budget.rejection();
+                if self.bids() {
+                    self.bids.rejected();
+                }
             }
             Answer::RejectedForDeadline(report) => {
                 self.hear(report);

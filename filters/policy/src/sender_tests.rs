@@ -159,11 +159,67 @@ fn bids_come_on_top_of_retries_and_rise_with_each_turn() {
     assert_eq!(attempt.bid, None, "nothing is known yet");
     let report = LoadReport { queue: Some(9), service: Some(20.0), ..LoadReport::default() };
     let now = Timestamp::ZERO.after(Duration::from_millis(1));
-    sender.answer(&attempt, Answer::Bounced(report), now);
-    assert_eq!(bid(&mut sender, turn(0), now), Some(Some(Duration::from_millis(450))), "0.9 of half a second");
-    assert_eq!(bid(&mut sender, turn(4), now), Some(Some(Duration::from_millis(700))));
+    (0..8).for_each(|_| sender.answer(&attempt, Answer::Served(report), now));
+    // What was served in 1 ms is believed up to 4 ms, and a bounce costs 2.5 ms.
+    assert_eq!(bid(&mut sender, turn(0), now), Some(Some(Duration::from_micros(6_500))));
+    assert_eq!(bid(&mut sender, turn(4), now), Some(Some(Duration::from_micros(8_100))));
     assert_eq!(bid(&mut sender, turn(5), now), Some(None), "later attempts have no limit");
     assert_eq!(bid(&mut sender, None, now), Some(None));
+}
+
+/// A sender that is told this price of a bounce, as it starts or later.
+fn priced(price: f64, later: bool) -> Sender {
+    let spec = |price| ServiceSpec {
+        routing: Some(RoutingKind::Bid),
+        endpoints: Some((1..=9).map(|i| format!("1.1.1.{i}:1")).collect()),
+        bounce_price: price,
+        ..ServiceSpec::default()
+    };
+    let first = if later { None } else { Some(price) };
+    let mut sender = Sender::new(spec(first).validate().unwrap(), Timestamp::ZERO);
+    if later {
+        sender.configure(spec(Some(price)).validate().unwrap(), Timestamp::ZERO);
+    }
+    sender
+}
+
+fn served(sender: &mut Sender, report: LoadReport) {
+    let attempt = sender.begin("1.1.1.1:1", None, Timestamp::ZERO).unwrap();
+    sender.answer(&attempt, Answer::Served(report), Timestamp::ZERO.after(Duration::from_millis(100)));
+    sender.end(&attempt);
+}
+
+#[test]
+fn the_price_of_a_bounce_comes_on_top_of_its_time() {
+    let execution = Some(Duration::from_millis(50));
+    let report = LoadReport { queue: Some(1), service: Some(20.0), execution, ..LoadReport::default() };
+    for (price, millis) in [(0.0, 102.5), (0.1, 107.5), (10.0, 602.5)] {
+        for later in [false, true] {
+            let mut sender = priced(price, later);
+            (0..8).for_each(|_| served(&mut sender, report));
+            let bid = sender.bid(sender.turn(0)).map(|bid| bid.as_secs_f64() * 1e3);
+            assert!(bid.is_some_and(|bid| (bid - millis).abs() < 1e-3), "{price}, {later}: {bid:?}");
+        }
+    }
+}
+
+#[test]
+fn does_not_bid_while_servers_are_full_whatever_else_they_reject() {
+    let report = LoadReport { queue: Some(1), service: Some(20.0), ..LoadReport::default() };
+    let late = LoadReport { queue: Some(9), service: Some(0.01), ..LoadReport::default() };
+    let deadline = Answer::RejectedForDeadline(late);
+    for (answer, bids) in [(Answer::Rejected(report), false), (deadline, true), (Answer::Bounced(report), true)] {
+        let mut sender = priced(0.1, false);
+        (0..8).for_each(|_| served(&mut sender, report));
+        for _ in 0..10 {
+            let attempt = sender.begin("1.1.1.2:1", Some(sender.turn(0)), Timestamp::ZERO).unwrap();
+            sender.answer(&attempt, answer, Timestamp::ZERO);
+            sender.end(&attempt);
+        }
+        assert_eq!(sender.bid(sender.turn(0)).is_some(), bids, "{answer:?}");
+        (0..20).for_each(|_| served(&mut sender, report));
+        assert!(sender.bid(sender.turn(0)).is_some());
+    }
 }
 
 #[test]

@@ -18,7 +18,7 @@ fn an_empty_spec_takes_the_defaults() {
     assert_eq!(parameters.reset_interval(), Duration::from_secs(1));
     assert_eq!(parameters.capacity(), CapacityParameters::Unlimited);
     assert_eq!(parameters.headroom().get(), 0.8);
-    assert_eq!(parameters.max_chips(), 10);
+    assert_eq!((parameters.max_chips(), parameters.bounce_price()), (10, 0.1));
     assert_eq!(parameters.endpoints(), None);
     assert_eq!((parameters.body_limit(), parameters.max_queue_wait()), (1_048_576, Duration::from_secs(15)));
     assert_eq!((parameters.hold(), parameters.stream_idle()), (false, Duration::from_secs(1)));
@@ -37,6 +37,22 @@ fn a_service_name_has_1_to_253_printable_ascii_characters() {
         let allowed = "allowed: a name of 1 to 253 printable ASCII characters";
         assert_eq!(validated(&name), Err(format!("services.{name}: {name:?} is not allowed; {allowed}")));
     }
+}
+
+#[test]
+fn the_price_of_a_bounce_is_0_to_10_execution_times() {
+    let price = |bounce_price: f64| {
+        let spec = ServiceSpec { bounce_price: Some(bounce_price), ..ServiceSpec::default() };
+        spec.validate().map(|parameters| parameters.bounce_price()).map_err(|error| error.to_string())
+    };
+    assert_eq!([0.0, 0.25, 10.0].map(price), [0.0, 0.25, 10.0].map(Ok));
+    for wrong in [-0.01, 10.01, f64::INFINITY, f64::NAN] {
+        let refused = format!("bouncePrice: {wrong} is not allowed; allowed: a number from 0 to 10");
+        assert_eq!(price(wrong), Err(refused));
+    }
+    let spec = |price| ServiceSpec { bounce_price: price, ..ServiceSpec::default() };
+    assert_eq!(spec(Some(0.5)).or(spec(Some(2.0))).bounce_price, Some(0.5));
+    assert_eq!(spec(None).or(spec(Some(2.0))).bounce_price, Some(2.0));
 }
 
 #[test]

@@ -116,5 +116,8 @@ mod tests {
             assert_eq!(needs(&spec(json), RULES), needed, "{json}");
         }
         assert_eq!(needs(&spec(r#"{"routing":"bid"}"#), SERVICE), Features::default(), "the first release has bids");
+        let priced = spec(r#"{"routing":"bid","bouncePrice":0.2}"#);
+        assert_eq!(needs(&priced, SERVICE), Features::from_iter([Feature::BouncePrice]));
+        assert_eq!(fit(&priced, unread, SERVICE), without(r#"{"routing":"bid"}"#));
     }
 }

@@ -61,6 +61,7 @@ pub const SERVICE: &[Rule] = &[
     first("routeRetries"),
     first("virtualServiceRetries"),
     first("retryBudget"),
+    since("bouncePrice", Feature::BouncePrice, Instead::Omit),
     first("resetInterval"),
     first("capacity"),
     first("capacity.estimator"),

@@ -1,7 +1,6 @@
 //! The meaning of a service as text, the same in every build that knows its parameters.
 
 use super::{CapacityParameters, RoutingKind, ServiceParameters, ServiceSpec};
-use crate::units::Ratio;
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -33,6 +32,7 @@ impl ServiceParameters {
             retries,
             route_retries,
             retry_budget,
+            bounce_price,
             reset_interval,
             capacity,
             headroom,
@@ -53,10 +53,11 @@ impl ServiceParameters {
             ("routing", routing_text(*routing).to_owned()),
             ("retries", retries.to_string()),
             ("routeRetries", route_retries.default().to_string()),
-            ("retryBudget", ratio(*retry_budget)),
+            ("retryBudget", ratio(retry_budget.get())),
+            ("bouncePrice", ratio(*bounce_price)),
             ("resetInterval", nanoseconds(*reset_interval)),
             ("capacity", capacity_text(*capacity)),
-            ("headroom", ratio(*headroom)),
+            ("headroom", ratio(headroom.get())),
             ("maxChips", max_chips.to_string()),
             ("concurrency", optional(concurrency.map(|places| places.get().to_string()))),
             ("hold", truth(*hold)),
@@ -102,9 +103,9 @@ fn nanoseconds(duration: Duration) -> String {
     duration.as_nanos().to_string()
 }
 
-fn ratio(ratio: Ratio) -> String {
+fn ratio(ratio: f64) -> String {
     // -0 equals 0, and their sum is 0.
-    format!("{:016x}", (ratio.get() + 0.0).to_bits())
+    format!("{:016x}", (ratio + 0.0).to_bits())
 }
 
 fn truth(value: bool) -> String {
@@ -150,10 +151,11 @@ mod tests {
 
     #[test]
     fn writes_values_exactly_and_sorts_them_by_name() {
-        let json = r#"{"sloGrace": "3ns", "slo": "1500us", "headroom": 0.5, "capacity": {"estimator": "slo", "slo": "2s"},
+        let json = r#"{"bouncePrice": 0.5, "sloGrace": "3ns", "slo": "1500us", "headroom": 0.5, "capacity": {"estimator": "slo", "slo": "2s"},
             "concurrency": 4, "endpoints": ["[::1]:80", "10.0.0.2:81", "10.0.0.2:80"],
             "endpointsByPort": {"80": [], "443": ["1.2.3.4:5"]}, "virtualServiceRetries": {"b/x": 1, "a/y": 0}}"#;
         let expected = [
+            ("bouncePrice", "3fe0000000000000"),
             ("capacity", "slo 2000000000"),
             ("concurrency", "4"),
             ("endpoints", "0a000002:80,0a000002:81,00000000000000000000000000000001%0:80"),

@@ -38,6 +38,7 @@ pub struct ServiceParameters {
     pub(super) retries: u32,
     pub(super) route_retries: RouteRetries,
     pub(super) retry_budget: Ratio,
+    pub(super) bounce_price: f64,
     pub(super) reset_interval: Duration,
     pub(super) capacity: CapacityParameters,
     pub(super) headroom: Ratio,
@@ -87,6 +88,11 @@ impl ServiceParameters {
     /// Retries for other reasons than a rejection, as a share of the requests.
     pub fn retry_budget(&self) -> Ratio {
         self.retry_budget
+    }
+
+    /// What a bounce is worth to a sender, in execution times; 0 to 10.
+    pub fn bounce_price(&self) -> f64 {
+        self.bounce_price
     }
 
     /// How long an endpoint without a chip is left alone, 1 ms to 1 h.

@@ -1,0 +1,233 @@
+//! What is bid after what was heard.
+
+use super::*;
+
+/// The bid after so many bounces, in milliseconds, to the tenth; none: without limit.
+fn bid(bids: &Bids, number: usize) -> Option<f64> {
+    let bid = bids.bid(BidPosition { number, of: MOST_BIDS })?;
+    Some((bid.as_secs_f64() * 1e4).round() / 10.0)
+}
+
+fn report(expected_ms: u32, execution_ms: u64) -> LoadReport {
+    // One request a millisecond: the queue is the expected response time.
+    LoadReport {
+        queue: Some(expected_ms - 1),
+        service: Some(1000.0),
+        execution: Some(Duration::from_millis(execution_ms)),
+        ..LoadReport::default()
+    }
+}
+
+fn hearing(price: f64, reports: usize, report: &LoadReport) -> Bids {
+    let mut bids = Bids::new(price);
+    (0..reports).for_each(|_| bids.hear(report));
+    bids
+}
+
+#[test]
+fn makes_no_bid_before_the_eighth_report() {
+    assert_eq!(bid(&hearing(0.1, 0, &report(100, 50)), 0), None);
+    let mut bids = hearing(0.1, 7, &report(100, 50));
+    bids.hear(&LoadReport { execution: Some(Duration::from_millis(50)), ..LoadReport::default() });
+    bids.bounced(Duration::from_millis(20));
+    assert_eq!(bid(&bids, 0), None, "a report without an expected response time does not count");
+    bids.hear(&report(100, 50));
+    assert_eq!(bid(&bids, 0), Some(130.0));
+}
+
+#[test]
+fn bids_what_the_others_take_the_time_of_a_bounce_and_its_price() {
+    let mut bids = hearing(0.1, 16, &report(100, 50));
+    // 2.5 ms until a bounce has been measured, and a tenth of 50 ms.
+    assert_eq!(
+        [0, 1, 3, 4, 5].map(|number| bid(&bids, number)),
+        [107.5, 107.5, 107.5, 147.5].map(Some).into_iter().chain([None]).collect::<Vec<_>>()[..]
+    );
+    bids.bounced(Duration::from_millis(3));
+    assert_eq!(bid(&bids, 0), Some(108.8));
+    assert_eq!(bid(&hearing(0.0, 8, &report(100, 50)), 0), Some(102.5));
+    let unknown = LoadReport { execution: None, ..report(100, 50) };
+    assert_eq!(bid(&hearing(0.1, 8, &unknown), 0), Some(102.5));
+}
+
+#[test]
+fn fewer_servers_leave_the_higher_bids() {
+    let mut bids = Bids::new(0.1);
+    (0..16).for_each(|nth| bids.hear(&report([50, 150][nth % 2], 50)));
+    let all: Vec<_> = (0..5).map(|number| bids.bid(BidPosition { number, of: 5 }).unwrap()).collect();
+    assert!(all.is_sorted_by(|one, next| one < next));
+    for of in 0..=5 {
+        let bids: Vec<_> = (0..7).filter_map(|number| bids.bid(BidPosition { number, of })).collect();
+        assert_eq!(bids, all[5 - of..], "{of}");
+    }
+    assert_eq!(bids.bid(BidPosition { number: 0, of: 6 }), None);
+}
+
+#[test]
+fn makes_new_prices_after_four_reports_or_when_a_bounce_costs_a_tenth_more_or_less() {
+    let mut bids = hearing(0.0, 16, &report(100, 50));
+    (0..3).for_each(|_| bids.hear(&report(200, 50)));
+    assert_eq!(bid(&bids, 0), Some(102.5));
+    bids.hear(&report(200, 50));
+    assert_eq!(bid(&bids, 0), Some(105.1));
+
+    // From 10/512 of a second to 9/512 and 11/512, and a nanosecond beyond.
+    for (nanos, moved) in [(17_578_125, false), (17_578_124, true), (21_484_375, false), (21_484_376, true)] {
+        let mut bids = hearing(0.0, 16, &report(100, 50));
+        bids.bounced(Duration::from_nanos(19_531_250));
+        assert_eq!(bid(&bids, 0), Some(124.4));
+        bids.bounce = Bounce::default();
+        bids.bounced(Duration::from_nanos(nanos));
+        assert_eq!(bid(&bids, 0) != Some(124.4), moved, "{nanos}");
+    }
+}
+
+#[test]
+fn a_new_price_holds_from_the_next_prices_on() {
+    let mut bids = hearing(0.1, 8, &report(100, 50));
+    bids.configure(1.0);
+    (0..3).for_each(|_| bids.hear(&report(100, 50)));
+    assert_eq!(bid(&bids, 0), Some(107.5));
+    bids.hear(&report(100, 50));
+    assert_eq!(bid(&bids, 0), Some(152.5));
+}
+
+#[test]
+fn does_not_bid_while_full_servers_reject_more_than_a_fifth_of_the_attempts() {
+    let mut bids = hearing(0.1, 16, &report(100, 50));
+    bids.rejected();
+    assert!((bids.rejected - 0.03).abs() < 1e-9);
+    bids.rejected();
+    assert!((bids.rejected - 0.059_1).abs() < 1e-9);
+    bids.served(Duration::from_millis(100));
+    assert!((bids.rejected - 0.057_327).abs() < 1e-9);
+    bids.rejected = MOST_REJECTED;
+    assert_eq!(bid(&bids, 0), Some(107.5));
+    bids.rejected();
+    assert_eq!(bid(&bids, 0), None);
+    (0..10).for_each(|_| bids.served(Duration::from_millis(100)));
+    assert_eq!(bid(&bids, 0), Some(107.5));
+}
+
+/// Sends requests, one after the other, to servers that take so long for an attempt, 10 ms of it in
+/// the application. Those that would take longer than its bid bounce it, in `bounce` each. Returns
+/// the number of bounces.
+fn exchanges(bids: &mut Bids, requests: usize, bounce: Duration, mut expected: impl FnMut(usize) -> u32) -> usize {
+    let mut bounces = 0;
+    for _ in 0..requests {
+        let mut attempt = 0;
+        let took = loop {
+            let took = expected(attempt);
+            if bid(bids, attempt).is_none_or(|bid| f64::from(took) <= bid) {
+                break took;
+            }
+            bids.bounced(bounce);
+            bids.hear(&report(took, 10));
+            (attempt, bounces) = (attempt + 1, bounces + 1);
+        };
+        bids.served(Duration::from_millis(took.into()));
+        bids.hear(&report(expected(3), 10));
+    }
+    bounces
+}
+
+/// The first three servers are busy.
+fn busy(attempt: usize) -> u32 {
+    if attempt < 3 { 60 } else { 40 }
+}
+
+#[test]
+fn bids_resume_soon_after_a_stall() {
+    let fast = Duration::from_micros(500);
+    for (slow, stalled) in [(20, 1), (50, 1), (50, 30), (200, 30)] {
+        // The slow bounces are the first ones, or come later.
+        for before in [0, 1000] {
+            let mut bids = hearing(0.1, 16, &report(40, 10));
+            exchanges(&mut bids, before, fast, busy);
+            (0..stalled).for_each(|_| bids.bounced(Duration::from_millis(slow)));
+            // One request in 20 for each 2 ms that a bounce is believed to cost.
+            let soon = 20 * usize::try_from(slow).unwrap() / 2;
+            exchanges(&mut bids, soon + 10, fast, busy);
+            let bounces = exchanges(&mut bids, 10, fast, busy);
+            assert!(bounces >= 10, "{stalled} of {slow} ms after {before} requests: {bounces}");
+        }
+    }
+}
+
+#[test]
+fn rarely_tries_bounces_that_cost_more_than_they_save() {
+    for (millis, most) in [(16, 125), (20, 100), (200, 10), (1000, 2)] {
+        let mut rng = fastrand::Rng::with_seed(3);
+        let mut bids = hearing(0.1, 16, &report(60, 10));
+        let bounce = Duration::from_millis(millis);
+        // The first bounces show what they cost.
+        bids.bounced(bounce);
+        let bounces = exchanges(&mut bids, 20_000, bounce, |_| if rng.bool() { 40 } else { 60 });
+        println!("{millis} ms: {bounces} of 20000");
+        assert!((1..=most).contains(&bounces), "{bounces} bounces of {millis} ms");
+    }
+}
+
+/// A bounced upload of HTTP/1.1 is answered when its body has come, after a second at the latest,
+/// whatever a bounce costs.
+#[test]
+fn a_few_slow_uploads_do_not_stop_bidding_for_other_requests() {
+    let (mut bids, mut without) = (hearing(0.1, 16, &report(40, 10)), 0);
+    for request in 0..20_000 {
+        without += usize::from(request > 5000 && bid(&bids, 0) >= Some(60.0));
+        exchanges(&mut bids, 1, Duration::from_micros(500), busy);
+        // One in 200, from a slow client.
+        if request % 200 == 0 {
+            bids.bounced(Duration::from_secs(1));
+        }
+    }
+    assert!(without < 150, "{without} of 15000 requests do not bid");
+}
+
+#[test]
+fn makes_no_trial_bids_where_bids_save_nothing() {
+    let mut bids = hearing(0.1, 16, &report(4, 2));
+    bids.bounced(Duration::from_millis(20));
+    for _ in 0..10_000 {
+        bids.served(Duration::from_millis(4));
+        bids.hear(&report(4, 2));
+        assert!(bid(&bids, 0) > Some(4.0));
+    }
+}
+
+#[test]
+fn believes_a_report_up_to_four_times_what_own_requests_take() {
+    let liar = LoadReport { execution: Some(Duration::from_secs(1 << 30)), ..report(u32::MAX, 50) };
+    let mut bids = Bids::new(0.1);
+    bids.hear(&liar);
+    bids.served(Duration::from_millis(100));
+    assert_eq!(bids.execution, Some(0.4), "four times as long");
+    (0..7).for_each(|_| bids.hear(&liar));
+    assert_eq!(bid(&bids, 0), Some(442.5), "four times as long, 2.5 ms, and a tenth of 400 ms");
+}
+
+#[test]
+fn one_liar_among_ten_changes_the_first_bids_little() {
+    let liar = LoadReport { execution: Some(Duration::from_secs(1 << 30)), ..report(u32::MAX, 50) };
+    let mut bids = Bids::new(0.0);
+    for _ in 0..100 {
+        for _ in 0..9 {
+            bids.hear(&report(200, 50));
+            if let (Some(first), Some(third)) = (bid(&bids, 0), bid(&bids, 2)) {
+                assert!((202.5..220.0).contains(&first) && third < 300.0, "{first}, {third}");
+            }
+        }
+        bids.served(Duration::from_millis(200));
+        bids.hear(&liar);
+    }
+}
+
+#[test]
+fn counts_as_a_bounce_only_with_a_bid_of_at_most_twice_the_wait() {
+    let bid = |millis| Some(Duration::from_millis(millis));
+    assert!(is_bounce(bid(100), &report(101, 50)));
+    assert!(is_bounce(bid(100), &report(50, 50)), "the queue has moved meanwhile");
+    assert!(!is_bounce(bid(101), &report(50, 50)), "it would have been fast enough");
+    assert!(!is_bounce(None, &report(101, 50)), "there was no bid");
+    assert!(is_bounce(bid(100), &LoadReport::default()), "the report has no numbers");
+}
