@@ -21,6 +21,10 @@
 //! | all attempts bid, and bounces do not use up `retries` | 5.3 and 7.0 | 552 ms |
 //! | no attempt bids | not recorded | 573 ms |
 //!
+//! That was with bids that were multiples of the mean. Today's end while servers are full
+//! ([`crate::bid`]), and no difference between the first two rules is left to be seen. This one
+//! limits the attempts of a request before that is noticed.
+//!
 //! Cost: a comparison an attempt. Not in the papers, which retry rejections only (chapter 5.6).
 
 use crate::bid::{BidPosition, is_bounce};
