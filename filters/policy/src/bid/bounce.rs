@@ -1,5 +1,5 @@
-//! What a bounce costs, as far as a sender knows: the running mean of the measured times, 2 ms until
-//! one has been measured.
+//! What a bounce costs, as far as a sender knows: the running mean of the measured times, 2 ms
+//! until one has been measured.
 //!
 //! A single bounce counts for at most four times the mean (or 8 ms): one that waits for the body of
 //! an upload takes up to a second, and says nothing about the others.

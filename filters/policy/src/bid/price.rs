@@ -26,9 +26,10 @@
 //! less than half of it ([`is_bounce`]). Otherwise it is a rejection, and the server is left alone
 //! like any that rejects.
 //!
-//! Cold start: no bid before the eighth report. Cost: a few multiplications a report, and new prices
-//! after every fourth one, or when the cost of a bounce has changed by a tenth. Not in the papers:
-//! bids are this project's own. What was tried is in `filters/adr/0017-the-price-of-looking-further.md`.
+//! Cold start: no bid before the eighth report. Cost: a few multiplications a report, and new
+//! prices after every fourth one, or when the cost of a bounce has changed by a tenth. Not in the
+//! papers: bids are this project's own. What was tried is in
+//! `filters/adr/0017-the-price-of-looking-further.md`.
 
 use super::bounce::Bounce;
 use super::search::{Heard, MOST_BIDS};
@@ -95,7 +96,8 @@ fn follow(mean: &mut Option<f64>, value: f64) {
 }
 
 impl Bids {
-    /// Those of a sender that has heard nothing. `price`: what a bounce is worth, in execution times.
+    /// Those of a sender that has heard nothing. `price`: what a bounce is worth, in execution
+    /// times.
     pub fn new(price: f64) -> Self {
         Self { price, ..Self::default() }
     }
@@ -126,7 +128,6 @@ impl Bids {
         self.execution = self.execution.map(|value| value.min(most));
         self.rejected -= REJECTION_WEIGHT * self.rejected;
         self.bounce.served();
-        self.reprice();
     }
 
     /// The longest time that is believed, in seconds.

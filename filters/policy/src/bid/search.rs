@@ -12,9 +12,9 @@
 //! first. With fewer servers there are fewer bids, the higher ones.
 //!
 //! The attempt after the last bid goes to any server, without limit, and `R` is older than the
-//! queues are where load rises. Hence 1.4: without it, five servers that had the load of ten bounced
-//! the same request five times, 3.6 of 1,000 requests were lost in a partition, instead of 0.8, and
-//! attempts were more for the same p99.
+//! queues are where load rises. Hence 1.4: without it, five servers that had the load of ten
+//! bounced the same request five times, 3.6 of 1,000 requests were lost in a partition, instead of
+//! 0.8, and attempts were more for the same p99.
 //!
 //! Cost: five passes over 16 numbers, after every fourth report.
 
