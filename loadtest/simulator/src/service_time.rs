@@ -9,8 +9,8 @@ use std::time::Duration;
 /// `exponential:10ms` (mean), `lognormal:50ms/1.5` (mean / sigma of the logarithm),
 /// `mix:10ms/400ms/0.05` (short / long / share of the long ones) or `pareto:10ms/1.5` (mean /
 /// shape; the longest is [`SPAN`] times the shortest, so that mean and variance exist and a run of
-/// some minutes sees the whole tail). Each duration is 1 µs to 1 h, sigma above 0 and at most 3, the
-/// share above 0 and below 1, the shape above 1 and at most 10.
+/// some minutes sees the whole tail). Each duration is 1 µs to 1 h, sigma above 0 and at most 3,
+/// the share above 0 and below 1, the shape above 1 and at most 10.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum ServiceTime {
     /// Always the same.

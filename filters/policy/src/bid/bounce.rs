@@ -13,6 +13,8 @@
 
 use std::time::Duration;
 
+/// The weight of the newest value in the running means.
+pub(super) const WEIGHT: f64 = 0.1;
 /// The cost of a bounce until one has been measured, in seconds.
 const BOUNCE: f64 = 0.002;
 /// After this many served requests without a bounce, for each [`BOUNCE`] that one costs, a request
@@ -50,7 +52,7 @@ impl Bounce {
         self.mean = Some(mean.map_or(took, |mean| {
             // An upload is bounced when its body has come. One such bounce must move the mean only
             // a little.
-            mean + super::price::WEIGHT * (took.min(mean.max(BOUNCE) * OUTLIER) - mean)
+            mean + WEIGHT * (took.min(mean.max(BOUNCE) * OUTLIER) - mean)
         }));
         self.served = 0;
     }

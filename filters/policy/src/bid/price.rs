@@ -31,7 +31,7 @@
 //! papers: bids are this project's own. What was tried is in
 //! `filters/adr/0017-the-price-of-looking-further.md`.
 
-use super::bounce::Bounce;
+use super::bounce::{Bounce, WEIGHT};
 use super::search::{Heard, MOST_BIDS};
 use crate::wire::load_report::LoadReport;
 use std::time::Duration;
@@ -45,8 +45,6 @@ pub struct BidPosition {
     pub of: usize,
 }
 
-/// The weight of the newest value in the running means.
-pub(super) const WEIGHT: f64 = 0.1;
 /// What a bounce costs, as a multiple of its time.
 const BOUNCE_FACTOR: f64 = 1.25;
 /// The first prices are made after this many reports,

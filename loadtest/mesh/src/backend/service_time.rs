@@ -10,8 +10,8 @@ use std::time::Duration;
 /// The distribution of the service time, written `fixed:50ms`, `uniform:40ms-650ms`,
 /// `normal:250ms/125ms` (mean / standard deviation; a negative draw counts as zero),
 /// `exponential:10ms` (mean), `lognormal:50ms/1.5` (mean / sigma of the logarithm) or
-/// `mix:10ms/400ms/0.05` (short / long / share of the long ones). Each duration is 1 µs to 1 h, sigma
-/// above 0 and at most 3, the share above 0 and below 1.
+/// `mix:10ms/400ms/0.05` (short / long / share of the long ones). Each duration is 1 µs to 1 h,
+/// sigma above 0 and at most 3, the share above 0 and below 1.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum ServiceTime {
     /// Always the same.

@@ -39,7 +39,8 @@ pub struct Inbound {
     /// Of these, idle streams.
     streams: u32,
     totals: Totals,
-    /// By the request's number: its flag, and when the sidecar believes that the application got it.
+    /// By the request's number: its flag, and when the sidecar believes that the application got
+    /// it.
     inside: HashMap<u32, (Flag, Timestamp)>,
 }
 
