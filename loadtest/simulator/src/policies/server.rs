@@ -104,6 +104,10 @@ impl ServerModel for Inbound {
     fn places_of_streams(&self) -> u32 {
         self.server.places().map_or(0, |_| self.streams)
     }
+
+    fn holds(&self) -> Option<u32> {
+        self.server.places().map(Concurrency::get)
+    }
 }
 
 /// A server that always reports itself empty: admits everything, grants every chip, answers probes
