@@ -47,8 +47,14 @@ pub struct Totals {
 }
 
 /// What a request remembers of the queue that it met.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Flag(Option<u32>);
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Flag {
+    /// How often the queue had run empty; none: nobody waited.
+    emptied: Option<u32>,
+    /// Where the queue is in the application: what [`Work::seconds`](crate::work::Work::seconds)
+    /// was.
+    pub(crate) work: Option<f64>,
+}
 
 /// Algorithm 1.
 #[derive(Clone, Debug)]
@@ -84,27 +90,29 @@ impl Default for Departures {
 impl Departures {
     /// A request arrives and meets `queue` waiting ones (lines 1 to 5).
     pub fn arrive(&self, queue: u32) -> Flag {
-        Flag((queue > 0).then_some(self.emptied))
+        Flag { emptied: (queue > 0).then_some(self.emptied), work: None }
     }
 
     /// A request has been answered `took` after it was handed to the application, and `queue` are
-    /// waiting. It took `work` seconds of one of the `places`. Returns whether it was confident
-    /// (lines 6 to 16).
+    /// waiting. It took `work` seconds of one of the `places`, if that is known. Returns whether it
+    /// was confident (lines 6 to 16).
     pub fn depart(
         &mut self,
         flag: Flag,
         took: Duration,
-        (work, places): (f64, Concurrency),
+        (work, places): (Option<f64>, Concurrency),
         queue: u32,
         now: Timestamp,
     ) -> bool {
-        let confident = flag.0 == Some(self.emptied);
+        let confident = flag.emptied == Some(self.emptied);
         if queue == 0 {
             self.emptied = self.emptied.wrapping_add(1);
         }
         self.execution.rest(now.since(self.departed).saturating_sub(took));
         self.departed = now;
-        self.execution.hear(work, places);
+        if let Some(work) = work {
+            self.execution.hear(work, places);
+        }
         let mean = self.execution.mean().unwrap_or_default();
         let (wanted, interval) = (10.0 * mean, self.interval.as_secs_f64());
         if wanted > 2.0 * interval || wanted < interval / 2.0 {
@@ -175,7 +183,7 @@ mod tests {
     /// A request has been answered after `millis`, without a wait.
     fn depart(departures: &mut Departures, flag: Flag, millis: u64, queue: u32, now: u64) -> bool {
         let took = Duration::from_millis(millis);
-        departures.depart(flag, took, (took.as_secs_f64(), Concurrency::new(1)), queue, at(now))
+        departures.depart(flag, took, (Some(took.as_secs_f64()), Concurrency::new(1)), queue, at(now))
     }
 
     /// A server that works on one request at a time, `service` ms each, with arrivals every `gap`
@@ -320,6 +328,6 @@ mod tests {
         let (first, second) = (departures.arrive(1), departures.arrive(2));
         assert!(depart(&mut departures, first, 1, 0, 1), "counted before the flags are reset, lines 7 to 12");
         assert!(!depart(&mut departures, second, 1, 0, 1));
-        assert!(!depart(&mut departures, Flag(None), 1, 5, 1));
+        assert!(!depart(&mut departures, Flag { emptied: None, work: None }, 1, 5, 1));
     }
 }

@@ -20,6 +20,9 @@
 //!   for slow would be asked ever more rarely, and would never learn better. Pauses between
 //!   requests of a busy server hardly count.
 //!
+//! Of one request, at most 50 times the mean counts for the mean once 16 are known: a stall of a
+//! minute is no execution time. A batch counts in full, so a change is followed whatever its size.
+//!
 //! The first batches have a low bar, since a slow start must be forgotten fast, and a false alarm
 //! costs little while little is known. Logarithms, and the cut, because times with a heavy tail
 //! make sums of raw times jump. Cost: a few multiplications a request, one logarithm and one square
@@ -46,6 +49,8 @@ use std::time::Duration;
 const MEMORY: f64 = 400.0;
 /// The memory in requests, by place.
 const MEMORY_PER_PLACE: f64 = 40.0;
+/// A request counts for at most so many times the mean, once so many requests are known.
+const OUTLIER: (f64, f64) = (50.0, 16.0);
 /// Requests in a batch, at least.
 const BATCH: f64 = 4.0;
 /// Requests in a batch, by place.
@@ -156,9 +161,11 @@ impl Execution {
         // Not a number before the first request, and 0 for times of 0. The other bound holds then.
         let noise = self.variance / (self.mean * self.mean);
         self.seen = (self.seen + 1.0).min((MEMORY * noise).max(MEMORY_PER_PLACE * places));
-        let difference = seconds - self.mean;
+        let most = if self.seen > OUTLIER.1 { OUTLIER.0 * self.mean } else { f64::INFINITY };
+        let heard = seconds.min(most);
+        let difference = heard - self.mean;
         self.mean += difference / self.seen;
-        self.variance += (difference * (seconds - self.mean) - self.variance) / self.seen;
+        self.variance += (difference * (heard - self.mean) - self.variance) / self.seen;
         self.batch.0 += 1.0;
         self.batch.1 += seconds;
         if self.batch.0 >= (BATCH_PER_PLACE * places).max(BATCH) {

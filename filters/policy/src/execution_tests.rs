@@ -187,6 +187,17 @@ fn near(a: f64, b: f64) {
 }
 
 #[test]
+fn one_request_counts_for_fifty_means_at_most_once_sixteen_are_known() {
+    for (seen, mean) in [(15.0, 1.0 + 999.0 / 16.0), (16.0, 1.0 + 49.0 / 17.0)] {
+        let mut execution = Execution { seen, ..usual() };
+        execution.hear(1_000.0, ONE);
+        near(execution.mean, mean);
+        near(execution.variance, (mean - 1.0) * (execution.seen - 1.0) * (mean - 1.0));
+        near(execution.batch.1, 1_000.0);
+    }
+}
+
+#[test]
 fn a_batch_scores_by_how_much_its_logarithm_differs() {
     for (difference, sign) in [(0.5_f64, 1.0), (-0.5, -1.0)] {
         let mut execution = usual();

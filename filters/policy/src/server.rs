@@ -15,7 +15,7 @@
 //!
 //! With `hold: true` the time of a request from the hand-over to the application to its answer is
 //! its execution time. With `hold: false` the queue is in the application, and [`Work`] measures
-//! what of the places requests had.
+//! what each request had of the places.
 //!
 //! A request for which there is a free place (`n < C`; where `C` is not known, `n = 0`) is rejected
 //! for the capacity only, whatever its bid and its deadline: a server that serves nobody never
@@ -178,7 +178,10 @@ impl Server {
 
     /// The flag of a request that arrives and meets `others` in the server.
     pub fn flag(&self, others: Concurrency) -> Flag {
-        self.measured.borrow().departures.arrive(self.waiting(others))
+        let measured = self.measured.borrow();
+        let mut flag = measured.departures.arrive(self.waiting(others));
+        flag.work = self.places_of_a_queue_inside().map(|_| measured.work.seconds());
+        flag
     }
 
     /// A request has been answered, `took` after it was handed to the application, and `others` are
@@ -187,9 +190,14 @@ impl Server {
         let inside = self.places_of_a_queue_inside();
         let (places, queue) = (self.concurrency().unwrap_or(Concurrency::new(1)), self.waiting(others));
         let mut measured = self.measured.borrow_mut();
-        let work = inside.and_then(|places| measured.work.answer(others, places, now));
-        let work = (work.unwrap_or(took.as_secs_f64()), places);
-        let confident = measured.departures.depart(flag, took, work, queue, now);
+        let work = if let Some(places) = inside {
+            measured.work.leave(others, places, now);
+            // A request that came under another configuration is not measured.
+            flag.work.map(|then| measured.work.seconds() - then)
+        } else {
+            Some(took.as_secs_f64())
+        };
+        let confident = measured.departures.depart(flag, took, (work, places), queue, now);
         drop(measured);
         self.follow();
         confident

@@ -76,18 +76,19 @@ fn crowded(others: u32, hold: bool) -> Server {
     server
 }
 
-fn answer(server: &mut Server, took: u64, others: u32, at: u64) -> bool {
+fn answer(server: &mut Server, flag: Flag, took: u64, others: u32, at: u64) -> bool {
     let now = Timestamp::ZERO.after(Duration::from_millis(at));
-    server.depart(server.flag(requests(others)), Duration::from_millis(took), requests(others), now)
+    server.depart(flag, Duration::from_millis(took), requests(others), now)
 }
 
 #[test]
 fn subtracts_queueing_in_the_application_from_the_execution_time() {
     let mut server = crowded(4, false);
+    let flag = server.flag(requests(3));
     assert_eq!((server.places(), server.concurrency()), (None, Some(requests(2))));
     // Execution times of 100 ms; two at a time.
     for (others, at) in [(3, 100), (2, 100), (1, 200), (0, 200)] {
-        answer(&mut server, at, others, at);
+        answer(&mut server, flag, at, others, at);
     }
     let execution = server.bare_report(requests(0)).execution.unwrap();
     assert!((execution.as_secs_f64() - 0.1).abs() < 1e-6, "{execution:?}");
@@ -97,20 +98,52 @@ fn subtracts_queueing_in_the_application_from_the_execution_time() {
 #[test]
 fn the_time_of_a_request_that_the_sidecar_has_held_is_its_execution_time() {
     let mut server = crowded(4, true);
-    answer(&mut server, 100, 3, 100);
+    let flag = server.flag(requests(3));
+    answer(&mut server, flag, 100, 3, 100);
     assert_eq!(server.bare_report(requests(0)).execution, Some(Duration::from_millis(100)));
 }
 
 #[test]
 fn a_request_that_is_reset_takes_no_part_in_the_execution_time_after_that() {
     let mut server = crowded(4, false);
+    let flag = server.flag(requests(3));
     for others in [3, 2] {
         server.leave(requests(others), Timestamp::ZERO);
     }
     for others in [1, 0] {
-        answer(&mut server, 100, others, 100);
+        answer(&mut server, flag, 100, others, 100);
     }
     assert_eq!(server.bare_report(requests(0)).execution, Some(Duration::from_millis(100)));
+}
+
+#[test]
+fn requests_that_are_never_answered_do_not_make_a_server_look_slower() {
+    for watchers in [1, 2, 5] {
+        let mut server = crowded(watchers, false);
+        for second in 1..20 {
+            let now = Timestamp::ZERO.after(Duration::from_secs(second));
+            assert_eq!(server.arrive(requests(watchers), None, None, now), Ok(()));
+            let flag = server.flag(requests(watchers));
+            answer(&mut server, flag, 50, watchers, second * 1000 + 50);
+        }
+        let execution = server.bare_report(requests(0)).execution.unwrap();
+        assert!(execution <= Duration::from_millis(50), "{watchers}: {execution:?}");
+    }
+}
+
+#[test]
+fn a_request_that_came_under_another_configuration_is_not_measured() {
+    let mut server = crowded(4, true);
+    let flag = server.flag(requests(3));
+    let inside = ServiceSpec { concurrency: Some(2), hold: Some(false), ..ServiceSpec::default() };
+    server.configure(&inside.validate().unwrap());
+    answer(&mut server, flag, 9_000, 3, 9_000);
+    assert_eq!(server.bare_report(requests(0)).execution, None);
+    let flag = server.flag(requests(1));
+    answer(&mut server, flag, 100, 1, 9_100);
+    // Of 2 places between 3 requests, then 2.
+    let execution = server.bare_report(requests(0)).execution.unwrap().as_secs_f64();
+    assert!((execution - 0.1 * f64::midpoint(2.0 / 3.0, 1.0)).abs() < 1e-6, "{execution}");
 }
 
 #[test]
@@ -122,7 +155,7 @@ fn a_request_is_confident_if_others_waited_until_it_was_answered() {
         assert_eq!(server.depart(flag, Duration::ZERO, requests(left), Timestamp::ZERO), confident, "{met}, {left}");
     }
     let flag = server.flag(requests(3));
-    answer(&mut server, 0, 2, 0);
+    answer(&mut server, flag, 0, 2, 0);
     assert!(!server.depart(flag, Duration::ZERO, requests(3), Timestamp::ZERO), "nobody waited in between");
 }
 

@@ -12,61 +12,49 @@ fn requests(n: u32) -> Concurrency {
     Concurrency::new(n)
 }
 
-fn near(work: Option<f64>, seconds: f64) {
-    assert!(work.is_some_and(|work| (work - seconds).abs() < 1e-9), "{work:?}, not {seconds}");
+fn near(work: f64, seconds: f64) {
+    assert!((work - seconds).abs() < 1e-9, "{work}, not {seconds}");
 }
 
 #[test]
-fn a_thread_that_sees_all_measures_the_time_in_which_places_were_taken() {
+fn requests_share_the_places_and_have_one_each_where_there_are_enough() {
     let (mut work, places) = (Work::default(), requests(2));
     for others in 0..3 {
         work.arrive(requests(others), true, places, at(1_000));
     }
-    near(work.answer(requests(2), places, at(1_100)), 0.2);
-    near(work.answer(requests(1), places, at(1_200)), 0.2);
-    near(work.answer(requests(0), places, at(1_250)), 0.05);
+    let all = work.seconds();
+    work.leave(requests(2), places, at(1_300));
+    near(work.seconds() - all, 0.2);
+    work.leave(requests(1), places, at(1_400));
+    near(work.seconds() - all, 0.3);
+    work.leave(requests(0), places, at(1_450));
+    near(work.seconds() - all, 0.35);
     work.arrive(requests(0), true, places, at(9_000));
-    near(work.answer(requests(0), places, at(9_100)), 0.1);
+    let one = work.seconds();
+    work.leave(requests(0), places, at(9_100));
+    near(work.seconds() - one, 0.1);
 }
 
 #[test]
 fn between_two_events_the_number_of_others_is_the_mean_of_both() {
     let (mut work, places) = (Work::default(), requests(1));
     work.arrive(requests(3), true, places, at(0));
-    near(work.answer(requests(0), places, at(1_000)), f64::midpoint(0.25, 1.0));
+    work.leave(requests(0), places, at(1_000));
+    near(work.seconds(), f64::midpoint(0.25, 1.0));
     work.arrive(requests(1), true, places, at(1_000));
-    work.arrive(requests(3), true, places, at(1_600));
-    near(work.answer(requests(3), places, at(2_000)), 0.6 * f64::midpoint(0.5, 1.0 / 3.0) + 0.4 * 2.0 * 0.25);
+    let one = work.seconds();
+    work.leave(requests(2), places, at(1_600));
+    near(work.seconds() - one, 0.6 * f64::midpoint(0.5, 1.0 / 3.0));
 }
 
 #[test]
-fn a_rejected_request_does_no_work() {
+fn a_rejected_request_does_not_count() {
     let (mut work, places) = (Work::default(), requests(1));
-    work.arrive(requests(0), true, places, at(0));
-    work.arrive(requests(1), false, places, at(100));
-    near(work.answer(requests(0), places, at(300)), 0.3);
-    assert_eq!(work.answer(requests(0), places, at(400)), None, "its arrival was not seen");
-}
-
-#[test]
-fn what_a_request_without_an_answer_worked_counts_for_the_next_answer() {
-    let (mut work, places) = (Work::default(), requests(2));
-    work.arrive(requests(0), true, places, at(0));
     work.arrive(requests(1), true, places, at(0));
-    work.leave(requests(1), places, at(100));
-    near(work.answer(requests(0), places, at(300)), 0.2 + 0.2);
-}
-
-#[test]
-fn a_thread_forgets_requests_that_are_no_longer_in_the_server() {
-    let (mut work, places) = (Work::default(), requests(4));
-    for others in 0..3 {
-        work.arrive(requests(others), true, places, at(0));
-    }
-    // All three are reset, and nobody says so.
-    work.arrive(requests(0), true, places, at(5_000));
-    near(work.answer(requests(0), places, at(5_100)), 0.1);
-    assert_eq!(work.own, 0);
+    work.arrive(requests(2), false, places, at(100));
+    let one = work.seconds();
+    work.leave(requests(1), places, at(300));
+    near(work.seconds() - one, 0.2 / 2.0);
 }
 
 /// What the threads of a server with a line measure, which have 70, 20, 8 and 2% of the requests,
@@ -76,20 +64,21 @@ fn threads(places: u32, shares: &[f64], draw: impl Fn(&mut fastrand::Rng) -> f64
     let gap = |rng: &mut fastrand::Rng| -(1.0 - rng.f64()).ln() / (0.9 * f64::from(places));
     let time = |seconds: f64| Timestamp::ZERO.after(Duration::from_secs_f64(seconds));
     let mut works = vec![(Work::default(), 0.0, 0.0); shares.len()];
-    let (mut line, mut inside) = (VecDeque::new(), Vec::<(f64, usize)>::new());
+    let (mut line, mut inside) = (VecDeque::new(), Vec::<(f64, (usize, f64))>::new());
     let (mut next, mut all, mut served) = (gap(&mut rng), 0.0, 0.0);
     let c = requests(places);
     while served < 60_000.0 {
         let first = inside.iter().copied().enumerate().min_by(|a, b| a.1.0.total_cmp(&b.1.0));
         let n = (line.len() + inside.len()) as u32;
         let mut begun = None;
-        if let Some((index, (now, thread))) = first.filter(|first| first.1.0 < next) {
+        if let Some((index, (now, (thread, came)))) = first.filter(|first| first.1.0 < next) {
             inside.swap_remove(index);
             served += 1.0;
             let (work, seconds, answers) = &mut works[thread];
-            *seconds += work.answer(requests(n - 1), c, time(now)).unwrap();
+            work.leave(requests(n - 1), c, time(now));
+            *seconds += work.seconds() - came;
             *answers += 1.0;
-            begun = line.pop_front().map(|thread| (now, thread));
+            begun = line.pop_front().map(|request| (now, request));
         } else {
             let mut left = rng.f64();
             let thread = shares.iter().position(|share| {
@@ -98,17 +87,18 @@ fn threads(places: u32, shares: &[f64], draw: impl Fn(&mut fastrand::Rng) -> f64
             });
             let thread = thread.unwrap_or(0);
             works[thread].0.arrive(requests(n), true, c, time(next));
+            let request = (thread, works[thread].0.seconds());
             if n < places {
-                begun = Some((next, thread));
+                begun = Some((next, request));
             } else {
-                line.push_back(thread);
+                line.push_back(request);
             }
             next += gap(&mut rng);
         }
-        if let Some((now, thread)) = begun {
+        if let Some((now, request)) = begun {
             let seconds = draw(&mut rng);
             all += seconds;
-            inside.push((now + seconds, thread));
+            inside.push((now + seconds, request));
         }
     }
     works.iter().map(|(_, seconds, answers)| seconds / answers / (all / served)).collect()
