@@ -123,10 +123,14 @@ pub fn server() -> anyhow::Result<(Server, Timestamp)> {
         ..ServiceSpec::default()
     };
     let mut server = Server::new(&spec.validate()?);
-    let flag = server.flag(Concurrency::new(5));
-    let now = Timestamp::ZERO.after(Duration::from_secs(100));
+    let (others, took) = (Concurrency::new(3), Duration::from_millis(100));
+    let mut now = Timestamp::ZERO;
     for _ in 0..1000 {
-        server.depart(flag, Duration::from_millis(100), Concurrency::new(5), now);
+        // What it decides does not matter here.
+        let _ = server.arrive(others, None, None, now);
+        let flag = server.flag(others);
+        now = now.after(took);
+        server.depart(flag, took, others, now);
     }
     Ok((server, now))
 }

@@ -71,12 +71,12 @@ async fn bids_reach_the_idle_server_without_a_shed_request() {
     let place = Place::new();
     let (busy, idle) = (pod(&place, "busy").await, pod(&place, "idle").await);
     let (envoy, to) = sender(&place, &[busy.address, idle.address], json!({"routing": "bid"})).await;
-    let held = fill(&busy, 30).await;
-    // Until the sender knows both servers, the busy one may serve requests. Afterwards the sender
-    // knows what to bid.
+    // Until the sender knows both servers, it does not bid. What the busy one served meanwhile would
+    // tell it that its held requests take no time.
     for _ in 0..30 {
         assert_eq!(send(to, request("/slow"), "").await.unwrap().status.as_u16(), 200);
     }
+    let held = fill(&busy, 30).await;
     let before = metric(&envoy, "outbound", "bounces").await;
     let mut idle_served = 0;
     for _ in 0..40 {
