@@ -71,8 +71,8 @@ async fn bids_reach_the_idle_server_without_a_shed_request() {
     let place = Place::new();
     let (busy, idle) = (pod(&place, "busy").await, pod(&place, "idle").await);
     let (envoy, to) = sender(&place, &[busy.address, idle.address], json!({"routing": "bid"})).await;
-    // Until the sender knows both servers, it does not bid. What the busy one served meanwhile would
-    // tell it that its held requests take no time.
+    // Until the sender knows both servers, it does not bid. What the busy one served meanwhile
+    // would tell it that its held requests take no time.
     for _ in 0..30 {
         assert_eq!(send(to, request("/slow"), "").await.unwrap().status.as_u16(), 200);
     }
