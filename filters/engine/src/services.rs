@@ -4,6 +4,7 @@ use crate::host::Host;
 use crate::names::MAX_CLUSTERS;
 use crate::parameters::Parameters;
 use crate::service::Service;
+use bloc_policy::inserted::inserted;
 use hashbrown::HashMap;
 use std::cell::RefCell;
 use std::collections::BTreeSet;
@@ -69,7 +70,7 @@ impl<H: Host> Services<H> {
 
     /// Their names.
     pub fn names(&self) -> BTreeSet<String> {
-        self.by_name.keys().cloned().collect()
+        inserted(self.by_name.keys().cloned())
     }
 
     /// All of them, to work on while this table is not borrowed.

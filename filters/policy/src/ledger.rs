@@ -12,6 +12,7 @@
 //! text   = u32 bytes
 //! ```
 
+use crate::inserted::inserted;
 use crate::sync::{Last, ServiceEvents, ServiceLoad};
 use crate::units::Timestamp;
 use std::collections::BTreeMap;
@@ -97,7 +98,7 @@ struct Events([i64; EVENTS]);
 impl Ledger {
     /// A ledger in which all of this, up to now, counts as counted.
     pub(crate) fn as_if_counted(load: &[ServiceLoad], now: Timestamp) -> Self {
-        let services = load.iter().map(|load| (load.service.clone(), Events::of(load))).collect();
+        let services = inserted(load.iter().map(|load| (load.service.clone(), Events::of(load))));
         let counted = Part { from_start: true, nanos: signed(now.as_nanos()), services };
         Self { counted, ..Self::default() }
     }

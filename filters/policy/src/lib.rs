@@ -30,7 +30,7 @@
 //! | [`reports`] | what a poll reports of the load, so that each event counts once |
 //! | [`features`] | what a neighbour of another version is sent |
 //! | [`config`], [`sync`] | the configuration, and the messages that carry it |
-//! | [`units`], [`rng`] | nothing: numbers with units, random numbers |
+//! | [`units`], [`rng`], [`inserted`] | nothing: numbers with units, random numbers, maps without sorting |
 
 #![cfg_attr(not(test), deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing))]
 
@@ -52,6 +52,7 @@ pub mod execution;
 pub mod failures;
 pub mod features;
 pub mod follower;
+pub mod inserted;
 pub mod latency;
 mod ledger;
 pub mod limiter;

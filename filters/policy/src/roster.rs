@@ -6,6 +6,7 @@
 //! requests, and a service without requests need not be gone. So a pod that another Service has
 //! taken over without a restart goes on as a server of both.
 
+use crate::inserted::inserted;
 use crate::shared::Shared;
 use std::collections::BTreeSet;
 
@@ -109,7 +110,7 @@ pub fn unlist(shared: &impl Shared, vm: u64) {
 }
 
 fn names(value: &[u8]) -> BTreeSet<String> {
-    String::from_utf8_lossy(value).lines().map(str::to_owned).collect()
+    inserted(String::from_utf8_lossy(value).lines().map(str::to_owned))
 }
 
 #[cfg(test)]

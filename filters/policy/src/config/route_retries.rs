@@ -2,6 +2,7 @@
 
 use super::error::ConfigError;
 use super::number::integer;
+use crate::inserted::try_inserted;
 use std::collections::BTreeMap;
 
 /// The retries that Envoy allows where a retry policy gives no number.
@@ -31,7 +32,7 @@ impl RouteRetries {
             Ok((format!("{namespace}{MARK}{own}"), integer(&path, Some(*retries), DEFAULT, 0, MOST)?))
         };
         let default = integer("routeRetries", default, DEFAULT, 0, MOST)?;
-        Ok(Self { default, named: named.iter().map(one).collect::<Result<_, _>>()? })
+        Ok(Self { default, named: try_inserted(named.iter().map(one))? })
     }
 
     /// The number for a route of which nothing is known.

@@ -8,6 +8,7 @@ pub use parameters::{CapacityParameters, RoutingKind, ServiceParameters, Service
 use super::error::ConfigError;
 use super::number::integer;
 use super::route_retries::RouteRetries;
+use crate::inserted::{inserted, try_inserted};
 use crate::units::{Concurrency, Ratio};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -159,20 +160,17 @@ impl ServicesSpec {
     /// The first value that is not allowed, its path beginning with `services.`.
     #[inline(never)]
     pub fn validate(&self) -> Result<Services, ConfigError> {
-        self.services
-            .iter()
-            .map(|(name, spec)| {
-                let path = format!("services.{name}");
-                if name.is_empty() || name.len() > 253 || !name.bytes().all(|b| b.is_ascii_graphic()) {
-                    return Err(ConfigError::out_of_range(
-                        path,
-                        format!("{name:?}"),
-                        "a name of 1 to 253 printable ASCII characters",
-                    ));
-                }
-                spec.validate().map(|parameters| (name.clone(), parameters)).map_err(|e| e.under(&path))
-            })
-            .collect()
+        try_inserted(self.services.iter().map(|(name, spec)| {
+            let path = format!("services.{name}");
+            if name.is_empty() || name.len() > 253 || !name.bytes().all(|b| b.is_ascii_graphic()) {
+                return Err(ConfigError::out_of_range(
+                    path,
+                    format!("{name:?}"),
+                    "a name of 1 to 253 printable ASCII characters",
+                ));
+            }
+            spec.validate().map(|parameters| (name.clone(), parameters)).map_err(|e| e.under(&path))
+        }))
     }
 }
 
@@ -251,9 +249,10 @@ impl ServiceSpec {
             orca: self.orca.unwrap_or(false),
             debug_headers: self.debug_headers.unwrap_or(false),
             endpoints: self.endpoints.as_deref().map(|texts| endpoints("endpoints", texts)).transpose()?,
-            endpoints_by_port: (self.endpoints_by_port.iter())
-                .map(|(port, texts)| Ok((*port, endpoints(&format!("endpointsByPort.{port}"), texts)?)))
-                .collect::<Result<_, ConfigError>>()?,
+            endpoints_by_port: try_inserted(
+                (self.endpoints_by_port.iter())
+                    .map(|(port, texts)| Ok((*port, endpoints(&format!("endpointsByPort.{port}"), texts)?))),
+            )?,
         })
     }
 
@@ -288,7 +287,7 @@ impl ServiceSpec {
             routing: routing.or(base.routing),
             retries: retries.or(base.retries),
             route_retries: route_retries.or(base.route_retries),
-            virtual_service_retries: base.virtual_service_retries.into_iter().chain(virtual_service_retries).collect(),
+            virtual_service_retries: inserted(base.virtual_service_retries.into_iter().chain(virtual_service_retries)),
             retry_budget: retry_budget.or(base.retry_budget),
             bounce_price: bounce_price.or(base.bounce_price),
             reset_interval: reset_interval.or(base.reset_interval),

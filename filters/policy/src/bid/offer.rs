@@ -1,0 +1,71 @@
+//! What a server compares with a bid.
+//!
+//! `offer = wait + (S + F) / 2`
+//!
+//! `wait` is the time until a place is free, `S` the server's own execution time and `F` that of
+//! the fleet, which the bid says. Where all servers are alike this is the expected response time.
+//! A slow server is spared by half of what it is slower. If it was spared by all of it, it would be
+//! idle until the others are as slow, and the median would pay; if by nothing, the tail.
+//!
+//! `S` is known with an error only, another one for each server, and bids must not compare errors.
+//! So a server that differs from the fleet by less than three standard errors counts as one like
+//! the others ([`shrink`]). One that differs by more differs by the excess. The load report has the
+//! server's own `S`: otherwise the fleet's mean would feed on itself.
+//!
+//! Not in the papers. What was tried is in `filters/adr/0019-the-fleets-execution-time.md`.
+
+use std::time::Duration;
+
+/// Up to how many standard errors a difference from the fleet counts for nothing.
+const STANDARD_ERRORS: f64 = 3.0;
+
+/// The offer of a server that expects to answer after `expected`, and takes `own` of it to execute.
+pub fn offer(expected: Duration, own: Duration, fleet: Duration) -> Duration {
+    expected.saturating_add(fleet / 2).saturating_sub(own / 2)
+}
+
+/// The execution time of a server that measures `own` seconds, with this `variance` of the mean in
+/// seconds squared, in a fleet that takes `fleet` seconds.
+pub fn shrink(own: f64, variance: f64, fleet: f64) -> f64 {
+    let difference = own - fleet;
+    let excess = difference.abs() - STANDARD_ERRORS * variance.sqrt();
+    fleet + excess.max(0.0).copysign(difference)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ms(millis: u64) -> Duration {
+        Duration::from_millis(millis)
+    }
+
+    #[test]
+    fn a_server_is_spared_by_half_of_what_it_is_slower() {
+        // Expected response time, own execution time, that of the fleet; the offer.
+        for ([expected, own, fleet], is) in [
+            ([300, 100, 100], 300),
+            ([300, 200, 100], 250),
+            ([300, 50, 100], 325),
+            ([200, 200, 100], 150),
+            ([100, 1000, 100], 0),
+        ] {
+            assert_eq!(offer(ms(expected), ms(own), ms(fleet)), ms(is), "{expected}, {own}, {fleet}");
+        }
+        assert_eq!(offer(ms(0), Duration::MAX, ms(0)), ms(0));
+    }
+
+    #[test]
+    fn a_difference_counts_beyond_three_standard_errors() {
+        // With a standard error of 5.
+        for (own, is) in [(100.0, 100.0), (115.0, 100.0), (117.0, 102.0), (85.0, 100.0), (80.0, 95.0)] {
+            assert_eq!(shrink(own, 25.0, 100.0), is, "{own}");
+        }
+        assert_eq!(shrink(101.0, 0.0, 100.0), 101.0);
+    }
+
+    #[test]
+    fn what_is_not_known_at_all_counts_as_the_fleet() {
+        assert_eq!(shrink(1e9, f64::INFINITY, 100.0), 100.0);
+    }
+}

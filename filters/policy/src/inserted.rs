@@ -1,0 +1,39 @@
+//! Ordered maps and sets without sorting.
+//!
+//! `collect` sorts the entries of a `BTreeMap` or `BTreeSet` first, and each type of entry brings
+//! some 8 kB of sorting into the module. Here they are inserted one by one.
+
+/// A map or set of these entries.
+pub fn inserted<C: Default + Extend<T>, T>(entries: impl IntoIterator<Item = T>) -> C {
+    let mut all = C::default();
+    all.extend(entries);
+    all
+}
+
+/// The same for entries that may be invalid.
+///
+/// # Errors
+/// The first error.
+pub fn try_inserted<C: Default + Extend<T>, T, E>(entries: impl IntoIterator<Item = Result<T, E>>) -> Result<C, E> {
+    let mut all = C::default();
+    for entry in entries {
+        all.extend([entry?]);
+    }
+    Ok(all)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeMap;
+
+    #[test]
+    fn holds_all_entries_or_the_first_error() {
+        let all: BTreeMap<u32, u32> = inserted([(2, 1), (1, 2), (2, 3)]);
+        assert_eq!(all, BTreeMap::from([(1, 2), (2, 3)]));
+        let valid: Result<BTreeMap<u32, u32>, u32> = try_inserted([Ok((2, 1)), Ok((1, 2))]);
+        assert_eq!(valid, Ok(BTreeMap::from([(1, 2), (2, 1)])));
+        let invalid: Result<BTreeMap<u32, u32>, u32> = try_inserted([Ok((2, 1)), Err(7), Err(8)]);
+        assert_eq!(invalid, Err(7));
+    }
+}
