@@ -196,10 +196,10 @@ impl Sender {
                     self.bids.bounced(took);
                 }
             }
-            Answer::Rejected(report) => {
+            Answer::Rejected(report) | Answer::Unreachable(report) => {
                 self.hear(report);
                 self.budget.rejection();
-                if self.bids() {
+                if self.bids() && matches!(answer, Answer::Rejected(_)) {
                     self.bids.rejected();
                 }
             }

@@ -264,6 +264,25 @@ fn a_server_that_rejects_for_a_deadline_at_once_keeps_its_chips() {
     }
 }
 
+#[test]
+fn only_rejections_for_the_capacity_end_bids() {
+    for (reason, bids) in [("capacity", false), ("unreachable", true), ("deadline", true), ("news", true)] {
+        let caller = Caller::new(&format!(r#""routing":"bid","endpoints":["{SERVER}","{OTHER}","10.0.0.3:80"]"#));
+        for _ in 0..20 {
+            let mut attempt = caller.stray(&[], 1);
+            caller.passes(Duration::from_millis(50));
+            attempt.answered(&[(":status", "200"), ("x-bloc-load", "chip=1, queue=4, service=10")], true);
+        }
+        for _ in 0..10 {
+            let rejects = [REJECTS[0], REJECTS[1], ("x-bloc-reject", reason)];
+            caller.stray(&[], 1).answered(&rejects, true);
+        }
+        assert_eq!(caller.counted("rejections"), 10, "{reason}");
+        let bid = caller.stray(&[], 1).header("x-bloc-bid").expect("a bid");
+        assert_eq!(bid != "any", bids, "{reason}: {bid}");
+    }
+}
+
 /// The answer is complete, but its attempt lives until all of it is passed on.
 #[test]
 fn an_answer_that_ends_with_its_headers_is_not_looked_at() {

@@ -17,7 +17,8 @@
 //! moment of the request.
 //!
 //! While full servers reject more than a fifth of a sender's attempts, there is nothing left to
-//! find, and attempts do not bid. One full server among ten is not enough for that.
+//! find, and attempts do not bid. One full server among ten is not enough for that. Rejections for
+//! other reasons do not count: a server whose application is down says nothing about the others.
 //!
 //! A server's numbers cannot spoil the bids. Of a report, at most [`MAX_REPORT_FACTOR`] times what
 //! this sender's own requests take is believed ([`Bids::served`]): one of ten servers that reports
@@ -139,7 +140,7 @@ impl Bids {
         self.reprice();
     }
 
-    /// A server has rejected an attempt, neither for its bid nor for a deadline.
+    /// A full server has rejected an attempt.
     pub fn rejected(&mut self) {
         self.rejected += REJECTION_WEIGHT * (1.0 - self.rejected);
     }
