@@ -1,15 +1,15 @@
 //! What a bounce costs, as far as a sender knows: the running mean of the measured times, 2 ms
 //! until one has been measured.
 //!
-//! A single bounce counts for at most four times the mean (or 8 ms): one that waits for the body of
-//! an upload takes up to a second, and says nothing about the others.
+//! A single bounce counts for at most four times the mean (or 8 ms): one that waits for the body of an upload takes up to a second, and says nothing about the others.
 //!
 //! Where bounces seem to cost much, bids are so high that nobody bounces them, and nothing is
 //! measured any more. One that was slow by chance, as on a new connection, would end bidding for
-//! good. So after each `20 * mean / 2 ms` requests served without a bounce, attempts bid as if a
-//! bounce cost 2 ms, until the next request is served. If one is bounced then, in half of the mean
-//! time or less, its time replaces the mean. Probing costs a request at most 0.1 ms on average,
-//! however slow bounces are.
+//! good. So `20 * mean / 2 ms` requests served after the last bounce or probe, a probe is due: the
+//! next prices are made as if a bounce cost 2 ms, and hold until a request is served after that. If
+//! a request is bounced from then on, in half of the mean time or less, its time replaces the mean.
+//! Probing costs a request at most 0.1 ms on average, however slow bounces
+//! are.
 
 use std::time::Duration;
 
@@ -17,8 +17,8 @@ use std::time::Duration;
 pub(super) const WEIGHT: f64 = 0.1;
 /// The cost of a bounce until one has been measured, in seconds.
 const BOUNCE: f64 = 0.002;
-/// After this many served requests without a bounce, for each [`BOUNCE`] that one costs, a request
-/// probes.
+/// After this many served requests without a bounce, for each [`BOUNCE`] that one costs, a probe is
+/// due.
 const PROBE: f64 = 20.0;
 /// A bounce counts for at most this many times the mean bounce, or [`BOUNCE`] if that is more.
 const OUTLIER: f64 = 4.0;
@@ -28,15 +28,24 @@ const OUTLIER: f64 = 4.0;
 pub struct Bounce {
     /// In seconds; none: not measured yet.
     mean: Option<f64>,
-    /// Requests served since a bounce was measured.
+    /// Requests served since a bounce was measured, or since prices were made for a probe.
     served: u32,
+    /// Whether prices were made for a probe since a bounce was measured.
+    probed: bool,
 }
 
 impl Bounce {
     /// What a bounce is taken to cost now, in seconds.
     pub fn cost(&self) -> f64 {
-        let mean = self.mean.unwrap_or(BOUNCE);
-        if self.served > 0 && self.served.is_multiple_of(Self::pause(mean)) { mean.min(BOUNCE) } else { mean }
+        let mean = self.known();
+        if self.is_probe_due() { mean.min(BOUNCE) } else { mean }
+    }
+
+    /// Prices were made for [`cost`](Self::cost).
+    pub fn priced(&mut self) {
+        if self.is_probe_due() {
+            (self.served, self.probed) = (0, true);
+        }
     }
 
     /// A request was served.
@@ -48,18 +57,29 @@ impl Bounce {
     pub fn measure(&mut self, took: Duration) {
         let took = took.as_secs_f64();
         // Bounces have become rare, and this one shows that they need not be.
-        let mean = self.mean.filter(|mean| self.served < Self::pause(*mean) || took > mean / 2.0);
-        self.mean = Some(mean.map_or(took, |mean| {
+        let mean = self.mean.filter(|mean| !self.probed || took > mean / 2.0);
+        let mean = mean.map_or(took, |mean| {
             // An upload is bounced when its body has come. One such bounce must move the mean only
             // a little.
             mean + WEIGHT * (took.min(mean.max(BOUNCE) * OUTLIER) - mean)
-        }));
-        self.served = 0;
+        });
+        *self = Self { mean: Some(mean), ..Self::default() };
     }
 
-    /// How many served requests are between two probes, if a bounce costs this much.
-    fn pause(mean: f64) -> u32 {
-        (PROBE * mean.max(BOUNCE) / BOUNCE) as u32
+    /// One that is known to take this many seconds.
+    #[cfg(test)]
+    pub(super) fn of(mean: f64) -> Self {
+        Self { mean: Some(mean), ..Self::default() }
+    }
+
+    fn known(&self) -> f64 {
+        self.mean.unwrap_or(BOUNCE)
+    }
+
+    /// Whether enough requests were served, or none since prices were made for a probe.
+    fn is_probe_due(&self) -> bool {
+        let pause = (PROBE * self.known().max(BOUNCE) / BOUNCE) as u32;
+        self.served >= pause || self.probed && self.served == 0
     }
 }
 
@@ -80,7 +100,7 @@ mod tests {
 
     #[test]
     fn costs_two_milliseconds_until_measured_and_then_the_running_mean() {
-        for (bounces, cost) in [(&[][..], 2_000), (&[300], 300), (&[50_000], 50_000), (&[1_000, 2_000], 1_100)] {
+        for (bounces, cost) in [(&[][..], 2_000), (&[300], 300), (&[1_000, 2_000], 1_100)] {
             assert_eq!(micros(&after(bounces, 0)), cost, "{bounces:?}");
         }
     }
@@ -93,41 +113,72 @@ mod tests {
     }
 
     #[test]
-    fn costs_two_milliseconds_for_one_request_in_twenty_for_each_two_that_it_costs() {
-        for (served, cost) in [(0, 10), (99, 10), (100, 2), (101, 10), (199, 10), (200, 2)] {
-            assert_eq!(micros(&after(&[10_000], served)), cost * 1000, "after {served}");
+    fn costs_two_milliseconds_after_twenty_requests_for_each_two_that_it_costs() {
+        for (served, cost) in [(0, 8), (79, 8), (80, 2), (81, 2), (1_000, 2)] {
+            assert_eq!(micros(&after(&[8_000], served)), cost * 1000, "after {served}");
         }
         assert_eq!([19, 20, 40].map(|served| micros(&after(&[500], served))), [500; 3], "cheaper anyway");
         assert_eq!([19, 20].map(|served| micros(&after(&[], served))), [2_000; 2]);
-        let mut always = after(&[10_000], 0);
+        let mut always = after(&[8_000], 0);
         always.served = u32::MAX;
         always.served();
-        assert_eq!(always.served, u32::MAX);
-        assert_eq!(micros(&after(&[u64::MAX], 1_000)), (u64::MAX as f64).round() as u64, "no end");
+        assert_eq!((always.served, micros(&always)), (u32::MAX, 2_000));
+        assert_eq!(Bounce { mean: Some(1e9), ..after(&[], 1_000) }.cost(), 1e9, "no end");
     }
 
     #[test]
-    fn a_much_cheaper_bounce_replaces_the_mean_only_where_bounces_have_become_rare() {
-        let next = |mean, served, took| {
-            let mut bounce = after(&[mean], served);
+    fn a_probe_ends_with_the_first_request_served_after_its_prices_were_made() {
+        let mut bounce = after(&[8_000], 79);
+        bounce.priced();
+        bounce.served();
+        assert_eq!(micros(&bounce), 2_000, "due");
+        for probe in 1..4 {
+            bounce.priced();
+            assert_eq!(micros(&bounce), 2_000);
+            bounce.priced();
+            assert_eq!(micros(&bounce), 2_000, "until one is served");
+            for served in 1..80 {
+                bounce.served();
+                bounce.priced();
+                assert_eq!(micros(&bounce), 8_000, "{served} after probe {probe}");
+            }
+            bounce.served();
+            assert_eq!(micros(&bounce), 2_000, "the next one is due");
+        }
+    }
+
+    #[test]
+    fn a_much_cheaper_bounce_replaces_the_mean_only_after_a_probe() {
+        let next = |mean, served, later, took| {
+            let mut bounce = Bounce::of(f64::from(mean) / 1e6);
+            (0..served).for_each(|_| bounce.served());
+            bounce.priced();
+            (0..later).for_each(|_| bounce.served());
             bounce.measure(Duration::from_micros(took));
             micros(&bounce)
         };
-        assert_eq!(next(10_000, 100, 5_000), 5_000);
-        assert_eq!(next(10_000, 101, 400), 400, "it may come back late");
-        assert_eq!(next(10_000, 100, 5_010), 9_501, "not much cheaper");
-        assert_eq!(next(10_000, 99, 5_000), 9_500, "not rare");
-        assert_eq!(next(500, 19, 200), 470);
-        assert_eq!(next(500, 20, 200), 200);
+        assert_eq!(next(10_000, 100, 0, 5_000), 5_000);
+        assert_eq!(next(10_000, 100, 1, 400), 400, "it may come back late");
+        assert_eq!(next(10_000, 100, 0, 5_010), 9_501, "not much cheaper");
+        assert_eq!(next(10_000, 99, 0, 5_000), 9_500, "not rare");
+        assert_eq!(next(10_000, 99, 1, 5_000), 9_500, "due, but no prices were made for it");
+        assert_eq!(next(500, 19, 0, 200), 470);
+        assert_eq!(next(500, 20, 0, 200), 200);
+        assert_eq!(next(200_000, 2_000, 0, 90_000), 90_000, "more than a first one counts for");
     }
 
     #[test]
     fn a_measured_bounce_begins_the_pause_anew() {
-        let mut bounce = after(&[10_000], 99);
-        bounce.measure(Duration::from_millis(10));
+        let mut bounce = after(&[8_000], 79);
+        bounce.measure(Duration::from_millis(8));
         bounce.served();
-        assert_eq!(micros(&bounce), 10_000);
-        (0..99).for_each(|_| bounce.served());
+        assert_eq!(micros(&bounce), 8_000);
+        (0..79).for_each(|_| bounce.served());
+        bounce.priced();
         assert_eq!(micros(&bounce), 2_000);
+        bounce.measure(Duration::from_millis(8));
+        assert_eq!(micros(&bounce), 8_000, "the probe is over");
+        bounce.measure(Duration::from_millis(2));
+        assert_eq!(micros(&bounce), 7_400, "and bounces are not rare");
     }
 }

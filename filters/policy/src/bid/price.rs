@@ -157,6 +157,7 @@ impl Bids {
         let cost = BOUNCE_FACTOR * bounce + self.price * self.execution.unwrap_or(0.0);
         self.prices = Some(Prices { bids: self.heard.prices(self.most(), cost), bounce });
         self.news = 0;
+        self.bounce.priced();
     }
 
     /// The bid of this turn; none: without limit.

@@ -71,14 +71,33 @@ fn makes_new_prices_after_four_reports_or_when_a_bounce_costs_a_tenth_more_or_le
     bids.hear(&report(200, 50));
     assert_eq!(bid(&bids, 0), Some(105.1));
 
-    // From 10/512 of a second to 9/512 and 11/512, and a nanosecond beyond.
-    for (nanos, moved) in [(17_578_125, false), (17_578_124, true), (21_484_375, false), (21_484_376, true)] {
+    // From 10/512 of a second to 9/512 and 11/512, and beyond.
+    let [less, more] = [9.0 / 512.0, 11.0 / 512.0];
+    for (next, moved) in [(less, false), (less - 1e-9, true), (more, false), (more + 1e-9, true)] {
         let mut bids = hearing(0.0, 16, &report(100, 50));
-        bids.bounced(Duration::from_nanos(19_531_250));
-        assert_eq!(bid(&bids, 0), Some(124.4));
-        bids.bounce = Bounce::default();
-        bids.bounced(Duration::from_nanos(nanos));
-        assert_eq!(bid(&bids, 0) != Some(124.4), moved, "{nanos}");
+        for (bounce, moved) in [(10.0 / 512.0, true), (next, moved)] {
+            bids.bounce = Bounce::of(bounce);
+            let before = bids.prices;
+            bids.reprice();
+            assert_eq!(bids.prices != before, moved, "{bounce}");
+        }
+    }
+}
+
+#[test]
+fn a_probe_waits_for_a_report_and_ends_with_the_next_request_served() {
+    for unreported in [80, 81, 159] {
+        let mut bids = hearing(0.1, 16, &report(100, 50));
+        bids.bounced(Duration::from_millis(8));
+        (0..unreported).for_each(|_| bids.served(Duration::from_millis(100)));
+        assert_eq!(bid(&bids, 0), Some(115.0), "no prices yet");
+        for _ in 0..9 {
+            bids.hear(&report(100, 50));
+            assert_eq!(bid(&bids, 0), Some(107.5), "after {unreported} answers without a report");
+        }
+        bids.served(Duration::from_millis(100));
+        bids.hear(&report(100, 50));
+        assert_eq!(bid(&bids, 0), Some(115.0));
     }
 }
 
