@@ -1,14 +1,15 @@
 //! What a bounce costs, as far as a sender knows: the running mean of the measured times, 2 ms
 //! until one has been measured.
 //!
-//! A single bounce counts for at most four times the mean (or 8 ms): one that waits for the body of an upload takes up to a second, and says nothing about the others.
+//! A single bounce counts for at most four times the mean (or 8 ms), also the first one: one that
+//! waits for the body of an upload takes up to a second, and says nothing about the others.
 //!
 //! Where bounces seem to cost much, bids are so high that nobody bounces them, and nothing is
 //! measured any more. One that was slow by chance, as on a new connection, would end bidding for
 //! good. So `20 * mean / 2 ms` requests served after the last bounce or probe, a probe is due: the
 //! next prices are made as if a bounce cost 2 ms, and hold until a request is served after that. If
 //! a request is bounced from then on, in half of the mean time or less, its time replaces the mean.
-//! Probing costs a request at most 0.1 ms on average, however slow bounces
+//! Probing costs a request at most 0.1 ms on average once the mean is known, however slow bounces
 //! are.
 
 use std::time::Duration;
@@ -55,14 +56,12 @@ impl Bounce {
 
     /// A bounce took this long, from sending the attempt to its answer.
     pub fn measure(&mut self, took: Duration) {
-        let took = took.as_secs_f64();
+        // An upload is bounced when its body has come. One such bounce must move the mean only a
+        // little.
+        let took = took.as_secs_f64().min(self.known().max(BOUNCE) * OUTLIER);
         // Bounces have become rare, and this one shows that they need not be.
         let mean = self.mean.filter(|mean| !self.probed || took > mean / 2.0);
-        let mean = mean.map_or(took, |mean| {
-            // An upload is bounced when its body has come. One such bounce must move the mean only
-            // a little.
-            mean + WEIGHT * (took.min(mean.max(BOUNCE) * OUTLIER) - mean)
-        });
+        let mean = mean.map_or(took, |mean| mean + WEIGHT * (took - mean));
         *self = Self { mean: Some(mean), ..Self::default() };
     }
 
@@ -109,6 +108,9 @@ mod tests {
     fn a_slow_bounce_counts_for_at_most_four_times_the_mean_or_8_ms() {
         for (mean, cost) in [(1_000, 1_700), (2_000, 2_600), (3_000, 3_900)] {
             assert_eq!(micros(&after(&[mean, 1_000_000], 0)), cost, "{mean}");
+        }
+        for (first, cost) in [(7_999, 7_999), (8_001, 8_000), (1_000_000, 8_000), (u64::MAX, 8_000)] {
+            assert_eq!(micros(&after(&[first], 0)), cost, "the first one takes {first}");
         }
     }
 
