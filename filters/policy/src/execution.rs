@@ -4,11 +4,11 @@
 //! errors instead of queues. A mean over many is slow to follow a change. So this is both:
 //!
 //! - **mean** (s): all requests count equally at first, then the newest with weight `1 / N`, `N =
-//!   max(400 cv^2, 40 C)` requests. `cv^2` is the squared coefficient of variation of the execution
+//!   max(400 cv^2, 40 C)` requests, `40 C` at most 4,000. `cv^2` is the squared coefficient of variation of the execution
 //!   times, estimated with the same weights, and `C` the concurrency (1 where it is not known). So
 //!   the standard error is 5% or less once `N` requests have been seen, 3.5% in the long run;
 //! - **change**: two CUSUM tests, for slower and for faster, on the logarithms of the means of
-//!   batches of `max(4, C / 4)` requests. A batch whose logarithm is `d` above its usual value, cut
+//!   batches of `C / 4` requests, at least 4 and at most 32. A batch whose logarithm is `d` above its usual value, cut
 //!   at two standard deviations or 0.8, scores `s / v * (d - s / 2)`, `s` = 0.65: the logarithm of
 //!   the likelihood of times that are twice as long, by that of the usual ones. `v` is the variance
 //!   of these logarithms, at least 0.1, times `(1 + r) / (1 - r)` for the correlation `r` of one
@@ -49,10 +49,13 @@ use std::time::Duration;
 const MEMORY: f64 = 400.0;
 /// The memory in requests, by place.
 const MEMORY_PER_PLACE: f64 = 40.0;
+/// The memory in requests that many places ask for, at most: a change must be noticed, however many
+/// there are.
+const MOST_MEMORY: f64 = 4_000.0;
 /// A request counts for at most so many times the mean, once so many requests are known.
 const OUTLIER: (f64, f64) = (50.0, 16.0);
-/// Requests in a batch, at least.
-const BATCH: f64 = 4.0;
+/// Requests in a batch, at least and at most.
+const BATCH: (f64, f64) = (4.0, 32.0);
 /// Requests in a batch, by place.
 const BATCH_PER_PLACE: f64 = 0.25;
 /// The change of the logarithm that the tests look for.
@@ -160,7 +163,7 @@ impl Execution {
         let (seconds, places) = (seconds.min(LONGEST), f64::from(places.get()));
         // Not a number before the first request, and 0 for times of 0. The other bound holds then.
         let noise = self.variance / (self.mean * self.mean);
-        self.seen = (self.seen + 1.0).min((MEMORY * noise).max(MEMORY_PER_PLACE * places));
+        self.seen = (self.seen + 1.0).min((MEMORY * noise).max((MEMORY_PER_PLACE * places).min(MOST_MEMORY)));
         let most = if self.seen > OUTLIER.1 { OUTLIER.0 * self.mean } else { f64::INFINITY };
         let heard = seconds.min(most);
         let difference = heard - self.mean;
@@ -168,7 +171,7 @@ impl Execution {
         self.variance += (difference * (heard - self.mean) - self.variance) / self.seen;
         self.batch.0 += 1.0;
         self.batch.1 += seconds;
-        if self.batch.0 >= (BATCH_PER_PLACE * places).max(BATCH) {
+        if self.batch.0 >= (BATCH_PER_PLACE * places).clamp(BATCH.0, BATCH.1) {
             let (requests, seconds) = take(&mut self.batch);
             self.test(requests, seconds);
         }

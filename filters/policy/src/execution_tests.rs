@@ -108,6 +108,18 @@ fn a_change_is_followed_and_steady_times_rarely_look_like_one() {
 }
 
 #[test]
+fn a_change_is_noticed_within_some_hundred_requests_however_many_places_there_are() {
+    for places in [100, 10_000, 1_000_000] {
+        let mut execution = Execution::default();
+        for (seconds, requests) in [(1.0, 20_000), (2.0, 320), (1.0, 320)] {
+            (0..requests).for_each(|_| execution.hear(seconds, Concurrency::new(places)));
+            let mean = execution.mean().unwrap();
+            assert!((mean - seconds).abs() < 0.1 * seconds, "{places} places, {seconds} s: {mean}");
+        }
+    }
+}
+
+#[test]
 fn a_slow_start_is_forgotten_within_forty_requests() {
     for (times, slow, bound) in [
         (Times::Fixed, 1, 1.01),
@@ -142,9 +154,9 @@ fn the_first_requests_count_equally() {
 
 #[test]
 fn the_memory_is_long_for_many_places_and_for_times_that_vary() {
-    for (places, memory) in [(1, 40.0), (3, 120.0)] {
+    for (places, memory) in [(1, 40.0), (3, 120.0), (99, 3_960.0), (101, 4_000.0), (u32::MAX, 4_000.0)] {
         let mut execution = Execution::default();
-        (0..200).for_each(|_| execution.hear(3.0, Concurrency::new(places)));
+        (0..5_000).for_each(|_| execution.hear(3.0, Concurrency::new(places)));
         assert_eq!(execution.seen, memory);
         execution.hear(4.0, Concurrency::new(places));
         assert_eq!(execution.mean(), Some(3.0 + 1.0 / memory));
@@ -166,7 +178,7 @@ fn two_idle_seconds_halve_the_past_and_short_pauses_do_not_count() {
 
 #[test]
 fn a_batch_has_four_requests_and_more_where_there_are_many_places() {
-    for (places, size) in [(1, 4), (16, 4), (20, 5), (80, 20)] {
+    for (places, size) in [(1, 4), (16, 4), (20, 5), (80, 20), (128, 32), (132, 32), (u32::MAX, 32)] {
         let mut execution = Execution::default();
         for n in 1..=size {
             assert_eq!(execution.log, 0.0, "{places} places, request {n}");
