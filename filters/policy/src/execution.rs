@@ -20,8 +20,12 @@
 //!   for slow would be asked ever more rarely, and would never learn better. Pauses between
 //!   requests of a busy server hardly count.
 //!
-//! Of one request, at most 50 times the mean counts for the mean once 16 are known: a stall of a
-//! minute is no execution time. A batch counts in full, so a change is followed whatever its size.
+//! A request that takes more than 50 times the mean does not count for the mean once four are
+//! known: a stall of a minute is no execution time. Batches count in full, so a change is followed
+//! whatever its size. Where late answers have raised the mean without an alarm, the usual logarithm
+//! is raised too, to that of the mean less 1: then the next batches look faster. The batches of an
+//! alarm say little about `cv^2`, and those before it are from other times; it starts as 1. So after
+//! a stall of a minute 300 requests give the mean within an eighth.
 //!
 //! The first batches have a low bar, since a slow start must be forgotten fast, and a false alarm
 //! costs little while little is known. Logarithms, and the cut, because times with a heavy tail
@@ -35,8 +39,8 @@
 //! |---|---|---|---|
 //! | fixed | 0, 0 | 0, 0 | 0 |
 //! | exponential | 15%, 8% | 13%, 7% | 0.06 |
-//! | lognormal, sigma 1.5 | 45%, 22% | 78%, 21% | 0 |
-//! | 95% 10 ms, 5% 400 ms | 46%, 23% | 66%, 23% | 1.2 |
+//! | lognormal, sigma 1.5 | 45%, 23% | 74%, 21% | 0 |
+//! | 95% 10 ms, 5% 400 ms | 46%, 23% | 75%, 23% | 1.0 |
 //!
 //! Lognormal times with sigma 1.5 have a `cv^2` of 8.5: a mean over 150 of them has a standard
 //! error of 24% even if the instant of the change is known.
@@ -52,8 +56,11 @@ const MEMORY_PER_PLACE: f64 = 40.0;
 /// The memory in requests that many places ask for, at most: a change must be noticed, however many
 /// there are.
 const MOST_MEMORY: f64 = 4_000.0;
-/// A request counts for at most so many times the mean, once so many requests are known.
-const OUTLIER: (f64, f64) = (50.0, 16.0);
+/// A request that takes more than so many times the mean does not count for it, once so many
+/// requests are known.
+const OUTLIER: (f64, f64) = (50.0, 4.0);
+/// The usual logarithm of batches is below that of the mean by at most this.
+const MOST_BELOW: f64 = 1.0;
 /// Requests in a batch, at least and at most.
 const BATCH: (f64, f64) = (4.0, 32.0);
 /// Requests in a batch, by place.
@@ -164,8 +171,8 @@ impl Execution {
         // Not a number before the first request, and 0 for times of 0. The other bound holds then.
         let noise = self.variance / (self.mean * self.mean);
         self.seen = (self.seen + 1.0).min((MEMORY * noise).max((MEMORY_PER_PLACE * places).min(MOST_MEMORY)));
-        let most = if self.seen > OUTLIER.1 { OUTLIER.0 * self.mean } else { f64::INFINITY };
-        let heard = seconds.min(most);
+        let is_outlier = self.seen > OUTLIER.1 && seconds > OUTLIER.0 * self.mean;
+        let heard = if is_outlier { self.mean } else { seconds };
         let difference = heard - self.mean;
         self.mean += difference / self.seen;
         self.variance += (difference * (heard - self.mean) - self.variance) / self.seen;
@@ -186,6 +193,7 @@ impl Execution {
             *self = Self { mean: self.mean, variance: self.variance, seen: self.seen, log, ..Self::default() };
             return;
         }
+        self.log = self.log.max(self.mean.ln() - MOST_BELOW);
         let variance = self.log_variance.max(LEAST_VARIANCE);
         let cut = (CUT.0 * variance.sqrt()).max(CUT.1);
         let shift = (log - self.log).clamp(-cut, cut);
@@ -199,6 +207,7 @@ impl Execution {
         self.belief = (run.score / bar(batches)).powi(3);
         if self.belief > 1.0 {
             (self.mean, self.seen, self.belief) = (self.recent, run.requests, 0.0);
+            self.variance = self.mean * self.mean;
             self.log += run.shift / run.requests;
             (self.slower, self.faster) = (Run::default(), Run::default());
             return;
