@@ -38,6 +38,10 @@ use std::cell::RefCell;
 use std::rc::Rc;
 use std::time::Duration;
 
+/// A request may have more of the places than it took, by so many seconds, since the integral is
+/// rounded.
+const ROUNDING: f64 = 1e-3;
+
 /// Measurements of an application, which all of its configurations share.
 #[derive(Debug, Default)]
 struct Measured {
@@ -190,12 +194,17 @@ impl Server {
         let inside = self.places_of_a_queue_inside();
         let (places, queue) = (self.concurrency().unwrap_or(Concurrency::new(1)), self.waiting(others));
         let mut measured = self.measured.borrow_mut();
-        let work = if let Some(places) = inside {
-            measured.work.leave(others, places, now);
-            // A request that came under another configuration is not measured.
-            flag.work.map(|then| measured.work.seconds() - then)
-        } else {
-            Some(took.as_secs_f64())
+        let took_seconds = took.as_secs_f64();
+        // A request that came under another configuration is not measured.
+        let work = match (inside, flag.work) {
+            (None, then) => then.is_none().then_some(took_seconds),
+            (Some(places), then) => {
+                measured.work.leave(others, places, now);
+                // Nor is one that came before all configurations were gone for a while, with what
+                // they had measured.
+                let work = then.map(|then| measured.work.seconds() - then);
+                work.filter(|work| (0.0..=took_seconds + ROUNDING).contains(work))
+            }
         };
         let confident = measured.departures.depart(flag, took, (work, places), queue, now);
         drop(measured);

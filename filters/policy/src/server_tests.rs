@@ -147,6 +147,83 @@ fn a_request_that_came_under_another_configuration_is_not_measured() {
 }
 
 #[test]
+fn a_request_that_waited_in_the_application_is_not_measured_once_the_sidecar_holds() {
+    let mut server = crowded(4, false);
+    let flag = server.flag(requests(3));
+    let held = ServiceSpec { concurrency: Some(2), hold: Some(true), ..ServiceSpec::default() };
+    for spec in [held, ServiceSpec::default()] {
+        server.configure(&spec.validate().unwrap());
+        answer(&mut server, flag, 9_000, 3, 9_000);
+        assert_eq!(server.bare_report(requests(0)).execution, None);
+    }
+    let flag = server.flag(requests(1));
+    answer(&mut server, flag, 100, 1, 9_100);
+    assert_eq!(server.bare_report(requests(0)).execution, Some(Duration::from_millis(100)));
+}
+
+/// The control plane takes the parameters of a service away, and gives them back.
+#[test]
+fn a_request_from_before_the_measurements_began_anew_is_not_measured() {
+    let at = |seconds| Timestamp::ZERO.after(Duration::from_secs(seconds));
+    for (before, after) in [(0, 1_000), (1_000, 0)] {
+        let [mut old, mut new] = [(); 2].map(|()| crowded(0, false));
+        assert_eq!(old.arrive(requests(0), None, None, at(before)), Ok(()));
+        let flag = old.flag(requests(0));
+        assert_eq!(new.arrive(requests(0), None, None, at(after)), Ok(()));
+        let own = new.flag(requests(0));
+        answer(&mut new, flag, 50, 0, after * 1_000 + 50);
+        assert_eq!(new.bare_report(requests(0)).execution, None, "{before} s, {after} s");
+        answer(&mut new, own, 50, 0, after * 1_000 + 50);
+        let execution = new.bare_report(requests(0)).execution.unwrap().as_secs_f64();
+        assert!((execution - 0.05).abs() < 1e-6, "{execution}");
+    }
+}
+
+/// Bursts of 40 requests of 50 ms for two places, and another configuration in the middle of each.
+#[test]
+fn a_server_whose_queue_moves_into_the_application_and_back_never_looks_slower() {
+    let spec = |hold| ServiceSpec { concurrency: Some(2), hold: Some(hold), ..ServiceSpec::default() };
+    for views in [1, 2] {
+        let mut servers = vec![server(spec(true))];
+        if views == 2 {
+            servers.push(servers[0].beside(&spec(false).validate().unwrap()));
+        }
+        for burst in 0..20u64 {
+            let hold = burst % 2 == 0;
+            let place = if hold { 0 } else { views - 1 };
+            servers[place].configure(&spec(hold).validate().unwrap());
+            let begin = burst * 4_000;
+            let now = Timestamp::ZERO.after(Duration::from_millis(begin));
+            let flags: Vec<Flag> = (0..40)
+                .map(|others| {
+                    assert_eq!(servers[place].arrive(requests(others), None, None, now), Ok(()));
+                    servers[place].flag(requests(others))
+                })
+                .collect();
+            for (left, flag) in (0..40).rev().zip(flags) {
+                if left == 19 {
+                    // Those that were held enter.
+                    servers[place].configure(&spec(!hold).validate().unwrap());
+                }
+                let took = 50 * (20 - u64::from(left) / 2);
+                let entered = if !hold {
+                    0
+                } else if left >= 20 {
+                    took - 50
+                } else {
+                    500
+                };
+                answer(&mut servers[place], flag, took - entered, left, begin + took);
+            }
+            let execution = servers[0].bare_report(requests(0)).execution.unwrap();
+            assert!(execution <= Duration::from_micros(50_001), "{views}, burst {burst}: {execution:?}");
+            assert!(execution >= Duration::from_millis(10), "{views}, burst {burst}: {execution:?}");
+            assert_eq!(servers[views - 1].bare_report(requests(0)).execution, Some(execution));
+        }
+    }
+}
+
+#[test]
 fn a_request_is_confident_if_others_waited_until_it_was_answered() {
     let mut server = crowded(0, false);
     // Two places: of two others, none waits.
