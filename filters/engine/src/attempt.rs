@@ -31,7 +31,7 @@ use crate::requests::{End, Next, Then};
 use crate::streams::Counted;
 use crate::vm::Vm;
 use crate::why::Rejected;
-use answer::{Rejection, Status, attempt_number, is_grpc_error, refused, reply, reply_for_silence, said};
+use answer::{Rejection, Status, attempt_number, is_grpc_error, reply, reply_for_silence, said};
 use bloc_policy::endpoints::{Answer, Endpoint, EndpointId, Permit};
 use bloc_policy::sender::{self, Sender};
 use bloc_policy::units::Timestamp;
@@ -350,7 +350,11 @@ impl<H: Host> Filter for Attempt<H> {
         }
         let now = if self.under_way.is_some() { vm.host.now() } else { Timestamp::ZERO };
         self.end_retries(report.as_ref(), rejection, status, now);
-        let refused = rejection.zip(report).map(|(reason, report)| refused(reason, report));
+        let refused = rejection.zip(report).map(|(reason, report)| match reason {
+            Some(Reason::Bid) => Answer::Bounced(report),
+            Some(Reason::Deadline) => Answer::RejectedForDeadline(report),
+            _ => Answer::Rejected(report),
+        });
         let Some(under_way) = &mut self.under_way else {
             if let Some((cluster, answer)) = self.elsewhere.as_ref().zip(refused) {
                 count(&mut cluster.borrow_mut(), &answer);

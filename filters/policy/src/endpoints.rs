@@ -166,8 +166,7 @@ impl Endpoints {
             | Answer::Orca(report)
             | Answer::Bounced(report)
             | Answer::RejectedForDeadline(report)
-            | Answer::Rejected(report)
-            | Answer::Unreachable(report) => Some(report),
+            | Answer::Rejected(report) => Some(report),
             Answer::Erred(report) => report,
             Answer::Unreported | Answer::Failed | Answer::GivenUp => None,
         };
@@ -186,7 +185,7 @@ impl Endpoints {
             Answer::Served(_) | Answer::Orca(_) | Answer::Unreported => chip || is_probed,
             Answer::Bounced(_) | Answer::RejectedForDeadline(_) => is_probed,
             Answer::Failed => is_probed && !counts,
-            Answer::Erred(_) | Answer::Rejected(_) | Answer::Unreachable(_) | Answer::GivenUp => false,
+            Answer::Erred(_) | Answer::Rejected(_) | Answer::GivenUp => false,
         };
         if reopens {
             endpoint.shut = None;
@@ -202,7 +201,7 @@ impl Endpoints {
                 returned
             }
             Answer::GivenUp => returned && !hangs,
-            Answer::Rejected(_) | Answer::Unreachable(_) => {
+            Answer::Rejected(_) => {
                 endpoint.chips = 0;
                 false
             }
@@ -213,7 +212,7 @@ impl Endpoints {
         }
         endpoint.chips = (endpoint.chips + u32::from(earned)).min(self.max_chips);
         match answer {
-            Answer::Rejected(_) | Answer::Unreachable(_) => self.shut(id, now),
+            Answer::Rejected(_) => self.shut(id, now),
             Answer::Failed if counts => self.shut(id, now),
             Answer::Erred(_) => return self.erred(id, now),
             Answer::GivenUp if hangs => self.hangs(id, now),

@@ -4,11 +4,12 @@
 //! errors instead of queues. A mean over many is slow to follow a change. So this is both:
 //!
 //! - **mean** (s): all requests count equally at first, then the newest with weight `1 / N`, `N =
-//!   max(400 cv^2, 40 C)` requests, `40 C` at most 4,000. `cv^2` is the squared coefficient of variation of the execution
-//!   times, estimated with the same weights, and `C` the concurrency (1 where it is not known). So
-//!   the standard error is 5% or less once `N` requests have been seen, 3.5% in the long run;
+//!   max(400 cv^2, 40 C)` requests. `cv^2` is the squared coefficient of variation of the execution
+//!   times, estimated with the same weights, and `C` the concurrency (1 where it is not known), at
+//!   most 100. So the standard error is 5% or less once `N` requests have been seen, 3.5% in the
+//!   long run;
 //! - **change**: two CUSUM tests, for slower and for faster, on the logarithms of the means of
-//!   batches of `C / 4` requests, at least 4 and at most 32. A batch whose logarithm is `d` above its usual value, cut
+//!   batches of `max(4, C / 4)` requests. A batch whose logarithm is `d` above its usual value, cut
 //!   at two standard deviations or 0.8, scores `s / v * (d - s / 2)`, `s` = 0.65: the logarithm of
 //!   the likelihood of times that are twice as long, by that of the usual ones. `v` is the variance
 //!   of these logarithms, at least 0.1, times `(1 + r) / (1 - r)` for the correlation `r` of one
@@ -53,16 +54,15 @@ use std::time::Duration;
 const MEMORY: f64 = 400.0;
 /// The memory in requests, by place.
 const MEMORY_PER_PLACE: f64 = 40.0;
-/// The memory in requests that many places ask for, at most: a change must be noticed, however many
-/// there are.
-const MOST_MEMORY: f64 = 4_000.0;
+/// So many places count, at most: a change must be noticed, however many there are.
+const MOST_PLACES: f64 = 100.0;
 /// A request that takes more than so many times the mean does not count for it, once so many
 /// requests are known.
 const OUTLIER: (f64, f64) = (50.0, 4.0);
 /// The usual logarithm of batches is below that of the mean by at most this.
 const MOST_BELOW: f64 = 1.0;
-/// Requests in a batch, at least and at most.
-const BATCH: (f64, f64) = (4.0, 32.0);
+/// Requests in a batch, at least.
+const BATCH: f64 = 4.0;
 /// Requests in a batch, by place.
 const BATCH_PER_PLACE: f64 = 0.25;
 /// The change of the logarithm that the tests look for.
@@ -167,10 +167,10 @@ impl Execution {
 
     /// A request took this many `seconds` of one of these `places`.
     pub fn hear(&mut self, seconds: f64, places: Concurrency) {
-        let (seconds, places) = (seconds.min(LONGEST), f64::from(places.get()));
+        let (seconds, places) = (seconds.min(LONGEST), f64::from(places.get()).min(MOST_PLACES));
         // Not a number before the first request, and 0 for times of 0. The other bound holds then.
         let noise = self.variance / (self.mean * self.mean);
-        self.seen = (self.seen + 1.0).min((MEMORY * noise).max((MEMORY_PER_PLACE * places).min(MOST_MEMORY)));
+        self.seen = (self.seen + 1.0).min((MEMORY * noise).max(MEMORY_PER_PLACE * places));
         let is_outlier = self.seen > OUTLIER.1 && seconds > OUTLIER.0 * self.mean;
         let heard = if is_outlier { self.mean } else { seconds };
         let difference = heard - self.mean;
@@ -178,7 +178,7 @@ impl Execution {
         self.variance += (difference * (heard - self.mean) - self.variance) / self.seen;
         self.batch.0 += 1.0;
         self.batch.1 += seconds;
-        if self.batch.0 >= (BATCH_PER_PLACE * places).clamp(BATCH.0, BATCH.1) {
+        if self.batch.0 >= (BATCH_PER_PLACE * places).max(BATCH) {
             let (requests, seconds) = take(&mut self.batch);
             self.test(requests, seconds);
         }

@@ -178,7 +178,7 @@ fn two_idle_seconds_halve_the_past_and_short_pauses_do_not_count() {
 
 #[test]
 fn a_batch_has_four_requests_and_more_where_there_are_many_places() {
-    for (places, size) in [(1, 4), (16, 4), (20, 5), (80, 20), (128, 32), (132, 32), (u32::MAX, 32)] {
+    for (places, size) in [(1, 4), (16, 4), (20, 5), (80, 20), (100, 25), (104, 25), (u32::MAX, 25)] {
         let mut execution = Execution::default();
         for n in 1..=size {
             assert_eq!(execution.log, 0.0, "{places} places, request {n}");

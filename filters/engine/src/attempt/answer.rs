@@ -2,7 +2,6 @@
 
 use crate::host::{Map, Number, Reply, Stream};
 use crate::requests::End;
-use bloc_policy::endpoints::Answer;
 use bloc_policy::wire::headers::{LOAD, REJECT};
 use bloc_policy::wire::load_report::LoadReport;
 use bloc_policy::wire::reason::Reason;
@@ -74,16 +73,6 @@ pub fn attempt_number(stream: &impl Stream) -> Option<usize> {
 
 /// A rejection: its reason, none if this version does not know it.
 pub type Rejection = Option<Reason>;
-
-/// A rejection, as the policy sees it.
-pub fn refused(reason: Rejection, report: LoadReport) -> Answer {
-    match reason {
-        Some(Reason::Bid) => Answer::Bounced(report),
-        Some(Reason::Deadline) => Answer::RejectedForDeadline(report),
-        Some(Reason::Capacity) => Answer::Rejected(report),
-        Some(Reason::Unreachable) | None => Answer::Unreachable(report),
-    }
-}
 
 /// The server's load report, and whether it rejected the attempt.
 pub fn said(stream: &impl Stream) -> (Option<LoadReport>, Option<Rejection>) {

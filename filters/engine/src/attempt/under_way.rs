@@ -29,7 +29,7 @@ pub struct UnderWay<H: Host> {
 /// Counts how an attempt was answered.
 pub fn count<H: Host>(cluster: &mut Cluster<H>, answer: &Answer) {
     let counted = match answer {
-        Answer::Rejected(_) | Answer::Unreachable(_) | Answer::RejectedForDeadline(_) => Sent::Rejections,
+        Answer::Rejected(_) | Answer::RejectedForDeadline(_) => Sent::Rejections,
         Answer::Bounced(_) => Sent::Bounces,
         Answer::Failed => Sent::Failures,
         Answer::GivenUp => Sent::GivenUp,

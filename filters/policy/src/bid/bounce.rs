@@ -77,8 +77,7 @@ impl Bounce {
 
     /// Whether enough requests were served, or none since prices were made for a probe.
     fn is_probe_due(&self) -> bool {
-        let pause = (PROBE * self.known().max(BOUNCE) / BOUNCE) as u32;
-        self.served >= pause || self.probed && self.served == 0
+        f64::from(self.served) >= PROBE / BOUNCE * self.known().max(BOUNCE) || self.probed && self.served == 0
     }
 }
 

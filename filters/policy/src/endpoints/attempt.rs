@@ -18,11 +18,8 @@ pub enum Permit {
 pub enum Answer {
     /// The application answered, with this report.
     Served(LoadReport),
-    /// The server rejected the request because it is full, with this report.
+    /// The server rejected the request, with this report.
     Rejected(LoadReport),
-    /// The server rejected the request for a reason that has no kind here, as when its application
-    /// is down, with this report.
-    Unreachable(LoadReport),
     /// The server bounced the request because it would take longer than the bid, with this report.
     Bounced(LoadReport),
     /// The application answered, and the server sends no report: counts as a chip.

@@ -21,7 +21,7 @@ impl Simulation<'_> {
         let Some(choice) = sender.choose(&mut request.plan, u32::from(attempt), &mut moment) else {
             let end = if matches!(
                 request.answer,
-                Answer::Rejected(_) | Answer::Unreachable(_) | Answer::Bounced(_) | Answer::RejectedForDeadline(_)
+                Answer::Rejected(_) | Answer::Bounced(_) | Answer::RejectedForDeadline(_)
             ) {
                 End::Shed
             } else {
@@ -194,13 +194,8 @@ impl Simulation<'_> {
             .unwrap_or(u32::from(request.attempts) <= self.retries);
         match request.answer {
             Answer::Served(_) | Answer::Orca(_) | Answer::Unreported => self.end(index, End::Ok),
-            Answer::Rejected(_) | Answer::Unreachable(_) | Answer::Bounced(_) | Answer::RejectedForDeadline(_) => {
-                if may_retry {
-                    self.retry(index);
-                } else {
-                    self.end(index, End::Shed);
-                }
-            }
+            Answer::Rejected(_) | Answer::Bounced(_) | Answer::RejectedForDeadline(_) if may_retry => self.retry(index),
+            Answer::Rejected(_) | Answer::Bounced(_) | Answer::RejectedForDeadline(_) => self.end(index, End::Shed),
             Answer::Failed | Answer::Erred(_) if may_retry && self.scenario.retry_failures => self.retry(index),
             Answer::Failed | Answer::Erred(_) | Answer::GivenUp => self.end(index, End::Error),
         }

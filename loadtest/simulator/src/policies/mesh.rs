@@ -178,7 +178,6 @@ impl SenderModel for MeshSender {
         Some(match answer {
             Answer::Bounced(report) => plan.retries.rejected_for(Some(Reason::Bid), bid, report),
             Answer::Rejected(_) | Answer::RejectedForDeadline(_) => plan.retries.rejected(true),
-            Answer::Unreachable(_) => plan.retries.rejected(false),
             _ => plan.retries.take_route_retry(),
         })
     }
