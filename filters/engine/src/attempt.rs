@@ -370,7 +370,7 @@ impl<H: Host> Filter for Attempt<H> {
                 .and_then(|value| orca::decode(value.as_ref()))
                 .map_or(Answer::Unreported, Answer::Orca),
         };
-        under_way.answer(answer, now);
+        under_way.answer(answer, rejection.flatten(), now);
         if !ends && under_way.answer.is_none() {
             let (cluster, endpoint) = (Rc::clone(&under_way.cluster), under_way.attempt.endpoint);
             under_way.answer = Some(vm.streams.begin(stream, Counted::Attempt { cluster, endpoint }));

@@ -196,12 +196,9 @@ impl Sender {
                     self.bids.bounced(took);
                 }
             }
-            Answer::Rejected(report) | Answer::Unreachable(report) => {
+            Answer::Rejected(report) => {
                 self.hear(report);
                 self.budget.rejection();
-                if self.bids() && matches!(answer, Answer::Rejected(_)) {
-                    self.bids.rejected();
-                }
             }
             Answer::RejectedForDeadline(report) => {
                 self.hear(report);
@@ -214,6 +211,12 @@ impl Sender {
             Answer::Erred(_) | Answer::Failed | Answer::GivenUp => {}
         }
         self.endpoints.answer(endpoint, permit, answer, now);
+    }
+
+    /// A server has rejected an attempt because it is full; its [`answer`](Self::answer) is reported
+    /// as well. While many are full, attempts do not bid.
+    pub fn met_full(&mut self) {
+        self.bids.rejected();
     }
 
     /// An attempt that the server has answered was an error, as the trailers say.

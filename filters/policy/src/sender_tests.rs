@@ -104,7 +104,6 @@ fn failures_use_up_the_retry_budget_and_rejections_do_not() {
         repeated
     };
     assert_eq!(repeated(|| Answer::Rejected(LoadReport::default())), 2_000);
-    assert_eq!(repeated(|| Answer::Unreachable(LoadReport::default())), 2_000);
     let after_failures = repeated(|| Answer::Failed);
     assert!((200..=211).contains(&after_failures), "{after_failures}: a fifth, and the burst");
     let none =
@@ -209,36 +208,37 @@ fn does_not_bid_while_servers_are_full_whatever_else_they_reject() {
     let report = LoadReport { queue: Some(1), service: Some(20.0), ..LoadReport::default() };
     let late = LoadReport { queue: Some(9), service: Some(0.01), ..LoadReport::default() };
     let deadline = Answer::RejectedForDeadline(late);
-    for (answer, bids) in [
+    for (answer, is_full) in [
+        (Answer::Rejected(report), true),
         (Answer::Rejected(report), false),
-        (Answer::Unreachable(report), true),
-        (deadline, true),
-        (Answer::Bounced(report), true),
+        (deadline, false),
+        (Answer::Bounced(report), false),
     ] {
         let mut sender = priced(0.1, false);
         (0..8).for_each(|_| served(&mut sender, report));
         for _ in 0..10 {
             let attempt = sender.begin("1.1.1.2:1", Some(sender.turn(0)), Timestamp::ZERO).unwrap();
             sender.answer(&attempt, answer, Timestamp::ZERO);
+            if is_full {
+                sender.met_full();
+            }
             sender.end(&attempt);
         }
-        assert_eq!(sender.bid(sender.turn(0)).is_some(), bids, "{answer:?}");
+        assert_eq!(sender.bid(sender.turn(0)).is_none(), is_full, "{answer:?}");
         (0..20).for_each(|_| served(&mut sender, report));
         assert!(sender.bid(sender.turn(0)).is_some());
     }
 }
 
 #[test]
-fn any_rejection_tells_what_a_bid_may_expect() {
+fn a_rejection_tells_what_a_bid_may_expect() {
     let report = LoadReport { queue: Some(1), service: Some(20.0), ..LoadReport::default() };
-    for answer in [Answer::Rejected(report), Answer::Unreachable(report), Answer::Bounced(report)] {
-        let mut sender = priced(0.1, false);
-        (0..7).for_each(|_| served(&mut sender, report));
-        assert_eq!(sender.bid(sender.turn(0)), None);
-        let attempt = sender.begin("1.1.1.2:1", None, Timestamp::ZERO).unwrap();
-        sender.answer(&attempt, answer, Timestamp::ZERO);
-        assert!(sender.bid(sender.turn(0)).is_some(), "{answer:?}");
-    }
+    let mut sender = priced(0.1, false);
+    (0..7).for_each(|_| served(&mut sender, report));
+    assert_eq!(sender.bid(sender.turn(0)), None);
+    let attempt = sender.begin("1.1.1.2:1", None, Timestamp::ZERO).unwrap();
+    sender.answer(&attempt, Answer::Rejected(report), Timestamp::ZERO);
+    assert!(sender.bid(sender.turn(0)).is_some());
 }
 
 #[test]

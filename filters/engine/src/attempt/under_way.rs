@@ -9,6 +9,7 @@ use crate::vm::Vm;
 use bloc_policy::endpoints::Answer;
 use bloc_policy::sender;
 use bloc_policy::units::Timestamp;
+use bloc_policy::wire::reason::Reason;
 use std::rc::Rc;
 
 /// An attempt that its server has not finished. Dropping it ends it; without an answer it has
@@ -40,13 +41,16 @@ pub fn count<H: Host>(cluster: &mut Cluster<H>, answer: &Answer) {
 }
 
 impl<H: Host> UnderWay<H> {
-    /// Records its answer, or that there is none.
-    pub fn answer(&mut self, answer: Answer, now: Timestamp) {
+    /// Records its answer, or that there is none. `why`: the reason of a rejection.
+    pub fn answer(&mut self, answer: Answer, why: Option<Reason>, now: Timestamp) {
         self.answered = true;
         let mut cluster = self.cluster.borrow_mut();
         count(&mut cluster, &answer);
         self.erred |= matches!(answer, Answer::Erred(_));
         cluster.sender.answer(&self.attempt, answer, now);
+        if why == Some(Reason::Capacity) {
+            cluster.sender.met_full();
+        }
     }
 }
 
@@ -55,7 +59,7 @@ impl<H: Host> Drop for UnderWay<H> {
         crash::point(&self.vm.host, "attempt.done");
         if !self.answered {
             let now = self.vm.host.now();
-            self.answer(if self.given_up { Answer::GivenUp } else { Answer::Failed }, now);
+            self.answer(if self.given_up { Answer::GivenUp } else { Answer::Failed }, None, now);
         }
         if self.answer.is_none_or(|answer| self.vm.streams.end(answer)) {
             self.cluster.borrow_mut().sender.end(&self.attempt);

@@ -33,21 +33,6 @@ fn probes_a_rejecting_server_once_per_reset_interval() {
 }
 
 #[test]
-fn a_server_that_cannot_reach_its_application_is_shut_like_a_full_one() {
-    for answer in [Answer::Rejected(report(true)), Answer::Unreachable(report(true))] {
-        let mut endpoints = Endpoints::new(RESET, MAX_CHIPS);
-        let id = endpoints.add("one", at(0));
-        endpoints.answer(id, Permit::Chip, Answer::Served(report(true)), at(0));
-        endpoints.answer(id, Permit::Chip, answer, at(1));
-        let endpoint = endpoints.get(id).unwrap();
-        assert_eq!((endpoint.chips(), endpoint.is_shut()), (0, true), "{answer:?}");
-        assert_eq!(endpoint.report(), &report(true), "{answer:?}");
-        endpoints.answer(id, Permit::Probe, answer, at(1_000));
-        assert!(endpoints.get(id).unwrap().is_shut(), "{answer:?} to a probe");
-    }
-}
-
-#[test]
 fn forced_attempts_take_turns_when_no_server_qualifies() {
     let mut endpoints = Endpoints::new(RESET, MAX_CHIPS);
     let ids: Vec<EndpointId> = (0u64..3).map(|i| endpoints.add(&format!("s{i}"), at(i))).collect();

@@ -217,6 +217,9 @@ impl Mesh {
                 }
                 Err(answer) => {
                     self.sender.answer(&attempt, answer, now);
+                    if matches!(answer, Answer::Rejected(_)) {
+                        self.sender.met_full();
+                    }
                     self.sender.end(&attempt);
                     let again = match &answer {
                         Answer::Bounced(report) => retries.rejected_for(Some(Reason::Bid), attempt.bid, report),

@@ -187,6 +187,9 @@ impl SenderModel for MeshSender {
         let endpoint = self.directory.borrow().ids[server as usize];
         let attempt = Attempt { endpoint, began, bid, permit };
         sender.answer(&attempt, *answer, now);
+        if matches!(answer, Answer::Rejected(_)) {
+            sender.met_full();
+        }
         sender.end(&attempt);
     }
 
