@@ -7,7 +7,7 @@ use bloc_policy::config::RoutingKind;
 use bloc_policy::estimate::{Estimate, Fleet, Limit};
 use bloc_policy::service_rate::ServiceRate;
 use bloc_policy::units::{Concurrency, Ratio, Timestamp};
-use bloc_policy::wire::bid;
+use bloc_policy::wire::bid::{self, Bid};
 use bloc_policy::wire::load_report::LoadReport;
 use criterion::{BenchmarkId, Criterion, criterion_group, criterion_main};
 use std::hint::black_box;
@@ -57,7 +57,7 @@ fn inbound(c: &mut Criterion) {
         b.iter(|| assert_eq!(server.arrive(black_box(Concurrency::new(7)), None, deadline, now), Ok(())));
     });
     group.bench_function("bounce", |b| {
-        let bid = Some(Duration::from_millis(150));
+        let bid = Some(Bid { most: Duration::from_millis(150), fleet: Some(Duration::from_millis(90)) });
         b.iter(|| assert!(server.arrive(black_box(Concurrency::new(7)), bid, deadline, now).is_err()));
     });
     group.bench_function("depart_and_report", |b| {
@@ -113,14 +113,15 @@ fn headers(c: &mut Criterion) {
     });
     let Ok(work) = Work::new(RoutingKind::Bid, 10) else { panic!("no sender") };
     group.bench_function("bid", |b| b.iter(|| assert!(black_box(&work).bid().is_some())));
-    let amount = Duration::from_micros(187_300);
+    let amount = Bid { most: Duration::from_micros(187_300), fleet: Some(Duration::from_millis(90)) };
     group.bench_function("bid_encode", |b| {
         b.iter(|| {
             bid::encode(black_box(amount), &mut text);
-            assert_eq!(text, "187.3");
+            assert_eq!(text, "187.3;exec=90");
         });
     });
-    group.bench_function("bid_decode", |b| b.iter(|| assert_eq!(bid::decode(black_box(b"187.3")), Some(amount))));
+    let header = b"187.3;exec=90";
+    group.bench_function("bid_decode", |b| b.iter(|| assert_eq!(bid::decode(black_box(header)), Some(amount))));
     group.finish();
 }
 

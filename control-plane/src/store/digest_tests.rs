@@ -13,7 +13,7 @@ const PARAMETERS: [(&str, &str, Option<&str>); 21] = [
     ("routeRetries", "4", Some("1")),
     ("virtualServiceRetries", "{shop/checkout: 4}", Some("{}")),
     ("retryBudget", "0.25", Some("0.2")),
-    ("bouncePrice", "0.25", Some("0.1")),
+    ("bouncePrice", "0.25", Some("0.2")),
     ("resetInterval", "4s", Some("1000ms")),
     ("capacity", "{estimator: static, limit: 4}", None),
     ("headroom", "0.25", Some("0.8")),

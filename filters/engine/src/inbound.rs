@@ -28,7 +28,7 @@ use crate::why;
 use bloc_policy::body::Body;
 use bloc_policy::server::Server;
 use bloc_policy::units::{Concurrency, Timestamp};
-use bloc_policy::wire::bid::Caller;
+use bloc_policy::wire::bid::{Bid, Caller};
 use bloc_policy::wire::headers::{BID, EXPECT, LOAD, ORCA, REJECT, WHY};
 use bloc_policy::wire::load_report::LoadReport;
 use bloc_policy::wire::orca;
@@ -114,7 +114,7 @@ impl<H: Host> Waits for Request<H> {
 
 impl<H: Host> Request<H> {
     /// Decides about a request that has come.
-    fn arrive(self: &Rc<Self>, bid: Option<Duration>) -> Flow {
+    fn arrive(self: &Rc<Self>, bid: Option<Bid>) -> Flow {
         let vm = &self.vm;
         if self.service.borrow().servers.get(self.plugin).is_none() {
             return Flow::Continue;

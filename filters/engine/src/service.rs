@@ -49,14 +49,17 @@ pub struct Service<H: Host> {
     capacity_in_force: Gauge<H>,
     /// Requests per 1000 s, because gauges are whole numbers; 0: not known.
     service_rate: Gauge<H>,
+    /// Estimated, in requests; 0: not known, or configured.
+    concurrency: Gauge<H>,
     departed: Total<H>,
     confident: Total<H>,
     /// The newest configuration.
     newest: Option<PluginId>,
     /// The configuration of the last request, or the one that the next request is likely to have.
     pub last: Option<PluginId>,
-    /// The capacity that the gauge shows.
+    /// The capacity and the concurrency that the gauges show.
     shown: Option<Concurrency>,
+    estimated: Option<Concurrency>,
     /// Events to be counted.
     pub counters: Counters<H, Served, 9>,
     /// How long requests take.
@@ -67,7 +70,7 @@ impl<H: Host> Service<H> {
     /// A service with these parameters, in the VM with this number. Without parameters it passes
     /// everything.
     pub fn new(host: &H, name: &str, parameters: &Parameters, vm: u64, recovery: &CrashRecovery) -> Self {
-        let ServiceMetrics { in_flight, capacity, service_rate, departed, confident, counters } =
+        let ServiceMetrics { in_flight, capacity, service_rate, concurrency, departed, confident, counters } =
             ServiceMetrics::define(host, name);
         let count = Count::new(name, vm);
         let (own, gauges) = (count.own(), in_flight.clone());
@@ -83,11 +86,13 @@ impl<H: Host> Service<H> {
             count,
             capacity_in_force: capacity,
             service_rate,
+            concurrency,
             departed,
             confident,
             newest: None,
             last: None,
             shown: None,
+            estimated: None,
             counters,
             latencies: ServerLatencies::default(),
         };
@@ -178,8 +183,13 @@ impl<H: Host> Service<H> {
             let executing = self.count.get(&self.in_flight) > Concurrency::new(0);
             server.measure(totals, executing, now);
             servers.for_each(Server::follow);
-            let (rate, capacity) =
-                self.in_use().map(|server| (server.service_rate(), server.capacity())).unwrap_or_default();
+            let (rate, capacity, concurrency) = (self.in_use())
+                .map(|server| (server.service_rate(), server.capacity(), server.estimated_concurrency()))
+                .unwrap_or_default();
+            if self.estimated != concurrency {
+                self.estimated = concurrency;
+                self.concurrency.set(concurrency.map_or(0, |places| u64::from(places.get())));
+            }
             if let Some(rate) = rate {
                 self.service_rate.set((rate * 1e3) as u64);
             }

@@ -40,6 +40,8 @@ pub struct ServiceMetrics<H: Host> {
     pub capacity: Gauge<H>,
     /// Requests per 1000 s, because gauges are whole numbers; 0: not known.
     pub service_rate: Gauge<H>,
+    /// The concurrency that is estimated with certainty because none is configured; 0: none.
+    pub concurrency: Gauge<H>,
     /// Requests answered.
     pub departed: Total<H>,
     /// Those of them during which the server was busy all the time.
@@ -57,6 +59,7 @@ impl<H: Host> ServiceMetrics<H> {
             in_flight: InFlight::new(gauge("in_flight"), gauge("in_flight_recount")),
             capacity: gauge("capacity"),
             service_rate: gauge("service_rate_per_1000s"),
+            concurrency: gauge("concurrency_estimate"),
             departed: total("departed"),
             confident: total("departed_confident"),
             counters: Counters::define(host, "inbound", service),

@@ -1,6 +1,6 @@
 //! The headers that sidecars send each other.
 
-use bloc_policy::wire::bid::{ANY, Caller, encode};
+use bloc_policy::wire::bid::{ANY, Bid, Caller, encode};
 use bloc_policy::wire::endpoints::{bare_key, decode_key, encode as encode_endpoints};
 use bloc_policy::wire::load_report::LoadReport;
 use bloc_policy::wire::orca;
@@ -57,15 +57,21 @@ pub fn bid(data: &[u8]) {
     let caller = Caller::of(Some(data));
     match caller.bid {
         Some(bid) => {
-            assert!(caller.has_filters && bid <= Duration::from_secs_f64(MOST / 1e3), "{bid:?}");
+            let times = |bid: Bid| [Some(bid.most), bid.fleet];
+            let most = Some(Duration::from_secs_f64(MOST / 1e3));
+            assert!(caller.has_filters && times(bid).iter().all(|time| *time <= most), "{bid:?}");
             let mut text = String::new();
             encode(bid, &mut text);
             let again = Caller::of(Some(text.as_bytes())).bid.expect("what we write we read");
-            // The largest bid that is written: 31 years, in milliseconds.
-            let written = bid.min(Duration::from_micros(999_999_999_999_999));
-            // One microsecond is cut off; for 31 years in seconds, a float resolves only a tenth of
-            // one.
-            assert!(again.abs_diff(written) <= Duration::from_micros(2), "{bid:?}, {again:?}");
+            for (time, again) in times(bid).into_iter().zip(times(again)) {
+                // The longest time that is written: 31 years, in milliseconds.
+                let written = time.map(|time| time.min(Duration::from_micros(999_999_999_999_999)));
+                // One microsecond is cut off; for 31 years in seconds, a float resolves only a
+                // tenth of one.
+                let off = written.zip(again).map(|(written, again)| again.abs_diff(written));
+                assert_eq!(written.is_some(), again.is_some(), "{bid:?}");
+                assert!(off <= Some(Duration::from_micros(2)), "{bid:?}, {again:?}");
+            }
         }
         None if data == ANY.as_bytes() => assert!(caller.has_filters),
         None => assert_eq!(caller, Caller::of(None), "nonsense"),

@@ -27,6 +27,6 @@ pub fn sync_response(data: &[u8]) {
         let mut server = Server::new(service);
         let flag = server.flag(Concurrency::new(0));
         server.depart(flag, Duration::from_millis(50), Concurrency::new(0), Timestamp::ZERO);
-        let _ = server.arrive(Concurrency::new(u32::MAX), Some(Duration::MAX), Some(Duration::MAX), now);
+        let _ = server.arrive(Concurrency::new(u32::MAX), Some(Duration::MAX.into()), Some(Duration::MAX), now);
     }
 }

@@ -54,6 +54,8 @@ pub struct Flag {
     /// Where the queue is in the application: what [`Work::seconds`](crate::work::Work::seconds)
     /// was.
     pub(crate) work: Option<f64>,
+    /// The requests that it met in the server.
+    pub(crate) met: Concurrency,
 }
 
 /// Algorithm 1.
@@ -90,7 +92,7 @@ impl Default for Departures {
 impl Departures {
     /// A request arrives and meets `queue` waiting ones (lines 1 to 5).
     pub fn arrive(&self, queue: u32) -> Flag {
-        Flag { emptied: (queue > 0).then_some(self.emptied), work: None }
+        Flag { emptied: (queue > 0).then_some(self.emptied), work: None, met: Concurrency::new(0) }
     }
 
     /// A request has been answered `took` after it was handed to the application, and `queue` are
@@ -160,9 +162,39 @@ impl Departures {
         self.confidence
     }
 
-    /// The mean time between handing a request to the application and its answer.
+    /// The mean time that a request takes of one of the application's places.
     pub fn execution(&self) -> Option<Duration> {
-        self.execution.mean().map(Duration::from_secs_f64)
+        self.mean().map(Duration::from_secs_f64)
+    }
+
+    /// The same in seconds.
+    pub fn mean(&self) -> Option<f64> {
+        self.execution.mean()
+    }
+
+    /// The execution time in seconds of a server that is one of a fleet with this execution time,
+    /// if it has measured one: its own, as far as it surely differs.
+    pub fn execution_in(&self, fleet: f64) -> Option<f64> {
+        self.execution.among(fleet, Duration::ZERO)
+    }
+
+    /// The execution time in seconds of a server that is surely slower than a fleet with this
+    /// execution time, after all the time without an answer.
+    pub fn slower_than(&self, fleet: f64, now: Timestamp) -> Option<f64> {
+        let own = self.mean()?;
+        let idle = now.since(self.departed).saturating_sub(Duration::from_secs_f64(own));
+        (self.execution.among(fleet, idle)? > fleet).then_some(own)
+    }
+
+    /// The squared coefficient of variation of the execution times; not a number where nothing is
+    /// known.
+    pub fn noise(&self) -> f64 {
+        self.execution.noise()
+    }
+
+    /// All execution times so far have been longer by this factor than they were taken to be.
+    pub fn scale(&mut self, by: f64) {
+        self.execution.scale(by);
     }
 
     /// The measuring interval in force.
@@ -323,11 +355,30 @@ mod tests {
     }
 
     #[test]
+    fn a_slow_server_is_the_less_sure_of_it_the_longer_it_has_not_answered() {
+        let departures = run(100, 120, 60_000);
+        let after = |fleet, millis| {
+            let now = departures.departed.after(Duration::from_millis(millis));
+            departures.slower_than(fleet, now)
+        };
+        let sure = departures.execution_in(0.05).unwrap();
+        assert!((0.09..0.1).contains(&sure), "{sure}");
+        assert_eq!(after(0.05, 100).map(|time| (time * 1e6).round()), Some(1e5));
+        // Not sure by three standard errors of a tenth of the mean each, where the past counts for
+        // less than 0.36 requests. The time of a request is not idle.
+        assert_eq!([6_550, 6_750].map(|millis| after(0.05, millis).is_some()), [true, false]);
+        assert_eq!(after(0.1, 0), None, "it is like the fleet");
+        assert_eq!(after(0.3, 0), None, "it is faster");
+        assert_eq!(Departures::default().slower_than(0.05, at(0)), None);
+        assert_eq!(Departures::default().execution_in(0.05), None);
+    }
+
+    #[test]
     fn a_request_that_saw_the_queue_run_empty_is_not_confident() {
         let mut departures = Departures::default();
         let (first, second) = (departures.arrive(1), departures.arrive(2));
         assert!(depart(&mut departures, first, 1, 0, 1), "counted before the flags are reset, lines 7 to 12");
         assert!(!depart(&mut departures, second, 1, 0, 1));
-        assert!(!depart(&mut departures, Flag { emptied: None, work: None }, 1, 5, 1));
+        assert!(!depart(&mut departures, Flag { emptied: None, work: None, met: Concurrency::new(0) }, 1, 5, 1));
     }
 }

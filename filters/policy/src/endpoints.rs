@@ -52,6 +52,7 @@ pub(crate) use row::Row;
 use crate::estimate::{Limit, Standing};
 use crate::failures::Peers;
 use crate::units::Timestamp;
+use crate::wire::bid::Bid;
 use endpoint::Shut;
 use hashbrown::HashMap;
 use slotmap::SlotMap;
@@ -264,7 +265,7 @@ impl Endpoints {
 
     /// A server accepted this `bid` (none: without limit) and answered after `took`.
     /// `without_report`: without a load report.
-    pub fn judge(&mut self, id: EndpointId, bid: Option<Duration>, took: Duration, without_report: bool) {
+    pub fn judge(&mut self, id: EndpointId, bid: Option<Bid>, took: Duration, without_report: bool) {
         if let Some(endpoint) = self.table.get_mut(id) {
             endpoint.promises.judge(bid, took, without_report);
         }

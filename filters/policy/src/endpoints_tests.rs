@@ -101,7 +101,7 @@ proptest! {
                     naive.remove(&format!("s{i}"));
                 }
                 Step::Send => {
-                    Bloc.choose(&mut endpoints, 4, at(now), &mut rng, &mut list);
+                    Bloc::default().choose(&mut endpoints, 4, at(now), &mut rng, &mut list);
                     let names: Vec<String> = list.iter().map(|&id| endpoints.get(id).unwrap().address().to_owned()).collect();
                     let distinct: BTreeSet<&String> = names.iter().collect();
                     prop_assert_eq!(distinct.len(), names.len(), "a server twice in {:?}", &names);

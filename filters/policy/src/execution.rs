@@ -46,6 +46,7 @@
 //! Lognormal times with sigma 1.5 have a `cv^2` of 8.5: a mean over 150 of them has a standard
 //! error of 24% even if the instant of the change is known.
 
+use crate::bid;
 use crate::units::Concurrency;
 use std::mem::take;
 use std::time::Duration;
@@ -77,10 +78,17 @@ const LEAST_VARIANCE: f64 = 0.1;
 const MOST_CORRELATION: f64 = 0.9;
 /// After this many idle seconds the past counts half.
 const HALF_LIFE: f64 = 2.0;
+/// The least squared coefficient of variation by which a mean is judged.
+const LEAST_CV2: f64 = 0.01;
 /// The longest time in seconds that is believed, 31 years.
 const LONGEST: f64 = 1e9;
 /// The shortest mean of a batch in seconds that has a logarithm of its own.
 const SHORTEST: f64 = 1e-9;
+
+/// By what the past counts less after this idle time.
+fn aging(idle: Duration) -> f64 {
+    1.0 + (idle.as_secs_f64() / HALF_LIFE).powi(4)
+}
 
 /// The score at which the mean starts anew, when the past counts for this many batches.
 fn bar(batches: f64) -> f64 {
@@ -160,7 +168,7 @@ impl Default for Execution {
 impl Execution {
     /// The server was idle for this long.
     pub fn rest(&mut self, idle: Duration) {
-        let by = 1.0 + (idle.as_secs_f64() / HALF_LIFE).powi(4);
+        let by = aging(idle);
         self.seen /= by;
         self.belief /= by;
     }
@@ -168,9 +176,8 @@ impl Execution {
     /// A request took this many `seconds` of one of these `places`.
     pub fn hear(&mut self, seconds: f64, places: Concurrency) {
         let (seconds, places) = (seconds.min(LONGEST), f64::from(places.get()).min(MOST_PLACES));
-        // Not a number before the first request, and 0 for times of 0. The other bound holds then.
-        let noise = self.variance / (self.mean * self.mean);
-        self.seen = (self.seen + 1.0).min((MEMORY * noise).max(MEMORY_PER_PLACE * places));
+        // Where it is not a number, the other bound holds.
+        self.seen = (self.seen + 1.0).min((MEMORY * self.noise()).max(MEMORY_PER_PLACE * places));
         let is_outlier = self.seen > OUTLIER.1 && seconds > OUTLIER.0 * self.mean;
         let heard = if is_outlier { self.mean } else { seconds };
         let difference = heard - self.mean;
@@ -216,6 +223,33 @@ impl Execution {
         self.log_variance += (shift * shift - self.log_variance) / (batches + PRIOR.1);
         self.log_covariance += (shift * self.last - self.log_covariance) / (batches + PRIOR.1);
         self.last = shift;
+    }
+
+    /// The execution time of a server of a fleet with the execution time `fleet`: its own as far as
+    /// it surely differs, after this idle time; in seconds.
+    pub fn among(&self, fleet: f64, idle: Duration) -> Option<f64> {
+        let own = self.mean()?;
+        let variance = self.variance.max(LEAST_CV2 * own * own) / (self.seen / aging(idle));
+        Some(bid::shrink(own, variance, fleet))
+    }
+
+    /// The squared coefficient of variation. Not a number before the first request, and for times
+    /// of 0.
+    pub fn noise(&self) -> f64 {
+        self.variance / (self.mean * self.mean)
+    }
+
+    /// All requests so far have taken longer by this factor than was heard.
+    #[inline(never)]
+    pub fn scale(&mut self, by: f64) {
+        self.mean *= by;
+        self.variance *= by * by;
+        self.batch.1 *= by;
+        self.recent *= by;
+        self.log += by.ln();
+        for run in [&mut self.slower, &mut self.faster] {
+            run.seconds *= by;
+        }
     }
 
     /// The mean execution time in seconds, if there is one.

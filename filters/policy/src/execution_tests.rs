@@ -1,5 +1,8 @@
 //! The execution time: noise, changes, cold starts, idle time.
 
+#[path = "execution_tests/fleet.rs"]
+mod fleet;
+
 use super::*;
 
 const ONE: Concurrency = Concurrency::new(1);

@@ -11,6 +11,7 @@
 //! | [`count`] | how many requests are in flight over all threads, and the recount that corrects it after a crash |
 //! | [`departures`], [`service_rate`] | how fast a server is (Mu's measured capacity); [`server`] combines them |
 //! | [`execution`], [`work`] | how long a request takes on average, and whether that has changed |
+//! | [`places`] | how many requests the application works on at once, where that is not configured |
 //! | [`estimate`] | what a sender believes about a server between two reports |
 //! | [`capacity`] | how many requests a server admits: a number, an average, or from the SLO |
 //! | [`endpoints`] | what a sender knows of each server: chips, when it may be probed, pending requests |
@@ -56,6 +57,7 @@ pub mod inserted;
 pub mod latency;
 mod ledger;
 pub mod limiter;
+pub mod places;
 pub mod polls;
 pub mod reports;
 pub mod retries;

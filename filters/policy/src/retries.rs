@@ -28,9 +28,9 @@
 //! Cost: a comparison an attempt. Not in the papers, which retry rejections only (chapter 5.6).
 
 use crate::bid::{BidPosition, is_bounce};
+use crate::wire::bid::Bid;
 use crate::wire::load_report::LoadReport;
 use crate::wire::reason::Reason;
-use std::time::Duration;
 
 /// What is left of the retries of one request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -80,7 +80,7 @@ impl Retries {
 
     /// An attempt with this `bid` was rejected. Returns whether another follows. `reason`: none if
     /// this version does not know it.
-    pub fn rejected_for(&mut self, reason: Option<Reason>, bid: Option<Duration>, report: &LoadReport) -> bool {
+    pub fn rejected_for(&mut self, reason: Option<Reason>, bid: Option<Bid>, report: &LoadReport) -> bool {
         match reason {
             Some(Reason::Bid) if is_bounce(bid, report) => self.bounced(),
             // An unjustified bounce says nothing about the other servers.
@@ -146,7 +146,7 @@ mod tests {
 
     #[test]
     fn a_bid_rejection_counts_as_a_bounce_only_if_the_attempt_had_a_bid() {
-        let (report, bid) = (LoadReport::default(), Some(Duration::from_millis(10)));
+        let (report, bid) = (LoadReport::default(), Some(std::time::Duration::from_millis(10).into()));
         let mut retries = Retries::new(0, 2, 2);
         assert!(retries.rejected_for(Some(Reason::Bid), bid, &report));
         assert_eq!(retries.bid(), Some(BidPosition { number: 1, of: 2 }));

@@ -13,6 +13,7 @@ use crate::retry_budget::RetryBudget;
 use crate::rng::Rng;
 use crate::routing::{Router, Routing};
 use crate::units::Timestamp;
+use crate::wire::bid::Bid;
 use crate::wire::load_report::LoadReport;
 use std::time::Duration;
 
@@ -26,8 +27,8 @@ pub struct Attempt {
     pub endpoint: EndpointId,
     /// When it began.
     pub began: Timestamp,
-    /// The longest expected response time that it accepts; none: without limit.
-    pub bid: Option<Duration>,
+    /// How long it wants to wait at most; none: without limit.
+    pub bid: Option<Bid>,
     /// Why it may go there.
     pub permit: Permit,
 }
@@ -166,7 +167,9 @@ impl Sender {
 
     fn begin_there(&mut self, endpoint: EndpointId, turn: Option<BidPosition>, now: Timestamp) -> Option<Attempt> {
         let permit = self.endpoints.begin(endpoint, now)?;
-        let bid = turn.and_then(|turn| self.bid(turn));
+        let reads_fleet = self.endpoints.get(endpoint).is_some_and(|endpoint| endpoint.report().fleet);
+        let fleet = self.bids.fleet().filter(|_| reads_fleet);
+        let bid = turn.and_then(|turn| self.bid(turn)).map(|most| Bid { most, fleet });
         Some(Attempt { endpoint, began: now, bid, permit })
     }
 

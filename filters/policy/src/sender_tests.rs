@@ -153,7 +153,9 @@ fn bids_come_on_top_of_retries_and_rise_with_each_turn() {
     assert_eq!(sender.retries(1, true), Retries::new(1, 5, 2));
     assert_eq!(sender.retries(1, false), Retries::new(1, 0, 2));
     assert_eq!(sender.choose(Timestamp::ZERO, &mut rng).len(), 8, "the first, five bids and two retries");
-    let bid = |sender: &mut Sender, turn, now| sender.begin("1.1.1.1:1", turn, now).map(|attempt| attempt.bid);
+    let bid = |sender: &mut Sender, turn, now| {
+        sender.begin("1.1.1.1:1", turn, now).map(|attempt| attempt.bid.map(|bid| bid.most))
+    };
     let turn = |number| Some(BidPosition { number, of: 5 });
     let attempt = sender.begin("1.1.1.1:1", turn(0), Timestamp::ZERO).unwrap();
     assert_eq!(attempt.bid, None, "nothing is known yet");
@@ -261,7 +263,7 @@ fn a_server_that_sends_no_reports_comes_first_by_its_share_or_last() {
     let mut rng = fastrand::Rng::with_seed(7);
     for i in 1..=5 {
         let attempt = sender.begin(&format!("1.1.1.{i}:1"), None, Timestamp::ZERO).unwrap();
-        let attempt = Attempt { bid: Some(Duration::from_millis(100)), ..attempt };
+        let attempt = Attempt { bid: Some(Duration::from_millis(100).into()), ..attempt };
         sender.answer(&attempt, Answer::Bounced(LoadReport::default()), Timestamp::ZERO);
         sender.end(&attempt);
     }
@@ -279,7 +281,7 @@ fn a_server_that_sends_no_reports_comes_first_by_its_share_or_last() {
 
 #[test]
 fn an_unjustified_bounce_costs_the_chips_like_a_rejection() {
-    let bid = Some(Duration::from_millis(100));
+    let bid = Some(Duration::from_millis(100).into());
     let idle = LoadReport { queue: Some(0), service: Some(1000.0), ..LoadReport::default() };
     for (bid, report, chips) in [(None, LoadReport::default(), 0), (bid, idle, 0), (bid, LoadReport::default(), 1)] {
         let mut sender = sender(Some(&["1.1.1.1:1", "2.2.2.2:2"]));
@@ -320,4 +322,26 @@ fn a_second_configuration_copies_servers_but_no_pending_attempts() {
     other.begin("1.1.1.1:1", None, Timestamp::ZERO).unwrap();
     one.end(&attempt);
     assert_eq!((pending(&one), pending(&other)), (Some(0), Some(1)));
+}
+
+#[test]
+fn a_bid_says_the_fleets_execution_time_to_servers_that_read_it() {
+    let mut sender = bidders(2);
+    let turn = Some(BidPosition { number: 0, of: 1 });
+    let now = Timestamp::ZERO.after(Duration::from_millis(50));
+    let old = LoadReport {
+        queue: Some(0),
+        service: Some(20.0),
+        execution: Some(Duration::from_millis(50)),
+        ..LoadReport::default()
+    };
+    for (address, report) in [("1.1.1.1:1", LoadReport { fleet: true, ..old }), ("1.1.1.2:1", old)] {
+        for _ in 0..8 {
+            let attempt = sender.begin(address, None, Timestamp::ZERO).unwrap();
+            sender.answer(&attempt, Answer::Served(report), now);
+        }
+    }
+    let fleet = |sender: &mut Sender, address| sender.begin(address, turn, now).unwrap().bid.unwrap().fleet;
+    assert_eq!(fleet(&mut sender, "1.1.1.1:1"), Some(Duration::from_millis(50)));
+    assert_eq!(fleet(&mut sender, "1.1.1.2:1"), None);
 }

@@ -8,29 +8,39 @@
 //!
 //! - with `concurrency: C`, `mu = C / execution time`, since the execution time is measured from
 //!   the hand-over to the application on;
+//! - else the same with the `C` that [`Places`] is sure of;
 //! - else by the rule of [`ServiceRate`] from departure rate and confidence, but at least one
 //!   request at a time, `1 / execution time`. Without that bound, an idle server whose few
 //!   departures were confident by chance is taken for a slow one, is left alone, and stays idle
 //!   (simulated: one gateway, 20 servers, p50 27 s instead of 71 ms).
 //!
+//! Bids and deadlines go by as many places as there may be: while nothing is sure, a request is
+//! expected to take as long as the mean one, and is not bounced for a queue that may be none. The
+//! estimated `C` holds nothing, and the capacity knows nothing of it.
+//!
 //! With `hold: true` the time of a request from the hand-over to the application to its answer is
 //! its execution time. With `hold: false` the queue is in the application, and [`Work`] measures
 //! what each request had of the places.
 //!
-//! A request for which there is a free place (`n < C`; where `C` is not known, `n = 0`) is rejected
-//! for the capacity only, whatever its bid and its deadline: a server that serves nobody never
-//! learns how fast it is.
+//! A request for which there is a free place (`n < C`; where `C` is not configured, the least that
+//! is likely, 1 at first) is rejected for the capacity only, whatever its deadline: a server that
+//! serves nobody never learns how fast it is. It is bounced for its bid only where this server is
+//! surely slower than the fleet, and less surely with each second in which nothing is served
+//! ([`crate::departures`]).
 //!
 //! A request that meets `n` others has an expected response time of
 //! `max((n + 1) / mu, execution time)`. Cold start: unknown, and no request is rejected for it.
 
 use crate::admission::Admission;
+use crate::bid;
 use crate::capacity::Capacity;
-use crate::config::ServiceParameters;
+use crate::config::{RoutingKind, ServiceParameters};
 use crate::departures::{Departures, Flag, Totals};
+use crate::places::Places;
 use crate::rng::Rng;
 use crate::service_rate::ServiceRate;
 use crate::units::{Concurrency, Timestamp};
+use crate::wire::bid::Bid;
 use crate::wire::load_report::LoadReport;
 use crate::wire::reason::Reason;
 use crate::work::Work;
@@ -47,6 +57,8 @@ const ROUNDING: f64 = 1e-3;
 struct Measured {
     departures: Departures,
     work: Work,
+    /// Where the concurrency is not configured.
+    places: Places,
     rate: ServiceRate,
 }
 
@@ -132,11 +144,14 @@ impl Server {
     pub fn arrive(
         &mut self,
         others: Concurrency,
-        bid: Option<Duration>,
+        bid: Option<Bid>,
         deadline: Option<Duration>,
         now: Timestamp,
     ) -> Result<(), Reason> {
         let verdict = self.judge(others, bid, deadline, now);
+        if self.concurrency().is_none() {
+            self.measured.borrow_mut().places.meet(others);
+        }
         if let Some(places) = self.places_of_a_queue_inside() {
             self.measured.borrow_mut().work.arrive(others, verdict.is_ok(), places, now);
         }
@@ -146,7 +161,7 @@ impl Server {
     fn judge(
         &mut self,
         others: Concurrency,
-        bid: Option<Duration>,
+        bid: Option<Bid>,
         deadline: Option<Duration>,
         now: Timestamp,
     ) -> Result<(), Reason> {
@@ -156,23 +171,21 @@ impl Server {
             return Err(Reason::Capacity);
         }
         if self.has_a_place(others) {
-            return Ok(());
+            let slow = bid.is_some_and(|bid| self.is_too_slow_for(bid, now));
+            return if slow { Err(Reason::Bid) } else { Ok(()) };
         }
-        let Some(expected) = self.expected(others) else { return Ok(()) };
-        if deadline.is_some_and(|left| expected > left) {
+        if deadline.is_some_and(|left| self.expected_seconds(others) > Some(left.as_secs_f64())) {
             return Err(Reason::Deadline);
         }
-        if bid.is_some_and(|most| expected > most) {
+        if bid.is_some_and(|bid| self.offer(others, bid.fleet) > Some(bid.most.as_secs_f64())) {
             return Err(Reason::Bid);
         }
         Ok(())
     }
 
-    /// Whether the application has a place for a request that meets this many others. Such a
-    /// request is rejected for the capacity only: a server that serves nobody never learns how fast
-    /// it is.
+    /// Whether the application has a place for a request that meets this many others.
     fn has_a_place(&self, others: Concurrency) -> bool {
-        others < self.concurrency().unwrap_or(Concurrency::new(1))
+        others < self.concurrency().unwrap_or_else(|| self.measured.borrow().places.least())
     }
 
     /// How many of `others` wait: those beyond the concurrency, or all if that is not known.
@@ -184,6 +197,7 @@ impl Server {
     pub fn flag(&self, others: Concurrency) -> Flag {
         let measured = self.measured.borrow();
         let mut flag = measured.departures.arrive(self.waiting(others));
+        flag.met = others;
         flag.work = self.places_of_a_queue_inside().map(|_| measured.work.seconds());
         flag
     }
@@ -191,8 +205,8 @@ impl Server {
     /// A request has been answered, `took` after it was handed to the application, and `others` are
     /// left in the server. Returns whether it was confident.
     pub fn depart(&mut self, flag: Flag, took: Duration, others: Concurrency, now: Timestamp) -> bool {
-        let inside = self.places_of_a_queue_inside();
-        let (places, queue) = (self.concurrency().unwrap_or(Concurrency::new(1)), self.waiting(others));
+        let (inside, is_told) = (self.places_of_a_queue_inside(), self.concurrency().is_some());
+        let (places, queue) = (self.places_for_estimates(), self.waiting(others));
         let mut measured = self.measured.borrow_mut();
         let took_seconds = took.as_secs_f64();
         // A request that came under another configuration is not measured.
@@ -200,6 +214,9 @@ impl Server {
             (None, then) => then.is_none().then_some(took_seconds),
             (Some(places), then) => {
                 measured.work.leave(others, places, now);
+                if !is_told {
+                    measured.places.hear(flag.met, took);
+                }
                 // Nor is one that came before all configurations were gone for a while, with what
                 // they had measured.
                 let work = then.map(|then| measured.work.seconds() - then);
@@ -221,8 +238,27 @@ impl Server {
     }
 
     /// How many requests the application works on at once, if it has the queue.
+    #[inline(never)]
     fn places_of_a_queue_inside(&self) -> Option<Concurrency> {
-        self.parameters.concurrency().filter(|_| !self.parameters.hold())
+        self.places().is_none().then(|| self.places_for_estimates())
+    }
+
+    /// How many requests the application works on at once: the configured number, or the one that
+    /// is expected by what has been measured.
+    #[inline(never)]
+    fn places_for_estimates(&self) -> Concurrency {
+        self.concurrency().unwrap_or_else(|| self.measured.borrow().places.in_force())
+    }
+
+    /// The concurrency that is configured, or surely estimated.
+    fn known_concurrency(&self) -> Option<Concurrency> {
+        self.concurrency().or_else(|| self.estimated_concurrency())
+    }
+
+    /// How many requests the application works on at once, where this is not configured and has
+    /// been measured with certainty. It can't be where the places are never all taken.
+    pub fn estimated_concurrency(&self) -> Option<Concurrency> {
+        self.measured.borrow().places.sure().filter(|_| self.concurrency().is_none())
     }
 
     /// Whether the measuring interval is over. To be asked at each departure and a few times a
@@ -236,6 +272,10 @@ impl Server {
     pub fn measure(&mut self, totals: Totals, executing: bool, now: Timestamp) {
         let mut borrowed = self.measured.borrow_mut();
         let measured = &mut *borrowed;
+        if measured.departures.is_due(now) && self.concurrency().is_none() {
+            let by = measured.places.measure(measured.departures.noise());
+            measured.departures.scale(by);
+        }
         measured.departures.measure(totals, executing, now);
         if measured.departures.execution().is_none() {
             // A thread that has not served anything lately sees the totals of the others, but has
@@ -249,29 +289,70 @@ impl Server {
         self.follow();
     }
 
-    /// Updates the capacity from the measurements.
+    /// Updates the capacity from the measurements. One for a server whose concurrency is not
+    /// configured knows nothing of the estimate.
+    #[inline(never)]
     pub fn follow(&mut self) {
-        self.capacity.serve(self.service_rate(), self.parameters.concurrency());
+        self.capacity.serve(self.rate_with(self.concurrency()), self.concurrency());
     }
 
     /// What the server finishes when it is busy, in requests per second, if that is known.
     pub fn service_rate(&self) -> Option<f64> {
-        let Measured { departures, rate, .. } = &*self.measured.borrow();
-        match (self.parameters.concurrency(), departures.execution()) {
-            (Some(places), Some(time)) if !time.is_zero() => Some(f64::from(places.get()) / time.as_secs_f64()),
-            (None, Some(time)) if !time.is_zero() => {
-                let one_by_one = 1.0 / time.as_secs_f64();
-                Some(rate.get().map_or(one_by_one, |rate| rate.max(one_by_one)))
-            }
-            _ => rate.get(),
-        }
+        self.rate_with(self.known_concurrency())
+    }
+
+    /// The same with this concurrency, if it is known.
+    #[inline(never)]
+    fn rate_with(&self, concurrency: Option<Concurrency>) -> Option<f64> {
+        concurrency.and_then(|places| self.rate_of(places)).or_else(|| self.rate_by_rule())
+    }
+
+    /// The service rate that bids and deadlines go by: that of all places that may be there.
+    fn rate_for_bids(&self) -> Option<f64> {
+        self.rate_of(self.places_for_estimates()).or_else(|| self.measured.borrow().rate.get())
+    }
+
+    /// The service rate by the rule of [`ServiceRate`], but at least one request at a time.
+    fn rate_by_rule(&self) -> Option<f64> {
+        let (rule, least) = (self.measured.borrow().rate.get(), self.rate_of(Concurrency::new(1)));
+        rule.map_or(least, |rate| least.map(|least| rate.max(least)).or(rule))
+    }
+
+    /// What a server with so many places finishes, in requests per second.
+    #[inline(never)]
+    fn rate_of(&self, places: Concurrency) -> Option<f64> {
+        let time = self.measured.borrow().departures.mean().filter(|time| *time > 0.0)?;
+        Some(f64::from(places.get()) / time)
     }
 
     /// The expected response time of a request that meets `others`, if it is known.
     pub fn expected(&self, others: Concurrency) -> Option<Duration> {
-        let rate = self.service_rate()?;
-        let line = Duration::try_from_secs_f64((f64::from(others.get()) + 1.0) / rate).ok()?;
-        Some(line.max(self.measured.borrow().departures.execution().unwrap_or_default()))
+        Duration::try_from_secs_f64(self.expected_seconds(others)?).ok()
+    }
+
+    fn expected_seconds(&self, others: Concurrency) -> Option<f64> {
+        let line = (f64::from(others.get()) + 1.0) / self.rate_for_bids()?;
+        Some(line.max(self.measured.borrow().departures.mean().unwrap_or_default()))
+    }
+
+    /// Whether a free place here is surely too slow for this bid.
+    fn is_too_slow_for(&self, bid: Bid, now: Timestamp) -> bool {
+        let Some((_, fleet)) = self.known_concurrency().zip(bid.fleet) else { return false };
+        let fleet = fleet.as_secs_f64();
+        let execution = self.measured.borrow().departures.slower_than(fleet, now);
+        execution.is_some_and(|execution| bid::offer(execution, execution, fleet) > bid.most.as_secs_f64())
+    }
+
+    /// What a request that meets `others` is offered by a server of a fleet with this execution
+    /// time, in seconds, if it is known: see [`bid::offer`].
+    fn offer(&self, others: Concurrency, fleet: Option<Duration>) -> Option<f64> {
+        let Some((places, fleet)) = self.known_concurrency().zip(fleet) else {
+            return self.expected_seconds(others);
+        };
+        let fleet = fleet.as_secs_f64();
+        let execution = self.measured.borrow().departures.execution_in(fleet)?;
+        let turns = (f64::from(others.get()) + 1.0) / f64::from(places.get());
+        Some(bid::offer(execution * turns.max(1.0), execution, fleet))
     }
 
     /// The report for an answer while `others` are in the server besides the answered request.
@@ -283,6 +364,7 @@ impl Server {
     /// The report for a rejection: one without a chip.
     pub fn bare_report(&self, others: Concurrency) -> LoadReport {
         let departures = &self.measured.borrow().departures;
+        let bids = self.parameters.routing() == RoutingKind::Bid;
         LoadReport {
             chip: false,
             queue: Some(others.get()),
@@ -290,7 +372,8 @@ impl Server {
             rate: departures.rate(),
             confidence: departures.rate().map(|_| departures.confidence()),
             execution: departures.execution(),
-            service: self.service_rate(),
+            service: if bids { self.rate_for_bids() } else { self.service_rate() },
+            fleet: bids && self.known_concurrency().is_some(),
         }
     }
 }

@@ -1,5 +1,8 @@
 //! One server: what it admits, measures and reports.
 
+#[path = "server_tests/fleet.rs"]
+mod fleet;
+
 use super::*;
 use crate::config::{CapacitySpec, ServiceSpec};
 
@@ -13,7 +16,8 @@ fn requests(n: u32) -> Concurrency {
 
 fn with_execution(mut server: Server, millis: u64) -> Server {
     let flag = server.flag(requests(0));
-    server.depart(flag, Duration::from_millis(millis), requests(0), Timestamp::ZERO);
+    let took = Duration::from_millis(millis);
+    server.depart(flag, took, requests(0), Timestamp::ZERO.after(took));
     server.measure(Totals::default(), true, Timestamp::ZERO);
     server
 }
@@ -151,11 +155,9 @@ fn a_request_that_waited_in_the_application_is_not_measured_once_the_sidecar_hol
     let mut server = crowded(4, false);
     let flag = server.flag(requests(3));
     let held = ServiceSpec { concurrency: Some(2), hold: Some(true), ..ServiceSpec::default() };
-    for spec in [held, ServiceSpec::default()] {
-        server.configure(&spec.validate().unwrap());
-        answer(&mut server, flag, 9_000, 3, 9_000);
-        assert_eq!(server.bare_report(requests(0)).execution, None);
-    }
+    server.configure(&held.validate().unwrap());
+    answer(&mut server, flag, 9_000, 3, 9_000);
+    assert_eq!(server.bare_report(requests(0)).execution, None);
     let flag = server.flag(requests(1));
     answer(&mut server, flag, 100, 1, 9_100);
     assert_eq!(server.bare_report(requests(0)).execution, Some(Duration::from_millis(100)));
@@ -273,7 +275,8 @@ fn a_free_place_admits_any_bid_and_deadline() {
     let of = |concurrency| with_execution(server(ServiceSpec { concurrency, ..ServiceSpec::default() }), 2_500);
     let soon = Some(Duration::from_secs(1));
     let now = Timestamp::ZERO;
-    for (bid, left) in [(soon, None), (None, soon)] {
+    let bid = soon.map(Bid::from);
+    for (bid, left) in [(bid, None), (None, soon)] {
         assert_eq!(of(Some(4)).arrive(requests(3), bid, left, now), Ok(()));
         assert!(of(Some(4)).arrive(requests(4), bid, left, now).is_err());
         assert_eq!(of(None).arrive(requests(0), bid, left, now), Ok(()));
@@ -285,7 +288,7 @@ fn a_free_place_admits_any_bid_and_deadline() {
 fn rejects_a_bid_below_the_expected_response_time() {
     let mut server = with_execution(server(ServiceSpec { concurrency: Some(1), ..ServiceSpec::default() }), 100);
     let now = Timestamp::ZERO;
-    let bid = |millis| Some(Duration::from_millis(millis));
+    let bid = |millis| Some(Duration::from_millis(millis).into());
     assert_eq!(server.arrive(requests(2), bid(299), None, now), Err(Reason::Bid));
     assert_eq!(server.arrive(requests(2), bid(300), None, now), Ok(()));
     assert_eq!(server.arrive(requests(2), None, None, now), Ok(()), "without limit");
@@ -341,4 +344,50 @@ fn two_configurations_of_a_service_share_its_measurements() {
     assert_eq!((one.capacity(), other.capacity()), (Some(requests(20)), Some(requests(40))));
     other = with_execution(other, 100);
     assert_eq!(other.expected(requests(1)), one.expected(requests(1)));
+}
+
+/// A server that nobody has told its two places, after 60 requests each that met none to three
+/// others.
+fn with_two_places(capacity: Option<CapacitySpec>) -> Server {
+    let mut server = server(ServiceSpec { capacity, ..ServiceSpec::default() });
+    let mut now = Timestamp::ZERO;
+    server.measure(Totals::default(), true, now);
+    for _ in 0..60 {
+        for (others, millis) in [(0, 100), (1, 100), (2, 150), (3, 200)] {
+            let took = Duration::from_millis(millis);
+            assert_eq!(server.arrive(requests(others), None, None, now), Ok(()));
+            let flag = server.flag(requests(others));
+            now = now.after(took);
+            server.depart(flag, took, requests(others), now);
+        }
+    }
+    server.measure(Totals::default(), true, now);
+    server
+}
+
+#[test]
+fn a_concurrency_that_is_not_configured_is_estimated() {
+    assert_eq!(server(ServiceSpec::default()).estimated_concurrency(), None);
+    let mut server = with_two_places(None);
+    assert_eq!((server.estimated_concurrency(), server.concurrency()), (Some(requests(2)), None));
+    let execution = server.bare_report(requests(0)).execution.unwrap().as_secs_f64();
+    assert!((execution - 0.1).abs() < 1e-4, "the part of a place that each had: {execution}");
+    assert!((server.service_rate().unwrap() - 20.0).abs() < 0.02);
+    assert_eq!(server.expected(requests(1)).unwrap().as_millis(), 100);
+    assert_eq!(server.expected(requests(3)).unwrap().as_millis(), 200);
+    let mut bid = |others| server.arrive(requests(others), Some(Duration::ZERO.into()), None, Timestamp::ZERO);
+    assert_eq!((bid(1), bid(2)), (Ok(()), Err(Reason::Bid)), "a place is free");
+}
+
+#[test]
+fn the_estimated_concurrency_holds_nothing_and_makes_no_capacity() {
+    let capacity = Some(CapacitySpec::Slo { slo: "2050ms".into() });
+    let server = with_two_places(capacity.clone());
+    assert_eq!(server.places(), None);
+    assert_eq!(server.capacity(), Some(requests(20)), "of at least one place, as long as no rate is known");
+    let spec = ServiceSpec { capacity, concurrency: Some(4), hold: Some(false), ..ServiceSpec::default() };
+    let told = server.beside(&spec.validate().unwrap());
+    assert_eq!(told.estimated_concurrency(), None, "what is configured counts");
+    assert!((told.service_rate().unwrap() - 40.0).abs() < 0.04);
+    assert_eq!(told.capacity(), Some(requests(81)));
 }

@@ -16,6 +16,7 @@ use crate::scenario::{Scenario, ScenarioError};
 use crate::service_time::ServiceTime;
 use bloc_policy::config::{CapacitySpec, ServiceParameters, ServiceSpec};
 use bloc_policy::units::Timestamp;
+use bloc_policy::wire::bid::Bid;
 use bloc_policy::wire::load_report::LoadReport;
 use serde::Serialize;
 use std::cell::RefCell;
@@ -220,7 +221,7 @@ impl Watched {
 }
 
 impl ServerModel for Watched {
-    fn arrive(&mut self, request: u32, bid: Option<Duration>, now: Timestamp, rng: &mut fastrand::Rng) -> Verdict {
+    fn arrive(&mut self, request: u32, bid: Option<Bid>, now: Timestamp, rng: &mut fastrand::Rng) -> Verdict {
         let verdict = self.model.arrive(request, bid, now, rng);
         if let Verdict::Rejected(report) | Verdict::Bounced(report) = &verdict {
             self.read(report, now);

@@ -4,6 +4,7 @@
 use bloc_policy::endpoints::{Answer, Permit};
 use bloc_policy::retries::Retries;
 use bloc_policy::units::Timestamp;
+use bloc_policy::wire::bid::Bid;
 use std::time::Duration;
 
 /// No request, server, sender or client.
@@ -85,7 +86,7 @@ pub struct Request {
     /// What it costs a server of speed 1.
     pub work: Duration,
     /// The longest wait that this attempt accepts; none: no limit.
-    pub bid: Option<Duration>,
+    pub bid: Option<Bid>,
     /// The attempt's permission: a chip, a probe, or forced.
     pub permit: Permit,
     /// Whether its server fails this attempt.

@@ -4,6 +4,7 @@
 mod common;
 
 use bloc_policy::units::Timestamp;
+use bloc_policy::wire::bid::Bid;
 use bloc_policy::wire::load_report::LoadReport;
 use bloc_sim::Scenario;
 use bloc_sim::policies::{Inbound, Mesh, Policy, PolicyKind, SenderModel, ServerModel, Verdict};
@@ -52,7 +53,7 @@ impl Policy for Watched {
 }
 
 impl ServerModel for Eye {
-    fn arrive(&mut self, request: u32, bid: Option<Duration>, now: Timestamp, rng: &mut fastrand::Rng) -> Verdict {
+    fn arrive(&mut self, request: u32, bid: Option<Bid>, now: Timestamp, rng: &mut fastrand::Rng) -> Verdict {
         let verdict = self.model.arrive(request, bid, now, rng);
         let mut seen = self.seen.borrow_mut();
         seen.inside[self.server] += u32::from(verdict == Verdict::Admitted);

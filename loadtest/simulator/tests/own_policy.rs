@@ -9,6 +9,7 @@ mod common;
 
 use bloc_policy::endpoints::Answer;
 use bloc_policy::units::Timestamp;
+use bloc_policy::wire::bid::Bid;
 use bloc_policy::wire::load_report::LoadReport;
 use bloc_sim::Scenario;
 use bloc_sim::policies::{Choice, Moment, Policy, PolicyKind, SenderModel, ServerModel, Verdict};
@@ -47,7 +48,7 @@ impl SenderModel for Sender {
             moment.rng.shuffle(&mut self.members);
             plan.set(self.members.iter().copied());
         }
-        let bid = BIDS.get(attempt as usize).map(|factor| self.mean.mul_f64(*factor));
+        let bid = BIDS.get(attempt as usize).map(|factor| self.mean.mul_f64(*factor).into());
         Some(Choice { bid, ..Choice::plain(plan.next()?) })
     }
 
@@ -71,8 +72,8 @@ impl Server {
 }
 
 impl ServerModel for Server {
-    fn arrive(&mut self, _: u32, bid: Option<Duration>, _: Timestamp, _: &mut fastrand::Rng) -> Verdict {
-        if bid.is_some_and(|bid| SERVICE * (self.in_flight + 1) > bid) {
+    fn arrive(&mut self, _: u32, bid: Option<Bid>, _: Timestamp, _: &mut fastrand::Rng) -> Verdict {
+        if bid.is_some_and(|bid| SERVICE * (self.in_flight + 1) > bid.most) {
             return Verdict::Rejected(self.report());
         }
         self.in_flight += 1;

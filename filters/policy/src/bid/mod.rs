@@ -5,16 +5,19 @@
 //! |---|---|
 //! | `search` | how high bids are, for a cost of looking further |
 //! | `bounce` | what a bounce costs |
+//! | `offer` | what a server compares with a bid |
 //! | `price` | the bid of each attempt, and whether a server bounced it for the bid |
 //! | `trust` | whether a server's acceptance of a bid means anything |
 //!
 //! [`crate::wire::bid`] reads and writes the header.
 
 mod bounce;
+mod offer;
 mod price;
 mod search;
 mod trust;
 
+pub use offer::{offer, shrink};
 pub use price::{BidPosition, Bids, MAX_REPORT_FACTOR, is_bounce};
 pub use search::MOST_BIDS;
 pub use trust::Promises;

@@ -14,14 +14,13 @@
 //!
 //! Not in the papers. What was tried is in `filters/adr/0019-the-fleets-execution-time.md`.
 
-use std::time::Duration;
-
 /// Up to how many standard errors a difference from the fleet counts for nothing.
 const STANDARD_ERRORS: f64 = 3.0;
 
-/// The offer of a server that expects to answer after `expected`, and takes `own` of it to execute.
-pub fn offer(expected: Duration, own: Duration, fleet: Duration) -> Duration {
-    expected.saturating_add(fleet / 2).saturating_sub(own / 2)
+/// The offer of a server that expects to answer after `expected`, and takes `own` of it to execute;
+/// all in seconds.
+pub fn offer(expected: f64, own: f64, fleet: f64) -> f64 {
+    (expected + (fleet - own) / 2.0).max(0.0)
 }
 
 /// The execution time of a server that measures `own` seconds, with this `variance` of the mean in
@@ -36,23 +35,18 @@ pub fn shrink(own: f64, variance: f64, fleet: f64) -> f64 {
 mod tests {
     use super::*;
 
-    fn ms(millis: u64) -> Duration {
-        Duration::from_millis(millis)
-    }
-
     #[test]
     fn a_server_is_spared_by_half_of_what_it_is_slower() {
         // Expected response time, own execution time, that of the fleet; the offer.
         for ([expected, own, fleet], is) in [
-            ([300, 100, 100], 300),
-            ([300, 200, 100], 250),
-            ([300, 50, 100], 325),
-            ([200, 200, 100], 150),
-            ([100, 1000, 100], 0),
+            ([300.0, 100.0, 100.0], 300.0),
+            ([300.0, 200.0, 100.0], 250.0),
+            ([300.0, 50.0, 100.0], 325.0),
+            ([200.0, 200.0, 100.0], 150.0),
+            ([100.0, 1000.0, 100.0], 0.0),
         ] {
-            assert_eq!(offer(ms(expected), ms(own), ms(fleet)), ms(is), "{expected}, {own}, {fleet}");
+            assert_eq!(offer(expected, own, fleet), is, "{expected}, {own}, {fleet}");
         }
-        assert_eq!(offer(ms(0), Duration::MAX, ms(0)), ms(0));
     }
 
     #[test]

@@ -34,6 +34,7 @@
 
 use super::bounce::{Bounce, WEIGHT};
 use super::search::{Heard, MOST_BIDS};
+use crate::wire::bid::Bid;
 use crate::wire::load_report::LoadReport;
 use std::time::Duration;
 
@@ -52,6 +53,8 @@ const BOUNCE_FACTOR: f64 = 1.25;
 const FIRST: usize = 8;
 /// and new ones after each so many.
 const NEXT: usize = 4;
+/// The mean execution time is that of the last so many reports, roughly.
+const EXECUTIONS: f64 = 50.0;
 /// The weight of the newest attempt in the share of those that full servers reject.
 const REJECTION_WEIGHT: f64 = 0.03;
 /// Attempts do not bid while more than this share of them is rejected by full servers.
@@ -69,6 +72,8 @@ pub struct Bids {
     news: usize,
     /// All times are in seconds.
     execution: Option<f64>,
+    /// How many reports `execution` is the mean of.
+    executions: f64,
     /// How long served requests took.
     took: Option<f64>,
     bounce: Bounce,
@@ -86,8 +91,17 @@ struct Prices {
 
 /// Whether a server that bounced a request with this `bid` and this report did so for the bid. Half
 /// of the bid is enough, because the queue moves between the decision and the report.
-pub fn is_bounce(bid: Option<Duration>, report: &LoadReport) -> bool {
-    bid.is_some_and(|bid| report.expected().is_none_or(|expected| expected >= bid / 2))
+pub fn is_bounce(bid: Option<Bid>, report: &LoadReport) -> bool {
+    bid.is_some_and(|bid| {
+        report
+            .offer(bid.fleet.map(|fleet| fleet.as_secs_f64()))
+            .is_none_or(|offer| offer >= bid.most.as_secs_f64() / 2.0)
+    })
+}
+
+/// A time of so many seconds, in whole microseconds: no more are written.
+fn whole(seconds: f64) -> Duration {
+    Duration::from_micros((seconds * 1e6) as u64)
 }
 
 fn follow(mean: &mut Option<f64>, value: f64) {
@@ -110,10 +124,12 @@ impl Bids {
     pub fn hear(&mut self, report: &LoadReport) {
         let most = self.most();
         if let Some(execution) = report.execution {
-            follow(&mut self.execution, execution.as_secs_f64().min(most));
+            let (mean, execution) = (self.execution.unwrap_or_default(), execution.as_secs_f64().min(most));
+            self.executions = (self.executions + 1.0).min(EXECUTIONS);
+            self.execution = Some(mean + (execution - mean) / self.executions);
         }
-        if let Some(expected) = report.expected() {
-            self.heard.hear(expected);
+        if let Some(offer) = report.offer(self.execution) {
+            self.heard.hear(offer);
             self.news += 1;
             self.reprice();
         }
@@ -160,6 +176,11 @@ impl Bids {
         self.bounce.priced();
     }
 
+    /// The mean execution time that servers report, if any do.
+    pub fn fleet(&self) -> Option<Duration> {
+        Some(whole(self.execution?))
+    }
+
     /// The bid of this turn; none: without limit.
     pub fn bid(&self, turn: BidPosition) -> Option<Duration> {
         if self.rejected > MOST_REJECTED {
@@ -167,7 +188,7 @@ impl Bids {
         }
         // Fewer bids: the higher ones, as they are made from the last to the first.
         let place = (MOST_BIDS + turn.number).checked_sub(turn.of)?;
-        Duration::try_from_secs_f64(*self.prices?.bids.get(place)?).ok()
+        self.prices?.bids.get(place).copied().map(whole)
     }
 }
 

@@ -128,6 +128,35 @@ fn does_not_bid_while_full_servers_reject_more_than_a_fifth_of_the_attempts() {
     assert_eq!(bid(&bids, 0), Some(107.5));
 }
 
+#[test]
+fn hears_what_a_server_that_reads_the_fleet_would_compare() {
+    let slow = LoadReport { fleet: true, ..report(200, 100) };
+    let mut bids = hearing(0.0, 52, &LoadReport { fleet: true, ..report(100, 50) });
+    assert_eq!((bid(&bids, 0), bids.fleet()), (Some(102.5), Some(Duration::from_millis(50))));
+    let mut whole = bids.clone();
+    bids.hear(&slow);
+    assert_eq!(bids.fleet(), Some(Duration::from_millis(51)), "one of fifty");
+    (0..3).for_each(|_| bids.hear(&slow));
+    (0..4).for_each(|_| whole.hear(&LoadReport { fleet: false, ..slow }));
+    // The power mean of twelve times 100 and four times 200.
+    assert_eq!(bid(&whole, 4), Some(209.2));
+    // The slow server's offers are 175.5, 176, 176.5 and 176.9.
+    assert_eq!(bid(&bids, 4), Some(189.2));
+}
+
+#[test]
+fn the_fleets_execution_time_is_the_mean_of_what_was_reported_first_and_then_of_the_last_fifty() {
+    let mut bids = Bids::new(0.0);
+    assert_eq!(bids.fleet(), None);
+    for (millis, mean) in [(10, 10), (20, 15), (30, 20)] {
+        bids.hear(&report(100, millis));
+        assert_eq!(bids.fleet(), Some(Duration::from_millis(mean)));
+    }
+    (0..100).for_each(|_| bids.hear(&report(100, 20)));
+    bids.hear(&report(100, 70));
+    assert_eq!(bids.fleet(), Some(Duration::from_millis(21)));
+}
+
 /// Sends requests, one after the other, to servers that take so long for an attempt, 10 ms of it in
 /// the application. Those that would take longer than its bid bounce it, in `bounce` each. Returns
 /// the number of bounces.
@@ -246,7 +275,7 @@ fn one_liar_among_ten_changes_the_first_bids_little() {
 
 #[test]
 fn counts_as_a_bounce_only_with_a_bid_of_at_most_twice_the_wait() {
-    let bid = |millis| Some(Duration::from_millis(millis));
+    let bid = |millis| Some(Duration::from_millis(millis).into());
     assert!(is_bounce(bid(100), &report(101, 50)));
     assert!(is_bounce(bid(100), &report(50, 50)), "the queue has moved meanwhile");
     assert!(!is_bounce(bid(101), &report(50, 50)), "it would have been fast enough");

@@ -18,8 +18,6 @@
 //!
 //! Cost: five passes over 16 numbers, after every fourth report.
 
-use std::time::Duration;
-
 /// The most bids that a request makes.
 pub const MOST_BIDS: usize = 5;
 /// How many expected response times are kept.
@@ -43,10 +41,10 @@ impl Default for Heard {
 }
 
 impl Heard {
-    /// A server expects to answer after this time. It replaces the oldest one.
-    pub fn hear(&mut self, expected: Duration) {
+    /// A server offers to answer after so many seconds. That replaces the oldest one.
+    pub fn hear(&mut self, offer: f64) {
         if let Some(oldest) = self.times.get_mut(self.next) {
-            *oldest = expected.as_secs_f32();
+            *oldest = offer as f32;
         }
         self.known = self.known.max(self.next + 1);
         self.next = (self.next + 1) % MEMORY;
@@ -78,10 +76,11 @@ impl Heard {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::time::Duration;
 
     fn heard(millis: impl IntoIterator<Item = u64>) -> Heard {
         let mut heard = Heard::default();
-        millis.into_iter().for_each(|millis| heard.hear(Duration::from_millis(millis)));
+        millis.into_iter().for_each(|millis| heard.hear(Duration::from_millis(millis).as_secs_f64()));
         heard
     }
 

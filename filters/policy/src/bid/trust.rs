@@ -10,6 +10,7 @@
 //! Cold start: a server that has not answered yet counts as one that accepts everything. Cost: a
 //! comparison and a multiplication an answer. Not in the papers.
 
+use crate::wire::bid::Bid;
 use std::time::Duration;
 
 /// From this share of broken promises on, a server's acceptance of a bid counts for nothing.
@@ -39,10 +40,10 @@ impl Default for Promises {
 impl Promises {
     /// The server accepted this `bid` (none: without limit) and answered after `took`.
     /// `without_report`: without a report.
-    pub fn judge(&mut self, bid: Option<Duration>, took: Duration, without_report: bool) {
+    pub fn judge(&mut self, bid: Option<Bid>, took: Duration, without_report: bool) {
         self.without_report = without_report;
         if let Some(bid) = bid {
-            let broken = f64::from(u8::from(took > bid * BROKEN));
+            let broken = f64::from(u8::from(took > bid.most * BROKEN));
             self.broken += PROMISE_WEIGHT * (broken - self.broken);
         }
     }
@@ -64,7 +65,7 @@ mod tests {
 
     #[test]
     fn distrusts_a_server_that_answers_late_twice_or_never_reports() {
-        let bid = Some(Duration::from_millis(100));
+        let bid = Some(Duration::from_millis(100).into());
         let (kept, broken) = (Duration::from_millis(200), Duration::from_millis(201));
         let mut promises = Promises::default();
         assert!(promises.are_untrusted(), "a server is not trusted before its first report");
@@ -84,7 +85,7 @@ mod tests {
 
     #[test]
     fn trusts_a_server_again_after_two_answers_in_time_however_many_were_late() {
-        let bid = Some(Duration::from_millis(100));
+        let bid = Some(Duration::from_millis(100).into());
         let mut promises = Promises::default();
         (0..100).for_each(|_| promises.judge(bid, Duration::from_millis(201), false));
         promises.judge(bid, Duration::from_millis(200), false);

@@ -73,7 +73,7 @@ pub struct ServiceSpec {
     #[cfg_attr(feature = "schema", schemars(range(min = 0, max = 1)))]
     pub retry_budget: Option<f64>,
     /// With `routing: bid`: what it is worth to spare a bounce, in mean execution times of the
-    /// service; 0 to 10, default 0.1. Higher: fewer bounces, which cost CPU, and longer response
+    /// service; 0 to 10, default 0.2. Higher: fewer bounces, which cost CPU, and longer response
     /// times.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schemars(range(min = 0, max = 10)))]
@@ -178,7 +178,7 @@ const MILLISECOND: Duration = Duration::from_millis(1);
 const HOUR: Duration = Duration::from_secs(3600);
 const DEFAULT_RETRIES: u32 = 3; // paper, 5.6: three retries
 const DEFAULT_RETRY_BUDGET: f64 = 0.2;
-const DEFAULT_BOUNCE_PRICE: f64 = 0.1;
+const DEFAULT_BOUNCE_PRICE: f64 = 0.2;
 const DEFAULT_RESET_INTERVAL: Duration = Duration::from_secs(1);
 /// Envoy's default timeout of a route.
 const DEFAULT_MAX_QUEUE_WAIT: Duration = Duration::from_secs(15);

@@ -14,7 +14,7 @@ fn probes_a_rejecting_server_once_per_reset_interval() {
     let mut list = Vec::new();
     let mut probes = Vec::new();
     for millis in 1..1000 {
-        Bloc.choose(&mut endpoints, 1, at(millis), &mut rng, &mut list);
+        Bloc::default().choose(&mut endpoints, 1, at(millis), &mut rng, &mut list);
         let id = list[0];
         let permit = endpoints.begin(id, at(millis)).unwrap();
         if id == rejecting {
@@ -43,7 +43,7 @@ fn forced_attempts_take_turns_when_no_server_qualifies() {
     let mut list = Vec::new();
     let mut turns = Vec::new();
     for millis in 10..16 {
-        Bloc.choose(&mut endpoints, 1, at(millis), &mut fastrand::Rng::with_seed(1), &mut list);
+        Bloc::default().choose(&mut endpoints, 1, at(millis), &mut fastrand::Rng::with_seed(1), &mut list);
         assert_eq!(endpoints.begin(list[0], at(millis)), Some(Permit::Forced));
         turns.push(ids.iter().position(|&id| id == list[0]).unwrap());
     }
@@ -165,7 +165,7 @@ fn drawn_by_one_that_hangs(routing: &mut impl Routing, well: u64) -> [usize; 2] 
 #[test]
 fn a_hanging_server_gets_few_attempts_until_it_recovers() {
     for well in [9_000, 20_000] {
-        let bloc = drawn_by_one_that_hangs(&mut Bloc, well);
+        let bloc = drawn_by_one_that_hangs(&mut Bloc::default(), well);
         let mu = drawn_by_one_that_hangs(&mut crate::routing::Mu::new(RESET), well);
         println!("{well}: bloc {bloc:?}, mu {mu:?}");
         for [meanwhile, last] in [bloc, mu] {

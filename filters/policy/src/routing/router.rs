@@ -1,6 +1,6 @@
 //! The policy that the parameters of a service ask for.
 
-use super::bloc::Bloc;
+use super::bloc::{Bloc, LOOKS};
 use super::least_request::LeastRequest;
 use super::mu::Mu;
 use super::policy::Routing;
@@ -32,8 +32,9 @@ impl Router {
     pub fn new(kind: RoutingKind, reset_interval: Duration) -> Self {
         match kind {
             RoutingKind::Mu => Self::Mu(Mu::new(reset_interval)),
-            // Bids are made to the servers that BLOC would choose, in its order.
-            RoutingKind::Bloc | RoutingKind::Bid => Self::Bloc(Bloc),
+            RoutingKind::Bloc => Self::Bloc(Bloc::default()),
+            // Bids are made to the servers that BLOC would choose, but for the first attempt.
+            RoutingKind::Bid => Self::Bloc(Bloc { looks: LOOKS }),
             RoutingKind::Random => Self::Random(Random),
             RoutingKind::RoundRobin => Self::RoundRobin(RoundRobin::default()),
             RoutingKind::LeastRequest => Self::LeastRequest(LeastRequest),

@@ -1,15 +1,17 @@
-//! Two choices: how both BLOC and least request draw servers.
+//! Two choices: how both BLOC and least request draw servers. Bids look at more for the first one.
 //!
 //! Mitzenmacher, "The power of two choices in randomized load balancing", 2001. Cost: two draws and
-//! a comparison for each server drawn.
+//! a comparison for each server drawn; [`draw_best_of`] one draw, and a comparison for each server
+//! that it looks at.
 
 use crate::endpoints::{EndpointId, Row};
 use crate::rng::Rng;
 
 /// Draws `length` servers from a row without replacement, each the better of two (fewer pending
 /// requests; at a tie the one drawn first). Drawn servers move to the row's end.
+/// The servers at its end that are in the list already stay there.
 pub fn draw_better_of_two(mut row: Row<'_>, length: usize, rng: &mut impl Rng, list: &mut Vec<EndpointId>) {
-    let mut left = row.len();
+    let mut left = row.len().saturating_sub(list.len());
     while left > 0 && list.len() < length {
         let first = rng.below(left);
         let mut better = first;
@@ -23,6 +25,19 @@ pub fn draw_better_of_two(mut row: Row<'_>, length: usize, rng: &mut impl Rng, l
         left -= 1;
         list.extend(row.set_aside(better, left));
     }
+}
+
+/// Puts first in the list the best of up to `most` servers that stand side by side in a row, from a
+/// random one on (fewer pending requests; at a tie the first one). It moves to the row's end.
+pub fn draw_best_of(most: usize, row: &mut Row<'_>, rng: &mut impl Rng, list: &mut Vec<EndpointId>) {
+    let count = row.len();
+    if count == 0 {
+        return;
+    }
+    let start = rng.below(count);
+    let places = (start..count).chain(0..start).take(most);
+    let best = places.min_by_key(|place| row.pending(*place)).unwrap_or(start);
+    list.extend(row.set_aside(best, count - 1));
 }
 
 #[cfg(test)]
@@ -58,5 +73,34 @@ mod tests {
             draw_better_of_two(endpoints.all(), 1, &mut Drawn(draws.to_vec()), &mut list);
             assert_eq!(list, [first], "{draws:?}");
         }
+    }
+
+    #[test]
+    fn the_best_of_those_side_by_side_comes_first_and_leaves_the_draw() {
+        let (mut endpoints, now) = (Endpoints::new(Duration::from_secs(1), 10), Timestamp::ZERO);
+        // `pending` requests each, in the order of the row.
+        for (name, pending) in [("a", 1), ("b", 2), ("c", 0), ("d", 1), ("e", 0)] {
+            let id = endpoints.add(name, now);
+            (0..pending).for_each(|_| assert!(endpoints.begin(id, now).is_some()));
+        }
+        let first = |most, start| {
+            let mut list = Vec::new();
+            draw_best_of(most, &mut endpoints.clone().all(), &mut Drawn(vec![start]), &mut list);
+            let name = endpoints.get(*list.first()?)?.address().to_owned();
+            (list.len() == 1).then_some(name)
+        };
+        for (most, start, name) in [(1, 1, "b"), (2, 0, "a"), (2, 1, "c"), (3, 0, "c"), (3, 3, "e"), (2, 4, "e")] {
+            assert_eq!(first(most, start).as_deref(), Some(name), "{most} from {start}");
+        }
+        assert_eq!(first(5, 3).as_deref(), Some("e"), "at a tie the first one");
+        assert_eq!(first(9, 0).as_deref(), Some("c"), "no more than there are");
+        let mut list = Vec::new();
+        draw_best_of(5, &mut endpoints.all(), &mut Drawn(vec![0]), &mut list);
+        draw_better_of_two(endpoints.all(), 9, &mut fastrand::Rng::with_seed(1), &mut list);
+        let names: std::collections::BTreeSet<_> = list.iter().collect();
+        assert_eq!((list.len(), names.len()), (5, 5), "each once");
+        let mut none = Vec::new();
+        draw_best_of(5, &mut Endpoints::new(Duration::from_secs(1), 10).all(), &mut Drawn(vec![]), &mut none);
+        assert_eq!(none, []);
     }
 }

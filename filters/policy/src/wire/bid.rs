@@ -1,18 +1,48 @@
 //! The bid of an attempt: the longest expected response time that it accepts, in milliseconds.
 //!
 //! `180.5` accepts an expected response time of at most 180.5 ms, `any` accepts every one.
-//! A request without the header comes from a caller that does not read our answers.
+//! `180.5;exec=52.1` is for a server that has announced `fleet` in its load report, and says what
+//! the fleet's execution time is: [`crate::bid::offer`] has what is compared then. A request
+//! without the header comes from a caller that does not read our answers.
 
-use super::decimal::{decimal, write_thousandths};
+use super::decimal::{decimal, micros, millis, write_thousandths};
 use std::time::Duration;
 
 /// The longest bid that is written, in microseconds: a decimal has twelve digits before its point.
 const LONGEST: u64 = 999_999_999_999_999;
 
+/// What stands between a bid and the fleet's execution time.
+const EXECUTION: &[u8] = b";exec=";
+
+/// How long an attempt wants to wait at most.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Bid {
+    /// The longest expected response time that it accepts.
+    pub most: Duration,
+    /// The execution time of the fleet, as its sender knows it; none: the server's own whole
+    /// response time is compared.
+    pub fleet: Option<Duration>,
+}
+
+impl From<Duration> for Bid {
+    /// A bid without the fleet.
+    fn from(most: Duration) -> Self {
+        Self { most, fleet: None }
+    }
+}
+
 /// Writes the header's value: milliseconds with at most three decimals, at most 31 years of them.
-pub fn encode(bid: Duration, into: &mut String) {
+pub fn encode(bid: Bid, into: &mut String) {
     into.clear();
-    write_thousandths(into, u64::try_from(bid.as_micros()).unwrap_or(LONGEST).min(LONGEST));
+    write_time(bid.most, into);
+    if let Some(fleet) = bid.fleet {
+        into.push_str(";exec=");
+        write_time(fleet, into);
+    }
+}
+
+fn write_time(time: Duration, into: &mut String) {
+    write_thousandths(into, micros(time).unwrap_or(LONGEST));
 }
 
 /// The header's value of an attempt that accepts any response time. A request without the header
@@ -20,9 +50,16 @@ pub fn encode(bid: Duration, into: &mut String) {
 pub const ANY: &str = "any";
 
 /// Reads the header's value. What is not a bid is none, which accepts any response time.
-pub fn decode(value: &[u8]) -> Option<Duration> {
-    let millis = decimal(value).filter(|millis| *millis >= 0.0)?;
-    Duration::try_from_secs_f64(millis / 1e3).ok()
+pub fn decode(value: &[u8]) -> Option<Bid> {
+    let Some(end) = value.iter().position(|byte| *byte == b';') else {
+        return Some(Bid { most: time(value)?, fleet: None });
+    };
+    let (most, parameter) = value.split_at_checked(end)?;
+    Some(Bid { most: time(most)?, fleet: Some(time(parameter.strip_prefix(EXECUTION)?)?) })
+}
+
+fn time(value: &[u8]) -> Option<Duration> {
+    decimal(value).filter(|time| *time >= 0.0).map(millis)
 }
 
 /// What a request's header says about its caller. An invalid value counts as no header.
@@ -30,8 +67,8 @@ pub fn decode(value: &[u8]) -> Option<Duration> {
 pub struct Caller {
     /// Whether the caller has these filters, which read our headers.
     pub has_filters: bool,
-    /// The longest wait that it accepts; none: any.
-    pub bid: Option<Duration>,
+    /// How long it wants to wait at most; none: any time.
+    pub bid: Option<Bid>,
 }
 
 impl Caller {
@@ -50,14 +87,25 @@ mod tests {
     fn reads_back_encoded_bids_and_rejects_invalid_input() {
         let mut text = String::new();
         for micros in [0, 1, 1_500, 120_000, 3_600_000_000] {
-            encode(Duration::from_micros(micros), &mut text);
-            assert_eq!(decode(text.as_bytes()).map(|bid| bid.as_micros()), Some(u128::from(micros)), "{text}");
+            let most = Duration::from_micros(micros);
+            for fleet in [None, Some(most), Some(Duration::from_micros(52_100))] {
+                encode(Bid { most, fleet }, &mut text);
+                assert_eq!(decode(text.as_bytes()), Some(Bid { most, fleet }), "{text}");
+            }
         }
+        assert_eq!(text, "3600000;exec=52.1");
         for long in [Duration::from_secs(2_000_000_000_000), Duration::MAX] {
-            encode(long, &mut text);
-            assert!(decode(text.as_bytes()).is_some_and(|bid| bid > Duration::from_secs(999_999_999)), "{text}");
+            encode(Bid { most: long, fleet: Some(long) }, &mut text);
+            let read = decode(text.as_bytes()).unwrap();
+            assert!([Some(read.most), read.fleet].iter().all(|time| *time > Some(Duration::from_secs(999_999_999))));
         }
         for nonsense in ["", "-1", "NaN", "inf", "1e3", "12ms", "1.2345", " 5", "9999999999999999"] {
+            assert_eq!(decode(nonsense.as_bytes()), None, "{nonsense:?}");
+            for bid in [format!("{nonsense};exec=5"), format!("5;exec={nonsense}")] {
+                assert_eq!(decode(bid.as_bytes()), None, "{bid:?}");
+            }
+        }
+        for nonsense in ["5;", "5;exec", "5;exce=5", "5; exec=5", "5;exec=5;exec=5", ";exec=5"] {
             assert_eq!(decode(nonsense.as_bytes()), None, "{nonsense:?}");
         }
         assert_eq!(decode(b"\xff"), None);
@@ -66,7 +114,8 @@ mod tests {
     #[test]
     fn an_invalid_bid_header_counts_as_a_missing_one() {
         let of = |value: &[u8]| Caller::of(Some(value));
-        assert_eq!(of(b"1.5"), Caller { has_filters: true, bid: Some(Duration::from_micros(1500)) });
+        let bid = Some(Bid { most: Duration::from_micros(1500), fleet: None });
+        assert_eq!(of(b"1.5"), Caller { has_filters: true, bid });
         assert_eq!(of(b"any"), Caller { has_filters: true, bid: None });
         let long = vec![b'9'; 10 << 10];
         for nonsense in [b"".as_slice(), b"-1", b"NaN", b"inf", b"1e3", b"Any", b"any,5", b"\xff\xfe", &long] {

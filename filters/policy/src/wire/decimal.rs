@@ -4,6 +4,8 @@
 //! Formatting by `core::fmt` and reading in several passes took half of the instructions of a
 //! request.
 
+use std::time::Duration;
+
 /// Writes a whole number.
 pub fn write_integer(into: &mut String, mut number: u64) {
     let (mut digits, mut used) = ([0u8; 20], 0);
@@ -34,6 +36,20 @@ pub fn write_thousandths(into: &mut String, thousandths: u64) {
         rest %= place;
         place /= 10;
     }
+}
+
+/// A decimal is written only below this, in thousandths.
+pub const MOST_THOUSANDTHS: u64 = 1_000_000_000_000_000;
+
+/// A time in microseconds, which are thousandths of a millisecond.
+pub fn micros(time: Duration) -> Option<u64> {
+    let micros = time.as_secs().checked_mul(1_000_000)? + (u64::from(time.subsec_nanos()) + 500) / 1000;
+    (micros < MOST_THOUSANDTHS).then_some(micros)
+}
+
+/// A time from milliseconds, at most fifteen digits of them.
+pub fn millis(millis: f64) -> Duration {
+    Duration::from_micros((millis * 1e3 + 0.5) as u64)
 }
 
 /// Reads an integer of at most 15 digits, or a decimal of at most 12 and 3 (RFC 9651, section 3.3).

@@ -1,13 +1,14 @@
 //! The load report: the header in which a server tells a sender its load.
 //!
 //! An RFC 9651 dictionary of numbers: `chip=1, queue=7, capacity=10, rate=38.2, confidence=0.93,
-//! exec=251.3, service=40` (requests, requests, requests, requests per second, ratio, milliseconds,
-//! requests per second). Missing members are unknown; members that this version does not know are
-//! ignored. Values are integers, decimals, booleans or tokens; anything else, or broken syntax,
+//! exec=251.3, service=40, fleet` (requests, requests, requests, requests per second, ratio,
+//! milliseconds, requests per second, nothing). Missing members are unknown; members that this
+//! version does not know are ignored. Values are integers, decimals, booleans or tokens; anything else, or broken syntax,
 //! makes the whole header unreadable, as the RFC demands. Reading and writing allocate nothing but
 //! the caller's buffer.
 
-use super::decimal::{decimal, write_integer, write_thousandths};
+use super::decimal::{MOST_THOUSANDTHS, decimal, micros, millis, write_integer, write_thousandths};
+use crate::bid::offer;
 use crate::units::Ratio;
 use std::time::Duration;
 
@@ -32,14 +33,29 @@ pub struct LoadReport {
     /// The service rate by the server's own estimate, in requests per second: what it finishes when
     /// it is busy.
     pub service: Option<f64>,
+    /// Whether the server reads the fleet's execution time in a [bid](super::bid::Bid).
+    pub fleet: bool,
 }
 
 impl LoadReport {
     /// The expected response time of a request that arrives now:
     /// `max((queue + 1) / service rate, execution time)`.
     pub fn expected(&self) -> Option<Duration> {
-        let line = Duration::try_from_secs_f64((f64::from(self.queue?) + 1.0) / self.service?).ok()?;
-        Some(line.max(self.execution.unwrap_or_default()))
+        Duration::try_from_secs_f64(self.expected_seconds()?).ok()
+    }
+
+    fn expected_seconds(&self) -> Option<f64> {
+        let line = (f64::from(self.queue?) + 1.0) / self.service?;
+        Some(line.max(self.execution.unwrap_or_default().as_secs_f64()))
+    }
+
+    /// What the server compares with a bid that says this execution time of the `fleet`; both in
+    /// seconds.
+    pub fn offer(&self, fleet: Option<f64>) -> Option<f64> {
+        let expected = self.expected_seconds()?;
+        let own = self.execution.filter(|_| self.fleet);
+        let Some((own, fleet)) = own.zip(fleet) else { return Some(expected) };
+        Some(offer(expected, own.as_secs_f64(), fleet))
     }
 
     /// Writes the header's value into `into`, which is emptied first.
@@ -64,6 +80,9 @@ impl LoadReport {
                 write_thousandths(into, value);
             }
         }
+        if self.fleet {
+            into.push_str(", fleet");
+        }
     }
 
     /// Reads a header's value; nothing if it is not a dictionary of the kind described above.
@@ -86,6 +105,7 @@ impl LoadReport {
                 b"confidence" => report.confidence = number_of(value)?.and_then(Ratio::new),
                 b"exec" => report.execution = positive(number_of(value)?).map(millis),
                 b"service" => report.service = positive(number_of(value)?),
+                b"fleet" => report.fleet = number_of(value)?.is_some_and(|n| n >= 1.0),
                 _ if is_key(key) => drop(number_of(value)?),
                 _ => return None,
             }
@@ -94,26 +114,12 @@ impl LoadReport {
     }
 }
 
-/// A decimal is written only below this, in thousandths.
-const MOST_THOUSANDTHS: u64 = 1_000_000_000_000_000;
-
 /// A number in thousandths, rounded; none if it is negative, not a number or too large for a
 /// decimal.
 fn thousandths(value: f64) -> Option<u64> {
     let scaled = value * 1e3;
     let rounded = (scaled + 0.5) as u64;
     (scaled >= 0.0 && rounded < MOST_THOUSANDTHS).then_some(rounded)
-}
-
-/// A time in microseconds, which are thousandths of a millisecond.
-fn micros(time: Duration) -> Option<u64> {
-    let micros = time.as_secs().checked_mul(1_000_000)? + (u64::from(time.subsec_nanos()) + 500) / 1000;
-    (micros < MOST_THOUSANDTHS).then_some(micros)
-}
-
-/// A time from milliseconds, at most fifteen digits of them.
-fn millis(millis: f64) -> Duration {
-    Duration::from_micros((millis * 1e3 + 0.5) as u64)
 }
 
 /// Key and value of a member; one without a value is true.

@@ -26,6 +26,7 @@ proptest! {
         confidence in prop::option::of(0u64..=1000),
         exec in prop::option::of(1u64..1_000_000_000),
         service in prop::option::of(1u64..1_000_000_000),
+        fleet: bool,
     ) {
         let decimal = |thousandths: Option<u64>| thousandths.map(|n| n as f64 / 1e3);
         let report = LoadReport {
@@ -36,6 +37,7 @@ proptest! {
             confidence: decimal(confidence).and_then(Ratio::new),
             execution: decimal(exec).map(|ms| Duration::from_secs_f64(ms / 1e3)),
             service: decimal(service),
+            fleet,
         };
         let mut text = String::from("left over");
         report.encode(&mut text);
@@ -101,6 +103,28 @@ fn skips_unknown_members_and_bad_numbers_and_rejects_bad_syntax() {
     assert_eq!(read("rate=999999999999.999").and_then(|r| r.rate), Some(999_999_999_999.999));
     assert_eq!(read("confidence=1.001").map(|r| r.confidence), Some(None));
     assert_eq!(LoadReport::decode(&[b'a'; MAX_LENGTH + 1]), None);
+}
+
+#[test]
+fn a_server_reads_the_fleet_if_it_says_so() {
+    let reads = |text: &str| LoadReport::decode(text.as_bytes()).map(|report| report.fleet);
+    for (text, read) in [("fleet=1", true), ("fleet", true), ("fleet=0.5", false), ("fleet=?0", false), ("chip", false)]
+    {
+        assert_eq!(reads(text), Some(read), "{text}");
+    }
+    assert_eq!(reads("fleet=\"x\""), None);
+}
+
+#[test]
+fn offers_its_whole_response_time_unless_both_sides_know_the_fleet() {
+    let (queue, service, execution) = (Some(2), Some(10.0), Some(Duration::from_millis(200)));
+    let reads = LoadReport { queue, service, execution, fleet: true, ..LoadReport::default() };
+    let millis = |report: LoadReport, fleet| report.offer(fleet).map(|seconds| (seconds * 1e3).round());
+    assert_eq!(millis(reads, Some(0.1)), Some(250.0), "300 ms, of which half of 200 is half of 100");
+    assert_eq!(millis(reads, None), Some(300.0));
+    assert_eq!(millis(LoadReport { fleet: false, ..reads }, Some(0.1)), Some(300.0));
+    assert_eq!(millis(LoadReport { execution: None, ..reads }, Some(0.1)), Some(300.0));
+    assert_eq!(millis(LoadReport { queue: None, ..reads }, Some(0.1)), None);
 }
 
 #[test]

@@ -8,6 +8,7 @@
 //! |---|---|
 //! | `capacity;queue=10;limit=10;expected=550` | 10 requests were in the server, it admits 10, and one more would have been answered after 550 ms |
 //! | `bid;queue=7;limit=10;expected=400;bid=180.5` | it would have been answered after 400 ms, and the attempt was willing to wait for 180.5 ms |
+//! | `bid;queue=7;limit=10;expected=400;offer=350;bid=180.5` | it was offered 350 ms, because this server is slower than the fleet ([`crate::bid`]) |
 //! | `deadline;queue=7;limit=10;expected=400;deadline=250` | it had 250 ms until its deadline, or was held for too long |
 //! | `unreachable;queue=7;limit=10;expected=400` | the server's proxy got no connection to the application |
 //! | `slo;expected=1400;slo=1000;grace=100` | the caller expected 1400 ms of its best server |
@@ -16,6 +17,7 @@
 //! attempt, the server that it met, and how long it took to come back, which is long for one that
 //! was held. All of this is written only with `debugHeaders`, so its cost does not matter.
 
+use super::bid::Bid;
 use super::decimal::write_thousandths;
 use super::load_report::LoadReport;
 use super::reason::Reason;
@@ -25,8 +27,8 @@ use std::time::Duration;
 /// The limits of a request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Terms {
-    /// The longest expected response time that the attempt accepted; none: any.
-    pub bid: Option<Duration>,
+    /// How long the attempt wanted to wait at most; none: any time.
+    pub bid: Option<Bid>,
     /// The time that it had left; none: no deadline, or it is not known.
     pub deadline: Option<Duration>,
 }
@@ -43,7 +45,12 @@ pub fn rejected(why: Option<Reason>, report: &LoadReport, terms: Terms) -> Strin
     }
     time(&mut text, "expected", report.expected());
     match why {
-        Some(Reason::Bid) => time(&mut text, "bid", terms.bid),
+        Some(Reason::Bid) => {
+            let offer = terms.bid.and_then(|bid| report.offer(bid.fleet.map(|fleet| fleet.as_secs_f64())));
+            let offer = offer.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
+            time(&mut text, "offer", offer.filter(|_| offer != report.expected()));
+            time(&mut text, "bid", terms.bid.map(|bid| bid.most));
+        }
         Some(Reason::Deadline) => time(&mut text, "deadline", terms.deadline),
         Some(Reason::Capacity | Reason::Unreachable) | None => {}
     }
@@ -95,13 +102,24 @@ mod tests {
 
     #[test]
     fn each_reason_has_the_numbers_that_decided_it() {
-        let terms = Terms { bid: Some(Duration::from_micros(180_500)), deadline: Some(millis(250)) };
+        let terms = Terms { bid: Some(Duration::from_micros(180_500).into()), deadline: Some(millis(250)) };
         let value = |why, terms| rejected(why, &report(), terms);
         assert_eq!(value(Some(Reason::Capacity), terms), "capacity;queue=7;limit=10;expected=400");
         assert_eq!(value(Some(Reason::Bid), terms), "bid;queue=7;limit=10;expected=400;bid=180.5");
         assert_eq!(value(Some(Reason::Deadline), terms), "deadline;queue=7;limit=10;expected=400;deadline=250");
         assert_eq!(value(Some(Reason::Unreachable), terms), "unreachable;queue=7;limit=10;expected=400");
         assert_eq!(value(None, terms), "unknown;queue=7;limit=10;expected=400");
+    }
+
+    #[test]
+    fn a_bounce_names_what_a_server_unlike_the_fleet_offered() {
+        let report = LoadReport { fleet: true, execution: Some(millis(200)), ..report() };
+        let value = |fleet| {
+            let bid = Some(Bid { most: millis(180), fleet: Some(millis(fleet)) });
+            rejected(Some(Reason::Bid), &report, Terms { bid, deadline: None })
+        };
+        assert_eq!(value(100), "bid;queue=7;limit=10;expected=400;offer=350;bid=180");
+        assert_eq!(value(200), "bid;queue=7;limit=10;expected=400;bid=180");
     }
 
     #[test]

@@ -7,7 +7,7 @@ use bloc_policy::endpoints::{Answer, EndpointId};
 use bloc_policy::sender::{Attempt, Sender};
 use bloc_policy::server::Server;
 use bloc_policy::units::{Concurrency, Timestamp};
-use bloc_policy::wire::bid::{self, Caller};
+use bloc_policy::wire::bid::{self, Bid, Caller};
 use bloc_policy::wire::load_report::LoadReport;
 use bloc_policy::wire::reason::Reason;
 use std::cmp::Reverse;
@@ -235,7 +235,7 @@ impl Mesh {
     }
 
     /// Whether a server lets a request in.
-    fn knock(&mut self, at: usize, bid: Option<Duration>) -> Result<Flag, Answer> {
+    fn knock(&mut self, at: usize, bid: Option<Bid>) -> Result<Flag, Answer> {
         let place = &mut self.places[at];
         let others = Concurrency::new(place.line.len() as u32);
         // As it comes over the wire.

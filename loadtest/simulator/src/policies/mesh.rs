@@ -14,6 +14,7 @@ use bloc_policy::endpoints::{Answer, EndpointId};
 use bloc_policy::rng::Rng;
 use bloc_policy::sender::{Attempt, Sender};
 use bloc_policy::units::Timestamp;
+use bloc_policy::wire::bid::Bid;
 use bloc_policy::wire::reason::Reason;
 use serde::Deserialize;
 use serde::de::value::{Error, StrDeserializer};
@@ -174,7 +175,7 @@ impl SenderModel for MeshSender {
         })
     }
 
-    fn again(&self, plan: &mut Plan, answer: &Answer, bid: Option<Duration>) -> Option<bool> {
+    fn again(&self, plan: &mut Plan, answer: &Answer, bid: Option<Bid>) -> Option<bool> {
         Some(match answer {
             Answer::Bounced(report) => plan.retries.rejected_for(Some(Reason::Bid), bid, report),
             Answer::Rejected(_) | Answer::RejectedForDeadline(_) => plan.retries.rejected(true),

@@ -19,6 +19,7 @@
 use super::{ServerModel, Verdict};
 use bloc_policy::admission::Admission;
 use bloc_policy::units::{Concurrency, Ratio, Timestamp};
+use bloc_policy::wire::bid::Bid;
 use bloc_policy::wire::load_report::LoadReport;
 use std::collections::HashMap;
 use std::time::Duration;
@@ -193,7 +194,7 @@ impl<E: Estimator> Limited<E> {
 }
 
 impl<E: Estimator> ServerModel for Limited<E> {
-    fn arrive(&mut self, request: u32, _: Option<Duration>, now: Timestamp, _: &mut fastrand::Rng) -> Verdict {
+    fn arrive(&mut self, request: u32, _: Option<Bid>, now: Timestamp, _: &mut fastrand::Rng) -> Verdict {
         if !self.admission().admits(Concurrency::new(self.in_flight)) {
             return Verdict::Rejected(self.report(false));
         }

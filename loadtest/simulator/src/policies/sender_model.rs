@@ -5,7 +5,7 @@ use super::view::View;
 use crate::requests::Plan;
 use bloc_policy::endpoints::{Answer, Permit};
 use bloc_policy::units::Timestamp;
-use std::time::Duration;
+use bloc_policy::wire::bid::Bid;
 
 /// The circumstances of a decision.
 pub struct Moment<'a> {
@@ -23,7 +23,7 @@ pub struct Choice {
     /// The server.
     pub server: u32,
     /// The longest wait that the attempt accepts; none: no limit.
-    pub bid: Option<Duration>,
+    pub bid: Option<Bid>,
     /// Its permission: a chip, a probe, or forced.
     pub permit: Permit,
 }
@@ -53,7 +53,7 @@ pub trait SenderModel {
 
     /// Whether a request may be sent again after this answer to an attempt with this `bid`; none:
     /// the service's parameters decide.
-    fn again(&self, _plan: &mut Plan, _answer: &Answer, _bid: Option<Duration>) -> Option<bool> {
+    fn again(&self, _plan: &mut Plan, _answer: &Answer, _bid: Option<Bid>) -> Option<bool> {
         None
     }
 

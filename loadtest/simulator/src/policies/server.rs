@@ -6,6 +6,7 @@ use bloc_policy::config::ServiceParameters;
 use bloc_policy::departures::{Flag, Totals};
 use bloc_policy::server::Server;
 use bloc_policy::units::{Concurrency, Timestamp};
+use bloc_policy::wire::bid::Bid;
 use bloc_policy::wire::load_report::LoadReport;
 use bloc_policy::wire::reason::Reason;
 use std::collections::HashMap;
@@ -16,7 +17,7 @@ use std::time::Duration;
 pub struct Plain;
 
 impl ServerModel for Plain {
-    fn arrive(&mut self, _: u32, _: Option<Duration>, _: Timestamp, _: &mut fastrand::Rng) -> Verdict {
+    fn arrive(&mut self, _: u32, _: Option<Bid>, _: Timestamp, _: &mut fastrand::Rng) -> Verdict {
         Verdict::Admitted
     }
 
@@ -58,7 +59,7 @@ impl Inbound {
 }
 
 impl ServerModel for Inbound {
-    fn arrive(&mut self, request: u32, bid: Option<Duration>, now: Timestamp, _: &mut fastrand::Rng) -> Verdict {
+    fn arrive(&mut self, request: u32, bid: Option<Bid>, now: Timestamp, _: &mut fastrand::Rng) -> Verdict {
         let others = Concurrency::new(self.in_flight);
         let verdict = self.server.arrive(others, bid, self.left, now);
         let flag = self.server.flag(others);
@@ -127,7 +128,7 @@ impl Lying {
 }
 
 impl ServerModel for Lying {
-    fn arrive(&mut self, _: u32, _: Option<Duration>, _: Timestamp, _: &mut fastrand::Rng) -> Verdict {
+    fn arrive(&mut self, _: u32, _: Option<Bid>, _: Timestamp, _: &mut fastrand::Rng) -> Verdict {
         Verdict::Admitted
     }
 
@@ -214,7 +215,7 @@ mod tests {
     fn a_server_without_a_filter_admits_everything_and_says_nothing() {
         let mut rng = fastrand::Rng::with_seed(1);
         Plain.stream(true);
-        assert_eq!(Plain.arrive(0, Some(Duration::ZERO), Timestamp::ZERO, &mut rng), Verdict::Admitted);
+        assert_eq!(Plain.arrive(0, Some(Duration::ZERO.into()), Timestamp::ZERO, &mut rng), Verdict::Admitted);
         assert_eq!(Plain.answer(0, Timestamp::ZERO, &mut rng), None);
         assert_eq!(Plain.places_of_streams(), 0, "it holds none back");
     }

@@ -1,6 +1,7 @@
 //! The decisions of a server, and its answers.
 
 use bloc_policy::units::Timestamp;
+use bloc_policy::wire::bid::Bid;
 use bloc_policy::wire::load_report::LoadReport;
 use std::time::Duration;
 
@@ -29,7 +30,7 @@ pub enum Verdict {
 /// The decisions of one server. `request` identifies a request while it is in the server.
 pub trait ServerModel {
     /// An attempt has arrived, which accepts a wait of `bid` at most.
-    fn arrive(&mut self, request: u32, bid: Option<Duration>, now: Timestamp, rng: &mut fastrand::Rng) -> Verdict;
+    fn arrive(&mut self, request: u32, bid: Option<Bid>, now: Timestamp, rng: &mut fastrand::Rng) -> Verdict;
 
     /// The application begins to work on an admitted request.
     fn begin(&mut self, _request: u32, _now: Timestamp) {}

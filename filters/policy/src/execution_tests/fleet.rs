@@ -1,0 +1,58 @@
+//! A server among others, and another number of places.
+
+use super::*;
+
+/// After 400 times of 100 ms, and of 50 and 150 ms in turns if they `vary`.
+fn of_100_ms(vary: bool) -> Execution {
+    let mut execution = Execution::default();
+    let times = if vary { [0.05, 0.15] } else { [0.1; 2] };
+    (0..400).for_each(|nth| execution.hear(times[nth % 2], ONE));
+    execution
+}
+
+fn millis(time: Option<f64>) -> f64 {
+    (time.unwrap() * 1e5).round() / 100.0
+}
+
+#[test]
+fn differs_from_the_fleet_by_what_is_beyond_three_standard_errors() {
+    let among =
+        |execution: &Execution, fleet: f64, idle| millis(execution.among(fleet / 1e3, Duration::from_secs(idle)));
+    assert_eq!(Execution::default().among(0.05, Duration::ZERO), None);
+    // A standard deviation of 50 ms, and a hundred requests' memory for a variance of a quarter.
+    let varies = of_100_ms(true);
+    let error = (0.0025_f64 / varies.seen).sqrt() * 1e3;
+    assert!((4.9..5.1).contains(&error), "{error}");
+    assert_eq!(among(&varies, 90.0, 0), 90.0);
+    assert!((among(&varies, 50.0, 0) - (100.0 - 3.0 * error)).abs() < 1.0);
+    assert!((among(&varies, 200.0, 0) - (100.0 + 3.0 * error)).abs() < 1.0);
+    // A tenth of the mean at least.
+    let fixed = of_100_ms(false);
+    assert_eq!((fixed.seen, among(&fixed, 50.0, 0)), (40.0, 95.26));
+    // After 2 s the past counts half, and after 4 s for a seventeenth.
+    assert_eq!(among(&fixed, 50.0, 2), 93.29);
+    assert_eq!(among(&fixed, 50.0, 4), 80.44);
+    assert_eq!(among(&fixed, 50.0, 20), 50.0, "it is not sure any more");
+}
+
+#[test]
+fn a_new_scale_changes_mean_and_noise_as_if_all_requests_had_taken_so_long() {
+    let times = [10.0, 30.0, 20.0, 80.0, 40.0, 25.0, 35.0, 90.0, 15.0, 300.0, 280.0, 250.0, 310.0, 20.0];
+    let (mut scaled, mut plain) = (Execution::default(), Execution::default());
+    for (number, seconds) in (0..).zip(times) {
+        let by = if number < 13 { 1.0 } else { 4.0 };
+        if number == 13 {
+            scaled.scale(4.0);
+        }
+        scaled.hear(by * seconds, Concurrency::new(1));
+        plain.hear(4.0 * seconds, Concurrency::new(1));
+    }
+    assert!((scaled.noise() - plain.noise()).abs() < 1e-9);
+    let again = [300.0; 60];
+    for seconds in again {
+        let (one, other) = (scaled.mean().unwrap(), plain.mean().unwrap());
+        assert!((one - other).abs() < 1e-9, "{one} {other}");
+        scaled.hear(4.0 * seconds, Concurrency::new(1));
+        plain.hear(4.0 * seconds, Concurrency::new(1));
+    }
+}
