@@ -92,7 +92,8 @@ impl<H: Host> Service<H> {
             newest: None,
             last: None,
             shown: None,
-            estimated: None,
+            // Unlike any estimate: the first one is shown even if it is none.
+            estimated: Some(Concurrency::new(0)),
             counters,
             latencies: ServerLatencies::default(),
         };

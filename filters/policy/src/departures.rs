@@ -56,6 +56,8 @@ pub struct Flag {
     pub(crate) work: Option<f64>,
     /// The requests that it met in the server.
     pub(crate) met: Concurrency,
+    /// Whether it made a bid.
+    pub(crate) bid: bool,
 }
 
 /// Algorithm 1.
@@ -68,7 +70,7 @@ pub struct Departures {
     rate: Option<f64>,
     confidence: Ratio,
     execution: Execution,
-    /// When a request departed last.
+    /// When a request departed last whose time was measured.
     departed: Timestamp,
     /// How often the queue has run empty.
     emptied: u32,
@@ -92,7 +94,7 @@ impl Default for Departures {
 impl Departures {
     /// A request arrives and meets `queue` waiting ones (lines 1 to 5).
     pub fn arrive(&self, queue: u32) -> Flag {
-        Flag { emptied: (queue > 0).then_some(self.emptied), work: None, met: Concurrency::new(0) }
+        Flag { emptied: (queue > 0).then_some(self.emptied), work: None, met: Concurrency::new(0), bid: false }
     }
 
     /// A request has been answered `took` after it was handed to the application, and `queue` are
@@ -110,9 +112,9 @@ impl Departures {
         if queue == 0 {
             self.emptied = self.emptied.wrapping_add(1);
         }
-        self.execution.rest(now.since(self.departed).saturating_sub(took));
-        self.departed = now;
         if let Some(work) = work {
+            self.execution.rest(now.since(self.departed).saturating_sub(took));
+            self.departed = now;
             self.execution.hear(work, places);
         }
         let mean = self.execution.mean().unwrap_or_default();
@@ -173,17 +175,21 @@ impl Departures {
     }
 
     /// The execution time in seconds of a server that is one of a fleet with this execution time,
-    /// if it has measured one: its own, as far as it surely differs.
-    pub fn execution_in(&self, fleet: f64) -> Option<f64> {
-        self.execution.among(fleet, Duration::ZERO)
+    /// if it has measured one: its own, as far as it surely differs, after all the time without an
+    /// answer.
+    pub fn execution_in(&self, fleet: f64, now: Timestamp) -> Option<f64> {
+        let own = Duration::from_secs_f64(self.mean()?);
+        self.execution.among(fleet, now.since(self.departed).saturating_sub(own))
     }
 
-    /// The execution time in seconds of a server that is surely slower than a fleet with this
-    /// execution time, after all the time without an answer.
-    pub fn slower_than(&self, fleet: f64, now: Timestamp) -> Option<f64> {
-        let own = self.mean()?;
-        let idle = now.since(self.departed).saturating_sub(Duration::from_secs_f64(own));
-        (self.execution.among(fleet, idle)? > fleet).then_some(own)
+    /// Whether the server is surely slower than such a fleet, if it has answered just now.
+    pub fn is_slower_than(&self, fleet: f64) -> bool {
+        self.execution.among(fleet, Duration::ZERO) > Some(fleet)
+    }
+
+    /// Whether a request took so many seconds that it says nothing about the execution time.
+    pub fn is_outlier(&self, seconds: f64) -> bool {
+        self.execution.is_outlier(seconds)
     }
 
     /// The squared coefficient of variation of the execution times; not a number where nothing is
@@ -359,18 +365,18 @@ mod tests {
         let departures = run(100, 120, 60_000);
         let after = |fleet, millis| {
             let now = departures.departed.after(Duration::from_millis(millis));
-            departures.slower_than(fleet, now)
+            departures.execution_in(fleet, now)
         };
-        let sure = departures.execution_in(0.05).unwrap();
+        let sure = after(0.05, 100).unwrap();
         assert!((0.09..0.1).contains(&sure), "{sure}");
-        assert_eq!(after(0.05, 100).map(|time| (time * 1e6).round()), Some(1e5));
         // Not sure by three standard errors of a tenth of the mean each, where the past counts for
         // less than 0.36 requests. The time of a request is not idle.
-        assert_eq!([6_550, 6_750].map(|millis| after(0.05, millis).is_some()), [true, false]);
-        assert_eq!(after(0.1, 0), None, "it is like the fleet");
-        assert_eq!(after(0.3, 0), None, "it is faster");
-        assert_eq!(Departures::default().slower_than(0.05, at(0)), None);
-        assert_eq!(Departures::default().execution_in(0.05), None);
+        assert_eq!([6_550, 6_750].map(|millis| after(0.05, millis) > Some(0.05)), [true, false]);
+        assert_eq!(after(0.1, 0), Some(0.1), "it is like the fleet");
+        assert!(after(0.3, 0) < Some(0.11), "it is faster");
+        assert_eq!([0.05, 0.1, 0.3].map(|fleet| departures.is_slower_than(fleet)), [true, false, false]);
+        assert_eq!(Departures::default().execution_in(0.05, at(0)), None);
+        assert!(!Departures::default().is_slower_than(0.05));
     }
 
     #[test]
@@ -379,6 +385,12 @@ mod tests {
         let (first, second) = (departures.arrive(1), departures.arrive(2));
         assert!(depart(&mut departures, first, 1, 0, 1), "counted before the flags are reset, lines 7 to 12");
         assert!(!depart(&mut departures, second, 1, 0, 1));
-        assert!(!depart(&mut departures, Flag { emptied: None, work: None, met: Concurrency::new(0) }, 1, 5, 1));
+        assert!(!depart(
+            &mut departures,
+            Flag { emptied: None, work: None, met: Concurrency::new(0), bid: false },
+            1,
+            5,
+            1
+        ));
     }
 }

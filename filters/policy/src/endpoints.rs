@@ -196,8 +196,9 @@ impl Endpoints {
         let returned = permit == Permit::Chip && endpoint.shut.is_none();
         let earned = match answer {
             Answer::Served(_) | Answer::Orca(_) | Answer::Unreported | Answer::Erred(_) => chip,
-            Answer::Bounced(_) | Answer::RejectedForDeadline(_) => {
+            Answer::Bounced(report) | Answer::RejectedForDeadline(report) => {
                 endpoint.promises.bounced();
+                endpoint.bounced_until = now.after(report.execution.unwrap_or_default().min(self.reset_interval));
                 // The server has room, but not for this request.
                 returned
             }
@@ -210,6 +211,10 @@ impl Endpoints {
         };
         if answer == Answer::Unreported {
             endpoint.estimate.served_without_report(now);
+        }
+        if matches!(answer, Answer::Unreported | Answer::Erred(None)) {
+            // A server that was rolled back takes a bid that says the fleet's time for none.
+            endpoint.report.fleet = false;
         }
         endpoint.chips = (endpoint.chips + u32::from(earned)).min(self.max_chips);
         match answer {

@@ -5,18 +5,18 @@
 //!
 //! - **mean** (s): all requests count equally at first, then the newest with weight `1 / N`, `N =
 //!   max(400 cv^2, 40 C)` requests. `cv^2` is the squared coefficient of variation of the execution
-//!   times, estimated with the same weights, and `C` the concurrency (1 where it is not known), at
-//!   most 100. So the standard error is 5% or less once `N` requests have been seen, 3.5% in the
-//!   long run;
+//!   times, estimated with the same weights, and `C` the concurrency, configured or expected
+//!   ([`crate::places`]), at most 100. So the standard error is 5% or less once `N` requests have
+//!   been seen, 3.5% in the long run;
 //! - **change**: two CUSUM tests, for slower and for faster, on the logarithms of the means of
 //!   batches of `max(4, C / 4)` requests. A batch whose logarithm is `d` above its usual value, cut
-//!   at two standard deviations or 0.8, scores `s / v * (d - s / 2)`, `s` = 0.65: the logarithm of
-//!   the likelihood of times that are twice as long, by that of the usual ones. `v` is the variance
-//!   of these logarithms, at least 0.1, times `(1 + r) / (1 - r)` for the correlation `r` of one
-//!   batch with the next: many places make batches that resemble each other. A sum below 0 begins
-//!   anew. A sum keeps the `v` with which it began, since a change raises both variance and
-//!   correlation. Above [`bar`] the mean starts anew from the batches in the sum. Until then they
-//!   have the weight `(sum / bar)^3` in what is reported;
+//!   at two standard deviations or 0.8, whichever is more, scores `s / v * (d - s / 2)`, `s` =
+//!   0.65: the logarithm of the likelihood of times that are twice as long, by that of the usual
+//!   ones. `v` is the variance of these logarithms, at least 0.1, times `(1 + r) / (1 - r)` for the
+//!   correlation `r` of one batch with the next: many places make batches that resemble each other.
+//!   A sum below 0 begins anew. A sum keeps the `v` with which it began, since a change raises both
+//!   variance and correlation. Above [`bar`] the mean starts anew from the batches in the sum.
+//!   Until then they have the weight `(sum / bar)^3` in what is reported;
 //! - **idle time** lets the past count for `1 / (1 + (idle / 2 s)^4)`: a server that took itself
 //!   for slow would be asked ever more rarely, and would never learn better. Pauses between
 //!   requests of a busy server hardly count.
@@ -25,8 +25,10 @@
 //! known: a stall of a minute is no execution time. Batches count in full, so a change is followed
 //! whatever its size. Where late answers have raised the mean without an alarm, the usual logarithm
 //! is raised too, to that of the mean less 1: then the next batches look faster. The batches of an
-//! alarm say little about `cv^2`, and those before it are from other times; it starts as 1. So after
-//! a stall of a minute 300 requests give the mean within an eighth.
+//! alarm say little about `cv^2`, and those before it are from other times; it starts as 1. How
+//! sure the new mean is goes by the `cv^2` before as well: an alarm may be false where times vary.
+//! So 300 requests after a stall of a minute the mean is within an eighth (fixed and exponential
+//! times, 90% of 40 trials).
 //!
 //! The first batches have a low bar, since a slow start must be forgotten fast, and a false alarm
 //! costs little while little is known. Logarithms, and the cut, because times with a heavy tail
@@ -78,6 +80,9 @@ const LEAST_VARIANCE: f64 = 0.1;
 const MOST_CORRELATION: f64 = 0.9;
 /// After this many idle seconds the past counts half.
 const HALF_LIFE: f64 = 2.0;
+/// The most that is believed of the squared coefficient of variation before an alarm: a stall makes
+/// it huge.
+const MOST_NOISE_BEFORE: f64 = 10.0;
 /// The least squared coefficient of variation by which a mean is judged.
 const LEAST_CV2: f64 = 0.01;
 /// The longest time in seconds that is believed, 31 years.
@@ -129,6 +134,8 @@ pub struct Execution {
     /// Seconds.
     mean: f64,
     variance: f64,
+    /// The squared coefficient of variation before the last alarm.
+    noise_before: f64,
     /// How many requests the past counts for.
     seen: f64,
     /// The batch that is being filled: requests, seconds.
@@ -151,6 +158,7 @@ impl Default for Execution {
         Self {
             mean: 0.0,
             variance: 0.0,
+            noise_before: 0.0,
             seen: 0.0,
             batch: (0.0, 0.0),
             log: 0.0,
@@ -178,8 +186,7 @@ impl Execution {
         let (seconds, places) = (seconds.min(LONGEST), f64::from(places.get()).min(MOST_PLACES));
         // Where it is not a number, the other bound holds.
         self.seen = (self.seen + 1.0).min((MEMORY * self.noise()).max(MEMORY_PER_PLACE * places));
-        let is_outlier = self.seen > OUTLIER.1 && seconds > OUTLIER.0 * self.mean;
-        let heard = if is_outlier { self.mean } else { seconds };
+        let heard = if self.is_outlier(seconds) { self.mean } else { seconds };
         let difference = heard - self.mean;
         self.mean += difference / self.seen;
         self.variance += (difference * (heard - self.mean) - self.variance) / self.seen;
@@ -197,7 +204,8 @@ impl Execution {
         let batches = self.seen / requests;
         if batches <= 1.0 {
             // The first, or all before it is forgotten.
-            *self = Self { mean: self.mean, variance: self.variance, seen: self.seen, log, ..Self::default() };
+            let Self { mean, variance, noise_before, seen, .. } = *self;
+            *self = Self { mean, variance, noise_before, seen, log, ..Self::default() };
             return;
         }
         self.log = self.log.max(self.mean.ln() - MOST_BELOW);
@@ -213,6 +221,7 @@ impl Execution {
         self.recent = run.seconds / run.requests.max(1.0);
         self.belief = (run.score / bar(batches)).powi(3);
         if self.belief > 1.0 {
+            self.noise_before = self.noise().min(MOST_NOISE_BEFORE);
             (self.mean, self.seen, self.belief) = (self.recent, run.requests, 0.0);
             self.variance = self.mean * self.mean;
             self.log += run.shift / run.requests;
@@ -228,9 +237,15 @@ impl Execution {
     /// The execution time of a server of a fleet with the execution time `fleet`: its own as far as
     /// it surely differs, after this idle time; in seconds.
     pub fn among(&self, fleet: f64, idle: Duration) -> Option<f64> {
-        let own = self.mean()?;
-        let variance = self.variance.max(LEAST_CV2 * own * own) / (self.seen / aging(idle));
-        Some(bid::shrink(own, variance, fleet))
+        self.mean()?;
+        let noise = self.noise_before.max(LEAST_CV2);
+        let variance = self.variance.max(noise * self.mean * self.mean) / (self.seen / aging(idle));
+        Some(bid::shrink(self.mean, variance, fleet))
+    }
+
+    /// Whether a time in seconds does not count for the mean.
+    pub fn is_outlier(&self, seconds: f64) -> bool {
+        self.seen > OUTLIER.1 && seconds > OUTLIER.0 * self.mean
     }
 
     /// The squared coefficient of variation. Not a number before the first request, and for times

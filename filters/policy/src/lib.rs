@@ -70,6 +70,7 @@ pub mod server;
 pub mod service_rate;
 pub mod shared;
 pub mod sync;
+pub mod trial;
 pub mod units;
 pub mod wait_queue;
 pub mod wire;

@@ -1,10 +1,10 @@
 //! How many requests the application works on at once, where nobody has said so.
 //!
 //! A request that makes the `n`th in a server with `C` places takes an execution time `S` as long
-//! as `n <= C`, and about `S * n / C` beyond. So of all requests that met the same number of others
-//! this keeps how many there were and how long they took, by level `n`: 1 to 7 exactly, then four
-//! levels an octave. With `N` requests in all, `N_n` on a level, which took `R_n` seconds together,
-//! the logarithm of the likelihood of `C` is, but for a constant,
+//! as `n <= C`, and about `S * n / C` beyond. So this counts requests and sums response times by
+//! level `n`: 1 to 7 exactly, then four levels an octave. With `N` requests in all, `N_n` on a
+//! level, which took `R_n` seconds together, the logarithm of the likelihood of `C` is, but for a
+//! constant,
 //!
 //! `L(C) = (sum N_n ln min(n, C) - N ln sum R_n / n * min(n, C)) / noise`
 //!
@@ -15,15 +15,15 @@
 //! and has more requests since, would look like one with few places. The `L` of the batches are
 //! added up, the past with weight [`MEMORY`] for each batch since.
 //!
-//! - **In force** is the largest `C` whose `L` is within [`BAR`] of the best, but not more than the
-//!   highest level seen in this batch and the last. So while little is known all requests are
-//!   expected to take as long as the mean one, and nobody is bounced for a queue that may be none;
-//! - **least** is the smallest `C` within [`BAR`] of the best: a request that meets fewer has a free
-//!   place, as far as can be known;
-//! - **sure** is the best `C`, if it is better than `C / 2` and `2 C` by [`BAR`]. It cannot be known
-//!   where the places are never all taken;
-//! - **change**: where another `C` than the best is better by [`CHANGE`] for a batch alone, the past
-//!   is forgotten.
+//! - **in force** is the largest `C` whose `L` is within [`BAR`] of the best, at most the highest
+//!   level of this batch and the last. So while little is known all requests are expected to take
+//!   as long as the mean one, and none is bounced because of a queue that may not exist;
+//! - **least** is the smallest `C` within [`BAR`] of the best: a request that meets fewer has a
+//!   free place, as far as can be known;
+//! - **sure** is the best `C`, if it is better than `C / 2` and `2 C` by [`BAR`]. It cannot be
+//!   known where the places are never all taken, or always;
+//! - **change**: where another `C` than the best is better by [`CHANGE`] for a batch alone, the
+//!   past is forgotten.
 //!
 //! This needs no clock, and nothing of other threads but how many requests they have: each thread
 //! has its own estimate from its own requests. Cost: a few additions a request, and two logarithms

@@ -41,6 +41,8 @@ pub struct Sender {
     endpoints: Endpoints,
     discovery: Discovery,
     bids: Bids,
+    /// When a server reported last.
+    heard: Timestamp,
     budget: RetryBudget,
     list: Vec<EndpointId>,
 }
@@ -53,6 +55,7 @@ impl Sender {
             endpoints: Endpoints::new(parameters.reset_interval(), parameters.max_chips()),
             discovery: Discovery::default(),
             bids: Bids::new(parameters.bounce_price()),
+            heard: Timestamp::ZERO,
             budget: RetryBudget::new(parameters.retry_budget()),
             list: Vec::new(),
             parameters,
@@ -167,7 +170,8 @@ impl Sender {
 
     fn begin_there(&mut self, endpoint: EndpointId, turn: Option<BidPosition>, now: Timestamp) -> Option<Attempt> {
         let permit = self.endpoints.begin(endpoint, now)?;
-        let reads_fleet = self.endpoints.get(endpoint).is_some_and(|endpoint| endpoint.report().fleet);
+        let reads_fleet = now.since(self.heard) < bid::STALE
+            && self.endpoints.get(endpoint).is_some_and(|endpoint| endpoint.report().fleet);
         let fleet = self.bids.fleet().filter(|_| reads_fleet);
         let bid = turn.and_then(|turn| self.bid(turn)).map(|most| Bid { most, fleet });
         Some(Attempt { endpoint, began: now, bid, permit })
@@ -182,7 +186,7 @@ impl Sender {
             Answer::Served(report) => {
                 self.learn_speed(endpoint, now);
                 self.serve(attempt, took, false);
-                self.hear(report);
+                self.hear(report, now);
             }
             Answer::Orca(_) => {
                 self.learn_speed(endpoint, now);
@@ -190,7 +194,7 @@ impl Sender {
             }
             Answer::Unreported => self.serve(attempt, took, true),
             Answer::Bounced(report) => {
-                self.hear(report);
+                self.hear(report, now);
                 self.budget.rejection();
                 if !bid::is_bounce(bid, report) {
                     return self.endpoints.answer(endpoint, permit, Answer::Rejected(*report), now);
@@ -200,11 +204,11 @@ impl Sender {
                 }
             }
             Answer::Rejected(report) => {
-                self.hear(report);
+                self.hear(report, now);
                 self.budget.rejection();
             }
             Answer::RejectedForDeadline(report) => {
-                self.hear(report);
+                self.hear(report, now);
                 self.budget.rejection();
                 if !is_about_the_request(report, took) {
                     return self.endpoints.answer(endpoint, permit, Answer::Rejected(*report), now);
@@ -216,8 +220,8 @@ impl Sender {
         self.endpoints.answer(endpoint, permit, answer, now);
     }
 
-    /// A server has rejected an attempt because it is full; its [`answer`](Self::answer) is reported
-    /// as well. While many are full, attempts do not bid.
+    /// A server has rejected an attempt because it is full; its [`answer`](Self::answer) is
+    /// reported as well. While many are full, attempts do not bid.
     pub fn met_full(&mut self) {
         self.bids.rejected();
     }
@@ -260,8 +264,9 @@ impl Sender {
     }
 
     /// A server has reported, in an answer or a rejection.
-    fn hear(&mut self, report: &LoadReport) {
+    fn hear(&mut self, report: &LoadReport, now: Timestamp) {
         if self.bids() {
+            self.heard = now;
             self.bids.hear(report);
         }
     }

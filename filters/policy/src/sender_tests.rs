@@ -344,4 +344,38 @@ fn a_bid_says_the_fleets_execution_time_to_servers_that_read_it() {
     let fleet = |sender: &mut Sender, address| sender.begin(address, turn, now).unwrap().bid.unwrap().fleet;
     assert_eq!(fleet(&mut sender, "1.1.1.1:1"), Some(Duration::from_millis(50)));
     assert_eq!(fleet(&mut sender, "1.1.1.2:1"), None);
+    let attempt = sender.begin("1.1.1.1:1", turn, now).unwrap();
+    sender.answer(&attempt, Answer::Unreported, now);
+    assert_eq!(fleet(&mut sender, "1.1.1.1:1"), None, "rolled back");
+}
+
+#[test]
+fn a_bid_says_nothing_of_the_fleet_ten_seconds_after_the_last_report() {
+    let mut sender = bidders(2);
+    let report = LoadReport {
+        queue: Some(0),
+        service: Some(20.0),
+        execution: Some(Duration::from_millis(50)),
+        fleet: true,
+        ..LoadReport::default()
+    };
+    let at = |millis| Timestamp::ZERO.after(Duration::from_millis(millis));
+    let attempt = sender.begin("1.1.1.1:1", None, at(0)).unwrap();
+    (0..8).for_each(|_| sender.answer(&attempt, Answer::Served(report), at(50)));
+    let turn = Some(BidPosition { number: 0, of: 1 });
+    let fleet = [10_049, 10_050].map(|now| sender.begin("1.1.1.1:1", turn, at(now)).unwrap().bid.unwrap().fleet);
+    assert_eq!(fleet, [Some(Duration::from_millis(50)), None]);
+}
+
+#[test]
+fn an_error_without_a_report_comes_from_a_server_that_does_not_read_the_fleet() {
+    let mut sender = bidders(2);
+    let attempt = sender.begin("1.1.1.1:1", None, Timestamp::ZERO).unwrap();
+    let reads = |sender: &Sender| sender.endpoints().get(attempt.endpoint).unwrap().report().fleet;
+    let report = LoadReport { fleet: true, ..LoadReport::default() };
+    for (answer, then) in [(Answer::Erred(Some(report)), true), (Answer::Failed, true), (Answer::Erred(None), false)] {
+        sender.answer(&attempt, Answer::Served(report), Timestamp::ZERO);
+        sender.answer(&attempt, answer, Timestamp::ZERO);
+        assert_eq!(reads(&sender), then, "{answer:?}");
+    }
 }

@@ -14,8 +14,7 @@
 //!   departures were confident by chance is taken for a slow one, is left alone, and stays idle
 //!   (simulated: one gateway, 20 servers, p50 27 s instead of 71 ms).
 //!
-//! Bids and deadlines go by as many places as there may be: while nothing is sure, a request is
-//! expected to take as long as the mean one, and is not bounced for a queue that may be none. The
+//! Bids and deadlines go by another rate, that of the largest number of places that is likely. The
 //! estimated `C` holds nothing, and the capacity knows nothing of it.
 //!
 //! With `hold: true` the time of a request from the hand-over to the application to its answer is
@@ -25,11 +24,10 @@
 //! A request for which there is a free place (`n < C`; where `C` is not configured, the least that
 //! is likely, 1 at first) is rejected for the capacity only, whatever its deadline: a server that
 //! serves nobody never learns how fast it is. It is bounced for its bid only where this server is
-//! surely slower than the fleet, and less surely with each second in which nothing is served
-//! ([`crate::departures`]).
+//! surely slower than the fleet ([`crate::trial`]).
 //!
-//! A request that meets `n` others has an expected response time of
-//! `max((n + 1) / mu, execution time)`. Cold start: unknown, and no request is rejected for it.
+//! A request that meets `n` others has an expected response time of `max((n + 1) / rate for bids,
+//! execution time)`. Cold start: unknown, and no request is rejected for it.
 
 use crate::admission::Admission;
 use crate::bid;
@@ -39,6 +37,7 @@ use crate::departures::{Departures, Flag, Totals};
 use crate::places::Places;
 use crate::rng::Rng;
 use crate::service_rate::ServiceRate;
+use crate::trial::Trials;
 use crate::units::{Concurrency, Timestamp};
 use crate::wire::bid::Bid;
 use crate::wire::load_report::LoadReport;
@@ -60,6 +59,7 @@ struct Measured {
     /// Where the concurrency is not configured.
     places: Places,
     rate: ServiceRate,
+    trials: Trials,
 }
 
 /// One sidecar's view of its application, under one configuration.
@@ -69,20 +69,22 @@ pub struct Server {
     parameters: ServiceParameters,
     capacity: Capacity,
     measured: Rc<RefCell<Measured>>,
+    /// Whether the request that arrived last made a bid.
+    bid: bool,
 }
 
 impl Server {
     /// A server that has not served anything.
     pub fn new(parameters: &ServiceParameters) -> Self {
         let capacity = Capacity::new(parameters.capacity());
-        Self { parameters: parameters.without_endpoints(), capacity, measured: Rc::default() }
+        Self { parameters: parameters.without_endpoints(), capacity, measured: Rc::default(), bid: false }
     }
 
     /// The same application under another configuration: both share the measurements.
     #[must_use]
     pub fn beside(&self, parameters: &ServiceParameters) -> Self {
         let (capacity, measured) = (self.capacity.clone(), Rc::clone(&self.measured));
-        let mut other = Self { parameters: self.parameters.clone(), capacity, measured };
+        let mut other = Self { parameters: self.parameters.clone(), capacity, measured, bid: false };
         other.configure(parameters);
         other.follow();
         other
@@ -148,10 +150,11 @@ impl Server {
         deadline: Option<Duration>,
         now: Timestamp,
     ) -> Result<(), Reason> {
-        let verdict = self.judge(others, bid, deadline, now);
         if self.concurrency().is_none() {
             self.measured.borrow_mut().places.meet(others);
         }
+        self.bid = bid.is_some();
+        let verdict = self.judge(others, bid, deadline, now);
         if let Some(places) = self.places_of_a_queue_inside() {
             self.measured.borrow_mut().work.arrive(others, verdict.is_ok(), places, now);
         }
@@ -177,7 +180,7 @@ impl Server {
         if deadline.is_some_and(|left| self.expected_seconds(others) > Some(left.as_secs_f64())) {
             return Err(Reason::Deadline);
         }
-        if bid.is_some_and(|bid| self.offer(others, bid.fleet) > Some(bid.most.as_secs_f64())) {
+        if bid.is_some_and(|bid| self.offer(others, bid.fleet, now) > Some(bid.most.as_secs_f64())) {
             return Err(Reason::Bid);
         }
         Ok(())
@@ -193,11 +196,11 @@ impl Server {
         others.get().saturating_sub(self.concurrency().map_or(0, Concurrency::get))
     }
 
-    /// The flag of a request that arrives and meets `others` in the server.
+    /// The flag of the request that has just arrived, and met `others` in the server.
     pub fn flag(&self, others: Concurrency) -> Flag {
         let measured = self.measured.borrow();
         let mut flag = measured.departures.arrive(self.waiting(others));
-        flag.met = others;
+        (flag.met, flag.bid) = (others, self.bid);
         flag.work = self.places_of_a_queue_inside().map(|_| measured.work.seconds());
         flag
     }
@@ -214,7 +217,8 @@ impl Server {
             (None, then) => then.is_none().then_some(took_seconds),
             (Some(places), then) => {
                 measured.work.leave(others, places, now);
-                if !is_told {
+                let turns = (f64::from(flag.met.get()) + 1.0) / f64::from(places.get());
+                if !is_told && !measured.departures.is_outlier(took_seconds / turns.max(1.0)) {
                     measured.places.hear(flag.met, took);
                 }
                 // Nor is one that came before all configurations were gone for a while, with what
@@ -223,6 +227,9 @@ impl Server {
                 work.filter(|work| (0.0..=took_seconds + ROUNDING).contains(work))
             }
         };
+        measured.trials.end();
+        let counts = flag.bid || !measured.trials.bounces(now);
+        let work = work.filter(|_| counts);
         let confident = measured.departures.depart(flag, took, (work, places), queue, now);
         drop(measured);
         self.follow();
@@ -232,6 +239,7 @@ impl Server {
     /// An admitted request has left the server without an answer from the application, and `others`
     /// are left.
     pub fn leave(&mut self, others: Concurrency, now: Timestamp) {
+        self.measured.borrow_mut().trials.end();
         if let Some(places) = self.places_of_a_queue_inside() {
             self.measured.borrow_mut().work.leave(others, places, now);
         }
@@ -243,20 +251,19 @@ impl Server {
         self.places().is_none().then(|| self.places_for_estimates())
     }
 
-    /// How many requests the application works on at once: the configured number, or the one that
-    /// is expected by what has been measured.
+    /// How many requests the application works on at once, configured or [expected](Places).
     #[inline(never)]
     fn places_for_estimates(&self) -> Concurrency {
         self.concurrency().unwrap_or_else(|| self.measured.borrow().places.in_force())
     }
 
-    /// The concurrency that is configured, or surely estimated.
+    /// The same, if it is configured or sure.
     fn known_concurrency(&self) -> Option<Concurrency> {
-        self.concurrency().or_else(|| self.estimated_concurrency())
+        let is_known = self.concurrency().or_else(|| self.estimated_concurrency()).is_some();
+        is_known.then(|| self.places_for_estimates())
     }
 
-    /// How many requests the application works on at once, where this is not configured and has
-    /// been measured with certainty. It can't be where the places are never all taken.
+    /// How many requests the application works on at once, where this is not configured and sure.
     pub fn estimated_concurrency(&self) -> Option<Concurrency> {
         self.measured.borrow().places.sure().filter(|_| self.concurrency().is_none())
     }
@@ -272,9 +279,12 @@ impl Server {
     pub fn measure(&mut self, totals: Totals, executing: bool, now: Timestamp) {
         let mut borrowed = self.measured.borrow_mut();
         let measured = &mut *borrowed;
-        if measured.departures.is_due(now) && self.concurrency().is_none() {
+        if measured.departures.is_due(now) {
+            // Another configuration may need the estimate.
             let by = measured.places.measure(measured.departures.noise());
-            measured.departures.scale(by);
+            if self.parameters.concurrency().is_none() {
+                measured.departures.scale(by);
+            }
         }
         measured.departures.measure(totals, executing, now);
         if measured.departures.execution().is_none() {
@@ -289,8 +299,7 @@ impl Server {
         self.follow();
     }
 
-    /// Updates the capacity from the measurements. One for a server whose concurrency is not
-    /// configured knows nothing of the estimate.
+    /// Updates the capacity from the measurements. The estimated concurrency does not count for it.
     #[inline(never)]
     pub fn follow(&mut self) {
         self.capacity.serve(self.rate_with(self.concurrency()), self.concurrency());
@@ -339,18 +348,25 @@ impl Server {
     fn is_too_slow_for(&self, bid: Bid, now: Timestamp) -> bool {
         let Some((_, fleet)) = self.known_concurrency().zip(bid.fleet) else { return false };
         let fleet = fleet.as_secs_f64();
-        let execution = self.measured.borrow().departures.slower_than(fleet, now);
-        execution.is_some_and(|execution| bid::offer(execution, execution, fleet) > bid.most.as_secs_f64())
+        let Measured { departures, trials, .. } = &mut *self.measured.borrow_mut();
+        let offer = departures.mean().map(|own| bid::offer(own, own, fleet));
+        if offer <= Some(bid.most.as_secs_f64()) || !departures.is_slower_than(fleet) {
+            return false;
+        }
+        let bounces = departures.execution_in(fleet, now) > Some(fleet) || !trials.begin(now);
+        if bounces {
+            trials.bounced(now);
+        }
+        bounces
     }
 
-    /// What a request that meets `others` is offered by a server of a fleet with this execution
-    /// time, in seconds, if it is known: see [`bid::offer`].
-    fn offer(&self, others: Concurrency, fleet: Option<Duration>) -> Option<f64> {
+    /// What a request that meets `others` is offered, in seconds, if it is known: [`bid::offer`].
+    fn offer(&self, others: Concurrency, fleet: Option<Duration>, now: Timestamp) -> Option<f64> {
         let Some((places, fleet)) = self.known_concurrency().zip(fleet) else {
             return self.expected_seconds(others);
         };
         let fleet = fleet.as_secs_f64();
-        let execution = self.measured.borrow().departures.execution_in(fleet)?;
+        let execution = self.measured.borrow().departures.execution_in(fleet, now)?;
         let turns = (f64::from(others.get()) + 1.0) / f64::from(places.get());
         Some(bid::offer(execution * turns.max(1.0), execution, fleet))
     }

@@ -271,7 +271,7 @@ fn rejects_a_request_that_cannot_meet_its_deadline() {
 }
 
 #[test]
-fn a_free_place_admits_any_bid_and_deadline() {
+fn a_free_place_admits_any_deadline_and_any_bid_without_the_fleet() {
     let of = |concurrency| with_execution(server(ServiceSpec { concurrency, ..ServiceSpec::default() }), 2_500);
     let soon = Some(Duration::from_secs(1));
     let now = Timestamp::ZERO;

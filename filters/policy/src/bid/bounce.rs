@@ -1,8 +1,9 @@
 //! What a bounce costs, as far as a sender knows: the running mean of the measured times, 2 ms
 //! until one has been measured.
 //!
-//! A single bounce counts for at most four times the mean (or 8 ms), also the first one: one that
-//! waits for the body of an upload takes up to a second, and says nothing about the others.
+//! A single bounce counts for at most four times the mean, or 8 ms if that is more, also the first
+//! one: one that waits for the body of an upload takes up to a second, and says nothing about the
+//! others.
 //!
 //! Where bounces seem to cost much, bids are so high that nobody bounces them, and nothing is
 //! measured any more. One that was slow by chance, as on a new connection, would end bidding for

@@ -18,6 +18,6 @@ mod search;
 mod trust;
 
 pub use offer::{offer, shrink};
-pub use price::{BidPosition, Bids, MAX_REPORT_FACTOR, is_bounce};
+pub use price::{BidPosition, Bids, MAX_REPORT_FACTOR, STALE, is_bounce};
 pub use search::MOST_BIDS;
 pub use trust::Promises;

@@ -4,13 +4,13 @@
 //!
 //! `wait` is the time until a place is free, `S` the server's own execution time and `F` that of
 //! the fleet, which the bid says. Where all servers are alike this is the expected response time.
-//! A slow server is spared by half of what it is slower. If it was spared by all of it, it would be
-//! idle until the others are as slow, and the median would pay; if by nothing, the tail.
+//! Half of a slow server's extra execution time counts. If all of it did, the server would be idle
+//! until the others are as slow, and the median would pay; if none did, the tail.
 //!
-//! `S` is known with an error only, another one for each server, and bids must not compare errors.
-//! So a server that differs from the fleet by less than three standard errors counts as one like
-//! the others ([`shrink`]). One that differs by more differs by the excess. The load report has the
-//! server's own `S`: otherwise the fleet's mean would feed on itself.
+//! `S` has an error, another one for each server, and bids must not compare errors. So in the queue
+//! only what exceeds three standard errors counts ([`shrink`]). A server that exceeds them counts
+//! with all of `S` where it has a free place. The load report has the server's own `S`: otherwise
+//! the fleet's mean would feed on itself.
 //!
 //! Not in the papers. What was tried is in `filters/adr/0019-the-fleets-execution-time.md`.
 

@@ -5,16 +5,17 @@
 //! order. After the last bid, attempts go without limit, so nothing is shed that BLOC would have
 //! served.
 //!
-//! `cost = 1.25 * bounce + price * S`
+//! `cost = 1.25 * bounce + price * F`
 //!
-//! `bounce` is the measured time of a bounce ([`super::bounce`]), `S` the mean execution time that
-//! servers report, and `price` the service's `bouncePrice`: what the CPU of a bounce is worth in
+//! `bounce` is the measured time of a bounce ([`super::bounce`]), `F` the mean execution time that
+//! servers report, and `price` the service's `bouncePrice`: what the CPU of a bounce counts for in
 //! response time. So bids rise by themselves where bounces are slow, and there are hardly any
-//! bounces where all servers are alike. The quarter is for CPU that does not shrink with `S`: where
+//! bounces where offers hardly differ. The quarter is for CPU that does not shrink with `F`: where
 //! requests take 1 ms, 2.6% of them were bounced without it, and 1.6% are.
 //!
 //! A bid cannot be stale: the sender's numbers only set the bid, and the server decides at the
-//! moment of the request.
+//! moment of the request. What the bid says of the fleet can; so it is not said when nothing was
+//! heard for [`STALE`].
 //!
 //! While full servers reject more than a fifth of a sender's attempts, there is nothing left to
 //! find, and attempts do not bid. One full server among ten is not enough for that. Rejections for
@@ -59,6 +60,10 @@ const EXECUTIONS: f64 = 50.0;
 const REJECTION_WEIGHT: f64 = 0.03;
 /// Attempts do not bid while more than this share of them is rejected by full servers.
 const MOST_REJECTED: f64 = 0.2;
+/// The fleet's execution time is believed up to this share of the longest time that is.
+const MOST_FLEET: f64 = 0.75;
+/// What was heard of the fleet this long ago is not said.
+pub const STALE: Duration = Duration::from_secs(10);
 /// By what factor a server's numbers may exceed what this sender's own requests take.
 pub const MAX_REPORT_FACTOR: f64 = 4.0;
 
@@ -128,7 +133,7 @@ impl Bids {
             self.executions = (self.executions + 1.0).min(EXECUTIONS);
             self.execution = Some(mean + (execution - mean) / self.executions);
         }
-        if let Some(offer) = report.offer(self.execution) {
+        if let Some(offer) = report.offer(self.fleet_seconds()) {
             self.heard.hear(offer);
             self.news += 1;
             self.reprice();
@@ -176,9 +181,14 @@ impl Bids {
         self.bounce.priced();
     }
 
-    /// The mean execution time that servers report, if any do.
+    /// The mean execution time that servers report, if it is believed: where it is much longer than
+    /// what this sender's own requests take, it is no measure for them.
     pub fn fleet(&self) -> Option<Duration> {
-        Some(whole(self.execution?))
+        self.fleet_seconds().map(whole)
+    }
+
+    fn fleet_seconds(&self) -> Option<f64> {
+        self.execution.filter(|execution| *execution <= MOST_FLEET * self.most())
     }
 
     /// The bid of this turn; none: without limit.

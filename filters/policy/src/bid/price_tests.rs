@@ -144,6 +144,23 @@ fn hears_what_a_server_that_reads_the_fleet_would_compare() {
     assert_eq!(bid(&bids, 4), Some(189.2));
 }
 
+/// Nine of ten requests of the service take 10 ms, and this sender sends no other ones.
+#[test]
+fn says_nothing_of_a_fleet_that_takes_much_longer_than_the_own_requests() {
+    let mut bids = hearing(0.1, 16, &LoadReport { fleet: true, ..report(109, 109) });
+    assert_eq!(bids.fleet(), Some(Duration::from_millis(109)), "before the first answer");
+    for (took, says) in [(37, true), (36, false), (12, false)] {
+        bids.took = Some(f64::from(took) / 1e3);
+        assert_eq!(bids.fleet().is_some(), says, "{took} ms: three times that");
+    }
+    bids.hear(&LoadReport { fleet: true, ..report(109, 50) });
+    assert_eq!(bids.heard, {
+        let mut heard = hearing(0.1, 16, &report(109, 109)).heard;
+        heard.hear(0.109);
+        heard
+    });
+}
+
 #[test]
 fn the_fleets_execution_time_is_the_mean_of_what_was_reported_first_and_then_of_the_last_fifty() {
     let mut bids = Bids::new(0.0);

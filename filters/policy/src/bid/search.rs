@@ -1,10 +1,10 @@
 //! How long an answer may take before it is worth its cost to look further: optimal search, with a
 //! known distribution of offers and a cost for each look (McCall 1970, Weitzman 1979).
 //!
-//! `R` are the expected response times that a sender has heard last, in answers and bounces alike.
-//! `M(R)` is their power mean of order 4, `(mean(r^4))^(1/4)`, which minds bad luck more than the
-//! mean does. What remains to be expected after the last bid is `V = 1.4 * M(R)`. From the last bid
-//! to the first:
+//! `R` are the offers ([`super::offer`]) that a sender has heard last, in answers and bounces
+//! alike. `M(R)` is their power mean of order 4, `(mean(r^4))^(1/4)`, which minds bad luck more
+//! than the mean does. What remains to be expected after the last bid is `V = 1.4 * M(R)`. From the
+//! last bid to the first:
 //!
 //! `bid = V + cost`, then `V = M(min(R, bid))`
 //!
@@ -20,12 +20,12 @@
 
 /// The most bids that a request makes.
 pub const MOST_BIDS: usize = 5;
-/// How many expected response times are kept.
+/// How many offers are kept.
 const MEMORY: usize = 16;
 /// What the attempt after the last bid may expect, as a multiple of the mean.
 const WITHOUT_LIMIT: f64 = 1.4;
 
-/// The expected response times that a sender has heard last.
+/// The offers that a sender has heard last.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Heard {
     /// In seconds, the oldest at `next` once all places are taken.

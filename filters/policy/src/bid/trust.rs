@@ -3,7 +3,7 @@
 //! A server that does not read bids, or lies about its wait, would attract the bounces of all the
 //! others. So each sender keeps [`Promises`] for each server: whether it reports at all, and how
 //! often it accepted a bid and answered after more than twice that. A server that fails in either
-//! gets the share of first attempts that BLOC would give it, and comes last for further ones.
+//! gets first attempts like any other, and comes last for further ones.
 //! (Simulated, 80% load, one of ten without reports: p99 105 s without this; with it, as with
 //! BLOC.)
 //!

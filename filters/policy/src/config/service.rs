@@ -72,7 +72,7 @@ pub struct ServiceSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schemars(range(min = 0, max = 1)))]
     pub retry_budget: Option<f64>,
-    /// With `routing: bid`: what it is worth to spare a bounce, in mean execution times of the
+    /// With `routing: bid`: what the CPU of a bounce counts for, in mean execution times of the
     /// service; 0 to 10, default 0.2. Higher: fewer bounces, which cost CPU, and longer response
     /// times.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -93,8 +93,8 @@ pub struct ServiceSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schemars(range(min = 1, max = 1_000)))]
     pub max_chips: Option<i64>,
-    /// Requests that the application works on at once. 1 to 100,000; default: not known, and
-    /// nothing is held.
+    /// Requests that the application works on at once. 1 to 100,000; default: nothing is held, and
+    /// bids and `mu` go by an estimate.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schemars(range(min = 1, max = 100_000)))]
     pub concurrency: Option<i64>,

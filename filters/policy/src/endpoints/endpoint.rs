@@ -27,6 +27,8 @@ pub struct Endpoint {
     pub(super) report: LoadReport,
     pub(super) estimate: Estimate,
     pub(super) promises: Promises,
+    /// Until when it counts as one that has just bounced.
+    pub(super) bounced_until: Timestamp,
     pub(super) failures: Failures,
     /// None: it is not shut.
     pub(super) shut: Option<Shut>,
@@ -45,6 +47,11 @@ impl Endpoint {
     /// Chips that this sender holds for it.
     pub fn chips(&self) -> u32 {
         self.chips
+    }
+
+    /// Whether it bounced an attempt of this sender less than one of its execution times ago.
+    pub fn has_just_bounced(&self, now: Timestamp) -> bool {
+        now < self.bounced_until
     }
 
     /// Attempts of this sender that are still under way there.

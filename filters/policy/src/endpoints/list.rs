@@ -62,6 +62,7 @@ impl Endpoints {
             report: LoadReport::default(),
             estimate: Estimate::default(),
             promises: Promises::default(),
+            bounced_until: Timestamp::ZERO,
             failures,
             shut: None,
             place: self.all.len(),

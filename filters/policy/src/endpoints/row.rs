@@ -2,6 +2,7 @@
 
 use super::endpoint::{Endpoint, EndpointId};
 use crate::estimate::Standing;
+use crate::units::Timestamp;
 use slotmap::SlotMap;
 
 /// A dense array of endpoints whose order means nothing, so that drawing without replacement is a
@@ -27,6 +28,15 @@ impl Row<'_> {
     /// Requests of this sender that are pending at the server at `at`.
     pub(crate) fn pending(&self, at: usize) -> u32 {
         self.ids.get(at).and_then(|&id| self.table.get(id)).map_or(u32::MAX, |endpoint| endpoint.pending)
+    }
+
+    /// What says against the server at `at` as the first one of a request: that it has just bounced
+    /// one although none is pending there, and its pending requests.
+    pub(crate) fn against(&self, at: usize, now: Timestamp) -> (bool, u32) {
+        let endpoint = self.ids.get(at).and_then(|&id| self.table.get(id));
+        endpoint.map_or((true, u32::MAX), |endpoint| {
+            (endpoint.pending == 0 && endpoint.has_just_bounced(now), endpoint.pending)
+        })
     }
 
     /// Moves the server at `at` to `to` (and the one there to `at`), and returns its id.

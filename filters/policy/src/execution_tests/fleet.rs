@@ -56,3 +56,26 @@ fn a_new_scale_changes_mean_and_noise_as_if_all_requests_had_taken_so_long() {
         plain.hear(4.0 * seconds, Concurrency::new(1));
     }
 }
+
+#[test]
+fn after_an_alarm_the_mean_is_as_sure_as_the_times_before_allow() {
+    let execution = Execution { mean: 1.0, variance: 1.0, seen: 90.0, ..Execution::default() };
+    let error = (0.1_f64).sqrt();
+    assert!((execution.among(0.5, Duration::ZERO).unwrap() - (1.0 - error)).abs() < 1e-9);
+    let varied = Execution { noise_before: 4.0, ..execution.clone() };
+    assert_eq!(varied.among(0.5, Duration::ZERO), Some(0.5));
+    let quiet = Execution { noise_before: 0.5, ..execution };
+    assert!((quiet.among(0.5, Duration::ZERO).unwrap() - (1.0 - error)).abs() < 1e-9);
+    let mut changed = of_100_ms(true);
+    let noise = changed.noise();
+    while changed.seen > 50.0 {
+        changed.hear(0.8, ONE);
+    }
+    assert!(changed.noise_before > noise / 2.0 && changed.noise_before < 10.0, "{}", changed.noise_before);
+    assert_eq!(changed.noise(), 1.0);
+    let mut stalled = Execution { variance: 1e9, ..of_100_ms(false) };
+    while stalled.noise() > 1.0 {
+        stalled.hear(10.0, ONE);
+    }
+    assert_eq!(stalled.noise_before, 10.0);
+}

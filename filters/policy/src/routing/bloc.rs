@@ -6,8 +6,9 @@
 //! draws and a comparison for each place of the list, whatever the number of servers.
 //!
 //! A sender that has many of the requests sees much of the queues, and two choices waste that. So
-//! bids compare [`LOOKS`] servers for the first attempt. (Simulated, 100 servers with 4 places,
-//! lognormal times, 90% load, 4 senders: p50 1.18 times that of a full scan, instead of 1.46.)
+//! for the first attempt bids compare the [`LOOKS`] servers that follow a random one. A server that
+//! bounces has no pending requests, and would win always; so one that bounced an attempt less than
+//! one of its execution times ago comes after the others.
 //!
 //! Deviations from the paper:
 //! 1. two *distinct* servers are compared (drawing one twice compares nothing);
@@ -44,7 +45,7 @@ impl Routing for Bloc {
         list.clear();
         endpoints.requalify(now);
         if self.looks > 0 && length > 0 {
-            draw_best_of(self.looks, &mut endpoints.qualified(), rng, list);
+            draw_best_of(self.looks, &mut endpoints.qualified(), now, rng, list);
         }
         draw_better_of_two(endpoints.qualified(), length, rng, list);
         let rest = length.saturating_sub(list.len());

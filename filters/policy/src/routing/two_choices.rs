@@ -6,6 +6,7 @@
 
 use crate::endpoints::{EndpointId, Row};
 use crate::rng::Rng;
+use crate::units::Timestamp;
 
 /// Draws `length` servers from a row without replacement, each the better of two (fewer pending
 /// requests; at a tie the one drawn first). Drawn servers move to the row's end.
@@ -27,24 +28,36 @@ pub fn draw_better_of_two(mut row: Row<'_>, length: usize, rng: &mut impl Rng, l
     }
 }
 
+/// What is said against a server to which nothing can be preferred.
+const NOTHING: (bool, u32) = (false, 0);
+
 /// Puts first in the list the best of up to `most` servers that stand side by side in a row, from a
-/// random one on (fewer pending requests; at a tie the first one). It moves to the row's end.
-pub fn draw_best_of(most: usize, row: &mut Row<'_>, rng: &mut impl Rng, list: &mut Vec<EndpointId>) {
+/// random one on (one that has not just bounced, then fewer pending requests; at a tie the first
+/// one). It moves to the row's end.
+pub fn draw_best_of(most: usize, row: &mut Row<'_>, now: Timestamp, rng: &mut impl Rng, list: &mut Vec<EndpointId>) {
     let count = row.len();
     if count == 0 {
         return;
     }
     let start = rng.below(count);
-    let places = (start..count).chain(0..start).take(most);
-    let best = places.min_by_key(|place| row.pending(*place)).unwrap_or(start);
+    let (mut best, mut least) = (start, row.against(start, now));
+    for place in (start + 1..count).chain(0..start).take(most - 1) {
+        if least == NOTHING {
+            break;
+        }
+        let against = row.against(place, now);
+        if against < least {
+            (best, least) = (place, against);
+        }
+    }
     list.extend(row.set_aside(best, count - 1));
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::endpoints::Endpoints;
-    use crate::units::Timestamp;
+    use crate::endpoints::{Answer, Endpoints};
+    use crate::wire::load_report::LoadReport;
     use std::time::Duration;
 
     /// Draws these numbers.
@@ -85,7 +98,7 @@ mod tests {
         }
         let first = |most, start| {
             let mut list = Vec::new();
-            draw_best_of(most, &mut endpoints.clone().all(), &mut Drawn(vec![start]), &mut list);
+            draw_best_of(most, &mut endpoints.clone().all(), now, &mut Drawn(vec![start]), &mut list);
             let name = endpoints.get(*list.first()?)?.address().to_owned();
             (list.len() == 1).then_some(name)
         };
@@ -95,12 +108,35 @@ mod tests {
         assert_eq!(first(5, 3).as_deref(), Some("e"), "at a tie the first one");
         assert_eq!(first(9, 0).as_deref(), Some("c"), "no more than there are");
         let mut list = Vec::new();
-        draw_best_of(5, &mut endpoints.all(), &mut Drawn(vec![0]), &mut list);
+        draw_best_of(5, &mut endpoints.all(), now, &mut Drawn(vec![0]), &mut list);
         draw_better_of_two(endpoints.all(), 9, &mut fastrand::Rng::with_seed(1), &mut list);
         let names: std::collections::BTreeSet<_> = list.iter().collect();
         assert_eq!((list.len(), names.len()), (5, 5), "each once");
         let mut none = Vec::new();
-        draw_best_of(5, &mut Endpoints::new(Duration::from_secs(1), 10).all(), &mut Drawn(vec![]), &mut none);
+        draw_best_of(5, &mut Endpoints::new(Duration::from_secs(1), 10).all(), now, &mut Drawn(vec![]), &mut none);
         assert_eq!(none, []);
+    }
+
+    #[test]
+    fn a_server_that_has_just_bounced_comes_after_the_others_unless_something_is_pending_there() {
+        let (mut endpoints, now) = (Endpoints::new(Duration::from_secs(1), 10), Timestamp::ZERO);
+        let [slow, other] = ["a", "b"].map(|name| endpoints.add(name, now));
+        let bounced = |execution| {
+            Answer::Bounced(LoadReport { execution: Some(Duration::from_millis(execution)), ..LoadReport::default() })
+        };
+        let first = |endpoints: &Endpoints, millis| {
+            let mut list = Vec::new();
+            let now = now.after(Duration::from_millis(millis));
+            draw_best_of(2, &mut endpoints.clone().all(), now, &mut Drawn(vec![0]), &mut list);
+            list[0]
+        };
+        let permit = endpoints.begin(slow, now).unwrap();
+        assert!(endpoints.begin(other, now).is_some());
+        endpoints.answer(slow, permit, bounced(100), now);
+        assert_eq!(first(&endpoints, 99), slow, "one is pending at both, and at a tie the first one");
+        endpoints.end(slow);
+        assert_eq!([99, 100].map(|millis| first(&endpoints, millis)), [other, slow]);
+        endpoints.answer(slow, permit, bounced(5_000), now);
+        assert_eq!([999, 1_000].map(|millis| first(&endpoints, millis)), [other, slow], "a reset interval at most");
     }
 }

@@ -34,7 +34,8 @@ fn compares_the_wait_and_half_of_the_execution_times_with_a_bid_that_says_the_fl
     assert_eq!(server.arrive(requests(2), bid_among(149, 100), None, now), Err(Reason::Bid), "like the fleet");
     assert_eq!(server.arrive(requests(2), bid_among(151, 100), None, now), Ok(()));
     let (mut untold, now) = that_takes(100, ServiceSpec { concurrency: None, ..two_places() });
-    assert_eq!(untold.arrive(requests(1), bid_among(149, 50), None, now), Err(Reason::Bid), "the whole time");
+    assert_eq!(untold.arrive(requests(1), bid_among(99, 50), None, now), Err(Reason::Bid), "the whole time");
+    assert_eq!(untold.arrive(requests(1), bid_among(101, 50), None, now), Ok(()), "there may be two places");
     assert_eq!(untold.arrive(requests(0), bid_among(1, 50), None, now), Ok(()), "a free place");
 }
 
@@ -59,4 +60,73 @@ fn announces_that_it_reads_the_fleet_if_it_knows_its_places_and_callers_bid() {
     assert!(announces(two_places()));
     assert!(!announces(ServiceSpec { concurrency: None, ..two_places() }));
     assert!(!announces(ServiceSpec { routing: Some(RoutingKind::Bloc), ..two_places() }));
+}
+
+/// One that is not sure any more, 30 s after its last answer.
+fn unsure() -> (Server, Timestamp) {
+    let (mut slow, now) = that_takes(100, two_places());
+    assert_eq!(slow.arrive(requests(0), bid_among(60, 50), None, now), Err(Reason::Bid));
+    (slow, now.after(Duration::from_secs(30)))
+}
+
+#[test]
+fn tries_one_request_at_a_time_to_learn_whether_it_is_still_slow() {
+    let (mut slow, now) = unsure();
+    let arrive = |slow: &mut Server| slow.arrive(requests(0), bid_among(60, 50), None, now);
+    assert_eq!([arrive(&mut slow), arrive(&mut slow)], [Ok(()), Err(Reason::Bid)]);
+    slow.leave(requests(0), now);
+    assert_eq!(arrive(&mut slow), Ok(()), "it has left without an answer");
+    let flag = slow.flag(requests(0));
+    slow.depart(flag, Duration::from_millis(10), requests(0), now);
+    assert_eq!([arrive(&mut slow), arrive(&mut slow)], [Ok(()); 2], "it is fast");
+}
+
+/// Uploads make no bid, and take longer.
+#[test]
+fn requests_without_a_bid_do_not_count_while_bids_are_bounced() {
+    for (bounces, execution) in [(false, true), (true, false)] {
+        let (mut server, now) = that_takes(100, two_places());
+        if bounces {
+            assert_eq!(server.arrive(requests(0), bid_among(60, 50), None, now), Err(Reason::Bid));
+        }
+        for bid in [None, bid_among(1_000, 50)] {
+            let before = server.expected(requests(0));
+            assert_eq!(server.arrive(requests(0), bid, None, now), Ok(()));
+            let flag = server.flag(requests(0));
+            server.depart(flag, Duration::from_secs(1), requests(0), now);
+            assert_eq!(server.expected(requests(0)) != before, execution || bid.is_some(), "{bounces}, {bid:?}");
+        }
+    }
+}
+
+#[test]
+fn a_request_that_says_nothing_about_the_execution_time_says_nothing_about_the_places() {
+    for (took, counts) in [(4_900, true), (5_100, false)] {
+        let (mut server, now) = that_takes(100, ServiceSpec { concurrency: None, ..two_places() });
+        let places = |server: &Server| format!("{:?}", server.measured.borrow().places);
+        let before = places(&server);
+        let flag = server.flag(requests(0));
+        server.depart(flag, Duration::from_millis(took), requests(0), now);
+        assert_eq!(places(&server) != before, counts, "{took} ms");
+    }
+}
+
+#[test]
+fn the_concurrency_is_also_estimated_if_an_older_configuration_has_one() {
+    let untold = with_two_places(None);
+    let mut now = Timestamp::ZERO.after(Duration::from_secs(60));
+    let mut told = untold.beside(&two_places().validate().unwrap());
+    let mut again = told.beside(&ServiceSpec::default().validate().unwrap());
+    for _ in 0..60 {
+        for (others, millis) in [(0, 100), (1, 100), (2, 100), (3, 100), (4, 125), (5, 150)] {
+            assert_eq!(again.arrive(requests(others), None, None, now), Ok(()));
+            let flag = again.flag(requests(others));
+            now = now.after(Duration::from_millis(millis));
+            again.depart(flag, Duration::from_millis(millis), requests(others), now);
+        }
+    }
+    assert_eq!(again.estimated_concurrency(), Some(requests(2)));
+    told.measure(Totals::default(), true, now);
+    assert_eq!(told.estimated_concurrency(), None);
+    assert!(again.estimated_concurrency() > Some(requests(3)), "{:?}", again.estimated_concurrency());
 }
