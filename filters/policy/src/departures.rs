@@ -375,6 +375,8 @@ mod tests {
         assert_eq!(after(0.1, 0), Some(0.1), "it is like the fleet");
         assert!(after(0.3, 0) < Some(0.11), "it is faster");
         assert_eq!([0.05, 0.1, 0.3].map(|fleet| departures.is_slower_than(fleet)), [true, false, false]);
+        assert_eq!(departures.noise(), 0.0);
+        assert!(Departures::default().noise().is_nan());
         assert_eq!(Departures::default().execution_in(0.05, at(0)), None);
         assert!(!Departures::default().is_slower_than(0.05));
     }
