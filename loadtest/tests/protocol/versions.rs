@@ -108,7 +108,11 @@ async fn sidecars_and_control_planes_of_two_versions_work_together() {
         caller(place.of_last_release(), "old-caller", &addresses, at).await,
         caller(Place::new(), "new-caller", &addresses, at).await,
     ];
-    let traffic = callers.each_ref().map(|caller| Traffic::start(CLIENTS, caller.address, "/takes/20", BOUND));
+    // Requests that take longer make queues differ: otherwise there is little to bounce for.
+    let start = |caller: &Sidecar, clients, path| Traffic::start(clients, caller.address, path, BOUND);
+    let traffic: Vec<Traffic> = (callers.iter())
+        .flat_map(|caller| [start(caller, CLIENTS, "/takes/20"), start(caller, 1, "/takes/150")])
+        .collect();
 
     let phases = [
         (0, Protection::Bids, 8),
@@ -163,8 +167,9 @@ async fn sidecars_and_control_planes_of_two_versions_work_together() {
             for version in 0..2 {
                 let pod = grown(&of_pods, &before.0[version], &after.0[version]);
                 let caller = grown(&of_callers, &before.1[version], &after.1[version]);
-                // Each kind of event occurs at both: what one says, the other understands.
-                done &= pod[0].1 > ENOUGH && pod[1].1 > 5 && pod[2].1 > 5 && caller[0].1 > ENOUGH && caller[1].1 > 5;
+                // Each kind of event occurs at both: what one says, the other understands. Among
+                // two servers today's bids bounce one request in fifty.
+                done &= pod[0].1 > ENOUGH && pod[1].1 > 5 && pod[2].1 > 5 && caller[0].1 > ENOUGH && caller[1].1 > 0;
                 // Each caller has the list of the control plane.
                 assert_eq!(caller[3].1, 0, "{when}: {pod:?} {caller:?}");
             }
