@@ -61,7 +61,7 @@ fn inbound(c: &mut Criterion) {
         b.iter(|| assert!(server.arrive(black_box(Concurrency::new(7)), bid, deadline, now).is_err()));
     });
     group.bench_function("depart_and_report", |b| {
-        let flag = unaware.flag(Concurrency::new(5));
+        let flag = unaware.flag(Concurrency::new(5), false);
         b.iter(|| {
             unaware.depart(flag, Duration::from_millis(100), black_box(Concurrency::new(5)), now);
             let report = unaware.report(Concurrency::new(2), &mut rng);

@@ -129,7 +129,7 @@ pub fn server() -> anyhow::Result<(Server, Timestamp)> {
     for _ in 0..1000 {
         // What it decides does not matter here.
         let _ = server.arrive(others, None, None, now);
-        let flag = server.flag(others);
+        let flag = server.flag(others, false);
         now = now.after(took);
         server.depart(flag, took, others, now);
     }

@@ -133,7 +133,7 @@ impl<H: Host> Request<H> {
         let Some(server) = service.servers.get_mut(self.plugin) else { return Flow::Continue };
         let deadline = deadline(&self.stream);
         let verdict = server.arrive(others, bid, deadline, now);
-        let met = Met { flag: server.flag(others), arrived: now };
+        let met = Met { flag: server.flag(others, bid.is_some()), arrived: now };
         let (places, max_hold, capacity) = (server.places(), server.max_hold(deadline), server.capacity());
         let body_limit = server.parameters().body_limit();
         service.last = Some(self.plugin);

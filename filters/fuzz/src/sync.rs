@@ -25,7 +25,7 @@ pub fn sync_response(data: &[u8]) {
             sender.configure(service.clone(), now.after(Duration::from_secs(1)));
         }
         let mut server = Server::new(service);
-        let flag = server.flag(Concurrency::new(0));
+        let flag = server.flag(Concurrency::new(0), false);
         server.depart(flag, Duration::from_millis(50), Concurrency::new(0), Timestamp::ZERO);
         let _ = server.arrive(Concurrency::new(u32::MAX), Some(Duration::MAX.into()), Some(Duration::MAX), now);
     }

@@ -69,22 +69,20 @@ pub struct Server {
     parameters: ServiceParameters,
     capacity: Capacity,
     measured: Rc<RefCell<Measured>>,
-    /// Whether the request that arrived last made a bid.
-    bid: bool,
 }
 
 impl Server {
     /// A server that has not served anything.
     pub fn new(parameters: &ServiceParameters) -> Self {
         let capacity = Capacity::new(parameters.capacity());
-        Self { parameters: parameters.without_endpoints(), capacity, measured: Rc::default(), bid: false }
+        Self { parameters: parameters.without_endpoints(), capacity, measured: Rc::default() }
     }
 
     /// The same application under another configuration: both share the measurements.
     #[must_use]
     pub fn beside(&self, parameters: &ServiceParameters) -> Self {
         let (capacity, measured) = (self.capacity.clone(), Rc::clone(&self.measured));
-        let mut other = Self { parameters: self.parameters.clone(), capacity, measured, bid: false };
+        let mut other = Self { parameters: self.parameters.clone(), capacity, measured };
         other.configure(parameters);
         other.follow();
         other
@@ -153,7 +151,6 @@ impl Server {
         if self.concurrency().is_none() {
             self.measured.borrow_mut().places.meet(others);
         }
-        self.bid = bid.is_some();
         let verdict = self.judge(others, bid, deadline, now);
         if let Some(places) = self.places_of_a_queue_inside() {
             self.measured.borrow_mut().work.arrive(others, verdict.is_ok(), places, now);
@@ -196,11 +193,11 @@ impl Server {
         others.get().saturating_sub(self.concurrency().map_or(0, Concurrency::get))
     }
 
-    /// The flag of the request that has just arrived, and met `others` in the server.
-    pub fn flag(&self, others: Concurrency) -> Flag {
+    /// The flag of the request that has just arrived and met `others`. `bid`: whether it made one.
+    pub fn flag(&self, others: Concurrency, bid: bool) -> Flag {
         let measured = self.measured.borrow();
         let mut flag = measured.departures.arrive(self.waiting(others));
-        (flag.met, flag.bid) = (others, self.bid);
+        (flag.met, flag.bid) = (others, bid);
         flag.work = self.places_of_a_queue_inside().map(|_| measured.work.seconds());
         flag
     }
@@ -227,8 +224,11 @@ impl Server {
                 work.filter(|work| (0.0..=took_seconds + ROUNDING).contains(work))
             }
         };
-        measured.trials.end();
+        // Others than a trial may be answered first, but not by what the trial is to find out.
         let counts = flag.bid || !measured.trials.bounces(now);
+        if counts {
+            measured.trials.end();
+        }
         let work = work.filter(|_| counts);
         let confident = measured.departures.depart(flag, took, (work, places), queue, now);
         drop(measured);

@@ -15,7 +15,7 @@ fn requests(n: u32) -> Concurrency {
 }
 
 fn with_execution(mut server: Server, millis: u64) -> Server {
-    let flag = server.flag(requests(0));
+    let flag = server.flag(requests(0), false);
     let took = Duration::from_millis(millis);
     server.depart(flag, took, requests(0), Timestamp::ZERO.after(took));
     server.measure(Totals::default(), true, Timestamp::ZERO);
@@ -88,7 +88,7 @@ fn answer(server: &mut Server, flag: Flag, took: u64, others: u32, at: u64) -> b
 #[test]
 fn subtracts_queueing_in_the_application_from_the_execution_time() {
     let mut server = crowded(4, false);
-    let flag = server.flag(requests(3));
+    let flag = server.flag(requests(3), false);
     assert_eq!((server.places(), server.concurrency()), (None, Some(requests(2))));
     // Execution times of 100 ms; two at a time.
     for (others, at) in [(3, 100), (2, 100), (1, 200), (0, 200)] {
@@ -102,7 +102,7 @@ fn subtracts_queueing_in_the_application_from_the_execution_time() {
 #[test]
 fn the_time_of_a_request_that_the_sidecar_has_held_is_its_execution_time() {
     let mut server = crowded(4, true);
-    let flag = server.flag(requests(3));
+    let flag = server.flag(requests(3), false);
     answer(&mut server, flag, 100, 3, 100);
     assert_eq!(server.bare_report(requests(0)).execution, Some(Duration::from_millis(100)));
 }
@@ -110,7 +110,7 @@ fn the_time_of_a_request_that_the_sidecar_has_held_is_its_execution_time() {
 #[test]
 fn a_request_that_is_reset_takes_no_part_in_the_execution_time_after_that() {
     let mut server = crowded(4, false);
-    let flag = server.flag(requests(3));
+    let flag = server.flag(requests(3), false);
     for others in [3, 2] {
         server.leave(requests(others), Timestamp::ZERO);
     }
@@ -127,7 +127,7 @@ fn requests_that_are_never_answered_do_not_make_a_server_look_slower() {
         for second in 1..20 {
             let now = Timestamp::ZERO.after(Duration::from_secs(second));
             assert_eq!(server.arrive(requests(watchers), None, None, now), Ok(()));
-            let flag = server.flag(requests(watchers));
+            let flag = server.flag(requests(watchers), false);
             answer(&mut server, flag, 50, watchers, second * 1000 + 50);
         }
         let execution = server.bare_report(requests(0)).execution.unwrap();
@@ -138,12 +138,12 @@ fn requests_that_are_never_answered_do_not_make_a_server_look_slower() {
 #[test]
 fn a_request_that_came_under_another_configuration_is_not_measured() {
     let mut server = crowded(4, true);
-    let flag = server.flag(requests(3));
+    let flag = server.flag(requests(3), false);
     let inside = ServiceSpec { concurrency: Some(2), hold: Some(false), ..ServiceSpec::default() };
     server.configure(&inside.validate().unwrap());
     answer(&mut server, flag, 9_000, 3, 9_000);
     assert_eq!(server.bare_report(requests(0)).execution, None);
-    let flag = server.flag(requests(1));
+    let flag = server.flag(requests(1), false);
     answer(&mut server, flag, 100, 1, 9_100);
     // Of 2 places between 3 requests, then 2.
     let execution = server.bare_report(requests(0)).execution.unwrap().as_secs_f64();
@@ -153,12 +153,12 @@ fn a_request_that_came_under_another_configuration_is_not_measured() {
 #[test]
 fn a_request_that_waited_in_the_application_is_not_measured_once_the_sidecar_holds() {
     let mut server = crowded(4, false);
-    let flag = server.flag(requests(3));
+    let flag = server.flag(requests(3), false);
     let held = ServiceSpec { concurrency: Some(2), hold: Some(true), ..ServiceSpec::default() };
     server.configure(&held.validate().unwrap());
     answer(&mut server, flag, 9_000, 3, 9_000);
     assert_eq!(server.bare_report(requests(0)).execution, None);
-    let flag = server.flag(requests(1));
+    let flag = server.flag(requests(1), false);
     answer(&mut server, flag, 100, 1, 9_100);
     assert_eq!(server.bare_report(requests(0)).execution, Some(Duration::from_millis(100)));
 }
@@ -170,9 +170,9 @@ fn a_request_from_before_the_measurements_began_anew_is_not_measured() {
     for (before, after) in [(0, 1_000), (1_000, 0)] {
         let [mut old, mut new] = [(); 2].map(|()| crowded(0, false));
         assert_eq!(old.arrive(requests(0), None, None, at(before)), Ok(()));
-        let flag = old.flag(requests(0));
+        let flag = old.flag(requests(0), false);
         assert_eq!(new.arrive(requests(0), None, None, at(after)), Ok(()));
-        let own = new.flag(requests(0));
+        let own = new.flag(requests(0), false);
         answer(&mut new, flag, 50, 0, after * 1_000 + 50);
         assert_eq!(new.bare_report(requests(0)).execution, None, "{before} s, {after} s");
         answer(&mut new, own, 50, 0, after * 1_000 + 50);
@@ -199,7 +199,7 @@ fn a_server_whose_queue_moves_into_the_application_and_back_never_looks_slower()
             let flags: Vec<Flag> = (0..40)
                 .map(|others| {
                     assert_eq!(servers[place].arrive(requests(others), None, None, now), Ok(()));
-                    servers[place].flag(requests(others))
+                    servers[place].flag(requests(others), false)
                 })
                 .collect();
             for (left, flag) in (0..40).rev().zip(flags) {
@@ -230,10 +230,10 @@ fn a_request_is_confident_if_others_waited_until_it_was_answered() {
     let mut server = crowded(0, false);
     // Two places: of two others, none waits.
     for (met, left, confident) in [(2, 3, false), (3, 3, true), (3, 2, true), (3, 3, true)] {
-        let flag = server.flag(requests(met));
+        let flag = server.flag(requests(met), false);
         assert_eq!(server.depart(flag, Duration::ZERO, requests(left), Timestamp::ZERO), confident, "{met}, {left}");
     }
-    let flag = server.flag(requests(3));
+    let flag = server.flag(requests(3), false);
     answer(&mut server, flag, 0, 2, 0);
     assert!(!server.depart(flag, Duration::ZERO, requests(3), Timestamp::ZERO), "nobody waited in between");
 }
@@ -356,7 +356,7 @@ fn with_two_places(capacity: Option<CapacitySpec>) -> Server {
         for (others, millis) in [(0, 100), (1, 100), (2, 150), (3, 200)] {
             let took = Duration::from_millis(millis);
             assert_eq!(server.arrive(requests(others), None, None, now), Ok(()));
-            let flag = server.flag(requests(others));
+            let flag = server.flag(requests(others), false);
             now = now.after(took);
             server.depart(flag, took, requests(others), now);
         }

@@ -7,7 +7,7 @@ fn that_takes(millis: u64, spec: ServiceSpec) -> (Server, Timestamp) {
     let mut server = server(spec);
     let mut now = Timestamp::ZERO;
     for _ in 0..200 {
-        let flag = server.flag(requests(0));
+        let flag = server.flag(requests(0), false);
         now = now.after(Duration::from_millis(millis));
         server.depart(flag, Duration::from_millis(millis), requests(0), now);
     }
@@ -76,9 +76,21 @@ fn tries_one_request_at_a_time_to_learn_whether_it_is_still_slow() {
     assert_eq!([arrive(&mut slow), arrive(&mut slow)], [Ok(()), Err(Reason::Bid)]);
     slow.leave(requests(0), now);
     assert_eq!(arrive(&mut slow), Ok(()), "it has left without an answer");
-    let flag = slow.flag(requests(0));
+    let flag = slow.flag(requests(0), true);
     slow.depart(flag, Duration::from_millis(10), requests(0), now);
     assert_eq!([arrive(&mut slow), arrive(&mut slow)], [Ok(()); 2], "it is fast");
+}
+
+#[test]
+fn an_answer_that_does_not_count_ends_no_trial() {
+    for (bid, next) in [(false, Err(Reason::Bid)), (true, Ok(()))] {
+        let (mut slow, now) = unsure();
+        let arrive = |slow: &mut Server, now| slow.arrive(requests(0), bid_among(60, 50), None, now);
+        assert_eq!([arrive(&mut slow, now), arrive(&mut slow, now)], [Ok(()), Err(Reason::Bid)]);
+        let flag = slow.flag(requests(0), bid);
+        slow.depart(flag, Duration::from_millis(1), requests(0), now);
+        assert_eq!(arrive(&mut slow, now), next, "{bid}");
+    }
 }
 
 /// Uploads make no bid, and take longer.
@@ -92,7 +104,7 @@ fn requests_without_a_bid_do_not_count_while_bids_are_bounced() {
         for bid in [None, bid_among(1_000, 50)] {
             let before = server.expected(requests(0));
             assert_eq!(server.arrive(requests(0), bid, None, now), Ok(()));
-            let flag = server.flag(requests(0));
+            let flag = server.flag(requests(0), bid.is_some());
             server.depart(flag, Duration::from_secs(1), requests(0), now);
             assert_eq!(server.expected(requests(0)) != before, execution || bid.is_some(), "{bounces}, {bid:?}");
         }
@@ -105,7 +117,7 @@ fn a_request_that_says_nothing_about_the_execution_time_says_nothing_about_the_p
         let (mut server, now) = that_takes(100, ServiceSpec { concurrency: None, ..two_places() });
         let places = |server: &Server| format!("{:?}", server.measured.borrow().places);
         let before = places(&server);
-        let flag = server.flag(requests(0));
+        let flag = server.flag(requests(0), false);
         server.depart(flag, Duration::from_millis(took), requests(0), now);
         assert_eq!(places(&server) != before, counts, "{took} ms");
     }
@@ -120,7 +132,7 @@ fn the_concurrency_is_also_estimated_if_an_older_configuration_has_one() {
     for _ in 0..60 {
         for (others, millis) in [(0, 100), (1, 100), (2, 100), (3, 100), (4, 125), (5, 150)] {
             assert_eq!(again.arrive(requests(others), None, None, now), Ok(()));
-            let flag = again.flag(requests(others));
+            let flag = again.flag(requests(others), false);
             now = now.after(Duration::from_millis(millis));
             again.depart(flag, Duration::from_millis(millis), requests(others), now);
         }

@@ -194,7 +194,7 @@ impl Mesh {
             came: self.now,
             list,
             attempt: None,
-            flag: self.places[0].server.flag(Concurrency::new(0)),
+            flag: self.places[0].server.flag(Concurrency::new(0), false),
         });
         self.attempt(self.requests.len() - 1);
     }
@@ -245,7 +245,7 @@ impl Mesh {
         }
         let bid = Caller::of(Some(text.as_bytes())).bid;
         let verdict = place.server.arrive(others, bid, None, self.now);
-        let flag = place.server.flag(others);
+        let flag = place.server.flag(others, bid.is_some());
         let said = |text: &[u8]| LoadReport::decode(text);
         match (self.lie, verdict) {
             (Lie::Rejects(text), _) if at == 0 => Err(said(text).map_or(Answer::Unreported, Answer::Rejected)),

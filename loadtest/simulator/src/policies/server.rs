@@ -62,7 +62,7 @@ impl ServerModel for Inbound {
     fn arrive(&mut self, request: u32, bid: Option<Bid>, now: Timestamp, _: &mut fastrand::Rng) -> Verdict {
         let others = Concurrency::new(self.in_flight);
         let verdict = self.server.arrive(others, bid, self.left, now);
-        let flag = self.server.flag(others);
+        let flag = self.server.flag(others, bid.is_some());
         match verdict {
             Ok(()) => {}
             Err(Reason::Bid) => return Verdict::Bounced(self.server.bare_report(others)),
