@@ -1,10 +1,12 @@
 //! How long a request may wait: bids, and the SLO at a gateway.
 
-use crate::support::{Answer, Place, Pod, eventually, metric, outbound, request, send};
+use crate::support::{Answer, Place, Pod, Traffic, eventually, metric, outbound, request, send};
 use bloc_mesh::envoy::{Envoy, SERVICE};
 use serde_json::{Value, json};
 use std::net::SocketAddr;
+use std::time::Duration;
 use tokio::task::JoinHandle;
+use tokio::time::{Instant, sleep};
 
 /// A pod with `concurrency: 1` that has served a few requests of 100 ms.
 async fn pod(place: &Place, name: &str) -> Pod {
@@ -92,6 +94,45 @@ async fn bids_reach_the_idle_server_without_a_shed_request() {
     println!("{bounces} bounces");
     assert_eq!(metric(&envoy, "outbound", "retries_exhausted").await, 0);
     release(&busy, held).await;
+}
+
+/// Longer than a server bounces requests from a free place without learning anything new.
+const RECOVERED: Duration = Duration::from_secs(90);
+
+/// With two clients there is always a free place at both.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_slow_server_is_spared_until_it_is_fast_again() {
+    let place = Place::new();
+    let spec = json!({"concurrency": 2, "hold": false, "routing": "bid"});
+    let configuration = json!({"service": SERVICE, "services": {SERVICE: spec}});
+    let pods =
+        [Pod::start(&place, "slow", configuration.clone()).await, Pod::start(&place, "fast", configuration).await];
+    let [slow, fast] = &pods;
+    slow.app.takes(200);
+    fast.app.takes(20);
+    let (_envoy, to) = sender(&place, &[slow.address, fast.address], json!({"routing": "bid"})).await;
+    let traffic = Traffic::start(2, to, "/work", Duration::from_secs(10));
+    let came = || pods.each_ref().map(|pod| pod.app.seen("/work").len());
+    eventually("bounces of the slow server", async || (slow.metric("rejected_bid").await > 10).then_some(())).await;
+    let before = came();
+    eventually("many requests", async || (came()[1] > before[1] + 200).then_some(())).await;
+    let [of_slow, of_fast] = [came()[0] - before[0], came()[1] - before[1]];
+    println!("slow {of_slow}, fast {of_fast}");
+    assert!(10 * of_slow < of_fast, "{of_slow} of {of_fast}");
+
+    slow.app.takes(20);
+    let since = Instant::now();
+    loop {
+        let before = came();
+        sleep(Duration::from_secs(2)).await;
+        let [of_slow, of_fast] = [came()[0] - before[0], came()[1] - before[1]];
+        println!("{:?}: slow {of_slow}, fast {of_fast}", since.elapsed());
+        if 2 * of_slow > of_fast {
+            break;
+        }
+        assert!(since.elapsed() < RECOVERED, "{of_slow} and {of_fast}");
+    }
+    assert_eq!(traffic.end().await.disagrees_with(&pods.each_ref().map(|pod| &pod.app)), Vec::<String>::new());
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -4,7 +4,8 @@
 //! leave; not counted as executing), `/slow` after 100 ms, `/takes/7` after 7 ms, `/own-429` with a
 //! 429 of its own. `/orca` reports as many requests per second by ORCA as the application's name
 //! says, at a utilization of half, and takes as long as that implies. `/lie` answers with our
-//! headers, `/abort` with half a body and a reset; everything else with the request's body.
+//! headers, `/abort` with half a body and a reset, `/work` after a time that the test sets;
+//! everything else with the request's body.
 
 use http_body_util::{BodyExt, StreamBody};
 use hyper::body::{Bytes, Frame, Incoming};
@@ -15,7 +16,7 @@ use hyper_util::rt::{TokioExecutor, TokioIo};
 use hyper_util::server::conn::auto;
 use std::io;
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::net::TcpListener;
@@ -41,6 +42,8 @@ struct Inner {
     at_once: AtomicUsize,
     most_at_once: AtomicUsize,
     release: Semaphore,
+    /// What `/work` takes, in milliseconds.
+    work: AtomicU64,
 }
 
 type Body = http_body_util::combinators::BoxBody<Bytes, io::Error>;
@@ -56,6 +59,7 @@ impl App {
             at_once: 0.into(),
             most_at_once: 0.into(),
             release: Semaphore::new(0),
+            work: 0.into(),
         });
         tokio::spawn(serve(listener, Arc::clone(&inner), stopped));
         Self { address, inner, stop }
@@ -89,6 +93,11 @@ impl App {
     /// Holds requests to `/hold` from now on, regardless of earlier releases.
     pub fn keep(&self) {
         self.inner.release.forget_permits(usize::MAX);
+    }
+
+    /// How long `/work` takes from now on.
+    pub fn takes(&self, millis: u64) {
+        self.inner.work.store(millis, Ordering::Relaxed);
     }
 
     /// Closes the listener and all connections, as a crash would.
@@ -145,6 +154,10 @@ async fn answer(inner: Arc<Inner>, request: Request<Incoming>) -> Result<Respons
         }
         "/brief" | "/fleeting" => {
             tokio::time::sleep(Duration::from_millis(1)).await;
+            response
+        }
+        "/work" => {
+            tokio::time::sleep(Duration::from_millis(inner.work.load(Ordering::Relaxed))).await;
             response
         }
         "/slow" => {
