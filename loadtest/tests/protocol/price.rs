@@ -135,6 +135,32 @@ async fn a_slow_server_is_spared_until_it_is_fast_again() {
     assert_eq!(traffic.end().await.disagrees_with(&pods.each_ref().map(|pod| &pod.app)), Vec::<String>::new());
 }
 
+/// Nobody has said that the application works on three requests at once.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_finds_out_how_many_requests_its_application_works_on() {
+    let place = Place::new();
+    let configuration = json!({"service": SERVICE, "services": {SERVICE: {"routing": "bid"}}});
+    let pod = Pod::start(&place, "pod", configuration).await;
+    pod.app.takes(5);
+    pod.app.works_on(3);
+    let since = Instant::now();
+    // It can only be seen where the places are now all taken, now not.
+    let estimate = loop {
+        for clients in 1..=8 {
+            let traffic = Traffic::start(clients, pod.address, "/work", Duration::from_secs(10));
+            sleep(Duration::from_millis(250)).await;
+            assert_eq!(traffic.end().await.lost, Vec::<String>::new());
+        }
+        let estimate = pod.metric("concurrency_estimate").await;
+        println!("{:?}: {} requests, {estimate}", since.elapsed(), pod.app.seen("/work").len());
+        if estimate > 0 {
+            break estimate;
+        }
+        assert!(since.elapsed() < RECOVERED, "nothing is sure");
+    };
+    assert!((2..=5).contains(&estimate), "{estimate}");
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn the_gateway_refuses_a_request_that_no_server_can_answer_in_time() {
     let place = Place::new();

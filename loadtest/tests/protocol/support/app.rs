@@ -4,7 +4,7 @@
 //! leave; not counted as executing), `/slow` after 100 ms, `/takes/7` after 7 ms, `/own-429` with a
 //! 429 of its own. `/orca` reports as many requests per second by ORCA as the application's name
 //! says, at a utilization of half, and takes as long as that implies. `/lie` answers with our
-//! headers, `/abort` with half a body and a reset, `/work` after a time that the test sets;
+//! headers, `/abort` with half a body and a reset, `/work` after a time and on as many at once as the test sets;
 //! everything else with the request's body.
 
 use http_body_util::{BodyExt, StreamBody};
@@ -42,8 +42,9 @@ struct Inner {
     at_once: AtomicUsize,
     most_at_once: AtomicUsize,
     release: Semaphore,
-    /// What `/work` takes, in milliseconds.
+    /// What `/work` takes, in milliseconds, and how many requests at once.
     work: AtomicU64,
+    places: Semaphore,
 }
 
 type Body = http_body_util::combinators::BoxBody<Bytes, io::Error>;
@@ -60,6 +61,7 @@ impl App {
             most_at_once: 0.into(),
             release: Semaphore::new(0),
             work: 0.into(),
+            places: Semaphore::new(Semaphore::MAX_PERMITS),
         });
         tokio::spawn(serve(listener, Arc::clone(&inner), stopped));
         Self { address, inner, stop }
@@ -98,6 +100,12 @@ impl App {
     /// How long `/work` takes from now on.
     pub fn takes(&self, millis: u64) {
         self.inner.work.store(millis, Ordering::Relaxed);
+    }
+
+    /// It works on so many requests to `/work` at once; the others wait.
+    pub fn works_on(&self, requests: usize) {
+        self.inner.places.forget_permits(usize::MAX);
+        self.inner.places.add_permits(requests);
     }
 
     /// Closes the listener and all connections, as a crash would.
@@ -157,6 +165,7 @@ async fn answer(inner: Arc<Inner>, request: Request<Incoming>) -> Result<Respons
             response
         }
         "/work" => {
+            let _place = inner.places.acquire().await.unwrap();
             tokio::time::sleep(Duration::from_millis(inner.work.load(Ordering::Relaxed))).await;
             response
         }
