@@ -79,6 +79,7 @@ impl<H: Host> Waits for Request<H> {
     fn enter(&self, now: Timestamp) {
         if let Stage::Waiting { met, .. } = self.stage.get() {
             self.stage.set(Stage::Inside { met, since: now, place: true });
+            self.service.borrow().begin(self.plugin, Concurrency::new(0), now);
         }
     }
 
@@ -130,8 +131,11 @@ impl<H: Host> Request<H> {
         // Two threads may do this at the same time. Then both see the higher count: at worst both
         // reject, and never do they admit one too many.
         let others = service.others();
-        let Some(server) = service.servers.get_mut(self.plugin) else { return Flow::Continue };
         let deadline = deadline(&self.stream);
+        if bid.is_some() || deadline.is_some() {
+            service.look_at_start(self.plugin, others);
+        }
+        let Some(server) = service.servers.get_mut(self.plugin) else { return Flow::Continue };
         let verdict = server.arrive(others, bid, deadline, now);
         let met = Met { flag: server.flag(others, bid.is_some()), arrived: now };
         let (places, max_hold, capacity) = (server.places(), server.max_hold(deadline), server.capacity());
@@ -148,6 +152,7 @@ impl<H: Host> Request<H> {
         service.latencies.arrive(now);
         let Some(places) = places.filter(|places| !service.queue.arrive(*places, now)) else {
             self.stage.set(Stage::Inside { met, since: now, place: places.is_some() });
+            service.begin(self.plugin, others, now);
             hurry(vm, service.tick_period(now));
             return Flow::Continue;
         };
@@ -157,6 +162,7 @@ impl<H: Host> Request<H> {
             // inside.
             let turns = service.queue.enter_over_limit(now);
             self.stage.set(Stage::Inside { met, since: now, place: true });
+            service.begin(self.plugin, others, now);
             hurry(vm, service.tick_period(now));
             drop(borrowed);
             turns.take(now);

@@ -60,6 +60,7 @@ pub mod queue;
 pub mod reporter;
 pub mod requests;
 pub mod root;
+pub mod running;
 pub mod service;
 pub mod service_metrics;
 pub mod services;

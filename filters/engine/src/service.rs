@@ -11,6 +11,7 @@ use crate::message::Message;
 use crate::metrics::{Counters, Gauge, InFlight, Total};
 use crate::parameters::{Parameters, PluginId};
 use crate::queue::{Queue, Turns};
+use crate::running::Running;
 pub use crate::service_metrics::Served;
 use crate::service_metrics::ServiceMetrics;
 use crate::views::{View, Views};
@@ -44,6 +45,7 @@ pub struct Service<H: Host> {
     pub servers: Views<Server>,
     /// The requests that wait.
     pub queue: Queue<H>,
+    running: Running<H>,
     in_flight: InFlight<H>,
     count: Count,
     capacity_in_force: Gauge<H>,
@@ -82,6 +84,7 @@ impl<H: Host> Service<H> {
             host: host.clone(),
             servers: Views::default(),
             queue: Queue::new(host, name, vm, recovery),
+            running: Running::new(host, name),
             in_flight,
             count,
             capacity_in_force: capacity,
@@ -222,6 +225,22 @@ impl<H: Host> Service<H> {
         self.count.add(&self.in_flight, offset);
     }
 
+    /// A request is about to arrive, and meets `others`.
+    pub fn look_at_start(&mut self, plugin: PluginId, others: Concurrency) {
+        if let Some(server) = self.servers.get_mut(plugin)
+            && server.asks_for_start(others)
+        {
+            server.hear_start(self.running.since());
+        }
+    }
+
+    /// A request that met `others` when it was let in is handed to the application.
+    pub fn begin(&self, plugin: PluginId, others: Concurrency, now: Timestamp) {
+        if self.servers.get(plugin).is_some_and(|server| server.begins(others)) {
+            self.running.begin(now);
+        }
+    }
+
     /// A request that was let in ends without an answer from the application.
     pub fn leave(&mut self, plugin: PluginId) {
         let (others, now) = (self.others(), self.host.now());
@@ -257,6 +276,9 @@ impl<H: Host> Service<H> {
             self.departed.add(1);
             if server.depart(met.flag, now.since(since), others, now) {
                 self.confident.add(1);
+            }
+            if server.passes_on(others) {
+                self.running.begin(now);
             }
             self.measure(now);
         }

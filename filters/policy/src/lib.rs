@@ -11,6 +11,7 @@
 //! | [`count`] | how many requests are in flight over all threads, and the recount that corrects it after a crash |
 //! | [`departures`], [`service_rate`] | how fast a server is (Mu's measured capacity); [`server`] combines them |
 //! | [`execution`], [`work`] | how long a request takes on average, and whether that has changed |
+//! | [`age`] | how much longer the request takes that is being worked on |
 //! | [`places`] | how many requests the application works on at once, where that is not configured |
 //! | [`estimate`] | what a sender believes about a server between two reports |
 //! | [`capacity`] | how many requests a server admits: a number, an average, or from the SLO |
@@ -37,6 +38,7 @@
 
 pub mod activity;
 pub mod admission;
+pub mod age;
 pub mod awake;
 pub mod bid;
 pub mod body;

@@ -27,10 +27,13 @@
 //! surely slower than the fleet ([`crate::trial`]).
 //!
 //! A request that meets `n` others has an expected response time of `max((n + 1) / rate for bids,
-//! execution time)`. Cold start: unknown, and no request is rejected for it.
+//! execution time)`. Cold start: unknown, and no request is rejected for it. Bids and deadlines are
+//! compared with what follows from it and from the age of the running request (`offers.rs`).
+
+mod offers;
 
 use crate::admission::Admission;
-use crate::bid;
+use crate::age::Rest;
 use crate::capacity::Capacity;
 use crate::config::{RoutingKind, ServiceParameters};
 use crate::departures::{Departures, Flag, Totals};
@@ -59,6 +62,7 @@ struct Measured {
     /// Where the concurrency is not configured.
     places: Places,
     rate: ServiceRate,
+    rest: Rest,
     trials: Trials,
 }
 
@@ -69,20 +73,22 @@ pub struct Server {
     parameters: ServiceParameters,
     capacity: Capacity,
     measured: Rc<RefCell<Measured>>,
+    /// When the request began that runs, for the one that arrives next.
+    start: Option<Timestamp>,
 }
 
 impl Server {
     /// A server that has not served anything.
     pub fn new(parameters: &ServiceParameters) -> Self {
         let capacity = Capacity::new(parameters.capacity());
-        Self { parameters: parameters.without_endpoints(), capacity, measured: Rc::default() }
+        Self { parameters: parameters.without_endpoints(), capacity, measured: Rc::default(), start: None }
     }
 
     /// The same application under another configuration: both share the measurements.
     #[must_use]
     pub fn beside(&self, parameters: &ServiceParameters) -> Self {
         let (capacity, measured) = (self.capacity.clone(), Rc::clone(&self.measured));
-        let mut other = Self { parameters: self.parameters.clone(), capacity, measured };
+        let mut other = Self { parameters: self.parameters.clone(), capacity, measured, start: None };
         other.configure(parameters);
         other.follow();
         other
@@ -152,6 +158,7 @@ impl Server {
             self.measured.borrow_mut().places.meet(others);
         }
         let verdict = self.judge(others, bid, deadline, now);
+        self.start = None;
         if let Some(places) = self.places_of_a_queue_inside() {
             self.measured.borrow_mut().work.arrive(others, verdict.is_ok(), places, now);
         }
@@ -174,10 +181,11 @@ impl Server {
             let slow = bid.is_some_and(|bid| self.is_too_slow_for(bid, now));
             return if slow { Err(Reason::Bid) } else { Ok(()) };
         }
-        if deadline.is_some_and(|left| self.expected_seconds(others) > Some(left.as_secs_f64())) {
+        let by_age = |seconds| self.by_age(seconds, now);
+        if deadline.is_some_and(|left| self.expected_seconds(others).map(by_age) > Some(left.as_secs_f64())) {
             return Err(Reason::Deadline);
         }
-        if bid.is_some_and(|bid| self.offer(others, bid.fleet, now) > Some(bid.most.as_secs_f64())) {
+        if bid.is_some_and(|bid| self.offer(others, bid.fleet, now).map(by_age) > Some(bid.most.as_secs_f64())) {
             return Err(Reason::Bid);
         }
         Ok(())
@@ -231,6 +239,11 @@ impl Server {
         }
         let work = work.filter(|_| counts);
         let confident = measured.departures.depart(flag, took, (work, places), queue, now);
+        // It ran all that time if the application has no queue, or had none.
+        if work.is_some() && (inside.is_none() || flag.met == Concurrency::new(0)) {
+            let mean = measured.departures.mean().unwrap_or_default();
+            measured.rest.hear(took_seconds, mean);
+        }
         drop(measured);
         self.follow();
         confident
@@ -332,43 +345,6 @@ impl Server {
     fn rate_of(&self, places: Concurrency) -> Option<f64> {
         let time = self.measured.borrow().departures.mean().filter(|time| *time > 0.0)?;
         Some(f64::from(places.get()) / time)
-    }
-
-    /// The expected response time of a request that meets `others`, if it is known.
-    pub fn expected(&self, others: Concurrency) -> Option<Duration> {
-        Duration::try_from_secs_f64(self.expected_seconds(others)?).ok()
-    }
-
-    fn expected_seconds(&self, others: Concurrency) -> Option<f64> {
-        let line = (f64::from(others.get()) + 1.0) / self.rate_for_bids()?;
-        Some(line.max(self.measured.borrow().departures.mean().unwrap_or_default()))
-    }
-
-    /// Whether a free place here is surely too slow for this bid.
-    fn is_too_slow_for(&self, bid: Bid, now: Timestamp) -> bool {
-        let Some((_, fleet)) = self.known_concurrency().zip(bid.fleet) else { return false };
-        let fleet = fleet.as_secs_f64();
-        let Measured { departures, trials, .. } = &mut *self.measured.borrow_mut();
-        let offer = departures.mean().map(|own| bid::offer(own, own, fleet));
-        if offer <= Some(bid.most.as_secs_f64()) || !departures.is_slower_than(fleet) {
-            return false;
-        }
-        let bounces = departures.execution_in(fleet, now) > Some(fleet) || !trials.begin(now);
-        if bounces {
-            trials.bounced(now);
-        }
-        bounces
-    }
-
-    /// What a request that meets `others` is offered, in seconds, if it is known: [`bid::offer`].
-    fn offer(&self, others: Concurrency, fleet: Option<Duration>, now: Timestamp) -> Option<f64> {
-        let Some((places, fleet)) = self.known_concurrency().zip(fleet) else {
-            return self.expected_seconds(others);
-        };
-        let fleet = fleet.as_secs_f64();
-        let execution = self.measured.borrow().departures.execution_in(fleet, now)?;
-        let turns = (f64::from(others.get()) + 1.0) / f64::from(places.get());
-        Some(bid::offer(execution * turns.max(1.0), execution, fleet))
     }
 
     /// The report for an answer while `others` are in the server besides the answered request.

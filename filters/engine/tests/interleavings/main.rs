@@ -15,6 +15,7 @@ mod latencies;
 mod mesh;
 mod reports;
 mod services;
+mod starts;
 mod streams;
 mod thread;
 mod versions;

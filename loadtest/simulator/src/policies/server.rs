@@ -43,6 +43,8 @@ pub struct Inbound {
     /// By the request's number: its flag, and when the sidecar believes that the application got
     /// it.
     inside: HashMap<u32, (Flag, Timestamp)>,
+    /// When the running request began, as all threads are told.
+    start: Option<Timestamp>,
 }
 
 impl Inbound {
@@ -54,13 +56,16 @@ impl Inbound {
     /// The same, but a request has this much time left at its arrival.
     pub fn with_deadline(parameters: &ServiceParameters, left: Option<Duration>) -> Self {
         let (server, totals) = (Server::new(parameters), Totals::default());
-        Self { server, left, in_flight: 0, streams: 0, totals, inside: HashMap::new() }
+        Self { server, left, in_flight: 0, streams: 0, totals, inside: HashMap::new(), start: None }
     }
 }
 
 impl ServerModel for Inbound {
     fn arrive(&mut self, request: u32, bid: Option<Bid>, now: Timestamp, _: &mut fastrand::Rng) -> Verdict {
         let others = Concurrency::new(self.in_flight);
+        if self.server.asks_for_start(others) {
+            self.server.hear_start(self.start);
+        }
         let verdict = self.server.arrive(others, bid, self.left, now);
         let flag = self.server.flag(others, bid.is_some());
         match verdict {
@@ -71,6 +76,10 @@ impl ServerModel for Inbound {
         }
         self.in_flight += 1;
         self.inside.insert(request, (flag, now));
+        // A held request begins when it is handed over.
+        if self.server.places().is_none() && self.server.begins(others) {
+            self.start = Some(now);
+        }
         Verdict::Admitted
     }
 
@@ -81,6 +90,9 @@ impl ServerModel for Inbound {
             && let Some((_, since)) = self.inside.get_mut(&request)
         {
             *since = now;
+            if self.server.begins(Concurrency::new(0)) {
+                self.start = Some(now);
+            }
         }
     }
 
@@ -92,6 +104,9 @@ impl ServerModel for Inbound {
         if self.server.is_due(now) {
             // In an interval with a departure something was executed.
             self.server.measure(self.totals, true, now);
+        }
+        if self.server.passes_on(others) {
+            self.start = Some(now);
         }
         self.in_flight = others.get();
         Some(self.server.report(others, rng))
@@ -144,7 +159,7 @@ impl ServerModel for Lying {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use bloc_policy::config::{CapacitySpec, ServiceSpec};
+    use bloc_policy::config::{CapacitySpec, RoutingKind, ServiceSpec};
     use bloc_policy::units::Ratio;
 
     #[test]
@@ -194,6 +209,40 @@ mod tests {
     fn a_server_without_a_queue_reports_no_confidence() {
         let report = measured(1);
         assert_eq!((report.rate, report.confidence), (Some(10.0), Some(Ratio::default())));
+    }
+
+    /// Requests take 100 ms, and two are in the server. A bid of 180 ms is too low when the running
+    /// one has just begun, and not when it has been running for 95 ms.
+    #[test]
+    fn a_running_request_has_an_age_from_its_arrival_or_from_the_answer_to_the_one_before() {
+        for hold in [true, false] {
+            let (routing, hold) = (Some(RoutingKind::Bid), Some(hold));
+            let spec = ServiceSpec { concurrency: Some(1), routing, hold, ..ServiceSpec::default() };
+            let mut inbound = Inbound::new(&spec.validate().unwrap());
+            let (mut now, mut rng) = (Timestamp::ZERO, fastrand::Rng::with_seed(1));
+            let after = |now: Timestamp, millis| now.after(Duration::from_millis(millis));
+            for request in 0..1_000 {
+                inbound.arrive(request, None, now, &mut rng);
+                inbound.begin(request, now);
+                now = after(now, 100);
+                inbound.answer(request, now, &mut rng);
+            }
+            let bounced = |inbound: &mut Inbound, now| {
+                let bid = Some(Duration::from_millis(180).into());
+                let bounced = matches!(inbound.arrive(9_999, bid, now, &mut fastrand::Rng::new()), Verdict::Bounced(_));
+                inbound.in_flight -= u32::from(!bounced);
+                bounced
+            };
+            now = after(now, 1_000);
+            inbound.arrive(1_000, None, now, &mut rng);
+            inbound.begin(1_000, now);
+            assert_eq!([0, 95].map(|age| bounced(&mut inbound, after(now, age))), [true, false], "{hold:?}");
+            inbound.arrive(1_001, None, after(now, 96), &mut rng);
+            now = after(now, 100);
+            inbound.answer(1_000, now, &mut rng);
+            inbound.begin(1_001, now);
+            assert_eq!([0, 95].map(|age| bounced(&mut inbound, after(now, age))), [true, false], "{hold:?}");
+        }
     }
 
     #[test]
