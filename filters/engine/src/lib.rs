@@ -24,6 +24,7 @@
 //! | [`pace`], [`handover`] | how often this thread ticks; when its counters go to the host |
 //! | [`service`], [`cluster`] | one service, with the inbound filter's state; one cluster, with the outbound filters' |
 //! | [`service_metrics`] | the metrics of one service |
+//! | [`running`] | when the request began that the application of one service works on |
 //! | [`queue`], [`held`] | the requests held for one service; those for all, which crash recovery answers |
 //! | [`views`], [`parameters`] | one service or cluster under each plugin configuration; the parameters in force |
 //! | [`fail_open`] | what passes after too many crashes |

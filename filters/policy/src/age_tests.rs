@@ -34,8 +34,10 @@ fn where_times_are_fixed_the_rest_is_longer_at_first_and_shorter_after_two_fifth
     let ages = [0, 400, 1_000, 1_733, 1_734, 2_000];
     assert_eq!(ages.map(|age| excess(over(-1.0), age)), [300, 0, -450, -1_000, -1_000, -1_000]);
     assert_eq!(excess(over(-1.2), 1_000), -450, "squares by too large a mean");
-    let half = over(-1.0).excess(Duration::from_millis(500), 0.5);
-    near(half, -0.225);
+    let of_half_a_second = |age| over(-1.0).excess(Duration::from_millis(age), 0.5);
+    for (age, excess) in [(500, -0.225), (1_000, -0.5), (1_001, 0.0)] {
+        near(of_half_a_second(age), excess);
+    }
 }
 
 #[test]
