@@ -78,8 +78,8 @@ impl Policy {
     }
 
     /// Whether it also holds requests above that by default. Bids gain nothing from holding. An
-    /// application that gets its next request only when the last one has left loses some 2 ms each
-    /// time.
+    /// application that gets its next request only when the last one has left loses some 0.3 ms
+    /// each time.
     pub fn holds(self) -> bool {
         self == Self::Mu
     }

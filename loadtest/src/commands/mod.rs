@@ -11,7 +11,7 @@ mod stats;
 mod up;
 
 use crate::experiments::{
-    ablation, agility, agree, bounce, chaos, cost, demo, estimators, goals, overhead, regimes, retries, soak,
+    ablation, agility, agree, bounce, chaos, cost, demo, estimators, goals, handover, overhead, regimes, retries, soak,
 };
 use clap::Subcommand;
 
@@ -34,6 +34,9 @@ pub enum Command {
     Cost(cost::command::CostCommand),
     /// Measure the cost of the hold queue for a request that does not wait
     Overhead(overhead::command::OverheadCommand),
+    /// Measure the time between two requests of a busy application, with the queue in its sidecar
+    /// and in itself
+    Handover(handover::command::HandoverCommand),
     /// Check that simulator and real mesh agree within 15%, in times and attempts
     Agree(agree::command::Agree),
     /// Check the performance claims, medians of five rounds; fails if a claim is missed
@@ -69,6 +72,7 @@ impl Command {
             Self::Estimators(estimators) => estimators.run().await,
             Self::Cost(cost) => cost.run().await,
             Self::Overhead(overhead) => overhead.run().await,
+            Self::Handover(handover) => handover.run().await,
             Self::Agree(agree) => agree.run().await,
             Self::Goals(goals) => goals.run().await,
             Self::Regimes(regimes) => regimes.run().await,

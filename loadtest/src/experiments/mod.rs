@@ -20,6 +20,7 @@
 //! | [`demo`] | the cases of `make demo` and `make paper` |
 //! | [`estimators`] | sources of the capacity, side by side |
 //! | [`goals`] | the performance claims |
+//! | [`handover`] | the time between two requests of a busy application |
 //! | [`overhead`] | the cost of the hold queue |
 //! | [`regimes`] | a dozen cells of the map of regimes |
 //! | [`retries`] | how often a failing application receives a request |
@@ -34,6 +35,7 @@ pub mod cost;
 pub mod demo;
 pub mod estimators;
 pub mod goals;
+pub mod handover;
 pub mod overhead;
 pub mod regimes;
 pub mod retries;

@@ -207,7 +207,7 @@ mod tests {
                 assert_eq!(
                     case.mesh.hold,
                     case.mesh.policy == Policy::Mu,
-                    "holding costs the other policies 2 ms a request"
+                    "holding costs the other policies 0.3 ms a request"
                 );
             }
         }
