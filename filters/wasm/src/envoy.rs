@@ -12,6 +12,7 @@ use bloc_policy::sync::REPLICA_HEADER;
 use bloc_policy::units::Timestamp;
 use proxy_wasm::hostcalls;
 use proxy_wasm::types::{BufferType, MapType, MetricType};
+use std::cell::RefCell;
 use std::ptr::null_mut;
 use std::time::Duration;
 
@@ -39,6 +40,26 @@ pub fn post_answer(body_size: usize) -> PostAnswer {
 
 fn queue_name(vm: u64) -> String {
     format!("bloc/vm/{vm:016x}")
+}
+
+thread_local! {
+    /// The queues that this thread has sent messages to, by their VMs.
+    static QUEUES: RefCell<Vec<(u64, u32)>> = const { RefCell::new(Vec::new()) };
+}
+
+/// The queue of the VM with this number.
+fn resolve(vm: u64) -> Option<u32> {
+    let (vm_id, name, mut id) = (property("plugin_vm_id").unwrap_or_default(), queue_name(vm), 0);
+    // SAFETY: the pointers are valid for the call.
+    let status =
+        unsafe { abi::proxy_resolve_shared_queue(vm_id.as_ptr(), vm_id.len(), name.as_ptr(), name.len(), &mut id) };
+    (status == OK).then_some(id)
+}
+
+/// Puts a message into a queue; false if there is no such queue.
+fn enqueue(queue: u32, message: &[u8]) -> bool {
+    // SAFETY: the pointers are valid for the call.
+    unsafe { abi::proxy_enqueue_shared_queue(queue, message.as_ptr(), message.len()) == OK }
 }
 
 /// Takes a message out of a queue.
@@ -155,13 +176,14 @@ impl Host for Envoy {
     }
 
     fn wake(&self, vm: u64, message: &[u8]) {
-        let (vm_id, name, mut id) = (property("plugin_vm_id").unwrap_or_default(), queue_name(vm), 0);
-        // SAFETY: the pointers are valid for the calls.
-        unsafe {
-            if abi::proxy_resolve_shared_queue(vm_id.as_ptr(), vm_id.len(), name.as_ptr(), name.len(), &mut id) == OK {
-                abi::proxy_enqueue_shared_queue(id, message.as_ptr(), message.len());
+        QUEUES.with_borrow_mut(|queues| {
+            let known = queues.iter().find(|(of, _)| *of == vm).map(|(_, queue)| *queue);
+            if known.is_some_and(|queue| enqueue(queue, message)) {
+                return;
             }
-        }
+            queues.retain(|(of, _)| *of != vm);
+            queues.extend(resolve(vm).filter(|queue| enqueue(*queue, message)).map(|queue| (vm, queue)));
+        });
     }
 
     fn post(&self, post: Post<'_>) -> Option<u32> {

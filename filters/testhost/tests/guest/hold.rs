@@ -48,6 +48,25 @@ fn wakes_the_next_held_request_on_the_worker_that_holds_it() {
 }
 
 #[test]
+fn looks_up_the_queue_of_another_worker_only_for_the_first_message() {
+    let process = process(1);
+    let [one, two] = workers(&process);
+    let lookups = || {
+        let (inside, waiting) = (admitted(&one), held(&two, &[]));
+        let _before = one.take_cost();
+        inside.done();
+        let calls = one.take_cost().host_calls;
+        process.deliver();
+        assert!(waiting.is_resumed());
+        waiting.done();
+        let of = |name| calls.get(name).copied().unwrap_or_default();
+        assert_eq!(of("proxy_enqueue_shared_queue"), 1);
+        [of("proxy_resolve_shared_queue"), of("proxy_get_property")]
+    };
+    assert_eq!([lookups(), lookups()], [[1, 1], [0, 0]]);
+}
+
+#[test]
 fn a_tick_makes_up_for_a_lost_wakeup() {
     let process = process(2);
     let [one, two] = workers(&process);
