@@ -24,7 +24,7 @@ pub struct Bounce {
     #[arg(long, default_value = "0s", value_parser = |text: &str| duration(text, Duration::ZERO, Duration::from_secs(1)))]
     pause: Duration,
     /// Longest time that Envoy waits before a retry; 1ms to 1s
-    #[arg(long, default_value = "10ms", value_parser = |text: &str| duration(text, BACK_OFF[0], Duration::from_secs(1)))]
+    #[arg(long, default_value = "1ms", value_parser = |text: &str| duration(text, BACK_OFF[0], Duration::from_secs(1)))]
     max_back_off: Duration,
     /// Bytes of a request's body; absent: GETs; 1 to 104857600
     #[arg(long, value_name = "BYTES", value_parser = |text: &str| number::<usize>(text, 1, 100 << 20))]
