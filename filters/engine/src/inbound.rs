@@ -61,18 +61,25 @@ enum Stage {
     /// Not handled: its headers have not come, or there are no parameters.
     Untouched,
     /// In the queue. `limit`: the most bytes that may be held of a body that is not known to be
-    /// small.
-    Waiting { met: Met, limit: Option<u64> },
+    /// small. `ends`: why it is rejected if it waits for too long.
+    Waiting { met: Met, limit: Option<u64>, ends: Reason },
     /// Passed to the application at `since`. `place`: whether it has a place in the limiter.
     Inside { met: Met, since: Timestamp, place: bool },
     /// Answered by the application. `answer`: its entry among the answers that have begun; none if
     /// the answer ended with its headers.
     Answered { place: bool, answer: Option<AnswerId> },
-    /// Rejected with `others` in flight, and no longer counted. It is answered when `bytes` of it
-    /// have come.
-    Rejected { reason: Reason, others: Concurrency, bytes: u64 },
+    /// Rejected, and no longer counted. It is answered when `bytes` of it have come.
+    Rejected { refusal: Refusal, bytes: u64 },
     /// Answered by this filter, and no longer counted.
     Replied,
+}
+
+/// Why a request is rejected, with `others` in flight. `held`: after it has waited.
+#[derive(Clone, Copy)]
+struct Refusal {
+    reason: Reason,
+    others: Concurrency,
+    held: bool,
 }
 
 impl<H: Host> Waits for Request<H> {
@@ -98,18 +105,12 @@ impl<H: Host> Waits for Request<H> {
     }
 
     fn give_up(self: Rc<Self>) {
-        if let Stage::Rejected { reason, others, .. } = self.stage.get() {
-            self.answer(reason, others);
-            return;
+        if let Stage::Waiting { ends: reason, .. } = self.stage.get() {
+            let others = self.service.borrow().others();
+            self.reject(Refusal { reason, others, held: true });
+        } else if let Stage::Rejected { refusal, .. } = self.stage.get() {
+            self.answer(refusal);
         }
-        // By now its body has come, or is slow.
-        let others = {
-            let service = self.service.borrow();
-            let others = service.others();
-            service.add(-1);
-            others
-        };
-        self.answer(Reason::Deadline, others);
     }
 }
 
@@ -138,14 +139,15 @@ impl<H: Host> Request<H> {
         let Some(server) = service.servers.get_mut(self.plugin) else { return Flow::Continue };
         let verdict = server.arrive(others, bid, deadline, now);
         let met = Met { flag: server.flag(others, bid.is_some()), arrived: now };
-        let (places, max_hold, capacity) = (server.places(), server.max_hold(deadline), server.capacity());
+        let (places, capacity) = (server.places(), server.capacity());
+        let (max_hold, ends) = server.max_hold(bid, deadline);
         let body_limit = server.parameters().body_limit();
         service.last = Some(self.plugin);
         service.show_capacity(capacity);
         if let Err(reason) = verdict {
             hurry(vm, service.tick_period(now));
             drop(borrowed);
-            Rc::clone(self).reject(reason, others);
+            Rc::clone(self).reject(Refusal { reason, others, held: false });
             return Flow::Pause;
         }
         service.counters.count(Served::Admitted);
@@ -170,25 +172,24 @@ impl<H: Host> Request<H> {
         }
         service.counters.count(Served::Held);
         let limit = (body == Body::Call).then_some(body_limit);
-        self.stage.set(Stage::Waiting { met, limit });
+        self.stage.set(Stage::Waiting { met, limit, ends });
         let waits: Rc<dyn Waits> = Rc::clone(self) as Rc<dyn Waits>;
         service.queue.hold(self.plugin, vm.held.hold(&self.stream), &waits, places, now.after(max_hold));
         hurry(vm, service.tick_period(now));
         Flow::Pause
     }
 
-    /// Rejects a request that has just come and is counted as in flight. If it is HTTP/1.1 and its
-    /// body is on its way, it is answered when the body has come: an earlier answer would cost the
-    /// connection.
-    fn reject(self: Rc<Self>, reason: Reason, others: Concurrency) {
+    /// Rejects a request that is counted as in flight. If it is HTTP/1.1 and its body is on its way,
+    /// it is answered when the body has come: an earlier answer would cost the connection.
+    fn reject(self: Rc<Self>, refusal: Refusal) {
         let mut service = self.service.borrow_mut();
         service.add(-1);
         let server = service.servers.get(self.plugin);
         let Some(bytes) = server.and_then(|server| self.is_to_be_read(server)) else {
             drop(service);
-            return self.answer(reason, others);
+            return self.answer(refusal);
         };
-        self.stage.set(Stage::Rejected { reason, others, bytes });
+        self.stage.set(Stage::Rejected { refusal, bytes });
         let held = self.vm.held.hold(&self.stream);
         let request: Rc<dyn Waits> = Rc::clone(&self) as Rc<dyn Waits>;
         service.queue.read(self.plugin, held, &request, self.vm.host.now());
@@ -213,7 +214,7 @@ impl<H: Host> Request<H> {
     }
 
     /// Answers a request that was rejected and is not counted.
-    fn answer(&self, reason: Reason, others: Concurrency) {
+    fn answer(&self, Refusal { reason, others, held }: Refusal) {
         let mut service = self.service.borrow_mut();
         self.stage.set(Stage::Replied);
         let (status, grpc_status) = (TOO_MANY_REQUESTS, RESOURCE_EXHAUSTED);
@@ -228,7 +229,7 @@ impl<H: Host> Request<H> {
             self.stream.reply(Reply { status, grpc_status, details, headers: &[] });
             return;
         };
-        let (report, orca) = (server.bare_report(others), server.orca());
+        let (report, orca) = (LoadReport { held, ..server.bare_report(others) }, server.orca());
         let explained = if self.has_filters {
             None
         } else {

@@ -55,6 +55,7 @@ pub mod execution;
 pub mod failures;
 pub mod features;
 pub mod follower;
+mod hold;
 pub mod inserted;
 pub mod latency;
 mod ledger;

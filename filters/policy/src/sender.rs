@@ -199,7 +199,8 @@ impl Sender {
                 if !bid::is_bounce(bid, report) {
                     return self.endpoints.answer(endpoint, permit, Answer::Rejected(*report), now);
                 }
-                if self.bids() {
+                // How long the server held the request says nothing about what a bounce costs.
+                if self.bids() && !report.held {
                     self.bids.bounced(took);
                 }
             }

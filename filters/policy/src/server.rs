@@ -128,12 +128,11 @@ impl Server {
         self.parameters.concurrency().filter(|_| self.parameters.hold())
     }
 
-    /// How long a request may be held that arrived with this time left until its deadline.
-    pub fn max_hold(&self, deadline: Option<Duration>) -> Duration {
+    /// How long a request with this `bid` and `deadline` may be held, and why it is rejected then.
+    pub fn max_hold(&self, bid: Option<Bid>, deadline: Option<Duration>) -> (Duration, Reason) {
         let execution = self.measured.borrow().departures.execution().unwrap_or_default();
-        deadline.map_or(self.parameters.max_queue_wait(), |left| {
-            self.parameters.max_queue_wait().min(left.saturating_sub(execution))
-        })
+        let longest = self.parameters.max_queue_wait();
+        crate::hold::longest(bid, deadline.map_or(longest, |left| longest.min(left.saturating_sub(execution))))
     }
 
     /// The capacity in force; none: no limit (yet).
@@ -366,6 +365,7 @@ impl Server {
             execution: departures.execution(),
             service: if bids { self.rate_for_bids() } else { self.service_rate() },
             fleet: bids && self.known_concurrency().is_some(),
+            held: false,
         }
     }
 }

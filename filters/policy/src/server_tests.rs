@@ -300,13 +300,15 @@ fn rejects_a_bid_below_the_expected_response_time() {
 fn holds_no_longer_than_the_maximum_or_the_deadline_allows() {
     let spec = ServiceSpec { concurrency: Some(1), max_queue_wait: Some("300ms".into()), ..ServiceSpec::default() };
     let server = with_execution(server(spec), 100);
-    let millis = Duration::from_millis;
-    assert_eq!(server.max_hold(None), millis(300));
-    assert_eq!(server.max_hold(Some(millis(250))), millis(150), "the application needs the rest");
-    assert_eq!(server.max_hold(Some(millis(1000))), millis(300));
+    let (millis, until) = (Duration::from_millis, |millis| (Duration::from_millis(millis), Reason::Deadline));
+    assert_eq!(server.max_hold(None, None), until(300));
+    assert_eq!(server.max_hold(None, Some(millis(250))), until(150), "the application needs the rest");
+    assert_eq!(server.max_hold(None, Some(millis(1000))), until(300));
+    let bid = Some(Bid { most: millis(80), fleet: Some(millis(100)) });
+    assert_eq!(server.max_hold(bid, None), (millis(120), Reason::Bid));
     let default = with_execution(self::server(ServiceSpec::default()), 100);
-    assert_eq!(default.max_hold(None), millis(15_000), "as long as Envoy waits for an answer by default");
-    assert_eq!(default.max_hold(Some(millis(60_000))), millis(15_000));
+    assert_eq!(default.max_hold(None, None), until(15_000), "as long as Envoy waits for an answer by default");
+    assert_eq!(default.max_hold(None, Some(millis(60_000))), until(15_000));
 }
 
 #[test]

@@ -37,6 +37,8 @@ pub enum Event {
     Enter(u32),
     /// The sidecar of this server hands its next request to the application.
     HandOver(u32),
+    /// The sidecar of its server has held this request for long enough.
+    GiveUp(u32),
     /// The idle streams no longer count.
     StreamsIdle,
 }
@@ -56,6 +58,7 @@ impl Event {
             Self::StreamsIdle => (9, 0),
             Self::Answer(index) => (10, index),
             Self::HandOver(index) => (11, index),
+            Self::GiveUp(index) => (12, index),
         };
         kind << 28 | index
     }
@@ -74,6 +77,7 @@ impl Event {
             8 => Self::Enter(index),
             10 => Self::Answer(index),
             11 => Self::HandOver(index),
+            12 => Self::GiveUp(index),
             _ => Self::StreamsIdle,
         }
     }
@@ -137,6 +141,8 @@ mod tests {
             Event::ProbeReturn(index),
             Event::Incident(index),
             Event::Enter(index),
+            Event::GiveUp(index),
+            Event::HandOver(index),
             Event::StreamsIdle,
         ] {
             assert_eq!(Event::unpack(event.pack()), event);

@@ -89,6 +89,24 @@ impl Server {
         Some((index, time))
     }
 
+    /// A waiting request leaves the queue.
+    pub fn drop_out(&mut self, request: u32, requests: &mut Slab<Request>) {
+        let behind = requests[request].behind;
+        let (mut before, mut next) = (NONE, self.first);
+        while next != request {
+            (before, next) = (next, requests[next].behind);
+        }
+        if before == NONE {
+            self.first = behind;
+        } else {
+            requests[before].behind = behind;
+        }
+        if self.last == request {
+            self.last = before;
+        }
+        self.inside -= 1;
+    }
+
     /// Whether a request waits.
     pub fn waits(&self) -> bool {
         self.first != NONE
@@ -198,6 +216,25 @@ mod tests {
         server.leave(&requests[all[1]].clone(), at(10));
         assert_eq!(server.next(2, &mut requests, at(10)), Some((all[3], time(40))));
         assert_eq!((server.inside, requests[all[3]].met), (2, 3));
+    }
+
+    #[test]
+    fn a_request_that_drops_out_leaves_the_others_in_their_order() {
+        for (out, then) in [(0, [1, 2, 3]), (1, [0, 2, 3]), (2, [0, 1, 3])] {
+            let (mut server, mut requests) = (Server::new(Box::new(Plain), 1.0, true, false), Slab::default());
+            let mut joins = |server: &mut Server, requests: &mut Slab<Request>| {
+                let request = requests.insert(Request::new(at(0), Duration::ZERO, 0, NONE));
+                server.join(request, requests);
+                request
+            };
+            let first: Vec<u32> = (0..3).map(|_| joins(&mut server, &mut requests)).collect();
+            server.drop_out(first[out], &mut requests);
+            assert_eq!(server.inside, 2);
+            joins(&mut server, &mut requests);
+            let order: Vec<u32> =
+                std::iter::from_fn(|| server.next(9, &mut requests, at(0))).map(|(request, _)| request).collect();
+            assert_eq!(order, then, "{out} drops out");
+        }
     }
 
     #[test]

@@ -41,6 +41,8 @@ pub struct Outcome {
     pub throughput_rps: f64,
     /// Attempts for each request.
     pub attempts_per_request: f64,
+    /// Of the attempts, those that waited and were bounced then, for each request.
+    pub late_bounces_per_request: f64,
     /// Probes for each request.
     pub probes_per_request: f64,
     /// The most requests that were in one server at once, from the start on.
@@ -87,6 +89,7 @@ pub struct Tally {
     started: u64,
     ended: u64,
     attempts: u64,
+    late: u64,
     attempts_at: Vec<u64>,
     served_by: Vec<u64>,
     probes: u64,
@@ -120,6 +123,7 @@ impl Tally {
             started: 0,
             ended: 0,
             attempts: 0,
+            late: 0,
             attempts_at: vec![0; scenario.servers as usize],
             served_by: vec![0; scenario.servers as usize],
             probes: 0,
@@ -147,6 +151,11 @@ impl Tally {
     pub fn attempt(&mut self, started: Timestamp, server: u32, now: Timestamp) {
         self.attempts += u64::from(self.counts(started));
         self.attempts_at[server as usize] += u64::from(self.is_open(now));
+    }
+
+    /// A server has bounced a request that it held; the request arrived at `started`.
+    pub fn bounced_late(&mut self, started: Timestamp) {
+        self.late += u64::from(self.counts(started));
     }
 
     /// A server has served a request.
@@ -212,6 +221,7 @@ impl Tally {
             wait_mean_ms: (ok > 0).then(|| milliseconds(self.wait.mean())),
             throughput_rps: rounded(self.answered_within as f64 / self.window.as_secs_f64(), 1e3),
             attempts_per_request: per_request(self.attempts),
+            late_bounces_per_request: per_request(self.late),
             probes_per_request: per_request(self.probes),
             max_in_server: self.max_in_server,
             max_overshoot: rounded(self.max_overshoot, 1e2),

@@ -83,6 +83,8 @@ pub struct Request {
     pub reached: Timestamp,
     /// When its server began to work on it.
     pub begun: Timestamp,
+    /// Until when its server holds it, if it then bounces it.
+    pub held_until: Option<Timestamp>,
     /// What it costs a server of speed 1.
     pub work: Duration,
     /// The longest wait that this attempt accepts; none: no limit.
@@ -119,6 +121,7 @@ impl Request {
             began: started,
             reached: started,
             begun: started,
+            held_until: None,
             work,
             bid: None,
             permit: Permit::Chip,

@@ -26,7 +26,11 @@ pub struct Request {
 
 impl Server {
     pub fn new(spec: &str) -> Self {
-        let thread = Thread::of(&Process::new(1));
+        Self::on(Thread::of(&Process::new(1)), spec)
+    }
+
+    /// One of several threads.
+    pub fn on(thread: Thread, spec: &str) -> Self {
         let root = thread.plug(1, "bloc.inbound", &format!(r#"{{"service":"s","services":{{"s":{{{spec}}}}}}}"#));
         Self { thread, root }
     }

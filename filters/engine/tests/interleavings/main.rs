@@ -13,6 +13,7 @@ mod host;
 mod inbound;
 mod latencies;
 mod mesh;
+mod promises;
 mod reports;
 mod services;
 mod starts;

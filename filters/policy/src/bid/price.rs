@@ -25,7 +25,7 @@
 //! this sender's own requests take is believed ([`Bids::served`]): one of ten servers that reports
 //! arbitrary numbers raises the last bids, and the first ones by a few percent. A bounce counts as
 //! one only if the attempt had a bid, and the expected response time that the server reports is not
-//! less than half of it ([`is_bounce`]). Otherwise it is a rejection, and the server is left alone
+//! less than half of it, or the server has held it ([`is_bounce`]). Otherwise it is a rejection, and the server is left alone
 //! like any that rejects.
 //!
 //! Cold start: no bid before the eighth report. Cost: a few multiplications a report, and new
@@ -95,12 +95,12 @@ struct Prices {
 }
 
 /// Whether a server that bounced a request with this `bid` and this report did so for the bid. Half
-/// of the bid is enough, because the queue moves between the decision and the report.
+/// of the bid is enough, because the queue moves between the decision and the report. A server that
+/// has held the request did so because it took longer than the queue.
 pub fn is_bounce(bid: Option<Bid>, report: &LoadReport) -> bool {
     bid.is_some_and(|bid| {
-        report
-            .offer(bid.fleet.map(|fleet| fleet.as_secs_f64()))
-            .is_none_or(|offer| offer >= bid.most.as_secs_f64() / 2.0)
+        let offer = report.offer(bid.fleet.map(|fleet| fleet.as_secs_f64()));
+        report.held || offer.is_none_or(|offer| offer >= bid.most.as_secs_f64() / 2.0)
     })
 }
 

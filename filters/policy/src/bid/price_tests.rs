@@ -297,5 +297,8 @@ fn counts_as_a_bounce_only_with_a_bid_of_at_most_twice_the_wait() {
     assert!(is_bounce(bid(100), &report(50, 50)), "the queue has moved meanwhile");
     assert!(!is_bounce(bid(101), &report(50, 50)), "it would have been fast enough");
     assert!(!is_bounce(None, &report(101, 50)), "there was no bid");
+    let held = LoadReport { held: true, ..report(50, 50) };
+    assert!(is_bounce(bid(101), &held), "the request was held for longer than the queue seemed");
+    assert!(!is_bounce(None, &held));
     assert!(is_bounce(bid(100), &LoadReport::default()), "the report has no numbers");
 }

@@ -228,3 +228,20 @@ fn only_mu_bounds_a_reported_service_rate_by_the_pace_of_the_answers() {
         assert_eq!(endpoint.estimate().standing(0).service_rate(), rate, "four answers in 100 ms at most");
     }
 }
+
+#[test]
+fn a_bounce_after_a_hold_costs_no_chip_and_says_nothing_about_what_a_bounce_costs() {
+    let idle = LoadReport { queue: Some(0), service: Some(20.0), ..LoadReport::default() };
+    // The server reports 50 ms, which is half of a bid of 100 ms.
+    for (held, most, chips, is_dearer) in [(true, 101, 1, false), (false, 101, 0, false), (false, 100, 1, true)] {
+        let mut sender = bidders(9);
+        let first = sender.begin("1.1.1.1:1", None, at(0)).unwrap();
+        (0..8).for_each(|_| sender.answer(&first, Answer::Served(idle), at(50)));
+        let before = sender.bid(sender.turn(0));
+        let attempt = sender.begin("1.1.1.2:1", None, at(50)).unwrap();
+        let attempt = Attempt { bid: Some(Duration::from_millis(most).into()), ..attempt };
+        sender.answer(&attempt, Answer::Bounced(LoadReport { held, ..idle }), at(210));
+        let chips_left = sender.endpoints().get(attempt.endpoint).map(Endpoint::chips);
+        assert_eq!((chips_left, sender.bid(sender.turn(0)) > before), (Some(chips), is_dearer), "{held}, {most}");
+    }
+}

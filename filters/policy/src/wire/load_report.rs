@@ -1,8 +1,8 @@
 //! The load report: the header in which a server tells a sender its load.
 //!
 //! An RFC 9651 dictionary of numbers: `chip=1, queue=7, capacity=10, rate=38.2, confidence=0.93,
-//! exec=251.3, service=40, fleet` (requests, requests, requests, requests per second, ratio,
-//! milliseconds, requests per second, nothing). Missing members are unknown; members that this
+//! exec=251.3, service=40, fleet, held` (requests, requests, requests, requests per second, ratio,
+//! milliseconds, requests per second, nothing, nothing). Missing members are unknown; members that this
 //! version does not know are ignored. Values are integers, decimals, booleans or tokens; anything
 //! else, or broken syntax, makes the whole header unreadable, as the RFC demands. Reading and
 //! writing allocate nothing but the caller's buffer.
@@ -35,6 +35,8 @@ pub struct LoadReport {
     pub service: Option<f64>,
     /// Whether the server reads the fleet's execution time in a [bid](super::bid::Bid).
     pub fleet: bool,
+    /// Whether the server held the request before it bounced it.
+    pub held: bool,
 }
 
 impl LoadReport {
@@ -80,8 +82,10 @@ impl LoadReport {
                 write_thousandths(into, value);
             }
         }
-        if self.fleet {
-            into.push_str(", fleet");
+        for (is, member) in [(self.fleet, ", fleet"), (self.held, ", held")] {
+            if is {
+                into.push_str(member);
+            }
         }
     }
 
@@ -106,6 +110,7 @@ impl LoadReport {
                 b"exec" => report.execution = positive(number_of(value)?).map(millis),
                 b"service" => report.service = positive(number_of(value)?),
                 b"fleet" => report.fleet = number_of(value)?.is_some_and(|n| n >= 1.0),
+                b"held" => report.held = number_of(value)?.is_some_and(|n| n >= 1.0),
                 _ if is_key(key) => drop(number_of(value)?),
                 _ => return None,
             }

@@ -27,6 +27,7 @@ proptest! {
         exec in prop::option::of(1u64..1_000_000_000),
         service in prop::option::of(1u64..1_000_000_000),
         fleet: bool,
+        held: bool,
     ) {
         let decimal = |thousandths: Option<u64>| thousandths.map(|n| n as f64 / 1e3);
         let report = LoadReport {
@@ -38,6 +39,7 @@ proptest! {
             execution: decimal(exec).map(|ms| Duration::from_secs_f64(ms / 1e3)),
             service: decimal(service),
             fleet,
+            held,
         };
         let mut text = String::from("left over");
         report.encode(&mut text);
@@ -106,13 +108,13 @@ fn skips_unknown_members_and_bad_numbers_and_rejects_bad_syntax() {
 }
 
 #[test]
-fn a_server_reads_the_fleet_if_it_says_so() {
-    let reads = |text: &str| LoadReport::decode(text.as_bytes()).map(|report| report.fleet);
-    for (text, read) in [("fleet=1", true), ("fleet", true), ("fleet=0.5", false), ("fleet=?0", false), ("chip", false)]
-    {
-        assert_eq!(reads(text), Some(read), "{text}");
+fn a_server_reads_the_fleet_and_has_held_a_request_if_it_says_so() {
+    let reads = |text: &str| LoadReport::decode(text.as_bytes()).map(|report| [report.fleet, report.held]);
+    for (value, read) in [("=1", true), ("", true), ("=0.5", false), ("=?0", false), ("=x", false)] {
+        assert_eq!(reads(&format!("fleet{value}")), Some([read, false]), "{value}");
+        assert_eq!(reads(&format!("held{value}")), Some([false, read]), "{value}");
     }
-    assert_eq!(reads("fleet=\"x\""), None);
+    assert_eq!((reads("chip"), reads("fleet=\"x\""), reads("held=\"x\"")), (Some([false; 2]), None, None));
 }
 
 #[test]

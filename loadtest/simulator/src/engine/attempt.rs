@@ -11,6 +11,14 @@ use bloc_policy::units::Timestamp;
 use bloc_policy::wire::load_report::LoadReport;
 use std::time::Duration;
 
+/// How often a sidecar looks for requests that it has held for too long.
+const TICK: u64 = 50_000_000;
+
+/// The first tick at this time or later.
+fn tick_after(time: Timestamp) -> Timestamp {
+    Timestamp::from_nanos(time.as_nanos().div_ceil(TICK).saturating_mul(TICK))
+}
+
 impl Simulation<'_> {
     /// Begins the next attempt of a request.
     pub(super) fn attempt(&mut self, index: u32) {
@@ -90,8 +98,39 @@ impl Simulation<'_> {
                 self.inside += 1;
                 self.tally.admitted(server.inside, self.inside as f64 / f64::from(self.alive));
                 self.serve(place);
+                self.hold(index);
             }
         }
+    }
+
+    /// A request that was admitted and waits is held for as long as its server's sidecar wants, and
+    /// up to a tick longer.
+    fn hold(&mut self, index: u32) {
+        let request = &mut self.requests[index];
+        let model = &self.servers[request.server as usize].model;
+        request.held_until =
+            (request.place == Place::Queue).then(|| model.holds_until(index)).flatten().map(tick_after);
+        if let Some(until) = request.held_until {
+            self.events.push(until, Event::GiveUp(index));
+        }
+    }
+
+    /// A sidecar bounces a request that it has held for too long, unless that has left.
+    pub(super) fn give_up(&mut self, index: u32) {
+        let request = &self.requests[index];
+        if request.place != Place::Queue || request.held_until != Some(self.now) {
+            return;
+        }
+        let place = request.server as usize;
+        let server = &mut self.servers[place];
+        let Some(report) = server.model.give_up(index) else { return };
+        server.drop_out(index, &mut self.requests);
+        let request = &mut self.requests[index];
+        (request.answer, request.place) = (Answer::Bounced(report), Place::Network);
+        self.inside -= 1;
+        self.view.committed[place] -= 1;
+        self.tally.bounced_late(request.started);
+        self.after(self.scenario.bounce.saturating_sub(self.scenario.one_way), Event::Return(index));
     }
 
     /// If the server has a free place, its next waiting request takes it.

@@ -156,6 +156,7 @@ impl<'a> Simulation<'a> {
             Event::Finish(request) => self.finish(request),
             Event::Answer(request) => self.answered(request),
             Event::HandOver(server) => self.hand_over(server),
+            Event::GiveUp(request) => self.give_up(request),
             Event::Return(request) => self.come_back(request),
             Event::ProbeReach(probe) => self.probe_reaches(probe),
             Event::ProbeReturn(probe) => self.probe_comes_back(probe),

@@ -45,6 +45,8 @@ pub struct Inbound {
     inside: HashMap<u32, (Flag, Timestamp)>,
     /// When the running request began, as all threads are told.
     start: Option<Timestamp>,
+    /// Until when the request that arrived last may be held for its bid.
+    holds_until: Option<Timestamp>,
 }
 
 impl Inbound {
@@ -56,7 +58,7 @@ impl Inbound {
     /// The same, but a request has this much time left at its arrival.
     pub fn with_deadline(parameters: &ServiceParameters, left: Option<Duration>) -> Self {
         let (server, totals) = (Server::new(parameters), Totals::default());
-        Self { server, left, in_flight: 0, streams: 0, totals, inside: HashMap::new(), start: None }
+        Self { server, left, in_flight: 0, streams: 0, totals, inside: HashMap::new(), start: None, holds_until: None }
     }
 }
 
@@ -80,7 +82,19 @@ impl ServerModel for Inbound {
         if self.server.places().is_none() && self.server.begins(others) {
             self.start = Some(now);
         }
+        let (hold, ends) = self.server.max_hold(bid, self.left);
+        self.holds_until = (self.holds().is_some() && ends == Reason::Bid).then(|| now.after(hold));
         Verdict::Admitted
+    }
+
+    fn holds_until(&self, _request: u32) -> Option<Timestamp> {
+        self.holds_until
+    }
+
+    fn give_up(&mut self, request: u32) -> Option<LoadReport> {
+        self.inside.remove(&request)?;
+        self.in_flight -= 1;
+        Some(LoadReport { held: true, ..self.server.bare_report(Concurrency::new(self.in_flight)) })
     }
 
     fn begin(&mut self, request: u32, now: Timestamp) {

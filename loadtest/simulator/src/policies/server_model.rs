@@ -35,6 +35,17 @@ pub trait ServerModel {
     /// The application begins to work on an admitted request.
     fn begin(&mut self, _request: u32, _now: Timestamp) {}
 
+    /// Until when the sidecar holds a request that has just been admitted and waits, if it then
+    /// bounces it.
+    fn holds_until(&self, _request: u32) -> Option<Timestamp> {
+        None
+    }
+
+    /// The sidecar bounces a request that it has held: the report, if it does.
+    fn give_up(&mut self, _request: u32) -> Option<LoadReport> {
+        None
+    }
+
     /// The application has finished a request, which leaves: the report in its answer, if any.
     fn answer(&mut self, request: u32, now: Timestamp, rng: &mut fastrand::Rng) -> Option<LoadReport>;
 
