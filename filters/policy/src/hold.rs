@@ -19,7 +19,7 @@
 //! A bid that does not say the fleet's execution time comes from an older version, which would take
 //! such a bounce for a slow one. It is held as before. Cost: a comparison for each request that is
 //! held. Not in the papers. The measurements are in
-//! `filters/adr/0021-a-broken-promise-is-taken-back.md`.
+//! `filters/adr/0022-a-broken-promise-is-taken-back.md`.
 
 use crate::wire::bid::Bid;
 use crate::wire::reason::Reason;

@@ -222,7 +222,7 @@ mod tests {
     fn a_request_that_drops_out_leaves_the_others_in_their_order() {
         for (out, then) in [(0, [1, 2, 3]), (1, [0, 2, 3]), (2, [0, 1, 3])] {
             let (mut server, mut requests) = (Server::new(Box::new(Plain), 1.0, true, false), Slab::default());
-            let mut joins = |server: &mut Server, requests: &mut Slab<Request>| {
+            let joins = |server: &mut Server, requests: &mut Slab<Request>| {
                 let request = requests.insert(Request::new(at(0), Duration::ZERO, 0, NONE));
                 server.join(request, requests);
                 request

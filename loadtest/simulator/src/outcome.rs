@@ -264,12 +264,13 @@ mod tests {
             tally.attempt(at(started), 0, at(started));
             tally.end(end, at(started), second, at(ended));
         }
+        [9, 10].iter().for_each(|started| tally.bounced_late(at(*started)));
         let outcome = tally.outcome(7);
         assert_eq!((outcome.requests, outcome.ok, outcome.shed, outcome.errors), (4, 2, 1, 1));
         assert_eq!(outcome.within_goal, Some(1), "the other one took three seconds");
         assert_eq!((outcome.total_started, outcome.total_ended), (5, 5));
         assert_eq!(outcome.throughput_rps, 0.2, "two answers came within the ten seconds");
-        assert_eq!(outcome.attempts_per_request, 1.0);
+        assert_eq!((outcome.attempts_per_request, outcome.late_bounces_per_request), (1.0, 0.25));
         assert!((outcome.shed_p50_ms.unwrap() - 1000.0).abs() < 2.0);
         assert!((outcome.p10_ms.unwrap() - 2000.0).abs() < 2.0 && (outcome.p99_ms.unwrap() - 3000.0).abs() < 3.0);
     }

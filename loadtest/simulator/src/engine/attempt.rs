@@ -278,3 +278,15 @@ impl Simulation<'_> {
         self.probes.free(index);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_sidecar_looks_every_50_ms() {
+        for (time, tick) in [(0, 0), (1, TICK), (TICK, TICK), (TICK + 1, 2 * TICK)] {
+            assert_eq!(tick_after(Timestamp::from_nanos(time)), Timestamp::from_nanos(tick), "{time}");
+        }
+    }
+}

@@ -275,12 +275,33 @@ mod tests {
     }
 
     #[test]
+    fn a_held_request_is_bounced_after_one_and_a_half_times_its_bid() {
+        let millis = Duration::from_millis;
+        let bid = Bid { most: millis(100), fleet: Some(millis(50)) };
+        for (hold, bid, until) in [
+            (true, Some(bid), Some(Timestamp::ZERO.after(millis(160)))),
+            (true, Some(bid.most.into()), None),
+            (true, None, None),
+            (false, Some(bid), None),
+        ] {
+            let (mut inbound, mut rng) = (sidecar(hold), fastrand::Rng::with_seed(1));
+            inbound.arrive(0, None, Timestamp::ZERO, &mut rng);
+            inbound.arrive(1, bid, Timestamp::ZERO.after(millis(10)), &mut rng);
+            assert_eq!(inbound.holds_until(1), until, "{hold}, {bid:?}");
+            assert_eq!(inbound.give_up(1).map(|report| (report.queue, report.held)), Some((Some(1), true)));
+            assert_eq!(inbound.give_up(1), None, "it is gone");
+            assert_eq!(inbound.answer(0, Timestamp::ZERO, &mut rng).and_then(|report| report.queue), Some(0));
+        }
+    }
+
+    #[test]
     fn a_server_without_a_filter_admits_everything_and_says_nothing() {
         let mut rng = fastrand::Rng::with_seed(1);
         Plain.stream(true);
         assert_eq!(Plain.arrive(0, Some(Duration::ZERO.into()), Timestamp::ZERO, &mut rng), Verdict::Admitted);
         assert_eq!(Plain.answer(0, Timestamp::ZERO, &mut rng), None);
-        assert_eq!(Plain.places_of_streams(), 0, "it holds none back");
+        assert_eq!((Plain.places_of_streams(), Plain.holds_until(0)), (0, None), "it holds none back");
+        assert_eq!(Plain.give_up(0), None);
     }
 
     #[test]
