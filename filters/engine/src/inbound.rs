@@ -12,12 +12,13 @@
 //! response's.
 
 mod unreachable;
+mod unread;
 
 use crate::body::body;
 use crate::crash;
 use crate::deadline::deadline;
 use crate::filter::{Filter, Flow};
-use crate::host::{Host, Map, Number, RESOURCE_EXHAUSTED, Reply, Stream, TOO_MANY_REQUESTS, Text};
+use crate::host::{Host, Map, Number, RESOURCE_EXHAUSTED, Reply, Stream, TOO_MANY_REQUESTS};
 use crate::parameters::PluginId;
 use crate::queue::Waits;
 use crate::service::{Met, Served};
@@ -29,7 +30,7 @@ use bloc_policy::body::Body;
 use bloc_policy::server::Server;
 use bloc_policy::units::{Concurrency, Timestamp};
 use bloc_policy::wire::bid::{Bid, Caller};
-use bloc_policy::wire::headers::{BID, EXPECT, LOAD, ORCA, REJECT, WHY};
+use bloc_policy::wire::headers::{BID, LOAD, ORCA, REJECT, WHY};
 use bloc_policy::wire::load_report::LoadReport;
 use bloc_policy::wire::orca;
 use bloc_policy::wire::reason::Reason;
@@ -37,6 +38,7 @@ use std::cell::Cell;
 use std::rc::Rc;
 use std::time::Duration;
 use unreachable::{LOCAL_GRPC_REPLY, LOCAL_REPLY, application_is_unreachable};
+use unread::to_be_read;
 
 /// The tick period in case this thread's message to itself, to look at a body, is lost.
 const TICK_IN_CASE: Duration = Duration::from_millis(250);
@@ -185,7 +187,9 @@ impl<H: Host> Request<H> {
         let mut service = self.service.borrow_mut();
         service.add(-1);
         let server = service.servers.get(self.plugin);
-        let Some(bytes) = server.and_then(|server| self.is_to_be_read(server)) else {
+        let Some(bytes) =
+            server.and_then(|server| to_be_read(&self.stream, server.parameters().body_limit(), self.ends))
+        else {
             drop(service);
             return self.answer(refusal);
         };
@@ -194,23 +198,6 @@ impl<H: Host> Request<H> {
         let request: Rc<dyn Waits> = Rc::clone(&self) as Rc<dyn Waits>;
         service.queue.read(self.plugin, held, &request, self.vm.host.now());
         self.vm.pace.hurry(TICK_IN_CASE);
-    }
-
-    /// The size of the whole request in bytes, if it must be read before the answer.
-    fn is_to_be_read(&self, server: &Server) -> Option<u64> {
-        let limit = server.parameters().body_limit();
-        let Body::Sized(size) = body(&self.stream, self.ends) else { return None };
-        let is_http_1 = |stream: &H::Stream| {
-            stream.text(Text::Protocol).is_some_and(|protocol| protocol.as_ref().starts_with(b"HTTP/1"))
-        };
-        // With `expect: 100-continue` a client waits for an answer before it sends its body.
-        let asks = |stream: &H::Stream| stream.header(Map::Request, EXPECT).is_some();
-        // Not `RequestBytes`: it includes a part of the body if another filter has delayed the
-        // headers.
-        (size <= limit && is_http_1(&self.stream) && !asks(&self.stream))
-            .then(|| self.stream.number(Number::RequestHeaderBytes))
-            .flatten()
-            .map(|headers| headers.saturating_add(size))
     }
 
     /// Answers a request that was rejected and is not counted.
