@@ -9,14 +9,14 @@
 //! fixed (`k` = -1), uniform from 0 on, exponential (0), or of a Pareto distribution that begins at
 //! 0. An offer that counts the running request as `S` is too high or too low by
 //!
-//! `0.75 * (k * a + max(0, 0.4 * (1 - v)) * S)`
+//! `0.75 * (k * a + max(0, 0.45 * (1 - v)) * S)`
 //!
 //! - **0.75**: `v` has an error, and so has `S`. With all of it, bids pick more of the same servers
 //!   at once.
 //! - **The last term**: bids live on reports, which count a running request as one `S`. At a random
 //!   moment its rest is shorter where times vary little: by `(1 - v) / 2 * S`, which is `-k` times
 //!   the mean age. Without the term all offers would be below what bids are made of, and too many
-//!   requests accept the first server. 0.4 instead of a half saves attempts for the same p99. Where
+//!   requests accept the first server. 0.45 instead of a half saves attempts for the same p99. Where
 //!   times vary much, the rest is longer than `S`, but the term would be below 0, and hide what
 //!   matters there: that a long request runs.
 //!
@@ -37,7 +37,7 @@ use std::time::Duration;
 const BELIEF: f64 = 0.75;
 /// How much shorter the running request's rest is taken to be on average than `S`, where times are
 /// fixed, in `S`.
-const TYPICAL: f64 = 0.4;
+const TYPICAL: f64 = 0.45;
 /// The weight of the newest execution time is 1 by the requests heard and the first of these, or 1
 /// by the second.
 const MEMORY: (f64, f64) = (9.0, 100.0);

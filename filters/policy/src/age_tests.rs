@@ -30,12 +30,12 @@ fn no_age_matters_before_a_request_was_measured_nor_where_times_are_exponential(
 }
 
 #[test]
-fn where_times_are_fixed_the_rest_is_longer_at_first_and_shorter_after_two_fifths() {
-    let ages = [0, 400, 1_000, 1_733, 1_734, 2_000];
-    assert_eq!(ages.map(|age| excess(over(-1.0), age)), [300, 0, -450, -1_000, -1_000, -1_000]);
-    assert_eq!(excess(over(-1.2), 1_000), -450, "squares by too large a mean");
+fn where_times_are_fixed_the_rest_is_longer_at_first_and_shorter_before_half_of_it() {
+    let ages = [10, 450, 1_010, 1_783, 1_784, 2_000];
+    assert_eq!(ages.map(|age| excess(over(-1.0), age)), [330, 0, -420, -1_000, -1_000, -1_000]);
+    assert_eq!(excess(over(-1.2), 1_010), -420, "squares by too large a mean");
     let of_half_a_second = |age| over(-1.0).excess(Duration::from_millis(age), 0.5);
-    for (age, excess) in [(500, -0.225), (1_000, -0.5), (1_001, 0.0)] {
+    for (age, excess) in [(500, -0.206_25), (1_000, -0.5), (1_001, 0.0)] {
         near(of_half_a_second(age), excess);
     }
 }
@@ -43,7 +43,7 @@ fn where_times_are_fixed_the_rest_is_longer_at_first_and_shorter_after_two_fifth
 #[test]
 fn where_times_vary_less_than_exponential_ones_the_age_counts_less() {
     // `v` = 1/2, `k` = -1/3.
-    assert_eq!([0, 600, 3_000].map(|age| excess(over(-0.5), age)), [150, 0, -600]);
+    assert_eq!([0, 675, 3_000].map(|age| excess(over(-0.5), age)), [169, 0, -581]);
 }
 
 #[test]

@@ -3,7 +3,7 @@
 //! | limit | reason |
 //! |---|---|
 //! | `maxQueueWait`, or what is left until the deadline without an execution time | deadline |
-//! | one and a half times the bid | bid |
+//! | twice the bid | bid |
 //!
 //! A server that takes a request for its bid has promised to answer within it. It knows the number
 //! of requests in front, but not how long each of them takes. Where one takes many times the mean,
@@ -14,7 +14,7 @@
 //! A request that has waited for so long says by itself that something in front takes long. So the
 //! server needs not know which request that is, when it began, or what other threads hold. Once the
 //! bid is too soon: exponential times lose (10 x 1, 90% load, p99 556 ms instead of 521), since what
-//! waits longest is mostly next. With one and a half they neither win nor lose.
+//! waits longest is mostly next. With twice the bid they neither win nor lose.
 //!
 //! A bid that does not say the fleet's execution time comes from an older version, which would take
 //! such a bounce for a slow one. It is held as before. Cost: a comparison for each request that is
@@ -28,7 +28,7 @@ use std::time::Duration;
 /// The longest time for which a request with this `bid` is held, and the reason why it is rejected
 /// then. `left`: how long it could be held if it were not for its bid.
 pub fn longest(bid: Option<Bid>, left: Duration) -> (Duration, Reason) {
-    let promised = bid.filter(|bid| bid.fleet.is_some()).map(|bid| bid.most.saturating_add(bid.most / 2));
+    let promised = bid.filter(|bid| bid.fleet.is_some()).map(|bid| bid.most.saturating_mul(2));
     match promised {
         Some(promised) if promised < left => (promised, Reason::Bid),
         _ => (left, Reason::Deadline),
@@ -44,11 +44,11 @@ mod tests {
     }
 
     #[test]
-    fn a_request_is_held_for_one_and_a_half_times_its_bid() {
+    fn a_request_is_held_for_twice_its_bid() {
         let bid = |most| Some(Bid { most, fleet: Some(millis(50)) });
-        assert_eq!(longest(bid(millis(100)), millis(1000)), (millis(150), Reason::Bid));
-        assert_eq!(longest(bid(millis(100)), millis(151)), (millis(150), Reason::Bid));
-        assert_eq!(longest(bid(millis(100)), millis(150)), (millis(150), Reason::Deadline), "whichever is first");
+        assert_eq!(longest(bid(millis(100)), millis(1000)), (millis(200), Reason::Bid));
+        assert_eq!(longest(bid(millis(100)), millis(201)), (millis(200), Reason::Bid));
+        assert_eq!(longest(bid(millis(100)), millis(200)), (millis(200), Reason::Deadline), "whichever is first");
         assert_eq!(longest(bid(millis(100)), millis(20)), (millis(20), Reason::Deadline));
         assert_eq!(longest(bid(Duration::ZERO), millis(20)), (Duration::ZERO, Reason::Bid));
         assert_eq!(longest(bid(Duration::MAX), millis(20)), (millis(20), Reason::Deadline), "no overflow");

@@ -305,7 +305,7 @@ fn holds_no_longer_than_the_maximum_or_the_deadline_allows() {
     assert_eq!(server.max_hold(None, Some(millis(250))), until(150), "the application needs the rest");
     assert_eq!(server.max_hold(None, Some(millis(1000))), until(300));
     let bid = Some(Bid { most: millis(80), fleet: Some(millis(100)) });
-    assert_eq!(server.max_hold(bid, None), (millis(120), Reason::Bid));
+    assert_eq!(server.max_hold(bid, None), (millis(160), Reason::Bid));
     let default = with_execution(self::server(ServiceSpec::default()), 100);
     assert_eq!(default.max_hold(None, None), until(15_000), "as long as Envoy waits for an answer by default");
     assert_eq!(default.max_hold(None, Some(millis(60_000))), until(15_000));

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 const HOLDS: &str = r#""concurrency":1,"maxQueueWait":"10s""#;
 /// It is held for 600 ms.
-const BIDS: (&str, &str) = ("x-bloc-bid", "400;exec=50");
+const BIDS: (&str, &str) = ("x-bloc-bid", "300;exec=50");
 const UPLOAD: (&str, &str) = ("content-length", "100");
 
 /// Time passes, then the thread looks.
@@ -24,7 +24,7 @@ fn said(request: &Request, name: &str) -> Option<String> {
 }
 
 #[test]
-fn a_request_that_is_held_for_one_and_a_half_times_its_bid_is_bounced() {
+fn a_request_that_is_held_for_twice_its_bid_is_bounced() {
     let mut server = Server::new(HOLDS);
     let _inside = server.comes(&[]);
     let held = server.comes(&[BIDS]);

@@ -61,7 +61,7 @@ fn least(server: &mut Server, others: u32, age: u64) -> u64 {
 fn where_times_are_fixed_a_request_is_expected_to_end_sooner_the_longer_it_has_been_running() {
     for hold in [true, false] {
         let mut server = served(spec(hold), false);
-        let ages = [0, 40, 100, 200, 201, NOW];
+        let ages = [5, 45, 105, 200, 201, NOW];
         assert_eq!(ages.map(|age| least(&mut server, 1, age)), [2_300, 2_000, 1_550, 1_000, 2_000, 2_000]);
         assert_eq!(ages.map(|age| least(&mut server, 3, age)), [4_300, 4_000, 3_550, 3_000, 4_000, 4_000]);
     }
@@ -78,7 +78,7 @@ fn bids_and_deadlines_are_compared_with_it_and_reports_are_not_of_it() {
             let deadline: Option<u64> = deadline;
             server.arrive(requests(others), bid, deadline.map(micros), at(NOW))
         };
-        let start = Some(at(NOW - 100));
+        let start = Some(at(NOW - 105));
         assert_eq!(arrive(start, Some(154_900), None, 1), Err(Reason::Bid));
         assert_eq!(arrive(start, None, Some(154_900), 1), Err(Reason::Deadline));
         assert_eq!(arrive(start, Some(155_100), Some(155_100), 1), Ok(()));
@@ -86,8 +86,8 @@ fn bids_and_deadlines_are_compared_with_it_and_reports_are_not_of_it() {
         assert_eq!(arrive(None, Some(199_900), None, 1), Err(Reason::Bid), "the start is not known");
         assert_eq!(arrive(None, None, Some(199_900), 1), Err(Reason::Deadline), "the start is not known");
         assert_eq!(arrive(None, Some(200_100), Some(200_100), 1), Ok(()), "the start is not known");
-        assert_eq!(arrive(Some(at(NOW + 1)), Some(229_900), None, 1), Err(Reason::Bid), "it has just begun");
-        assert_eq!(arrive(Some(at(NOW + 1)), Some(230_100), None, 1), Ok(()), "it has just begun");
+        assert_eq!(arrive(Some(at(NOW + 1)), Some(233_700), None, 1), Err(Reason::Bid), "it has just begun");
+        assert_eq!(arrive(Some(at(NOW + 1)), Some(233_800), None, 1), Ok(()), "it has just begun");
         assert_eq!(server.bare_report(requests(1)).expected(), server.expected(requests(1)));
         let expected = server.expected(requests(1)).unwrap().as_secs_f64();
         assert!((expected - 0.2).abs() < 1e-6, "{expected}");
