@@ -122,7 +122,7 @@ impl Endpoints {
     pub fn begin(&mut self, id: EndpointId, now: Timestamp) -> Option<Permit> {
         self.requalify(now);
         let endpoint = self.table.get_mut(id)?;
-        endpoint.pending += 1;
+        endpoint.begin(now);
         if endpoint.unheard == 0 {
             endpoint.unheard_since = now;
         }
@@ -154,6 +154,7 @@ impl Endpoints {
             self.restart(id, now);
         }
         let Some(endpoint) = self.table.get_mut(id) else { return };
+        endpoint.answered(now);
         if answer != Answer::GivenUp {
             endpoint.unheard = 0;
         }

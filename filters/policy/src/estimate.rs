@@ -170,7 +170,7 @@ impl Estimate {
         }
         (self.heard, self.sent) = (Some((now, others)), 0);
         self.service = report.service;
-        let rate = self.service.or_else(|| self.rate.get());
+        let rate = self.service_rate();
         let Some((rate, gap)) = rate.zip(self.gap.filter(|gap| *gap > 0.0)) else { return };
         let (line, seen) = (f64::from(own) + others + 1.0, (f64::from(own) + 1.0) * gap);
         if line * MAX_REPORT_FACTOR < seen * rate {
@@ -182,6 +182,11 @@ impl Estimate {
         }
     }
 
+    /// The service rate that is believed, in requests per second.
+    pub fn service_rate(&self) -> Option<f64> {
+        self.service.or_else(|| self.rate.get())
+    }
+
     /// The estimate in the form that a choice among all servers reads, for a server at which this
     /// sender has `pending` requests.
     pub fn standing(&self, pending: u32) -> Standing {
@@ -190,7 +195,7 @@ impl Estimate {
             at,
             heard: f64::from(u8::from(self.heard.is_some())),
             others,
-            rate: rounded(self.service.or_else(|| self.rate.get()).unwrap_or(0.0)),
+            rate: rounded(self.service_rate().unwrap_or(0.0)),
             pending,
             sent: self.sent,
             sent_since: self.sent_since,

@@ -5,6 +5,7 @@
 //! [`Discovery`].
 
 use crate::bid::{self, BidPosition, Bids};
+use crate::company::Company;
 use crate::config::{RoutingKind, ServiceParameters};
 use crate::discovery::Discovery;
 use crate::endpoints::{Answer, Endpoint, EndpointId, Endpoints, Permit};
@@ -41,6 +42,7 @@ pub struct Sender {
     endpoints: Endpoints,
     discovery: Discovery,
     bids: Bids,
+    company: Company,
     /// When a server reported last.
     heard: Timestamp,
     budget: RetryBudget,
@@ -55,6 +57,7 @@ impl Sender {
             endpoints: Endpoints::new(parameters.reset_interval(), parameters.max_chips()),
             discovery: Discovery::default(),
             bids: Bids::new(parameters.bounce_price()),
+            company: Company::default(),
             heard: Timestamp::ZERO,
             budget: RetryBudget::new(parameters.retry_budget()),
             list: Vec::new(),
@@ -116,8 +119,12 @@ impl Sender {
         Retries::new(own, bids as u32, self.parameters.retries())
     }
 
-    /// How many bids a request may make.
+    /// How many bids a request may make. A sender that is [alone](crate::company) makes none: it
+    /// knows the queues, and a bounce tells it nothing.
     fn most_bids(&self) -> usize {
+        if self.company.is_none() {
+            return 0;
+        }
         bid::MOST_BIDS.min(self.endpoints.len().saturating_sub(1))
     }
 
@@ -186,7 +193,7 @@ impl Sender {
             Answer::Served(report) => {
                 self.learn_speed(endpoint, now);
                 self.serve(attempt, took, false);
-                self.hear(report, now);
+                self.hear(endpoint, report, now);
             }
             Answer::Orca(_) => {
                 self.learn_speed(endpoint, now);
@@ -194,7 +201,7 @@ impl Sender {
             }
             Answer::Unreported => self.serve(attempt, took, true),
             Answer::Bounced(report) => {
-                self.hear(report, now);
+                self.hear(endpoint, report, now);
                 self.budget.rejection();
                 if !bid::is_bounce(bid, report) {
                     return self.endpoints.answer(endpoint, permit, Answer::Rejected(*report), now);
@@ -205,11 +212,11 @@ impl Sender {
                 }
             }
             Answer::Rejected(report) => {
-                self.hear(report, now);
+                self.hear(endpoint, report, now);
                 self.budget.rejection();
             }
             Answer::RejectedForDeadline(report) => {
-                self.hear(report, now);
+                self.hear(endpoint, report, now);
                 self.budget.rejection();
                 if !is_about_the_request(report, took) {
                     return self.endpoints.answer(endpoint, permit, Answer::Rejected(*report), now);
@@ -250,7 +257,7 @@ impl Sender {
 
     /// The application of this server answered, and the server reports its load.
     fn learn_speed(&mut self, endpoint: EndpointId, now: Timestamp) {
-        if self.parameters.routing() == RoutingKind::Mu {
+        if matches!(self.parameters.routing(), RoutingKind::Mu | RoutingKind::Bid) {
             self.endpoints.served(endpoint, now);
         }
     }
@@ -265,8 +272,11 @@ impl Sender {
     }
 
     /// A server has reported, in an answer or a rejection.
-    fn hear(&mut self, report: &LoadReport, now: Timestamp) {
+    fn hear(&mut self, from: EndpointId, report: &LoadReport, now: Timestamp) {
         if self.bids() {
+            if let Some((queue, endpoint)) = report.queue.zip(self.endpoints.get(from)) {
+                self.company.hear(queue, endpoint.pending().saturating_sub(1));
+            }
             self.heard = now;
             self.bids.hear(report);
         }
@@ -284,6 +294,7 @@ impl Sender {
         }
         let own = self.parameters.route_retries().default().min(MOST_LISTED);
         let length = self.retries(0, true).left().max(own) as usize + 1;
+        self.router.be_alone(self.company.is_none());
         self.router.choose(&mut self.endpoints, length, now, rng, &mut self.list);
         if self.bids()
             && let Some(further) = self.list.get_mut(1..)

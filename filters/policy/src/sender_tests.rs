@@ -1,5 +1,7 @@
 //! Senders, one decision after the other.
 
+#[path = "sender_tests/alone.rs"]
+mod alone;
 #[path = "sender_tests/gateway.rs"]
 mod gateway_rules;
 

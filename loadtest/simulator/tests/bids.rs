@@ -99,3 +99,24 @@ fn no_held_request_is_bounced_where_all_take_the_same_time() {
     let held = run(PolicyKind::Bid, "share:0.95", |scenario: &mut Scenario| scenario.service.hold = Some(true));
     assert_eq!(held.late_bounces_per_request, 0.0);
 }
+
+#[test]
+fn a_gateway_that_is_alone_makes_no_bids_and_spares_slow_servers() {
+    let run = |policy, senders| {
+        run(policy, "share:0.9", |scenario| {
+            (scenario.senders, scenario.servers, scenario.concurrency) = (senders, 4, 4);
+            scenario.service.concurrency = Some(4);
+            scenario.service_time = "fixed:200ms".parse().unwrap();
+            scenario.speeds = vec![2.0, 2.0, 1.0, 1.0];
+        })
+    };
+    let (alone, least) = (run(PolicyKind::Bid, 1), run(PolicyKind::LeastRequestFull, 1));
+    let (p50, p99) = (alone.p50_ms.unwrap() / least.p50_ms.unwrap(), p99(&alone) / p99(&least));
+    println!("p50 {p50:.3}, p99 {p99:.3}, {} attempts", alone.attempts_per_request);
+    assert!(p50 < 1.05 && p99 < 0.86, "p50 {p50:.3}, p99 {p99:.3}");
+    assert!(alone.attempts_per_request < 1.001, "{} attempts", alone.attempts_per_request);
+    for senders in [2, 10] {
+        let together = run(PolicyKind::Bid, senders);
+        assert!(together.attempts_per_request > 1.1, "{} attempts", together.attempts_per_request);
+    }
+}

@@ -1,6 +1,7 @@
 //! Which servers there are, and when a sender forgets one or its report.
 
 use super::{Endpoint, EndpointId, Endpoints};
+use crate::backlog::Backlog;
 use crate::bid::Promises;
 use crate::estimate::{Estimate, Standing};
 use crate::failures::Failures;
@@ -61,6 +62,7 @@ impl Endpoints {
             met: 0,
             report: LoadReport::default(),
             estimate: Estimate::default(),
+            backlog: Backlog::default(),
             promises: Promises::default(),
             bounced_until: Timestamp::ZERO,
             failures,

@@ -10,6 +10,11 @@
 //! bounces has no pending requests, and would win always; so one that bounced an attempt less than
 //! one of its execution times ago comes after the others.
 //!
+//! A sender that is [alone](crate::company) knows the queues, and no bounce tells it more. So it
+//! makes no bids, and compares the [cost](crate::backlog) of [`LOOKS_ALONE`] servers, with or
+//! without chips, except for shut ones. While one of them does not report what that takes, it goes
+//! on as above.
+//!
 //! Deviations from the paper:
 //! 1. two *distinct* servers are compared (drawing one twice compares nothing);
 //! 2. a list is drawn at once, without replacement, where the paper draws anew for each retry and
@@ -19,7 +24,7 @@
 
 use super::policy::Routing;
 use super::two_choices::{draw_best_of, draw_better_of_two};
-use crate::endpoints::{EndpointId, Endpoints};
+use crate::endpoints::{Endpoint, EndpointId, Endpoints};
 use crate::rng::Rng;
 use crate::units::Timestamp;
 
@@ -28,10 +33,14 @@ use crate::units::Timestamp;
 pub struct Bloc {
     /// How many servers are compared for the first attempt; 0: two, as in the paper.
     pub looks: usize,
+    /// Whether this sender is [alone](crate::company), which makes a difference only for bids.
+    pub alone: bool,
 }
 
 /// How many servers bids compare for the first attempt.
 pub const LOOKS: usize = 16;
+/// How many a sender compares that is alone.
+const LOOKS_ALONE: usize = 64;
 
 impl Routing for Bloc {
     fn choose(
@@ -44,11 +53,44 @@ impl Routing for Bloc {
     ) {
         list.clear();
         endpoints.requalify(now);
+        let mut first = None;
         if self.looks > 0 && length > 0 {
-            draw_best_of(self.looks, &mut endpoints.qualified(), now, rng, list);
+            first = if self.alone { cheapest(endpoints, now, rng) } else { None };
+            match first.and_then(|id| endpoints.get(id)).map(Endpoint::qualified) {
+                None => draw_best_of(self.looks, &mut endpoints.qualified(), now, rng, list),
+                Some(None) => {}
+                Some(Some(place)) => {
+                    let mut row = endpoints.qualified();
+                    let end = row.len().saturating_sub(1);
+                    list.extend(row.set_aside(place, end));
+                }
+            }
         }
         draw_better_of_two(endpoints.qualified(), length, rng, list);
         let rest = length.saturating_sub(list.len());
         list.extend(endpoints.waiting().take(rest));
+        if let Some(id) = first.filter(|id| list.first() != Some(id)) {
+            list.retain(|other| *other != id);
+            list.truncate(length - 1);
+            list.insert(0, id);
+        }
     }
+}
+
+/// The server that costs a sender least that is alone; at a tie the first one from a random one on.
+fn cheapest(endpoints: &Endpoints, now: Timestamp, rng: &mut impl Rng) -> Option<EndpointId> {
+    let count = endpoints.len();
+    if count == 0 {
+        return None;
+    }
+    let start = rng.below(count);
+    let (mut best, mut least) = (None, f64::INFINITY);
+    for id in (start..count).chain(0..start).take(LOOKS_ALONE).filter_map(|place| endpoints.at(place)) {
+        let Some(endpoint) = endpoints.get(id).filter(|endpoint| endpoint.is_open()) else { continue };
+        let cost = endpoint.cost(now)?;
+        if cost < least {
+            (best, least) = (Some(id), cost);
+        }
+    }
+    best
 }

@@ -2,8 +2,9 @@
 
 use super::*;
 use crate::config::RoutingKind;
-use crate::endpoints::{EndpointId, Endpoints, Permit};
+use crate::endpoints::{Answer, EndpointId, Endpoints, Permit};
 use crate::units::Timestamp;
+use crate::wire::load_report::LoadReport;
 use proptest::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -41,6 +42,7 @@ proptest! {
                 if let Some(id) = endpoints.find(&format!("s{i}")) {
                     endpoints.begin(id, Timestamp::ZERO);
                 }
+                router.be_alone(i % 2 == 0);
                 router.choose(&mut endpoints, length, Timestamp::ZERO, &mut rng, &mut list);
                 let distinct: BTreeSet<EndpointId> = list.iter().copied().collect();
                 prop_assert_eq!(distinct.len(), list.len(), "{:?}", kind);
@@ -176,4 +178,40 @@ fn mu_assumes_a_new_server_is_as_fast_as_the_fastest_known_one() {
     }
     let to_newcomer = first.iter().filter(|&&other| other != id).count();
     assert_eq!(to_newcomer, 3, "as fast as the other one, so they share");
+}
+
+#[test]
+fn a_sender_that_is_alone_lists_each_server_once_the_cheapest_first_chips_or_not() {
+    let (mut known, now) = (endpoints(5), Timestamp::ZERO);
+    // Each is faster than the one before it, and all have a chip but those of which two are begun.
+    for (i, execution) in [500, 400, 300, 200, 100].into_iter().enumerate() {
+        let id = known.find(&format!("s{i}")).unwrap();
+        let execution = Duration::from_millis(execution);
+        let service = Some(4.0 / execution.as_secs_f64());
+        let report =
+            LoadReport { chip: true, queue: Some(0), service, execution: Some(execution), ..LoadReport::default() };
+        known.begin(id, now);
+        known.answer(id, Permit::Chip, Answer::Served(report), now);
+        known.end(id);
+    }
+    let mut rng = fastrand::Rng::with_seed(1);
+    for begun in [&[][..], &["s4"], &["s4", "s3", "s2"], &["s0", "s1"], &["s0", "s1", "s2", "s3", "s4"]] {
+        let mut endpoints = known.clone();
+        for name in begun {
+            let id = endpoints.find(name).unwrap();
+            endpoints.begin(id, now);
+        }
+        let chips = endpoints.iter().filter(|(_, endpoint)| endpoint.chips() > 0).count();
+        assert_eq!(chips, 5 - begun.len());
+        let mut router = router(RoutingKind::Bid);
+        router.be_alone(true);
+        for length in (0..8).chain(0..8) {
+            let mut list = Vec::new();
+            router.choose(&mut endpoints, length, now, &mut rng, &mut list);
+            let distinct: BTreeSet<EndpointId> = list.iter().copied().collect();
+            assert_eq!((distinct.len(), list.len()), (length.min(5), length.min(5)), "{begun:?}, {length}");
+            let first = list.first().and_then(|id| endpoints.get(*id)).map(|endpoint| endpoint.address().to_owned());
+            assert_eq!(first.as_deref(), (length > 0).then_some("s4"), "{begun:?}, {length}");
+        }
+    }
 }
