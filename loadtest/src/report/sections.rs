@@ -50,7 +50,7 @@ pub fn verdict(findings: &[Finding]) -> Markup {
     }
     html! {
         h2 { "In short" }
-        p { "BLOC in the closed loop, bids at high load, and Mu with servers of different speeds, each against least request (two choices where nothing else is said) with as many frontends:" }
+        p { "BLOC in the closed loop, bids there and at high load, and Mu and bids with servers of different speeds, each against least request (two choices where nothing else is said) with as many frontends:" }
         div.card.table { table.findings {
             thead { tr { th { "" } th { "measured" } th { "aim" } th { "" } } }
             tbody { @for finding in findings { tr {
@@ -105,6 +105,7 @@ fn heterogeneous_note(series: &[Series<'_>]) -> Markup {
         @for (baseline, mean, p99) in [Policy::LeastRequest, Policy::LeastRequestOfAll].into_iter().filter_map(ratios) {
             " Here its mean response time is " (mean) " of that of " (baseline) ", and its 99th percentile " (p99) "."
         }
+        " A gateway with bids that finds out that it is the only caller makes none. It sends a request where the wait is shortest, and goes by speed where nothing waits."
     } }
 }
 
