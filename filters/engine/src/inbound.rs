@@ -181,8 +181,8 @@ impl<H: Host> Request<H> {
         Flow::Pause
     }
 
-    /// Rejects a request that is counted as in flight. If it is HTTP/1.1 and its body is on its way,
-    /// it is answered when the body has come: an earlier answer would cost the connection.
+    /// Rejects a request that is counted as in flight. If it is HTTP/1.1 and its body is on its
+    /// way, it is answered when the body has come: an earlier answer would cost the connection.
     fn reject(self: Rc<Self>, refusal: Refusal) {
         let mut service = self.service.borrow_mut();
         service.add(-1);

@@ -13,8 +13,8 @@
 //!
 //! A request that has waited for so long says by itself that something in front takes long. So the
 //! server needs not know which request that is, when it began, or what other threads hold. Once the
-//! bid is too soon: exponential times lose (10 x 1, 90% load, p99 556 ms instead of 521), since what
-//! waits longest is mostly next. With twice the bid they neither win nor lose.
+//! bid is too soon: exponential times lose (10 x 1, 90% load, p99 556 ms instead of 521), since
+//! what waits longest is mostly next. With twice the bid they neither win nor lose.
 //!
 //! A bid that does not say the fleet's execution time comes from an older version, which would take
 //! such a bounce for a slow one. It is held as before. Cost: a comparison for each request that is

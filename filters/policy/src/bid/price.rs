@@ -25,8 +25,8 @@
 //! this sender's own requests take is believed ([`Bids::served`]): one of ten servers that reports
 //! arbitrary numbers raises the last bids, and the first ones by a few percent. A bounce counts as
 //! one only if the attempt had a bid, and the expected response time that the server reports is not
-//! less than half of it, or the server has held it ([`is_bounce`]). Otherwise it is a rejection, and the server is left alone
-//! like any that rejects.
+//! less than half of it, or the server has held it ([`is_bounce`]). Otherwise it is a rejection,
+//! and the server is left alone like any that rejects.
 //!
 //! Cold start: no bid before the eighth report. Cost: a few multiplications a report, and new
 //! prices after every fourth one, or when the cost of a bounce has changed by a tenth. Not in the

@@ -81,8 +81,9 @@ impl Server {
         self.minds_starts() && (self.parameters.hold() || others == Concurrency::new(0))
     }
 
-    /// Likewise, whether the next one begins to run because one was answered, and `others` are left.
-    /// Where one is reset, nobody knows whether it ran, and whether the application has stopped.
+    /// Likewise, whether the next one begins to run because one was answered, and `others` are
+    /// left. Where one is reset, nobody knows whether it ran, and whether the application has
+    /// stopped.
     pub fn passes_on(&self, others: Concurrency) -> bool {
         self.asks_for_start(others) && !self.parameters.hold()
     }

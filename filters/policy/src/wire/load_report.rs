@@ -2,10 +2,10 @@
 //!
 //! An RFC 9651 dictionary of numbers: `chip=1, queue=7, capacity=10, rate=38.2, confidence=0.93,
 //! exec=251.3, service=40, fleet, held` (requests, requests, requests, requests per second, ratio,
-//! milliseconds, requests per second, nothing, nothing). Missing members are unknown; members that this
-//! version does not know are ignored. Values are integers, decimals, booleans or tokens; anything
-//! else, or broken syntax, makes the whole header unreadable, as the RFC demands. Reading and
-//! writing allocate nothing but the caller's buffer.
+//! milliseconds, requests per second, nothing, nothing). Missing members are unknown; members that
+//! this version does not know are ignored. Values are integers, decimals, booleans or tokens;
+//! anything else, or broken syntax, makes the whole header unreadable, as the RFC demands. Reading
+//! and writing allocate nothing but the caller's buffer.
 
 use super::decimal::{MOST_THOUSANDTHS, decimal, micros, millis, write_integer, write_thousandths};
 use crate::bid::offer;

@@ -4,8 +4,8 @@
 //! leave; not counted as executing), `/slow` after 100 ms, `/takes/7` after 7 ms, `/own-429` with a
 //! 429 of its own. `/orca` reports as many requests per second by ORCA as the application's name
 //! says, at a utilization of half, and takes as long as that implies. `/lie` answers with our
-//! headers, `/abort` with half a body and a reset, `/work` after a time and on as many at once as the test sets;
-//! everything else with the request's body.
+//! headers, `/abort` with half a body and a reset, `/work` after a time and on as many at once as
+//! the test sets; everything else with the request's body.
 
 use http_body_util::{BodyExt, StreamBody};
 use hyper::body::{Bytes, Frame, Incoming};
