@@ -108,6 +108,7 @@ pub fn report(queue: u32) -> LoadReport {
         execution: Some(Duration::from_micros(251_300)),
         service: Some(40.0),
         fleet: true,
+        held: false,
     }
 }
 
