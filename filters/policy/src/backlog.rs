@@ -17,7 +17,8 @@
 //! mean, because a small error of `S` adds up.
 //!
 //! The second part is 7.5% of the execution time, up to 15% where the places are taken. It decides
-//! where nothing waits: a fast server first, and of equal servers the one that has less to do.
+//! where nothing waits: a fast server first, and of equal servers the one that has less to do. `mu`
+//! counts in steps of 3 to 6% there, as with Mu: of equal servers each measures another one.
 //!
 //! A server that was not heard of for 10 s, and has no request of this sender, has no cost. So it
 //! is tried anew, and may have become faster.
@@ -25,6 +26,7 @@
 //! What was tried is in `filters/adr/0023-a-caller-that-is-alone.md`. Cost: some ten
 //! multiplications for each server that is looked at.
 
+use crate::estimate::rounded;
 use crate::units::Timestamp;
 use std::time::Duration;
 
@@ -102,7 +104,7 @@ impl Backlog {
             let more = self.left(pending, Some(speed), now) - speed.usual(n);
             (n - places + FIRST + HALF * more).max(0.0)
         };
-        (line + AT_WORK * (places + n)) / speed.rate
+        (line + AT_WORK * (places + n)) / rounded(speed.rate)
     }
 }
 
@@ -136,8 +138,11 @@ mod tests {
         }
         let fast = Speed { execution: 0.1, rate: 40.0 };
         is(filled(3).cost(3, fast, at(0)), 0.013125);
-        let one = Speed { execution: 0.3, rate: 1.0 / 0.3 };
-        is(Backlog::default().cost(0, one, at(0)), 0.0225);
+        let one = |rate| Backlog::default().cost(0, Speed { execution: 1.0 / rate, rate }, at(0));
+        is(one(4.0), 0.01875);
+        is(one(4.1), one(4.0));
+        is(one(3.95), one(4.0));
+        assert!(one(4.2) < one(4.0));
     }
 
     #[test]

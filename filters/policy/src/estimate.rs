@@ -206,7 +206,7 @@ impl Estimate {
 
 /// Rounds in steps of 3 to 6%. Nobody knows a service rate more exactly, and of two idle servers
 /// the one that is slightly slower would get nothing.
-fn rounded(rate: f64) -> f64 {
+pub(crate) fn rounded(rate: f64) -> f64 {
     const CUT: u64 = 1 << (f64::MANTISSA_DIGITS - 1 - 4);
     f64::from_bits((rate.to_bits() + CUT / 2) & !(CUT - 1))
 }

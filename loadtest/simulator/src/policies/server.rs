@@ -275,11 +275,11 @@ mod tests {
     }
 
     #[test]
-    fn a_held_request_is_bounced_after_one_and_a_half_times_its_bid() {
+    fn a_held_request_is_bounced_after_twice_its_bid() {
         let millis = Duration::from_millis;
         let bid = Bid { most: millis(100), fleet: Some(millis(50)) };
         for (hold, bid, until) in [
-            (true, Some(bid), Some(Timestamp::ZERO.after(millis(160)))),
+            (true, Some(bid), Some(Timestamp::ZERO.after(millis(210)))),
             (true, Some(bid.most.into()), None),
             (true, None, None),
             (false, Some(bid), None),
