@@ -27,7 +27,7 @@ mod tests {
     #[test]
     fn shows_the_median_and_the_range_of_p99_over_rounds() {
         let run = |p99| record(Policy::Bid, 40, [1.0, 2.0, 3.0, p99], 10.0);
-        let case = cases(0.2, None, 1, true)[6].clone();
+        let case = cases(0.2, None, 1, true)[7].clone();
         let mut runs = vec![Runs { case, records: vec![run(190.0), run(150.0), run(170.0)] }];
         let expected = "p99 over 3 rounds, median and range: poisson-bid-40 170 ms, 150 to 190\n";
         assert_eq!(spreads(&runs), expected);
