@@ -37,10 +37,10 @@ async fn release(pod: &Pod, held: Vec<JoinHandle<Result<Answer, String>>>) {
 }
 
 /// A caller's sidecar with a single worker, so that all requests share its knowledge.
-async fn sender(place: &Place, endpoints: &[SocketAddr], mut spec: Value) -> (Envoy, SocketAddr) {
+async fn sender(place: &Place, name: &str, endpoints: &[SocketAddr], mut spec: Value) -> (Envoy, SocketAddr) {
     spec["endpoints"] = json!(endpoints.iter().map(ToString::to_string).collect::<Vec<_>>());
     let bootstrap = outbound(place, endpoints, &json!({"services": {SERVICE: spec}}), None);
-    let envoy = Envoy::start(&place.envoy, place.path(), "sender", &bootstrap, 1).await.unwrap();
+    let envoy = Envoy::start(&place.envoy, place.path(), name, &bootstrap, 1).await.unwrap();
     let address = envoy.listener("outbound").unwrap();
     (envoy, address)
 }
@@ -72,7 +72,7 @@ async fn an_attempt_that_would_wait_longer_than_its_bid_is_bounced() {
 async fn bids_reach_the_idle_server_without_a_shed_request() {
     let place = Place::new();
     let (busy, idle) = (pod(&place, "busy").await, pod(&place, "idle").await);
-    let (envoy, to) = sender(&place, &[busy.address, idle.address], json!({"routing": "bid"})).await;
+    let (envoy, to) = sender(&place, "sender", &[busy.address, idle.address], json!({"routing": "bid"})).await;
     // Until the sender knows both servers, it does not bid. What the busy one served meanwhile
     // would tell it that its held requests take no time.
     for _ in 0..30 {
@@ -99,19 +99,24 @@ async fn bids_reach_the_idle_server_without_a_shed_request() {
 /// Longer than a server bounces requests from a free place without learning anything new.
 const RECOVERED: Duration = Duration::from_secs(90);
 
-/// With two clients there is always a free place at both.
+/// With four clients there is always a free place at both.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_slow_server_is_spared_until_it_is_fast_again() {
     let place = Place::new();
-    let spec = json!({"concurrency": 2, "hold": false, "routing": "bid"});
+    let spec = json!({"concurrency": 4, "hold": false, "routing": "bid"});
     let configuration = json!({"service": SERVICE, "services": {SERVICE: spec}});
     let pods =
         [Pod::start(&place, "slow", configuration.clone()).await, Pod::start(&place, "fast", configuration).await];
     let [slow, fast] = &pods;
     slow.app.takes(200);
     fast.app.takes(20);
-    let (_envoy, to) = sender(&place, &[slow.address, fast.address], json!({"routing": "bid"})).await;
-    let traffic = Traffic::start(2, to, "/work", Duration::from_secs(10));
+    // A caller that is alone makes no bids.
+    let mut callers = Vec::new();
+    for name in ["one", "other"] {
+        callers.push(sender(&place, name, &[slow.address, fast.address], json!({"routing": "bid"})).await);
+    }
+    let within = Duration::from_secs(10);
+    let [one, other] = [0, 1].map(|caller| Traffic::start(2, callers[caller].1, "/work", within));
     let came = || pods.each_ref().map(|pod| pod.app.seen("/work").len());
     eventually("bounces of the slow server", async || (slow.metric("rejected_bid").await > 10).then_some(())).await;
     let before = came();
@@ -132,7 +137,8 @@ async fn a_slow_server_is_spared_until_it_is_fast_again() {
         }
         assert!(since.elapsed() < RECOVERED, "{of_slow} and {of_fast}");
     }
-    assert_eq!(traffic.end().await.disagrees_with(&pods.each_ref().map(|pod| &pod.app)), Vec::<String>::new());
+    let tally = one.end().await.and(other.end().await);
+    assert_eq!(tally.disagrees_with(&pods.each_ref().map(|pod| &pod.app)), Vec::<String>::new());
 }
 
 /// Nobody has said that the application works on three requests at once.
@@ -166,7 +172,7 @@ async fn the_gateway_refuses_a_request_that_no_server_can_answer_in_time() {
     let place = Place::new();
     let pod = pod(&place, "pod").await;
     let spec = json!({"routing": "mu", "slo": "2s", "sloGrace": "500ms"});
-    let (envoy, to) = sender(&place, &[pod.address], spec).await;
+    let (envoy, to) = sender(&place, "sender", &[pod.address], spec).await;
     // A lone gateway counts its own requests at the server, so fill the server through it.
     assert_eq!(send(to, request("/slow"), "").await.unwrap().status.as_u16(), 200);
     let mut held = Vec::new();
