@@ -83,8 +83,8 @@ pub struct Size {
     pub warm_up: u64,
 }
 
-/// From an answer to the hand-over of the next held request.
-const HAND_OVER: Duration = Duration::from_micros(500);
+/// From an answer to the hand-over of the next held request, as `bloc-lab handover` measures it.
+const HAND_OVER: Duration = Duration::from_micros(300);
 /// Under overload the queues fill for so many service times before anything counts.
 const FILL: f64 = 400.0;
 /// From this load on a run is longer by [`LONGER`]: queues move slowly there.
