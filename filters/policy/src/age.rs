@@ -13,12 +13,12 @@
 //!
 //! - **0.75**: `v` has an error, and so has `S`. With all of it, bids pick more of the same servers
 //!   at once.
-//! - **The last term**: bids live on reports, which count a running request as one `S`. At a random
-//!   moment its rest is shorter where times vary little: by `(1 - v) / 2 * S`, which is `-k` times
-//!   the mean age. Without the term all offers would be below what bids are made of, and too many
-//!   requests accept the first server. 0.45 instead of a half saves attempts for the same p99.
-//!   Where times vary much, the rest is longer than `S`, but the term would be below 0, and hide
-//!   what matters there: that a long request runs.
+//! - **The last term**: callers make bids from reports, which count a running request as one `S`.
+//!   At a random moment its rest is shorter where times vary little: by `(1 - v) / 2 * S`, which is
+//!   `-k` times the mean age. Without the term all offers would be below what bids are made of, and
+//!   too many requests accept the first server. 0.45 instead of a half saves attempts for the same
+//!   p99. Where times vary much, the rest is longer than `S`, but the term would be below 0, and
+//!   hide what matters there: that a long request runs.
 //!
 //! **An impossible age.** Where times vary little, no request becomes older than `S / -k`. If one
 //! is twice as old, or older than 50 `S`, then the application hangs, or the start is that of

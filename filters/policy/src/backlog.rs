@@ -17,11 +17,12 @@
 //! mean, because a small error of `S` adds up.
 //!
 //! The second part is 7.5% of the execution time, up to 15% where the places are taken. It decides
-//! where nothing waits: a fast server first, and of equal servers the one that has less to do. `mu`
-//! counts in steps of 3 to 6% there, as with Mu: of equal servers each measures another one.
+//! where nothing waits: a fast server first, and of equal servers the one that has less to do. The
+//! divisor `mu` is rounded to steps of 3 to 6%, as with Mu. Otherwise equal servers would differ by
+//! what each measures of itself.
 //!
-//! A server that was not heard of for 10 s, and has no request of this sender, has no cost. So it
-//! is tried anew, and may have become faster.
+//! A server that was not heard of for 10 s, and has no request of this sender, has no cost. The
+//! sender then chooses by pending requests, which favours idle servers.
 //!
 //! What was tried is in `filters/adr/0023-a-caller-that-is-alone.md`. Cost: some ten
 //! multiplications for each server that is looked at.

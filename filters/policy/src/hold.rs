@@ -2,7 +2,7 @@
 //!
 //! | limit | reason |
 //! |---|---|
-//! | `maxQueueWait`, or what is left until the deadline without an execution time | deadline |
+//! | `maxQueueWait`, or the time until the deadline minus one execution time, if that is shorter | deadline |
 //! | twice the bid | bid |
 //!
 //! A server that takes a request for its bid has promised to answer within it. It knows the number
@@ -14,11 +14,11 @@
 //! A request that has waited for so long says by itself that something in front takes long. So the
 //! server needs not know which request that is, when it began, or what other threads hold. Once the
 //! bid is too soon: exponential times lose (10 x 1, 90% load, p99 556 ms instead of 521), since
-//! what waits longest is mostly next. With twice the bid they neither win nor lose.
+//! what waits longest is mostly next.
 //!
-//! A bid that does not say the fleet's execution time comes from an older version, which would take
-//! such a bounce for a slow one. It is held as before. Cost: a comparison for each request that is
-//! held. Not in the papers. The measurements are in
+//! A bid may lack the fleet's execution time. Then the caller may be an older version, which would
+//! take such a bounce for a rejection. The request is held as before. Cost: a comparison for each
+//! request that is held. Not in the papers. The measurements are in
 //! `filters/adr/0022-a-broken-promise-is-taken-back.md`.
 
 use crate::wire::bid::Bid;

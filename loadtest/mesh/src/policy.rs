@@ -77,9 +77,9 @@ impl Policy {
         matches!(self, Self::Mu | Self::Bid)
     }
 
-    /// Whether it also holds requests above that by default. Bids gain nothing from holding. An
-    /// application that gets its next request only when the last one has left loses some 0.3 ms
-    /// each time.
+    /// Whether it also holds requests above that by default. Bids gain from holding only where
+    /// execution times are spread widely. An application that gets its next request only when the
+    /// last one has left loses some 0.3 ms each time.
     pub fn holds(self) -> bool {
         self == Self::Mu
     }
