@@ -21,8 +21,8 @@
 //! divisor `mu` is rounded to steps of 3 to 6%, as with Mu. Otherwise equal servers would differ by
 //! what each measures of itself.
 //!
-//! A server that was not heard of for 10 s, and has no request of this sender, has no cost. The
-//! sender then chooses by pending requests, which favours idle servers.
+//! A server that was not heard of for 10 s, and has no request of this sender, has no cost. So
+//! it is tried anew, and may have become faster.
 //!
 //! What was tried is in `filters/adr/0023-a-caller-that-is-alone.md`. Cost: some ten
 //! multiplications for each server that is looked at.
@@ -52,9 +52,10 @@ pub struct Speed {
 }
 
 impl Speed {
-    /// How many requests the server works on at once.
+    /// How many requests the server works on at once. A whole number: with 1.00001 places, from a
+    /// report's rounded numbers, a server with one request would seem to have room.
     fn places(self) -> f64 {
-        self.execution * self.rate
+        (self.execution * self.rate).round().max(1.0)
     }
 
     /// How many executions are left on average of `n` requests.
@@ -82,7 +83,7 @@ impl Backlog {
         let left = self.left(pending, speed, now);
         let pull = speed.map_or(0.0, |speed| {
             let still = f64::from(pending.saturating_sub(1));
-            (PULL / speed.places()).min(1.0) * (speed.usual(still) - left)
+            PULL / speed.places() * (speed.usual(still) - left)
         });
         *self = Self { left: left + pull, then: now };
     }
@@ -147,6 +148,16 @@ mod tests {
     }
 
     #[test]
+    fn a_report_whose_numbers_are_rounded_makes_no_place() {
+        let cost = |pending, rate| filled(pending).cost(pending, Speed { execution: 0.050_123, rate }, at(0));
+        for rate in [19.950, 19.951, 14.0] {
+            assert!(cost(1, rate) > 0.035, "{rate}: {}", cost(1, rate));
+        }
+        is(cost(0, 19.950), cost(0, 19.951));
+        is(cost(0, 5.0), 0.015);
+    }
+
+    #[test]
     fn beyond_the_places_the_wait_counts_by_what_is_left() {
         // All is left: 2 executions more than usual. Half of that counts.
         is(filled(4).cost(4, FOUR, at(0)), (0.625 + 1.0 + 0.6) / 20.0);
@@ -186,10 +197,10 @@ mod tests {
         let mut backlog = filled(2);
         backlog.answered(2, Some(FOUR), at(0));
         is(backlog.left, 2.0 - 1.5 / 8.0);
-        let one = Speed { execution: 0.2, rate: 1.25 };
+        let one = Speed { execution: 0.2, rate: 5.0 };
         let mut backlog = filled(2);
         backlog.answered(2, Some(one), at(0));
-        is(backlog.left, 0.875);
+        is(backlog.left, 1.25);
         let mut none = Backlog::default();
         none.answered(0, Some(FOUR), at(0));
         is(none.left, 0.0);

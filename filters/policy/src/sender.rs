@@ -203,11 +203,13 @@ impl Sender {
             Answer::Bounced(report) => {
                 self.hear(endpoint, report, now);
                 self.budget.rejection();
-                if !bid::is_bounce(bid, report) {
+                // Nobody was held for longer than it took.
+                let held = report.held && bid.is_some_and(|bid| took >= bid.most);
+                if !bid::is_bounce(bid, &LoadReport { held, ..*report }) {
                     return self.endpoints.answer(endpoint, permit, Answer::Rejected(*report), now);
                 }
                 // How long the server held the request says nothing about what a bounce costs.
-                if self.bids() && !report.held {
+                if self.bids() && !held {
                     self.bids.bounced(took);
                 }
             }

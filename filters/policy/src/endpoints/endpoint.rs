@@ -77,7 +77,8 @@ impl Endpoint {
     fn speed(&self) -> Option<Speed> {
         let (execution, service) = self.report.execution.zip(self.report.service)?;
         let rate = self.estimate.service_rate()?.min(service);
-        Some(Speed { execution: execution.as_secs_f64(), rate })
+        // A server that is slower than it says executes no faster than it answers.
+        Some(Speed { execution: execution.as_secs_f64().max(1.0 / rate), rate })
     }
 
     /// What says against sending a request there, for a sender that is alone, in seconds; none: it

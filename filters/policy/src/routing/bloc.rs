@@ -12,8 +12,8 @@
 //!
 //! A sender that is [alone](crate::company) knows the queues, and no bounce tells it more. So it
 //! makes no bids, and compares the [cost](crate::backlog) of [`LOOKS_ALONE`] servers, with or
-//! without chips, except for shut ones. While one of them does not report what that takes, it goes
-//! on as above.
+//! without chips, except for shut ones. A server that does not report what that
+//! takes is tried while it has no request of this sender.
 //!
 //! Deviations from the paper:
 //! 1. two *distinct* servers are compared (drawing one twice compares nothing);
@@ -78,19 +78,23 @@ impl Routing for Bloc {
 }
 
 /// The server that costs a sender least that is alone; at a tie the first one from a random one on.
+/// One whose cost is not known is tried while it has no request of this sender. None if no cost is
+/// known.
 fn cheapest(endpoints: &Endpoints, now: Timestamp, rng: &mut impl Rng) -> Option<EndpointId> {
     let count = endpoints.len();
     if count == 0 {
         return None;
     }
     let start = rng.below(count);
-    let (mut best, mut least) = (None, f64::INFINITY);
+    let (mut best, mut least, mut known) = (None, f64::INFINITY, false);
     for id in (start..count).chain(0..start).take(LOOKS_ALONE).filter_map(|place| endpoints.at(place)) {
         let Some(endpoint) = endpoints.get(id).filter(|endpoint| endpoint.is_open()) else { continue };
-        let cost = endpoint.cost(now)?;
+        let cost = endpoint.cost(now);
+        known |= cost.is_some();
+        let Some(cost) = cost.or((endpoint.pending() == 0).then_some(0.0)) else { continue };
         if cost < least {
             (best, least) = (Some(id), cost);
         }
     }
-    best
+    best.filter(|_| known)
 }

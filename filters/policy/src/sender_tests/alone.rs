@@ -148,6 +148,34 @@ fn a_server_without_an_answer_for_ten_seconds_is_tried_anew() {
     };
     assert_eq!([19_999, 20_000].map(|now| cost(true, now).is_some()), [true, false]);
     assert!(cost(false, 1_000_000).is_some(), "it has a request already");
+    let first = |idle: bool, now| {
+        let mut sender = alone();
+        let slow = sender.endpoints().find(SLOW).unwrap();
+        if idle {
+            sender.endpoints.end(slow);
+        }
+        first(&mut sender, now)
+    };
+    assert_eq!([19_999, 20_000].map(|now| first(true, now)), [FAST, SLOW]);
+    assert_eq!(first(false, 20_000), FAST);
+}
+
+#[test]
+fn a_server_whose_cost_is_not_known_has_one_request_at_a_time() {
+    let mut sender = alone();
+    let unknown = LoadReport { chip: true, ..LoadReport::default() };
+    let attempt = begin(&mut sender, SLOW, 10_000);
+    sender.answer(&attempt, Answer::Served(unknown), at(10_000));
+    sender.end(&attempt);
+    assert_eq!(first(&mut sender, 10_000), FAST, "it has the request that it had before");
+    sender.endpoints.end(attempt.endpoint);
+    assert_eq!(first(&mut sender, 10_000), SLOW);
+    let attempt = begin(&mut sender, FAST, 10_000);
+    sender.answer(&attempt, Answer::Served(unknown), at(10_000));
+    sender.end(&attempt);
+    begin(&mut sender, SLOW, 10_000);
+    begin(&mut sender, SLOW, 10_000);
+    assert_eq!(first(&mut sender, 10_000), FAST, "no cost is known, and it has fewer requests");
 }
 
 #[test]

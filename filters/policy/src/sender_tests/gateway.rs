@@ -233,7 +233,14 @@ fn only_mu_bounds_a_reported_service_rate_by_the_pace_of_the_answers() {
 fn a_bounce_after_a_hold_costs_no_chip_and_says_nothing_about_what_a_bounce_costs() {
     let idle = LoadReport { queue: Some(0), service: Some(20.0), ..LoadReport::default() };
     // The server reports 50 ms, which is half of a bid of 100 ms.
-    for (held, most, chips, is_dearer) in [(true, 101, 1, false), (false, 101, 0, false), (false, 100, 1, true)] {
+    // It took 160 ms.
+    for (held, most, chips, is_dearer) in [
+        (true, 101, 1, false),
+        (true, 160, 1, false),
+        (true, 161, 0, false),
+        (false, 101, 0, false),
+        (false, 100, 1, true),
+    ] {
         let mut sender = bidders(9);
         let first = sender.begin("1.1.1.1:1", None, at(0)).unwrap();
         (0..8).for_each(|_| sender.answer(&first, Answer::Served(idle), at(50)));

@@ -1,7 +1,6 @@
 //! A server whose reports make it look attractive.
 
-use crate::mesh::{Lie, Mesh};
-use bloc_policy::config::RoutingKind;
+use crate::mesh::{Lie, Mesh, SENDERS};
 use bloc_policy::estimate::MAX_REPORT_FACTOR;
 use std::time::Duration;
 
@@ -20,7 +19,7 @@ const PRAISE: [&[u8]; 6] = [
 
 #[test]
 fn a_server_with_flattering_reports_gets_under_a_fifth_of_requests() {
-    for routing in [RoutingKind::Bloc, RoutingKind::Bid, RoutingKind::Mu] {
+    for routing in SENDERS {
         let honest = Mesh::new(routing, LOAD, 1).run(MINUTE);
         for lie in PRAISE.map(Lie::Says) {
             let mut mesh = Mesh::new(routing, LOAD, 1);

@@ -104,6 +104,16 @@ enum Event {
     TimeOut(usize),
 }
 
+/// How a sender chooses, and how many requests of others each server reports besides its own. A
+/// sender with bids that is alone makes none.
+pub const SENDERS: [(RoutingKind, u32); 4] =
+    [(RoutingKind::Bloc, 0), (RoutingKind::Bid, 1), (RoutingKind::Bid, 0), (RoutingKind::Mu, 0)];
+
+/// A report of a server that also has this many requests of others.
+fn with_strangers(report: LoadReport, strangers: u32) -> LoadReport {
+    LoadReport { queue: report.queue.map(|queue| queue + strangers), ..report }
+}
+
 /// The sender, its servers, and what is under way.
 pub struct Mesh {
     now: Timestamp,
@@ -115,12 +125,13 @@ pub struct Mesh {
     scheduled: u64,
     gap: Duration,
     lie: Lie,
+    strangers: u32,
     tally: Tally,
 }
 
 impl Mesh {
     /// A mesh in which servers are busy for this share of their time.
-    pub fn new(routing: RoutingKind, load: f64, seed: u64) -> Self {
+    pub fn new((routing, strangers): (RoutingKind, u32), load: f64, seed: u64) -> Self {
         let addresses: Vec<String> = (0..SERVERS).map(|i| format!("10.0.0.{i}:80")).collect();
         let spec = ServiceSpec {
             routing: Some(routing),
@@ -151,6 +162,7 @@ impl Mesh {
             scheduled: 0,
             gap: SERVICE.div_f64(SERVERS as f64 * load),
             lie: Lie::None,
+            strangers,
             tally: Tally::default(),
         };
         mesh.schedule(Duration::ZERO, Event::Arrive);
@@ -252,8 +264,10 @@ impl Mesh {
             (Lie::Bounces(text), _) if at == 0 => Err(said(text).map_or(Answer::Unreported, Answer::Bounced)),
             (Lie::Says(_) | Lie::Swallows, _) if at == 0 => Ok(flag),
             (_, Ok(())) => Ok(flag),
-            (_, Err(Reason::Bid)) => Err(Answer::Bounced(place.server.bare_report(others))),
-            (_, Err(_)) => Err(Answer::Rejected(place.server.bare_report(others))),
+            (_, Err(Reason::Bid)) => {
+                Err(Answer::Bounced(with_strangers(place.server.bare_report(others), self.strangers)))
+            }
+            (_, Err(_)) => Err(Answer::Rejected(with_strangers(place.server.bare_report(others), self.strangers))),
         }
     }
 
@@ -282,7 +296,8 @@ impl Mesh {
             place.server.measure(place.totals, true, now);
         }
         let mut text = String::new();
-        place.server.report(others, &mut self.rng).encode(&mut text);
+        let report = place.server.report(others, &mut self.rng);
+        with_strangers(report, self.strangers).encode(&mut text);
         let said = match self.lie {
             Lie::Says(lie) if at == 0 => lie,
             _ => text.as_bytes(),

@@ -1,7 +1,6 @@
 //! A server that sends invalid reports.
 
-use crate::mesh::{Lie, Mesh};
-use bloc_policy::config::RoutingKind;
+use crate::mesh::{Lie, Mesh, SENDERS};
 use std::time::Duration;
 
 const MINUTE: Duration = Duration::from_secs(60);
@@ -26,7 +25,7 @@ const IMPOSSIBLE: [&[u8]; 3] = [
 
 #[test]
 fn invalid_reports_count_as_missing_ones_and_harm_no_other_server() {
-    for routing in [RoutingKind::Bloc, RoutingKind::Bid, RoutingKind::Mu] {
+    for routing in SENDERS {
         let honest = Mesh::new(routing, 0.7, 2).run(MINUTE);
         let mut silent = Mesh::new(routing, 0.7, 2);
         silent.lie(Lie::Says(b""));

@@ -1,6 +1,6 @@
 //! A server whose reports or rejections make it look unattractive, and that then turns honest.
 
-use crate::mesh::{Lie, Mesh, RESET, SERVERS};
+use crate::mesh::{Lie, Mesh, RESET, SENDERS, SERVERS};
 use bloc_policy::config::RoutingKind;
 use bloc_policy::estimate::HORIZON;
 use std::time::Duration;
@@ -33,7 +33,7 @@ fn lies() -> Vec<Lie> {
 
 #[test]
 fn a_server_that_stops_lying_regains_its_share_in_the_stated_time() {
-    for routing in [RoutingKind::Bloc, RoutingKind::Bid, RoutingKind::Mu] {
+    for routing in SENDERS {
         let honest = Mesh::new(routing, LOAD, 3).run(MINUTE);
         for lie in lies() {
             let mut mesh = Mesh::new(routing, LOAD, 3);
@@ -41,7 +41,7 @@ fn a_server_that_stops_lying_regains_its_share_in_the_stated_time() {
             mesh.lie(lie);
             let lying = mesh.run(MINUTE);
             mesh.lie(Lie::None);
-            let waiting = mesh.run(stated(routing));
+            let waiting = mesh.run(stated(routing.0));
             let after = mesh.run(MINUTE);
             let what = format!(
                 "{routing:?}, {lie}: share {:.3} while it lies, {:.3} at once, {:.3} then; p99 {} and {} instead of {} ms",
@@ -56,7 +56,7 @@ fn a_server_that_stops_lying_regains_its_share_in_the_stated_time() {
             assert!((0.08..0.12).contains(&after.share()), "{what}");
             assert!(lying.p99() <= 3 * honest.p99() && after.p99() * 2 <= 3 * honest.p99(), "{what}");
             assert_eq!(lying.lost + waiting.lost + after.lost, 0, "{what}");
-            let tries = MINUTE.as_secs_f64() / stated(routing).as_secs_f64();
+            let tries = MINUTE.as_secs_f64() / stated(routing.0).as_secs_f64();
             assert!(lying.attempts[0] as f64 >= tries / 2.0, "it is tried again while it lies: {what}");
         }
     }
@@ -64,7 +64,7 @@ fn a_server_that_stops_lying_regains_its_share_in_the_stated_time() {
 
 #[test]
 fn a_server_that_never_answers_holds_at_most_twenty_requests() {
-    for routing in [RoutingKind::Bloc, RoutingKind::Bid, RoutingKind::Mu] {
+    for routing in SENDERS {
         let mut mesh = Mesh::new(routing, LOAD, 4);
         mesh.run(Duration::from_secs(10));
         mesh.lie(Lie::Swallows);
