@@ -208,8 +208,11 @@ impl Sender {
                 if !bid::is_bounce(bid, &LoadReport { held, ..*report }) {
                     return self.endpoints.answer(endpoint, permit, Answer::Rejected(*report), now);
                 }
-                // How long the server held the request says nothing about what a bounce costs.
-                if self.bids() && !held {
+                // How long the server held the request says nothing about what a bounce costs, but
+                // that its promises are broken.
+                if held {
+                    self.endpoints.judge(endpoint, bid, took, false);
+                } else if self.bids() {
                     self.bids.bounced(took);
                 }
             }

@@ -252,3 +252,18 @@ fn a_bounce_after_a_hold_costs_no_chip_and_says_nothing_about_what_a_bounce_cost
         assert_eq!((chips_left, sender.bid(sender.turn(0)) > before), (Some(chips), is_dearer), "{held}, {most}");
     }
 }
+
+#[test]
+fn a_server_that_holds_two_requests_for_more_than_twice_their_bids_is_not_trusted() {
+    let idle = LoadReport { queue: Some(0), service: Some(20.0), ..LoadReport::default() };
+    for (held, took, is_trusted) in [(true, 201, false), (true, 200, true), (false, 201, true)] {
+        let mut sender = bidders(9);
+        for _ in 0..2 {
+            let attempt = sender.begin("1.1.1.2:1", None, at(50)).unwrap();
+            let attempt = Attempt { bid: Some(Duration::from_millis(100).into()), ..attempt };
+            sender.answer(&attempt, Answer::Bounced(LoadReport { held, ..idle }), at(50 + took));
+        }
+        let server = sender.endpoints().find("1.1.1.2:1").and_then(|id| sender.endpoints().get(id)).unwrap();
+        assert_eq!(server.promises().are_untrusted(), !is_trusted, "{held}, {took}");
+    }
+}
