@@ -41,6 +41,14 @@ proptest! {
             for &i in &begun {
                 if let Some(id) = endpoints.find(&format!("s{i}")) {
                     endpoints.begin(id, Timestamp::ZERO);
+                    // Some report what a sender that is alone goes by, and some have no room.
+                    let execution = Some(Duration::from_millis(10 + i as u64));
+                    let report = LoadReport { chip: true, execution, service: Some(50.0), ..LoadReport::default() };
+                    match i % 5 {
+                        0 | 1 => endpoints.answer(id, Permit::Chip, Answer::Served(report), Timestamp::ZERO),
+                        2 => endpoints.answer(id, Permit::Chip, Answer::Rejected(report), Timestamp::ZERO),
+                        _ => {}
+                    }
                 }
                 router.be_alone(i % 2 == 0);
                 router.choose(&mut endpoints, length, Timestamp::ZERO, &mut rng, &mut list);
