@@ -35,8 +35,8 @@ pub struct LoadReport {
     pub service: Option<f64>,
     /// Whether the server reads the fleet's execution time in a [bid](super::bid::Bid).
     pub fleet: bool,
-    /// Whether the server held the request before it bounced it. Believed only if the attempt took at
-    /// least as long as its bid.
+    /// Whether the server held the request before it bounced it. Believed only if the attempt took
+    /// at least as long as its bid.
     pub held: bool,
 }
 
