@@ -46,10 +46,10 @@ fn idle_streams_leave_the_response_times_as_they_are() {
 /// The simulator can show the fault: with a `stream_idle` of an hour, open streams always count.
 #[test]
 fn streams_that_count_as_work_lengthen_the_tail_by_half() {
-    for hold in [false, true] {
+    for (hold, least) in [(false, 1.5), (true, 2.0)] {
         let without = median_p99(PolicyKind::Bid, hold, 0, "1h");
         let with = median_p99(PolicyKind::Bid, hold, 50, "1h");
         println!("bid hold {hold}: p99 {with} ms with 50 streams that count, {without} ms without");
-        assert!(with > 1.5 * without, "hold {hold}: {with} ms, {without} ms without");
+        assert!(with > least * without, "hold {hold}: {with} ms, {without} ms without");
     }
 }
