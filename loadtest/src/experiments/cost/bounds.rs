@@ -4,7 +4,8 @@
 //! run: the CPU time of a request with our filters divided by that without a filter, each in the
 //! round in which it was lowest. Other work on the machine only raises the cost of requests, so the
 //! lowest moves less than the median. A ratio of whole costs moves less than a ratio of
-//! differences, which are a fifth of them.
+//! differences, which are a fifth of them. A bounce is compared with one after a back-off
+//! ([`super::bounced`]).
 //!
 //! An *aim* is a wish: what our filters add, divided by what a filter adds that sets one header. A
 //! missed aim fails nothing.

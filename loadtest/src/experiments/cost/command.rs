@@ -1,7 +1,7 @@
 //! `bloc-lab cost`.
 
 use crate::console::{bar, run_directory, tools};
-use crate::experiments::bounce::{self, Kind, Plan, Stand};
+use crate::experiments::cost::bounced::{AtOnce, Bounced};
 use crate::experiments::cost::bounds::{self, Aim, Bound};
 use crate::experiments::cost::figures::{Figures, Medians};
 use crate::experiments::cost::variant::Modules;
@@ -11,18 +11,14 @@ use anyhow::{Context, ensure};
 use bloc_mesh::envoy;
 use bloc_mesh::policy::Policy;
 use bloc_mesh::quantity::number;
-use bloc_mesh::{Tools, ToolsMissing, target_directory};
+use bloc_mesh::{ToolsMissing, target_directory};
 use clap::Args;
 use serde::Serialize;
 use std::path::PathBuf;
-use std::time::Duration;
-
-/// The request whose bounces are measured.
-const POST: Kind = Kind { body: Some(100_000), ..Kind::PLAIN };
 
 /// Measure the cost of a request in a real Envoy, with and without filters: CPU, throughput,
-/// latency, memory, start; and the cost of a bounced POST of 100 kB. Exit code 1 if a bound is
-/// exceeded.
+/// latency, memory, start; the cost of a bounced POST of 100 kB; and of a bounced GET with and
+/// without a back-off. Exit code 1 if a bound is exceeded.
 #[derive(Debug, Args)]
 pub struct CostCommand {
     /// Rounds; each loads every variant; 1 to 1000
@@ -61,38 +57,9 @@ struct Document {
     aims: Vec<Aim>,
     medians: Vec<Medians>,
     bounces: Vec<Bounced>,
+    at_once: Option<AtOnce>,
     #[serde(flatten)]
     figures: Figures,
-}
-
-/// The cost of a bounce of such a request, in routing `bid`.
-#[derive(Serialize)]
-struct Bounced {
-    #[serde(flatten)]
-    kind: Kind,
-    #[serde(flatten)]
-    figures: bounce::Figures,
-}
-
-impl Bounced {
-    async fn measure(tools: &Tools, kind: Kind, rounds: usize) -> anyhow::Result<Self> {
-        let mut stand = Stand::start(tools, &run_directory("cost-bounce"), kind).await?;
-        let bounces = stand.measure(Plan { rounds, block: 300, pause: Duration::ZERO }, |_| ()).await?;
-        stand.end().await;
-        let figures = bounce::Figures::new(&bounces).context("no request was bounced")?;
-        Ok(Self { kind, figures })
-    }
-
-    /// Its row.
-    fn print(&self) {
-        let Self { kind, figures } = self;
-        let (sender, server) = (figures.sender_cpu_us, figures.server_cpu_us);
-        let (p50, connections) = (figures.first_p50_us, figures.connections);
-        println!(
-            "a bounced {kind}: CPU {sender:.0} us at the sender, {server:.0} us at the server; p50 {p50:+.0} us; \
-             {connections:.2} connections"
-        );
-    }
 }
 
 impl CostCommand {
@@ -115,9 +82,10 @@ impl CostCommand {
             Modules { bloc: absolute(tools.module.clone())?, reference: absolute(reference)?, policy: self.policy };
         let options =
             Options { rounds: self.rounds, seconds: self.seconds, connections: self.connections, starts: self.starts };
-        let mut bounces = Vec::new();
-        for http2 in [false, true].into_iter().filter(|_| self.only.is_none()) {
-            bounces.push(Bounced::measure(&tools, Kind { http2, ..POST }, self.rounds).await?);
+        let (mut bounces, mut at_once) = (Vec::new(), None);
+        if self.only.is_none() {
+            bounces = Bounced::measure(&tools, self.rounds).await?;
+            at_once = Some(AtOnce::measure(&tools).await?);
         }
         let only = self.only.unwrap_or_default();
         let wanted = |variant: &Variant| *variant == Variant::Plain || variant.name().contains(&only);
@@ -129,8 +97,9 @@ impl CostCommand {
         let figures = bench.run(&variants, &bar).await?;
         bar.finish_and_clear();
         println!("{}", figures.table());
-        bounces.iter().for_each(Bounced::print);
-        let (bounds, aims) = (bounds::bounds(&figures), bounds::aims(&figures));
+        bounces.iter().for_each(|bounced| println!("{bounced}"));
+        let (mut bounds, aims) = (bounds::bounds(&figures), bounds::aims(&figures));
+        bounds.extend(at_once.as_ref().and_then(AtOnce::bound));
         bounds.iter().for_each(|bound| println!("{bound}"));
         aims.iter().for_each(|aim| println!("{aim}"));
         let out = self.out.unwrap_or_else(|| target_directory().join("bench/envoy.json"));
@@ -145,6 +114,7 @@ impl CostCommand {
             aims,
             medians: figures.medians(),
             bounces,
+            at_once,
             figures,
         };
         std::fs::write(&out, serde_json::to_string_pretty(&document)?)

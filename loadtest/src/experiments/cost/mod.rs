@@ -19,10 +19,12 @@
 //! | [`accounting`] | CPU time and memory of a process, as the kernel accounts them; pinning |
 //! | [`mod@bench`] | the sequence of the measurement |
 //! | [`figures`] | medians, the table, the JSON file |
+//! | [`bounced`] | the cost of a bounce |
 //! | [`bounds`] | bounds and aims for the cost of the filters |
 
 pub mod accounting;
 pub mod bench;
+pub mod bounced;
 pub mod bounds;
 pub mod command;
 pub mod figures;
