@@ -2,7 +2,7 @@
 //! once.
 
 use crate::support::{GET, admitted, caller, inbound, metric, process, refused};
-use bloc_testhost::{Headers, Response, Root, Stream};
+use bloc_testhost::{Headers, Process, Response, Root, Stream};
 use serde_json::json;
 use std::time::Duration;
 
@@ -21,16 +21,21 @@ fn bid(root: &Root, millis: &str) -> (bloc_testhost::Flow, Stream) {
     (flow, stream)
 }
 
-#[test]
-fn a_server_with_a_queue_rejects_a_bid_below_its_response_time() {
-    let process = process(1);
-    let root = inbound(&process, &json!({"routing": "bid", "concurrency": 1, "hold": false}));
-    // The server learns how long a request takes.
+/// A server that has learnt that a request takes 100 ms.
+fn experienced(process: &Process) -> Root {
+    let root = inbound(process, &json!({"routing": "bid", "concurrency": 1, "hold": false}));
     for _ in 0..200 {
         let stream = admitted(&root);
         process.advance(WORK);
         serve(stream);
     }
+    root
+}
+
+#[test]
+fn a_server_with_a_queue_rejects_a_bid_below_its_response_time() {
+    let process = process(1);
+    let root = experienced(&process);
     let queue = [admitted(&root), admitted(&root), admitted(&root)];
     let reply = refused(&root, &[("x-bloc-bid", "150")]);
     assert_eq!((reply.status(), reply.details.as_str()), (429, "bloc_bid"));
@@ -52,12 +57,7 @@ fn a_server_with_a_queue_rejects_a_bid_below_its_response_time() {
 #[test]
 fn a_bounce_costs_the_server_eight_host_calls() {
     let process = process(1);
-    let root = inbound(&process, &json!({"routing": "bid", "concurrency": 1, "hold": false}));
-    for _ in 0..200 {
-        let stream = admitted(&root);
-        process.advance(WORK);
-        serve(stream);
-    }
+    let root = experienced(&process);
     let _queue = [admitted(&root), admitted(&root), admitted(&root)];
     let _before = root.take_cost();
     for _ in 0..10 {
