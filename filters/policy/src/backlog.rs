@@ -3,7 +3,8 @@
 //!
 //! `n`: this sender's requests there. `S` (s): the execution time that the server reports; `mu`
 //! (requests/s): the service rate that it reports, or less if its answers come much slower
-//! ([`crate::estimate`]). So it works on `C = mu * S` requests at once. `L`: how many executions
+//! ([`crate::estimate`]). So it works on `C = mu * S` requests at once, rounded to a whole
+//! number. `L`: how many executions
 //! are left of the `n`. While nothing ends, `L` falls by `min(n, C) / S` a second. It is never
 //! below `n - C`, since so many have not begun, nor above `n`.
 //!

@@ -2,8 +2,10 @@
 //!
 //! | limit | reason |
 //! |---|---|
-//! | `maxQueueWait`, or the time until the deadline minus one execution time, if that is shorter | deadline |
+//! | `maxQueueWait`, or the time until the deadline minus one execution time | deadline |
 //! | twice the bid | bid |
+//!
+//! The shortest of them counts.
 //!
 //! A server that takes a request for its bid has promised to answer within it. It knows the number
 //! of requests in front, but not how long each of them takes. Where one takes many times the mean,
