@@ -6,9 +6,9 @@
 //! in, so a message that is late, doubled or lost does no harm, and each tick
 //! [looks](WaitQueue::look) again.
 //!
-//! Each request is held until a time that is fixed when it comes. Then the next look gives it up,
-//! whatever the shared data says. So it waits no longer than that, one tick, and as long as its own
-//! thread stands still.
+//! Each request is held until a time that is fixed when it comes. Then the next look lets it in if
+//! it has a place by then, and else gives it up, whatever the shared data says. So it waits no
+//! longer than that, one tick, and as long as its own thread stands still.
 
 use crate::awake::Awake;
 use crate::limiter::{Entrance, Limiter, Worker};
@@ -180,12 +180,20 @@ impl<T> WaitQueue<T> {
         turns
     }
 
-    /// Reads what has been granted to this thread, gives a sign of life, and finds the requests
-    /// that have waited too long.
+    /// Takes what has been granted to this thread, gives a sign of life, and finds the requests that
+    /// have waited too long. One of these that has a place by now enters: without the message, the
+    /// thread would not know of it, and the place would go to one that came later.
     pub fn look(&mut self, shared: &impl Shared, now: Timestamp) -> Turns<T> {
+        let mut turns = self.pass_on(shared, &[], now);
         let leaves = |(place, held): (usize, &Held<T>)| held.leaves(now).then_some(place);
         let leaving: Vec<usize> = self.held.iter().enumerate().filter_map(leaves).collect();
-        self.pass_on(shared, &leaving, now)
+        if !leaving.is_empty() {
+            let more = self.pass_on(shared, &leaving, now);
+            turns.in_turn.extend(more.in_turn);
+            turns.late = more.late;
+            turns.wake.extend(more.wake);
+        }
+        turns
     }
 
     /// Grants free places in the order of the queue, after the requests at these places in `held`

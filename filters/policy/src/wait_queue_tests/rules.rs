@@ -168,6 +168,40 @@ fn a_released_request_leaves_at_the_next_look_and_takes_a_place() {
     assert_eq!(queue.leave(&data, at(3)).in_turn, [1]);
 }
 
+/// The message that wakes the other worker comes late.
+#[test]
+fn a_request_that_has_waited_too_long_takes_the_place_that_another_worker_has_left_it() {
+    let (data, one) = (Data::default(), Concurrency::new(1));
+    let (mut here, mut there) = (WaitQueue::<u32>::new(SERVICE, 1), WaitQueue::<u32>::new(SERVICE, 2));
+    assert!(here.arrive(&data, one, at(0)));
+    for (queue, number) in [(&mut there, 7), (&mut here, 9)] {
+        assert!(!queue.arrive(&data, one, at(0)));
+        queue.hold(number, one, at(100_000 - u64::from(number)));
+    }
+    assert!(!there.arrive(&data, one, at(0)));
+    there.hold(8, one, at(100_000));
+    assert_eq!(here.leave(&data, at(99_999)).wake, [2]);
+    let turns = there.look(&data, at(100_000));
+    assert_eq!((turns.in_turn, turns.late, turns.wake), (vec![7], vec![8], vec![0; 0]));
+    assert_eq!(there.leave(&data, at(100_001)).wake, [1], "none was given twice");
+    assert_eq!(here.look(&data, at(100_002)).in_turn, [9], "late, too");
+}
+
+/// The first of the queue has a configuration without a place.
+#[test]
+fn a_place_goes_on_at_the_look_that_finds_the_first_of_the_queue_late() {
+    let (data, one) = (Data::default(), Concurrency::new(1));
+    let (mut here, mut there) = (WaitQueue::<u32>::new(SERVICE, 1), WaitQueue::<u32>::new(SERVICE, 2));
+    for (queue, places) in [(&mut here, Concurrency::new(0)), (&mut there, one)] {
+        assert!(!queue.arrive(&data, places, at(0)));
+        queue.hold(7, places, at(100));
+    }
+    assert!(here.look(&data, at(99)).late.is_empty());
+    let turns = here.look(&data, at(100));
+    assert_eq!((turns.late, turns.wake), (vec![7], vec![2]));
+    assert_eq!(there.look(&data, at(101)).in_turn, [7]);
+}
+
 #[test]
 fn a_wait_queue_needs_looks_while_it_has_a_request_inside_or_waiting() {
     let (data, one) = (Data::default(), Concurrency::new(1));
