@@ -245,14 +245,14 @@ impl<H: Host> Request<H> {
             self.stage.set(Stage::Answered { place, answer });
         };
         let (admitted, reads) = match self.stage.get() {
-            Stage::Inside { place, .. }
+            Stage::Inside { met, place, .. }
                 if self.has_filters
                     && headers <= if ends { LOCAL_GRPC_REPLY } else { LOCAL_REPLY }
                     && application_is_unreachable(&self.stream) =>
             {
                 answered(place);
                 self.stream.set_header(Map::Response, REJECT, Reason::Unreachable.as_str().as_bytes());
-                return self.service.borrow_mut().unreached(self.plugin);
+                return self.service.borrow_mut().unreached(self.plugin, met.arrived);
             }
             Stage::Inside { met, since, place } => {
                 answered(place);
@@ -292,8 +292,8 @@ impl<H: Host> Request<H> {
                 turns.take(now);
                 (true, false)
             }
-            Stage::Inside { place, .. } => {
-                self.service.borrow_mut().leave(self.plugin);
+            Stage::Inside { met, place, .. } => {
+                self.service.borrow_mut().leave(self.plugin, met.arrived);
                 (true, place)
             }
             Stage::Answered { place, answer } => {

@@ -241,19 +241,19 @@ impl<H: Host> Service<H> {
         }
     }
 
-    /// A request that was let in ends without an answer from the application.
-    pub fn leave(&mut self, plugin: PluginId) {
+    /// A request that came at `arrived` and was let in ends without an answer from the application.
+    pub fn leave(&mut self, plugin: PluginId, arrived: Timestamp) {
         let (others, now) = (self.others(), self.host.now());
         if let Some(server) = self.servers.get_mut(plugin) {
-            server.leave(others, now);
+            server.leave(others, arrived, now);
         }
     }
 
-    /// The report for a request that was let in and never reached the application: nothing is
-    /// measured, and no chip is given.
-    pub fn unreached(&mut self, plugin: PluginId) -> Option<LoadReport> {
+    /// The report for a request that came at `arrived`, was let in and never reached the
+    /// application: nothing is measured, and no chip is given.
+    pub fn unreached(&mut self, plugin: PluginId, arrived: Timestamp) -> Option<LoadReport> {
         self.counters.count(Served::RejectedUnreachable);
-        self.leave(plugin);
+        self.leave(plugin, arrived);
         let others = self.others();
         self.servers.get(plugin).map(|server| server.bare_report(others))
     }

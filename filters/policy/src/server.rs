@@ -248,10 +248,10 @@ impl Server {
         confident
     }
 
-    /// An admitted request has left the server without an answer from the application, and `others`
-    /// are left.
-    pub fn leave(&mut self, others: Concurrency, now: Timestamp) {
-        self.measured.borrow_mut().trials.end();
+    /// A request that was admitted at `arrived` has left the server without an answer from the
+    /// application, and `others` are left.
+    pub fn leave(&mut self, others: Concurrency, arrived: Timestamp, now: Timestamp) {
+        self.measured.borrow_mut().trials.leave(arrived);
         if let Some(places) = self.places_of_a_queue_inside() {
             self.measured.borrow_mut().work.leave(others, places, now);
         }

@@ -112,7 +112,7 @@ fn a_request_that_is_reset_takes_no_part_in_the_execution_time_after_that() {
     let mut server = crowded(4, false);
     let flag = server.flag(requests(3), false);
     for others in [3, 2] {
-        server.leave(requests(others), Timestamp::ZERO);
+        server.leave(requests(others), Timestamp::ZERO, Timestamp::ZERO);
     }
     for others in [1, 0] {
         answer(&mut server, flag, 100, others, 100);

@@ -2,8 +2,8 @@
 //!
 //! It bounces bids although it has a free place, and is less sure with each second in which it
 //! answers nothing that counts. Then it takes one request, a *trial*, and no other on a free place
-//! until one has been answered: many at once would be many slow answers. A trial that has not ended
-//! after [`LONGEST`] is given up.
+//! until one has been answered, or the trial has left unanswered: many at once would be many slow
+//! answers. A trial that has not ended after [`LONGEST`] is given up.
 //!
 //! While it bounces, only requests that made a bid count for the execution time: where the others
 //! are heavier, such as uploads, the server would measure them alone, and stay slow for good.
@@ -36,9 +36,14 @@ impl Trials {
         begins
     }
 
-    /// A request has left the server.
+    /// A request has been answered.
     pub fn end(&mut self) {
         self.began = None;
+    }
+
+    /// The request that came at `arrived` has left without an answer. Others say nothing.
+    pub fn leave(&mut self, arrived: Timestamp) {
+        self.began = self.began.filter(|began| *began != arrived);
     }
 
     /// A request was bounced from a free place.
@@ -67,6 +72,10 @@ mod tests {
         assert_eq!([10_005, 10_006].map(|now| trials.begin(at(now))), [true, false]);
         trials.end();
         assert!(trials.begin(at(10_007)));
+        trials.leave(at(10_006));
+        assert!(!trials.begin(at(10_008)), "another request has left");
+        trials.leave(at(10_007));
+        assert!(trials.begin(at(10_009)));
     }
 
     #[test]

@@ -74,7 +74,9 @@ fn tries_one_request_at_a_time_to_learn_whether_it_is_still_slow() {
     let (mut slow, now) = unsure();
     let arrive = |slow: &mut Server| slow.arrive(requests(0), bid_among(60, 50), None, now);
     assert_eq!([arrive(&mut slow), arrive(&mut slow)], [Ok(()), Err(Reason::Bid)]);
-    slow.leave(requests(0), now);
+    slow.leave(requests(0), Timestamp::ZERO, now);
+    assert_eq!(arrive(&mut slow), Err(Reason::Bid), "another request has left");
+    slow.leave(requests(0), now, now);
     assert_eq!(arrive(&mut slow), Ok(()), "it has left without an answer");
     let flag = slow.flag(requests(0), true);
     slow.depart(flag, Duration::from_millis(10), requests(0), now);

@@ -315,7 +315,7 @@ impl Mesh {
     fn time_out(&mut self, request: usize) {
         let place = &mut self.places[0];
         place.line.retain(|&waiting| waiting != request);
-        place.server.leave(Concurrency::new(place.line.len() as u32), self.now);
+        place.server.leave(Concurrency::new(place.line.len() as u32), self.requests[request].came, self.now);
         let attempt = self.requests[request].attempt.unwrap();
         self.sender.answer(&attempt, Answer::Failed, self.now);
         self.sender.end(&attempt);
