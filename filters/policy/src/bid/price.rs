@@ -96,10 +96,11 @@ struct Prices {
 
 /// Whether a server that bounced a request with this `bid` and this report did so for the bid. Half
 /// of the bid is enough, because the queue moves between the decision and the report. A server that
-/// has held the request did so because it took longer than the queue.
+/// is not sure how fast it is may have counted with the fleet's execution time. A server that has
+/// held the request did so because it took longer than the queue.
 pub fn is_bounce(bid: Option<Bid>, report: &LoadReport) -> bool {
     bid.is_some_and(|bid| {
-        let offer = report.offer(bid.fleet.map(|fleet| fleet.as_secs_f64()));
+        let offer = report.highest_offer(bid.fleet.map(|fleet| fleet.as_secs_f64()));
         report.held || offer.is_none_or(|offer| offer >= bid.most.as_secs_f64() / 2.0)
     })
 }

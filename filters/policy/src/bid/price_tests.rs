@@ -301,4 +301,8 @@ fn counts_as_a_bounce_only_with_a_bid_of_at_most_twice_the_wait() {
     assert!(is_bounce(bid(101), &held), "the request was held for longer than the queue seemed");
     assert!(!is_bounce(None, &held));
     assert!(is_bounce(bid(100), &LoadReport::default()), "the report has no numbers");
+    let among = |most, fleet| Some(Bid { fleet: Some(Duration::from_millis(fleet)), ..bid(most).unwrap() });
+    let fast = LoadReport { fleet: true, ..report(100, 50) };
+    assert!(is_bounce(among(400, 100), &fast), "it may take itself to be like the fleet");
+    assert!(!is_bounce(among(401, 100), &fast));
 }

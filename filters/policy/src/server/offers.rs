@@ -3,8 +3,8 @@
 //! With one configured place, an offer goes by how long the request has been running that is in it
 //! ([`crate::age`]). A report does not: it is heard by those who come later. An offer is at most
 //! half as much again for that. So a bid that a server rejects is less than twice what it reports,
-//! which [`is_bounce`](crate::bid::is_bounce) demands, unless the offer counts with an execution
-//! time that is a third longer than the one in the report.
+//! which [`is_bounce`](crate::bid::is_bounce) demands. That allows for a server which is not sure
+//! that it is faster than the fleet, and counts with the fleet's execution time.
 //!
 //! All threads share the start of the running request. With `hold: true` it is known: the request
 //! is handed over. With `hold: false` the queue is in the application, and the sidecar does not see

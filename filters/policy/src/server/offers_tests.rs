@@ -125,6 +125,26 @@ fn what_the_server_reports_makes_every_bid_that_it_rejects_a_bounce() {
     }
 }
 
+/// The fleet takes ten times as long. A minute after its last answer, the server is not sure that
+/// it does not.
+#[test]
+fn a_bid_that_a_fast_server_rejects_while_it_is_not_sure_is_a_bounce() {
+    let mut server = served(spec(true), true);
+    let fleet = Some(server.expected(requests(0)).unwrap() * 10);
+    let last = 4_000 * 195;
+    for (idle, at_least) in [(0, 0), (60_000, 5_800_000)] {
+        let now = at(last + idle);
+        let rejects = |server: &mut Server, bid| {
+            server.hear_start(Some(at(last + idle - 5_000)));
+            server.judge(requests(1), bid, None, now).is_err()
+        };
+        let bid = |most| Some(Bid { most: micros(most), fleet });
+        let most = (0..10_000).rev().map(|most| most * 1_000).find(|most| rejects(&mut server, bid(*most))).unwrap();
+        assert!(most >= at_least, "{most}");
+        assert!(is_bounce(bid(most), &server.bare_report(requests(1))), "{most}");
+    }
+}
+
 #[test]
 fn starts_matter_with_one_place_where_callers_bid() {
     let of = |spec: ServiceSpec| {

@@ -61,6 +61,14 @@ impl LoadReport {
         Some(offer(expected, own.as_secs_f64(), fleet))
     }
 
+    /// The most that it may have compared: a server that is not sure that it is faster than the
+    /// fleet counts with the fleet's execution time.
+    pub fn highest_offer(&self, fleet: Option<f64>) -> Option<f64> {
+        let (expected, own) = (self.expected_seconds()?, self.execution.filter(|_| self.fleet));
+        let alike = own.zip(fleet).map(|(own, fleet)| expected * fleet / own.as_secs_f64());
+        Some(self.offer(fleet)?.max(alike.unwrap_or_default()))
+    }
+
     /// Writes the header's value into `into`, which is emptied first.
     pub fn encode(&self, into: &mut String) {
         into.clear();

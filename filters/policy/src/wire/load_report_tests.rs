@@ -118,6 +118,24 @@ fn a_server_reads_the_fleet_and_has_held_a_request_if_it_says_so() {
 }
 
 #[test]
+fn a_server_that_may_not_be_sure_offers_at_most_what_one_does_that_is_like_the_fleet() {
+    let report = LoadReport {
+        queue: Some(3),
+        service: Some(10.0),
+        execution: Some(Duration::from_millis(100)),
+        fleet: true,
+        ..LoadReport::default()
+    };
+    let millis = |report: LoadReport, fleet| report.highest_offer(fleet).map(|seconds| (seconds * 1e3).round());
+    for (fleet, most) in [(None, 400.0), (Some(0.2), 800.0), (Some(0.1), 400.0), (Some(0.06), 380.0)] {
+        assert_eq!(millis(report, fleet), Some(most), "{fleet:?}");
+    }
+    assert_eq!(millis(LoadReport { fleet: false, ..report }, Some(0.2)), Some(400.0));
+    assert_eq!(millis(LoadReport { execution: None, ..report }, Some(0.2)), Some(400.0));
+    assert_eq!(millis(LoadReport { queue: None, ..report }, Some(0.2)), None);
+}
+
+#[test]
 fn offers_its_whole_response_time_unless_both_sides_know_the_fleet() {
     let (queue, service, execution) = (Some(2), Some(10.0), Some(Duration::from_millis(200)));
     let reads = LoadReport { queue, service, execution, fleet: true, ..LoadReport::default() };
