@@ -21,6 +21,8 @@ const TICK_WHILE_READING: Duration = Duration::from_millis(1);
 const ASKS_PER_SECOND: u32 = 20_000;
 /// How long a rejected request may take to send the rest of its body.
 const UNTIL_READ: Duration = Duration::from_secs(1);
+/// No request is held for longer.
+const LAST: Timestamp = Timestamp::from_nanos(u64::MAX);
 /// Quick ticks begin when a request's wait ends within this time.
 const SOON: Duration = Duration::from_millis(300);
 
@@ -165,8 +167,10 @@ impl<H: Host> Queue<H> {
     }
 
     /// Takes the places granted to this thread, gives a sign of life, and finds requests that have
-    /// waited too long.
+    /// waited too long. One whose body has turned out too large to be held enters: its caller could
+    /// not repeat it.
     pub fn look(&mut self, now: Timestamp) -> Turns<H> {
+        self.wait_queue.release(now, Waiting::has_grown);
         let turns = self.wait_queue.look(&self.host, now);
         self.announced(turns)
     }
@@ -178,7 +182,7 @@ impl<H: Host> Queue<H> {
             return;
         }
         self.sized = now;
-        if self.wait_queue.release(Waiting::has_grown) {
+        if self.wait_queue.release(LAST, Waiting::has_grown) {
             let Turns(more) = self.look(now);
             turns.0.in_turn.extend(more.in_turn);
             turns.0.late.extend(more.late);

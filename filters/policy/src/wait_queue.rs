@@ -151,11 +151,11 @@ impl<T> WaitQueue<T> {
         }
     }
 
-    /// These requests are held no longer, and the next look lets them in. Returns whether there are
-    /// any.
-    pub fn release(&mut self, which: impl Fn(&T) -> bool) -> bool {
+    /// These of the requests that are held until `until` at the latest are held no longer, and the
+    /// next look lets them in. Returns whether there are any.
+    pub fn release(&mut self, until: Timestamp, which: impl Fn(&T) -> bool) -> bool {
         let mut any = false;
-        for held in self.held.iter_mut().filter(|held| which(&held.request)) {
+        for held in self.held.iter_mut().filter(|held| held.until <= until && which(&held.request)) {
             held.concurrency = None;
             any = true;
         }

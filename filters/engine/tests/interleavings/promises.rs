@@ -100,6 +100,20 @@ fn the_next_in_the_queue_gets_the_place_that_a_bounced_request_does_not_take() {
     assert!(next.entered());
 }
 
+/// A bounce would reach its client: Envoy's router repeats no request with a larger body.
+#[test]
+fn a_held_call_that_has_grown_too_large_to_be_repeated_enters_when_it_would_be_bounced() {
+    let mut server = Server::new(HOLDS);
+    let _inside = server.comes(&[]);
+    let [large, small, later] = [(); 3].map(|()| server.comes(&[BIDS, ("content-type", "application/grpc")]));
+    large.stream.0.bytes.set((1 << 20) + 1);
+    small.stream.0.bytes.set(1 << 20);
+    drop(later);
+    after(&mut server, 600);
+    assert_eq!((large.entered(), large.status(), small.status()), (true, None, Some(429)));
+    assert_eq!((server.counted("rejected_bid"), small.stream.0.visits.get()), (1, 2), "asked, then answered");
+}
+
 /// Over HTTP/1.1 an answer before the end of the body would cost the connection.
 #[test]
 fn a_held_upload_is_bounced_when_its_body_has_come() {

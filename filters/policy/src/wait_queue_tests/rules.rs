@@ -161,8 +161,9 @@ fn a_request_let_in_beyond_the_places_delays_the_next_turn() {
 fn a_released_request_leaves_at_the_next_look_and_takes_a_place() {
     let data = Data::default();
     let mut queue = holding(&data, [1, 2, 3]);
-    assert!(!queue.release(|_| false));
-    assert!(queue.release(|number| *number == 2));
+    let until = at(100_000);
+    assert!(!queue.release(until, |_| false) && !queue.release(at(99_999), |_| true));
+    assert!(queue.release(until, |number| *number == 2));
     assert_eq!(queue.look(&data, at(1)).in_turn, [2]);
     assert_eq!(queue.leave(&data, at(2)).in_turn, [0; 0], "one is still inside");
     assert_eq!(queue.leave(&data, at(3)).in_turn, [1]);
