@@ -100,6 +100,27 @@ fn the_next_in_the_queue_gets_the_place_that_a_bounced_request_does_not_take() {
     assert!(next.entered());
 }
 
+/// A server at half of the fleet's speed tries one request when it is not sure any more.
+#[test]
+fn a_trial_ends_when_its_own_request_is_reset_and_not_when_another_one_is() {
+    const SLOW: &[(&str, &str)] = &[("x-bloc-bid", "60;exec=50")];
+    let server = Server::new(r#""concurrency":2"#);
+    for _ in 0..200 {
+        let mut request = server.comes(&[]);
+        server.thread.process.advance(SECOND / 10);
+        request.answered(&ANSWER, true);
+    }
+    assert_eq!(server.comes(SLOW).status(), Some(429));
+    let other = server.comes(&[]);
+    server.thread.process.advance(30 * SECOND);
+    let trial = server.comes(SLOW);
+    assert_eq!(trial.status(), None);
+    drop(other);
+    assert_eq!(server.comes(SLOW).status(), Some(429));
+    drop(trial);
+    assert_eq!(server.comes(SLOW).status(), None);
+}
+
 /// A bounce would reach its client: Envoy's router repeats no request with a larger body.
 #[test]
 fn a_held_call_that_has_grown_too_large_to_be_repeated_enters_when_it_would_be_bounced() {
