@@ -180,7 +180,9 @@ impl Sender {
         let reads_fleet = now.since(self.heard) < bid::STALE
             && self.endpoints.get(endpoint).is_some_and(|endpoint| endpoint.report().fleet);
         let fleet = self.bids.fleet().filter(|_| reads_fleet);
-        let bid = turn.and_then(|turn| self.bid(turn)).map(|most| Bid { most, fleet });
+        let only = self.endpoints.only_other(endpoint).and_then(|report| self.bids.price_of(&report));
+        let most = turn.and_then(|turn| self.bid(turn)).map(|most| only.map_or(most, |only| most.min(only)));
+        let bid = most.map(|most| Bid { most, fleet });
         Some(Attempt { endpoint, began: now, bid, permit })
     }
 

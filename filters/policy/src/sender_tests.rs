@@ -4,6 +4,8 @@
 mod alone;
 #[path = "sender_tests/gateway.rs"]
 mod gateway_rules;
+#[path = "sender_tests/two.rs"]
+mod two;
 
 use super::*;
 use crate::config::ServiceSpec;

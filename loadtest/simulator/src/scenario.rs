@@ -103,6 +103,8 @@ pub enum Spread {
     LeastRequest,
     /// One after the other.
     RoundRobin,
+    /// Closed load: each client has its own, in turn. Open load: at random.
+    Own,
 }
 
 /// Why a case cannot be simulated.

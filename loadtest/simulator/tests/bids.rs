@@ -6,6 +6,7 @@ use bloc_policy::config::CapacitySpec;
 use bloc_sim::Scenario;
 use bloc_sim::outcome::Outcome;
 use bloc_sim::policies::PolicyKind;
+use bloc_sim::scenario::Spread;
 use common::case;
 
 /// 40 senders, 10 servers with `concurrency: 1` that take 50 ms for a request.
@@ -118,5 +119,22 @@ fn a_gateway_that_is_alone_makes_no_bids_and_spares_slow_servers() {
     for senders in [2, 10] {
         let together = run(PolicyKind::Bid, senders);
         assert!(together.attempts_per_request > 1.1, "{} attempts", together.attempts_per_request);
+    }
+}
+
+/// Each caller has one request at a time, so both servers are free whenever it chooses.
+#[test]
+fn a_slow_server_of_two_is_spared_by_each_caller_though_it_is_free() {
+    for seed in 1..=5 {
+        let outcome = run(PolicyKind::Bid, "closed:2", |scenario| {
+            (scenario.senders, scenario.servers, scenario.concurrency) = (2, 2, 2);
+            scenario.service.concurrency = Some(2);
+            scenario.service_time = "fixed:20ms".parse().unwrap();
+            (scenario.speeds, scenario.spread, scenario.seed) = (vec![0.1, 1.0], Spread::Own, seed);
+        });
+        println!("{seed}: {:?}, {} attempts", outcome.served_by, outcome.attempts_per_request);
+        let of_slow = outcome.served_by[0];
+        assert!(of_slow > 0 && 100 * of_slow < outcome.ok, "{of_slow} of {}", outcome.ok);
+        assert!(outcome.attempts_per_request < 1.2);
     }
 }

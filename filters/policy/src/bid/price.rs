@@ -13,6 +13,12 @@
 //! bounces where offers hardly differ. The quarter is for CPU that does not shrink with `F`: where
 //! requests take 1 ms, 2.6% of them were bounced without it, and 1.6% are.
 //!
+//! Where there are two servers, a bounce leads to the other one for sure. So the bid is at most 1.4
+//! times what that one has offered last, and the cost. Without this, a caller that has half of its
+//! requests at each never finds a slow server too slow, however slow it is: the fourth root of the
+//! mean is 0.84 of the slow one's offer, and 1.4 times that is more than the offer. The other
+//! server does not count while it is shut, or its promises are broken.
+//!
 //! A bid cannot be stale: the sender's numbers only set the bid, and the server decides at the
 //! moment of the request. What the bid says of the fleet can; so it is not said when nothing was
 //! heard for [`STALE`].
@@ -34,7 +40,7 @@
 //! `filters/adr/0017-the-price-of-looking-further.md`.
 
 use super::bounce::{Bounce, WEIGHT};
-use super::search::{Heard, MOST_BIDS};
+use super::search::{Heard, MOST_BIDS, WITHOUT_LIMIT};
 use crate::wire::bid::Bid;
 use crate::wire::load_report::LoadReport;
 use std::time::Duration;
@@ -92,6 +98,8 @@ struct Prices {
     bids: [f64; MOST_BIDS],
     /// The cost of a bounce for which they were made.
     bounce: f64,
+    /// That of looking further.
+    cost: f64,
 }
 
 /// Whether a server that bounced a request with this `bid` and this report did so for the bid. Half
@@ -177,7 +185,7 @@ impl Bids {
             return;
         }
         let cost = BOUNCE_FACTOR * bounce + self.price * self.execution.unwrap_or(0.0);
-        self.prices = Some(Prices { bids: self.heard.prices(self.most(), cost), bounce });
+        self.prices = Some(Prices { bids: self.heard.prices(self.most(), cost), bounce, cost });
         self.news = 0;
         self.bounce.priced();
     }
@@ -190,6 +198,12 @@ impl Bids {
 
     fn fleet_seconds(&self) -> Option<f64> {
         self.execution.filter(|execution| *execution <= MOST_FLEET * self.most())
+    }
+
+    /// The price of looking further where only the server with this report is left, if that is
+    /// known.
+    pub fn price_of(&self, report: &LoadReport) -> Option<Duration> {
+        Some(whole(WITHOUT_LIMIT * report.offer(self.fleet_seconds())? + self.prices?.cost))
     }
 
     /// The bid of this turn; none: without limit.

@@ -51,6 +51,22 @@ fn bids_what_the_others_take_the_time_of_a_bounce_and_its_price() {
 }
 
 #[test]
+fn where_one_server_is_left_its_offer_is_the_price() {
+    let price = |bids: &Bids, report| bids.price_of(&report).map(|price| price.as_micros());
+    assert_eq!(price(&hearing(0.1, 7, &report(100, 50)), report(60, 50)), None, "there are no prices");
+    let mut bids = hearing(0.1, 16, &report(100, 50));
+    // 1.4 times 60 ms, 2.5 ms, and a tenth of 50 ms.
+    assert_eq!(price(&bids, report(60, 50)), Some(91_500));
+    assert_eq!(price(&bids, LoadReport { service: None, ..report(60, 50) }), None);
+    let slow = LoadReport { fleet: true, ..report(200, 150) };
+    assert_eq!(price(&bids, slow), Some(217_500), "an offer of 150 ms");
+    bids.bounced(Duration::from_millis(3));
+    assert_eq!(price(&bids, report(60, 50)), Some(92_750));
+    let endless = LoadReport { service: Some(f64::MIN_POSITIVE), ..report(60, 50) };
+    assert!(bids.price_of(&endless) > Some(Duration::from_hours(24)));
+}
+
+#[test]
 fn fewer_servers_leave_the_higher_bids() {
     let mut bids = Bids::new(0.1);
     (0..16).for_each(|nth| bids.hear(&report([50, 150][nth % 2], 50)));

@@ -23,7 +23,7 @@ pub const MOST_BIDS: usize = 5;
 /// How many offers are kept.
 const MEMORY: usize = 16;
 /// What the attempt after the last bid may expect, as a multiple of the mean.
-const WITHOUT_LIMIT: f64 = 1.4;
+pub(super) const WITHOUT_LIMIT: f64 = 1.4;
 
 /// The offers that a sender has heard last.
 #[derive(Clone, Debug, PartialEq)]

@@ -40,6 +40,17 @@ impl Endpoints {
         self.table.get(id)
     }
 
+    /// The last report of the only other server, with at least the requests that this sender has
+    /// there: they may have been sent since, and it may not answer any more. None if there are none
+    /// or several others, or if it is shut, or its acceptance of a bid means nothing.
+    pub fn only_other(&self, one: EndpointId) -> Option<LoadReport> {
+        let &[first, second] = self.all.as_slice() else { return None };
+        let other = self.get(if first == one { second } else { first })?;
+        let counts = !other.is_shut() && !other.promises.are_untrusted();
+        let queue = other.report.queue.map(|queue| queue.max(other.pending));
+        counts.then_some(LoadReport { queue, ..other.report })
+    }
+
     /// The server with this address.
     pub fn find(&self, address: &str) -> Option<EndpointId> {
         self.by_address.get(address).copied()

@@ -90,7 +90,7 @@ impl Simulation<'_> {
     }
 
     fn start(&mut self, client: u32) {
-        let sender = self.spread();
+        let sender = self.spread(client);
         self.open[sender as usize] += 1;
         self.tally.start();
         let work = self.scenario.service_time.draw(&mut self.generators.work);
@@ -101,10 +101,11 @@ impl Simulation<'_> {
         }
     }
 
-    fn spread(&mut self) -> u32 {
+    fn spread(&mut self, client: u32) -> u32 {
         let senders = self.scenario.senders;
         match self.scenario.spread {
-            Spread::Random => self.generators.arrivals.u32(..senders),
+            Spread::Own if client != NONE => client % senders,
+            Spread::Random | Spread::Own => self.generators.arrivals.u32(..senders),
             Spread::RoundRobin => {
                 self.next_sender = (self.next_sender + 1) % senders;
                 self.next_sender
