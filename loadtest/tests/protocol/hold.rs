@@ -1,27 +1,24 @@
 //! The wait queue: over all workers, the application never works on more than `concurrency`
 //! requests, and each held request is answered.
 
-use crate::support::{App, Place, Pod, eventually, from_sidecar, inbound, request, send};
-use bloc_mesh::envoy::{Envoy, SERVICE};
+use crate::support::bootstraps::manager;
+use crate::support::{Place, Pod, eventually, from_sidecar, request, send};
+use bloc_mesh::envoy::SERVICE;
 use serde_json::{Value, json};
 use std::time::Duration;
 use tokio::time::{Instant, timeout};
 
 const WORKERS: usize = 4;
 
+/// Connections are balanced over the workers, so that all four hold requests.
 async fn pod(place: &Place, spec: Value) -> Pod {
-    let app = App::start("pod").await;
-    let configuration = json!({"service": SERVICE, "services": {SERVICE: spec}});
-    let mut bootstrap = inbound(place, app.address, &configuration, None);
-    // Connections are balanced over the workers, so that all four hold requests.
-    bootstrap["static_resources"]["listeners"][0]["connection_balance_config"] = json!({"exact_balance": {}});
     // Peers are inside the mesh: Envoy accepts x-envoy-* headers only from them.
-    let manager = &mut bootstrap["static_resources"]["listeners"][0]["filter_chains"][0]["filters"][0]["typed_config"];
-    manager["use_remote_address"] = json!(true);
-    manager["internal_address_config"] = json!({"cidr_ranges": [{"address_prefix": "127.0.0.0", "prefix_len": 8}]});
-    let sidecar = Envoy::start(&place.envoy, place.path(), "pod", &bootstrap, WORKERS).await.unwrap();
-    let address = sidecar.listener("inbound").unwrap();
-    Pod { app, sidecar, address }
+    let inside = |bootstrap: &mut Value| {
+        let manager = manager(&mut bootstrap["static_resources"]["listeners"][0]);
+        manager["use_remote_address"] = json!(true);
+        manager["internal_address_config"] = json!({"cidr_ranges": [{"address_prefix": "127.0.0.0", "prefix_len": 8}]});
+    };
+    Pod::balanced(place, "pod", spec, WORKERS, inside).await
 }
 
 /// Thousands of short requests, a third of which the client cancels at a random moment. The bound

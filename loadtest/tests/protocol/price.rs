@@ -1,9 +1,8 @@
 //! How long a request may wait: bids, and the SLO at a gateway.
 
-use crate::support::{Answer, Place, Pod, Traffic, eventually, metric, outbound, request, send};
-use bloc_mesh::envoy::{Envoy, SERVICE};
-use serde_json::{Value, json};
-use std::net::SocketAddr;
+use crate::support::{Answer, Place, Pod, Traffic, eventually, metric, request, send, single_sender};
+use bloc_mesh::envoy::SERVICE;
+use serde_json::json;
 use std::time::Duration;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep};
@@ -36,15 +35,6 @@ async fn release(pod: &Pod, held: Vec<JoinHandle<Result<Answer, String>>>) {
     }
 }
 
-/// A caller's sidecar with a single worker, so that all requests share its knowledge.
-async fn sender(place: &Place, name: &str, endpoints: &[SocketAddr], mut spec: Value) -> (Envoy, SocketAddr) {
-    spec["endpoints"] = json!(endpoints.iter().map(ToString::to_string).collect::<Vec<_>>());
-    let bootstrap = outbound(place, endpoints, &json!({"services": {SERVICE: spec}}), None);
-    let envoy = Envoy::start(&place.envoy, place.path(), name, &bootstrap, 1).await.unwrap();
-    let address = envoy.listener("outbound").unwrap();
-    (envoy, address)
-}
-
 #[tokio::test(flavor = "multi_thread")]
 async fn an_attempt_that_would_wait_longer_than_its_bid_is_bounced() {
     let place = Place::new();
@@ -72,7 +62,7 @@ async fn an_attempt_that_would_wait_longer_than_its_bid_is_bounced() {
 async fn bids_reach_the_idle_server_without_a_shed_request() {
     let place = Place::new();
     let (busy, idle) = (pod(&place, "busy").await, pod(&place, "idle").await);
-    let (envoy, to) = sender(&place, "sender", &[busy.address, idle.address], json!({"routing": "bid"})).await;
+    let (envoy, to) = single_sender(&place, "sender", &[busy.address, idle.address], json!({"routing": "bid"})).await;
     // Until the sender knows both servers, it does not bid. What the busy one served meanwhile
     // would tell it that its held requests take no time.
     for _ in 0..30 {
@@ -113,7 +103,7 @@ async fn a_slow_server_is_spared_until_it_is_fast_again() {
     // A caller that is alone makes no bids.
     let mut callers = Vec::new();
     for name in ["one", "other"] {
-        callers.push(sender(&place, name, &[slow.address, fast.address], json!({"routing": "bid"})).await);
+        callers.push(single_sender(&place, name, &[slow.address, fast.address], json!({"routing": "bid"})).await);
     }
     let within = Duration::from_secs(10);
     let [one, other] = [0, 1].map(|caller| Traffic::start(2, callers[caller].1, "/work", within));
@@ -172,7 +162,7 @@ async fn the_gateway_refuses_a_request_that_no_server_can_answer_in_time() {
     let place = Place::new();
     let pod = pod(&place, "pod").await;
     let spec = json!({"routing": "mu", "slo": "2s", "sloGrace": "500ms"});
-    let (envoy, to) = sender(&place, "sender", &[pod.address], spec).await;
+    let (envoy, to) = single_sender(&place, "sender", &[pod.address], spec).await;
     // A lone gateway counts its own requests at the server, so fill the server through it.
     assert_eq!(send(to, request("/slow"), "").await.unwrap().status.as_u16(), 200);
     let mut held = Vec::new();

@@ -1,8 +1,7 @@
 //! A sidecar that stalls with requests in its wait queue: stopped as a whole, or throttled by its
 //! cgroup. Each request is answered, by the application or with a rejection.
 
-use crate::support::{Answer, App, Connection, Place, Pod, balance, eventually, inbound, request, send};
-use bloc_mesh::envoy::{Envoy, SERVICE};
+use crate::support::{Answer, Connection, Place, Pod, eventually, request, send};
 use bloc_mesh::process::{Process, Program};
 use bloc_mesh::throttle::Throttle;
 use nix::sys::signal::Signal;
@@ -18,13 +17,7 @@ const ANSWERED_WITHIN: Duration = Duration::from_secs(40);
 
 /// A pod with two workers whose application works on one request at a time.
 async fn pod(place: &Place) -> Pod {
-    let app = App::start("pod").await;
-    let configuration = json!({"service": SERVICE, "services": {SERVICE: {"concurrency": 1}}});
-    let mut bootstrap = inbound(place, app.address, &configuration, None);
-    balance(&mut bootstrap);
-    let sidecar = Envoy::start(&place.envoy, place.path(), "pod", &bootstrap, 2).await.unwrap();
-    let address = sidecar.listener("inbound").unwrap();
-    Pod { app, sidecar, address }
+    Pod::balanced(place, "pod", json!({"concurrency": 1}), 2, |_| ()).await
 }
 
 /// The results of the requests.

@@ -67,6 +67,11 @@ impl App {
         Self { address, inner, stop }
     }
 
+    /// Its name.
+    pub fn name(&self) -> &str {
+        &self.inner.name
+    }
+
     /// The requests for `path` so far.
     pub fn seen(&self, path: &str) -> Vec<Seen> {
         self.inner.seen.lock().unwrap().iter().filter(|seen| seen.path == path).cloned().collect()

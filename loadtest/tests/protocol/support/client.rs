@@ -108,9 +108,13 @@ pub async fn grpc(to: SocketAddr, path: &str) -> Result<Answer, String> {
     let request = Request::post(format!("http://backend{path}"))
         .header("content-type", "application/grpc")
         .header("te", "trailers")
-        .header("x-bloc-bid", bloc_policy::wire::bid::ANY)
-        .body(Full::new(Bytes::from_static(&[0; 5])))
-        .unwrap();
+        .header("x-bloc-bid", bloc_policy::wire::bid::ANY);
+    send_http2(to, request, Bytes::from_static(&[0; 5])).await
+}
+
+/// Sends a request over HTTP/2 and waits for the whole answer.
+pub async fn send_http2(to: SocketAddr, request: Builder, body: Bytes) -> Result<Answer, String> {
+    let request = request.body(Full::new(body)).unwrap();
     let exchange = async {
         let stream = TcpStream::connect(to).await.map_err(|e| e.to_string())?;
         let handshake = hyper::client::conn::http2::handshake(TokioExecutor::new(), TokioIo::new(stream));

@@ -14,10 +14,10 @@ mod workers;
 
 pub use app::App;
 pub use changing::{Changing, WORKERS, errors};
-pub use client::{Answer, Connection, from_sidecar, grpc, request, send};
+pub use client::{Answer, Connection, from_sidecar, grpc, request, send, send_http2};
 pub use fake_control_plane::FakeControlPlane;
 pub use place::{Place, last_release};
-pub use pods::{Pod, balance, dynamic, inbound, metric, outbound, sender};
+pub use pods::{Pod, balance, dynamic, inbound, metric, outbound, sender, single_sender};
 pub use traffic::{Tally, Traffic};
 pub use workers::Workers;
 

@@ -26,6 +26,25 @@ impl Pod {
         Self { app, sidecar, address }
     }
 
+    /// A pod with this spec, whose sidecar balances its connections over so many workers. `edit`
+    /// changes its bootstrap last.
+    pub async fn balanced(
+        place: &Place,
+        name: &str,
+        spec: Value,
+        workers: usize,
+        edit: impl FnOnce(&mut Value),
+    ) -> Self {
+        let app = App::start(name).await;
+        let configuration = json!({"service": SERVICE, "services": {SERVICE: spec}});
+        let mut bootstrap = inbound(place, app.address, &configuration, None);
+        balance(&mut bootstrap);
+        edit(&mut bootstrap);
+        let sidecar = Envoy::start(&place.envoy, place.path(), name, &bootstrap, workers).await.unwrap();
+        let address = sidecar.listener("inbound").unwrap();
+        Self { app, sidecar, address }
+    }
+
     /// A pod that admits `capacity` requests at once.
     pub async fn with_capacity(place: &Place, name: &str, capacity: u32) -> Self {
         let spec = json!({"capacity": {"estimator": "static", "limit": capacity}});
@@ -69,6 +88,20 @@ pub fn outbound(
 /// The sidecar of a caller, and where to send requests.
 pub async fn sender(place: &Place, bootstrap: &Value) -> (Envoy, SocketAddr) {
     let envoy = Envoy::start(&place.envoy, place.path(), "sender", bootstrap, WORKERS).await.unwrap();
+    let address = envoy.listener("outbound").unwrap();
+    (envoy, address)
+}
+
+/// A caller's sidecar with a single worker, so that all requests share its knowledge.
+pub async fn single_sender(
+    place: &Place,
+    name: &str,
+    endpoints: &[SocketAddr],
+    mut spec: Value,
+) -> (Envoy, SocketAddr) {
+    spec["endpoints"] = json!(endpoints.iter().map(ToString::to_string).collect::<Vec<_>>());
+    let bootstrap = outbound(place, endpoints, &json!({"services": {SERVICE: spec}}), None);
+    let envoy = Envoy::start(&place.envoy, place.path(), name, &bootstrap, 1).await.unwrap();
     let address = envoy.listener("outbound").unwrap();
     (envoy, address)
 }
