@@ -19,6 +19,7 @@ mod headers;
 mod hold;
 mod in_flight;
 mod istio;
+mod late;
 mod latency;
 mod lifecycle;
 mod mirror;
