@@ -89,11 +89,21 @@ async fn bids_reach_the_idle_server_without_a_shed_request() {
 /// Longer than a server bounces requests from a free place without learning anything new.
 const RECOVERED: Duration = Duration::from_secs(90);
 
-/// With four clients there is always a free place at both.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_slow_server_is_spared_until_it_is_fast_again() {
+    spares_the_slow_server(2).await;
+}
+
+/// Such a caller knows the slow server as well as the fast one.
+#[tokio::test(flavor = "multi_thread")]
+async fn callers_with_one_request_at_a_time_spare_a_slow_server_until_it_is_fast_again() {
+    spares_the_slow_server(1).await;
+}
+
+/// Two callers with so many clients each. There is always a free place at both servers.
+async fn spares_the_slow_server(clients: usize) {
     let place = Place::new();
-    let spec = json!({"concurrency": 4, "hold": false, "routing": "bid"});
+    let spec = json!({"concurrency": 2 * clients, "hold": false, "routing": "bid"});
     let configuration = json!({"service": SERVICE, "services": {SERVICE: spec}});
     let pods =
         [Pod::start(&place, "slow", configuration.clone()).await, Pod::start(&place, "fast", configuration).await];
@@ -106,7 +116,7 @@ async fn a_slow_server_is_spared_until_it_is_fast_again() {
         callers.push(single_sender(&place, name, &[slow.address, fast.address], json!({"routing": "bid"})).await);
     }
     let within = Duration::from_secs(10);
-    let [one, other] = [0, 1].map(|caller| Traffic::start(2, callers[caller].1, "/work", within));
+    let [one, other] = [0, 1].map(|caller| Traffic::start(clients, callers[caller].1, "/work", within));
     let came = || pods.each_ref().map(|pod| pod.app.seen("/work").len());
     eventually("bounces of the slow server", async || (slow.metric("rejected_bid").await > 10).then_some(())).await;
     let before = came();
