@@ -6,8 +6,8 @@
 //! newest report is 2%.
 //!
 //! Who is alone knows all queues: what it has pending is what is in the servers. An equal second
-//! sender ends that within some six reports, and when it leaves, the first one is alone again
-//! after some hundred. Cold start: as if somebody else had a request. It takes 63 reports to say the
+//! sender ends that within some six reports, and when it leaves, the first one is alone again after
+//! some hundred. Cold start: as if somebody else had a request. It takes 63 reports to say the
 //! contrary where four own requests are in the server besides the one answered, and 119 where one
 //! is. Where none ever is, because the sender has one request at a time, it is never alone. A few
 //! callers beside much own traffic do not matter.

@@ -180,9 +180,9 @@ impl<T> WaitQueue<T> {
         turns
     }
 
-    /// Takes what has been granted to this thread, gives a sign of life, and finds the requests that
-    /// have waited too long. One of these that has a place by now enters: without the message, the
-    /// thread would not know of it, and the place would go to one that came later.
+    /// Takes what has been granted to this thread, gives a sign of life, and finds the requests
+    /// that have waited too long. One of these that has a place by now enters: without the message,
+    /// the thread would not know of it, and the place would go to one that came later.
     pub fn look(&mut self, shared: &impl Shared, now: Timestamp) -> Turns<T> {
         let mut turns = self.pass_on(shared, &[], now);
         let leaves = |(place, held): (usize, &Held<T>)| held.leaves(now).then_some(place);
