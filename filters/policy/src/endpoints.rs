@@ -173,7 +173,7 @@ impl Endpoints {
             Answer::Unreported | Answer::Failed | Answer::GivenUp => None,
         };
         if let Some(report) = report {
-            endpoint.report = report;
+            (endpoint.report, endpoint.reported) = (report, now);
             endpoint.estimate.hear(&report, endpoint.pending, limit, now);
         }
         let counts = answer == Answer::Failed && endpoint.failures.failed(&mut self.peers);

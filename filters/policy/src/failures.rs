@@ -21,6 +21,8 @@ const WEIGHT: f64 = 0.1;
 /// How many standard deviations are put down to chance.
 const CHANCE: f64 = 2.0;
 
+/// A server with a failing share above this has failed lately.
+const RECENT: f64 = 0.05;
 /// A failing share below this counts as 0.
 const NEGLIGIBLE: f64 = 1e-6;
 
@@ -68,6 +70,11 @@ impl Failures {
             peers.add(-self.share, 0);
             peers.count = peers.count.saturating_sub(1);
         }
+    }
+
+    /// Whether one of its last seven attempts has failed, or several before.
+    pub fn are_recent(&self) -> bool {
+        self.share > RECENT
     }
 
     fn set(&mut self, share: f64, peers: &mut Peers) {

@@ -180,10 +180,19 @@ impl Sender {
         let reads_fleet = now.since(self.heard) < bid::STALE
             && self.endpoints.get(endpoint).is_some_and(|endpoint| endpoint.report().fleet);
         let fleet = self.bids.fleet().filter(|_| reads_fleet);
-        let only = self.endpoints.only_other(endpoint).and_then(|report| self.bids.price_of(&report));
-        let most = turn.and_then(|turn| self.bid(turn)).map(|most| only.map_or(most, |only| most.min(only)));
-        let bid = most.map(|most| Bid { most, fleet });
+        let by_all = turn.and_then(|turn| self.bid(turn));
+        let bid = by_all.map(|by_all| Bid { most: by_all.min(self.price_of_the_other(endpoint, now)), fleet });
         Some(Attempt { endpoint, began: now, bid, permit })
+    }
+
+    /// The price of going to the only other server. There is none while an attempt there waits for
+    /// longer than that: the server may hang.
+    fn price_of_the_other(&self, endpoint: EndpointId, now: Timestamp) -> Duration {
+        let price = || {
+            let (report, waits) = self.endpoints.only_other(endpoint, bid::STALE, now)?;
+            self.bids.price_of(&report).filter(|price| waits <= *price)
+        };
+        price().unwrap_or(Duration::MAX)
     }
 
     /// The attempt was answered. Its [`end`](Self::end) is reported separately, because the body of

@@ -33,7 +33,7 @@ const THROUGHPUT_SHARE: f64 = 0.97;
 const MU_TWO_CHOICES: [f64; 2] = [bounds::MU_P99_TWO_CHOICES, bounds::MU_MEAN_TWO_CHOICES];
 /// The same for least request with full scan, which has a lower mean than Mu. The mean depends on
 /// how full the servers happen to be: runs of 15 s have 1.09 to 1.32 of it, and one run of 10 s had
-/// 1.27.
+/// 1.27. So a run may miss what the median of five keeps.
 const MU_FULL_SCAN: [f64; 2] = [bounds::MU_P99_FULL_SCAN, bounds::MU_MEAN_FULL_SCAN];
 
 /// With servers of different speeds and one gateway, the 99th percentile and the median of bids at

@@ -17,27 +17,30 @@
 //! times what that one has offered last, and the cost. Without this, a caller that has half of its
 //! requests at each never finds a slow server too slow, however slow it is: the fourth root of the
 //! mean is 0.84 of the slow one's offer, and 1.4 times that is more than the offer. The other
-//! server does not count while it is shut, or its promises are broken.
+//! server does not count while it is no alternative ([`Endpoints::only_other`]).
 //!
-//! A bid cannot be stale: the sender's numbers only set the bid, and the server decides at the
-//! moment of the request. What the bid says of the fleet can; so it is not said when nothing was
-//! heard for [`STALE`].
+//! A stale bid costs a bounce at most: the sender's numbers only set the bid, and the server
+//! decides at the moment of the request. What a sender has not heard of for [`STALE`] is not
+//! believed: neither the fleet's execution time, nor the other one of two servers.
 //!
 //! While full servers reject more than a fifth of a sender's attempts, there is nothing left to
 //! find, and attempts do not bid. One full server among ten is not enough for that. Rejections for
 //! other reasons do not count: a server whose application is down says nothing about the others.
 //!
-//! A server's numbers cannot spoil the bids. Of a report, at most [`MAX_REPORT_FACTOR`] times what
-//! this sender's own requests take is believed ([`Bids::served`]): one of ten servers that reports
-//! arbitrary numbers raises the last bids, and the first ones by a few percent. A bounce counts as
-//! one only if the attempt had a bid, and the expected response time that the server reports is not
-//! less than half of it, or the server has held it ([`is_bounce`]). Otherwise it is a rejection,
-//! and the server is left alone like any that rejects.
+//! A server's numbers cannot spoil the bids among several others. Of a report, at most
+//! [`MAX_REPORT_FACTOR`] times what this sender's own requests take is believed ([`Bids::served`]):
+//! one of ten servers that reports arbitrary numbers raises the last bids, and the first ones by a
+//! few percent. A bounce counts as one only if the attempt had a bid, and the expected response
+//! time that the server reports is not less than half of it, or the server has held it
+//! ([`is_bounce`]). Otherwise it is a rejection, and the server is left alone like any that
+//! rejects.
 //!
 //! Cold start: no bid before the eighth report. Cost: a few multiplications a report, and new
 //! prices after every fourth one, or when the cost of a bounce has changed by a tenth. Not in the
 //! papers: bids are this project's own. What was tried is in
 //! `filters/adr/0017-the-price-of-looking-further.md`.
+//!
+//! [`Endpoints::only_other`]: crate::endpoints::Endpoints::only_other
 
 use super::bounce::{Bounce, WEIGHT};
 use super::search::{Heard, MOST_BIDS, WITHOUT_LIMIT};

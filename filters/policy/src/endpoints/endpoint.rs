@@ -26,6 +26,7 @@ pub struct Endpoint {
     /// `explored` at the last [`Endpoints::meet`].
     pub(super) met: u64,
     pub(super) report: LoadReport,
+    pub(super) reported: Timestamp,
     pub(super) estimate: Estimate,
     pub(super) backlog: Backlog,
     pub(super) promises: Promises,

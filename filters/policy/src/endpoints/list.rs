@@ -8,6 +8,7 @@ use crate::failures::Failures;
 use crate::units::Timestamp;
 use crate::wire::load_report::LoadReport;
 use hashbrown::HashSet;
+use std::time::Duration;
 
 impl Endpoints {
     /// The number of servers.
@@ -41,14 +42,16 @@ impl Endpoints {
     }
 
     /// The last report of the only other server, with at least the requests that this sender has
-    /// there: they may have been sent since, and it may not answer any more. None if there are none
-    /// or several others, or if it is shut, or its acceptance of a bid means nothing.
-    pub fn only_other(&self, one: EndpointId) -> Option<LoadReport> {
+    /// there, and for how long an attempt there has been waiting for a sign of it. None if there
+    /// are none or several others; or if it is shut, has failed lately, has said nothing for this
+    /// long, or if its acceptance of a bid means nothing.
+    pub fn only_other(&self, one: EndpointId, longest: Duration, now: Timestamp) -> Option<(LoadReport, Duration)> {
         let &[first, second] = self.all.as_slice() else { return None };
         let other = self.get(if first == one { second } else { first })?;
-        let counts = !other.is_shut() && !other.promises.are_untrusted();
+        let counts = !other.is_shut() && !other.failures.are_recent() && !other.promises.are_untrusted();
         let queue = other.report.queue.map(|queue| queue.max(other.pending));
-        counts.then_some(LoadReport { queue, ..other.report })
+        let waits = if other.unheard == 0 { Duration::ZERO } else { now.since(other.unheard_since) };
+        (counts && now.since(other.reported) < longest).then_some((LoadReport { queue, ..other.report }, waits))
     }
 
     /// The server with this address.
@@ -67,6 +70,7 @@ impl Endpoints {
             address: address.into(),
             chips: 1,
             last_event: now,
+            reported: now,
             pending: 0,
             unheard: 0,
             unheard_since: now,

@@ -95,6 +95,44 @@ fn a_server_that_is_shut_or_breaks_its_promises_is_no_alternative() {
 }
 
 #[test]
+fn a_server_that_has_failed_lately_is_no_alternative() {
+    let mut sender = informed(2);
+    // What both do counts against neither.
+    exchange(&mut sender, SLOW, Answer::Failed, 10_000);
+    exchange(&mut sender, FAST, Answer::Failed, 10_000);
+    for answered in 0..7 {
+        assert_eq!(bid(&sender, SLOW), usual(&sender), "{answered}");
+        exchange(&mut sender, FAST, Answer::Served(report(20, 0)), 10_000);
+    }
+    assert!(bid(&sender, SLOW) < usual(&sender));
+}
+
+#[test]
+fn a_server_that_owes_an_answer_for_longer_than_the_price_is_no_alternative() {
+    let mut sender = informed(2);
+    sender.begin(FAST, Some(sender.turn(0)), at(9_884)).unwrap();
+    assert_eq!(bid(&sender, SLOW), usual(&sender), "116 ms");
+    let mut sender = informed(2);
+    sender.begin(FAST, Some(sender.turn(0)), at(9_885)).unwrap();
+    assert_eq!(bid(&sender, SLOW), Some(11_550), "115 ms");
+    let mut sender = informed(2);
+    let waits = sender.begin(FAST, Some(sender.turn(0)), at(9_884)).unwrap();
+    sender.answer(&waits, Answer::Served(report(20, 0)), at(10_000));
+    assert!(bid(&sender, SLOW) < usual(&sender), "it has answered");
+}
+
+#[test]
+fn a_server_that_has_said_nothing_for_long_is_no_alternative() {
+    let sender = informed(2);
+    let bid = |now| {
+        let mut sender = sender.clone();
+        sender.begin(SLOW, Some(sender.turn(0)), at(now)).unwrap().bid.map(|bid| tens(bid.most))
+    };
+    // It answered last after 9,020 ms.
+    assert_eq!((bid(19_019), bid(19_020)), (Some(11_550), usual(&sender)));
+}
+
+#[test]
 fn a_slow_server_of_two_bounces_although_it_is_free() {
     let spec = ServiceSpec { concurrency: Some(2), hold: Some(false), ..ServiceSpec::default() };
     let mut server = Server::new(&spec.validate().unwrap());

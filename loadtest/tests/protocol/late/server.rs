@@ -115,7 +115,7 @@ async fn each_request_has_one_answer_after_a_stop_of_a_second() {
     let began = Instant::now();
     let patient: Vec<_> = (0..EACH).map(|n| begin(&pod, &format!("/patient/{n}"), Some("any"))).collect();
     let bidding = (0..EACH).map(|_| begin(&pod, "/bids", Some("500;exec=50"))).collect();
-    has(&pod, "in_flight", 2 * EACH as u64 + 1).await;
+    has(&pod, "held", 2 * EACH as u64).await;
     pod.sidecar.process().signal(Signal::SIGSTOP);
     sleep(Duration::from_secs(1)).await;
     pod.sidecar.process().signal(Signal::SIGCONT);
