@@ -357,12 +357,13 @@ async fn sums_over_replicas_are_right_wherever_proxies_poll() {
     for _ in 0..3 {
         world.look().await;
     }
+    // The replicas are asked one after the other, so a look may find a proxy that changes between
+    // them at both, or at neither.
     let mut stale = 0.0;
-    while stale < REFUSERS as f64 {
+    while stale != REFUSERS as f64 {
         assert!(world.looks < 10, "{stale} proxies are stale");
         stale = world.look().await.sum("bloc_proxies_stale");
     }
-    assert_eq!(stale, REFUSERS as f64);
     world.mesh.refuse.store(false, Ordering::Relaxed);
     while world.settle().await.sum("bloc_polls_held") < PROXIES as f64 {
         assert!(world.generation < 100, "they do not recover");
