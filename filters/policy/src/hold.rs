@@ -3,7 +3,7 @@
 //! | limit | reason |
 //! |---|---|
 //! | `maxQueueWait`, or the time until the deadline minus one execution time | deadline |
-//! | twice the bid | bid |
+//! | twice the bid, if the bid says the fleet's execution time | bid |
 //!
 //! The shortest of them counts.
 //!

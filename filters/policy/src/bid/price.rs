@@ -15,11 +15,12 @@
 //!
 //! Where there are two servers, a bounce leads to the other one for sure. So the bid is at most 1.4
 //! times what that one has offered last, and the cost. Without this, a caller that has half of its
-//! requests at each never finds a slow server too slow, however slow it is: the fourth root of the
-//! mean is 0.84 of the slow one's offer, and 1.4 times that is more than the offer. The other
+//! requests at each never finds a slow server too slow, however slow it is: the power mean of order
+//! 4 is at least 0.84 of the slow one's offer, and 1.4 times that is more than the offer. The other
 //! server does not count while it is no alternative ([`Endpoints::only_other`]).
 //!
-//! A stale bid costs a bounce at most: the sender's numbers only set the bid, and the server
+//! A stale bid costs a needless bounce, or a longer wait: it is only what the attempt accepts, and
+//! the server
 //! decides at the moment of the request. What a sender has not heard of for [`STALE`] is not
 //! believed: neither the fleet's execution time, nor the other one of two servers.
 //!
