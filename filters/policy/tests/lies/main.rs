@@ -4,8 +4,8 @@
 //! `filters/testhost/tests/guest/lies.rs`.
 //!
 //! Ten servers of the same speed, one of which sends false reports, in a small simulation that
-//! carries the header's real text. The times that the documentation states are derived from the
-//! parameters and asserted here:
+//! carries the header's real text. [`two`] has a liar among two. The times that the documentation
+//! states are derived from the parameters and asserted here:
 //!
 //! | what a server does | how long it holds | why |
 //! |---|---|---|
@@ -19,3 +19,4 @@ mod attraction;
 mod mesh;
 mod nonsense;
 mod repulsion;
+mod two;

@@ -11,11 +11,11 @@ use bloc_policy::wire::bid::{self, Bid, Caller};
 use bloc_policy::wire::load_report::LoadReport;
 use bloc_policy::wire::reason::Reason;
 use std::cmp::Reverse;
-use std::collections::{BinaryHeap, VecDeque};
+use std::collections::BinaryHeap;
 use std::fmt;
 use std::time::Duration;
 
-/// How many servers there are. The first is the liar.
+/// How many servers there usually are. The first is the liar.
 pub const SERVERS: usize = 10;
 /// What a server takes for a request.
 pub const SERVICE: Duration = Duration::from_millis(50);
@@ -35,8 +35,31 @@ pub enum Lie {
     Rejects(&'static [u8]),
     /// It bounces everything, for the bid, and says this.
     Bounces(&'static [u8]),
+    /// It admits everything, takes so long for each request, however many it has, and says this.
+    Delays(&'static [u8], Duration),
+    /// The same, except that it serves attempts that bid in time.
+    DelaysWithoutBid(&'static [u8], Duration),
     /// It takes everything and answers nothing.
     Swallows,
+}
+
+impl Lie {
+    /// What it reports with its answers, if that is not the truth.
+    fn says(self) -> Option<&'static [u8]> {
+        match self {
+            Self::Says(text) | Self::Delays(text, _) | Self::DelaysWithoutBid(text, _) => Some(text),
+            _ => None,
+        }
+    }
+
+    /// How long it keeps an attempt, if not as long as an honest server.
+    fn keeps(self, bids: bool) -> Option<Duration> {
+        match self {
+            Self::Delays(_, time) => Some(time),
+            Self::DelaysWithoutBid(_, time) => Some(if bids { SERVICE } else { time }),
+            _ => None,
+        }
+    }
 }
 
 impl fmt::Display for Lie {
@@ -47,6 +70,8 @@ impl fmt::Display for Lie {
             Self::Says(text) => write!(f, "says {:?}", shown(text)),
             Self::Rejects(text) => write!(f, "rejects, {:?}", shown(text)),
             Self::Bounces(text) => write!(f, "bounces, {:?}", shown(text)),
+            Self::Delays(text, time) => write!(f, "takes {time:?}, says {:?}", shown(text)),
+            Self::DelaysWithoutBid(text, time) => write!(f, "takes {time:?} without a bid, says {:?}", shown(text)),
             Self::Swallows => f.write_str("swallows"),
         }
     }
@@ -56,9 +81,9 @@ impl fmt::Display for Lie {
 #[derive(Debug, Default)]
 pub struct Tally {
     /// Attempts at each server.
-    pub attempts: [u64; SERVERS],
+    pub attempts: Vec<u64>,
     /// Requests that each server served.
-    pub served: [u64; SERVERS],
+    pub served: Vec<u64>,
     /// Requests that were answered, by how long they took, in milliseconds.
     pub took: Vec<u64>,
     /// Requests that no server took.
@@ -68,9 +93,18 @@ pub struct Tally {
 }
 
 impl Tally {
+    fn of(servers: usize) -> Self {
+        Self { attempts: vec![0; servers], served: vec![0; servers], ..Self::default() }
+    }
+
     /// The liar's share of what was served.
     pub fn share(&self) -> f64 {
         self.served[0] as f64 / self.served.iter().sum::<u64>().max(1) as f64
+    }
+
+    /// The mean response time of what was served, in milliseconds.
+    pub fn mean(&self) -> f64 {
+        self.took.iter().sum::<u64>() as f64 / self.took.len().max(1) as f64
     }
 
     /// The response time that 99 of 100 requests stay under, in milliseconds.
@@ -85,7 +119,9 @@ struct Place {
     id: EndpointId,
     address: String,
     server: Server,
-    line: VecDeque<usize>,
+    /// What is in it, and when that is done.
+    line: Vec<usize>,
+    free: Timestamp,
     totals: Totals,
 }
 
@@ -100,7 +136,8 @@ struct Request {
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Event {
     Arrive,
-    Finish(usize),
+    /// The server answers the request.
+    Depart(usize, usize),
     TimeOut(usize),
 }
 
@@ -131,8 +168,13 @@ pub struct Mesh {
 
 impl Mesh {
     /// A mesh in which servers are busy for this share of their time.
-    pub fn new((routing, strangers): (RoutingKind, u32), load: f64, seed: u64) -> Self {
-        let addresses: Vec<String> = (0..SERVERS).map(|i| format!("10.0.0.{i}:80")).collect();
+    pub fn new(sender: (RoutingKind, u32), load: f64, seed: u64) -> Self {
+        Self::of(SERVERS, sender, load, seed)
+    }
+
+    /// The same, with so many servers.
+    pub fn of(servers: usize, (routing, strangers): (RoutingKind, u32), load: f64, seed: u64) -> Self {
+        let addresses: Vec<String> = (0..servers).map(|i| format!("10.0.0.{i}:80")).collect();
         let spec = ServiceSpec {
             routing: Some(routing),
             concurrency: Some(1),
@@ -148,7 +190,8 @@ impl Mesh {
             id: sender.endpoints().find(address).unwrap(),
             address: address.clone(),
             server: Server::new(&parameters),
-            line: VecDeque::new(),
+            line: Vec::new(),
+            free: Timestamp::ZERO,
             totals: Totals::default(),
         };
         let places = addresses.iter().map(place).collect();
@@ -160,10 +203,10 @@ impl Mesh {
             requests: Vec::new(),
             events: BinaryHeap::new(),
             scheduled: 0,
-            gap: SERVICE.div_f64(SERVERS as f64 * load),
+            gap: SERVICE.div_f64(servers as f64 * load),
             lie: Lie::None,
             strangers,
-            tally: Tally::default(),
+            tally: Tally::of(servers),
         };
         mesh.schedule(Duration::ZERO, Event::Arrive);
         mesh
@@ -176,7 +219,7 @@ impl Mesh {
 
     /// Goes on for so long, and tells what happened meanwhile.
     pub fn run(&mut self, time: Duration) -> Tally {
-        self.tally = Tally::default();
+        self.tally = Tally::of(self.places.len());
         let end = self.now.after(time);
         while let Some(&Reverse((at, _, event))) = self.events.peek()
             && at <= end
@@ -185,7 +228,7 @@ impl Mesh {
             self.now = at;
             match event {
                 Event::Arrive => self.arrive(),
-                Event::Finish(place) => self.finish(place),
+                Event::Depart(place, request) => self.depart(place, request),
                 Event::TimeOut(request) => self.time_out(request),
             }
         }
@@ -262,7 +305,7 @@ impl Mesh {
         match (self.lie, verdict) {
             (Lie::Rejects(text), _) if at == 0 => Err(said(text).map_or(Answer::Unreported, Answer::Rejected)),
             (Lie::Bounces(text), _) if at == 0 => Err(said(text).map_or(Answer::Unreported, Answer::Bounced)),
-            (Lie::Says(_) | Lie::Swallows, _) if at == 0 => Ok(flag),
+            (Lie::Says(_) | Lie::Delays(..) | Lie::DelaysWithoutBid(..) | Lie::Swallows, _) if at == 0 => Ok(flag),
             (_, Ok(())) => Ok(flag),
             (_, Err(Reason::Bid)) => {
                 Err(Answer::Bounced(with_strangers(place.server.bare_report(others), self.strangers)))
@@ -272,20 +315,25 @@ impl Mesh {
     }
 
     fn enter(&mut self, at: usize, request: usize) {
-        self.places[at].line.push_back(request);
+        self.places[at].line.push(request);
         if at == 0 {
             self.tally.most_at_liar = self.tally.most_at_liar.max(self.places[0].line.len());
         }
         if at == 0 && matches!(self.lie, Lie::Swallows) {
-            self.schedule(TIMEOUT, Event::TimeOut(request));
-        } else if self.places[at].line.len() == 1 {
-            self.schedule(SERVICE, Event::Finish(at));
+            return self.schedule(TIMEOUT, Event::TimeOut(request));
         }
+        let bids = self.requests[request].attempt.unwrap().bid.is_some();
+        let kept = self.lie.keeps(bids).filter(|_| at == 0).unwrap_or_else(|| {
+            let free = &mut self.places[at].free;
+            *free = (*free).max(self.now).after(SERVICE);
+            free.since(self.now)
+        });
+        self.schedule(kept, Event::Depart(at, request));
     }
 
-    fn finish(&mut self, at: usize) {
+    fn depart(&mut self, at: usize, request: usize) {
         let place = &mut self.places[at];
-        let Some(request) = place.line.pop_front() else { return };
+        place.line.retain(|&waiting| waiting != request);
         let (request, now) = (&self.requests[request], self.now);
         let attempt = request.attempt.unwrap();
         let others = Concurrency::new(place.line.len() as u32);
@@ -298,18 +346,12 @@ impl Mesh {
         let mut text = String::new();
         let report = place.server.report(others, &mut self.rng);
         with_strangers(report, self.strangers).encode(&mut text);
-        let said = match self.lie {
-            Lie::Says(lie) if at == 0 => lie,
-            _ => text.as_bytes(),
-        };
+        let said = self.lie.says().filter(|_| at == 0).unwrap_or(text.as_bytes());
         let answer = LoadReport::decode(said).map_or(Answer::Unreported, Answer::Served);
         self.sender.answer(&attempt, answer, now);
         self.sender.end(&attempt);
         self.tally.served[at] += 1;
         self.tally.took.push(now.since(request.came).as_millis() as u64);
-        if !place.line.is_empty() {
-            self.schedule(SERVICE, Event::Finish(at));
-        }
     }
 
     fn time_out(&mut self, request: usize) {

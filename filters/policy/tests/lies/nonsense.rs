@@ -43,7 +43,7 @@ fn invalid_reports_count_as_missing_ones_and_harm_no_other_server() {
             );
             println!("{what}");
             if NONSENSE.contains(&text) {
-                assert_eq!((tally.attempts, tally.took), (silent.attempts, silent.took.clone()), "{what}");
+                assert_eq!((tally.attempts, tally.took), (silent.attempts.clone(), silent.took.clone()), "{what}");
                 continue;
             }
             assert!((0.03..0.15).contains(&tally.share()), "{what}");
