@@ -11,6 +11,20 @@ use super::*;
 use crate::config::ServiceSpec;
 use std::collections::BTreeSet;
 
+const FAST: &str = "1.1.1.1:1";
+const SLOW: &str = "1.1.1.2:1";
+
+fn at(millis: u64) -> Timestamp {
+    Timestamp::ZERO.after(Duration::from_millis(millis))
+}
+
+/// The report of a server with two places that takes so many milliseconds, and has `queue`.
+fn report(millis: u64, queue: u32) -> LoadReport {
+    let execution = Duration::from_millis(millis);
+    let service = Some(2.0 / execution.as_secs_f64());
+    LoadReport { chip: true, queue: Some(queue), execution: Some(execution), service, ..LoadReport::default() }
+}
+
 fn sender(endpoints: Option<&[&str]>) -> Sender {
     let endpoints = endpoints.map(|texts| texts.iter().map(ToString::to_string).collect());
     let spec = ServiceSpec { endpoints, retries: Some(2), ..ServiceSpec::default() };
@@ -363,7 +377,6 @@ fn a_bid_says_nothing_of_the_fleet_ten_seconds_after_the_last_report() {
         fleet: true,
         ..LoadReport::default()
     };
-    let at = |millis| Timestamp::ZERO.after(Duration::from_millis(millis));
     let attempt = sender.begin("1.1.1.1:1", None, at(0)).unwrap();
     (0..8).for_each(|_| sender.answer(&attempt, Answer::Served(report), at(50)));
     let turn = Some(BidPosition { number: 0, of: 1 });

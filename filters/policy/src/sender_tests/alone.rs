@@ -2,20 +2,6 @@
 
 use super::*;
 
-const FAST: &str = "1.1.1.1:1";
-const SLOW: &str = "1.1.1.2:1";
-
-fn at(millis: u64) -> Timestamp {
-    Timestamp::ZERO.after(Duration::from_millis(millis))
-}
-
-/// The report of a server with two places that takes so many milliseconds, and has `queue`.
-fn report(millis: u64, queue: u32) -> LoadReport {
-    let execution = Duration::from_millis(millis);
-    let service = Some(2.0 / execution.as_secs_f64());
-    LoadReport { chip: true, queue: Some(queue), execution: Some(execution), service, ..LoadReport::default() }
-}
-
 /// One request more at this server.
 fn begin(sender: &mut Sender, address: &str, now: u64) -> Attempt {
     sender.begin(address, Some(sender.turn(0)), at(now)).unwrap()

@@ -13,10 +13,6 @@ fn gateway() -> Sender {
     Sender::new(spec.validate().unwrap(), Timestamp::ZERO)
 }
 
-fn at(millis: u64) -> Timestamp {
-    Timestamp::ZERO.after(Duration::from_millis(millis))
-}
-
 #[test]
 fn a_mostly_sequential_gateway_does_not_overestimate_response_times() {
     let mut rng = fastrand::Rng::with_seed(1);

@@ -5,19 +5,9 @@ use crate::server::Server;
 use crate::units::Concurrency;
 use crate::wire::reason::Reason;
 
-const FAST: &str = "1.1.1.1:1";
-const SLOW: &str = "1.1.1.2:1";
-
-fn at(millis: u64) -> Timestamp {
-    Timestamp::ZERO.after(Duration::from_millis(millis))
-}
-
-/// The report of a server with two places that takes so many milliseconds, and has `queue`.
+/// The report of such a server that reads the fleet's execution time.
 fn report(millis: u64, queue: u32) -> LoadReport {
-    let execution = Duration::from_millis(millis);
-    let service = Some(2.0 / execution.as_secs_f64());
-    let fleet = true;
-    LoadReport { chip: true, queue: Some(queue), execution: Some(execution), service, fleet, ..LoadReport::default() }
+    LoadReport { fleet: true, ..super::report(millis, queue) }
 }
 
 /// One request to this server, with this answer.
