@@ -20,9 +20,8 @@
 //! server does not count while it is no alternative ([`Endpoints::only_other`]).
 //!
 //! A stale bid costs a needless bounce, or a longer wait: it is only what the attempt accepts, and
-//! the server
-//! decides at the moment of the request. What a sender has not heard of for [`STALE`] is not
-//! believed: neither the fleet's execution time, nor the other one of two servers.
+//! the server decides at the moment of the request. What a sender has not heard of for [`STALE`] is
+//! not believed: neither the fleet's execution time, nor the other one of two servers.
 //!
 //! While full servers reject more than a fifth of a sender's attempts, there is nothing left to
 //! find, and attempts do not bid. One full server among ten is not enough for that. Rejections for
