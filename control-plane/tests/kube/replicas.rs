@@ -358,7 +358,8 @@ async fn sums_over_replicas_are_right_wherever_proxies_poll() {
         world.look().await;
     }
     // The replicas are asked one after the other, so a look may find a proxy that changes between
-    // them at both, or at neither.
+    // them at both, or at neither. Its replica cannot forget it any sooner: which one answers the
+    // next poll is not known when a poll ends, and until then nobody else counts the proxy.
     let mut stale = 0.0;
     while stale != REFUSERS as f64 {
         assert!(world.looks < 10, "{stale} proxies are stale");
