@@ -122,6 +122,26 @@ fn a_gateway_that_is_alone_makes_no_bids_and_spares_slow_servers() {
     }
 }
 
+/// Of the servers that send no reports some must take what the others cannot.
+#[test]
+fn a_gateway_that_is_alone_balances_servers_without_the_filter_as_least_request_does() {
+    for (servers, silent, load) in
+        [(2, "silent:1", "share:0.8"), (10, "silent:0-4", "share:0.9"), (10, "silent:0-8", "share:0.5")]
+    {
+        let run = |policy| {
+            run(policy, load, |scenario| {
+                (scenario.senders, scenario.servers, scenario.concurrency) = (1, servers, 4);
+                scenario.service.concurrency = Some(4);
+                scenario.incidents = vec![silent.parse().unwrap()];
+            })
+        };
+        let (alone, least) = (run(PolicyKind::Bid), run(PolicyKind::LeastRequestFull));
+        let (mean, p99) = (alone.mean_ms.unwrap() / least.mean_ms.unwrap(), p99(&alone) / p99(&least));
+        println!("{silent}: mean {mean:.3}, p99 {p99:.3}");
+        assert!(mean < 1.03 && p99 < 1.03, "{silent}: mean {mean:.3}, p99 {p99:.3}");
+    }
+}
+
 /// Each caller has one request at a time, so both servers are free whenever it chooses.
 #[test]
 fn a_slow_server_of_two_is_spared_by_each_caller_though_it_is_free() {

@@ -13,7 +13,7 @@
 //! A sender that is [alone](crate::company) knows the queues, and no bounce tells it more. So it
 //! makes no bids, and compares the [cost](crate::backlog) of [`LOOKS_ALONE`] servers, with or
 //! without chips, except for shut ones. A server that does not report what that
-//! takes is tried while it has no request of this sender.
+//! takes is chosen by its pending requests.
 //!
 //! Deviations from the paper:
 //! 1. two *distinct* servers are compared (drawing one twice compares nothing);
@@ -78,23 +78,32 @@ impl Routing for Bloc {
 }
 
 /// The server that costs a sender least that is alone; at a tie the first one from a random one on.
-/// One whose cost is not known is tried while it has no request of this sender. None if no cost is
-/// known.
+/// None if no cost is known.
+///
+/// A server whose cost is not known, such as one without the filter, is chosen by pending requests:
+/// if it has none, or fewer than the one that costs least. So it gets what least request would give
+/// it, and the others are not overloaded in its stead.
 fn cheapest(endpoints: &Endpoints, now: Timestamp, rng: &mut impl Rng) -> Option<EndpointId> {
     let count = endpoints.len();
     if count == 0 {
         return None;
     }
     let start = rng.below(count);
-    let (mut best, mut least, mut known) = (None, f64::INFINITY, false);
+    let mut known: Option<(f64, &Endpoint, EndpointId)> = None;
+    let mut unknown: Option<(&Endpoint, EndpointId)> = None;
     for id in (start..count).chain(0..start).take(LOOKS_ALONE).filter_map(|place| endpoints.at(place)) {
         let Some(endpoint) = endpoints.get(id).filter(|endpoint| endpoint.is_open()) else { continue };
-        let cost = endpoint.cost(now);
-        known |= cost.is_some();
-        let Some(cost) = cost.or((endpoint.pending() == 0).then_some(0.0)) else { continue };
-        if cost < least {
-            (best, least) = (Some(id), cost);
+        match endpoint.cost(now) {
+            Some(cost) if known.is_none_or(|(least, ..)| cost < least) => known = Some((cost, endpoint, id)),
+            None if unknown.is_none_or(|(least, _)| endpoint.pending() < least.pending()) => {
+                unknown = Some((endpoint, id));
+            }
+            _ => {}
         }
     }
-    best.filter(|_| known)
+    let (_, cheapest, id) = known?;
+    Some(match unknown {
+        Some((other, id)) if other.pending() == 0 || other.pending() < cheapest.pending() => id,
+        _ => id,
+    })
 }

@@ -223,3 +223,43 @@ fn a_sender_that_is_alone_lists_each_server_once_the_cheapest_first_chips_or_not
         }
     }
 }
+
+#[test]
+fn a_sender_that_is_alone_gives_a_server_without_a_cost_what_least_request_would() {
+    let now = Timestamp::ZERO;
+    // Pending requests of two servers with a cost, and of two without. The first one costs less.
+    for (pending, expected) in [
+        ([0, 0, 0, 1], 2),
+        ([0, 0, 1, 0], 3),
+        ([0, 0, 1, 1], 0),
+        ([1, 9, 1, 1], 0),
+        ([2, 9, 1, 2], 2),
+        ([2, 9, 2, 1], 3),
+        ([3, 9, 2, 1], 3),
+        ([2, 0, 1, 1], 1),
+        ([9, 9, 9, 0], 3),
+    ] {
+        let mut endpoints = endpoints(4);
+        for (i, count) in pending.into_iter().enumerate() {
+            let id = endpoints.find(&format!("s{i}")).unwrap();
+            for _ in 0..count {
+                endpoints.begin(id, now);
+            }
+            if i < 2 {
+                let execution = Some(Duration::from_millis(if i == 0 { 100 } else { 200 }));
+                let service = execution.map(|execution| 1.0 / execution.as_secs_f64());
+                let report = LoadReport { queue: Some(count), service, execution, ..LoadReport::default() };
+                endpoints.answer(id, Permit::Chip, Answer::Served(report), now);
+            }
+        }
+        let mut router = router(RoutingKind::Bid);
+        router.be_alone(true);
+        let mut rng = fastrand::Rng::with_seed(1);
+        for _ in 0..8 {
+            let mut list = Vec::new();
+            router.choose(&mut endpoints, 2, now, &mut rng, &mut list);
+            let first = endpoints.get(list[0]).map(|endpoint| endpoint.address().to_owned());
+            assert_eq!(first, Some(format!("s{expected}")), "{pending:?}");
+        }
+    }
+}
