@@ -33,10 +33,10 @@ const COUNTERS_LAG: Duration = Duration::from_millis(1_100);
 const SHARE: f64 = 0.5;
 /// Each sender has some two requests in flight. An attempt takes 50 ms, and 100 at the 99th
 /// percentile.
-const GUARD: Guard = Guard { requests: 20, attempt: Duration::from_millis(500) };
+pub(super) const GUARD: Guard = Guard { requests: 20, attempt: Duration::from_millis(500) };
 
 /// The longest time that a fault takes on the three meshes.
-fn length(fault: Fault) -> Duration {
+pub(super) fn length(fault: Fault) -> Duration {
     3 * (window(fault) + COUNTERS_LAG + Duration::from_secs(2)) + STARTS
 }
 
@@ -77,8 +77,7 @@ pub async fn run(chaos: &Chaos, ends: Instant, place: Place<'_>, tell: &mut impl
     };
     let mut stand = Stand::start(&spec, chaos.guard(GUARD), Place { tools, ..place }, "faults").await?;
     // One limit for all columns: twice stock Envoy's p99.
-    let undisturbed = undisturbed_p99(chaos, &stand.meshes[0].1).await;
-    let limit_ms = 2e3 * undisturbed.as_secs_f64();
+    let limit_ms = limit_ms(chaos, &stand.meshes[0].1, SHARE).await;
     for (number, fault) in (1..).zip(faults) {
         let victim =
             Victim { backend: rng.random_range(0..spec.backends), frontend: rng.random_range(0..spec.frontends) };
@@ -93,10 +92,37 @@ pub async fn run(chaos: &Chaos, ends: Instant, place: Place<'_>, tell: &mut impl
             tell(not_run(why));
             continue;
         }
-        let mut row = Row::new(fault.name(), whom.clone(), fault.claim(), vec![]);
+        let case = Case { name: fault.name(), what: whom, fault, victim, arrivals: chaos.arrivals(number) };
+        tell(case.run(&mut stand, SHARE, limit_ms).await?);
+    }
+    stand.end().await
+}
+
+/// A fault at a victim, and the arrivals meanwhile.
+pub(super) struct Case {
+    /// The name of its row.
+    pub name: &'static str,
+    /// A description in one line.
+    pub what: String,
+    /// The fault.
+    pub fault: Fault,
+    /// Whom it meets.
+    pub victim: Victim,
+    /// The seed of the arrivals.
+    pub arrivals: u64,
+}
+
+impl Case {
+    /// Runs it on the meshes of all columns, under this share of what their servers can do.
+    ///
+    /// # Errors
+    /// A part of a mesh does not do what it is told.
+    pub async fn run(self, stand: &mut Stand, share: f64, limit_ms: f64) -> Result<Row, MeshError> {
+        let Self { name, what, fault, victim, arrivals } = self;
+        let mut row = Row::new(name, what, fault.claim(), vec![]);
         for (side, mesh) in &mut stand.meshes {
             nobody_is_ejected(mesh).await?;
-            let plan = plan(mesh.gateway(), rate(&spec), window(fault), chaos.arrivals(number));
+            let plan = plan(mesh.gateway(), share * mesh.total_rate(), window(fault), arrivals);
             let (samples, at, counted) = breaks(fault, victim, mesh, &plan).await?;
             let kind = Kind { kills: fault.kills(), leaves_nobody: fault.leaves_nobody() };
             let seen = Seen { samples: &samples, kind, at, counted, limit_ms };
@@ -107,19 +133,19 @@ pub async fn run(chaos: &Chaos, ends: Instant, place: Place<'_>, tell: &mut impl
             let busy = judge::restless(&samples, at, limit_ms);
             row.not_run = row.not_run.or(busy.map(|why| format!("{}: {why}", side.title())));
         }
-        tell(row);
+        Ok(row)
     }
-    stand.end().await
 }
 
-fn rate(spec: &MeshSpec) -> f64 {
-    SHARE * spec.total_rate(spec.backends)
+/// Twice the 99th percentile without a fault, in milliseconds.
+pub(super) async fn limit_ms(chaos: &Chaos, mesh: &Mesh, share: f64) -> f64 {
+    2e3 * undisturbed_p99(chaos, mesh, share).await.as_secs_f64()
 }
 
 /// The 99th percentile without a fault.
-async fn undisturbed_p99(chaos: &Chaos, mesh: &Mesh) -> Duration {
+async fn undisturbed_p99(chaos: &Chaos, mesh: &Mesh, share: f64) -> Duration {
     let warm_up = Duration::from_secs(3);
-    let rate = SHARE * mesh.total_rate();
+    let rate = share * mesh.total_rate();
     let plan = LoadPlan { warm_up, ..plan(mesh.gateway(), rate, UNDISTURBED, chaos.arrivals(0)) };
     let measured = load::run(&plan, Instant::now() + HEAD_START, Arc::<Tally>::default()).await;
     quantile(&measured.sorted_latencies(), 0.99).unwrap_or_default()

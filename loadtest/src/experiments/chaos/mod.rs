@@ -1,7 +1,8 @@
 //! Faults under load, in three columns: stock Envoy, stock Envoy as a good operator tunes it
 //! ([`Guard`](bloc_mesh::envoy::Guard)), and ours.
 //!
-//! There is a small mesh of real Envoys for each column, under half of the load that it can serve.
+//! There is a small mesh of real Envoys for each column, under half of the load that it can serve,
+//! or less where a single server is left.
 //! Faults are injected one after the other under this load, and mended again: the same fault at the
 //! same victim, with the same arrivals, in each column. A fault lasts three times as long as the
 //! clients wait, so no client can outwait it. The figures:
@@ -34,6 +35,7 @@ mod run;
 mod side;
 mod stand;
 mod throttled;
+mod two;
 mod uploads;
 
 pub use fault::{FAULTS, Fault};

@@ -75,8 +75,8 @@ pub fn chaos_page(rows: &[Row], command: &str) -> Markup {
         command,
         &html! {
             p {
-                "One thing after the other breaks in meshes of real Envoys that carry half of what they can: "
-                "stock Envoy, stock Envoy with circuit breakers and outlier detection, and ours. The upright "
+                "One thing after the other breaks in meshes of real Envoys that carry half of what they can, or "
+                "less: stock Envoy, stock Envoy with circuit breakers and outlier detection, and ours. The upright "
                 "line is the moment; the level one is twice the undisturbed 99th percentile. A request that "
                 "was not answered counts in it as two seconds."
             }

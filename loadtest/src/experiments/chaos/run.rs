@@ -9,8 +9,9 @@ use super::rollback::ROLLED_BACK;
 use super::row::Row;
 use super::stand::Place;
 use super::throttled::THROTTLED;
+use super::two::OF_TWO;
 use super::uploads::UPLOADS;
-use super::{faults, flood, recovery, rollback, throttled, uploads};
+use super::{faults, flood, recovery, rollback, throttled, two, uploads};
 use bloc_mesh::MeshError;
 use tokio::time::Instant;
 
@@ -18,7 +19,8 @@ use tokio::time::Instant;
 pub fn claims() -> impl Iterator<Item = (&'static str, Claim)> {
     let recoveries = RECOVERIES.iter().map(|recovery| (recovery.name, recovery::CLAIM));
     let faults = FAULTS.iter().map(|fault| (fault.name(), fault.claim()));
-    faults.chain(recoveries).chain([
+    let of_two = OF_TWO.iter().map(|one| (one.name, one.claim()));
+    faults.chain(of_two).chain(recoveries).chain([
         (ROLLED_BACK, rollback::CLAIM),
         (UPLOADS, uploads::CLAIM),
         (THROTTLED, throttled::CLAIM),
@@ -42,6 +44,7 @@ pub async fn run(chaos: &Chaos, place: Place<'_>, mut tell: impl FnMut(&Row)) ->
         add(flood::senders(chaos, ends, place).await?);
     }
     faults::run(chaos, ends, place, &mut add).await?;
+    two::run(chaos, ends, place, &mut add).await?;
     if chaos.wants(FLOOD) {
         add(flood::flood(chaos, ends, place).await?);
     }
