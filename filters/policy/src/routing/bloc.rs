@@ -80,30 +80,59 @@ impl Routing for Bloc {
 /// The server that costs a sender least that is alone; at a tie the first one from a random one on.
 /// None if no cost is known.
 ///
-/// A server whose cost is not known, such as one without the filter, is chosen by pending requests:
-/// if it has none, or fewer than the one that costs least. So it gets what least request would give
-/// it, and the others are not overloaded in its stead.
+/// A server whose cost is not known, such as one without the filter, gets what least request would
+/// give it, so that the others are not overloaded in its stead. The one of these with the fewest
+/// pending requests is drawn among the idle servers, if it is idle; else it is chosen if it
+/// will have no more than the mean of those whose cost is known.
 fn cheapest(endpoints: &Endpoints, now: Timestamp, rng: &mut impl Rng) -> Option<EndpointId> {
     let count = endpoints.len();
     if count == 0 {
         return None;
     }
     let start = rng.below(count);
-    let mut known: Option<(f64, &Endpoint, EndpointId)> = None;
-    let mut unknown: Option<(&Endpoint, EndpointId)> = None;
+    let (mut least, mut cheapest) = (f64::INFINITY, None);
+    // Of servers with a cost: how many there are, how many are idle, all their requests.
+    let (mut known, mut idle, mut pending) = (0, 0, 0);
+    let mut unknown = Unknown { fewest: u32::MAX, equal: 0, id: None };
     for id in (start..count).chain(0..start).take(LOOKS_ALONE).filter_map(|place| endpoints.at(place)) {
         let Some(endpoint) = endpoints.get(id).filter(|endpoint| endpoint.is_open()) else { continue };
-        match endpoint.cost(now) {
-            Some(cost) if known.is_none_or(|(least, ..)| cost < least) => known = Some((cost, endpoint, id)),
-            None if unknown.is_none_or(|(least, _)| endpoint.pending() < least.pending()) => {
-                unknown = Some((endpoint, id));
-            }
-            _ => {}
+        let Some(cost) = endpoint.cost(now) else {
+            unknown.add(endpoint.pending(), id, rng);
+            continue;
+        };
+        known += 1;
+        idle += usize::from(endpoint.pending() == 0);
+        pending += u64::from(endpoint.pending());
+        if cost < least {
+            (least, cheapest) = (cost, Some(id));
         }
     }
-    let (_, cheapest, id) = known?;
-    Some(match unknown {
-        Some((other, id)) if other.pending() == 0 || other.pending() < cheapest.pending() => id,
-        _ => id,
-    })
+    let cheapest = cheapest?;
+    let takes = match unknown.fewest {
+        0 => rng.below(idle + unknown.equal) >= idle,
+        fewest => (u64::from(fewest) + 1) * known <= pending,
+    };
+    Some(unknown.id.filter(|_| takes).unwrap_or(cheapest))
+}
+
+/// Of the servers whose cost is not known, a random one of those with the fewest pending requests.
+struct Unknown {
+    fewest: u32,
+    /// How many have so few.
+    equal: usize,
+    id: Option<EndpointId>,
+}
+
+impl Unknown {
+    fn add(&mut self, pending: u32, id: EndpointId, rng: &mut impl Rng) {
+        if pending < self.fewest {
+            (self.fewest, self.equal) = (pending, 0);
+        }
+        if pending == self.fewest {
+            self.equal += 1;
+            if rng.below(self.equal) == 0 {
+                self.id = Some(id);
+            }
+        }
+    }
 }

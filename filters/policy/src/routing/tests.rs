@@ -227,17 +227,20 @@ fn a_sender_that_is_alone_lists_each_server_once_the_cheapest_first_chips_or_not
 #[test]
 fn a_sender_that_is_alone_gives_a_server_without_a_cost_what_least_request_would() {
     let now = Timestamp::ZERO;
-    // Pending requests of two servers with a cost, and of two without. The first one costs less.
-    for (pending, expected) in [
-        ([0, 0, 0, 1], 2),
-        ([0, 0, 1, 0], 3),
-        ([0, 0, 1, 1], 0),
-        ([1, 9, 1, 1], 0),
-        ([2, 9, 1, 2], 2),
-        ([2, 9, 2, 1], 3),
-        ([3, 9, 2, 1], 3),
-        ([2, 0, 1, 1], 1),
-        ([9, 9, 9, 0], 3),
+    // Pending requests of two servers with a cost, the first of which costs less, and of two
+    // without; how many of 12 requests each one gets.
+    for (pending, shares) in [
+        ([0, 0, 0, 0], [6, 0, 3, 3]),
+        ([0, 0, 0, 1], [8, 0, 4, 0]),
+        ([0, 3, 1, 0], [6, 0, 0, 6]),
+        ([1, 1, 1, 0], [0, 0, 0, 12]),
+        ([0, 2, 1, 1], [12, 0, 0, 0]),
+        ([0, 3, 1, 1], [12, 0, 0, 0]),
+        ([0, 4, 1, 1], [0, 0, 6, 6]),
+        ([0, 4, 2, 1], [0, 0, 0, 12]),
+        ([1, 1, 1, 1], [12, 0, 0, 0]),
+        ([4, 1, 2, 9], [0, 12, 0, 0]),
+        ([5, 1, 2, 9], [0, 0, 12, 0]),
     ] {
         let mut endpoints = endpoints(4);
         for (i, count) in pending.into_iter().enumerate() {
@@ -254,12 +257,17 @@ fn a_sender_that_is_alone_gives_a_server_without_a_cost_what_least_request_would
         }
         let mut router = router(RoutingKind::Bid);
         router.be_alone(true);
-        let mut rng = fastrand::Rng::with_seed(1);
-        for _ in 0..8 {
+        let (mut rng, mut got) = (fastrand::Rng::with_seed(1), [0; 4]);
+        for _ in 0..1_200 {
             let mut list = Vec::new();
             router.choose(&mut endpoints, 2, now, &mut rng, &mut list);
-            let first = endpoints.get(list[0]).map(|endpoint| endpoint.address().to_owned());
-            assert_eq!(first, Some(format!("s{expected}")), "{pending:?}");
+            let first = endpoints.get(list[0]).unwrap().address();
+            got[(0..4).find(|i| first == format!("s{i}")).unwrap()] += 1;
+        }
+        for (got, share) in got.into_iter().zip(shares) {
+            let expected = 100 * share;
+            let off = if share % 12 == 0 { 0 } else { 60 };
+            assert!((expected - off..=expected + off).contains(&got), "{pending:?}: {got} instead of {expected}");
         }
     }
 }

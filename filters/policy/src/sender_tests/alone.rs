@@ -147,13 +147,16 @@ fn a_server_without_an_answer_for_ten_seconds_is_tried_anew() {
 }
 
 #[test]
-fn a_server_whose_cost_is_not_known_has_one_request_at_a_time() {
+fn a_server_whose_cost_is_not_known_has_as_many_requests_as_the_others() {
     let mut sender = alone();
     let unknown = LoadReport { chip: true, ..LoadReport::default() };
     let attempt = begin(&mut sender, SLOW, 10_000);
     sender.answer(&attempt, Answer::Served(unknown), at(10_000));
     sender.end(&attempt);
-    assert_eq!(first(&mut sender, 10_000), FAST, "it has the request that it had before");
+    assert_eq!(first(&mut sender, 10_000), FAST, "each has the request that it had before");
+    let second = begin(&mut sender, FAST, 10_000);
+    assert_eq!(first(&mut sender, 10_000), SLOW, "the other one has two");
+    sender.end(&second);
     sender.endpoints.end(attempt.endpoint);
     assert_eq!(first(&mut sender, 10_000), SLOW);
     let attempt = begin(&mut sender, FAST, 10_000);
