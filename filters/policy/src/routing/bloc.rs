@@ -12,8 +12,8 @@
 //!
 //! A sender that is [alone](crate::company) knows the queues, and no bounce tells it more. So it
 //! makes no bids, and compares the [cost](crate::backlog) of [`LOOKS_ALONE`] servers, with or
-//! without chips, except for shut ones. A server that does not report what that
-//! takes is chosen by its pending requests.
+//! without chips, except for shut ones that are not due for a probe. A server that does not report
+//! what that takes is chosen by its pending requests.
 //!
 //! Deviations from the paper:
 //! 1. two *distinct* servers are compared (drawing one twice compares nothing);
@@ -80,15 +80,14 @@ impl Routing for Bloc {
 /// The server that costs a sender least that is alone; at a tie the first one from a random one on.
 /// None if no cost is known.
 ///
-/// A server whose cost is not known, such as one without the filter, gets what least request would
-/// give it, so that the others are not overloaded in its stead. The one of these with the fewest
-/// pending requests is drawn among the idle servers, if it is idle; else it is chosen if it
-/// will have no more than the mean of those whose cost is known.
+/// Servers whose cost is not known, such as those without the filter, get about what least request
+/// would give them, so that the others are not overloaded in their stead. One of those with the
+/// fewest pending requests is considered. If it is idle, it is chosen as often as in a random draw
+/// among all idle servers. Else it is chosen if it will have no more requests than the mean of
+/// those whose cost is known, even while one of these is idle: a slow one that is avoided always
+/// is.
 fn cheapest(endpoints: &Endpoints, now: Timestamp, rng: &mut impl Rng) -> Option<EndpointId> {
     let count = endpoints.len();
-    if count == 0 {
-        return None;
-    }
     let start = rng.below(count);
     let (mut least, mut cheapest) = (f64::INFINITY, None);
     // Of servers with a cost: how many there are, how many are idle, all their requests.

@@ -271,3 +271,49 @@ fn a_sender_that_is_alone_gives_a_server_without_a_cost_what_least_request_would
         }
     }
 }
+
+/// Always the first one.
+struct First;
+
+impl crate::rng::Rng for First {
+    fn below(&mut self, _: usize) -> usize {
+        0
+    }
+
+    fn unit(&mut self) -> f64 {
+        0.0
+    }
+}
+
+#[test]
+fn a_sender_that_is_alone_takes_the_first_of_the_cheapest_and_no_shut_one_without_a_cost() {
+    let now = Timestamp::ZERO;
+    let mut endpoints = endpoints(4);
+    let execution = Some(Duration::from_millis(100));
+    let report = LoadReport { chip: true, queue: Some(0), service: Some(10.0), execution, ..LoadReport::default() };
+    for name in ["s1", "s2"] {
+        let id = endpoints.find(name).unwrap();
+        endpoints.answer(id, Permit::Chip, Answer::Served(report), now);
+    }
+    let mut router = router(RoutingKind::Bid);
+    router.be_alone(true);
+    let mut first = |endpoints: &mut Endpoints| {
+        let mut list = Vec::new();
+        router.choose(endpoints, 2, now, &mut First, &mut list);
+        endpoints.get(list[0]).unwrap().address().to_owned()
+    };
+    for name in ["s0", "s3"] {
+        let id = endpoints.find(name).unwrap();
+        endpoints.begin(id, now);
+    }
+    assert_eq!(first(&mut endpoints), "s1");
+    for name in ["s1", "s2"] {
+        let id = endpoints.find(name).unwrap();
+        endpoints.begin(id, now);
+    }
+    let shut = endpoints.find("s3").unwrap();
+    endpoints.end(shut);
+    assert_eq!(first(&mut endpoints), "s3", "the only idle one");
+    endpoints.answer(shut, Permit::Chip, Answer::Rejected(LoadReport::default()), now);
+    assert_eq!(first(&mut endpoints), "s1");
+}

@@ -13,7 +13,7 @@
 //!
 //! The third one is no small harm: the other server may have to do nearly all of the work, even
 //! where that is too much for it. It takes no rejection. But a caller that is alone gives a server
-//! that has never reported anything what least request gives it.
+//! that has never reported anything about what least request gives it.
 
 use crate::mesh::{Lie, Mesh, SENDERS, SERVICE, Tally};
 use bloc_policy::config::RoutingKind;
