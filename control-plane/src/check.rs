@@ -3,8 +3,8 @@
 
 use crate::snapshot::Snapshot;
 use crate::source::kubernetes::{ALL, KEY, LABEL, PolicySpec, Scope};
-use crate::yaml;
 use bloc_policy::config::{CapacitySpec, ConfigError, RoutingKind, ServiceSpec, ServicesSpec};
+use bloc_yaml as yaml;
 use k8s_openapi::api::core::v1::ConfigMap;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;

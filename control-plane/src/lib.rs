@@ -21,7 +21,7 @@
 //! | [`http`], [`server`] | the interface: polls, readiness, who may ask |
 //! | [`load`] | arrivals, service rates and utilisation, from the proxies' reports |
 //! | [`page`], [`metrics`] | what operators see |
-//! | [`check`], [`schema`], [`yaml`] | checks and describes what operators write |
+//! | [`check`], [`schema`], `bloc-yaml` | checks and describes what operators write |
 //! | [`clock`], `digest` | the wall clock; a digest that every build gives alike |
 
 pub mod check;
@@ -37,7 +37,6 @@ pub mod server;
 pub mod snapshot;
 pub mod source;
 pub mod store;
-pub mod yaml;
 
 pub use clock::Clock;
 pub use load::ReportInterval;

@@ -339,7 +339,7 @@ mod tests {
 
     #[test]
     fn counts_the_addresses_that_were_written() {
-        let of = |yaml: &str| endpoints(&serde_json::from_value(crate::yaml::values(yaml).unwrap()).unwrap());
+        let of = |yaml: &str| endpoints(&serde_json::from_value(bloc_yaml::values(yaml).unwrap()).unwrap());
         assert_eq!(of("{}"), None, "learned from the answers");
         assert_eq!(of("{endpoints: []}"), Some(0));
         let by_port = "endpointsByPort: {80: ['1.1.1.1:1', '2.2.2.2:1'], 81: ['1.1.1.1:2']}";

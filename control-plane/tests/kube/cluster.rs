@@ -1,6 +1,7 @@
 //! A kube-apiserver and its etcd on free loopback ports, and control planes that use it with only
 //! the rights in `rbac.yaml`.
 
+use super::programs::{audit_policy, etcd_arguments, free_port, kubeconfig, program, server_arguments, start};
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Secret, Service};
 use k8s_openapi::api::discovery::v1::EndpointSlice;
 use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding, Role, RoleBinding};
@@ -9,9 +10,7 @@ use kube::api::{ApiResource, DeleteParams, DynamicObject, ListParams, Patch, Pat
 use kube::{Api, Client, Config};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
-use std::net::TcpListener;
-use std::path::{Path, PathBuf};
-use std::process::Stdio;
+use std::path::Path;
 use std::time::Duration;
 use tempfile::TempDir;
 use tokio::process::{Child, Command};
@@ -28,27 +27,6 @@ pub struct Cluster {
     pub client: Client,
 }
 
-fn free_port() -> u16 {
-    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
-}
-
-fn program(name: &str) -> PathBuf {
-    // Where build.sh puts it, unless `KUBE_BIN` is set.
-    let built = || bloc_mesh::envoy::target_directory().join("kube");
-    let path = std::env::var_os("KUBE_BIN").map_or_else(built, PathBuf::from).join(name);
-    assert!(path.is_file(), "{} is missing: istio-manifests/e2e/build.sh builds it", path.display());
-    path
-}
-
-fn start(directory: &Path, name: &str, executable: &Path, arguments: &[String]) -> Child {
-    let log =
-        std::fs::OpenOptions::new().create(true).append(true).open(directory.join(format!("{name}.log"))).unwrap();
-    let mut command = Command::new(executable);
-    command.args(arguments).current_dir(directory).stdin(Stdio::null()).kill_on_drop(true);
-    command.env("KUBECONFIG", directory.join("kubeconfig"));
-    command.stdout(log.try_clone().unwrap()).stderr(log).spawn().unwrap()
-}
-
 impl Cluster {
     pub async fn start() -> Self {
         let directory = tempfile::tempdir().unwrap();
@@ -62,10 +40,8 @@ impl Cluster {
         std::fs::write(path.join("kubeconfig"), kubeconfig(ports[2]).to_string()).unwrap();
         let etcd = start(path, "etcd", &program("etcd"), &etcd_arguments(&ports));
         let server = start(path, "kube-apiserver", &program("kube-apiserver"), &server_arguments(&ports));
-        let mut config = Config::new(format!("https://127.0.0.1:{}", ports[2]).parse().unwrap());
-        config.accept_invalid_certs = true;
-        config.auth_info.token = Some("admin".to_owned().into());
-        let cluster = Self { directory, ports, etcd, server, client: Client::try_from(config).unwrap() };
+        let client = client(&ports, "admin", None);
+        let cluster = Self { directory, ports, etcd, server, client };
         cluster.ready().await;
         for name in ["bloc-system", "shop"] {
             let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}});
@@ -90,6 +66,26 @@ impl Cluster {
             }
         }
         cluster
+    }
+
+    /// A client with a token of its own.
+    pub fn client_with(&self, token: &str) -> Client {
+        client(&self.ports, token, None)
+    }
+
+    /// A client that acts as a user.
+    pub fn client_as(&self, user: &str) -> Client {
+        client(&self.ports, "admin", Some(user.to_owned()))
+    }
+
+    /// What kubectl writes, as an administrator.
+    pub async fn kubectl(&self, arguments: &[&str]) -> String {
+        let server = format!("--server=https://127.0.0.1:{}", self.ports[2]);
+        let mut command = Command::new(program("kubectl"));
+        command.args([&server, "--insecure-skip-tls-verify", "--token=admin"]).args(arguments).kill_on_drop(true);
+        let done = timeout(LIMIT, command.output()).await.unwrap().unwrap();
+        assert!(done.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&done.stderr));
+        String::from_utf8(done.stdout).unwrap()
     }
 
     /// Waits until the API server is ready.
@@ -283,64 +279,12 @@ impl Drop for Cluster {
     }
 }
 
-fn etcd_arguments(ports: &[u16; 3]) -> Vec<String> {
-    let (client, peer) = (format!("http://127.0.0.1:{}", ports[0]), format!("http://127.0.0.1:{}", ports[1]));
-    vec![
-        "--data-dir=etcd".into(),
-        format!("--listen-client-urls={client}"),
-        format!("--advertise-client-urls={client}"),
-        format!("--listen-peer-urls={peer}"),
-        format!("--initial-advertise-peer-urls={peer}"),
-        format!("--initial-cluster=default={peer}"),
-        "--unsafe-no-fsync".into(),
-        "--log-level=error".into(),
-    ]
-}
-
-fn server_arguments(ports: &[u16; 3]) -> Vec<String> {
-    let mut arguments: Vec<String> = [
-        "--bind-address=127.0.0.1",
-        "--advertise-address=127.0.0.1",
-        "--cert-dir=certs",
-        "--service-account-key-file=sa.key",
-        "--service-account-signing-key-file=sa.key",
-        "--service-account-issuer=https://kubernetes.default.svc",
-        "--service-cluster-ip-range=10.96.0.0/16",
-        "--authorization-mode=RBAC",
-        "--token-auth-file=tokens.csv",
-        "--disable-admission-plugins=ServiceAccount",
-        "--endpoint-reconciler-type=none",
-        "--audit-policy-file=audit.json",
-        "--audit-log-path=audit.log",
-    ]
-    .map(str::to_owned)
-    .to_vec();
-    arguments.push(format!("--etcd-servers=http://127.0.0.1:{}", ports[0]));
-    arguments.push(format!("--secure-port={}", ports[2]));
-    arguments
-}
-
-/// Logs each list by a control plane, except of VirtualServices: where they are not defined, they
-/// are tried each second.
-fn audit_policy() -> Value {
-    let resources = json!([
-        {"group": "", "resources": ["services", "configmaps"]},
-        {"group": "discovery.k8s.io", "resources": ["endpointslices"]},
-    ]);
-    json!({
-        "apiVersion": "audit.k8s.io/v1", "kind": "Policy", "omitStages": ["RequestReceived"],
-        "rules": [{"level": "Metadata", "users": ["bloc"], "verbs": ["list"], "resources": resources}, {"level": "None"}],
-    })
-}
-
-/// As JSON, which is also YAML.
-fn kubeconfig(port: u16) -> Value {
-    json!({
-        "apiVersion": "v1", "kind": "Config", "current-context": "x",
-        "clusters": [{"name": "c", "cluster": {"server": format!("https://127.0.0.1:{port}"), "insecure-skip-tls-verify": true}}],
-        "users": [{"name": "u", "user": {"token": "bloc"}}],
-        "contexts": [{"name": "x", "context": {"cluster": "c", "user": "u"}}],
-    })
+fn client(ports: &[u16; 3], token: &str, user: Option<String>) -> Client {
+    let mut config = Config::new(format!("https://127.0.0.1:{}", ports[2]).parse().unwrap());
+    config.accept_invalid_certs = true;
+    config.auth_info.token = Some(token.to_owned().into());
+    config.auth_info.impersonate = user;
+    Client::try_from(config).unwrap()
 }
 
 /// A running control plane.

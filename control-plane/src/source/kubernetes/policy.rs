@@ -19,8 +19,8 @@
 //! parameter. From general to specific: the cluster's `defaults`, its `*`, its entry for the host,
 //! then the namespace's `defaults`, its `*`, its entry for the name.
 
-use crate::yaml;
 use bloc_policy::config::{ConfigError, ServiceSpec};
+use bloc_yaml as yaml;
 use k8s_openapi::api::core::v1::ConfigMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

@@ -1,0 +1,6 @@
+//! The agent at files that are laid out as the kernel's, version 2.
+
+mod endings;
+mod others;
+mod quotas;
+mod stand;

@@ -1,0 +1,15 @@
+//! Steps and pauses.
+
+use std::time::Duration;
+
+/// The time between two steps.
+pub const STEP: Duration = Duration::from_millis(100);
+/// Steps that a container is observed before it comes under the limit.
+pub const JOIN_STEPS: u32 = 10;
+/// How long a container is left alone if somebody else has written its quota.
+pub const PAUSE: Duration = Duration::from_secs(60);
+/// Each so many steps all quotas are compared with what was written, containers without a group are
+/// looked for, and the status is made anew.
+pub const CHECK_STEPS: u64 = 10;
+/// After so many steps without counters a container is left alone.
+pub const UNREAD_STEPS: u32 = 10;

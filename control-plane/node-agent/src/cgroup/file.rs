@@ -1,0 +1,99 @@
+//! Files that are read each 100 ms.
+
+use super::error::GroupError;
+use std::fs::{File, OpenOptions};
+use std::io::Write;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
+
+/// Longer than any of them: the kernel writes a few lines.
+const LONGEST: usize = 2_048;
+
+/// A file that is opened when it is first read and stays open: opening it each time costs
+/// seven times as much as reading it.
+#[derive(Debug)]
+pub struct Kept {
+    path: PathBuf,
+    file: OnceLock<File>,
+}
+
+impl Kept {
+    /// Opens nothing yet.
+    pub const fn new(path: PathBuf) -> Self {
+        Self { path, file: OnceLock::new() }
+    }
+
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// What is in it now.
+    ///
+    /// # Errors
+    /// It cannot be opened, or its group was removed since.
+    pub fn read(&self) -> Result<String, GroupError> {
+        let failed = |error| GroupError::Io { path: self.path.clone(), error };
+        let file = match self.file.get() {
+            Some(file) => file,
+            None => {
+                let file = File::open(&self.path).map_err(failed)?;
+                self.file.get_or_init(|| file)
+            }
+        };
+        // The kernel writes the text anew for a read from the beginning, and hands it over whole.
+        let mut text = [0; LONGEST];
+        let length = file.read_at(&mut text, 0).map_err(failed)?;
+        Ok(String::from_utf8_lossy(text.get(..length).unwrap_or_default()).into_owned())
+    }
+}
+
+/// Replaces what is in a file, which must exist.
+///
+/// # Errors
+/// It is not there or cannot be opened, or the kernel refuses the text.
+pub fn write(path: &Path, text: &str) -> Result<(), GroupError> {
+    // Creating a file in a group is EACCES, which would hide that the group has no such file.
+    OpenOptions::new()
+        .write(true)
+        .truncate(true)
+        .open(path)
+        .and_then(|mut file| file.write_all(text.as_bytes()))
+        .map_err(|error| GroupError::Write { path: path.to_owned(), text: text.to_owned(), error })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+
+    #[test]
+    fn a_file_is_opened_once_and_read_from_the_beginning_each_time() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("cpu.max");
+        let kept = Kept::new(path.clone());
+        assert_eq!(kept.path(), path);
+        assert!(kept.read().unwrap_err().is_gone());
+        // What could not be opened is tried again.
+        fs::write(&path, "max 100000\n").unwrap();
+        assert_eq!(kept.read().unwrap(), "max 100000\n");
+        write(&path, "5000 100000").unwrap();
+        assert_eq!(kept.read().unwrap(), "5000 100000");
+        write(&path, "70").unwrap();
+        assert_eq!(kept.read().unwrap(), "70");
+        fs::remove_file(&path).unwrap();
+        assert_eq!(kept.read().unwrap(), "70");
+    }
+
+    #[test]
+    fn a_file_that_is_missing_is_not_created_and_named() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("cpu.max");
+        let error = write(&path, "5000 100000").unwrap_err();
+        assert!(error.is_gone() && !path.exists());
+        let path = path.display();
+        let expected = format!("{path}: 5000 100000 cannot be written: No such file or directory (os error 2)");
+        assert_eq!(error.to_string(), expected);
+    }
+}

@@ -1,0 +1,187 @@
+//! What is in the files.
+
+use crate::cores::Cores;
+use serde::{Deserialize, Serialize};
+use std::fmt;
+use std::time::Duration;
+
+/// What the kernel lets a group use: so much CPU time in each period.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Bandwidth {
+    /// CPU time, in microseconds; none: as much as there is.
+    pub quota: Option<u64>,
+    /// The period, in microseconds.
+    pub period: u64,
+}
+
+/// The least quota that the kernel takes, in microseconds.
+const LEAST_QUOTA: u64 = 1_000;
+
+impl Bandwidth {
+    /// So many cores in periods of this length, rounded down; at least a millisecond, which the
+    /// kernel asks for.
+    pub fn of(cores: Cores, period: u64) -> Self {
+        let micros = (cores.get() * period as f64) as u64;
+        Self { quota: Some(micros.max(LEAST_QUOTA)), period }
+    }
+
+    /// In cores; none: as much as there is.
+    pub fn cores(self) -> Option<Cores> {
+        self.quota.map(|quota| Cores::new(quota as f64 / self.period.max(1) as f64))
+    }
+
+    /// So many cores more.
+    pub fn plus(self, more: Cores) -> Self {
+        let more = (more.get() * self.period as f64).ceil() as u64;
+        Self { quota: self.quota.map(|quota| quota.saturating_add(more)), ..self }
+    }
+
+    /// In microseconds of such a period, rounded up; none: as much as there is.
+    pub fn quota_in(self, period: u64) -> Option<u64> {
+        let quota = u128::from(self.quota?) * u128::from(period);
+        Some(u64::try_from(quota.div_ceil(u128::from(self.period.max(1)))).unwrap_or(u64::MAX))
+    }
+
+    /// Whether it is more than `other`.
+    pub fn is_above(self, other: Self) -> bool {
+        match (self.quota, other.quota) {
+            (_, None) => false,
+            (None, _) => true,
+            (Some(_), Some(quota)) => self.quota_in(other.period) > Some(quota),
+        }
+    }
+
+    /// From `cpu.max` of version 2.
+    pub fn from_max(text: &str) -> Option<Self> {
+        let (quota, period) = text.trim().split_once(' ')?;
+        let quota = if quota == "max" { None } else { Some(quota.parse().ok()?) };
+        Some(Self { quota, period: period.parse().ok().filter(|period| *period > 0)? })
+    }
+
+    /// For `cpu.max`.
+    pub fn to_max(self) -> String {
+        let quota = self.quota.map_or_else(|| "max".to_owned(), |quota| quota.to_string());
+        format!("{quota} {}", self.period)
+    }
+
+    /// From the two files of version 1.
+    pub fn from_v1(quota: &str, period: &str) -> Option<Self> {
+        let quota = match quota.trim() {
+            "-1" => None,
+            quota => Some(quota.parse().ok()?),
+        };
+        Some(Self { quota, period: period.trim().parse().ok().filter(|period| *period > 0)? })
+    }
+
+    /// For `cpu.cfs_quota_us`.
+    pub fn to_v1(self) -> String {
+        self.quota.map_or_else(|| "-1".to_owned(), |quota| quota.to_string())
+    }
+}
+
+impl fmt::Display for Bandwidth {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.cores() {
+            Some(cores) => cores.fmt(f),
+            None => f.write_str("max"),
+        }
+    }
+}
+
+/// What the kernel has counted of a group since it exists.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counters {
+    /// CPU time.
+    pub used: Duration,
+    /// Periods in which something ran or wanted to.
+    pub periods: u64,
+    /// Those in which it was throttled.
+    pub throttled: u64,
+}
+
+impl Counters {
+    /// From `cpu.stat`; version 1 has no use there, so `usage` is the text of `cpuacct.usage`.
+    pub fn from_stat(stat: &str, usage: Option<&str>) -> Option<Self> {
+        let field = |name: &str| {
+            let line = stat.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '))?;
+            line.trim().parse::<u64>().ok()
+        };
+        let used = match usage {
+            Some(nanos) => Duration::from_nanos(nanos.trim().parse().ok()?),
+            None => Duration::from_micros(field("usage_usec")?),
+        };
+        // Without the controller of CPU, version 2 has only the use.
+        Some(Self { used, periods: field("nr_periods").unwrap_or(0), throttled: field("nr_throttled").unwrap_or(0) })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reads_and_writes_the_quotas_of_both_versions() {
+        for (text, quota, period) in [("max 100000\n", None, 100_000), ("50000 100000\n", Some(50_000), 100_000)] {
+            let bandwidth = Bandwidth::from_max(text).unwrap();
+            assert_eq!(bandwidth, Bandwidth { quota, period });
+            assert_eq!(bandwidth.to_max(), text.trim());
+        }
+        for (text, quota) in [("-1\n", None), ("25000\n", Some(25_000))] {
+            let bandwidth = Bandwidth::from_v1(text, "50000\n").unwrap();
+            assert_eq!(bandwidth, Bandwidth { quota, period: 50_000 });
+            assert_eq!(bandwidth.to_v1(), text.trim());
+        }
+        for text in ["", "max", "50000", "x 100000", "50000 0", "-1 100000", "50000 x"] {
+            assert_eq!(Bandwidth::from_max(text), None, "{text:?}");
+        }
+        for (quota, period) in [("", "100000"), ("max", "100000"), ("-2", "100000"), ("1", ""), ("1", "0")] {
+            assert_eq!(Bandwidth::from_v1(quota, period), None, "{quota:?}, {period:?}");
+        }
+    }
+
+    #[test]
+    fn cores_are_rounded_down_to_microseconds_and_at_least_a_millisecond() {
+        let micros = |cores, period| Bandwidth::of(Cores::new(cores), period).quota;
+        assert_eq!(micros(0.5, 100_000), Some(50_000));
+        assert_eq!(micros(0.123_456_7, 100_000), Some(12_345));
+        assert_eq!(micros(0.005, 100_000), Some(1_000));
+        assert_eq!(Bandwidth::of(Cores::new(1.5), 50_000).cores(), Some(Cores::new(1.5)));
+        assert_eq!(Bandwidth { quota: None, period: 100_000 }.cores(), None);
+    }
+
+    #[test]
+    fn quotas_of_different_periods_compare_by_cores() {
+        let of = |quota, period| Bandwidth { quota, period };
+        assert_eq!(of(Some(50_000), 100_000).quota_in(50_000), Some(25_000));
+        assert_eq!(of(Some(1), 3).quota_in(2), Some(1), "rounded up");
+        assert_eq!(of(Some(u64::MAX), 1).quota_in(2), Some(u64::MAX));
+        assert_eq!(of(None, 100_000).quota_in(50_000), None);
+        for (a, b, above) in [
+            (of(Some(2), 10), of(Some(1), 10), true),
+            (of(Some(1), 10), of(Some(1), 10), false),
+            (of(Some(2), 20), of(Some(1), 10), false),
+            (of(None, 10), of(Some(1), 10), true),
+            (of(Some(1), 10), of(None, 10), false),
+            (of(None, 10), of(None, 10), false),
+        ] {
+            assert_eq!(a.is_above(b), above, "{a:?} {b:?}");
+        }
+        assert_eq!(of(Some(5), 10).plus(Cores::new(0.25)), of(Some(8), 10), "rounded up");
+        assert_eq!(of(None, 10).plus(Cores::new(0.25)), of(None, 10));
+        assert_eq!(of(Some(50_000), 100_000).to_string(), "500m");
+        assert_eq!(of(None, 100_000).to_string(), "max");
+    }
+
+    #[test]
+    fn reads_the_statistics_of_both_versions() {
+        let stat = "usage_usec 1500\nuser_usec 1000\nsystem_usec 500\nnr_periods 7\nnr_throttled 3\nthrottled_usec 9\n";
+        let counters = Counters { used: Duration::from_micros(1_500), periods: 7, throttled: 3 };
+        assert_eq!(Counters::from_stat(stat, None), Some(counters));
+        let v1 = "nr_periods 7\nnr_throttled 3\nthrottled_time 9000\n";
+        assert_eq!(Counters::from_stat(v1, Some("1500000\n")), Some(counters));
+        assert_eq!(Counters::from_stat(v1, None), None);
+        assert_eq!(Counters::from_stat(v1, Some("x")), None);
+        let without = Counters { used: Duration::from_micros(5), ..Counters::default() };
+        assert_eq!(Counters::from_stat("usage_usec 5\n", None), Some(without));
+    }
+}

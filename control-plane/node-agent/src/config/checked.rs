@@ -1,0 +1,80 @@
+//! The configuration, checked.
+
+use crate::cores::Cores;
+use crate::cpu::Rule;
+use crate::pods::Pod;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+
+/// Whether quotas are written.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Mode {
+    /// No: the metrics show what would be.
+    #[default]
+    Observe,
+    /// Yes.
+    Enforce,
+}
+
+/// An application: `namespace/name`.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct AppName {
+    pub(super) namespace: String,
+    pub(super) name: String,
+}
+
+impl fmt::Display for AppName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.namespace, self.name)
+    }
+}
+
+/// Which containers of a pod belong to the application.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Containers {
+    pub(super) all: bool,
+    pub(super) with: BTreeSet<String>,
+    pub(super) without: BTreeSet<String>,
+}
+
+impl Containers {
+    /// Whether a container of this name belongs to it.
+    pub fn has(&self, name: &str) -> bool {
+        !self.without.contains(name) && (self.all || self.with.contains(name))
+    }
+}
+
+/// What one application may have.
+#[derive(Clone, Debug, PartialEq)]
+pub struct AppConfig {
+    pub(super) labels: BTreeMap<String, String>,
+    /// Which containers of its pods.
+    pub containers: Containers,
+    /// What all of them may use together on a node.
+    pub limit: Cores,
+    /// What each keeps at least, if its `requests` are not more.
+    pub floor: Cores,
+    /// How CPU moves between them.
+    pub rule: Rule,
+}
+
+/// All that the operator wrote, checked.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Config {
+    /// Whether quotas are written.
+    pub mode: Mode,
+    /// Whether a limit may exceed the sum of the containers' own limits.
+    pub override_limits: bool,
+    /// The applications.
+    pub apps: BTreeMap<AppName, AppConfig>,
+}
+
+impl Config {
+    /// The application of a pod: the first one by name, if several select it.
+    pub fn app_of(&self, pod: &Pod) -> Option<(&AppName, &AppConfig)> {
+        self.apps.iter().find(|(name, app)| {
+            name.namespace == pod.namespace
+                && app.labels.iter().all(|(label, value)| pod.labels.get(label) == Some(value))
+        })
+    }
+}

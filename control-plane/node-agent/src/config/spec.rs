@@ -1,0 +1,162 @@
+//! The configuration as it is written.
+
+use super::checked::{AppConfig, AppName, Config, Containers, Mode};
+use crate::cores::Cores;
+use crate::cpu::Rule;
+use bloc_policy::config::ConfigError;
+use serde::Deserialize;
+use std::collections::BTreeMap;
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct ConfigSpec {
+    #[serde(default)]
+    mode: ModeSpec,
+    #[serde(default)]
+    override_limits: bool,
+    #[serde(default)]
+    apps: BTreeMap<String, AppSpec>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase")]
+enum ModeSpec {
+    #[default]
+    Observe,
+    Enforce,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct AppSpec {
+    pods: Selector,
+    #[serde(default = "all_but_the_sidecar")]
+    containers: Vec<String>,
+    cpu: CpuSpec,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct Selector {
+    match_labels: BTreeMap<String, String>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct CpuSpec {
+    limit: Cores,
+    floor: Option<Cores>,
+    grow: Option<f64>,
+    shrink: Option<f64>,
+    slack: Option<Cores>,
+    window: Option<u32>,
+}
+
+fn all_but_the_sidecar() -> Vec<String> {
+    vec!["*".to_owned(), "!istio-proxy".to_owned()]
+}
+
+/// Below this the kernel's shortest quota, 1 ms in 100 ms, is reached.
+const LEAST: Cores = Cores::new(0.01);
+const MOST: Cores = Cores::new(1_024.0);
+const FLOOR: Cores = Cores::new(0.05);
+const MOST_SLACK: Cores = Cores::new(4.0);
+const LEAST_PART: f64 = 0.01;
+const MOST_WINDOW: u32 = 50;
+
+fn refused(path: String, value: impl ToString, allowed: impl Into<String>) -> ConfigError {
+    ConfigError::OutOfRange { path, value: value.to_string(), allowed: allowed.into() }
+}
+
+fn within(path: String, value: Cores, least: Cores, most: Cores) -> Result<Cores, ConfigError> {
+    if value < least || value > most {
+        return Err(refused(path, value, format!("{least} to {most}")));
+    }
+    Ok(value)
+}
+
+fn part(path: String, value: f64) -> Result<f64, ConfigError> {
+    if (LEAST_PART..=1.0).contains(&value) { Ok(value) } else { Err(refused(path, value, "0.01 to 1")) }
+}
+
+impl Config {
+    /// Reads YAML.
+    ///
+    /// # Errors
+    /// The first value that is not allowed, with its path and the allowed range.
+    pub fn read(text: &str) -> Result<Self, ConfigError> {
+        bloc_yaml::read::<ConfigSpec>(text)?.check()
+    }
+}
+
+impl ConfigSpec {
+    fn check(self) -> Result<Config, ConfigError> {
+        let mode = match self.mode {
+            ModeSpec::Observe => Mode::Observe,
+            ModeSpec::Enforce => Mode::Enforce,
+        };
+        let mut apps = BTreeMap::new();
+        for (text, app) in self.apps {
+            let at = format!("apps.{text}");
+            let Some(name) = name(&text) else {
+                return Err(refused(at, text, "namespace/name, each of letters, digits, - and ."));
+            };
+            apps.insert(name, app.check(&at)?);
+        }
+        Ok(Config { mode, override_limits: self.override_limits, apps })
+    }
+}
+
+fn name(text: &str) -> Option<AppName> {
+    let (namespace, name) = text.split_once('/')?;
+    let plain = |text: &str| {
+        !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.'))
+    };
+    (plain(namespace) && plain(name)).then(|| AppName { namespace: namespace.to_owned(), name: name.to_owned() })
+}
+
+impl AppSpec {
+    fn check(self, at: &str) -> Result<AppConfig, ConfigError> {
+        if self.pods.match_labels.is_empty() {
+            return Err(refused(format!("{at}.pods.matchLabels"), "{}", "at least one label"));
+        }
+        let containers = containers(&self.containers, &format!("{at}.containers"))?;
+        let CpuSpec { limit, floor, grow, shrink, slack, window } = self.cpu;
+        let path = |name: &str| format!("{at}.cpu.{name}");
+        let limit = within(path("limit"), limit, LEAST, MOST)?;
+        let floor = within(path("floor"), floor.unwrap_or(FLOOR.min(limit)), LEAST, limit)?;
+        let usual = Rule::default();
+        let window = match window {
+            None => usual.window,
+            Some(window) if (1..=MOST_WINDOW).contains(&window) => window as usize,
+            Some(window) => return Err(refused(path("window"), window, "1 to 50")),
+        };
+        let rule = Rule {
+            grow: part(path("grow"), grow.unwrap_or(usual.grow))?,
+            shrink: part(path("shrink"), shrink.unwrap_or(usual.shrink))?,
+            slack: within(path("slack"), slack.unwrap_or(usual.slack), LEAST, MOST_SLACK)?,
+            window,
+        };
+        Ok(AppConfig { labels: self.pods.match_labels, containers, limit, floor, rule })
+    }
+}
+
+fn containers(texts: &[String], at: &str) -> Result<Containers, ConfigError> {
+    let mut containers = Containers { all: false, with: Default::default(), without: Default::default() };
+    for (index, text) in texts.iter().enumerate() {
+        let name = text.strip_prefix('!').unwrap_or(text);
+        if text == "*" {
+            containers.all = true;
+        } else if name.is_empty() || name.contains(['*', '!', '/']) {
+            return Err(refused(format!("{at}[{index}]"), text, "a name, * for all, or !name for all but this"));
+        } else if text.starts_with('!') {
+            containers.without.insert(name.to_owned());
+        } else {
+            containers.with.insert(name.to_owned());
+        }
+    }
+    if !containers.all && containers.with.is_empty() {
+        return Err(refused(at.to_owned(), format!("{texts:?}"), "at least one name or *"));
+    }
+    Ok(containers)
+}

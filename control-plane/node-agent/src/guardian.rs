@@ -1,0 +1,159 @@
+//! The guardian: a process that starts the agent, and releases what it has changed if it dies.
+//!
+//! The agent is its child. The agent writes a byte to its standard output each second, and reads
+//! its standard input. Before the agent starts, the guardian releases what a crash has left: an
+//! agent that does not know the pods yet, or that does not start, leaves nothing throttled.
+//!
+//! | what happens | what follows |
+//! |---|---|
+//! | SIGTERM, SIGINT | the guardian writes `stop`; the agent releases or restores, and ends |
+//! | the agent dies | the guardian releases, and ends with an error |
+//! | the agent is silent for [`SILENCE`], or does not stop in [`STOP`] | the guardian kills it, releases, and ends with an error |
+//! | the guardian dies | the agent reads the end of its input, releases, and ends |
+//! | both die | quotas stay as they are until the next start |
+//!
+//! In a container the guardian is the first process: if it dies, the kernel ends the agent too.
+//!
+//! To release is to give each group the larger of its original quota and what it has. See
+//! [`originals`](crate::originals).
+
+use crate::agent::STEP;
+use crate::cgroup::Tree;
+use crate::originals::Originals;
+use anyhow::{Context, Result, bail};
+use nix::fcntl::{Flock, FlockArg};
+use std::ffi::OsString;
+use std::fs::File;
+use std::path::Path;
+use std::process::Stdio;
+use std::time::Duration;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::process::{Child, ChildStdout, Command};
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::time::timeout;
+
+/// After such a silence the agent counts as hung.
+pub const SILENCE: Duration = Duration::from_secs(5);
+/// How long it may take to start, on a node without CPU to spare.
+pub const START: Duration = Duration::from_secs(30);
+/// How often the right to change quotas is asked for, each 100 ms: the last agent may be ending.
+const LOCK_TRIES: u32 = 50;
+/// How long the agent may take to end.
+pub const STOP: Duration = Duration::from_secs(10);
+/// What the agent reads when it shall end.
+pub const STOP_WORD: &[u8] = b"stop\n";
+
+/// The right to change quotas: one process for each state directory.
+///
+/// # Errors
+/// Another process has it, or the file cannot be made.
+pub fn lock(directory: &Path, name: &str) -> Result<Flock<File>> {
+    std::fs::create_dir_all(directory).with_context(|| format!("{}: cannot be made", directory.display()))?;
+    let path = directory.join(name);
+    let file = File::create(&path).with_context(|| format!("{}: cannot be made", path.display()))?;
+    match Flock::lock(file, FlockArg::LockExclusiveNonblock) {
+        Ok(lock) => Ok(lock),
+        Err((_, error)) => bail!("{}: another agent runs with this state: {error}", path.display()),
+    }
+}
+
+/// The same, but waits for a process that is just ending.
+///
+/// # Errors
+/// As [`lock`].
+pub async fn wait_for_lock(directory: &Path, name: &str) -> Result<Flock<File>> {
+    for _ in 1..LOCK_TRIES {
+        if let Ok(lock) = lock(directory, name) {
+            return Ok(lock);
+        }
+        tokio::time::sleep(STEP).await;
+    }
+    lock(directory, name)
+}
+
+/// Runs the agent with these arguments, and guards it.
+///
+/// # Errors
+/// The agent did not end as it was told. Its groups are released.
+pub async fn guard(arguments: &[OsString], tree: &Tree, state: &Path) -> Result<()> {
+    // First: the first process of a container has no default for them.
+    let (mut terminate, mut interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
+    let _lock = wait_for_lock(state, "guardian.lock").await?;
+    // An agent without its guardian may be ending.
+    let agents = wait_for_lock(state, "agent.lock").await?;
+    if let Err(error) = release(tree, state) {
+        tracing::error!(%error, "what a crash has left is not released");
+    }
+    drop(agents);
+    let program = std::env::current_exe().context("the path of this program is not known")?;
+    let mut agent = Command::new(program)
+        .args(arguments)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        // A terminal's Ctrl-C is for the guardian.
+        .process_group(0)
+        .kill_on_drop(true)
+        .spawn()
+        .context("the agent cannot be started")?;
+    let mut output = agent.stdout.take().context("the agent has no output")?;
+    let mut input = agent.stdin.take().context("the agent has no input")?;
+    let ended = tokio::select! {
+        _ = terminate.recv() => Ok(()),
+        _ = interrupt.recv() => Ok(()),
+        why = silence(&mut output) => Err(why),
+    };
+    let problem = match ended {
+        Err(why) => why.to_owned(),
+        Ok(()) => {
+            // If it is gone already, its status says so.
+            let _ = input.write_all(STOP_WORD).await;
+            match timeout(STOP, agent.wait()).await {
+                Ok(Ok(status)) if status.success() => return Ok(()),
+                Ok(Ok(status)) => format!("the agent has ended: {status}"),
+                Ok(Err(error)) => format!("the agent has ended: {error}"),
+                Err(_) => "the agent does not stop".to_owned(),
+            }
+        }
+    };
+    end(&mut agent).await;
+    release(tree, state).with_context(|| problem.clone())?;
+    bail!("{problem}; its groups are released")
+}
+
+/// Completes when the agent has died or hangs.
+async fn silence(output: &mut ChildStdout) -> &'static str {
+    let (mut beat, mut patience) = ([0; 16], START);
+    loop {
+        match timeout(patience, output.read(&mut beat)).await {
+            Ok(Ok(0) | Err(_)) => return "the agent has died",
+            Ok(Ok(_)) => patience = SILENCE,
+            Err(_) => return "the agent hangs",
+        }
+    }
+}
+
+async fn end(agent: &mut Child) {
+    // One that waits for a disk does not end: its groups are released all the same.
+    match timeout(SILENCE, agent.kill()).await {
+        Ok(Ok(())) => {}
+        Ok(Err(error)) => tracing::warn!(%error, "the agent cannot be killed"),
+        Err(_) => tracing::warn!("the agent does not end"),
+    }
+}
+
+/// Releases what the state file names.
+fn release(tree: &Tree, state: &Path) -> Result<()> {
+    if !tree.is_there() {
+        bail!("{}: the directory is gone", tree.path().display());
+    }
+    let mut originals = Originals::open(state)?;
+    if originals.is_empty() {
+        return Ok(());
+    }
+    let errors = originals.release(tree);
+    originals.save()?;
+    match errors.first() {
+        None => Ok(()),
+        Some(error) => bail!("{} groups cannot be released, such as {error}", errors.len()),
+    }
+}

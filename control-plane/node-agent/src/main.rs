@@ -1,0 +1,287 @@
+//! `bloc-node-agent`: moves CPU between the containers of an application.
+
+use anyhow::{Context, Result, anyhow, bail};
+use bloc_node_agent::agent::Agent;
+use bloc_node_agent::cgroup::Tree;
+use bloc_node_agent::config::Config;
+use bloc_node_agent::originals::Originals;
+use bloc_node_agent::run::{self, Pods, Shared};
+use bloc_node_agent::source::{self, Watched, kubernetes};
+use bloc_node_agent::{Cores, guardian};
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use kube::Client;
+use std::collections::BTreeSet;
+use std::ffi::OsString;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::str::FromStr;
+use std::sync::Arc;
+use tokio::net::TcpListener;
+use tokio::sync::watch;
+use tracing_subscriber::EnvFilter;
+use tracing_subscriber::filter::ParseError;
+
+/// Moves CPU between the containers of an application, under one limit, each 100 ms.
+#[derive(Parser)]
+#[command(version)]
+struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Runs the agent and its guardian until SIGTERM
+    Run(Run),
+    /// The agent itself, which `run` starts
+    #[command(hide = true)]
+    Agent(Run),
+    /// Gives every group the quota back that it had before an agent changed it
+    Restore(Place),
+    /// Checks a configuration; exit code 1 and the reason if it would be refused
+    Check {
+        /// The file
+        file: PathBuf,
+    },
+}
+
+#[derive(Args)]
+struct Place {
+    /// The kubelet's directory of groups, such as /sys/fs/cgroup/kubepods.slice; with version 1
+    /// that of the cpu hierarchy
+    #[arg(long, value_name = "DIR")]
+    cgroups: PathBuf,
+
+    /// With version 1: the same directory of the cpuacct hierarchy
+    #[arg(long, value_name = "DIR")]
+    cpuacct: Option<PathBuf>,
+
+    /// Where the original quotas are kept, on the host
+    #[arg(long, value_name = "DIR")]
+    state: PathBuf,
+}
+
+#[derive(Args)]
+struct Run {
+    #[command(flatten)]
+    place: Place,
+
+    /// The configuration, YAML; read again when it changes
+    #[arg(long, value_name = "FILE")]
+    config: PathBuf,
+
+    /// Where the pods of this node come from: kubernetes, or file:PATH, a YAML file that is read
+    /// again when it changes
+    #[arg(long, value_name = "SOURCE")]
+    pods: Source,
+
+    /// With kubernetes: the name of this node
+    #[arg(long, value_name = "NAME", env = "NODE_NAME", required_if_eq("pods", "kubernetes"))]
+    node: Option<String>,
+
+    /// With kubernetes: the namespace of the agent's own DaemonSet
+    #[arg(long, value_name = "NAME", default_value = "bloc-node")]
+    namespace: String,
+
+    /// With kubernetes: its name
+    #[arg(long, value_name = "NAME", default_value = kubernetes::DAEMON_SET)]
+    daemon_set: String,
+
+    /// Where to serve GET /metrics and /healthz; port 0 takes a free one
+    #[arg(long, value_name = "IP:PORT", default_value = "127.0.0.1:7082")]
+    listen: SocketAddr,
+
+    /// Writes ip:port into this file when the server is listening
+    #[arg(long, value_name = "FILE")]
+    address_file: Option<PathBuf>,
+
+    /// The format of the log on standard error
+    #[arg(long, value_enum, default_value = "text")]
+    log_format: LogFormat,
+
+    /// What is logged: error, warn, info, debug, or directives such as bloc_node_agent=debug
+    #[arg(long, value_name = "FILTER", default_value = "info", value_parser = filter)]
+    log: String,
+}
+
+#[derive(Clone)]
+enum Source {
+    File(PathBuf),
+    Kubernetes,
+}
+
+impl FromStr for Source {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text.split_once(':') {
+            Some(("file", path)) if !path.is_empty() => Ok(Self::File(path.into())),
+            None if text == "kubernetes" => Ok(Self::Kubernetes),
+            _ => Err("expected file:PATH or kubernetes".to_owned()),
+        }
+    }
+}
+
+#[derive(Clone, ValueEnum)]
+enum LogFormat {
+    Text,
+    Json,
+}
+
+#[tokio::main(flavor = "current_thread")]
+async fn main() -> ExitCode {
+    let done = match Arguments::parse().command {
+        Command::Run(arguments) => guard(&arguments).await,
+        Command::Agent(arguments) => agent(arguments).await,
+        Command::Restore(place) => restore(&place),
+        Command::Check { file } => check(&file),
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+async fn guard(arguments: &Run) -> Result<()> {
+    log(arguments);
+    let tree = tree(&arguments.place)?;
+    let mut agents: Vec<OsString> = std::env::args_os().skip(1).collect();
+    match agents.first_mut() {
+        Some(command) => *command = "agent".into(),
+        None => bail!("the command is missing"),
+    }
+    guardian::guard(&agents, &tree, &arguments.place.state).await
+}
+
+async fn agent(arguments: Run) -> Result<()> {
+    log(&arguments);
+    // Two files for each container.
+    if let Err(error) = rlimit::increase_nofile_limit(u64::MAX) {
+        tracing::warn!(%error, "cannot raise the limit of open files");
+    }
+    let tree = tree(&arguments.place)?;
+    let _lock = guardian::wait_for_lock(&arguments.place.state, "agent.lock").await?;
+    let listener = listen(arguments.listen, arguments.address_file.as_deref()).await?;
+    let cores = cores()?;
+    tracing::info!(version = ?tree.version(), %cores, cgroups = %tree.path().display(), "starts");
+    let agent = Agent::new(tree, Originals::open(&arguments.place.state)?, cores);
+    let config = Watched::new(arguments.config, Config::read);
+    let shared = Shared::default();
+    let server = tokio::spawn(run::serve(listener, shared.clone()));
+    let done = match arguments.pods {
+        Source::File(path) => {
+            let pods = Pods::File(Watched::new(path, source::read_pods));
+            run::run(agent, config, pods, shared, std::future::ready(false)).await
+        }
+        Source::Kubernetes => {
+            let client = Client::try_default().await.context("cannot configure a client for the Kubernetes API")?;
+            let node = arguments.node.context("--node is missing")?;
+            let (sender, told) = watch::channel(Arc::default());
+            let (asked, counted) = (client.clone(), shared.clone());
+            let watcher = tokio::spawn(async move {
+                let failed = || counted.count_error("pods", "a request to the Kubernetes API");
+                kubernetes::watch(asked, &node, sender, failed).await;
+            });
+            let leaves = kubernetes::is_leaving(client, &arguments.namespace, &arguments.daemon_set);
+            let pods = Pods::Told { pods: told, without: arguments.namespace.clone() };
+            let done = run::run(agent, config, pods, shared, leaves).await;
+            watcher.abort();
+            done
+        }
+    };
+    server.abort();
+    done
+}
+
+fn filter(text: &str) -> Result<String, ParseError> {
+    EnvFilter::try_new(text).map(|_| text.to_owned())
+}
+
+fn log(arguments: &Run) {
+    let log = tracing_subscriber::fmt().with_env_filter(EnvFilter::new(&arguments.log)).with_writer(std::io::stderr);
+    match arguments.log_format {
+        LogFormat::Text => log.with_ansi(false).init(),
+        LogFormat::Json => log.json().init(),
+    }
+}
+
+fn restore(place: &Place) -> Result<()> {
+    tracing_subscriber::fmt().with_writer(std::io::stderr).with_ansi(false).init();
+    let tree = tree(place)?;
+    let _locks = (guardian::lock(&place.state, "guardian.lock")?, guardian::lock(&place.state, "agent.lock")?);
+    let mut originals = Originals::open(&place.state)?;
+    let errors = originals.restore(&tree, &BTreeSet::new());
+    originals.save()?;
+    let errors = errors.iter().map(ToString::to_string);
+    let lines: Vec<String> = originals.problems().iter().cloned().chain(errors).collect();
+    if lines.is_empty() { Ok(()) } else { bail!("{}", lines.join("\n")) }
+}
+
+fn check(file: &Path) -> Result<()> {
+    let text = std::fs::read_to_string(file).with_context(|| format!("{}: cannot be read", file.display()))?;
+    let config = Config::read(&text).map_err(|error| anyhow!("{}: {error}", file.display()))?;
+    println!("ok: {} applications", config.apps.len());
+    Ok(())
+}
+
+fn tree(place: &Place) -> Result<Tree> {
+    Ok(Tree::open(&place.cgroups, place.cpuacct.as_deref())?)
+}
+
+/// The processors of this node: not those that this process may use.
+fn cores() -> Result<Cores> {
+    let online = nix::unistd::sysconf(nix::unistd::SysconfVar::_NPROCESSORS_ONLN)?;
+    let online = online.and_then(|online| u32::try_from(online).ok()).filter(|online| *online > 0);
+    Ok(Cores::new(f64::from(online.context("the number of processors is not known")?)))
+}
+
+/// Listens, and writes the address to the log and to `file`.
+async fn listen(address: SocketAddr, file: Option<&Path>) -> Result<TcpListener> {
+    let listener = TcpListener::bind(address).await.with_context(|| format!("cannot listen on {address}"))?;
+    let address = listener.local_addr()?;
+    tracing::info!(%address, "listening");
+    if let Some(file) = file {
+        let mut beside = file.as_os_str().to_owned();
+        beside.push(".new");
+        std::fs::write(&beside, format!("{address}\n"))
+            .and_then(|()| std::fs::rename(&beside, file))
+            .with_context(|| format!("{}: cannot be written", file.display()))?;
+    }
+    Ok(listener)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_daemon_sets_arguments_are_understood() {
+        let manifest = include_str!("../../../istio-manifests/node-agent/daemonset.yaml");
+        let set = bloc_yaml::values(manifest).unwrap();
+        let arguments = set["spec"]["template"]["spec"]["containers"][0]["args"].as_array().unwrap();
+        let arguments = arguments.iter().map(|argument| argument.as_str().unwrap());
+        let Command::Run(run) =
+            Arguments::try_parse_from(["bloc-node-agent"].into_iter().chain(arguments)).unwrap().command
+        else {
+            panic!("it does not run");
+        };
+        assert!(matches!(run.pods, Source::Kubernetes) && run.node.is_some());
+        assert_eq!(run.place.cgroups, Path::new("/kubepods"));
+        assert_eq!(run.namespace, "bloc-node");
+    }
+
+    #[test]
+    fn kubernetes_needs_the_name_of_the_node() {
+        let arguments =
+            |pods| ["bloc-node-agent", "run", "--config", "a", "--cgroups", "b", "--state", "c", "--pods", pods];
+        let error = Arguments::try_parse_from(arguments("kubernetes")).err().unwrap().to_string();
+        assert!(error.contains("--node"), "{error}");
+        assert!(Arguments::try_parse_from(arguments("file:pods.yaml")).is_ok());
+        let error = Arguments::try_parse_from(arguments("docker")).err().unwrap().to_string();
+        assert!(error.contains("expected file:PATH or kubernetes"), "{error}");
+    }
+}

@@ -1,0 +1,249 @@
+//! The agent's process: a thread that steps, and a server for the metrics.
+
+use crate::agent::{Agent, STEP, status::Status};
+use crate::config::Config;
+use crate::guardian;
+use crate::metrics;
+use crate::pods::Pod;
+use crate::source::Watched;
+use anyhow::{Context, Result, anyhow, bail};
+use axum::Router;
+use axum::extract::State;
+use axum::http::{StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use axum::routing::get;
+use bloc_policy::config::ConfigError;
+use std::future::Future;
+use std::io::Write;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+use tokio::io::AsyncReadExt;
+use tokio::net::TcpListener;
+use tokio::sync::{oneshot, watch};
+
+/// Without a step for this long, the agent is not healthy.
+const LATE: Duration = Duration::from_secs(2);
+
+/// Where pods come from.
+#[derive(Debug)]
+pub enum Pods {
+    /// A file.
+    File(Watched<Vec<Pod>, ConfigError>),
+    /// Something that tells them; what it has at first does not count.
+    Told {
+        /// The pods.
+        pods: watch::Receiver<Arc<Vec<Pod>>>,
+        /// Whose pods are left out: the agent must not throttle itself.
+        without: String,
+    },
+}
+
+/// What the thread shows to the server.
+#[derive(Debug)]
+pub struct Shown {
+    status: Status,
+    config_ok: bool,
+    stepped: Instant,
+}
+
+/// The state of an agent that runs.
+#[derive(Clone, Debug)]
+pub struct Shared {
+    shown: Arc<Mutex<Shown>>,
+    stop: Arc<AtomicBool>,
+    /// Errors of a source, by kind, that the thread has not counted yet.
+    errors: Arc<Mutex<Vec<(&'static str, String)>>>,
+}
+
+impl Default for Shared {
+    fn default() -> Self {
+        let shown = Shown { status: Status::default(), config_ok: true, stepped: Instant::now() };
+        Self { shown: Arc::new(Mutex::new(shown)), stop: Arc::default(), errors: Arc::default() }
+    }
+}
+
+impl Shared {
+    /// Counts the failure of a source.
+    pub fn count_error(&self, kind: &'static str, error: impl ToString) {
+        self.errors.lock().unwrap_or_else(PoisonError::into_inner).push((kind, error.to_string()));
+    }
+}
+
+/// Runs the agent until its input says `stop` or ends; then it restores if `leaves`, else releases.
+///
+/// # Errors
+/// The thread cannot be started, or has panicked.
+pub async fn run(
+    agent: Agent,
+    config: Watched<Config, ConfigError>,
+    pods: Pods,
+    shared: Shared,
+    leaves: impl Future<Output = bool>,
+) -> Result<()> {
+    let (ended, has_ended) = oneshot::channel();
+    let thread = std::thread::Builder::new()
+        .name("steps".to_owned())
+        .spawn({
+            let shared = shared.clone();
+            move || {
+                // Also at a panic.
+                let _ended: oneshot::Sender<()> = ended;
+                steps(agent, config, pods, &shared)
+            }
+        })
+        .context("the thread cannot be started")?;
+    let told = tokio::select! {
+        told = stopped() => told,
+        _ = has_ended => false,
+    };
+    shared.stop.store(true, Ordering::Release);
+    let (mut agent, problem) = tokio::task::spawn_blocking(move || thread.join())
+        .await?
+        .map_err(|_| anyhow!("the thread of the steps has panicked"))?;
+    if let Some(problem) = problem {
+        // The guardian releases.
+        bail!(problem);
+    }
+    // At once: who ends it may not wait.
+    let mut errors = agent.release();
+    // Without a guardian nobody says why: it may come back.
+    let restore = told && leaves.await;
+    tracing::info!(restore, "ends");
+    if restore {
+        errors = agent.restore();
+    }
+    match errors.first() {
+        None => Ok(()),
+        Some(error) => bail!("{} groups are not as they should be, such as {error}", errors.len()),
+    }
+}
+
+/// Waits until the guardian says `stop`, or is gone. Returns whether it has said so.
+async fn stopped() -> bool {
+    let mut word = Vec::new();
+    let mut input = tokio::io::stdin();
+    loop {
+        match input.read_buf(&mut word).await {
+            Ok(0) | Err(_) => return false,
+            Ok(_) if word.ends_with(guardian::STOP_WORD) => return true,
+            Ok(_) => {}
+        }
+    }
+}
+
+/// The steps, until it shall stop, or cannot go on.
+fn steps(
+    mut agent: Agent,
+    mut config: Watched<Config, ConfigError>,
+    mut pods: Pods,
+    shared: &Shared,
+) -> (Agent, Option<&'static str>) {
+    let began = Instant::now();
+    let (mut next, mut config_ok) = (began, true);
+    let mut configured = false;
+    while !shared.stop.load(Ordering::Acquire) {
+        let now = began.elapsed();
+        if agent.is_due() {
+            match config.read() {
+                Some(Ok(config)) => {
+                    (config_ok, configured) = (true, true);
+                    tracing::info!(mode = ?config.mode, apps = config.apps.len(), "configuration in force");
+                    agent.set_config(config);
+                }
+                Some(Err(error)) => {
+                    config_ok = false;
+                    agent.count_error("config", &error);
+                    if !configured {
+                        // What an earlier agent has left must not depend on this one.
+                        drop(agent.release());
+                    }
+                }
+                None => {}
+            }
+            if !read_pods(&mut agent, &mut pods) {
+                return (agent, Some("the source of the pods has ended"));
+            }
+            if !agent.has_tree() {
+                return (agent, Some("--cgroups: the directory is gone"));
+            }
+            for (kind, error) in shared.errors.lock().unwrap_or_else(PoisonError::into_inner).drain(..) {
+                agent.count_error(kind, &error);
+            }
+        }
+        agent.step(now);
+        beat();
+        if agent.is_due() {
+            let status = agent.status();
+            let mut shown = shared.shown.lock().unwrap_or_else(PoisonError::into_inner);
+            *shown = Shown { status, config_ok, stepped: Instant::now() };
+        }
+        next += STEP;
+        let now = Instant::now();
+        match next.checked_duration_since(now) {
+            Some(wait) => std::thread::sleep(wait),
+            // Steps that were missed are not made up for, and none follows at once.
+            None => {
+                next = now + STEP;
+                std::thread::sleep(STEP);
+            }
+        }
+    }
+    (agent, None)
+}
+
+/// Tells the guardian that the agent works. If that is gone, the input ends too.
+fn beat() {
+    let mut output = std::io::stdout();
+    let _ = output.write_all(b".").and_then(|()| output.flush());
+}
+
+/// Returns whether the source still works.
+fn read_pods(agent: &mut Agent, pods: &mut Pods) -> bool {
+    match pods {
+        Pods::File(file) => match file.read() {
+            Some(Ok(pods)) => agent.set_pods(Arc::new(pods)),
+            Some(Err(error)) => agent.count_error("pods", &error),
+            None => {}
+        },
+        Pods::Told { pods, without } => match pods.has_changed() {
+            Ok(false) => {}
+            Ok(true) => {
+                let others = pods.borrow_and_update().iter().filter(|pod| pod.namespace != *without).cloned().collect();
+                agent.set_pods(Arc::new(others));
+            }
+            Err(_) => return false,
+        },
+    }
+    true
+}
+
+/// Serves `GET /metrics` and `GET /healthz`.
+///
+/// # Errors
+/// The listener fails.
+pub async fn serve(listener: TcpListener, shared: Shared) -> Result<()> {
+    let router =
+        Router::new().route("/metrics", get(show_metrics)).route("/healthz", get(show_health)).with_state(shared);
+    axum::serve(listener, router).await.context("the server has ended")
+}
+
+async fn show_metrics(State(shared): State<Shared>) -> Response {
+    let (status, config_ok) = {
+        let shown = shared.shown.lock().unwrap_or_else(PoisonError::into_inner);
+        (shown.status.clone(), shown.config_ok)
+    };
+    match metrics::encode(&status, config_ok) {
+        Ok(text) => ([(header::CONTENT_TYPE, metrics::CONTENT_TYPE)], text).into_response(),
+        Err(error) => (StatusCode::INTERNAL_SERVER_ERROR, error.to_string()).into_response(),
+    }
+}
+
+async fn show_health(State(shared): State<Shared>) -> Response {
+    let late = shared.shown.lock().unwrap_or_else(PoisonError::into_inner).stepped.elapsed();
+    if late <= LATE {
+        "ok\n".into_response()
+    } else {
+        (StatusCode::SERVICE_UNAVAILABLE, format!("the last step was {} ms ago\n", late.as_millis())).into_response()
+    }
+}

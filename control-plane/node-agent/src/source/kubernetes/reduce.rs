@@ -1,0 +1,62 @@
+//! What the agent needs of a pod.
+//!
+//! Left out are pods that have ended, containers that do not run, init containers that end by
+//! themselves, and ephemeral ones, with which somebody debugs. So are static pods: their cgroups
+//! are not named after the uid that the API knows, and they are the node's, not an application's.
+
+use crate::cores::Cores;
+use crate::pods::{Container, Pod};
+use k8s_openapi::api::core::v1 as api;
+use k8s_openapi::api::core::v1::ContainerStatus;
+use std::iter;
+
+/// On the API's copy of a static pod.
+const MIRROR: &str = "kubernetes.io/config.mirror";
+
+/// A pod that has not ended.
+pub fn pod(pod: &api::Pod) -> Option<Pod> {
+    let (metadata, status) = (&pod.metadata, pod.status.as_ref()?);
+    let ended = matches!(status.phase.as_deref(), Some("Succeeded" | "Failed"));
+    let mirror = metadata.annotations.as_ref().is_some_and(|annotations| annotations.contains_key(MIRROR));
+    if ended || mirror {
+        return None;
+    }
+    let spec = pod.spec.as_ref()?;
+    let sidecars = spec.init_containers.iter().flatten().filter(|one| one.restart_policy.as_deref() == Some("Always"));
+    let sidecars = sidecars.zip(iter::repeat(&status.init_container_statuses));
+    let others = spec.containers.iter().zip(iter::repeat(&status.container_statuses));
+    let running = sidecars.chain(others).filter_map(|(container, statuses)| {
+        let status = statuses.iter().flatten().find(|status| status.name == container.name)?;
+        Some(Container { name: container.name.clone(), id: id(status)?, requests: requests(pod, container) })
+    });
+    Some(Pod {
+        namespace: metadata.namespace.clone().unwrap_or_default(),
+        name: metadata.name.clone().unwrap_or_default(),
+        uid: metadata.uid.clone()?,
+        labels: metadata.labels.clone().unwrap_or_default(),
+        containers: running.collect(),
+    })
+}
+
+/// The runtime's id of a container that runs.
+///
+/// It becomes part of a path. The kubelet writes it, but so may others with the right to.
+fn id(status: &ContainerStatus) -> Option<String> {
+    status.state.as_ref()?.running.as_ref()?;
+    let (_, id) = status.container_id.as_deref()?.split_once("://")?;
+    let plain = !id.is_empty() && id.bytes().all(|byte| byte.is_ascii_alphanumeric());
+    plain.then(|| id.to_owned())
+}
+
+/// What a container requests; 0 if nothing or unreadable.
+fn requests(pod: &api::Pod, container: &api::Container) -> Cores {
+    let requests = container.resources.as_ref().and_then(|resources| resources.requests.as_ref());
+    let Some(quantity) = requests.and_then(|requests| requests.get("cpu")) else {
+        return Cores::ZERO;
+    };
+    quantity.0.parse().unwrap_or_else(|error| {
+        let (namespace, name) = (pod.metadata.namespace.as_deref(), pod.metadata.name.as_deref());
+        tracing::warn!(namespace, pod = name, container = container.name, %error, "requests.cpu counts as 0");
+        Cores::ZERO
+    })
+}
