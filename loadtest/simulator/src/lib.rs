@@ -14,6 +14,7 @@
 //! | [`figure`], [`chart`] | figure 5.6 of the paper |
 //! | [`regimes`] | the map: for which services bids gain, and for which they change nothing |
 //! | [`estimators`] | the source of a server's capacity: our estimators beside published ones |
+//! | [`quota`] | the node agent's CPU quotas beside others |
 //!
 //! The model: a request draws its service time once and keeps it through all retries. A server
 //! works on `concurrency` requests at once, each at the server's speed; the others wait in one FIFO
@@ -39,6 +40,7 @@ pub mod incident;
 pub mod load;
 pub mod outcome;
 pub mod policies;
+pub mod quota;
 pub mod regimes;
 pub mod requests;
 pub mod scenario;

@@ -20,6 +20,7 @@ enum Command {
     Sweep(Box<commands::sweep::Sweep>),
     Estimators(commands::estimators::Estimators),
     Regimes(commands::regimes::Regimes),
+    Quota(commands::quota::Quota),
 }
 
 fn main() -> anyhow::Result<()> {
@@ -29,5 +30,6 @@ fn main() -> anyhow::Result<()> {
         Command::Sweep(command) => command.run(),
         Command::Estimators(command) => command.run(),
         Command::Regimes(command) => command.run(),
+        Command::Quota(command) => command.run(),
     }
 }
