@@ -4,10 +4,11 @@ SHELL := bash
 .DEFAULT_GOAL := help
 
 LAB := target/release/bloc-lab
+comma := ,
 
 .PHONY: help
 help: ## List the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 .PHONY: demo
 demo: release envoy ## Run the main job: a mesh of real Envoys under load, a table and a report (about 5 minutes)
@@ -59,6 +60,10 @@ soak: wasm ## 5 million requests and 10,000 servers coming and going on wasmtime
 test-kube: wasm envoy ## The control plane at a real kube-apiserver and etcd, which Go builds once (needs Go; 2 minutes after that)
 	control-plane/tests/kube/run.sh
 
+.PHONY: test-cgroup2
+test-cgroup2: ## The node agent's tests at control groups of version 2, on a kernel of Debian's in QEMU, fetched once (45 MB; no root; seconds after that; TARGETS=a,b runs only these)
+	control-plane/node-agent/tests/cgroups/qemu.sh $(subst $(comma), ,$(TARGETS))
+
 .PHONY: flood
 flood: ## A minute of hostile callers at the control plane: its memory, its lists, and the response times of others
 	control-plane/tests/kube/run.sh flood
@@ -74,9 +79,13 @@ demo-istio: wasm envoy ## Least request, BLOC and bids in an Istio mesh on this 
 	target/debug/bloc-e2e demo
 
 .PHONY: chaos
-chaos: release envoy ## Inject one fault after the other under load, into stock Envoy, tuned stock Envoy and Envoy with the filters; fails if the filters break a promise (45 minutes at most; root and nftables; ROWS=a,b runs only these faults)
+chaos: release envoy ## Inject one fault after the other under load, into stock Envoy, tuned stock Envoy and Envoy with the filters; fails if the filters break a promise (50 minutes at most; root and nftables; ROWS=a,b runs only these faults)
 	cargo build --locked --release -p bloc-clock
 	$(LAB) chaos $(if $(ROWS),--only $(ROWS))
+
+.PHONY: quota
+quota: release ## Compare who sets CPU quotas under one limit, 5 rounds: the node agent, fixed quotas, a burst, an autoscaler; fails if the agent misses a bound (root and cgroups; about 50 minutes)
+	$(LAB) quota
 
 .PHONY: soak-envoy
 soak-envoy: release envoy ## 30 minutes of load, bursts and changes each second: flat memory, equal counts
@@ -112,8 +121,8 @@ last-release: ## Build the module and the control plane of the last release once
 	.ci/release
 
 .PHONY: release
-release: wasm ## Build the lab, the control plane and the module
-	cargo build --locked --release -p bloc-control-plane -p bloc-lab
+release: wasm ## Build the lab, the control plane, the node agent and the module
+	cargo build --locked --release -p bloc-control-plane -p bloc-node-agent -p bloc-lab
 
 .PHONY: envoy
 envoy: ## Put Envoy into target/ (ENVOY=/path overrides it)

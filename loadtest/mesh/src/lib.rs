@@ -11,6 +11,7 @@
 //! | [`load`] | closed-loop and open-loop clients, and their results |
 //! | [`policy`] | what balances the load |
 //! | [`process`] | a child process that ends when its guard is dropped |
+//! | [`cgroups`] | groups of containers with CPU quotas |
 //! | [`throttle`] | limits the CPU of a process |
 //! | [`network_faults`] | loses and delays packets in a network namespace |
 //! | [`http`] | one GET, for admin interfaces and readiness |
@@ -18,6 +19,7 @@
 //! | [`quantity`] | command line values with their ranges |
 
 pub mod backend;
+pub mod cgroups;
 pub mod envoy;
 mod fleet;
 pub mod http;

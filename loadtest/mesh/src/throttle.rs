@@ -3,9 +3,10 @@
 //! Supports cgroup v1 (`cpu.cfs_quota_us`) and v2 (`cpu.max`). Making a cgroup needs root. It is
 //! removed with [`Throttle`], after the processes have moved back to their old cgroup.
 
+use crate::cgroups::{Place, Version};
 use std::fs;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
@@ -36,7 +37,7 @@ impl Throttle {
     /// This machine has no cgroups with quotas, or we may not make them.
     pub fn new(processes: &[u32], share: f64) -> Result<Self, CannotThrottle> {
         static MADE: AtomicU32 = AtomicU32::new(0);
-        let (folder, second) = folder();
+        let Place { folder, version } = Place::of("cpu");
         let failed = |source| CannotThrottle { folder: folder.clone(), source };
         let name = format!("bloc-lab-{}-{}", std::process::id(), MADE.fetch_add(1, Ordering::Relaxed));
         let group = folder.join(name);
@@ -44,7 +45,7 @@ impl Throttle {
         fs::create_dir(&group).map_err(failed)?;
         let throttle = Self { group, home: folder.clone() };
         let set = |file: &str, text: String| fs::write(throttle.group.join(file), text).map_err(failed);
-        if second {
+        if version == Version::Two {
             set("cpu.max", format!("{quota} {period}"))?;
         } else {
             set("cpu.cfs_period_us", period.to_string())?;
@@ -79,42 +80,6 @@ impl Drop for Throttle {
             std::thread::sleep(Duration::from_millis(5));
         }
     }
-}
-
-/// The folder of this process's CPU cgroup, and whether it is v2.
-fn folder() -> (PathBuf, bool) {
-    let (mounts, own) = (
-        fs::read_to_string("/proc/self/mounts").unwrap_or_default(),
-        fs::read_to_string("/proc/self/cgroup").unwrap_or_default(),
-    );
-    let mount = |kind: &str, option: Option<&str>| {
-        mounts.lines().find_map(|line| {
-            let mut words = line.split(' ').skip(1);
-            let (at, of, options) = (words.next()?, words.next()?, words.next()?);
-            let matches = of == kind && option.is_none_or(|wanted| options.split(',').any(|option| option == wanted));
-            matches.then(|| PathBuf::from(at))
-        })
-    };
-    let path = |matches: &dyn Fn(&str) -> bool| {
-        own.lines().find_map(|line| {
-            let mut parts = line.splitn(3, ':').skip(1);
-            let (controllers, path) = (parts.next()?, parts.next()?);
-            matches(controllers).then(|| path.trim_start_matches('/').to_owned())
-        })
-    };
-    let within = |at: &Path, path: Option<String>| {
-        // In a container the path may be the host's.
-        let folder = at.join(path.unwrap_or_default());
-        if folder.is_dir() { folder } else { at.to_owned() }
-    };
-    if let Some(at) = mount("cgroup", Some("cpu")) {
-        let path = path(&|controllers| controllers.split(',').any(|controller| controller == "cpu"));
-        return (within(&at, path), false);
-    }
-    let at = mount("cgroup2", None).unwrap_or_else(|| PathBuf::from("/sys/fs/cgroup"));
-    // In v2, processes can be only in groups that give no quotas to groups below; the root is
-    // exempt.
-    (at, true)
 }
 
 #[cfg(test)]

@@ -24,6 +24,13 @@ pub struct Serve {
     /// Requests served at once; 1 to 1000
     #[arg(long, default_value = "1", value_parser = |text: &str| number::<usize>(text, 1, 1_000))]
     concurrency: usize,
+    /// A request uses CPU for its service time, by the clock of its thread, on --concurrency
+    /// threads
+    #[arg(long, conflicts_with = "speed")]
+    burn: bool,
+    /// With --burn: requests that wait for a thread; it answers 503 to others; 1 to 100000
+    #[arg(long, default_value = "100", requires = "burn", value_parser = |text: &str| number::<usize>(text, 1, 100_000))]
+    queue: usize,
     /// Service times are divided by this; 0.01 to 100
     #[arg(long, default_value = "1", value_parser = speed)]
     speed: f64,
@@ -37,7 +44,12 @@ impl Serve {
     pub async fn run(self) -> anyhow::Result<()> {
         let listener = TcpListener::bind(self.listen).await.with_context(|| format!("--listen {}", self.listen))?;
         println!("listening {}", listener.local_addr()?);
-        Backend::new(&self.name, self.service_time, self.concurrency, self.speed, self.seed).serve(listener).await;
+        let backend = if self.burn {
+            Backend::burning(&self.name, self.service_time, [self.concurrency, self.queue], self.seed)
+        } else {
+            Backend::new(&self.name, self.service_time, self.concurrency, self.speed, self.seed)
+        };
+        backend.serve(listener).await;
         Ok(())
     }
 }

@@ -11,7 +11,8 @@ mod stats;
 mod up;
 
 use crate::experiments::{
-    ablation, agility, agree, bounce, chaos, cost, demo, estimators, goals, handover, overhead, regimes, retries, soak,
+    ablation, agility, agree, bounce, chaos, cost, demo, estimators, goals, handover, overhead, quota, regimes,
+    retries, soak,
 };
 use clap::Subcommand;
 
@@ -56,6 +57,8 @@ pub enum Command {
     Soak(soak::command::SoakCommand),
     /// Make a table and a page from the files of other commands
     Report(report::Report),
+    /// Compare who sets the CPU quotas of containers: the node agent, fixed quotas and others
+    Quota(quota::command::QuotaCommand),
     /// Serve as an application with a known service time
     Backend(backend::Serve),
 }
@@ -81,6 +84,7 @@ impl Command {
             Self::Bounce(bounce) => bounce.run().await,
             Self::Chaos(chaos) => chaos.run().await,
             Self::Soak(soak) => soak.run().await,
+            Self::Quota(quota) => quota.run().await,
             Self::Report(report) => report.run(),
             Self::Backend(backend) => backend.run().await,
         }

@@ -22,6 +22,7 @@
 //! | [`goals`] | the performance claims |
 //! | [`handover`] | the time between two requests of a busy application |
 //! | [`overhead`] | the cost of the hold queue |
+//! | [`quota`] | who sets CPU quotas: the node agent beside others, in real control groups |
 //! | [`regimes`] | a dozen cells of the map of regimes |
 //! | [`retries`] | how often a failing application receives a request |
 //! | [`soak`] | whether anything grows in a long run, and whether all parts count the same requests |
@@ -37,6 +38,7 @@ pub mod estimators;
 pub mod goals;
 pub mod handover;
 pub mod overhead;
+pub mod quota;
 pub mod regimes;
 pub mod retries;
 pub mod soak;

@@ -1,8 +1,8 @@
 //! The HTTP server (HTTP/1.1, and HTTP/2 without TLS).
 //!
-//! Every request waits for its place and for its service time. Then it gets a small body that names
-//! the backend, and the header `x-app`, which tells an application's answer from a proxy's. These
-//! requests differ:
+//! Every request waits for its place and for its service time, or uses CPU for that time (and gets
+//! status 503 if too many wait already). Then it gets a small body that names the backend, and the
+//! header `x-app`, which tells an application's answer from a proxy's. These requests differ:
 //!
 //! | request | effect |
 //! |---|---|
@@ -14,7 +14,7 @@
 //! | `POST /admin/seed/7` | from now on service times are drawn from this seed; 0 to 2^64 - 1, otherwise 400 |
 //! | path `/headers` | answers with the request's headers, one `name: value` a line |
 
-use super::{Places, ServiceTime};
+use super::{Burner, Places, ServiceTime};
 use crate::quantity::number;
 use futures_util::future::ready;
 use futures_util::{StreamExt, stream};
@@ -45,8 +45,15 @@ pub struct Backend {
     service_time: ServiceTime,
     speed: Mutex<f64>,
     behaviour: Mutex<Behaviour>,
-    places: Arc<Places>,
+    work: Work,
     rng: Mutex<StdRng>,
+}
+
+/// How the service time of a request passes.
+#[derive(Debug)]
+enum Work {
+    Wait(Arc<Places>),
+    Burn(Burner),
 }
 
 /// How an application treats its requests.
@@ -89,9 +96,19 @@ impl Backend {
     /// A backend that serves `concurrency` requests at once, each in a `service_time` divided by
     /// `speed`.
     pub fn new(name: &str, service_time: ServiceTime, concurrency: usize, speed: f64, seed: u64) -> Arc<Self> {
+        Self::working(name, service_time, Work::Wait(Places::new(concurrency)), speed, seed)
+    }
+
+    /// A backend whose requests burn a CPU time on one of so many threads. So many more wait for
+    /// one; it answers 503 to all others.
+    pub fn burning(name: &str, cpu_time: ServiceTime, [threads, queue]: [usize; 2], seed: u64) -> Arc<Self> {
+        Self::working(name, cpu_time, Work::Burn(Burner::new(threads, queue)), 1.0, seed)
+    }
+
+    fn working(name: &str, service_time: ServiceTime, work: Work, speed: f64, seed: u64) -> Arc<Self> {
         let rng = Mutex::new(StdRng::seed_from_u64(seed));
         let (speed, behaviour) = (Mutex::new(speed), Mutex::new(Behaviour::Normal));
-        Arc::new(Self { name: name.to_owned(), service_time, speed, behaviour, places: Places::new(concurrency), rng })
+        Arc::new(Self { name: name.to_owned(), service_time, speed, behaviour, work, rng })
     }
 
     /// Serves until the task is dropped.
@@ -151,7 +168,14 @@ impl Backend {
         if self.behaviour() == Behaviour::Failing {
             return self.reply(StatusCode::INTERNAL_SERVER_ERROR, "failing\n".into());
         }
-        self.places.serve(|| self.service_time(cost)).await;
+        match &self.work {
+            Work::Wait(places) => places.serve(|| self.service_time(cost)).await,
+            Work::Burn(burner) => {
+                if !burner.burn(self.service_time(cost)).await {
+                    return self.reply(StatusCode::SERVICE_UNAVAILABLE, "too many requests wait\n".into());
+                }
+            }
+        }
         let answer = match path {
             "/echo" => body.to_bytes(),
             "/headers" => {
@@ -268,6 +292,20 @@ mod tests {
             assert_eq!(status, StatusCode::BAD_REQUEST, "{path}");
             assert_eq!(body, "the cost must be a number from 0 to 100\n");
         }
+    }
+
+    #[tokio::test]
+    async fn a_burning_server_refuses_what_exceeds_its_queue() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let server = tokio::spawn(Backend::burning("b1", "fixed:300ms".parse().unwrap(), [1, 1], 1).serve(listener));
+        let all = (0..6).map(|_| get(address, "/", Duration::from_secs(60)));
+        let answers = futures_util::future::join_all(all).await.into_iter().map(Result::unwrap);
+        let (good, refused): (Vec<_>, Vec<_>) = answers.partition(|(status, _)| *status == StatusCode::OK);
+        server.abort();
+        assert!(!good.is_empty() && good.iter().all(|(_, body)| body == "served by b1\n"), "{good:?}");
+        assert!(refused.iter().all(|(status, _)| *status == StatusCode::SERVICE_UNAVAILABLE), "{refused:?}");
+        assert!(!refused.is_empty(), "one burns and one waits");
     }
 
     #[tokio::test]

@@ -16,7 +16,7 @@ mod shape;
 mod tally;
 
 pub use client::Client;
-pub use open::poisson_arrivals;
+pub use open::{at_arrivals, poisson_arrivals};
 pub use outcome::{ErrorKind, Measurement, Outcome, Sample, quantile};
 pub use plan::LoadPlan;
 pub use shape::Load;

@@ -34,18 +34,31 @@ pub(super) async fn run(
     start: Instant,
     tally: Arc<Tally>,
 ) -> Vec<Sample> {
-    let places = Arc::new(Semaphore::new(plan.outstanding_limit));
+    let arrivals = poisson_arrivals(rate, plan.warm_up + plan.window, plan.seed);
+    let arrivals = arrivals.into_iter().map(|at| (at, Arc::clone(&client)));
+    at_arrivals(arrivals, plan.warm_up, plan.outstanding_limit, start, tally).await
+}
+
+/// One request of a client at each of these moments after `start`. Those from `warm_up` on count.
+pub async fn at_arrivals(
+    arrivals: impl IntoIterator<Item = (Duration, Arc<Client>)>,
+    warm_up: Duration,
+    outstanding_limit: usize,
+    start: Instant,
+    tally: Arc<Tally>,
+) -> Vec<Sample> {
+    let places = Arc::new(Semaphore::new(outstanding_limit));
     let mut requests = JoinSet::new();
     let mut samples = Vec::new();
-    for arrival in poisson_arrivals(rate, plan.warm_up + plan.window, plan.seed) {
+    for (arrival, client) in arrivals {
         let intended = start + arrival;
-        let counts = arrival >= plan.warm_up;
+        let counts = arrival >= warm_up;
         sleep_until(intended).await;
         // Collected as they end, so that a long run does not keep a task for every request.
         while let Some(ended) = requests.try_join_next() {
             samples.extend(ended.ok().flatten());
         }
-        let (client, tally, place) = (Arc::clone(&client), Arc::clone(&tally), Arc::clone(&places).try_acquire_owned());
+        let (tally, place) = (Arc::clone(&tally), Arc::clone(&places).try_acquire_owned());
         requests.spawn(async move {
             let outcome = match place {
                 Ok(_place) => client.request().await,

@@ -35,7 +35,7 @@ pub struct ChaosCommand {
     #[arg(long, value_name = "REQUESTS:ATTEMPT")]
     guard: Option<Guard>,
     /// Nothing starts that would end later than this; 1m to 1h
-    #[arg(long, default_value = "44m", value_parser = |text: &str| duration(text, Duration::from_secs(60), Duration::from_secs(3600)))]
+    #[arg(long, default_value = "49m", value_parser = |text: &str| duration(text, Duration::from_secs(60), Duration::from_secs(3600)))]
     limit: Duration,
     /// Seed of the order, the victims, the arrivals and the service times
     #[arg(long, default_value = "1")]

@@ -26,6 +26,7 @@ mod faults;
 mod figure;
 mod flood;
 pub mod judge;
+mod node_agent;
 mod order;
 pub mod page;
 mod recovery;

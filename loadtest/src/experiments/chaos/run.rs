@@ -3,6 +3,7 @@
 use super::fault::FAULTS;
 use super::figure::Claim;
 use super::flood::{FLOOD, SENDERS};
+use super::node_agent::BROKEN;
 use super::order::Chaos;
 use super::recovery::RECOVERIES;
 use super::rollback::ROLLED_BACK;
@@ -11,7 +12,7 @@ use super::stand::Place;
 use super::throttled::THROTTLED;
 use super::two::OF_TWO;
 use super::uploads::UPLOADS;
-use super::{faults, flood, recovery, rollback, throttled, two, uploads};
+use super::{faults, flood, node_agent, recovery, rollback, throttled, two, uploads};
 use bloc_mesh::MeshError;
 use tokio::time::Instant;
 
@@ -20,7 +21,8 @@ pub fn claims() -> impl Iterator<Item = (&'static str, Claim)> {
     let recoveries = RECOVERIES.iter().map(|recovery| (recovery.name, recovery::CLAIM));
     let faults = FAULTS.iter().map(|fault| (fault.name(), fault.claim()));
     let of_two = OF_TWO.iter().map(|one| (one.name, one.claim()));
-    faults.chain(of_two).chain(recoveries).chain([
+    let broken = BROKEN.iter().map(|broken| (broken.name, node_agent::CLAIM));
+    faults.chain(of_two).chain(recoveries).chain(broken).chain([
         (ROLLED_BACK, rollback::CLAIM),
         (UPLOADS, uploads::CLAIM),
         (THROTTLED, throttled::CLAIM),
@@ -58,5 +60,6 @@ pub async fn run(chaos: &Chaos, place: Place<'_>, mut tell: impl FnMut(&Row)) ->
         add(throttled::run(chaos, ends, place).await?);
     }
     recovery::run(chaos, ends, place, &mut add).await?;
+    node_agent::run(chaos, ends, place, &mut add).await;
     Ok(rows)
 }

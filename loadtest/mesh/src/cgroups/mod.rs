@@ -1,0 +1,10 @@
+//! Where this machine has its control groups, and groups as the kubelet makes them for containers.
+//!
+//! Supports cgroup v1 (controllers in hierarchies of their own) and v2 (one hierarchy). Making
+//! groups needs root.
+
+mod containers;
+mod place;
+
+pub use containers::{Container, Containers, CpuCounters, GroupError, NoContainers};
+pub(crate) use place::{Place, Version};

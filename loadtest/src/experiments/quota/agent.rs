@@ -1,0 +1,247 @@
+//! The node agent as a process, which finds its containers in files.
+
+use crate::experiments::cost::accounting::cpu_time;
+use anyhow::Context;
+use bloc_mesh::cgroups::Containers;
+use bloc_mesh::process::{Process, Program};
+use nix::sys::signal::{Signal, kill, killpg};
+use nix::unistd::Pid;
+use std::ffi::OsString;
+use std::fs;
+use std::net::SocketAddr;
+use std::path::Path;
+use std::time::Duration;
+
+const START: Duration = Duration::from_secs(10);
+const NAMESPACE: &str = "lab";
+/// How often, and how many times, it is looked whether it has ended.
+const LOOK: Duration = Duration::from_millis(100);
+const STOP_LOOKS: u32 = 150;
+
+/// A pod with one container.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Pod {
+    /// The application that it belongs to.
+    pub app: String,
+    /// Its uid, which is its name too.
+    pub uid: String,
+    /// The id of its container.
+    pub id: String,
+}
+
+impl Pod {
+    /// The `n`th pod of an application.
+    pub fn new(app: &str, n: usize) -> Self {
+        // As a container runtime writes them.
+        Self { app: app.to_owned(), uid: format!("{app}-{n}"), id: format!("{:064x}", n + 1) }
+    }
+}
+
+/// What the agent knows of each application.
+#[derive(Clone, Copy, Debug)]
+pub struct Rule<'a> {
+    /// What all containers may have together, in cores.
+    pub limit: f64,
+    /// What each keeps at least.
+    pub floor: f64,
+    /// Further parameters, as in YAML: `slack: 100m, window: 5`.
+    pub more: &'a str,
+}
+
+/// A running agent. Dropping it kills both of its processes.
+#[derive(Debug)]
+pub struct Agent {
+    // Dropped before the process, whose id is that of the group.
+    group: Group,
+    process: Process,
+}
+
+/// The guardian and its child are one process group.
+#[derive(Debug)]
+struct Group(u32);
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        if let Ok(id) = i32::try_from(self.0) {
+            let _ = killpg(Pid::from_raw(id), Signal::SIGKILL);
+        }
+    }
+}
+
+impl Agent {
+    /// Starts it for these pods, with the same rule for each application. With `restarts` a shell
+    /// starts it again 2 s after it has ended, as the kubelet does.
+    ///
+    /// # Errors
+    /// It does not start, or ends.
+    pub async fn start(
+        program: &Path,
+        directory: &Path,
+        containers: &Containers,
+        pods: &[Pod],
+        rule: Rule<'_>,
+        restarts: bool,
+    ) -> anyhow::Result<Self> {
+        let file = |name: &str| directory.join(name);
+        fs::write(file("node-agent.yaml"), configuration(pods, rule)).context("node-agent.yaml")?;
+        fs::write(file("pods.yaml"), listed(pods, rule.floor)).context("pods.yaml")?;
+        let pods = OsString::from_iter(["file:".as_ref(), file("pods.yaml").as_os_str()]);
+        let mut arguments: Vec<OsString> = vec!["run".into()];
+        let mut option = |name: &str, value: OsString| arguments.extend([name.into(), value]);
+        option("--config", file("node-agent.yaml").into());
+        option("--pods", pods);
+        option("--cgroups", containers.cpu().into());
+        if let Some(cpuacct) = containers.cpuacct() {
+            option("--cpuacct", cpuacct.into());
+        }
+        option("--state", file("state").into());
+        option("--listen", "127.0.0.1:0".into());
+        option("--address-file", file("agent.address").into());
+        let program = if restarts {
+            let shell = ["-c", "while :; do \"$0\" \"$@\"; sleep 2; done"].map(OsString::from);
+            let arguments = shell.into_iter().chain([program.into()]).chain(arguments).collect();
+            Program { name: "node-agent".into(), executable: "/bin/sh".into(), arguments }
+        } else {
+            Program { name: "node-agent".into(), executable: program.to_owned(), arguments }
+        };
+        let process = Process::start(program, directory).await?;
+        let group = Group(process.id().context("the agent has no process id")?);
+        let mut agent = Self { group, process };
+        agent.process.written(&file("agent.address"), START, |text| text.parse::<SocketAddr>().ok()).await?;
+        Ok(agent)
+    }
+
+    /// The CPU time of its processes until now.
+    ///
+    /// # Errors
+    /// It has ended.
+    pub fn cpu(&mut self) -> anyhow::Result<Duration> {
+        self.process.check()?;
+        let children = fs::read_dir("/proc")?.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+        let children = children.filter(|process| parent(*process) == Some(self.group.0));
+        let mut sum = cpu_time(self.group.0)?;
+        for child in children {
+            // One that ends at this moment has no more to say.
+            sum += cpu_time(child).unwrap_or_default();
+        }
+        Ok(sum)
+    }
+
+    /// Its processes, which another task may look for.
+    pub fn processes(&self) -> Processes {
+        Processes { shell: self.group.0 }
+    }
+
+    /// Lets it release its containers, also if a shell would start it again, and ends it.
+    pub async fn stop(self) {
+        if let Some((guardian, _)) = self.processes().guardian_and_agent() {
+            // The shell first, which would start another one.
+            self.process.signal(Signal::SIGKILL);
+            let _ = kill(Pid::from_raw(guardian.cast_signed()), Signal::SIGTERM);
+            let gone = || !Path::new(&format!("/proc/{guardian}")).exists();
+            for _ in 0..STOP_LOOKS {
+                if gone() {
+                    break;
+                }
+                tokio::time::sleep(LOOK).await;
+            }
+        }
+        self.end().await;
+    }
+
+    /// Lets it release its containers, and ends it.
+    pub async fn end(self) {
+        let Self { group, process } = self;
+        process.end().await;
+        // A child that outlives its guardian keeps the group, and so the group's id, alive.
+        drop(group);
+    }
+}
+
+/// The processes of an agent that a shell starts.
+#[derive(Clone, Copy, Debug)]
+pub struct Processes {
+    shell: u32,
+}
+
+impl Processes {
+    /// The guardian and its child, as they are now.
+    pub fn guardian_and_agent(self) -> Option<(u32, u32)> {
+        let processes = || fs::read_dir("/proc").into_iter().flatten().flatten();
+        let child = |of| {
+            let ids = processes().filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
+            ids.into_iter().find(|process| parent(*process) == Some(of))
+        };
+        let guardian = child(self.shell)?;
+        Some((guardian, child(guardian)?))
+    }
+}
+
+/// The parent of a process.
+fn parent(process: u32) -> Option<u32> {
+    let text = fs::read_to_string(format!("/proc/{process}/status")).ok()?;
+    text.lines().find_map(|line| line.strip_prefix("PPid:"))?.trim().parse().ok()
+}
+
+/// Cores as Kubernetes writes them.
+fn milli(cores: f64) -> String {
+    format!("{:.0}m", cores * 1e3)
+}
+
+fn configuration(pods: &[Pod], rule: Rule<'_>) -> String {
+    let mut apps: Vec<&str> = pods.iter().map(|pod| &*pod.app).collect();
+    apps.dedup();
+    let (limit, floor) = (milli(rule.limit), milli(rule.floor));
+    let more = if rule.more.is_empty() { String::new() } else { format!(", {}", rule.more) };
+    let app = |app: &str| {
+        format!(
+            "  {NAMESPACE}/{app}:\n    pods: {{matchLabels: {{app: {app}}}}}\n    cpu: {{limit: {limit}, floor: {floor}{more}}}\n"
+        )
+    };
+    let apps: String = apps.into_iter().map(app).collect();
+    format!("mode: enforce\noverrideLimits: true\napps:\n{apps}")
+}
+
+fn listed(pods: &[Pod], requests: f64) -> String {
+    let requests = milli(requests);
+    let line = |Pod { app, uid, id }: &Pod| {
+        format!(
+            "- {{namespace: {NAMESPACE}, name: {uid}, uid: {uid}, labels: {{app: {app}}}, \
+             containers: [{{name: app, id: \"{id}\", requests: {requests}}}]}}\n"
+        )
+    };
+    pods.iter().map(line).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn writes_what_the_agent_reads() {
+        let pods = [Pod::new("shop", 0), Pod::new("shop", 1), Pod::new("mail", 0)];
+        let rule = Rule { limit: 1.0, floor: 0.02, more: "" };
+        let text = configuration(&pods, rule);
+        let app = |name| {
+            format!(
+                "  lab/{name}:\n    pods: {{matchLabels: {{app: {name}}}}}\n    cpu: {{limit: 1000m, floor: 20m}}\n"
+            )
+        };
+        assert_eq!(text, format!("mode: enforce\noverrideLimits: true\napps:\n{}{}", app("shop"), app("mail")));
+        let text = configuration(&pods[..1], Rule { more: "slack: 100m, window: 5", ..rule });
+        assert!(text.ends_with("    cpu: {limit: 1000m, floor: 20m, slack: 100m, window: 5}\n"), "{text}");
+        let text = listed(&pods[1..2], 0.02);
+        let id = "0".repeat(63) + "2";
+        let expected = format!(
+            "- {{namespace: lab, name: shop-1, uid: shop-1, labels: {{app: shop}}, \
+             containers: [{{name: app, id: \"{id}\", requests: 20m}}]}}\n"
+        );
+        assert_eq!(text, expected);
+    }
+
+    #[test]
+    fn knows_the_parent_of_a_process() {
+        assert_eq!(parent(std::process::id()), Some(nix::unistd::getppid().as_raw().cast_unsigned()));
+        assert_eq!(parent(u32::MAX), None);
+    }
+}

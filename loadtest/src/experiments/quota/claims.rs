@@ -1,0 +1,208 @@
+//! The claims about the node agent, each with its bound.
+
+use super::allocator::Allocator;
+use super::figures::{Figure, Turn};
+use crate::experiments::goals::{Bound, Outcome};
+use crate::rounds::{median, range};
+use serde::{Serialize, Serializer};
+
+/// What is measured in turns: an allocator, or what the agent costs on a full node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Name {
+    /// An allocator.
+    Of(Allocator),
+    /// The cost on a full node.
+    Cost,
+}
+
+impl Name {
+    /// All, in the order of tables.
+    pub fn all() -> impl Iterator<Item = Self> {
+        Allocator::ALL.into_iter().map(Self::Of).chain([Self::Cost])
+    }
+
+    /// Its name on the command line and in tables.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Of(allocator) => allocator.name(),
+            Self::Cost => "cost",
+        }
+    }
+}
+
+impl Serialize for Name {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(self.name())
+    }
+}
+
+/// A claim.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Claim {
+    /// Its id.
+    pub id: &'static str,
+    /// What it is about.
+    pub figure: Figure,
+    /// Of whom.
+    pub of: Name,
+    /// It is the ratio to the figure of this one in the same round; none: its own value.
+    pub over: Option<Allocator>,
+    /// The bound on the median of the rounds.
+    pub bound: Bound,
+    /// An aim of the specification that is not reached: it is shown, and nothing fails.
+    pub aim: bool,
+}
+
+const AGENT: Name = Name::Of(Allocator::Agent);
+
+/// All claims.
+pub const CLAIMS: [Claim; 6] = {
+    use Bound::{AtLeast, AtMost};
+    use Figure::{AgentCpu, Answered, P999, RaisedP90, RaisedP99, SlackP50};
+    const fn claim(id: &'static str, figure: Figure, over: Option<Allocator>, bound: Bound) -> Claim {
+        Claim { id, figure, of: AGENT, over, bound, aim: false }
+    }
+    let (equal, fixed) = (Some(Allocator::Equal), Some(Allocator::Static));
+    [
+        claim("slack-static", SlackP50, fixed, AtMost(0.25)),
+        claim("answers-equal", Answered, equal, AtLeast(1.25)),
+        claim("new-quota-p90", RaisedP90, None, AtMost(200.0)),
+        Claim { of: Name::Cost, ..claim("cost", AgentCpu, None, AtMost(0.01)) },
+        Claim { aim: true, ..claim("p999-static", P999, fixed, AtMost(1.0)) },
+        Claim { aim: true, ..claim("new-quota-p99", RaisedP99, None, AtMost(200.0)) },
+    ]
+};
+
+/// The turns of one of them, one per round.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Measured {
+    /// Which.
+    pub name: Name,
+    /// Its figures, round by round.
+    pub turns: Vec<Turn>,
+}
+
+/// A claim and its measurements.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Verdict {
+    /// The claim's id.
+    pub id: &'static str,
+    /// What it compares, in words.
+    pub what: String,
+    /// The bound.
+    pub bound: Bound,
+    /// The median of the rounds; none: a round has no value.
+    pub median: Option<f64>,
+    /// The least and the greatest value of the rounds.
+    pub range: Option<[f64; 2]>,
+    /// Whether it is kept.
+    pub outcome: Outcome,
+    /// Whether it is an aim only.
+    pub aim: bool,
+}
+
+impl Verdict {
+    /// Whether it makes the command fail: also an aim has to be measured.
+    pub fn fails(&self) -> bool {
+        self.outcome != Outcome::Kept && !(self.aim && self.outcome == Outcome::Missed)
+    }
+}
+
+/// The verdicts on the claims about those that were measured. A claim that lacks one of its two is
+/// left out.
+pub fn judge(measured: &[Measured]) -> Vec<Verdict> {
+    let find = |name| measured.iter().find(|one| one.name == name).map(|one| &*one.turns);
+    let verdict = |claim: &Claim| {
+        let of = find(claim.of)?;
+        let over = claim.over.map(|over| find(Name::Of(over)).ok_or(())).transpose().ok()?;
+        Some(verdict(claim, of, over))
+    };
+    CLAIMS.iter().filter_map(verdict).collect()
+}
+
+/// Whether each claim is kept, except for aims.
+pub fn kept(verdicts: &[Verdict]) -> bool {
+    !verdicts.iter().any(Verdict::fails)
+}
+
+fn verdict(claim: &Claim, of: &[Turn], over: Option<&[Turn]>) -> Verdict {
+    let value = |(round, turn): (usize, &Turn)| {
+        let own = *turn.get(&claim.figure)?;
+        match over {
+            None => Some(own),
+            Some(over) => Some(own / *over.get(round)?.get(&claim.figure)?).filter(|ratio| ratio.is_finite()),
+        }
+    };
+    let values = of.iter().enumerate().map(value).collect::<Option<Vec<f64>>>().unwrap_or_default();
+    let median = median(&values);
+    let keeps = |median: f64| match claim.bound {
+        Bound::AtMost(most) => median <= most,
+        Bound::AtLeast(least) => median >= least,
+        Bound::None => median == 0.0,
+    };
+    let outcome = match median.map(keeps) {
+        Some(true) => Outcome::Kept,
+        Some(false) => Outcome::Missed,
+        None => Outcome::NotMeasured,
+    };
+    let over = claim.over.map(|over| format!(" / {}", over.name())).unwrap_or_default();
+    let what = format!("{}, {}{over}", claim.figure.title(), claim.of.name());
+    Verdict { id: claim.id, what, bound: claim.bound, median, range: range(&values), outcome, aim: claim.aim }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The agent beside all others, in one round for each of its values.
+    fn measured(agent: &[f64], others: f64) -> Vec<Measured> {
+        let figures = CLAIMS.map(|claim| claim.figure);
+        let turn = |value: f64| Turn::from(figures.map(|figure| (figure, value)));
+        let of = |name| {
+            let values = agent.iter().map(|value| if name == AGENT || name == Name::Cost { *value } else { others });
+            Measured { name, turns: values.map(turn).collect() }
+        };
+        Name::all().map(of).collect()
+    }
+
+    fn outcomes(measured: &[Measured]) -> Vec<(&'static str, Outcome)> {
+        judge(measured).into_iter().map(|one| (one.id, one.outcome)).collect()
+    }
+
+    #[test]
+    fn the_median_of_the_rounds_is_held_to_each_bound() {
+        use Outcome::{Kept, Missed};
+        let all = |outcomes: [Outcome; 6]| CLAIMS.map(|claim| claim.id).into_iter().zip(outcomes).collect::<Vec<_>>();
+        assert_eq!(outcomes(&measured(&[0.01], 0.04)), all([Kept, Missed, Kept, Kept, Kept, Kept]));
+        assert_eq!(outcomes(&measured(&[200.0], 160.0)), all([Missed, Kept, Kept, Missed, Missed, Kept]));
+        assert_eq!(
+            outcomes(&measured(&[0.02, 201.0, 250.0], 201.0)),
+            all([Missed, Missed, Missed, Missed, Kept, Missed])
+        );
+        let verdicts = judge(&measured(&[3.0, 1.0, 2.0], 4.0));
+        assert_eq!((verdicts[0].median, verdicts[0].range), (Some(0.5), Some([0.25, 0.75])));
+        assert_eq!(verdicts[0].what, "slack p50, cores, agent / static");
+        assert!(!kept(&verdicts) && kept(&verdicts[4..5]));
+        let aims = judge(&measured(&[300.0], 160.0));
+        assert_eq!((aims[4].outcome, aims[5].outcome), (Missed, Missed));
+        assert!(kept(&aims[4..]) && !kept(&aims[2..3]), "an aim that is missed does not fail");
+    }
+
+    #[test]
+    fn what_was_left_out_is_not_claimed_and_what_failed_is_not_kept() {
+        let mut some = measured(&[0.01], 0.04);
+        some.retain(|one| one.name != Name::Of(Allocator::Static) && one.name != Name::Cost);
+        assert_eq!(
+            outcomes(&some),
+            [("answers-equal", Outcome::Missed), ("new-quota-p90", Outcome::Kept), ("new-quota-p99", Outcome::Kept)]
+        );
+        some.iter_mut().for_each(|one| one.turns[0].clear());
+        let expected = ["answers-equal", "new-quota-p90", "new-quota-p99"].map(|id| (id, Outcome::NotMeasured));
+        assert_eq!(outcomes(&some), expected);
+        assert!(!kept(&judge(&some)[2..]), "an aim that was not measured fails");
+        let mut zero = measured(&[0.01], 0.0);
+        zero.truncate(6);
+        let ratios = judge(&zero).into_iter().filter(|one| one.what.contains(" / "));
+        assert_eq!(ratios.map(|one| one.outcome).collect::<Vec<_>>(), [Outcome::NotMeasured; 3], "no ratio to nothing");
+    }
+}

@@ -1,0 +1,140 @@
+//! `bloc-lab quota`.
+
+use super::claims::{self, Name, Verdict};
+use super::page;
+use super::plan::{CONTAINERS, LIMIT, Plan, SLO, TIMEOUT};
+use super::run::{Order, Results};
+use crate::console::{bar, run_directory, this_command};
+use crate::record::Environment;
+use anyhow::{Context, bail, ensure};
+use bloc_mesh::quantity::{NotAllowed, duration, number};
+use bloc_mesh::target_directory;
+use clap::Args;
+use clap::builder::PossibleValuesParser;
+use serde::Serialize;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// Compare who sets CPU quotas: four containers that burn CPU under one limit, whose load wanders
+/// (about 50 minutes). Needs root and cgroups.
+///
+/// Fails if a claim about the node agent is missed or was not measured.
+#[derive(Debug, Args)]
+pub struct QuotaCommand {
+    /// Rounds, each with its own arrivals; medians count; 1 to 100
+    #[arg(long, default_value = "5", value_parser = |text: &str| number::<usize>(text, 1, 100))]
+    rounds: usize,
+    /// How long a burst lasts; 100ms to 10m
+    #[arg(long, default_value = "10s", value_parser = moments)]
+    burst: Duration,
+    /// From one burst to the next one, which another container has; 100ms to 10m
+    #[arg(long, default_value = "20s", value_parser = moments)]
+    every: Duration,
+    /// Only these; claims about others are left out
+    #[arg(long, value_name = "NAME", value_delimiter = ',', value_parser = PossibleValuesParser::new(Name::all().map(Name::name)))]
+    only: Vec<String>,
+    /// Seed of arrivals and service times; the seeds of further rounds are derived from it
+    #[arg(long, default_value = "1")]
+    seed: u64,
+    /// The node agent; default: bloc-node-agent beside this program
+    #[arg(long, value_name = "FILE")]
+    agent: Option<PathBuf>,
+    /// Parameters of the agent's rule, as in its configuration, such as "slack: 100m, window: 5"
+    #[arg(long, value_name = "YAML", default_value = "")]
+    rule: String,
+    /// Where quota.json and report.html go; default target/quota
+    #[arg(long, value_name = "DIRECTORY")]
+    out: Option<PathBuf>,
+}
+
+/// The file.
+#[derive(Serialize)]
+struct Document<'a> {
+    environment: Environment,
+    command: String,
+    seed: u64,
+    plan: Plan,
+    limit_cores: f64,
+    slo: Duration,
+    timeout: Duration,
+    rule: &'a str,
+    #[serde(flatten)]
+    results: &'a Results,
+    claims: &'a [Verdict],
+}
+
+impl QuotaCommand {
+    /// Measures, prints, writes, and fails after that if a claim is not kept.
+    pub async fn run(self) -> anyhow::Result<()> {
+        ensure!(self.burst <= self.every, "--burst: allowed is only up to --every, so that no two overlap");
+        let lab = std::env::current_exe().context("where this program is")?;
+        let out = self.out.unwrap_or_else(|| target_directory().join("quota"));
+        std::fs::create_dir_all(&out).with_context(|| format!("--out {}", out.display()))?;
+        let order = Order {
+            plan: Plan { burst: self.burst, every: self.every },
+            rounds: self.rounds,
+            seed: self.seed,
+            names: wanted(&self.only),
+            agent: self.agent.unwrap_or_else(|| lab.with_file_name("bloc-node-agent")),
+            lab,
+            rule: self.rule,
+            directory: run_directory("quota"),
+        };
+        let bar = bar("quota".into());
+        let results = order.run(&bar).await?;
+        bar.finish_and_clear();
+        let verdicts = claims::judge(&results.measured);
+        println!("medians of {} rounds, the least and the greatest in brackets", self.rounds);
+        println!("{CONTAINERS} containers, {LIMIT} cores, cgroups {}", results.cgroups);
+        println!("{}", page::figure_table(&results.measured));
+        if !verdicts.is_empty() {
+            println!("{}", page::claim_table(&verdicts));
+        }
+        let document = Document {
+            environment: Environment::here(String::new()),
+            command: this_command(),
+            seed: self.seed,
+            plan: order.plan,
+            limit_cores: LIMIT,
+            slo: SLO,
+            timeout: TIMEOUT,
+            rule: &order.rule,
+            results: &results,
+            claims: &verdicts,
+        };
+        std::fs::write(out.join("quota.json"), serde_json::to_string_pretty(&document)? + "\n")
+            .context("quota.json")?;
+        let page = page::page(&results, &verdicts, &this_command()).into_string();
+        std::fs::write(out.join("report.html"), page).context("report.html")?;
+        println!("{}", out.join("report.html").display());
+        ensure!(results.failed.is_empty(), "{}", results.failed.join("; "));
+        if !claims::kept(&verdicts) {
+            let missed = verdicts.iter().filter(|one| one.fails());
+            bail!("not kept: {}", missed.map(|one| one.id).collect::<Vec<_>>().join(", "));
+        }
+        Ok(())
+    }
+}
+
+fn wanted(only: &[String]) -> Vec<Name> {
+    Name::all().filter(|name| only.is_empty() || only.iter().any(|only| only == name.name())).collect()
+}
+
+fn moments(text: &str) -> Result<Duration, NotAllowed> {
+    duration(text, Duration::from_millis(100), Duration::from_secs(600))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_selects_and_keeps_the_order_of_tables() {
+        let names = |only: &[&str]| {
+            let only: Vec<String> = only.iter().map(|name| (*name).to_owned()).collect();
+            wanted(&only).into_iter().map(Name::name).collect::<Vec<_>>()
+        };
+        assert_eq!(names(&["cost", "static"]), ["static", "cost"]);
+        assert_eq!(names(&[]), ["static", "equal", "burst", "autoscaler", "koordinator", "agent", "cost"]);
+    }
+}

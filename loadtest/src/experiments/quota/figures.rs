@@ -1,0 +1,189 @@
+//! What is measured of an allocator, and its medians over the rounds.
+
+use super::plan::{SLO, TIMEOUT};
+use super::watch::Seen;
+use crate::record::milliseconds;
+use crate::rounds::{median, range};
+use bloc_mesh::load::{Outcome, Sample, quantile};
+use serde::Serialize;
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// A figure of one turn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Figure {
+    /// Requests that were sent.
+    Requests,
+    /// Those of them that were answered.
+    Answered,
+    /// Those that were answered within the SLO.
+    InTime,
+    /// Median response time in milliseconds. In this and the next two an unanswered request counts
+    /// as the timeout of its client.
+    P50,
+    /// 99th percentile.
+    P99,
+    /// 99.9th percentile.
+    P999,
+    /// Quota minus use in 100 ms, over all containers, in cores: the median.
+    SlackP50,
+    /// Its 99th percentile.
+    SlackP99,
+    /// The share of the periods in which a container was throttled.
+    Throttled,
+    /// From the first throttled period to a larger quota, in milliseconds: the median.
+    RaisedP50,
+    /// Its 90th percentile.
+    RaisedP90,
+    /// Its 99th percentile. It has the waits while next to nothing of the limit was free, too.
+    RaisedP99,
+    /// How often a throttled container got no larger quota.
+    InVain,
+    /// CPU of the agent's processes, in cores.
+    AgentCpu,
+}
+
+/// The figures of a turn.
+pub type Turn = BTreeMap<Figure, f64>;
+
+impl Figure {
+    /// In the order of tables, with the digits that are shown.
+    pub const SHOWN: [(Self, usize); 14] = [
+        (Self::Requests, 0),
+        (Self::Answered, 0),
+        (Self::InTime, 0),
+        (Self::P50, 0),
+        (Self::P99, 0),
+        (Self::P999, 0),
+        (Self::SlackP50, 3),
+        (Self::SlackP99, 3),
+        (Self::Throttled, 3),
+        (Self::RaisedP50, 0),
+        (Self::RaisedP90, 0),
+        (Self::RaisedP99, 0),
+        (Self::InVain, 0),
+        (Self::AgentCpu, 4),
+    ];
+
+    /// The name for a reader.
+    pub const fn title(self) -> &'static str {
+        match self {
+            Self::Requests => "requests",
+            Self::Answered => "answered",
+            Self::InTime => "within the SLO",
+            Self::P50 => "p50 ms",
+            Self::P99 => "p99 ms",
+            Self::P999 => "p99.9 ms",
+            Self::SlackP50 => "slack p50, cores",
+            Self::SlackP99 => "slack p99, cores",
+            Self::Throttled => "throttled periods",
+            Self::RaisedP50 => "throttled to new quota p50 ms",
+            Self::RaisedP90 => "throttled to new quota p90 ms",
+            Self::RaisedP99 => "throttled to new quota p99 ms",
+            Self::InVain => "throttled without a new quota",
+            Self::AgentCpu => "agent's CPU, cores",
+        }
+    }
+}
+
+/// The figures that each allocator has.
+pub fn turn(samples: &[Sample], seen: &Seen) -> Turn {
+    let answered = |sample: &&Sample| sample.outcome == Outcome::Ok;
+    let in_time = samples.iter().filter(answered).filter(|sample| sample.latency <= SLO).count();
+    let latency = |sample: &Sample| if sample.outcome == Outcome::Ok { sample.latency } else { TIMEOUT };
+    let mut latencies: Vec<Duration> = samples.iter().map(latency).collect();
+    latencies.sort_unstable();
+    let mut slack = seen.slack.clone();
+    slack.sort_unstable_by(f64::total_cmp);
+    let mut figures = Turn::from([
+        (Figure::Requests, samples.len() as f64),
+        (Figure::Answered, samples.iter().filter(answered).count() as f64),
+        (Figure::InTime, in_time as f64),
+        (Figure::Throttled, seen.throttled as f64 / seen.periods.max(1) as f64),
+    ]);
+    for (figure, share) in [(Figure::P50, 0.5), (Figure::P99, 0.99), (Figure::P999, 0.999)] {
+        figures.extend(quantile(&latencies, share).map(|time| (figure, milliseconds(time))));
+    }
+    for (figure, share) in [(Figure::SlackP50, 0.5), (Figure::SlackP99, 0.99)] {
+        figures.extend(percentile(&slack, share).map(|cores| (figure, cores)));
+    }
+    figures
+}
+
+/// What the agent has besides.
+pub fn of_agent(seen: &Seen, cpu: f64) -> Turn {
+    let mut raised = seen.raised.clone();
+    raised.sort_unstable();
+    let mut figures = Turn::from([(Figure::InVain, seen.in_vain as f64), (Figure::AgentCpu, cpu)]);
+    for (figure, share) in [(Figure::RaisedP50, 0.5), (Figure::RaisedP90, 0.9), (Figure::RaisedP99, 0.99)] {
+        figures.extend(quantile(&raised, share).map(|time| (figure, milliseconds(time))));
+    }
+    figures
+}
+
+/// The nearest-rank percentile of sorted values.
+fn percentile(sorted: &[f64], share: f64) -> Option<f64> {
+    let rank = (share * sorted.len() as f64).ceil() as usize;
+    sorted.get(rank.saturating_sub(1)).copied()
+}
+
+/// The median of a figure over the turns, and its range; none if a turn lacks it.
+pub fn spread(turns: &[Turn], figure: Figure) -> Option<(f64, [f64; 2])> {
+    let values = turns.iter().map(|turn| turn.get(&figure).copied()).collect::<Option<Vec<f64>>>()?;
+    median(&values).zip(range(&values))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use bloc_mesh::load::ErrorKind;
+
+    #[test]
+    fn unanswered_requests_count_as_the_timeout() {
+        let sample = |ms, outcome| Sample { latency: Duration::from_millis(ms), outcome, ended: Duration::ZERO };
+        let lost = Outcome::Error(ErrorKind::Status(503));
+        let mut samples = vec![sample(200, Outcome::Ok), sample(201, Outcome::Ok), sample(1, lost)];
+        samples.extend((0..997).map(|_| sample(10, Outcome::Ok)));
+        let seen = Seen {
+            slack: (0..200).map(|n| f64::from(200 - n) / 100.0).collect(),
+            periods: 8,
+            throttled: 2,
+            ..Seen::default()
+        };
+        let figures = turn(&samples, &seen);
+        let expected = [
+            (Figure::Requests, 1_000.0),
+            (Figure::Answered, 999.0),
+            (Figure::InTime, 998.0),
+            (Figure::P50, 10.0),
+            (Figure::P99, 10.0),
+            (Figure::P999, 201.0),
+            (Figure::SlackP50, 1.0),
+            (Figure::SlackP99, 1.98),
+            (Figure::Throttled, 0.25),
+        ];
+        assert_eq!(figures, Turn::from(expected));
+        samples.push(sample(1, lost));
+        assert_eq!(turn(&samples, &seen)[&Figure::P999], 2_000.0);
+        let nothing = turn(&[], &Seen::default());
+        assert_eq!((nothing.get(&Figure::P50), nothing[&Figure::Throttled]), (None, 0.0));
+    }
+
+    #[test]
+    fn the_agent_has_waits_only_if_there_were_any() {
+        let raised = (1..=20).rev().map(Duration::from_millis).collect();
+        let seen = Seen { raised, in_vain: 4, ..Seen::default() };
+        let of = [Figure::RaisedP50, Figure::RaisedP90, Figure::RaisedP99, Figure::InVain, Figure::AgentCpu];
+        assert_eq!(of.map(|figure| of_agent(&seen, 0.5)[&figure]), [10.0, 18.0, 20.0, 4.0, 0.5]);
+        assert_eq!(of_agent(&Seen::default(), 0.5).get(&Figure::RaisedP50), None);
+    }
+
+    #[test]
+    fn a_spread_needs_the_figure_of_each_turn() {
+        let turns = [3.0, 1.0, 2.0].map(|value| Turn::from([(Figure::P50, value)]));
+        assert_eq!(spread(&turns, Figure::P50), Some((2.0, [1.0, 3.0])));
+        assert_eq!((spread(&turns, Figure::P99), spread(&[], Figure::P50)), (None, None));
+        assert!(Figure::SHOWN.is_sorted_by_key(|(figure, _)| *figure), "the order of the type is that of tables");
+    }
+}

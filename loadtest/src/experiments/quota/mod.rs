@@ -1,0 +1,42 @@
+//! Who sets CPU quotas: four containers under one limit, whose load wanders, in real control
+//! groups.
+//!
+//! ```text
+//! Poisson arrivals ──► four backends that burn CPU, each in the groups of a container
+//!                            ▲ quotas            │ counters
+//!                            └── an allocator ◄──┘
+//! ```
+//!
+//! No Envoy is involved: quotas are what is measured. The lab and the agent are outside of the
+//! groups, and nothing is pinned. All allocators see the same arrivals and service times in a
+//! round, each with new processes and groups. Those whose rule is *outside of the limit* get as
+//! much as the rule says.
+//!
+//! A second stand measures the CPU of the agent on a node with 70 containers, most of them idle.
+//!
+//! | module | what it is for |
+//! |---|---|
+//! | [`plan`] | the load |
+//! | [`allocator`] | who sets the quotas |
+//! | [`agent`] | the node agent as a process |
+//! | [`stand`] | the containers of a turn |
+//! | [`node`] | the node of 70 containers |
+//! | [`watch`] | reads the files of the groups |
+//! | [`delay`] | how long a throttled container waits |
+//! | [`figures`] | what is measured of a turn |
+//! | [`claims`] | the bounds |
+//! | [`run`] | all turns of all rounds |
+//! | [`page`] | tables and page |
+
+pub mod agent;
+pub mod allocator;
+pub mod claims;
+pub mod command;
+pub mod delay;
+pub mod figures;
+pub mod node;
+pub mod page;
+pub mod plan;
+pub mod run;
+pub mod stand;
+pub mod watch;

@@ -1,0 +1,162 @@
+//! The tables and the page about quotas.
+
+use super::claims::{Measured, Verdict};
+use super::figures::{Figure, spread};
+use super::plan::CONTAINERS;
+use super::run::Results;
+use crate::experiments::goals::{Bound, Outcome};
+use crate::report::{Line, Marks, document, over_time, plain_row, plain_table};
+use comfy_table::Table;
+use maud::{Markup, html};
+
+/// Quotas above this are cut off in charts.
+const MOST_SHOWN: f64 = 2.0;
+
+/// The median, and the range if there is one.
+fn cell(digits: usize, spread: Option<(f64, [f64; 2])>) -> String {
+    match spread {
+        None => "-".to_owned(),
+        Some((median, [least, most])) if least >= most => format!("{median:.digits$}"),
+        Some((median, [least, most])) => format!("{median:.digits$} ({least:.digits$} to {most:.digits$})"),
+    }
+}
+
+/// The names of those that were measured, and a row for each figure that one of them has.
+fn cells(measured: &[Measured]) -> (Vec<&'static str>, Vec<Vec<String>>) {
+    let names = measured.iter().map(|one| one.name.name()).collect();
+    let row = |(figure, digits): (Figure, usize)| {
+        let has = measured.iter().any(|one| one.turns.iter().any(|turn| turn.contains_key(&figure)));
+        let values = measured.iter().map(|one| cell(digits, spread(&one.turns, figure)));
+        has.then(|| [figure.title().to_owned()].into_iter().chain(values).collect())
+    };
+    (names, Figure::SHOWN.into_iter().filter_map(row).collect())
+}
+
+/// The figures: medians of the rounds, with the range in brackets.
+pub fn figure_table(measured: &[Measured]) -> Table {
+    let (names, rows) = cells(measured);
+    let mut table = plain_table(&[&[""][..], &names].concat());
+    for row in rows {
+        let mut row = row.into_iter();
+        let name = row.next();
+        table.add_row(plain_row(name, row));
+    }
+    table
+}
+
+fn claim_cells(verdict: &Verdict) -> [String; 5] {
+    let bound = match verdict.bound {
+        Bound::AtMost(most) => format!("at most {most}"),
+        Bound::AtLeast(least) => format!("at least {least}"),
+        Bound::None => "none".to_owned(),
+    };
+    let outcome = match verdict.outcome {
+        Outcome::Kept => "kept",
+        Outcome::Missed if verdict.aim => "aim missed",
+        Outcome::Missed => "MISSED",
+        Outcome::NotMeasured => "NOT MEASURED",
+        Outcome::Beside => "",
+    };
+    let value = cell(3, verdict.median.zip(verdict.range));
+    [verdict.id.to_owned(), verdict.what.clone(), bound, value, outcome.to_owned()]
+}
+
+const CLAIM_HEADER: [&str; 5] = ["claim", "what", "bound", "median (range)", ""];
+
+/// Each claim with its bound and what was measured.
+pub fn claim_table(verdicts: &[Verdict]) -> Table {
+    let mut table = plain_table(&CLAIM_HEADER);
+    for verdict in verdicts {
+        let [id, what, bound, value, outcome] = claim_cells(verdict);
+        table.add_row(plain_row([id, what, bound], [value, outcome]));
+    }
+    table
+}
+
+/// The same as a page, with the quotas over time.
+pub fn page(results: &Results, verdicts: &[Verdict], command: &str) -> Markup {
+    let (names, rows) = cells(&results.measured);
+    document(
+        "CPU quotas under one limit",
+        command,
+        &html! {
+            p {
+                "Four containers that burn CPU have a limit of one core together. One after the other has a burst. "
+                "Shown are medians of " (results.rounds) " rounds, with the range in brackets. A request that was "
+                "not answered counts in the percentiles as the time after which its client gave up. "
+                "The control groups are " (results.cgroups) "."
+            }
+            div.card.table { table {
+                thead { tr { th { "" } @for name in names { th { (name) } } } }
+                tbody { @for row in rows { tr { @for cell in row { td { (cell) } } } } }
+            } }
+            @if !verdicts.is_empty() {
+                h2 { "Claims" }
+                div.card.table { table {
+                    thead { tr { @for name in CLAIM_HEADER { th { (name) } } } }
+                    tbody { @for verdict in verdicts { tr { @for cell in claim_cells(verdict) { td { (cell) } } } } }
+                } }
+            }
+            @for (allocator, quotas) in &results.quotas {
+                h2 { "Quotas in the first round: " (allocator.name()) }
+                (over_time(
+                    &(1..=CONTAINERS)
+                        .zip(quotas)
+                        .map(|(colour, points)| Line { name: format!("container {colour}"), colour, points })
+                        .collect::<Vec<_>>(),
+                    "cores",
+                    MOST_SHOWN,
+                    Marks::default(),
+                ))
+            }
+        },
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::experiments::quota::allocator::Allocator;
+    use crate::experiments::quota::claims::{Name, judge};
+    use crate::experiments::quota::figures::Turn;
+    use crate::timeline::Point;
+
+    fn results() -> Results {
+        let turn = |slack: f64| Turn::from([(Figure::SlackP50, slack), (Figure::P999, 9.0)]);
+        let of = |allocator, turns: [f64; 2]| Measured { name: Name::Of(allocator), turns: turns.map(turn).into() };
+        let mut measured = vec![of(Allocator::Static, [0.5, 1.0]), of(Allocator::Agent, [0.1, 0.5])];
+        measured[1].turns[0].insert(Figure::AgentCpu, 0.01);
+        let points = vec![vec![Point { at_s: 1.0, value: 0.2 }]; CONTAINERS];
+        Results {
+            rounds: 2,
+            cgroups: "v1",
+            peaks: vec![],
+            failed: vec![],
+            measured,
+            quotas: vec![(Allocator::Agent, points)],
+        }
+    }
+
+    #[test]
+    fn tables_show_medians_and_ranges_and_mark_claims_that_are_not_kept() {
+        let results = results();
+        let text = figure_table(&results.measured).to_string();
+        assert!(text.contains("0.750 (0.500 to 1.000)") && text.contains(" 9 "), "{text}");
+        let row = text.lines().find(|line| line.contains("agent's CPU")).unwrap();
+        assert_eq!(row.matches(" - ").count(), 2, "one round of two is no median: {row}");
+        assert!(!text.contains("within the SLO"), "nobody has it");
+        let text = claim_table(&judge(&results.measured)).to_string();
+        let row = |id: &str| text.lines().find(|line| line.contains(id)).unwrap();
+        assert!(row("slack-static").contains("0.350 (0.200 to 0.500)") && row("slack-static").contains("MISSED"));
+        assert!(row("p999-static").contains("at most 1 ") && row("p999-static").contains("kept"), "{text}");
+        assert!(row("new-quota-p90").contains("NOT MEASURED"), "{text}");
+    }
+
+    #[test]
+    fn the_page_has_a_chart_for_each_allocator() {
+        let results = results();
+        let text = page(&results, &judge(&results.measured), "bloc-lab quota").into_string();
+        assert_eq!((text.matches("<svg").count(), text.matches("<polyline").count()), (1, CONTAINERS));
+        assert!(text.contains("0.750 (0.500 to 1.000)") && text.contains("MISSED") && text.contains("v1"), "{text}");
+    }
+}

@@ -1,0 +1,140 @@
+//! All turns of all rounds.
+
+use super::allocator::Allocator;
+use super::claims::{Measured, Name};
+use super::figures::{Figure, Turn};
+use super::node;
+use super::plan::Plan;
+use super::stand::{self, Programs};
+use crate::timeline::Point;
+use anyhow::{Context, ensure};
+use bloc_mesh::ToolsMissing;
+use bloc_mesh::cgroups::Containers;
+use bloc_mesh::seeds;
+use indicatif::ProgressBar;
+use serde::Serialize;
+use std::path::PathBuf;
+
+/// What to measure.
+#[derive(Clone, Debug)]
+pub struct Order {
+    /// The load.
+    pub plan: Plan,
+    /// How often.
+    pub rounds: usize,
+    /// The seed of the first round.
+    pub seed: u64,
+    /// Whom.
+    pub names: Vec<Name>,
+    /// `bloc-lab`.
+    pub lab: PathBuf,
+    /// `bloc-node-agent`.
+    pub agent: PathBuf,
+    /// Parameters of its rule, as in YAML.
+    pub rule: String,
+    /// Where files and logs go.
+    pub directory: PathBuf,
+}
+
+/// What came out.
+#[derive(Clone, Debug, Serialize)]
+pub struct Results {
+    /// How often it was measured.
+    pub rounds: usize,
+    /// The version of the control groups.
+    pub cgroups: &'static str,
+    /// The most that each container used in 100 ms without a quota, in cores.
+    pub peaks: Vec<f64>,
+    /// What went wrong, which leaves the figures of a turn out.
+    pub failed: Vec<String>,
+    /// The figures.
+    pub measured: Vec<Measured>,
+    /// The quotas of each container over time, in the first round.
+    #[serde(skip)]
+    pub quotas: Vec<(Allocator, Vec<Vec<Point>>)>,
+}
+
+impl Order {
+    /// Measures all in turns. Every second round reverses the order.
+    ///
+    /// # Errors
+    /// No groups can be made here, a program is missing, or the peaks cannot be measured.
+    pub async fn run(&self, bar: &ProgressBar) -> anyhow::Result<Results> {
+        let cgroups = Containers::new()?.version();
+        let needs = |name: &Name| matches!(name, Name::Of(Allocator::Agent) | Name::Cost);
+        if self.names.iter().any(needs) && !self.agent.is_file() {
+            let path = self.agent.display().to_string();
+            return Err(ToolsMissing::Unbuilt { path, command: "make release" }.into());
+        }
+        ensure!(self.rounds > 0 && !self.names.is_empty(), "there is nothing to measure");
+        let measured = self.names.iter().map(|name| Measured { name: *name, turns: Vec::new() }).collect();
+        let mut results = Results {
+            rounds: self.rounds,
+            cgroups,
+            peaks: Vec::new(),
+            failed: Vec::new(),
+            measured,
+            quotas: Vec::new(),
+        };
+        if self.names.contains(&Name::Of(Allocator::Static)) {
+            bar.set_message("peaks without quotas");
+            results.peaks = stand::peaks(self.programs(), &self.place("peaks", 0)?, self.plan, self.seed).await?;
+        }
+        bar.set_length((self.rounds * self.names.len()) as u64);
+        for round in 0..self.rounds {
+            let mut order: Vec<usize> = (0..self.names.len()).collect();
+            if round % 2 != 0 {
+                order.reverse();
+            }
+            for place in order {
+                let name = self.names[place];
+                bar.set_message(name.name());
+                // If it fails, the others go on; a round without figures has no median.
+                let (turn, shown) = match self.turn(name, round, &mut results).await {
+                    Ok(turn) => (turn.clone(), shown(&turn)),
+                    Err(error) => (Turn::new(), format!("{error:#}")),
+                };
+                let shown = format!("{}, round {}: {shown}", name.name(), round + 1);
+                bar.inc(1);
+                bar.suspend(|| eprintln!("{shown}"));
+                if turn.is_empty() {
+                    results.failed.push(shown);
+                }
+                results.measured[place].turns.push(turn);
+            }
+        }
+        Ok(results)
+    }
+
+    async fn turn(&self, name: Name, round: usize, results: &mut Results) -> anyhow::Result<Turn> {
+        let directory = self.place(name.name(), round)?;
+        let Name::Of(allocator) = name else {
+            return node::cost(self.programs(), &directory, self.plan.every).await;
+        };
+        let seed = seeds::round(self.seed, round);
+        let (turn, seen) = stand::turn(self.programs(), &directory, self.plan, seed, allocator, &results.peaks).await?;
+        if round == 0 {
+            results.quotas.push((allocator, seen.quotas));
+        }
+        Ok(turn)
+    }
+
+    fn programs(&self) -> Programs<'_> {
+        Programs { lab: &self.lab, agent: &self.agent, rule: &self.rule }
+    }
+
+    fn place(&self, name: &str, round: usize) -> anyhow::Result<PathBuf> {
+        let directory = self.directory.join(format!("{name}-{}", round + 1));
+        std::fs::create_dir_all(&directory).with_context(|| directory.display().to_string())?;
+        Ok(directory)
+    }
+}
+
+/// A turn in a line.
+fn shown(turn: &Turn) -> String {
+    let value = |(figure, digits): (Figure, usize)| {
+        turn.get(&figure).map(|value| format!("{} {value:.digits$}", figure.title()))
+    };
+    let values: Vec<String> = Figure::SHOWN.into_iter().filter_map(value).collect();
+    values.join("; ")
+}

@@ -1,0 +1,136 @@
+//! Two allocators and an agent for a few seconds, in real control groups. It needs root, and
+//! cgroups v1 or v2.
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+const LAB: &str = env!("CARGO_BIN_EXE_bloc-lab");
+
+/// Raises and lowers each quota, and knows nothing.
+const AGENT: &str = r#"#!/bin/sh
+[ "$1" = run ] || exit 2
+while [ $# -gt 1 ]; do
+  case $1 in --cgroups) cgroups=$2;; --address-file) address=$2;; --config | --state) : "${2:?}";; esac
+  shift
+done
+echo 127.0.0.1:1 > "$address"
+while sleep 0.05; do
+  for part in 20 24; do
+    for container in "$cgroups"/burstable/pod*/*/; do
+      if [ -e "$container/cpu.max" ]; then echo "${part}000 100000" > "$container/cpu.max"
+      else echo "${part}000" > "$container/cpu.cfs_quota_us"; fi
+    done
+  done
+done
+"#;
+
+/// The groups that this process has made and that are still there.
+fn groups(process: u32) -> Vec<PathBuf> {
+    fn find(folder: &Path, depth: usize, prefix: &str, found: &mut Vec<PathBuf>) {
+        for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+            if entry.file_name().to_string_lossy().starts_with(prefix) {
+                found.push(entry.path());
+            } else if depth > 0 && entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+                find(&entry.path(), depth - 1, prefix, found);
+            }
+        }
+    }
+    let mut found = Vec::new();
+    find(Path::new("/sys/fs/cgroup"), 4, &format!("bloc-quota-{process}-"), &mut found);
+    found
+}
+
+/// Four bursts of 250 ms.
+fn quota(only: &str, every: &str, target: &Path) -> Command {
+    let mut command = Command::new(LAB);
+    command.args(["quota", "--rounds", "1", "--burst", "250ms", "--every", every, "--only", only, "--out"]);
+    command.arg(target.join("out")).env("CARGO_TARGET_DIR", target).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command
+}
+
+fn figures(target: &Path) -> Vec<serde_json::Value> {
+    let text = fs::read_to_string(target.join("out/quota.json")).unwrap();
+    let document: serde_json::Value = serde_json::from_str(&text).unwrap();
+    document["measured"].as_array().unwrap().clone()
+}
+
+fn ended(child: Child) -> (Option<i32>, String) {
+    let output = child.wait_with_output().unwrap();
+    (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())
+}
+
+#[test]
+fn two_allocators_are_measured_and_nothing_is_left() {
+    let target = tempfile::tempdir().unwrap();
+    let child = quota("equal,koordinator", "500ms", target.path()).spawn().unwrap();
+    let id = child.id();
+    let (code, errors) = ended(child);
+    assert_eq!(code, Some(0), "{errors}");
+    assert_eq!(groups(id), Vec::<PathBuf>::new());
+    let measured = figures(target.path());
+    let names: Vec<&str> = measured.iter().filter_map(|one| one["name"].as_str()).collect();
+    assert_eq!(names, ["equal", "koordinator"]);
+    for one in &measured {
+        let figure = |name: &str| one["turns"][0][name].as_f64().unwrap();
+        assert!(figure("answered") > 0.0 && figure("requests") >= figure("answered"), "{one}");
+        assert!(figure("slack_p99") > 0.0 && figure("p999") > 0.0, "{one}");
+    }
+    let same = |name: &str| measured.iter().map(|one| one["turns"][0][name].clone()).collect::<Vec<_>>();
+    assert_eq!(same("requests")[0], same("requests")[1], "all see the same arrivals");
+    let page = fs::read_to_string(target.path().join("out/report.html")).unwrap();
+    assert_eq!(page.matches("<svg").count(), 2);
+}
+
+#[test]
+fn an_agent_is_a_process_that_finds_its_containers_below_a_directory() {
+    let target = tempfile::tempdir().unwrap();
+    let agent = target.path().join("agent");
+    fs::write(&agent, AGENT).unwrap();
+    fs::set_permissions(&agent, fs::Permissions::from_mode(0o755)).unwrap();
+    let child = quota("agent,cost", "500ms", target.path()).arg("--agent").arg(&agent).spawn().unwrap();
+    let id = child.id();
+    let (_, errors) = ended(child);
+    assert_eq!(groups(id), Vec::<PathBuf>::new());
+    let measured = figures(target.path());
+    assert_eq!(measured.len(), 2, "{errors}");
+    for one in &measured {
+        assert!(one["turns"][0]["agent_cpu"].as_f64().unwrap() > 0.0, "{one}");
+    }
+}
+
+#[test]
+fn a_signal_removes_processes_and_groups() {
+    let target = tempfile::tempdir().unwrap();
+    let child = quota("equal", "10s", target.path()).spawn().unwrap();
+    let id = child.id();
+    // A backend in each container, and so in a group that cannot be removed while it runs.
+    let holds = |group: &Path| {
+        let pods = fs::read_dir(group.join("burstable")).into_iter().flatten().flatten();
+        let containers = pods.flat_map(|pod| fs::read_dir(pod.path()).into_iter().flatten().flatten());
+        let busy = |procs: String| !procs.is_empty();
+        containers.filter(|one| fs::read_to_string(one.path().join("cgroup.procs")).is_ok_and(busy)).count()
+    };
+    let deadline = Instant::now() + Duration::from_secs(30);
+    while groups(id).iter().all(|group| holds(group) < 4) {
+        assert!(Instant::now() < deadline, "no backends within 30 s");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    kill(Pid::from_raw(i32::try_from(id).unwrap()), Signal::SIGINT).unwrap();
+    let (code, errors) = ended(child);
+    assert_eq!(code, Some(130), "{errors}");
+    assert_eq!(groups(id), Vec::<PathBuf>::new());
+}
+
+#[test]
+fn an_agent_that_is_not_built_is_named_with_the_command_that_builds_it() {
+    let target = tempfile::tempdir().unwrap();
+    let child = quota("equal,agent", "500ms", target.path()).args(["--agent", "/nowhere/agent"]).spawn().unwrap();
+    let (code, errors) = ended(child);
+    assert_eq!(code, Some(1));
+    assert!(errors.contains("/nowhere/agent is missing: run `make release`"), "{errors}");
+}
