@@ -8,6 +8,8 @@ mod cluster;
 mod envoys;
 mod features;
 mod flood;
+mod node_agent;
+mod programs;
 mod proxy;
 mod replicas;
 

@@ -13,6 +13,8 @@ const ANALYZE: [&str; 6] =
     ["analyze", "--all-namespaces", "--color=false", "--failure-threshold=Info", "--suppress", "IST0133=EnvoyFilter *"];
 /// For `kubectl patch --patch-file`, not for a kustomization.
 const PATCH: &str = "attach/gateway.yaml";
+/// Those that the manifests create.
+const NAMESPACES: [&str; 2] = ["bloc-system", "bloc-node"];
 
 /// Every folder with a kustomization: fields, references, and the results of Istio's analyzers and
 /// webhook.
@@ -20,7 +22,9 @@ pub async fn istioctl_and_the_api_server_accept_every_manifest(mesh: &Mesh) -> R
     let folders = folders(&mesh.tools.manifests)?;
     mesh.know_pod_monitors().await?;
     // A namespaced resource cannot be tried before its namespace exists.
-    mesh.api.kubectl(["create", "namespace", "bloc-system"]).await?;
+    for namespace in NAMESPACES {
+        mesh.api.kubectl(["create", "namespace", namespace]).await?;
+    }
     for folder in &folders {
         every_file_is_referred_to(&mesh.tools.manifests, folder)?;
         let name = folder.strip_prefix(&mesh.tools.manifests)?.display().to_string();
@@ -41,7 +45,10 @@ pub async fn istioctl_and_the_api_server_accept_every_manifest(mesh: &Mesh) -> R
     let arguments = ["-n", ROOT, "patch", "deployment", "istio-ingressgateway", "--dry-run=server", "--patch-file"];
     mesh.api.kubectl(arguments.iter().map(AsRef::as_ref).chain([patch.as_os_str()])).await?;
     println!("        {} folders and {PATCH}", folders.len());
-    mesh.api.kubectl(["delete", "namespace", "bloc-system"]).await.map(drop)
+    for namespace in NAMESPACES {
+        mesh.api.kubectl(["delete", "namespace", namespace]).await?;
+    }
+    Ok(())
 }
 
 /// The same analyzers on the API server's resources: whether the parts fit together.

@@ -202,7 +202,9 @@ mod tests {
     fn every_shipped_alert_has_a_scenario() {
         let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../control-plane/dashboards/alerts.yaml");
         let text = std::fs::read_to_string(file).unwrap();
-        let mut shipped: Vec<&str> = text.lines().filter_map(|line| line.trim().strip_prefix("- alert: ")).collect();
+        let alerts = text.lines().filter_map(|line| line.trim().strip_prefix("- alert: "));
+        // The node agent is no part of the mesh; promtool's tests make its alerts fire.
+        let mut shipped: Vec<&str> = alerts.filter(|alert| !alert.starts_with("BlocNode")).collect();
         let mut tried = [REJECTING, EXHAUSTED, OVERLOADED, REFUSED, STALE, UNREAD, DOWN];
         shipped.sort_unstable();
         tried.sort_unstable();
