@@ -8,6 +8,7 @@ use bloc_control_plane::latency::{EdgeTotals, ServiceTotals};
 use bloc_control_plane::load::{Signals, Spread, Totals};
 use bloc_control_plane::metrics::{LatencyMetrics, Metrics};
 use bloc_control_plane::store::Counts;
+use bloc_node_agent::agent::status::Status;
 use bloc_policy::features::Feature;
 use bloc_policy::latency::Histogram;
 use promql_parser::parser::{self, Expr};
@@ -74,6 +75,17 @@ fn of_the_control_plane() -> BTreeSet<String> {
     let latencies = LatencyMetrics { services: [("a".to_owned(), totals)].into(), edges: EdgeTotals::default() };
     let text =
         metrics.encode(counts, &BTreeMap::from([("a".to_owned(), (signals, Totals::default()))]), latencies).unwrap();
+    names(&text)
+}
+
+/// The metrics of the node agent, as it writes them.
+fn of_the_node_agent() -> BTreeSet<String> {
+    let status = Status { errors: BTreeMap::from([("read", 1)]), ..Status::default() };
+    names(&bloc_node_agent::metrics::encode(&status, true).unwrap())
+}
+
+/// The names in a text for Prometheus.
+fn names(text: &str) -> BTreeSet<String> {
     let lines = text.lines().filter(|line| !line.starts_with('#'));
     lines.filter_map(|line| line.split(['{', ' ']).next().map(str::to_owned)).collect()
 }
@@ -139,8 +151,8 @@ fn the_alerts_use_only_existing_metrics() {
         serde_saphyr::from_str(&std::fs::read_to_string(dashboards().join("alerts.yaml")).unwrap()).unwrap();
     let mut found = Vec::new();
     queries(&alerts, "expr", &mut found);
-    assert_eq!(found.len(), 7);
-    let known = &of_sidecars() | &of_the_control_plane();
+    assert_eq!(found.len(), 9);
+    let known = &(&of_sidecars() | &of_the_control_plane()) | &of_the_node_agent();
     let unknown: Vec<String> =
         found.iter().flat_map(|query| named(query)).filter(|name| !known.contains(name)).collect();
     assert_eq!(unknown, Vec::<String>::new());
