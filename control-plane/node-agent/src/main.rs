@@ -141,7 +141,8 @@ async fn main() -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("error: {error:#}");
-            ExitCode::FAILURE
+            // Not by returning: a thread may wait for input that never ends.
+            std::process::exit(1)
         }
     }
 }

@@ -213,6 +213,7 @@ impl Originals {
 
     /// Gives each group the larger of its original quota and what it has.
     pub fn release(&mut self, tree: &Tree) -> Vec<GroupError> {
+        self.resolve(tree);
         let more = self.more_than_own(tree);
         let errors = self.put_back(tree, |path, original, now| {
             let original = more.get(path).map_or(original, |more| original.plus(*more));
@@ -222,6 +223,15 @@ impl Originals {
             entry.released = tree.group(path).bandwidth().ok();
         }
         errors
+    }
+
+    /// Takes what somebody has changed since the release as the original.
+    fn resolve(&mut self, tree: &Tree) {
+        for (path, entry) in &mut self.entries {
+            if let Ok(now) = tree.group(path).bandwidth() {
+                entry.resolve(now);
+            }
+        }
     }
 
     /// By how many cores the containers of a pod are above their own quotas.
@@ -262,11 +272,7 @@ impl Originals {
         let mut errors = Vec::new();
         let mut gone = Vec::new();
         self.changed = true;
-        for (path, entry) in &mut self.entries {
-            if let Ok(now) = tree.group(path).bandwidth() {
-                entry.resolve(now);
-            }
-        }
+        self.resolve(tree);
         let pods_that_rise = |kind, rises| kind == Kind::Pod && rises;
         let containers = |kind, _| kind == Kind::Container;
         let passes: [&dyn Fn(Kind, bool) -> bool; 3] = [&pods_that_rise, &containers, &|kind, _| kind == Kind::Pod];

@@ -90,8 +90,10 @@ impl Running {
                 pod.has_burst().and_then(|pods| Ok(pods || container.has_burst()?)),
             ) {
                 (Ok(of_pod), Ok(of_container), Ok(false)) => {
+                    let known = node.originals.has(&located.container);
                     let original = node.originals.take_over(&located.container, of_container);
-                    let member = Member::new(new, container, located.container, original, of_container);
+                    let mut member = Member::new(new, container, located.container, original, of_container);
+                    member.known = known;
                     self.members.insert(id.clone(), member);
                     self.pods.entry(id.uid.clone()).or_insert_with(|| PodGroup {
                         original: node.originals.take_over(&located.pod, of_pod),
@@ -169,24 +171,54 @@ impl Running {
         if ready.is_empty() {
             return;
         }
-        let together = self.attach(node, &ready);
-        let has_others = self.members.values().any(|member| member.phase == Phase::Managed);
-        for (id, start) in ready {
-            // One that asks for too much does not keep the others out.
-            let admitted = together || has_others && self.attach(node, &[(id.clone(), start)]);
-            if let Some(member) = self.members.get_mut(&id) {
+        let (mut ready, mut refused) = (ready, Vec::new());
+        let mut outcome = self.attach(node, &ready);
+        // Those that must keep most keep the others out no longer.
+        while matches!(outcome, Err(Refused::BelowFloors { .. }))
+            && let Some(largest) = self.largest(&ready)
+        {
+            refused.push(ready.remove(largest));
+            outcome = if ready.is_empty() { Ok(true) } else { self.attach(node, &ready) };
+        }
+        let admitted = match outcome {
+            Ok(admitted) => admitted,
+            Err(why) => {
+                self.refuse(node, why);
+                false
+            }
+        };
+        if admitted && refused.is_empty() {
+            self.refused = None;
+        }
+        for (id, _) in &refused {
+            let limit = self.cpu.limit();
+            tracing::debug!(app = self.name, id = id.id, %limit, "must keep more than there is room for");
+            node.tally
+                .error(tally::LIMIT, &format!("{}: {} must keep more than {limit} has room for", self.name, id.id));
+        }
+        for (id, admitted) in
+            ready.iter().map(|(id, _)| (id, admitted)).chain(refused.iter().map(|(id, _)| (id, false)))
+        {
+            if let Some(member) = self.members.get_mut(id) {
                 member.phase = if admitted { Phase::Managed } else { Phase::JOINING };
                 member.theirs &= !admitted;
                 member.stuck &= !admitted;
             }
             if !admitted {
                 // It may have a quota of an earlier agent, or of the time before a pause.
-                self.raise(node, &id);
+                self.raise(node, id);
             }
         }
     }
 
-    fn attach(&mut self, node: &mut Node, ready: &[(Id, Start)]) -> bool {
+    /// Which of these must keep most, and more than the floor.
+    fn largest(&self, ready: &[(Id, Start)]) -> Option<usize> {
+        let above = ready.iter().enumerate().filter(|(_, (_, start))| start.least > self.config.floor);
+        above.max_by(|(_, (_, a)), (_, (_, b))| a.least.get().total_cmp(&b.least.get())).map(|(index, _)| index)
+    }
+
+    /// Whether the originals could be kept, which must be so before the first change.
+    fn attach(&mut self, node: &mut Node, ready: &[(Id, Start)]) -> Result<bool, Refused> {
         let is_new = |id: &Id| ready.iter().any(|(new, _)| new == id);
         let limit = self.limit(node, |id| is_new(id) || self.cpu.quota(id).is_some());
         let mut cpu = self.cpu.clone();
@@ -194,20 +226,18 @@ impl Running {
             cpu.set_least(id, start.least);
         }
         // What an earlier agent has released may use more than the limit.
-        let known = ready.iter().any(|(id, _)| self.is_remembered(node, id));
-        let bring = |cpu: &mut App<Id>| if known { cpu.take_over(ready) } else { cpu.attach(ready) };
-        match cpu.set_limit(limit).and_then(|_| bring(&mut cpu)) {
-            Ok(_) if !node.enforcing || self.remember(node, ready) => {
-                self.cpu = cpu;
-                self.refused = None;
-                true
-            }
-            Ok(_) => false,
-            Err(refused) => {
-                self.refuse(node, refused);
-                false
-            }
+        let known = ready.iter().any(|(id, _)| self.members.get(id).is_some_and(|member| member.known));
+        cpu.set_limit(limit)?;
+        if known {
+            cpu.take_over(ready)?
+        } else {
+            cpu.attach(ready)?
+        };
+        if node.enforcing && !self.remember(node, ready) {
+            return Ok(false);
         }
+        self.cpu = cpu;
+        Ok(true)
     }
 
     /// Makes the originals last, before the first change.
@@ -260,7 +290,7 @@ impl Running {
                 Err(error) => node.tally.error(tally::READ, &error),
             }
             // What could not be raised at first.
-            if self.members.get(id).is_some_and(|member| member.phase != Phase::Managed) {
+            if self.members.get(id).is_some_and(|member| matches!(member.phase, Phase::Paused { .. })) {
                 self.raise(node, id);
             }
         }

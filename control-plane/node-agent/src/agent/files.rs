@@ -98,16 +98,15 @@ impl Running {
             member.adopt(of_container);
             node.originals.replace(&member.path, of_container);
         }
-        of_pod?;
-        let of_pod = theirs.is_some();
-        if !of_pod && !is_theirs {
-            return Ok(true);
+        let pod_is_theirs = theirs.is_some();
+        if !pod_is_theirs && !is_theirs {
+            return of_pod.map(|_| true);
         }
         // Before they came under the limit the quotas were theirs anyway.
         let affected: Vec<Id> = self
             .members
             .keys()
-            .filter(|other| if of_pod { other.uid == id.uid } else { *other == id })
+            .filter(|other| if pod_is_theirs { other.uid == id.uid } else { *other == id })
             .filter(|other| self.cpu.quota(other).is_some())
             .cloned()
             .collect();
@@ -155,6 +154,12 @@ impl Running {
     /// Writes the quota of a container. Its pod's is raised before, or lowered after that.
     fn write(&mut self, node: &mut Node, id: &Id, to: Bandwidth) -> Result<(), GroupError> {
         let Some(pod) = self.pods.get_mut(&id.uid) else { return Ok(()) };
+        // Whoever has resized it since it was looked at means it.
+        let of_pod = pod.group.bandwidth()?;
+        if of_pod != pod.written {
+            (pod.original, pod.written) = (of_pod, of_pod);
+            node.originals.replace(&pod.path, of_pod);
+        }
         let containers = self.members.iter().filter(|(other, _)| other.uid == id.uid);
         let target = pod
             .target(containers.map(|(other, member)| (member.original, if other == id { to } else { member.written })));

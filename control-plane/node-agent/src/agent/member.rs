@@ -82,6 +82,8 @@ pub(super) struct Member {
     pub(super) unread: u32,
     /// Whether somebody else has written the quota that it has.
     pub(super) theirs: bool,
+    /// Whether an earlier agent has changed it.
+    pub(super) known: bool,
     /// Whether its quota could not be written.
     pub(super) stuck: bool,
     /// How often somebody else has.
@@ -105,6 +107,7 @@ impl Member {
             used: Cores::ZERO,
             unread: 0,
             theirs: false,
+            known: false,
             stuck: false,
             foreign: 0,
             last: None,

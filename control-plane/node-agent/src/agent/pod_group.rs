@@ -20,8 +20,9 @@ impl PodGroup {
     pub(super) fn target(&self, containers: impl Iterator<Item = (Bandwidth, Bandwidth)>) -> Bandwidth {
         let Some(original) = self.original.quota else { return self.original };
         let micros = |bandwidth: Bandwidth| bandwidth.quota_in(self.original.period);
-        let (mut more, mut less, mut unlimited) = (0_u64, 0_u64, 0_u64);
+        let (mut more, mut less, mut unlimited, mut largest) = (0_u64, 0_u64, 0_u64, 0_u64);
         for (original, quota) in containers {
+            largest = largest.max(micros(quota).unwrap_or(0));
             match (micros(original), micros(quota)) {
                 (Some(original), Some(quota)) => {
                     more = more.saturating_add(quota.saturating_sub(original));
@@ -32,7 +33,7 @@ impl PodGroup {
                 (_, None) => {}
             }
         }
-        let quota = original.saturating_add(more).saturating_sub(less).max(unlimited).max(original);
+        let quota = original.saturating_add(more).saturating_sub(less).max(unlimited).max(largest).max(original);
         Bandwidth { quota: Some(quota), period: self.original.period }
     }
 }

@@ -95,7 +95,7 @@ fn what_changed_after_a_release_is_not_undone_by_a_restore() {
     stand.join();
     stand.agent.release();
     stand.write("a", 0.8);
-    for end in [Agent::restore, Agent::release] {
+    for end in [Agent::release, Agent::restore] {
         stand.agent = super::stand::agent(stand.path("").as_path());
         end(&mut stand.agent);
         assert_eq!((stand.quotas("a"), stand.quotas("b")), ([800, 850], [500, 550]));

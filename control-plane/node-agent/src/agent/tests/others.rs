@@ -215,6 +215,12 @@ fn one_that_asks_for_too_much_keeps_no_other_one_out() {
     stand.steps(12 + JOIN_STEPS);
     assert_eq!((stand.quotas("c"), stand.quotas("d")[0]), ([500, 550], 125));
     assert!(!stand.container("c").managed && stand.container("d").managed);
+    // The same for those that come with it.
+    drop(stand.agent.release());
+    stand.restart();
+    stand.steps(12 + JOIN_STEPS);
+    assert_eq!((stand.quotas("c"), stand.quotas("d")[0]), ([500, 550], 125));
+    assert!(!stand.container("c").managed && stand.container("d").managed && stand.errors("limit") >= 1);
 }
 
 #[test]

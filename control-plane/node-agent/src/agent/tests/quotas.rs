@@ -159,7 +159,9 @@ fn a_higher_floor_or_request_reaches_containers_that_run() {
     let mut stand = Stand::new(&[("a", 0.5), ("b", 0.5)]);
     stand.join();
     stand.configure(&CONFIG.replace("floor: 50m", "floor: 200m"));
-    stand.steps(12 + JOIN_STEPS);
+    stand.steps(12);
+    assert!(stand.quotas("a")[0] + stand.quotas("b")[0] <= 1_000, "not even for the time of the change");
+    stand.steps(JOIN_STEPS);
     assert_eq!((stand.quotas("a")[0], stand.quotas("b")[0]), (200, 200));
     stand.pods[0].containers[0].requests = Cores::new(0.3);
     stand.tell();
@@ -201,11 +203,8 @@ fn containers_that_are_refused_get_their_own_quotas_back() {
     let mut stand = Stand::new(&[("a", 0.5), ("b", 0.5)]);
     stand.join();
     assert_eq!(stand.quotas("a"), [125, 550]);
-    // Requests that no limit has room for.
-    for pod in &mut stand.pods {
-        pod.containers[0].requests = Cores::new(0.6);
-    }
-    stand.tell();
+    // Floors that the limit has no room for.
+    stand.configure(&CONFIG.replace("floor: 50m", "floor: 600m"));
     stand.steps(12 + JOIN_STEPS);
     assert!(stand.errors("limit") >= 1);
     assert_eq!((stand.quotas("a"), stand.quotas("b")), ([500, 550], [500, 550]));
