@@ -1,6 +1,6 @@
 //! The guardian: a process that starts the agent, and releases what it has changed if it dies.
 //!
-//! The agent is its child. The agent writes a byte to its standard output each second, and reads
+//! The agent is its child. The agent writes a byte to its standard output with each step, and reads
 //! its standard input. Before the agent starts, the guardian releases what a crash has left: an
 //! agent that does not know the pods yet, or that does not start, leaves nothing throttled.
 //!
@@ -14,12 +14,12 @@
 //!
 //! In a container the guardian is the first process: if it dies, the kernel ends the agent too.
 //!
-//! To release is to give each group the larger of its original quota and what it has. See
+//! To release is to give each group the larger of its originals and what it has. See
 //! [`originals`](crate::originals).
 
 use crate::agent::STEP;
 use crate::cgroup::Tree;
-use crate::originals::Originals;
+use crate::state::State;
 use anyhow::{Context, Result, bail};
 use nix::fcntl::{Flock, FlockArg};
 use std::ffi::OsString;
@@ -146,12 +146,12 @@ fn release(tree: &Tree, state: &Path) -> Result<()> {
     if !tree.is_there() {
         bail!("{}: the directory is gone", tree.path().display());
     }
-    let mut originals = Originals::open(state)?;
-    if originals.is_empty() {
+    let mut state = State::open(state)?;
+    if state.is_empty() {
         return Ok(());
     }
-    let errors = originals.release(tree);
-    originals.save()?;
+    let errors = state.release(tree);
+    state.save()?;
     match errors.first() {
         None => Ok(()),
         Some(error) => bail!("{} groups cannot be released, such as {error}", errors.len()),

@@ -1,29 +1,37 @@
-//! The node agent: it moves CPU between the containers of one application, under one limit.
+//! The node agent: it moves CPU and memory between the containers of one application, under one
+//! limit.
 //!
-//! Balancing sends requests to servers with room. The node agent raises the CPU quota of the
-//! containers that serve them, by what others of their application do not use.
+//! Balancing sends requests to servers with room. The node agent gives room to the containers that
+//! serve them, by what others of their application do not use.
 //!
 //! | module | what it is for |
 //! |---|---|
-//! | [`cpu`] | the decisions: pure, in steps of 100 ms |
+//! | [`cpu`] | the decisions about CPU: pure, in steps of 100 ms |
+//! | [`memory`] | those about memory: pure, each second and when a container asks |
 //! | [`cgroup`] | the kernel's files |
-//! | [`agent`] | one node: reads counters, decides, writes quotas |
-//! | [`originals`] | what the groups had before, on the host |
+//! | [`agent`] | one node: reads counters, decides, writes |
+//! | [`setting`] | what a group has of one resource |
+//! | [`originals`], [`state`] | what the groups had before, on the host |
 //! | [`guardian`], [`run`] | the two processes |
 //! | [`config`], [`source`], [`pods`] | what operator and Kubernetes say |
 //! | [`metrics`] | what the operator sees |
-//! | [`cores`] | the unit |
+//! | [`cores`], [`bytes`] | the units |
 
 pub mod agent;
+pub mod bytes;
 pub mod cgroup;
 pub mod config;
 pub mod cores;
 pub mod cpu;
 pub mod guardian;
+pub mod memory;
 pub mod metrics;
 pub mod originals;
 pub mod pods;
 pub mod run;
+pub mod setting;
 pub mod source;
+pub mod state;
 
+pub use bytes::Bytes;
 pub use cores::Cores;

@@ -1,16 +1,16 @@
-//! `bloc-node-agent`: moves CPU between the containers of an application.
+//! `bloc-node-agent`: moves CPU and memory between the containers of an application.
 
 use anyhow::{Context, Result, anyhow, bail};
-use bloc_node_agent::agent::Agent;
+use bloc_node_agent::agent::{Agent, Capacity};
 use bloc_node_agent::cgroup::Tree;
 use bloc_node_agent::config::Config;
-use bloc_node_agent::originals::Originals;
 use bloc_node_agent::run::{self, Pods, Shared};
 use bloc_node_agent::source::{self, Watched, kubernetes};
-use bloc_node_agent::{Cores, guardian};
+use bloc_node_agent::state::State;
+use bloc_node_agent::{Bytes, Cores, guardian};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use kube::Client;
-use std::collections::BTreeSet;
+use nix::unistd::{SysconfVar, sysconf};
 use std::ffi::OsString;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -22,7 +22,7 @@ use tokio::sync::watch;
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::filter::ParseError;
 
-/// Moves CPU between the containers of an application, under one limit, each 100 ms.
+/// Moves CPU and memory between the containers of an application, under one limit.
 #[derive(Parser)]
 #[command(version)]
 struct Arguments {
@@ -37,7 +37,7 @@ enum Command {
     /// The agent itself, which `run` starts
     #[command(hide = true)]
     Agent(Run),
-    /// Gives every group the quota back that it had before an agent changed it
+    /// Gives every group the quota and the limits back that it had before an agent changed them
     Restore(Place),
     /// Checks a configuration; exit code 1 and the reason if it would be refused
     Check {
@@ -57,7 +57,11 @@ struct Place {
     #[arg(long, value_name = "DIR")]
     cpuacct: Option<PathBuf>,
 
-    /// Where the original quotas are kept, on the host
+    /// With version 1: the same directory of the memory hierarchy, to manage memory
+    #[arg(long, value_name = "DIR")]
+    memory: Option<PathBuf>,
+
+    /// Where the originals are kept, on the host
     #[arg(long, value_name = "DIR")]
     state: PathBuf,
 }
@@ -167,9 +171,9 @@ async fn agent(arguments: Run) -> Result<()> {
     let tree = tree(&arguments.place)?;
     let _lock = guardian::wait_for_lock(&arguments.place.state, "agent.lock").await?;
     let listener = listen(arguments.listen, arguments.address_file.as_deref()).await?;
-    let cores = cores()?;
-    tracing::info!(version = ?tree.version(), %cores, cgroups = %tree.path().display(), "starts");
-    let agent = Agent::new(tree, Originals::open(&arguments.place.state)?, cores);
+    let capacity = capacity()?;
+    tracing::info!(version = ?tree.version(), cores = %capacity.cores, memory = %capacity.memory, cgroups = %tree.path().display(), "starts");
+    let agent = Agent::new(tree, State::open(&arguments.place.state)?, capacity);
     let config = Watched::new(arguments.config, Config::read);
     let shared = Shared::default();
     let server = tokio::spawn(run::serve(listener, shared.clone()));
@@ -214,11 +218,11 @@ fn restore(place: &Place) -> Result<()> {
     tracing_subscriber::fmt().with_writer(std::io::stderr).with_ansi(false).init();
     let tree = tree(place)?;
     let _locks = (guardian::lock(&place.state, "guardian.lock")?, guardian::lock(&place.state, "agent.lock")?);
-    let mut originals = Originals::open(&place.state)?;
-    let errors = originals.restore(&tree, &BTreeSet::new());
-    originals.save()?;
+    let mut state = State::open(&place.state)?;
+    let errors = state.restore_all(&tree);
+    state.save()?;
     let errors = errors.iter().map(ToString::to_string);
-    let lines: Vec<String> = originals.problems().iter().cloned().chain(errors).collect();
+    let lines: Vec<String> = state.problems().cloned().chain(errors).collect();
     if lines.is_empty() { Ok(()) } else { bail!("{}", lines.join("\n")) }
 }
 
@@ -230,14 +234,17 @@ fn check(file: &Path) -> Result<()> {
 }
 
 fn tree(place: &Place) -> Result<Tree> {
-    Ok(Tree::open(&place.cgroups, place.cpuacct.as_deref())?)
+    Ok(Tree::open(&place.cgroups, place.cpuacct.as_deref())?.with_memory(place.memory.as_deref())?)
 }
 
-/// The processors of this node: not those that this process may use.
-fn cores() -> Result<Cores> {
-    let online = nix::unistd::sysconf(nix::unistd::SysconfVar::_NPROCESSORS_ONLN)?;
-    let online = online.and_then(|online| u32::try_from(online).ok()).filter(|online| *online > 0);
-    Ok(Cores::new(f64::from(online.context("the number of processors is not known")?)))
+/// What this node has: not what this process may use.
+fn capacity() -> Result<Capacity> {
+    let value = |variable| Ok::<_, anyhow::Error>(sysconf(variable)?.filter(|value| *value > 0));
+    let online = value(SysconfVar::_NPROCESSORS_ONLN)?.and_then(|online| u32::try_from(online).ok());
+    let cores = Cores::new(f64::from(online.context("the number of processors is not known")?));
+    let pages = value(SysconfVar::_PHYS_PAGES)?.zip(value(SysconfVar::PAGE_SIZE)?);
+    let bytes = pages.and_then(|(pages, size)| u64::try_from(pages.checked_mul(size)?).ok());
+    Ok(Capacity { cores, memory: Bytes::new(bytes.context("the size of the memory is not known")?) })
 }
 
 /// Listens, and writes the address to the log and to `file`.

@@ -7,16 +7,27 @@
 //! | `bloc_node_cpu_slack_cores{app,pod,container}` | gauge | quota minus use; when observing, of the quota that it would have |
 //! | `bloc_node_cpu_throttled_ratio{app,pod,container}` | gauge | the share of the kernel's periods in which it was throttled, 0 to 1; by the quota in force |
 //! | `bloc_node_cpu_managed{app,pod,container}` | gauge | 1 if it is under the limit; 0 if it has just come, somebody else has written its quota, a file cannot be read or written, or the limit leaves no room |
+//! | `bloc_node_memory_limit_bytes{app,pod,container}` | gauge | the limit of a container, at which it asks for more; when observing, what it would be; missing without a limit |
+//! | `bloc_node_memory_used_bytes{app,pod,container}` | gauge | its working set in the last second: what it uses without inactive page cache |
+//! | `bloc_node_memory_slack_bytes{app,pod,container}` | gauge | limit minus use |
+//! | `bloc_node_memory_managed{app,pod,container}` | gauge | as for CPU |
+//! | `bloc_node_oom_kills_total{app,pod}` | counter | processes that the kernel has killed in a pod for lack of memory, since the pod exists |
 //! | `bloc_node_app_cpu_limit_cores{app}` | gauge | the limit in force |
 //! | `bloc_node_app_cpu_free_cores{app}` | gauge | what no container has of it |
+//! | `bloc_node_app_memory_limit_bytes{app}` | gauge | the limit in force |
+//! | `bloc_node_app_memory_pool_bytes{app}` | gauge | what no container has of it |
+//! | `bloc_node_memory_grants_total{app}` | counter | how often a container got memory that it asked for |
+//! | `bloc_node_memory_refused_grants_total{app}` | counter | how often nobody had what a container lacks; each second while that is so |
 //! | `bloc_node_enforcing` | gauge | 1 with `mode: enforce` |
 //! | `bloc_node_config_ok` | gauge | 0 if the configuration is refused; the last good one stays in force |
 //! | `bloc_node_steps_total` | counter | steps of 100 ms |
-//! | `bloc_node_writes_total` | counter | quotas written |
+//! | `bloc_node_writes_total` | counter | quotas and limits written |
 //! | `bloc_node_foreign_writes_total{app,pod,container}` | counter | quotas that somebody else has written |
-//! | `bloc_node_errors_total{kind}` | counter | failures: `read`, `write` of a group; `state`, the file of the originals; `limit`, no room; `burst`, a group with a burst, which is left alone; `config`, `pods`: the configuration or the pods cannot be read |
+//! | `bloc_node_memory_foreign_writes_total{app,pod,container}` | counter | limits of memory that somebody else has written |
+//! | `bloc_node_errors_total{kind}` | counter | failures: `read`, `write` of a group; `in_use`, a limit of memory that was not lowered, since more is in use; `state`, the files of the originals; `limit`, no room; `burst`, a group with a burst, which is left alone; `config`, `pods`: the configuration or the pods cannot be read |
 
-use crate::agent::status::{ContainerStatus, Status};
+use crate::agent::status::{ContainerCpu, ContainerMemory, Status, Which};
+use crate::bytes::Bytes;
 use crate::cores::Cores;
 use prometheus_client::encoding::text;
 use prometheus_client::metrics::counter::Counter;
@@ -30,9 +41,9 @@ use std::sync::atomic::AtomicU64;
 pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
 type Labels = Vec<(&'static str, String)>;
-/// A figure of a container, if it has one.
-type Value = fn(&ContainerStatus) -> Option<f64>;
-type Real = Family<Labels, Gauge<f64, AtomicU64>>;
+type Gauges = Family<Labels, Gauge<f64, AtomicU64>>;
+/// A name, its help, and a figure of `C`, if it has one.
+type Figure<C, V> = (&'static str, &'static str, fn(&C) -> V);
 
 /// The metrics of one moment.
 ///
@@ -40,108 +51,166 @@ type Real = Family<Labels, Gauge<f64, AtomicU64>>;
 /// If formatting fails, which does not happen with a string.
 pub fn encode(status: &Status, config_ok: bool) -> Result<String, fmt::Error> {
     let mut registry = Registry::default();
-    containers(&mut registry, status);
-    apps(&mut registry, status);
+    let cpu: Vec<(Labels, &ContainerCpu)> = status
+        .cpu
+        .iter()
+        .flat_map(|(app, of)| of.containers.iter().map(move |container| (labels(app, &container.which), container)))
+        .collect();
+    let memory: Vec<(Labels, &ContainerMemory)> = status
+        .memory
+        .iter()
+        .flat_map(|(app, of)| of.containers.iter().map(move |container| (labels(app, &container.which), container)))
+        .collect();
+    gauges(&mut registry, &cpu, &CPU);
+    gauges(&mut registry, &memory, &MEMORY);
+    counters(
+        &mut registry,
+        &cpu,
+        &[("bloc_node_foreign_writes", "Quotas that somebody else has written", |of| of.which.foreign)],
+    );
+    counters(
+        &mut registry,
+        &memory,
+        &[("bloc_node_memory_foreign_writes", "Limits that somebody else has written", |of| of.which.foreign)],
+    );
+    let kills: Vec<_> = status
+        .memory
+        .iter()
+        .flat_map(|(app, of)| of.oom_kills.iter().map(move |(pod, kills)| (app, pod, kills)))
+        .map(|(app, pod, kills)| (vec![("app", app.clone()), ("pod", pod.clone())], kills))
+        .collect();
+    counters(&mut registry, &kills, &[("bloc_node_oom_kills", "Processes killed for lack of memory", |kills| *kills)]);
+    let apps: Vec<_> = status.cpu.iter().map(|(app, of)| (vec![("app", app.clone())], of)).collect();
+    gauges(
+        &mut registry,
+        &apps,
+        &[
+            ("bloc_node_app_cpu_limit_cores", "The limit in force", |of| Some(of.limit.get())),
+            ("bloc_node_app_cpu_free_cores", "What no container has of it", |of| Some(of.free.get())),
+        ],
+    );
+    let apps: Vec<_> = status.memory.iter().map(|(app, of)| (vec![("app", app.clone())], of)).collect();
+    gauges(
+        &mut registry,
+        &apps,
+        &[
+            ("bloc_node_app_memory_limit_bytes", "The limit in force", |of| Some(amount(of.limit))),
+            ("bloc_node_app_memory_pool_bytes", "What no container has of it", |of| Some(amount(of.pool))),
+        ],
+    );
+    counters(
+        &mut registry,
+        &apps,
+        &[
+            ("bloc_node_memory_grants", "Memory given to containers that asked", |of| of.grants),
+            ("bloc_node_memory_refused_grants", "Nobody had what a container lacks", |of| of.refused_grants),
+        ],
+    );
     let whole = |registry: &mut Registry, name, help, value: bool| {
         let gauge: Gauge = Gauge::default();
         gauge.set(value.into());
         registry.register(name, help, gauge);
     };
-    whole(&mut registry, "bloc_node_enforcing", "1 if quotas are written", status.enforcing);
+    whole(&mut registry, "bloc_node_enforcing", "1 if quotas and limits are written", status.enforcing);
     whole(&mut registry, "bloc_node_config_ok", "0 if the configuration is refused", config_ok);
-    for (name, help, count) in
-        [("bloc_node_steps", "Steps of 100 ms", status.steps), ("bloc_node_writes", "Quotas written", status.writes)]
-    {
+    for (name, help, count) in [
+        ("bloc_node_steps", "Steps of 100 ms", status.steps),
+        ("bloc_node_writes", "Quotas and limits written", status.writes),
+    ] {
         let counter: Counter = Counter::default();
         counter.inc_by(count);
         registry.register(name, help, counter);
     }
-    let counters: [(_, _, Vec<(Labels, u64)>); 2] = [
-        (
-            "bloc_node_foreign_writes",
-            "Quotas that somebody else has written",
-            status
-                .apps
-                .iter()
-                .flat_map(|(app, status)| status.containers.iter().map(move |container| (app, container)))
-                .map(|(app, of)| (labels(app, &of.pod, &of.container), of.foreign))
-                .collect(),
-        ),
-        (
-            "bloc_node_errors",
-            "Failures",
-            status.errors.iter().map(|(kind, count)| (vec![("kind", (*kind).to_owned())], *count)).collect(),
-        ),
-    ];
-    for (name, help, values) in counters {
-        let family: Family<Labels, Counter> = Family::default();
-        for (labels, value) in values {
-            family.get_or_create(&labels).inc_by(value);
-        }
-        registry.register(name, help, family);
-    }
+    let errors: Vec<_> =
+        status.errors.iter().map(|(kind, count)| (vec![("kind", (*kind).to_owned())], count)).collect();
+    counters(&mut registry, &errors, &[("bloc_node_errors", "Failures", |count| *count)]);
     let mut out = String::new();
     text::encode(&mut out, &registry)?;
     Ok(out)
 }
 
-fn labels(app: &str, pod: &str, container: &str) -> Labels {
-    vec![("app", app.to_owned()), ("pod", pod.to_owned()), ("container", container.to_owned())]
+const CPU: [Figure<ContainerCpu, Option<f64>>; 5] = [
+    ("bloc_node_cpu_quota_cores", "What a container may use", |of| of.quota.map(Cores::get)),
+    ("bloc_node_cpu_used_cores", "Its use in the last second", |of| Some(of.used.get())),
+    ("bloc_node_cpu_slack_cores", "Quota minus use", |of| of.slack().map(Cores::get)),
+    ("bloc_node_cpu_throttled_ratio", "The share of periods in which it was throttled", |of| Some(of.throttled)),
+    ("bloc_node_cpu_managed", "1 if it is under the limit", |of| Some(f64::from(u8::from(of.which.managed)))),
+];
+
+const MEMORY: [Figure<ContainerMemory, Option<f64>>; 4] = [
+    ("bloc_node_memory_limit_bytes", "The limit of a container", |of| of.limit.map(amount)),
+    ("bloc_node_memory_used_bytes", "Its working set", |of| Some(amount(of.used))),
+    ("bloc_node_memory_slack_bytes", "Limit minus use", |of| of.slack().map(amount)),
+    ("bloc_node_memory_managed", "1 if it is under the limit", |of| Some(f64::from(u8::from(of.which.managed)))),
+];
+
+fn amount(bytes: Bytes) -> f64 {
+    bytes.get() as f64
 }
 
-fn containers(registry: &mut Registry, status: &Status) {
-    let gauges: [(_, _, Value); 5] = [
-        ("bloc_node_cpu_quota_cores", "What a container may use", |of| of.quota.map(Cores::get)),
-        ("bloc_node_cpu_used_cores", "Its use in the last second", |of| Some(of.used.get())),
-        ("bloc_node_cpu_slack_cores", "Quota minus use", |of| of.slack().map(Cores::get)),
-        ("bloc_node_cpu_throttled_ratio", "The share of periods in which it was throttled", |of| Some(of.throttled)),
-        ("bloc_node_cpu_managed", "1 if it is under the limit", |of| Some(f64::from(u8::from(of.managed)))),
-    ];
-    for (name, help, value) in gauges {
-        let family = Real::default();
-        for (app, status) in &status.apps {
-            for container in &status.containers {
-                if let Some(value) = value(container) {
-                    family.get_or_create(&labels(app, &container.pod, &container.container)).set(value);
-                }
+fn labels(app: &str, which: &Which) -> Labels {
+    vec![("app", app.to_owned()), ("pod", which.pod.clone()), ("container", which.container.clone())]
+}
+
+fn gauges<C>(registry: &mut Registry, of: &[(Labels, &C)], figures: &[Figure<C, Option<f64>>]) {
+    for (name, help, figure) in figures {
+        let family = Gauges::default();
+        for (labels, one) in of {
+            if let Some(value) = figure(one) {
+                family.get_or_create(labels).set(value);
             }
         }
-        registry.register(name, help, family);
+        registry.register(*name, *help, family);
     }
 }
 
-fn apps(registry: &mut Registry, status: &Status) {
-    let (limit, free) = (Real::default(), Real::default());
-    for (app, status) in &status.apps {
-        let labels = vec![("app", app.clone())];
-        limit.get_or_create(&labels).set(status.limit.get());
-        free.get_or_create(&labels).set(status.free.get());
+fn counters<C>(registry: &mut Registry, of: &[(Labels, &C)], figures: &[Figure<C, u64>]) {
+    for (name, help, figure) in figures {
+        let family: Family<Labels, Counter> = Family::default();
+        for (labels, one) in of {
+            family.get_or_create(labels).inc_by(figure(one));
+        }
+        registry.register(*name, *help, family);
     }
-    registry.register("bloc_node_app_cpu_limit_cores", "The limit in force", limit);
-    registry.register("bloc_node_app_cpu_free_cores", "What no container has of it", free);
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::agent::status::AppStatus;
+    use crate::agent::status::{AppCpu, AppMemory};
     use std::collections::BTreeMap;
+
+    fn which(pod: &str, managed: bool, foreign: u64) -> Which {
+        Which { pod: pod.to_owned(), container: "app".to_owned(), managed, foreign }
+    }
 
     #[test]
     fn shows_every_container_and_counter() {
-        let container = ContainerStatus {
-            pod: "checkout-0".to_owned(),
-            container: "app".to_owned(),
+        let container = ContainerCpu {
+            which: which("checkout-0", true, 4),
             quota: Some(Cores::milli(500)),
             used: Cores::milli(125),
             throttled: 0.25,
-            managed: true,
-            foreign: 4,
         };
-        let unlimited = ContainerStatus { pod: "b".to_owned(), quota: None, managed: false, ..container.clone() };
-        let app = AppStatus { limit: Cores::new(2.0), free: Cores::milli(750), containers: vec![container, unlimited] };
+        let unlimited = ContainerCpu { which: which("b", false, 4), quota: None, ..container.clone() };
+        let cpu = AppCpu { limit: Cores::new(2.0), free: Cores::milli(750), containers: vec![container, unlimited] };
+        let container = ContainerMemory {
+            which: which("checkout-0", true, 5),
+            limit: Some(Bytes::new(2_048)),
+            used: Bytes::new(512),
+        };
+        let unlimited = ContainerMemory { which: which("b", false, 0), limit: None, ..container.clone() };
+        let memory = AppMemory {
+            limit: Bytes::new(4_096),
+            pool: Bytes::new(1_024),
+            grants: 8,
+            refused_grants: 9,
+            oom_kills: BTreeMap::from([("checkout-0".to_owned(), 6)]),
+            containers: vec![container, unlimited],
+        };
         let status = Status {
-            apps: BTreeMap::from([("shop/checkout".to_owned(), app)]),
+            cpu: BTreeMap::from([("shop/checkout".to_owned(), cpu)]),
+            memory: BTreeMap::from([("shop/checkout".to_owned(), memory)]),
             enforcing: true,
             steps: 7,
             writes: 3,
@@ -149,15 +218,27 @@ mod tests {
         };
         let text = encode(&status, false).unwrap();
         let of = r#"{app="shop/checkout",pod="checkout-0",container="app"}"#;
+        let b = of.replace("checkout-0", "b");
         for line in [
             format!("bloc_node_cpu_quota_cores{of} 0.5"),
             format!("bloc_node_cpu_used_cores{of} 0.125"),
             format!("bloc_node_cpu_slack_cores{of} 0.375"),
             format!("bloc_node_cpu_throttled_ratio{of} 0.25"),
             format!("bloc_node_cpu_managed{of} 1.0"),
-            format!("bloc_node_cpu_managed{} 0.0", of.replace("checkout-0", "b")),
+            format!("bloc_node_cpu_managed{b} 0.0"),
+            format!("bloc_node_memory_limit_bytes{of} 2048.0"),
+            format!("bloc_node_memory_used_bytes{of} 512.0"),
+            format!("bloc_node_memory_slack_bytes{of} 1536.0"),
+            format!("bloc_node_memory_managed{of} 1.0"),
+            format!("bloc_node_memory_managed{b} 0.0"),
+            r#"bloc_node_oom_kills_total{app="shop/checkout",pod="checkout-0"} 6"#.to_owned(),
+            format!("bloc_node_memory_foreign_writes_total{of} 5"),
             r#"bloc_node_app_cpu_limit_cores{app="shop/checkout"} 2.0"#.to_owned(),
             r#"bloc_node_app_cpu_free_cores{app="shop/checkout"} 0.75"#.to_owned(),
+            r#"bloc_node_app_memory_limit_bytes{app="shop/checkout"} 4096.0"#.to_owned(),
+            r#"bloc_node_app_memory_pool_bytes{app="shop/checkout"} 1024.0"#.to_owned(),
+            r#"bloc_node_memory_grants_total{app="shop/checkout"} 8"#.to_owned(),
+            r#"bloc_node_memory_refused_grants_total{app="shop/checkout"} 9"#.to_owned(),
             "bloc_node_enforcing 1".to_owned(),
             "bloc_node_config_ok 0".to_owned(),
             "bloc_node_steps_total 7".to_owned(),
@@ -168,7 +249,8 @@ mod tests {
         ] {
             assert!(text.lines().any(|found| found == line), "{line}\n{text}");
         }
-        assert_eq!(text.matches("bloc_node_cpu_quota_cores{").count(), 1);
-        assert_eq!(text.matches("bloc_node_cpu_slack_cores{").count(), 1);
+        for name in ["cpu_quota_cores", "cpu_slack_cores", "memory_limit_bytes", "memory_slack_bytes"] {
+            assert_eq!(text.matches(&format!("bloc_node_{name}{{")).count(), 1, "{name}");
+        }
     }
 }

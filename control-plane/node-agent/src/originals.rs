@@ -1,29 +1,28 @@
-//! What the groups had before the agent changed them, in a file on the host.
+//! What the groups had before the agent changed them, in a file for each resource on the host.
 //!
 //! A group is in the file before its first change, so that whoever comes next can put it back: the
 //! agent when it ends, its [guardian](crate::guardian) when the agent dies, `bloc-node-agent
 //! restore`, or the next start.
 //!
-//! - *Release*: each group gets the larger of its original quota and what it has now. Nothing is
+//! - *Release*: each group gets the larger of its original and what it has now. Nothing is
 //!   taken from a container, and nothing needs an agent any more. The file stays: the next start
 //!   knows the originals from it.
-//! - *Restore*: each group gets its original quota. The file is empty then.
+//! - *Restore*: each group gets its original. The file is empty then. A limit of memory below what
+//!   is in use would kill: it is an error, and the group stays in the file.
 //!
-//! If a quota changed between a release and the next start, somebody else changed it, and it is
+//! If a setting changed between a release and the next start, somebody else changed it, and it is
 //! the original from then on. After a crash nobody can tell, and the original stays what it was.
 
-use crate::cgroup::{Bandwidth, GroupError, Tree};
-use crate::cores::Cores;
+use crate::cgroup::{GroupError, Tree};
+use crate::setting::Setting;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// The name of the file.
-const FILE: &str = "originals.json";
-/// Where a file that cannot be understood is moved.
-const UNREADABLE: &str = "originals.unreadable.json";
+/// The end of the name to which a file that cannot be understood is moved.
+const UNREADABLE: &str = "unreadable.json";
 /// Where Linux says which boot this is.
 const BOOT: &str = "/proc/sys/kernel/random/boot_id";
 
@@ -39,20 +38,20 @@ pub enum Kind {
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Entry {
+struct Entry<S> {
     kind: Kind,
-    original: Bandwidth,
+    original: S,
     /// What a release has left; none while an agent runs, and after a crash.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    released: Option<Bandwidth>,
+    #[serde(default = "Option::default", skip_serializing_if = "Option::is_none")]
+    released: Option<S>,
 }
 
-impl Entry {
+impl<S: Setting> Entry<S> {
     /// The original of a group which has `now` is that, if somebody has changed it since the
     /// release.
-    fn resolve(&mut self, now: Bandwidth) {
-        if self.released.take().is_some_and(|released| released != now) {
-            self.original = now;
+    fn resolve(&mut self, now: S) {
+        if let Some(released) = self.released.take() {
+            self.original = now.adopted(released, self.original);
         }
     }
 }
@@ -75,12 +74,12 @@ pub struct StateError {
     error: io::Error,
 }
 
-/// The original quotas, by the path of the group below the tree.
+/// The originals of one resource, by the path of the group below the tree.
 #[derive(Debug)]
-pub struct Originals {
+pub struct Originals<S> {
     path: PathBuf,
     boot: String,
-    entries: BTreeMap<PathBuf, Entry>,
+    entries: BTreeMap<PathBuf, Entry<S>>,
     /// Entries that are not understood, which stay in the file.
     others: BTreeMap<PathBuf, serde_json::Value>,
     problems: Vec<String>,
@@ -88,14 +87,14 @@ pub struct Originals {
     changed: bool,
 }
 
-impl Originals {
+impl<S: Setting> Originals<S> {
     /// Reads the file in this directory, if there is one. One that cannot be understood is moved
     /// aside, and logged.
     ///
     /// # Errors
     /// The directory or the file cannot be read.
     pub fn open(directory: &Path) -> Result<Self, StateError> {
-        let path = directory.join(FILE);
+        let path = directory.join(S::FILE);
         let failed = |error| StateError { path: path.clone(), error };
         fs::create_dir_all(directory).map_err(failed)?;
         let bytes = match fs::read(&path) {
@@ -120,7 +119,7 @@ impl Originals {
                 }
             }
             Err(error) => {
-                let aside = directory.join(UNREADABLE);
+                let aside = path.with_extension(UNREADABLE);
                 let problem = format!("{}: {error}; moved to {}", path.display(), aside.display());
                 tracing::error!(problem, "not understood");
                 originals.problems.push(problem);
@@ -146,7 +145,7 @@ impl Originals {
     }
 
     /// The original of a group which has `now`, and which an agent may change from now on.
-    pub fn take_over(&mut self, group: &Path, now: Bandwidth) -> Bandwidth {
+    pub fn take_over(&mut self, group: &Path, now: S) -> S {
         match self.entries.get_mut(group) {
             None => now,
             Some(entry) => {
@@ -158,7 +157,7 @@ impl Originals {
     }
 
     /// Remembers the original of a group; [`Self::save`] makes it last.
-    pub fn remember(&mut self, group: &Path, kind: Kind, original: Bandwidth) {
+    pub fn remember(&mut self, group: &Path, kind: Kind, original: S) {
         self.entries.insert(group.to_owned(), Entry { kind, original, released: None });
         self.changed = true;
     }
@@ -168,8 +167,8 @@ impl Originals {
         self.entries.contains_key(group)
     }
 
-    /// Somebody else has given a group that is remembered another quota.
-    pub fn replace(&mut self, group: &Path, original: Bandwidth) {
+    /// Somebody else has given a group that is remembered something else.
+    pub fn replace(&mut self, group: &Path, original: S) {
         if let Some(entry) = self.entries.get_mut(group) {
             entry.original = original;
             self.changed = true;
@@ -211,36 +210,36 @@ impl Originals {
         Ok(())
     }
 
-    /// Gives each group the larger of its original quota and what it has.
+    /// Gives each group the larger of its original and what it has.
     pub fn release(&mut self, tree: &Tree) -> Vec<GroupError> {
-        self.resolve(tree);
-        let more = self.more_than_own(tree);
-        let errors = self.put_back(tree, |path, original, now| {
-            let original = more.get(path).map_or(original, |more| original.plus(*more));
-            if now.is_above(original) { now } else { original }
-        });
+        let before = self.entries.clone();
+        let errors = self.put_back(tree, S::larger);
         for (path, entry) in &mut self.entries {
-            entry.released = tree.group(path).bandwidth().ok();
+            entry.released = S::read(&tree.group(path)).ok();
         }
+        self.changed |= self.entries != before;
         errors
     }
 
     /// Takes what somebody has changed since the release as the original.
     fn resolve(&mut self, tree: &Tree) {
         for (path, entry) in &mut self.entries {
-            if let Ok(now) = tree.group(path).bandwidth() {
+            if let Ok(now) = S::read(&tree.group(path)) {
                 entry.resolve(now);
             }
         }
     }
 
-    /// By how many cores the containers of a pod are above their own quotas.
-    fn more_than_own(&self, tree: &Tree) -> BTreeMap<PathBuf, Cores> {
-        let mut more: BTreeMap<PathBuf, Cores> = BTreeMap::new();
+    /// By how much the containers of a pod are above their own, in the unit of the pod's original.
+    fn more_than_own(&self, tree: &Tree) -> BTreeMap<PathBuf, u64> {
+        let mut more: BTreeMap<PathBuf, u64> = BTreeMap::new();
         for (path, entry) in self.entries.iter().filter(|(_, entry)| entry.kind == Kind::Container) {
-            let now = tree.group(path).bandwidth().ok().and_then(Bandwidth::cores);
-            if let (Some(pod), Some(now), Some(own)) = (path.parent(), now, entry.original.cores()) {
-                *more.entry(pod.to_owned()).or_default() += now - own;
+            let pod = path.parent().and_then(|pod| Some((pod, self.entries.get(pod)?.original)));
+            if let (Some((pod, like)), Ok(now)) = (pod, S::read(&tree.group(path)))
+                && let (Some(now), Some(own)) = (now.amount(like), entry.original.amount(like))
+            {
+                let more = more.entry(pod.to_owned()).or_default();
+                *more = more.saturating_add(now.saturating_sub(own));
             }
         }
         more
@@ -251,39 +250,51 @@ impl Originals {
         self.entries.keys().any(|path| !kept.contains(path))
     }
 
-    /// Gives each group its original quota, except for those that are kept, and forgets those where
+    /// Gives each group its original, except for those that are kept, and forgets those where
     /// that worked.
     pub fn restore(&mut self, tree: &Tree, kept: &BTreeSet<PathBuf>) -> Vec<GroupError> {
+        let before = self.entries.clone();
         let entries = std::mem::take(&mut self.entries).into_iter();
         let (rest, others): (BTreeMap<_, _>, _) = entries.partition(|(path, _)| kept.contains(path));
         self.entries = others;
-        let errors = self.put_back(tree, |_, original, _| original);
-        self.entries.retain(|path, entry| match tree.group(path).bandwidth() {
-            Ok(now) => now != entry.original,
+        let errors = self.put_back(tree, |original, _| original);
+        self.entries.retain(|path, entry| match S::read(&tree.group(path)) {
+            Ok(now) => {
+                // Whoever changes it from now on means it.
+                entry.released = Some(now);
+                now != entry.original
+            }
             Err(error) => !error.is_gone(),
         });
         self.entries.extend(rest);
+        self.changed |= self.entries != before;
         errors
     }
 
     /// Raises pods, then sets containers, then lowers pods: a container never has more than its
-    /// pod. Groups that are gone are forgotten.
-    fn put_back(&mut self, tree: &Tree, target: impl Fn(&Path, Bandwidth, Bandwidth) -> Bandwidth) -> Vec<GroupError> {
+    /// pod, and a pod has as much more than its original as its containers have. `target` is of the
+    /// original and what a group has. Groups that are gone are forgotten.
+    fn put_back(&mut self, tree: &Tree, target: impl Fn(S, S) -> S) -> Vec<GroupError> {
         let mut errors = Vec::new();
         let mut gone = Vec::new();
-        self.changed = true;
         self.resolve(tree);
         let pods_that_rise = |kind, rises| kind == Kind::Pod && rises;
         let containers = |kind, _| kind == Kind::Container;
         let passes: [&dyn Fn(Kind, bool) -> bool; 3] = [&pods_that_rise, &containers, &|kind, _| kind == Kind::Pod];
         for pass in passes {
+            let more = self.more_than_own(tree);
             for (path, entry) in &self.entries {
                 let group = tree.group(path);
                 let set = || {
-                    let now = group.bandwidth()?;
-                    let target = target(path, entry.original, now);
+                    let now = S::read(&group)?;
+                    let with = |more: &u64| {
+                        let original = entry.original.amount(entry.original)?;
+                        Some(entry.original.with_amount(original.saturating_add(*more)))
+                    };
+                    let original = more.get(path).and_then(with).unwrap_or(entry.original);
+                    let target = target(original, now);
                     if target != now && pass(entry.kind, target.is_above(now)) {
-                        group.set(target)?;
+                        target.write(&group, &mut { now })?;
                     }
                     Ok::<(), GroupError>(())
                 };

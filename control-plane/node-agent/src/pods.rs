@@ -1,5 +1,6 @@
 //! The pods of this node, as a [source](crate::source) tells them.
 
+use crate::bytes::Bytes;
 use crate::cores::Cores;
 use std::collections::BTreeMap;
 
@@ -25,6 +26,8 @@ pub struct Container {
     pub name: String,
     /// The runtime's id, without `containerd://`; its cgroup is named after it.
     pub id: String,
-    /// What its pod requests for it; 0 if nothing.
+    /// The CPU that its pod requests for it; 0 if none.
     pub requests: Cores,
+    /// The memory that its pod requests for it; 0 if none.
+    pub memory: Bytes,
 }

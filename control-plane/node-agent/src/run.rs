@@ -180,14 +180,11 @@ fn steps(
         }
         next += STEP;
         let now = Instant::now();
-        match next.checked_duration_since(now) {
-            Some(wait) => std::thread::sleep(wait),
+        if next < now {
             // Steps that were missed are not made up for, and none follows at once.
-            None => {
-                next = now + STEP;
-                std::thread::sleep(STEP);
-            }
+            next = now + STEP;
         }
+        agent.wait(began, next);
     }
     (agent, None)
 }

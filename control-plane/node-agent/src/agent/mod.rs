@@ -1,41 +1,55 @@
-//! The agent of one node: it reads the kernel's counters, decides, and writes quotas.
+//! The agent of one node: it reads the kernel's counters, decides, and writes quotas and limits.
 //!
-//! [`Agent::step`] is one step of 100 ms. Time is handed in. Failures of single groups are counted
-//! and logged, and never end it.
+//! [`Agent::step`] is one step of 100 ms; between two, [`Agent::wait`] serves those that are at
+//! their limit of memory. Time is handed in. Failures of single groups are counted and logged, and
+//! never end it.
 //!
 //! | part | what it does |
 //! |---|---|
 //! | `node_agent` | all applications of a node |
-//! | `app` | one application: containers come and go |
-//! | `files` | its quotas in the files |
+//! | `cpu_app` | the CPU of one application, each step |
+//! | `reading` | what was counted of a container's CPU |
+//! | `memory_app`, `memory_grants`, `memory_files` | the memory of one application: who comes and goes; each second, and when a container asks; its files |
+//! | `groups` | containers of an application, and one resource in their files |
 //! | `member` | one container |
-//! | `pod_group` | a pod's own quota, which must not be below its containers' |
+//! | `pod_group` | a pod's own group, which must not have less than its containers |
 //! | `node` | what applications share: the tree, the originals, the counters |
 //! | `timing` | steps and pauses |
 //! | `tally` | what is counted |
 //! | [`status`] | what the metrics show |
 //!
-//! A container that comes is observed for [`JOIN_STEPS`], then comes under the limit with what it
-//! used and the slack. If the limit leaves no room, it keeps its own quota, and it is tried again
-//! each second.
+//! A container that comes is observed for [`JOIN_STEPS`], then comes under the limit of CPU with
+//! what it used and the slack; under that of memory at once. If the limit leaves no room, it keeps
+//! its own, and it is tried again each second.
 //!
-//! If a quota is not what the agent has written, somebody else owns it: the kubelet's resize in
-//! place, a vertical autoscaler, systemd's `daemon-reload`. The agent takes it as the original and
-//! leaves the container alone for [`PAUSE`]; so too if a quota cannot be written, or if the
-//! counters cannot be read for [`UNREAD_STEPS`]. Such a container gets at least its own quota, and
-//! its share of the limit stays reserved.
+//! If a quota or a limit is not what the agent has written, somebody else owns it: the kubelet's
+//! resize in place, a vertical autoscaler, systemd's `daemon-reload`. The agent takes it as the
+//! original and leaves that resource of the container alone for [`PAUSE`]; so too if it cannot be
+//! written, or if the counters cannot be read for [`UNREAD_STEPS`] or [`UNREAD_CHECKS`]. Such a
+//! container gets at least its own, and its share of the limit stays reserved.
+//!
+//! Memory in the files. Version 2: `memory.high` is the limit, at which the kernel holds a
+//! container up and tells the agent, and `memory.max` a step more, at which it kills. Page cache
+//! above the limits is taken 256 MiB a second. If nobody has memory to give, `memory.high` is
+//! raised to `memory.max`: a container that is only held up would hang. Version 1, for tests only,
+//! has no such limit: the kernel tells the agent at the limit and holds nobody up.
 
-mod app;
-mod files;
+mod cpu_app;
+mod groups;
 mod member;
+mod memory_app;
+mod memory_files;
+mod memory_grants;
 mod node;
 mod node_agent;
 mod pod_group;
+mod reading;
 pub mod status;
 mod tally;
 #[cfg(test)]
 mod tests;
 mod timing;
 
+pub use node::Capacity;
 pub use node_agent::Agent;
-pub use timing::{CHECK_STEPS, JOIN_STEPS, PAUSE, STEP, UNREAD_STEPS};
+pub use timing::{CHECK_STEPS, JOIN_STEPS, PAUSE, STEP, UNREAD_CHECKS, UNREAD_STEPS};

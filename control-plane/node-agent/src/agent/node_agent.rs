@@ -1,20 +1,19 @@
 //! All applications of a node.
 
-use super::app::Running;
+use super::cpu_app::CpuApp;
 use super::member::{Id, Wanted};
-use super::node::Node;
+use super::memory_app::MemoryApp;
+use super::node::{CACHE, Capacity, Node};
 use super::status::Status;
 use super::tally::{self, Tally};
-use super::timing::CHECK_STEPS;
+use super::timing::{ALARM_PAUSE, CHECK_STEPS};
 use crate::cgroup::{GroupError, Tree, Version};
 use crate::config::{AppName, Config, Mode};
-use crate::cores::Cores;
-use crate::originals::Originals;
 use crate::pods::Pod;
+use crate::state::{KeptGroups, State};
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// The agent of a node.
 #[derive(Debug)]
@@ -24,26 +23,32 @@ pub struct Agent {
     config: Option<Config>,
     /// None until a source has told them.
     pods: Option<Arc<Vec<Pod>>>,
-    apps: BTreeMap<AppName, Running>,
+    cpu: BTreeMap<AppName, CpuApp>,
+    memory: BTreeMap<AppName, MemoryApp>,
+    /// Who is at its limit of memory, and was not served yet.
+    asking: BTreeSet<Id>,
     steps: u64,
     /// The time of the last step.
     now: Duration,
 }
 
 impl Agent {
-    /// An agent that manages nothing yet, on a node with so many cores. The originals of an
-    /// earlier one are in `originals`.
-    pub fn new(tree: Tree, originals: Originals, cores: Cores) -> Self {
+    /// An agent that manages nothing yet, on a node that has this much. What an earlier one has
+    /// left is in `state`.
+    pub fn new(tree: Tree, state: State, capacity: Capacity) -> Self {
         let node = Node {
             tree,
-            originals,
+            state,
             tally: Tally::default(),
-            cores,
+            cache: CACHE,
+            alarms: None,
+            capacity,
             enforcing: false,
             override_limits: false,
             unplaced: false,
         };
-        Self { node, config: None, pods: None, apps: BTreeMap::new(), steps: 0, now: Duration::ZERO }
+        let (cpu, memory) = (BTreeMap::new(), BTreeMap::new());
+        Self { node, config: None, pods: None, cpu, memory, asking: BTreeSet::new(), steps: 0, now: Duration::ZERO }
     }
 
     /// Takes a configuration. What is no longer managed gets its original quotas.
@@ -54,17 +59,28 @@ impl Agent {
                 self.restore();
             }
             // What an observer has computed is not in force.
-            self.apps.clear();
+            self.cpu.clear();
+            self.memory.clear();
         }
         self.node.enforcing = enforcing;
         self.node.override_limits = config.override_limits;
-        for (name, running) in &mut self.apps {
-            match config.apps.get(name) {
+        let (node, now, none) = (&mut self.node, self.now, BTreeMap::new());
+        self.cpu.retain(|name, running| {
+            let wanted = config.apps.get(name).and_then(|app| app.cpu.as_ref());
+            match wanted {
                 Some(app) => running.configure(app),
-                None => running.remove_all(&mut self.node, self.now),
+                None => running.keep(node, now, &none),
             }
-        }
-        self.apps.retain(|name, _| config.apps.contains_key(name));
+            wanted.is_some()
+        });
+        self.memory.retain(|name, running| {
+            let wanted = config.apps.get(name).and_then(|app| app.memory.as_ref());
+            match wanted {
+                Some(app) => running.configure(app),
+                None => running.keep(node, now, &none),
+            }
+            wanted.is_some()
+        });
         self.config = Some(config);
         self.node.unplaced = true;
     }
@@ -83,14 +99,44 @@ impl Agent {
         if self.node.unplaced && check {
             self.place();
         }
-        for running in self.apps.values_mut() {
+        for running in self.cpu.values_mut() {
             if check {
                 running.check(&mut self.node, now);
             }
             running.step(&mut self.node, now);
         }
-        if check && self.node.originals.is_changed() {
+        self.node.cache = if check { CACHE } else { self.node.cache };
+        for running in self.memory.values_mut() {
+            if check {
+                running.check(&mut self.node, now);
+            }
+            running.step(&mut self.node, now);
+        }
+        if check && self.node.state.is_changed() {
             self.node.save();
+        }
+    }
+
+    /// Waits for the next step, and meanwhile gives memory to those that are at their limit. The
+    /// time of the steps is that since `began`.
+    pub fn wait(&mut self, began: Instant, until: Instant) {
+        loop {
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return;
+            }
+            let asking = self.node.wait(if self.asking.is_empty() { left } else { Duration::ZERO });
+            self.asking.extend(asking);
+            // The next step is not late for them.
+            while Instant::now() < until
+                && let Some(id) = self.asking.pop_first()
+            {
+                if let Some(running) = self.memory.values_mut().find(|running| running.has(&id)) {
+                    running.ask(&mut self.node, began.elapsed(), &id);
+                }
+            }
+            // Whoever is held up at its limit asks again and again.
+            std::thread::sleep(ALARM_PAUSE.min(until.saturating_duration_since(Instant::now())));
         }
     }
 
@@ -102,59 +148,69 @@ impl Agent {
             let Some((name, app)) = config.app_of(pod) else { continue };
             for container in pod.containers.iter().filter(|container| app.containers.has(&container.name)) {
                 let id = Id::new(pod, container);
-                let least = app.floor.max(container.requests).min(self.node.cores);
-                wanted.entry(name).or_default().insert(id, Wanted { pod, container, least });
+                wanted.entry(name).or_default().insert(id, Wanted { pod, container });
             }
         }
         // First what goes, so that a container that changes its application is put back before.
         let none = BTreeMap::new();
-        for (name, running) in &mut self.apps {
+        for (name, running) in &mut self.cpu {
+            running.keep(&mut self.node, self.now, wanted.get(name).unwrap_or(&none));
+        }
+        for (name, running) in &mut self.memory {
             running.keep(&mut self.node, self.now, wanted.get(name).unwrap_or(&none));
         }
         self.node.unplaced = false;
         for (name, app) in &config.apps {
-            let running = self.apps.entry(name.clone()).or_insert_with(|| Running::new(name, app));
-            let missing = running.add(&mut self.node, wanted.get(name).unwrap_or(&none));
-            self.node.unplaced |= missing;
+            let wanted = wanted.get(name).unwrap_or(&none);
+            if let Some(cpu) = &app.cpu {
+                let running = self.cpu.entry(name.clone()).or_insert_with(|| CpuApp::new(name, cpu));
+                let missing = running.add(&mut self.node, wanted);
+                self.node.unplaced |= missing;
+            }
+            if let Some(memory) = &app.memory {
+                let running = self.memory.entry(name.clone()).or_insert_with(|| MemoryApp::new(name, memory, self.now));
+                let missing = running.add(&mut self.node, wanted);
+                self.node.unplaced |= missing;
+            }
         }
         self.put_back_others();
     }
 
     /// What an earlier agent has changed, and this one does not manage, gets its original quota.
     fn put_back_others(&mut self) {
-        let kept: BTreeSet<PathBuf> = if self.node.enforcing {
-            self.apps.values().flat_map(Running::paths).cloned().collect()
-        } else {
-            BTreeSet::new()
-        };
-        if self.node.originals.has_others(&kept) {
-            let errors = self.node.originals.restore(&self.node.tree, &kept);
+        let mut kept = KeptGroups::default();
+        if self.node.enforcing {
+            kept.cpu = self.cpu.values().flat_map(CpuApp::paths).cloned().collect();
+            kept.memory = self.memory.values().flat_map(MemoryApp::paths).cloned().collect();
+        }
+        if self.node.state.has_others(&kept) {
+            let errors = self.node.state.restore(&self.node.tree, &kept);
             self.ended(&errors);
         }
     }
 
-    /// Gives each group the larger of its original quota and what it has: nothing is taken, and no
-    /// agent is needed any more.
+    /// Gives each group the larger of its originals and what it has: nothing is taken, and no agent
+    /// is needed any more.
     ///
     /// Returns what went wrong.
     pub fn release(&mut self) -> Vec<GroupError> {
         self.end();
         let mut errors = Vec::new();
-        if !self.node.originals.is_empty() {
-            errors = self.node.originals.release(&self.node.tree);
+        if !self.node.state.is_empty() {
+            errors = self.node.state.release(&self.node.tree);
             self.ended(&errors);
         }
         errors
     }
 
-    /// Gives each group its original quota.
+    /// Gives each group its originals.
     ///
     /// Returns what went wrong.
     pub fn restore(&mut self) -> Vec<GroupError> {
         self.end();
         let mut errors = Vec::new();
-        if !self.node.originals.is_empty() {
-            errors = self.node.originals.restore(&self.node.tree, &BTreeSet::new());
+        if !self.node.state.is_empty() {
+            errors = self.node.state.restore_all(&self.node.tree);
             self.ended(&errors);
         }
         errors
@@ -162,16 +218,21 @@ impl Agent {
 
     /// Forgets all containers, after a last look at who else has written.
     fn end(&mut self) {
-        for mut running in std::mem::take(&mut self.apps).into_values() {
+        for mut running in std::mem::take(&mut self.cpu).into_values() {
             running.check(&mut self.node, self.now);
         }
+        for mut running in std::mem::take(&mut self.memory).into_values() {
+            running.end(&mut self.node, self.now);
+        }
+        // Nobody is waited for any more.
+        self.node.alarms = None;
     }
 
     fn ended(&mut self, errors: &[GroupError]) {
         // Once more with the next look.
         self.node.unplaced |= !errors.is_empty();
         for error in errors {
-            self.node.tally.error(tally::WRITE, error);
+            self.node.tally.error(tally::of_write(error), error);
         }
         self.node.save();
     }
@@ -193,9 +254,11 @@ impl Agent {
 
     /// What the metrics show. Shares and uses are those since the last call.
     pub fn status(&mut self) -> Status {
-        let apps = self.apps.iter_mut().map(|(name, running)| (name.to_string(), running.status(&self.node)));
+        let cpu = self.cpu.iter_mut().map(|(name, running)| (name.to_string(), running.status(&self.node)));
+        let memory = self.memory.iter().map(|(name, running)| (name.to_string(), running.status(&self.node)));
         Status {
-            apps: apps.collect(),
+            cpu: cpu.collect(),
+            memory: memory.collect(),
             enforcing: self.node.enforcing,
             steps: self.steps,
             writes: self.node.tally.writes,

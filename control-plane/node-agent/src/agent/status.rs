@@ -1,14 +1,18 @@
 //! What the agent shows: a copy, so that nobody who looks delays a step.
 
+use super::member::Member;
+use crate::bytes::Bytes;
 use crate::cores::Cores;
 use std::collections::BTreeMap;
 
 /// The agent at one moment.
 #[derive(Clone, Debug, Default)]
 pub struct Status {
-    /// By name.
-    pub apps: BTreeMap<String, AppStatus>,
-    /// Whether quotas are written.
+    /// The CPU of applications, by name.
+    pub cpu: BTreeMap<String, AppCpu>,
+    /// The memory of applications, by name.
+    pub memory: BTreeMap<String, AppMemory>,
+    /// Whether quotas and limits are written.
     pub enforcing: bool,
     /// Steps since the start.
     pub steps: u64,
@@ -18,40 +22,93 @@ pub struct Status {
     pub errors: BTreeMap<&'static str, u64>,
 }
 
-/// An application.
+/// The CPU of an application.
 #[derive(Clone, Debug, PartialEq)]
-pub struct AppStatus {
+pub struct AppCpu {
     /// The limit in force.
     pub limit: Cores,
     /// What no container has of it.
     pub free: Cores,
     /// Its containers.
-    pub containers: Vec<ContainerStatus>,
+    pub containers: Vec<ContainerCpu>,
 }
 
-/// A container.
+/// The memory of an application.
 #[derive(Clone, Debug, PartialEq)]
-pub struct ContainerStatus {
+pub struct AppMemory {
+    /// The limit in force.
+    pub limit: Bytes,
+    /// What no container has of it.
+    pub pool: Bytes,
+    /// Grants since the start.
+    pub grants: u64,
+    /// How often nobody had what a container asked for, since the start.
+    pub refused_grants: u64,
+    /// Processes that the kernel has killed for lack of memory since the pods exist, by pod.
+    pub oom_kills: BTreeMap<String, u64>,
+    /// Its containers.
+    pub containers: Vec<ContainerMemory>,
+}
+
+/// Which container it is, and whether the agent manages it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Which {
     /// Its pod.
     pub pod: String,
     /// Its name.
     pub container: String,
+    /// Whether it is under the limit; if not, it has just come, somebody else has changed what it
+    /// has, or the limit leaves no room.
+    pub managed: bool,
+    /// How often somebody else has written what it has.
+    pub foreign: u64,
+}
+
+impl Which {
+    pub(super) fn of<S, M>(member: &Member<S, M>) -> Self {
+        Self {
+            pod: member.pod.clone(),
+            container: member.container.clone(),
+            managed: member.is_managed(),
+            foreign: member.foreign,
+        }
+    }
+}
+
+/// The CPU of a container.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ContainerCpu {
+    /// Whose.
+    pub which: Which,
     /// What it may use; when observing, what it would. None: as much as there is.
     pub quota: Option<Cores>,
     /// Its use.
     pub used: Cores,
     /// The share of periods in which it was throttled.
     pub throttled: f64,
-    /// Whether it is under the limit; if not, it has just come, somebody else has changed its
-    /// quota, or the limit leaves no room.
-    pub managed: bool,
-    /// How often somebody else has written its quota.
-    pub foreign: u64,
 }
 
-impl ContainerStatus {
+impl ContainerCpu {
     /// Quota that is not used.
     pub fn slack(&self) -> Option<Cores> {
         self.quota.map(|quota| quota - self.used)
+    }
+}
+
+/// The memory of a container.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ContainerMemory {
+    /// Whose.
+    pub which: Which,
+    /// What it may use; when observing, what it would. None: as much as there is.
+    pub limit: Option<Bytes>,
+    /// Its working set.
+    pub used: Bytes,
+}
+
+impl ContainerMemory {
+    /// Limit that is not used.
+    pub fn slack(&self) -> Option<Bytes> {
+        self.limit.map(|limit| limit - self.used)
     }
 }

@@ -13,3 +13,8 @@ pub const PAUSE: Duration = Duration::from_secs(60);
 pub const CHECK_STEPS: u64 = 10;
 /// After so many steps without counters a container is left alone.
 pub const UNREAD_STEPS: u32 = 10;
+/// After so many looks, one a second, without its use a container's memory is left alone.
+pub const UNREAD_CHECKS: u32 = 2;
+/// How long the agent rests after it has served those that are at their limit of memory. The kernel
+/// reports each of them at most every 10 ms.
+pub const ALARM_PAUSE: Duration = Duration::from_millis(5);

@@ -1,4 +1,4 @@
-//! Files that are read each 100 ms.
+//! Files that are read often.
 
 use super::error::GroupError;
 use std::fs::{File, OpenOptions};
@@ -7,8 +7,8 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
-/// Longer than any of them: the kernel writes a few lines.
-const LONGEST: usize = 2_048;
+/// Longer than most: the kernel writes a few lines.
+const CHUNK: usize = 4_096;
 
 /// A file that is opened when it is first read and stays open: opening it each time costs
 /// seven times as much as reading it.
@@ -42,10 +42,14 @@ impl Kept {
                 self.file.get_or_init(|| file)
             }
         };
-        // The kernel writes the text anew for a read from the beginning, and hands it over whole.
-        let mut text = [0; LONGEST];
-        let length = file.read_at(&mut text, 0).map_err(failed)?;
-        Ok(String::from_utf8_lossy(text.get(..length).unwrap_or_default()).into_owned())
+        // The kernel writes the text anew for a read from the beginning. A part that is not full is
+        // the last one.
+        let (mut text, mut chunk, mut length) = (Vec::new(), [0; CHUNK], CHUNK);
+        while length == CHUNK {
+            length = file.read_at(&mut chunk, text.len() as u64).map_err(failed)?;
+            text.extend_from_slice(chunk.get(..length).unwrap_or_default());
+        }
+        Ok(String::from_utf8_lossy(&text).into_owned())
     }
 }
 
@@ -84,6 +88,18 @@ mod tests {
         assert_eq!(kept.read().unwrap(), "70");
         fs::remove_file(&path).unwrap();
         assert_eq!(kept.read().unwrap(), "70");
+    }
+
+    #[test]
+    fn a_file_of_any_length_is_read_to_its_end() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("memory.stat");
+        let kept = Kept::new(path.clone());
+        for length in [0, 1, CHUNK - 1, CHUNK, CHUNK + 1, 2 * CHUNK, 3 * CHUNK + 5] {
+            let text: String = ('a'..='z').cycle().take(length).collect();
+            fs::write(&path, &text).unwrap();
+            assert_eq!(kept.read().unwrap(), text, "{length}");
+        }
     }
 
     #[test]

@@ -5,18 +5,36 @@
 //! | v2 | `cpu.max`: `max 100000` or `50000 100000` | `cpu.stat`: `usage_usec` | `cpu.stat`: `nr_periods`, `nr_throttled` |
 //! | v1 | `cpu.cfs_quota_us` (-1: none), `cpu.cfs_period_us` | `cpuacct.usage`, in nanoseconds, in the hierarchy of `cpuacct` | `cpu.stat` of the hierarchy of `cpu` |
 //!
+//! Memory, in bytes; `max` (v2) or about 2^63 (v1, written as -1) is no limit:
+//!
+//! | version | limits | use | cache that the kernel can take | killed for lack of it | who asks for more |
+//! |---|---|---|---|---|---|
+//! | v2 | `memory.max`, and `memory.high`, above which a group is throttled | `memory.current` | `memory.stat`: `inactive_file` | `memory.events`: `oom_kill` | `memory.events` changes: inotify |
+//! | v1 | `memory.limit_in_bytes` | `memory.usage_in_bytes` | `memory.stat`: `total_inactive_file` | `memory.oom_control`: `oom_kill` | a threshold in `cgroup.event_control`: eventfd |
+//!
+//! The files of v1 are in the hierarchy of `memory`.
+//!
 //! The kubelet refuses v1 by default; v1 is for tests on machines that have no other.
 //!
 //! v1 refuses a container's quota above its pod's, and a pod's below a container's, with EINVAL; v2
 //! takes both, and the smaller one holds.
 
+mod alarms;
 mod error;
 mod file;
+mod group;
+mod limits;
 mod locate;
+mod memory;
 mod text;
 mod tree;
+mod version;
 
+pub use alarms::Alarms;
 pub use error::GroupError;
+pub use group::Group;
+pub use limits::{Limits, Usage};
 pub use locate::{Located, locate};
 pub use text::{Bandwidth, Counters};
-pub use tree::{Group, Tree, Version};
+pub use tree::Tree;
+pub use version::Version;

@@ -5,6 +5,12 @@ use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::time::Duration;
 
+/// The number after a name that begins a line.
+pub(super) fn field(text: &str, name: &str) -> Option<u64> {
+    let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '))?;
+    line.trim().parse().ok()
+}
+
 /// What the kernel lets a group use: so much CPU time in each period.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Bandwidth {
@@ -30,25 +36,10 @@ impl Bandwidth {
         self.quota.map(|quota| Cores::new(quota as f64 / self.period.max(1) as f64))
     }
 
-    /// So many cores more.
-    pub fn plus(self, more: Cores) -> Self {
-        let more = (more.get() * self.period as f64).ceil() as u64;
-        Self { quota: self.quota.map(|quota| quota.saturating_add(more)), ..self }
-    }
-
     /// In microseconds of such a period, rounded up; none: as much as there is.
     pub fn quota_in(self, period: u64) -> Option<u64> {
         let quota = u128::from(self.quota?) * u128::from(period);
         Some(u64::try_from(quota.div_ceil(u128::from(self.period.max(1)))).unwrap_or(u64::MAX))
-    }
-
-    /// Whether it is more than `other`.
-    pub fn is_above(self, other: Self) -> bool {
-        match (self.quota, other.quota) {
-            (_, None) => false,
-            (None, _) => true,
-            (Some(_), Some(quota)) => self.quota_in(other.period) > Some(quota),
-        }
     }
 
     /// From `cpu.max` of version 2.
@@ -102,10 +93,7 @@ pub struct Counters {
 impl Counters {
     /// From `cpu.stat`; version 1 has no use there, so `usage` is the text of `cpuacct.usage`.
     pub fn from_stat(stat: &str, usage: Option<&str>) -> Option<Self> {
-        let field = |name: &str| {
-            let line = stat.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '))?;
-            line.trim().parse::<u64>().ok()
-        };
+        let field = |name| field(stat, name);
         let used = match usage {
             Some(nanos) => Duration::from_nanos(nanos.trim().parse().ok()?),
             None => Duration::from_micros(field("usage_usec")?),
@@ -150,24 +138,12 @@ mod tests {
     }
 
     #[test]
-    fn quotas_of_different_periods_compare_by_cores() {
+    fn quotas_of_different_periods_are_converted() {
         let of = |quota, period| Bandwidth { quota, period };
         assert_eq!(of(Some(50_000), 100_000).quota_in(50_000), Some(25_000));
         assert_eq!(of(Some(1), 3).quota_in(2), Some(1), "rounded up");
         assert_eq!(of(Some(u64::MAX), 1).quota_in(2), Some(u64::MAX));
         assert_eq!(of(None, 100_000).quota_in(50_000), None);
-        for (a, b, above) in [
-            (of(Some(2), 10), of(Some(1), 10), true),
-            (of(Some(1), 10), of(Some(1), 10), false),
-            (of(Some(2), 20), of(Some(1), 10), false),
-            (of(None, 10), of(Some(1), 10), true),
-            (of(Some(1), 10), of(None, 10), false),
-            (of(None, 10), of(None, 10), false),
-        ] {
-            assert_eq!(a.is_above(b), above, "{a:?} {b:?}");
-        }
-        assert_eq!(of(Some(5), 10).plus(Cores::new(0.25)), of(Some(8), 10), "rounded up");
-        assert_eq!(of(None, 10).plus(Cores::new(0.25)), of(None, 10));
         assert_eq!(of(Some(50_000), 100_000).to_string(), "500m");
         assert_eq!(of(None, 100_000).to_string(), "max");
     }

@@ -1,19 +1,10 @@
 //! The groups below a directory.
 
 use super::error::GroupError;
-use super::file::{Kept, write};
-use super::text::{Bandwidth, Counters};
+use super::group::Group;
+use super::version::Version;
 use std::fs;
 use std::path::{Path, PathBuf};
-
-/// The version of the kernel's control groups.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Version {
-    /// One hierarchy for each controller.
-    V1,
-    /// One hierarchy.
-    V2,
-}
 
 /// Where the groups are.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -22,10 +13,15 @@ pub struct Tree {
     cpu: PathBuf,
     /// That of CPU in version 2, and in version 1 if both controllers have one hierarchy.
     cpuacct: PathBuf,
+    /// That of CPU in version 2, and in version 1 if both controllers have one hierarchy.
+    memory: Option<PathBuf>,
 }
 
 /// In every directory of version 2, and in none of version 1.
 const CONTROLLERS: &str = "cgroup.controllers";
+
+/// In every directory of version 1 that has memory.
+const MEMORY: &str = "memory.limit_in_bytes";
 
 impl Tree {
     /// The groups below `cgroups`, the directory that the kubelet made for pods, in the version
@@ -40,11 +36,13 @@ impl Tree {
         if controllers.exists() {
             let text = fs::read_to_string(&controllers)
                 .map_err(|error| GroupError::Io { path: controllers.clone(), error })?;
-            if !text.split_whitespace().any(|controller| controller == "cpu") {
+            let has = |name| text.split_whitespace().any(|controller| controller == name);
+            if !has("cpu") {
                 let expected = "cpu; write +cpu into cgroup.subtree_control of the directory above";
                 return Err(GroupError::Text { path: controllers, text, expected });
             }
-            return Ok(Self { version: Version::V2, cpu: cgroups.to_owned(), cpuacct: cgroups.to_owned() });
+            let memory = has("memory").then(|| cgroups.to_owned());
+            return Ok(Self { version: Version::V2, cpu: cgroups.to_owned(), cpuacct: cgroups.to_owned(), memory });
         }
         if !cgroups.join("cpu.cfs_quota_us").exists() {
             let expected = "the kubelet's directory of pods, which has the file cgroup.controllers (version 2), \
@@ -61,7 +59,32 @@ impl Tree {
         if !usage.join("cpuacct.usage").exists() {
             return Err(refused(usage, problem, expected));
         }
-        Ok(Self { version: Version::V1, cpu: cgroups.to_owned(), cpuacct: usage.to_owned() })
+        let memory = cgroups.join(MEMORY).exists().then(|| cgroups.to_owned());
+        Ok(Self { version: Version::V1, cpu: cgroups.to_owned(), cpuacct: usage.to_owned(), memory })
+    }
+
+    /// With the same directory in the hierarchy of `memory`, if there is one. Version 1 needs it
+    /// for memory, unless CPU has the same hierarchy; version 2 ignores it.
+    ///
+    /// # Errors
+    /// The directory has no limits of memory.
+    pub fn with_memory(mut self, directory: Option<&Path>) -> Result<Self, GroupError> {
+        if let (Version::V1, Some(directory)) = (self.version, directory) {
+            if !directory.join(MEMORY).exists() {
+                return Err(GroupError::Tree {
+                    path: directory.to_owned(),
+                    problem: "has no file memory.limit_in_bytes",
+                    expected: "the same directory in the hierarchy of memory",
+                });
+            }
+            self.memory = Some(directory.to_owned());
+        }
+        Ok(self)
+    }
+
+    /// Whether its groups have limits of memory.
+    pub const fn has_memory(&self) -> bool {
+        self.memory.is_some()
     }
 
     /// The version.
@@ -83,117 +106,16 @@ impl Tree {
     /// A group, by its path below the tree. Nothing is opened yet.
     pub fn group(&self, path: impl AsRef<Path>) -> Group {
         let path = path.as_ref();
-        let cpu = self.cpu.join(path);
-        let kept = |file: &str| Kept::new(cpu.join(file));
-        let files = match self.version {
-            Version::V1 => Files::V1 {
-                quota: kept("cpu.cfs_quota_us"),
-                period: kept("cpu.cfs_period_us"),
-                usage: Kept::new(self.cpuacct.join(path).join("cpuacct.usage")),
-            },
-            Version::V2 => Files::V2 { max: kept("cpu.max") },
-        };
-        Group { stat: kept("cpu.stat"), files, path: cpu }
-    }
-}
-
-/// A group: a container or a pod.
-///
-/// Its files stay open. Once it is removed every call fails, and [`GroupError::is_gone`] says so;
-/// another group of the same name is another `Group`.
-#[derive(Debug)]
-pub struct Group {
-    path: PathBuf,
-    stat: Kept,
-    files: Files,
-}
-
-/// What differs between the versions.
-#[derive(Debug)]
-enum Files {
-    V1 { quota: Kept, period: Kept, usage: Kept },
-    V2 { max: Kept },
-}
-
-impl Group {
-    /// Its directory in the hierarchy of CPU.
-    pub fn path(&self) -> &Path {
-        &self.path
-    }
-
-    /// What it may use.
-    ///
-    /// # Errors
-    /// The files cannot be read, or are not understood.
-    pub fn bandwidth(&self) -> Result<Bandwidth, GroupError> {
-        let (file, text, bandwidth) = match &self.files {
-            Files::V2 { max } => {
-                let text = max.read()?;
-                let bandwidth = Bandwidth::from_max(&text);
-                (max, text, bandwidth)
-            }
-            Files::V1 { quota, period, .. } => {
-                let text = quota.read()?;
-                let bandwidth = Bandwidth::from_v1(&text, &period.read()?);
-                (quota, text, bandwidth)
-            }
-        };
-        bandwidth.ok_or_else(|| {
-            let expected = "a quota and a period in microseconds";
-            GroupError::Text { path: file.path().to_owned(), text, expected }
-        })
-    }
-
-    /// Whether it may use CPU later that it has not used. The kernel changes that with each quota.
-    ///
-    /// # Errors
-    /// The file cannot be read.
-    pub fn has_burst(&self) -> Result<bool, GroupError> {
-        let file = match self.files {
-            Files::V1 { .. } => "cpu.cfs_burst_us",
-            Files::V2 { .. } => "cpu.max.burst",
-        };
-        match Kept::new(self.path.join(file)).read() {
-            Ok(text) => Ok(text.trim() != "0"),
-            // Older kernels have none; without a group, its quota says so.
-            Err(error) if error.is_gone() => Ok(false),
-            Err(error) => Err(error),
-        }
-    }
-
-    /// Sets what it may use. In version 1 the period stays as it is.
-    ///
-    /// # Errors
-    /// The file cannot be written, or version 1 refuses a quota above that of the group around it,
-    /// or below that of one in it.
-    pub fn set(&self, bandwidth: Bandwidth) -> Result<(), GroupError> {
-        match &self.files {
-            Files::V2 { max } => write(max.path(), &bandwidth.to_max()),
-            Files::V1 { quota, .. } => write(quota.path(), &bandwidth.to_v1()),
-        }
-    }
-
-    /// What the kernel has counted.
-    ///
-    /// # Errors
-    /// The files cannot be read, or are not understood.
-    pub fn counters(&self) -> Result<Counters, GroupError> {
-        let text = self.stat.read()?;
-        let usage = match &self.files {
-            Files::V2 { .. } => None,
-            Files::V1 { usage, .. } => Some(usage.read()?),
-        };
-        Counters::from_stat(&text, usage.as_deref()).ok_or_else(|| GroupError::Text {
-            path: self.stat.path().to_owned(),
-            text,
-            expected: "usage_usec, nr_periods and nr_throttled",
-        })
+        let memory = self.memory.as_ref().map(|memory| memory.join(path));
+        Group::new(self.version, self.cpu.join(path), &self.cpuacct.join(path), memory)
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::text::{Bandwidth, Counters};
     use super::*;
+    use crate::bytes::Bytes;
     use std::time::Duration;
     use tempfile::TempDir;
 
@@ -244,6 +166,37 @@ mod tests {
             refusal(&both, Some(&folder(&[]))).split_once(": ").unwrap().1,
             "has no file cpuacct.usage; expected: the same directory in the hierarchy of cpuacct"
         );
+    }
+
+    #[test]
+    fn memory_of_version_2_is_a_controller() {
+        for (controllers, has) in [("cpu memory\n", true), ("cpu\n", false), ("cpu memory_x\n", false)] {
+            let cgroups = folder(&[("cgroup.controllers", controllers)]);
+            let tree = Tree::open(cgroups.path(), None).unwrap().with_memory(Some(Path::new("/nowhere"))).unwrap();
+            assert_eq!(tree.has_memory(), has, "{controllers}");
+        }
+    }
+
+    #[test]
+    fn memory_of_version_1_is_in_a_directory_of_its_own_or_in_that_of_cpu() {
+        const LIMIT: (&str, &str) = ("memory.limit_in_bytes", "4096\n");
+        let cpu = [("cpu.cfs_quota_us", "-1\n"), ("cpuacct.usage", "0\n")];
+        let (alone, both) = (folder(&cpu), folder(&[&cpu[..], &[LIMIT]].concat()));
+        let memory = folder(&[LIMIT]);
+        fs::create_dir(memory.path().join("c0")).unwrap();
+        fs::write(memory.path().join("c0/memory.limit_in_bytes"), "8192\n").unwrap();
+        let open = |cpu: &TempDir| Tree::open(cpu.path(), None).unwrap();
+        assert!(!open(&alone).with_memory(None).unwrap().has_memory());
+        assert!(open(&both).with_memory(None).unwrap().has_memory());
+        for cpu in [&alone, &both] {
+            let tree = open(cpu).with_memory(Some(memory.path())).unwrap();
+            assert!(tree.has_memory());
+            let max = tree.group("c0").memory().unwrap().max;
+            assert_eq!(max, Some(Bytes::new(8_192)));
+        }
+        let error = open(&both).with_memory(Some(alone.path())).unwrap_err().to_string();
+        let expected = "has no file memory.limit_in_bytes; expected: the same directory in the hierarchy of memory";
+        assert_eq!(error, format!("{}: {expected}", alone.path().display()));
     }
 
     #[test]

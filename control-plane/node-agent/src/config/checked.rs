@@ -1,12 +1,13 @@
 //! The configuration, checked.
 
+use crate::bytes::Bytes;
 use crate::cores::Cores;
-use crate::cpu::Rule;
 use crate::pods::Pod;
+use crate::{cpu, memory};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
-/// Whether quotas are written.
+/// Whether quotas and limits are written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Mode {
     /// No: the metrics show what would be.
@@ -50,18 +51,36 @@ pub struct AppConfig {
     pub(super) labels: BTreeMap<String, String>,
     /// Which containers of its pods.
     pub containers: Containers,
-    /// What all of them may use together on a node.
+    /// Their CPU; none: it is left alone. One of the two is there.
+    pub cpu: Option<CpuConfig>,
+    /// Their memory; none: it is left alone.
+    pub memory: Option<MemoryConfig>,
+}
+
+/// What one application may have of CPU.
+#[derive(Clone, Debug, PartialEq)]
+pub struct CpuConfig {
+    /// What all containers may use together on a node.
     pub limit: Cores,
     /// What each keeps at least, if its `requests` are not more.
     pub floor: Cores,
-    /// How CPU moves between them.
-    pub rule: Rule,
+    /// How it moves between them.
+    pub rule: cpu::Rule,
+}
+
+/// What one application may have of memory.
+#[derive(Clone, Debug, PartialEq)]
+pub struct MemoryConfig {
+    /// What all containers may use together on a node.
+    pub limit: Bytes,
+    /// How it moves between them.
+    pub rule: memory::Rule,
 }
 
 /// All that the operator wrote, checked.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Config {
-    /// Whether quotas are written.
+    /// Whether quotas and limits are written.
     pub mode: Mode,
     /// Whether a limit may exceed the sum of the containers' own limits.
     pub override_limits: bool,

@@ -8,6 +8,7 @@
 //!     pods: {matchLabels: {app: checkout}}
 //!     containers: ["*", "!istio-proxy"]
 //!     cpu: {limit: "4", floor: 50m, grow: 1, shrink: 0.8, slack: 200m, window: 3}
+//!     memory: {limit: 4Gi, reserve: 0.2, margin: 50Mi, step: 16Mi}
 //! ```
 //!
 //! | value | default | allowed |
@@ -15,15 +16,20 @@
 //! | `mode` | `observe` | `observe`, `enforce` |
 //! | `pods.matchLabels` | | at least one label; all must match, in the application's namespace |
 //! | `containers` | `["*", "!istio-proxy"]` | names, `*` for all, `!name` for all but this |
+//! | `cpu`, `memory` | what is missing is left alone | at least one of them |
 //! | `cpu.limit` | | 10m to 1024 cores, on each node |
 //! | `cpu.floor` | 50m, or `limit` if that is less | 10m to `limit` |
 //! | `cpu.grow`, `cpu.shrink` | see [`Rule`](crate::cpu::Rule) | 0.01 to 1 |
 //! | `cpu.slack` | see [`Rule`](crate::cpu::Rule) | 10m to 4 cores |
 //! | `cpu.window` | see [`Rule`](crate::cpu::Rule) | 1 to 50 steps |
+//! | `memory.limit` | | 16 MiB to 64 TiB, on each node |
+//! | `memory.reserve` | see [`Rule`](crate::memory::Rule) | 0 to 0.9 |
+//! | `memory.margin` | 50 MiB, or `limit` if that is less | 4 MiB to `limit` |
+//! | `memory.step` | see [`Rule`](crate::memory::Rule) | 4 MiB to `limit` |
 
 mod checked;
 mod spec;
 #[cfg(test)]
 mod tests;
 
-pub use checked::{AppConfig, AppName, Config, Containers, Mode};
+pub use checked::{AppConfig, AppName, Config, Containers, CpuConfig, MemoryConfig, Mode};

@@ -1,11 +1,13 @@
 //! The configuration as it is written.
 
-use super::checked::{AppConfig, AppName, Config, Containers, Mode};
+use super::checked::{AppConfig, AppName, Config, Containers, CpuConfig, MemoryConfig, Mode};
+use crate::bytes::Bytes;
 use crate::cores::Cores;
-use crate::cpu::Rule;
+use crate::{cpu, memory};
 use bloc_policy::config::ConfigError;
 use serde::Deserialize;
 use std::collections::BTreeMap;
+use std::fmt::Display;
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
@@ -32,7 +34,8 @@ struct AppSpec {
     pods: Selector,
     #[serde(default = "all_but_the_sidecar")]
     containers: Vec<String>,
-    cpu: CpuSpec,
+    cpu: Option<CpuSpec>,
+    memory: Option<MemorySpec>,
 }
 
 #[derive(Deserialize)]
@@ -52,6 +55,15 @@ struct CpuSpec {
     window: Option<u32>,
 }
 
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct MemorySpec {
+    limit: Bytes,
+    reserve: Option<f64>,
+    margin: Option<Bytes>,
+    step: Option<Bytes>,
+}
+
 fn all_but_the_sidecar() -> Vec<String> {
     vec!["*".to_owned(), "!istio-proxy".to_owned()]
 }
@@ -63,20 +75,17 @@ const FLOOR: Cores = Cores::new(0.05);
 const MOST_SLACK: Cores = Cores::new(4.0);
 const LEAST_PART: f64 = 0.01;
 const MOST_WINDOW: u32 = 50;
+const LEAST_MEMORY: Bytes = Bytes::mebi(16);
+const MOST_MEMORY: Bytes = Bytes::mebi(64 << 20);
+const LEAST_STEP: Bytes = Bytes::mebi(4);
+const MOST_RESERVE: f64 = 0.9;
 
 fn refused(path: String, value: impl ToString, allowed: impl Into<String>) -> ConfigError {
     ConfigError::OutOfRange { path, value: value.to_string(), allowed: allowed.into() }
 }
 
-fn within(path: String, value: Cores, least: Cores, most: Cores) -> Result<Cores, ConfigError> {
-    if value < least || value > most {
-        return Err(refused(path, value, format!("{least} to {most}")));
-    }
-    Ok(value)
-}
-
-fn part(path: String, value: f64) -> Result<f64, ConfigError> {
-    if (LEAST_PART..=1.0).contains(&value) { Ok(value) } else { Err(refused(path, value, "0.01 to 1")) }
+fn within<T: PartialOrd + Display>(path: String, value: T, least: T, most: T) -> Result<T, ConfigError> {
+    if (&least..=&most).contains(&&value) { Ok(value) } else { Err(refused(path, value, format!("{least} to {most}"))) }
 }
 
 impl Config {
@@ -121,23 +130,51 @@ impl AppSpec {
             return Err(refused(format!("{at}.pods.matchLabels"), "{}", "at least one label"));
         }
         let containers = containers(&self.containers, &format!("{at}.containers"))?;
-        let CpuSpec { limit, floor, grow, shrink, slack, window } = self.cpu;
-        let path = |name: &str| format!("{at}.cpu.{name}");
+        if self.cpu.is_none() && self.memory.is_none() {
+            return Err(refused(at.to_owned(), "no limit", "at least one of cpu, memory"));
+        }
+        Ok(AppConfig {
+            labels: self.pods.match_labels,
+            containers,
+            cpu: self.cpu.map(|cpu| cpu.check(&format!("{at}.cpu"))).transpose()?,
+            memory: self.memory.map(|memory| memory.check(&format!("{at}.memory"))).transpose()?,
+        })
+    }
+}
+
+impl CpuSpec {
+    fn check(self, at: &str) -> Result<CpuConfig, ConfigError> {
+        let Self { limit, floor, grow, shrink, slack, window } = self;
+        let path = |name: &str| format!("{at}.{name}");
         let limit = within(path("limit"), limit, LEAST, MOST)?;
         let floor = within(path("floor"), floor.unwrap_or(FLOOR.min(limit)), LEAST, limit)?;
-        let usual = Rule::default();
+        let usual = cpu::Rule::default();
         let window = match window {
             None => usual.window,
             Some(window) if (1..=MOST_WINDOW).contains(&window) => window as usize,
             Some(window) => return Err(refused(path("window"), window, "1 to 50")),
         };
-        let rule = Rule {
-            grow: part(path("grow"), grow.unwrap_or(usual.grow))?,
-            shrink: part(path("shrink"), shrink.unwrap_or(usual.shrink))?,
+        let rule = cpu::Rule {
+            grow: within(path("grow"), grow.unwrap_or(usual.grow), LEAST_PART, 1.0)?,
+            shrink: within(path("shrink"), shrink.unwrap_or(usual.shrink), LEAST_PART, 1.0)?,
             slack: within(path("slack"), slack.unwrap_or(usual.slack), LEAST, MOST_SLACK)?,
             window,
         };
-        Ok(AppConfig { labels: self.pods.match_labels, containers, limit, floor, rule })
+        Ok(CpuConfig { limit, floor, rule })
+    }
+}
+
+impl MemorySpec {
+    fn check(self, at: &str) -> Result<MemoryConfig, ConfigError> {
+        let path = |name: &str| format!("{at}.{name}");
+        let limit = within(path("limit"), self.limit, LEAST_MEMORY, MOST_MEMORY)?;
+        let usual = memory::Rule::default();
+        let rule = memory::Rule {
+            reserve: within(path("reserve"), self.reserve.unwrap_or(usual.reserve), 0.0, MOST_RESERVE)?,
+            margin: within(path("margin"), self.margin.unwrap_or(usual.margin.min(limit)), LEAST_STEP, limit)?,
+            step: within(path("step"), self.step.unwrap_or(usual.step), LEAST_STEP, limit)?,
+        };
+        Ok(MemoryConfig { limit, rule })
     }
 }
 

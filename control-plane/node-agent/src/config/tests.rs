@@ -1,9 +1,10 @@
 //! What is read, and what is refused.
 
 use super::*;
+use crate::bytes::Bytes;
 use crate::cores::Cores;
-use crate::cpu::Rule;
 use crate::pods::Pod;
+use crate::{cpu, memory};
 
 const GOOD: &str = "
 mode: enforce
@@ -13,9 +14,13 @@ apps:
     pods: {matchLabels: {app: checkout}}
     containers: [app, helper, '!istio-proxy']
     cpu: {limit: 4, floor: 20m, grow: 0.5, shrink: 1, slack: 100m, window: 10}
+    memory: {limit: 4Gi, reserve: 0.5, margin: 20Mi, step: 8Mi}
   shop/cart:
     pods: {matchLabels: {app: cart, tier: web}}
     cpu: {limit: 40m}
+  shop/store:
+    pods: {matchLabels: {app: store}}
+    memory: {limit: 32Mi}
 ";
 
 fn pod(namespace: &str, labels: &[(&str, &str)]) -> Pod {
@@ -33,16 +38,26 @@ fn reads_all_values_and_their_defaults() {
     let config = Config::read(GOOD).unwrap();
     assert_eq!((config.mode, config.override_limits), (Mode::Enforce, true));
     let names: Vec<String> = config.apps.keys().map(ToString::to_string).collect();
-    assert_eq!(names, ["shop/cart", "shop/checkout"]);
+    assert_eq!(names, ["shop/cart", "shop/checkout", "shop/store"]);
     let checkout = config.app_of(&pod("shop", &[("app", "checkout"), ("x", "y")])).unwrap().1;
-    assert_eq!((checkout.limit, checkout.floor), (Cores::new(4.0), Cores::new(0.02)));
-    let rule = Rule { grow: 0.5, shrink: 1.0, slack: Cores::new(0.1), window: 10 };
-    assert_eq!(checkout.rule, rule);
+    let rule = cpu::Rule { grow: 0.5, shrink: 1.0, slack: Cores::new(0.1), window: 10 };
+    assert_eq!(checkout.cpu, Some(CpuConfig { limit: Cores::new(4.0), floor: Cores::new(0.02), rule }));
+    let rule = memory::Rule { reserve: 0.5, margin: Bytes::mebi(20), step: Bytes::mebi(8) };
+    assert_eq!(checkout.memory, Some(MemoryConfig { limit: Bytes::mebi(4_096), rule }));
     let named: Vec<bool> = ["app", "helper", "other", "istio-proxy"].map(|name| checkout.containers.has(name)).to_vec();
     assert_eq!(named, [true, true, false, false]);
     let cart = config.app_of(&pod("shop", &[("app", "cart"), ("tier", "web")])).unwrap().1;
-    assert_eq!((cart.limit, cart.floor, cart.rule), (Cores::new(0.04), Cores::new(0.04), Rule::default()));
+    let limit = Cores::new(0.04);
+    let usual = CpuConfig { limit, floor: limit, rule: cpu::Rule::default() };
+    assert_eq!((&cart.cpu, &cart.memory), (&Some(usual), &None));
     assert_eq!(["app", "istio-proxy"].map(|name| cart.containers.has(name)), [true, false]);
+    let store = config.app_of(&pod("shop", &[("app", "store")])).unwrap().1;
+    let limit = Bytes::mebi(32);
+    let rule = memory::Rule { margin: limit, ..memory::Rule::default() };
+    assert_eq!((&store.cpu, &store.memory), (&None, &Some(MemoryConfig { limit, rule })));
+    let large = Config::read(&GOOD.replace("limit: 32Mi", "limit: 64Mi")).unwrap();
+    let store = large.app_of(&pod("shop", &[("app", "store")])).unwrap().1.memory.clone();
+    assert_eq!(store.unwrap().rule, memory::Rule::default());
     assert_eq!(Config::read("{}").unwrap(), Config::default());
     assert_eq!(Config::default().mode, Mode::Observe);
 }
@@ -75,8 +90,36 @@ fn refuses_with_path_value_and_range() {
         ("grow: 0.5", "grow: 20", "apps.shop/checkout.cpu.grow: 20 is not allowed; allowed: 0.01 to 1"),
         ("shrink: 1", "shrink: 1.01", "apps.shop/checkout.cpu.shrink: 1.01 is not allowed; allowed: 0.01 to 1"),
         ("slack: 100m", "slack: 5", "apps.shop/checkout.cpu.slack: 5000m is not allowed; allowed: 10m to 4000m"),
+        ("grow: 0.5", "grow: .nan", "apps.shop/checkout.cpu.grow: invalid type"),
+        ("shrink: 1", "shrink: 0.009", "apps.shop/checkout.cpu.shrink: 0.009 is not allowed; allowed: 0.01 to 1"),
+        ("slack: 100m", "slack: 9m", "apps.shop/checkout.cpu.slack: 9m is not allowed; allowed: 10m to 4000m"),
         ("window: 10", "window: 0", "apps.shop/checkout.cpu.window: 0 is not allowed; allowed: 1 to 50"),
         ("window: 10", "window: 51", "apps.shop/checkout.cpu.window: 51 is not allowed; allowed: 1 to 50"),
+        (
+            "limit: 4Gi",
+            "limit: 15Mi",
+            "apps.shop/checkout.memory.limit: 15Mi is not allowed; allowed: 16Mi to 67108864Mi",
+        ),
+        ("limit: 4Gi", "limit: 65Ti", "apps.shop/checkout.memory.limit: 68157440Mi is not allowed; allowed: 16Mi to"),
+        ("reserve: 0.5", "reserve: -0.1", "apps.shop/checkout.memory.reserve: -0.1 is not allowed; allowed: 0 to 0.9"),
+        ("reserve: 0.5", "reserve: 0.91", "apps.shop/checkout.memory.reserve: 0.91 is not allowed; allowed: 0 to 0.9"),
+        ("reserve: 0.5", "reserve: .nan", "apps.shop/checkout.memory.reserve: invalid type"),
+        ("margin: 20Mi", "margin: 3Mi", "apps.shop/checkout.memory.margin: 3Mi is not allowed; allowed: 4Mi to 4096Mi"),
+        ("margin: 20Mi", "margin: 5Gi", "apps.shop/checkout.memory.margin: 5120Mi is not allowed; allowed: 4Mi to"),
+        (
+            "step: 8Mi",
+            "step: 4194303",
+            "apps.shop/checkout.memory.step: 4194303 is not allowed; allowed: 4Mi to 4096Mi",
+        ),
+        ("step: 8Mi", "step: 4097Mi", "apps.shop/checkout.memory.step: 4097Mi is not allowed; allowed: 4Mi to 4096Mi"),
+        ("step: 8Mi", "steps: 8Mi", "apps.shop/checkout.memory.steps: unknown field"),
+        ("step: 8Mi", "step: 8MiB", "apps.shop/checkout.memory.step: \"8MiB\" is no amount of memory; allowed: "),
+        ("memory: {limit: 32Mi}", "memory: {}", "apps.shop/store.memory: missing field `limit`"),
+        (
+            "memory: {limit: 32Mi}",
+            "containers: ['*']",
+            "apps.shop/store: no limit is not allowed; allowed: at least one of cpu, memory",
+        ),
         ("shop/cart", "cart", "apps.cart: cart is not allowed; allowed: namespace/name"),
         ("shop/cart", "/cart", "apps./cart: /cart is not allowed; allowed: namespace/name"),
         ("shop/cart", "a/b/c", "apps.a/b/c: a/b/c is not allowed; allowed: namespace/name"),
@@ -106,6 +149,15 @@ fn accepts_the_ends_of_the_ranges() {
         ("grow: 0.5", "grow: 1"),
         ("slack: 100m", "slack: 10m"),
         ("slack: 100m", "slack: 4"),
+        ("shrink: 1", "shrink: 0.01"),
+        ("limit: 4Gi", "limit: 64Ti"),
+        ("limit: 32Mi", "limit: 16Mi"),
+        ("reserve: 0.5", "reserve: 0"),
+        ("reserve: 0.5", "reserve: 0.9"),
+        ("margin: 20Mi", "margin: 4Mi"),
+        ("margin: 20Mi", "margin: 4Gi"),
+        ("step: 8Mi", "step: 4Mi"),
+        ("step: 8Mi", "step: 4Gi"),
         ("window: 10", "window: 1"),
         ("window: 10", "window: 50"),
         ("mode: enforce", "mode: observe"),
@@ -126,5 +178,7 @@ fn the_shipped_configuration_observes_nothing_and_its_example_is_accepted() {
     let config = Config::read(&format!("apps:\n{}\n", example.join("\n"))).unwrap();
     assert_eq!(config.apps.keys().map(ToString::to_string).collect::<Vec<_>>(), ["shop/checkout"]);
     let app = config.app_of(&pod("shop", &[("app", "checkout")])).unwrap().1;
-    assert_eq!((app.limit, app.floor, app.rule), (Cores::new(4.0), Cores::new(0.05), Rule::default()));
+    let cpu = CpuConfig { limit: Cores::new(4.0), floor: Cores::new(0.05), rule: cpu::Rule::default() };
+    let memory = MemoryConfig { limit: Bytes::mebi(4_096), rule: memory::Rule::default() };
+    assert_eq!((&app.cpu, &app.memory), (&Some(cpu), &Some(memory)));
 }

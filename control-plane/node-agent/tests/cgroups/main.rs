@@ -2,10 +2,13 @@
 //!
 //! Needs root. `make test-cgroup2` runs these tests on a kernel with version 2, in QEMU.
 
+mod memory;
 mod program;
+mod program_memory;
 mod sandbox;
+mod taker;
 
-use bloc_node_agent::cgroup::{Bandwidth, GroupError, Located, Tree, Version, locate};
+use bloc_node_agent::cgroup::{Bandwidth, Group, GroupError, Located, Tree, Version, locate};
 use sandbox::{Sandbox, until};
 use std::fs;
 use std::time::{Duration, Instant};
@@ -199,34 +202,42 @@ fn containers_are_found_as_both_drivers_name_them() {
 #[test]
 #[ignore = "measures"]
 fn what_reading_seventy_groups_costs() {
-    const GROUPS: u32 = 70;
-    const STEPS: u32 = 500;
     let mut sandbox = Sandbox::new();
-    let paths: Vec<_> = (0..GROUPS).map(|index| format!("pod{index}")).collect();
-    let groups: Vec<_> = paths.iter().map(|path| sandbox.make(path)).collect();
+    let (paths, groups) = seventy(&mut sandbox);
     let tree = sandbox.tree();
-    let per_group = |name: &str, step: &dyn Fn(usize)| {
-        let (began, used) = (Instant::now(), own_use());
-        for _ in 0..STEPS {
-            (0..groups.len()).for_each(step);
-        }
-        let (took, used) = (began.elapsed() / STEPS, (own_use() - used) / STEPS);
-        let percent = used.as_secs_f64() * 1_000.0;
-        println!("{name}: {:?} a group, {took:?} a step of {GROUPS}, {percent:.2}% of a core at 10/s", took / GROUPS);
-    };
-    per_group("counters and quota", &|index| {
+    per_group(500, "counters and quota", |index| {
         groups[index].counters().unwrap();
         groups[index].bandwidth().unwrap();
     });
-    per_group("counters alone", &|index| {
+    per_group(500, "counters alone", |index| {
         let _ = groups[index].counters().unwrap();
     });
-    per_group("counters and quota, opened each time", &|index| {
+    per_group(500, "counters and quota, opened each time", |index| {
         let group = tree.group(&paths[index]);
         group.counters().unwrap();
         group.bandwidth().unwrap();
     });
-    per_group("a write", &|index| groups[index].set(quota(50_000 + index as u64 * 100)).unwrap());
+    per_group(500, "a write", |index| groups[index].set(quota(50_000 + index as u64 * 100)).unwrap());
+}
+
+const GROUPS: usize = 70;
+
+fn seventy(sandbox: &mut Sandbox) -> (Vec<String>, Vec<Group>) {
+    let paths: Vec<_> = (0..GROUPS).map(|index| format!("pod{index}")).collect();
+    let groups = paths.iter().map(|path| sandbox.make(path)).collect();
+    (paths, groups)
+}
+
+/// Prints what so many steps cost, each.
+fn per_group(steps: u32, name: &str, mut step: impl FnMut(usize)) {
+    let (began, used) = (Instant::now(), own_use());
+    for _ in 0..steps {
+        (0..GROUPS).for_each(&mut step);
+    }
+    let (took, used) = (began.elapsed() / steps, (own_use() - used) / steps);
+    let percent = used.as_secs_f64() * 1_000.0;
+    let each = took / u32::try_from(GROUPS).unwrap();
+    println!("{name}: {each:?} a group, {took:?} a step of {GROUPS}, {percent:.2}% of a core at 10/s");
 }
 
 /// CPU time of this thread.

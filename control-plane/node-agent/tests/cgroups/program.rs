@@ -16,6 +16,9 @@ const PERIOD: u64 = 100_000;
 /// Both containers have this, and their pods.
 const OWN: u64 = 20_000;
 
+/// The group of the first container.
+pub const BUSY: &str = "burstable/podu0/c0";
+
 const CONFIG: &str = "
 mode: enforce
 apps:
@@ -28,49 +31,58 @@ const PODS: &str = "
 - {namespace: shop, name: checkout-1, uid: u1, labels: {app: checkout}, containers: [{name: app, id: c1}]}
 ";
 
-/// Two pods, of which the first one is busy, and the agent.
-struct Stand {
+/// Two pods, of which the first one may be busy, and the agent.
+pub struct Stand {
     directory: TempDir,
     program: Option<Child>,
-    sandbox: Sandbox,
-    busy: Group,
-    idle: Group,
-    pods: [Group; 2],
+    pub sandbox: Sandbox,
+    pub busy: Group,
+    pub idle: Group,
+    pub pods: [Group; 2],
 }
 
 impl Stand {
     fn new() -> Self {
+        let mut stand = Self::with(CONFIG);
+        stand.sandbox.keep_busy(BUSY);
+        stand
+    }
+
+    /// Without anything that runs yet.
+    pub fn with(config: &str) -> Self {
         let directory = tempfile::tempdir().unwrap();
         let mut sandbox = Sandbox::new();
         sandbox.make("burstable");
         let pods = ["burstable/podu0", "burstable/podu1"].map(|path| sandbox.make(path));
-        let [busy, idle] = ["burstable/podu0/c0", "burstable/podu1/c1"].map(|path| sandbox.make(path));
+        let [busy, idle] = [BUSY, "burstable/podu1/c1"].map(|path| sandbox.make(path));
         for group in pods.iter().chain([&busy, &idle]) {
             group.set(Bandwidth { quota: Some(OWN), period: PERIOD }).unwrap();
         }
-        sandbox.keep_busy("burstable/podu0/c0");
         fs::write(directory.path().join("pods.yaml"), PODS).unwrap();
         let stand = Self { directory, program: None, sandbox, busy, idle, pods };
-        stand.configure(CONFIG);
+        stand.configure(config);
         stand
     }
 
-    fn path(&self, name: &str) -> PathBuf {
+    pub fn path(&self, name: &str) -> PathBuf {
         self.directory.path().join(name)
     }
 
     /// As Kubernetes does: another file takes the place.
-    fn configure(&self, yaml: &str) {
+    pub fn configure(&self, yaml: &str) {
         fs::write(self.path("new.yaml"), yaml).unwrap();
         fs::rename(self.path("new.yaml"), self.path("node-agent.yaml")).unwrap();
     }
 
-    fn command(&self, command: &str) -> Command {
+    pub fn command(&self, command: &str) -> Command {
         let (cgroups, cpuacct) = self.sandbox.folders();
         let mut program = Command::new(env!("CARGO_BIN_EXE_bloc-node-agent"));
         program.arg(command).arg("--cgroups").arg(cgroups).arg("--state").arg(self.path("state"));
         if let Some(cpuacct) = cpuacct {
             program.arg("--cpuacct").arg(cpuacct);
+        }
+        if let Some(memory) = self.sandbox.memory() {
+            program.arg("--memory").arg(memory);
         }
         program
     }
@@ -83,7 +95,7 @@ impl Stand {
         program
     }
 
-    fn start(&mut self) {
+    pub fn start(&mut self) {
         let _ = fs::remove_file(self.path("address"));
         let log = File::options().create(true).append(true).open(self.path("log")).unwrap();
         self.program = Some(self.run().stderr(log).spawn().unwrap());
@@ -97,12 +109,12 @@ impl Stand {
         self.until("the idle one has shrunk", |stand| quota(&stand.idle) < OWN);
     }
 
-    fn guardian(&self) -> i32 {
+    pub fn guardian(&self) -> i32 {
         i32::try_from(self.program.as_ref().unwrap().id()).unwrap()
     }
 
     /// The guardian's child.
-    fn agent(&self) -> i32 {
+    pub fn agent(&self) -> i32 {
         let guardian = self.guardian();
         let path = format!("/proc/{guardian}/task/{guardian}/children");
         let children = fs::read_to_string(&path).unwrap_or_else(|error| panic!("{path}: {error}"));
@@ -110,7 +122,7 @@ impl Stand {
     }
 
     /// Kills agent and guardian, so that neither sees the other one's end.
-    fn kill_both(&mut self) {
+    pub fn kill_both(&mut self) {
         let agent = self.agent();
         send(self.guardian(), "-STOP");
         send(agent, "-KILL");
@@ -119,7 +131,7 @@ impl Stand {
     }
 
     /// How the program has ended.
-    fn ended(&mut self) -> ExitStatus {
+    pub fn ended(&mut self) -> ExitStatus {
         let mut program = self.program.take().unwrap();
         let began = Instant::now();
         loop {
@@ -135,7 +147,7 @@ impl Stand {
     }
 
     #[track_caller]
-    fn until(&self, what: &str, happened: impl Fn(&Self) -> bool) {
+    pub fn until(&self, what: &str, happened: impl Fn(&Self) -> bool) {
         let began = Instant::now();
         while !happened(self) {
             assert!(began.elapsed() < PATIENCE, "{what}: not after {PATIENCE:?}; {}", self.log());
@@ -143,7 +155,7 @@ impl Stand {
         }
     }
 
-    fn log(&self) -> String {
+    pub fn log(&self) -> String {
         fs::read_to_string(self.path("log")).unwrap_or_default()
     }
 
@@ -153,7 +165,7 @@ impl Stand {
     }
 
     /// The value of a metric, with its labels.
-    fn metric(&self, name: &str) -> Option<f64> {
+    pub fn metric(&self, name: &str) -> Option<f64> {
         let text = get(&self.path("address"), "/metrics");
         let line = text.lines().find_map(|line| line.strip_prefix(name))?;
         line.trim().parse().ok()
@@ -183,7 +195,7 @@ fn get(address: &Path, path: &str) -> String {
     text
 }
 
-fn send(process: i32, signal: &str) {
+pub fn send(process: i32, signal: &str) {
     let status = Command::new("kill").args([signal, &process.to_string()]).status();
     assert!(status.unwrap().success(), "{signal} {process}");
 }

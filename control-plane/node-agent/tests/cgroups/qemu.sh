@@ -133,7 +133,7 @@ mount -t sysfs sysfs /sys
 mount -t devtmpfs devtmpfs /dev
 mount -t cgroup2 cgroup2 /sys/fs/cgroup
 ip link set lo up
-export PATH=/bin HOME=/tmp RUST_BACKTRACE=${RUST_BACKTRACE:-0}
+export PATH=/bin HOME=/tmp BLOC_DISK=/dev/nvme0n1 RUST_BACKTRACE=${RUST_BACKTRACE:-0}
 cd $(printf %q "$CRATE")
 code=0
 while read -r command <&3; do
@@ -145,9 +145,13 @@ INIT
 chmod +x "$root/init"
 (cd "$root" && find . | "$KEPT/bin/busybox" cpio -o -H newc 2>/dev/null) >"$work/initramfs"
 
+# A disk of zeros: without one, all files are in memory, and none of it can be taken for processes.
+truncate -s 64M "$work/disk"
+
 code=0
 timeout --kill-after 5 "$SECONDS_AT_MOST" "${qemu[@]}" -accel tcg -smp 2 -m 1024 -nodefaults -no-user-config -no-reboot \
-  -display none -monitor none -serial stdio -kernel "$kernel" -initrd "$work/initramfs" \
+  -display none -monitor none -serial stdio -drive if=none,id=disk,format=raw,file="$work/disk" -device nvme,drive=disk,serial=0 \
+  -kernel "$kernel" -initrd "$work/initramfs" \
   -append 'console=ttyS0 quiet panic=-1' </dev/null | sed -u 's/\r$//' | tee "$work/console" || code=$?
 # timeout's own.
 if [ $code = 124 ] || [ $code = 137 ]; then

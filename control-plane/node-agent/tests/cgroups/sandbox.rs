@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 const MOUNT: &str = "/sys/fs/cgroup";
 
 /// How long anything may take on a busy or emulated machine.
-const PATIENCE: Duration = Duration::from_secs(60);
+pub const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A folder of groups that the test made. All below it goes when this is dropped.
 #[derive(Debug)]
@@ -32,10 +32,10 @@ impl Sandbox {
         let mount = Path::new(MOUNT);
         let (version, hierarchies) = if mount.join("cgroup.controllers").exists() {
             // Groups directly below the mount have quotas only if it hands them on.
-            give_cpu(mount);
+            hand_on(mount);
             (Version::V2, vec![mount.to_owned()])
         } else {
-            (Version::V1, vec![mount.join("cpu"), mount.join("cpuacct")])
+            (Version::V1, ["cpu", "cpuacct", "memory"].map(|controller| mount.join(controller)).to_vec())
         };
         let roots = hierarchies.iter().map(|hierarchy| hierarchy.join(&name)).collect();
         let mut sandbox = Self { version, roots, made: Vec::new(), busy: Vec::new() };
@@ -54,7 +54,12 @@ impl Sandbox {
 
     pub fn tree(&self) -> Tree {
         let (cpu, cpuacct) = self.folders();
-        Tree::open(cpu, cpuacct).unwrap()
+        Tree::open(cpu, cpuacct).unwrap().with_memory(self.memory()).unwrap()
+    }
+
+    /// The folder of memory in version 1.
+    pub fn memory(&self) -> Option<&Path> {
+        self.roots.get(2).map(PathBuf::as_path)
     }
 
     /// Makes a group below the folder, in a group that is there.
@@ -62,7 +67,7 @@ impl Sandbox {
         for root in &self.roots {
             let folder = root.join(path);
             if self.version == Version::V2 && !path.is_empty() {
-                give_cpu(folder.parent().unwrap());
+                hand_on(folder.parent().unwrap());
             }
             // One hierarchy may have both controllers.
             match fs::create_dir(&folder) {
@@ -70,6 +75,12 @@ impl Sandbox {
                 made => made.unwrap_or_else(|error| {
                     panic!("{} cannot be made: {error}; it needs root: sudo -E make test", folder.display())
                 }),
+            }
+            // Memory that goes to a disk is neither throttled nor killed for.
+            for swap in ["memory.swap.max", "memory.swappiness"].map(|file| folder.join(file)) {
+                if swap.exists() {
+                    fs::write(&swap, "0").unwrap_or_else(|error| panic!("{}: {error}", swap.display()));
+                }
             }
             self.made.push(folder);
         }
@@ -79,10 +90,14 @@ impl Sandbox {
     /// Starts a process in a group, which loops until the end of the test.
     pub fn keep_busy(&mut self, path: &str) {
         let child = Command::new("/bin/sh").args(["-c", "while :; do :; done"]).spawn().unwrap();
-        let id = child.id().to_string();
+        self.put(child.id(), path);
         self.busy.push(child);
+    }
+
+    /// Moves a process into a group.
+    pub fn put(&self, process: u32, path: &str) {
         for root in &self.roots {
-            fs::write(root.join(path).join("cgroup.procs"), &id).unwrap();
+            fs::write(root.join(path).join("cgroup.procs"), process.to_string()).unwrap();
         }
     }
 
@@ -118,9 +133,11 @@ impl Drop for Sandbox {
     }
 }
 
-fn give_cpu(folder: &Path) {
+fn hand_on(folder: &Path) {
+    const CONTROLLERS: &str = "+cpu +memory";
     let file = folder.join("cgroup.subtree_control");
-    fs::write(&file, "+cpu").unwrap_or_else(|error| panic!("+cpu to {}: {error}; it needs root", file.display()));
+    fs::write(&file, CONTROLLERS)
+        .unwrap_or_else(|error| panic!("{CONTROLLERS} to {}: {error}; it needs root", file.display()));
 }
 
 fn remove(folder: &Path) {

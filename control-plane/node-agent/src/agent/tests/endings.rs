@@ -71,7 +71,7 @@ fn an_agent_that_starts_under_full_load_takes_over() {
     stand.load.insert("b", (b as f64 / 1_000.0, 1.0));
     stand.restart();
     stand.steps(100);
-    assert!(stand.container("a").managed && stand.container("b").managed);
+    assert!(stand.container("a").which.managed && stand.container("b").which.managed);
     let (a, b) = (stand.quotas("a")[0], stand.quotas("b")[0]);
     assert!(a + b <= 1_001 && b > 400, "the smaller one grows: {a} {b}");
     assert_eq!(stand.errors("limit"), 0);

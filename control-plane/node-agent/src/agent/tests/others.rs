@@ -13,13 +13,13 @@ fn a_quota_that_somebody_else_has_written_is_left_alone_for_a_minute_and_becomes
     stand.load.insert("b", (0.2, 1.0));
     stand.steps(600);
     assert_eq!(read(&stand.group("a")), 700);
-    assert!(!stand.container("a").managed);
-    assert_eq!((stand.container("a").foreign, stand.container("b").foreign), (1, 0));
+    assert!(!stand.container("a").which.managed);
+    assert_eq!((stand.container("a").which.foreign, stand.container("b").which.foreign), (1, 0));
     let b = read(&stand.group("b"));
     assert!(b > 800 && b <= 950, "what a keeps is reserved: {b}");
     stand.load.insert("b", (0.1, 0.0));
     stand.steps(30);
-    assert!(stand.container("a").managed);
+    assert!(stand.container("a").which.managed);
     assert_eq!(read(&stand.group("a")), 125);
     stand.agent.restore();
     assert_eq!((read(&stand.group("a")), stand.quotas("b")), (700, [500, 550]));
@@ -33,7 +33,7 @@ fn a_quota_of_a_pod_that_somebody_else_has_written_stays_too() {
     stand.load.insert("a", (0.1, 1.0));
     stand.steps(12);
     assert_eq!(stand.quotas("a"), [500, 900], "it has its own quota in that time");
-    assert!(!stand.container("a").managed && stand.container("b").managed);
+    assert!(!stand.container("a").which.managed && stand.container("b").which.managed);
     stand.agent.restore();
     assert_eq!((stand.quotas("a"), stand.quotas("b")), ([500, 900], [500, 550]));
 }
@@ -43,10 +43,10 @@ fn a_container_that_is_gone_leaves_its_room_to_others() {
     let mut stand = Stand::new(&[("a", 0.5), ("b", 0.5)]);
     stand.load.insert("b", (0.25, 0.0));
     stand.join();
-    assert_eq!(stand.status().apps["shop/checkout"].free, Cores::new(0.5));
+    assert_eq!(stand.status().cpu["shop/checkout"].free, Cores::new(0.5));
     fs::remove_dir_all(stand.pod("b")).unwrap();
     stand.steps(2);
-    assert_eq!(stand.status().apps["shop/checkout"].containers.len(), 1);
+    assert_eq!(stand.status().cpu["shop/checkout"].containers.len(), 1);
     stand.pods.pop();
     stand.tell();
     stand.steps(12);
@@ -87,7 +87,7 @@ fn a_container_whose_quota_cannot_be_written_is_left_alone() {
     fs::create_dir(&file).unwrap();
     stand.steps(20);
     assert_eq!(stand.errors("write"), 1);
-    assert!(!stand.container("a").managed && stand.container("b").managed);
+    assert!(!stand.container("a").which.managed && stand.container("b").which.managed);
     assert_eq!(stand.quotas("b"), [125, 550]);
 }
 
@@ -104,7 +104,7 @@ fn a_container_whose_counters_cannot_be_read_gets_its_own_quota() {
     assert!(stand.quotas("b")[0] > 500);
     stand.steps(1);
     assert_eq!((stand.quotas("a"), stand.errors("read")), ([500, 550], 10));
-    assert!(!stand.container("a").managed && stand.container("b").managed);
+    assert!(!stand.container("a").which.managed && stand.container("b").which.managed);
 }
 
 /// The kubelet's resize writes twice.
@@ -152,7 +152,7 @@ fn a_container_that_restarts_with_the_same_id_is_found_again() {
     stand.pods[0].containers[0].id = "other".to_owned();
     stand.tell();
     stand.steps(11);
-    assert!(stand.status().apps["shop/checkout"].containers.is_empty());
+    assert!(stand.status().cpu["shop/checkout"].containers.is_empty());
     fs::rename(&away, &group).unwrap();
     stand.write("a", 0.5);
     stand.pods[0].containers[0].id = "ca".to_owned();
@@ -214,13 +214,13 @@ fn one_that_asks_for_too_much_keeps_no_other_one_out() {
     stand.tell();
     stand.steps(12 + JOIN_STEPS);
     assert_eq!((stand.quotas("c"), stand.quotas("d")[0]), ([500, 550], 125));
-    assert!(!stand.container("c").managed && stand.container("d").managed);
+    assert!(!stand.container("c").which.managed && stand.container("d").which.managed);
     // The same for those that come with it.
     drop(stand.agent.release());
     stand.restart();
     stand.steps(12 + JOIN_STEPS);
     assert_eq!((stand.quotas("c"), stand.quotas("d")[0]), ([500, 550], 125));
-    assert!(!stand.container("c").managed && stand.container("d").managed && stand.errors("limit") >= 1);
+    assert!(!stand.container("c").which.managed && stand.container("d").which.managed && stand.errors("limit") >= 1);
 }
 
 #[test]
@@ -232,7 +232,7 @@ fn a_container_that_cannot_come_back_does_not_hold_others_down() {
     stand.pods[0].containers[0].requests = Cores::new(0.97);
     stand.tell();
     stand.steps(12 + JOIN_STEPS);
-    assert_eq!((stand.quotas("a")[0], stand.container("a").managed), (1_000, false));
+    assert_eq!((stand.quotas("a")[0], stand.container("a").which.managed), (1_000, false));
     stand.load.insert("b", (0.125, 1.0));
     stand.steps(30);
     assert!(stand.quotas("b")[0] > 400, "{:?}", stand.quotas("b"));
@@ -250,7 +250,7 @@ fn a_smaller_request_and_a_smaller_limit_at_once_are_taken() {
     stand.tell();
     // A minute for who has written.
     stand.steps(630);
-    assert!(stand.container("a").managed);
+    assert!(stand.container("a").which.managed);
     assert_eq!(stand.quotas("a")[0], 200);
-    assert_eq!(stand.status().apps["shop/checkout"].limit.to_string(), "300m");
+    assert_eq!(stand.status().cpu["shop/checkout"].limit.to_string(), "300m");
 }

@@ -17,9 +17,9 @@ fn a_container_comes_under_the_limit_with_its_use_and_the_slack_and_its_pod_foll
     assert!(stand.originals().contains("burstable/poda/ca"), "{}", stand.originals());
     assert!(stand.originals().contains("burstable/podb\""), "{}", stand.originals());
     let shown = stand.container("a");
-    assert_eq!((shown.quota, shown.managed, shown.slack().is_some()), (Some(Cores::new(0.375)), true, true));
+    assert_eq!((shown.quota, shown.which.managed, shown.slack().is_some()), (Some(Cores::new(0.375)), true, true));
     assert!((shown.used.get() - 0.25).abs() < 1e-6, "{shown:?}");
-    let app = stand.status().apps["shop/checkout"].clone();
+    let app = stand.status().cpu["shop/checkout"].clone();
     assert_eq!((app.limit, app.free), (Cores::new(1.0), Cores::new(0.5)));
 }
 
@@ -61,7 +61,7 @@ fn an_observer_writes_nothing_and_shows_what_it_would_do() {
 fn the_limit_in_force_is_at_most_the_sum_of_the_containers_own() {
     let mut stand = Stand::new(&[("a", 0.3), ("b", 0.4)]);
     stand.join();
-    let limit = |stand: &mut Stand| stand.status().apps["shop/checkout"].limit;
+    let limit = |stand: &mut Stand| stand.status().cpu["shop/checkout"].limit;
     assert!((limit(&mut stand).get() - 0.7).abs() < 1e-9);
     fs::remove_dir_all(stand.pod("b")).unwrap();
     stand.pods.pop();
@@ -85,7 +85,7 @@ fn a_container_without_a_limit_counts_as_unlimited_and_gets_that_back() {
     }
     stand.join();
     assert_eq!(stand.quotas("a"), [125, -1]);
-    assert_eq!(stand.status().apps["shop/checkout"].limit, Cores::new(1.0));
+    assert_eq!(stand.status().cpu["shop/checkout"].limit, Cores::new(1.0));
     stand.agent.release();
     assert_eq!(stand.quotas("a"), [-1, -1]);
 }
@@ -98,10 +98,10 @@ fn a_new_limit_holds_without_a_way_back_and_one_that_leaves_no_room_does_not() {
     stand.configure(&CONFIG.replace("limit: 1", "limit: 0.7"));
     stand.steps(11);
     assert_eq!((stand.quotas("a"), stand.quotas("b")), ([375, 550], [125, 550]));
-    assert_eq!(stand.status().apps["shop/checkout"].limit, Cores::new(0.7));
+    assert_eq!(stand.status().cpu["shop/checkout"].limit, Cores::new(0.7));
     stand.configure(&CONFIG.replace("limit: 1", "limit: 0.09"));
     stand.steps(11);
-    assert_eq!(stand.status().apps["shop/checkout"].limit, Cores::new(0.7));
+    assert_eq!(stand.status().cpu["shop/checkout"].limit, Cores::new(0.7));
     assert!(stand.errors("limit") >= 1);
     assert_eq!((stand.quotas("a"), stand.quotas("b")), ([375, 550], [125, 550]));
 }
@@ -126,7 +126,7 @@ fn a_container_without_a_group_is_looked_for_again() {
     let (here, away) = (stand.group("a"), stand.path("away"));
     fs::rename(&here, &away).unwrap();
     stand.steps(30);
-    assert!(stand.status().apps["shop/checkout"].containers.is_empty());
+    assert!(stand.status().cpu["shop/checkout"].containers.is_empty());
     fs::rename(&away, &here).unwrap();
     stand.steps(10 + JOIN_STEPS + 2);
     assert_eq!(stand.quotas("a"), [125, 550]);
@@ -151,7 +151,7 @@ fn a_lower_limit_holds_though_the_containers_use_more() {
     stand.configure(&CONFIG.replace("limit: 1", "limit: 0.5"));
     stand.steps(11);
     let sum = stand.quotas("a")[0] + stand.quotas("b")[0];
-    assert_eq!((stand.status().apps["shop/checkout"].limit, sum), (Cores::new(0.5), 500));
+    assert_eq!((stand.status().cpu["shop/checkout"].limit, sum), (Cores::new(0.5), 500));
 }
 
 #[test]
@@ -174,7 +174,7 @@ fn the_limit_in_force_follows_the_containers_and_the_override() {
     let mut stand = Stand::new(&[("a", 0.3), ("b", 0.4)]);
     stand.configure(&CONFIG.replace("apps:", "overrideLimits: true\napps:"));
     stand.join();
-    let limit = |stand: &mut Stand| stand.status().apps["shop/checkout"].limit.to_string();
+    let limit = |stand: &mut Stand| stand.status().cpu["shop/checkout"].limit.to_string();
     assert_eq!(limit(&mut stand), "1000m");
     stand.configure(CONFIG);
     stand.steps(11);
@@ -194,7 +194,7 @@ fn a_limit_of_the_pod_alone_counts() {
     fs::write(stand.group("a").join("cpu.max"), "max 100000").unwrap();
     stand.load.insert("a", (0.5, 1.0));
     stand.steps(40);
-    assert_eq!(stand.status().apps["shop/checkout"].limit.to_string(), "550m");
+    assert_eq!(stand.status().cpu["shop/checkout"].limit.to_string(), "550m");
     assert!(stand.quotas("a")[0] <= 550 && stand.quotas("a")[1] == 550, "{:?}", stand.quotas("a"));
 }
 

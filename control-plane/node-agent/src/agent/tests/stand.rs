@@ -1,13 +1,14 @@
 //! A node of files.
 
-use super::super::status::{ContainerStatus, Status};
-use super::super::{Agent, JOIN_STEPS, STEP};
+use super::super::status::{ContainerCpu, Status};
+use super::super::{Agent, Capacity, JOIN_STEPS, STEP};
+use crate::bytes::Bytes;
 use crate::cgroup::{Bandwidth, Tree};
 use crate::config::Config;
 use crate::cores::Cores;
-use crate::originals::Originals;
 use crate::pods::Container;
 use crate::pods::Pod;
+use crate::state::State;
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
@@ -54,7 +55,8 @@ impl Stand {
     }
 
     pub(super) fn add(&mut self, uid: &'static str, quota: f64) {
-        let container = Container { name: "app".to_owned(), id: format!("c{uid}"), requests: Cores::ZERO };
+        let container =
+            Container { name: "app".to_owned(), id: format!("c{uid}"), requests: Cores::ZERO, memory: Bytes::ZERO };
         let labels = BTreeMap::from([("app".to_owned(), "checkout".to_owned())]);
         let (namespace, name) = ("shop".to_owned(), format!("checkout-{uid}"));
         self.pods.push(Pod { namespace, name, uid: uid.to_owned(), labels, containers: vec![container] });
@@ -71,7 +73,12 @@ impl Stand {
         fs::create_dir_all(&group).unwrap();
         fs::write(group.join("cpu.max"), max(quota)).unwrap();
         fs::write(group.join("cpu.stat"), "usage_usec 0\nnr_periods 0\nnr_throttled 0\n").unwrap();
-        let container = Container { name: "second".to_owned(), id: "second".to_owned(), requests: Cores::ZERO };
+        let container = Container {
+            name: "second".to_owned(),
+            id: "second".to_owned(),
+            requests: Cores::ZERO,
+            memory: Bytes::ZERO,
+        };
         self.pods.iter_mut().find(|pod| pod.uid == uid).unwrap().containers.push(container);
         group
     }
@@ -139,10 +146,10 @@ impl Stand {
         self.agent.status()
     }
 
-    pub(super) fn container(&mut self, uid: &str) -> ContainerStatus {
+    pub(super) fn container(&mut self, uid: &str) -> ContainerCpu {
         let pod = format!("checkout-{uid}");
         let status = self.status();
-        status.apps["shop/checkout"].containers.iter().find(|container| container.pod == pod).unwrap().clone()
+        status.cpu["shop/checkout"].containers.iter().find(|container| container.which.pod == pod).unwrap().clone()
     }
 
     pub(super) fn errors(&mut self, kind: &str) -> u64 {
@@ -163,7 +170,11 @@ impl Stand {
 
 pub(super) fn agent(directory: &Path) -> Agent {
     let tree = Tree::open(&directory.join("tree"), None).unwrap();
-    Agent::new(tree, Originals::open(&directory.join("state")).unwrap(), Cores::new(2.0))
+    Agent::new(
+        tree,
+        State::open(&directory.join("state")).unwrap(),
+        Capacity { cores: Cores::new(2.0), memory: Bytes::mebi(4_096) },
+    )
 }
 
 pub(super) fn max(cores: f64) -> String {

@@ -4,11 +4,12 @@
 //! themselves, and ephemeral ones, with which somebody debugs. So are static pods: their cgroups
 //! are not named after the uid that the API knows, and they are the node's, not an application's.
 
-use crate::cores::Cores;
 use crate::pods::{Container, Pod};
 use k8s_openapi::api::core::v1 as api;
 use k8s_openapi::api::core::v1::ContainerStatus;
+use std::fmt::Display;
 use std::iter;
+use std::str::FromStr;
 
 /// On the API's copy of a static pod.
 const MIRROR: &str = "kubernetes.io/config.mirror";
@@ -27,7 +28,12 @@ pub fn pod(pod: &api::Pod) -> Option<Pod> {
     let others = spec.containers.iter().zip(iter::repeat(&status.container_statuses));
     let running = sidecars.chain(others).filter_map(|(container, statuses)| {
         let status = statuses.iter().flatten().find(|status| status.name == container.name)?;
-        Some(Container { name: container.name.clone(), id: id(status)?, requests: requests(pod, container) })
+        Some(Container {
+            name: container.name.clone(),
+            id: id(status)?,
+            requests: requests(pod, container, "cpu"),
+            memory: requests(pod, container, "memory"),
+        })
     });
     Some(Pod {
         namespace: metadata.namespace.clone().unwrap_or_default(),
@@ -48,15 +54,15 @@ fn id(status: &ContainerStatus) -> Option<String> {
     plain.then(|| id.to_owned())
 }
 
-/// What a container requests; 0 if nothing or unreadable.
-fn requests(pod: &api::Pod, container: &api::Container) -> Cores {
+/// What a container requests of a resource; 0 if nothing or unreadable.
+fn requests<T: Default + FromStr<Err: Display>>(pod: &api::Pod, container: &api::Container, resource: &str) -> T {
     let requests = container.resources.as_ref().and_then(|resources| resources.requests.as_ref());
-    let Some(quantity) = requests.and_then(|requests| requests.get("cpu")) else {
-        return Cores::ZERO;
+    let Some(quantity) = requests.and_then(|requests| requests.get(resource)) else {
+        return T::default();
     };
     quantity.0.parse().unwrap_or_else(|error| {
         let (namespace, name) = (pod.metadata.namespace.as_deref(), pod.metadata.name.as_deref());
-        tracing::warn!(namespace, pod = name, container = container.name, %error, "requests.cpu counts as 0");
-        Cores::ZERO
+        tracing::warn!(namespace, pod = name, container = container.name, %error, "requests.{resource} counts as 0");
+        T::default()
     })
 }

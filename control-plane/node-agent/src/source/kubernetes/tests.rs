@@ -1,4 +1,5 @@
 use super::*;
+use crate::bytes::Bytes;
 use crate::cores::Cores;
 use crate::pods::Container;
 use kube::Config as ClientConfig;
@@ -33,7 +34,7 @@ fn checkout() -> Value {
                  "resources": {"requests": {"cpu": "100m", "memory": "128Mi"}}},
             ],
             "containers": [
-                {"name": "app", "image": "shop/checkout:7", "resources": {"requests": {"cpu": "1500m"}, "limits": {"cpu": "2"}}},
+                {"name": "app", "image": "shop/checkout:7", "resources": {"requests": {"cpu": "1500m", "memory": "0.5Gi"}, "limits": {"cpu": "2"}}},
                 {"name": "exporter", "image": "exporter", "resources": {}},
             ],
         },
@@ -58,20 +59,25 @@ fn parsed(pod: Value) -> api::Pod {
     serde_json::from_value(pod).unwrap()
 }
 
-/// The containers of a pod, after a change.
-fn containers(change: impl FnOnce(&mut Value)) -> Vec<(String, Cores)> {
+/// What is left of a pod, after a change.
+fn reduced(change: impl FnOnce(&mut Value)) -> Pod {
     let mut pod = checkout();
     change(&mut pod);
-    let pod = reduce::pod(&parsed(pod)).unwrap();
-    pod.containers.into_iter().map(|container| (container.name, container.requests)).collect()
+    reduce::pod(&parsed(pod)).unwrap()
+}
+
+/// The containers of a pod, after a change.
+fn containers(change: impl FnOnce(&mut Value)) -> Vec<(String, Cores)> {
+    reduced(change).containers.into_iter().map(|container| (container.name, container.requests)).collect()
 }
 
 #[test]
 fn keeps_the_containers_that_run_and_their_requests() {
-    let container = |name: &str, digit: &str, requests| Container {
+    let container = |name: &str, digit: &str, requests, memory| Container {
         name: name.into(),
         id: digit.repeat(64),
         requests: Cores::milli(requests),
+        memory: Bytes::mebi(memory),
     };
     let pod = Pod {
         namespace: "shop".into(),
@@ -79,9 +85,9 @@ fn keeps_the_containers_that_run_and_their_requests() {
         uid: "0a1b2c3d-0000-4000-8000-00000000000a".into(),
         labels: [("app", "checkout"), ("pod-template-hash", "6d5f8c7b9")].map(|(a, b)| (a.into(), b.into())).into(),
         containers: vec![
-            container("istio-proxy", "2", 100),
-            container("app", "3", 1_500),
-            container("exporter", "4", 0),
+            container("istio-proxy", "2", 100, 128),
+            container("app", "3", 1_500, 512),
+            container("exporter", "4", 0, 0),
         ],
     };
     assert_eq!(reduce::pod(&parsed(checkout())), Some(pod));
@@ -113,6 +119,11 @@ fn a_request_that_cannot_be_read_counts_as_none() {
     for (quantity, cores) in [("2", 2_000), ("0.25", 250), ("1k", 0), ("", 0), ("-1", 0), ("NaN", 0)] {
         let left = containers(|pod| pod["spec"]["containers"][0]["resources"]["requests"]["cpu"] = quantity.into());
         assert_eq!(left[1], ("app".into(), Cores::milli(cores)), "{quantity}");
+    }
+    for (quantity, bytes) in [("128974848000m", 128_974_848), ("1e9", 1_000_000_000), ("", 0), ("-1", 0), ("NaN", 0)] {
+        let left = reduced(|pod| pod["spec"]["containers"][0]["resources"]["requests"]["memory"] = quantity.into());
+        let app = &left.containers[1];
+        assert_eq!((app.requests, app.memory), (Cores::milli(1_500), Bytes::new(bytes)), "{quantity}");
     }
 }
 

@@ -1,0 +1,355 @@
+//! The CPU of an application on this node: its containers come and go.
+
+use super::groups::Groups;
+use super::member::{Id, Member, Phase, Wanted};
+use super::node::Node;
+use super::reading::Readings;
+use super::status::{AppCpu, ContainerCpu, Which};
+use super::tally;
+use super::timing::{JOIN_STEPS, UNREAD_STEPS};
+use crate::cgroup::{Bandwidth, GroupError, locate};
+use crate::config::{AppName, CpuConfig};
+use crate::cores::Cores;
+use crate::cpu::{App, Interval, LEAST_CHANGE, Refused, Start};
+use crate::setting::Setting;
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// By how much sums of quotas may differ, because the kernel counts in microseconds.
+const ROUNDING: Cores = Cores::new(1e-4);
+
+/// What is known of a container's CPU.
+#[derive(Debug)]
+pub(super) struct Use {
+    /// What it keeps at least.
+    least: Cores,
+    readings: Readings,
+}
+
+/// The CPU of an application.
+#[derive(Debug)]
+pub(super) struct CpuApp {
+    config: CpuConfig,
+    cpu: App<Id>,
+    groups: Groups<Bandwidth, Use>,
+    /// Why containers are not under the limit, or why a new limit is not in force.
+    refused: Option<Refused>,
+}
+
+impl CpuApp {
+    pub(super) fn new(name: &AppName, config: &CpuConfig) -> Self {
+        Self {
+            config: config.clone(),
+            cpu: App::new(config.rule, config.limit),
+            groups: Groups::new(name.to_string(), "quota"),
+            refused: None,
+        }
+    }
+
+    /// Takes a new configuration. The limit is in force with the next [`Self::check`] at which it
+    /// leaves room for what the containers keep.
+    pub(super) fn configure(&mut self, config: &CpuConfig) {
+        if *config != self.config {
+            self.cpu.set_rule(config.rule);
+            self.config = config.clone();
+            self.refused = None;
+        }
+    }
+
+    /// Puts containers back that are not wanted any more.
+    pub(super) fn keep(&mut self, node: &mut Node, now: Duration, wanted: &BTreeMap<Id, Wanted<'_>>) {
+        for id in &self.groups.unwanted(wanted) {
+            self.remove(node, now, id);
+        }
+    }
+
+    /// The groups that it changes.
+    pub(super) fn paths(&self) -> impl Iterator<Item = &PathBuf> {
+        self.groups.paths()
+    }
+
+    /// Takes the containers that are new. Returns whether one was not found.
+    pub(super) fn add(&mut self, node: &mut Node, wanted: &BTreeMap<Id, Wanted<'_>>) -> bool {
+        let mut missing = false;
+        for (id, new) in wanted {
+            let least = self.config.floor.max(new.container.requests).min(node.capacity.cores);
+            if let Some(member) = self.groups.members.get_mut(id) {
+                if member.more.least != least {
+                    member.more.least = least;
+                    // It comes anew, with what it has to keep now.
+                    member.phase = if member.is_managed() { Phase::Joining } else { member.phase };
+                    member.more.readings.observed = Default::default();
+                }
+                continue;
+            }
+            match self.find(node, id, new, least) {
+                Ok(found) => missing |= !found,
+                Err(error) => {
+                    missing = true;
+                    node.tally.error(tally::READ, &error);
+                }
+            }
+        }
+        missing
+    }
+
+    fn find(&mut self, node: &mut Node, id: &Id, new: &Wanted<'_>, least: Cores) -> Result<bool, GroupError> {
+        let Some(located) = locate(&node.tree, &id.uid, &id.id) else { return Ok(false) };
+        for path in [&located.pod, &located.container] {
+            if node.tree.group(path).has_burst()? {
+                node.tally.error(tally::BURST, &path.display());
+                return Ok(false);
+            }
+        }
+        self.groups.find(node, id, new, &located, Use { least, readings: Readings::default() })?;
+        Ok(true)
+    }
+
+    /// Reads the counters, decides, and writes.
+    pub(super) fn step(&mut self, node: &mut Node, now: Duration) {
+        let mut intervals = BTreeMap::new();
+        let (mut gone, mut unread) = (Vec::new(), Vec::new());
+        for (id, member) in &mut self.groups.members {
+            member.unread += 1;
+            match member.more.readings.read(&member.group, now) {
+                Ok(interval) => {
+                    member.unread = 0;
+                    let Some(interval) = interval else { continue };
+                    match member.phase {
+                        Phase::Managed => {
+                            let quota = self.cpu.quota(id).unwrap_or_default();
+                            intervals
+                                .insert(id.clone(), if node.enforcing { interval } else { would(interval, quota) });
+                        }
+                        Phase::Joining => member.more.readings.observe(interval),
+                        Phase::Paused { until } if until <= now => {
+                            member.phase = Phase::Joining;
+                            member.more.readings.observed = Default::default();
+                        }
+                        Phase::Paused { .. } => {}
+                    }
+                }
+                Err(error) if error.is_gone() => gone.push(id.clone()),
+                Err(error) => {
+                    node.tally.error(tally::READ, &error);
+                    if member.unread == UNREAD_STEPS {
+                        unread.push(id.clone());
+                    }
+                }
+            }
+        }
+        for id in &gone {
+            self.lose(node, now, id);
+        }
+        // Nobody knows what it needs.
+        for id in &unread {
+            self.groups.pause(node, now, id);
+        }
+        // The changes are what differs from the files.
+        self.cpu.step(&intervals);
+        self.admit(node);
+        self.apply(node, now);
+    }
+
+    /// Brings containers under the limit that were observed for long enough.
+    fn admit(&mut self, node: &mut Node) {
+        let ready: Vec<(Id, Start)> = self
+            .groups
+            .members
+            .iter()
+            .filter(|(_, member)| member.phase == Phase::Joining)
+            .filter_map(|(id, member)| {
+                let used = member.more.readings.mean_after(JOIN_STEPS)?;
+                // It did not use more than it had.
+                let used = member.written.cores().map_or(used, |quota| used.min(quota));
+                Some((id.clone(), Start { used, least: member.more.least, most: node.capacity.cores }))
+            })
+            .collect();
+        if ready.is_empty() {
+            return;
+        }
+        let (mut ready, mut refused) = (ready, Vec::new());
+        let mut outcome = self.attach(node, &ready);
+        // Those that must keep most keep the others out no longer.
+        while matches!(outcome, Err(Refused::BelowFloors { .. }))
+            && let Some(largest) = self.largest(&ready)
+        {
+            refused.push(ready.remove(largest));
+            outcome = if ready.is_empty() { Ok(true) } else { self.attach(node, &ready) };
+        }
+        let admitted = match outcome {
+            Ok(admitted) => admitted,
+            Err(why) => {
+                self.refuse(node, why);
+                false
+            }
+        };
+        if admitted && refused.is_empty() {
+            self.refused = None;
+        }
+        for (id, _) in &refused {
+            let limit = self.cpu.limit();
+            tracing::debug!(app = self.groups.app(), id = id.id, %limit, "must keep more than there is room for");
+            node.tally.error(
+                tally::LIMIT,
+                &format!("{}: {} must keep more than {limit} has room for", self.groups.app(), id.id),
+            );
+        }
+        for (id, admitted) in
+            ready.iter().map(|(id, _)| (id, admitted)).chain(refused.iter().map(|(id, _)| (id, false)))
+        {
+            if let Some(member) = self.groups.members.get_mut(id) {
+                member.phase = if admitted { Phase::Managed } else { Phase::Joining };
+                member.more.readings.observed = Default::default();
+                member.attached |= admitted;
+                member.theirs &= !admitted;
+                member.stuck &= !admitted;
+            }
+            if !admitted {
+                // It may have a quota of an earlier agent, or of the time before a pause.
+                self.groups.raise(node, id);
+            }
+        }
+    }
+
+    /// Which of these must keep most, and more than the floor.
+    fn largest(&self, ready: &[(Id, Start)]) -> Option<usize> {
+        let above = ready.iter().enumerate().filter(|(_, (_, start))| start.least > self.config.floor);
+        above.max_by(|(_, (_, a)), (_, (_, b))| a.least.get().total_cmp(&b.least.get())).map(|(index, _)| index)
+    }
+
+    /// Whether the originals could be kept, which must be so before the first change.
+    fn attach(&mut self, node: &mut Node, ready: &[(Id, Start)]) -> Result<bool, Refused> {
+        let is_new = |id: &Id| ready.iter().any(|(new, _)| new == id);
+        let limit = self.limit(node, |id| is_new(id) || self.cpu.quota(id).is_some());
+        let mut cpu = self.cpu.clone();
+        for (id, start) in ready {
+            cpu.set_least(id, start.least);
+        }
+        // What an earlier agent has released may use more than the limit.
+        let known = ready.iter().any(|(id, _)| self.groups.members.get(id).is_some_and(|member| member.known));
+        cpu.set_limit(limit)?;
+        if known {
+            cpu.take_over(ready)?
+        } else {
+            cpu.attach(ready)?
+        };
+        if node.enforcing && !self.groups.remember(node, ready.iter().map(|(id, _)| id)) {
+            return Ok(false);
+        }
+        self.cpu = cpu;
+        Ok(true)
+    }
+
+    fn refuse(&mut self, node: &mut Node, refused: Refused) {
+        if self.refused.is_none() {
+            tracing::warn!(app = self.groups.app(), %refused, "the limit leaves no room");
+        }
+        self.refused = Some(refused);
+        node.tally.error(tally::LIMIT, &format!("{}: {refused}", self.groups.app()));
+    }
+
+    /// The limit for these containers: at most the sum of what their pods had themselves.
+    fn limit(&self, node: &Node, of: impl Fn(&Id) -> bool) -> Cores {
+        if node.override_limits {
+            return self.config.limit;
+        }
+        let own = self.groups.own(Bandwidth::cores, of);
+        own.map_or(self.config.limit, |own| own.min(self.config.limit))
+    }
+
+    /// Compares all quotas with what was written, and the limit in force with what it should be.
+    pub(super) fn check(&mut self, node: &mut Node, now: Duration) {
+        self.groups.check(node, now);
+        let limit = self.limit(node, |id| self.cpu.quota(id).is_some());
+        let managed = self.groups.members.keys().any(|id| self.cpu.quota(id).is_some());
+        if managed && limit != self.cpu.limit() {
+            match self.cpu.set_limit(limit) {
+                Ok(_) => self.refused = None,
+                Err(refused) => self.refuse(node, refused),
+            }
+        }
+    }
+
+    /// Writes the quotas that differ from what is in the files: those that fall first, and those
+    /// that rise only as far as the limit allows with what is in force. A quota that could not be
+    /// lowered has to be, before others rise.
+    fn apply(&mut self, node: &mut Node, time: Duration) {
+        if !node.enforcing {
+            return;
+        }
+        let (mut fall, mut rise) = (Vec::new(), Vec::new());
+        for (id, member) in self.groups.members.iter().filter(|(_, member)| member.is_managed()) {
+            let Some(quota) = self.cpu.quota(id) else { continue };
+            let to = Bandwidth::of(quota, member.written.period);
+            match (member.written.is_above(to), to.is_above(member.written)) {
+                (true, _) => fall.push((id.clone(), to)),
+                (_, true) => rise.push((id.clone(), to)),
+                _ => {}
+            }
+        }
+        for (id, to) in &fall {
+            self.change(node, time, id, *to);
+        }
+        for (id, to) in &rise {
+            let left = (self.cpu.limit() + ROUNDING) - self.in_force();
+            let Some(member) = self.groups.members.get(id) else { continue };
+            let (Some(now), Some(wanted)) = (member.written.cores(), to.cores()) else { continue };
+            if now + left >= wanted {
+                self.change(node, time, id, *to);
+            } else if left > now * LEAST_CHANGE {
+                let to = Bandwidth::of(now + left, member.written.period);
+                self.change(node, time, id, to);
+            }
+        }
+    }
+
+    fn change(&mut self, node: &mut Node, now: Duration, id: &Id, to: Bandwidth) {
+        if self.groups.change(node, now, id, to) {
+            self.lose(node, now, id);
+        }
+    }
+
+    /// What counts against the limit: what is in the files. A container that is not managed counts
+    /// with what it had before, unless it has more than its own quota or could not be written.
+    fn in_force(&self) -> Cores {
+        let of = |(id, member): (&Id, &Member<Bandwidth, Use>)| {
+            let reserved = self.cpu.quota(id)?;
+            let is_above = !member.theirs && member.written.is_above(member.original);
+            let counts = member.is_managed() || member.stuck || is_above;
+            Some(if counts { member.written.cores().unwrap_or(reserved) } else { reserved })
+        };
+        self.groups.members.iter().filter_map(of).sum()
+    }
+
+    /// Forgets a container whose group is gone. Another one may have taken its place.
+    fn lose(&mut self, node: &mut Node, now: Duration, id: &Id) {
+        self.remove(node, now, id);
+        node.unplaced = true;
+    }
+
+    fn remove(&mut self, node: &mut Node, now: Duration, id: &Id) {
+        self.groups.remove(node, now, id);
+        self.cpu.detach(id);
+    }
+
+    /// What the metrics show.
+    pub(super) fn status(&mut self, node: &Node) -> AppCpu {
+        let containers = self.groups.members.iter_mut().map(|(id, member)| {
+            let interval = member.more.readings.show();
+            ContainerCpu {
+                quota: self.cpu.quota(id).filter(|_| !node.enforcing).or_else(|| member.written.cores()),
+                used: interval.used,
+                throttled: interval.throttled,
+                which: Which::of(member),
+            }
+        });
+        AppCpu { containers: containers.collect(), limit: self.cpu.limit(), free: self.cpu.free() }
+    }
+}
+
+/// What a container would meet with this quota, which is not in force.
+fn would(interval: Interval, quota: Cores) -> Interval {
+    Interval { throttled: if interval.used > quota { 1.0 } else { interval.throttled }, ..interval }
+}

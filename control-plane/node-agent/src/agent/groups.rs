@@ -1,0 +1,298 @@
+//! The groups of an application, and what they have of one resource.
+
+use super::member::{Id, Member, Phase, Wanted};
+use super::node::Node;
+use super::pod_group::PodGroup;
+use super::tally;
+use super::timing::PAUSE;
+use crate::cgroup::{Group, GroupError, Located};
+use crate::originals::Kind;
+use crate::state::Kept;
+use std::collections::BTreeMap;
+use std::iter::Sum;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// Containers and their pods.
+#[derive(Debug)]
+pub(super) struct Groups<S, M> {
+    /// The application's name.
+    app: String,
+    /// What is written, for the log.
+    what: &'static str,
+    pub(super) members: BTreeMap<Id, Member<S, M>>,
+    pods: BTreeMap<String, PodGroup<S>>,
+}
+
+impl<S: Kept, M> Groups<S, M> {
+    pub(super) const fn new(app: String, what: &'static str) -> Self {
+        Self { app, what, members: BTreeMap::new(), pods: BTreeMap::new() }
+    }
+
+    pub(super) fn app(&self) -> &str {
+        &self.app
+    }
+
+    /// What is changed.
+    pub(super) fn paths(&self) -> impl Iterator<Item = &PathBuf> {
+        self.members.values().map(|member| &member.path).chain(self.pods.values().map(|pod| &pod.path))
+    }
+
+    /// The groups of the pods, by uid.
+    pub(super) fn pods(&self) -> impl Iterator<Item = (&String, &Group)> {
+        self.pods.iter().map(|(uid, pod)| (uid, &pod.group))
+    }
+
+    /// Those that are not wanted any more.
+    pub(super) fn unwanted(&self, wanted: &BTreeMap<Id, Wanted<'_>>) -> Vec<Id> {
+        self.members.keys().filter(|id| !wanted.contains_key(id)).cloned().collect()
+    }
+
+    /// Takes a container that is new.
+    pub(super) fn find(
+        &mut self,
+        node: &mut Node,
+        id: &Id,
+        new: &Wanted<'_>,
+        located: &Located,
+        more: M,
+    ) -> Result<(), GroupError> {
+        let (pod, group) = (node.tree.group(&located.pod), node.tree.group(&located.container));
+        let (of_pod, written) = (S::read(&pod)?, S::read(&group)?);
+        let originals = S::of_mut(&mut node.state);
+        let known = originals.has(&located.container);
+        let member = Member {
+            pod: new.pod.name.clone(),
+            container: new.container.name.clone(),
+            group,
+            original: originals.take_over(&located.container, written),
+            path: located.container.clone(),
+            written,
+            phase: Phase::Joining,
+            attached: false,
+            theirs: false,
+            known,
+            stuck: false,
+            foreign: 0,
+            unread: 0,
+            more,
+        };
+        self.members.insert(id.clone(), member);
+        self.pods.entry(id.uid.clone()).or_insert_with(|| PodGroup {
+            original: originals.take_over(&located.pod, of_pod),
+            group: pod,
+            path: located.pod.clone(),
+            written: of_pod,
+        });
+        Ok(())
+    }
+
+    /// Makes the originals last, before the first change. Returns whether that worked.
+    pub(super) fn remember<'a>(&self, node: &mut Node, ids: impl Iterator<Item = &'a Id>) -> bool {
+        let originals = S::of_mut(&mut node.state);
+        for id in ids {
+            if let (Some(member), Some(pod)) = (self.members.get(id), self.pods.get(&id.uid)) {
+                originals.remember(&pod.path, Kind::Pod, pod.original);
+                originals.remember(&member.path, Kind::Container, member.original);
+            }
+        }
+        node.save()
+    }
+
+    /// What these containers had themselves, together: for each pod the sum of its containers', or
+    /// its own, if that is less. None: one pod may have as much as there is.
+    pub(super) fn own<A: Sum + PartialOrd>(
+        &self,
+        amount: impl Fn(S) -> Option<A>,
+        of: impl Fn(&Id) -> bool,
+    ) -> Option<A> {
+        let of_pod = |(uid, pod): (&String, &PodGroup<S>)| {
+            let containers = self.members.iter().filter(|(id, _)| id.uid == *uid && of(id));
+            let sum: Option<A> = containers.map(|(_, member)| amount(member.original)).sum();
+            match (amount(pod.original), sum) {
+                (Some(pod), Some(sum)) => Some(if pod < sum { pod } else { sum }),
+                (pod, sum) => pod.or(sum),
+            }
+        };
+        self.pods.iter().map(of_pod).sum()
+    }
+
+    /// Compares all with what was written, and raises what could not be raised at first.
+    pub(super) fn check(&mut self, node: &mut Node, now: Duration) {
+        let ids: Vec<Id> = self.members.keys().cloned().collect();
+        for id in &ids {
+            match self.is_ours(node, now, id) {
+                Ok(_) => {}
+                // The next reading removes it.
+                Err(error) if error.is_gone() => {}
+                Err(error) => node.tally.error(tally::READ, &error),
+            }
+            if self.members.get(id).is_some_and(|member| matches!(member.phase, Phase::Paused { .. })) {
+                self.raise(node, id);
+            }
+        }
+    }
+
+    /// Writes what a container that is managed shall have. Returns whether its group is gone.
+    #[must_use]
+    pub(super) fn change(&mut self, node: &mut Node, now: Duration, id: &Id, to: S) -> bool {
+        let written = match self.is_ours(node, now, id) {
+            // Another one's pod may have paused it.
+            Ok(true) if self.members.get(id).is_none_or(|member| !member.is_managed()) => Ok(()),
+            Ok(true) => self.write(node, id, to),
+            Ok(false) => Ok(()),
+            Err(error) => Err(error),
+        };
+        match written {
+            Ok(()) => false,
+            Err(error) if error.is_gone() => true,
+            Err(error) if error.is_in_use() => {
+                // The next look finds out what it needs.
+                node.tally.error(tally::IN_USE, &error);
+                false
+            }
+            Err(error) => {
+                node.tally.error(tally::WRITE, &error);
+                if let Some(member) = self.members.get_mut(id) {
+                    member.stuck = true;
+                }
+                self.pause(node, now, id);
+                false
+            }
+        }
+    }
+
+    /// Whether a container and its pod have what was written. If not, that is their original from
+    /// now on.
+    fn is_ours(&mut self, node: &mut Node, now: Duration, id: &Id) -> Result<bool, GroupError> {
+        let (Some(member), Some(pod)) = (self.members.get_mut(id), self.pods.get_mut(&id.uid)) else {
+            return Ok(false);
+        };
+        let originals = S::of_mut(&mut node.state);
+        let (of_container, of_pod) = (S::read(&member.group), S::read(&pod.group));
+        // A pod whose container is gone may have been resized too.
+        let theirs = of_pod.as_ref().ok().copied().filter(|of_pod| *of_pod != pod.written);
+        if let Some(of_pod) = theirs {
+            pod.adopt(of_pod);
+            originals.replace(&pod.path, pod.original);
+        }
+        let of_container = of_container?;
+        let is_theirs = of_container != member.written;
+        if is_theirs {
+            member.adopt(of_container);
+            originals.replace(&member.path, member.original);
+        }
+        let pod_is_theirs = theirs.is_some();
+        if !pod_is_theirs && !is_theirs {
+            return of_pod.map(|_| true);
+        }
+        // Before they came under the limit it was theirs anyway.
+        let affected: Vec<Id> = self
+            .members
+            .iter()
+            .filter(|(other, _)| if pod_is_theirs { other.uid == id.uid } else { *other == id })
+            .filter(|(_, member)| member.attached)
+            .map(|(other, _)| other.clone())
+            .collect();
+        for other in &affected {
+            if let Some(member) = self.members.get_mut(other) {
+                member.foreign += 1;
+                tracing::info!(
+                    app = self.app,
+                    pod = member.pod,
+                    container = member.container,
+                    "somebody else has written its {} or its pod's; it is left alone for 60 s",
+                    self.what
+                );
+            }
+            self.pause(node, now, other);
+        }
+        Ok(false)
+    }
+
+    /// Leaves a container alone, with at least its own.
+    pub(super) fn pause(&mut self, node: &mut Node, now: Duration, id: &Id) {
+        if let Some(member) = self.members.get_mut(id) {
+            member.phase = Phase::Paused { until: now + PAUSE };
+        }
+        self.raise(node, id);
+    }
+
+    /// Gives a container at least its own.
+    pub(super) fn raise(&mut self, node: &mut Node, id: &Id) {
+        let Some(member) = self.members.get_mut(id).filter(|_| node.enforcing) else { return };
+        // It may have been resized since it was looked at.
+        match S::read(&member.group) {
+            Ok(now) if now != member.written => {
+                member.adopt(now);
+                S::of_mut(&mut node.state).replace(&member.path, member.original);
+            }
+            Ok(now) if now.larger(member.original) != now => {
+                let to = now.larger(member.original);
+                match self.write(node, id, to) {
+                    Err(error) if !error.is_gone() => node.tally.error(tally::of_write(&error), &error),
+                    _ => {}
+                }
+            }
+            Err(error) if !error.is_gone() => node.tally.error(tally::READ, &error),
+            _ => {}
+        }
+    }
+
+    /// Writes what a container shall have. Its pod's is raised before, or lowered after that.
+    fn write(&mut self, node: &mut Node, id: &Id, to: S) -> Result<(), GroupError> {
+        let Some(pod) = self.pods.get_mut(&id.uid) else { return Ok(()) };
+        // Whoever has resized it since it was looked at means it.
+        let of_pod = S::read(&pod.group)?;
+        if of_pod != pod.written {
+            pod.adopt(of_pod);
+            S::of_mut(&mut node.state).replace(&pod.path, pod.original);
+        }
+        let containers = self.members.iter().filter(|(other, _)| other.uid == id.uid);
+        let target = pod
+            .target(containers.map(|(other, member)| (member.original, if other == id { to } else { member.written })));
+        if target.is_above(pod.written) {
+            node.set(&pod.group, &mut pod.written, target)?;
+        }
+        let written = match self.members.get_mut(id) {
+            Some(member) => node.set(&member.group, &mut member.written, to),
+            None => Ok(()),
+        };
+        // A pod whose container is gone goes back too: another one may start in it.
+        if written.as_ref().err().is_none_or(GroupError::is_gone) {
+            match node.set(&pod.group, &mut pod.written, target) {
+                // Something else in the pod uses it; its containers have limits of their own.
+                Err(error) if error.is_in_use() => {}
+                done => done?,
+            }
+        }
+        written
+    }
+
+    /// Forgets a container, and gives it its original if it still exists.
+    pub(super) fn remove(&mut self, node: &mut Node, now: Duration, id: &Id) {
+        // A change of the last second is somebody else's original.
+        let _ = self.is_ours(node, now, id);
+        let Some(member) = self.members.get(id) else { return };
+        let changed = node.enforcing && S::of(&node.state).has(&member.path);
+        let put_back = if changed { self.write(node, id, member.original) } else { Ok(()) };
+        let member = self.members.remove(id);
+        let done = match put_back {
+            Err(error) if !error.is_gone() => {
+                node.tally.error(tally::of_write(&error), &error);
+                false
+            }
+            _ => true,
+        };
+        let originals = S::of_mut(&mut node.state);
+        // What could not be put back stays in the file, for the next one who can.
+        if let Some(member) = member.filter(|_| done) {
+            originals.forget(&member.path);
+        }
+        if !self.members.keys().any(|other| other.uid == id.uid)
+            && let Some(pod) = self.pods.remove(&id.uid).filter(|pod| done && pod.written == pod.original)
+        {
+            originals.forget(&pod.path);
+        }
+    }
+}

@@ -1,0 +1,244 @@
+//! The memory of an application on this node.
+
+use super::groups::Groups;
+use super::member::{Id, Member, Phase, Wanted};
+use super::node::Node;
+use super::status::{AppMemory, ContainerMemory, Which};
+use super::tally;
+use crate::bytes::Bytes;
+use crate::cgroup::{GroupError, Limits, Usage, locate};
+use crate::config::{AppName, MemoryConfig};
+use crate::memory::{App, Refused, Start};
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// What is known of a container's memory.
+#[derive(Debug)]
+pub(super) struct Use {
+    /// What it keeps at least.
+    pub(super) least: Bytes,
+    pub(super) last: Usage,
+    /// Whether nobody has what it asks for.
+    pub(super) short: bool,
+    /// Whether it has asked since it was looked at.
+    pub(super) asked: bool,
+    /// Until then that has time.
+    pub(super) quiet: Duration,
+    /// Whether the kernel says when it is at its limit.
+    pub(super) watched: bool,
+}
+
+/// The memory of an application.
+#[derive(Debug)]
+pub(super) struct MemoryApp {
+    pub(super) config: MemoryConfig,
+    pub(super) memory: App<Id>,
+    pub(super) groups: Groups<Limits, Use>,
+    /// Why containers are not under the limit, or why a new limit is not in force.
+    pub(super) refused: Option<Refused>,
+    /// When memory was last taken.
+    pub(super) reclaimed: Duration,
+    /// When all were last looked at.
+    pub(super) read: Duration,
+    pub(super) grants: u64,
+    pub(super) refused_grants: u64,
+    /// Processes that the kernel has killed in a pod, by its uid.
+    pub(super) kills: BTreeMap<String, u64>,
+}
+
+impl MemoryApp {
+    pub(super) fn new(name: &AppName, config: &MemoryConfig, now: Duration) -> Self {
+        Self {
+            config: config.clone(),
+            memory: App::new(config.rule, config.limit),
+            groups: Groups::new(name.to_string(), "limit of memory"),
+            refused: None,
+            reclaimed: now,
+            read: now,
+            grants: 0,
+            refused_grants: 0,
+            kills: BTreeMap::new(),
+        }
+    }
+
+    /// Takes a new configuration. The limit is in force with the next [`Self::check`] at which it
+    /// leaves room for what the containers keep.
+    pub(super) fn configure(&mut self, config: &MemoryConfig) {
+        if *config != self.config {
+            self.memory.set_rule(config.rule);
+            self.config = config.clone();
+            self.refused = None;
+        }
+    }
+
+    /// Puts containers back that are not wanted any more.
+    pub(super) fn keep(&mut self, node: &mut Node, now: Duration, wanted: &BTreeMap<Id, Wanted<'_>>) {
+        for id in &self.groups.unwanted(wanted) {
+            self.remove(node, now, id);
+        }
+    }
+
+    /// The groups that it changes.
+    pub(super) fn paths(&self) -> impl Iterator<Item = &PathBuf> {
+        self.groups.paths()
+    }
+
+    /// Whether it has this container.
+    pub(super) fn has(&self, id: &Id) -> bool {
+        self.groups.members.contains_key(id)
+    }
+
+    /// Takes the containers that are new. Returns whether one was not found.
+    pub(super) fn add(&mut self, node: &mut Node, wanted: &BTreeMap<Id, Wanted<'_>>) -> bool {
+        let mut missing = false;
+        for (id, new) in wanted {
+            let least = new.container.memory.min(node.capacity.memory);
+            if let Some(member) = self.groups.members.get_mut(id) {
+                if member.more.least != least {
+                    member.more.least = least;
+                    // It comes anew, with what it has to keep now.
+                    member.phase = if member.is_managed() { Phase::Joining } else { member.phase };
+                }
+                continue;
+            }
+            match self.find(node, id, new, least) {
+                Ok(found) => missing |= !found,
+                Err(error) => {
+                    missing = true;
+                    node.tally.error(tally::READ, &error);
+                }
+            }
+        }
+        missing
+    }
+
+    fn find(&mut self, node: &mut Node, id: &Id, new: &Wanted<'_>, least: Bytes) -> Result<bool, GroupError> {
+        let Some(located) = locate(&node.tree, &id.uid, &id.id) else { return Ok(false) };
+        let last = node.tree.group(&located.container).memory_usage()?;
+        let more = Use { least, last, short: false, asked: false, quiet: Duration::ZERO, watched: false };
+        self.groups.find(node, id, new, &located, more)?;
+        Ok(true)
+    }
+
+    /// Brings containers under the limit.
+    pub(super) fn admit(&mut self, node: &mut Node) {
+        let capacity = node.capacity.memory;
+        let ready: Vec<(Id, Start)> = self
+            .groups
+            .members
+            .iter()
+            .filter(|(_, member)| member.phase == Phase::Joining)
+            .map(|(id, member)| {
+                let used = member.more.last.working_set();
+                (id.clone(), Start { used, least: member.more.least, most: capacity })
+            })
+            .collect();
+        if ready.is_empty() {
+            return;
+        }
+        let mut outcome = self.attach(node, &ready);
+        // Those that come later need not wait for each other.
+        if outcome.is_err() && self.managed().next().is_some() {
+            for one in &ready {
+                if let Ok(true) = self.attach(node, std::slice::from_ref(one)) {
+                    self.manage(&one.0);
+                }
+            }
+        } else if let Ok(true) = outcome {
+            for (id, _) in &ready {
+                self.manage(id);
+            }
+            outcome = Ok(true);
+        }
+        match outcome {
+            Ok(true) => self.refused = None,
+            Ok(false) => {}
+            Err(refused) => self.refuse(node, refused),
+        }
+        for (id, _) in &ready {
+            if self.groups.members.get(id).is_some_and(|member| !member.is_managed()) {
+                // It may have a limit of an earlier agent, or of the time before a pause.
+                self.groups.raise(node, id);
+            }
+        }
+    }
+
+    fn manage(&mut self, id: &Id) {
+        if let Some(member) = self.groups.members.get_mut(id) {
+            (member.phase, member.attached) = (Phase::Managed, true);
+            (member.theirs, member.stuck) = (false, false);
+        }
+    }
+
+    /// Whether the originals could be kept, which must be so before the first change.
+    fn attach(&mut self, node: &mut Node, ready: &[(Id, Start)]) -> Result<bool, Refused> {
+        let is_new = |id: &Id| ready.iter().any(|(new, _)| new == id);
+        let limit = self.limit(node, |id| is_new(id) || self.memory.of(id).is_some());
+        let mut memory = self.memory.clone();
+        memory.set_limit(limit)?;
+        // What an earlier agent has given may leave no room for margins.
+        if ready.iter().any(|(id, _)| self.groups.members.get(id).is_some_and(|member| member.known)) {
+            memory.take_over(ready)?
+        } else {
+            memory.attach(ready)?
+        };
+        if node.enforcing && !self.groups.remember(node, ready.iter().map(|(id, _)| id)) {
+            return Ok(false);
+        }
+        self.memory = memory;
+        Ok(true)
+    }
+
+    pub(super) fn refuse(&mut self, node: &mut Node, refused: Refused) {
+        if self.refused.is_none() {
+            tracing::warn!(app = self.groups.app(), %refused, "the limit of memory leaves no room");
+        }
+        self.refused = Some(refused);
+        node.tally.error(tally::LIMIT, &format!("{}: memory: {refused}", self.groups.app()));
+    }
+
+    /// The limit for these containers: at most the sum of what their pods had themselves.
+    pub(super) fn limit(&self, node: &Node, of: impl Fn(&Id) -> bool) -> Bytes {
+        if node.override_limits {
+            return self.config.limit;
+        }
+        let own = self.groups.own(|limits: Limits| limits.max, of);
+        own.map_or(self.config.limit, |own| own.min(self.config.limit))
+    }
+
+    /// Forgets a container whose group is gone. Another one may have taken its place.
+    pub(super) fn lose(&mut self, node: &mut Node, now: Duration, id: &Id) {
+        self.remove(node, now, id);
+        node.unplaced = true;
+    }
+
+    fn remove(&mut self, node: &mut Node, now: Duration, id: &Id) {
+        node.forget(id);
+        self.groups.remove(node, now, id);
+        if !self.groups.members.keys().any(|other| other.uid == id.uid) {
+            self.kills.remove(&id.uid);
+        }
+        self.memory.detach(id);
+    }
+
+    /// What the metrics show.
+    pub(super) fn status(&self, node: &Node) -> AppMemory {
+        let container = |(id, member): (&Id, &Member<Limits, Use>)| ContainerMemory {
+            which: Which::of(member),
+            limit: self.memory.of(id).filter(|_| member.is_managed() || !node.enforcing).or(member.written.max),
+            used: member.more.last.working_set(),
+        };
+        let pods: BTreeMap<&String, &String> =
+            self.groups.members.iter().map(|(id, member)| (&id.uid, &member.pod)).collect();
+        let kills = pods.into_iter().map(|(uid, pod)| (pod.clone(), self.kills.get(uid).copied().unwrap_or(0)));
+        AppMemory {
+            limit: self.memory.limit(),
+            pool: self.memory.pool(),
+            grants: self.grants,
+            refused_grants: self.refused_grants,
+            oom_kills: kills.collect(),
+            containers: self.groups.members.iter().map(container).collect(),
+        }
+    }
+}

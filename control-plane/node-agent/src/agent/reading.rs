@@ -1,0 +1,72 @@
+//! What the kernel has counted of a container's CPU.
+
+use super::timing::STEP;
+use crate::cgroup::{Counters, Group, GroupError};
+use crate::cores::Cores;
+use crate::cpu::Interval;
+use std::time::Duration;
+
+/// When and what was counted.
+#[derive(Clone, Copy, Debug)]
+struct Reading {
+    at: Duration,
+    counters: Counters,
+}
+
+impl Reading {
+    /// What happened since `before`; none if no time has passed.
+    fn since(self, before: Self) -> Option<Interval> {
+        let time = self.at.checked_sub(before.at).filter(|time| !time.is_zero())?;
+        let used = self.counters.used.saturating_sub(before.counters.used);
+        let periods = self.counters.periods.saturating_sub(before.counters.periods);
+        let throttled = self.counters.throttled.saturating_sub(before.counters.throttled);
+        let throttled = if periods == 0 { 0.0 } else { (throttled as f64 / periods as f64).min(1.0) };
+        Some(Interval { used: Cores::new(used.as_secs_f64() / time.as_secs_f64()), throttled })
+    }
+}
+
+/// The use of a container, step by step.
+#[derive(Debug, Default)]
+pub(super) struct Readings {
+    last: Option<Reading>,
+    shown: Option<Reading>,
+    /// While it is observed before it comes under the limit: so many steps, with this use in sum.
+    pub(super) observed: (u32, Cores),
+}
+
+impl Readings {
+    /// What happened since the last reading.
+    pub(super) fn read(&mut self, group: &Group, now: Duration) -> Result<Option<Interval>, GroupError> {
+        let reading = Reading { at: now, counters: group.counters()? };
+        self.shown.get_or_insert(reading);
+        let Some(last) = self.last else {
+            self.last = Some(reading);
+            return Ok(None);
+        };
+        // In a shorter time the kernel may not have counted yet.
+        let interval = reading.since(last).filter(|_| now.saturating_sub(last.at) >= STEP / 2);
+        if interval.is_some() {
+            self.last = Some(reading);
+        }
+        Ok(interval)
+    }
+
+    /// Counts a step in which it is observed.
+    pub(super) fn observe(&mut self, interval: Interval) {
+        let (steps, used) = self.observed;
+        self.observed = (steps + 1, used + interval.used);
+    }
+
+    /// Its mean use, if it was observed for so many steps.
+    pub(super) fn mean_after(&self, least: u32) -> Option<Cores> {
+        let (steps, used) = self.observed;
+        (steps >= least).then(|| used * (1.0 / f64::from(steps)))
+    }
+
+    /// What happened since the last call.
+    pub(super) fn show(&mut self) -> Interval {
+        let interval = self.last.zip(self.shown).and_then(|(last, shown)| last.since(shown));
+        self.shown = self.last;
+        interval.unwrap_or(Interval { used: Cores::ZERO, throttled: 0.0 })
+    }
+}

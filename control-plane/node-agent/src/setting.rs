@@ -1,0 +1,161 @@
+//! What the files of a group say about one resource.
+
+use crate::bytes::Bytes;
+use crate::cgroup::{Bandwidth, Group, GroupError, Limits};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use std::fmt::Debug;
+
+/// What a group may have of one resource.
+pub trait Setting: Copy + Eq + Debug + Serialize + DeserializeOwned {
+    /// The name of the file that keeps the originals.
+    const FILE: &'static str;
+
+    /// What a group has now.
+    ///
+    /// # Errors
+    /// A file cannot be read, or is not understood.
+    fn read(group: &Group) -> Result<Self, GroupError>;
+
+    /// Gives it to a group, of which `written` is what it has. That is what is in the files then,
+    /// also after an error: the kernel may round, and some files may be written before another
+    /// fails.
+    ///
+    /// # Errors
+    /// A file cannot be written, or the kernel refuses it.
+    fn write(self, group: &Group, written: &mut Self) -> Result<(), GroupError>;
+
+    /// How much it is, in the unit of `like`, rounded up; none: as much as there is.
+    fn amount(self, like: Self) -> Option<u64>;
+
+    /// The same with another amount, in its own unit.
+    fn with_amount(self, amount: u64) -> Self;
+
+    /// What gives no less than either.
+    fn larger(self, other: Self) -> Self;
+
+    /// The original of a group that has `self` now, though `written` was written: what differs is
+    /// somebody else's.
+    #[must_use]
+    fn adopted(self, written: Self, original: Self) -> Self;
+
+    /// Whether it is more than `other`.
+    fn is_above(self, other: Self) -> bool {
+        match (self.amount(other), other.amount(other)) {
+            (_, None) => false,
+            (None, _) => true,
+            (Some(amount), Some(other)) => amount > other,
+        }
+    }
+}
+
+/// CPU, in microseconds of its period.
+impl Setting for Bandwidth {
+    const FILE: &'static str = "originals.json";
+
+    fn read(group: &Group) -> Result<Self, GroupError> {
+        group.bandwidth()
+    }
+
+    fn write(self, group: &Group, written: &mut Self) -> Result<(), GroupError> {
+        group.set(self)?;
+        *written = self;
+        Ok(())
+    }
+
+    fn adopted(self, written: Self, original: Self) -> Self {
+        if self == written { original } else { self }
+    }
+
+    fn amount(self, like: Self) -> Option<u64> {
+        self.quota_in(like.period)
+    }
+
+    fn with_amount(self, amount: u64) -> Self {
+        Self { quota: Some(amount), ..self }
+    }
+
+    fn larger(self, other: Self) -> Self {
+        if other.is_above(self) { other } else { self }
+    }
+}
+
+/// Memory, in bytes of its maximum.
+impl Setting for Limits {
+    const FILE: &'static str = "memory.json";
+
+    fn read(group: &Group) -> Result<Self, GroupError> {
+        group.memory()
+    }
+
+    fn write(self, group: &Group, written: &mut Self) -> Result<(), GroupError> {
+        let mut done = group.set_memory(self);
+        if done.as_ref().is_err_and(GroupError::is_in_use) {
+            // What cannot be taken from it must not hold it up either.
+            let now = group.memory()?;
+            let lifted = group.set_memory(Self { max: now.max, ..self.larger(now) });
+            done = lifted.and(done);
+        }
+        *written = group.memory()?;
+        done
+    }
+
+    fn adopted(self, written: Self, original: Self) -> Self {
+        let adopted = |now, written, original| if now == written { original } else { now };
+        Self {
+            max: adopted(self.max, written.max, original.max),
+            high: adopted(self.high, written.high, original.high),
+        }
+    }
+
+    fn amount(self, _: Self) -> Option<u64> {
+        self.max.map(Bytes::get)
+    }
+
+    fn with_amount(self, amount: u64) -> Self {
+        Self { max: Some(Bytes::new(amount)), ..self }
+    }
+
+    fn larger(self, other: Self) -> Self {
+        self.larger(other)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn quotas_of_different_periods_compare_by_cores() {
+        let of = |quota, period| Bandwidth { quota, period };
+        for (a, b, above) in [
+            (of(Some(2), 10), of(Some(1), 10), true),
+            (of(Some(1), 10), of(Some(1), 10), false),
+            (of(Some(2), 20), of(Some(1), 10), false),
+            (of(None, 10), of(Some(1), 10), true),
+            (of(Some(1), 10), of(None, 10), false),
+            (of(None, 10), of(None, 10), false),
+        ] {
+            assert_eq!(a.is_above(b), above, "{a:?} {b:?}");
+            assert_eq!(b.larger(a), if above { a } else { b });
+        }
+        assert_eq!(of(None, 10).with_amount(3), of(Some(3), 10));
+    }
+
+    #[test]
+    fn only_what_somebody_else_has_written_is_adopted() {
+        let limits = |max: u64, high: u64| Limits { max: Some(Bytes::new(max)), high: Some(Bytes::new(high)) };
+        let (written, original) = (limits(5, 4), limits(9, 8));
+        for (now, adopted) in [
+            (written, original),
+            (limits(6, 4), limits(6, 8)),
+            (limits(5, 3), limits(9, 3)),
+            (limits(6, 3), limits(6, 3)),
+        ] {
+            assert_eq!(now.adopted(written, original), adopted);
+        }
+        let quota = |quota| Bandwidth { quota: Some(quota), period: 10 };
+        assert_eq!(quota(5).adopted(quota(5), quota(9)), quota(9));
+        assert_eq!(quota(6).adopted(quota(5), quota(9)), quota(6));
+    }
+}
