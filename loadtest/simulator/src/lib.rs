@@ -15,6 +15,7 @@
 //! | [`regimes`] | the map: for which services bids gain, and for which they change nothing |
 //! | [`estimators`] | the source of a server's capacity: our estimators beside published ones |
 //! | [`quota`] | the node agent's CPU quotas beside others |
+//! | [`memory`] | its memory limits beside others |
 //!
 //! The model: a request draws its service time once and keeps it through all retries. A server
 //! works on `concurrency` requests at once, each at the server's speed; the others wait in one FIFO
@@ -38,6 +39,7 @@ pub mod figure;
 pub mod fleet;
 pub mod incident;
 pub mod load;
+pub mod memory;
 pub mod outcome;
 pub mod policies;
 pub mod quota;

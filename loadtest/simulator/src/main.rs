@@ -21,6 +21,7 @@ enum Command {
     Estimators(commands::estimators::Estimators),
     Regimes(commands::regimes::Regimes),
     Quota(commands::quota::Quota),
+    Memory(commands::memory::Memory),
 }
 
 fn main() -> anyhow::Result<()> {
@@ -31,5 +32,6 @@ fn main() -> anyhow::Result<()> {
         Command::Estimators(command) => command.run(),
         Command::Regimes(command) => command.run(),
         Command::Quota(command) => command.run(),
+        Command::Memory(command) => command.run(),
     }
 }
