@@ -84,7 +84,7 @@ chaos: release envoy ## Inject one fault after the other under load, into stock 
 	$(LAB) chaos $(if $(ROWS),--only $(ROWS))
 
 .PHONY: quota
-quota: release ## Compare who sets CPU quotas under one limit, 5 rounds: the node agent, fixed quotas, a burst, an autoscaler; fails if the agent misses a bound (root and cgroups; about 50 minutes)
+quota: release ## Compare who sets CPU quotas and limits of memory under one limit, 5 rounds: the node agent, fixed ones, a burst, an autoscaler; fails if the agent misses a bound (root and cgroups; about 80 minutes)
 	$(LAB) quota
 
 .PHONY: soak-envoy

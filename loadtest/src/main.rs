@@ -16,7 +16,7 @@ fn main() -> ExitCode {
     let command = Arguments::parse().command;
     // A backend needs one thread, the lab two: one to send, one to watch.
     let mut runtime = match command {
-        Command::Backend(_) => tokio::runtime::Builder::new_current_thread(),
+        Command::Backend(_) | Command::Hog(_) => tokio::runtime::Builder::new_current_thread(),
         _ => tokio::runtime::Builder::new_multi_thread(),
     };
     match runtime.worker_threads(2).enable_all().build() {

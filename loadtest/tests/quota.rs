@@ -1,5 +1,5 @@
-//! Two allocators and an agent for a few seconds, in real control groups. It needs root, and
-//! cgroups v1 or v2.
+//! Two allocators and an agent for a few seconds, of CPU and of memory, in real control groups. It
+//! needs root, and cgroups v1 or v2.
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -11,14 +11,22 @@ use std::time::{Duration, Instant};
 
 const LAB: &str = env!("CARGO_BIN_EXE_bloc-lab");
 
-/// Raises and lowers each quota, and knows nothing.
+/// Raises and lowers each quota, or gives each container 400 MiB, and knows nothing.
 const AGENT: &str = r#"#!/bin/sh
 [ "$1" = run ] || exit 2
 while [ $# -gt 1 ]; do
-  case $1 in --cgroups) cgroups=$2;; --address-file) address=$2;; --config | --state) : "${2:?}";; esac
+  case $1 in --cgroups) cgroups=$2;; --memory) memory=$2;; --address-file) address=$2;; --config | --state) : "${2:?}";; esac
   shift
 done
 echo 127.0.0.1:1 > "$address"
+if [ -n "$memory" ]; then
+  for group in "$memory"/burstable/pod*/ "$memory"/burstable/pod*/*/; do
+    for file in "$group"/memory.max "$group"/memory.limit_in_bytes; do
+      [ ! -e "$file" ] || echo 419430400 > "$file"
+    done
+  done
+  exec sleep 60
+fi
 while sleep 0.05; do
   for part in 20 24; do
     for container in "$cgroups"/burstable/pod*/*/; do
@@ -86,12 +94,37 @@ fn two_allocators_are_measured_and_nothing_is_left() {
     assert_eq!(page.matches("<svg").count(), 2);
 }
 
+fn agent(target: &Path) -> PathBuf {
+    let agent = target.join("agent");
+    fs::write(&agent, AGENT).unwrap();
+    fs::set_permissions(&agent, fs::Permissions::from_mode(0o755)).unwrap();
+    agent
+}
+
+#[test]
+fn who_needs_more_memory_than_an_equal_part_is_killed_and_nothing_is_left() {
+    let target = tempfile::tempdir().unwrap();
+    let agent = agent(target.path());
+    let child = quota("memory-equal,memory-agent", "500ms", target.path()).arg("--agent").arg(agent).spawn().unwrap();
+    let id = child.id();
+    let (code, errors) = ended(child);
+    assert_eq!(groups(id), Vec::<PathBuf>::new());
+    assert_eq!(code, Some(0), "{errors}");
+    let measured = figures(target.path());
+    let names: Vec<&str> = measured.iter().filter_map(|one| one["name"].as_str()).collect();
+    assert_eq!(names, ["memory-equal", "memory-agent"]);
+    let figure = |one: usize, name: &str| measured[one]["turns"][0][name].as_f64().unwrap();
+    assert!(figure(0, "kills") >= 1.0 && figure(1, "kills") == 0.0, "{measured:?}");
+    assert!(figure(0, "memory_slack_p50") < figure(1, "memory_slack_p50"), "400 MiB are more: {measured:?}");
+    assert!(figure(1, "agent_cpu") >= 0.0);
+    let page = fs::read_to_string(target.path().join("out/report.html")).unwrap();
+    assert_eq!(page.matches("<svg").count(), 2);
+}
+
 #[test]
 fn an_agent_is_a_process_that_finds_its_containers_below_a_directory() {
     let target = tempfile::tempdir().unwrap();
-    let agent = target.path().join("agent");
-    fs::write(&agent, AGENT).unwrap();
-    fs::set_permissions(&agent, fs::Permissions::from_mode(0o755)).unwrap();
+    let agent = agent(target.path());
     let child = quota("agent,cost", "500ms", target.path()).arg("--agent").arg(&agent).spawn().unwrap();
     let id = child.id();
     let (_, errors) = ended(child);
@@ -105,10 +138,17 @@ fn an_agent_is_a_process_that_finds_its_containers_below_a_directory() {
 
 #[test]
 fn a_signal_removes_processes_and_groups() {
+    for only in ["equal", "memory-equal"] {
+        signalled(only);
+    }
+}
+
+/// All four containers have a process when the signal comes.
+fn signalled(only: &str) {
     let target = tempfile::tempdir().unwrap();
-    let child = quota("equal", "10s", target.path()).spawn().unwrap();
+    let child = quota(only, "10s", target.path()).spawn().unwrap();
     let id = child.id();
-    // A backend in each container, and so in a group that cannot be removed while it runs.
+    // A process in each container, and so in a group that cannot be removed while it runs.
     let holds = |group: &Path| {
         let pods = fs::read_dir(group.join("burstable")).into_iter().flatten().flatten();
         let containers = pods.flat_map(|pod| fs::read_dir(pod.path()).into_iter().flatten().flatten());
@@ -117,7 +157,7 @@ fn a_signal_removes_processes_and_groups() {
     };
     let deadline = Instant::now() + Duration::from_secs(30);
     while groups(id).iter().all(|group| holds(group) < 4) {
-        assert!(Instant::now() < deadline, "no backends within 30 s");
+        assert!(Instant::now() < deadline, "{only}: no processes within 30 s");
         std::thread::sleep(Duration::from_millis(20));
     }
     kill(Pid::from_raw(i32::try_from(id).unwrap()), Signal::SIGINT).unwrap();

@@ -57,10 +57,13 @@ pub enum Command {
     Soak(soak::command::SoakCommand),
     /// Make a table and a page from the files of other commands
     Report(report::Report),
-    /// Compare who sets the CPU quotas of containers: the node agent, fixed quotas and others
+    /// Compare who sets CPU quotas and limits of memory: the node agent, fixed ones and others
     Quota(quota::command::QuotaCommand),
     /// Serve as an application with a known service time
     Backend(backend::Serve),
+    /// Take and give back memory, for `quota`
+    #[command(hide = true)]
+    Hog(quota::memory::hog::Hog),
 }
 
 impl Command {
@@ -87,6 +90,7 @@ impl Command {
             Self::Quota(quota) => quota.run().await,
             Self::Report(report) => report.run(),
             Self::Backend(backend) => backend.run().await,
+            Self::Hog(hog) => hog.run().await,
         }
     }
 }

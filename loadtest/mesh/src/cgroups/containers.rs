@@ -8,6 +8,7 @@
 //! [`Containers`]; their processes have to have ended before. Groups that a killed program has left
 //! are removed by the next one.
 
+use super::text::{CpuCounters, PERIOD, counted, microseconds, quota_of_first, quota_of_second};
 use super::{Place, Version};
 use std::fs;
 use std::io;
@@ -15,10 +16,8 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-/// The kernel's default.
-const PERIOD: Duration = Duration::from_millis(100);
 const PREFIX: &str = "bloc-quota-";
-const CLASS: &str = "burstable";
+pub(super) const CLASS: &str = "burstable";
 
 /// Why no groups can be made here.
 #[derive(Debug, thiserror::Error)]
@@ -55,22 +54,11 @@ pub struct Container {
     version: Version,
 }
 
-/// What the kernel has counted.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct CpuCounters {
-    /// CPU time.
-    pub used: Duration,
-    /// Periods in which something ran or wanted to.
-    pub periods: u64,
-    /// Those in which it was throttled.
-    pub throttled: u64,
-}
-
 fn at(path: &Path) -> impl FnOnce(io::Error) -> GroupError {
     |error| GroupError { path: path.to_owned(), error }
 }
 
-fn write(path: &Path, text: &str) -> Result<(), GroupError> {
+pub(super) fn write(path: &Path, text: &str) -> Result<(), GroupError> {
     fs::write(path, text).map_err(at(path))
 }
 
@@ -79,13 +67,13 @@ fn read(path: &Path) -> Result<String, GroupError> {
 }
 
 /// Reads a file whose text has to mean something.
-fn understood<T>(path: &Path, meaning: impl FnOnce(&str) -> Option<T>) -> Result<T, GroupError> {
+pub(super) fn understood<T>(path: &Path, meaning: impl FnOnce(&str) -> Option<T>) -> Result<T, GroupError> {
     let text = read(path)?;
     let unknown = || io::Error::new(io::ErrorKind::InvalidData, format!("{text:?} is not understood"));
     meaning(&text).ok_or_else(|| at(path)(unknown()))
 }
 
-fn make(path: &Path) -> Result<(), GroupError> {
+pub(super) fn make(path: &Path) -> Result<(), GroupError> {
     match fs::create_dir(path) {
         // Both hierarchies may be one.
         Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(at(path)(error)),
@@ -152,6 +140,10 @@ impl Containers {
         }
     }
 
+    pub(super) fn kind(&self) -> Version {
+        self.version
+    }
+
     fn pods(&self, pod: &str) -> [PathBuf; 2] {
         [&self.cpu, &self.cpuacct].map(|folder| folder.join(CLASS).join(format!("pod{pod}")))
     }
@@ -173,15 +165,19 @@ impl Containers {
 impl Drop for Containers {
     fn drop(&mut self) {
         for folder in [&self.cpu, &self.cpuacct] {
-            // A process that has just ended may still be leaving.
-            for _ in 0..200 {
-                remove_all(folder);
-                if !folder.exists() {
-                    break;
-                }
-                std::thread::sleep(Duration::from_millis(5));
-            }
+            remove_in_the_end(folder);
         }
+    }
+}
+
+/// Removes a group and those below it. A process that has just ended may still be leaving.
+pub(super) fn remove_in_the_end(folder: &Path) {
+    for _ in 0..200 {
+        remove_all(folder);
+        if !folder.exists() {
+            break;
+        }
+        std::thread::sleep(Duration::from_millis(5));
     }
 }
 
@@ -195,7 +191,7 @@ fn remove_all(folder: &Path) {
     let _ = fs::remove_dir(folder);
 }
 
-fn remove_those_of_ended_programs(folder: &Path) {
+pub(super) fn remove_those_of_ended_programs(folder: &Path) {
     for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
         let name = entry.file_name();
         let Some(process) = name.to_str().and_then(maker) else { continue };
@@ -216,8 +212,12 @@ impl Container {
     /// # Errors
     /// It has ended, or the kernel refuses.
     pub fn add(&self, process: u32) -> Result<(), GroupError> {
-        write(&self.cpu.join("cgroup.procs"), &process.to_string())?;
-        write(&self.cpuacct.join("cgroup.procs"), &process.to_string())
+        self.join_files().iter().try_for_each(|file| write(file, &process.to_string()))
+    }
+
+    /// A process that writes its id into these files joins it.
+    pub fn join_files(&self) -> [PathBuf; 2] {
+        [&self.cpu, &self.cpuacct].map(|folder| folder.join("cgroup.procs"))
     }
 
     /// Its quota in cores; none: it has none.
@@ -288,52 +288,9 @@ impl Container {
     }
 }
 
-fn microseconds(cores: f64) -> u128 {
-    PERIOD.mul_f64(cores.max(0.0)).as_micros()
-}
-
-/// `cpu.cfs_quota_us`, for the default period.
-fn quota_of_first(text: &str) -> Option<Option<f64>> {
-    let quota: f64 = text.trim().parse().ok()?;
-    Some((quota >= 0.0).then(|| quota / PERIOD.as_micros() as f64))
-}
-
-/// `cpu.max`.
-fn quota_of_second(text: &str) -> Option<Option<f64>> {
-    let (quota, period) = text.trim().split_once(' ')?;
-    let period: f64 = period.parse().ok()?;
-    match quota {
-        "max" => Some(None),
-        quota => Some(Some(quota.parse::<f64>().ok()? / period)),
-    }
-}
-
-/// `cpu.stat`; only that of v2 has the CPU time.
-fn counted(text: &str) -> Option<CpuCounters> {
-    let value = |name: &str| -> Option<u64> {
-        let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '))?;
-        line.trim().parse().ok()
-    };
-    let used = Duration::from_micros(value("usage_usec").unwrap_or(0));
-    Some(CpuCounters { used, periods: value("nr_periods")?, throttled: value("nr_throttled")? })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn reads_quotas_and_counters_of_both_versions() {
-        assert_eq!(quota_of_first("25000\n"), Some(Some(0.25)));
-        assert_eq!((quota_of_first("-1\n"), quota_of_first("x")), (Some(None), None));
-        assert_eq!(quota_of_second("25000 50000\n"), Some(Some(0.5)));
-        assert_eq!((quota_of_second("max 100000\n"), quota_of_second("25000")), (Some(None), None));
-        let first = "nr_periods 7\nnr_throttled 3\nthrottled_time 5\nnr_bursts 0\n";
-        let read = CpuCounters { used: Duration::ZERO, periods: 7, throttled: 3 };
-        assert_eq!((counted(first), counted("nr_periods 7\n")), (Some(read), None));
-        let read = CpuCounters { used: Duration::from_micros(1_500), ..read };
-        assert_eq!(counted(&format!("usage_usec 1500\nuser_usec 9\n{first}")), Some(read));
-    }
 
     #[test]
     fn only_groups_of_ended_programs_are_left_overs() {

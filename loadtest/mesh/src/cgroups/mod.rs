@@ -4,7 +4,11 @@
 //! groups needs root.
 
 mod containers;
+mod memory;
 mod place;
+mod text;
 
-pub use containers::{Container, Containers, CpuCounters, GroupError, NoContainers};
+pub use containers::{Container, Containers, GroupError, NoContainers};
+pub use memory::{ContainerMemory, Memory};
 pub(crate) use place::{Place, Version};
+pub use text::CpuCounters;

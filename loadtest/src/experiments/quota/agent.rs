@@ -48,7 +48,43 @@ pub struct Rule<'a> {
     pub more: &'a str,
 }
 
-/// A running agent. Dropping it kills both of its processes.
+/// What the agent knows of each application about memory.
+#[derive(Clone, Copy, Debug)]
+pub struct MemoryRule<'a> {
+    /// What all containers may have together, in bytes.
+    pub limit: u64,
+    /// What each keeps at least.
+    pub requests: u64,
+    /// Further parameters, as in YAML: `margin: 50Mi, step: 16Mi`.
+    pub more: &'a str,
+}
+
+/// The files that tell an agent what to do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Files {
+    configuration: String,
+    pods: String,
+}
+
+impl Files {
+    /// With the same rule about CPU for each application.
+    pub fn cpu(pods: &[Pod], rule: Rule<'_>) -> Self {
+        let (limit, floor) = (milli(rule.limit), milli(rule.floor));
+        let resource = format!("cpu: {{limit: {limit}, floor: {floor}{}}}", more(rule.more));
+        Self { configuration: configuration(pods, &resource), pods: listed(pods, &format!("requests: {floor}")) }
+    }
+
+    /// With the same rule about memory.
+    pub fn memory(pods: &[Pod], rule: MemoryRule<'_>) -> Self {
+        let resource = format!("memory: {{limit: {}{}}}", rule.limit, more(rule.more));
+        Self {
+            configuration: configuration(pods, &resource),
+            pods: listed(pods, &format!("memory: {}", rule.requests)),
+        }
+    }
+}
+
+/// A running agent. Dropping it kills the guardian, whose end its child notices.
 #[derive(Debug)]
 pub struct Agent {
     // Dropped before the process, whose id is that of the group.
@@ -56,7 +92,7 @@ pub struct Agent {
     process: Process,
 }
 
-/// The guardian and its child are one process group.
+/// The process group of the guardian, and of the shell that starts it. Its child has its own.
 #[derive(Debug)]
 struct Group(u32);
 
@@ -69,8 +105,9 @@ impl Drop for Group {
 }
 
 impl Agent {
-    /// Starts it for these pods, with the same rule for each application. With `restarts` a shell
-    /// starts it again 2 s after it has ended, as the kubelet does.
+    /// Starts it. `memory` is the folder of the containers in the hierarchy of `memory`, if it is
+    /// about that. With `restarts` a shell starts it again 2 s after it has ended, as the kubelet
+    /// does.
     ///
     /// # Errors
     /// It does not start, or ends.
@@ -78,13 +115,13 @@ impl Agent {
         program: &Path,
         directory: &Path,
         containers: &Containers,
-        pods: &[Pod],
-        rule: Rule<'_>,
+        memory: Option<&Path>,
+        files: &Files,
         restarts: bool,
     ) -> anyhow::Result<Self> {
         let file = |name: &str| directory.join(name);
-        fs::write(file("node-agent.yaml"), configuration(pods, rule)).context("node-agent.yaml")?;
-        fs::write(file("pods.yaml"), listed(pods, rule.floor)).context("pods.yaml")?;
+        fs::write(file("node-agent.yaml"), &files.configuration).context("node-agent.yaml")?;
+        fs::write(file("pods.yaml"), &files.pods).context("pods.yaml")?;
         let pods = OsString::from_iter(["file:".as_ref(), file("pods.yaml").as_os_str()]);
         let mut arguments: Vec<OsString> = vec!["run".into()];
         let mut option = |name: &str, value: OsString| arguments.extend([name.into(), value]);
@@ -93,6 +130,9 @@ impl Agent {
         option("--cgroups", containers.cpu().into());
         if let Some(cpuacct) = containers.cpuacct() {
             option("--cpuacct", cpuacct.into());
+        }
+        if let Some(memory) = memory {
+            option("--memory", memory.into());
         }
         option("--state", file("state").into());
         option("--listen", "127.0.0.1:0".into());
@@ -188,26 +228,23 @@ fn milli(cores: f64) -> String {
     format!("{:.0}m", cores * 1e3)
 }
 
-fn configuration(pods: &[Pod], rule: Rule<'_>) -> String {
+fn more(parameters: &str) -> String {
+    if parameters.is_empty() { String::new() } else { format!(", {parameters}") }
+}
+
+fn configuration(pods: &[Pod], resource: &str) -> String {
     let mut apps: Vec<&str> = pods.iter().map(|pod| &*pod.app).collect();
     apps.dedup();
-    let (limit, floor) = (milli(rule.limit), milli(rule.floor));
-    let more = if rule.more.is_empty() { String::new() } else { format!(", {}", rule.more) };
-    let app = |app: &str| {
-        format!(
-            "  {NAMESPACE}/{app}:\n    pods: {{matchLabels: {{app: {app}}}}}\n    cpu: {{limit: {limit}, floor: {floor}{more}}}\n"
-        )
-    };
+    let app = |app: &str| format!("  {NAMESPACE}/{app}:\n    pods: {{matchLabels: {{app: {app}}}}}\n    {resource}\n");
     let apps: String = apps.into_iter().map(app).collect();
     format!("mode: enforce\noverrideLimits: true\napps:\n{apps}")
 }
 
-fn listed(pods: &[Pod], requests: f64) -> String {
-    let requests = milli(requests);
+fn listed(pods: &[Pod], keeps: &str) -> String {
     let line = |Pod { app, uid, id }: &Pod| {
         format!(
             "- {{namespace: {NAMESPACE}, name: {uid}, uid: {uid}, labels: {{app: {app}}}, \
-             containers: [{{name: app, id: \"{id}\", requests: {requests}}}]}}\n"
+             containers: [{{name: app, id: \"{id}\", {keeps}}}]}}\n"
         )
     };
     pods.iter().map(line).collect()
@@ -221,22 +258,25 @@ mod tests {
     fn writes_what_the_agent_reads() {
         let pods = [Pod::new("shop", 0), Pod::new("shop", 1), Pod::new("mail", 0)];
         let rule = Rule { limit: 1.0, floor: 0.02, more: "" };
-        let text = configuration(&pods, rule);
+        let text = Files::cpu(&pods, rule).configuration;
         let app = |name| {
             format!(
                 "  lab/{name}:\n    pods: {{matchLabels: {{app: {name}}}}}\n    cpu: {{limit: 1000m, floor: 20m}}\n"
             )
         };
         assert_eq!(text, format!("mode: enforce\noverrideLimits: true\napps:\n{}{}", app("shop"), app("mail")));
-        let text = configuration(&pods[..1], Rule { more: "slack: 100m, window: 5", ..rule });
+        let text = Files::cpu(&pods[..1], Rule { more: "slack: 100m, window: 5", ..rule }).configuration;
         assert!(text.ends_with("    cpu: {limit: 1000m, floor: 20m, slack: 100m, window: 5}\n"), "{text}");
-        let text = listed(&pods[1..2], 0.02);
+        let text = Files::cpu(&pods[1..2], rule).pods;
         let id = "0".repeat(63) + "2";
         let expected = format!(
             "- {{namespace: lab, name: shop-1, uid: shop-1, labels: {{app: shop}}, \
              containers: [{{name: app, id: \"{id}\", requests: 20m}}]}}\n"
         );
         assert_eq!(text, expected);
+        let files = Files::memory(&pods[1..2], MemoryRule { limit: 7, requests: 5, more: "step: 16Mi" });
+        assert!(files.configuration.ends_with("}\n    memory: {limit: 7, step: 16Mi}\n"), "{files:?}");
+        assert_eq!(files.pods, expected.replace("requests: 20m", "memory: 5"));
     }
 
     #[test]

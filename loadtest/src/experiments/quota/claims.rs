@@ -2,6 +2,7 @@
 
 use super::allocator::Allocator;
 use super::figures::{Figure, Turn};
+use super::memory::allocator::MemoryAllocator;
 use crate::experiments::goals::{Bound, Outcome};
 use crate::rounds::{median, range};
 use serde::{Serialize, Serializer};
@@ -13,12 +14,19 @@ pub enum Name {
     Of(Allocator),
     /// The cost on a full node.
     Cost,
+    /// An allocator of memory.
+    Memory(MemoryAllocator),
 }
 
 impl Name {
     /// All, in the order of tables.
     pub fn all() -> impl Iterator<Item = Self> {
-        Allocator::ALL.into_iter().map(Self::Of).chain([Self::Cost])
+        Allocator::ALL.into_iter().map(Self::Of).chain([Self::Cost]).chain(MemoryAllocator::ALL.map(Self::Memory))
+    }
+
+    /// Whether it is about memory.
+    pub const fn is_memory(self) -> bool {
+        matches!(self, Self::Memory(_))
     }
 
     /// Its name on the command line and in tables.
@@ -26,6 +34,7 @@ impl Name {
         match self {
             Self::Of(allocator) => allocator.name(),
             Self::Cost => "cost",
+            Self::Memory(allocator) => allocator.name(),
         }
     }
 }
@@ -46,7 +55,7 @@ pub struct Claim {
     /// Of whom.
     pub of: Name,
     /// It is the ratio to the figure of this one in the same round; none: its own value.
-    pub over: Option<Allocator>,
+    pub over: Option<Name>,
     /// The bound on the median of the rounds.
     pub bound: Bound,
     /// An aim of the specification that is not reached: it is shown, and nothing fails.
@@ -54,15 +63,18 @@ pub struct Claim {
 }
 
 const AGENT: Name = Name::Of(Allocator::Agent);
+const MEMORY_AGENT: Name = Name::Memory(MemoryAllocator::Agent);
+const MEMORY_EQUAL: Name = Name::Memory(MemoryAllocator::Equal);
 
 /// All claims.
-pub const CLAIMS: [Claim; 6] = {
+pub const CLAIMS: [Claim; 9] = {
     use Bound::{AtLeast, AtMost};
-    use Figure::{AgentCpu, Answered, P999, RaisedP90, RaisedP99, SlackP50};
-    const fn claim(id: &'static str, figure: Figure, over: Option<Allocator>, bound: Bound) -> Claim {
+    use Figure::{AgentCpu, Answered, Kills, MemorySlackP50, P999, RaisedP90, RaisedP99, SlackP50};
+    const fn claim(id: &'static str, figure: Figure, over: Option<Name>, bound: Bound) -> Claim {
         Claim { id, figure, of: AGENT, over, bound, aim: false }
     }
-    let (equal, fixed) = (Some(Allocator::Equal), Some(Allocator::Static));
+    let (equal, fixed) = (Some(Name::Of(Allocator::Equal)), Some(Name::Of(Allocator::Static)));
+    let fixed_memory = Some(Name::Memory(MemoryAllocator::Static));
     [
         claim("slack-static", SlackP50, fixed, AtMost(0.25)),
         claim("answers-equal", Answered, equal, AtLeast(1.25)),
@@ -70,6 +82,10 @@ pub const CLAIMS: [Claim; 6] = {
         Claim { of: Name::Cost, ..claim("cost", AgentCpu, None, AtMost(0.01)) },
         Claim { aim: true, ..claim("p999-static", P999, fixed, AtMost(1.0)) },
         Claim { aim: true, ..claim("new-quota-p99", RaisedP99, None, AtMost(200.0)) },
+        Claim { of: MEMORY_AGENT, ..claim("memory-kills", Kills, None, AtMost(0.0)) },
+        // What the agent does not kill has to be what others do.
+        Claim { of: MEMORY_EQUAL, ..claim("memory-kills-equal", Kills, None, AtLeast(1.0)) },
+        Claim { of: MEMORY_AGENT, ..claim("memory-slack", MemorySlackP50, fixed_memory, AtMost(0.45)) },
     ]
 };
 
@@ -114,7 +130,7 @@ pub fn judge(measured: &[Measured]) -> Vec<Verdict> {
     let find = |name| measured.iter().find(|one| one.name == name).map(|one| &*one.turns);
     let verdict = |claim: &Claim| {
         let of = find(claim.of)?;
-        let over = claim.over.map(|over| find(Name::Of(over)).ok_or(())).transpose().ok()?;
+        let over = claim.over.map(|over| find(over).ok_or(())).transpose().ok()?;
         Some(verdict(claim, of, over))
     };
     CLAIMS.iter().filter_map(verdict).collect()
@@ -157,9 +173,10 @@ mod tests {
     /// The agent beside all others, in one round for each of its values.
     fn measured(agent: &[f64], others: f64) -> Vec<Measured> {
         let figures = CLAIMS.map(|claim| claim.figure);
+        let agents = [AGENT, Name::Cost, MEMORY_AGENT];
         let turn = |value: f64| Turn::from(figures.map(|figure| (figure, value)));
         let of = |name| {
-            let values = agent.iter().map(|value| if name == AGENT || name == Name::Cost { *value } else { others });
+            let values = agent.iter().map(|value| if agents.contains(&name) { *value } else { others });
             Measured { name, turns: values.map(turn).collect() }
         };
         Name::all().map(of).collect()
@@ -172,12 +189,18 @@ mod tests {
     #[test]
     fn the_median_of_the_rounds_is_held_to_each_bound() {
         use Outcome::{Kept, Missed};
-        let all = |outcomes: [Outcome; 6]| CLAIMS.map(|claim| claim.id).into_iter().zip(outcomes).collect::<Vec<_>>();
-        assert_eq!(outcomes(&measured(&[0.01], 0.04)), all([Kept, Missed, Kept, Kept, Kept, Kept]));
-        assert_eq!(outcomes(&measured(&[200.0], 160.0)), all([Missed, Kept, Kept, Missed, Missed, Kept]));
+        let all = |outcomes: [Outcome; 9]| CLAIMS.map(|claim| claim.id).into_iter().zip(outcomes).collect::<Vec<_>>();
+        assert_eq!(
+            outcomes(&measured(&[0.01], 0.04)),
+            all([Kept, Missed, Kept, Kept, Kept, Kept, Missed, Missed, Kept])
+        );
+        assert_eq!(
+            outcomes(&measured(&[200.0], 160.0)),
+            all([Missed, Kept, Kept, Missed, Missed, Kept, Missed, Kept, Missed])
+        );
         assert_eq!(
             outcomes(&measured(&[0.02, 201.0, 250.0], 201.0)),
-            all([Missed, Missed, Missed, Missed, Kept, Missed])
+            all([Missed, Missed, Missed, Missed, Kept, Missed, Missed, Kept, Missed])
         );
         let verdicts = judge(&measured(&[3.0, 1.0, 2.0], 4.0));
         assert_eq!((verdicts[0].median, verdicts[0].range), (Some(0.5), Some([0.25, 0.75])));
@@ -185,13 +208,13 @@ mod tests {
         assert!(!kept(&verdicts) && kept(&verdicts[4..5]));
         let aims = judge(&measured(&[300.0], 160.0));
         assert_eq!((aims[4].outcome, aims[5].outcome), (Missed, Missed));
-        assert!(kept(&aims[4..]) && !kept(&aims[2..3]), "an aim that is missed does not fail");
+        assert!(kept(&aims[4..6]) && !kept(&aims[2..3]), "an aim that is missed does not fail");
     }
 
     #[test]
     fn what_was_left_out_is_not_claimed_and_what_failed_is_not_kept() {
         let mut some = measured(&[0.01], 0.04);
-        some.retain(|one| one.name != Name::Of(Allocator::Static) && one.name != Name::Cost);
+        some.retain(|one| ![Name::Of(Allocator::Static), Name::Cost].contains(&one.name) && !one.name.is_memory());
         assert_eq!(
             outcomes(&some),
             [("answers-equal", Outcome::Missed), ("new-quota-p90", Outcome::Kept), ("new-quota-p99", Outcome::Kept)]
@@ -204,5 +227,23 @@ mod tests {
         zero.truncate(6);
         let ratios = judge(&zero).into_iter().filter(|one| one.what.contains(" / "));
         assert_eq!(ratios.map(|one| one.outcome).collect::<Vec<_>>(), [Outcome::NotMeasured; 3], "no ratio to nothing");
+    }
+
+    #[test]
+    fn the_agent_may_kill_nobody_where_equal_parts_kill() {
+        let of = |name, figure, value| Measured { name, turns: vec![Turn::from([(figure, value)])] };
+        let kills = |agent, equal| {
+            let measured = [of(MEMORY_AGENT, Figure::Kills, agent), of(MEMORY_EQUAL, Figure::Kills, equal)];
+            outcomes(&measured).into_iter().map(|(id, outcome)| (id, outcome == Outcome::Kept)).collect::<Vec<_>>()
+        };
+        assert_eq!(kills(0.0, 1.0), [("memory-kills", true), ("memory-kills-equal", true)]);
+        assert_eq!(kills(1.0, 0.0), [("memory-kills", false), ("memory-kills-equal", false)]);
+        let slack = |agent: f64| {
+            let fixed = of(Name::Memory(MemoryAllocator::Static), Figure::MemorySlackP50, 100.0);
+            let verdicts = judge(&[of(MEMORY_AGENT, Figure::MemorySlackP50, agent), fixed]);
+            verdicts.into_iter().find(|one| one.id == "memory-slack").map(|one| one.outcome)
+        };
+        assert_eq!((slack(45.0), slack(46.0)), (Some(Outcome::Kept), Some(Outcome::Missed)));
+        assert!(Name::all().filter(|name| name.is_memory()).count() == 3 && !Name::Cost.is_memory());
     }
 }

@@ -1,9 +1,9 @@
 //! `bloc-lab quota`.
 
 use super::claims::{self, Name, Verdict};
-use super::page;
 use super::plan::{CONTAINERS, LIMIT, Plan, SLO, TIMEOUT};
 use super::run::{Order, Results};
+use super::{memory, page};
 use crate::console::{bar, run_directory, this_command};
 use crate::record::Environment;
 use anyhow::{Context, bail, ensure};
@@ -15,8 +15,8 @@ use serde::Serialize;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// Compare who sets CPU quotas: four containers that burn CPU under one limit, whose load wanders
-/// (about 50 minutes). Needs root and cgroups.
+/// Compare who sets CPU quotas and limits of memory: four containers that burn CPU or take memory
+/// under one limit, in turns (about 80 minutes). Needs root and cgroups.
 ///
 /// Fails if a claim about the node agent is missed or was not measured.
 #[derive(Debug, Args)]
@@ -42,6 +42,9 @@ pub struct QuotaCommand {
     /// Parameters of the agent's rule, as in its configuration, such as "slack: 100m, window: 5"
     #[arg(long, value_name = "YAML", default_value = "")]
     rule: String,
+    /// The same for memory, such as "margin: 50Mi"; its step stays 16Mi
+    #[arg(long, value_name = "YAML", default_value = "")]
+    memory_rule: String,
     /// Where quota.json and report.html go; default target/quota
     #[arg(long, value_name = "DIRECTORY")]
     out: Option<PathBuf>,
@@ -58,6 +61,8 @@ struct Document<'a> {
     slo: Duration,
     timeout: Duration,
     rule: &'a str,
+    memory_rule: &'a str,
+    memory_limit_bytes: u64,
     #[serde(flatten)]
     results: &'a Results,
     claims: &'a [Verdict],
@@ -78,6 +83,7 @@ impl QuotaCommand {
             agent: self.agent.unwrap_or_else(|| lab.with_file_name("bloc-node-agent")),
             lab,
             rule: self.rule,
+            memory_rule: self.memory_rule,
             directory: run_directory("quota"),
         };
         let bar = bar("quota".into());
@@ -86,7 +92,9 @@ impl QuotaCommand {
         let verdicts = claims::judge(&results.measured);
         println!("medians of {} rounds, the least and the greatest in brackets", self.rounds);
         println!("{CONTAINERS} containers, {LIMIT} cores, cgroups {}", results.cgroups);
-        println!("{}", page::figure_table(&results.measured));
+        for part in page::parts(&results.measured) {
+            println!("{}", page::figure_table(&part));
+        }
         if !verdicts.is_empty() {
             println!("{}", page::claim_table(&verdicts));
         }
@@ -99,6 +107,8 @@ impl QuotaCommand {
             slo: SLO,
             timeout: TIMEOUT,
             rule: &order.rule,
+            memory_rule: &order.memory_rule,
+            memory_limit_bytes: memory::plan::LIMIT,
             results: &results,
             claims: &verdicts,
         };
@@ -135,6 +145,7 @@ mod tests {
             wanted(&only).into_iter().map(Name::name).collect::<Vec<_>>()
         };
         assert_eq!(names(&["cost", "static"]), ["static", "cost"]);
-        assert_eq!(names(&[]), ["static", "equal", "burst", "autoscaler", "koordinator", "agent", "cost"]);
+        let cpu = ["static", "equal", "burst", "autoscaler", "koordinator", "agent", "cost"];
+        assert_eq!(names(&[]), [&cpu[..], &["memory-static", "memory-equal", "memory-agent"]].concat());
     }
 }

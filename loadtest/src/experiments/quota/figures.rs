@@ -1,5 +1,6 @@
 //! What is measured of an allocator, and its medians over the rounds.
 
+use super::memory;
 use super::plan::{SLO, TIMEOUT};
 use super::watch::Seen;
 use crate::record::milliseconds;
@@ -40,6 +41,21 @@ pub enum Figure {
     RaisedP99,
     /// How often a throttled container got no larger quota.
     InVain,
+    /// Processes that the kernel killed for want of memory.
+    Kills,
+    /// The most that a container may use minus its use, each 100 ms, over all containers, in MiB:
+    /// the median.
+    MemorySlackP50,
+    /// Its 99th percentile.
+    MemorySlackP99,
+    /// From the use above the limit to a larger limit, in milliseconds: the median.
+    LimitP50,
+    /// Its 90th percentile.
+    LimitP90,
+    /// Its 99th percentile.
+    LimitP99,
+    /// How often a container above its limit got no larger one within a second.
+    LimitInVain,
     /// CPU of the agent's processes, in cores.
     AgentCpu,
 }
@@ -49,7 +65,7 @@ pub type Turn = BTreeMap<Figure, f64>;
 
 impl Figure {
     /// In the order of tables, with the digits that are shown.
-    pub const SHOWN: [(Self, usize); 14] = [
+    pub const SHOWN: [(Self, usize); 21] = [
         (Self::Requests, 0),
         (Self::Answered, 0),
         (Self::InTime, 0),
@@ -63,6 +79,13 @@ impl Figure {
         (Self::RaisedP90, 0),
         (Self::RaisedP99, 0),
         (Self::InVain, 0),
+        (Self::Kills, 0),
+        (Self::MemorySlackP50, 0),
+        (Self::MemorySlackP99, 0),
+        (Self::LimitP50, 0),
+        (Self::LimitP90, 0),
+        (Self::LimitP99, 0),
+        (Self::LimitInVain, 0),
         (Self::AgentCpu, 4),
     ];
 
@@ -82,6 +105,13 @@ impl Figure {
             Self::RaisedP90 => "throttled to new quota p90 ms",
             Self::RaisedP99 => "throttled to new quota p99 ms",
             Self::InVain => "throttled without a new quota",
+            Self::Kills => "killed",
+            Self::MemorySlackP50 => "slack p50, MiB",
+            Self::MemorySlackP99 => "slack p99, MiB",
+            Self::LimitP50 => "above the limit to new limit p50 ms",
+            Self::LimitP90 => "above the limit to new limit p90 ms",
+            Self::LimitP99 => "above the limit to new limit p99 ms",
+            Self::LimitInVain => "above the limit without a new limit",
             Self::AgentCpu => "agent's CPU, cores",
         }
     }
@@ -113,12 +143,34 @@ pub fn turn(samples: &[Sample], seen: &Seen) -> Turn {
 
 /// What the agent has besides.
 pub fn of_agent(seen: &Seen, cpu: f64) -> Turn {
-    let mut raised = seen.raised.clone();
-    raised.sort_unstable();
     let mut figures = Turn::from([(Figure::InVain, seen.in_vain as f64), (Figure::AgentCpu, cpu)]);
-    for (figure, share) in [(Figure::RaisedP50, 0.5), (Figure::RaisedP90, 0.9), (Figure::RaisedP99, 0.99)] {
-        figures.extend(quantile(&raised, share).map(|time| (figure, milliseconds(time))));
+    figures.extend(waits(&seen.raised, [Figure::RaisedP50, Figure::RaisedP90, Figure::RaisedP99]));
+    figures
+}
+
+/// Median, 90th and 99th percentile, if there are any.
+fn waits(waits: &[Duration], figures: [Figure; 3]) -> Turn {
+    let mut waits = waits.to_vec();
+    waits.sort_unstable();
+    let of = |(figure, share)| Some((figure, milliseconds(quantile(&waits, share)?)));
+    figures.into_iter().zip([0.5, 0.9, 0.99]).filter_map(of).collect()
+}
+
+/// The figures that each allocator of memory has.
+pub fn of_memory(seen: &memory::watch::Seen, kills: u64) -> Turn {
+    let mut slack = seen.slack.clone();
+    slack.sort_unstable_by(f64::total_cmp);
+    let mut figures = Turn::from([(Figure::Kills, kills as f64)]);
+    for (figure, share) in [(Figure::MemorySlackP50, 0.5), (Figure::MemorySlackP99, 0.99)] {
+        figures.extend(percentile(&slack, share).map(|mebibytes| (figure, mebibytes)));
     }
+    figures
+}
+
+/// What the agent has besides.
+pub fn of_memory_agent(seen: &memory::watch::Seen, cpu: f64) -> Turn {
+    let mut figures = Turn::from([(Figure::LimitInVain, seen.in_vain as f64), (Figure::AgentCpu, cpu)]);
+    figures.extend(waits(&seen.raised, [Figure::LimitP50, Figure::LimitP90, Figure::LimitP99]));
     figures
 }
 
@@ -177,6 +229,21 @@ mod tests {
         let of = [Figure::RaisedP50, Figure::RaisedP90, Figure::RaisedP99, Figure::InVain, Figure::AgentCpu];
         assert_eq!(of.map(|figure| of_agent(&seen, 0.5)[&figure]), [10.0, 18.0, 20.0, 4.0, 0.5]);
         assert_eq!(of_agent(&Seen::default(), 0.5).get(&Figure::RaisedP50), None);
+    }
+
+    #[test]
+    fn memory_has_kills_slack_and_for_the_agent_waits() {
+        let seen = memory::watch::Seen {
+            slack: (0..200).map(f64::from).rev().collect(),
+            raised: (1..=20).rev().map(Duration::from_millis).collect(),
+            in_vain: 4,
+            ..memory::watch::Seen::default()
+        };
+        let expected = [(Figure::Kills, 3.0), (Figure::MemorySlackP50, 99.0), (Figure::MemorySlackP99, 197.0)];
+        assert_eq!(of_memory(&seen, 3), Turn::from(expected));
+        let of = [Figure::LimitP50, Figure::LimitP90, Figure::LimitP99, Figure::LimitInVain, Figure::AgentCpu];
+        assert_eq!(of.map(|figure| of_memory_agent(&seen, 0.5)[&figure]), [10.0, 18.0, 20.0, 4.0, 0.5]);
+        assert_eq!(of_memory(&memory::watch::Seen::default(), 0), Turn::from([(Figure::Kills, 0.0)]));
     }
 
     #[test]

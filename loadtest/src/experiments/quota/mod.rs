@@ -1,5 +1,5 @@
-//! Who sets CPU quotas: four containers under one limit, whose load wanders, in real control
-//! groups.
+//! Who sets CPU quotas, and limits of memory: four containers under one limit, whose load wanders,
+//! in real control groups.
 //!
 //! ```text
 //! Poisson arrivals ──► four backends that burn CPU, each in the groups of a container
@@ -23,6 +23,7 @@
 //! | [`node`] | the node of 70 containers |
 //! | [`watch`] | reads the files of the groups |
 //! | [`delay`] | how long a throttled container waits |
+//! | [`memory`] | the same for limits of memory |
 //! | [`figures`] | what is measured of a turn |
 //! | [`claims`] | the bounds |
 //! | [`run`] | all turns of all rounds |
@@ -34,6 +35,7 @@ pub mod claims;
 pub mod command;
 pub mod delay;
 pub mod figures;
+pub mod memory;
 pub mod node;
 pub mod page;
 pub mod plan;

@@ -1,6 +1,6 @@
 //! What the agent costs on a full node: ten applications of seven containers, most of them idle.
 
-use super::agent::{Agent, Pod, Rule};
+use super::agent::{Agent, Files, Pod, Rule};
 use super::figures::{Figure, Turn};
 use super::stand::Programs;
 use anyhow::Context;
@@ -49,7 +49,8 @@ pub async fn cost(programs: Programs<'_>, directory: &Path, window: Duration) ->
         node.processes.push(process);
     }
     let rule = Rule { limit: LIMIT, floor: FLOOR, more: programs.rule };
-    let agent = node.agent.insert(Agent::start(programs.agent, directory, &node.groups, &pods, rule, false).await?);
+    let files = Files::cpu(&pods, rule);
+    let agent = node.agent.insert(Agent::start(programs.agent, directory, &node.groups, None, &files, false).await?);
     sleep(SETTLES).await;
     let (before, began) = (agent.cpu()?, Instant::now());
     sleep(window).await;

@@ -1,4 +1,4 @@
-//! The tables and the page about quotas.
+//! The tables and the page about quotas and limits of memory.
 
 use super::claims::{Measured, Verdict};
 use super::figures::{Figure, spread};
@@ -9,8 +9,9 @@ use crate::report::{Line, Marks, document, over_time, plain_row, plain_table};
 use comfy_table::Table;
 use maud::{Markup, html};
 
-/// Quotas above this are cut off in charts.
-const MOST_SHOWN: f64 = 2.0;
+/// Quotas above this are cut off in charts, and limits of memory above this.
+const MOST_CORES: f64 = 2.0;
+const MOST_MEBIBYTES: f64 = 512.0;
 
 /// The median, and the range if there is one.
 fn cell(digits: usize, spread: Option<(f64, [f64; 2])>) -> String {
@@ -30,6 +31,12 @@ fn cells(measured: &[Measured]) -> (Vec<&'static str>, Vec<Vec<String>>) {
         has.then(|| [figure.title().to_owned()].into_iter().chain(values).collect())
     };
     (names, Figure::SHOWN.into_iter().filter_map(row).collect())
+}
+
+/// What is about CPU, and what is about memory, if there is any.
+pub fn parts(measured: &[Measured]) -> Vec<Vec<Measured>> {
+    let (memory, cpu): (Vec<_>, Vec<_>) = measured.iter().cloned().partition(|one| one.name.is_memory());
+    [cpu, memory].into_iter().filter(|part| !part.is_empty()).collect()
 }
 
 /// The figures: medians of the rounds, with the range in brackets.
@@ -73,11 +80,11 @@ pub fn claim_table(verdicts: &[Verdict]) -> Table {
     table
 }
 
-/// The same as a page, with the quotas over time.
+/// The same as a page, with the quotas and limits over time.
 pub fn page(results: &Results, verdicts: &[Verdict], command: &str) -> Markup {
-    let (names, rows) = cells(&results.measured);
+    let parts = parts(&results.measured);
     document(
-        "CPU quotas under one limit",
+        "CPU quotas and limits of memory under one limit",
         command,
         &html! {
             p {
@@ -86,10 +93,16 @@ pub fn page(results: &Results, verdicts: &[Verdict], command: &str) -> Markup {
                 "not answered counts in the percentiles as the time after which its client gave up. "
                 "The control groups are " (results.cgroups) "."
             }
-            div.card.table { table {
-                thead { tr { th { "" } @for name in names { th { (name) } } } }
-                tbody { @for row in rows { tr { @for cell in row { td { (cell) } } } } }
-            } }
+            p {
+                "For memory, four processes take and give it back, with a limit of 768 MiB together. The kernel kills "
+                "one that needs more than its own limit."
+            }
+            @for (names, rows) in parts.iter().map(|part| cells(part)) {
+                div.card.table { table {
+                    thead { tr { th { "" } @for name in names { th { (name) } } } }
+                    tbody { @for row in rows { tr { @for cell in row { td { (cell) } } } } }
+                } }
+            }
             @if !verdicts.is_empty() {
                 h2 { "Claims" }
                 div.card.table { table {
@@ -97,15 +110,16 @@ pub fn page(results: &Results, verdicts: &[Verdict], command: &str) -> Markup {
                     tbody { @for verdict in verdicts { tr { @for cell in claim_cells(verdict) { td { (cell) } } } } }
                 } }
             }
-            @for (allocator, quotas) in &results.quotas {
-                h2 { "Quotas in the first round: " (allocator.name()) }
+            @for (name, limits) in &results.limits {
+                @let (unit, most) = if name.is_memory() { ("MiB", MOST_MEBIBYTES) } else { ("cores", MOST_CORES) };
+                h2 { "Limits in the first round: " (name.name()) }
                 (over_time(
                     &(1..=CONTAINERS)
-                        .zip(quotas)
+                        .zip(limits)
                         .map(|(colour, points)| Line { name: format!("container {colour}"), colour, points })
                         .collect::<Vec<_>>(),
-                    "cores",
-                    MOST_SHOWN,
+                    unit,
+                    most,
                     Marks::default(),
                 ))
             }
@@ -119,6 +133,7 @@ mod tests {
     use crate::experiments::quota::allocator::Allocator;
     use crate::experiments::quota::claims::{Name, judge};
     use crate::experiments::quota::figures::Turn;
+    use crate::experiments::quota::memory::allocator::MemoryAllocator;
     use crate::timeline::Point;
 
     fn results() -> Results {
@@ -131,9 +146,10 @@ mod tests {
             rounds: 2,
             cgroups: "v1",
             peaks: vec![],
+            memory_peaks: vec![],
             failed: vec![],
             measured,
-            quotas: vec![(Allocator::Agent, points)],
+            limits: vec![(Name::Of(Allocator::Agent), points)],
         }
     }
 
@@ -154,9 +170,17 @@ mod tests {
 
     #[test]
     fn the_page_has_a_chart_for_each_allocator() {
-        let results = results();
+        let mut results = results();
         let text = page(&results, &judge(&results.measured), "bloc-lab quota").into_string();
         assert_eq!((text.matches("<svg").count(), text.matches("<polyline").count()), (1, CONTAINERS));
+        assert_eq!((text.matches("<thead").count(), text.contains(">MiB<")), (2, false));
         assert!(text.contains("0.750 (0.500 to 1.000)") && text.contains("MISSED") && text.contains("v1"), "{text}");
+        let memory = Name::Memory(MemoryAllocator::Equal);
+        results.measured.push(Measured { name: memory, turns: vec![Turn::from([(Figure::Kills, 4.0)])] });
+        results.limits[0].0 = memory;
+        let text = page(&results, &judge(&results.measured), "bloc-lab quota").into_string();
+        assert_eq!((text.matches("<thead").count(), text.matches("MiB").count() > 1), (3, true), "{text}");
+        let names = parts(&results.measured).into_iter().map(|part| part.len()).collect::<Vec<_>>();
+        assert_eq!((names, parts(&results.measured[2..]).len()), (vec![2, 1], 1));
     }
 }

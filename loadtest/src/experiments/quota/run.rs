@@ -3,6 +3,8 @@
 use super::allocator::Allocator;
 use super::claims::{Measured, Name};
 use super::figures::{Figure, Turn};
+use super::memory::allocator::MemoryAllocator;
+use super::memory::stand as memory;
 use super::node;
 use super::plan::Plan;
 use super::stand::{self, Programs};
@@ -30,8 +32,10 @@ pub struct Order {
     pub lab: PathBuf,
     /// `bloc-node-agent`.
     pub agent: PathBuf,
-    /// Parameters of its rule, as in YAML.
+    /// Parameters of its rule about CPU, as in YAML.
     pub rule: String,
+    /// Parameters of its rule about memory.
+    pub memory_rule: String,
     /// Where files and logs go.
     pub directory: PathBuf,
 }
@@ -45,13 +49,15 @@ pub struct Results {
     pub cgroups: &'static str,
     /// The most that each container used in 100 ms without a quota, in cores.
     pub peaks: Vec<f64>,
+    /// The most memory that each container used without a limit, in bytes.
+    pub memory_peaks: Vec<u64>,
     /// What went wrong, which leaves the figures of a turn out.
     pub failed: Vec<String>,
     /// The figures.
     pub measured: Vec<Measured>,
-    /// The quotas of each container over time, in the first round.
+    /// The quotas or limits of each container over time, in the first round.
     #[serde(skip)]
-    pub quotas: Vec<(Allocator, Vec<Vec<Point>>)>,
+    pub limits: Vec<(Name, Vec<Vec<Point>>)>,
 }
 
 impl Order {
@@ -61,7 +67,9 @@ impl Order {
     /// No groups can be made here, a program is missing, or the peaks cannot be measured.
     pub async fn run(&self, bar: &ProgressBar) -> anyhow::Result<Results> {
         let cgroups = Containers::new()?.version();
-        let needs = |name: &Name| matches!(name, Name::Of(Allocator::Agent) | Name::Cost);
+        let needs = |name: &Name| {
+            matches!(name, Name::Of(Allocator::Agent) | Name::Cost | Name::Memory(MemoryAllocator::Agent))
+        };
         if self.names.iter().any(needs) && !self.agent.is_file() {
             let path = self.agent.display().to_string();
             return Err(ToolsMissing::Unbuilt { path, command: "make release" }.into());
@@ -72,13 +80,19 @@ impl Order {
             rounds: self.rounds,
             cgroups,
             peaks: Vec::new(),
+            memory_peaks: Vec::new(),
             failed: Vec::new(),
             measured,
-            quotas: Vec::new(),
+            limits: Vec::new(),
         };
         if self.names.contains(&Name::Of(Allocator::Static)) {
             bar.set_message("peaks without quotas");
             results.peaks = stand::peaks(self.programs(), &self.place("peaks", 0)?, self.plan, self.seed).await?;
+        }
+        if self.names.contains(&Name::Memory(MemoryAllocator::Static)) {
+            bar.set_message("peaks without limits");
+            let place = self.place("memory-peaks", 0)?;
+            results.memory_peaks = memory::peaks(self.memory_programs(), &place, self.plan).await?;
         }
         bar.set_length((self.rounds * self.names.len()) as u64);
         for round in 0..self.rounds {
@@ -108,19 +122,31 @@ impl Order {
 
     async fn turn(&self, name: Name, round: usize, results: &mut Results) -> anyhow::Result<Turn> {
         let directory = self.place(name.name(), round)?;
-        let Name::Of(allocator) = name else {
-            return node::cost(self.programs(), &directory, self.plan.every).await;
+        let (turn, limits) = match name {
+            Name::Cost => return node::cost(self.programs(), &directory, self.plan.every).await,
+            Name::Of(allocator) => {
+                let (programs, seed) = (self.programs(), seeds::round(self.seed, round));
+                let turn = stand::turn(programs, &directory, self.plan, seed, allocator, &results.peaks);
+                turn.await.map(|(turn, seen)| (turn, seen.quotas))?
+            }
+            Name::Memory(allocator) => {
+                let programs = self.memory_programs();
+                let turn = memory::turn(programs, &directory, self.plan, allocator, &results.memory_peaks);
+                turn.await.map(|(turn, seen)| (turn, seen.limits))?
+            }
         };
-        let seed = seeds::round(self.seed, round);
-        let (turn, seen) = stand::turn(self.programs(), &directory, self.plan, seed, allocator, &results.peaks).await?;
         if round == 0 {
-            results.quotas.push((allocator, seen.quotas));
+            results.limits.push((name, limits));
         }
         Ok(turn)
     }
 
     fn programs(&self) -> Programs<'_> {
         Programs { lab: &self.lab, agent: &self.agent, rule: &self.rule }
+    }
+
+    fn memory_programs(&self) -> Programs<'_> {
+        Programs { rule: &self.memory_rule, ..self.programs() }
     }
 
     fn place(&self, name: &str, round: usize) -> anyhow::Result<PathBuf> {

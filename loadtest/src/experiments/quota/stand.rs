@@ -1,6 +1,6 @@
 //! The containers of a turn: a backend in each, and who sets their quotas.
 
-use super::agent::{Agent, Pod, Processes, Rule};
+use super::agent::{Agent, Files, Pod, Processes, Rule};
 use super::allocator::{Allocator, FLOOR, State};
 use super::figures::{self, Turn};
 use super::plan::{CONTAINERS, LIMIT, Plan, QUEUE, THREADS, TIMEOUT, WORK};
@@ -137,7 +137,8 @@ impl Stand {
         }
         if allocator == Allocator::Agent {
             let rule = Rule { limit: LIMIT, floor: FLOOR, more: programs.rule };
-            self.agent = Some(Agent::start(programs.agent, directory, &self.groups, &pods(), rule, restarts).await?);
+            let files = Files::cpu(&pods(), rule);
+            self.agent = Some(Agent::start(programs.agent, directory, &self.groups, None, &files, restarts).await?);
             self.await_other_quotas(quotas).await.with_context(|| directory.display().to_string())?;
         }
         Ok(())
