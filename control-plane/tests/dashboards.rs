@@ -8,7 +8,8 @@ use bloc_control_plane::latency::{EdgeTotals, ServiceTotals};
 use bloc_control_plane::load::{Signals, Spread, Totals};
 use bloc_control_plane::metrics::{LatencyMetrics, Metrics};
 use bloc_control_plane::store::Counts;
-use bloc_node_agent::agent::status::Status;
+use bloc_node_agent::Bytes;
+use bloc_node_agent::agent::status::{AppMemory, Status};
 use bloc_policy::features::Feature;
 use bloc_policy::latency::Histogram;
 use promql_parser::parser::{self, Expr};
@@ -80,7 +81,16 @@ fn of_the_control_plane() -> BTreeSet<String> {
 
 /// The metrics of the node agent, as it writes them.
 fn of_the_node_agent() -> BTreeSet<String> {
-    let status = Status { errors: BTreeMap::from([("read", 1)]), ..Status::default() };
+    let app = AppMemory {
+        limit: Bytes::ZERO,
+        pool: Bytes::ZERO,
+        grants: 0,
+        refused_grants: 0,
+        oom_kills: BTreeMap::from([("a".to_owned(), 0)]),
+        containers: Vec::new(),
+    };
+    let memory = BTreeMap::from([("shop/checkout".to_owned(), app)]);
+    let status = Status { errors: BTreeMap::from([("read", 1)]), memory, ..Status::default() };
     names(&bloc_node_agent::metrics::encode(&status, true).unwrap())
 }
 
@@ -151,7 +161,7 @@ fn the_alerts_use_only_existing_metrics() {
         serde_saphyr::from_str(&std::fs::read_to_string(dashboards().join("alerts.yaml")).unwrap()).unwrap();
     let mut found = Vec::new();
     queries(&alerts, "expr", &mut found);
-    assert_eq!(found.len(), 9);
+    assert_eq!(found.len(), 10);
     let known = &(&of_sidecars() | &of_the_control_plane()) | &of_the_node_agent();
     let unknown: Vec<String> =
         found.iter().flat_map(|query| named(query)).filter(|name| !known.contains(name)).collect();

@@ -2,6 +2,7 @@
 //! these rights.
 
 use super::cluster::{Cluster, LIMIT, until};
+use bloc_node_agent::bytes::Bytes;
 use bloc_node_agent::pods::Pod;
 use bloc_node_agent::source::kubernetes::{DAEMON_SET, is_leaving, watch};
 use k8s_openapi::api::apps::v1::DaemonSet;
@@ -68,7 +69,7 @@ async fn start_pod(cluster: &Cluster, name: &str, node: &str) {
         "metadata": {"name": name, "labels": {"app": "checkout"}},
         "spec": {
             "nodeName": node, "terminationGracePeriodSeconds": 0,
-            "containers": [{"name": "app", "image": "app", "resources": {"requests": {"cpu": "1.5"}}}],
+            "containers": [{"name": "app", "image": "app", "resources": {"requests": {"cpu": "1.5", "memory": "64Mi"}}}],
         },
     });
     pods.create(&PostParams::default(), &serde_json::from_value(pod).unwrap()).await.unwrap();
@@ -197,7 +198,8 @@ async fn the_source_follows_the_pods_of_its_node_only() {
         let pods = receiver.borrow();
         let whole = pods.iter().all(|pod| {
             let [container] = &pod.containers[..] else { return false };
-            pod.namespace == "shop" && container.id == pod.name && container.requests.get() == 1.5
+            let requests = (container.requests.get(), container.memory) == (1.5, Bytes::mebi(64));
+            pod.namespace == "shop" && container.id == pod.name && requests
         });
         let seen: BTreeSet<_> = pods.iter().map(|pod| (pod.name.as_str(), pod.labels["app"].as_str())).collect();
         whole && seen == expected.iter().copied().collect()
