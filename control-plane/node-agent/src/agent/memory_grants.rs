@@ -64,7 +64,8 @@ impl MemoryApp {
             Err(error) => return node.tally.error(tally::READ, &error),
         }
         let lacks = self.lacks(id);
-        if lacks > self.memory.pool() && now.saturating_sub(self.read) >= FRESH {
+        // A grant is a whole step.
+        if lacks + self.config.rule.step > self.memory.pool() && now.saturating_sub(self.read) >= FRESH {
             // Whoever is to give must not be taken what it uses by now.
             self.read(node, now, false);
             self.memory.observe(&self.uses());

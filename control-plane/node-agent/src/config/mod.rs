@@ -24,7 +24,7 @@
 //! | `cpu.window` | see [`Rule`](crate::cpu::Rule) | 1 to 50 steps |
 //! | `memory.limit` | | 16 MiB to 64 TiB, on each node |
 //! | `memory.reserve` | see [`Rule`](crate::memory::Rule) | 0 to 0.9 |
-//! | `memory.margin` | 50 MiB, or `limit` if that is less | 4 MiB to `limit` |
+//! | `memory.margin` | 50 MiB, or `step` if that is more, or `limit` if that is less | `step` to `limit` |
 //! | `memory.step` | see [`Rule`](crate::memory::Rule) | 4 MiB to `limit` |
 
 mod checked;

@@ -169,10 +169,14 @@ impl MemorySpec {
         let path = |name: &str| format!("{at}.{name}");
         let limit = within(path("limit"), self.limit, LEAST_MEMORY, MOST_MEMORY)?;
         let usual = memory::Rule::default();
+        let step = within(path("step"), self.step.unwrap_or(usual.step), LEAST_STEP, limit)?;
+        // A container is given a step above its use: what is less would be taken and given again
+        // and again.
+        let margin = self.margin.unwrap_or(usual.margin.max(step).min(limit));
         let rule = memory::Rule {
             reserve: within(path("reserve"), self.reserve.unwrap_or(usual.reserve), 0.0, MOST_RESERVE)?,
-            margin: within(path("margin"), self.margin.unwrap_or(usual.margin.min(limit)), LEAST_STEP, limit)?,
-            step: within(path("step"), self.step.unwrap_or(usual.step), LEAST_STEP, limit)?,
+            margin: within(path("margin"), margin, step, limit)?,
+            step,
         };
         Ok(MemoryConfig { limit, rule })
     }

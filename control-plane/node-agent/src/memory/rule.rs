@@ -11,7 +11,7 @@ pub const RECLAIM: Duration = Duration::from_secs(5);
 pub struct Rule {
     /// The part of the limit that is kept for grants at the start; 0 to 0.9.
     pub reserve: f64,
-    /// What a container may grow by before it asks; 4 MiB and more.
+    /// What a container may grow by before it asks; `step` and more.
     pub margin: Bytes,
     /// What a grant adds; 4 MiB and more.
     pub step: Bytes,

@@ -188,10 +188,12 @@ impl Running {
             _ => 1,
         };
         self.last.insert(key, (at, steps));
-        if self.app.pool() < rule.step {
+        let room = Bytes::new(rule.step.get() * u64::from(steps));
+        let lacks = Bytes::new(groups[key].used) + room - self.app.of(&key).unwrap_or_default();
+        if lacks > self.app.pool() {
+            // Whoever is to give must not be taken what it uses by now.
             self.app.observe(&uses(groups));
         }
-        let room = Bytes::new(rule.step.get() * u64::from(steps));
         if !self.serve(key, room, groups) && self.agent.tight < rule.margin {
             self.app.set_rule(Rule { margin: self.agent.tight, ..rule });
             self.serve(key, rule.step, groups);

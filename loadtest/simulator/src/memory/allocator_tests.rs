@@ -109,6 +109,19 @@ fn the_agent_grants_steps_until_there_is_one_above_the_use() {
 }
 
 #[test]
+fn the_agent_takes_nothing_that_others_use_by_now() {
+    let (mut state, mut groups) = start(Allocator::Agent(Agent::default()), &[100, 500], 1_000);
+    groups[0].used = 380 * MEBI;
+    // The pool has 50; it lacks 46, and three steps are 48.
+    groups[1].used = 580 * MEBI;
+    state.answer(20, 1, &mut groups);
+    assert_eq!([of(&groups[0]).0, of(&groups[1]).0], [Some(400), Some(598)]);
+    groups[1].used = 590 * MEBI;
+    state.answer(30, 1, &mut groups);
+    assert_eq!([of(&groups[0]).0, of(&groups[1]).0], [Some(400), Some(600)], "the other one uses 380 of its 400");
+}
+
+#[test]
 fn what_may_differ_from_the_agent() {
     let tight = Agent { tight: Bytes::mebi(8), ..Agent::default() };
     let (mut state, mut groups) = start(Allocator::Agent(tight), &[100, 500], 720);

@@ -147,13 +147,16 @@ mod tests {
         let of = |loads: &[Load]| loads.iter().map(|load| (load.base, load.burst, load.begins)).collect::<Vec<_>>();
         assert_eq!(of(&loads), of(&case.loads()));
         assert_ne!(of(&loads), of(&Case { seed: 2, ..case.clone() }.loads()));
+        let mut latest = 0;
         for (key, load) in loads.iter().enumerate() {
             assert!((100 * MEBI..=300 * MEBI).contains(&load.base), "{load:?}");
             assert!((300 * MEBI..=500 * MEBI).contains(&load.burst), "{load:?}");
             let late = load.begins - WARM_UP - case.every() * key as u64;
             assert!(late <= 5_000, "{late}");
+            latest = latest.max(late);
             assert_eq!(load.rise, (load.burst * 10).div_ceil(MEBI), "100 MiB/s");
         }
+        assert!(latest > 4_000, "{latest}");
         let bases: u64 = loads.iter().map(|load| load.base).sum();
         let burst = loads.iter().map(|load| load.burst).max().unwrap();
         let limit = Case { room: 2.0, ..case.clone() }.limit();

@@ -7,6 +7,8 @@ use std::time::Duration;
 use tokio::time::{Instant, sleep};
 
 const TICK: Duration = Duration::from_millis(5);
+/// What the part without a burst grows by in a tick, at most.
+const STEADY: u64 = 1 << 20;
 
 /// Take and give back memory; `quota` starts it
 #[derive(Debug, Args)]
@@ -42,9 +44,11 @@ pub struct Hog {
 struct Taken(Vec<u8>);
 
 impl Taken {
-    /// Uses so many bytes of a block of `most`. What is given back goes back to the kernel: blocks
-    /// of more than 32 MiB are mapped.
-    fn set(&mut self, bytes: u64, most: u64) {
+    /// Uses so many bytes of a block of `most`, after at most `step` more than before: a process
+    /// that had to wait for a CPU does not grow faster after that. What is given back goes back to
+    /// the kernel: blocks of more than 32 MiB are mapped.
+    fn set(&mut self, bytes: u64, step: u64, most: u64) {
+        let bytes = bytes.min(self.0.len() as u64 + step);
         let bytes = usize::try_from(bytes).unwrap_or(usize::MAX);
         if bytes < self.0.len() {
             self.0 = Vec::new();
@@ -80,8 +84,8 @@ impl Hog {
         let (mut steady, mut burst) = (Taken::default(), Taken::default());
         loop {
             let [wanted, more] = shape.wants(self.since + start.elapsed());
-            steady.set(wanted, shape.base + shape.growth);
-            burst.set(more, shape.burst);
+            steady.set(wanted, STEADY, shape.base + shape.growth);
+            burst.set(more, shape.burst_in(2 * TICK), shape.burst);
             sleep(TICK).await;
         }
     }
@@ -131,17 +135,19 @@ mod tests {
     #[test]
     fn memory_that_is_not_wanted_is_given_back() {
         let mut taken = Taken::default();
-        taken.set(0, 100);
+        taken.set(0, 100, 100);
         assert_eq!(taken.0.capacity(), 0);
-        taken.set(10, 100);
+        taken.set(10, 100, 100);
         let block = taken.0.as_ptr();
-        taken.set(100, 100);
-        assert_eq!((taken.0.len(), taken.0.capacity(), taken.0.as_ptr()), (100, 100, block), "one block");
-        taken.set(100, 100);
+        taken.set(100, 60, 100);
+        assert_eq!((taken.0.len(), taken.0.capacity(), taken.0.as_ptr()), (70, 100, block), "one block");
+        taken.set(100, 60, 100);
+        assert_eq!((taken.0.len(), taken.0.as_ptr()), (100, block));
+        taken.set(100, 0, 100);
         assert_eq!(taken.0.as_ptr(), block);
-        taken.set(40, 100);
+        taken.set(40, 60, 100);
         assert_eq!((taken.0.len(), taken.0.capacity()), (40, 100));
-        taken.set(0, 100);
+        taken.set(0, 100, 100);
         assert_eq!(taken.0.capacity(), 0);
     }
 }

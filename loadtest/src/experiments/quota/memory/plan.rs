@@ -61,6 +61,11 @@ pub fn length(plan: Plan) -> Duration {
 }
 
 impl Shape {
+    /// Bytes by which a burst rises in such a time.
+    pub fn burst_in(&self, time: Duration) -> u64 {
+        (self.burst as f64 * time.div_duration_f64(self.rise)) as u64
+    }
+
     /// Bytes without the burst, and those of the burst.
     pub fn wants(&self, at: Duration) -> [u64; 2] {
         let part = |bytes: u64, share: f64| (bytes as f64 * share.min(1.0)) as u64;
@@ -97,6 +102,7 @@ mod tests {
         let shape =
             Shape { base: 100, growth: 10, length: ms(1_000), burst: 50, begin: ms(200), rise: ms(100), hold: ms(300) };
         let wants = [0, 100, 199, 200, 250, 300, 599, 600, 1_000, 2_000].map(|at| shape.wants(ms(at)));
+        assert_eq!((shape.burst_in(ms(10)), shape.burst_in(ms(300))), (5, 150));
         let burst = [0, 0, 0, 0, 25, 50, 50, 0, 0, 0];
         let grown = [0, 1, 1, 2, 2, 3, 5, 6, 10, 10];
         let expected: Vec<[u64; 2]> = grown.into_iter().zip(burst).map(|(grown, burst)| [100 + grown, burst]).collect();
