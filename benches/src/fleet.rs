@@ -107,6 +107,7 @@ pub fn report(queue: u32) -> LoadReport {
         confidence: Ratio::new(0.93),
         execution: Some(Duration::from_micros(251_300)),
         service: Some(40.0),
+        cpu: None,
         fleet: true,
         held: false,
     }

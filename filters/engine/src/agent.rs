@@ -7,7 +7,9 @@
 //! announces it in the queues of the others. If an announcement is lost, the next tick of each VM
 //! finds the new version. A service that is called for the first time is announced in the same way,
 //! so that the leader asks for it. So is a service that a thread stands in front of, so that the
-//! leader [reports](crate::reporter) its load.
+//! leader [reports](crate::reporter) its load. What the control plane says of the CPU takes the
+//! same way ([`Supply`]); it is forgotten when nothing was said of it for 90 s, or when another
+//! control plane is asked.
 //!
 //! A tick is expensive because it wakes a thread that may be idle: it cost 0.3 ms of CPU per
 //! request when fifty Envoys with little traffic ticked four times a second. So a VM ticks once in
@@ -15,6 +17,8 @@
 //! over the counters. Otherwise, and while something is left to do, it ticks once a second.
 //!
 //! On failure: the last good state stays, and the poll is repeated.
+
+mod cpu;
 
 use crate::crash;
 use crate::host::{Host, Post, PostAnswer};
@@ -24,11 +28,12 @@ use crate::reporter::Reporter;
 use crate::vm::Vm;
 use bloc_policy::cluster_name::service_of;
 use bloc_policy::config::{ConfigError, ControlPlane, Services};
+use bloc_policy::cpu::Supply;
 use bloc_policy::features::{FEATURES_HEADER, Feature, Features, MODULE_HEADER};
-use bloc_policy::follower::{Follower, News, Stamp};
+use bloc_policy::follower::{Follower, News};
 use bloc_policy::polls::{self, Outcome, Polls, Question};
 use bloc_policy::roster::{self, Added};
-use bloc_policy::sync::{SYNC_PATH, SyncRequest};
+use bloc_policy::sync::{Answer, SYNC_PATH, SyncRequest};
 use bloc_policy::units::Timestamp;
 use std::collections::BTreeSet;
 use std::rc::Rc;
@@ -54,6 +59,8 @@ pub struct Agent<H: Host> {
     features: Features,
     /// What this VM has of the control plane's state.
     follower: Follower,
+    /// Likewise of the CPU.
+    supply: Supply,
     polls: Polls,
     reporter: Reporter<H>,
     /// How many of the services that this VM stands in front of have been announced.
@@ -74,6 +81,7 @@ impl<H: Host> Agent<H> {
             asks: String::new(),
             features: Features::default(),
             follower: Follower::new(vm.number),
+            supply: Supply::default(),
             polls: Polls::default(),
             reporter: Reporter::new(&vm.host, vm.number),
             served: 0,
@@ -92,6 +100,8 @@ impl<H: Host> Agent<H> {
         let Some(control_plane) = control_plane else {
             // Without a control plane, nothing would ever revoke its parameters.
             self.follower.forget();
+            self.supply.forget();
+            self.vm.provide(self.supply.get());
             self.vm.update(Services::new(), &[]);
             self.step_down();
             return;
@@ -104,6 +114,8 @@ impl<H: Host> Agent<H> {
             self.asks = now.to_owned();
             // The parameters in force stay until the new one has answered.
             self.follower.follow(now);
+            self.supply.follow(now);
+            self.vm.provide(self.supply.get());
             self.polls.reset();
             self.features = Features::default();
         }
@@ -269,6 +281,7 @@ impl<H: Host> Agent<H> {
             last,
             unread: unread.unwrap_or_default(),
             calls: calls.unwrap_or_default(),
+            cpu: self.supply.get().cores.filter(|_| self.features.has(Feature::Cpu)),
         };
         let features = Features::own().to_string();
         let body = serde_json::to_vec(&request).unwrap_or_default();
@@ -285,8 +298,8 @@ impl<H: Host> Agent<H> {
         self.reporter.sent(report, token);
         match token {
             Some(token) => {
-                let stamp = self.follower.stamp();
-                self.polls.asked(token, Question { services, serves, stamp, wait }, now);
+                let (stamp, cpu) = (self.follower.stamp(), self.supply.last());
+                self.polls.asked(token, Question { services, serves, stamp, cpu, wait }, now);
             }
             None => {
                 let pause = self.polls.failed_to_ask(now, &mut *self.vm.rng.borrow_mut());
@@ -310,7 +323,7 @@ impl<H: Host> Agent<H> {
             self.features = answer.features.as_deref().map(Features::read).unwrap_or_default();
         }
         let now = self.vm.host.now();
-        let outcome = self.outcome(answered.question.stamp, answer);
+        let outcome = self.outcome(&answered.question, answer);
         let (outcome, why) = outcome.map_or_else(|why| (Outcome::Failed, why), |outcome| (outcome, String::new()));
         let settled = self.polls.settle(answered.since, outcome, now, &mut *self.vm.rng.borrow_mut());
         if let Some(pause) = settled.pause {
@@ -319,15 +332,15 @@ impl<H: Host> Agent<H> {
         settled.at_once && self.lead(now)
     }
 
-    /// What the answer to a question with this stamp says; the error is a text for the log.
-    fn outcome(&mut self, stamp: Stamp, answer: Option<&PostAnswer>) -> Result<Outcome, String> {
+    /// What the answer to this question says; the error is a text for the log.
+    fn outcome(&mut self, question: &Question, answer: Option<&PostAnswer>) -> Result<Outcome, String> {
         let answer = answer.ok_or("no answer")?;
         match &*answer.status {
-            b"200" => match self.take(stamp, &answer.body) {
-                Ok(()) => Ok(Outcome::News),
-                Err(error) => Err(format!("answer refused: {error}")),
-            },
-            b"304" => Ok(Outcome::Unchanged { retry_after: retry_after(answer) }),
+            b"200" => self.take(question, &answer.body).map_err(|error| format!("answer refused: {error}")),
+            b"304" => {
+                self.hear_of_cpu(question, None);
+                Ok(Outcome::Unchanged { retry_after: answer.retry_after() })
+            }
             status => {
                 let said = answer.body.get(..MAX_SHOWN).unwrap_or(&answer.body);
                 let (status, said) = (String::from_utf8_lossy(status), String::from_utf8_lossy(said));
@@ -336,15 +349,18 @@ impl<H: Host> Agent<H> {
         }
     }
 
-    /// Takes the answer to the question with `stamp`.
-    fn take(&mut self, stamp: Stamp, body: &[u8]) -> Result<(), ConfigError> {
-        if let Some(news) = self.follower.answered(&self.vm.host, stamp, body)? {
+    /// Takes the answer to this question.
+    fn take(&mut self, question: &Question, body: &[u8]) -> Result<Outcome, ConfigError> {
+        let Answer { state, cpu } = Answer::read(body)?;
+        self.hear_of_cpu(question, cpu);
+        let Some(state) = state else { return Ok(Outcome::Cpu) };
+        if let Some(news) = self.follower.answered_with(&self.vm.host, question.stamp, state, body)? {
             for (_, why) in &news.unread {
                 log::warn!("control plane: {why}; the last good parameters of this service stay, if there are any");
             }
             self.put_in_force(news);
         }
-        Ok(())
+        Ok(Outcome::News)
     }
 
     /// Takes over what another thread has put into the shared data.
@@ -354,6 +370,7 @@ impl<H: Host> Agent<H> {
             Ok(None) => {}
             Err(error) => log::warn!("control plane: {error}"),
         }
+        self.look_at_cpu();
     }
 
     fn put_in_force(&mut self, news: News) {
@@ -367,10 +384,4 @@ impl<H: Host> Agent<H> {
 
 fn warn(why: &str, pause: Duration) {
     log::warn!("control plane: {why}; the last good state stays, next try in {} ms", pause.as_millis());
-}
-
-/// How long the control plane asks this proxy to wait, if it does.
-fn retry_after(answer: &PostAnswer) -> Option<Duration> {
-    let seconds = std::str::from_utf8(answer.retry_after.as_ref()?).ok()?.parse().ok()?;
-    Some(Duration::from_secs(seconds))
 }

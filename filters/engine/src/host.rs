@@ -111,6 +111,14 @@ pub struct PostAnswer {
     pub body: Vec<u8>,
 }
 
+impl PostAnswer {
+    /// How long the server asks to be left alone, if it does.
+    pub fn retry_after(&self) -> Option<Duration> {
+        let seconds = std::str::from_utf8(self.retry_after.as_ref()?).ok()?.parse().ok()?;
+        Some(Duration::from_secs(seconds))
+    }
+}
+
 /// One worker thread of a proxy. [`Shared`] is the data that all its threads share.
 pub trait Host: Shared + Clone + 'static {
     /// The requests and attempts of this thread.

@@ -1,9 +1,11 @@
 //! The parameters in force, from the plugin configurations and from the control plane. What the
-//! control plane says of a service replaces what a plugin configuration says of it.
+//! control plane says of a service replaces what a plugin configuration says of it. The CPU of the
+//! application is beside them: all services and all configurations have the same.
 
 use crate::names::Plugin;
 use bloc_policy::cluster_name::{parameters_of, service_of};
 use bloc_policy::config::{ControlPlane, PluginConfig, ServiceParameters, Services};
+use bloc_policy::cpu::ServerCpu;
 
 /// Names a plugin configuration in force in this thread. A later one has a greater id; no id is
 /// used again.
@@ -30,6 +32,7 @@ pub struct Parameters {
     plugins: Vec<Configured>,
     last: u32,
     control_plane: Services,
+    cpu: ServerCpu,
 }
 
 impl Parameters {
@@ -52,6 +55,16 @@ impl Parameters {
         let last = std::mem::take(&mut self.control_plane);
         services.extend(last.into_iter().filter(|(name, _)| unread.contains(name)));
         self.control_plane = services;
+    }
+
+    /// The application has this CPU.
+    pub fn provide(&mut self, cpu: ServerCpu) {
+        self.cpu = cpu;
+    }
+
+    /// What the application has of CPU.
+    pub fn cpu(&self) -> ServerCpu {
+        self.cpu
     }
 
     /// The control plane to be asked: that of the newest configuration that names one.

@@ -100,16 +100,18 @@ impl<H: Host> Service<H> {
             counters,
             latencies: ServerLatencies::default(),
         };
-        service.configure(parameters.of_service(name));
+        service.configure(parameters);
         // Before its first request is counted.
         service.look_at_count(host.now());
         service
     }
 
-    /// Applies new parameters; measurements stay.
-    pub fn configure<'a>(&mut self, parameters: impl Iterator<Item = (PluginId, &'a ServiceParameters)>) {
-        let parameters = parameters.map(|(plugin, parameters)| (plugin, parameters.without_endpoints()));
-        self.servers.apply(parameters, |parameters| Server::new(&parameters));
+    /// Applies new parameters, or new CPU; measurements stay.
+    pub fn configure(&mut self, parameters: &Parameters) {
+        let wanted = parameters.of_service(&self.name);
+        let wanted = wanted.map(|(plugin, parameters)| (plugin, parameters.without_endpoints()));
+        self.servers.apply(wanted, |parameters| Server::new(&parameters));
+        self.servers.iter_mut().for_each(|server| server.provide(parameters.cpu()));
         let servers = &self.servers;
         self.queue.configure(|plugin| servers.get(plugin).and_then(Server::places));
         if self.servers.newest() != self.newest || self.in_use().is_none() {

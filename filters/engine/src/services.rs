@@ -85,8 +85,8 @@ impl<H: Host> Services<H> {
 
     /// Applies the parameters in force to all of them.
     pub fn apply(&self, parameters: &Parameters) {
-        for (name, service) in &self.by_name {
-            service.borrow_mut().configure(parameters.of_service(name));
+        for service in self.by_name.values() {
+            service.borrow_mut().configure(parameters);
         }
     }
 }

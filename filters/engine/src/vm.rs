@@ -23,6 +23,7 @@ use crate::streams::{FIRST_LOOK, Streams};
 use crate::views::Views;
 use bloc_policy::cluster_name::service_of;
 use bloc_policy::config::{self, ControlPlane, PluginConfig};
+use bloc_policy::cpu::ServerCpu;
 use bloc_policy::units::Timestamp;
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
@@ -117,6 +118,13 @@ impl<H: Host> Vm<H> {
         self.parameters.borrow_mut().update(services, unread);
         Plugin::ALL.into_iter().for_each(|plugin| self.apply_to(plugin));
         self.updated.set(true);
+    }
+
+    /// The application has this CPU: applies that to all services that this proxy stands in front
+    /// of, and to those that come later.
+    pub fn provide(&self, cpu: ServerCpu) {
+        self.parameters.borrow_mut().provide(cpu);
+        self.apply_to(Plugin::Inbound);
     }
 
     /// Whether [`Self::update`] was called since [`Self::take_updated`].

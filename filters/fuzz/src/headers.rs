@@ -83,8 +83,8 @@ fn check(report: &LoadReport, most: f64) {
     for number in [report.rate, report.service].into_iter().flatten() {
         assert!(number > 0.0 && number <= most, "{report:?}");
     }
-    if let Some(confidence) = report.confidence {
-        assert!((0.0..=1.0).contains(&confidence.get()), "{report:?}");
+    for share in [report.confidence, report.cpu].into_iter().flatten() {
+        assert!((0.0..=1.0).contains(&share.get()), "{report:?}");
     }
     let longest = Duration::from_secs_f64(MOST / 1e3);
     assert!(report.execution.is_none_or(|time| time <= longest), "{report:?}");

@@ -40,6 +40,10 @@ pub(crate) fn check(service: &ServiceParameters) {
     match service.capacity() {
         CapacityParameters::Unlimited => {}
         CapacityParameters::Static(limit) => assert!((1..=1_000_000).contains(&limit.get()), "{service:?}"),
+        CapacityParameters::PerCore { per_core, limit } => {
+            assert!(per_core > 0.0 && per_core <= 1e5, "{service:?}");
+            assert!(limit.is_none_or(|limit| (1..=1_000_000).contains(&limit.get())), "{service:?}");
+        }
         CapacityParameters::Average(interval) => {
             assert!((Duration::from_secs(1)..=HOUR).contains(&interval), "{service:?}");
         }

@@ -5,7 +5,7 @@ use bloc_policy::cluster_name::parameters_of;
 use bloc_policy::config::ConfigError;
 use bloc_policy::sender::Sender;
 use bloc_policy::server::Server;
-use bloc_policy::sync::{State, SyncResponse};
+use bloc_policy::sync::{Answer, State, SyncResponse};
 use bloc_policy::units::{Concurrency, Timestamp};
 use std::time::Duration;
 
@@ -15,7 +15,11 @@ pub fn sync_response(data: &[u8]) {
         let text = serde_json::to_vec(&response).expect("what was read can be written");
         assert_eq!(ConfigError::read_json::<SyncResponse>(&text).as_ref(), Ok(&response), "read again");
     }
-    let Ok(State { services, .. }) = State::read(data) else { return };
+    let Ok(Answer { state, cpu }) = Answer::read(data) else { return };
+    let cpu = cpu.unwrap_or_default();
+    let members = [cpu.cores, cpu.used, cpu.per_request_us];
+    assert!(members.into_iter().flatten().all(|value| (0.0..=3.6e9).contains(&value)), "{cpu:?}");
+    let State { services, .. } = state.unwrap_or_default();
     let (now, mut rng) = (Timestamp::ZERO, fastrand::Rng::with_seed(1));
     for (name, service) in &services {
         parameters::check(service);
@@ -25,6 +29,7 @@ pub fn sync_response(data: &[u8]) {
             sender.configure(service.clone(), now.after(Duration::from_secs(1)));
         }
         let mut server = Server::new(service);
+        server.provide(cpu);
         let flag = server.flag(Concurrency::new(0), false);
         server.depart(flag, Duration::from_millis(50), Concurrency::new(0), Timestamp::ZERO);
         let _ = server.arrive(Concurrency::new(u32::MAX), Some(Duration::MAX.into()), Some(Duration::MAX), now);

@@ -30,6 +30,8 @@ pub enum Feature {
     Latency,
     /// A service says what a bounce is worth.
     BouncePrice,
+    /// A server's capacity follows its CPU.
+    Cpu,
 }
 
 impl Feature {
@@ -39,6 +41,7 @@ impl Feature {
         Self::Unread,
         Self::Latency,
         Self::BouncePrice,
+        Self::Cpu,
     ];
 
     /// Its name in [`FEATURES_HEADER`].
@@ -47,6 +50,7 @@ impl Feature {
             Self::Unread => "unread",
             Self::Latency => "latency",
             Self::BouncePrice => "bounce-price",
+            Self::Cpu => "cpu",
         }
     }
 

@@ -125,9 +125,22 @@ impl Follower {
     /// here.
     ///
     /// # Errors
-    /// The body is no answer; nothing changes.
+    /// The body is no answer with a state; nothing changes.
     pub fn answered(&mut self, shared: &impl Shared, stamp: Stamp, body: &[u8]) -> Result<Option<News>, ConfigError> {
-        let read = State::read(body)?;
+        self.answered_with(shared, stamp, State::read(body)?, body)
+    }
+
+    /// Likewise, where the state of the `body` has been read.
+    ///
+    /// # Errors
+    /// What another thread has brought cannot be read; nothing changes.
+    pub fn answered_with(
+        &mut self,
+        shared: &impl Shared,
+        stamp: Stamp,
+        read: State,
+        body: &[u8],
+    ) -> Result<Option<News>, ConfigError> {
         if read.version == self.version && stamp == self.stamp {
             return Ok(None);
         }

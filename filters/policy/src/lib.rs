@@ -15,6 +15,7 @@
 //! | [`places`] | how many requests the application works on at once, where that is not configured |
 //! | [`estimate`] | what a sender believes about a server between two reports |
 //! | [`capacity`] | how many requests a server admits: a number, an average, or from the SLO |
+//! | [`cpu`] | what the application has of CPU, and how the threads share that |
 //! | [`endpoints`] | what a sender knows of each server: chips, when it may be probed, pending requests |
 //! | [`failures`] | how often a server fails, and which of its failures count against it |
 //! | [`routing`] | which servers a request tries, and in which order; a file for each, such as [`Mu`](routing::Mu) |
@@ -48,6 +49,7 @@ pub mod cluster_name;
 pub mod company;
 pub mod config;
 pub mod count;
+pub mod cpu;
 pub mod crashes;
 pub mod departures;
 pub mod discovery;
@@ -62,6 +64,7 @@ pub mod inserted;
 pub mod latency;
 mod ledger;
 pub mod limiter;
+mod members;
 pub mod places;
 pub mod polls;
 pub mod reports;

@@ -6,7 +6,7 @@
 //!
 //! | what came | pause |
 //! |---|---|
-//! | news | none |
+//! | news, or CPU | none |
 //! | nothing new, with `retry-after` | uniform in 0 to that time, which counts as 60 s at most |
 //! | nothing new, in less than [`LEAST_WAIT`] | uniform in 1 to 2 times that |
 //! | nothing new, after that | none |
@@ -15,10 +15,13 @@
 //! A control plane that is about to stop sends `retry-after`: without the random pause a thousand
 //! proxies would reconnect at once. An early answer without news means that another proxy uses the
 //! same id: without a pause the two would race. A poll that was over in less than [`LEAST_WAIT`],
-//! for whatever reason, is not followed by the next one in the same call.
+//! for whatever reason, is not followed by the next one in the same call, but by a tick's. Except
+//! after an answer that is only about CPU, which a node agent moves all the time: the next poll
+//! follows at once, but not twice within [`LEAST_CPU`].
 //!
 //! Cold start: a poll is due. Cost: a comparison of the services a look. Not in the papers.
 
+use crate::cpu::ServerCpu;
 use crate::follower::Stamp;
 use crate::rng::Rng;
 use crate::units::Timestamp;
@@ -31,6 +34,9 @@ pub const LEAST_PAUSE: Duration = Duration::from_millis(500);
 pub const MOST_PAUSE: Duration = Duration::from_secs(5);
 /// A poll without news that is over sooner than this was not held for its time.
 pub const LEAST_WAIT: Duration = Duration::from_millis(900);
+/// Polls that follow at once after short ones are at least so far apart. The control plane answers
+/// about CPU five times a second at most; the network may bring two answers closer together.
+pub const LEAST_CPU: Duration = Duration::from_millis(150);
 /// The longest `retry-after` that is obeyed.
 pub const MOST_RETRY_AFTER: Duration = Duration::from_secs(60);
 /// What a poll may take beyond the time that the control plane was asked to hold it.
@@ -47,7 +53,7 @@ pub fn longest(wait: Duration) -> Duration {
 }
 
 /// What a poll asks.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Question {
     /// The services that it asks for.
     pub services: BTreeSet<String>,
@@ -55,12 +61,14 @@ pub struct Question {
     pub serves: BTreeSet<String>,
     /// What was in force when it was asked.
     pub stamp: Stamp,
+    /// What the threads shared of the CPU then.
+    pub cpu: ServerCpu,
     /// How long the control plane may hold it.
     pub wait: Duration,
 }
 
 /// A poll that is over.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Answered {
     /// What it asked.
     pub question: Question,
@@ -73,6 +81,8 @@ pub struct Answered {
 pub enum Outcome {
     /// An answer, which was taken.
     News,
+    /// The state stays; the answer was only about CPU.
+    Cpu,
     /// There is nothing new.
     Unchanged {
         /// How long the control plane asks to be left alone, if it does.
@@ -100,6 +110,8 @@ pub struct Polls {
     /// Failures in a row.
     failures: u32,
     not_before: Timestamp,
+    /// When a poll last followed at once after a short one.
+    hurried: Timestamp,
 }
 
 impl Polls {
@@ -143,7 +155,7 @@ impl Polls {
     pub fn settle(&mut self, since: Timestamp, outcome: Outcome, now: Timestamp, rng: &mut impl Rng) -> Settled {
         let took = now.since(since);
         let pause = match outcome {
-            Outcome::News => {
+            Outcome::News | Outcome::Cpu => {
                 self.failures = 0;
                 None
             }
@@ -159,7 +171,11 @@ impl Polls {
             }
             Outcome::Failed => Some(self.pause(now, rng)),
         };
-        Settled { pause, at_once: took >= LEAST_WAIT }
+        let hurries = outcome == Outcome::Cpu && now.since(self.hurried) >= LEAST_CPU;
+        if hurries {
+            self.hurried = now;
+        }
+        Settled { pause, at_once: hurries || took >= LEAST_WAIT }
     }
 
     /// The host has refused to send the poll. Returns how long nothing is asked now.

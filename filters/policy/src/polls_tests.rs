@@ -15,7 +15,13 @@ fn services(names: &[&str]) -> BTreeSet<String> {
 }
 
 fn question(names: &[&str]) -> Question {
-    Question { services: services(names), serves: BTreeSet::new(), stamp: [7; 16], wait: WAIT }
+    Question {
+        services: services(names),
+        serves: BTreeSet::new(),
+        stamp: [7; 16],
+        cpu: ServerCpu::default(),
+        wait: WAIT,
+    }
 }
 
 /// How long nothing is asked from `now` on, in whole milliseconds.
@@ -125,7 +131,7 @@ fn a_poll_that_cannot_be_sent_backs_off_like_a_failed_one() {
 
 #[test]
 fn success_ends_the_back_off() {
-    for outcome in [Outcome::News, Outcome::Unchanged { retry_after: None }] {
+    for outcome in [Outcome::News, Outcome::Cpu, Outcome::Unchanged { retry_after: None }] {
         let (mut polls, mut rng) = (Polls::default(), rng());
         for _ in 0..10 {
             polls.settle(AT, Outcome::Failed, AT, &mut rng);
@@ -185,4 +191,23 @@ fn repeats_a_poll_that_gets_no_answer() {
     assert!(polls.is_under_way() && !polls.is_due(&services(&["a"]), &BTreeSet::new(), late));
     polls.give_up(lost);
     assert!(!polls.is_under_way() && polls.is_due(&services(&["a"]), &BTreeSet::new(), lost));
+}
+
+#[test]
+fn an_answer_about_cpu_is_followed_at_once_but_not_twice_within_150_ms() {
+    let (mut polls, mut rng) = (Polls::default(), rng());
+    let mut at_once = |since: u64, now: u64, outcome| {
+        let settled = polls.settle(AT.after(millis(since)), outcome, AT.after(millis(now)), &mut rng);
+        assert_eq!((settled.pause, polls.is_due(&services(&["a"]), &BTreeSet::new(), AT)), (None, true));
+        settled.at_once
+    };
+    assert!(at_once(0, 1, Outcome::Cpu), "even the first");
+    assert!(!at_once(1, 150, Outcome::Cpu));
+    assert!(at_once(1, 151, Outcome::Cpu), "150 ms since the last that was followed");
+    assert!(!at_once(151, 300, Outcome::Cpu));
+    assert!(!at_once(151, 500, Outcome::News), "of other answers only one that was held");
+    assert!(at_once(151, 1_051, Outcome::News));
+    assert!(at_once(500, 501, Outcome::Cpu));
+    assert!(at_once(501, 1_401, Outcome::Unchanged { retry_after: None }), "held");
+    assert!(at_once(0, 900, Outcome::Cpu) && at_once(0, 901, Outcome::Cpu), "held, both");
 }

@@ -17,13 +17,24 @@
 //! next one again. Without [`Last`] they count from the start of the proxy. Control planes that do
 //! not know [`Last`] refuse it with 400, and the next poll goes without.
 //!
+//! # CPU
+//!
+//! A node agent may move CPU to the pod of a proxy, and away from it. That changes several times a
+//! second, so it is no part of the state and its version. A proxy says in its poll what it
+//! [has](SyncRequest::cpu). If that is wrong, the control plane answers with the version that the
+//! proxy presented and [what it has now](SyncResponse::cpu), without `services`: services and
+//! version stay. The proxy forgets it after [90 s](crate::cpu::KEPT) without an answer that has
+//! `cpu`, and at once when that is `{}`. So the end of each poll says it again.
+//!
 //! # Versions
 //!
 //! Both sides may be of different versions, see [`features`](crate::features). Neither refuses
 //! members that it does not know, except those of a service.
 
 use crate::config::{ConfigError, ServiceSpec, Services, ServicesSpec};
+pub use crate::cpu::ServerCpu;
 use crate::latency::{Calls, Histogram};
+use crate::members::{Members, read};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use std::collections::BTreeMap;
@@ -71,6 +82,10 @@ pub struct SyncRequest {
     /// [`Feature::Latency`](crate::features::Feature::Latency).
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub calls: Vec<ServiceCalls>,
+    /// The cores that it has, as the control plane has said; absent: not known.
+    /// Only to a control plane with [`Feature::Cpu`](crate::features::Feature::Cpu).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cpu: Option<f64>,
 }
 
 /// The polls before this one, see [what is counted](self#what-is-counted).
@@ -219,6 +234,10 @@ pub struct SyncResponse {
     /// what users write, so that older proxies ignore it.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub routes: BTreeMap<String, Routes>,
+    /// The CPU of the proxy's pod; absent: nothing is said of it. Only to a proxy with
+    /// [`Feature::Cpu`](crate::features::Feature::Cpu).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cpu: Option<ServerCpu>,
 }
 
 fn one(name: &str, json: &RawValue, routes: Option<Routes>) -> Result<Services, ConfigError> {
@@ -246,7 +265,7 @@ impl From<Routes> for ServiceSpec {
     }
 }
 
-/// What a proxy takes from an answer.
+/// The state of the control plane, as a proxy takes it from an answer.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct State {
     /// Its version.
@@ -258,113 +277,54 @@ pub struct State {
     pub unread: Vec<(String, ConfigError)>,
 }
 
-/// A [`SyncResponse`] whose services are not read yet.
-#[derive(Deserialize)]
-struct Unread {
-    version: String,
-    services: BTreeMap<String, Box<RawValue>>,
-    #[serde(default)]
-    routes: BTreeMap<String, Routes>,
+/// What a proxy takes from an answer; not both are absent.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Answer {
+    /// A state; none: the answer is only about CPU.
+    pub state: Option<State>,
+    /// The CPU of the pod; none: nothing is said of it.
+    pub cpu: Option<ServerCpu>,
 }
 
-impl State {
+impl Answer {
     /// Reads the body of an answer. A service that cannot be read is left out; the others count.
+    /// CPU that cannot be read is not known.
     ///
     /// # Errors
-    /// The body is no [`SyncResponse`].
+    /// The body is no answer.
     pub fn read(body: &[u8]) -> Result<Self, ConfigError> {
-        let Unread { version, services, mut routes } =
-            serde_json::from_slice(body).map_err(|error| ConfigError::malformed(".", error))?;
-        let mut state = Self { version, ..Self::default() };
-        for (name, json) in services {
-            match one(&name, &json, routes.remove(&name)) {
+        let members: Members = read(body)?;
+        let member = |name| members.get(name).map(|json| json.get().as_bytes());
+        let version = read(member("version").unwrap_or_default())?;
+        let cpu = member("cpu").filter(|json| *json != b"null").map(ServerCpu::read);
+        let Some(services) = member("services") else {
+            return match cpu {
+                Some(_) => Ok(Self { state: None, cpu }),
+                None => Err(ConfigError::malformed(".", "neither `services` nor `cpu`")),
+            };
+        };
+        let mut routes: BTreeMap<String, Routes> = member("routes").map_or_else(|| Ok(BTreeMap::new()), read)?;
+        let mut state = State { version, ..State::default() };
+        for (name, json) in read::<Members>(services)? {
+            match one(&name, json, routes.remove(&name)) {
                 Ok(services) => state.services.extend(services),
                 Err(error) => state.unread.push((name, error)),
             }
         }
-        Ok(state)
+        Ok(Self { state: Some(state), cpu })
+    }
+}
+
+impl State {
+    /// Reads the state of an answer.
+    ///
+    /// # Errors
+    /// The body is no answer, or has no state.
+    pub fn read(body: &[u8]) -> Result<Self, ConfigError> {
+        Answer::read(body)?.state.ok_or_else(|| ConfigError::malformed(".", "no `services`"))
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::config::ConfigError;
-
-    #[test]
-    fn a_load_report_leaves_out_arrivals_only_if_there_are_none() {
-        let written = |arrived| serde_json::to_value(ServiceLoad { arrived, ..ServiceLoad::default() }).unwrap();
-        assert_eq!(written(0).get("arrived"), None);
-        assert_eq!(written(3)["arrived"], 3);
-    }
-
-    #[test]
-    fn calls_are_reported_as_they_were_counted() {
-        let calls = Calls { requests: 5, failed: 4, exhausted: 3, retried: 2, refused: 1 };
-        let report = ServiceCalls::new("s", calls, Histogram::default());
-        assert_eq!((&*report.service, report.calls()), ("s", calls));
-        let written = serde_json::to_value(ServiceCalls::new("s", Calls::of(&[5]), Histogram::default())).unwrap();
-        assert_eq!(written, serde_json::json!({"service": "s", "requests": 5}));
-    }
-
-    #[test]
-    fn route_retries_apply_where_the_service_sets_none() {
-        let body = r#"{
-            "version": "1", "later": "unknown things are passed over",
-            "services": {"a": {}, "b": {"routeRetries": 5, "virtualServiceRetries": {"shop/v": 1}}, "c": {}},
-            "routes": {
-                "a": {"retries": 2, "virtualServices": {"shop/v": 3}},
-                "b": {"retries": 2, "virtualServices": {"shop/v": 3, "shop/w": 4}, "later": 1},
-                "none": {"retries": 2}
-            }
-        }"#;
-        let State { version, services, unread } = State::read(body.as_bytes()).unwrap();
-        assert_eq!((&*version, unread.len()), ("1", 0));
-        assert_eq!(services.keys().collect::<Vec<_>>(), ["a", "b", "c"]);
-        let of = |name: &str, path: &str| services[name].route_retries().of(path.as_bytes());
-        let [v, w] = ["v", "w"].map(|name| format!("/apis/x/namespaces/shop/virtual-service/{name}"));
-        assert_eq!([of("a", &v), of("a", &w), of("b", &v), of("b", &w), of("c", &v)], [3, 2, 1, 4, 1]);
-        assert_eq!(services["b"].route_retries().default(), 5);
-    }
-
-    #[test]
-    fn a_service_that_cannot_be_read_is_left_out_and_the_others_stay() {
-        let body = r#"{"version": "1", "services": {
-            "field": {"retries": 1, "later": {"a": [1]}}, "value": {"routing": "later"}, "range": {"retries": 11},
-            "type": 7, "": {}, "good": {"retries": 2}
-        }}"#;
-        let State { version, services, unread } = State::read(body.as_bytes()).unwrap();
-        assert_eq!((&*version, services.keys().collect::<Vec<_>>()), ("1", vec![&"good".to_owned()]));
-        let why: Vec<(&str, String)> = unread.iter().map(|(name, why)| (&**name, why.to_string())).collect();
-        let expected = [
-            ("", "services.: \"\" is not allowed"),
-            ("field", "services.field.later: unknown field `later`"),
-            ("range", "services.range.retries: 11 is not allowed; allowed: 0 to 10"),
-            ("type", "services.type: invalid type: integer `7`"),
-            ("value", "services.value.routing: unknown variant `later`"),
-        ];
-        assert_eq!(why.len(), expected.len(), "{why:?}");
-        for ((name, why), (of, begin)) in why.into_iter().zip(expected) {
-            assert!(name == of && why.starts_with(begin), "{name}: {why}");
-        }
-    }
-
-    #[test]
-    fn an_answer_without_its_parts_is_refused() {
-        for body in [r#"{"services": {}}"#, r#"{"version": "1"}"#, "", "[]", r#"{"version": "1", "services": {"a": {}"#]
-        {
-            assert!(State::read(body.as_bytes()).is_err(), "{body}");
-        }
-    }
-
-    /// A report of a newer proxy.
-    #[test]
-    fn a_report_may_have_more_members_than_are_known() {
-        let body = r#"{"proxy": "p", "later": 1, "last": {"replica": "r", "later": 1}, "load": [
-            {"service": "s", "inFlight": 3, "later": {}, "events": {"chipsGranted": 4, "later": 5}}
-        ]}"#;
-        let request: SyncRequest = ConfigError::read_json(body.as_bytes()).unwrap();
-        assert_eq!((request.load[0].in_flight, request.load[0].events.chips_granted), (3, 4));
-        assert_eq!(request.last.unwrap().replica, "r");
-    }
-}
+#[path = "sync_tests.rs"]
+mod tests;

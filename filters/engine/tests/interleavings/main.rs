@@ -8,6 +8,7 @@ mod attempts;
 mod bodies;
 mod clusters;
 mod configurations;
+mod cpu;
 mod fail_open;
 mod host;
 mod inbound;

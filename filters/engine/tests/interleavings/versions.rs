@@ -65,7 +65,7 @@ fn capacities(poll: &Value) -> Vec<(&str, Option<u64>)> {
     loads.map(|load| (load["service"].as_str().expect("a name"), load["capacity"].as_u64())).collect()
 }
 
-const BAD: &str = r#"{"version":"1","services":{
+const BAD: &str = r#"{"version":"1","cpu":{"cores":0.5},"services":{
     "bad":{"capacity":{"estimator":"static","limit":5},"later":1},
     "s":{"capacity":{"estimator":"static","limit":7}}
 }}"#;

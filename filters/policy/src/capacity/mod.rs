@@ -3,13 +3,16 @@
 //! | estimator | capacity | when |
 //! |---|---|---|
 //! | `static` | a number | it is known, and the servers are alike |
+//! | `static` with `perCore` | a number for each core that the application has | a node agent moves CPU ([`PerCore`]) |
 //! | `slo` | what the measured service rate finishes within the SLO | whenever it is not known, or the servers differ, or change |
 //! | `average` | the mean of the requests in flight over the last interval | for comparisons only; it is the paper's, see [`Average`] |
 
 mod average;
+mod per_core;
 mod slo;
 
 pub use average::Average;
+pub use per_core::PerCore;
 pub use slo::Slo;
 
 use crate::config::CapacityParameters;
@@ -20,6 +23,8 @@ use crate::units::{Concurrency, Timestamp};
 pub enum Capacity {
     /// A fixed limit; none: everything is admitted.
     Static(Option<Concurrency>),
+    /// So many for each core.
+    PerCore(PerCore),
     /// The paper's estimator.
     Average(Average),
     /// What the service rate finishes within the SLO.
@@ -32,6 +37,7 @@ impl Capacity {
         match parameters {
             CapacityParameters::Unlimited => Self::Static(None),
             CapacityParameters::Static(limit) => Self::Static(Some(limit)),
+            CapacityParameters::PerCore { per_core, limit } => Self::PerCore(PerCore::new(per_core, limit)),
             CapacityParameters::Average(interval) => Self::Average(Average::new(interval)),
             CapacityParameters::Slo(slo) => Self::Slo(Slo::new(slo)),
         }
@@ -41,7 +47,7 @@ impl Capacity {
     /// was admitted.
     pub fn observe(&mut self, active: Concurrency, now: Timestamp) {
         match self {
-            Self::Static(_) | Self::Slo(_) => {}
+            Self::Static(_) | Self::PerCore(_) | Self::Slo(_) => {}
             Self::Average(average) => average.observe(active, now),
         }
     }
@@ -54,10 +60,18 @@ impl Capacity {
         }
     }
 
+    /// The application has so many cores; none: that is not known.
+    pub fn provide(&mut self, cores: Option<f64>) {
+        if let Self::PerCore(per_core) = self {
+            per_core.provide(cores);
+        }
+    }
+
     /// The capacity in force; none: no limit (yet).
     pub fn get(&self) -> Option<Concurrency> {
         match self {
             Self::Static(limit) => *limit,
+            Self::PerCore(per_core) => per_core.get(),
             Self::Average(average) => average.get(),
             Self::Slo(slo) => slo.get(),
         }

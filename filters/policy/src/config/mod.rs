@@ -8,6 +8,7 @@
 //! private fields ([`ServiceParameters`], [`PluginConfig`]). Every error is a [`ConfigError`] that
 //! names the path, the value and the allowed range.
 
+mod duration;
 mod error;
 mod number;
 mod plugin;

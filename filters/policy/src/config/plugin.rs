@@ -1,7 +1,8 @@
 //! The plugin configuration of the filters: the JSON in Envoy's `configuration` field.
 
+use super::duration::duration;
 use super::error::ConfigError;
-use super::service::{ServiceSpec, Services, ServicesSpec, duration};
+use super::service::{ServiceSpec, Services, ServicesSpec};
 use crate::features::Feature;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;

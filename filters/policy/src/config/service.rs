@@ -1,10 +1,15 @@
 //! The parameters of one service.
 
 mod canonical;
+mod capacity;
 mod parameters;
 
+pub use capacity::CapacitySpec;
 pub use parameters::{CapacityParameters, RoutingKind, ServiceParameters, Services};
 
+#[cfg(feature = "schema")]
+use super::duration::DURATION;
+use super::duration::{HOUR, MILLISECOND, duration};
 use super::error::ConfigError;
 use super::number::integer;
 use super::route_retries::RouteRetries;
@@ -14,36 +19,6 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::time::Duration;
-
-/// The pattern of a duration in the schema for editors; the ranges are in the descriptions.
-#[cfg(feature = "schema")]
-const DURATION: &str = r"^(\s*\d+\s*(ns|us|ms|s|sec|secs|m|min|mins|h|hr|hour|hours))+\s*$";
-
-/// Where the capacity of an endpoint comes from, as written by the user.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[serde(tag = "estimator", rename_all = "snake_case", rename_all_fields = "camelCase", deny_unknown_fields)]
-pub enum CapacitySpec {
-    /// A fixed number of requests.
-    Static {
-        /// Requests in flight at most; 1 to 1,000,000.
-        #[cfg_attr(feature = "schema", schemars(range(min = 1, max = 1_000_000)))]
-        limit: i64,
-    },
-    /// The mean number of requests in flight (the paper's estimator; it can only fall).
-    Average {
-        /// How long a mean is taken over; `1s` to `1h`, default `30s`.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        #[cfg_attr(feature = "schema", schemars(regex(pattern = DURATION)))]
-        interval: Option<String>,
-    },
-    /// As many as the measured service rate finishes within the SLO.
-    Slo {
-        /// The response time to be met; `1ms` to `1h`.
-        #[cfg_attr(feature = "schema", schemars(regex(pattern = DURATION)))]
-        slo: String,
-    },
-}
 
 /// The parameters of a service as written by the user; absent fields take their defaults.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -174,8 +149,6 @@ impl ServicesSpec {
     }
 }
 
-const MILLISECOND: Duration = Duration::from_millis(1);
-const HOUR: Duration = Duration::from_secs(3600);
 const DEFAULT_RETRIES: u32 = 3; // paper, 5.6: three retries
 const DEFAULT_RETRY_BUDGET: f64 = 0.2;
 const DEFAULT_BOUNCE_PRICE: f64 = 0.2;
@@ -191,7 +164,6 @@ const DEFAULT_STREAM_IDLE: Duration = Duration::from_secs(1);
 const LEAST_STREAM_IDLE: Duration = Duration::from_millis(100);
 const DEFAULT_HEADROOM: f64 = 0.8; // paper, 5.4.1
 const DEFAULT_MAX_CHIPS: u32 = 10;
-const DEFAULT_AVERAGE_INTERVAL: Duration = Duration::from_secs(30); // paper, 5.4.4
 
 impl ServiceSpec {
     /// Checks every value and fills in the defaults.
@@ -221,7 +193,10 @@ impl ServiceSpec {
             retry_budget,
             bounce_price,
             reset_interval,
-            capacity: self.capacity()?,
+            capacity: match &self.capacity {
+                Some(spec) => spec.validate().map_err(|error| error.under("capacity"))?,
+                None => CapacityParameters::Unlimited,
+            },
             headroom,
             max_chips,
             concurrency: match self.concurrency {
@@ -307,46 +282,10 @@ impl ServiceSpec {
             endpoints_by_port: if endpoints_by_port.is_empty() { base.endpoints_by_port } else { endpoints_by_port },
         }
     }
-
-    fn capacity(&self) -> Result<CapacityParameters, ConfigError> {
-        match &self.capacity {
-            None => Ok(CapacityParameters::Unlimited),
-            Some(CapacitySpec::Static { limit }) => {
-                let limit = integer("capacity.limit", Some(*limit), 1, 1, 1_000_000)?;
-                Ok(CapacityParameters::Static(Concurrency::new(limit)))
-            }
-            Some(CapacitySpec::Average { interval }) => {
-                let least = Duration::from_secs(1);
-                duration("capacity.interval", interval.as_deref(), DEFAULT_AVERAGE_INTERVAL, least, HOUR)
-                    .map(CapacityParameters::Average)
-            }
-            Some(CapacitySpec::Slo { slo }) => {
-                duration("capacity.slo", Some(slo), HOUR, MILLISECOND, HOUR).map(CapacityParameters::Slo)
-            }
-        }
-    }
 }
 
 fn optional_duration(path: &str, text: Option<&str>) -> Result<Option<Duration>, ConfigError> {
     text.map(|text| duration(path, Some(text), HOUR, MILLISECOND, HOUR)).transpose()
-}
-
-pub(super) fn duration(
-    path: &str,
-    text: Option<&str>,
-    default: Duration,
-    least: Duration,
-    most: Duration,
-) -> Result<Duration, ConfigError> {
-    let Some(text) = text else { return Ok(default) };
-    match humantime::parse_duration(text) {
-        Ok(value) if (least..=most).contains(&value) => Ok(value),
-        _ => {
-            let (least, most) = (humantime::format_duration(least), humantime::format_duration(most));
-            let allowed = format!("a duration with its unit (such as 250ms), {least} to {most}");
-            Err(ConfigError::out_of_range(path.into(), format!("{text:?}"), allowed))
-        }
-    }
 }
 
 fn endpoints(path: &str, texts: &[String]) -> Result<Vec<SocketAddr>, ConfigError> {

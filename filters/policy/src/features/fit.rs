@@ -4,6 +4,7 @@ use super::Features;
 use super::table::{Instead, Rule};
 use crate::config::ServiceSpec;
 use serde_json::Value;
+use std::iter::successors;
 
 /// A service as a proxy gets it.
 #[derive(Clone, Debug, PartialEq)]
@@ -24,7 +25,7 @@ pub fn needs(spec: &ServiceSpec, rules: &[Rule]) -> Features {
 
 /// The service for a proxy with these features.
 pub fn fit(spec: &ServiceSpec, features: Features, rules: &[Rule]) -> Fitted {
-    let mut json = json(spec, rules);
+    let json = json(spec, rules);
     let lacking: Vec<(&Rule, Instead)> = (rules.iter())
         .filter_map(|rule| Some((rule, rule.at(features)?.1)))
         .filter(|(rule, _)| is_used(rule, &json))
@@ -35,10 +36,21 @@ pub fn fit(spec: &ServiceSpec, features: Features, rules: &[Rule]) -> Fitted {
     if lacking.iter().any(|(_, instead)| *instead == Instead::Withhold) {
         return Fitted::Withheld;
     }
-    if let Value::Object(members) = &mut json {
-        members.retain(|name, _| !lacking.iter().any(|(rule, _)| rule.field.split('.').next() == Some(name)));
-    }
-    serde_json::from_value(json).map_or(Fitted::Withheld, |spec| Fitted::Without(Box::new(spec)))
+    let less = lacking.iter().try_fold(spec.clone(), |spec, (rule, _)| omit(&spec, rule.field));
+    less.map_or(Fitted::Withheld, |spec| Fitted::Without(Box::new(spec)))
+}
+
+/// The service without this field. If that cannot be read, without the one around it, and so on.
+fn omit(spec: &ServiceSpec, field: &str) -> Option<ServiceSpec> {
+    let whole = serde_json::to_value(spec).ok()?;
+    let mut fields = successors(Some(field), |field| Some(field.rsplit_once('.')?.0));
+    fields.find_map(|field| {
+        let (mut less, mut names) = (whole.clone(), field.split('.'));
+        let name = names.next_back()?;
+        let around = names.try_fold(&mut less, |value, name| value.get_mut(name))?;
+        around.as_object_mut()?.remove(name);
+        serde_json::from_value(less).ok()
+    })
 }
 
 /// Nothing if no rule asks for a feature: then nobody looks at it.
@@ -73,6 +85,7 @@ mod tests {
         rule("routing", None, None),
         rule("routing", Some("bid"), Some(Instead::Withhold)),
         rule("capacity.interval", None, Some(Instead::Omit)),
+        rule("capacity.slo", None, Some(Instead::Omit)),
     ];
 
     fn spec(json: &str) -> ServiceSpec {
@@ -94,7 +107,9 @@ mod tests {
         let average = r#"{"capacity":{"estimator":"average"},"retries":2}"#;
         assert_eq!(old(average), Fitted::Whole);
         let interval = r#"{"capacity":{"estimator":"average","interval":"5s"},"retries":2}"#;
-        assert_eq!(old(interval), without(r#"{"retries":2}"#), "the whole capacity");
+        assert_eq!(old(interval), without(average), "the rest of the capacity can be read");
+        let slo = r#"{"capacity":{"estimator":"slo","slo":"2s"},"orca":true,"retries":2}"#;
+        assert_eq!(old(slo), without(r#"{"retries":2}"#), "the rest of the capacity cannot");
     }
 
     #[test]
@@ -119,5 +134,23 @@ mod tests {
         let priced = spec(r#"{"routing":"bid","bouncePrice":0.2}"#);
         assert_eq!(needs(&priced, SERVICE), Features::from_iter([Feature::BouncePrice]));
         assert_eq!(fit(&priced, unread, SERVICE), without(r#"{"routing":"bid"}"#));
+    }
+
+    #[test]
+    fn of_a_capacity_per_core_the_limit_is_left_and_nothing_without_one() {
+        let limit = r#"{"retries":2,"capacity":{"estimator":"static","limit":9}}"#;
+        for (capacity, old) in [
+            (r#"{"estimator":"static","perCore":8}"#, r#"{"retries":2}"#),
+            (r#"{"estimator":"static","limit":9,"perCore":8}"#, limit),
+        ] {
+            let per_core = spec(&format!(r#"{{"retries":2,"capacity":{capacity}}}"#));
+            assert_eq!(needs(&per_core, SERVICE), Features::from_iter([Feature::Cpu]));
+            assert_eq!(fit(&per_core, Features::NONE, SERVICE), without(old), "{capacity}");
+            assert_eq!(fit(&per_core, Features::from_iter([Feature::Cpu]), SERVICE), Fitted::Whole);
+        }
+        assert_eq!(needs(&spec(limit), SERVICE), Features::NONE);
+        assert_eq!(fit(&spec(limit), Features::NONE, SERVICE), Fitted::Whole);
+        let both = r#"{"bouncePrice":0.2,"retries":2,"capacity":{"estimator":"static","limit":9,"perCore":8}}"#;
+        assert_eq!(fit(&spec(both), Features::NONE, SERVICE), without(limit));
     }
 }

@@ -9,8 +9,8 @@ use super::{Feature, Features};
 /// What a neighbour gets that lacks the feature of a field or value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Instead {
-    /// The same without the field, or without the field of the service that has it somewhere
-    /// within. For what is only less good without it.
+    /// The same without the field, or, if nobody can read what is left, without the one around it.
+    /// For what is only less good without it.
     Omit,
     /// The service is left out: its requests pass untouched. For what is wrong without the field.
     Withhold,
@@ -69,6 +69,7 @@ pub const SERVICE: &[Rule] = &[
     value("capacity.estimator", "average"),
     value("capacity.estimator", "slo"),
     first("capacity.limit"),
+    since("capacity.perCore", Feature::Cpu, Instead::Omit),
     first("capacity.interval"),
     first("capacity.slo"),
     first("headroom"),
@@ -133,6 +134,7 @@ pub const REPORT: &[Rule] = &[
     since("calls.latency", Feature::Latency, Instead::Omit),
     since("calls.latency.sumUs", Feature::Latency, Instead::Omit),
     since("calls.latency.counts", Feature::Latency, Instead::Omit),
+    since("cpu", Feature::Cpu, Instead::Omit),
 ];
 
 /// What a person writes for the proxies of a mesh in Envoy's `configuration`:

@@ -1,11 +1,11 @@
 //! The load report: the header in which a server tells a sender its load.
 //!
 //! An RFC 9651 dictionary of numbers: `chip=1, queue=7, capacity=10, rate=38.2, confidence=0.93,
-//! exec=251.3, service=40, fleet, held` (requests, requests, requests, requests per second, ratio,
-//! milliseconds, requests per second, nothing, nothing). Missing members are unknown; members that
-//! this version does not know are ignored. Values are integers, decimals, booleans or tokens;
-//! anything else, or broken syntax, makes the whole header unreadable, as the RFC demands. Reading
-//! and writing allocate nothing but the caller's buffer.
+//! exec=251.3, service=40, cpu=0.25, fleet, held` (requests, requests, requests, requests per
+//! second, ratio, milliseconds, requests per second, ratio, nothing, nothing). Missing members are
+//! unknown; members that this version does not know are ignored. Values are integers, decimals,
+//! booleans or tokens; anything else, or broken syntax, makes the whole header unreadable, as the
+//! RFC demands. Reading and writing allocate nothing but the caller's buffer.
 
 use super::decimal::{MOST_THOUSANDTHS, decimal, micros, millis, write_integer, write_thousandths};
 use crate::bid::offer;
@@ -33,6 +33,8 @@ pub struct LoadReport {
     /// The service rate by the server's own estimate, in requests per second: what it finishes when
     /// it is busy.
     pub service: Option<f64>,
+    /// The share of its CPU that the application does not use.
+    pub cpu: Option<Ratio>,
     /// Whether the server reads the fleet's execution time in a [bid](super::bid::Bid).
     pub fleet: bool,
     /// Whether the server held the request before it bounced it. Believed only if the attempt took
@@ -81,9 +83,10 @@ impl LoadReport {
         }
         let decimals = [
             (", rate=", self.rate.and_then(thousandths)),
-            (", confidence=", self.confidence.and_then(|confidence| thousandths(confidence.get()))),
+            (", confidence=", share(self.confidence)),
             (", exec=", self.execution.and_then(micros)),
             (", service=", self.service.and_then(thousandths)),
+            (", cpu=", share(self.cpu)),
         ];
         for (key, value) in decimals {
             if let Some(value) = value {
@@ -118,6 +121,7 @@ impl LoadReport {
                 b"confidence" => report.confidence = number_of(value)?.and_then(Ratio::new),
                 b"exec" => report.execution = positive(number_of(value)?).map(millis),
                 b"service" => report.service = positive(number_of(value)?),
+                b"cpu" => report.cpu = number_of(value)?.and_then(Ratio::new),
                 b"fleet" => report.fleet = number_of(value)?.is_some_and(|n| n >= 1.0),
                 b"held" => report.held = number_of(value)?.is_some_and(|n| n >= 1.0),
                 _ if is_key(key) => drop(number_of(value)?),
@@ -126,6 +130,10 @@ impl LoadReport {
         }
         Some(report)
     }
+}
+
+fn share(ratio: Option<Ratio>) -> Option<u64> {
+    ratio.and_then(|ratio| thousandths(ratio.get()))
 }
 
 /// A number in thousandths, rounded; none if it is negative, not a number or too large for a

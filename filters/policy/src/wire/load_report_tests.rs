@@ -26,6 +26,7 @@ proptest! {
         confidence in prop::option::of(0u64..=1000),
         exec in prop::option::of(1u64..1_000_000_000),
         service in prop::option::of(1u64..1_000_000_000),
+        cpu in prop::option::of(0u64..=1000),
         fleet: bool,
         held: bool,
     ) {
@@ -38,6 +39,7 @@ proptest! {
             confidence: decimal(confidence).and_then(Ratio::new),
             execution: decimal(exec).map(|ms| Duration::from_secs_f64(ms / 1e3)),
             service: decimal(service),
+            cpu: decimal(cpu).and_then(Ratio::new),
             fleet,
             held,
         };
@@ -51,6 +53,7 @@ proptest! {
         prop_assert_eq!(sfv_number(&oracle, "confidence"), decimal(confidence));
         prop_assert_eq!(sfv_number(&oracle, "exec"), decimal(exec));
         prop_assert_eq!(sfv_number(&oracle, "service"), decimal(service));
+        prop_assert_eq!(sfv_number(&oracle, "cpu"), decimal(cpu));
         prop_assert!(text.len() < MAX_LENGTH / 2);
     }
 

@@ -94,6 +94,9 @@ fn capacity_text(capacity: CapacityParameters) -> String {
     match capacity {
         CapacityParameters::Unlimited => "unlimited".to_owned(),
         CapacityParameters::Static(limit) => format!("static {}", limit.get()),
+        CapacityParameters::PerCore { per_core, limit } => {
+            format!("per core {} {}", ratio(per_core), optional(limit.map(|limit| limit.get().to_string())))
+        }
         CapacityParameters::Average(interval) => format!("average {}", nanoseconds(interval)),
         CapacityParameters::Slo(slo) => format!("slo {}", nanoseconds(slo)),
     }
@@ -176,6 +179,17 @@ mod tests {
         for routing in ["random", "round_robin", "least_request", "mu", "bid"] {
             let json = format!(r#"{{"routing": "{routing}", "hold": false}}"#);
             assert_eq!(canonical(&json), pairs(&[("routing", routing)]));
+        }
+    }
+
+    #[test]
+    fn writes_a_capacity_per_core_apart_from_one_that_is_fixed() {
+        for (capacity, text) in [
+            (r#"{"estimator": "static", "limit": 10}"#, "static 10"),
+            (r#"{"estimator": "static", "perCore": 8}"#, "per core 4020000000000000 none"),
+            (r#"{"estimator": "static", "perCore": 0.5, "limit": 10}"#, "per core 3fe0000000000000 10"),
+        ] {
+            assert_eq!(canonical(&format!(r#"{{"capacity": {capacity}}}"#)), pairs(&[("capacity", text)]));
         }
     }
 

@@ -57,12 +57,19 @@ pub struct ServiceParameters {
 }
 
 /// Where the capacity comes from, validated.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub enum CapacityParameters {
     /// No limit: everything is admitted.
     Unlimited,
     /// This many requests at once.
     Static(Concurrency),
+    /// In proportion to the CPU that the application has.
+    PerCore {
+        /// Requests at once for each core, above 0 and at most 100,000.
+        per_core: f64,
+        /// At most so many, and so many while the CPU is not known; none: no limit.
+        limit: Option<Concurrency>,
+    },
     /// The mean number of requests in flight, renewed after each interval.
     Average(Duration),
     /// What the measured service rate finishes within this time.

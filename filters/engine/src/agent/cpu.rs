@@ -1,0 +1,30 @@
+//! What the agent does with the CPU that the control plane tells of: [`Supply`] shares it among the
+//! threads, each of which tells the services that it stands in front of.
+//!
+//! [`Supply`]: bloc_policy::cpu::Supply
+
+use super::Agent;
+use crate::host::Host;
+use bloc_policy::cpu::ServerCpu;
+use bloc_policy::features::Feature;
+use bloc_policy::polls::Question;
+
+impl<H: Host> Agent<H> {
+    /// The answer to this question says this of the CPU; none: nothing. A control plane without the
+    /// feature does not know.
+    pub(super) fn hear_of_cpu(&mut self, question: &Question, said: Option<ServerCpu>) {
+        let said = if self.features.has(Feature::Cpu) { said } else { Some(ServerCpu::default()) };
+        let Some(said) = said else { return };
+        if self.supply.hear(&self.vm.host, question.cpu, said, self.vm.host.now()) {
+            self.tell();
+        }
+        self.look_at_cpu();
+    }
+
+    /// Takes over what the threads share, and forgets it when it is old.
+    pub(super) fn look_at_cpu(&mut self) {
+        if self.supply.look(&self.vm.host, self.vm.host.now()) {
+            self.vm.provide(self.supply.get());
+        }
+    }
+}
