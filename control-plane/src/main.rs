@@ -2,7 +2,7 @@
 
 use anyhow::{Context, Result, anyhow};
 use bloc_control_plane::check::{Good, check};
-use bloc_control_plane::http::identity::{Identity, TrustDomain};
+use bloc_control_plane::http::identity::{Identity, NodeAgent, TrustDomain};
 use bloc_control_plane::metrics::Metrics;
 use bloc_control_plane::server::{Listeners, Serving};
 use bloc_control_plane::source::{self, FileSource, KubernetesSource, Publisher};
@@ -70,6 +70,10 @@ struct Arguments {
     /// With spiffe: the trust domain whose ids are accepted [default: that of our own sidecar's id]
     #[arg(long, value_name = "DOMAIN")]
     trust_domain: Option<TrustDomain>,
+
+    /// With spiffe: the end of the SPIFFE id that may report the CPU of pods
+    #[arg(long, value_name = "ns/NAMESPACE/sa/ACCOUNT", default_value = "ns/bloc-node/sa/bloc-node-agent")]
+    node_agent: NodeAgent,
 
     /// The format of the log on standard error
     #[arg(long, value_enum, default_value = "text")]
@@ -210,7 +214,14 @@ async fn run(arguments: Arguments) -> Result<()> {
     };
     let main = bind(arguments.listen, "all", arguments.address_file.as_deref()).await?;
     let listeners = Listeners { main, metrics: metrics_listener };
-    serve(listeners, store, metrics, Serving { identity, ..Serving::default() }, stop).await;
+    serve(
+        listeners,
+        store,
+        metrics,
+        Serving { identity, node_agent: arguments.node_agent, ..Serving::default() },
+        stop,
+    )
+    .await;
     source.abort();
     Ok(())
 }

@@ -14,7 +14,10 @@
 //! | `bloc_proxies_lacking{feature}` | gauge | connected proxies that lack a feature which their services use; only for features that a service in force uses |
 //! | `bloc_proxies_unread` | gauge | connected proxies that could not read the parameters of a service: the last good ones stay, if there are any |
 //! | `bloc_load_reports_dropped_total` | counter | reports of services that are not in force, or of more than 1,000 |
-//! | `bloc_sync_answers_total{answer}` | counter | ended polls: `changed`, `unchanged`, `superseded`, `closing`, `no_room`, `refused` (4xx) |
+//! | `bloc_sync_answers_total{answer}` | counter | ended polls: `changed`, `cpu`, `unchanged`, `superseded`, `closing`, `no_room`, `refused` (4xx) |
+//! | `bloc_cpu_news_total` | counter | answers to polls that were only about CPU: the same as `answer="cpu"` |
+//! | `bloc_node_agents` | gauge | node agents that were heard of within 15 s |
+//! | `bloc_node_agent_messages_total{answer}` | counter | their messages: `accepted`, `refused` (4xx), `no_room` (not all of it is known now) |
 //! | `bloc_kubernetes_watch_errors_total{kind}` | counter | lists and watches at the Kubernetes API that failed; `endpointslices`, `services`, `virtualservices`, `configmaps` |
 //! | `bloc_service_*{service}` | gauge | the signals for scaling: the gauges of the table in the README |
 //! | `bloc_service_*_total{service}` | counter | what happened at the servers, see the same table |
@@ -59,6 +62,9 @@ pub struct Metrics {
     proxies_stale: Gauge,
     proxies_lacking: Family<Label, Gauge>,
     proxies_unread: Gauge,
+    cpu_news: Counter,
+    node_agents: Gauge,
+    agent_messages: Family<Label, Counter>,
 }
 
 impl Default for Metrics {
@@ -78,6 +84,9 @@ impl Default for Metrics {
             proxies_stale: Gauge::default(),
             proxies_lacking: Family::default(),
             proxies_unread: Gauge::default(),
+            cpu_news: Counter::default(),
+            node_agents: Gauge::default(),
+            agent_messages: Family::default(),
         };
         let r = &mut metrics.registry;
         r.register("bloc_config_accepted", "Contents of the source that were accepted", metrics.accepted.clone());
@@ -108,6 +117,9 @@ impl Default for Metrics {
         );
         r.register("bloc_config_refused", "Contents of the source that are refused now", metrics.refused.clone());
         r.register("bloc_kubernetes_watch_errors", "Failed lists and watches", metrics.watch_errors.clone());
+        r.register("bloc_cpu_news", "Answers to polls that were only about CPU", metrics.cpu_news.clone());
+        r.register("bloc_node_agents", "Node agents that were heard of lately", metrics.node_agents.clone());
+        r.register("bloc_node_agent_messages", "Messages of node agents by answer", metrics.agent_messages.clone());
         r.register("bloc_sync_answers", "Ended polls by answer", metrics.answers.clone());
         metrics
     }
@@ -131,8 +143,12 @@ impl Metrics {
 
     /// Counts the end of a poll.
     pub fn count_outcome(&self, outcome: &Outcome) {
+        if matches!(outcome, Outcome::Cpu(_)) {
+            self.cpu_news.inc();
+        }
         self.count_answer(match outcome {
             Outcome::Changed(_) => "changed",
+            Outcome::Cpu(_) => "cpu",
             Outcome::Unchanged => "unchanged",
             Outcome::Superseded => "superseded",
             Outcome::NoRoom => "no_room",
@@ -148,6 +164,11 @@ impl Metrics {
     /// Counts a request that was refused as a poll.
     pub fn count_refused(&self) {
         self.count_answer("refused");
+    }
+
+    /// Counts a message of a node agent: `accepted`, `refused` or `no_room`.
+    pub fn count_agent_message(&self, answer: &'static str) {
+        self.agent_messages.get_or_create(&[("answer", answer)]).inc();
     }
 
     /// All metrics as OpenMetrics text: the gauges from `counts`, the metrics of services from
@@ -170,6 +191,7 @@ impl Metrics {
         self.refused.set(gauge(counts.refused));
         self.proxies_stale.set(gauge(counts.proxies_stale));
         self.proxies_unread.set(gauge(counts.proxies_unread));
+        self.node_agents.set(gauge(counts.node_agents));
         // Without the features that no service uses any more.
         self.proxies_lacking.clear();
         for (feature, proxies) in &counts.proxies_lacking {

@@ -5,7 +5,7 @@
 
 use crate::http;
 use crate::http::caller::network;
-use crate::http::identity::{Identity, Peer};
+use crate::http::identity::{Identity, NodeAgent, Peer};
 use crate::metrics::Metrics;
 use crate::store::Store;
 use axum::Router;
@@ -54,6 +54,8 @@ pub struct Listeners {
 pub struct Serving {
     /// How proxies prove who they are.
     pub identity: Identity,
+    /// Who may report the CPU of pods, if an identity is required.
+    pub node_agent: NodeAgent,
     /// How long the head of a request may take, and how long a connection without a request may
     /// live.
     pub head_timeout: Duration,
@@ -69,6 +71,7 @@ impl Default for Serving {
     fn default() -> Self {
         Self {
             identity: Identity::None,
+            node_agent: NodeAgent::default(),
             // A proxy asks again at once, or a second after its last answer.
             head_timeout: Duration::from_secs(30),
             // All proxies of a large mesh at one replica, and some more. An idle connection takes
@@ -108,8 +111,8 @@ pub async fn serve(
     let scrapes =
         listeners.metrics.map(|it| port(it, http::metrics_router(store.clone(), metrics.clone()), &http1, SCRAPERS));
     let router = match scrapes {
-        Some(_) => http::router(store.clone(), metrics, serving.identity),
-        None => http::router_with_metrics(store.clone(), metrics, serving.identity),
+        Some(_) => http::router(store.clone(), metrics, serving.identity, serving.node_agent),
+        None => http::router_with_metrics(store.clone(), metrics, serving.identity, serving.node_agent),
     };
     let main = port(listeners.main, router, &both, (serving.max_connections, serving.max_connections_of_one));
     // Dropping the future of a port stops it from accepting connections.

@@ -40,6 +40,14 @@ async fn check_accepts_a_good_file_and_names_the_error_of_a_bad_one() {
 }
 
 #[tokio::test]
+async fn exits_on_an_invalid_node_agent() {
+    let output = run(&["--source", "file:/none", "--node-agent", "ns/a"]).await;
+    let message = String::from_utf8(output.stderr).unwrap();
+    let reason = "\"ns/a\" is not allowed; allowed: ns/NAMESPACE/sa/ACCOUNT";
+    assert!(!output.status.success() && message.contains(reason), "{message}");
+}
+
+#[tokio::test]
 async fn exits_on_an_invalid_trust_domain() {
     for (domain, identity, reason) in [
         ("", "spiffe", "\"\" is not allowed; allowed: 1 to 255 of"),

@@ -65,12 +65,14 @@ fn of_the_control_plane() -> BTreeSet<String> {
         proxies_stale: 1,
         proxies_lacking: vec![(Feature::Unread, 1)],
         proxies_unread: 1,
+        node_agents: 1,
         refused: 1,
         load_reports_dropped: 1,
         loaded_unix_seconds: Some(1),
     };
     let metrics = Metrics::default();
     metrics.count_refused();
+    metrics.count_agent_message("accepted");
     let times = Histogram { sum_us: 1, counts: vec![(7, 1)] };
     let totals = ServiceTotals { response: times.clone(), calls: times };
     let latencies = LatencyMetrics { services: [("a".to_owned(), totals)].into(), edges: EdgeTotals::default() };
@@ -166,6 +168,19 @@ fn the_alerts_use_only_existing_metrics() {
     let unknown: Vec<String> =
         found.iter().flat_map(|query| named(query)).filter(|name| !known.contains(name)).collect();
     assert_eq!(unknown, Vec::<String>::new());
+}
+
+/// The metrics about node agents: `docs/metrics.md` has all of them and no others.
+#[test]
+fn the_documentation_names_the_metrics_about_node_agents() {
+    let (_, section) = include_str!("../../docs/metrics.md").split_once("## Node agents at the control plane").unwrap();
+    let section = section.split("\n## ").next().unwrap();
+    let names = section.split('`').filter(|text| text.starts_with("bloc_"));
+    let named: BTreeSet<String> = names.map(|text| text.split('{').next().unwrap().to_owned()).collect();
+    let is_about = |name: &String| name.starts_with("bloc_node_agent") || name.starts_with("bloc_cpu");
+    let written: BTreeSet<String> = of_the_control_plane().into_iter().filter(is_about).collect();
+    assert_eq!(written.len(), 3);
+    assert_eq!(named, written);
 }
 
 /// In Envoy the name of a metric contains the service. `istio-manifests/metrics` turns that into a

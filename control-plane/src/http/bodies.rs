@@ -4,13 +4,13 @@ use super::caller;
 use super::context::{Context, refusal};
 use super::identity::Peer;
 use super::transit::{NoRoom, Passage, Transit};
-use crate::store::Answer;
 use axum::body::{Body, Bytes, HttpBody, to_bytes};
 use axum::extract::{Request, State};
 use axum::http::{StatusCode, Version, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use futures_util::StreamExt;
+use serde::Serialize;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::timeout;
@@ -73,14 +73,13 @@ fn is_counted(version: Version, bytes: usize) -> bool {
     bytes > if version < Version::HTTP_2 { SHORT } else { 0 }
 }
 
-/// The response to a poll with a state, once there is room for it.
+/// The response to a poll with this body, once there is room for it.
 pub async fn answer(
     transit: &Transit,
     caller: &Arc<str>,
     version: Version,
-    answer: &Answer,
+    answer: &impl Serialize,
 ) -> Result<Response, NoRoom> {
-    let json = |value: &Answer| serde_json::to_vec(value).unwrap_or_default();
     // The JSON is written only when there is room. Its length is counted first, without keeping it.
     let mut length = Length(0);
     let _ = serde_json::to_writer(&mut length, answer);
@@ -92,6 +91,10 @@ pub async fn answer(
     let mut response = (content_type, passage.carry(json(answer).into())).into_response();
     response.extensions_mut().insert(HasPassage);
     Ok(response)
+}
+
+fn json(value: &impl Serialize) -> Vec<u8> {
+    serde_json::to_vec(value).unwrap_or_default()
 }
 
 /// A writer that only counts bytes.

@@ -1,6 +1,6 @@
 //! What all handlers need: shared state and error responses.
 
-use super::identity::Identity;
+use super::identity::{Identity, NodeAgent};
 use super::no_room::Named;
 use super::transit::Transit;
 use crate::metrics::Metrics;
@@ -16,6 +16,8 @@ pub struct Context {
     pub store: Store,
     pub metrics: Arc<Metrics>,
     pub identity: Identity,
+    /// Who may report the CPU of pods, if an identity is required.
+    pub node_agent: NodeAgent,
     /// Bodies and responses in transit.
     pub transit: Transit,
     /// Callers that the log has named lately for lack of room.

@@ -62,6 +62,47 @@ impl Display for TrustDomain {
     }
 }
 
+/// The workload that may report the CPU of pods: `ns/NAMESPACE/sa/ACCOUNT`, the end of a SPIFFE id.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NodeAgent(Arc<str>);
+
+impl Default for NodeAgent {
+    fn default() -> Self {
+        Self("ns/bloc-node/sa/bloc-node-agent".into())
+    }
+}
+
+impl FromStr for NodeAgent {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let name =
+            |name: &str| !name.is_empty() && name.bytes().all(|b| b.is_ascii_alphanumeric() || b"-.".contains(&b));
+        match text.split('/').collect::<Vec<_>>()[..] {
+            ["ns", namespace, "sa", account] if name(namespace) && name(account) => Ok(Self(text.into())),
+            _ => Err(format!("{text:?} is not allowed; allowed: ns/NAMESPACE/sa/ACCOUNT")),
+        }
+    }
+}
+
+impl NodeAgent {
+    /// Checks that the owner of this SPIFFE id, whose trust domain is checked already, may report
+    /// the CPU of pods; `None`: no identity is required.
+    ///
+    /// # Errors
+    /// 403, with the reason.
+    pub fn check(&self, spiffe: Option<&str>) -> Result<(), Refusal> {
+        let path =
+            |id: &str| id.strip_prefix("spiffe://").and_then(|id| id.split_once('/')).map(|(_, path)| path.to_owned());
+        match spiffe {
+            Some(id) if path(id).as_deref() != Some(&*self.0) => {
+                Err((StatusCode::FORBIDDEN, format!("{id:?} is not allowed; allowed: {}", self.0)))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
 /// The source address of a request.
 #[derive(Clone, Copy, Debug)]
 pub struct Peer(pub SocketAddr);
@@ -325,5 +366,25 @@ mod tests {
         assert_eq!(confine(CHECKOUT, &mut request), Ok(vec![foreign.to_owned(), host.to_owned()]));
         assert_eq!((request.serves, request.load), (vec![home.to_owned()], vec![load(home)]));
         assert_eq!(request.services, ["b", foreign, host], "their parameters stay readable");
+    }
+
+    #[test]
+    fn only_the_workload_of_the_node_agent_may_report_cpu() {
+        let (default, other): (NodeAgent, NodeAgent) = (NodeAgent::default(), "ns/a/sa/b".parse().unwrap());
+        let may = |agent: &NodeAgent, id: Option<&str>| agent.check(id);
+        let agent = "spiffe://cluster.local/ns/bloc-node/sa/bloc-node-agent";
+        assert_eq!((may(&default, Some(agent)), may(&default, None)), (Ok(()), Ok(())));
+        assert_eq!(may(&other, Some("spiffe://td/ns/a/sa/b")), Ok(()));
+        let why = format!("{agent:?} is not allowed; allowed: ns/a/sa/b");
+        assert_eq!(may(&other, Some(agent)), Err((StatusCode::FORBIDDEN, why)));
+        for id in
+            ["spiffe://td/ns/a/sa/b/c", "spiffe://td/x/ns/a/sa/b", "ns/a/sa/b", "spiffe://ns/a/sa/b", "", CHECKOUT]
+        {
+            assert!(may(&other, Some(id)).is_err(), "{id}");
+        }
+        for text in ["", "a/b", "ns/a/sa/", "ns//sa/b", "ns/a/sa/b/c", "sa/a/ns/b", "ns/a b/sa/c", "ns/a/sa/*"] {
+            let why = format!("{text:?} is not allowed; allowed: ns/NAMESPACE/sa/ACCOUNT");
+            assert_eq!(text.parse::<NodeAgent>(), Err(why));
+        }
     }
 }

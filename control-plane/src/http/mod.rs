@@ -6,6 +6,7 @@
 //! | request | answer |
 //! |---|---|
 //! | `POST /v1/sync` | the long poll of the proxies, see [`sync`] |
+//! | `POST /v1/cpu` | what node agents say of pods, see [`cpu`](crate::cpu) |
 //! | `GET /v1/services` | the services in force, their source, the last refusal, the proxies |
 //! | `GET /v1/services/{name}` | one service, its [`load`](crate::load::Signals) and its proxies; 404 if it does not exist |
 //! | `GET /healthz` | 200 as long as the process runs |
@@ -17,11 +18,13 @@
 mod bodies;
 pub mod caller;
 mod context;
+mod cpu;
 pub mod identity;
 mod no_room;
 mod sync;
 mod transit;
 
+use crate::cpu::CPU_PATH;
 use crate::metrics::{self, LatencyMetrics, Metrics};
 use crate::page;
 use crate::store::Store;
@@ -33,7 +36,7 @@ use axum::routing::{get, post};
 use axum::{Json, Router};
 use bloc_policy::sync::SYNC_PATH;
 use context::{Context, refusal};
-use identity::Identity;
+use identity::{Identity, NodeAgent};
 use std::sync::Arc;
 use transit::Transit;
 
@@ -42,16 +45,17 @@ use transit::Transit;
 const IN_TRANSIT: usize = 64 << 20;
 const SCRAPES_IN_TRANSIT: usize = 16 << 20;
 
-/// All routes except `/metrics`; `identity` says how proxies prove who they are. Must be called
+/// All routes except `/metrics`; `identity` says how proxies prove who they are, and `node_agent`
+/// who may report the CPU of pods then. Must be called
 /// inside a tokio runtime, because it starts the tasks that sample for the page and observe arrival
 /// rates.
-pub fn router(store: Store, metrics: Arc<Metrics>, identity: Identity) -> Router {
-    finish(routes(&store), context(store, metrics, identity))
+pub fn router(store: Store, metrics: Arc<Metrics>, identity: Identity, node_agent: NodeAgent) -> Router {
+    finish(routes(&store), Context { node_agent, ..context(store, metrics, identity) })
 }
 
 /// The same, and `/metrics`.
-pub fn router_with_metrics(store: Store, metrics: Arc<Metrics>, identity: Identity) -> Router {
-    finish(routes(&store).merge(scrapes()), context(store, metrics, identity))
+pub fn router_with_metrics(store: Store, metrics: Arc<Metrics>, identity: Identity, node_agent: NodeAgent) -> Router {
+    finish(routes(&store).merge(scrapes()), Context { node_agent, ..context(store, metrics, identity) })
 }
 
 /// `/metrics` alone.
@@ -64,6 +68,7 @@ fn routes(store: &Store) -> Router<Context> {
     tokio::spawn(Store::keep_observing(store.downgrade()));
     Router::new()
         .route(SYNC_PATH, post(sync::sync))
+        .route(CPU_PATH, post(cpu::cpu))
         .route("/v1/services", get(services))
         .route("/v1/services/{name}", get(service))
         .route("/healthz", get(|| async { "ok\n" }))
@@ -76,7 +81,8 @@ fn scrapes() -> Router<Context> {
 }
 
 fn context(store: Store, metrics: Arc<Metrics>, identity: Identity) -> Context {
-    Context { store, metrics, identity, transit: Transit::of(IN_TRANSIT), named: Arc::default() }
+    let node_agent = NodeAgent::default();
+    Context { store, metrics, identity, node_agent, transit: Transit::of(IN_TRANSIT), named: Arc::default() }
 }
 
 fn finish(routes: Router<Context>, context: Context) -> Router {

@@ -2,6 +2,8 @@
 //!
 //! - 200 with a [`SyncResponse`](bloc_policy::sync::SyncResponse), at once or when something
 //!   changes.
+//! - 200 with `version` and `cpu` alone if only the CPU of the proxy's pod is news, see
+//!   [`cpu`](crate::cpu).
 //! - 304 without a body when the wait is over or a newer poll of the same proxy arrives; when the
 //!   control plane shuts down, with a `retry-after`.
 //! - 304 with a `retry-after` if there is no room, see [`no_room`](super::no_room).
@@ -54,19 +56,22 @@ async fn answer(context: &Context, request: Request) -> Response {
             let no_room = || no_room(&context.metrics, &context.named, &caller);
             let count = || context.metrics.count_outcome(&outcome);
             // The reports of this poll are counted, so the proxy has to count anew.
-            let counted = [(REPLICA_HEADER, context.store.replica().to_owned())];
+            let counted = || [(REPLICA_HEADER, context.store.replica().to_owned())];
+            let sent = |answer: Result<Response, NoRoom>| match answer {
+                Ok(answer) => {
+                    count();
+                    (counted(), answer).into_response()
+                }
+                Err(NoRoom) => (counted(), no_room()).into_response(),
+            };
+            let transit = &context.transit;
             match &outcome {
                 Outcome::NoRoom => no_room(),
-                Outcome::Changed(answer) => match bodies::answer(&context.transit, &caller, version, answer).await {
-                    Ok(answer) => {
-                        count();
-                        (counted, answer).into_response()
-                    }
-                    Err(NoRoom) => (counted, no_room()).into_response(),
-                },
+                Outcome::Changed(answer) => sent(bodies::answer(transit, &caller, version, answer).await),
+                Outcome::Cpu(answer) => sent(bodies::answer(transit, &caller, version, answer).await),
                 Outcome::Unchanged => {
                     count();
-                    (StatusCode::NOT_MODIFIED, counted).into_response()
+                    (StatusCode::NOT_MODIFIED, counted()).into_response()
                 }
                 Outcome::Superseded => {
                     count();
@@ -129,7 +134,7 @@ async fn read(context: &Context, request: Request) -> Result<Poll, Unread> {
 mod tests {
     use super::*;
     use crate::clock::Clock;
-    use crate::http::identity::Identity;
+    use crate::http::identity::{Identity, NodeAgent};
     use crate::http::transit::Transit;
     use crate::load::ReportInterval;
     use crate::snapshot::Snapshot;
@@ -148,6 +153,7 @@ mod tests {
             store: store.clone(),
             metrics: Arc::default(),
             identity: Identity::None,
+            node_agent: NodeAgent::default(),
             transit: Transit::of(bytes),
             named: Arc::default(),
         };

@@ -2,6 +2,7 @@
 //! that the page gets only the lines that it shows.
 
 use super::samples::{Samples, Sparklines};
+use crate::cpu::AppView;
 use crate::latency::EdgeView;
 use crate::store::{Condition, Event, Modules, ProxyCounts, SenderStatus, ServiceStatus, Status};
 use serde::{Deserialize, Serialize};
@@ -70,6 +71,9 @@ pub struct Glance<'a> {
     /// The heaviest edges of the call graph, and how many there are.
     edges: &'a [EdgeView],
     edge_count: usize,
+    /// Applications whose CPU node agents manage, and how many there are.
+    apps: &'a [AppView],
+    app_count: usize,
     /// The number of services in each condition.
     conditions: BTreeMap<&'static str, usize>,
     /// The first few services in trouble, the worst first, regardless of the filter.
@@ -124,6 +128,8 @@ impl<'a> Glance<'a> {
             modules: &status.modules,
             edges: status.edges.get(..MAX_EDGES).unwrap_or(&status.edges),
             edge_count: status.edges.len(),
+            apps: &status.apps,
+            app_count: status.app_count,
             conditions,
             troubled: troubled.into_iter().take(MAX_TROUBLED).map(|status| Line { status, sparklines: None }).collect(),
             total: status.services.len(),

@@ -24,6 +24,10 @@ pub fn in_force(spec: &ServiceSpec, parameters: &ServiceParameters) -> Vec<Param
     let capacity = match parameters.capacity() {
         CapacityParameters::Unlimited => "no limit".to_owned(),
         CapacityParameters::Static(limit) => format!("{} requests", limit.get()),
+        CapacityParameters::PerCore { per_core, limit: None } => format!("{per_core} requests per core"),
+        CapacityParameters::PerCore { per_core, limit: Some(limit) } => {
+            format!("{per_core} requests per core, at most {}", limit.get())
+        }
         CapacityParameters::Average(interval) => format!("average, every {}", duration(interval)),
         CapacityParameters::Slo(slo) => format!("what is finished within {}", duration(slo)),
     };

@@ -28,8 +28,9 @@ pub struct Limits {
 impl Default for Limits {
     fn default() -> Self {
         // A proxy that calls ten services takes some 20 kB, so 10,000 fit, and 5,000 of one
-        // identity. With 64 MiB in transit, 50 MiB for a large mesh's services and as much for
-        // their latencies that is below 450 MiB, of the 512 MiB of the manifests.
+        // identity. With 64 MiB in transit, 16 MiB for node agents, 50 MiB for a large mesh's
+        // services and as much for their latencies that is below 450 MiB, of the 512 MiB of the
+        // manifests.
         Self { of_one: 96 << 20, in_all: 208 << 20 }
     }
 }

@@ -1,6 +1,6 @@
 //! The bytes that a proxy takes from its poll to the next one: an upper estimate.
 //!
-//! bytes = PROXY + 4 × its id + its version
+//! bytes = PROXY + 5 × its id + its version
 //!       + for each name: USE, and NAME + its text unless the service is in force
 //!       + for each name that it could not read: UNREAD + its text
 //!       + for each call: CALL + its name, and for each bucket of a histogram: BUCKET
@@ -44,7 +44,7 @@ pub fn of(poll: &Poll, in_force: impl Fn(&str) -> bool) -> usize {
     let buckets: usize = histograms.map(|histogram| BUCKET * histogram.counts.len()).sum();
     let servers = poll.serves.iter().filter(|name| in_force(name)).count();
     let id = poll.proxy.len();
-    PROXY + 4 * id + 2 * version + names + unread + calls + buckets + loads + servers * (SERVER + id)
+    PROXY + 5 * id + 2 * version + names + unread + calls + buckets + loads + servers * (SERVER + id)
 }
 
 #[cfg(test)]

@@ -9,6 +9,7 @@ use super::seal::KEY_BYTES;
 use super::state::{Arrival, State};
 use super::version::{Progress, Reach, Version};
 use crate::clock::Clock;
+use crate::cpu::Cpus;
 use crate::load::{Loads, ReportInterval};
 use crate::snapshot::Snapshot;
 use std::collections::BTreeMap;
@@ -49,9 +50,10 @@ impl Store {
     pub fn new(source: impl Into<String>, clock: Clock, report_interval: ReportInterval) -> Self {
         // A new name for each start, because the counters begin at 0 then.
         let replica = format!("{:016x}", fastrand::u64(..));
-        let loads = Loads::new(report_interval, report_interval.next(&clock, Instant::now()));
+        let now = Instant::now();
+        let loads = Loads::new(report_interval, report_interval.next(&clock, now));
         let inner = Inner {
-            state: State::new(replica.clone(), loads),
+            state: State::new(replica.clone(), loads, Cpus::new(report_interval, now)),
             loaded: None,
             refused: BTreeMap::new(),
             refusal: None,
@@ -159,29 +161,36 @@ impl Store {
         poll.report_every(self.0.report_interval);
         let ends = Instant::now() + poll.wait;
         let arrival = self.lock().state.arrive(&poll, Instant::now())?;
-        let (id, mut woken) = match arrival {
+        if self.lock().state.wants() {
+            self.0.wants.notify_one();
+        }
+        let (id, mut woken, mut again) = match arrival {
             Arrival::Answered(outcome) => return Ok(outcome),
-            Arrival::Held(id, woken) => (id, woken),
+            Arrival::Held(id, woken, again) => (id, woken, again),
         };
         // While the poll is held, only its record is kept.
         let proxy = std::mem::take(&mut poll.proxy);
         drop(poll);
         let mut held = HeldPoll { store: self, proxy, id };
         loop {
-            if self.lock().state.wants() {
-                self.0.wants.notify_one();
-            }
-            match timeout_at(ends, woken).await {
+            let until = again.map_or(ends, |at| at.min(ends));
+            match timeout_at(until, woken).await {
                 Ok(Ok(Wake::Moved)) => {}
+                Err(_) if until < ends => {}
                 Ok(Ok(Wake::NoRoom)) => return Ok(Outcome::NoRoom),
                 Ok(Ok(Wake::Superseded)) => return Ok(Outcome::Superseded),
                 Ok(Ok(Wake::Closing)) => return Ok(Outcome::Closing { within: self.lock().state.spread }),
                 Ok(Err(_)) | Err(_) => return Ok(self.lock().state.end_wait(&held.proxy, held.id, Instant::now())),
             }
-            let arrival = self.lock().state.resume(&held.proxy, held.id, Instant::now());
+            let mut inner = self.lock();
+            let arrival = inner.state.resume(&held.proxy, held.id, Instant::now());
+            if inner.state.wants() {
+                self.0.wants.notify_one();
+            }
+            drop(inner);
             match arrival {
                 Arrival::Answered(outcome) => return Ok(outcome),
-                Arrival::Held(id, next) => (held.id, woken) = (id, next),
+                Arrival::Held(id, next, look) => (held.id, woken, again) = (id, next, look),
             }
         }
     }

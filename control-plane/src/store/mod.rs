@@ -16,6 +16,7 @@
 //! | `proxies`, `names`, `subscription` | the last poll of each proxy; what proxies subscribe to |
 //! | `window`, `staleness` | when a proxy counts at this replica; which proxies are behind |
 //! | `budget`, `charge` | the memory for proxies; what one takes |
+//! | `cpu` | the CPU of a proxy's pod: who is told, and when |
 //! | `module`, `modules` | what a proxy runs; which versions there are, and who lacks what |
 //! | `view`, `overview`, `status`, `history` | what operators see |
 
@@ -24,6 +25,9 @@ mod catalog;
 mod charge;
 #[cfg(test)]
 mod counting_tests;
+mod cpu;
+#[cfg(test)]
+mod cpu_tests;
 #[cfg(test)]
 mod digest_tests;
 mod handle;
@@ -58,7 +62,7 @@ pub use handle::{Published, Store};
 pub use history::{Difference, Event, EventKind};
 pub use module::Module;
 pub use modules::{ModuleView, Modules};
-pub use outcome::{Answer, Outcome, StoreError};
+pub use outcome::{Answer, CpuAnswer, Outcome, StoreError};
 pub use poll::{DEFAULT_WAIT, Poll, WAIT_RANGE};
 pub use seal::KEY_BYTES;
 pub use staleness::STALE_AFTER;

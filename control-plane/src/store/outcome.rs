@@ -2,6 +2,7 @@
 
 use super::version::Version;
 use crate::snapshot::Service;
+use bloc_policy::sync::ServerCpu;
 use serde::ser::SerializeMap;
 use serde::{Serialize, Serializer};
 use std::collections::BTreeMap;
@@ -20,6 +21,19 @@ pub struct Answer {
     /// The services that exist; others are absent.
     #[serde(flatten, serialize_with = "as_specs_and_routes")]
     pub services: Services,
+    /// What is known of the CPU of the proxy's pod.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cpu: Option<ServerCpu>,
+}
+
+/// What is known of the CPU of a proxy's pod, and nothing else: the proxy keeps its services.
+#[derive(Clone, Debug, Serialize)]
+pub struct CpuAnswer {
+    /// The version that the proxy has.
+    #[serde(serialize_with = "as_text")]
+    pub version: Version,
+    /// What is known.
+    pub cpu: ServerCpu,
 }
 
 fn as_text<S: Serializer>(version: &Version, serializer: S) -> Result<S::Ok, S::Error> {
@@ -50,6 +64,8 @@ impl<K: Serialize, V: Serialize, I: Iterator<Item = (K, V)>, F: Fn() -> I> Seria
 pub enum Outcome {
     /// A new state.
     Changed(Answer),
+    /// The state is the same, and there is something to tell about CPU.
+    Cpu(CpuAnswer),
     /// The wait is over and nothing changed.
     Unchanged,
     /// The same proxy has sent a newer poll.

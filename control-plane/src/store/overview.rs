@@ -7,6 +7,7 @@ use super::proxies::Record;
 use super::state::State;
 use super::view::{Counts, Overview, ProxyView, Refusal, ServiceDetail, ServiceView};
 use crate::clock::rfc3339;
+use crate::cpu::pod_of;
 use crate::latency::{EdgeTotals, ServiceTotals};
 use crate::load::{Signals, Totals};
 use crate::snapshot::Service;
@@ -80,6 +81,7 @@ impl Store {
             proxies_unread: modules.unread(),
             refused: inner.refused.len(),
             load_reports_dropped: inner.state.loads.dropped(),
+            node_agents: inner.state.cpus.agents(now),
             loaded_unix_seconds: inner
                 .loaded
                 .and_then(|at| at.duration_since(UNIX_EPOCH).ok())
@@ -98,6 +100,7 @@ impl Store {
             services: record.subscription.calls.to_vec(),
             serves: record.subscription.serves.to_vec(),
             load: record.load.clone(),
+            cpu: pod_of(proxy).and_then(|pod| inner.state.cpus.known(pod, now)),
             module: ModuleView::of(record, &inner.state.catalog),
         };
         inner.state.proxies.iter().filter(|(_, record)| wanted(record)).map(view).collect()

@@ -52,6 +52,8 @@ pub struct Poll {
     pub(super) unread: Vec<String>,
     /// How its calls ended, to services among those that it calls.
     pub(super) calls: Vec<ServiceCalls>,
+    /// The cores that it has, of what its pod's node agent says; not what cannot be.
+    pub(super) cpu: Option<f64>,
     /// The module that it runs.
     pub(super) module: Module,
     /// Who asks, if that was proved.
@@ -64,7 +66,7 @@ impl TryFrom<SyncRequest> for Poll {
     type Error = ConfigError;
 
     fn try_from(request: SyncRequest) -> Result<Self, ConfigError> {
-        let SyncRequest { proxy, version, services, serves, wait, load, last, mut unread, mut calls } = request;
+        let SyncRequest { proxy, version, services, serves, wait, load, last, mut unread, mut calls, cpu } = request;
         check_name("proxy", &proxy)?;
         check_names("services", services.iter())?;
         check_names("serves", serves.iter())?;
@@ -97,6 +99,7 @@ impl TryFrom<SyncRequest> for Poll {
             last,
             unread,
             calls,
+            cpu: cpu.filter(|cores| *cores > 0.0 && cores.is_finite()),
             module: Module::default(),
             identity: None,
             payer: Arc::default(),

@@ -34,12 +34,24 @@ pub struct Polls {
     subscribers: BTreeSet<(u64, PollId)>,
     /// Polls with progress that we lack.
     behind: HashSet<PollId>,
+    /// Polls of proxies that follow the CPU of their pods, by pod.
+    of_pods: BTreeSet<(Arc<str>, PollId)>,
 }
 
 #[derive(Debug)]
 struct Held {
     wake: oneshot::Sender<Wake>,
     subscription: Arc<Subscription>,
+    of_pod: Option<OfPod>,
+}
+
+/// The pod that a proxy is of, and the cores that it has.
+#[derive(Clone, Debug)]
+pub struct OfPod {
+    /// `POD.NAMESPACE`.
+    pub pod: Arc<str>,
+    /// The cores; none: it knows of none.
+    pub cores: Option<f64>,
 }
 
 impl Polls {
@@ -49,16 +61,23 @@ impl Polls {
     }
 
     /// Holds a poll; the receiver gets the reason why it ends. A caller that drops the receiver
-    /// must [`release`](Self::release) the id. `behind`: it also waits for our progress.
-    pub fn hold(&mut self, subscription: Arc<Subscription>, behind: bool) -> (PollId, oneshot::Receiver<Wake>) {
+    /// must [`release`](Self::release) the id. `behind`: it also waits for our progress; `of_pod`:
+    /// it also waits for news of the CPU of this pod.
+    pub fn hold(
+        &mut self,
+        subscription: Arc<Subscription>,
+        behind: bool,
+        of_pod: Option<OfPod>,
+    ) -> (PollId, oneshot::Receiver<Wake>) {
         let id = self.next;
         self.next += 1;
         if behind {
             self.behind.insert(id);
         }
         self.subscribers.extend(subscription.iter().map(|name| (name.id, id)));
+        self.of_pods.extend(of_pod.iter().map(|of| (Arc::clone(&of.pod), id)));
         let (wake, woken) = oneshot::channel();
-        self.held.insert(id, Held { wake, subscription });
+        self.held.insert(id, Held { wake, subscription, of_pod });
         (id, woken)
     }
 
@@ -77,10 +96,20 @@ impl Polls {
         ids.len()
     }
 
+    /// Wakes the polls of a pod's proxies whose cores are `news`.
+    pub fn wake_pod(&mut self, pod: &str, news: impl Fn(Option<f64>) -> bool) {
+        let pod: Arc<str> = pod.into();
+        let ids = self.of_pods.range((Arc::clone(&pod), 0)..=(pod, PollId::MAX)).map(|(_, id)| *id);
+        let has = |id: &PollId| self.held.get(id).and_then(|held| held.of_pod.as_ref()).and_then(|of| of.cores);
+        let ids: Vec<PollId> = ids.filter(|id| news(has(id))).collect();
+        ids.into_iter().for_each(|id| self.wake(id, Wake::Moved));
+    }
+
     /// Ends all polls. Returns their number.
     pub fn wake_all(&mut self, why: Wake) -> usize {
         self.subscribers.clear();
         self.behind.clear();
+        self.of_pods.clear();
         let count = self.held.len();
         for (_, held) in self.held.drain() {
             // If the receiver is gone, the client has left.
@@ -104,6 +133,9 @@ impl Polls {
     fn take(&mut self, id: PollId) -> Option<Held> {
         let held = self.held.remove(&id)?;
         self.behind.remove(&id);
+        if let Some(of) = &held.of_pod {
+            self.of_pods.remove(&(Arc::clone(&of.pod), id));
+        }
         for name in held.subscription.iter() {
             self.subscribers.remove(&(name.id, id));
         }
@@ -123,8 +155,8 @@ mod tests {
     #[test]
     fn a_change_wakes_its_subscribers_once() {
         let (mut polls, mut names) = (Polls::default(), Names::default());
-        let (_, mut both) = polls.hold(to(&mut names, &["a", "b"]), false);
-        let (_, mut other) = polls.hold(to(&mut names, &["b", "c"]), true);
+        let (_, mut both) = polls.hold(to(&mut names, &["a", "b"]), false, None);
+        let (_, mut other) = polls.hold(to(&mut names, &["b", "c"]), true, None);
         assert_eq!(polls.wake_subscribers(["a", "d"].iter().filter_map(|name| names.id(name))), 1);
         assert_eq!(both.try_recv(), Ok(Wake::Moved));
         assert!(other.try_recv().is_err());
@@ -136,17 +168,39 @@ mod tests {
     #[test]
     fn polls_that_end_leave_nothing_in_the_index() {
         let (mut polls, a) = (Polls::default(), to(&mut Names::default(), &["a"]));
-        let (id, woken) = polls.hold(Arc::clone(&a), true);
+        let is_empty = |polls: &Polls| {
+            let Polls { held, subscribers, behind, of_pods, .. } = polls;
+            held.is_empty() && subscribers.is_empty() && behind.is_empty() && of_pods.is_empty()
+        };
+        let of = || Some(OfPod { pod: "p.shop".into(), cores: None });
+        let (id, woken) = polls.hold(Arc::clone(&a), true, of());
         drop(woken);
         polls.release(id);
         polls.release(id);
-        let (id, mut superseded) = polls.hold(Arc::clone(&a), true);
+        let (id, mut superseded) = polls.hold(Arc::clone(&a), true, of());
         polls.wake(id, Wake::Superseded);
         assert_eq!(superseded.try_recv(), Ok(Wake::Superseded));
-        assert!(polls.held.is_empty() && polls.subscribers.is_empty() && polls.behind.is_empty());
-        let (_, mut closed) = polls.hold(Arc::clone(&a), true);
+        assert!(is_empty(&polls));
+        let (_, mut closed) = polls.hold(Arc::clone(&a), true, of());
         assert_eq!(polls.wake_all(Wake::Closing), 1);
         assert_eq!(closed.try_recv(), Ok(Wake::Closing));
-        assert!(polls.held.is_empty() && polls.subscribers.is_empty() && polls.behind.is_empty());
+        assert!(is_empty(&polls));
+    }
+
+    #[test]
+    fn a_pods_cores_wake_its_own_polls_that_have_others() {
+        let (mut polls, a) = (Polls::default(), to(&mut Names::default(), &["a"]));
+        let mut hold = |pod: &str, cores| {
+            let of_pod = Some(OfPod { pod: pod.into(), cores });
+            polls.hold(Arc::clone(&a), false, of_pod).1
+        };
+        let mut woken =
+            [hold("p.shop", None), hold("p.shop", Some(2.0)), hold("p.shop", Some(3.0)), hold("q.shop", None)];
+        polls.wake_pod("p.shop", |has| has != Some(2.0));
+        assert_eq!(
+            woken.each_mut().map(|woken| woken.try_recv().ok()),
+            [Some(Wake::Moved), None, Some(Wake::Moved), None]
+        );
+        assert_eq!((polls.len(), polls.of_pods.len()), (2, 2));
     }
 }

@@ -69,6 +69,9 @@ pub struct Record {
     pub(super) since: Since,
     pub(super) seen: Instant,
     pub(super) held: Option<PollId>,
+    /// The cores that it has, of what its pod's node agent says, and when it was last told of them.
+    pub(super) cpu: Option<f64>,
+    pub(super) told: Option<Instant>,
     /// When it counts at this replica.
     pub(super) window: Window,
     /// Since when it has presented its version although there is a newer state for it.
@@ -144,6 +147,8 @@ impl Proxies {
                 since: Since::Start,
                 seen: now,
                 held: None,
+                cpu: None,
+                told: None,
                 window: Window::default(),
                 behind: None,
                 digest: Cell::new(None),
@@ -178,6 +183,7 @@ impl Proxies {
         record.unread.clone_from(&poll.unread);
         record.calls.clone_from(&poll.calls);
         record.load.clone_from(&poll.load);
+        record.cpu = poll.cpu;
         record.since = poll.since();
         record.seen = now;
         record

@@ -12,19 +12,23 @@
 //!    another cluster), and counts for nothing.
 //! 4. Otherwise it is answered, with the digest and the progress of the last change.
 //!
+//! A poll that would be held is answered if there is news of the CPU of its proxy's pod
+//! ([`cpu`](super::cpu)). That says nothing of the state.
+//!
 //! This needs no memory of a proxy: it may ask any replica, and a lost answer is given again.
 
 use super::catalog::Catalog;
 use super::charge;
-use super::outcome::{Answer, Outcome, StoreError};
+use super::outcome::{Answer, CpuAnswer, Outcome, StoreError};
 use super::poll::Poll;
-use super::polls::{PollId, Polls, Wake};
+use super::polls::{OfPod, PollId, Polls, Wake};
 use super::proxies::{Gone, Proxies, Record};
 use super::seal::{KEY_BYTES, Seal};
 use super::version::{Progress, Reach, Version};
 use super::wants::{Revision, Wants};
+use crate::cpu::{Cpus, pod_of};
 use crate::latency::{Latencies, LatencyReport};
-use crate::load::{Loads, Report, Signals};
+use crate::load::{Loads, Report, Signals, Since};
 use crate::snapshot::Snapshot;
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -42,8 +46,9 @@ const MOST_SPREAD: u64 = 15;
 pub enum Arrival {
     /// It is answered at once.
     Answered(Outcome),
-    /// It is held until the receiver gets the reason to end it, or its wait is over.
-    Held(PollId, oneshot::Receiver<Wake>),
+    /// It is held until the receiver gets the reason to end it, or its wait is over; at this
+    /// moment, if there is one, it is to be decided on again.
+    Held(PollId, oneshot::Receiver<Wake>, Option<Instant>),
 }
 
 /// The state of the store.
@@ -54,6 +59,7 @@ pub struct State {
     pub polls: Polls,
     pub loads: Loads,
     pub latencies: Latencies,
+    pub cpus: Cpus,
     pub closing: bool,
     /// The name by which proxies know this replica.
     pub replica: String,
@@ -70,8 +76,8 @@ pub struct State {
 
 impl State {
     /// The empty state of a replica with this name.
-    pub fn new(replica: String, loads: Loads) -> Self {
-        Self { replica, loads, ..Self::default() }
+    pub fn new(replica: String, loads: Loads, cpus: Cpus) -> Self {
+        Self { replica, loads, cpus, ..Self::default() }
     }
 
     /// Decides on a poll that arrives.
@@ -94,6 +100,7 @@ impl State {
             self.polls.wake(older, Wake::Superseded);
         }
         record.window.arrive(poll.last.as_ref(), &self.replica, now);
+        record.told_elsewhere(poll.last.as_ref(), &self.replica, now);
         self.drop_gone();
         let report = Report { proxy: &poll.proxy, load: &poll.load, since: poll.since() };
         let counts = |proxy: &str, at| self.proxies.count_here(proxy, at);
@@ -119,6 +126,8 @@ impl State {
         if self.closing {
             return Arrival::Answered(Outcome::Closing { within: self.spread });
         }
+        // Nobody has woken it if it is only time to look again.
+        self.polls.release(id);
         match self.proxies.get(proxy) {
             Some(record) if record.held == Some(id) => self.decide(proxy, now),
             _ => Arrival::Answered(Outcome::Superseded),
@@ -135,18 +144,33 @@ impl State {
             if let Some(record) = self.proxies.get_mut(proxy) {
                 record.behind.get_or_insert(now);
             }
-            self.count(proxy, now);
+            let answer = Answer { cpu: self.count_and_tell(proxy, now), ..answer };
             return Arrival::Answered(Outcome::Changed(answer));
         }
         let behind = !lacking.is_empty();
         for revision in lacking {
             self.wants.add(revision, record.identity(), now);
         }
-        let (id, woken) = self.polls.hold(Arc::clone(&record.subscription), behind);
+        let cpu = self.cpu_of(proxy, record, now);
+        let again = match record.version.clone() {
+            Some(version) if cpu.is_news(record, now) => {
+                if let Some(record) = self.proxies.get_mut(proxy) {
+                    record.behind = None;
+                }
+                let cpu = self.count_and_tell(proxy, now).unwrap_or_default();
+                return Arrival::Answered(Outcome::Cpu(CpuAnswer { version, cpu }));
+            }
+            Some(_) => cpu.again(record),
+            // It is told with its first state.
+            None => None,
+        };
+        let cores = record.cpu;
+        let of_pod = record.pod(proxy).map(|pod| OfPod { pod: pod.into(), cores });
+        let (id, woken) = self.polls.hold(Arc::clone(&record.subscription), behind, of_pod);
         if let Some(record) = self.proxies.get_mut(proxy) {
             (record.held, record.behind) = (Some(id), None);
         }
-        Arrival::Held(id, woken)
+        Arrival::Held(id, woken, again)
     }
 
     /// The wait of the poll of `proxy` that was held as `id` is over.
@@ -156,8 +180,10 @@ impl State {
         }
         match self.proxies.get(proxy) {
             Some(record) if record.held == Some(id) => {
-                self.count(proxy, now);
-                Outcome::Unchanged
+                let version = record.version.clone();
+                let cpu = self.count_and_tell(proxy, now);
+                let answer = version.zip(cpu).map(|(version, cpu)| CpuAnswer { version, cpu });
+                answer.map_or(Outcome::Unchanged, Outcome::Cpu)
             }
             _ => Outcome::Superseded,
         }
@@ -175,10 +201,15 @@ impl State {
 
     /// Counts what the poll of `proxy` reported. Called exactly for those answers after which the
     /// proxy counts anew.
-    fn count(&mut self, proxy: &str, now: Instant) {
+    pub(super) fn count(&mut self, proxy: &str, now: Instant) {
         let Some(record) = self.proxies.get_mut(proxy) else { return };
+        let reported = record.seen;
         (record.held, record.seen) = (None, now);
         record.window.answer(now);
+        if let (Some(pod), Since::Counted(Some(span))) = (pod_of(proxy), record.since) {
+            let departed = record.load.iter().fold(0, |sum: u64, load| sum.saturating_add(load.departed));
+            self.cpus.count(pod, departed, span, reported);
+        }
         let report = Report { proxy, load: &record.load, since: record.since };
         let in_force = |name: &str| self.catalog.get(name).is_some();
         self.loads.count(report, in_force, now);
@@ -299,6 +330,6 @@ impl State {
     fn answer(&self, record: &Record, digest: u64) -> Answer {
         let services = self.catalog.fitted(&record.subscription, record.module.features);
         let services = services.map(|(name, service)| (name.clone(), service)).collect();
-        Answer { version: self.seal.version(digest, self.changed.clone()), services }
+        Answer { version: self.seal.version(digest, self.changed.clone()), services, cpu: None }
     }
 }

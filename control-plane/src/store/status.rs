@@ -8,6 +8,7 @@ use super::modules::{ModuleView, Modules, Tally};
 use super::proxies::Record;
 use super::state::State;
 use crate::clock::rfc3339;
+use crate::cpu::AppView;
 use crate::latency::{EdgeView, LatencyView};
 use crate::load::{EventRates, ServerLoad, Signals};
 use crate::snapshot::Service;
@@ -22,6 +23,8 @@ const MANY_REJECTED: f64 = 0.01;
 /// The callers' reports count for all if they are of so many requests, by what the servers answer,
 /// and by what they answer or reject.
 const MOST_CALLS: std::ops::Range<f64> = 0.9..1.2;
+/// The most applications that are listed, on all nodes.
+const MAX_APPS: usize = 50;
 /// The most stale proxies that are listed.
 const MAX_NAMED: usize = 20;
 
@@ -71,6 +74,10 @@ pub struct Status {
     pub modules: Modules,
     /// The edges of the call graph with calls in the last minute, the heaviest first.
     pub edges: Vec<EdgeView>,
+    /// The first applications whose CPU node agents manage, by name and node.
+    pub apps: Vec<AppView>,
+    /// How many there are.
+    pub app_count: usize,
     /// The services by name.
     pub services: Vec<ServiceStatus>,
 }
@@ -189,7 +196,10 @@ impl Store {
             let callers = senders.get(name.as_str()).copied().unwrap_or(0);
             service_status(&inner, name, service, callers, now)
         });
+        let (apps, app_count) = inner.state.cpus.apps(MAX_APPS, now);
         Status {
+            apps,
+            app_count,
             version: inner.state.version().to_string(),
             source: self.0.source.clone(),
             replica: self.0.replica.clone(),

@@ -5,7 +5,7 @@ use super::subscription::Name;
 use crate::load::Signals;
 use bloc_policy::config::ServiceSpec;
 use bloc_policy::features::Feature;
-use bloc_policy::sync::ServiceLoad;
+use bloc_policy::sync::{ServerCpu, ServiceLoad};
 use serde::Serialize;
 use std::collections::BTreeMap;
 
@@ -90,6 +90,8 @@ pub struct ProxyView {
     pub serves: Vec<Name>,
     /// The load that it reported.
     pub load: Vec<ServiceLoad>,
+    /// What is known of the CPU of its pod, also if its module does not follow it; `null`: nothing.
+    pub cpu: Option<ServerCpu>,
     /// What it runs.
     #[serde(flatten)]
     pub module: ModuleView,
@@ -117,6 +119,8 @@ pub struct Counts {
     /// Reports that were dropped because the service is not in force or there are too many
     /// services.
     pub load_reports_dropped: u64,
+    /// Node agents that were heard of lately.
+    pub node_agents: usize,
     /// When the services in force were accepted, in seconds since 1970.
     pub loaded_unix_seconds: Option<u64>,
 }

@@ -91,6 +91,7 @@ impl Proxy {
                 last: (!self.reports.is_empty()).then(Last::default),
                 unread: self.unread.clone(),
                 calls: self.reports.clone(),
+                cpu: None,
             };
             let poll = Poll::try_from(request).unwrap().run_by(self.module.clone());
             let outcome = store.sync(poll).await.unwrap();

@@ -11,6 +11,7 @@
 mod browser;
 #[path = "../common/mod.rs"]
 mod common;
+mod cpu;
 mod fleet;
 mod keyboard;
 mod look;

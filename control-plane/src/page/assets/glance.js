@@ -71,6 +71,38 @@ function showEdges(status) {
   setText(byId("edges-rest"), rest > 0 ? `and ${whole.format(rest)} with fewer requests` : "");
 }
 
+const cpuRows = new Map();
+
+/** The lines of an application on a node: itself, then its containers. */
+function cpuLines(app) {
+  const { name, node } = app;
+  const key = `${name} ${node}`;
+  const inner = app.containers.map((of) => ({ ...of, key: `${key} ${of.pod} ${of.container}`, title: `${of.pod}/${of.container}`, inner: true }));
+  const rest = app.containerCount - inner.length;
+  if (rest > 0) inner.push({ key: `${key} and`, title: `and ${whole.format(rest)} more`, inner: true });
+  return [{ ...app, key, title: name }, ...inner];
+}
+
+/** A line of the table of CPU. */
+function makeCpuRow(line) {
+  const cells = Array.from({ length: 7 }, (_, i) => element("td", { class: ["", "number", "number wide", "number", "number", "number wide", "number"][i] }));
+  const row = element("tr", {}, element("th", { scope: "row", class: line.inner ? "inner" : "" }), ...cells);
+  function update({ title, inner, node, limit, free, quota, used, slack, throttled }) {
+    setText(row.firstElementChild, title);
+    const texts = [inner ? "" : node, inner ? "" : rate(limit), inner ? "" : rate(free), rate(quota), rate(used), rate(slack), inner ? percent(throttled) : ""];
+    texts.forEach((text, i) => setText(cells[i], text));
+    setAttribute(cells[6], "data-tone", throttled > 0 ? "warn" : null);
+  }
+  return { row, update };
+}
+
+function showCpu(status) {
+  byId("cpu").hidden = status.apps.length === 0;
+  reconcile(byId("cpu-rows"), cpuRows, status.apps.flatMap(cpuLines), (line) => line.key, makeCpuRow);
+  const rest = status.appCount - status.apps.length;
+  setText(byId("apps-rest"), rest > 0 ? `and ${whole.format(rest)} more applications` : "");
+}
+
 /** What needs attention, the worst first: `{word, tone, key, nodes}`. */
 function problemsOf(status) {
   const problems = [];

@@ -53,6 +53,7 @@ async function refreshGlance() {
   showProblems(status);
   showServices(status, view.filter);
   showEdges(status);
+  showCpu(status);
   if (view.history !== status.history) {
     view.events = (await ask("history", "/v1/status/history"))?.events ?? view.events;
     view.history = status.history;

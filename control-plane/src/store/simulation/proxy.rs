@@ -11,7 +11,8 @@ pub(super) struct Thread {
     pub(super) follower: Follower,
     pub(super) in_force: Services,
     pub(super) question: u64,
-    pub(super) asked: Option<(u64, Stamp)>,
+    /// The open question, what was in force when it was asked, and its version.
+    pub(super) asked: Option<(u64, Stamp, String)>,
     pub(super) inbox: VecDeque<(u64, Reply)>,
 }
 
@@ -26,6 +27,10 @@ pub(super) struct Proxy {
     pub(super) threads: Vec<RefCell<Thread>>,
     pub(super) data: RefCell<HashMap<String, (Vec<u8>, u32)>>,
     pub(super) cas: Cell<u32>,
+    /// The cores that it was told last.
+    pub(super) cpu: Cell<Option<f64>>,
+    /// How often an answer changed them.
+    pub(super) moves: Cell<u32>,
     /// How many threads are in the middle of a call, each interrupted by the next.
     pub(super) depth: Cell<u32>,
     /// The changes in force in each thread, and as last element those in the shared data; empty:

@@ -1,7 +1,8 @@
 //! The source, and the replicas that read it and answer polls.
 
 use super::{KINDS, NAMES};
-use crate::load::Loads;
+use crate::cpu::{CpuMessage, Cpus, PodCpu};
+use crate::load::{Loads, ReportInterval};
 use crate::snapshot::Snapshot;
 use crate::store::poll::Poll;
 use crate::store::polls::{PollId, Wake};
@@ -76,10 +77,15 @@ pub(super) struct Replica {
 
 impl Replica {
     /// A new replica, which has listed the source.
-    pub(super) fn start(source: &Source) -> Self {
+    pub(super) fn start(source: &Source, now: Instant) -> Self {
+        let cpus = Cpus::new(ReportInterval::default(), now);
         let all = [source.revision; KINDS];
-        let mut replica =
-            Self { state: State::new("replica".into(), Loads::default()), read: all, changed: all, held: Vec::new() };
+        let mut replica = Self {
+            state: State::new("replica".into(), Loads::default(), cpus),
+            read: all,
+            changed: all,
+            held: Vec::new(),
+        };
         replica.state.seal_with(&KEY);
         replica.publish(source);
         replica
@@ -117,10 +123,17 @@ impl Replica {
         }
     }
 
+    /// The agent says how many cores the pod of a proxy has.
+    pub(super) fn hear_agent(&mut self, proxy: usize, cores: f64, now: Instant) {
+        let (namespace, name) = ("shop".to_owned(), format!("proxy-{proxy}"));
+        let pods = vec![PodCpu { namespace, name, cores: Some(cores), used_seconds: 0.0 }];
+        self.state.hear_cpu(&CpuMessage { node: "n".into(), pods, apps: Vec::new() }, now);
+    }
+
     pub(super) fn hear(&mut self, poll: Poll, from: Return, now: Instant) -> Option<Reply> {
         match self.state.arrive(&poll, now) {
             Ok(Arrival::Answered(outcome)) => Some(reply(outcome)),
-            Ok(Arrival::Held(id, woken)) => {
+            Ok(Arrival::Held(id, woken, _)) => {
                 self.held.push(Held { proxy: poll.proxy, id, woken, from });
                 None
             }
@@ -139,7 +152,7 @@ impl Replica {
                 }
                 Ok(Wake::Moved) => match self.state.resume(&held.proxy, held.id, now) {
                     Arrival::Answered(outcome) => outcome,
-                    Arrival::Held(id, woken) => {
+                    Arrival::Held(id, woken, _) => {
                         self.held.push(Held { id, woken, ..held });
                         continue;
                     }
@@ -166,6 +179,7 @@ pub(super) type Reply = Option<Vec<u8>>;
 pub(super) fn reply(outcome: Outcome) -> Reply {
     match outcome {
         Outcome::Changed(answer) => Some(serde_json::to_vec(&answer).unwrap()),
+        Outcome::Cpu(answer) => Some(serde_json::to_vec(&answer).unwrap()),
         Outcome::Unchanged | Outcome::Superseded | Outcome::NoRoom | Outcome::Closing { .. } => None,
     }
 }

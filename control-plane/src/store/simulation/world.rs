@@ -1,8 +1,12 @@
 //! The whole simulated system, and the events in it.
 
+mod settle;
+
 use super::proxy::{Proxy, Thread};
 use super::replica::{Replica, Reply, Return, Source};
-use super::{KINDS, NAMES, PROXIES, REPLICAS, ROUNDS, THREADS};
+use super::{KINDS, NAMES, PROXIES, REPLICAS, THREADS};
+use crate::cpu::differs;
+use crate::store::Module;
 use crate::store::poll::Poll;
 use crate::store::version::Version;
 use bloc_policy::config::ConfigError;
@@ -11,6 +15,7 @@ use bloc_policy::rng::Rng;
 use bloc_policy::shared::{Cas, Shared};
 use bloc_policy::sync::SyncRequest;
 use bloc_policy::units::Timestamp;
+use serde_json::Value;
 use std::cell::{Cell, RefCell};
 use std::time::Duration;
 use tokio::time::Instant;
@@ -62,32 +67,45 @@ pub(super) struct World {
     pub(super) source: RefCell<Source>,
     replicas: Vec<RefCell<Replica>>,
     proxies: Vec<Proxy>,
+    /// The cores of the pod of each proxy.
+    cores: RefCell<[f64; PROXIES]>,
+    /// The only replica that the agent of each pod reaches; none: it reaches all.
+    only: [Option<usize>; PROXIES],
     network: RefCell<Vec<Message>>,
     vms: Cell<u64>,
     interrupts: Cell<bool>,
+    /// The round without faults; none yet: there are faults.
+    round: Cell<Option<usize>>,
 }
 
 impl World {
     pub(super) fn new(seed: u64, start: Instant) -> Self {
         let source = Source::new();
-        let replicas = (0..REPLICAS).map(|_| RefCell::new(Replica::start(&source))).collect();
+        let replicas = (0..REPLICAS).map(|_| RefCell::new(Replica::start(&source, start))).collect();
+        let mut rng = fastrand::Rng::with_seed(seed);
+        let only = [(); PROXIES].map(|()| (rng.below(2) == 0).then(|| rng.below(REPLICAS)));
         let mut world = Self {
             seed,
-            rng: RefCell::new(fastrand::Rng::with_seed(seed)),
+            rng: RefCell::new(rng),
             start,
             millis: Cell::new(0),
             source: RefCell::new(source),
             replicas,
             proxies: Vec::new(),
+            cores: RefCell::new([1.0; PROXIES]),
+            only,
             network: RefCell::default(),
             vms: Cell::new(0),
             interrupts: Cell::new(true),
+            round: Cell::new(None),
         };
         for _ in 0..PROXIES {
             let proxy = Proxy {
                 threads: (0..THREADS).map(|_| RefCell::new(Thread::new(world.next_vm()))).collect(),
                 data: RefCell::default(),
                 cas: Cell::new(0),
+                cpu: Cell::new(None),
+                moves: Cell::new(0),
                 depth: Cell::new(0),
                 reached: RefCell::new(vec![Vec::new(); THREADS + 1]),
             };
@@ -139,8 +157,11 @@ impl World {
         proxy.depth.set(proxy.depth.get() + 1);
         let data = Data(self, nth);
         let news = match now.inbox.pop_front() {
-            Some((question, reply)) => match now.asked.take_if(|(asked, _)| *asked == question) {
-                Some((_, stamp)) => reply.map(|body| now.follower.answered(&data, stamp, &body).unwrap()),
+            Some((question, reply)) => match now.asked.take_if(|(asked, ..)| *asked == question) {
+                Some((_, stamp, version)) => reply.and_then(|body| {
+                    let has_state = self.take_cpu(proxy, &version, &body);
+                    has_state.then(|| now.follower.answered(&data, stamp, &body).unwrap())
+                }),
                 None => None,
             },
             None => Some(now.follower.look(&data).unwrap()),
@@ -150,6 +171,27 @@ impl World {
             self.check(proxy, thread, &now);
         }
         proxy.depth.set(proxy.depth.get() - 1);
+    }
+
+    /// A proxy takes what an answer to a question with `version` says of CPU. Returns whether it
+    /// has a state, too.
+    fn take_cpu(&self, proxy: &Proxy, version: &str, body: &[u8]) -> bool {
+        let answer: Value = serde_json::from_slice(body).unwrap();
+        if let Some(cpu) = answer.get("cpu") {
+            let cores = cpu["cores"].as_f64();
+            proxy.moves.set(proxy.moves.get() + u32::from(differs(proxy.cpu.get(), cores)));
+            proxy.cpu.set(cores);
+        }
+        let has_state = answer.get("services").is_some();
+        assert!(has_state || answer["version"] == version, "seed {}: {answer} to {version}", self.seed);
+        has_state
+    }
+
+    /// The agent of the pod of a proxy speaks to a replica, if it reaches it.
+    fn speak(&self, proxy: usize, replica: usize) {
+        if self.only[proxy].is_none_or(|only| only == replica) {
+            self.replicas[replica].borrow_mut().hear_agent(proxy, self.cores.borrow()[proxy], self.now());
+        }
     }
 
     /// Asserts that the state just put in force is the source's at that version, and not older than
@@ -198,15 +240,18 @@ impl World {
             return;
         }
         let request = SyncRequest {
-            proxy: format!("proxy-{nth}"),
+            proxy: format!("sidecar~10.0.0.1~proxy-{nth}.shop~x"),
             version: now.follower.version().to_owned(),
             services: NAMES.map(str::to_owned).to_vec(),
+            cpu: self.proxies[nth].cpu.get(),
             ..SyncRequest::default()
         };
         now.question += 1;
-        now.asked = Some((now.question, now.follower.stamp()));
+        now.asked = Some((now.question, now.follower.stamp(), now.follower.version().to_owned()));
         let back = Return(nth, thread, now.question);
-        let message = Message::Question(self.below(REPLICAS), back, serde_json::to_vec(&request).unwrap());
+        // Without faults, each replica is asked soon.
+        let replica = self.round.get().map_or_else(|| self.below(REPLICAS), |round| round / 2 % REPLICAS);
+        let message = Message::Question(replica, back, serde_json::to_vec(&request).unwrap());
         self.network.borrow_mut().push(message);
     }
 
@@ -216,7 +261,7 @@ impl World {
         match message {
             Message::Question(replica, from, body) => {
                 let request: SyncRequest = ConfigError::read_json(&body).unwrap();
-                let poll = Poll::try_from(request).unwrap();
+                let poll = Poll::try_from(request).unwrap().run_by(Module::of(None, Some(b"cpu")));
                 let answer = self.replicas[replica].borrow_mut().hear(poll, from, self.now());
                 self.network.borrow_mut().extend(answer.map(|reply| Message::Answer(from, reply)));
             }
@@ -254,7 +299,7 @@ impl World {
                 replica.state.close();
                 let answers = replica.answers(self.now());
                 self.network.borrow_mut().extend(answers.into_iter().map(|(to, reply)| Message::Answer(to, reply)));
-                *replica = Replica::start(&self.source.borrow());
+                *replica = Replica::start(&self.source.borrow(), self.now());
             }
             26..50 => self.tick(proxy, thread),
             50..75 if messages > 0 => self.deliver(self.below(messages)),
@@ -284,6 +329,8 @@ impl World {
                 proxy.reached.borrow_mut()[THREADS].clear();
             }
             89..94 => self.run(proxy, thread),
+            94 => self.cores.borrow_mut()[proxy] = [1.0, 1.04, 2.0][self.below(3)],
+            95 => self.speak(proxy, self.below(REPLICAS)),
             _ => self.millis.set(self.millis.get() + [1, 100, 1_000, 4_000][self.below(4)]),
         }
         self.flush();
@@ -295,50 +342,5 @@ impl World {
         // Answers to the old VM are not given to the new one.
         *proxy.threads[thread].borrow_mut() = Thread { question, ..Thread::new(self.next_vm()) };
         proxy.reached.borrow_mut()[thread].clear();
-    }
-
-    /// Runs without faults until every thread has the state. Returns the number of rounds.
-    pub(super) fn settle(&self) -> usize {
-        self.interrupts.set(false);
-        for round in 0..ROUNDS {
-            if self.is_settled() {
-                return round;
-            }
-            for replica in &self.replicas {
-                for kind in 0..KINDS {
-                    replica.borrow_mut().catch_up(&self.source.borrow(), kind);
-                    replica.borrow_mut().list(&self.source.borrow(), kind, self.now());
-                }
-            }
-            self.flush();
-            for (nth, thread) in (0..PROXIES).flat_map(|nth| (0..THREADS).map(move |thread| (nth, thread))) {
-                self.tick(nth, thread);
-            }
-            while !self.network.borrow().is_empty() {
-                self.deliver(0);
-                self.flush();
-            }
-            // Questions with lost answers are given up, and a dead leader is replaced.
-            self.millis.set(self.millis.get() + 4_000);
-            for (nth, thread) in (0..PROXIES).flat_map(|nth| (0..THREADS).map(move |thread| (nth, thread))) {
-                while !self.proxies[nth].threads[thread].borrow().inbox.is_empty() {
-                    self.run(nth, thread);
-                }
-                if round % 2 == 1 {
-                    self.proxies[nth].threads[thread].borrow_mut().asked = None;
-                }
-            }
-        }
-        panic!("seed {}: not everybody has the state after {ROUNDS} rounds", self.seed);
-    }
-
-    fn is_settled(&self) -> bool {
-        let source = self.source.borrow();
-        let wanted = [0, 1].map(|kind| source.at(kind, source.revision).1);
-        let has = |thread: &RefCell<Thread>| {
-            let thread = thread.borrow();
-            [0, 1].map(|kind| thread.in_force.get(NAMES[kind]).map(|service| service.retries())) == wanted
-        };
-        self.proxies.iter().flat_map(|proxy| &proxy.threads).all(has)
     }
 }

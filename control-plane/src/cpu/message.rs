@@ -1,0 +1,265 @@
+//! What a node agent sends.
+//!
+//! A message has the pods that changed, and each 5 s all of them; in several messages if one would
+//! be too long. Members that are not known here are passed over.
+
+use bloc_policy::config::ConfigError;
+use serde::Deserialize;
+
+/// The path to which agents send.
+pub const CPU_PATH: &str = "/v1/cpu";
+/// The most pods of a message, more than a node runs.
+const MAX_PODS: usize = 1_000;
+/// The most applications of a message.
+const MAX_APPS: usize = 100;
+/// The most cores of anything.
+pub const MOST_CORES: f64 = 10_000.0;
+/// The longest CPU time: a year on all those cores.
+const MOST_SECONDS: f64 = 3.2e11;
+/// The longest name of a Kubernetes object.
+const NAME: usize = 253;
+/// The longest name of a namespace or container.
+const LABEL: usize = 63;
+
+/// A message of the agent of one node.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+pub struct CpuMessage {
+    /// The node.
+    pub node: String,
+    /// Pods of it.
+    #[serde(default)]
+    pub pods: Vec<PodCpu>,
+    /// Applications that have containers on it, for operators.
+    #[serde(default)]
+    pub apps: Vec<AppCpu>,
+}
+
+/// The CPU of a pod: the sums over its containers that the agent manages.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct PodCpu {
+    /// Its namespace.
+    pub namespace: String,
+    /// Its name.
+    pub name: String,
+    /// The quotas in cores; absent or 0: not known, or no limit.
+    pub cores: Option<f64>,
+    /// The CPU time since they started, in seconds.
+    pub used_seconds: f64,
+}
+
+impl PodCpu {
+    /// The pod as a proxy's node id names it.
+    pub fn key(&self) -> String {
+        format!("{}.{}", self.name, self.namespace)
+    }
+}
+
+/// The CPU of an application on a node, in cores.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+pub struct AppCpu {
+    /// `namespace/name`.
+    pub name: String,
+    /// Its limit.
+    pub limit: f64,
+    /// What no container has of it.
+    pub free: f64,
+    /// Its containers.
+    #[serde(default)]
+    pub containers: Vec<ContainerCpu>,
+}
+
+/// The CPU of a container, in cores.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+pub struct ContainerCpu {
+    /// Its pod.
+    pub pod: String,
+    /// Its name.
+    pub container: String,
+    /// Its quota; absent: none.
+    pub quota: Option<f64>,
+    /// Its use.
+    pub used: f64,
+    /// The share of the periods in which it was throttled.
+    pub throttled: f64,
+}
+
+impl CpuMessage {
+    /// Reads and checks a message.
+    ///
+    /// # Errors
+    /// The first value that is not allowed, with its path and the allowed range.
+    pub fn read(body: &[u8]) -> Result<Self, ConfigError> {
+        let message: Self = ConfigError::read_json(body)?;
+        name("node", &message.node, NAME)?;
+        count("pods", message.pods.len(), MAX_PODS)?;
+        count("apps", message.apps.len(), MAX_APPS)?;
+        for (i, pod) in message.pods.iter().enumerate() {
+            label(&format!("pods[{i}].namespace"), &pod.namespace)?;
+            name(&format!("pods[{i}].name"), &pod.name, NAME)?;
+            cores(&format!("pods[{i}].cores"), pod.cores)?;
+            number(&format!("pods[{i}].usedSeconds"), pod.used_seconds, MOST_SECONDS)?;
+        }
+        for (i, app) in message.apps.iter().enumerate() {
+            app.check(&format!("apps[{i}]"))?;
+        }
+        Ok(message)
+    }
+}
+
+impl AppCpu {
+    fn check(&self, path: &str) -> Result<(), ConfigError> {
+        let Some((namespace, app)) = self.name.split_once('/') else {
+            return refuse(&format!("{path}.name"), format!("{:?}", self.name), "namespace/name".into());
+        };
+        label(&format!("{path}.name"), namespace)?;
+        name(&format!("{path}.name"), app, NAME)?;
+        cores(&format!("{path}.limit"), Some(self.limit))?;
+        cores(&format!("{path}.free"), Some(self.free))?;
+        for (i, of) in self.containers.iter().enumerate() {
+            let path = format!("{path}.containers[{i}]");
+            name(&format!("{path}.pod"), &of.pod, NAME)?;
+            label(&format!("{path}.container"), &of.container)?;
+            cores(&format!("{path}.quota"), of.quota)?;
+            cores(&format!("{path}.used"), Some(of.used))?;
+            number(&format!("{path}.throttled"), of.throttled, 1.0)?;
+        }
+        Ok(())
+    }
+}
+
+fn label(path: &str, text: &str) -> Result<(), ConfigError> {
+    if text.contains('.') {
+        return refuse(path, format!("{text:?}"), "no dots".into());
+    }
+    name(path, text, LABEL)
+}
+
+fn name(path: &str, text: &str, most: usize) -> Result<(), ConfigError> {
+    let allowed = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"-.".contains(&byte);
+    if (1..=most).contains(&text.len()) && text.bytes().all(allowed) {
+        return Ok(());
+    }
+    refuse(path, format!("{text:?}"), format!("1 to {most} of a to z, 0 to 9, '-' and '.'"))
+}
+
+fn cores(path: &str, value: Option<f64>) -> Result<(), ConfigError> {
+    value.map_or(Ok(()), |value| number(path, value, MOST_CORES))
+}
+
+fn number(path: &str, value: f64, most: f64) -> Result<(), ConfigError> {
+    if (0.0..=most).contains(&value) { Ok(()) } else { refuse(path, value.to_string(), format!("0 to {most}")) }
+}
+
+fn count(path: &str, count: usize, most: usize) -> Result<(), ConfigError> {
+    if count <= most { Ok(()) } else { refuse(path, format!("{count} entries"), format!("{most} at most")) }
+}
+
+fn refuse(path: &str, value: String, allowed: String) -> Result<(), ConfigError> {
+    Err(ConfigError::OutOfRange { path: path.to_owned(), value, allowed })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::{Value, json};
+
+    fn read(message: &Value) -> Result<CpuMessage, String> {
+        CpuMessage::read(message.to_string().as_bytes()).map_err(|error| error.to_string())
+    }
+
+    fn pod(member: &str, value: Value) -> Value {
+        let mut pod = json!({"namespace": "shop", "name": "checkout-0", "cores": 0.35, "usedSeconds": 812.4});
+        pod[member] = value;
+        json!({"node": "n1", "pods": [pod]})
+    }
+
+    fn container(member: &str, value: Value) -> Value {
+        let mut container = json!({"pod": "checkout-0", "container": "app", "quota": 1, "used": 0.5, "throttled": 1});
+        container[member] = value;
+        json!({"node": "n1", "apps": [{"name": "shop/checkout", "limit": 4, "free": 1.2, "containers": [container]}]})
+    }
+
+    #[test]
+    fn reads_pods_and_applications_and_passes_over_what_it_does_not_know() {
+        let message = read(&pod("later", json!(1))).unwrap();
+        assert_eq!((&*message.node, &*message.pods[0].key()), ("n1", "checkout-0.shop"));
+        assert_eq!((message.pods[0].cores, message.pods[0].used_seconds), (Some(0.35), 812.4));
+        let app = &read(&container("later", json!(1))).unwrap().apps[0];
+        assert_eq!((&*app.name, app.limit, app.free), ("shop/checkout", 4.0, 1.2));
+        let of = &app.containers[0];
+        assert_eq!(
+            (&*of.pod, &*of.container, of.quota, of.used, of.throttled),
+            ("checkout-0", "app", Some(1.0), 0.5, 1.0)
+        );
+        assert_eq!(read(&json!({"node": "n1"})).unwrap(), CpuMessage { node: "n1".into(), ..CpuMessage::default() });
+    }
+
+    #[test]
+    fn names_may_be_as_long_as_kubernetes_allows_and_numbers_within_their_ranges() {
+        let (name, label) = ("a".repeat(253), "a-9".repeat(21));
+        for good in [
+            pod("name", json!(name)),
+            pod("name", json!("a.b-9")),
+            pod("namespace", json!(label)),
+            pod("cores", json!(10_000)),
+            pod("cores", json!(0)),
+            pod("cores", Value::Null),
+            pod("usedSeconds", json!(3.2e11)),
+            container("pod", json!(name)),
+            container("container", json!(label)),
+            container("quota", Value::Null),
+            json!({"node": name, "pods": vec![json!({"namespace": "a", "name": "a", "usedSeconds": 0}); 1_000]}),
+            json!({"node": "n", "apps": vec![json!({"name": "a/a", "limit": 0, "free": 10_000}); 100]}),
+        ] {
+            assert_eq!(read(&good).err(), None);
+        }
+    }
+
+    #[test]
+    fn a_refusal_names_path_value_and_range() {
+        let (name, label) = ("a".repeat(254), "a".repeat(64));
+        let names = |most| format!("1 to {most} of a to z, 0 to 9, '-' and '.'");
+        let app = |member: &str, value: Value| {
+            let mut app = json!({"name": "shop/checkout", "limit": 4, "free": 1.2});
+            app[member] = value;
+            json!({"node": "n1", "apps": [app]})
+        };
+        for (message, path, value, allowed) in [
+            (json!({"node": ""}), "node", "\"\"", &*names(253)),
+            (json!({"node": "N"}), "node", "\"N\"", &names(253)),
+            (pod("name", json!(name)), "pods[0].name", &format!("{name:?}"), &names(253)),
+            (pod("name", json!("a b")), "pods[0].name", "\"a b\"", &names(253)),
+            (pod("namespace", json!(label)), "pods[0].namespace", &format!("{label:?}"), &names(63)),
+            (pod("namespace", json!("a.b")), "pods[0].namespace", "\"a.b\"", "no dots"),
+            (pod("cores", json!(-0.1)), "pods[0].cores", "-0.1", "0 to 10000"),
+            (pod("cores", json!(10_000.5)), "pods[0].cores", "10000.5", "0 to 10000"),
+            (pod("usedSeconds", json!(-1)), "pods[0].usedSeconds", "-1", "0 to 320000000000"),
+            (app("name", json!("checkout")), "apps[0].name", "\"checkout\"", "namespace/name"),
+            (app("name", json!("a.b/c")), "apps[0].name", "\"a.b\"", "no dots"),
+            (app("name", json!("a/")), "apps[0].name", "\"\"", &names(253)),
+            (app("limit", json!(-1)), "apps[0].limit", "-1", "0 to 10000"),
+            (app("free", json!(1e9)), "apps[0].free", "1000000000", "0 to 10000"),
+            (container("pod", json!("")), "apps[0].containers[0].pod", "\"\"", &names(253)),
+            (container("container", json!("")), "apps[0].containers[0].container", "\"\"", &names(63)),
+            (container("quota", json!(-1)), "apps[0].containers[0].quota", "-1", "0 to 10000"),
+            (container("used", json!(-1)), "apps[0].containers[0].used", "-1", "0 to 10000"),
+            (container("throttled", json!(1.5)), "apps[0].containers[0].throttled", "1.5", "0 to 1"),
+            (
+                json!({"node": "n", "pods": vec![json!({"namespace": "a", "name": "a", "usedSeconds": 0}); 1_001]}),
+                "pods",
+                "1001 entries",
+                "1000 at most",
+            ),
+            (
+                json!({"node": "n", "apps": vec![json!({"name": "a/a", "limit": 0, "free": 0}); 101]}),
+                "apps",
+                "101 entries",
+                "100 at most",
+            ),
+        ] {
+            assert_eq!(read(&message), Err(format!("{path}: {value} is not allowed; allowed: {allowed}")));
+        }
+        assert!(read(&pod("usedSeconds", Value::Null)).unwrap_err().starts_with("pods[0].usedSeconds: invalid type"));
+    }
+}

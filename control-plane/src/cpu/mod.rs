@@ -1,0 +1,33 @@
+//! What node agents say of the CPU of pods and applications (`POST /v1/cpu`), and what that means
+//! for the proxy of a pod.
+//!
+//! The agents decide on quotas, `bloc-policy` on what a server does with them. This module only
+//! brings one to the other. The polls that wait for it are in [`store`](crate::store).
+//!
+//! An agent sends each replica what it says, so all know the same, and nothing of it is in a
+//! version (`adr/0004-cpu-in-the-poll.md`). A pod of which nothing was heard for [`SILENT_AFTER`]
+//! is not known any more, and its proxy is told that. A replica that has never heard of a pod says
+//! nothing of it: it may be new, or an agent may reach only other replicas. A proxy that is told
+//! nothing for 90 s forgets by itself.
+//!
+//! | file | what |
+//! |---|---|
+//! | `message` | what an agent sends, checked |
+//! | `table` | all pods, applications and agents, within [`MOST_BYTES`] |
+//! | `history`, `cost` | the CPU time and quotas of a pod over time; CPU time per request |
+//! | `news` | when a proxy is told |
+//! | `view` | what operators see |
+
+mod cost;
+mod history;
+mod message;
+mod news;
+mod table;
+#[cfg(test)]
+mod table_tests;
+mod view;
+
+pub use message::{AppCpu, CPU_PATH, ContainerCpu, CpuMessage, PodCpu};
+pub use news::{GAP, differs, pod_of};
+pub use table::{Cpus, Known, MOST_BYTES, SILENT_AFTER};
+pub use view::{AppView, ContainerView};

@@ -1,0 +1,98 @@
+//! What operators see of the CPU of applications.
+
+use super::message::{AppCpu, ContainerCpu};
+use serde::Serialize;
+
+/// The most containers that are shown of an application on a node.
+const MAX_CONTAINERS: usize = 30;
+
+/// An application on a node, in cores.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct AppView {
+    /// `namespace/name`.
+    pub name: String,
+    /// The node.
+    pub node: String,
+    /// Its limit.
+    pub limit: f64,
+    /// What no container has of it.
+    pub free: f64,
+    /// The sum of the quotas; `null`: a container has none.
+    pub quota: Option<f64>,
+    /// The sum of what they use.
+    pub used: f64,
+    /// Quota that is not used; `null`: a container has no quota.
+    pub slack: Option<f64>,
+    /// The number of containers.
+    pub container_count: usize,
+    /// The first containers, as the agent names them.
+    pub containers: Vec<ContainerView>,
+}
+
+/// A container, in cores.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct ContainerView {
+    /// Its pod.
+    pub pod: String,
+    /// Its name.
+    pub container: String,
+    /// Its quota; `null`: none.
+    pub quota: Option<f64>,
+    /// Its use.
+    pub used: f64,
+    /// Quota that is not used.
+    pub slack: Option<f64>,
+    /// The share of the periods in which it was throttled.
+    pub throttled: f64,
+}
+
+impl AppView {
+    /// What an agent has said.
+    pub fn of(node: &str, app: &AppCpu) -> Self {
+        let quota = app.containers.iter().map(|of| of.quota).sum::<Option<f64>>();
+        let used = app.containers.iter().map(|of| of.used).sum();
+        Self {
+            name: app.name.clone(),
+            node: node.to_owned(),
+            limit: app.limit,
+            free: app.free,
+            quota,
+            used,
+            slack: slack(quota, used),
+            container_count: app.containers.len(),
+            containers: app.containers.iter().take(MAX_CONTAINERS).map(ContainerView::of).collect(),
+        }
+    }
+}
+
+impl ContainerView {
+    fn of(of: &ContainerCpu) -> Self {
+        let ContainerCpu { pod, container, quota, used, throttled } = of.clone();
+        Self { pod, container, quota, used, slack: slack(quota, used), throttled }
+    }
+}
+
+/// At least 0: use of late may be more than the quota is now.
+fn slack(quota: Option<f64>, used: f64) -> Option<f64> {
+    quota.map(|quota| (quota - used).max(0.0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn adds_up_the_containers_and_shows_the_first() {
+        let of = |quota, used| ContainerCpu { quota, used, throttled: 0.5, ..ContainerCpu::default() };
+        let app = |containers| AppCpu { name: "a/b".into(), limit: 4.0, free: 1.0, containers };
+        let view = AppView::of("n1", &app(vec![of(Some(1.0), 0.25), of(Some(2.0), 2.5)]));
+        assert_eq!((&*view.name, &*view.node, view.limit, view.free), ("a/b", "n1", 4.0, 1.0));
+        assert_eq!((view.quota, view.used, view.slack, view.container_count), (Some(3.0), 2.75, Some(0.25), 2));
+        let slacks: Vec<_> = view.containers.iter().map(|of| (of.slack, of.throttled)).collect();
+        assert_eq!(slacks, [(Some(0.75), 0.5), (Some(0.0), 0.5)]);
+        let view = AppView::of("n1", &app([vec![of(None, 1.0)], vec![of(Some(1.0), 0.0); 30]].concat()));
+        assert_eq!((view.quota, view.slack, view.container_count, view.containers.len()), (None, None, 31, 30));
+        assert_eq!((view.containers[0].slack, view.containers[1].slack), (None, Some(1.0)));
+    }
+}

@@ -1,0 +1,105 @@
+//! The CPU of a proxy's pod: who is told, and when.
+//!
+//! A poll says how many cores its proxy has. It is answered when what is known here
+//! [differs](crate::cpu::differs), also when nothing is known any more, but at most every [`GAP`].
+//! Of a pod that was never heard of here, nothing is said: another replica may know it.
+//! That needs no memory of what a proxy was told, so it may ask any replica, and a lost answer is
+//! given again. The answer has the version that the proxy presented: it says nothing of the state.
+//! A poll whose wait is over gets what is known instead of 304, because use and cost change without
+//! the cores.
+
+use super::handle::Store;
+use super::proxies::Record;
+use super::state::State;
+use crate::cpu::{CpuMessage, GAP, Known, differs, pod_of};
+use bloc_policy::features::Feature;
+use bloc_policy::sync::{Last, ServerCpu};
+use std::time::Duration;
+use tokio::time::Instant;
+
+/// What is known of the CPU of one proxy, and until when that holds.
+pub struct CpuOf(Known, Option<Instant>);
+
+impl CpuOf {
+    /// What to tell a proxy that has so many cores; `None`: nothing, also if neither has any.
+    pub fn known(&self, has: Option<f64>) -> Option<ServerCpu> {
+        match self.0 {
+            Known::Is(cpu) => has.or(cpu.cores).map(|_| cpu),
+            Known::Silent => has.map(|_| ServerCpu::default()),
+            Known::Unheard => None,
+        }
+    }
+
+    /// Whether that differs enough to tell it now.
+    pub fn is_news(&self, record: &Record, now: Instant) -> bool {
+        self.differs(record) && record.may_be_told() <= Some(now)
+    }
+
+    /// When to look again at what is no news now, if nothing is heard until then.
+    pub fn again(&self, record: &Record) -> Option<Instant> {
+        if self.differs(record) { record.may_be_told() } else { self.1.filter(|_| record.cpu.is_some()) }
+    }
+
+    fn differs(&self, record: &Record) -> bool {
+        self.known(record.cpu).is_some_and(|cpu| differs(record.cpu, cpu.cores))
+    }
+}
+
+impl Record {
+    /// The pod that it is of, if it follows the CPU of that.
+    pub fn pod<'a>(&self, proxy: &'a str) -> Option<&'a str> {
+        pod_of(proxy).filter(|_| self.module.features.has(Feature::Cpu))
+    }
+
+    /// The proxy says with its poll when another replica answered it, perhaps about CPU.
+    pub fn told_elsewhere(&mut self, last: Option<&Last>, own: &str, now: Instant) {
+        let elsewhere = last.filter(|last| !last.replica.is_empty() && last.replica != own);
+        let at = elsewhere.and_then(|last| now.checked_sub(Duration::from_millis(last.answered_ms)));
+        self.told = self.told.max(at);
+    }
+
+    /// From when on it may be told of its cores again; `None`: at any time.
+    fn may_be_told(&self) -> Option<Instant> {
+        self.told.map(|told| told + GAP)
+    }
+}
+
+impl State {
+    /// What is known of the CPU of a proxy's pod.
+    pub fn cpu_of(&self, proxy: &str, record: &Record, now: Instant) -> CpuOf {
+        let (known, until) = match record.pod(proxy) {
+            Some(pod) => self.cpus.of(pod, now),
+            None => (Known::Unheard, None),
+        };
+        CpuOf(known, until)
+    }
+
+    /// The poll of `proxy` is being answered: counts what it reported, and returns what to tell it
+    /// of CPU. The reports count first, because the cost of a request follows from them.
+    pub fn count_and_tell(&mut self, proxy: &str, now: Instant) -> Option<ServerCpu> {
+        self.count(proxy, now);
+        let record = self.proxies.get(proxy)?;
+        let cpu = self.cpu_of(proxy, record, now).known(record.cpu)?;
+        self.proxies.get_mut(proxy)?.told = Some(now);
+        Some(cpu)
+    }
+
+    /// A node agent has sent this. Wakes the polls for which it is news. False if there was no room
+    /// for all of it.
+    pub fn hear_cpu(&mut self, message: &CpuMessage, now: Instant) -> bool {
+        let room = self.cpus.hear(message, now);
+        for pod in message.pods.iter().map(|pod| pod.key()) {
+            if let (Known::Is(cpu), _) = self.cpus.of(&pod, now) {
+                self.polls.wake_pod(&pod, |has| differs(has, cpu.cores));
+            }
+        }
+        room
+    }
+}
+
+impl Store {
+    /// A node agent has sent this; it counts as checked. False if there was no room for all of it.
+    pub fn hear_cpu(&self, message: &CpuMessage) -> bool {
+        self.lock().state.hear_cpu(message, Instant::now())
+    }
+}

@@ -1,0 +1,150 @@
+//! What node agents say, over real HTTP, and what proxies and operators get of it.
+#![allow(missing_docs, reason = "tests")]
+
+mod common;
+
+use bloc_control_plane::ReportInterval;
+use bloc_control_plane::http::identity::Identity;
+use bloc_control_plane::server::Serving;
+use bloc_policy::features::FEATURES_HEADER;
+use common::{LIMIT, Server, metric};
+use reqwest::{Response, StatusCode};
+use serde_json::{Value, json};
+use std::time::Duration;
+use tokio::task::JoinHandle;
+use tokio::time::timeout;
+
+const ONE: &str = "services: {a: {}}";
+const PROXY: &str = "sidecar~10.0.0.1~checkout-0.shop~shop.svc.cluster.local";
+
+async fn tell(server: &Server, body: impl Into<reqwest::Body>, certificate: Option<&str>) -> (StatusCode, String) {
+    let mut request = server.client.post(format!("{}/v1/cpu", server.url)).body(body);
+    if let Some(id) = certificate {
+        request = request.header("x-forwarded-client-cert", format!("By=spiffe://cluster.local/x;URI={id}"));
+    }
+    let response = request.send().await.unwrap();
+    (response.status(), response.text().await.unwrap())
+}
+
+fn message(cores: f64) -> String {
+    let pod = json!({"namespace": "shop", "name": "checkout-0", "cores": cores, "usedSeconds": 812.4});
+    let container = json!({"pod": "checkout-0", "container": "app", "quota": cores, "used": 0.25, "throttled": 0.5});
+    let app = json!({"name": "shop/checkout", "limit": 4, "free": 1.2, "containers": [container]});
+    json!({"node": "n1", "pods": [pod], "apps": [app]}).to_string()
+}
+
+/// Sends a poll of the proxy of `checkout-0`.
+fn poll(server: &Server, version: &str, cpu: Option<f64>) -> JoinHandle<Response> {
+    let body = json!({"proxy": PROXY, "version": version, "services": ["a"], "wait": "60s", "cpu": cpu});
+    let request = server.client.post(format!("{}/v1/sync", server.url)).header(FEATURES_HEADER, "cpu").json(&body);
+    tokio::spawn(async move { request.send().await.unwrap() })
+}
+
+async fn answer(poll: JoinHandle<Response>) -> Value {
+    let response = timeout(LIMIT, poll).await.unwrap().unwrap();
+    assert_eq!(response.status(), StatusCode::OK);
+    assert!(response.headers().contains_key("x-bloc-replica"), "its report counts");
+    response.json().await.unwrap()
+}
+
+#[tokio::test]
+async fn a_held_poll_gets_the_cores_of_its_pod_and_operators_see_them() {
+    let server = Server::start(ONE).await;
+    let version = answer(poll(&server, "", None)).await["version"].as_str().unwrap().to_owned();
+    let held = poll(&server, &version, None);
+    server.until(|server| server.store.counts().polls_held == 1).await;
+    assert_eq!(tell(&server, message(0.5), None).await, (StatusCode::NO_CONTENT, String::new()));
+    assert_eq!(answer(held).await, json!({"version": version, "cpu": {"cores": 0.5}}));
+    let detail: Value = serde_json::from_str(&server.get("/v1/services/a").await.1).unwrap();
+    assert_eq!((&detail["proxies"][0]["proxy"], &detail["proxies"][0]["cpu"]), (&json!(PROXY), &json!({"cores": 0.5})));
+    tokio::time::sleep(Duration::from_millis(1_100)).await; // the status may be a second old
+    let status: Value = serde_json::from_str(&server.get("/v1/status").await.1).unwrap();
+    let container =
+        json!({"pod": "checkout-0", "container": "app", "quota": 0.5, "used": 0.25, "slack": 0.25, "throttled": 0.5});
+    let app = json!({
+        "name": "shop/checkout", "node": "n1", "limit": 4.0, "free": 1.2, "quota": 0.5, "used": 0.25, "slack": 0.25,
+        "containerCount": 1, "containers": [container],
+    });
+    assert_eq!((&status["apps"], &status["appCount"]), (&json!([app]), &json!(1)));
+    let (_, text) = server.get("/metrics").await;
+    assert_eq!(metric(&text, "bloc_node_agents"), 1.0);
+    assert_eq!(metric(&text, "bloc_cpu_news_total"), 1.0);
+    assert_eq!(metric(&text, r#"bloc_sync_answers_total{answer="cpu"}"#), 1.0);
+    assert_eq!(metric(&text, r#"bloc_sync_answers_total{answer="changed"}"#), 1.0);
+    assert_eq!(metric(&text, r#"bloc_node_agent_messages_total{answer="accepted"}"#), 1.0);
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn refuses_bad_messages_with_path_and_value() {
+    let server = Server::start(ONE).await;
+    for (body, reason) in [
+        ("", ".: EOF"),
+        ("{}", "missing field `node`"),
+        (
+            r#"{"node":"n1","pods":[{"namespace":"a","name":"b","usedSeconds":-1}]}"#,
+            "pods[0].usedSeconds: -1 is not allowed",
+        ),
+        (r#"{"node":"n1","pods":[{"namespace":"a","name":"b","usedSeconds":1e999}]}"#, "number out of range"),
+        (
+            r#"{"node":"n1","pods":[{"namespace":"a","name":"b","usedSeconds":1,"cores":"1"}]}"#,
+            "pods[0].cores: invalid type",
+        ),
+    ] {
+        let (status, text) = tell(&server, body, None).await;
+        assert_eq!(status, StatusCode::BAD_REQUEST, "{body}: {text}");
+        assert!(text.contains(reason), "{body}: {text}");
+    }
+    assert_eq!(tell(&server, vec![b' '; (96 << 10) + 1], None).await.0, StatusCode::PAYLOAD_TOO_LARGE);
+    assert_eq!(server.get("/v1/cpu").await.0, StatusCode::METHOD_NOT_ALLOWED);
+    let (_, text) = server.get("/metrics").await;
+    assert_eq!(metric(&text, r#"bloc_node_agent_messages_total{answer="refused"}"#), 6.0);
+    assert_eq!(metric(&text, "bloc_node_agents"), 0.0);
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn only_the_node_agent_may_tell_where_identities_are_required() {
+    let serving = Serving { identity: Identity::Spiffe(None), ..Serving::default() };
+    let server = Server::start_serving(ONE, ReportInterval::default(), serving).await;
+    let agent = "spiffe://cluster.local/ns/bloc-node/sa/bloc-node-agent";
+    assert_eq!(tell(&server, message(1.0), Some(agent)).await.0, StatusCode::NO_CONTENT);
+    assert_eq!(tell(&server, message(1.0), None).await.0, StatusCode::UNAUTHORIZED);
+    for other in [
+        "spiffe://cluster.local/ns/shop/sa/checkout",
+        "spiffe://other/ns/bloc-node/sa/bloc-node-agent",
+        "spiffe://cluster.local/x",
+    ] {
+        assert_eq!(tell(&server, message(1.0), Some(other)).await.0, StatusCode::FORBIDDEN, "{other}");
+    }
+    server.stop().await;
+    let serving = Serving {
+        identity: Identity::Spiffe(None),
+        node_agent: "ns/shop/sa/checkout".parse().unwrap(),
+        ..Serving::default()
+    };
+    let server = Server::start_serving(ONE, ReportInterval::default(), serving).await;
+    assert_eq!(tell(&server, message(1.0), Some(agent)).await.0, StatusCode::FORBIDDEN);
+    let other = "spiffe://cluster.local/ns/shop/sa/checkout";
+    assert_eq!(tell(&server, message(1.0), Some(other)).await.0, StatusCode::NO_CONTENT);
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn says_that_there_is_no_room_for_all_of_it() {
+    let server = Server::start(ONE).await;
+    // Each message is of other pods, until their names fill the memory.
+    let mut statuses = Vec::new();
+    for round in 0..40 {
+        let pods: Vec<Value> = (0..250)
+            .map(|i| json!({"namespace": "shop", "name": format!("{}{round}-{i}", "a".repeat(240)), "usedSeconds": 0}))
+            .collect();
+        let (status, text) = tell(&server, json!({"node": "n1", "pods": pods}).to_string(), None).await;
+        assert!(status == StatusCode::NO_CONTENT || text.contains("no memory left"), "{status} {text}");
+        statuses.push(status);
+    }
+    assert_eq!((statuses[0], statuses[39]), (StatusCode::NO_CONTENT, StatusCode::SERVICE_UNAVAILABLE));
+    let (_, text) = server.get("/metrics").await;
+    assert!(metric(&text, r#"bloc_node_agent_messages_total{answer="no_room"}"#) > 0.0);
+    server.stop().await;
+}
