@@ -15,6 +15,7 @@
 //! | [`guardian`], [`run`] | the two processes |
 //! | [`config`], [`source`], [`pods`] | what operator and Kubernetes say |
 //! | [`metrics`] | what the operator sees |
+//! | [`report`] | what the control plane is told |
 //! | [`cores`], [`bytes`] | the units |
 
 pub mod agent;
@@ -28,6 +29,7 @@ pub mod memory;
 pub mod metrics;
 pub mod originals;
 pub mod pods;
+pub mod report;
 pub mod run;
 pub mod setting;
 pub mod source;

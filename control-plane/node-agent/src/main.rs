@@ -4,6 +4,7 @@ use anyhow::{Context, Result, anyhow, bail};
 use bloc_node_agent::agent::{Agent, Capacity};
 use bloc_node_agent::cgroup::Tree;
 use bloc_node_agent::config::Config;
+use bloc_node_agent::report::{self, Target};
 use bloc_node_agent::run::{self, Pods, Shared};
 use bloc_node_agent::source::{self, Watched, kubernetes};
 use bloc_node_agent::state::State;
@@ -19,6 +20,7 @@ use std::str::FromStr;
 use std::sync::Arc;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
+use tokio::task::JoinHandle;
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::filter::ParseError;
 
@@ -91,6 +93,11 @@ struct Run {
     /// With kubernetes: its name
     #[arg(long, value_name = "NAME", default_value = kubernetes::DAEMON_SET)]
     daemon_set: String,
+
+    /// The control plane, which is told the quotas of pods, so that their sidecars follow:
+    /// http://HOST:PORT; each address of the name is told
+    #[arg(long, value_name = "URL")]
+    control_plane: Option<Target>,
 
     /// Where to serve GET /metrics and /healthz; port 0 takes a free one
     #[arg(long, value_name = "IP:PORT", default_value = "127.0.0.1:7082")]
@@ -175,7 +182,13 @@ async fn agent(arguments: Run) -> Result<()> {
     tracing::info!(version = ?tree.version(), cores = %capacity.cores, memory = %capacity.memory, cgroups = %tree.path().display(), "starts");
     let agent = Agent::new(tree, State::open(&arguments.place.state)?, capacity);
     let config = Watched::new(arguments.config, Config::read);
-    let shared = Shared::default();
+    let mut shared = Shared::default();
+    let reporter = arguments.control_plane.map(|target| {
+        let host = || nix::unistd::gethostname().ok().and_then(|name| name.into_string().ok());
+        let node = arguments.node.clone().or_else(host).unwrap_or_default().to_lowercase();
+        let (told, counted) = (shared.tell(), shared.clone());
+        tokio::spawn(report::report(target, node, told, move |error| counted.count_error("control-plane", error)))
+    });
     let server = tokio::spawn(run::serve(listener, shared.clone()));
     let done = match arguments.pods {
         Source::File(path) => {
@@ -199,6 +212,7 @@ async fn agent(arguments: Run) -> Result<()> {
         }
     };
     server.abort();
+    reporter.inspect(JoinHandle::abort);
     done
 }
 

@@ -24,7 +24,7 @@
 //! | `bloc_node_writes_total` | counter | quotas and limits written |
 //! | `bloc_node_foreign_writes_total{app,pod,container}` | counter | quotas that somebody else has written |
 //! | `bloc_node_memory_foreign_writes_total{app,pod,container}` | counter | limits of memory that somebody else has written |
-//! | `bloc_node_errors_total{kind}` | counter | failures: `read`, `write` of a group; `in_use`, a limit of memory that was not lowered, since more is in use; `state`, the files of the originals; `limit`, no room; `burst`, a group with a burst, which is left alone; `config`, `pods`: the configuration or the pods cannot be read |
+//! | `bloc_node_errors_total{kind}` | counter | failures: `read`, `write` of a group; `in_use`, a limit of memory that was not lowered, since more is in use; `state`, the files of the originals; `limit`, no room; `burst`, a group with a burst, which is left alone; `config`, `pods`: the configuration or the pods cannot be read; `control-plane`, it was not told |
 
 use crate::agent::status::{ContainerCpu, ContainerMemory, Status, Which};
 use crate::bytes::Bytes;

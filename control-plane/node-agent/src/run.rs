@@ -5,6 +5,7 @@ use crate::config::Config;
 use crate::guardian;
 use crate::metrics;
 use crate::pods::Pod;
+use crate::report::{App, Cpu};
 use crate::source::Watched;
 use anyhow::{Context, Result, anyhow, bail};
 use axum::Router;
@@ -54,16 +55,25 @@ pub struct Shared {
     stop: Arc<AtomicBool>,
     /// Errors of a source, by kind, that the thread has not counted yet.
     errors: Arc<Mutex<Vec<(&'static str, String)>>>,
+    /// What the control plane is told, if there is one.
+    told: Option<watch::Sender<Arc<Cpu>>>,
 }
 
 impl Default for Shared {
     fn default() -> Self {
         let shown = Shown { status: Status::default(), config_ok: true, stepped: Instant::now() };
-        Self { shown: Arc::new(Mutex::new(shown)), stop: Arc::default(), errors: Arc::default() }
+        Self { shown: Arc::new(Mutex::new(shown)), stop: Arc::default(), errors: Arc::default(), told: None }
     }
 }
 
 impl Shared {
+    /// What the control plane is to be told from now on.
+    pub fn tell(&mut self) -> watch::Receiver<Arc<Cpu>> {
+        let (sender, told) = watch::channel(Arc::default());
+        self.told = Some(sender);
+        told
+    }
+
     /// Counts the failure of a source.
     pub fn count_error(&self, kind: &'static str, error: impl ToString) {
         self.errors.lock().unwrap_or_else(PoisonError::into_inner).push((kind, error.to_string()));
@@ -142,6 +152,7 @@ fn steps(
     let began = Instant::now();
     let (mut next, mut config_ok) = (began, true);
     let mut configured = false;
+    let mut apps = Arc::default();
     while !shared.stop.load(Ordering::Acquire) {
         let now = began.elapsed();
         if agent.is_due() {
@@ -175,8 +186,14 @@ fn steps(
         beat();
         if agent.is_due() {
             let status = agent.status();
+            if shared.told.is_some() {
+                apps = Arc::new(App::all(&status));
+            }
             let mut shown = shared.shown.lock().unwrap_or_else(PoisonError::into_inner);
             *shown = Shown { status, config_ok, stepped: Instant::now() };
+        }
+        if let Some(told) = &shared.told {
+            told.send_replace(Arc::new(Cpu::new(agent.pods(), Arc::clone(&apps))));
         }
         next += STEP;
         let now = Instant::now();

@@ -4,7 +4,7 @@ use super::groups::Groups;
 use super::member::{Id, Member, Phase, Wanted};
 use super::node::Node;
 use super::reading::Readings;
-use super::status::{AppCpu, ContainerCpu, Which};
+use super::status::{AppCpu, ContainerCpu, PodCpu, Which};
 use super::tally;
 use super::timing::{JOIN_STEPS, UNREAD_STEPS};
 use crate::cgroup::{Bandwidth, GroupError, locate};
@@ -332,6 +332,23 @@ impl CpuApp {
     fn remove(&mut self, node: &mut Node, now: Duration, id: &Id) {
         self.groups.remove(node, now, id);
         self.cpu.detach(id);
+    }
+
+    /// The CPU of its pods now.
+    pub(super) fn pods(&self) -> impl Iterator<Item = PodCpu> {
+        let namespace = self.groups.app().split('/').next().unwrap_or_default();
+        let mut pods: BTreeMap<&str, PodCpu> = BTreeMap::new();
+        for (id, member) in &self.groups.members {
+            let pod = pods.entry(&id.uid).or_insert_with(|| PodCpu {
+                namespace: namespace.to_owned(),
+                name: member.pod.clone(),
+                quota: Some(Cores::ZERO),
+                used: Duration::ZERO,
+            });
+            pod.quota = pod.quota.zip(member.written.cores()).map(|(quota, more)| quota + more);
+            pod.used += member.more.readings.used();
+        }
+        pods.into_values().collect::<Vec<_>>().into_iter()
     }
 
     /// What the metrics show.

@@ -4,7 +4,7 @@ use super::cpu_app::CpuApp;
 use super::member::{Id, Wanted};
 use super::memory_app::MemoryApp;
 use super::node::{CACHE, Capacity, Node};
-use super::status::Status;
+use super::status::{PodCpu, Status};
 use super::tally::{self, Tally};
 use super::timing::{ALARM_PAUSE, CHECK_STEPS};
 use crate::cgroup::{GroupError, Tree, Version};
@@ -250,6 +250,11 @@ impl Agent {
     /// Whether the status is due.
     pub const fn is_due(&self) -> bool {
         self.steps.is_multiple_of(CHECK_STEPS)
+    }
+
+    /// The CPU of the pods now.
+    pub fn pods(&self) -> impl Iterator<Item = PodCpu> {
+        self.cpu.values().flat_map(CpuApp::pods)
     }
 
     /// What the metrics show. Shares and uses are those since the last call.

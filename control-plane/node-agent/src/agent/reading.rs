@@ -28,6 +28,7 @@ impl Reading {
 /// The use of a container, step by step.
 #[derive(Debug, Default)]
 pub(super) struct Readings {
+    first: Option<Reading>,
     last: Option<Reading>,
     shown: Option<Reading>,
     /// While it is observed before it comes under the limit: so many steps, with this use in sum.
@@ -38,6 +39,7 @@ impl Readings {
     /// What happened since the last reading.
     pub(super) fn read(&mut self, group: &Group, now: Duration) -> Result<Option<Interval>, GroupError> {
         let reading = Reading { at: now, counters: group.counters()? };
+        self.first.get_or_insert(reading);
         self.shown.get_or_insert(reading);
         let Some(last) = self.last else {
             self.last = Some(reading);
@@ -61,6 +63,13 @@ impl Readings {
     pub(super) fn mean_after(&self, least: u32) -> Option<Cores> {
         let (steps, used) = self.observed;
         (steps >= least).then(|| used * (1.0 / f64::from(steps)))
+    }
+
+    /// What it has used since it was first read. What it used before is nobody's: a container that
+    /// joins must not look like a burst of its pod.
+    pub(super) fn used(&self) -> Duration {
+        let used = |(last, first): (Reading, Reading)| last.counters.used.saturating_sub(first.counters.used);
+        self.last.zip(self.first).map_or(Duration::ZERO, used)
     }
 
     /// What happened since the last call.

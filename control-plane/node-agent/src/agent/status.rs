@@ -4,6 +4,7 @@ use super::member::Member;
 use crate::bytes::Bytes;
 use crate::cores::Cores;
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 /// The agent at one moment.
 #[derive(Clone, Debug, Default)]
@@ -20,6 +21,19 @@ pub struct Status {
     pub writes: u64,
     /// Errors since the start, by kind.
     pub errors: BTreeMap<&'static str, u64>,
+}
+
+/// The CPU of a pod.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PodCpu {
+    /// Its namespace.
+    pub namespace: String,
+    /// Its name.
+    pub name: String,
+    /// The sum of the quotas of its containers in force; none: one may have as much as there is.
+    pub quota: Option<Cores>,
+    /// What they have used since they were found.
+    pub used: Duration,
 }
 
 /// The CPU of an application.

@@ -5,6 +5,7 @@
 mod memory;
 mod program;
 mod program_memory;
+mod program_report;
 mod sandbox;
 mod taker;
 

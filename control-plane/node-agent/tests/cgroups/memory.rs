@@ -208,7 +208,7 @@ fn a_removed_group_asks_once_and_is_gone() {
     let unread = sandbox.tree().group("pod1/c0");
     sandbox.remove_idle("pod1/c0");
     assert_eq!(alarms.wait(PATIENCE), ['a']);
-    assert_eq!(alarms.wait(Duration::from_millis(100)), []);
+    assert_eq!(alarms.wait(Duration::from_millis(100)), Vec::<char>::new());
     for group in [&group, &unread] {
         for error in [
             group.memory().unwrap_err(),
@@ -219,7 +219,7 @@ fn a_removed_group_asks_once_and_is_gone() {
             assert!(error.is_gone(), "{error}");
         }
     }
-    assert_eq!(alarms.wait(Duration::from_millis(100)), []);
+    assert_eq!(alarms.wait(Duration::from_millis(100)), Vec::<char>::new());
     // Another of the same name is another group, and can be watched.
     let again = sandbox.make("pod1/c0");
     again.set_memory(limits(sandbox.version(), 16, 8)).unwrap();

@@ -19,7 +19,7 @@ const OWN: u64 = 20_000;
 /// The group of the first container.
 pub const BUSY: &str = "burstable/podu0/c0";
 
-const CONFIG: &str = "
+pub const CONFIG: &str = "
 mode: enforce
 apps:
   shop/checkout:
@@ -39,6 +39,7 @@ pub struct Stand {
     pub busy: Group,
     pub idle: Group,
     pub pods: [Group; 2],
+    arguments: Vec<String>,
 }
 
 impl Stand {
@@ -59,7 +60,7 @@ impl Stand {
             group.set(Bandwidth { quota: Some(OWN), period: PERIOD }).unwrap();
         }
         fs::write(directory.path().join("pods.yaml"), PODS).unwrap();
-        let stand = Self { directory, program: None, sandbox, busy, idle, pods };
+        let stand = Self { directory, program: None, sandbox, busy, idle, pods, arguments: Vec::new() };
         stand.configure(config);
         stand
     }
@@ -92,7 +93,13 @@ impl Stand {
         program.arg("--config").arg(self.path("node-agent.yaml"));
         program.arg("--pods").arg(format!("file:{}", self.path("pods.yaml").display()));
         program.args(["--listen", "127.0.0.1:0", "--address-file"]).arg(self.path("address"));
+        program.args(&self.arguments);
         program
+    }
+
+    /// More arguments of the program.
+    pub fn arguments(&mut self, arguments: &[&str]) {
+        self.arguments = arguments.iter().map(|argument| (*argument).to_owned()).collect();
     }
 
     pub fn start(&mut self) {

@@ -53,7 +53,7 @@ fn watches(alarms: &Alarms<char>) -> usize {
 #[track_caller]
 fn nobody(alarms: &mut Alarms<char>) {
     let began = Instant::now();
-    assert_eq!(alarms.wait(SOON), []);
+    assert_eq!(alarms.wait(SOON), Vec::<char>::new());
     assert!(began.elapsed() >= SOON, "it has not waited");
 }
 
@@ -95,7 +95,7 @@ fn in_version_2_a_removed_group_asks_once_and_is_forgotten() {
                 fs::rename(events, root.path().join(format!("{group}-kept"))).unwrap();
                 fs::remove_dir_all(path).unwrap();
             }
-            assert_eq!(alarms.wait(LONG), [group.parse().unwrap()], "{of_file}");
+            assert_eq!(alarms.wait(LONG), [group.parse::<char>().unwrap()], "{of_file}");
             assert_eq!(watches(&alarms), left, "{of_file} {group}");
             nobody(&mut alarms);
         }
@@ -199,7 +199,7 @@ fn waits_of_no_time_and_of_too_much_are_possible() {
     let (root, tree) = tree(Version::V2, &["a"]);
     let mut alarms = Alarms::new(Version::V2).unwrap();
     alarms.watch('a', &tree.group("a"), Bytes::ZERO).unwrap();
-    assert_eq!(alarms.wait(Duration::ZERO), []);
+    assert_eq!(alarms.wait(Duration::ZERO), Vec::<char>::new());
     for at_most in [Duration::ZERO, Duration::MAX] {
         event(&root, "a");
         assert_eq!(alarms.wait(at_most), ['a']);

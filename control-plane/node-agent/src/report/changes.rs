@@ -1,0 +1,100 @@
+//! What is due to be sent to a replica.
+
+use super::message::{Cpu, Entry, Pod, PodName};
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// A quota that has changed by this part is sent at once.
+const CHANGE: f64 = 0.05;
+/// How often all is sent.
+pub const ALL: Duration = Duration::from_secs(5);
+
+/// What a replica knows.
+#[derive(Debug, Default)]
+pub(super) struct Known {
+    /// When it was told all; none: it knows nothing for sure.
+    all: Option<Duration>,
+    cores: BTreeMap<PodName, f64>,
+}
+
+impl Known {
+    /// The pods that are to be told at `now`, and whether that is all, also if there are none; then
+    /// it counts as known. A pod that is no longer limited, or gone, is named once without cores.
+    pub(super) fn next(&mut self, cpu: &Cpu, now: Duration) -> Option<(Vec<Entry>, bool)> {
+        let all = self.all.is_none_or(|at| now.saturating_sub(at) >= ALL);
+        if all {
+            self.all = Some(now);
+        }
+        let differs = |name: &PodName, cores: f64| {
+            self.cores.get(name).is_none_or(|known| (cores - known).abs() >= CHANGE * known)
+        };
+        let changed = cpu.pods.iter().filter(|(name, pod)| all || pod.cores.is_some_and(|cores| differs(name, cores)));
+        let mut pods: Vec<Entry> = changed.map(|(name, pod)| Entry { name: name.clone(), pod: *pod }).collect();
+        let gone = self.cores.keys().filter(|name| !cpu.pods.contains_key(name));
+        pods.extend(gone.map(|name| Entry { name: name.clone(), pod: Pod { cores: None, used_seconds: 0.0 } }));
+        for Entry { name, pod } in &pods {
+            match pod.cores {
+                Some(cores) => drop(self.cores.insert(name.clone(), cores)),
+                None => drop(self.cores.remove(name)),
+            }
+        }
+        (all || !pods.is_empty()).then_some((pods, all))
+    }
+
+    /// Nobody knows whether the last message arrived.
+    pub(super) fn forget(&mut self) {
+        *self = Self::default();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn cpu(cores: &[(&str, f64)]) -> Cpu {
+        let name = |name: &str| PodName { namespace: "shop".to_owned(), name: name.to_owned() };
+        let pods =
+            cores.iter().map(|(pod, cores)| (name(pod), Pod { cores: Some(*cores), used_seconds: 1.5 })).collect();
+        Cpu { pods, ..Cpu::default() }
+    }
+
+    /// The pods of the next message, and whether it is about all.
+    fn next(known: &mut Known, cpu: &Cpu, millis: u64) -> Option<(Vec<String>, bool)> {
+        let (pods, all) = known.next(cpu, Duration::from_millis(millis))?;
+        Some((pods.iter().map(|entry| entry.name.name.clone()).collect(), all))
+    }
+
+    #[test]
+    fn all_is_sent_each_five_seconds_and_changes_of_a_twentieth_at_once() {
+        let mut known = Known::default();
+        let both = |all| Some((vec!["a".to_owned(), "b".to_owned()], all));
+        assert_eq!(next(&mut known, &cpu(&[("a", 1.0), ("b", 0.5)]), 0), both(true));
+        assert_eq!(next(&mut known, &cpu(&[("a", 1.049), ("b", 0.476)]), 200), None);
+        let b = Some((vec!["b".to_owned()], false));
+        assert_eq!(next(&mut known, &cpu(&[("a", 1.049), ("b", 0.475)]), 400), b);
+        assert_eq!(next(&mut known, &cpu(&[("a", 1.05), ("b", 0.5)]), 600), both(false));
+        assert_eq!(next(&mut known, &cpu(&[("a", 1.05), ("b", 0.5)]), 4_999), None);
+        assert_eq!(next(&mut known, &cpu(&[("a", 1.05), ("b", 0.5)]), 5_000), both(true));
+        assert_eq!(next(&mut known, &cpu(&[("a", 1.05)]), 5_200), Some((vec!["b".to_owned()], false)), "without cores");
+        assert_eq!(next(&mut known, &cpu(&[("a", 1.05)]), 5_400), None);
+    }
+
+    #[test]
+    fn a_pod_that_is_new_or_comes_again_is_sent_at_once() {
+        let mut known = Known::default();
+        next(&mut known, &cpu(&[("a", 1.0)]), 0);
+        assert_eq!(next(&mut known, &cpu(&[("a", 1.0), ("b", 0.0)]), 200), Some((vec!["b".to_owned()], false)));
+        let (pods, all) = known.next(&cpu(&[("a", 1.0)]), Duration::from_millis(400)).unwrap();
+        assert_eq!((pods.len(), &*pods[0].name.name, pods[0].pod.cores, all), (1, "b", None, false));
+        assert_eq!(next(&mut known, &cpu(&[("a", 1.0), ("b", 0.0)]), 600), Some((vec!["b".to_owned()], false)));
+    }
+
+    #[test]
+    fn a_replica_that_may_have_heard_nothing_is_told_all() {
+        let mut known = Known::default();
+        next(&mut known, &cpu(&[("a", 1.0)]), 0);
+        known.forget();
+        assert_eq!(next(&mut known, &cpu(&[("a", 1.0)]), 200), Some((vec!["a".to_owned()], true)));
+        assert_eq!(next(&mut Known::default(), &Cpu::default(), 0), Some((vec![], true)));
+    }
+}

@@ -1,0 +1,176 @@
+//! The message to a replica of the control plane.
+
+use crate::agent::status::{AppCpu, ContainerCpu, PodCpu, Status};
+use crate::cores::Cores;
+use serde::Serialize;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// A pod.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+pub struct PodName {
+    /// Its namespace.
+    pub namespace: String,
+    /// Its name.
+    pub name: String,
+}
+
+/// The CPU of a pod.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Pod {
+    /// The sum of the quotas of its containers that the agent manages; absent: nothing is known any
+    /// more.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cores: Option<f64>,
+    /// What they have used since they were found.
+    pub used_seconds: f64,
+}
+
+/// A container, for the page.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Container {
+    /// Its pod.
+    pub pod: String,
+    /// Its name.
+    pub container: String,
+    /// What it may use, in cores; absent: as much as there is.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub quota: Option<f64>,
+    /// Its use, in cores.
+    pub used: f64,
+    /// The share of periods in which it was throttled.
+    pub throttled: f64,
+}
+
+/// An application, for the page.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct App {
+    /// `namespace/name`.
+    pub name: String,
+    /// The limit in force, in cores.
+    pub limit: f64,
+    /// What no container has of it.
+    pub free: f64,
+    /// Its containers.
+    pub containers: Vec<Container>,
+}
+
+/// All that there is to tell.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Cpu {
+    /// The pods whose quotas are limited.
+    pub pods: BTreeMap<PodName, Pod>,
+    /// The applications, as of the last second.
+    pub apps: Arc<Vec<App>>,
+}
+
+impl Cpu {
+    /// Of these pods.
+    pub fn new(pods: impl Iterator<Item = PodCpu>, apps: Arc<Vec<App>>) -> Self {
+        let limited = pods.filter_map(|PodCpu { namespace, name, quota, used }| {
+            Some((PodName { namespace, name }, Pod { cores: Some(quota?.get()), used_seconds: used.as_secs_f64() }))
+        });
+        Self { pods: limited.collect(), apps }
+    }
+}
+
+/// The most containers of an application that are told: the page shows fewer.
+const MOST_CONTAINERS: usize = 200;
+
+impl App {
+    /// All that the agent shows.
+    pub fn all(status: &Status) -> Vec<Self> {
+        let container = |container: &ContainerCpu| Container {
+            pod: container.which.pod.clone(),
+            container: container.which.container.clone(),
+            quota: container.quota.map(Cores::get),
+            used: container.used.get(),
+            throttled: container.throttled,
+        };
+        let app = |(name, cpu): (&String, &AppCpu)| Self {
+            name: name.clone(),
+            limit: cpu.limit.get(),
+            free: cpu.free.get(),
+            containers: cpu.containers.iter().take(MOST_CONTAINERS).map(container).collect(),
+        };
+        status.cpu.iter().map(app).collect()
+    }
+}
+
+/// What one request says.
+#[derive(Debug, PartialEq, Serialize)]
+pub(super) struct Message<'a> {
+    pub(super) node: &'a str,
+    #[serde(flatten)]
+    pub(super) about: About<'a>,
+}
+
+/// Pods, or an application: whatever is wrong with one must not keep the other from being heard.
+#[derive(Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) enum About<'a> {
+    Pods(&'a [Entry]),
+    Apps([&'a App; 1]),
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub(super) struct Entry {
+    #[serde(flatten)]
+    pub(super) name: PodName,
+    #[serde(flatten)]
+    pub(super) pod: Pod,
+}
+
+/// The most pods of a message: with the longest names they take 80 KB, and 96 KiB are allowed.
+const MOST_PODS: usize = 200;
+
+/// The messages about these pods; one at least.
+pub(super) fn about_pods<'a>(node: &'a str, pods: &'a [Entry]) -> impl Iterator<Item = Message<'a>> {
+    let (first, rest) = pods.split_at(pods.len().min(MOST_PODS));
+    std::iter::once(first).chain(rest.chunks(MOST_PODS)).map(move |pods| Message { node, about: About::Pods(pods) })
+}
+
+/// The messages about these applications.
+pub(super) fn about_apps<'a>(node: &'a str, apps: &'a [App]) -> impl Iterator<Item = Message<'a>> {
+    apps.iter().map(move |app| Message { node, about: About::Apps([app]) })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_message_is_the_text_that_the_control_plane_reads() {
+        let name = PodName { namespace: "shop".to_owned(), name: "checkout-0".to_owned() };
+        let entry = Entry { name, pod: Pod { cores: Some(0.25), used_seconds: 1.5 } };
+        let pod = serde_json::json!({"namespace": "shop", "name": "checkout-0", "cores": 0.25, "usedSeconds": 1.5});
+        let texts = |messages: &mut dyn Iterator<Item = Message<'_>>| {
+            messages.map(|message| serde_json::to_value(message).unwrap()).collect::<Vec<_>>()
+        };
+        assert_eq!(texts(&mut about_pods("n1", &[entry])), [serde_json::json!({"node": "n1", "pods": [pod]})]);
+        assert_eq!(texts(&mut about_pods("n1", &[])), [serde_json::json!({"node": "n1", "pods": []})]);
+        let container = Container {
+            pod: "checkout-0".to_owned(),
+            container: "app".to_owned(),
+            quota: None,
+            used: 0.5,
+            throttled: 0.25,
+        };
+        let app = App { name: "shop/checkout".to_owned(), limit: 1.0, free: 0.25, containers: vec![container] };
+        let expected = serde_json::json!({"node": "n1", "apps": [{"name": "shop/checkout", "limit": 1.0, "free": 0.25,
+            "containers": [{"pod": "checkout-0", "container": "app", "used": 0.5, "throttled": 0.25}]}]});
+        assert_eq!(texts(&mut about_apps("n1", &[app])), [expected]);
+    }
+
+    #[test]
+    fn the_longest_messages_are_as_long_as_is_allowed() {
+        let name = PodName { namespace: "n".repeat(63), name: "p".repeat(253) };
+        let pod = Pod { cores: Some(1_234.567_890_123), used_seconds: 123_456_789.123_456_7 };
+        let pods = vec![Entry { name, pod }; 2 * MOST_PODS + 1];
+        let lengths: Vec<usize> =
+            about_pods("n1", &pods).map(|message| serde_json::to_vec(&message).unwrap().len()).collect();
+        assert_eq!(lengths.len(), 3);
+        assert!(lengths.iter().all(|length| *length < 96 << 10), "{lengths:?}");
+    }
+}
