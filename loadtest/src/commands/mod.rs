@@ -11,7 +11,7 @@ mod stats;
 mod up;
 
 use crate::experiments::{
-    ablation, agility, agree, bounce, chaos, cost, demo, estimators, goals, handover, overhead, quota, regimes,
+    ablation, agility, agree, bounce, chaos, cost, demo, estimators, follow, goals, handover, overhead, quota, regimes,
     retries, soak,
 };
 use clap::Subcommand;
@@ -59,6 +59,9 @@ pub enum Command {
     Report(report::Report),
     /// Compare who sets CPU quotas and limits of memory: the node agent, fixed ones and others
     Quota(quota::command::QuotaCommand),
+    /// Halve the CPU quota of a server under overload, with a sidecar that follows and one that
+    /// does not
+    Follow(follow::command::Follow),
     /// Serve as an application with a known service time
     Backend(backend::Serve),
     /// Take and give back memory, for `quota`
@@ -88,6 +91,7 @@ impl Command {
             Self::Chaos(chaos) => chaos.run().await,
             Self::Soak(soak) => soak.run().await,
             Self::Quota(quota) => quota.run().await,
+            Self::Follow(follow) => follow.run().await,
             Self::Report(report) => report.run(),
             Self::Backend(backend) => backend.run().await,
             Self::Hog(hog) => hog.run().await,

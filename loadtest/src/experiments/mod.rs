@@ -19,6 +19,7 @@
 //! | [`cost`] | the cost of a request in a real Envoy, with and without filters |
 //! | [`demo`] | the cases of `make demo` and `make paper` |
 //! | [`estimators`] | sources of the capacity, side by side |
+//! | [`follow`] | whether a sidecar's capacity follows the CPU quota that the node agent sets |
 //! | [`goals`] | the performance claims |
 //! | [`handover`] | the time between two requests of a busy application |
 //! | [`overhead`] | the cost of the hold queue |
@@ -35,6 +36,7 @@ pub mod chaos;
 pub mod cost;
 pub mod demo;
 pub mod estimators;
+pub mod follow;
 pub mod goals;
 pub mod handover;
 pub mod overhead;

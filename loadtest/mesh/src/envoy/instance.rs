@@ -60,7 +60,8 @@ pub struct Envoy {
 
 impl Envoy {
     /// Starts Envoy with `workers` worker threads and waits until it is ready. Its bootstrap, admin
-    /// address and log are `<directory>/<name>.json`, `.admin` and `.log`.
+    /// address and log are `<directory>/<name>.json`, `.admin` and `.log`. Its node id is that of
+    /// the bootstrap, otherwise its name.
     ///
     /// # Errors
     /// It cannot be started, refuses the bootstrap (the error shows its log) or does not get ready
@@ -90,9 +91,9 @@ impl Envoy {
         let (config, admin) = (directory.join(format!("{name}.json")), directory.join(format!("{name}.admin")));
         write(bootstrap, &config).map_err(|source| EnvoyError::Bootstrap { name: name.to_owned(), source })?;
         let _ = std::fs::remove_file(&admin);
-        let workers = workers.to_string();
+        let (workers, node) = (workers.to_string(), bootstrap["node"]["id"].as_str().unwrap_or(name));
         let options =
-            ["--disable-hot-restart", "--log-level", "warn", "--concurrency", &workers, "--service-node", name];
+            ["--disable-hot-restart", "--log-level", "warn", "--concurrency", &workers, "--service-node", node];
         let mut arguments: Vec<std::ffi::OsString> = options.iter().map(Into::into).collect();
         arguments.extend(["--service-cluster".into(), "bloc-lab".into(), "--config-path".into(), config.into()]);
         arguments.extend(["--admin-address-path".into(), admin.clone().into()]);

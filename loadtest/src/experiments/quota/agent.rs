@@ -64,6 +64,7 @@ pub struct MemoryRule<'a> {
 pub struct Files {
     configuration: String,
     pods: String,
+    control_plane: Option<SocketAddr>,
 }
 
 impl Files {
@@ -71,7 +72,8 @@ impl Files {
     pub fn cpu(pods: &[Pod], rule: Rule<'_>) -> Self {
         let (limit, floor) = (milli(rule.limit), milli(rule.floor));
         let resource = format!("cpu: {{limit: {limit}, floor: {floor}{}}}", more(rule.more));
-        Self { configuration: configuration(pods, &resource), pods: listed(pods, &format!("requests: {floor}")) }
+        let (configuration, pods) = (configuration(pods, &resource), listed(pods, &format!("requests: {floor}")));
+        Self { configuration, pods, control_plane: None }
     }
 
     /// With the same rule about memory.
@@ -80,7 +82,27 @@ impl Files {
         Self {
             configuration: configuration(pods, &resource),
             pods: listed(pods, &format!("memory: {}", rule.requests)),
+            control_plane: None,
         }
+    }
+
+    /// The agent also tells this control plane what quotas pods have.
+    #[must_use]
+    pub fn telling(self, control_plane: Option<SocketAddr>) -> Self {
+        Self { control_plane, ..self }
+    }
+
+    /// Writes them, also for an agent that runs: it reads them again within some two seconds.
+    ///
+    /// # Errors
+    /// A file cannot be written.
+    pub fn write(&self, directory: &Path) -> anyhow::Result<()> {
+        for (name, text) in [("pods.yaml", &self.pods), ("node-agent.yaml", &self.configuration)] {
+            let draft = directory.join("draft.yaml");
+            let written = fs::write(&draft, text).and_then(|()| fs::rename(&draft, directory.join(name)));
+            written.context(name)?;
+        }
+        Ok(())
     }
 }
 
@@ -120,8 +142,7 @@ impl Agent {
         restarts: bool,
     ) -> anyhow::Result<Self> {
         let file = |name: &str| directory.join(name);
-        fs::write(file("node-agent.yaml"), &files.configuration).context("node-agent.yaml")?;
-        fs::write(file("pods.yaml"), &files.pods).context("pods.yaml")?;
+        files.write(directory)?;
         let pods = OsString::from_iter(["file:".as_ref(), file("pods.yaml").as_os_str()]);
         let mut arguments: Vec<OsString> = vec!["run".into()];
         let mut option = |name: &str, value: OsString| arguments.extend([name.into(), value]);
@@ -135,6 +156,9 @@ impl Agent {
             option("--memory", memory.into());
         }
         option("--state", file("state").into());
+        if let Some(control_plane) = files.control_plane {
+            option("--control-plane", format!("http://{control_plane}").into());
+        }
         option("--listen", "127.0.0.1:0".into());
         option("--address-file", file("agent.address").into());
         let program = if restarts {
@@ -277,6 +301,19 @@ mod tests {
         let files = Files::memory(&pods[1..2], MemoryRule { limit: 7, requests: 5, more: "step: 16Mi" });
         assert!(files.configuration.ends_with("}\n    memory: {limit: 7, step: 16Mi}\n"), "{files:?}");
         assert_eq!(files.pods, expected.replace("requests: 20m", "memory: 5"));
+    }
+
+    #[test]
+    fn replaces_the_files_as_a_whole() {
+        let directory = tempfile::tempdir().unwrap();
+        let rule = Rule { limit: 1.0, floor: 0.02, more: "" };
+        let files = |limit| Files::cpu(&[Pod::new("shop", 0)], Rule { limit, ..rule });
+        for limit in [1.0, 0.5] {
+            files(limit).write(directory.path()).unwrap();
+        }
+        let read = |name: &str| fs::read_to_string(directory.path().join(name)).unwrap();
+        assert!(read("node-agent.yaml").ends_with("    cpu: {limit: 500m, floor: 20m}\n"));
+        assert_eq!((read("pods.yaml"), fs::read_dir(directory.path()).unwrap().count()), (files(0.5).pods, 2));
     }
 
     #[test]

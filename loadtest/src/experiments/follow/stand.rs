@@ -1,0 +1,240 @@
+//! The parts of a turn: a backend in a container, its sidecar, a control plane and a node agent.
+
+use super::plan::{CORES, QUEUE, THREADS, WORK};
+use crate::experiments::quota::agent::{Agent, Files, Pod, Rule};
+use anyhow::{Context, ensure};
+use bloc_mesh::cgroups::{Container, Containers};
+use bloc_mesh::envoy::{CONTROL_PLANE_CLUSTER, Envoy, Plugin, SERVICE, sidecar_inbound};
+use bloc_mesh::process::{Process, Program};
+use bloc_mesh::{Tools, seeds};
+use bloc_policy::config::{CapacitySpec, ControlPlaneSpec, PluginSpec, ServiceSpec, ServicesSpec};
+use serde_json::json;
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::fs;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+use tokio::time::{Instant, sleep};
+
+const APP: &str = "checkout";
+/// As Istio names the sidecar of the application's only pod, whose namespace is that of the agent's
+/// files.
+const NODE: &str = "sidecar~127.0.0.1~checkout-0.lab~lab.svc.cluster.local";
+/// What the container keeps at least, in cores.
+const FLOOR: f64 = 0.02;
+const START: Duration = Duration::from_secs(10);
+/// How often files and gauges are read.
+const POLL: Duration = Duration::from_millis(5);
+/// A change that takes longer does not come any more.
+pub const PATIENCE: Duration = Duration::from_secs(60);
+
+/// The programs.
+#[derive(Clone, Copy, Debug)]
+pub struct Programs<'a> {
+    /// Envoy, the module, `bloc-lab` for the backend, and the control plane.
+    pub tools: &'a Tools,
+    /// `bloc-node-agent`.
+    pub agent: &'a Path,
+}
+
+/// What differs between turns.
+#[derive(Clone, Debug)]
+pub struct Order {
+    /// Where the capacity comes from.
+    pub capacity: CapacitySpec,
+    /// Whether the agent tells the control plane.
+    pub follows: bool,
+    /// The limit at first, and the container's own quota.
+    pub cores: f64,
+    /// Of the service times.
+    pub seed: u64,
+}
+
+impl Order {
+    /// With the limit of the plan.
+    pub fn new(capacity: CapacitySpec, follows: bool, seed: u64) -> Self {
+        Self { capacity, follows, cores: CORES, seed }
+    }
+}
+
+/// The running parts. What is declared first is dropped first: processes before their groups.
+#[derive(Debug)]
+pub struct Stand {
+    agent: Option<Agent>,
+    sidecar: Envoy,
+    address: SocketAddr,
+    control_plane: Process,
+    told: Option<SocketAddr>,
+    backend: Process,
+    container: Container,
+    directory: PathBuf,
+    groups: Containers,
+}
+
+impl Stand {
+    /// Starts all of it. The agent has the container under its limit after that.
+    ///
+    /// # Errors
+    /// No groups can be made here; a program is missing or does not start.
+    pub async fn start(programs: Programs<'_>, directory: &Path, order: &Order) -> anyhow::Result<Self> {
+        fs::create_dir_all(directory).with_context(|| directory.display().to_string())?;
+        let Programs { tools, agent } = programs;
+        let groups = Containers::new()?;
+        let pod = Pod::new(APP, 0);
+        let container = groups.container(&pod.uid, &pod.id)?;
+        let (backend, app) = backend(&tools.lab, directory, order.seed).await?;
+        container.add(backend.id().context("the backend has ended")?)?;
+        let (control_plane, at) = control_plane(&tools.control_plane, directory, order.capacity.clone()).await?;
+        let configuration = PluginSpec {
+            service: Some(SERVICE.to_owned()),
+            control_plane: Some(ControlPlaneSpec { cluster: CONTROL_PLANE_CLUSTER.to_owned(), wait: None }),
+            ..PluginSpec::default()
+        };
+        let configuration = json!(configuration).to_string();
+        let plugin = Plugin { module: tools.module.clone(), configuration, control_plane: Some(at) };
+        let mut bootstrap = sidecar_inbound(app, Some(&plugin));
+        bootstrap["node"] = json!({"id": NODE});
+        let sidecar = Envoy::start(&tools.envoy, directory, "sidecar", &bootstrap, 1).await?;
+        let address = sidecar.listener("inbound")?;
+        container.set_quota_of_pod(order.cores)?;
+        container.set_quota(Some(order.cores))?;
+        let (told, directory) = (order.follows.then_some(at), directory.to_owned());
+        let mut stand =
+            Self { agent: None, sidecar, address, control_plane, told, backend, container, directory, groups };
+        let files = stand.files(order.cores);
+        stand.agent = Some(Agent::start(agent, &stand.directory, &stand.groups, None, &files, false).await?);
+        // It takes over a container only if that uses less than the limit: this one is idle yet,
+        // and so loses some of its quota.
+        stand.quota(|quota| quota < order.cores * 0.9).await.context("the agent changes nothing")?;
+        Ok(stand)
+    }
+
+    /// Where the sidecar listens.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    fn files(&self, limit: f64) -> Files {
+        Files::cpu(&[Pod::new(APP, 0)], Rule { limit, floor: FLOOR, more: "" }).telling(self.told)
+    }
+
+    /// Changes the application's limit in the agent's configuration.
+    ///
+    /// # Errors
+    /// A file cannot be written.
+    pub fn limit(&self, cores: f64) -> anyhow::Result<()> {
+        self.files(cores).write(&self.directory)
+    }
+
+    /// Waits for such a quota, in cores, and returns when it was there.
+    ///
+    /// # Errors
+    /// It does not come, or the file cannot be read.
+    pub async fn quota(&self, is_right: impl Fn(f64) -> bool) -> anyhow::Result<Instant> {
+        let ends = Instant::now() + PATIENCE;
+        loop {
+            let quota = self.container.quota()?.unwrap_or(f64::INFINITY);
+            let now = Instant::now();
+            if is_right(quota) {
+                return Ok(now);
+            }
+            ensure!(now < ends, "the quota is {quota} for {PATIENCE:?}");
+            sleep(POLL).await;
+        }
+    }
+
+    /// The capacity in force; 0: no limit.
+    ///
+    /// # Errors
+    /// Envoy does not answer.
+    pub async fn capacity(&self) -> anyhow::Result<u64> {
+        let gauge = format!("wasmcustom.bloc.inbound.{SERVICE}.capacity");
+        Ok(self.sidecar.stats(&gauge).await?.get(&gauge).copied().unwrap_or(0))
+    }
+
+    /// Waits for such a capacity, and returns when it was there.
+    ///
+    /// # Errors
+    /// It does not come, or Envoy does not answer.
+    pub async fn capacity_is(&self, is_right: impl Fn(u64) -> bool) -> anyhow::Result<Instant> {
+        let ends = Instant::now() + PATIENCE;
+        loop {
+            let capacity = self.capacity().await?;
+            let now = Instant::now();
+            if is_right(capacity) {
+                return Ok(now);
+            }
+            ensure!(now < ends, "the capacity is {capacity} for {PATIENCE:?}");
+            sleep(POLL).await;
+        }
+    }
+
+    /// Whether all parts still run.
+    ///
+    /// # Errors
+    /// One has ended.
+    pub fn check(&mut self) -> anyhow::Result<()> {
+        for process in [&mut self.backend, &mut self.control_plane, self.sidecar.process()] {
+            process.check()?;
+        }
+        Ok(())
+    }
+
+    /// Ends the agent, which gives the container its own quota back.
+    pub async fn end_agent(&mut self) {
+        if let Some(agent) = self.agent.take() {
+            agent.end().await;
+        }
+    }
+
+    /// Ends all of it, the agent first.
+    pub async fn end(mut self) {
+        self.end_agent().await;
+        let Self { sidecar, control_plane, backend, groups, .. } = self;
+        sidecar.end().await;
+        control_plane.end().await;
+        backend.kill().await;
+        drop(groups);
+    }
+}
+
+async fn backend(lab: &Path, directory: &Path, seed: u64) -> anyhow::Result<(Process, SocketAddr)> {
+    let options = [
+        ("--service-time", format!("exponential:{}ms", WORK.as_millis())),
+        ("--concurrency", THREADS.to_string()),
+        ("--queue", QUEUE.to_string()),
+        ("--seed", seeds::backend(seed, 0).to_string()),
+    ];
+    let mut arguments: Vec<OsString> = vec!["backend".into(), "--burn".into()];
+    arguments.extend(options.into_iter().flat_map(|(name, value)| [name.into(), value.into()]));
+    let program = Program { name: "backend".to_owned(), executable: lab.to_owned(), arguments };
+    let mut backend = Process::start(program, directory).await?;
+    let line = backend.first_line(START).await?;
+    let address = line.strip_prefix("listening ").and_then(|text| text.parse().ok());
+    Ok((backend, address.with_context(|| format!("the backend says {line:?}"))?))
+}
+
+async fn control_plane(
+    program: &Path,
+    directory: &Path,
+    capacity: CapacitySpec,
+) -> anyhow::Result<(Process, SocketAddr)> {
+    let spec = ServiceSpec {
+        capacity: Some(capacity),
+        concurrency: Some(THREADS.into()),
+        hold: Some(false),
+        ..ServiceSpec::default()
+    };
+    let services = ServicesSpec { services: BTreeMap::from([(SERVICE.to_owned(), spec)]) };
+    let (source, written) = (directory.join("services.yaml"), directory.join("control-plane.address"));
+    fs::write(&source, json!(services).to_string()).context("services.yaml")?;
+    let mut arguments = vec!["--source".into(), format!("file:{}", source.display()).into()];
+    // The CPU time of a request is computed from reports.
+    arguments.extend(["--report-interval", "1s", "--listen", "127.0.0.1:0", "--address-file"].map(OsString::from));
+    arguments.push(written.clone().into());
+    let program = Program { name: "control-plane".to_owned(), executable: program.to_owned(), arguments };
+    let mut process = Process::start(program, directory).await?;
+    let address = process.written(&written, START, |text| text.parse().ok()).await?;
+    Ok((process, address))
+}
