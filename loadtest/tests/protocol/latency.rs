@@ -4,6 +4,7 @@ use crate::control_plane::ControlPlane;
 use crate::support::{App, Place, Workers, balance, eventually, inbound, metric, outbound, request, sender};
 use bloc_mesh::envoy::{CONTROL_PLANE_CLUSTER, Envoy, SERVICE};
 use bloc_policy::latency::histogram::upper_bound;
+use bloc_policy::polls;
 use serde_json::{Value, json};
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -12,8 +13,11 @@ use tokio::time::{Instant, sleep};
 
 const WORKERS: usize = 2;
 
+/// How long a poll may be held.
+const WAIT: Duration = Duration::from_secs(1);
+
 fn asks() -> Value {
-    json!({"cluster": CONTROL_PLANE_CLUSTER, "wait": "1s"})
+    json!({"cluster": CONTROL_PLANE_CLUSTER, "wait": format!("{}s", WAIT.as_secs())})
 }
 
 fn write(place: &Place, pods: &[SocketAddr]) {
@@ -172,9 +176,11 @@ async fn quantiles_are_right_over_two_workers_and_each_request_counts_once() {
     assert!(!stand.app.all_seen().is_empty());
 }
 
-/// What the worker that crashes has measured since its last hand-over is lost, and nothing else.
+/// What the worker that crashes has measured since its last hand-over is lost, and nothing else. If
+/// it was the leader, the report under way may count twice: nobody hears that it was counted, and
+/// when its time is over it is in the next one again.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_crash_loses_a_second_of_counts_at_most() {
+async fn a_crash_loses_or_doubles_a_second_of_counts_at_most() {
     const EVERY: Duration = Duration::from_millis(50);
     let stand = Stand::new(Place::crashing()).await;
     let before = stand.reported().await;
@@ -192,14 +198,12 @@ async fn a_crash_loses_a_second_of_counts_at_most() {
     for _ in 0..20 {
         others += u64::from(connection.send(crate::support::from_sidecar("/x"), "").await.unwrap().status == 200);
     }
-    let most = sent + others;
+    let all = sent + others;
     // A second's worth, and one that is due with the next request.
-    let least = most - (1_000 / EVERY.as_millis() as u64 + 1);
-    eventually("the reports", async || {
-        let [now, _] = stand.counts().await;
-        let counted = now - before[0];
-        assert!(counted <= most, "{counted} of {most}");
-        (counted >= least).then_some(())
-    })
-    .await;
+    let some = 1_000 / EVERY.as_millis() as u64 + 1;
+    let counted = async || stand.counts().await[0] - before[0];
+    eventually("the reports", async || (counted().await >= all - some).then_some(())).await;
+    sleep(polls::longest(WAIT) + 2 * WAIT).await;
+    let counted = counted().await;
+    assert!((all - some..=all + some).contains(&counted), "{counted} of {all}");
 }

@@ -3,7 +3,8 @@
 //! Each thread adds its growth about once a second. A report takes what has come, and keeps it
 //! under its id until it is settled: if the control plane has counted it, it is gone; otherwise it
 //! is in the next report again. So each request is in one report, whichever thread polls. What a
-//! thread had not handed over when its VM crashed is lost: at most a second.
+//! thread had not handed over when its VM crashed is lost: at most a second. When the leader's VM
+//! ends with its poll under way, that report may [count twice](crate::reports).
 //!
 //! What is older than [`KEEP`] when a report could take it is dropped: it would count as new. That
 //! happens with a control plane that takes no latencies, or none at all.
