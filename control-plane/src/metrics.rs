@@ -17,6 +17,7 @@
 //! | `bloc_sync_answers_total{answer}` | counter | ended polls: `changed`, `cpu`, `unchanged`, `superseded`, `closing`, `no_room`, `refused` (4xx) |
 //! | `bloc_cpu_news_total` | counter | answers to polls that were only about CPU: the same as `answer="cpu"` |
 //! | `bloc_node_agents` | gauge | node agents that were heard of within 15 s |
+//! | `bloc_node_agent_asks` | gauge | pods whose response times agents asked for within 15 s |
 //! | `bloc_node_agent_messages_total{answer}` | counter | their messages: `accepted`, `refused` (4xx), `no_room` (not all of it is known now) |
 //! | `bloc_kubernetes_watch_errors_total{kind}` | counter | lists and watches at the Kubernetes API that failed; `endpointslices`, `services`, `virtualservices`, `configmaps` |
 //! | `bloc_service_*{service}` | gauge | the signals for scaling: the gauges of the table in the README |
@@ -64,6 +65,7 @@ pub struct Metrics {
     proxies_unread: Gauge,
     cpu_news: Counter,
     node_agents: Gauge,
+    node_agent_asks: Gauge,
     agent_messages: Family<Label, Counter>,
 }
 
@@ -86,6 +88,7 @@ impl Default for Metrics {
             proxies_unread: Gauge::default(),
             cpu_news: Counter::default(),
             node_agents: Gauge::default(),
+            node_agent_asks: Gauge::default(),
             agent_messages: Family::default(),
         };
         let r = &mut metrics.registry;
@@ -119,6 +122,7 @@ impl Default for Metrics {
         r.register("bloc_kubernetes_watch_errors", "Failed lists and watches", metrics.watch_errors.clone());
         r.register("bloc_cpu_news", "Answers to polls that were only about CPU", metrics.cpu_news.clone());
         r.register("bloc_node_agents", "Node agents that were heard of lately", metrics.node_agents.clone());
+        r.register("bloc_node_agent_asks", "Pods whose response times are asked for", metrics.node_agent_asks.clone());
         r.register("bloc_node_agent_messages", "Messages of node agents by answer", metrics.agent_messages.clone());
         r.register("bloc_sync_answers", "Ended polls by answer", metrics.answers.clone());
         metrics
@@ -192,6 +196,7 @@ impl Metrics {
         self.proxies_stale.set(gauge(counts.proxies_stale));
         self.proxies_unread.set(gauge(counts.proxies_unread));
         self.node_agents.set(gauge(counts.node_agents));
+        self.node_agent_asks.set(gauge(counts.node_agent_asks));
         // Without the features that no service uses any more.
         self.proxies_lacking.clear();
         for (feature, proxies) in &counts.proxies_lacking {

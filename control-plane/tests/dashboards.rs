@@ -66,6 +66,7 @@ fn of_the_control_plane() -> BTreeSet<String> {
         proxies_lacking: vec![(Feature::Unread, 1)],
         proxies_unread: 1,
         node_agents: 1,
+        node_agent_asks: 1,
         refused: 1,
         load_reports_dropped: 1,
         loaded_unix_seconds: Some(1),
@@ -179,7 +180,7 @@ fn the_documentation_names_the_metrics_about_node_agents() {
     let named: BTreeSet<String> = names.map(|text| text.split('{').next().unwrap().to_owned()).collect();
     let is_about = |name: &String| name.starts_with("bloc_node_agent") || name.starts_with("bloc_cpu");
     let written: BTreeSet<String> = of_the_control_plane().into_iter().filter(is_about).collect();
-    assert_eq!(written.len(), 3);
+    assert_eq!(written.len(), 4);
     assert_eq!(named, written);
 }
 

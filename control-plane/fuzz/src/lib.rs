@@ -1,12 +1,15 @@
-//! The fuzz target of what the control plane reads from proxies. What the filters read, the corpus
+//! The fuzz targets of what the control plane reads from others. What the filters read, the corpus
 //! format and the scripts are in `filters/fuzz`.
 //!
 //! | target | reads | what must hold |
 //! |---|---|---|
 //! | [`sync_request`] | `POST /v1/sync` and the caller's identity | what is accepted reads the same again; the signals made of it are numbers |
+//! | [`agent_message`] | `POST /v1/cpu` of node agents | what is accepted is within the allowed ranges; what is known of each pod is numbers |
 
 use axum::http::{HeaderMap, HeaderValue};
+use bloc_control_plane::cpu::{CpuMessage, Cpus};
 use bloc_control_plane::http::identity::{self, Identity, Peer};
+use bloc_control_plane::load::ReportInterval;
 use bloc_control_plane::store::Poll;
 use bloc_control_plane::{Clock, Store};
 use bloc_fuzz::Target;
@@ -14,11 +17,12 @@ use bloc_policy::config::ConfigError;
 use bloc_policy::sync::SyncRequest;
 use futures_util::FutureExt;
 use std::net::{Ipv4Addr, SocketAddr};
-use std::time::UNIX_EPOCH;
+use std::time::{Duration, UNIX_EPOCH};
 use tokio::runtime::{Builder, Runtime};
+use tokio::time::Instant;
 
 /// The targets by name.
-pub const TARGETS: [(&str, Target); 1] = [("sync_request", sync_request)];
+pub const TARGETS: [(&str, Target); 2] = [("agent_message", agent_message), ("sync_request", sync_request)];
 
 thread_local! {
     static RUNTIME: Runtime = Builder::new_current_thread().enable_time().build().expect("a runtime");
@@ -42,6 +46,30 @@ pub fn sync_request(data: &[u8]) {
     }
     let Ok(poll) = Poll::try_from(request) else { return };
     take(poll.from(spiffe));
+}
+
+/// A node agent's message, heard three times, a second apart.
+pub fn agent_message(data: &[u8]) {
+    let Ok(message) = CpuMessage::read(data) else { return };
+    RUNTIME.with(|runtime| {
+        runtime.block_on(async {
+            let now = Instant::now();
+            let mut cpus = Cpus::new(ReportInterval::default(), now);
+            for second in 0..3 {
+                let now = now + Duration::from_secs(second);
+                cpus.hear(&message, now);
+                for pod in &message.pods {
+                    let known = cpus.known(&pod.key(), now).unwrap_or_default();
+                    let numbers = [known.cores, known.used, known.per_request_us];
+                    let sane = |number: &f64| number.is_finite() && *number >= 0.0;
+                    assert!(numbers.iter().flatten().all(sane), "{known:?}");
+                }
+                serde_json::to_vec(&cpus.apps(usize::MAX, now).0).expect("operators see it");
+                let answers = cpus.answers(&message.asks);
+                assert!(answers.iter().all(|of| of.count == 0 && of.seconds == 0.0), "nobody has answered");
+            }
+        });
+    });
 }
 
 /// The SPIFFE id that this header proves, if any.

@@ -4,11 +4,15 @@
 //! be too long. Members that are not known here are passed over.
 
 use bloc_policy::config::ConfigError;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
+use std::time::Duration;
+use tokio::time::Instant;
 
 /// The path to which agents send.
 pub const CPU_PATH: &str = "/v1/cpu";
-/// The most pods of a message, more than a node runs.
+/// Who was not heard of for this long is not known any more. An agent sends everything each 5 s.
+pub const SILENT_AFTER: Duration = Duration::from_secs(15);
+/// The most pods of a message, and that it asks for: more than a node runs.
 const MAX_PODS: usize = 1_000;
 /// The most applications of a message.
 const MAX_APPS: usize = 100;
@@ -32,6 +36,29 @@ pub struct CpuMessage {
     /// Applications that have containers on it, for operators.
     #[serde(default)]
     pub apps: Vec<AppCpu>,
+    /// Pods whose response times it asks for.
+    #[serde(default)]
+    pub asks: Vec<PodName>,
+}
+
+/// A pod.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PodName {
+    /// Its namespace.
+    pub namespace: String,
+    /// Its name.
+    pub name: String,
+}
+
+impl PodName {
+    /// The pod as a proxy's node id names it.
+    pub fn key(&self) -> String {
+        key(&self.namespace, &self.name)
+    }
+}
+
+fn key(namespace: &str, name: &str) -> String {
+    format!("{name}.{namespace}")
 }
 
 /// The CPU of a pod: the sums over its containers that the agent manages.
@@ -51,7 +78,7 @@ pub struct PodCpu {
 impl PodCpu {
     /// The pod as a proxy's node id names it.
     pub fn key(&self) -> String {
-        format!("{}.{}", self.name, self.namespace)
+        key(&self.namespace, &self.name)
     }
 }
 
@@ -94,6 +121,7 @@ impl CpuMessage {
         name("node", &message.node, NAME)?;
         count("pods", message.pods.len(), MAX_PODS)?;
         count("apps", message.apps.len(), MAX_APPS)?;
+        count("asks", message.asks.len(), MAX_PODS)?;
         for (i, pod) in message.pods.iter().enumerate() {
             label(&format!("pods[{i}].namespace"), &pod.namespace)?;
             name(&format!("pods[{i}].name"), &pod.name, NAME)?;
@@ -102,6 +130,10 @@ impl CpuMessage {
         }
         for (i, app) in message.apps.iter().enumerate() {
             app.check(&format!("apps[{i}]"))?;
+        }
+        for (i, pod) in message.asks.iter().enumerate() {
+            label(&format!("asks[{i}].namespace"), &pod.namespace)?;
+            name(&format!("asks[{i}].name"), &pod.name, NAME)?;
         }
         Ok(message)
     }
@@ -126,6 +158,11 @@ impl AppCpu {
         }
         Ok(())
     }
+}
+
+/// Whether who was last heard of at a moment is not known any more.
+pub fn is_silent(heard: Instant, now: Instant) -> bool {
+    now.saturating_duration_since(heard) >= SILENT_AFTER
 }
 
 fn label(path: &str, text: &str) -> Result<(), ConfigError> {
@@ -180,6 +217,12 @@ mod tests {
         json!({"node": "n1", "apps": [{"name": "shop/checkout", "limit": 4, "free": 1.2, "containers": [container]}]})
     }
 
+    fn asks(member: &str, value: Value) -> Value {
+        let mut pod = json!({"namespace": "shop", "name": "checkout-0"});
+        pod[member] = value;
+        json!({"node": "n1", "asks": [{"namespace": "a", "name": "b"}, pod]})
+    }
+
     #[test]
     fn reads_pods_and_applications_and_passes_over_what_it_does_not_know() {
         let message = read(&pod("later", json!(1))).unwrap();
@@ -192,6 +235,8 @@ mod tests {
             (&*of.pod, &*of.container, of.quota, of.used, of.throttled),
             ("checkout-0", "app", Some(1.0), 0.5, 1.0)
         );
+        let asks = read(&asks("later", json!(1))).unwrap().asks;
+        assert_eq!(asks.iter().map(PodName::key).collect::<Vec<_>>(), ["b.a", "checkout-0.shop"]);
         assert_eq!(read(&json!({"node": "n1"})).unwrap(), CpuMessage { node: "n1".into(), ..CpuMessage::default() });
     }
 
@@ -211,6 +256,9 @@ mod tests {
             container("quota", Value::Null),
             json!({"node": name, "pods": vec![json!({"namespace": "a", "name": "a", "usedSeconds": 0}); 1_000]}),
             json!({"node": "n", "apps": vec![json!({"name": "a/a", "limit": 0, "free": 10_000}); 100]}),
+            asks("name", json!(name)),
+            asks("namespace", json!(label)),
+            json!({"node": "n", "asks": vec![json!({"namespace": "a", "name": "a"}); 1_000]}),
         ] {
             assert_eq!(read(&good).err(), None);
         }
@@ -257,9 +305,19 @@ mod tests {
                 "101 entries",
                 "100 at most",
             ),
+            (asks("name", json!(name)), "asks[1].name", &format!("{name:?}"), &names(253)),
+            (asks("namespace", json!(label)), "asks[1].namespace", &format!("{label:?}"), &names(63)),
+            (asks("namespace", json!("a.b")), "asks[1].namespace", "\"a.b\"", "no dots"),
+            (
+                json!({"node": "n", "asks": vec![json!({"namespace": "a", "name": "a"}); 1_001]}),
+                "asks",
+                "1001 entries",
+                "1000 at most",
+            ),
         ] {
             assert_eq!(read(&message), Err(format!("{path}: {value} is not allowed; allowed: {allowed}")));
         }
+        assert!(read(&asks("name", Value::Null)).unwrap_err().starts_with("asks[1].name: invalid type"));
         assert!(read(&pod("usedSeconds", Value::Null)).unwrap_err().starts_with("pods[0].usedSeconds: invalid type"));
     }
 }

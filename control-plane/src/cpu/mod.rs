@@ -10,14 +10,22 @@
 //! nothing of it: it may be new, or an agent may reach only other replicas. A proxy that is told
 //! nothing for 90 s forgets by itself.
 //!
+//! A message may also ask for the response times of pods, which their proxies report. Those are
+//! counted here from then on, and the answer has the sums
+//! (`adr/0005-response-times-for-agents.md`).
+//!
 //! | file | what |
 //! |---|---|
 //! | `message` | what an agent sends, checked |
 //! | `table` | all pods, applications and agents, within [`MOST_BYTES`] |
 //! | `history`, `cost` | the CPU time and quotas of a pod over time; CPU time per request |
 //! | `news` | when a proxy is told |
+//! | `asked` | the response times of pods that agents ask for |
 //! | `view` | what operators see |
 
+mod asked;
+#[cfg(test)]
+mod asked_tests;
 mod cost;
 mod history;
 mod message;
@@ -27,7 +35,8 @@ mod table;
 mod table_tests;
 mod view;
 
-pub use message::{AppCpu, CPU_PATH, ContainerCpu, CpuMessage, PodCpu};
+pub use asked::{ASKED_EVERY, PodAnswers};
+pub use message::{AppCpu, CPU_PATH, ContainerCpu, CpuMessage, PodCpu, PodName, SILENT_AFTER};
 pub use news::{GAP, differs, pod_of};
-pub use table::{Cpus, Known, MOST_BYTES, SILENT_AFTER};
+pub use table::{Cpus, Known, MOST_BYTES};
 pub use view::{AppView, ContainerView};

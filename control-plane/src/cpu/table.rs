@@ -2,18 +2,17 @@
 //!
 //! Cost: a step in a map for each pod of a message, and a pass over everything once a second.
 
+use super::asked::{Asks, PodAnswers, asked_bytes};
 use super::cost::{Cost, MOST_WAITING};
 use super::history::{History, MOST_SAMPLES};
-use super::message::{AppCpu, CpuMessage, MOST_CORES, PodCpu};
+use super::message::{AppCpu, CpuMessage, MOST_CORES, PodCpu, PodName, SILENT_AFTER, is_silent};
 use super::view::AppView;
 use crate::load::ReportInterval;
-use bloc_policy::sync::ServerCpu;
+use bloc_policy::sync::{ServerCpu, ServiceLoad};
 use std::collections::BTreeMap;
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// Who was not heard of for this long is not known any more. An agent sends everything each 5 s.
-pub const SILENT_AFTER: Duration = Duration::from_secs(15);
 /// The most bytes for all of it, by an upper estimate: some 8,500 pods.
 pub const MOST_BYTES: usize = 16 << 20;
 /// How long something silent is kept, because its agent may come back. Longer silence is as if it
@@ -48,6 +47,8 @@ pub struct Cpus {
     apps: BTreeMap<(String, String), App>,
     /// When each agent was heard of, by node.
     nodes: BTreeMap<String, Instant>,
+    /// The pods that agents ask for.
+    asks: Asks,
     taken: usize,
     swept: Instant,
 }
@@ -81,10 +82,6 @@ fn app_bytes(node: &str, app: &AppCpu) -> usize {
     ENTRY + node.len() + 2 * app.name.len() + containers.sum::<usize>()
 }
 
-fn is_silent(heard: Instant, now: Instant) -> bool {
-    now.saturating_duration_since(heard) >= SILENT_AFTER
-}
-
 fn is_kept(heard: Instant, now: Instant) -> bool {
     now.saturating_duration_since(heard) < KEEP
 }
@@ -92,8 +89,15 @@ fn is_kept(heard: Instant, now: Instant) -> bool {
 impl Cpus {
     /// Of a replica that starts now, with proxies that report every `interval`.
     pub fn new(interval: ReportInterval, now: Instant) -> Self {
-        let (pods, apps, nodes) = <(BTreeMap<_, _>, BTreeMap<_, _>, BTreeMap<_, _>)>::default();
-        Self { gap: interval.get() / 10, pods, apps, nodes, taken: 0, swept: now }
+        Self {
+            gap: interval.get() / 10,
+            pods: BTreeMap::new(),
+            apps: BTreeMap::new(),
+            nodes: BTreeMap::new(),
+            asks: Asks::default(),
+            taken: 0,
+            swept: now,
+        }
     }
 
     /// An agent has sent this. False if there was no room for all of it: the rest is not known.
@@ -105,6 +109,9 @@ impl Cpus {
         }
         for app in &message.apps {
             room &= self.hear_app(&message.node, app, now);
+        }
+        for pod in &message.asks {
+            room &= self.ask(pod.key(), now);
         }
         room
     }
@@ -144,6 +151,14 @@ impl Cpus {
         room
     }
 
+    fn ask(&mut self, pod: String, now: Instant) -> bool {
+        let room = self.asks.has(&pod) || self.take(asked_bytes(&pod));
+        if room {
+            self.asks.ask(pod, now);
+        }
+        room
+    }
+
     fn take(&mut self, bytes: usize) -> bool {
         let room = self.taken + bytes <= MOST_BYTES;
         self.taken += if room { bytes } else { 0 };
@@ -165,6 +180,7 @@ impl Cpus {
         self.pods.retain(|key, pod| keep(pod.heard, pod_bytes(key)));
         self.apps.retain(|(_, node), app| keep(app.heard, app_bytes(node, &app.cpu)));
         self.nodes.retain(|node, heard| keep(*heard, pod_bytes(node)));
+        self.taken -= self.asks.sweep(now);
     }
 
     /// The pod has answered so many requests in the `time` until `to`.
@@ -205,6 +221,26 @@ impl Cpus {
         let known = || self.apps.iter().filter(|(_, app)| !is_silent(app.heard, now));
         let view = |((_, node), app): (&(String, String), &App)| AppView::of(node, &app.cpu);
         (known().take(most).map(view).collect(), known().count())
+    }
+
+    /// Whether an agent has asked for a pod of late.
+    pub fn is_asked(&self, pod: &str, now: Instant) -> bool {
+        self.asks.is_asked(pod, now)
+    }
+
+    /// The number of pods that agents have asked for of late.
+    pub fn asked(&self, now: Instant) -> usize {
+        self.asks.count(now)
+    }
+
+    /// The proxy of a pod reports what it has answered.
+    pub fn add_answers(&mut self, pod: &str, load: &[ServiceLoad]) {
+        self.asks.add(pod, load);
+    }
+
+    /// What these pods have answered since they were first asked for.
+    pub fn answers(&self, pods: &[PodName]) -> Vec<PodAnswers> {
+        self.asks.answers(pods)
     }
 
     /// The bytes that are taken.

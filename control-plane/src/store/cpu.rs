@@ -7,11 +7,14 @@
 //! given again. The answer has the version that the proxy presented: it says nothing of the state.
 //! A poll whose wait is over gets what is known instead of 304, because use and cost change without
 //! the cores.
+//!
+//! If an agent asks for the response times of a pod, the polls of its proxy are held for at most
+//! [`ASKED_EVERY`], so that they come in time. One that is held already stays as it is.
 
 use super::handle::Store;
 use super::proxies::Record;
 use super::state::State;
-use crate::cpu::{CpuMessage, GAP, Known, differs, pod_of};
+use crate::cpu::{ASKED_EVERY, CpuMessage, GAP, Known, PodAnswers, differs, pod_of};
 use bloc_policy::features::Feature;
 use bloc_policy::sync::{Last, ServerCpu};
 use std::time::Duration;
@@ -84,22 +87,30 @@ impl State {
         Some(cpu)
     }
 
-    /// A node agent has sent this. Wakes the polls for which it is news. False if there was no room
-    /// for all of it.
-    pub fn hear_cpu(&mut self, message: &CpuMessage, now: Instant) -> bool {
+    /// How long the poll of a proxy that serves something may be held: as long as `usually`, less
+    /// if an agent asks for the response times of its pod.
+    pub fn report_within(&self, proxy: &str, usually: Duration, now: Instant) -> Duration {
+        let is_asked = pod_of(proxy).is_some_and(|pod| self.cpus.is_asked(pod, now));
+        if is_asked { ASKED_EVERY } else { usually }
+    }
+
+    /// A node agent has sent this. Wakes the polls for which it is news. Returns what it asks for;
+    /// none if there was no room for all of it.
+    pub fn hear_cpu(&mut self, message: &CpuMessage, now: Instant) -> Option<Vec<PodAnswers>> {
         let room = self.cpus.hear(message, now);
         for pod in message.pods.iter().map(|pod| pod.key()) {
             if let (Known::Is(cpu), _) = self.cpus.of(&pod, now) {
                 self.polls.wake_pod(&pod, |has| differs(has, cpu.cores));
             }
         }
-        room
+        room.then(|| self.cpus.answers(&message.asks))
     }
 }
 
 impl Store {
-    /// A node agent has sent this; it counts as checked. False if there was no room for all of it.
-    pub fn hear_cpu(&self, message: &CpuMessage) -> bool {
+    /// A node agent has sent this; it counts as checked. Returns what it asks for; none if there
+    /// was no room for all of it.
+    pub fn hear_cpu(&self, message: &CpuMessage) -> Option<Vec<PodAnswers>> {
         self.lock().state.hear_cpu(message, Instant::now())
     }
 }

@@ -158,9 +158,13 @@ impl Store {
     /// # Errors
     /// [`StoreError::NotYours`].
     pub async fn sync(&self, mut poll: Poll) -> Result<Outcome, StoreError> {
-        poll.report_every(self.0.report_interval);
-        let ends = Instant::now() + poll.wait;
-        let arrival = self.lock().state.arrive(&poll, Instant::now())?;
+        let now = Instant::now();
+        let arrival = {
+            let state = &mut self.lock().state;
+            poll.report_within(state.report_within(&poll.proxy, self.0.report_interval.get(), now));
+            state.arrive(&poll, now)?
+        };
+        let ends = now + poll.wait;
         if self.lock().state.wants() {
             self.0.wants.notify_one();
         }

@@ -20,6 +20,8 @@
 //! | `module`, `modules` | what a proxy runs; which versions there are, and who lacks what |
 //! | `view`, `overview`, `status`, `history` | what operators see |
 
+#[cfg(test)]
+mod asked_tests;
 mod budget;
 mod catalog;
 mod charge;

@@ -1,6 +1,6 @@
 //! A validated poll: who asks, which version it has, what it subscribes to and how long it waits.
 
-use crate::load::{ReportInterval, Since};
+use crate::load::Since;
 use bloc_policy::config::ConfigError;
 use bloc_policy::latency::Histogram;
 use bloc_policy::latency::dispersion::NUMBERS;
@@ -132,10 +132,10 @@ impl Poll {
         Self { payer, ..self }
     }
 
-    /// A proxy that serves something has to report again after at most `interval`.
-    pub(super) fn report_every(&mut self, interval: ReportInterval) {
+    /// A proxy that serves something has to report again after at most this time.
+    pub(super) fn report_within(&mut self, most: Duration) {
         if !self.serves.is_empty() {
-            self.wait = self.wait.min(interval.get());
+            self.wait = self.wait.min(most);
         }
     }
 }
@@ -302,7 +302,7 @@ mod tests {
         let wait = |serves: &[&str], wait: &str| {
             let serves = serves.iter().map(ToString::to_string).collect();
             let mut poll = Poll::try_from(SyncRequest { serves, wait: Some(wait.into()), ..request() }).unwrap();
-            poll.report_every("5s".parse().unwrap());
+            poll.report_within(Duration::from_secs(5));
             poll.wait.as_secs()
         };
         assert_eq!((wait(&["a"], "30s"), wait(&["a"], "2s"), wait(&[], "30s")), (5, 2, 30));

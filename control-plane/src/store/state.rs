@@ -206,9 +206,12 @@ impl State {
         let reported = record.seen;
         (record.held, record.seen) = (None, now);
         record.window.answer(now);
-        if let (Some(pod), Since::Counted(Some(span))) = (pod_of(proxy), record.since) {
-            let departed = record.load.iter().fold(0, |sum: u64, load| sum.saturating_add(load.departed));
-            self.cpus.count(pod, departed, span, reported);
+        if let (Some(pod), Since::Counted(span)) = (pod_of(proxy), record.since) {
+            if let Some(span) = span {
+                let departed = record.load.iter().fold(0, |sum: u64, load| sum.saturating_add(load.departed));
+                self.cpus.count(pod, departed, span, reported);
+            }
+            self.cpus.add_answers(pod, &record.load);
         }
         let report = Report { proxy, load: &record.load, since: record.since };
         let in_force = |name: &str| self.catalog.get(name).is_some();

@@ -121,6 +121,8 @@ pub struct Counts {
     pub load_reports_dropped: u64,
     /// Node agents that were heard of lately.
     pub node_agents: usize,
+    /// Pods whose response times agents ask for.
+    pub node_agent_asks: usize,
     /// When the services in force were accepted, in seconds since 1970.
     pub loaded_unix_seconds: Option<u64>,
 }

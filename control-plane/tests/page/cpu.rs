@@ -10,7 +10,7 @@ use std::time::Duration;
 fn tell(store: &Store, node: &str, name: &str, containers: &[Value]) {
     let app = json!({"name": name, "limit": 4, "free": 1.25, "containers": containers});
     let message = json!({"node": node, "apps": [app]}).to_string();
-    assert!(store.hear_cpu(&CpuMessage::read(message.as_bytes()).unwrap()));
+    assert!(store.hear_cpu(&CpuMessage::read(message.as_bytes()).unwrap()).is_some());
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -127,7 +127,7 @@ impl Replica {
     pub(super) fn hear_agent(&mut self, proxy: usize, cores: f64, now: Instant) {
         let (namespace, name) = ("shop".to_owned(), format!("proxy-{proxy}"));
         let pods = vec![PodCpu { namespace, name, cores: Some(cores), used_seconds: 0.0 }];
-        self.state.hear_cpu(&CpuMessage { node: "n".into(), pods, apps: Vec::new() }, now);
+        self.state.hear_cpu(&CpuMessage { node: "n".into(), pods, ..CpuMessage::default() }, now);
     }
 
     pub(super) fn hear(&mut self, poll: Poll, from: Return, now: Instant) -> Option<Reply> {

@@ -1,0 +1,117 @@
+//! The response times of pods that node agents ask for, as the proxies of the pods report them.
+//!
+//! Sums, from the first question on. They only grow, so an agent that misses an answer finds
+//! everything in the next one. A replica hears only those reports whose polls it answers. Each
+//! report counts at one replica, so what the sums of all replicas grow by adds up.
+//!
+//! A pod that nobody asks for within [`SILENT_AFTER`](super::SILENT_AFTER) is forgotten. The next
+//! question begins at 0.
+
+use super::message::{PodName, is_silent};
+use bloc_policy::sync::ServiceLoad;
+use serde::Serialize;
+use std::collections::BTreeMap;
+use std::time::Duration;
+use tokio::time::Instant;
+
+/// The proxy of a pod that is asked for reports at least this often.
+pub const ASKED_EVERY: Duration = Duration::from_secs(1);
+/// The bytes of a pod that is asked for, without its name.
+const ASKED: usize = 128;
+
+/// What a pod has answered since it was first asked for.
+#[derive(Debug)]
+struct Asked {
+    /// When it was asked for last.
+    at: Instant,
+    count: u64,
+    micros: u64,
+}
+
+/// What a pod has answered since this replica was first asked for it.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct PodAnswers {
+    /// The pod.
+    #[serde(flatten)]
+    pub pod: PodName,
+    /// How many requests.
+    pub count: u64,
+    /// The sum of the times from their arrival at the server to the response.
+    pub seconds: f64,
+}
+
+impl Asked {
+    fn new(at: Instant) -> Self {
+        Self { at, count: 0, micros: 0 }
+    }
+
+    fn is_valid(&self, now: Instant) -> bool {
+        !is_silent(self.at, now)
+    }
+}
+
+/// The bytes that a pod takes that is asked for.
+pub fn asked_bytes(key: &str) -> usize {
+    ASKED + key.len()
+}
+
+/// The pods that agents ask for.
+#[derive(Debug, Default)]
+pub struct Asks(BTreeMap<String, Asked>);
+
+impl Asks {
+    /// Whether a pod takes memory already.
+    pub fn has(&self, pod: &str) -> bool {
+        self.0.contains_key(pod)
+    }
+
+    /// Somebody asks for this pod.
+    pub fn ask(&mut self, pod: String, now: Instant) {
+        // It may be kept longer than for its time, because sweeps are rare.
+        match self.0.get_mut(&pod).filter(|asked| asked.is_valid(now)) {
+            Some(asked) => asked.at = now,
+            None => drop(self.0.insert(pod, Asked::new(now))),
+        }
+    }
+
+    /// Forgets those that were not asked for of late. Returns the bytes that they took.
+    pub fn sweep(&mut self, now: Instant) -> usize {
+        let mut bytes = 0;
+        self.0.retain(|pod, asked| {
+            let keep = asked.is_valid(now);
+            bytes += if keep { 0 } else { asked_bytes(pod) };
+            keep
+        });
+        bytes
+    }
+
+    /// Whether a pod was asked for of late.
+    pub fn is_asked(&self, pod: &str, now: Instant) -> bool {
+        self.0.get(pod).is_some_and(|asked| asked.is_valid(now))
+    }
+
+    /// The number of pods that were asked for of late.
+    pub fn count(&self, now: Instant) -> usize {
+        self.0.values().filter(|asked| asked.is_valid(now)).count()
+    }
+
+    /// The proxy of a pod reports what it has answered.
+    pub fn add(&mut self, pod: &str, load: &[ServiceLoad]) {
+        let Some(asked) = self.0.get_mut(pod) else { return };
+        for latency in load.iter().filter_map(|load| load.latency.as_ref()) {
+            let count = asked.count.checked_add(latency.response.count());
+            let micros = asked.micros.checked_add(latency.response.sum_us);
+            // A sum that could grow no more would be a lie for ever: they begin anew.
+            (asked.count, asked.micros) = count.zip(micros).unwrap_or_default();
+        }
+    }
+
+    /// What these pods have answered; without those that nobody has asked for.
+    pub fn answers(&self, pods: &[PodName]) -> Vec<PodAnswers> {
+        let answers = |pod: &PodName| {
+            let asked = self.0.get(&pod.key())?;
+            Some(PodAnswers { pod: pod.clone(), count: asked.count, seconds: asked.micros as f64 / 1e6 })
+        };
+        pods.iter().filter_map(answers).collect()
+    }
+}
