@@ -14,7 +14,8 @@
 //!
 //! In a container the guardian is the first process: if it dies, the kernel ends the agent too.
 //!
-//! To release is to give each group the larger of its originals and what it has. See
+//! To release is to give each group the larger of its originals and what it has, of CPU shares its
+//! original. See
 //! [`originals`](crate::originals).
 
 use crate::agent::STEP;

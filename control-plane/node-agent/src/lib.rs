@@ -8,6 +8,7 @@
 //! |---|---|
 //! | [`cpu`] | the decisions about CPU: pure, in steps of 100 ms |
 //! | [`memory`] | those about memory: pure, each second and when a container asks |
+//! | [`qos`] | those about CPU shares: pure, each second |
 //! | [`cgroup`] | the kernel's files |
 //! | [`agent`] | one node: reads counters, decides, writes |
 //! | [`setting`] | what a group has of one resource |
@@ -29,6 +30,7 @@ pub mod memory;
 pub mod metrics;
 pub mod originals;
 pub mod pods;
+pub mod qos;
 pub mod report;
 pub mod run;
 pub mod setting;

@@ -39,7 +39,8 @@ enum Command {
     /// The agent itself, which `run` starts
     #[command(hide = true)]
     Agent(Run),
-    /// Gives every group the quota and the limits back that it had before an agent changed them
+    /// Gives every group the quota, the limits and the CPU shares back that it had before an agent
+    /// changed them
     Restore(Place),
     /// Checks a configuration; exit code 1 and the reason if it would be refused
     Check {
@@ -94,8 +95,8 @@ struct Run {
     #[arg(long, value_name = "NAME", default_value = kubernetes::DAEMON_SET)]
     daemon_set: String,
 
-    /// The control plane, which is told the quotas of pods, so that their sidecars follow:
-    /// http://HOST:PORT; each address of the name is told
+    /// The control plane, which is told the quotas of pods, so that their sidecars follow, and is
+    /// asked for response times: http://HOST:PORT; each address of the name is told
     #[arg(long, value_name = "URL")]
     control_plane: Option<Target>,
 
@@ -181,13 +182,16 @@ async fn agent(arguments: Run) -> Result<()> {
     let capacity = capacity()?;
     tracing::info!(version = ?tree.version(), cores = %capacity.cores, memory = %capacity.memory, cgroups = %tree.path().display(), "starts");
     let agent = Agent::new(tree, State::open(&arguments.place.state)?, capacity);
-    let config = Watched::new(arguments.config, Config::read);
+    // Response times come from there.
+    let read = if arguments.control_plane.is_some() { Config::read } else { Config::read_without_control_plane };
+    let config = Watched::new(arguments.config, read);
     let mut shared = Shared::default();
     let reporter = arguments.control_plane.map(|target| {
         let host = || nix::unistd::gethostname().ok().and_then(|name| name.into_string().ok());
         let node = arguments.node.clone().or_else(host).unwrap_or_default().to_lowercase();
-        let (told, counted) = (shared.tell(), shared.clone());
-        tokio::spawn(report::report(target, node, told, move |error| counted.count_error("control-plane", error)))
+        let (told, heard, counted) = (shared.tell(), shared.heard(), shared.clone());
+        let failed = move |error| counted.count_error("control-plane", error);
+        tokio::spawn(report::report(target, node, told, heard, failed))
     });
     let server = tokio::spawn(run::serve(listener, shared.clone()));
     let done = match arguments.pods {
@@ -243,7 +247,9 @@ fn restore(place: &Place) -> Result<()> {
 fn check(file: &Path) -> Result<()> {
     let text = std::fs::read_to_string(file).with_context(|| format!("{}: cannot be read", file.display()))?;
     let config = Config::read(&text).map_err(|error| anyhow!("{}: {error}", file.display()))?;
-    println!("ok: {} applications", config.apps.len());
+    let needs = Config::read_without_control_plane(&text).is_err();
+    let only = if needs { "; only for an agent with --control-plane: it has `qos`" } else { "" };
+    println!("ok: {} applications{only}", config.apps.len());
     Ok(())
 }
 

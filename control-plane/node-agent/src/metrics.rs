@@ -7,6 +7,12 @@
 //! | `bloc_node_cpu_slack_cores{app,pod,container}` | gauge | quota minus use; when observing, of the quota that it would have |
 //! | `bloc_node_cpu_throttled_ratio{app,pod,container}` | gauge | the share of the kernel's periods in which it was throttled, 0 to 1; by the quota in force |
 //! | `bloc_node_cpu_managed{app,pod,container}` | gauge | 1 if it is under the limit; 0 if it has just come, somebody else has written its quota, a file cannot be read or written, or the limit leaves no room |
+//! | `bloc_node_cpu_shares{app,pod,container}` | gauge | CPU shares of a container in QoS mode, 1,024 for a core; when observing, what they would be |
+//! | `bloc_node_cpu_shares_requested{app,pod,container}` | gauge | what its `requests` give |
+//! | `bloc_node_qos_managed{app,pod,container}` | gauge | 1 if its shares move; 0 if it has just come, somebody else has written its shares, or they cannot be read or written |
+//! | `bloc_node_qos_foreign_writes_total{app,pod,container}` | counter | shares that somebody else has written |
+//! | `bloc_node_qos_response_seconds{app,pod,container}` | gauge | the mean response time of its pod when it was last judged; missing before |
+//! | `bloc_node_qos_target_seconds{app}` | gauge | the response time that is to be kept |
 //! | `bloc_node_memory_limit_bytes{app,pod,container}` | gauge | the limit of a container, at which it asks for more; when observing, what it would be; missing without a limit |
 //! | `bloc_node_memory_used_bytes{app,pod,container}` | gauge | its working set in the last second: what it uses without inactive page cache |
 //! | `bloc_node_memory_slack_bytes{app,pod,container}` | gauge | limit minus use |
@@ -21,12 +27,12 @@
 //! | `bloc_node_enforcing` | gauge | 1 with `mode: enforce` |
 //! | `bloc_node_config_ok` | gauge | 0 if the configuration is refused; the last good one stays in force |
 //! | `bloc_node_steps_total` | counter | steps of 100 ms |
-//! | `bloc_node_writes_total` | counter | quotas and limits written |
+//! | `bloc_node_writes_total` | counter | quotas, limits and shares written |
 //! | `bloc_node_foreign_writes_total{app,pod,container}` | counter | quotas that somebody else has written |
 //! | `bloc_node_memory_foreign_writes_total{app,pod,container}` | counter | limits of memory that somebody else has written |
 //! | `bloc_node_errors_total{kind}` | counter | failures: `read`, `write` of a group; `in_use`, a limit of memory that was not lowered, since more is in use; `state`, the files of the originals; `limit`, no room; `burst`, a group with a burst, which is left alone; `config`, `pods`: the configuration or the pods cannot be read; `control-plane`, it was not told |
 
-use crate::agent::status::{ContainerCpu, ContainerMemory, Status, Which};
+use crate::agent::status::{ContainerCpu, ContainerMemory, ContainerQos, Status, Which};
 use crate::bytes::Bytes;
 use crate::cores::Cores;
 use prometheus_client::encoding::text;
@@ -61,12 +67,29 @@ pub fn encode(status: &Status, config_ok: bool) -> Result<String, fmt::Error> {
         .iter()
         .flat_map(|(app, of)| of.containers.iter().map(move |container| (labels(app, &container.which), container)))
         .collect();
+    let qos: Vec<(Labels, &ContainerQos)> = status
+        .qos
+        .iter()
+        .flat_map(|(app, of)| of.containers.iter().map(move |container| (labels(app, &container.which), container)))
+        .collect();
     gauges(&mut registry, &cpu, &CPU);
+    gauges(&mut registry, &qos, &QOS);
     gauges(&mut registry, &memory, &MEMORY);
     counters(
         &mut registry,
         &cpu,
         &[("bloc_node_foreign_writes", "Quotas that somebody else has written", |of| of.which.foreign)],
+    );
+    counters(
+        &mut registry,
+        &qos,
+        &[("bloc_node_qos_foreign_writes", "Shares that somebody else has written", |of| of.which.foreign)],
+    );
+    let apps: Vec<_> = status.qos.iter().map(|(app, of)| (vec![("app", app.clone())], of)).collect();
+    gauges(
+        &mut registry,
+        &apps,
+        &[("bloc_node_qos_target_seconds", "The response time to be kept", |of| Some(of.target.as_secs_f64()))],
     );
     counters(
         &mut registry,
@@ -115,7 +138,7 @@ pub fn encode(status: &Status, config_ok: bool) -> Result<String, fmt::Error> {
     whole(&mut registry, "bloc_node_config_ok", "0 if the configuration is refused", config_ok);
     for (name, help, count) in [
         ("bloc_node_steps", "Steps of 100 ms", status.steps),
-        ("bloc_node_writes", "Quotas and limits written", status.writes),
+        ("bloc_node_writes", "Quotas, limits and shares written", status.writes),
     ] {
         let counter: Counter = Counter::default();
         counter.inc_by(count);
@@ -135,6 +158,13 @@ const CPU: [Figure<ContainerCpu, Option<f64>>; 5] = [
     ("bloc_node_cpu_slack_cores", "Quota minus use", |of| of.slack().map(Cores::get)),
     ("bloc_node_cpu_throttled_ratio", "The share of periods in which it was throttled", |of| Some(of.throttled)),
     ("bloc_node_cpu_managed", "1 if it is under the limit", |of| Some(f64::from(u8::from(of.which.managed)))),
+];
+
+const QOS: [Figure<ContainerQos, Option<f64>>; 4] = [
+    ("bloc_node_cpu_shares", "CPU shares of a container", |of| Some(of.shares)),
+    ("bloc_node_cpu_shares_requested", "What its requests give", |of| Some(of.requested)),
+    ("bloc_node_qos_managed", "1 if its shares move", |of| Some(f64::from(u8::from(of.which.managed)))),
+    ("bloc_node_qos_response_seconds", "The mean response time of its pod", |of| of.response),
 ];
 
 const MEMORY: [Figure<ContainerMemory, Option<f64>>; 4] = [
@@ -177,8 +207,9 @@ fn counters<C>(registry: &mut Registry, of: &[(Labels, &C)], figures: &[Figure<C
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::agent::status::{AppCpu, AppMemory};
+    use crate::agent::status::{AppCpu, AppMemory, AppQos};
     use std::collections::BTreeMap;
+    use std::time::Duration;
 
     fn which(pod: &str, managed: bool, foreign: u64) -> Which {
         Which { pod: pod.to_owned(), container: "app".to_owned(), managed, foreign }
@@ -208,9 +239,14 @@ mod tests {
             oom_kills: BTreeMap::from([("checkout-0".to_owned(), 6)]),
             containers: vec![container, unlimited],
         };
+        let container =
+            ContainerQos { which: which("checkout-0", true, 2), shares: 520.5, requested: 512.0, response: Some(0.25) };
+        let unjudged = ContainerQos { which: which("b", false, 0), response: None, ..container.clone() };
+        let qos = AppQos { target: Duration::from_millis(200), containers: vec![container, unjudged] };
         let status = Status {
             cpu: BTreeMap::from([("shop/checkout".to_owned(), cpu)]),
             memory: BTreeMap::from([("shop/checkout".to_owned(), memory)]),
+            qos: BTreeMap::from([("shop/checkout".to_owned(), qos)]),
             enforcing: true,
             steps: 7,
             writes: 3,
@@ -226,6 +262,13 @@ mod tests {
             format!("bloc_node_cpu_throttled_ratio{of} 0.25"),
             format!("bloc_node_cpu_managed{of} 1.0"),
             format!("bloc_node_cpu_managed{b} 0.0"),
+            format!("bloc_node_cpu_shares{of} 520.5"),
+            format!("bloc_node_cpu_shares_requested{of} 512.0"),
+            format!("bloc_node_qos_managed{of} 1.0"),
+            format!("bloc_node_qos_managed{b} 0.0"),
+            format!("bloc_node_qos_response_seconds{of} 0.25"),
+            format!("bloc_node_qos_foreign_writes_total{of} 2"),
+            r#"bloc_node_qos_target_seconds{app="shop/checkout"} 0.2"#.to_owned(),
             format!("bloc_node_memory_limit_bytes{of} 2048.0"),
             format!("bloc_node_memory_used_bytes{of} 512.0"),
             format!("bloc_node_memory_slack_bytes{of} 1536.0"),
@@ -249,7 +292,9 @@ mod tests {
         ] {
             assert!(text.lines().any(|found| found == line), "{line}\n{text}");
         }
-        for name in ["cpu_quota_cores", "cpu_slack_cores", "memory_limit_bytes", "memory_slack_bytes"] {
+        for name in
+            ["cpu_quota_cores", "cpu_slack_cores", "memory_limit_bytes", "memory_slack_bytes", "qos_response_seconds"]
+        {
             assert_eq!(text.matches(&format!("bloc_node_{name}{{")).count(), 1, "{name}");
         }
     }

@@ -4,9 +4,9 @@
 //! agent when it ends, its [guardian](crate::guardian) when the agent dies, `bloc-node-agent
 //! restore`, or the next start.
 //!
-//! - *Release*: each group gets the larger of its original and what it has now. Nothing is
-//!   taken from a container, and nothing needs an agent any more. The file stays: the next start
-//!   knows the originals from it.
+//! - *Release*: each group gets the larger of its original and what it has now, of CPU shares its
+//!   original. Nothing is taken from a container that it may need, and nothing needs an agent any
+//!   more. The file stays: the next start knows the originals from it.
 //! - *Restore*: each group gets its original. The file is empty then. A limit of memory below what
 //!   is in use would kill: it is an error, and the group stays in the file.
 //!
@@ -210,10 +210,10 @@ impl<S: Setting> Originals<S> {
         Ok(())
     }
 
-    /// Gives each group the larger of its original and what it has.
+    /// Gives each group what it is to have without an agent.
     pub fn release(&mut self, tree: &Tree) -> Vec<GroupError> {
         let before = self.entries.clone();
-        let errors = self.put_back(tree, S::larger);
+        let errors = self.put_back(tree, |original, now| now.released(original));
         for (path, entry) in &mut self.entries {
             entry.released = S::read(&tree.group(path)).ok();
         }

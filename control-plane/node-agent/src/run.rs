@@ -5,7 +5,7 @@ use crate::config::Config;
 use crate::guardian;
 use crate::metrics;
 use crate::pods::Pod;
-use crate::report::{App, Cpu};
+use crate::report::{App, Cpu, Heard};
 use crate::source::Watched;
 use anyhow::{Context, Result, anyhow, bail};
 use axum::Router;
@@ -57,12 +57,20 @@ pub struct Shared {
     errors: Arc<Mutex<Vec<(&'static str, String)>>>,
     /// What the control plane is told, if there is one.
     told: Option<watch::Sender<Arc<Cpu>>>,
+    /// What the control plane has said that pods answered, which the thread has not counted yet.
+    heard: Heard,
 }
 
 impl Default for Shared {
     fn default() -> Self {
         let shown = Shown { status: Status::default(), config_ok: true, stepped: Instant::now() };
-        Self { shown: Arc::new(Mutex::new(shown)), stop: Arc::default(), errors: Arc::default(), told: None }
+        Self {
+            shown: Arc::new(Mutex::new(shown)),
+            stop: Arc::default(),
+            errors: Arc::default(),
+            told: None,
+            heard: Heard::default(),
+        }
     }
 }
 
@@ -72,6 +80,11 @@ impl Shared {
         let (sender, told) = watch::channel(Arc::default());
         self.told = Some(sender);
         told
+    }
+
+    /// Where answers of pods are to be added.
+    pub fn heard(&self) -> Heard {
+        Arc::clone(&self.heard)
     }
 
     /// Counts the failure of a source.
@@ -152,7 +165,7 @@ fn steps(
     let began = Instant::now();
     let (mut next, mut config_ok) = (began, true);
     let mut configured = false;
-    let mut apps = Arc::default();
+    let (mut apps, mut asks) = (Arc::default(), Arc::default());
     while !shared.stop.load(Ordering::Acquire) {
         let now = began.elapsed();
         if agent.is_due() {
@@ -181,19 +194,23 @@ fn steps(
             for (kind, error) in shared.errors.lock().unwrap_or_else(PoisonError::into_inner).drain(..) {
                 agent.count_error(kind, &error);
             }
+            let heard = std::mem::take(&mut *shared.heard.lock().unwrap_or_else(PoisonError::into_inner));
+            for (pod, more) in heard {
+                agent.answered(&pod, more);
+            }
         }
         agent.step(now);
         beat();
         if agent.is_due() {
             let status = agent.status();
             if shared.told.is_some() {
-                apps = Arc::new(App::all(&status));
+                (apps, asks) = (Arc::new(App::all(&status)), Arc::new(agent.asks()));
             }
             let mut shown = shared.shown.lock().unwrap_or_else(PoisonError::into_inner);
             *shown = Shown { status, config_ok, stepped: Instant::now() };
         }
         if let Some(told) = &shared.told {
-            told.send_replace(Arc::new(Cpu::new(agent.pods(), Arc::clone(&apps))));
+            told.send_replace(Arc::new(Cpu::new(agent.pods(), Arc::clone(&apps), Arc::clone(&asks))));
         }
         next += STEP;
         let now = Instant::now();

@@ -1,7 +1,7 @@
 //! What the files of a group say about one resource.
 
 use crate::bytes::Bytes;
-use crate::cgroup::{Bandwidth, Group, GroupError, Limits};
+use crate::cgroup::{Bandwidth, Group, GroupError, Limits, Weight};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::fmt::Debug;
@@ -31,8 +31,10 @@ pub trait Setting: Copy + Eq + Debug + Serialize + DeserializeOwned {
     /// The same with another amount, in its own unit.
     fn with_amount(self, amount: u64) -> Self;
 
-    /// What gives no less than either.
-    fn larger(self, other: Self) -> Self;
+    /// What a group that has `self` gets when nobody manages it any more: nothing is taken from it
+    /// that it may need.
+    #[must_use]
+    fn released(self, original: Self) -> Self;
 
     /// The original of a group that has `self` now, though `written` was written: what differs is
     /// somebody else's.
@@ -75,8 +77,8 @@ impl Setting for Bandwidth {
         Self { quota: Some(amount), ..self }
     }
 
-    fn larger(self, other: Self) -> Self {
-        if other.is_above(self) { other } else { self }
+    fn released(self, original: Self) -> Self {
+        if self.is_above(original) { self } else { original }
     }
 }
 
@@ -116,8 +118,40 @@ impl Setting for Limits {
         Self { max: Some(Bytes::new(amount)), ..self }
     }
 
-    fn larger(self, other: Self) -> Self {
-        self.larger(other)
+    fn released(self, original: Self) -> Self {
+        self.larger(original)
+    }
+}
+
+/// What a group gets of a CPU for which others wait. It limits nothing, so it is no amount.
+impl Setting for Weight {
+    const FILE: &'static str = "shares.json";
+
+    fn read(group: &Group) -> Result<Self, GroupError> {
+        group.weight()
+    }
+
+    fn write(self, group: &Group, written: &mut Self) -> Result<(), GroupError> {
+        group.set_weight(self)?;
+        *written = self;
+        Ok(())
+    }
+
+    fn adopted(self, written: Self, original: Self) -> Self {
+        if self == written { original } else { self }
+    }
+
+    fn amount(self, _: Self) -> Option<u64> {
+        None
+    }
+
+    fn with_amount(self, _: u64) -> Self {
+        self
+    }
+
+    /// One that stays moved would favour somebody for ever, and taking it back throttles nobody.
+    fn released(self, original: Self) -> Self {
+        original
     }
 }
 
@@ -137,7 +171,7 @@ mod tests {
             (of(None, 10), of(None, 10), false),
         ] {
             assert_eq!(a.is_above(b), above, "{a:?} {b:?}");
-            assert_eq!(b.larger(a), if above { a } else { b });
+            assert_eq!(a.released(b), if above { a } else { b });
         }
         assert_eq!(of(None, 10).with_amount(3), of(Some(3), 10));
     }
@@ -154,8 +188,22 @@ mod tests {
         ] {
             assert_eq!(now.adopted(written, original), adopted);
         }
+        for (now, adopted) in [(5, 9), (6, 6)] {
+            assert_eq!(Weight::Weight(now).adopted(Weight::Weight(5), Weight::Weight(9)), Weight::Weight(adopted));
+        }
         let quota = |quota| Bandwidth { quota: Some(quota), period: 10 };
         assert_eq!(quota(5).adopted(quota(5), quota(9)), quota(9));
         assert_eq!(quota(6).adopted(quota(5), quota(9)), quota(6));
+    }
+    #[test]
+    fn a_release_gives_limits_the_larger_one_and_weights_their_original() {
+        let limits = |max: u64| Limits { max: Some(Bytes::new(max)), high: None };
+        assert_eq!((limits(2).released(limits(1)), limits(1).released(limits(2))), (limits(2), limits(2)));
+        for (now, original) in [(5, 9), (9, 5)] {
+            assert_eq!(Weight::Shares(now).released(Weight::Shares(original)), Weight::Shares(original));
+        }
+        let weight = Weight::Weight(5);
+        assert!(weight.amount(weight).is_none() && !weight.is_above(Weight::Weight(4)));
+        assert_eq!(weight.with_amount(7), weight);
     }
 }

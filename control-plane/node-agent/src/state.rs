@@ -1,7 +1,7 @@
 //! The originals of all resources.
 
 use crate::bytes::Bytes;
-use crate::cgroup::{Bandwidth, GroupError, Limits, Tree};
+use crate::cgroup::{Bandwidth, GroupError, Limits, Tree, Weight};
 use crate::originals::{Originals, StateError};
 use crate::setting::Setting;
 use std::collections::BTreeSet;
@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 pub struct State {
     cpu: Originals<Bandwidth>,
     memory: Originals<Limits>,
+    shares: Originals<Weight>,
 }
 
 /// A resource whose originals are kept.
@@ -41,28 +42,38 @@ impl Kept for Limits {
     }
 }
 
+impl Kept for Weight {
+    fn of(state: &State) -> &Originals<Self> {
+        &state.shares
+    }
+    fn of_mut(state: &mut State) -> &mut Originals<Self> {
+        &mut state.shares
+    }
+}
+
 impl State {
     /// Reads the files in this directory.
     ///
     /// # Errors
     /// The directory or a file cannot be read.
     pub fn open(directory: &Path) -> Result<Self, StateError> {
-        Ok(Self { cpu: Originals::open(directory)?, memory: Originals::open(directory)? })
+        let open = (Originals::open(directory)?, Originals::open(directory)?, Originals::open(directory)?);
+        Ok(Self { cpu: open.0, memory: open.1, shares: open.2 })
     }
 
     /// What could not be understood.
     pub fn problems(&self) -> impl Iterator<Item = &String> {
-        self.cpu.problems().iter().chain(self.memory.problems())
+        self.cpu.problems().iter().chain(self.memory.problems()).chain(self.shares.problems())
     }
 
     /// Whether no group is remembered.
     pub fn is_empty(&self) -> bool {
-        self.cpu.is_empty() && self.memory.is_empty()
+        self.cpu.is_empty() && self.memory.is_empty() && self.shares.is_empty()
     }
 
     /// Whether [`Self::save`] has something to write.
     pub const fn is_changed(&self) -> bool {
-        self.cpu.is_changed() || self.memory.is_changed()
+        self.cpu.is_changed() || self.memory.is_changed() || self.shares.is_changed()
     }
 
     /// Writes the files that have changed.
@@ -70,20 +81,22 @@ impl State {
     /// # Errors
     /// One cannot be written. Its last contents stay.
     pub fn save(&mut self) -> Result<(), StateError> {
-        let saved = if self.cpu.is_changed() { self.cpu.save() } else { Ok(()) };
-        if self.memory.is_changed() { self.memory.save().and(saved) } else { saved }
+        // Each, also if another one fails.
+        let saved = [save(&mut self.cpu), save(&mut self.memory), save(&mut self.shares)];
+        saved.into_iter().collect()
     }
 
-    /// Gives each group the larger of its originals and what it has.
+    /// Gives each group what it is to have without an agent.
     pub fn release(&mut self, tree: &Tree) -> Vec<GroupError> {
         let mut errors = self.cpu.release(tree);
         errors.extend(self.memory.release(tree));
+        errors.extend(self.shares.release(tree));
         errors
     }
 
     /// Whether there are groups besides these.
     pub fn has_others(&self, kept: &KeptGroups) -> bool {
-        self.cpu.has_others(&kept.cpu) || self.memory.has_others(&kept.memory)
+        self.cpu.has_others(&kept.cpu) || self.memory.has_others(&kept.memory) || self.shares.has_others(&kept.shares)
     }
 
     /// Gives each group its originals, except for those that are kept, and forgets those where that
@@ -91,8 +104,13 @@ impl State {
     pub fn restore(&mut self, tree: &Tree, kept: &KeptGroups) -> Vec<GroupError> {
         let mut errors = self.cpu.restore(tree, &kept.cpu);
         errors.extend(self.memory.restore(tree, &kept.memory));
+        errors.extend(self.shares.restore(tree, &kept.shares));
         errors
     }
+}
+
+fn save<S: Setting>(originals: &mut Originals<S>) -> Result<(), StateError> {
+    if originals.is_changed() { originals.save() } else { Ok(()) }
 }
 
 /// How long [`State::restore_all`] goes on.
@@ -124,4 +142,6 @@ pub struct KeptGroups {
     pub cpu: BTreeSet<PathBuf>,
     /// Those whose memory it manages.
     pub memory: BTreeSet<PathBuf>,
+    /// Those whose CPU shares it moves.
+    pub shares: BTreeSet<PathBuf>,
 }

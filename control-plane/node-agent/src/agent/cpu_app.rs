@@ -3,17 +3,18 @@
 use super::groups::Groups;
 use super::member::{Id, Member, Phase, Wanted};
 use super::node::Node;
+use super::pod_group::More;
 use super::reading::Readings;
+use super::resource::Resource;
 use super::status::{AppCpu, ContainerCpu, PodCpu, Which};
 use super::tally;
 use super::timing::{JOIN_STEPS, UNREAD_STEPS};
 use crate::cgroup::{Bandwidth, GroupError, locate};
-use crate::config::{AppName, CpuConfig};
+use crate::config::{AppConfig, AppName, CpuConfig};
 use crate::cores::Cores;
 use crate::cpu::{App, Interval, LEAST_CHANGE, Refused, Start};
 use crate::setting::Setting;
 use std::collections::BTreeMap;
-use std::path::PathBuf;
 use std::time::Duration;
 
 /// By how much sums of quotas may differ, because the kernel counts in microseconds.
@@ -37,8 +38,18 @@ pub(super) struct CpuApp {
     refused: Option<Refused>,
 }
 
-impl CpuApp {
-    pub(super) fn new(name: &AppName, config: &CpuConfig) -> Self {
+impl More<Bandwidth> for Use {}
+
+impl Resource for CpuApp {
+    type Setting = Bandwidth;
+    type More = Use;
+    type Config = CpuConfig;
+
+    fn config_of(app: &AppConfig) -> Option<&CpuConfig> {
+        app.cpu.as_ref()
+    }
+
+    fn new(name: &AppName, config: &CpuConfig, _: Duration) -> Self {
         Self {
             config: config.clone(),
             cpu: App::new(config.rule, config.limit),
@@ -47,9 +58,9 @@ impl CpuApp {
         }
     }
 
-    /// Takes a new configuration. The limit is in force with the next [`Self::check`] at which it
-    /// leaves room for what the containers keep.
-    pub(super) fn configure(&mut self, config: &CpuConfig) {
+    /// The limit is in force with the next [`Self::check`] at which it leaves room for what the
+    /// containers keep.
+    fn configure(&mut self, config: &CpuConfig) {
         if *config != self.config {
             self.cpu.set_rule(config.rule);
             self.config = config.clone();
@@ -57,44 +68,15 @@ impl CpuApp {
         }
     }
 
-    /// Puts containers back that are not wanted any more.
-    pub(super) fn keep(&mut self, node: &mut Node, now: Duration, wanted: &BTreeMap<Id, Wanted<'_>>) {
-        for id in &self.groups.unwanted(wanted) {
-            self.remove(node, now, id);
-        }
+    fn groups(&self) -> &Groups<Bandwidth, Use> {
+        &self.groups
     }
 
-    /// The groups that it changes.
-    pub(super) fn paths(&self) -> impl Iterator<Item = &PathBuf> {
-        self.groups.paths()
+    fn groups_mut(&mut self) -> &mut Groups<Bandwidth, Use> {
+        &mut self.groups
     }
 
-    /// Takes the containers that are new. Returns whether one was not found.
-    pub(super) fn add(&mut self, node: &mut Node, wanted: &BTreeMap<Id, Wanted<'_>>) -> bool {
-        let mut missing = false;
-        for (id, new) in wanted {
-            let least = self.config.floor.max(new.container.requests).min(node.capacity.cores);
-            if let Some(member) = self.groups.members.get_mut(id) {
-                if member.more.least != least {
-                    member.more.least = least;
-                    // It comes anew, with what it has to keep now.
-                    member.phase = if member.is_managed() { Phase::Joining } else { member.phase };
-                    member.more.readings.observed = Default::default();
-                }
-                continue;
-            }
-            match self.find(node, id, new, least) {
-                Ok(found) => missing |= !found,
-                Err(error) => {
-                    missing = true;
-                    node.tally.error(tally::READ, &error);
-                }
-            }
-        }
-        missing
-    }
-
-    fn find(&mut self, node: &mut Node, id: &Id, new: &Wanted<'_>, least: Cores) -> Result<bool, GroupError> {
+    fn find(&mut self, node: &mut Node, id: &Id, new: &Wanted<'_>) -> Result<bool, GroupError> {
         let Some(located) = locate(&node.tree, &id.uid, &id.id) else { return Ok(false) };
         for path in [&located.pod, &located.container] {
             if node.tree.group(path).has_burst()? {
@@ -102,8 +84,34 @@ impl CpuApp {
                 return Ok(false);
             }
         }
+        let least = self.least(node, new);
         self.groups.find(node, id, new, &located, Use { least, readings: Readings::default() })?;
         Ok(true)
+    }
+
+    fn renew(&mut self, node: &Node, id: &Id, new: &Wanted<'_>) {
+        let least = self.least(node, new);
+        if let Some(member) = self.groups.members.get_mut(id).filter(|member| member.more.least != least) {
+            member.more.least = least;
+            // It comes anew, with what it has to keep now.
+            member.phase = if member.is_managed() { Phase::Joining } else { member.phase };
+            member.more.readings.observed = Default::default();
+        }
+    }
+
+    fn detach(&mut self, _: &mut Node, id: &Id) {
+        self.cpu.detach(id);
+    }
+
+    fn end(&mut self, node: &mut Node, now: Duration) {
+        self.check(node, now);
+    }
+}
+
+impl CpuApp {
+    /// What a container keeps at least.
+    fn least(&self, node: &Node, new: &Wanted<'_>) -> Cores {
+        self.config.floor.max(new.container.requests).min(node.capacity.cores)
     }
 
     /// Reads the counters, decides, and writes.
@@ -200,11 +208,10 @@ impl CpuApp {
             ready.iter().map(|(id, _)| (id, admitted)).chain(refused.iter().map(|(id, _)| (id, false)))
         {
             if let Some(member) = self.groups.members.get_mut(id) {
-                member.phase = if admitted { Phase::Managed } else { Phase::Joining };
                 member.more.readings.observed = Default::default();
-                member.attached |= admitted;
-                member.theirs &= !admitted;
-                member.stuck &= !admitted;
+                if admitted {
+                    member.manage();
+                }
             }
             if !admitted {
                 // It may have a quota of an earlier agent, or of the time before a pause.
@@ -321,17 +328,6 @@ impl CpuApp {
             Some(if counts { member.written.cores().unwrap_or(reserved) } else { reserved })
         };
         self.groups.members.iter().filter_map(of).sum()
-    }
-
-    /// Forgets a container whose group is gone. Another one may have taken its place.
-    fn lose(&mut self, node: &mut Node, now: Duration, id: &Id) {
-        self.remove(node, now, id);
-        node.unplaced = true;
-    }
-
-    fn remove(&mut self, node: &mut Node, now: Duration, id: &Id) {
-        self.groups.remove(node, now, id);
-        self.cpu.detach(id);
     }
 
     /// The CPU of its pods now.

@@ -2,7 +2,7 @@
 
 use super::member::{Id, Member, Phase, Wanted};
 use super::node::Node;
-use super::pod_group::PodGroup;
+use super::pod_group::{More, PodGroup};
 use super::tally;
 use super::timing::PAUSE;
 use crate::cgroup::{Group, GroupError, Located};
@@ -24,7 +24,7 @@ pub(super) struct Groups<S, M> {
     pods: BTreeMap<String, PodGroup<S>>,
 }
 
-impl<S: Kept, M> Groups<S, M> {
+impl<S: Kept, M: More<S>> Groups<S, M> {
     pub(super) const fn new(app: String, what: &'static str) -> Self {
         Self { app, what, members: BTreeMap::new(), pods: BTreeMap::new() }
     }
@@ -117,19 +117,31 @@ impl<S: Kept, M> Groups<S, M> {
         self.pods.iter().map(of_pod).sum()
     }
 
-    /// Compares all with what was written, and raises what could not be raised at first.
-    pub(super) fn check(&mut self, node: &mut Node, now: Duration) {
+    /// Compares all with what was written, and gives those that are paused what could not be given
+    /// at first. Returns those that are gone.
+    pub(super) fn check(&mut self, node: &mut Node, now: Duration) -> Vec<Id> {
+        let mut gone = Vec::new();
         let ids: Vec<Id> = self.members.keys().cloned().collect();
         for id in &ids {
             match self.is_ours(node, now, id) {
                 Ok(_) => {}
-                // The next reading removes it.
-                Err(error) if error.is_gone() => {}
+                Err(error) if error.is_gone() => gone.push(id.clone()),
                 Err(error) => node.tally.error(tally::READ, &error),
             }
             if self.members.get(id).is_some_and(|member| matches!(member.phase, Phase::Paused { .. })) {
                 self.raise(node, id);
             }
+        }
+        gone
+    }
+
+    /// Gives the pod of a container that is left alone what the others in it leave.
+    pub(super) fn follow(&mut self, node: &mut Node, id: &Id) {
+        let Some(written) = self.members.get(id).map(|member| member.written) else { return };
+        if let Err(error) = self.write(node, id, written)
+            && !error.is_gone()
+        {
+            node.tally.error(tally::of_write(&error), &error);
         }
     }
 
@@ -210,7 +222,7 @@ impl<S: Kept, M> Groups<S, M> {
         Ok(false)
     }
 
-    /// Leaves a container alone, with at least its own.
+    /// Leaves a container alone, with at least its own; of CPU shares with its own.
     pub(super) fn pause(&mut self, node: &mut Node, now: Duration, id: &Id) {
         if let Some(member) = self.members.get_mut(id) {
             member.phase = Phase::Paused { until: now + PAUSE };
@@ -218,7 +230,7 @@ impl<S: Kept, M> Groups<S, M> {
         self.raise(node, id);
     }
 
-    /// Gives a container at least its own.
+    /// Gives a container what it is to have if it is not managed.
     pub(super) fn raise(&mut self, node: &mut Node, id: &Id) {
         let Some(member) = self.members.get_mut(id).filter(|_| node.enforcing) else { return };
         // It may have been resized since it was looked at.
@@ -227,8 +239,8 @@ impl<S: Kept, M> Groups<S, M> {
                 member.adopt(now);
                 S::of_mut(&mut node.state).replace(&member.path, member.original);
             }
-            Ok(now) if now.larger(member.original) != now => {
-                let to = now.larger(member.original);
+            Ok(now) if now.released(member.original) != now => {
+                let to = now.released(member.original);
                 match self.write(node, id, to) {
                     Err(error) if !error.is_gone() => node.tally.error(tally::of_write(&error), &error),
                     _ => {}
@@ -248,9 +260,7 @@ impl<S: Kept, M> Groups<S, M> {
             pod.adopt(of_pod);
             S::of_mut(&mut node.state).replace(&pod.path, pod.original);
         }
-        let containers = self.members.iter().filter(|(other, _)| other.uid == id.uid);
-        let target = pod
-            .target(containers.map(|(other, member)| (member.original, if other == id { to } else { member.written })));
+        let target = for_pod(&self.members, pod, id, to);
         if target.is_above(pod.written) {
             node.set(&pod.group, &mut pod.written, target)?;
         }
@@ -295,4 +305,10 @@ impl<S: Kept, M> Groups<S, M> {
             originals.forget(&pod.path);
         }
     }
+}
+
+/// What a pod's group has to have if one of its containers has this.
+fn for_pod<S: Kept, M: More<S>>(members: &BTreeMap<Id, Member<S, M>>, pod: &PodGroup<S>, id: &Id, to: S) -> S {
+    let containers = members.iter().filter(|(other, _)| other.uid == id.uid);
+    M::of_pod(pod, containers.map(|(other, member)| (member, if other == id { to } else { member.written })))
 }

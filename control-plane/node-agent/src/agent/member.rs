@@ -68,6 +68,12 @@ impl<S, M> Member<S, M> {
         self.phase == Phase::Managed
     }
 
+    /// It comes under the limit.
+    pub(super) fn manage(&mut self) {
+        (self.phase, self.attached) = (Phase::Managed, true);
+        (self.theirs, self.stuck) = (false, false);
+    }
+
     /// Takes what somebody else has written.
     pub(super) fn adopt(&mut self, now: S)
     where

@@ -3,14 +3,15 @@
 use super::groups::Groups;
 use super::member::{Id, Member, Phase, Wanted};
 use super::node::Node;
+use super::pod_group::More;
+use super::resource::Resource;
 use super::status::{AppMemory, ContainerMemory, Which};
 use super::tally;
 use crate::bytes::Bytes;
 use crate::cgroup::{GroupError, Limits, Usage, locate};
-use crate::config::{AppName, MemoryConfig};
+use crate::config::{AppConfig, AppName, MemoryConfig};
 use crate::memory::{App, Refused, Start};
 use std::collections::BTreeMap;
-use std::path::PathBuf;
 use std::time::Duration;
 
 /// What is known of a container's memory.
@@ -47,8 +48,18 @@ pub(super) struct MemoryApp {
     pub(super) kills: BTreeMap<String, u64>,
 }
 
-impl MemoryApp {
-    pub(super) fn new(name: &AppName, config: &MemoryConfig, now: Duration) -> Self {
+impl More<Limits> for Use {}
+
+impl Resource for MemoryApp {
+    type Setting = Limits;
+    type More = Use;
+    type Config = MemoryConfig;
+
+    fn config_of(app: &AppConfig) -> Option<&MemoryConfig> {
+        app.memory.as_ref()
+    }
+
+    fn new(name: &AppName, config: &MemoryConfig, now: Duration) -> Self {
         Self {
             config: config.clone(),
             memory: App::new(config.rule, config.limit),
@@ -62,9 +73,9 @@ impl MemoryApp {
         }
     }
 
-    /// Takes a new configuration. The limit is in force with the next [`Self::check`] at which it
-    /// leaves room for what the containers keep.
-    pub(super) fn configure(&mut self, config: &MemoryConfig) {
+    /// The limit is in force with the next [`Self::check`] at which it leaves room for what the
+    /// containers keep.
+    fn configure(&mut self, config: &MemoryConfig) {
         if *config != self.config {
             self.memory.set_rule(config.rule);
             self.config = config.clone();
@@ -72,53 +83,50 @@ impl MemoryApp {
         }
     }
 
-    /// Puts containers back that are not wanted any more.
-    pub(super) fn keep(&mut self, node: &mut Node, now: Duration, wanted: &BTreeMap<Id, Wanted<'_>>) {
-        for id in &self.groups.unwanted(wanted) {
-            self.remove(node, now, id);
-        }
+    fn groups(&self) -> &Groups<Limits, Use> {
+        &self.groups
     }
 
-    /// The groups that it changes.
-    pub(super) fn paths(&self) -> impl Iterator<Item = &PathBuf> {
-        self.groups.paths()
+    fn groups_mut(&mut self) -> &mut Groups<Limits, Use> {
+        &mut self.groups
     }
 
-    /// Whether it has this container.
-    pub(super) fn has(&self, id: &Id) -> bool {
-        self.groups.members.contains_key(id)
-    }
-
-    /// Takes the containers that are new. Returns whether one was not found.
-    pub(super) fn add(&mut self, node: &mut Node, wanted: &BTreeMap<Id, Wanted<'_>>) -> bool {
-        let mut missing = false;
-        for (id, new) in wanted {
-            let least = new.container.memory.min(node.capacity.memory);
-            if let Some(member) = self.groups.members.get_mut(id) {
-                if member.more.least != least {
-                    member.more.least = least;
-                    // It comes anew, with what it has to keep now.
-                    member.phase = if member.is_managed() { Phase::Joining } else { member.phase };
-                }
-                continue;
-            }
-            match self.find(node, id, new, least) {
-                Ok(found) => missing |= !found,
-                Err(error) => {
-                    missing = true;
-                    node.tally.error(tally::READ, &error);
-                }
-            }
-        }
-        missing
-    }
-
-    fn find(&mut self, node: &mut Node, id: &Id, new: &Wanted<'_>, least: Bytes) -> Result<bool, GroupError> {
+    fn find(&mut self, node: &mut Node, id: &Id, new: &Wanted<'_>) -> Result<bool, GroupError> {
         let Some(located) = locate(&node.tree, &id.uid, &id.id) else { return Ok(false) };
         let last = node.tree.group(&located.container).memory_usage()?;
+        let least = least(node, new);
         let more = Use { least, last, short: false, asked: false, quiet: Duration::ZERO, watched: false };
         self.groups.find(node, id, new, &located, more)?;
         Ok(true)
+    }
+
+    fn renew(&mut self, node: &Node, id: &Id, new: &Wanted<'_>) {
+        let least = least(node, new);
+        if let Some(member) = self.groups.members.get_mut(id).filter(|member| member.more.least != least) {
+            member.more.least = least;
+            // It comes anew, with what it has to keep now.
+            member.phase = if member.is_managed() { Phase::Joining } else { member.phase };
+        }
+    }
+
+    fn detach(&mut self, node: &mut Node, id: &Id) {
+        node.forget(id);
+        if !self.groups.members.keys().any(|other| other.uid == id.uid && other != id) {
+            self.kills.remove(&id.uid);
+        }
+        self.memory.detach(id);
+    }
+}
+
+/// What a container keeps at least.
+fn least(node: &Node, new: &Wanted<'_>) -> Bytes {
+    new.container.memory.min(node.capacity.memory)
+}
+
+impl MemoryApp {
+    /// Whether it has this container.
+    pub(super) fn has(&self, id: &Id) -> bool {
+        self.groups.members.contains_key(id)
     }
 
     /// Brings containers under the limit.
@@ -166,8 +174,7 @@ impl MemoryApp {
 
     fn manage(&mut self, id: &Id) {
         if let Some(member) = self.groups.members.get_mut(id) {
-            (member.phase, member.attached) = (Phase::Managed, true);
-            (member.theirs, member.stuck) = (false, false);
+            member.manage();
         }
     }
 
@@ -205,21 +212,6 @@ impl MemoryApp {
         }
         let own = self.groups.own(|limits: Limits| limits.max, of);
         own.map_or(self.config.limit, |own| own.min(self.config.limit))
-    }
-
-    /// Forgets a container whose group is gone. Another one may have taken its place.
-    pub(super) fn lose(&mut self, node: &mut Node, now: Duration, id: &Id) {
-        self.remove(node, now, id);
-        node.unplaced = true;
-    }
-
-    fn remove(&mut self, node: &mut Node, now: Duration, id: &Id) {
-        node.forget(id);
-        self.groups.remove(node, now, id);
-        if !self.groups.members.keys().any(|other| other.uid == id.uid) {
-            self.kills.remove(&id.uid);
-        }
-        self.memory.detach(id);
     }
 
     /// What the metrics show.

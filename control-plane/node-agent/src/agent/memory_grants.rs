@@ -4,6 +4,7 @@ use super::member::{Id, Member, Phase};
 use super::memory_app::{MemoryApp, Use};
 use super::memory_files::{differs, target};
 use super::node::Node;
+use super::resource::Resource;
 use super::tally;
 use super::timing::UNREAD_CHECKS;
 use crate::bytes::Bytes;
@@ -44,11 +45,6 @@ impl MemoryApp {
             self.serve(id);
         }
         self.apply(node, now);
-    }
-
-    /// A last look at who else has written.
-    pub(super) fn end(&mut self, node: &mut Node, now: Duration) {
-        self.groups.check(node, now);
     }
 
     /// A container is at its limit.

@@ -10,9 +10,11 @@
 //! | `cpu_app` | the CPU of one application, each step |
 //! | `reading` | what was counted of a container's CPU |
 //! | `memory_app`, `memory_grants`, `memory_files` | the memory of one application: who comes and goes; each second, and when a container asks; its files |
+//! | `qos_app` | the CPU shares of one application, each second |
+//! | `resource` | what is the same for each resource: containers come and go |
 //! | `groups` | containers of an application, and one resource in their files |
 //! | `member` | one container |
-//! | `pod_group` | a pod's own group, which must not have less than its containers |
+//! | `pod_group` | a pod's own group, which must not have less than its containers need |
 //! | `node` | what applications share: the tree, the originals, the counters |
 //! | `timing` | steps and pauses |
 //! | `tally` | what is counted |
@@ -22,11 +24,14 @@
 //! what it used and the slack; under that of memory at once. If the limit leaves no room, it keeps
 //! its own, and it is tried again each second.
 //!
-//! If a quota or a limit is not what the agent has written, somebody else owns it: the kubelet's
-//! resize in place, a vertical autoscaler, systemd's `daemon-reload`. The agent takes it as the
-//! original and leaves that resource of the container alone for [`PAUSE`]; so too if it cannot be
-//! written, or if the counters cannot be read for [`UNREAD_STEPS`] or [`UNREAD_CHECKS`]. Such a
-//! container gets at least its own, and its share of the limit stays reserved.
+//! CPU shares move once a second, by the response times that the control plane tells. A container
+//! that comes starts with its own at once. One that is left alone has its own.
+//!
+//! If a quota, a limit or shares are not what the agent has written, somebody else owns them: the
+//! kubelet's resize in place, a vertical autoscaler, systemd's `daemon-reload`. The agent takes
+//! them as the original and leaves that resource of the container alone for [`PAUSE`]; so too if it
+//! cannot be written, or if the counters cannot be read for [`UNREAD_STEPS`] or [`UNREAD_CHECKS`].
+//! Such a container gets at least its own, and its share of the limit stays reserved.
 //!
 //! Memory in the files. Version 2: `memory.high` is the limit, at which the kernel holds a
 //! container up and tells the agent, and `memory.max` a step more, at which it kills. Page cache
@@ -43,7 +48,9 @@ mod memory_grants;
 mod node;
 mod node_agent;
 mod pod_group;
+mod qos_app;
 mod reading;
+mod resource;
 pub mod status;
 mod tally;
 #[cfg(test)]

@@ -33,6 +33,8 @@ pub(super) struct Node {
     /// Who is at its limit of memory.
     pub(super) alarms: Option<Alarms<Id>>,
     pub(super) capacity: Capacity,
+    /// The CPU that all its pods request together.
+    pub(super) requested: Cores,
     pub(super) enforcing: bool,
     pub(super) override_limits: bool,
     /// Containers or configuration have changed, or a container has no group.

@@ -4,14 +4,19 @@ use super::cpu_app::CpuApp;
 use super::member::{Id, Wanted};
 use super::memory_app::MemoryApp;
 use super::node::{CACHE, Capacity, Node};
+use super::qos_app::QosApp;
+use super::resource::{self, Apps, Placed};
 use super::status::{PodCpu, Status};
 use super::tally::{self, Tally};
 use super::timing::{ALARM_PAUSE, CHECK_STEPS};
 use crate::cgroup::{GroupError, Tree, Version};
-use crate::config::{AppName, Config, Mode};
+use crate::config::{Config, Mode};
+use crate::cores::Cores;
 use crate::pods::Pod;
+use crate::qos::Answers;
+use crate::report::PodName;
 use crate::state::{KeptGroups, State};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -23,8 +28,9 @@ pub struct Agent {
     config: Option<Config>,
     /// None until a source has told them.
     pods: Option<Arc<Vec<Pod>>>,
-    cpu: BTreeMap<AppName, CpuApp>,
-    memory: BTreeMap<AppName, MemoryApp>,
+    cpu: Apps<CpuApp>,
+    memory: Apps<MemoryApp>,
+    qos: Apps<QosApp>,
     /// Who is at its limit of memory, and was not served yet.
     asking: BTreeSet<Id>,
     steps: u64,
@@ -43,12 +49,22 @@ impl Agent {
             cache: CACHE,
             alarms: None,
             capacity,
+            requested: Cores::ZERO,
             enforcing: false,
             override_limits: false,
             unplaced: false,
         };
-        let (cpu, memory) = (BTreeMap::new(), BTreeMap::new());
-        Self { node, config: None, pods: None, cpu, memory, asking: BTreeSet::new(), steps: 0, now: Duration::ZERO }
+        Self {
+            node,
+            config: None,
+            pods: None,
+            cpu: Apps::new(),
+            memory: Apps::new(),
+            qos: Apps::new(),
+            asking: BTreeSet::new(),
+            steps: 0,
+            now: Duration::ZERO,
+        }
     }
 
     /// Takes a configuration. What is no longer managed gets its original quotas.
@@ -61,32 +77,20 @@ impl Agent {
             // What an observer has computed is not in force.
             self.cpu.clear();
             self.memory.clear();
+            self.qos.clear();
         }
         self.node.enforcing = enforcing;
         self.node.override_limits = config.override_limits;
-        let (node, now, none) = (&mut self.node, self.now, BTreeMap::new());
-        self.cpu.retain(|name, running| {
-            let wanted = config.apps.get(name).and_then(|app| app.cpu.as_ref());
-            match wanted {
-                Some(app) => running.configure(app),
-                None => running.keep(node, now, &none),
-            }
-            wanted.is_some()
-        });
-        self.memory.retain(|name, running| {
-            let wanted = config.apps.get(name).and_then(|app| app.memory.as_ref());
-            match wanted {
-                Some(app) => running.configure(app),
-                None => running.keep(node, now, &none),
-            }
-            wanted.is_some()
-        });
+        resource::configure(&mut self.cpu, &mut self.node, self.now, &config);
+        resource::configure(&mut self.memory, &mut self.node, self.now, &config);
+        resource::configure(&mut self.qos, &mut self.node, self.now, &config);
         self.config = Some(config);
         self.node.unplaced = true;
     }
 
     /// Takes the pods that run on this node now.
     pub fn set_pods(&mut self, pods: Arc<Vec<Pod>>) {
+        self.node.requested = pods.iter().flat_map(|pod| &pod.containers).map(|container| container.requests).sum();
         self.pods = Some(pods);
         self.node.unplaced = true;
     }
@@ -111,6 +115,11 @@ impl Agent {
                 running.check(&mut self.node, now);
             }
             running.step(&mut self.node, now);
+        }
+        if check {
+            for running in self.qos.values_mut() {
+                running.check(&mut self.node, now);
+            }
         }
         if check && self.node.state.is_changed() {
             self.node.save();
@@ -143,7 +152,7 @@ impl Agent {
     /// Gives each container to its application.
     fn place(&mut self) {
         let (Some(config), Some(pods)) = (&self.config, self.pods.clone()) else { return };
-        let mut wanted: BTreeMap<&AppName, BTreeMap<Id, Wanted>> = BTreeMap::new();
+        let mut wanted = Placed::new();
         for pod in pods.iter() {
             let Some((name, app)) = config.app_of(pod) else { continue };
             for container in pod.containers.iter().filter(|container| app.containers.has(&container.name)) {
@@ -152,27 +161,13 @@ impl Agent {
             }
         }
         // First what goes, so that a container that changes its application is put back before.
-        let none = BTreeMap::new();
-        for (name, running) in &mut self.cpu {
-            running.keep(&mut self.node, self.now, wanted.get(name).unwrap_or(&none));
-        }
-        for (name, running) in &mut self.memory {
-            running.keep(&mut self.node, self.now, wanted.get(name).unwrap_or(&none));
-        }
+        resource::keep(&mut self.cpu, &mut self.node, self.now, &wanted);
+        resource::keep(&mut self.memory, &mut self.node, self.now, &wanted);
+        resource::keep(&mut self.qos, &mut self.node, self.now, &wanted);
         self.node.unplaced = false;
-        for (name, app) in &config.apps {
-            let wanted = wanted.get(name).unwrap_or(&none);
-            if let Some(cpu) = &app.cpu {
-                let running = self.cpu.entry(name.clone()).or_insert_with(|| CpuApp::new(name, cpu));
-                let missing = running.add(&mut self.node, wanted);
-                self.node.unplaced |= missing;
-            }
-            if let Some(memory) = &app.memory {
-                let running = self.memory.entry(name.clone()).or_insert_with(|| MemoryApp::new(name, memory, self.now));
-                let missing = running.add(&mut self.node, wanted);
-                self.node.unplaced |= missing;
-            }
-        }
+        resource::add(&mut self.cpu, &mut self.node, self.now, config, &wanted);
+        resource::add(&mut self.memory, &mut self.node, self.now, config, &wanted);
+        resource::add(&mut self.qos, &mut self.node, self.now, config, &wanted);
         self.put_back_others();
     }
 
@@ -180,8 +175,9 @@ impl Agent {
     fn put_back_others(&mut self) {
         let mut kept = KeptGroups::default();
         if self.node.enforcing {
-            kept.cpu = self.cpu.values().flat_map(CpuApp::paths).cloned().collect();
-            kept.memory = self.memory.values().flat_map(MemoryApp::paths).cloned().collect();
+            kept.cpu = resource::paths(&self.cpu);
+            kept.memory = resource::paths(&self.memory);
+            kept.shares = resource::paths(&self.qos);
         }
         if self.node.state.has_others(&kept) {
             let errors = self.node.state.restore(&self.node.tree, &kept);
@@ -189,8 +185,8 @@ impl Agent {
         }
     }
 
-    /// Gives each group the larger of its originals and what it has: nothing is taken, and no agent
-    /// is needed any more.
+    /// Gives each group the larger of its originals and what it has, and its own CPU shares:
+    /// nothing is taken that it may need, and no agent is needed any more.
     ///
     /// Returns what went wrong.
     pub fn release(&mut self) -> Vec<GroupError> {
@@ -218,12 +214,9 @@ impl Agent {
 
     /// Forgets all containers, after a last look at who else has written.
     fn end(&mut self) {
-        for mut running in std::mem::take(&mut self.cpu).into_values() {
-            running.check(&mut self.node, self.now);
-        }
-        for mut running in std::mem::take(&mut self.memory).into_values() {
-            running.end(&mut self.node, self.now);
-        }
+        resource::end(&mut self.cpu, &mut self.node, self.now);
+        resource::end(&mut self.memory, &mut self.node, self.now);
+        resource::end(&mut self.qos, &mut self.node, self.now);
         // Nobody is waited for any more.
         self.node.alarms = None;
     }
@@ -257,13 +250,27 @@ impl Agent {
         self.cpu.values().flat_map(CpuApp::pods)
     }
 
+    /// The pods whose response times move shares.
+    pub fn asks(&self) -> BTreeSet<PodName> {
+        self.qos.values().flat_map(QosApp::pods).collect()
+    }
+
+    /// A pod has answered so much more; one that was not asked for does not count.
+    pub fn answered(&mut self, pod: &PodName, more: Answers) {
+        for running in self.qos.values_mut() {
+            running.answered(pod, more);
+        }
+    }
+
     /// What the metrics show. Shares and uses are those since the last call.
     pub fn status(&mut self) -> Status {
         let cpu = self.cpu.iter_mut().map(|(name, running)| (name.to_string(), running.status(&self.node)));
         let memory = self.memory.iter().map(|(name, running)| (name.to_string(), running.status(&self.node)));
+        let qos = self.qos.iter().map(|(name, running)| (name.to_string(), running.status()));
         Status {
             cpu: cpu.collect(),
             memory: memory.collect(),
+            qos: qos.collect(),
             enforcing: self.node.enforcing,
             steps: self.steps,
             writes: self.node.tally.writes,

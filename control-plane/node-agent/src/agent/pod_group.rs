@@ -1,11 +1,11 @@
 //! A pod's own group.
 
+use super::member::Member;
 use crate::cgroup::Group;
 use crate::setting::Setting;
 use std::path::PathBuf;
 
-/// The group of a pod. It is as much above its original as its containers are above theirs, and
-/// never below it: who resizes a container in place must find room for it.
+/// The group of a pod.
 #[derive(Debug)]
 pub(super) struct PodGroup<S> {
     pub(super) group: Group,
@@ -23,8 +23,9 @@ impl<S: Setting> PodGroup<S> {
     }
 
     /// What the pod has to have if its containers have this: for each, its original and its new
-    /// one.
-    pub(super) fn target(&self, containers: impl Iterator<Item = (S, S)>) -> S {
+    /// one. It is as much above its original as its containers are above theirs, and never below
+    /// it: who resizes a container in place must find room for it.
+    fn target(&self, containers: impl Iterator<Item = (S, S)>) -> S {
         let Some(original) = self.original.amount(self.original) else { return self.original };
         let (mut more, mut less, mut unlimited, mut largest) = (0_u64, 0_u64, 0_u64, 0_u64);
         for (original, now) in containers {
@@ -42,5 +43,17 @@ impl<S: Setting> PodGroup<S> {
         }
         let amount = original.saturating_add(more).saturating_sub(less).max(unlimited).max(largest).max(original);
         self.original.with_amount(amount)
+    }
+}
+
+/// What else is known of a container.
+pub(super) trait More<S: Setting>: Sized {
+    /// What a pod's group has to have if its containers have this.
+    fn of_pod<'a>(pod: &PodGroup<S>, containers: impl Iterator<Item = (&'a Member<S, Self>, S)>) -> S
+    where
+        S: 'a,
+        Self: 'a,
+    {
+        pod.target(containers.map(|(member, now)| (member.original, now)))
     }
 }

@@ -13,6 +13,8 @@ pub struct Status {
     pub cpu: BTreeMap<String, AppCpu>,
     /// The memory of applications, by name.
     pub memory: BTreeMap<String, AppMemory>,
+    /// The CPU shares of applications, by name.
+    pub qos: BTreeMap<String, AppQos>,
     /// Whether quotas and limits are written.
     pub enforcing: bool,
     /// Steps since the start.
@@ -62,6 +64,15 @@ pub struct AppMemory {
     pub oom_kills: BTreeMap<String, u64>,
     /// Its containers.
     pub containers: Vec<ContainerMemory>,
+}
+
+/// The CPU shares of an application.
+#[derive(Clone, Debug, PartialEq)]
+pub struct AppQos {
+    /// The mean response time that is to be kept.
+    pub target: Duration,
+    /// Its containers.
+    pub containers: Vec<ContainerQos>,
 }
 
 /// Which container it is, and whether the agent manages it.
@@ -125,4 +136,17 @@ impl ContainerMemory {
     pub fn slack(&self) -> Option<Bytes> {
         self.limit.map(|limit| limit - self.used)
     }
+}
+
+/// The CPU shares of a container.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ContainerQos {
+    /// Whose.
+    pub which: Which,
+    /// What it has; when observing, what it would.
+    pub shares: f64,
+    /// What its `requests` give.
+    pub requested: f64,
+    /// The mean response time of its pod when it was last judged, in seconds.
+    pub response: Option<f64>,
 }

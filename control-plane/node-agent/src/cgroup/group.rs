@@ -6,6 +6,7 @@ use super::limits::{Limits, Usage};
 use super::memory::Memory;
 use super::text::{Bandwidth, Counters};
 use super::version::Version;
+use super::weight::Weight;
 use std::path::{Path, PathBuf};
 
 /// A group: a container or a pod.
@@ -23,8 +24,8 @@ pub struct Group {
 /// What differs between the versions.
 #[derive(Debug)]
 enum Files {
-    V1 { quota: Kept, period: Kept, usage: Kept },
-    V2 { max: Kept },
+    V1 { quota: Kept, period: Kept, usage: Kept, shares: Kept },
+    V2 { max: Kept, weight: Kept },
 }
 
 impl Group {
@@ -37,8 +38,9 @@ impl Group {
                 quota: kept("cpu.cfs_quota_us"),
                 period: kept("cpu.cfs_period_us"),
                 usage: Kept::new(cpuacct.join("cpuacct.usage")),
+                shares: kept("cpu.shares"),
             },
-            Version::V2 => Files::V2 { max: kept("cpu.max") },
+            Version::V2 => Files::V2 { max: kept("cpu.max"), weight: kept("cpu.weight") },
         };
         let memory = memory.map(|memory| Memory::new(version, memory));
         Self { stat: kept("cpu.stat"), files, path: cpu, memory }
@@ -55,7 +57,7 @@ impl Group {
     /// The files cannot be read, or are not understood.
     pub fn bandwidth(&self) -> Result<Bandwidth, GroupError> {
         let (file, text, bandwidth) = match &self.files {
-            Files::V2 { max } => {
+            Files::V2 { max, .. } => {
                 let text = max.read()?;
                 let bandwidth = Bandwidth::from_max(&text);
                 (max, text, bandwidth)
@@ -96,9 +98,38 @@ impl Group {
     /// or below that of one in it.
     pub fn set(&self, bandwidth: Bandwidth) -> Result<(), GroupError> {
         match &self.files {
-            Files::V2 { max } => write(max.path(), &bandwidth.to_max()),
+            Files::V2 { max, .. } => write(max.path(), &bandwidth.to_max()),
             Files::V1 { quota, .. } => write(quota.path(), &bandwidth.to_v1()),
         }
+    }
+
+    /// What it gets of a CPU for which others wait.
+    ///
+    /// # Errors
+    /// The file cannot be read, or is not understood.
+    pub fn weight(&self) -> Result<Weight, GroupError> {
+        let (file, expected) = match &self.files {
+            Files::V1 { shares, .. } => (shares, "2 to 262144"),
+            Files::V2 { weight, .. } => (weight, "1 to 10000"),
+        };
+        let text = file.read()?;
+        let weight = match &self.files {
+            Files::V1 { .. } => Weight::from_v1(&text),
+            Files::V2 { .. } => Weight::from_v2(&text),
+        };
+        weight.ok_or_else(|| GroupError::Text { path: file.path().to_owned(), text, expected })
+    }
+
+    /// Sets what it gets of a CPU for which others wait.
+    ///
+    /// # Errors
+    /// The file cannot be written.
+    pub fn set_weight(&self, weight: Weight) -> Result<(), GroupError> {
+        let file = match &self.files {
+            Files::V1 { shares, .. } => shares,
+            Files::V2 { weight, .. } => weight,
+        };
+        write(file.path(), &weight.get().to_string())
     }
 
     /// What the kernel has counted.

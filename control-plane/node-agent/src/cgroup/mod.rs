@@ -14,6 +14,10 @@
 //!
 //! The files of v1 are in the hierarchy of `memory`.
 //!
+//! What a group gets of a CPU for which others wait: `cpu.weight` (v2, 1 to 10,000, usually 100) or
+//! `cpu.shares` (v1, 2 to 262,144, usually 1,024), in proportion to its siblings' in the group
+//! around it.
+//!
 //! The kubelet refuses v1 by default; v1 is for tests on machines that have no other.
 //!
 //! v1 refuses a container's quota above its pod's, and a pod's below a container's, with EINVAL; v2
@@ -29,6 +33,7 @@ mod memory;
 mod text;
 mod tree;
 mod version;
+mod weight;
 
 pub use alarms::Alarms;
 pub use error::GroupError;
@@ -38,3 +43,4 @@ pub use locate::{Located, locate};
 pub use text::{Bandwidth, Counters};
 pub use tree::Tree;
 pub use version::Version;
+pub use weight::Weight;

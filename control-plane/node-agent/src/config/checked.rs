@@ -3,7 +3,7 @@
 use crate::bytes::Bytes;
 use crate::cores::Cores;
 use crate::pods::Pod;
-use crate::{cpu, memory};
+use crate::{cpu, memory, qos};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
@@ -22,6 +22,13 @@ pub enum Mode {
 pub struct AppName {
     pub(super) namespace: String,
     pub(super) name: String,
+}
+
+impl AppName {
+    /// The namespace of its pods.
+    pub fn namespace(&self) -> &str {
+        &self.namespace
+    }
 }
 
 impl fmt::Display for AppName {
@@ -51,8 +58,10 @@ pub struct AppConfig {
     pub(super) labels: BTreeMap<String, String>,
     /// Which containers of its pods.
     pub containers: Containers,
-    /// Their CPU; none: it is left alone. One of the two is there.
+    /// Their CPU quotas; none: they are left alone. One of the three is there.
     pub cpu: Option<CpuConfig>,
+    /// Their CPU shares, if not the quotas; none: they are left alone.
+    pub qos: Option<QosConfig>,
     /// Their memory; none: it is left alone.
     pub memory: Option<MemoryConfig>,
 }
@@ -75,6 +84,13 @@ pub struct MemoryConfig {
     pub limit: Bytes,
     /// How it moves between them.
     pub rule: memory::Rule,
+}
+
+/// How the CPU shares of an application move.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct QosConfig {
+    /// How they move between the containers.
+    pub rule: qos::Rule,
 }
 
 /// All that the operator wrote, checked.

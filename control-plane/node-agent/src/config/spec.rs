@@ -1,13 +1,14 @@
 //! The configuration as it is written.
 
-use super::checked::{AppConfig, AppName, Config, Containers, CpuConfig, MemoryConfig, Mode};
+use super::checked::{AppConfig, AppName, Config, Containers, CpuConfig, MemoryConfig, Mode, QosConfig};
 use crate::bytes::Bytes;
 use crate::cores::Cores;
-use crate::{cpu, memory};
+use crate::{cpu, memory, qos};
 use bloc_policy::config::ConfigError;
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::fmt::Display;
+use std::time::Duration;
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
@@ -35,6 +36,7 @@ struct AppSpec {
     #[serde(default = "all_but_the_sidecar")]
     containers: Vec<String>,
     cpu: Option<CpuSpec>,
+    qos: Option<QosSpec>,
     memory: Option<MemorySpec>,
 }
 
@@ -64,6 +66,14 @@ struct MemorySpec {
     step: Option<Bytes>,
 }
 
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct QosSpec {
+    target: String,
+    threshold: Option<f64>,
+    step: Option<f64>,
+}
+
 fn all_but_the_sidecar() -> Vec<String> {
     vec!["*".to_owned(), "!istio-proxy".to_owned()]
 }
@@ -79,6 +89,8 @@ const LEAST_MEMORY: Bytes = Bytes::mebi(16);
 const MOST_MEMORY: Bytes = Bytes::mebi(64 << 20);
 const LEAST_STEP: Bytes = Bytes::mebi(4);
 const MOST_RESERVE: f64 = 0.9;
+const LEAST_TARGET: Duration = Duration::from_millis(1);
+const MOST_TARGET: Duration = Duration::from_secs(60);
 
 fn refused(path: String, value: impl ToString, allowed: impl Into<String>) -> ConfigError {
     ConfigError::OutOfRange { path, value: value.to_string(), allowed: allowed.into() }
@@ -95,6 +107,21 @@ impl Config {
     /// The first value that is not allowed, with its path and the allowed range.
     pub fn read(text: &str) -> Result<Self, ConfigError> {
         bloc_yaml::read::<ConfigSpec>(text)?.check()
+    }
+
+    /// The same, for an agent that hears no response times.
+    ///
+    /// # Errors
+    /// The first value that is not allowed, with its path and the allowed range.
+    pub fn read_without_control_plane(text: &str) -> Result<Self, ConfigError> {
+        let config = Self::read(text)?;
+        match config.apps.iter().find(|(_, app)| app.qos.is_some()) {
+            None => Ok(config),
+            Some((name, _)) => {
+                let allowed = "only with --control-plane, from where response times come";
+                Err(refused(format!("apps.{name}.qos"), "qos", allowed))
+            }
+        }
     }
 }
 
@@ -130,13 +157,18 @@ impl AppSpec {
             return Err(refused(format!("{at}.pods.matchLabels"), "{}", "at least one label"));
         }
         let containers = containers(&self.containers, &format!("{at}.containers"))?;
-        if self.cpu.is_none() && self.memory.is_none() {
-            return Err(refused(at.to_owned(), "no limit", "at least one of cpu, memory"));
+        match (&self.cpu, &self.qos, &self.memory) {
+            (None, None, None) => {
+                return Err(refused(at.to_owned(), "nothing to move", "at least one of cpu, qos, memory"));
+            }
+            (Some(_), Some(_), _) => return Err(refused(at.to_owned(), "cpu and qos", "one of both")),
+            _ => {}
         }
         Ok(AppConfig {
             labels: self.pods.match_labels,
             containers,
             cpu: self.cpu.map(|cpu| cpu.check(&format!("{at}.cpu"))).transpose()?,
+            qos: self.qos.map(|qos| qos.check(&format!("{at}.qos"))).transpose()?,
             memory: self.memory.map(|memory| memory.check(&format!("{at}.memory"))).transpose()?,
         })
     }
@@ -161,6 +193,23 @@ impl CpuSpec {
             window,
         };
         Ok(CpuConfig { limit, floor, rule })
+    }
+}
+
+impl QosSpec {
+    fn check(self, at: &str) -> Result<QosConfig, ConfigError> {
+        let path = |name: &str| format!("{at}.{name}");
+        let target = humantime::parse_duration(&self.target).ok();
+        let Some(target) = target.filter(|target| (LEAST_TARGET..=MOST_TARGET).contains(target)) else {
+            return Err(refused(path("target"), self.target, "a duration such as 200ms or 1.5s, 1ms to 1m"));
+        };
+        let usual = qos::Rule::new(target);
+        let rule = qos::Rule {
+            threshold: within(path("threshold"), self.threshold.unwrap_or(usual.threshold), 1.1, 1.8)?,
+            step: within(path("step"), self.step.unwrap_or(usual.step), 10.0, 50.0)?,
+            ..usual
+        };
+        Ok(QosConfig { rule })
     }
 }
 

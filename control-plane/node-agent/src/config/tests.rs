@@ -4,7 +4,8 @@ use super::*;
 use crate::bytes::Bytes;
 use crate::cores::Cores;
 use crate::pods::Pod;
-use crate::{cpu, memory};
+use crate::{cpu, memory, qos};
+use std::time::Duration;
 
 const GOOD: &str = "
 mode: enforce
@@ -21,6 +22,10 @@ apps:
   shop/store:
     pods: {matchLabels: {app: store}}
     memory: {limit: 32Mi}
+  shop/web:
+    pods: {matchLabels: {app: web}}
+    qos: {target: 1.5s, threshold: 1.5, step: 20}
+    memory: {limit: 64Mi}
 ";
 
 fn pod(namespace: &str, labels: &[(&str, &str)]) -> Pod {
@@ -38,7 +43,7 @@ fn reads_all_values_and_their_defaults() {
     let config = Config::read(GOOD).unwrap();
     assert_eq!((config.mode, config.override_limits), (Mode::Enforce, true));
     let names: Vec<String> = config.apps.keys().map(ToString::to_string).collect();
-    assert_eq!(names, ["shop/cart", "shop/checkout", "shop/store"]);
+    assert_eq!(names, ["shop/cart", "shop/checkout", "shop/store", "shop/web"]);
     let checkout = config.app_of(&pod("shop", &[("app", "checkout"), ("x", "y")])).unwrap().1;
     let rule = cpu::Rule { grow: 0.5, shrink: 1.0, slack: Cores::new(0.1), window: 10 };
     assert_eq!(checkout.cpu, Some(CpuConfig { limit: Cores::new(4.0), floor: Cores::new(0.02), rule }));
@@ -58,6 +63,16 @@ fn reads_all_values_and_their_defaults() {
     let large = Config::read(&GOOD.replace("limit: 32Mi", "limit: 64Mi")).unwrap();
     let store = large.app_of(&pod("shop", &[("app", "store")])).unwrap().1.memory.clone();
     assert_eq!(store.unwrap().rule, memory::Rule::default());
+    let web = |yaml: &str| {
+        let config = Config::read(yaml).unwrap();
+        let app = config.app_of(&pod("shop", &[("app", "web")])).unwrap().1;
+        assert!(app.cpu.is_none() && app.memory.is_some());
+        app.qos.unwrap().rule
+    };
+    assert_eq!(web(GOOD), qos::Rule { target: Duration::from_millis(1_500), threshold: 1.5, step: 20.0 });
+    let usual = GOOD.replace("{target: 1.5s, threshold: 1.5, step: 20}", "{target: 200ms}");
+    assert_eq!(web(&usual), qos::Rule::new(Duration::from_millis(200)));
+    assert!(checkout.qos.is_none());
     assert_eq!(Config::read("{}").unwrap(), Config::default());
     assert_eq!(Config::default().mode, Mode::Observe);
 }
@@ -118,8 +133,27 @@ fn refuses_with_path_value_and_range() {
         (
             "memory: {limit: 32Mi}",
             "containers: ['*']",
-            "apps.shop/store: no limit is not allowed; allowed: at least one of cpu, memory",
+            "apps.shop/store: nothing to move is not allowed; allowed: at least one of cpu, qos, memory",
         ),
+        (
+            "cpu: {limit: 40m}",
+            "cpu: {limit: 40m}\n    qos: {target: 200ms}",
+            "apps.shop/cart: cpu and qos is not allowed; allowed: one of both",
+        ),
+        (
+            "target: 1.5s",
+            "target: 999us",
+            "apps.shop/web.qos.target: 999us is not allowed; allowed: a duration such as 200ms or 1.5s, 1ms to 1m",
+        ),
+        ("target: 1.5s", "target: 60001ms", "apps.shop/web.qos.target: 60001ms is not allowed; allowed: a duration"),
+        ("target: 1.5s", "target: '200'", "apps.shop/web.qos.target: 200 is not allowed; allowed: a duration"),
+        ("target: 1.5s, ", "", "apps.shop/web.qos: missing field `target`"),
+        ("threshold: 1.5", "threshold: 1.09", "apps.shop/web.qos.threshold: 1.09 is not allowed; allowed: 1.1 to 1.8"),
+        ("threshold: 1.5", "threshold: 1.81", "apps.shop/web.qos.threshold: 1.81 is not allowed; allowed: 1.1 to 1.8"),
+        ("threshold: 1.5", "threshold: .nan", "apps.shop/web.qos.threshold: invalid type"),
+        ("step: 20", "step: 9.9", "apps.shop/web.qos.step: 9.9 is not allowed; allowed: 10 to 50"),
+        ("step: 20", "step: 51", "apps.shop/web.qos.step: 51 is not allowed; allowed: 10 to 50"),
+        ("step: 20", "steps: 20", "apps.shop/web.qos.steps: unknown field"),
         ("shop/cart", "cart", "apps.cart: cart is not allowed; allowed: namespace/name"),
         ("shop/cart", "/cart", "apps./cart: /cart is not allowed; allowed: namespace/name"),
         ("shop/cart", "a/b/c", "apps.a/b/c: a/b/c is not allowed; allowed: namespace/name"),
@@ -162,9 +196,27 @@ fn accepts_the_ends_of_the_ranges() {
         ("window: 10", "window: 1"),
         ("window: 10", "window: 50"),
         ("mode: enforce", "mode: observe"),
+        ("target: 1.5s", "target: 1ms"),
+        ("target: 1.5s", "target: 1m"),
+        ("threshold: 1.5", "threshold: 1.1"),
+        ("threshold: 1.5", "threshold: 1.8"),
+        ("step: 20", "step: 10"),
+        ("step: 20", "step: 50"),
     ] {
         Config::read(&GOOD.replacen(from, to, 1)).unwrap();
     }
+}
+
+#[test]
+fn response_times_come_from_a_control_plane() {
+    let error = Config::read_without_control_plane(GOOD).unwrap_err().to_string();
+    let expected = "apps.shop/web.qos: qos is not allowed; allowed: \
+        only with --control-plane, from where response times come";
+    assert_eq!(error, expected);
+    let without = GOOD.replace("    qos: {target: 1.5s, threshold: 1.5, step: 20}\n", "");
+    assert_eq!(Config::read_without_control_plane(&without), Config::read(&without));
+    let refused = Config::read_without_control_plane("mode: on").unwrap_err().to_string();
+    assert!(refused.starts_with("mode: "), "{refused}");
 }
 
 /// The ConfigMap of the manifests, as it is and with its example.
@@ -177,7 +229,9 @@ fn the_shipped_configuration_observes_nothing_and_its_example_is_accepted() {
     let (_, example) = text.split_once("# apps:\n").unwrap();
     let example: Vec<&str> = example.lines().map(|line| line.strip_prefix("# ").unwrap_or(line)).collect();
     let config = Config::read(&format!("apps:\n{}\n", example.join("\n"))).unwrap();
-    assert_eq!(config.apps.keys().map(ToString::to_string).collect::<Vec<_>>(), ["shop/checkout"]);
+    assert_eq!(config.apps.keys().map(ToString::to_string).collect::<Vec<_>>(), ["shop/cart", "shop/checkout"]);
+    let cart = config.app_of(&pod("shop", &[("app", "cart")])).unwrap().1.qos.unwrap();
+    assert_eq!(cart.rule, qos::Rule::new(Duration::from_millis(200)));
     let app = config.app_of(&pod("shop", &[("app", "checkout")])).unwrap().1;
     let cpu = CpuConfig { limit: Cores::new(4.0), floor: Cores::new(0.05), rule: cpu::Rule::default() };
     let memory = MemoryConfig { limit: Bytes::mebi(4_096), rule: memory::Rule::default() };

@@ -2,12 +2,12 @@
 
 use crate::agent::status::{AppCpu, ContainerCpu, PodCpu, Status};
 use crate::cores::Cores;
-use serde::Serialize;
-use std::collections::BTreeMap;
+use serde::{Deserialize, Serialize};
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 /// A pod.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct PodName {
     /// Its namespace.
     pub namespace: String,
@@ -63,15 +63,17 @@ pub struct Cpu {
     pub pods: BTreeMap<PodName, Pod>,
     /// The applications, as of the last second.
     pub apps: Arc<Vec<App>>,
+    /// The pods whose response times are asked for.
+    pub asks: Arc<BTreeSet<PodName>>,
 }
 
 impl Cpu {
     /// Of these pods.
-    pub fn new(pods: impl Iterator<Item = PodCpu>, apps: Arc<Vec<App>>) -> Self {
+    pub fn new(pods: impl Iterator<Item = PodCpu>, apps: Arc<Vec<App>>, asks: Arc<BTreeSet<PodName>>) -> Self {
         let limited = pods.filter_map(|PodCpu { namespace, name, quota, used }| {
             Some((PodName { namespace, name }, Pod { cores: Some(quota?.get()), used_seconds: used.as_secs_f64() }))
         });
-        Self { pods: limited.collect(), apps }
+        Self { pods: limited.collect(), apps, asks }
     }
 }
 
@@ -106,12 +108,14 @@ pub(super) struct Message<'a> {
     pub(super) about: About<'a>,
 }
 
-/// Pods, or an application: whatever is wrong with one must not keep the other from being heard.
+/// Pods, an application, or a question: whatever is wrong with one must not keep the others from
+/// being heard.
 #[derive(Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) enum About<'a> {
     Pods(&'a [Entry]),
     Apps([&'a App; 1]),
+    Asks(&'a [PodName]),
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -136,6 +140,11 @@ pub(super) fn about_apps<'a>(node: &'a str, apps: &'a [App]) -> impl Iterator<It
     apps.iter().map(move |app| Message { node, about: About::Apps([app]) })
 }
 
+/// The messages that ask for these pods.
+pub(super) fn about_asks<'a>(node: &'a str, asks: &'a [PodName]) -> impl Iterator<Item = Message<'a>> {
+    asks.chunks(MOST_PODS).map(move |asks| Message { node, about: About::Asks(asks) })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -143,7 +152,8 @@ mod tests {
     #[test]
     fn a_message_is_the_text_that_the_control_plane_reads() {
         let name = PodName { namespace: "shop".to_owned(), name: "checkout-0".to_owned() };
-        let entry = Entry { name, pod: Pod { cores: Some(0.25), used_seconds: 1.5 } };
+        let asks = serde_json::json!({"node": "n1", "asks": [{"namespace": "shop", "name": "checkout-0"}]});
+        let entry = Entry { name: name.clone(), pod: Pod { cores: Some(0.25), used_seconds: 1.5 } };
         let pod = serde_json::json!({"namespace": "shop", "name": "checkout-0", "cores": 0.25, "usedSeconds": 1.5});
         let texts = |messages: &mut dyn Iterator<Item = Message<'_>>| {
             messages.map(|message| serde_json::to_value(message).unwrap()).collect::<Vec<_>>()
@@ -161,16 +171,19 @@ mod tests {
         let expected = serde_json::json!({"node": "n1", "apps": [{"name": "shop/checkout", "limit": 1.0, "free": 0.25,
             "containers": [{"pod": "checkout-0", "container": "app", "used": 0.5, "throttled": 0.25}]}]});
         assert_eq!(texts(&mut about_apps("n1", &[app])), [expected]);
+        assert_eq!(texts(&mut about_asks("n1", &[name])), [asks]);
+        assert_eq!(texts(&mut about_asks("n1", &[])), [] as [serde_json::Value; 0]);
     }
 
     #[test]
     fn the_longest_messages_are_as_long_as_is_allowed() {
         let name = PodName { namespace: "n".repeat(63), name: "p".repeat(253) };
         let pod = Pod { cores: Some(1_234.567_890_123), used_seconds: 123_456_789.123_456_7 };
-        let pods = vec![Entry { name, pod }; 2 * MOST_PODS + 1];
-        let lengths: Vec<usize> =
-            about_pods("n1", &pods).map(|message| serde_json::to_vec(&message).unwrap().len()).collect();
-        assert_eq!(lengths.len(), 3);
+        let pods = vec![Entry { name: name.clone(), pod }; 2 * MOST_PODS + 1];
+        let asks = vec![name; 2 * MOST_PODS + 1];
+        let length = |message| serde_json::to_vec(&message).unwrap().len();
+        let lengths: Vec<usize> = about_pods("n1", &pods).chain(about_asks("n1", &asks)).map(length).collect();
+        assert_eq!(lengths.len(), 6);
         assert!(lengths.iter().all(|length| *length < 96 << 10), "{lengths:?}");
     }
 }

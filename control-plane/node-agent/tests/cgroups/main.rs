@@ -5,8 +5,10 @@
 mod memory;
 mod program;
 mod program_memory;
+mod program_qos;
 mod program_report;
 mod sandbox;
+mod shares;
 mod taker;
 
 use bloc_node_agent::cgroup::{Bandwidth, Group, GroupError, Located, Tree, Version, locate};

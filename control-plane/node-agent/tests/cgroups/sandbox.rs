@@ -11,6 +11,8 @@ use std::time::{Duration, Instant};
 /// Where Linux has its groups.
 const MOUNT: &str = "/sys/fs/cgroup";
 
+const LOOP: &str = "while :; do :; done";
+
 /// How long anything may take on a busy or emulated machine.
 pub const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -89,7 +91,16 @@ impl Sandbox {
 
     /// Starts a process in a group, which loops until the end of the test.
     pub fn keep_busy(&mut self, path: &str) {
-        let child = Command::new("/bin/sh").args(["-c", "while :; do :; done"]).spawn().unwrap();
+        self.loops(path, Command::new("/bin/sh").args(["-c", LOOP]));
+    }
+
+    /// The same, on the first processor only.
+    pub fn keep_busy_on_one(&mut self, path: &str) {
+        self.loops(path, Command::new("taskset").args(["1", "/bin/sh", "-c", LOOP]));
+    }
+
+    fn loops(&mut self, path: &str, command: &mut Command) {
+        let child = command.spawn().unwrap();
         self.put(child.id(), path);
         self.busy.push(child);
     }

@@ -4,5 +4,7 @@ mod endings;
 mod memory;
 mod memory_stand;
 mod others;
+mod qos;
+mod qos_stand;
 mod quotas;
 mod stand;

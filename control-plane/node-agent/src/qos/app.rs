@@ -1,0 +1,174 @@
+//! One application: its containers, and the shares of each.
+
+use super::rule::{LATEST, LEAST, LEAST_ANSWERS, MOST, Rule};
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// A container that comes.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Start {
+    /// What its `requests` give.
+    pub own: f64,
+    /// What it keeps at least; at most `own`.
+    pub least: f64,
+}
+
+/// Answers of a pod.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Answers {
+    /// How many.
+    pub count: u64,
+    /// The sum of their response times.
+    pub time: Duration,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Container {
+    own: f64,
+    least: f64,
+    shares: f64,
+    /// Since it was last judged.
+    answers: Answers,
+    /// The mean when it was last judged, in seconds.
+    response: Option<f64>,
+}
+
+impl Container {
+    const fn new(start: Start) -> Self {
+        let own = start.own.max(LEAST);
+        Self {
+            own,
+            least: start.least.clamp(LEAST, own),
+            shares: own,
+            answers: Answers { count: 0, time: Duration::ZERO },
+            response: None,
+        }
+    }
+
+    /// The mean response time as a part of the target; none if too few answers have come.
+    fn judge(&mut self, rule: &Rule) -> Option<f64> {
+        let Answers { count, time } = self.answers;
+        if count < LEAST_ANSWERS {
+            return None;
+        }
+        self.answers = Answers::default();
+        let response = time.as_secs_f64() / count as f64;
+        self.response = Some(response);
+        Some((response / rule.target.as_secs_f64()).min(LATEST))
+    }
+
+    /// What it has above what its `requests` give; negative: what it lacks.
+    fn above(&self) -> f64 {
+        self.shares - self.own
+    }
+}
+
+/// The containers of one application whose shares are weighed against each other.
+#[derive(Clone, Debug)]
+pub struct App<K> {
+    rule: Rule,
+    containers: BTreeMap<K, Container>,
+}
+
+impl<K: Ord + Clone> App<K> {
+    /// Without containers.
+    pub const fn new(rule: Rule) -> Self {
+        Self { rule, containers: BTreeMap::new() }
+    }
+
+    /// Takes another rule.
+    pub const fn set_rule(&mut self, rule: Rule) {
+        self.rule = rule;
+    }
+
+    /// A container comes, or has others of its own now; then it starts anew.
+    pub fn attach(&mut self, key: K, start: Start) {
+        self.containers.insert(key, Container::new(start));
+        self.balance();
+    }
+
+    /// What a container keeps at least is another amount now. Not known: nothing happens.
+    pub fn set_least(&mut self, key: &K, least: f64) {
+        if let Some(container) = self.containers.get_mut(key) {
+            container.least = least.clamp(LEAST, container.own);
+            container.shares = container.shares.max(container.least);
+            self.balance();
+        }
+    }
+
+    /// A container leaves.
+    pub fn detach(&mut self, key: &K) {
+        self.containers.remove(key);
+        self.balance();
+    }
+
+    /// Whether there are no containers.
+    pub fn is_empty(&self) -> bool {
+        self.containers.is_empty()
+    }
+
+    /// The shares of a container.
+    pub fn shares(&self, key: &K) -> Option<f64> {
+        self.containers.get(key).map(|container| container.shares)
+    }
+
+    /// The mean response time of a container when it was last judged, in seconds.
+    pub fn response(&self, key: &K) -> Option<f64> {
+        self.containers.get(key)?.response
+    }
+
+    /// A container has answered so much more.
+    pub fn count(&mut self, key: &K, more: Answers) {
+        if let Some(Container { answers, .. }) = self.containers.get_mut(key) {
+            answers.count = answers.count.saturating_add(more.count);
+            answers.time = answers.time.saturating_add(more.time);
+        }
+    }
+
+    /// One step, once a second.
+    pub fn step(&mut self) {
+        let rule = self.rule;
+        let judged: Vec<Option<f64>> = self.containers.values_mut().map(|container| container.judge(&rule)).collect();
+        let late = |part: Option<f64>| part.filter(|part| *part > rule.threshold);
+        let in_time = |part: Option<f64>| part.filter(|part| *part <= rule.threshold);
+        let step = |container: &Container| container.own * rule.step / 100.0;
+        self.exchange(&judged, |container, part| {
+            let asks = if late(part).is_some() { -container.above() / 2.0 } else { 0.0 };
+            (asks, container.above())
+        });
+        self.exchange(&judged, |container, part| {
+            let asks = late(part).map_or(0.0, |part| step(container) * part / rule.threshold);
+            let offers = in_time(part).map_or(0.0, |part| step(container) * (1.0 - part));
+            let room = MOST.max(container.own) - container.shares;
+            (asks.min(room), offers.min(container.shares - container.least))
+        });
+    }
+
+    /// Moves what containers ask for, or what others offer if that is less, each its part of it in
+    /// proportion. Below zero is nothing.
+    fn exchange(&mut self, judged: &[Option<f64>], of: impl Fn(&Container, Option<f64>) -> (f64, f64)) {
+        let wishes = self.containers.values().zip(judged).map(|(container, part)| of(container, *part));
+        let wishes: Vec<(f64, f64)> = wishes.map(|(asks, offers)| (asks.max(0.0), offers.max(0.0))).collect();
+        let (asked, offered) = wishes.iter().fold((0.0, 0.0), |sum, wish| (sum.0 + wish.0, sum.1 + wish.1));
+        let moved = f64::min(asked, offered);
+        if moved > 0.0 {
+            for (container, (asks, offers)) in self.containers.values_mut().zip(wishes) {
+                container.shares += moved * (asks / asked - offers / offered);
+            }
+        }
+    }
+
+    /// Brings the sum back to what the `requests` give: what one side has too much of is taken from
+    /// that side, in proportion.
+    fn balance(&mut self) {
+        let differences = || self.containers.values().map(Container::above);
+        let above: f64 = differences().map(|difference| difference.max(0.0)).sum();
+        let below: f64 = differences().map(|difference| (-difference).max(0.0)).sum();
+        let kept = above.min(below);
+        for container in self.containers.values_mut() {
+            let difference = container.above();
+            let of = if difference > 0.0 { above } else { below };
+            container.shares = container.own + if of > 0.0 { difference * kept / of } else { 0.0 };
+        }
+    }
+}
