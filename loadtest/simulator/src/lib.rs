@@ -16,6 +16,7 @@
 //! | [`estimators`] | the source of a server's capacity: our estimators beside published ones |
 //! | [`quota`] | the node agent's CPU quotas beside others |
 //! | [`memory`] | its memory limits beside others |
+//! | [`qos`] | its CPU shares beside others |
 //!
 //! The model: a request draws its service time once and keeps it through all retries. A server
 //! works on `concurrency` requests at once, each at the server's speed; the others wait in one FIFO
@@ -42,6 +43,7 @@ pub mod load;
 pub mod memory;
 pub mod outcome;
 pub mod policies;
+pub mod qos;
 pub mod quota;
 pub mod regimes;
 pub mod requests;

@@ -22,6 +22,7 @@ enum Command {
     Regimes(commands::regimes::Regimes),
     Quota(commands::quota::Quota),
     Memory(commands::memory::Memory),
+    Qos(commands::qos::Qos),
 }
 
 fn main() -> anyhow::Result<()> {
@@ -33,5 +34,6 @@ fn main() -> anyhow::Result<()> {
         Command::Regimes(command) => command.run(),
         Command::Quota(command) => command.run(),
         Command::Memory(command) => command.run(),
+        Command::Qos(command) => command.run(),
     }
 }

@@ -7,6 +7,7 @@ pub mod case;
 pub mod estimators;
 pub mod figure;
 pub mod memory;
+pub mod qos;
 pub mod quota;
 pub mod regimes;
 pub mod run;
