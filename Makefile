@@ -84,8 +84,12 @@ chaos: release envoy ## Inject one fault after the other under load, into stock 
 	$(LAB) chaos $(if $(ROWS),--only $(ROWS))
 
 .PHONY: quota
-quota: release ## Compare who sets CPU quotas and limits of memory under one limit, 5 rounds: the node agent, fixed ones, a burst, an autoscaler; fails if the agent misses a bound (root and cgroups; about 80 minutes)
+quota: release envoy ## Compare who sets CPU quotas, limits of memory and CPU shares, 5 rounds: the node agent, fixed ones, a burst, an autoscaler; fails if the agent misses a bound (root and cgroups; about two hours)
 	$(LAB) quota
+
+.PHONY: follow
+follow: release envoy ## Halve the CPU quota of a server under overload, 5 rounds: sidecars that follow it beside ones that do not; fails if a bound is missed (root and cgroups; 15 minutes)
+	$(LAB) follow
 
 .PHONY: soak-envoy
 soak-envoy: release envoy ## 30 minutes of load, bursts and changes each second: flat memory, equal counts

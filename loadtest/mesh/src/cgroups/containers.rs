@@ -49,9 +49,9 @@ pub struct Containers {
 /// The group of one container.
 #[derive(Clone, Debug)]
 pub struct Container {
-    cpu: PathBuf,
+    pub(super) cpu: PathBuf,
     cpuacct: PathBuf,
-    version: Version,
+    pub(super) version: Version,
 }
 
 fn at(path: &Path) -> impl FnOnce(io::Error) -> GroupError {
@@ -244,7 +244,11 @@ impl Container {
     /// # Errors
     /// The file cannot be written.
     pub fn set_quota_of_pod(&self, cores: f64) -> Result<(), GroupError> {
-        self.set(self.cpu.parent().unwrap_or(&self.cpu), Some(cores))
+        self.set(self.pod(), Some(cores))
+    }
+
+    pub(super) fn pod(&self) -> &Path {
+        self.cpu.parent().unwrap_or(&self.cpu)
     }
 
     /// Lets it use CPU later that it has not used, at most the quota of a period with so many

@@ -6,6 +6,7 @@
 mod containers;
 mod memory;
 mod place;
+mod shares;
 mod text;
 
 pub use containers::{Container, Containers, GroupError, NoContainers};

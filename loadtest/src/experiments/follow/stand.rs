@@ -2,6 +2,7 @@
 
 use super::plan::{CORES, QUEUE, THREADS, WORK};
 use crate::experiments::quota::agent::{Agent, Files, Pod, Rule};
+use crate::experiments::quota::burner::Burner;
 use anyhow::{Context, ensure};
 use bloc_mesh::cgroups::{Container, Containers};
 use bloc_mesh::envoy::{CONTROL_PLANE_CLUSTER, Envoy, Plugin, SERVICE, sidecar_inbound};
@@ -18,9 +19,6 @@ use std::time::Duration;
 use tokio::time::{Instant, sleep};
 
 const APP: &str = "checkout";
-/// As Istio names the sidecar of the application's only pod, whose namespace is that of the agent's
-/// files.
-const NODE: &str = "sidecar~127.0.0.1~checkout-0.lab~lab.svc.cluster.local";
 /// What the container keeps at least, in cores.
 const FLOOR: f64 = 0.02;
 const START: Duration = Duration::from_secs(10);
@@ -83,19 +81,23 @@ impl Stand {
         let groups = Containers::new()?;
         let pod = Pod::new(APP, 0);
         let container = groups.container(&pod.uid, &pod.id)?;
-        let (backend, app) = backend(&tools.lab, directory, order.seed).await?;
-        container.add(backend.id().context("the backend has ended")?)?;
-        let (control_plane, at) = control_plane(&tools.control_plane, directory, order.capacity.clone()).await?;
-        let configuration = PluginSpec {
-            service: Some(SERVICE.to_owned()),
-            control_plane: Some(ControlPlaneSpec { cluster: CONTROL_PLANE_CLUSTER.to_owned(), wait: None }),
-            ..PluginSpec::default()
+        let burner = Burner {
+            name: "backend".to_owned(),
+            work: WORK,
+            threads: THREADS.into(),
+            queue: QUEUE,
+            seed: seeds::backend(order.seed, 0),
         };
-        let configuration = json!(configuration).to_string();
-        let plugin = Plugin { module: tools.module.clone(), configuration, control_plane: Some(at) };
-        let mut bootstrap = sidecar_inbound(app, Some(&plugin));
-        bootstrap["node"] = json!({"id": NODE});
-        let sidecar = Envoy::start(&tools.envoy, directory, "sidecar", &bootstrap, 1).await?;
+        let (backend, app) = burner.start(&tools.lab, directory).await?;
+        container.add(backend.id().context("the backend has ended")?)?;
+        let spec = ServiceSpec {
+            capacity: Some(order.capacity.clone()),
+            concurrency: Some(THREADS.into()),
+            hold: Some(false),
+            ..ServiceSpec::default()
+        };
+        let (control_plane, at) = control_plane(&tools.control_plane, directory, spec).await?;
+        let sidecar = sidecar(tools, directory, "sidecar", &pod.uid, app, at).await?;
         let address = sidecar.listener("inbound")?;
         container.set_quota_of_pod(order.cores)?;
         container.set_quota(Some(order.cores))?;
@@ -199,33 +201,40 @@ impl Stand {
     }
 }
 
-async fn backend(lab: &Path, directory: &Path, seed: u64) -> anyhow::Result<(Process, SocketAddr)> {
-    let options = [
-        ("--service-time", format!("exponential:{}ms", WORK.as_millis())),
-        ("--concurrency", THREADS.to_string()),
-        ("--queue", QUEUE.to_string()),
-        ("--seed", seeds::backend(seed, 0).to_string()),
-    ];
-    let mut arguments: Vec<OsString> = vec!["backend".into(), "--burn".into()];
-    arguments.extend(options.into_iter().flat_map(|(name, value)| [name.into(), value.into()]));
-    let program = Program { name: "backend".to_owned(), executable: lab.to_owned(), arguments };
-    let mut backend = Process::start(program, directory).await?;
-    let line = backend.first_line(START).await?;
-    let address = line.strip_prefix("listening ").and_then(|text| text.parse().ok());
-    Ok((backend, address.with_context(|| format!("the backend says {line:?}"))?))
+/// Starts the sidecar of a pod in the namespace of the agent's files.
+///
+/// # Errors
+/// It does not start.
+pub async fn sidecar(
+    tools: &Tools,
+    directory: &Path,
+    name: &str,
+    pod: &str,
+    app: SocketAddr,
+    control_plane: SocketAddr,
+) -> anyhow::Result<Envoy> {
+    let configuration = PluginSpec {
+        service: Some(SERVICE.to_owned()),
+        control_plane: Some(ControlPlaneSpec { cluster: CONTROL_PLANE_CLUSTER.to_owned(), wait: None }),
+        ..PluginSpec::default()
+    };
+    let configuration = json!(configuration).to_string();
+    let plugin = Plugin { module: tools.module.clone(), configuration, control_plane: Some(control_plane) };
+    let mut bootstrap = sidecar_inbound(app, Some(&plugin));
+    // As Istio names them.
+    bootstrap["node"] = json!({"id": format!("sidecar~127.0.0.1~{pod}.lab~lab.svc.cluster.local")});
+    Ok(Envoy::start(&tools.envoy, directory, name, &bootstrap, 1).await?)
 }
 
-async fn control_plane(
+/// Starts a control plane that says this about the service, and returns where it listens.
+///
+/// # Errors
+/// It does not start.
+pub async fn control_plane(
     program: &Path,
     directory: &Path,
-    capacity: CapacitySpec,
+    spec: ServiceSpec,
 ) -> anyhow::Result<(Process, SocketAddr)> {
-    let spec = ServiceSpec {
-        capacity: Some(capacity),
-        concurrency: Some(THREADS.into()),
-        hold: Some(false),
-        ..ServiceSpec::default()
-    };
     let services = ServicesSpec { services: BTreeMap::from([(SERVICE.to_owned(), spec)]) };
     let (source, written) = (directory.join("services.yaml"), directory.join("control-plane.address"));
     fs::write(&source, json!(services).to_string()).context("services.yaml")?;

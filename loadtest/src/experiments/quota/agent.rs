@@ -59,6 +59,17 @@ pub struct MemoryRule<'a> {
     pub more: &'a str,
 }
 
+/// What the agent knows of each application about response times.
+#[derive(Clone, Copy, Debug)]
+pub struct QosRule<'a> {
+    /// The mean that is to be kept.
+    pub target: Duration,
+    /// What each container requests, in cores.
+    pub requests: f64,
+    /// Further parameters, as in YAML: `threshold: 1.2, step: 10`.
+    pub more: &'a str,
+}
+
 /// The files that tell an agent what to do.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Files {
@@ -82,6 +93,19 @@ impl Files {
         Self {
             configuration: configuration(pods, &resource),
             pods: listed(pods, &format!("memory: {}", rule.requests)),
+            control_plane: None,
+        }
+    }
+
+    /// With the same rule about response times. The neighbour is on the same node, with such a
+    /// request, and belongs to no application that the agent knows.
+    pub fn qos(pods: &[Pod], neighbour: &Pod, requests: f64, rule: QosRule<'_>) -> Self {
+        let resource = format!("qos: {{target: {}ms{}}}", rule.target.as_millis(), more(rule.more));
+        let keeps = |cores| format!("requests: {}", milli(cores));
+        let others = listed(std::slice::from_ref(neighbour), &keeps(requests));
+        Self {
+            configuration: configuration(pods, &resource),
+            pods: listed(pods, &keeps(rule.requests)) + &others,
             control_plane: None,
         }
     }
@@ -301,6 +325,15 @@ mod tests {
         let files = Files::memory(&pods[1..2], MemoryRule { limit: 7, requests: 5, more: "step: 16Mi" });
         assert!(files.configuration.ends_with("}\n    memory: {limit: 7, step: 16Mi}\n"), "{files:?}");
         assert_eq!(files.pods, expected.replace("requests: 20m", "memory: 5"));
+
+        let rule = QosRule { target: Duration::from_millis(150), requests: 0.02, more: "threshold: 1.2, step: 20" };
+        let files = Files::qos(&pods[1..2], &pods[2], 0.2, rule);
+        let resource = "    qos: {target: 150ms, threshold: 1.2, step: 20}\n";
+        assert!(files.configuration.ends_with(&format!("{{app: shop}}}}\n{resource}")), "{files:?}");
+        assert!(!files.configuration.contains("mail"), "that is nobody's business");
+        let [one, other] = files.pods.lines().collect::<Vec<_>>()[..] else { panic!("{}", files.pods) };
+        assert_eq!(format!("{one}\n"), expected);
+        assert!(other.contains("name: mail-0,") && other.ends_with("requests: 200m}]}"), "{other}");
     }
 
     #[test]

@@ -3,6 +3,7 @@
 use super::allocator::Allocator;
 use super::figures::{Figure, Turn};
 use super::memory::allocator::MemoryAllocator;
+use super::qos::case::QosCase;
 use crate::experiments::goals::{Bound, Outcome};
 use crate::rounds::{median, range};
 use serde::{Serialize, Serializer};
@@ -16,17 +17,35 @@ pub enum Name {
     Cost,
     /// An allocator of memory.
     Memory(MemoryAllocator),
+    /// Who sets CPU shares.
+    Qos(QosCase),
+}
+
+/// What is compared in a table of its own, in the order of tables.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// CPU quotas.
+    Quotas,
+    /// Limits of memory.
+    Memory,
+    /// CPU shares.
+    Shares,
 }
 
 impl Name {
     /// All, in the order of tables.
     pub fn all() -> impl Iterator<Item = Self> {
-        Allocator::ALL.into_iter().map(Self::Of).chain([Self::Cost]).chain(MemoryAllocator::ALL.map(Self::Memory))
+        let quotas = Allocator::ALL.into_iter().map(Self::Of).chain([Self::Cost]);
+        quotas.chain(MemoryAllocator::ALL.map(Self::Memory)).chain(QosCase::ALL.map(Self::Qos))
     }
 
-    /// Whether it is about memory.
-    pub const fn is_memory(self) -> bool {
-        matches!(self, Self::Memory(_))
+    /// What it is about.
+    pub const fn kind(self) -> Kind {
+        match self {
+            Self::Of(_) | Self::Cost => Kind::Quotas,
+            Self::Memory(_) => Kind::Memory,
+            Self::Qos(_) => Kind::Shares,
+        }
     }
 
     /// Its name on the command line and in tables.
@@ -35,6 +54,7 @@ impl Name {
             Self::Of(allocator) => allocator.name(),
             Self::Cost => "cost",
             Self::Memory(allocator) => allocator.name(),
+            Self::Qos(case) => case.name(),
         }
     }
 }
@@ -65,11 +85,16 @@ pub struct Claim {
 const AGENT: Name = Name::Of(Allocator::Agent);
 const MEMORY_AGENT: Name = Name::Memory(MemoryAllocator::Agent);
 const MEMORY_EQUAL: Name = Name::Memory(MemoryAllocator::Equal);
+const QOS_AGENT: Name = Name::Qos(QosCase::Agent);
+const QOS_SHARES: Name = Name::Qos(QosCase::Shares);
+
+/// Late requests that are enough for a comparison.
+const LATE_ENOUGH: f64 = 100.0;
 
 /// All claims.
-pub const CLAIMS: [Claim; 9] = {
+pub const CLAIMS: [Claim; 14] = {
     use Bound::{AtLeast, AtMost};
-    use Figure::{AgentCpu, Answered, Kills, MemorySlackP50, P999, RaisedP90, RaisedP99, SlackP50};
+    use Figure::{AgentCpu, Answered, Kills, Late, MemorySlackP50, P999, RaisedP90, RaisedP99, SlackP50};
     const fn claim(id: &'static str, figure: Figure, over: Option<Name>, bound: Bound) -> Claim {
         Claim { id, figure, of: AGENT, over, bound, aim: false }
     }
@@ -86,6 +111,12 @@ pub const CLAIMS: [Claim; 9] = {
         // What the agent does not kill has to be what others do.
         Claim { of: MEMORY_EQUAL, ..claim("memory-kills-equal", Kills, None, AtLeast(1.0)) },
         Claim { of: MEMORY_AGENT, ..claim("memory-slack", MemorySlackP50, fixed_memory, AtMost(0.45)) },
+        Claim { of: QOS_AGENT, ..claim("qos-late", Late, Some(QOS_SHARES), AtMost(0.7)) },
+        // Too few would say nothing.
+        Claim { of: QOS_SHARES, ..claim("qos-late-shares", Late, None, AtLeast(LATE_ENOUGH)) },
+        Claim { of: QOS_AGENT, ..claim("qos-sum", Figure::SumAbove, None, Bound::None) },
+        Claim { of: QOS_AGENT, ..claim("qos-end", Figure::NotOwn, None, Bound::None) },
+        Claim { of: QOS_AGENT, ..claim("qos-cost", AgentCpu, None, AtMost(0.01)) },
     ]
 };
 
@@ -151,10 +182,11 @@ fn verdict(claim: &Claim, of: &[Turn], over: Option<&[Turn]>) -> Verdict {
     };
     let values = of.iter().enumerate().map(value).collect::<Option<Vec<f64>>>().unwrap_or_default();
     let median = median(&values);
+    let range = range(&values);
     let keeps = |median: f64| match claim.bound {
         Bound::AtMost(most) => median <= most,
         Bound::AtLeast(least) => median >= least,
-        Bound::None => median == 0.0,
+        Bound::None => range == Some([0.0; 2]),
     };
     let outcome = match median.map(keeps) {
         Some(true) => Outcome::Kept,
@@ -163,7 +195,7 @@ fn verdict(claim: &Claim, of: &[Turn], over: Option<&[Turn]>) -> Verdict {
     };
     let over = claim.over.map(|over| format!(" / {}", over.name())).unwrap_or_default();
     let what = format!("{}, {}{over}", claim.figure.title(), claim.of.name());
-    Verdict { id: claim.id, what, bound: claim.bound, median, range: range(&values), outcome, aim: claim.aim }
+    Verdict { id: claim.id, what, bound: claim.bound, median, range, outcome, aim: claim.aim }
 }
 
 #[cfg(test)]
@@ -173,7 +205,7 @@ mod tests {
     /// The agent beside all others, in one round for each of its values.
     fn measured(agent: &[f64], others: f64) -> Vec<Measured> {
         let figures = CLAIMS.map(|claim| claim.figure);
-        let agents = [AGENT, Name::Cost, MEMORY_AGENT];
+        let agents = [AGENT, Name::Cost, MEMORY_AGENT, QOS_AGENT];
         let turn = |value: f64| Turn::from(figures.map(|figure| (figure, value)));
         let of = |name| {
             let values = agent.iter().map(|value| if agents.contains(&name) { *value } else { others });
@@ -189,18 +221,21 @@ mod tests {
     #[test]
     fn the_median_of_the_rounds_is_held_to_each_bound() {
         use Outcome::{Kept, Missed};
-        let all = |outcomes: [Outcome; 9]| CLAIMS.map(|claim| claim.id).into_iter().zip(outcomes).collect::<Vec<_>>();
+        let all = |outcomes: [Outcome; 14]| CLAIMS.map(|claim| claim.id).into_iter().zip(outcomes).collect::<Vec<_>>();
         assert_eq!(
             outcomes(&measured(&[0.01], 0.04)),
-            all([Kept, Missed, Kept, Kept, Kept, Kept, Missed, Missed, Kept])
+            all([Kept, Missed, Kept, Kept, Kept, Kept, Missed, Missed, Kept, Kept, Missed, Missed, Missed, Kept])
         );
         assert_eq!(
             outcomes(&measured(&[200.0], 160.0)),
-            all([Missed, Kept, Kept, Missed, Missed, Kept, Missed, Kept, Missed])
+            all([Missed, Kept, Kept, Missed, Missed, Kept, Missed, Kept, Missed, Missed, Kept, Missed, Missed, Missed])
         );
         assert_eq!(
             outcomes(&measured(&[0.02, 201.0, 250.0], 201.0)),
-            all([Missed, Missed, Missed, Missed, Kept, Missed, Missed, Kept, Missed])
+            all([
+                Missed, Missed, Missed, Missed, Kept, Missed, Missed, Kept, Missed, Missed, Kept, Missed, Missed,
+                Missed
+            ])
         );
         let verdicts = judge(&measured(&[3.0, 1.0, 2.0], 4.0));
         assert_eq!((verdicts[0].median, verdicts[0].range), (Some(0.5), Some([0.25, 0.75])));
@@ -214,7 +249,9 @@ mod tests {
     #[test]
     fn what_was_left_out_is_not_claimed_and_what_failed_is_not_kept() {
         let mut some = measured(&[0.01], 0.04);
-        some.retain(|one| ![Name::Of(Allocator::Static), Name::Cost].contains(&one.name) && !one.name.is_memory());
+        some.retain(|one| {
+            ![Name::Of(Allocator::Static), Name::Cost].contains(&one.name) && one.name.kind() == Kind::Quotas
+        });
         assert_eq!(
             outcomes(&some),
             [("answers-equal", Outcome::Missed), ("new-quota-p90", Outcome::Kept), ("new-quota-p99", Outcome::Kept)]
@@ -244,6 +281,31 @@ mod tests {
             verdicts.into_iter().find(|one| one.id == "memory-slack").map(|one| one.outcome)
         };
         assert_eq!((slack(45.0), slack(46.0)), (Some(Outcome::Kept), Some(Outcome::Missed)));
-        assert!(Name::all().filter(|name| name.is_memory()).count() == 3 && !Name::Cost.is_memory());
+        let kinds = Name::all().map(Name::kind).collect::<Vec<_>>();
+        assert_eq!(kinds, [&[Kind::Quotas; 7][..], &[Kind::Memory; 3], &[Kind::Shares; 2]].concat());
+    }
+
+    #[test]
+    fn the_agent_may_be_late_seven_tenths_as_often_as_shares_that_stay() {
+        let late = |agent: f64, shares: f64| {
+            let of = |name, value| Measured { name, turns: vec![Turn::from([(Figure::Late, value)])] };
+            let verdicts = judge(&[of(QOS_SHARES, shares), of(QOS_AGENT, agent)]);
+            verdicts.into_iter().filter(|one| one.id.starts_with("qos-late")).map(|one| one.outcome).collect::<Vec<_>>()
+        };
+        use Outcome::{Kept, Missed, NotMeasured};
+        assert_eq!((late(700.0, 1_000.0), late(701.0, 1_000.0)), (vec![Kept, Kept], vec![Missed, Kept]));
+        assert_eq!(late(1_000.0, 1_000.0), [Missed, Kept], "shares that stay do not pass");
+        assert_eq!((late(0.0, 99.0), late(0.0, 0.0)), (vec![Kept, Missed], vec![NotMeasured, Missed]));
+    }
+
+    #[test]
+    fn what_may_never_be_is_counted_in_each_round() {
+        let outcome = |values: &[f64]| {
+            let turns = values.iter().map(|value| Turn::from([(Figure::SumAbove, *value)])).collect();
+            let verdicts = judge(&[Measured { name: QOS_AGENT, turns }]);
+            verdicts.into_iter().find(|one| one.id == "qos-sum").map(|one| one.outcome)
+        };
+        assert_eq!(outcome(&[0.0; 3]), Some(Outcome::Kept));
+        assert_eq!((outcome(&[0.0, 1.0, 0.0]), outcome(&[])), (Some(Outcome::Missed), Some(Outcome::NotMeasured)));
     }
 }

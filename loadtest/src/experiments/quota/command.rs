@@ -3,7 +3,7 @@
 use super::claims::{self, Name, Verdict};
 use super::plan::{CONTAINERS, LIMIT, Plan, SLO, TIMEOUT};
 use super::run::{Order, Results};
-use super::{memory, page};
+use super::{memory, page, qos};
 use crate::console::{bar, run_directory, this_command};
 use crate::record::Environment;
 use anyhow::{Context, bail, ensure};
@@ -15,8 +15,8 @@ use serde::Serialize;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// Compare who sets CPU quotas and limits of memory: four containers that burn CPU or take memory
-/// under one limit, in turns (about 80 minutes). Needs root and cgroups.
+/// Compare who sets CPU quotas, limits of memory, and CPU shares: four containers that burn CPU or
+/// take memory, in turns (about two hours). Needs root and cgroups.
 ///
 /// Fails if a claim about the node agent is missed or was not measured.
 #[derive(Debug, Args)]
@@ -45,6 +45,9 @@ pub struct QuotaCommand {
     /// The same for memory, such as "margin: 50Mi"; its step stays 16Mi
     #[arg(long, value_name = "YAML", default_value = "")]
     memory_rule: String,
+    /// Per cent of the requests that the agent moves in a second in QoS mode; 10 to 50
+    #[arg(long, default_value = "10", value_parser = |text: &str| number::<u32>(text, 10, 50))]
+    qos_step: u32,
     /// Where quota.json and report.html go; default target/quota
     #[arg(long, value_name = "DIRECTORY")]
     out: Option<PathBuf>,
@@ -63,6 +66,10 @@ struct Document<'a> {
     rule: &'a str,
     memory_rule: &'a str,
     memory_limit_bytes: u64,
+    qos_plan: Plan,
+    qos_target: Duration,
+    qos_threshold: f64,
+    qos_step: u32,
     #[serde(flatten)]
     results: &'a Results,
     claims: &'a [Verdict],
@@ -84,6 +91,7 @@ impl QuotaCommand {
             lab,
             rule: self.rule,
             memory_rule: self.memory_rule,
+            qos_step: self.qos_step,
             directory: run_directory("quota"),
         };
         let bar = bar("quota".into());
@@ -109,6 +117,10 @@ impl QuotaCommand {
             rule: &order.rule,
             memory_rule: &order.memory_rule,
             memory_limit_bytes: memory::plan::LIMIT,
+            qos_plan: qos::plan::plan(order.plan),
+            qos_target: qos::plan::TARGET,
+            qos_threshold: qos::plan::THRESHOLD,
+            qos_step: order.qos_step,
             results: &results,
             claims: &verdicts,
         };
@@ -146,6 +158,7 @@ mod tests {
         };
         assert_eq!(names(&["cost", "static"]), ["static", "cost"]);
         let cpu = ["static", "equal", "burst", "autoscaler", "koordinator", "agent", "cost"];
-        assert_eq!(names(&[]), [&cpu[..], &["memory-static", "memory-equal", "memory-agent"]].concat());
+        let memory = ["memory-static", "memory-equal", "memory-agent"];
+        assert_eq!(names(&[]), [&cpu[..], &memory, &["qos-shares", "qos-agent"]].concat());
     }
 }

@@ -1,7 +1,8 @@
 //! What is measured of an allocator, and its medians over the rounds.
 
 use super::memory;
-use super::plan::{SLO, TIMEOUT};
+use super::plan::{Plan, SLO, TIMEOUT};
+use super::qos;
 use super::watch::Seen;
 use crate::record::milliseconds;
 use crate::rounds::{median, range};
@@ -56,6 +57,18 @@ pub enum Figure {
     LimitP99,
     /// How often a container above its limit got no larger one within a second.
     LimitInVain,
+    /// Requests that were answered later than their target allows, or not at all.
+    Late,
+    /// Those of them that came while their container was not hot.
+    LateOthers,
+    /// The most shares that a container had, in parts of its own.
+    MostShares,
+    /// Samples of the files in which all had more shares together than their own.
+    SumAbove,
+    /// Containers and pods without their own shares after the agent has ended.
+    NotOwn,
+    /// CPU of a neighbour that always wants more, in cores.
+    NeighbourCpu,
     /// CPU of the agent's processes, in cores.
     AgentCpu,
 }
@@ -65,7 +78,7 @@ pub type Turn = BTreeMap<Figure, f64>;
 
 impl Figure {
     /// In the order of tables, with the digits that are shown.
-    pub const SHOWN: [(Self, usize); 21] = [
+    pub const SHOWN: [(Self, usize); 27] = [
         (Self::Requests, 0),
         (Self::Answered, 0),
         (Self::InTime, 0),
@@ -86,6 +99,12 @@ impl Figure {
         (Self::LimitP90, 0),
         (Self::LimitP99, 0),
         (Self::LimitInVain, 0),
+        (Self::Late, 0),
+        (Self::LateOthers, 0),
+        (Self::MostShares, 2),
+        (Self::SumAbove, 0),
+        (Self::NotOwn, 0),
+        (Self::NeighbourCpu, 3),
         (Self::AgentCpu, 4),
     ];
 
@@ -112,6 +131,12 @@ impl Figure {
             Self::LimitP90 => "above the limit to new limit p90 ms",
             Self::LimitP99 => "above the limit to new limit p99 ms",
             Self::LimitInVain => "above the limit without a new limit",
+            Self::Late => "late or not answered",
+            Self::LateOthers => "the same while not hot",
+            Self::MostShares => "most shares, parts of the own",
+            Self::SumAbove => "samples with too large a sum of shares",
+            Self::NotOwn => "shares that are not back at the end",
+            Self::NeighbourCpu => "neighbour's CPU, cores",
             Self::AgentCpu => "agent's CPU, cores",
         }
     }
@@ -121,9 +146,6 @@ impl Figure {
 pub fn turn(samples: &[Sample], seen: &Seen) -> Turn {
     let answered = |sample: &&Sample| sample.outcome == Outcome::Ok;
     let in_time = samples.iter().filter(answered).filter(|sample| sample.latency <= SLO).count();
-    let latency = |sample: &Sample| if sample.outcome == Outcome::Ok { sample.latency } else { TIMEOUT };
-    let mut latencies: Vec<Duration> = samples.iter().map(latency).collect();
-    latencies.sort_unstable();
     let mut slack = seen.slack.clone();
     slack.sort_unstable_by(f64::total_cmp);
     let mut figures = Turn::from([
@@ -132,13 +154,19 @@ pub fn turn(samples: &[Sample], seen: &Seen) -> Turn {
         (Figure::InTime, in_time as f64),
         (Figure::Throttled, seen.throttled as f64 / seen.periods.max(1) as f64),
     ]);
-    for (figure, share) in [(Figure::P50, 0.5), (Figure::P99, 0.99), (Figure::P999, 0.999)] {
-        figures.extend(quantile(&latencies, share).map(|time| (figure, milliseconds(time))));
-    }
+    figures.extend(response_times(samples));
     for (figure, share) in [(Figure::SlackP50, 0.5), (Figure::SlackP99, 0.99)] {
         figures.extend(percentile(&slack, share).map(|cores| (figure, cores)));
     }
     figures
+}
+
+fn response_times<'a>(samples: impl IntoIterator<Item = &'a Sample>) -> Turn {
+    let latency = |sample: &Sample| if sample.outcome == Outcome::Ok { sample.latency } else { TIMEOUT };
+    let mut latencies: Vec<Duration> = samples.into_iter().map(latency).collect();
+    latencies.sort_unstable();
+    let of = |(figure, share)| Some((figure, milliseconds(quantile(&latencies, share)?)));
+    [(Figure::P50, 0.5), (Figure::P99, 0.99), (Figure::P999, 0.999)].into_iter().filter_map(of).collect()
 }
 
 /// What the agent has besides.
@@ -171,6 +199,25 @@ pub fn of_memory(seen: &memory::watch::Seen, kills: u64) -> Turn {
 pub fn of_memory_agent(seen: &memory::watch::Seen, cpu: f64) -> Turn {
     let mut figures = Turn::from([(Figure::LimitInVain, seen.in_vain as f64), (Figure::AgentCpu, cpu)]);
     figures.extend(waits(&seen.raised, [Figure::LimitP50, Figure::LimitP90, Figure::LimitP99]));
+    figures
+}
+
+/// The figures about response times and shares, from the requests of each container.
+pub fn of_qos(samples: &[Vec<Sample>], plan: Plan, seen: &qos::watch::Seen, not_own: usize) -> Turn {
+    let is_hot = |container, sample: &Sample| plan.bursts(container, sample.ended.saturating_sub(sample.latency));
+    let all = || samples.iter().enumerate().flat_map(|(of, samples)| samples.iter().map(move |sample| (of, sample)));
+    let late = || all().filter(|(_, sample)| qos::plan::is_late(sample));
+    let mut figures = Turn::from([
+        (Figure::Requests, all().count() as f64),
+        (Figure::Answered, all().filter(|(_, sample)| sample.outcome == Outcome::Ok).count() as f64),
+        (Figure::Late, late().count() as f64),
+        (Figure::LateOthers, late().filter(|(of, sample)| !is_hot(*of, sample)).count() as f64),
+        (Figure::MostShares, seen.most),
+        (Figure::SumAbove, seen.above as f64),
+        (Figure::NotOwn, not_own as f64),
+        (Figure::NeighbourCpu, seen.neighbour),
+    ]);
+    figures.extend(response_times(samples.iter().flatten()));
     figures
 }
 
@@ -244,6 +291,37 @@ mod tests {
         let of = [Figure::LimitP50, Figure::LimitP90, Figure::LimitP99, Figure::LimitInVain, Figure::AgentCpu];
         assert_eq!(of.map(|figure| of_memory_agent(&seen, 0.5)[&figure]), [10.0, 18.0, 20.0, 4.0, 0.5]);
         assert_eq!(of_memory(&memory::watch::Seen::default(), 0), Turn::from([(Figure::Kills, 0.0)]));
+    }
+
+    #[test]
+    fn late_requests_of_a_container_that_is_not_hot_are_counted_apart() {
+        let sample = |began: u64, took: u64, outcome| Sample {
+            latency: Duration::from_millis(took),
+            outcome,
+            ended: Duration::from_millis(began + took),
+        };
+        let second = Duration::from_secs(1);
+        let plan = Plan { burst: second, every: second };
+        // The first container is hot from 1 s to 2 s, the second one until 3 s.
+        let samples = [
+            vec![sample(1_999, 121, Outcome::Ok), sample(2_000, 121, Outcome::Ok), sample(1_000, 120, Outcome::Ok)],
+            vec![sample(1_999, 300, Outcome::Ok), sample(2_000, 1, Outcome::Error(ErrorKind::Timeout))],
+        ];
+        let seen = qos::watch::Seen { most: 1.5, above: 2, neighbour: 0.25, shares: vec![] };
+        let expected = [
+            (Figure::Requests, 5.0),
+            (Figure::Answered, 4.0),
+            (Figure::P50, 121.0),
+            (Figure::P99, 2_000.0),
+            (Figure::P999, 2_000.0),
+            (Figure::Late, 4.0),
+            (Figure::LateOthers, 2.0),
+            (Figure::MostShares, 1.5),
+            (Figure::SumAbove, 2.0),
+            (Figure::NotOwn, 3.0),
+            (Figure::NeighbourCpu, 0.25),
+        ];
+        assert_eq!(of_qos(&samples, plan, &seen, 3), Turn::from(expected));
     }
 
     #[test]

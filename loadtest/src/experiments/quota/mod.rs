@@ -1,5 +1,5 @@
-//! Who sets CPU quotas, and limits of memory: four containers under one limit, whose load wanders,
-//! in real control groups.
+//! Who sets CPU quotas, limits of memory, and CPU shares: four containers, whose load wanders, in
+//! real control groups.
 //!
 //! ```text
 //! Poisson arrivals ──► four backends that burn CPU, each in the groups of a container
@@ -7,7 +7,7 @@
 //!                            └── an allocator ◄──┘
 //! ```
 //!
-//! No Envoy is involved: quotas are what is measured. The lab and the agent are outside of the
+//! No Envoy is involved here: quotas are what is measured. The lab and the agent are outside of the
 //! groups, and nothing is pinned. All allocators see the same arrivals and service times in a
 //! round, each with new processes and groups. Those whose rule is *outside of the limit* get as
 //! much as the rule says.
@@ -19,11 +19,14 @@
 //! | [`plan`] | the load |
 //! | [`allocator`] | who sets the quotas |
 //! | [`agent`] | the node agent as a process |
+//! | [`burner`] | a backend as a process |
 //! | [`stand`] | the containers of a turn |
 //! | [`node`] | the node of 70 containers |
 //! | [`watch`] | reads the files of the groups |
+//! | [`background`] | its thread |
 //! | [`delay`] | how long a throttled container waits |
 //! | [`memory`] | the same for limits of memory |
+//! | [`qos`] | the same for CPU shares, with sidecars |
 //! | [`figures`] | what is measured of a turn |
 //! | [`claims`] | the bounds |
 //! | [`run`] | all turns of all rounds |
@@ -31,6 +34,8 @@
 
 pub mod agent;
 pub mod allocator;
+pub mod background;
+pub mod burner;
 pub mod claims;
 pub mod command;
 pub mod delay;
@@ -39,6 +44,7 @@ pub mod memory;
 pub mod node;
 pub mod page;
 pub mod plan;
+pub mod qos;
 pub mod run;
 pub mod stand;
 pub mod watch;

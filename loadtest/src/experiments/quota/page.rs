@@ -1,17 +1,25 @@
 //! The tables and the page about quotas and limits of memory.
 
-use super::claims::{Measured, Verdict};
+use super::claims::{Kind, Measured, Verdict};
 use super::figures::{Figure, spread};
 use super::plan::CONTAINERS;
 use super::run::Results;
 use crate::experiments::goals::{Bound, Outcome};
 use crate::report::{Line, Marks, document, over_time, plain_row, plain_table};
+use crate::timeline::Point;
 use comfy_table::Table;
 use maud::{Markup, html};
 
-/// Quotas above this are cut off in charts, and limits of memory above this.
-const MOST_CORES: f64 = 2.0;
-const MOST_MEBIBYTES: f64 = 512.0;
+/// What charts show of each kind: the unit, and where they are cut off.
+const fn chart(kind: Kind) -> (&'static str, f64) {
+    match kind {
+        Kind::Quotas => ("cores", 2.0),
+        Kind::Memory => ("MiB", 512.0),
+        Kind::Shares => ("shares", 1_024.0),
+    }
+}
+/// Late requests of a second; more are cut off.
+const MOST_LATE: f64 = 200.0;
 
 /// The median, and the range if there is one.
 fn cell(digits: usize, spread: Option<(f64, [f64; 2])>) -> String {
@@ -33,10 +41,10 @@ fn cells(measured: &[Measured]) -> (Vec<&'static str>, Vec<Vec<String>>) {
     (names, Figure::SHOWN.into_iter().filter_map(row).collect())
 }
 
-/// What is about CPU, and what is about memory, if there is any.
+/// What is about quotas, memory and shares, as far as there is any.
 pub fn parts(measured: &[Measured]) -> Vec<Vec<Measured>> {
-    let (memory, cpu): (Vec<_>, Vec<_>) = measured.iter().cloned().partition(|one| one.name.is_memory());
-    [cpu, memory].into_iter().filter(|part| !part.is_empty()).collect()
+    let of = |kind| measured.iter().filter(|one| one.name.kind() == kind).cloned().collect::<Vec<_>>();
+    [Kind::Quotas, Kind::Memory, Kind::Shares].map(of).into_iter().filter(|part| !part.is_empty()).collect()
 }
 
 /// The figures: medians of the rounds, with the range in brackets.
@@ -84,7 +92,7 @@ pub fn claim_table(verdicts: &[Verdict]) -> Table {
 pub fn page(results: &Results, verdicts: &[Verdict], command: &str) -> Markup {
     let parts = parts(&results.measured);
     document(
-        "CPU quotas and limits of memory under one limit",
+        "CPU quotas, limits of memory, and CPU shares",
         command,
         &html! {
             p {
@@ -96,6 +104,10 @@ pub fn page(results: &Results, verdicts: &[Verdict], command: &str) -> Markup {
             p {
                 "For memory, four processes take and give it back, with a limit of 768 MiB together. The kernel kills "
                 "one that needs more than its own limit."
+            }
+            p {
+                "For shares, four backends with sidecars and a neighbour that always wants CPU have one core. One "
+                "backend after the other is hot. Late is what was answered after 1.2 times the target, or not at all."
             }
             @for (names, rows) in parts.iter().map(|part| cells(part)) {
                 div.card.table { table {
@@ -111,20 +123,22 @@ pub fn page(results: &Results, verdicts: &[Verdict], command: &str) -> Markup {
                 } }
             }
             @for (name, limits) in &results.limits {
-                @let (unit, most) = if name.is_memory() { ("MiB", MOST_MEBIBYTES) } else { ("cores", MOST_CORES) };
-                h2 { "Limits in the first round: " (name.name()) }
-                (over_time(
-                    &(1..=CONTAINERS)
-                        .zip(limits)
-                        .map(|(colour, points)| Line { name: format!("container {colour}"), colour, points })
-                        .collect::<Vec<_>>(),
-                    unit,
-                    most,
-                    Marks::default(),
-                ))
+                h2 { "Limits or shares in the first round: " (name.name()) }
+                (lines(limits, chart(name.kind())))
+            }
+            @for (name, late) in &results.late {
+                h2 { "Late or not answered in the first round: " (name.name()) }
+                (lines(late, ("a second", MOST_LATE)))
             }
         },
     )
+}
+
+/// A line for each container.
+fn lines(containers: &[Vec<Point>], (unit, most): (&str, f64)) -> Markup {
+    let all = (1..=CONTAINERS).zip(containers);
+    let lines = all.map(|(colour, points)| Line { name: format!("container {colour}"), colour, points });
+    over_time(&lines.collect::<Vec<_>>(), unit, most, Marks::default())
 }
 
 #[cfg(test)]
@@ -134,7 +148,7 @@ mod tests {
     use crate::experiments::quota::claims::{Name, judge};
     use crate::experiments::quota::figures::Turn;
     use crate::experiments::quota::memory::allocator::MemoryAllocator;
-    use crate::timeline::Point;
+    use crate::experiments::quota::qos::case::QosCase;
 
     fn results() -> Results {
         let turn = |slack: f64| Turn::from([(Figure::SlackP50, slack), (Figure::P999, 9.0)]);
@@ -150,6 +164,7 @@ mod tests {
             failed: vec![],
             measured,
             limits: vec![(Name::Of(Allocator::Agent), points)],
+            late: vec![],
         }
     }
 
@@ -180,6 +195,16 @@ mod tests {
         results.limits[0].0 = memory;
         let text = page(&results, &judge(&results.measured), "bloc-lab quota").into_string();
         assert_eq!((text.matches("<thead").count(), text.matches("MiB").count() > 1), (3, true), "{text}");
+        let shares = Name::Qos(QosCase::Shares);
+        results.measured.insert(0, Measured { name: shares, turns: vec![Turn::from([(Figure::Late, 5.0)])] });
+        results.limits[0].0 = shares;
+        results.late = vec![(shares, results.limits[0].1.clone())];
+        let text = page(&results, &[], "bloc-lab quota").into_string();
+        assert_eq!(
+            (text.matches("<svg").count(), text.matches(">shares<").count(), text.matches("MiB").count()),
+            (2, 1, 1)
+        );
+        results.measured.remove(0);
         let names = parts(&results.measured).into_iter().map(|part| part.len()).collect::<Vec<_>>();
         assert_eq!((names, parts(&results.measured[2..]).len()), (vec![2, 1], 1));
     }

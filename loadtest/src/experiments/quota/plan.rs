@@ -52,21 +52,27 @@ impl Plan {
 
     /// When requests arrive, and at which container, in order.
     pub fn arrivals(self, seed: u64) -> Vec<(Duration, usize)> {
-        let rate = |cores: f64| cores / WORK.as_secs_f64();
-        let mut all = Vec::new();
-        for container in 0..CONTAINERS {
-            // Arrivals that come more often are a second stream beside the first.
-            let of = |cores, stream| poisson_arrivals(rate(cores), self.length(), stream);
-            let own = seeds::backend(seed, container);
-            let more = of(PEAK - BASE, seeds::backend(own, 0)).into_iter().filter(|at| self.bursts(container, *at));
-            all.extend(of(BASE, seeds::arrivals(own)).into_iter().chain(more).map(|at| (at, container)));
-        }
+        let rates = [BASE, PEAK].map(|cores| cores / WORK.as_secs_f64());
+        let at = |container| self.arrivals_at(container, rates, seed).into_iter().map(move |at| (at, container));
+        let mut all: Vec<(Duration, usize)> = (0..CONTAINERS).flat_map(at).collect();
+        all.sort_unstable();
+        all
+    }
+
+    /// When requests arrive at a container, in order, with so many in a second, and so many in its
+    /// burst.
+    pub fn arrivals_at(self, container: usize, [base, peak]: [f64; 2], seed: u64) -> Vec<Duration> {
+        // Arrivals that come more often are a second stream beside the first.
+        let of = |rate, stream| poisson_arrivals(rate, self.length(), stream);
+        let own = seeds::backend(seed, container);
+        let more = of(peak - base, seeds::backend(own, 0)).into_iter().filter(|at| self.bursts(container, *at));
+        let mut all: Vec<Duration> = of(base, seeds::arrivals(own)).into_iter().chain(more).collect();
         all.sort_unstable();
         all
     }
 
     /// Whether a container has its burst at this time after the start.
-    fn bursts(self, container: usize, at: Duration) -> bool {
+    pub fn bursts(self, container: usize, at: Duration) -> bool {
         let Some(since) = at.checked_sub(self.warm_up() + self.every * container as u32) else { return false };
         since < self.burst
     }

@@ -1,18 +1,20 @@
 //! All turns of all rounds.
 
 use super::allocator::Allocator;
-use super::claims::{Measured, Name};
+use super::claims::{Kind, Measured, Name};
 use super::figures::{Figure, Turn};
 use super::memory::allocator::MemoryAllocator;
 use super::memory::stand as memory;
 use super::node;
 use super::plan::Plan;
+use super::qos;
+use super::qos::case::QosCase;
 use super::stand::{self, Programs};
 use crate::timeline::Point;
 use anyhow::{Context, ensure};
-use bloc_mesh::ToolsMissing;
 use bloc_mesh::cgroups::Containers;
-use bloc_mesh::seeds;
+use bloc_mesh::policy::Policy;
+use bloc_mesh::{Tools, ToolsMissing, seeds};
 use indicatif::ProgressBar;
 use serde::Serialize;
 use std::path::PathBuf;
@@ -36,6 +38,8 @@ pub struct Order {
     pub rule: String,
     /// Parameters of its rule about memory.
     pub memory_rule: String,
+    /// Shares that it moves in a second.
+    pub qos_step: u32,
     /// Where files and logs go.
     pub directory: PathBuf,
 }
@@ -55,9 +59,12 @@ pub struct Results {
     pub failed: Vec<String>,
     /// The figures.
     pub measured: Vec<Measured>,
-    /// The quotas or limits of each container over time, in the first round.
+    /// The quotas, limits or shares of each container over time, in the first round.
     #[serde(skip)]
     pub limits: Vec<(Name, Vec<Vec<Point>>)>,
+    /// Late requests of each second, in the first round.
+    #[serde(skip)]
+    pub late: Vec<(Name, Vec<Vec<Point>>)>,
 }
 
 impl Order {
@@ -68,11 +75,20 @@ impl Order {
     pub async fn run(&self, bar: &ProgressBar) -> anyhow::Result<Results> {
         let cgroups = Containers::new()?.version();
         let needs = |name: &Name| {
-            matches!(name, Name::Of(Allocator::Agent) | Name::Cost | Name::Memory(MemoryAllocator::Agent))
+            let agents = [
+                Name::Of(Allocator::Agent),
+                Name::Cost,
+                Name::Memory(MemoryAllocator::Agent),
+                Name::Qos(QosCase::Agent),
+            ];
+            agents.contains(name)
         };
         if self.names.iter().any(needs) && !self.agent.is_file() {
             let path = self.agent.display().to_string();
             return Err(ToolsMissing::Unbuilt { path, command: "make release" }.into());
+        }
+        if self.names.iter().any(|name| name.kind() == Kind::Shares) {
+            self.tools()?.need(Policy::Bloc, true)?;
         }
         ensure!(self.rounds > 0 && !self.names.is_empty(), "there is nothing to measure");
         let measured = self.names.iter().map(|name| Measured { name: *name, turns: Vec::new() }).collect();
@@ -84,6 +100,7 @@ impl Order {
             failed: Vec::new(),
             measured,
             limits: Vec::new(),
+            late: Vec::new(),
         };
         if self.names.contains(&Name::Of(Allocator::Static)) {
             bar.set_message("peaks without quotas");
@@ -134,6 +151,16 @@ impl Order {
                 let turn = memory::turn(programs, &directory, self.plan, allocator, &results.memory_peaks);
                 turn.await.map(|(turn, seen)| (turn, seen.limits))?
             }
+            Name::Qos(case) => {
+                let (tools, plan) = (self.tools()?, qos::plan::plan(self.plan));
+                let programs = qos::stand::Programs { tools: &tools, agent: &self.agent, step: self.qos_step };
+                let turn = qos::turn::turn(programs, &directory, plan, seeds::round(self.seed, round), case);
+                let (turn, charts) = turn.await?;
+                if round == 0 {
+                    results.late.push((name, charts.late));
+                }
+                (turn, charts.shares)
+            }
         };
         if round == 0 {
             results.limits.push((name, limits));
@@ -143,6 +170,10 @@ impl Order {
 
     fn programs(&self) -> Programs<'_> {
         Programs { lab: &self.lab, agent: &self.agent, rule: &self.rule }
+    }
+
+    fn tools(&self) -> Result<Tools, ToolsMissing> {
+        Tools::beside(&self.lab)
     }
 
     fn memory_programs(&self) -> Programs<'_> {

@@ -2,17 +2,16 @@
 
 use super::agent::{Agent, Files, Pod, Processes, Rule};
 use super::allocator::{Allocator, FLOOR, State};
+use super::burner::Burner;
 use super::figures::{self, Turn};
 use super::plan::{CONTAINERS, LIMIT, Plan, QUEUE, THREADS, TIMEOUT, WORK};
-use super::watch::{Seen, Watch};
+use super::watch::{self, Seen};
 use crate::case::HEAD_START;
 use anyhow::{Context, ensure};
 use bloc_mesh::cgroups::{Container, Containers};
 use bloc_mesh::load::{Client, Sample, Tally, at_arrivals};
-use bloc_mesh::process::{Process, Program};
+use bloc_mesh::process::Process;
 use bloc_mesh::seeds;
-use std::ffi::OsString;
-use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -56,22 +55,15 @@ impl Stand {
         let mut stand = Self { agent: None, backends, clients, containers, groups };
         for (n, pod) in pods().iter().enumerate() {
             let container = stand.groups.container(&pod.uid, &pod.id)?;
-            let name = format!("backend-{n}");
-            let options = [
-                ("--name", name.clone()),
-                ("--service-time", format!("exponential:{}ms", WORK.as_millis())),
-                ("--concurrency", THREADS.to_string()),
-                ("--queue", QUEUE.to_string()),
-                ("--seed", seeds::backend(seed, n).to_string()),
-            ];
-            let mut arguments: Vec<OsString> = vec!["backend".into(), "--burn".into()];
-            arguments.extend(options.into_iter().flat_map(|(name, value)| [name.into(), value.into()]));
-            let program = Program { name: name.clone(), executable: lab.to_owned(), arguments };
-            let mut backend = Process::start(program, directory).await?;
-            let line = backend.first_line(START).await?;
-            let address: Option<SocketAddr> = line.strip_prefix("listening ").and_then(|text| text.parse().ok());
-            let address = address.with_context(|| format!("{name} says {line:?}"))?;
-            container.add(backend.id().with_context(|| format!("{name} has ended"))?)?;
+            let burner = Burner {
+                name: format!("backend-{n}"),
+                work: WORK,
+                threads: THREADS,
+                queue: QUEUE,
+                seed: seeds::backend(seed, n),
+            };
+            let (backend, address) = burner.start(lab, directory).await?;
+            container.add(backend.id().with_context(|| format!("backend-{n} has ended"))?)?;
             stand.clients.push(Arc::new(Client::new(address, "/", true, TIMEOUT)));
             stand.backends.push(backend);
             stand.containers.push(container);
@@ -166,7 +158,7 @@ impl Stand {
         let arrivals = plan.arrivals(seed);
         let arrivals = arrivals.into_iter().map(|(at, container)| (at, Arc::clone(&clients[container])));
         let start = Instant::now() + HEAD_START;
-        let watch = Watch::start(self.containers.clone(), state, start.into_std(), plan);
+        let watch = watch::start(self.containers.clone(), state, start.into_std(), plan);
         let samples = at_arrivals(arrivals, plan.warm_up(), OUTSTANDING, start, Arc::<Tally>::default()).await;
         let seen = watch.finish()?;
         self.backends.iter_mut().try_for_each(Process::check)?;

@@ -4,13 +4,12 @@
 //! It has a thread of its own, so that the load does not delay it. Dropping it ends the thread.
 
 use super::allocator::{Interval, State};
+use super::background::Background;
 use super::delay::{Delays, Sample};
 use super::plan::Plan;
 use crate::timeline::Point;
 use bloc_mesh::cgroups::{Container, CpuCounters, GroupError};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 const EACH: Duration = Duration::from_millis(10);
@@ -36,40 +35,9 @@ pub struct Seen {
     pub quotas: Vec<Vec<Point>>,
 }
 
-/// The thread.
-#[derive(Debug)]
-pub struct Watch {
-    stop: Arc<AtomicBool>,
-    thread: Option<JoinHandle<Result<Seen, GroupError>>>,
-}
-
-impl Watch {
-    /// Reads from `start` on; only what is in the window of the plan counts.
-    pub fn start(containers: Vec<Container>, state: State, start: Instant, plan: Plan) -> Self {
-        let stop = Arc::new(AtomicBool::new(false));
-        let stopped = Arc::clone(&stop);
-        let thread = std::thread::spawn(move || watch(&containers, state, start, plan, &stopped));
-        Self { stop, thread: Some(thread) }
-    }
-
-    /// Ends it.
-    ///
-    /// # Errors
-    /// A file could not be read or written.
-    pub fn finish(mut self) -> Result<Seen, GroupError> {
-        self.stop.store(true, Ordering::Relaxed);
-        let ended = self.thread.take().and_then(|thread| thread.join().ok());
-        ended.unwrap_or_else(|| Ok(Seen::default()))
-    }
-}
-
-impl Drop for Watch {
-    fn drop(&mut self) {
-        self.stop.store(true, Ordering::Relaxed);
-        if let Some(thread) = self.thread.take() {
-            let _ = thread.join();
-        }
-    }
+/// Reads from `start` on; only what is in the window of the plan counts.
+pub fn start(containers: Vec<Container>, state: State, start: Instant, plan: Plan) -> Background<Seen> {
+    Background::start(move |stopped| watch(&containers, state, start, plan, stopped))
 }
 
 /// What is known of one container.

@@ -7,7 +7,7 @@ use super::super::stand::Programs;
 use super::allocator::MemoryAllocator;
 use super::hog::Hog;
 use super::plan::{LIMIT, Shape, counts_from, length, shapes};
-use super::watch::{Seen, Watch};
+use super::watch::{self, Seen};
 use anyhow::{Context, ensure};
 use bloc_mesh::cgroups::{Container, ContainerMemory, Containers, Memory};
 use bloc_mesh::process::{Process, Program};
@@ -113,7 +113,7 @@ impl<'a> Stand<'a> {
     /// Waits until the plan is over. Starts processes again that the kernel has killed.
     async fn run(&mut self) -> anyhow::Result<Seen> {
         let containers = self.places.iter().map(|place| place.memory.clone()).collect();
-        let watch = Watch::start(containers, self.start, self.plan);
+        let watch = watch::start(containers, self.start, self.plan);
         while self.start.elapsed() < length(self.plan) {
             sleep(POLL).await;
             for n in 0..self.places.len() {

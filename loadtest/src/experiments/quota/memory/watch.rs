@@ -1,13 +1,12 @@
 //! Reads the files of the containers each 5 ms. It has a thread of its own; dropping it ends that.
 
+use super::super::background::Background;
 use super::super::plan::Plan;
 use super::plan::{MEBI, counts_from, length};
 use super::waits::Waits;
 use crate::timeline::Point;
 use bloc_mesh::cgroups::{ContainerMemory, GroupError};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 const EACH: Duration = Duration::from_millis(5);
@@ -29,40 +28,9 @@ pub struct Seen {
     pub limits: Vec<Vec<Point>>,
 }
 
-/// The thread.
-#[derive(Debug)]
-pub struct Watch {
-    stop: Arc<AtomicBool>,
-    thread: Option<JoinHandle<Result<Seen, GroupError>>>,
-}
-
-impl Watch {
-    /// Reads from now on, in a plan that began at `start`; only what is in its window counts.
-    pub fn start(containers: Vec<ContainerMemory>, start: Instant, plan: Plan) -> Self {
-        let stop = Arc::new(AtomicBool::new(false));
-        let stopped = Arc::clone(&stop);
-        let thread = std::thread::spawn(move || watch(&containers, start, plan, &stopped));
-        Self { stop, thread: Some(thread) }
-    }
-
-    /// Ends it.
-    ///
-    /// # Errors
-    /// A file could not be read.
-    pub fn finish(mut self) -> Result<Seen, GroupError> {
-        self.stop.store(true, Ordering::Relaxed);
-        let ended = self.thread.take().and_then(|thread| thread.join().ok());
-        ended.unwrap_or_else(|| Ok(Seen::default()))
-    }
-}
-
-impl Drop for Watch {
-    fn drop(&mut self) {
-        self.stop.store(true, Ordering::Relaxed);
-        if let Some(thread) = self.thread.take() {
-            let _ = thread.join();
-        }
-    }
+/// Reads from now on, in a plan that began at `start`; only what is in its window counts.
+pub fn start(containers: Vec<ContainerMemory>, start: Instant, plan: Plan) -> Background<Seen> {
+    Background::start(move |stopped| watch(&containers, start, plan, stopped))
 }
 
 impl Seen {
