@@ -1,0 +1,224 @@
+//! A replica of the control plane: what it has heard of the nodes of one application.
+
+use crate::divide::{Need, divide};
+use crate::message::{Ask, Told};
+use crate::part::Part;
+use crate::record::Record;
+use crate::steady::Steady;
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// A node of which nothing was heard for this long is silent: it keeps what it holds, and gets
+/// nothing.
+pub const LIVE: Duration = Duration::from_secs(10);
+/// How long a record is new: agents say twice a second what they hold.
+pub const NEW: Duration = Duration::from_secs(10);
+/// For how long a replica hears nodes before it changes what they hold.
+pub const HEARS: Duration = Duration::from_secs(3);
+/// A node lacks CPU if it holds less than this part of what it needs and should hold.
+const ENOUGH: f64 = 0.96;
+/// A node that does not lack CPU gets more only if that is this much more: each change is a write.
+const WORTH: f64 = 1.05;
+/// For how long what a node was told to leave is expected of it; then others are told, too.
+const LEAVES: Duration = Duration::from_secs(5);
+/// With more nodes than this, a plan is made only so often: it takes time for each node.
+const FEW: usize = 50;
+const PLAN: Duration = Duration::from_millis(100);
+
+#[derive(Clone, Copy, Debug)]
+struct Heard {
+    wants: Steady,
+    least: Steady,
+    own: Option<Part>,
+    at: Duration,
+    share: Option<Share>,
+    /// Since when it is told to leave something.
+    leaves: Option<Duration>,
+}
+
+/// What a plan says of a node.
+#[derive(Clone, Copy, Debug)]
+struct Share {
+    /// What it should hold.
+    should: Part,
+    /// What of that it needs.
+    needs: Part,
+}
+
+impl Share {
+    fn is_lacking(self, held: Part) -> bool {
+        held < self.needs.scaled(ENOUGH)
+    }
+}
+
+/// How the limit is to be divided.
+#[derive(Clone, Copy, Debug)]
+struct Plan {
+    at: Duration,
+    /// What the nodes that are heard may hold together.
+    total: Part,
+    /// What the silent ones hold.
+    silent: Part,
+    /// What those that lack CPU lack.
+    lacking: Part,
+}
+
+/// What a replica has heard of the nodes of one application. Times are of a clock that never goes
+/// back.
+///
+/// Cost: a plan takes some steps for each node, at most ten times a second with more than 50 nodes.
+/// Each ask takes some additions for each node.
+#[derive(Clone, Debug, Default)]
+pub struct Grantor {
+    heard: BTreeMap<String, Heard>,
+    plan: Option<Plan>,
+    /// Since when it hears any.
+    since: Option<Duration>,
+    /// Since when the record is known to be new, and until when.
+    new: Option<(Duration, Duration)>,
+}
+
+impl Grantor {
+    /// Takes what an agent says, and changes the record, which is to be written if it is another
+    /// one then: only the entry of this node changes, and whether the record is new. What the agent
+    /// is told holds only once it is written; none: the record has no room for this node.
+    pub fn hear(&mut self, record: &mut Record, node: &str, life: u64, ask: &Ask, now: Duration) -> Option<Told> {
+        let name = ask.name.clone();
+        if !record.hear(node, life, ask) {
+            // An agent that is not as far, as it lost its disk, begins a later life. Others do not
+            // hear this: they hold no less.
+            let known = record.entry(node).filter(|known| (known.life, known.number) > (life, ask.number))?;
+            let (life, number) = (known.life, known.number);
+            return Some(Told { name, life, number, part: Part::ZERO, goal: Part::ZERO });
+        }
+        self.remember(node, ask, now);
+        self.settle(record, now);
+        let hears = self.since.is_none_or(|since| now.saturating_sub(since) < HEARS);
+        let leaves_all = !self.heard.contains_key(node);
+        let goal =
+            if record.is_new() || hears && !leaves_all { record.part(node) } else { self.goal(record, node, now) };
+        // What it says that it holds, also where the record has no room for it: the goal is less.
+        let part = record.part(node).max(ask.part);
+        Some(Told { name, life, number: ask.number, part, goal })
+    }
+
+    /// The nodes of a record of which nothing was heard for so long.
+    pub fn silent<'a>(&self, record: &'a Record) -> Vec<&'a String> {
+        record.nodes().map(|(node, _)| node).filter(|node| !self.heard.contains_key(*node)).collect()
+    }
+
+    fn remember(&mut self, node: &str, ask: &Ask, now: Duration) {
+        self.heard.retain(|_, heard| now.saturating_sub(heard.at) < LIVE);
+        if self.heard.is_empty() {
+            self.since = None;
+        }
+        // More than all is as good as all, and takes less from others.
+        let (wants, least) = (ask.wants.min(Part::WHOLE), ask.least.min(Part::WHOLE));
+        if wants.max(least) == Part::ZERO {
+            self.heard.remove(node);
+            return;
+        }
+        self.since.get_or_insert(now);
+        let Some(heard) = self.heard.get_mut(node) else {
+            let (wants, least) = (Steady::new(wants, now), Steady::new(least, now));
+            let heard = Heard { wants, least, own: ask.own, at: now, share: None, leaves: None };
+            self.heard.insert(node.to_owned(), heard);
+            return;
+        };
+        heard.wants.hear(wants, now);
+        heard.least.hear(least, now);
+        (heard.own, heard.at) = (ask.own, now);
+    }
+
+    fn settle(&mut self, record: &mut Record, now: Duration) {
+        if !record.is_new() {
+            self.new = None;
+            return;
+        }
+        // If it heard nobody in between, this may be another loss of the record.
+        let known = self.new.filter(|(_, last)| now.saturating_sub(*last) < HEARS);
+        let since = known.map_or(now, |(since, _)| since);
+        self.new = Some((since, now));
+        if now.saturating_sub(since) >= NEW {
+            record.settle();
+        }
+    }
+
+    /// Gives a node what it should have, as far as that is free. Returns what it should keep.
+    fn goal(&mut self, record: &mut Record, node: &str, now: Duration) -> Part {
+        let (plan, share, leaves) = match (self.plan, self.heard.get(node)) {
+            (_, None) => return Part::ZERO,
+            (Some(plan), Some(Heard { share: Some(share), leaves, .. }))
+                if self.heard.len() > FEW && now.saturating_sub(plan.at) < PLAN =>
+            {
+                (plan, *share, *leaves)
+            }
+            _ => {
+                let plan = self.plan(record, now);
+                match self.heard.get(node) {
+                    Some(Heard { share: Some(share), leaves, .. }) => (plan, *share, *leaves),
+                    _ => return record.part(node),
+                }
+            }
+        };
+        let held = record.part(node);
+        let free = plan.total.minus(record.held().minus(plan.silent));
+        let is_lacking = share.is_lacking(held);
+        if is_lacking || share.should > held.scaled(WORTH) {
+            // Those that lack CPU come first.
+            let free = if is_lacking { free } else { free.minus(plan.lacking) };
+            record.raise(node, share.should.min(held.plus(free)));
+        }
+        let held = record.part(node);
+        if leaves.is_some() { held.min(share.should) } else { held }
+    }
+
+    fn plan(&mut self, record: &Record, now: Duration) -> Plan {
+        let held: Vec<Part> = self.heard.keys().map(|node| record.part(node)).collect();
+        let all: Part = held.iter().copied().sum();
+        let silent = record.held().minus(all);
+        let rest = Part::WHOLE.minus(silent);
+        // One without a limit of its own makes all of it available.
+        let own: Option<Part> = self.heard.values().map(|heard| heard.own).sum();
+        let total = own.map_or(rest, |own| own.min(rest));
+        let needs: Vec<Need> = self.heard.values().map(Heard::need).collect();
+        let mut lacking = Part::ZERO;
+        // Who has more than it should: how much, and what of that it could leave.
+        let mut more = Vec::new();
+        for (((heard, need), should), held) in self.heard.values_mut().zip(&needs).zip(divide(total, &needs)).zip(held)
+        {
+            let share = Share { should, needs: need.all().min(should) };
+            heard.share = Some(share);
+            if share.is_lacking(held) {
+                lacking = lacking.plus(share.needs.minus(held));
+            }
+            if held > should {
+                more.push((held.minus(should.max(need.least)), heard));
+            } else {
+                heard.leaves = None;
+            }
+        }
+        // As few as possible leave something: each one writes.
+        let mut missing = lacking.plus(all).minus(total);
+        more.sort_by_key(|(could, _)| std::cmp::Reverse(*could));
+        for (could, heard) in more {
+            if missing == Part::ZERO {
+                heard.leaves = None;
+            } else if now.saturating_sub(*heard.leaves.get_or_insert(now)) < LEAVES {
+                missing = missing.minus(could);
+            }
+        }
+        let plan = Plan { at: now, total, silent, lacking };
+        self.plan = Some(plan);
+        plan
+    }
+}
+
+impl Heard {
+    fn need(&self) -> Need {
+        Need { least: self.least.get(), wants: self.wants.get() }
+    }
+}
+
+#[cfg(test)]
+mod tests;

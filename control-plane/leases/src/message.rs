@@ -1,0 +1,100 @@
+//! What agents and replicas say to each other.
+
+use crate::part::Part;
+use serde::{Deserialize, Serialize};
+
+/// What an agent says of one application. One that it has left holds, wants and keeps nothing.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Ask {
+    /// `namespace/name`.
+    pub name: String,
+    /// How often it has given something in this life.
+    pub number: u64,
+    /// What it holds.
+    pub part: Part,
+    /// What its containers could use now, with some slack.
+    pub wants: Part,
+    /// What they keep at least.
+    pub least: Part,
+    /// The sum of the containers' own limits; none: one has no limit, or the limit of the
+    /// application may exceed them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub own: Option<Part>,
+}
+
+impl Ask {
+    /// Whether the node holds, wants and keeps nothing.
+    pub fn is_nothing(&self) -> bool {
+        [self.part, self.wants, self.least] == [Part::ZERO; 3]
+    }
+}
+
+/// What an agent says.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Asks {
+    /// The node.
+    pub node: String,
+    /// The agent's start: each one has a larger number.
+    pub life: u64,
+    /// The applications.
+    pub apps: Vec<Ask>,
+}
+
+/// What a replica says of one application to one node.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Told {
+    /// `namespace/name`.
+    pub name: String,
+    /// To which life of the agent this is said; if it is a later one than the agent's, the agent
+    /// has to begin a later one.
+    pub life: u64,
+    /// To which number.
+    pub number: u64,
+    /// What the node holds.
+    pub part: Part,
+    /// What it is to keep of it: others need the rest.
+    pub goal: Part,
+}
+
+/// What a replica says. It says nothing of applications whose record it could not write.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Tolds {
+    /// The applications.
+    pub apps: Vec<Told>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn asks_are_read_strictly() {
+        let text = r#"{"node":"n1","life":1764200000000,"apps":[{"name":"shop/checkout","number":3,"part":250000,"wants":300000,"least":50000,"own":400000}]}"#;
+        let asks: Asks = serde_json::from_str(text).unwrap();
+        assert_eq!(serde_json::to_string(&asks).unwrap(), text);
+        let text = text.replace(r#","own":400000"#, "");
+        let asks: Asks = serde_json::from_str(&text).unwrap();
+        assert_eq!((asks.apps[0].own, serde_json::to_string(&asks).unwrap()), (None, text.clone()));
+        for (old, new) in [
+            (r#""life""#, r#""more":1,"life""#),
+            (r#""number""#, r#""more":1,"number""#),
+            (r#""wants":300000,"#, ""),
+            ("250000", "-1"),
+            ("250000", "4294967296"),
+            ("1764200000000", "1.5"),
+        ] {
+            assert!(serde_json::from_str::<Asks>(&text.replace(old, new)).is_err(), "{new} for {old}");
+        }
+    }
+
+    #[test]
+    fn tolds_may_have_fields_of_a_later_version() {
+        let text = r#"{"apps":[{"name":"shop/checkout","life":1764200000000,"number":3,"part":300000,"goal":250000}]}"#;
+        let tolds: Tolds = serde_json::from_str(text).unwrap();
+        assert_eq!(serde_json::to_string(&tolds).unwrap(), text);
+        let later = text.replace(r#""goal""#, r#""more":1,"goal""#).replace(r#""apps""#, r#""more":{},"apps""#);
+        assert_eq!(serde_json::from_str::<Tolds>(&later).unwrap(), tolds);
+    }
+}
