@@ -20,6 +20,7 @@
 //! | [`store`], [`snapshot`] | the state in force, its versions, and the proxies that wait for news |
 //! | [`http`], [`server`] | the interface: polls, readiness, who may ask |
 //! | [`cpu`] | what node agents say of CPU quotas, for the proxies of the pods |
+//! | [`leases`] | which node holds which part of the CPU limit of an application |
 //! | [`load`] | arrivals, service rates and utilisation, from the proxies' reports |
 //! | [`page`], [`metrics`] | what operators see |
 //! | [`check`], [`schema`], `bloc-yaml` | checks and describes what operators write |
@@ -31,6 +32,7 @@ pub mod cpu;
 mod digest;
 pub mod http;
 pub mod latency;
+pub mod leases;
 pub mod load;
 pub mod metrics;
 pub mod page;

@@ -3,6 +3,7 @@
 use anyhow::{Context, Result, anyhow};
 use bloc_control_plane::check::{Good, check};
 use bloc_control_plane::http::identity::{Identity, NodeAgent, TrustDomain};
+use bloc_control_plane::leases::{FileLeases, KubernetesLeases, LeaseStore, Leases, Tokens};
 use bloc_control_plane::metrics::Metrics;
 use bloc_control_plane::server::{Listeners, Serving};
 use bloc_control_plane::source::{self, FileSource, KubernetesSource, Publisher};
@@ -74,6 +75,11 @@ struct Arguments {
     /// With spiffe: the end of the SPIFFE id that may report the CPU of pods
     #[arg(long, value_name = "ns/NAMESPACE/sa/ACCOUNT", default_value = "ns/bloc-node/sa/bloc-node-agent")]
     node_agent: NodeAgent,
+
+    /// With file: where to keep which node holds which part of a CPU limit; without it, node agents
+    /// get no leases
+    #[arg(long, value_name = "FILE")]
+    leases: Option<PathBuf>,
 
     /// The format of the log on standard error
     #[arg(long, value_enum, default_value = "text")]
@@ -176,6 +182,9 @@ async fn run(arguments: Arguments) -> Result<()> {
         }
         (IdentityKind::Spiffe, domain) => Identity::Spiffe(domain),
     };
+    if let (Source::Kubernetes, Some(file)) = (&source, &arguments.leases) {
+        return Err(anyhow!("--leases {} needs --source file:PATH", file.display()));
+    }
     let log = tracing_subscriber::fmt().with_env_filter(arguments.log).with_writer(std::io::stderr);
     match arguments.log_format {
         LogFormat::Text => log.with_ansi(false).init(),
@@ -194,9 +203,14 @@ async fn run(arguments: Arguments) -> Result<()> {
     let metrics = Arc::new(Metrics::default());
     let store = Store::new(source.to_string(), Clock::system(), arguments.report_interval);
     let publisher = Publisher::new(store.clone(), Arc::clone(&metrics));
+    let mut serving = Serving { identity, node_agent: arguments.node_agent, ..Serving::default() };
+    let leases = |store: Arc<dyn LeaseStore>| Some(Leases::new(store, Arc::clone(&metrics)));
     let source = match source {
         Source::File(path) => {
             let (source, snapshot) = FileSource::open(path).await?;
+            if let Some(file) = arguments.leases {
+                serving.leases = leases(Arc::new(FileLeases::open(file)?));
+            }
             publisher.accept(snapshot, Reach::default());
             tokio::spawn(async move {
                 source.watch(publisher).await;
@@ -204,7 +218,11 @@ async fn run(arguments: Arguments) -> Result<()> {
         }
         Source::Kubernetes => {
             let client = kubernetes().await.context("cannot configure a client for the Kubernetes API")?;
-            tokio::spawn(KubernetesSource::new(client, arguments.namespace, arguments.cluster_domain).run(publisher))
+            let (namespace, domain) = (arguments.namespace, arguments.cluster_domain);
+            let store = KubernetesLeases::new(client.clone(), &namespace, Arc::clone(&metrics));
+            serving.leases = leases(Arc::new(store));
+            serving.tokens = Some(Tokens::new(client.clone(), &serving.node_agent));
+            tokio::spawn(KubernetesSource::new(client, namespace, domain).run(publisher))
         }
     };
 
@@ -214,14 +232,7 @@ async fn run(arguments: Arguments) -> Result<()> {
     };
     let main = bind(arguments.listen, "all", arguments.address_file.as_deref()).await?;
     let listeners = Listeners { main, metrics: metrics_listener };
-    serve(
-        listeners,
-        store,
-        metrics,
-        Serving { identity, node_agent: arguments.node_agent, ..Serving::default() },
-        stop,
-    )
-    .await;
+    serve(listeners, store, metrics, serving, stop).await;
     source.abort();
     Ok(())
 }

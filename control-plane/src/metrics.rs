@@ -19,7 +19,8 @@
 //! | `bloc_node_agents` | gauge | node agents that were heard of within 15 s |
 //! | `bloc_node_agent_asks` | gauge | pods whose response times agents asked for within 15 s |
 //! | `bloc_node_agent_messages_total{answer}` | counter | their messages: `accepted`, `refused` (4xx), `no_room` (not all of it is known now) |
-//! | `bloc_kubernetes_watch_errors_total{kind}` | counter | lists and watches at the Kubernetes API that failed; `endpointslices`, `services`, `virtualservices`, `configmaps` |
+//! | `bloc_lease_*` | | see `docs/metrics.md` |
+//! | `bloc_kubernetes_watch_errors_total{kind}` | counter | lists and watches at the Kubernetes API that failed; `endpointslices`, `services`, `virtualservices`, `configmaps`, `leases` |
 //! | `bloc_service_*{service}` | gauge | the signals for scaling: the gauges of the table in the README |
 //! | `bloc_service_*_total{service}` | counter | what happened at the servers, see the same table |
 //! | `bloc_service_response_seconds{service}` | histogram | from the arrival at a server to its response |
@@ -28,10 +29,12 @@
 //! | `bloc_calls_unserved_total{caller,service}` | counter | those that failed, or were rejected or refused in the end |
 
 mod latency;
+mod leases;
 mod load;
 
 pub use latency::LatencyMetrics;
 
+use crate::leases::LeaseView;
 use crate::load::{Signals, Totals};
 use crate::store::{Counts, Outcome};
 use prometheus_client::encoding::text;
@@ -67,6 +70,8 @@ pub struct Metrics {
     node_agents: Gauge,
     node_agent_asks: Gauge,
     agent_messages: Family<Label, Counter>,
+    lease_asks: Family<Label, Counter>,
+    lease_writes: Family<Label, Counter>,
 }
 
 impl Default for Metrics {
@@ -90,6 +95,8 @@ impl Default for Metrics {
             node_agents: Gauge::default(),
             node_agent_asks: Gauge::default(),
             agent_messages: Family::default(),
+            lease_asks: Family::default(),
+            lease_writes: Family::default(),
         };
         let r = &mut metrics.registry;
         r.register("bloc_config_accepted", "Contents of the source that were accepted", metrics.accepted.clone());
@@ -124,6 +131,8 @@ impl Default for Metrics {
         r.register("bloc_node_agents", "Node agents that were heard of lately", metrics.node_agents.clone());
         r.register("bloc_node_agent_asks", "Pods whose response times are asked for", metrics.node_agent_asks.clone());
         r.register("bloc_node_agent_messages", "Messages of node agents by answer", metrics.agent_messages.clone());
+        r.register("bloc_lease_asks", "Asks for leases by result", metrics.lease_asks.clone());
+        r.register("bloc_lease_writes", "Writes of records of leases by result", metrics.lease_writes.clone());
         r.register("bloc_sync_answers", "Ended polls by answer", metrics.answers.clone());
         metrics
     }
@@ -175,8 +184,19 @@ impl Metrics {
         self.agent_messages.get_or_create(&[("answer", answer)]).inc();
     }
 
-    /// All metrics as OpenMetrics text: the gauges from `counts`, the metrics of services from
-    /// `services`.
+    /// Counts what became of an ask for a lease: `said`, `late`, `conflict`, `failed`, `unread` or
+    /// `no_room`; or of a message: `refused`.
+    pub fn count_lease_ask(&self, result: &'static str) {
+        self.lease_asks.get_or_create(&[("result", result)]).inc();
+    }
+
+    /// Counts a write of a record: `written`, `conflict` or `failed`.
+    pub fn count_lease_write(&self, result: &'static str) {
+        self.lease_writes.get_or_create(&[("result", result)]).inc();
+    }
+
+    /// All metrics as OpenMetrics text: the gauges from `counts` and `leases`, the metrics of
+    /// services from `services`.
     ///
     /// # Errors
     /// If formatting fails, which does not happen with a string.
@@ -185,6 +205,7 @@ impl Metrics {
         counts: Counts,
         services: &BTreeMap<String, (Signals, Totals)>,
         latencies: LatencyMetrics,
+        leases: &LeaseView,
     ) -> Result<String, std::fmt::Error> {
         let gauge = |value: usize| i64::try_from(value).unwrap_or(i64::MAX);
         // 52 bits, which fit a floating-point number.
@@ -206,6 +227,7 @@ impl Metrics {
         let mut out = String::new();
         text::encode_registry(&mut out, &self.registry)?;
         text::encode_registry(&mut out, &load::registry(counts.load_reports_dropped, services))?;
+        text::encode_registry(&mut out, &leases::registry(leases))?;
         let mut registry = Registry::default();
         registry.register_collector(Box::new(latencies));
         text::encode_registry(&mut out, &registry)?;

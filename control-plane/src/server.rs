@@ -4,8 +4,10 @@
 //! may take nor the number of connections.
 
 use crate::http;
+use crate::http::Access;
 use crate::http::caller::network;
 use crate::http::identity::{Identity, NodeAgent, Peer};
+use crate::leases::{Leases, Tokens};
 use crate::metrics::Metrics;
 use crate::store::Store;
 use axum::Router;
@@ -56,6 +58,11 @@ pub struct Serving {
     pub identity: Identity,
     /// Who may report the CPU of pods, if an identity is required.
     pub node_agent: NodeAgent,
+    /// By which tokens agents prove on which node they run, if an identity is required; none: by
+    /// none.
+    pub tokens: Option<Tokens>,
+    /// Which node holds which part of a CPU limit; none: there is no store for that.
+    pub leases: Option<Leases>,
     /// How long the head of a request may take, and how long a connection without a request may
     /// live.
     pub head_timeout: Duration,
@@ -72,6 +79,8 @@ impl Default for Serving {
         Self {
             identity: Identity::None,
             node_agent: NodeAgent::default(),
+            tokens: None,
+            leases: None,
             // A proxy asks again at once, or a second after its last answer.
             head_timeout: Duration::from_secs(30),
             // All proxies of a large mesh at one replica, and some more. An idle connection takes
@@ -108,11 +117,15 @@ pub async fn serve(
         let (builder, room) = (Arc::clone(builder), Arc::new(Semaphore::new(max_connections)));
         Port { listener, router, builder, room, max_connections_of_one, head_timeout: serving.head_timeout }
     };
-    let scrapes =
-        listeners.metrics.map(|it| port(it, http::metrics_router(store.clone(), metrics.clone()), &http1, SCRAPERS));
+    let leases = serving.leases;
+    let access = Access { identity: serving.identity, node_agent: serving.node_agent, tokens: serving.tokens };
+    let scrapes = listeners.metrics.map(|listener| {
+        let router = http::metrics_router(store.clone(), metrics.clone(), leases.clone());
+        port(listener, router, &http1, SCRAPERS)
+    });
     let router = match scrapes {
-        Some(_) => http::router(store.clone(), metrics, serving.identity, serving.node_agent),
-        None => http::router_with_metrics(store.clone(), metrics, serving.identity, serving.node_agent),
+        Some(_) => http::router(store.clone(), metrics, access, leases),
+        None => http::router_with_metrics(store.clone(), metrics, access, leases),
     };
     let main = port(listeners.main, router, &both, (serving.max_connections, serving.max_connections_of_one));
     // Dropping the future of a port stops it from accepting connections.

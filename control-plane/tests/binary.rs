@@ -48,6 +48,21 @@ async fn exits_on_an_invalid_node_agent() {
 }
 
 #[tokio::test]
+async fn exits_on_a_bad_file_of_leases_or_one_that_nobody_would_use() {
+    let directory = tempfile::tempdir().unwrap();
+    let services = format!("file:{}", file(directory.path(), "good", "services: {a: {}}"));
+    let bad = file(directory.path(), "bad", r#"{"shop/checkout":{"nodes":[]}}"#);
+    let needs = format!("--leases {bad} needs --source file:PATH");
+    for (source, reason) in
+        [("kubernetes", &*needs), (&*services, &*format!("{bad}: shop/checkout.nodes: invalid type"))]
+    {
+        let output = run(&["--source", source, "--leases", &bad]).await;
+        let message = String::from_utf8(output.stderr).unwrap();
+        assert!(!output.status.success() && message.contains(reason), "{message}");
+    }
+}
+
+#[tokio::test]
 async fn exits_on_an_invalid_trust_domain() {
     for (domain, identity, reason) in [
         ("", "spiffe", "\"\" is not allowed; allowed: 1 to 255 of"),

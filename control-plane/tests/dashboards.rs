@@ -5,11 +5,13 @@
 #![allow(missing_docs, reason = "tests")]
 
 use bloc_control_plane::latency::{EdgeTotals, ServiceTotals};
+use bloc_control_plane::leases::{AppLease, LeaseView};
 use bloc_control_plane::load::{Signals, Spread, Totals};
 use bloc_control_plane::metrics::{LatencyMetrics, Metrics};
 use bloc_control_plane::store::Counts;
-use bloc_node_agent::Bytes;
-use bloc_node_agent::agent::status::{AppMemory, Status};
+use bloc_leases::Part;
+use bloc_node_agent::agent::status::{self, AppCpu, AppMemory, Status};
+use bloc_node_agent::{Bytes, Cores};
 use bloc_policy::features::Feature;
 use bloc_policy::latency::Histogram;
 use promql_parser::parser::{self, Expr};
@@ -19,6 +21,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::convert::Infallible;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::Duration;
 
 fn dashboards() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("dashboards")
@@ -77,8 +80,13 @@ fn of_the_control_plane() -> BTreeSet<String> {
     let times = Histogram { sum_us: 1, counts: vec![(7, 1)] };
     let totals = ServiceTotals { response: times.clone(), calls: times };
     let latencies = LatencyMetrics { services: [("a".to_owned(), totals)].into(), edges: EdgeTotals::default() };
-    let text =
-        metrics.encode(counts, &BTreeMap::from([("a".to_owned(), (signals, Totals::default()))]), latencies).unwrap();
+    metrics.count_lease_ask("said");
+    metrics.count_lease_write("written");
+    let lease = AppLease { held: 0.5, free: 0.5, silent: 0.0, silent_nodes: 0 };
+    let leases = LeaseView { apps: BTreeMap::from([("shop/checkout".into(), lease)]), unread: 0 };
+    let text = metrics
+        .encode(counts, &BTreeMap::from([("a".to_owned(), (signals, Totals::default()))]), latencies, &leases)
+        .unwrap();
     names(&text)
 }
 
@@ -93,7 +101,10 @@ fn of_the_node_agent() -> BTreeSet<String> {
         containers: Vec::new(),
     };
     let memory = BTreeMap::from([("shop/checkout".to_owned(), app)]);
-    let status = Status { errors: BTreeMap::from([("read", 1)]), memory, ..Status::default() };
+    let lease = status::AppLease { part: Part::WHOLE, goal: Part::WHOLE, held: Part::ZERO, age: Duration::ZERO };
+    let app = AppCpu { limit: Cores::ZERO, free: Cores::ZERO, lease: Some(lease), containers: Vec::new() };
+    let cpu = BTreeMap::from([("shop/checkout".to_owned(), app)]);
+    let status = Status { errors: BTreeMap::from([("read", 1)]), cpu, memory, ..Status::default() };
     names(&bloc_node_agent::metrics::encode(&status, true).unwrap())
 }
 
@@ -164,7 +175,7 @@ fn the_alerts_use_only_existing_metrics() {
         serde_saphyr::from_str(&std::fs::read_to_string(dashboards().join("alerts.yaml")).unwrap()).unwrap();
     let mut found = Vec::new();
     queries(&alerts, "expr", &mut found);
-    assert_eq!(found.len(), 10);
+    assert_eq!(found.len(), 13);
     let known = &(&of_sidecars() | &of_the_control_plane()) | &of_the_node_agent();
     let unknown: Vec<String> =
         found.iter().flat_map(|query| named(query)).filter(|name| !known.contains(name)).collect();
@@ -178,9 +189,10 @@ fn the_documentation_names_the_metrics_about_node_agents() {
     let section = section.split("\n## ").next().unwrap();
     let names = section.split('`').filter(|text| text.starts_with("bloc_"));
     let named: BTreeSet<String> = names.map(|text| text.split('{').next().unwrap().to_owned()).collect();
-    let is_about = |name: &String| name.starts_with("bloc_node_agent") || name.starts_with("bloc_cpu");
+    let is_about =
+        |name: &String| ["bloc_node_agent", "bloc_cpu", "bloc_lease"].iter().any(|start| name.starts_with(start));
     let written: BTreeSet<String> = of_the_control_plane().into_iter().filter(is_about).collect();
-    assert_eq!(written.len(), 4);
+    assert_eq!(written.len(), 11);
     assert_eq!(named, written);
 }
 

@@ -3,6 +3,7 @@
 
 mod common;
 
+use bloc_control_plane::leases::LeaseView;
 use bloc_control_plane::metrics::{LatencyMetrics, Metrics};
 use bloc_control_plane::source::{KubernetesSource, Publisher, kubernetes};
 use bloc_control_plane::store::{Outcome, Poll};
@@ -62,7 +63,10 @@ impl Replica {
 
     /// The value of a metric; 0 if it has no series.
     fn metric(&self, name: &str) -> f64 {
-        let text = self.metrics.encode(self.store.counts(), &BTreeMap::new(), LatencyMetrics::default()).unwrap();
+        let text = self
+            .metrics
+            .encode(self.store.counts(), &BTreeMap::new(), LatencyMetrics::default(), &LeaseView::default())
+            .unwrap();
         text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' ')?.parse().ok()).unwrap_or(0.0)
     }
 }

@@ -3,6 +3,7 @@
 use super::identity::{Identity, NodeAgent};
 use super::no_room::Named;
 use super::transit::Transit;
+use crate::leases::{Leases, Tokens};
 use crate::metrics::Metrics;
 use crate::store::Store;
 use axum::Json;
@@ -18,6 +19,10 @@ pub struct Context {
     pub identity: Identity,
     /// Who may report the CPU of pods, if an identity is required.
     pub node_agent: NodeAgent,
+    /// By which tokens agents prove on which node they run; none: by none.
+    pub tokens: Option<Tokens>,
+    /// None: there is no store for leases.
+    pub leases: Option<Leases>,
     /// Bodies and responses in transit.
     pub transit: Transit,
     /// Callers that the log has named lately for lack of room.

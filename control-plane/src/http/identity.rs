@@ -86,6 +86,13 @@ impl FromStr for NodeAgent {
 }
 
 impl NodeAgent {
+    /// Its service account, as the API server names it.
+    pub fn user(&self) -> String {
+        let mut parts = self.0.split('/').skip(1).step_by(2);
+        let (namespace, account) = (parts.next().unwrap_or_default(), parts.next().unwrap_or_default());
+        format!("system:serviceaccount:{namespace}:{account}")
+    }
+
     /// Checks that the owner of this SPIFFE id, whose trust domain is checked already, may report
     /// the CPU of pods; `None`: no identity is required.
     ///
@@ -373,6 +380,7 @@ mod tests {
         let (default, other): (NodeAgent, NodeAgent) = (NodeAgent::default(), "ns/a/sa/b".parse().unwrap());
         let may = |agent: &NodeAgent, id: Option<&str>| agent.check(id);
         let agent = "spiffe://cluster.local/ns/bloc-node/sa/bloc-node-agent";
+        assert_eq!(default.user(), "system:serviceaccount:bloc-node:bloc-node-agent");
         assert_eq!((may(&default, Some(agent)), may(&default, None)), (Ok(()), Ok(())));
         assert_eq!(may(&other, Some("spiffe://td/ns/a/sa/b")), Ok(()));
         let why = format!("{agent:?} is not allowed; allowed: ns/a/sa/b");

@@ -7,6 +7,7 @@
 //! |---|---|
 //! | `POST /v1/sync` | the long poll of the proxies, see [`sync`] |
 //! | `POST /v1/cpu` | what node agents say of pods and ask about them, see [`cpu`](crate::cpu) |
+//! | `POST /v1/lease` | which part of a CPU limit a node holds, see [`leases`](crate::leases) |
 //! | `GET /v1/services` | the services in force, their source, the last refusal, the proxies |
 //! | `GET /v1/services/{name}` | one service, its [`load`](crate::load::Signals) and its proxies; 404 if it does not exist |
 //! | `GET /healthz` | 200 as long as the process runs |
@@ -20,11 +21,13 @@ pub mod caller;
 mod context;
 mod cpu;
 pub mod identity;
+mod lease;
 mod no_room;
 mod sync;
 mod transit;
 
 use crate::cpu::CPU_PATH;
+use crate::leases::{LEASE_PATH, Leases, Tokens};
 use crate::metrics::{self, LatencyMetrics, Metrics};
 use crate::page;
 use crate::store::Store;
@@ -45,22 +48,33 @@ use transit::Transit;
 const IN_TRANSIT: usize = 64 << 20;
 const SCRAPES_IN_TRANSIT: usize = 16 << 20;
 
-/// All routes except `/metrics`; `identity` says how proxies prove who they are, and `node_agent`
-/// who may report the CPU of pods then. Must be called
+/// Who may ask what.
+#[derive(Clone, Debug, Default)]
+pub struct Access {
+    /// How proxies prove who they are.
+    pub identity: Identity,
+    /// Who may report the CPU of pods, if an identity is required.
+    pub node_agent: NodeAgent,
+    /// By which tokens agents prove on which node they run, if an identity is required; none: by
+    /// none.
+    pub tokens: Option<Tokens>,
+}
+
+/// All routes except `/metrics`; without `leases`, there is no store for them. Must be called
 /// inside a tokio runtime, because it starts the tasks that sample for the page and observe arrival
 /// rates.
-pub fn router(store: Store, metrics: Arc<Metrics>, identity: Identity, node_agent: NodeAgent) -> Router {
-    finish(routes(&store), Context { node_agent, ..context(store, metrics, identity) })
+pub fn router(store: Store, metrics: Arc<Metrics>, access: Access, leases: Option<Leases>) -> Router {
+    finish(routes(&store), context(store, metrics, access, leases))
 }
 
 /// The same, and `/metrics`.
-pub fn router_with_metrics(store: Store, metrics: Arc<Metrics>, identity: Identity, node_agent: NodeAgent) -> Router {
-    finish(routes(&store).merge(scrapes()), Context { node_agent, ..context(store, metrics, identity) })
+pub fn router_with_metrics(store: Store, metrics: Arc<Metrics>, access: Access, leases: Option<Leases>) -> Router {
+    finish(routes(&store).merge(scrapes()), context(store, metrics, access, leases))
 }
 
 /// `/metrics` alone.
-pub fn metrics_router(store: Store, metrics: Arc<Metrics>) -> Router {
-    let context = context(store, metrics, Identity::None);
+pub fn metrics_router(store: Store, metrics: Arc<Metrics>, leases: Option<Leases>) -> Router {
+    let context = context(store, metrics, Access::default(), leases);
     finish(scrapes(), Context { transit: Transit::of(SCRAPES_IN_TRANSIT), ..context })
 }
 
@@ -69,6 +83,7 @@ fn routes(store: &Store) -> Router<Context> {
     Router::new()
         .route(SYNC_PATH, post(sync::sync))
         .route(CPU_PATH, post(cpu::cpu))
+        .route(LEASE_PATH, post(lease::lease))
         .route("/v1/services", get(services))
         .route("/v1/services/{name}", get(service))
         .route("/healthz", get(|| async { "ok\n" }))
@@ -80,9 +95,10 @@ fn scrapes() -> Router<Context> {
     Router::new().route("/metrics", get(scrape))
 }
 
-fn context(store: Store, metrics: Arc<Metrics>, identity: Identity) -> Context {
-    let node_agent = NodeAgent::default();
-    Context { store, metrics, identity, node_agent, transit: Transit::of(IN_TRANSIT), named: Arc::default() }
+fn context(store: Store, metrics: Arc<Metrics>, access: Access, leases: Option<Leases>) -> Context {
+    let Access { identity, node_agent, tokens } = access;
+    let transit = Transit::of(IN_TRANSIT);
+    Context { store, metrics, identity, node_agent, tokens, leases, transit, named: Arc::default() }
 }
 
 fn finish(routes: Router<Context>, context: Context) -> Router {
@@ -115,7 +131,8 @@ async fn readyz(State(context): State<Context>) -> Response {
 async fn scrape(State(context): State<Context>) -> Response {
     let (services, edges) = context.store.latency_totals();
     let latencies = LatencyMetrics { services, edges };
-    match context.metrics.encode(context.store.counts(), &context.store.signals(), latencies) {
+    let leases = context.leases.as_ref().map(Leases::view).unwrap_or_default();
+    match context.metrics.encode(context.store.counts(), &context.store.signals(), latencies, &leases) {
         Ok(text) => ([(header::CONTENT_TYPE, metrics::CONTENT_TYPE)], text).into_response(),
         Err(error) => refusal(StatusCode::INTERNAL_SERVER_ERROR, &error.to_string()),
     }
@@ -134,7 +151,7 @@ mod tests {
     #[tokio::test]
     async fn small_answers_need_memory_over_http2_but_not_over_http1() {
         let store = Store::new("test", Clock::system(), ReportInterval::default());
-        let context = Context { transit: Transit::of(4), ..context(store, Arc::default(), Identity::None) };
+        let context = Context { transit: Transit::of(4), ..context(store, Arc::default(), Access::default(), None) };
         let mut router = finish(Router::new().route("/", get(|| async { "some" })), context);
         for (version, status) in
             [(Version::HTTP_11, StatusCode::OK), (Version::HTTP_2, StatusCode::SERVICE_UNAVAILABLE)]

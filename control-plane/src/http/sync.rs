@@ -154,6 +154,8 @@ mod tests {
             metrics: Arc::default(),
             identity: Identity::None,
             node_agent: NodeAgent::default(),
+            tokens: None,
+            leases: None,
             transit: Transit::of(bytes),
             named: Arc::default(),
         };

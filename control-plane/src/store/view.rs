@@ -98,7 +98,7 @@ pub struct ProxyView {
 }
 
 /// Numbers for the metrics.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     /// Identifies the content of everything in force.
     pub digest: u64,

@@ -299,6 +299,16 @@ impl ControlPlane {
         self.client.get(format!("{}{path}", self.url)).send().await.unwrap().text().await.unwrap()
     }
 
+    /// Sends JSON; returns the status and the text of the answer.
+    pub async fn post(&self, path: &str, headers: &[(&str, &str)], body: &Value) -> (u16, String) {
+        let mut request = self.client.post(format!("{}{path}", self.url)).json(body);
+        for (name, value) in headers {
+            request = request.header(*name, *value);
+        }
+        let response = request.send().await.unwrap();
+        (response.status().as_u16(), response.text().await.unwrap())
+    }
+
     pub async fn is_ready(&self) -> bool {
         self.get("/readyz").await == "ready\n"
     }

@@ -8,6 +8,7 @@ mod cluster;
 mod envoys;
 mod features;
 mod flood;
+mod leases;
 mod node_agent;
 mod programs;
 mod proxy;

@@ -25,7 +25,7 @@ mod routes;
 mod secret;
 #[cfg(test)]
 mod tests;
-mod watch;
+pub(crate) mod watch;
 
 pub use policy::{ALL, KEY, LABEL, PolicySpec, Scope};
 

@@ -26,7 +26,7 @@ use tokio::sync::{Notify, mpsc};
 use tokio::time::{Instant, sleep, sleep_until};
 
 const LEAST_PAUSE: Duration = Duration::from_millis(200);
-/// An API server that is back must be noticed soon. Two replicas with four watches each do not
+/// An API server that is back must be noticed soon. Two replicas with five watches each do not
 /// overload it.
 const MOST_PAUSE: Duration = Duration::from_secs(5);
 /// How long one watch lasts, in seconds.
@@ -57,11 +57,11 @@ pub enum Object {
 
 /// What a watch reports.
 #[derive(Debug)]
-pub enum Reading {
+pub enum Reading<O = Object> {
     /// All objects at a revision; `begun` is when the list began.
-    Listed { objects: Vec<(Key, Object)>, revision: u64, begun: Instant },
+    Listed { objects: Vec<(Key, O)>, revision: u64, begun: Instant },
     /// An object was added or changed.
-    Applied { key: Key, object: Object, revision: u64 },
+    Applied { key: Key, object: O, revision: u64 },
     /// An object was deleted, or is no longer ours.
     Deleted { key: Key, revision: u64 },
     /// Nothing happened up to a revision.
@@ -73,7 +73,7 @@ pub enum Reading {
 }
 
 /// The watch of one kind of object.
-pub struct Watch<K> {
+pub struct Watch<K, O = Object> {
     /// What is watched.
     pub api: Api<K>,
     /// The name of the kind in log and metrics.
@@ -85,9 +85,9 @@ pub struct Watch<K> {
     /// Whether the cluster may lack that kind of object, or not let us read it.
     pub optional: bool,
     /// Reduces an object to the parts that matter; `None`: it does not matter.
-    pub reduce: fn(K) -> Option<Object>,
+    pub reduce: fn(K) -> Option<O>,
     /// Receives the readings.
-    pub readings: mpsc::Sender<(usize, Reading)>,
+    pub readings: mpsc::Sender<(usize, Reading<O>)>,
     /// Notified to list again, to make sure that this watch is up to date.
     pub refresh: Arc<Notify>,
     /// What is counted.
@@ -104,7 +104,7 @@ enum End {
     Withheld,
 }
 
-impl<K: Resource + Clone + DeserializeOwned + Debug + Send + 'static> Watch<K> {
+impl<K: Resource + Clone + DeserializeOwned + Debug + Send + 'static, O: Send + 'static> Watch<K, O> {
     /// Watches until the receiver of the readings is gone.
     pub async fn run(self) {
         let mut failures = 0;
@@ -140,7 +140,7 @@ impl<K: Resource + Clone + DeserializeOwned + Debug + Send + 'static> Watch<K> {
         }
     }
 
-    async fn list(&self) -> Result<(Vec<(Key, Object)>, u64), Error> {
+    async fn list(&self) -> Result<(Vec<(Key, O)>, u64), Error> {
         let mut params = ListParams { label_selector: self.selector.map(str::to_owned), ..ListParams::default() };
         params = params.limit(PAGE);
         let (mut objects, mut revision) = (Vec::new(), 0);
@@ -245,7 +245,7 @@ impl<K: Resource + Clone + DeserializeOwned + Debug + Send + 'static> Watch<K> {
         self.optional && (has_code(error, 403) || has_code(error, 404))
     }
 
-    async fn send(&self, reading: Reading) {
+    async fn send(&self, reading: Reading<O>) {
         // If the receiver is gone, the loops notice.
         let _ = self.readings.send((self.place, reading)).await;
     }
@@ -274,6 +274,6 @@ fn of<K: Resource>(object: &K) -> u64 {
 
 /// A resource version as a number. Kubernetes guarantees since 1.35 that these are growing numbers;
 /// in fact they were before.
-fn number(revision: Option<&str>) -> u64 {
+pub fn number(revision: Option<&str>) -> u64 {
     revision.and_then(|text| text.parse().ok()).unwrap_or(0)
 }

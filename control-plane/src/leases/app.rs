@@ -1,0 +1,247 @@
+//! One application at this replica: what it has heard, and the asks that wait for a write.
+//!
+//! An ask that changes nothing is answered at once. The others wait for the write under way, and
+//! then all that have come go into one record: their number does not decide how often the API
+//! server is asked, and two asks at one replica are no conflict.
+
+use super::store::Known;
+use bloc_leases::{Ask, Grantor, MOST_NODES, Record, Told};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+use tokio::sync::oneshot;
+
+/// Why nothing is said of an application.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unsaid {
+    /// A later ask of the node has taken its place.
+    Late,
+    /// Another replica has written the record meanwhile.
+    Conflict,
+    /// The record could not be written in time.
+    Failed,
+    /// There is a record that cannot be used.
+    Unread,
+    /// There is no room for one more application or node, or a count is too large.
+    NoRoom,
+}
+
+/// What is said of an application.
+pub type Answer = Result<Told, Unsaid>;
+
+/// An ask that waits for a write.
+#[derive(Debug)]
+pub struct Waiting {
+    life: u64,
+    ask: Ask,
+    answer: oneshot::Sender<Answer>,
+}
+
+/// What is to be written together.
+#[derive(Debug, Default)]
+pub struct Batch {
+    /// By node.
+    asks: BTreeMap<String, Waiting>,
+    /// Nodes that do not exist any more.
+    gone: BTreeSet<String>,
+}
+
+/// The answer, or where it will come from.
+pub enum Said {
+    Now(Answer),
+    /// And whether a task has to be started that writes.
+    Later(oneshot::Receiver<Answer>, bool),
+}
+
+/// What a batch makes of a record.
+pub struct Heard {
+    pub record: Record,
+    answers: Vec<(oneshot::Sender<Answer>, Answer)>,
+}
+
+#[derive(Debug)]
+struct State {
+    grantor: Grantor,
+    batch: Batch,
+    is_writing: bool,
+    /// When somebody asked last.
+    asked: Duration,
+}
+
+/// An application. Times are since the start of this replica.
+#[derive(Debug)]
+pub struct App {
+    /// The node that asked first.
+    opener: Box<str>,
+    state: Mutex<State>,
+}
+
+impl App {
+    pub fn new(opener: &str, now: Duration) -> Self {
+        let state = State { grantor: Grantor::default(), batch: Batch::default(), is_writing: false, asked: now };
+        Self { opener: opener.into(), state: Mutex::new(state) }
+    }
+
+    /// The node that asked first.
+    pub fn opener(&self) -> &str {
+        &self.opener
+    }
+
+    /// Hears an ask, given the record that is known.
+    pub fn hear(&self, known: &Known, node: &str, life: u64, ask: Ask, now: Duration) -> Said {
+        let mut state = self.lock();
+        state.asked = now;
+        let mut record = (*known.record).clone();
+        match hear(&mut state.grantor, &mut record, node, life, &ask, now) {
+            Ok(_) if record != *known.record => {}
+            answer => return Said::Now(answer),
+        }
+        let asks = &mut state.batch.asks;
+        if asks.get(node).is_some_and(|other| (other.life, other.ask.number) > (life, ask.number)) {
+            return Said::Now(Err(Unsaid::Late));
+        }
+        if asks.len() >= MOST_NODES && !asks.contains_key(node) {
+            return Said::Now(Err(Unsaid::NoRoom));
+        }
+        let (answer, receiver) = oneshot::channel();
+        // One that the agent repeats takes the place of the one before: nobody waits for that.
+        asks.insert(node.to_owned(), Waiting { life, ask, answer });
+        Said::Later(receiver, !std::mem::replace(&mut state.is_writing, true))
+    }
+
+    /// A node does not exist any more. Returns whether a task has to be started that writes.
+    pub fn free(&self, node: String) -> bool {
+        let mut state = self.lock();
+        state.batch.gone.insert(node);
+        !std::mem::replace(&mut state.is_writing, true)
+    }
+
+    /// What has come since; none: nothing, and the task that writes is to end.
+    pub fn take(&self) -> Option<Batch> {
+        let mut state = self.lock();
+        let batch = std::mem::take(&mut state.batch);
+        state.is_writing = !batch.asks.is_empty() || !batch.gone.is_empty();
+        state.is_writing.then_some(batch)
+    }
+
+    /// The task that writes is gone. What has come since waits for the next one.
+    pub fn stop(&self) {
+        self.lock().is_writing = false;
+    }
+
+    /// Makes the record that is known into the one that is to be written. `is_silent`: still;
+    /// `may_begin`: whether a node may have an entry in one more record.
+    pub fn apply(
+        &self,
+        batch: Batch,
+        known: &Known,
+        is_silent: impl Fn(&str) -> bool,
+        may_begin: impl Fn(&str) -> bool,
+        now: Duration,
+    ) -> Heard {
+        let mut state = self.lock();
+        let mut record = (*known.record).clone();
+        for node in batch.gone.iter().filter(|node| is_silent(node)) {
+            record.free(node);
+        }
+        let answers = batch.asks.into_iter().map(|(node, waiting)| {
+            let Waiting { life, ask, answer } = waiting;
+            if record.entry(&node).is_none() && !ask.is_nothing() && !may_begin(&node) {
+                return (answer, Err(Unsaid::NoRoom));
+            }
+            (answer, hear(&mut state.grantor, &mut record, &node, life, &ask, now))
+        });
+        let answers = answers.collect();
+        Heard { record, answers }
+    }
+
+    /// When somebody asked last; none: something is to be written.
+    pub fn idle_since(&self) -> Option<Duration> {
+        let state = self.lock();
+        (!state.is_writing).then_some(state.asked)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Batch {
+    /// Says why nothing is said.
+    pub fn fail(self, why: Unsaid) {
+        for waiting in self.asks.into_values() {
+            // Who has stopped waiting hears nothing.
+            let _ = waiting.answer.send(Err(why));
+        }
+    }
+}
+
+impl Heard {
+    /// Says what was written; or why nothing is said of what was not.
+    pub fn say(self, written: Result<(), Unsaid>) {
+        for (sender, answer) in self.answers {
+            let _ = sender.send(written.and(answer));
+        }
+    }
+}
+
+fn hear(grantor: &mut Grantor, record: &mut Record, node: &str, life: u64, ask: &Ask, now: Duration) -> Answer {
+    grantor.hear(record, node, life, ask, now).ok_or(Unsaid::NoRoom)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use bloc_leases::Part;
+
+    fn ask(number: u64, part: u32) -> Ask {
+        let part = Part::millionths(part);
+        Ask { name: "a/b".into(), number, part, wants: Part::WHOLE, least: Part::ZERO, own: None }
+    }
+
+    fn later(app: &App, known: &Known, ask: Ask) -> oneshot::Receiver<Answer> {
+        match app.hear(known, "n", 1, ask, Duration::ZERO) {
+            Said::Later(receiver, _) => receiver,
+            Said::Now(answer) => panic!("{answer:?}"),
+        }
+    }
+
+    #[test]
+    fn of_the_asks_of_a_node_only_the_last_one_waits() {
+        let (app, known) = (App::new("n", Duration::ZERO), Known::default());
+        let mut first = later(&app, &known, ask(1, 300_000));
+        let mut second = later(&app, &known, ask(2, 200_000));
+        assert!(first.try_recv().is_err(), "nobody waits for it");
+        let late = app.hear(&known, "n", 1, ask(1, 300_000), Duration::ZERO);
+        assert!(matches!(late, Said::Now(Err(Unsaid::Late))));
+        let heard = app.apply(app.take().unwrap(), &known, |_| true, |_| true, Duration::ZERO);
+        assert_eq!(heard.record.part("n").get(), 200_000);
+        heard.say(Ok(()));
+        assert_eq!(second.try_recv().unwrap().unwrap().number, 2);
+        assert!(app.take().is_none() && app.take().is_none());
+    }
+
+    #[test]
+    fn a_node_that_is_heard_before_the_write_is_not_freed() {
+        let (app, known) = (App::new("n", Duration::ZERO), Known::default());
+        drop(later(&app, &known, ask(1, 300_000)));
+        let record = app.apply(app.take().unwrap(), &known, |_| true, |_| true, Duration::ZERO).record;
+        let known = Known { record: record.into(), version: Some("1".into()) };
+        for is_silent in [false, true] {
+            app.free("n".into());
+            let record = app.apply(app.take().unwrap(), &known, |_| is_silent, |_| true, Duration::ZERO).record;
+            assert_eq!(record.part("n").get(), if is_silent { 0 } else { 300_000 });
+        }
+    }
+
+    #[test]
+    fn no_room_in_the_record_is_no_room() {
+        let record = (0..MOST_NODES).map(|nth| format!(r#""n{nth}":{{"life":1,"number":0,"part":0}}"#));
+        let text = format!(r#"{{"nodes":{{{}}}}}"#, record.collect::<Vec<_>>().join(","));
+        let record: Record = serde_json::from_str(&text).unwrap();
+        let (app, known) = (App::new("n", Duration::ZERO), Known { record: record.into(), version: None });
+        let said = |known: &Known, count: u64| app.hear(known, "n", count, ask(count, 0), Duration::ZERO);
+        assert!(matches!(said(&known, 1), Said::Now(Err(Unsaid::NoRoom))));
+        assert!(matches!(said(&Known::default(), 1 << 53), Said::Now(Err(Unsaid::NoRoom))));
+    }
+}

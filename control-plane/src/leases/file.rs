@@ -1,0 +1,172 @@
+//! Records in a file, for one replica without Kubernetes: JSON, `{"namespace/name": RECORD}`.
+//!
+//! The file is read once, and written anew with each change: to another file, which is renamed once
+//! it is on the disk. Nobody else may write it.
+
+use super::message;
+use super::store::{self, Known, LeaseStore, Unread, Unwritten, Writing};
+use bloc_leases::Record;
+use bloc_policy::config::ConfigError;
+use futures_util::FutureExt;
+use futures_util::future::{BoxFuture, ready};
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{self, ErrorKind, Write};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+use tokio::task::spawn_blocking;
+
+/// The version of each record: the writes of an application are one after the other.
+const VERSION: &str = "1";
+
+type Records = BTreeMap<Arc<str>, Arc<Record>>;
+
+/// Why the file cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    /// It cannot be read.
+    #[error("{0}: cannot be read: {1}")]
+    Read(PathBuf, io::Error),
+    /// Its content cannot be used.
+    #[error("{0}: {1}")]
+    Content(PathBuf, String),
+}
+
+/// Records in a file.
+#[derive(Debug)]
+pub struct FileLeases {
+    path: PathBuf,
+    records: Mutex<Records>,
+    /// Held while the file is written.
+    writing: tokio::sync::Mutex<()>,
+}
+
+impl FileLeases {
+    /// Reads the records of a file, which need not exist.
+    ///
+    /// # Errors
+    /// If it cannot be read or used.
+    pub fn open(path: PathBuf) -> Result<Self, OpenError> {
+        let records = match std::fs::read(&path) {
+            Ok(text) => read(&text).map_err(|reason| OpenError::Content(path.clone(), reason))?,
+            Err(error) if error.kind() == ErrorKind::NotFound => Records::new(),
+            Err(error) => return Err(OpenError::Read(path, error)),
+        };
+        Ok(Self { path, records: Mutex::new(records), writing: tokio::sync::Mutex::default() })
+    }
+
+    fn known(&self) -> Records {
+        self.records.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    async fn put(&self, app: Arc<str>, record: Record) -> Result<(), Unwritten> {
+        let _writing = self.writing.lock().await;
+        let mut records = self.known();
+        records.insert(app, Arc::new(record));
+        let path = self.path.clone();
+        let (written, records) = spawn_blocking(move || (save(&path, &records), records))
+            .await
+            .map_err(|error| Unwritten::Failed(error.to_string()))?;
+        written.map_err(|error| Unwritten::Failed(format!("{}: cannot be written: {error}", self.path.display())))?;
+        *self.records.lock().unwrap_or_else(PoisonError::into_inner) = records;
+        Ok(())
+    }
+}
+
+fn read(text: &[u8]) -> Result<Records, String> {
+    let records: BTreeMap<String, Record> = ConfigError::read_json(text).map_err(|error| error.to_string())?;
+    let checked = records.into_iter().map(|(name, record)| {
+        message::app("name", &name).map_err(|error| error.to_string())?;
+        Ok((name.as_str().into(), Arc::new(store::check(&name, record)?)))
+    });
+    checked.collect()
+}
+
+fn save(path: &Path, records: &Records) -> io::Result<()> {
+    let plain: BTreeMap<&str, &Record> = records.iter().map(|(name, record)| (&**name, &**record)).collect();
+    let mut beside = path.as_os_str().to_owned();
+    beside.push(".new");
+    let mut file = File::create(&beside)?;
+    file.write_all(&serde_json::to_vec(&plain)?)?;
+    file.sync_all()?;
+    std::fs::rename(&beside, path)?;
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    File::open(folder)?.sync_all()
+}
+
+impl LeaseStore for FileLeases {
+    fn is_ready(&self) -> bool {
+        true
+    }
+
+    fn read(&self, app: &str) -> Result<Known, Unread> {
+        let records = self.records.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = |record: &Arc<Record>| Known { record: Arc::clone(record), version: Some(VERSION.to_owned()) };
+        Ok(records.get(app).map(known).unwrap_or_default())
+    }
+
+    fn write(&self, app: Arc<str>, record: Record, _: Option<String>) -> Writing<'_> {
+        self.put(app, record).boxed()
+    }
+
+    fn records(&self) -> Vec<(Arc<str>, Arc<Record>)> {
+        self.known().into_iter().collect()
+    }
+
+    fn unread(&self) -> usize {
+        0
+    }
+
+    fn has_node(&self, _: String) -> BoxFuture<'_, Result<bool, String>> {
+        ready(Ok(true)).boxed()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn record(text: &str) -> Record {
+        store::parse("", text).unwrap()
+    }
+
+    #[tokio::test]
+    async fn what_is_written_is_read_after_a_restart() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("leases.json");
+        let file = FileLeases::open(path.clone()).unwrap();
+        assert_eq!((file.read("a/b").unwrap().version, file.read("a/b").unwrap().record.is_new()), (None, true));
+        let first = record(r#"{"nodes":{"n1":{"life":1,"number":2,"part":300000}}}"#);
+        file.write("a/b".into(), first.clone(), None).await.unwrap();
+        file.write("a/c".into(), Record::new(), None).await.unwrap();
+        let file = FileLeases::open(path.clone()).unwrap();
+        assert_eq!(*file.read("a/b").unwrap().record, first);
+        assert_eq!(file.records().len(), 2);
+        // A folder that is gone.
+        drop(folder);
+        let failed = file.write("a/b".into(), Record::new(), None).await.unwrap_err();
+        assert!(failed.to_string().starts_with(&format!("{}: cannot be written: ", path.display())), "{failed}");
+        assert_eq!(*file.read("a/b").unwrap().record, first, "what was written stays");
+    }
+
+    #[test]
+    fn a_file_that_cannot_be_used_is_refused_and_left() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("leases.json");
+        for (text, reason) in [
+            ("", "EOF"),
+            (r#"{"a":{"nodes":{}}}"#, r#"name: "a" is not allowed; allowed: namespace/name"#),
+            (r#"{"a/b":{"nodes":{"n":{"life":1,"number":0,"part":-1}}}}"#, "a/b.nodes.n.part: invalid value"),
+            (
+                r#"{"a/b":{"nodes":{"n":{"life":1,"number":0,"part":900000},"m":{"life":1,"number":0,"part":100001}}}}"#,
+                "a/b.nodes: parts of 1000001 together are not allowed; allowed: 1000000 at most",
+            ),
+        ] {
+            std::fs::write(&path, text).unwrap();
+            let error = FileLeases::open(path.clone()).unwrap_err().to_string();
+            assert!(error.starts_with(&path.display().to_string()) && error.contains(reason), "{error}");
+            assert_eq!(std::fs::read_to_string(&path).unwrap(), text);
+        }
+        assert!(FileLeases::open(folder.path().to_owned()).unwrap_err().to_string().contains("cannot be read"));
+    }
+}

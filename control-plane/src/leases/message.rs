@@ -1,0 +1,158 @@
+//! What an agent asks, checked.
+
+use bloc_leases::{Ask, Asks, Part};
+use bloc_policy::config::ConfigError;
+use std::collections::BTreeSet;
+
+/// The most applications of a message.
+const MOST_APPS: usize = 100;
+/// The longest name of a node.
+const MOST_NODE: usize = 253;
+/// The longest name of an application: with what the store adds, it is the name of an object.
+const MOST_APP: usize = 240;
+/// The longest name of a namespace.
+const MOST_NAMESPACE: usize = 63;
+/// The largest life and number: every JSON reader has them exactly, and there are later ones.
+const MOST_COUNT: u64 = (1 << 53) - 1;
+
+/// Reads and checks a message.
+///
+/// # Errors
+/// The first value that is not allowed, with its path and what is allowed.
+pub fn read(body: &[u8]) -> Result<Asks, ConfigError> {
+    let asks: Asks = ConfigError::read_json(body)?;
+    if asks.node.len() > MOST_NODE || !is_dotted(&asks.node) {
+        return refuse("node", format!("{:?}", asks.node), &format!("{NAME}, {MOST_NODE} bytes at most"));
+    }
+    count("life", asks.life)?;
+    if asks.apps.len() > MOST_APPS {
+        return refuse("apps", format!("{} entries", asks.apps.len()), &format!("{MOST_APPS} at most"));
+    }
+    let mut names = BTreeSet::new();
+    for (index, ask) in asks.apps.iter().enumerate() {
+        check(&format!("apps[{index}]"), ask)?;
+        if !names.insert(&ask.name) {
+            return refuse(&format!("apps[{index}].name"), format!("{:?}", ask.name), "each application once");
+        }
+    }
+    Ok(asks)
+}
+
+fn check(path: &str, ask: &Ask) -> Result<(), ConfigError> {
+    app(&format!("{path}.name"), &ask.name)?;
+    count(&format!("{path}.number"), ask.number)?;
+    if ask.part > Part::WHOLE {
+        let most = Part::WHOLE.get();
+        return refuse(&format!("{path}.part"), ask.part.get().to_string(), &format!("0 to {most}"));
+    }
+    Ok(())
+}
+
+/// What is allowed of a name.
+const NAME: &str = "a to z, 0 to 9, '-' and '.', with a letter or digit at each end and beside each dot";
+
+/// Checks the name of an application, `namespace/name`.
+///
+/// # Errors
+/// If it is not allowed.
+pub fn app(path: &str, text: &str) -> Result<(), ConfigError> {
+    let good = text.split_once('/').is_some_and(|(namespace, name)| {
+        namespace.len() <= MOST_NAMESPACE && is_label(namespace) && is_dotted(name) && text.len() <= MOST_APP
+    });
+    if good {
+        return Ok(());
+    }
+    let allowed = format!(
+        "namespace/name, {MOST_APP} bytes at most: {NAME}; no dots and {MOST_NAMESPACE} bytes at most in the namespace"
+    );
+    refuse(path, format!("{text:?}"), &allowed)
+}
+
+/// Names by RFC 1123, which objects of Kubernetes have.
+fn is_dotted(text: &str) -> bool {
+    text.split('.').all(is_label)
+}
+
+fn is_label(text: &str) -> bool {
+    let within = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
+    !text.is_empty() && text.bytes().all(within) && !text.starts_with('-') && !text.ends_with('-')
+}
+
+fn count(path: &str, value: u64) -> Result<(), ConfigError> {
+    if value <= MOST_COUNT { Ok(()) } else { refuse(path, value.to_string(), &format!("0 to {MOST_COUNT}")) }
+}
+
+fn refuse<T>(path: &str, value: String, allowed: &str) -> Result<T, ConfigError> {
+    Err(ConfigError::OutOfRange { path: path.to_owned(), value, allowed: allowed.to_owned() })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::{Value, json};
+
+    fn message(member: &str, value: Value) -> Value {
+        let mut ask = json!({"name": "shop/checkout", "number": 3, "part": 250_000, "wants": 300_000, "least": 1});
+        ask[member] = value;
+        json!({"node": "n1", "life": 7, "apps": [ask]})
+    }
+
+    fn said(message: &Value) -> Result<Asks, String> {
+        read(message.to_string().as_bytes()).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn takes_all_that_is_within_the_ranges() {
+        let (node, app) = ("a".repeat(253), format!("{}/{}", "a-9".repeat(21), "a".repeat(176)));
+        for good in [
+            message("own", json!(400_000)),
+            message("part", json!(1_000_000)),
+            message("wants", json!(u32::MAX)),
+            message("number", json!(MOST_COUNT)),
+            message("name", json!("a/a.b-9.c")),
+            message("name", json!(app)),
+            json!({"node": node, "life": MOST_COUNT, "apps": []}),
+        ] {
+            assert!(said(&good).is_ok(), "{good} {:?}", said(&good));
+        }
+    }
+
+    #[test]
+    fn a_refusal_names_path_value_and_what_is_allowed() {
+        let long = format!("a/{}", "a".repeat(239));
+        let many: Vec<Value> = (0..101).map(|n| message("name", json!(format!("a/a{n}")))["apps"][0].clone()).collect();
+        let one = message("name", json!("a/a"))["apps"][0].clone();
+        for (bad, path, value, allowed) in [
+            (json!({"node": "", "life": 1, "apps": []}), "node", "\"\"", "a to z"),
+            (json!({"node": "a/b", "life": 1, "apps": []}), "node", "\"a/b\"", "a to z"),
+            (json!({"node": "a".repeat(254), "life": 1, "apps": []}), "node", "\"aaa", "253 bytes"),
+            (json!({"node": "n", "life": 1u64 << 53, "apps": []}), "life", "9007199254740992", "0 to 9007199254740991"),
+            (json!({"node": "n", "life": 1, "apps": many}), "apps", "101 entries", "100 at most"),
+            (json!({"node": "n", "life": 1, "apps": [one, one]}), "apps[1].name", "\"a/a\"", "once"),
+            (message("name", json!("checkout")), "apps[0].name", "\"checkout\"", "namespace/name"),
+            (message("name", json!("a.b/c")), "apps[0].name", "\"a.b/c\"", "no dots"),
+            (message("name", json!("a/b..c")), "apps[0].name", "\"a/b..c\"", "beside each dot"),
+            (message("name", json!("a/b-")), "apps[0].name", "\"a/b-\"", "at each end"),
+            (message("name", json!("a/B")), "apps[0].name", "\"a/B\"", "a to z"),
+            (message("name", json!("a/b/c")), "apps[0].name", "\"a/b/c\"", "namespace/name"),
+            (message("name", json!(format!("{}/a", "a".repeat(64)))), "apps[0].name", "\"aaa", "63 bytes"),
+            (message("name", json!(long)), "apps[0].name", "\"a/aaa", "240 bytes"),
+            (message("part", json!(1_000_001)), "apps[0].part", "1000001", "0 to 1000000"),
+            (message("number", json!(u64::MAX)), "apps[0].number", "18446744073709551615", "0 to 9007199254740991"),
+        ] {
+            let error = said(&bad).unwrap_err();
+            assert!(error.starts_with(&format!("{path}: {value}")), "{error}");
+            assert!(error.contains(" is not allowed; allowed: ") && error.contains(allowed), "{error}");
+        }
+        for (bad, start) in [
+            (message("part", json!(-1)), "apps[0].part: invalid value"),
+            (message("part", json!(1.5)), "apps[0].part: invalid type"),
+            (message("number", Value::Null), "apps[0].number: invalid type"),
+            (message("more", json!(1)), "apps[0].more: unknown field"),
+            (json!({"node": "n", "apps": []}), ".: missing field `life`"),
+        ] {
+            let error = said(&bad).unwrap_err();
+            assert!(error.starts_with(start), "{error}");
+        }
+    }
+}

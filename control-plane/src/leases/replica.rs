@@ -1,0 +1,331 @@
+//! All applications at this replica.
+
+use super::app::{Answer, App, Said, Unsaid};
+use super::budget::Budget;
+use super::nodes::Nodes;
+use super::room::{self, MOST_APPS, MOST_OF_NODE};
+use super::store::{Known, LeaseStore, Unwritten};
+use super::view::{AppLease, LeaseView};
+use crate::metrics::Metrics;
+use bloc_leases::{Ask, Asks, Grantor, Record, Told, Tolds};
+use std::cell::LazyCell;
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Duration;
+use tokio::sync::Semaphore;
+use tokio::time::{Instant, sleep, timeout_at};
+
+/// An application of which nobody asked for this long is forgotten. Its record stays.
+const FORGET: Duration = Duration::from_secs(60);
+/// The pause between two writes of an application: what comes meanwhile is one write. It grows with
+/// the record, above [`SMALL`] bytes, up to [`LONGEST`].
+const GATHER: Duration = Duration::from_millis(100);
+const SMALL: usize = 10_000;
+const LONGEST: Duration = Duration::from_secs(1);
+/// Writes at the same time.
+const WRITES: usize = 8;
+/// How long a message waits for writes: agents wait 0.8 s. What is written later is said to the
+/// next ask.
+const PATIENCE: Duration = Duration::from_millis(500);
+/// How often silent nodes are looked for.
+const LOOK: Duration = Duration::from_secs(5);
+/// How often a write that failed is in the log, and that there is no room.
+const LOG_EVERY: Duration = Duration::from_secs(10);
+
+/// The API server was not read yet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Away;
+
+/// What this replica knows of leases, and where it keeps records; clones share it.
+#[derive(Clone, Debug)]
+pub struct Leases(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    store: Arc<dyn LeaseStore>,
+    metrics: Arc<Metrics>,
+    started: Instant,
+    apps: Mutex<HashMap<Arc<str>, Arc<App>>>,
+    nodes: Mutex<Nodes>,
+    writes: Semaphore,
+    budget: tokio::sync::Mutex<Budget>,
+    logged: Logged,
+    logged_room: Logged,
+}
+
+/// When something was in the log.
+#[derive(Debug, Default)]
+struct Logged(Mutex<Option<Duration>>);
+
+impl Logged {
+    fn is_due(&self, now: Duration) -> bool {
+        let mut logged = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_due = logged.is_none_or(|at| now.saturating_sub(at) >= LOG_EVERY);
+        if is_due {
+            *logged = Some(now);
+        }
+        is_due
+    }
+}
+
+/// A task that writes. If it panics, another one may start.
+struct Writer {
+    app: Arc<App>,
+    has_ended: bool,
+}
+
+impl Drop for Writer {
+    fn drop(&mut self) {
+        if !self.has_ended {
+            self.app.stop();
+        }
+    }
+}
+
+impl Leases {
+    /// With these records. Must be called inside a tokio runtime: a task looks for nodes that no
+    /// longer exist, until all clones are dropped.
+    pub fn new(store: Arc<dyn LeaseStore>, metrics: Arc<Metrics>) -> Self {
+        let inner = Inner {
+            store,
+            metrics,
+            started: Instant::now(),
+            apps: Mutex::default(),
+            nodes: Mutex::default(),
+            writes: Semaphore::new(WRITES),
+            budget: Budget::new(Instant::now()).into(),
+            logged: Logged::default(),
+            logged_room: Logged::default(),
+        };
+        let leases = Self(Arc::new(inner));
+        tokio::spawn(Self::keep_looking(Arc::downgrade(&leases.0)));
+        leases
+    }
+
+    /// Answers an agent. Says nothing of applications whose record could not be written.
+    ///
+    /// # Errors
+    /// If it is not known yet who holds what.
+    pub async fn ask(&self, asks: Asks) -> Result<Tolds, Away> {
+        if !self.0.store.is_ready() {
+            return Err(Away);
+        }
+        let Asks { node, life, apps } = asks;
+        let now = self.now();
+        self.nodes(|nodes| nodes.heard(&node, now));
+        let deadline = Instant::now() + PATIENCE;
+        let may_begin = LazyCell::new(|| room::may_begin(self.store(), &node));
+        let hear = |ask: Ask| (ask.name.clone(), self.hear(&node, life, ask, || *may_begin, now));
+        let said: Vec<(String, Said)> = apps.into_iter().map(hear).collect();
+        let mut tolds = Tolds::default();
+        for (app, said) in said {
+            let answer = match said {
+                Said::Now(answer) => answer,
+                Said::Later(receiver, _) => match timeout_at(deadline, receiver).await {
+                    Ok(Ok(answer)) => answer,
+                    // A later ask of this node has taken its place.
+                    Ok(Err(_)) => Err(Unsaid::Late),
+                    Err(_) => Err(Unsaid::Failed),
+                },
+            };
+            if answer == Err(Unsaid::NoRoom) && self.0.logged_room.is_due(self.now()) {
+                tracing::warn!(node, app, "there is no room for its part of a CPU limit; it gets none");
+            }
+            tolds.apps.extend(self.count(answer));
+        }
+        Ok(tolds)
+    }
+
+    fn hear(&self, node: &str, life: u64, ask: Ask, may_begin: impl Fn() -> bool, now: Duration) -> Said {
+        let Ok(known) = self.0.store.read(&ask.name) else { return Said::Now(Err(Unsaid::Unread)) };
+        if known.record.entry(node).is_none() {
+            if ask.is_nothing() && !self.apps().contains_key(&*ask.name) {
+                // It changes nothing, so nothing has to be remembered.
+                let told = Grantor::default().hear(&mut (*known.record).clone(), node, life, &ask, now);
+                return Said::Now(told.ok_or(Unsaid::NoRoom));
+            }
+            if !ask.is_nothing() && !may_begin() {
+                return Said::Now(Err(Unsaid::NoRoom));
+            }
+        }
+        let Some((name, app)) = self.app(&ask.name, node, now) else { return Said::Now(Err(Unsaid::NoRoom)) };
+        let said = app.hear(&known, node, life, ask, now);
+        if matches!(said, Said::Later(_, true)) {
+            tokio::spawn(self.clone().write(name, app));
+        }
+        said
+    }
+
+    fn count(&self, answer: Answer) -> Option<Told> {
+        self.0.metrics.count_lease_ask(match answer {
+            Ok(_) => "said",
+            Err(Unsaid::Late) => "late",
+            Err(Unsaid::Conflict) => "conflict",
+            Err(Unsaid::Failed) => "failed",
+            Err(Unsaid::Unread) => "unread",
+            Err(Unsaid::NoRoom) => "no_room",
+        });
+        answer.ok()
+    }
+
+    /// Writes what has come of an application, until nothing comes any more.
+    async fn write(self, name: Arc<str>, app: Arc<App>) {
+        let mut writer = Writer { app, has_ended: false };
+        loop {
+            let permit = self.0.writes.acquire().await;
+            // In the order in which they come. What comes while it waits goes into the same write.
+            let mut budget = self.0.budget.lock().await;
+            budget.ready().await;
+            let Some(batch) = writer.app.take() else { break };
+            let mut pause = GATHER;
+            match self.0.store.read(&name) {
+                Err(_) => batch.fail(Unsaid::Unread),
+                Ok(known) => {
+                    let now = self.now();
+                    let is_silent = |node: &str| self.nodes(|nodes| nodes.is_gone(node, now));
+                    let may_begin = |node: &str| room::may_begin(self.store(), node);
+                    let heard = writer.app.apply(batch, &known, is_silent, may_begin, now);
+                    let written = if heard.record == *known.record {
+                        Ok(())
+                    } else if room::has_room(self.store(), &heard.record, &known) {
+                        budget.take(heard.record.bytes());
+                        drop(budget);
+                        pause = gather(heard.record.bytes());
+                        self.put(&name, &heard.record, known).await
+                    } else {
+                        Err(Unsaid::NoRoom)
+                    };
+                    heard.say(written);
+                }
+            }
+            drop(permit);
+            sleep(pause).await;
+        }
+        writer.has_ended = true;
+    }
+
+    async fn put(&self, name: &Arc<str>, record: &Record, known: Known) -> Result<(), Unsaid> {
+        let is_new = known.version.is_none();
+        match self.0.store.write(Arc::clone(name), record.clone(), known.version).await {
+            Ok(()) => {
+                self.0.metrics.count_lease_write("written");
+                if is_new {
+                    tracing::info!(app = %name, "a record of who holds which part of its CPU limit is begun");
+                }
+                Ok(())
+            }
+            Err(Unwritten::Conflict) => {
+                self.0.metrics.count_lease_write("conflict");
+                Err(Unsaid::Conflict)
+            }
+            Err(Unwritten::Failed(reason)) => {
+                self.0.metrics.count_lease_write("failed");
+                if self.0.logged.is_due(self.now()) {
+                    tracing::warn!(app = %name, reason, "who holds which part of its CPU limit cannot be written; nodes keep what they hold");
+                }
+                Err(Unsaid::Failed)
+            }
+        }
+    }
+
+    /// An application; none: there is no room for one more of this node.
+    fn app(&self, name: &str, node: &str, now: Duration) -> Option<(Arc<str>, Arc<App>)> {
+        let mut apps = self.apps();
+        if let Some((name, app)) = apps.get_key_value(name) {
+            return Some((Arc::clone(name), Arc::clone(app)));
+        }
+        if apps.len() >= MOST_APPS || apps.values().filter(|app| app.opener() == node).count() >= MOST_OF_NODE {
+            return None;
+        }
+        let (name, app): (Arc<str>, _) = (name.into(), Arc::new(App::new(node, now)));
+        apps.insert(Arc::clone(&name), Arc::clone(&app));
+        Some((name, app))
+    }
+
+    fn apps(&self) -> MutexGuard<'_, HashMap<Arc<str>, Arc<App>>> {
+        self.0.apps.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    async fn keep_looking(leases: Weak<Inner>) {
+        loop {
+            sleep(LOOK).await;
+            let Some(leases) = leases.upgrade().map(Self) else { return };
+            leases.forget();
+            if leases.0.store.is_ready() {
+                leases.free_nodes().await;
+            }
+        }
+    }
+
+    fn forget(&self) {
+        let now = self.now();
+        let mut apps = self.apps();
+        // Who is about to ask, or to write, has it in hand.
+        apps.retain(|_, app| {
+            Arc::strong_count(app) > 1 || app.idle_since().is_none_or(|asked| now.saturating_sub(asked) < FORGET)
+        });
+    }
+
+    /// Frees nodes that were silent for long and no longer exist.
+    async fn free_nodes(&self) {
+        let (records, now) = (self.0.store.records(), self.now());
+        let names = records.iter().flat_map(|(_, record)| record.nodes().map(|(node, _)| node.as_str()));
+        for node in self.nodes(|nodes| nodes.due(names, now)) {
+            match self.0.store.has_node(node.clone()).await {
+                Ok(true) => {}
+                Ok(false) => self.free(&node, &records),
+                Err(error) => {
+                    tracing::warn!(node, %error, "whether a silent node exists is not known; it keeps its parts")
+                }
+            }
+            sleep(GATHER).await;
+        }
+    }
+
+    fn free(&self, node: &str, records: &[(Arc<str>, Arc<Record>)]) {
+        let now = self.now();
+        if !self.nodes(|nodes| nodes.is_missing(node, now)) {
+            return;
+        }
+        let held: Vec<_> = records.iter().filter(|(_, record)| record.entry(node).is_some()).collect();
+        tracing::info!(node, apps = held.len(), "a node no longer exists, and its parts are free");
+        for (name, _) in held {
+            let Some((name, app)) = self.app(name, node, now) else { continue };
+            if app.free(node.to_owned()) {
+                tokio::spawn(self.clone().write(name, app));
+            }
+        }
+    }
+
+    /// The records at this moment.
+    pub fn view(&self) -> LeaseView {
+        let now = self.now();
+        let mut records = self.0.store.records();
+        // Those that somebody holds come first.
+        records.sort_by_key(|(_, record)| record.is_empty());
+        let apps = self.nodes(|nodes| {
+            let view = |(name, record): &(Arc<str>, Arc<Record>)| (Arc::clone(name), AppLease::of(record, nodes, now));
+            records.iter().take(MOST_APPS).map(view).collect()
+        });
+        LeaseView { apps, unread: self.0.store.unread() }
+    }
+
+    /// What is known of nodes.
+    pub(super) fn nodes<T>(&self, with: impl FnOnce(&mut Nodes) -> T) -> T {
+        with(&mut self.0.nodes.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    fn store(&self) -> &dyn LeaseStore {
+        &*self.0.store
+    }
+
+    /// The time since the start of this replica.
+    pub(super) fn now(&self) -> Duration {
+        self.0.started.elapsed()
+    }
+}
+
+/// The pause after a write of a record of so many bytes.
+pub(super) fn gather(bytes: usize) -> Duration {
+    GATHER.mul_f64((bytes as f64 / SMALL as f64).max(1.0)).min(LONGEST)
+}

@@ -1,0 +1,40 @@
+//! How many records there are, and how many of one node.
+
+use super::store::{Known, LeaseStore};
+use bloc_leases::Record;
+
+/// The most applications that are remembered, and that have a record with entries.
+pub const MOST_APPS: usize = 1_000;
+/// The most records with an entry of one node, and the most applications that are remembered as it
+/// asked first: a node has 110 pods by default, and one that is taken over leaves room for others.
+pub const MOST_OF_NODE: usize = 200;
+/// The most records, also empty ones: nothing deletes these, and a node may begin and leave ever
+/// new ones. They take some 10 MB in etcd and here.
+const MOST_RECORDS: usize = 10_000;
+/// The memory for all records and what was heard of their nodes, by [`cost`]: some 130,000 entries.
+const MOST_MEMORY: usize = 32 << 20;
+/// An entry of a record and of what was heard of its node, without their names.
+const ENTRY: usize = 200;
+
+/// Whether a node may have an entry in one more record.
+pub fn may_begin(store: &dyn LeaseStore, node: &str) -> bool {
+    store.records().iter().filter(|(_, record)| record.entry(node).is_some()).count() < MOST_OF_NODE
+}
+
+/// Whether a record may take the place of the one that is known.
+pub fn has_room(store: &dyn LeaseStore, record: &Record, known: &Known) -> bool {
+    if cost(record) <= cost(&known.record) && known.version.is_some() {
+        return true;
+    }
+    let records = store.records();
+    let bytes: usize = records.iter().map(|(_, record)| cost(record)).sum();
+    let begun = || records.iter().filter(|(_, record)| !record.is_empty()).count();
+    (known.version.is_some() || records.len() < MOST_RECORDS)
+        && (!known.record.is_empty() || begun() < MOST_APPS)
+        && bytes + cost(record) <= MOST_MEMORY
+}
+
+/// What a record takes in memory, and what was heard of its nodes, in bytes.
+fn cost(record: &Record) -> usize {
+    record.nodes().map(|(node, _)| 2 * node.len() + ENTRY).sum()
+}

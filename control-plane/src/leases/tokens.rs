@@ -1,0 +1,397 @@
+//! Whether a token is that of the node agent on a node.
+//!
+//! A SPIFFE id is that of all agents. What one agent gives is taken for its node, so an agent has
+//! to prove on which node it runs: by a token of its service account that is bound to its pod.
+//! Kubernetes 1.30 or later writes the pod's node into it, and the API server says so
+//! (TokenReview).
+//!
+//! A good token is remembered for [`KEPT`] and another one for [`REFUSED`], by its digest. New ones
+//! are reviewed at most so often, and at most one each second for each node that is claimed: one
+//! node's tokens do not keep others waiting. An agent hangs up before a slow review ends, so that
+//! goes on without it.
+
+use crate::http::identity::NodeAgent;
+use axum::http::StatusCode;
+use futures_util::FutureExt;
+use futures_util::future::{BoxFuture, Shared};
+use k8s_openapi::api::authentication::v1::{TokenReview, TokenReviewSpec, TokenReviewStatus};
+use kube::api::PostParams;
+use kube::{Api, Client};
+use sha2::{Digest, Sha256};
+use std::collections::{HashMap, HashSet};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+use tokio::sync::oneshot;
+use tokio::time::{Instant, timeout};
+
+/// The audience that a token must have.
+pub const AUDIENCE: &str = "bloc-control-plane";
+/// Where the API server says on which node the pod of a token runs.
+const NODE: &str = "authentication.kubernetes.io/node-name";
+/// How long a good token is remembered.
+const KEPT: Duration = Duration::from_secs(60);
+/// The most that are remembered: one for each node, and a second while it is renewed.
+const MOST: usize = 4_000;
+/// The most reviews a second: 2,000 nodes need 34.
+const A_SECOND: u32 = 50;
+/// How long a token that is not good is remembered: it may become valid, if clocks differ.
+const REFUSED: Duration = Duration::from_secs(10);
+/// The most of those: all that are reviewed in that time.
+const MOST_REFUSED: usize = 10 * A_SECOND as usize;
+/// How long a review may take.
+const TIMEOUT: Duration = Duration::from_secs(4);
+
+type Review = dyn Fn(String) -> BoxFuture<'static, Result<TokenReviewStatus, String>> + Send + Sync;
+
+/// Checks tokens; clones share what is remembered.
+#[derive(Clone)]
+pub struct Tokens {
+    user: Arc<str>,
+    review: Arc<Review>,
+    state: Arc<Mutex<State>>,
+}
+
+/// The node of the token's agent; or why it is refused, which has nothing of the token.
+type Checked = Result<String, (StatusCode, String)>;
+type InFlight = Shared<BoxFuture<'static, Checked>>;
+type Key = [u8; 32];
+
+struct State {
+    good: HashMap<Key, Known>,
+    refused: HashMap<Key, Known>,
+    in_flight: HashMap<Key, InFlight>,
+    /// The second whose reviews are counted.
+    second: Instant,
+    reviews: u32,
+    /// For which nodes something was reviewed in it.
+    claimed: HashSet<String>,
+}
+
+struct Known {
+    checked: Checked,
+    until: Instant,
+}
+
+/// A review under way, until this is dropped.
+struct Reviewing(Tokens, Key);
+
+impl Drop for Reviewing {
+    fn drop(&mut self) {
+        self.0.lock().in_flight.remove(&self.1);
+    }
+}
+
+impl std::fmt::Debug for Tokens {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Tokens").field("user", &self.user).finish_non_exhaustive()
+    }
+}
+
+impl Tokens {
+    /// Tokens of that agent, which the API server reviews.
+    pub fn new(client: Client, agent: &NodeAgent) -> Self {
+        let api = Api::<TokenReview>::all(client);
+        let review = move |token: String| {
+            let api = api.clone();
+            let spec = TokenReviewSpec { token, audiences: Some(vec![AUDIENCE.to_owned()]) };
+            async move {
+                let (params, review) = (PostParams::default(), TokenReview { spec, ..TokenReview::default() });
+                match timeout(TIMEOUT, api.create(&params, &review)).await {
+                    Ok(Ok(review)) => review.status.ok_or_else(|| "an answer without a status".to_owned()),
+                    Ok(Err(error)) => Err(error.to_string()),
+                    Err(_) => Err(format!("no answer within {} s", TIMEOUT.as_secs())),
+                }
+            }
+            .boxed()
+        };
+        Self::with(agent, review)
+    }
+
+    /// The same, which something else reviews.
+    pub fn with(
+        agent: &NodeAgent,
+        review: impl Fn(String) -> BoxFuture<'static, Result<TokenReviewStatus, String>> + Send + Sync + 'static,
+    ) -> Self {
+        let state = State {
+            good: HashMap::new(),
+            refused: HashMap::new(),
+            in_flight: HashMap::new(),
+            second: Instant::now(),
+            reviews: 0,
+            claimed: HashSet::new(),
+        };
+        Self { user: agent.user().into(), review: Arc::new(review), state: Arc::new(Mutex::new(state)) }
+    }
+
+    /// Checks that a token is that of the agent on `node`. If nobody waits any more, a review goes
+    /// on, and its result is remembered. Must be called inside a tokio runtime.
+    ///
+    /// # Errors
+    /// 401, 403, or 503 if nobody can say now; with the reason, which has nothing of the token.
+    pub async fn check(&self, token: &str, node: &str) -> Result<(), (StatusCode, String)> {
+        let key = Sha256::digest(token).into();
+        let review = {
+            let (mut state, now) = (self.lock(), Instant::now());
+            if let Some(checked) = state.known(&key, now) {
+                return is_of(&checked?, node);
+            }
+            if let Some(review) = state.in_flight.get(&key) {
+                review.clone()
+            } else {
+                state.count(node, now).map_err(|why| (StatusCode::SERVICE_UNAVAILABLE, why))?;
+                let review = self.start(key, token.to_owned());
+                state.in_flight.insert(key, review.clone());
+                review
+            }
+        };
+        is_of(&review.await?, node)
+    }
+
+    /// Reviews a token in a task of its own.
+    fn start(&self, key: Key, token: String) -> InFlight {
+        let (sender, receiver) = oneshot::channel();
+        let reviewing = Reviewing(self.clone(), key);
+        tokio::spawn(async move {
+            let Reviewing(tokens, key) = &reviewing;
+            let reviewed = (tokens.review)(token).await;
+            let unknown = |why| (StatusCode::SERVICE_UNAVAILABLE, format!("the token cannot be reviewed: {why}"));
+            let checked = reviewed.map_err(unknown).and_then(|status| tokens.node(status));
+            tokens.lock().remember(*key, &checked, Instant::now());
+            drop(reviewing);
+            // Those who asked may have hung up.
+            let _ = sender.send(checked);
+        });
+        let ended = |_| Err((StatusCode::SERVICE_UNAVAILABLE, "the review of the token has ended".to_owned()));
+        receiver.map(move |checked| checked.unwrap_or_else(ended)).boxed().shared()
+    }
+
+    /// The node of the agent whose token was reviewed.
+    fn node(&self, status: TokenReviewStatus) -> Result<String, (StatusCode, String)> {
+        // An API server that knows no audiences would accept a token that was made for another
+        // program.
+        let is_ours = status.audiences.iter().flatten().any(|audience| audience == AUDIENCE);
+        if status.authenticated != Some(true) || !is_ours {
+            let why = status.error.unwrap_or_else(|| format!("allowed: a token for the audience {AUDIENCE:?}"));
+            return Err((StatusCode::UNAUTHORIZED, format!("the token is not valid: {why}")));
+        }
+        let user = status.user.unwrap_or_default();
+        let (name, allowed) = (user.username.unwrap_or_default(), &self.user);
+        if *name != **allowed {
+            let why = format!("the token of {name:?} is not allowed; allowed: that of {allowed}");
+            return Err((StatusCode::FORBIDDEN, why));
+        }
+        match user.extra.unwrap_or_default().remove(NODE).as_deref() {
+            Some([node]) => Ok(node.clone()),
+            _ => {
+                let why = "the token says of no node; allowed: one that is bound to a pod, of Kubernetes 1.30 or later";
+                Err((StatusCode::FORBIDDEN, why.to_owned()))
+            }
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    fn known(&self, key: &Key, now: Instant) -> Option<Checked> {
+        let known = |map: &HashMap<Key, Known>| {
+            map.get(key).filter(|known| known.until > now).map(|known| known.checked.clone())
+        };
+        known(&self.good).or_else(|| known(&self.refused))
+    }
+
+    fn remember(&mut self, key: Key, checked: &Checked, now: Instant) {
+        let (map, most, kept) = match checked {
+            Ok(_) => (&mut self.good, MOST, KEPT),
+            // The API server has not said anything.
+            Err((StatusCode::SERVICE_UNAVAILABLE, _)) => return,
+            Err(_) => (&mut self.refused, MOST_REFUSED, REFUSED),
+        };
+        if map.len() >= most {
+            map.retain(|_, known| known.until > now);
+        }
+        if map.len() < most {
+            map.insert(key, Known { checked: checked.clone(), until: now + kept });
+        }
+    }
+
+    /// Counts a review for the node that is claimed.
+    fn count(&mut self, node: &str, now: Instant) -> Result<(), String> {
+        if now.saturating_duration_since(self.second) >= Duration::from_secs(1) {
+            (self.second, self.reviews) = (now, 0);
+            self.claimed.clear();
+        }
+        if self.claimed.contains(node) {
+            return Err(format!("more than one new token a second for node {node:?}"));
+        }
+        if self.reviews >= A_SECOND {
+            return Err(format!("more than {A_SECOND} new tokens a second"));
+        }
+        self.reviews += 1;
+        self.claimed.insert(node.to_owned());
+        Ok(())
+    }
+}
+
+fn is_of(own: &str, node: &str) -> Result<(), (StatusCode, String)> {
+    if own == node {
+        return Ok(());
+    }
+    Err((StatusCode::FORBIDDEN, format!("node: {node:?} is not allowed; allowed: {own:?}, the node of the token")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+    use std::future::ready;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    const USER: &str = "system:serviceaccount:bloc-node:bloc-node-agent";
+
+    fn tokens(status: serde_json::Value) -> (Tokens, Arc<AtomicUsize>) {
+        let reviews = Arc::new(AtomicUsize::new(0));
+        let counted = Arc::clone(&reviews);
+        let review = move |_| {
+            counted.fetch_add(1, Ordering::Relaxed);
+            let answer = if status.is_null() { Err("away".to_owned()) } else { Ok(status.clone()) };
+            ready(answer.map(|status| serde_json::from_value(status).unwrap())).boxed()
+        };
+        (Tokens::with(&NodeAgent::default(), review), reviews)
+    }
+
+    fn good() -> serde_json::Value {
+        json!({"authenticated": true, "audiences": [AUDIENCE], "user": {"username": USER, "extra": {NODE: ["n1"]}}})
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_good_token_is_reviewed_once_a_minute_and_is_that_of_one_node() {
+        let (tokens, reviews) = tokens(good());
+        for _ in 0..3 {
+            assert_eq!(tokens.check("t", "n1").await, Ok(()));
+            let (status, why) = tokens.check("t", "n2").await.unwrap_err();
+            assert_eq!(
+                (status, &*why),
+                (StatusCode::FORBIDDEN, r#"node: "n2" is not allowed; allowed: "n1", the node of the token"#)
+            );
+        }
+        assert_eq!(reviews.load(Ordering::Relaxed), 1);
+        tokio::time::advance(Duration::from_secs(1)).await;
+        tokens.check("another", "n1").await.unwrap();
+        assert_eq!(reviews.load(Ordering::Relaxed), 2);
+        tokio::time::advance(KEPT).await;
+        tokens.check("t", "n1").await.unwrap();
+        assert_eq!(reviews.load(Ordering::Relaxed), 3);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_token_of_somebody_else_is_refused_and_remembered_for_ten_seconds() {
+        let with = |member: &str, value: serde_json::Value| {
+            let mut status = good();
+            *status.pointer_mut(member).unwrap() = value;
+            status
+        };
+        for (status, code, reason) in [
+            (with("/authenticated", json!(false)), 401, "the token is not valid: allowed: a token for the audience"),
+            (with("/audiences", json!([])), 401, "the token is not valid"),
+            (with("/audiences", json!(["https://kubernetes.default.svc"])), 401, "the token is not valid"),
+            (json!({"error": "expired"}), 401, "the token is not valid: expired"),
+            (
+                with("/user/username", json!("system:serviceaccount:shop:x")),
+                403,
+                "the token of \"system:serviceaccount:shop:x\"",
+            ),
+            (with("/user/extra", json!({})), 403, "the token says of no node"),
+            (with("/user/extra", json!({NODE: ["n1", "n2"]})), 403, "the token says of no node"),
+            (serde_json::Value::Null, 503, "the token cannot be reviewed: away"),
+        ] {
+            let (tokens, reviews) = tokens(status);
+            for (nth, reviewed) in [(1, 1), (2, if code == 503 { 2 } else { 1 }), (3, if code == 503 { 3 } else { 2 })]
+            {
+                // Each second one review of a node, and after 10 s another one of the token.
+                tokio::time::advance(if nth == 3 { REFUSED } else { Duration::from_secs(1) }).await;
+                let (status, why) = tokens.check("secret", "n1").await.unwrap_err();
+                assert_eq!((status.as_u16(), why.starts_with(reason)), (code, true), "{why}");
+                assert!(!why.contains("secret"));
+                assert_eq!(reviews.load(Ordering::Relaxed), reviewed, "{why}");
+            }
+        }
+    }
+
+    /// A token `n1-...` is that of the agent on `n1`; `junk` is no token. A review takes that long.
+    fn of_nodes(takes: Duration) -> (Tokens, Arc<AtomicUsize>) {
+        let reviews = Arc::new(AtomicUsize::new(0));
+        let counted = Arc::clone(&reviews);
+        let review = move |token: String| {
+            counted.fetch_add(1, Ordering::Relaxed);
+            async move {
+                tokio::time::sleep(takes).await;
+                assert!(token != "panic");
+                let mut status = good();
+                status["user"]["extra"][NODE] = json!([token.split('-').next()]);
+                status["authenticated"] = json!(!token.starts_with("junk"));
+                Ok(serde_json::from_value(status).unwrap())
+            }
+            .boxed()
+        };
+        (Tokens::with(&NodeAgent::default(), review), reviews)
+    }
+
+    /// The status; none: good.
+    async fn status(tokens: &Tokens, token: &str, node: &str) -> Option<u16> {
+        tokens.check(token, node).await.err().map(|(status, _)| status.as_u16())
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn reviews_are_limited_and_known_tokens_are_not() {
+        let (tokens, reviews) = of_nodes(Duration::ZERO);
+        for nth in 0..100 {
+            let node = format!("n{nth}");
+            assert_eq!(status(&tokens, &node, &node).await, (nth >= 50).then_some(503), "{nth}");
+        }
+        assert_eq!((reviews.load(Ordering::Relaxed), tokens.check("n0", "n0").await), (50, Ok(())));
+        tokio::time::advance(Duration::from_secs(1)).await;
+        assert_eq!(tokens.check("n99", "n99").await, Ok(()));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_node_with_many_bad_tokens_takes_one_review_a_second() {
+        let (tokens, reviews) = of_nodes(Duration::ZERO);
+        for nth in 0..1_000 {
+            let answer = status(&tokens, &format!("junk{nth}"), "bad").await;
+            assert!(matches!(answer, Some(401 | 503)), "{answer:?}");
+        }
+        let why = tokens.check("junk", "bad").await.unwrap_err().1;
+        assert_eq!(why, r#"more than one new token a second for node "bad""#);
+        assert_eq!((status(&tokens, "n1", "n1").await, reviews.load(Ordering::Relaxed)), (None, 2));
+        for nth in 0..20 * MOST_REFUSED {
+            tokio::time::advance(Duration::from_millis(20)).await;
+            status(&tokens, &format!("junk{nth}"), &format!("bad{nth}")).await;
+        }
+        assert!(tokens.lock().refused.len() <= MOST_REFUSED && tokens.lock().claimed.len() <= 50);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_slow_review_goes_on_when_the_agent_hangs_up() {
+        let (tokens, reviews) = of_nodes(Duration::from_millis(3_500));
+        for nth in 0..5 {
+            let asks = [tokens.check("n1", "n1"), tokens.check("n1", "n1")];
+            let answers = timeout(Duration::from_millis(800), futures_util::future::join_all(asks)).await;
+            assert_eq!(answers.is_ok(), nth == 4, "{answers:?}");
+        }
+        assert_eq!((tokens.check("n1", "n1").await, reviews.load(Ordering::Relaxed)), (Ok(()), 1));
+        assert!(tokens.lock().in_flight.is_empty());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_review_that_panics_is_over() {
+        let (tokens, reviews) = of_nodes(Duration::ZERO);
+        for nth in 1..3 {
+            assert_eq!(status(&tokens, "panic", "n1").await, Some(503));
+            assert_eq!(reviews.load(Ordering::Relaxed), nth);
+            tokio::time::advance(Duration::from_secs(1)).await;
+        }
+    }
+}

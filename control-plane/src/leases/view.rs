@@ -1,0 +1,43 @@
+//! What operators see of leases.
+
+use super::nodes::Nodes;
+use bloc_leases::{Part, Record};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// The records at a moment.
+#[derive(Clone, Debug, Default)]
+pub struct LeaseView {
+    /// By name; at most 1,000.
+    pub apps: BTreeMap<Arc<str>, AppLease>,
+    /// Records that cannot be used.
+    pub unread: usize,
+}
+
+/// Who holds the limit of an application, as ratios of it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct AppLease {
+    /// What nodes hold.
+    pub held: f64,
+    /// What no node holds.
+    pub free: f64,
+    /// What nodes hold of which this replica has heard nothing for 10 s.
+    pub silent: f64,
+    /// How many those are.
+    pub silent_nodes: usize,
+}
+
+impl AppLease {
+    /// What a record says, and what is known of its nodes.
+    pub(super) fn of(record: &Record, nodes: &Nodes, now: Duration) -> Self {
+        let silent = || record.nodes().filter(|(node, _)| nodes.is_silent(node, now));
+        let part: Part = silent().map(|(_, entry)| entry.part).sum();
+        Self {
+            held: record.held().times(1.0),
+            free: record.free_part().times(1.0),
+            silent: part.times(1.0),
+            silent_nodes: silent().count(),
+        }
+    }
+}
