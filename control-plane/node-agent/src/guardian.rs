@@ -15,8 +15,7 @@
 //! In a container the guardian is the first process: if it dies, the kernel ends the agent too.
 //!
 //! To release is to give each group the larger of its originals and what it has, of CPU shares its
-//! original. See
-//! [`originals`](crate::originals).
+//! original. See [`originals`](crate::originals).
 
 use crate::agent::STEP;
 use crate::cgroup::Tree;

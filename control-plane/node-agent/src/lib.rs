@@ -17,6 +17,8 @@
 //! | [`config`], [`source`], [`pods`] | what operator and Kubernetes say |
 //! | [`metrics`] | what the operator sees |
 //! | [`report`] | what the control plane is told |
+//! | [`lease`] | the parts of limits over nodes, which the control plane leases |
+//! | [`replicas`] | where the control plane is |
 //! | [`cores`], [`bytes`] | the units |
 
 pub mod agent;
@@ -26,11 +28,13 @@ pub mod config;
 pub mod cores;
 pub mod cpu;
 pub mod guardian;
+pub mod lease;
 pub mod memory;
 pub mod metrics;
 pub mod originals;
 pub mod pods;
 pub mod qos;
+pub mod replicas;
 pub mod report;
 pub mod run;
 pub mod setting;

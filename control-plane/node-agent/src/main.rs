@@ -4,7 +4,9 @@ use anyhow::{Context, Result, anyhow, bail};
 use bloc_node_agent::agent::{Agent, Capacity};
 use bloc_node_agent::cgroup::Tree;
 use bloc_node_agent::config::Config;
-use bloc_node_agent::report::{self, Target};
+use bloc_node_agent::lease::{self, Asker, LeaseFile, Leases};
+use bloc_node_agent::replicas::Target;
+use bloc_node_agent::report;
 use bloc_node_agent::run::{self, Pods, Shared};
 use bloc_node_agent::source::{self, Watched, kubernetes};
 use bloc_node_agent::state::State;
@@ -95,10 +97,16 @@ struct Run {
     #[arg(long, value_name = "NAME", default_value = kubernetes::DAEMON_SET)]
     daemon_set: String,
 
-    /// The control plane, which is told the quotas of pods, so that their sidecars follow, and is
-    /// asked for response times: http://HOST:PORT; each address of the name is told
+    /// The control plane, which is told the quotas of pods, so that their sidecars follow, is asked
+    /// for response times, and leases parts of limits over nodes: http://HOST:PORT; each address of
+    /// the name is told
     #[arg(long, value_name = "URL")]
     control_plane: Option<Target>,
+
+    /// A file with the token by which the control plane knows this node; read for each request. It
+    /// leases parts of limits over nodes to who has one
+    #[arg(long, value_name = "FILE", requires = "control_plane")]
+    token: Option<PathBuf>,
 
     /// Where to serve GET /metrics and /healthz; port 0 takes a free one
     #[arg(long, value_name = "IP:PORT", default_value = "127.0.0.1:7082")]
@@ -181,14 +189,22 @@ async fn agent(arguments: Run) -> Result<()> {
     let listener = listen(arguments.listen, arguments.address_file.as_deref()).await?;
     let capacity = capacity()?;
     tracing::info!(version = ?tree.version(), cores = %capacity.cores, memory = %capacity.memory, cgroups = %tree.path().display(), "starts");
-    let agent = Agent::new(tree, State::open(&arguments.place.state)?, capacity);
-    // Response times come from there.
+    let state = State::open(&arguments.place.state)?;
+    let host = || nix::unistd::gethostname().ok().and_then(|name| name.into_string().ok());
+    let node = arguments.node.clone().or_else(host).unwrap_or_default().to_lowercase();
+    let (file, saved) = LeaseFile::open(&arguments.place.state, &node)?;
+    let leases = arguments.control_plane.as_ref().map(|_| Leases::new(&saved));
+    let agent = Agent::new(tree, state, capacity).with_leases(leases.clone());
+    // Response times come from there, and parts of limits over nodes.
     let read = if arguments.control_plane.is_some() { Config::read } else { Config::read_without_control_plane };
     let config = Watched::new(arguments.config, read);
     let mut shared = Shared::default();
+    let asker = arguments.control_plane.clone().zip(leases).map(|(target, leases)| {
+        let asker = Asker { target, node: node.clone(), token: arguments.token, file, saved };
+        let counted = shared.clone();
+        tokio::spawn(lease::ask(asker, leases, move |kind, error| counted.count_error(kind, error)))
+    });
     let reporter = arguments.control_plane.map(|target| {
-        let host = || nix::unistd::gethostname().ok().and_then(|name| name.into_string().ok());
-        let node = arguments.node.clone().or_else(host).unwrap_or_default().to_lowercase();
         let (told, heard, counted) = (shared.tell(), shared.heard(), shared.clone());
         let failed = move |error| counted.count_error("control-plane", error);
         tokio::spawn(report::report(target, node, told, heard, failed))
@@ -216,6 +232,7 @@ async fn agent(arguments: Run) -> Result<()> {
         }
     };
     server.abort();
+    asker.inspect(JoinHandle::abort);
     reporter.inspect(JoinHandle::abort);
     done
 }
@@ -247,8 +264,8 @@ fn restore(place: &Place) -> Result<()> {
 fn check(file: &Path) -> Result<()> {
     let text = std::fs::read_to_string(file).with_context(|| format!("{}: cannot be read", file.display()))?;
     let config = Config::read(&text).map_err(|error| anyhow!("{}: {error}", file.display()))?;
-    let needs = Config::read_without_control_plane(&text).is_err();
-    let only = if needs { "; only for an agent with --control-plane: it has `qos`" } else { "" };
+    let needs = Config::read_without_control_plane(&text).err();
+    let only = needs.map_or_else(String::new, |error| format!("; only for an agent with --control-plane: {error}"));
     println!("ok: {} applications{only}", config.apps.len());
     Ok(())
 }
@@ -285,6 +302,7 @@ async fn listen(address: SocketAddr, file: Option<&Path>) -> Result<TcpListener>
 #[cfg(test)]
 mod tests {
     use super::*;
+    use serde_json::Value;
 
     #[test]
     fn the_daemon_sets_arguments_are_understood() {
@@ -300,6 +318,35 @@ mod tests {
         assert!(matches!(run.pods, Source::Kubernetes) && run.node.is_some());
         assert_eq!(run.place.cgroups, Path::new("/kubepods"));
         assert_eq!(run.namespace, "bloc-node");
+    }
+
+    #[test]
+    fn with_the_overlay_it_has_a_control_plane_and_the_token_that_is_mounted() {
+        let set = bloc_yaml::values(include_str!("../../../istio-manifests/node-agent/daemonset.yaml")).unwrap();
+        let overlay: Value =
+            bloc_yaml::values(include_str!("../../../istio-manifests/overlays/node-agent/kustomization.yaml")).unwrap();
+        let patches = overlay["patches"].as_array().unwrap();
+        let patch = patches.iter().find(|patch| patch["target"]["kind"] == "DaemonSet").unwrap();
+        let patch: Value = bloc_yaml::values(patch["patch"].as_str().unwrap()).unwrap();
+        let added = |path: &str| -> Vec<Value> {
+            let steps = patch.as_array().unwrap().iter().filter(|step| step["path"] == path);
+            steps.map(|step| step["value"].clone()).collect()
+        };
+        let arguments = set["spec"]["template"]["spec"]["containers"][0]["args"].as_array().unwrap().clone();
+        let arguments = arguments.into_iter().chain(added("/spec/template/spec/containers/0/args/-"));
+        let arguments: Vec<String> = arguments.map(|argument| argument.as_str().unwrap().to_owned()).collect();
+        let arguments = std::iter::once("bloc-node-agent".to_owned()).chain(arguments);
+        let Command::Run(run) = Arguments::try_parse_from(arguments).unwrap().command else {
+            panic!("it does not run");
+        };
+        assert_eq!(run.control_plane.unwrap().authority(), "bloc-control-plane-replicas.bloc-system:7080");
+        let (mounts, volumes) =
+            (added("/spec/template/spec/containers/0/volumeMounts/-"), added("/spec/template/spec/volumes/-"));
+        let ([mount], [volume]) = (&mounts[..], &volumes[..]) else { panic!("{mounts:?} {volumes:?}") };
+        let token = &volume["projected"]["sources"][0]["serviceAccountToken"];
+        let path = Path::new(mount["mountPath"].as_str().unwrap()).join(token["path"].as_str().unwrap());
+        assert_eq!((run.token, &mount["name"]), (Some(path), &volume["name"]));
+        assert_eq!(token["audience"], "bloc-control-plane");
     }
 
     #[test]

@@ -20,6 +20,10 @@
 //! | `bloc_node_oom_kills_total{app,pod}` | counter | processes that the kernel has killed in a pod for lack of memory, since the pod exists |
 //! | `bloc_node_app_cpu_limit_cores{app}` | gauge | the limit in force |
 //! | `bloc_node_app_cpu_free_cores{app}` | gauge | what no container has of it |
+//! | `bloc_node_lease_part_ratio{app}` | gauge | with a limit over nodes: the part of it that this node may use, 0 to 1 |
+//! | `bloc_node_lease_goal_ratio{app}` | gauge | what it is to keep of that: others need the rest |
+//! | `bloc_node_lease_held_ratio{app}` | gauge | what is in force: the limit on this node, or more while quotas fall |
+//! | `bloc_node_lease_age_seconds{app}` | gauge | since when no replica of the control plane has said what this node holds |
 //! | `bloc_node_app_memory_limit_bytes{app}` | gauge | the limit in force |
 //! | `bloc_node_app_memory_pool_bytes{app}` | gauge | what no container has of it |
 //! | `bloc_node_memory_grants_total{app}` | counter | how often a container got memory that it asked for |
@@ -30,11 +34,12 @@
 //! | `bloc_node_writes_total` | counter | quotas, limits and shares written |
 //! | `bloc_node_foreign_writes_total{app,pod,container}` | counter | quotas that somebody else has written |
 //! | `bloc_node_memory_foreign_writes_total{app,pod,container}` | counter | limits of memory that somebody else has written |
-//! | `bloc_node_errors_total{kind}` | counter | failures: `read`, `write` of a group; `in_use`, a limit of memory that was not lowered, since more is in use; `state`, the files of the originals; `limit`, no room; `burst`, a group with a burst, which is left alone; `config`, `pods`: the configuration or the pods cannot be read; `control-plane`, it was not told |
+//! | `bloc_node_errors_total{kind}` | counter | failures: `read`, `write` of a group; `in_use`, a limit of memory that was not lowered, since more is in use; `state`, the files of the originals and of what is held of limits over nodes; `limit`, no room; `burst`, a group with a burst, which is left alone; `config`, `pods`: the configuration or the pods cannot be read; `control-plane`, it was not told; `lease`, it does not say what this node holds |
 
-use crate::agent::status::{ContainerCpu, ContainerMemory, ContainerQos, Status, Which};
+use crate::agent::status::{AppCpu, ContainerCpu, ContainerMemory, ContainerQos, Status, Which};
 use crate::bytes::Bytes;
 use crate::cores::Cores;
+use bloc_leases::Part;
 use prometheus_client::encoding::text;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
@@ -112,6 +117,7 @@ pub fn encode(status: &Status, config_ok: bool) -> Result<String, fmt::Error> {
             ("bloc_node_app_cpu_free_cores", "What no container has of it", |of| Some(of.free.get())),
         ],
     );
+    gauges(&mut registry, &apps, &LEASES);
     let apps: Vec<_> = status.memory.iter().map(|(app, of)| (vec![("app", app.clone())], of)).collect();
     gauges(
         &mut registry,
@@ -160,6 +166,19 @@ const CPU: [Figure<ContainerCpu, Option<f64>>; 5] = [
     ("bloc_node_cpu_managed", "1 if it is under the limit", |of| Some(f64::from(u8::from(of.which.managed)))),
 ];
 
+const LEASES: [Figure<AppCpu, Option<f64>>; 4] = [
+    ("bloc_node_lease_part_ratio", "What this node may use of a limit over nodes", |of| Some(ratio(of.lease?.part))),
+    ("bloc_node_lease_goal_ratio", "What it is to keep of that", |of| Some(ratio(of.lease?.goal))),
+    ("bloc_node_lease_held_ratio", "What is in force", |of| Some(ratio(of.lease?.held))),
+    ("bloc_node_lease_age_seconds", "Since when nobody has said what this node holds", |of| {
+        Some(of.lease?.age.as_secs_f64())
+    }),
+];
+
+fn ratio(part: Part) -> f64 {
+    part.times(1.0)
+}
+
 const QOS: [Figure<ContainerQos, Option<f64>>; 4] = [
     ("bloc_node_cpu_shares", "CPU shares of a container", |of| Some(of.shares)),
     ("bloc_node_cpu_shares_requested", "What its requests give", |of| Some(of.requested)),
@@ -207,7 +226,7 @@ fn counters<C>(registry: &mut Registry, of: &[(Labels, &C)], figures: &[Figure<C
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::agent::status::{AppCpu, AppMemory, AppQos};
+    use crate::agent::status::{AppLease, AppMemory, AppQos};
     use std::collections::BTreeMap;
     use std::time::Duration;
 
@@ -224,7 +243,15 @@ mod tests {
             throttled: 0.25,
         };
         let unlimited = ContainerCpu { which: which("b", false, 4), quota: None, ..container.clone() };
-        let cpu = AppCpu { limit: Cores::new(2.0), free: Cores::milli(750), containers: vec![container, unlimited] };
+        let part = Part::millionths;
+        let lease = AppLease {
+            part: part(500_000),
+            goal: part(250_000),
+            held: part(375_000),
+            age: Duration::from_millis(1_500),
+        };
+        let containers = vec![container, unlimited];
+        let cpu = AppCpu { limit: Cores::new(2.0), free: Cores::milli(750), lease: Some(lease), containers };
         let container = ContainerMemory {
             which: which("checkout-0", true, 5),
             limit: Some(Bytes::new(2_048)),
@@ -278,6 +305,10 @@ mod tests {
             format!("bloc_node_memory_foreign_writes_total{of} 5"),
             r#"bloc_node_app_cpu_limit_cores{app="shop/checkout"} 2.0"#.to_owned(),
             r#"bloc_node_app_cpu_free_cores{app="shop/checkout"} 0.75"#.to_owned(),
+            r#"bloc_node_lease_part_ratio{app="shop/checkout"} 0.5"#.to_owned(),
+            r#"bloc_node_lease_goal_ratio{app="shop/checkout"} 0.25"#.to_owned(),
+            r#"bloc_node_lease_held_ratio{app="shop/checkout"} 0.375"#.to_owned(),
+            r#"bloc_node_lease_age_seconds{app="shop/checkout"} 1.5"#.to_owned(),
             r#"bloc_node_app_memory_limit_bytes{app="shop/checkout"} 4096.0"#.to_owned(),
             r#"bloc_node_app_memory_pool_bytes{app="shop/checkout"} 1024.0"#.to_owned(),
             r#"bloc_node_memory_grants_total{app="shop/checkout"} 8"#.to_owned(),

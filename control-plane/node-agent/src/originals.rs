@@ -74,6 +74,12 @@ pub struct StateError {
     error: io::Error,
 }
 
+impl StateError {
+    pub(crate) fn new(path: &Path, error: io::Error) -> Self {
+        Self { path: path.to_owned(), error }
+    }
+}
+
 /// The originals of one resource, by the path of the group below the tree.
 #[derive(Debug)]
 pub struct Originals<S> {

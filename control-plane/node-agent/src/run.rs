@@ -1,6 +1,7 @@
 //! The agent's process: a thread that steps, and a server for the metrics.
 
 use crate::agent::{Agent, STEP, status::Status};
+use crate::cgroup::GroupError;
 use crate::config::Config;
 use crate::guardian;
 use crate::metrics;
@@ -25,6 +26,10 @@ use tokio::sync::{oneshot, watch};
 
 /// Without a step for this long, the agent is not healthy.
 const LATE: Duration = Duration::from_secs(2);
+
+/// How long it may take to give back what is held of limits over nodes, at the end: with all else
+/// the guardian waits for 10 s.
+const GIVES_BACK: Duration = Duration::from_millis(1_500);
 
 /// Where pods come from.
 #[derive(Debug)]
@@ -135,6 +140,13 @@ pub async fn run(
     tracing::info!(restore, "ends");
     if restore {
         errors = agent.restore();
+        // Memory that is in use holds no CPU.
+        if let Some(leases) = agent.leases()
+            && errors.iter().all(GroupError::is_in_use)
+            && !leases.give_back(GIVES_BACK).await
+        {
+            tracing::warn!("the control plane does not know that this node gives back what it holds of limits");
+        }
     }
     match errors.first() {
         None => Ok(()),

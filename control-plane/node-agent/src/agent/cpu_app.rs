@@ -6,14 +6,14 @@ use super::node::Node;
 use super::pod_group::More;
 use super::reading::Readings;
 use super::resource::Resource;
-use super::status::{AppCpu, ContainerCpu, PodCpu, Which};
 use super::tally;
-use super::timing::{JOIN_STEPS, UNREAD_STEPS};
+use super::timing::{JOIN_STEPS, UNREAD_STEPS, WAIT};
 use crate::cgroup::{Bandwidth, GroupError, locate};
 use crate::config::{AppConfig, AppName, CpuConfig};
 use crate::cores::Cores;
-use crate::cpu::{App, Interval, LEAST_CHANGE, Refused, Start};
+use crate::cpu::{App, Interval, LEAST_CHANGE, Refused, Start, WANTED, Window};
 use crate::setting::Setting;
+use bloc_leases::Lease;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -24,18 +24,29 @@ const ROUNDING: Cores = Cores::new(1e-4);
 #[derive(Debug)]
 pub(super) struct Use {
     /// What it keeps at least.
-    least: Cores,
-    readings: Readings,
+    pub(super) least: Cores,
+    pub(super) readings: Readings,
 }
+
+/// A container.
+pub(super) type CpuMember = Member<Bandwidth, Use>;
 
 /// The CPU of an application.
 #[derive(Debug)]
 pub(super) struct CpuApp {
-    config: CpuConfig,
-    cpu: App<Id>,
-    groups: Groups<Bandwidth, Use>,
+    pub(super) config: CpuConfig,
+    pub(super) cpu: App<Id>,
+    pub(super) groups: Groups<Bandwidth, Use>,
     /// Why containers are not under the limit, or why a new limit is not in force.
-    refused: Option<Refused>,
+    pub(super) refused: Option<Refused>,
+    /// What this node holds of a limit over nodes, in this step; none: it has a limit of its own.
+    pub(super) lease: Option<Lease>,
+    /// What the containers could use, in the last second.
+    pub(super) wanted: Window,
+    /// Why the limit is not as low as what this node holds, in this step.
+    pub(super) short: Option<Refused>,
+    /// How often containers have waited for more of a limit over nodes.
+    pub(super) waited: u32,
 }
 
 impl More<Bandwidth> for Use {}
@@ -55,6 +66,10 @@ impl Resource for CpuApp {
             cpu: App::new(config.rule, config.limit),
             groups: Groups::new(name.to_string(), "quota"),
             refused: None,
+            lease: None,
+            short: None,
+            wanted: Window::new(WANTED),
+            waited: 0,
         }
     }
 
@@ -116,6 +131,17 @@ impl CpuApp {
 
     /// Reads the counters, decides, and writes.
     pub(super) fn step(&mut self, node: &mut Node, now: Duration) {
+        self.hold(node, now);
+        let intervals = self.read(node, now);
+        // The changes are what differs from the files.
+        self.cpu.step(&intervals);
+        self.want(node);
+        self.admit(node, now);
+        self.apply(node, now);
+    }
+
+    /// What was counted of the containers under the limit.
+    fn read(&mut self, node: &mut Node, now: Duration) -> BTreeMap<Id, Interval> {
         let mut intervals = BTreeMap::new();
         let (mut gone, mut unread) = (Vec::new(), Vec::new());
         for (id, member) in &mut self.groups.members {
@@ -154,14 +180,11 @@ impl CpuApp {
         for id in &unread {
             self.groups.pause(node, now, id);
         }
-        // The changes are what differs from the files.
-        self.cpu.step(&intervals);
-        self.admit(node);
-        self.apply(node, now);
+        intervals
     }
 
     /// Brings containers under the limit that were observed for long enough.
-    fn admit(&mut self, node: &mut Node) {
+    fn admit(&mut self, node: &mut Node, now: Duration) {
         let ready: Vec<(Id, Start)> = self
             .groups
             .members
@@ -174,7 +197,7 @@ impl CpuApp {
                 Some((id.clone(), Start { used, least: member.more.least, most: node.capacity.cores }))
             })
             .collect();
-        if ready.is_empty() {
+        if ready.is_empty() || self.holds_nothing(node, now, &ready) {
             return;
         }
         let (mut ready, mut refused) = (ready, Vec::new());
@@ -186,8 +209,10 @@ impl CpuApp {
             refused.push(ready.remove(largest));
             outcome = if ready.is_empty() { Ok(true) } else { self.attach(node, &ready) };
         }
+        let is_refused = outcome.is_err();
         let admitted = match outcome {
             Ok(admitted) => admitted,
+            Err(Refused::BelowUse { .. }) if self.waits() => false,
             Err(why) => {
                 self.refuse(node, why);
                 false
@@ -196,6 +221,7 @@ impl CpuApp {
         if admitted && refused.is_empty() {
             self.refused = None;
         }
+        self.waited = if admitted { 0 } else { self.waited };
         for (id, _) in &refused {
             let limit = self.cpu.limit();
             tracing::debug!(app = self.groups.app(), id = id.id, %limit, "must keep more than there is room for");
@@ -204,9 +230,7 @@ impl CpuApp {
                 &format!("{}: {} must keep more than {limit} has room for", self.groups.app(), id.id),
             );
         }
-        for (id, admitted) in
-            ready.iter().map(|(id, _)| (id, admitted)).chain(refused.iter().map(|(id, _)| (id, false)))
-        {
+        for (id, _) in &ready {
             if let Some(member) = self.groups.members.get_mut(id) {
                 member.more.readings.observed = Default::default();
                 if admitted {
@@ -214,9 +238,11 @@ impl CpuApp {
                 }
             }
             if !admitted {
-                // It may have a quota of an earlier agent, or of the time before a pause.
-                self.groups.raise(node, id);
+                self.leave_out(node, now, id, is_refused);
             }
+        }
+        for (id, _) in &refused {
+            self.leave_out(node, now, id, true);
         }
     }
 
@@ -236,8 +262,9 @@ impl CpuApp {
         }
         // What an earlier agent has released may use more than the limit.
         let known = ready.iter().any(|(id, _)| self.groups.members.get(id).is_some_and(|member| member.known));
+        let over = known || (self.lease.is_some() && self.waited >= WAIT);
         cpu.set_limit(limit)?;
-        if known {
+        if over {
             cpu.take_over(ready)?
         } else {
             cpu.attach(ready)?
@@ -249,7 +276,7 @@ impl CpuApp {
         Ok(true)
     }
 
-    fn refuse(&mut self, node: &mut Node, refused: Refused) {
+    pub(super) fn refuse(&mut self, node: &mut Node, refused: Refused) {
         if self.refused.is_none() {
             tracing::warn!(app = self.groups.app(), %refused, "the limit leaves no room");
         }
@@ -257,8 +284,12 @@ impl CpuApp {
         node.tally.error(tally::LIMIT, &format!("{}: {refused}", self.groups.app()));
     }
 
-    /// The limit for these containers: at most the sum of what their pods had themselves.
+    /// The limit for these containers: what this node holds, or at most the sum of what their pods
+    /// had themselves.
     fn limit(&self, node: &Node, of: impl Fn(&Id) -> bool) -> Cores {
+        if let Some(lease) = self.lease {
+            return self.leased(lease);
+        }
         if node.override_limits {
             return self.config.limit;
         }
@@ -269,6 +300,10 @@ impl CpuApp {
     /// Compares all quotas with what was written, and the limit in force with what it should be.
     pub(super) fn check(&mut self, node: &mut Node, now: Duration) {
         self.groups.check(node, now);
+        // Each step goes by what this node holds then.
+        if self.lease.is_some() {
+            return self.count_lease(node);
+        }
         let limit = self.limit(node, |id| self.cpu.quota(id).is_some());
         let managed = self.groups.members.keys().any(|id| self.cpu.quota(id).is_some());
         if managed && limit != self.cpu.limit() {
@@ -320,7 +355,7 @@ impl CpuApp {
 
     /// What counts against the limit: what is in the files. A container that is not managed counts
     /// with what it had before, unless it has more than its own quota or could not be written.
-    fn in_force(&self) -> Cores {
+    pub(super) fn in_force(&self) -> Cores {
         let of = |(id, member): (&Id, &Member<Bandwidth, Use>)| {
             let reserved = self.cpu.quota(id)?;
             let is_above = !member.theirs && member.written.is_above(member.original);
@@ -328,37 +363,6 @@ impl CpuApp {
             Some(if counts { member.written.cores().unwrap_or(reserved) } else { reserved })
         };
         self.groups.members.iter().filter_map(of).sum()
-    }
-
-    /// The CPU of its pods now.
-    pub(super) fn pods(&self) -> impl Iterator<Item = PodCpu> {
-        let namespace = self.groups.app().split('/').next().unwrap_or_default();
-        let mut pods: BTreeMap<&str, PodCpu> = BTreeMap::new();
-        for (id, member) in &self.groups.members {
-            let pod = pods.entry(&id.uid).or_insert_with(|| PodCpu {
-                namespace: namespace.to_owned(),
-                name: member.pod.clone(),
-                quota: Some(Cores::ZERO),
-                used: Duration::ZERO,
-            });
-            pod.quota = pod.quota.zip(member.written.cores()).map(|(quota, more)| quota + more);
-            pod.used += member.more.readings.used();
-        }
-        pods.into_values().collect::<Vec<_>>().into_iter()
-    }
-
-    /// What the metrics show.
-    pub(super) fn status(&mut self, node: &Node) -> AppCpu {
-        let containers = self.groups.members.iter_mut().map(|(id, member)| {
-            let interval = member.more.readings.show();
-            ContainerCpu {
-                quota: self.cpu.quota(id).filter(|_| !node.enforcing).or_else(|| member.written.cores()),
-                used: interval.used,
-                throttled: interval.throttled,
-                which: Which::of(member),
-            }
-        });
-        AppCpu { containers: containers.collect(), limit: self.cpu.limit(), free: self.cpu.free() }
     }
 }
 

@@ -8,6 +8,8 @@
 //! |---|---|
 //! | `node_agent` | all applications of a node |
 //! | `cpu_app` | the CPU of one application, each step |
+//! | `cpu_lease` | the same with a limit over nodes, of which this one holds a part |
+//! | `cpu_status` | what is shown of it |
 //! | `reading` | what was counted of a container's CPU |
 //! | `memory_app`, `memory_grants`, `memory_files` | the memory of one application: who comes and goes; each second, and when a container asks; its files |
 //! | `qos_app` | the CPU shares of one application, each second |
@@ -40,6 +42,8 @@
 //! has no such limit: the kernel tells the agent at the limit and holds nobody up.
 
 mod cpu_app;
+mod cpu_lease;
+mod cpu_status;
 mod groups;
 mod member;
 mod memory_app;
@@ -59,4 +63,4 @@ mod timing;
 
 pub use node::Capacity;
 pub use node_agent::Agent;
-pub use timing::{CHECK_STEPS, JOIN_STEPS, PAUSE, STEP, UNREAD_CHECKS, UNREAD_STEPS};
+pub use timing::{CHECK_STEPS, JOIN_STEPS, PAUSE, STEP, UNREAD_CHECKS, UNREAD_STEPS, WAIT};

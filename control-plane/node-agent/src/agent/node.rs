@@ -5,6 +5,7 @@ use super::tally::{self, Tally};
 use crate::bytes::Bytes;
 use crate::cgroup::{Alarms, Group, GroupError, Tree};
 use crate::cores::Cores;
+use crate::lease::Leases;
 use crate::setting::Setting;
 use crate::state::State;
 use std::time::Duration;
@@ -35,6 +36,8 @@ pub(super) struct Node {
     pub(super) capacity: Capacity,
     /// The CPU that all its pods request together.
     pub(super) requested: Cores,
+    /// What this node holds of limits over nodes; none: nobody leases.
+    pub(super) leases: Option<Leases>,
     pub(super) enforcing: bool,
     pub(super) override_limits: bool,
     /// Containers or configuration have changed, or a container has no group.

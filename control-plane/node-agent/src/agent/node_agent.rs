@@ -5,18 +5,19 @@ use super::member::{Id, Wanted};
 use super::memory_app::MemoryApp;
 use super::node::{CACHE, Capacity, Node};
 use super::qos_app::QosApp;
-use super::resource::{self, Apps, Placed};
+use super::resource::{self, Apps, Placed, Resource};
 use super::status::{PodCpu, Status};
 use super::tally::{self, Tally};
 use super::timing::{ALARM_PAUSE, CHECK_STEPS};
-use crate::cgroup::{GroupError, Tree, Version};
-use crate::config::{Config, Mode};
+use crate::cgroup::{Bandwidth, GroupError, Tree, Version};
+use crate::config::{Config, Mode, Over};
 use crate::cores::Cores;
+use crate::lease::Leases;
 use crate::pods::Pod;
 use crate::qos::Answers;
 use crate::report::PodName;
-use crate::state::{KeptGroups, State};
-use std::collections::BTreeSet;
+use crate::state::{Kept, KeptGroups, State};
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -33,6 +34,8 @@ pub struct Agent {
     qos: Apps<QosApp>,
     /// Who is at its limit of memory, and was not served yet.
     asking: BTreeSet<Id>,
+    /// Whether each container was given to its application since the start.
+    placed: bool,
     steps: u64,
     /// The time of the last step.
     now: Duration,
@@ -50,6 +53,7 @@ impl Agent {
             alarms: None,
             capacity,
             requested: Cores::ZERO,
+            leases: None,
             enforcing: false,
             override_limits: false,
             unplaced: false,
@@ -62,9 +66,17 @@ impl Agent {
             memory: Apps::new(),
             qos: Apps::new(),
             asking: BTreeSet::new(),
+            placed: false,
             steps: 0,
             now: Duration::ZERO,
         }
+    }
+
+    /// Holds parts of limits over nodes, which are asked for and given back there.
+    #[must_use]
+    pub fn with_leases(mut self, leases: Option<Leases>) -> Self {
+        self.node.leases = leases;
+        self
     }
 
     /// Takes a configuration. What is no longer managed gets its original quotas.
@@ -109,6 +121,7 @@ impl Agent {
             }
             running.step(&mut self.node, now);
         }
+        self.settle();
         self.node.cache = if check { CACHE } else { self.node.cache };
         for running in self.memory.values_mut() {
             if check {
@@ -164,11 +177,26 @@ impl Agent {
         resource::keep(&mut self.cpu, &mut self.node, self.now, &wanted);
         resource::keep(&mut self.memory, &mut self.node, self.now, &wanted);
         resource::keep(&mut self.qos, &mut self.node, self.now, &wanted);
-        self.node.unplaced = false;
+        (self.node.unplaced, self.placed) = (false, true);
         resource::add(&mut self.cpu, &mut self.node, self.now, config, &wanted);
         resource::add(&mut self.memory, &mut self.node, self.now, config, &wanted);
         resource::add(&mut self.qos, &mut self.node, self.now, config, &wanted);
         self.put_back_others();
+    }
+
+    /// Says what is in use of limits over nodes. What no application uses is given back, once it is
+    /// known who runs here.
+    fn settle(&mut self) {
+        let Some(leases) = self.node.leases.as_ref().filter(|_| self.placed) else { return };
+        let of = |running: &CpuApp| Some((running.groups().app().to_owned(), running.lease_use(&self.node)?));
+        let uses: BTreeMap<String, _> = self.cpu.values().filter_map(of).collect();
+        if self.node.enforcing {
+            let over = self.cpu.values().filter(|running| running.config.over == Over::Cluster);
+            leases.meet(over.map(|running| running.groups().app()).filter(|name| !uses.contains_key(*name)));
+        }
+        // What could not be put back may have grown under a part.
+        let kept = || if self.node.enforcing { resource::paths(&self.cpu) } else { BTreeSet::new() };
+        leases.settle(uses, || <Bandwidth as Kept>::of(&self.node.state).has_others(&kept()));
     }
 
     /// What an earlier agent has changed, and this one does not manage, gets its original quota.
@@ -233,6 +261,11 @@ impl Agent {
     /// Whether quotas are written.
     pub const fn is_enforcing(&self) -> bool {
         self.node.enforcing
+    }
+
+    /// What this node holds of limits over nodes.
+    pub const fn leases(&self) -> Option<&Leases> {
+        self.node.leases.as_ref()
     }
 
     /// The kernel's version of groups.

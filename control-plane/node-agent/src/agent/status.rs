@@ -3,6 +3,7 @@
 use super::member::Member;
 use crate::bytes::Bytes;
 use crate::cores::Cores;
+use bloc_leases::Part;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -45,8 +46,23 @@ pub struct AppCpu {
     pub limit: Cores,
     /// What no container has of it.
     pub free: Cores,
+    /// With a limit over nodes: what this one holds.
+    pub lease: Option<AppLease>,
     /// Its containers.
     pub containers: Vec<ContainerCpu>,
+}
+
+/// What a node holds of a limit over nodes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AppLease {
+    /// What it may use.
+    pub part: Part,
+    /// What it is to keep of that: others need the rest.
+    pub goal: Part,
+    /// What is in force.
+    pub held: Part,
+    /// Since when the control plane has said nothing of it.
+    pub age: Duration,
 }
 
 /// The memory of an application.

@@ -6,6 +6,9 @@ use std::time::Duration;
 pub const STEP: Duration = Duration::from_millis(100);
 /// Steps that a container is observed before it comes under the limit.
 pub const JOIN_STEPS: u32 = 10;
+/// How often, once a second, containers that use more than this node holds of a limit over nodes
+/// wait for more.
+pub const WAIT: u32 = 10;
 /// How long a container is left alone if somebody else has written its quota.
 pub const PAUSE: Duration = Duration::from_secs(60);
 /// Each so many steps all quotas are compared with what was written, containers without a group are

@@ -66,11 +66,23 @@ pub struct AppConfig {
     pub memory: Option<MemoryConfig>,
 }
 
+/// Over what a limit holds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Over {
+    /// Each node by itself.
+    #[default]
+    Node,
+    /// All nodes together: each holds a part of it, which the control plane leases.
+    Cluster,
+}
+
 /// What one application may have of CPU.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CpuConfig {
-    /// What all containers may use together on a node.
+    /// What all containers may use together.
     pub limit: Cores,
+    /// Which containers these are.
+    pub over: Over,
     /// What each keeps at least, if its `requests` are not more.
     pub floor: Cores,
     /// How it moves between them.

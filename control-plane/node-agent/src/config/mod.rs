@@ -7,7 +7,7 @@
 //!   shop/checkout:
 //!     pods: {matchLabels: {app: checkout}}
 //!     containers: ["*", "!istio-proxy"]
-//!     cpu: {limit: "4", floor: 50m, grow: 1, shrink: 0.8, slack: 200m, window: 3}
+//!     cpu: {limit: "4", over: node, floor: 50m, grow: 1, shrink: 0.8, slack: 200m, window: 3}
 //!     memory: {limit: 4Gi, reserve: 0.2, margin: 50Mi, step: 16Mi}
 //!   shop/cart:
 //!     pods: {matchLabels: {app: cart}}
@@ -20,7 +20,8 @@
 //! | `pods.matchLabels` | | at least one label; all must match, in the application's namespace |
 //! | `containers` | `["*", "!istio-proxy"]` | names, `*` for all, `!name` for all but this |
 //! | `cpu`, `qos`, `memory` | what is missing is left alone | at least one of them; not both `cpu` and `qos` |
-//! | `cpu.limit` | | 10m to 1024 cores, on each node |
+//! | `cpu.limit` | | 10m to 1024 cores |
+//! | `cpu.over` | `node` | `node`: each node has the limit; `cluster`: all nodes together, only with `--control-plane`, and the application's name consists of lower-case DNS names with at most 240 bytes together |
 //! | `cpu.floor` | 50m, or `limit` if that is less | 10m to `limit` |
 //! | `cpu.grow`, `cpu.shrink` | see [`Rule`](crate::cpu::Rule) | 0.01 to 1 |
 //! | `cpu.slack` | see [`Rule`](crate::cpu::Rule) | 10m to 4 cores |
@@ -39,4 +40,4 @@ mod spec;
 #[cfg(test)]
 mod tests;
 
-pub use checked::{AppConfig, AppName, Config, Containers, CpuConfig, MemoryConfig, Mode, QosConfig};
+pub use checked::{AppConfig, AppName, Config, Containers, CpuConfig, MemoryConfig, Mode, Over, QosConfig};

@@ -1,6 +1,6 @@
 //! The configuration as it is written.
 
-use super::checked::{AppConfig, AppName, Config, Containers, CpuConfig, MemoryConfig, Mode, QosConfig};
+use super::checked::{AppConfig, AppName, Config, Containers, CpuConfig, MemoryConfig, Mode, Over, QosConfig};
 use crate::bytes::Bytes;
 use crate::cores::Cores;
 use crate::{cpu, memory, qos};
@@ -50,11 +50,21 @@ struct Selector {
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct CpuSpec {
     limit: Cores,
+    #[serde(default)]
+    over: OverSpec,
     floor: Option<Cores>,
     grow: Option<f64>,
     shrink: Option<f64>,
     slack: Option<Cores>,
     window: Option<u32>,
+}
+
+#[derive(Clone, Copy, Default, Deserialize)]
+#[serde(rename_all = "camelCase")]
+enum OverSpec {
+    #[default]
+    Node,
+    Cluster,
 }
 
 #[derive(Deserialize)]
@@ -109,19 +119,23 @@ impl Config {
         bloc_yaml::read::<ConfigSpec>(text)?.check()
     }
 
-    /// The same, for an agent that hears no response times.
+    /// The same, for an agent that hears no response times and holds no parts of limits.
     ///
     /// # Errors
     /// The first value that is not allowed, with its path and the allowed range.
     pub fn read_without_control_plane(text: &str) -> Result<Self, ConfigError> {
         let config = Self::read(text)?;
-        match config.apps.iter().find(|(_, app)| app.qos.is_some()) {
-            None => Ok(config),
-            Some((name, _)) => {
+        for (name, app) in &config.apps {
+            if app.qos.is_some() {
                 let allowed = "only with --control-plane, from where response times come";
-                Err(refused(format!("apps.{name}.qos"), "qos", allowed))
+                return Err(refused(format!("apps.{name}.qos"), "qos", allowed));
+            }
+            if app.cpu.as_ref().is_some_and(|cpu| cpu.over == Over::Cluster) {
+                let allowed = "node; cluster only with --control-plane, which leases the limit's parts";
+                return Err(refused(format!("apps.{name}.cpu.over"), "cluster", allowed));
             }
         }
+        Ok(config)
     }
 }
 
@@ -137,7 +151,12 @@ impl ConfigSpec {
             let Some(name) = name(&text) else {
                 return Err(refused(at, text, "namespace/name, each of letters, digits, - and ."));
             };
-            apps.insert(name, app.check(&at)?);
+            let app = app.check(&at)?;
+            let leased = app.cpu.as_ref().is_some_and(|cpu| cpu.over == Over::Cluster);
+            if leased && !can_be_leased(&name) {
+                return Err(refused(at, text, LEASED_NAMES));
+            }
+            apps.insert(name, app);
         }
         Ok(Config { mode, override_limits: self.override_limits, apps })
     }
@@ -149,6 +168,22 @@ fn name(text: &str) -> Option<AppName> {
         !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.'))
     };
     (plain(namespace) && plain(name)).then(|| AppName { namespace: namespace.to_owned(), name: name.to_owned() })
+}
+
+/// With its namespace: an object of Kubernetes is named by both.
+const MOST_LEASED_NAME: usize = 240;
+const LEASED_NAMES: &str =
+    "with `over: cluster` namespace/name, each a lower-case DNS name, at most 240 bytes together";
+
+/// Whether Kubernetes may have an object of this name.
+fn can_be_leased(name: &AppName) -> bool {
+    let alphanumeric = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
+    let label = |label: &str| {
+        label.bytes().all(|byte| alphanumeric(byte) || byte == b'-')
+            && label.bytes().next().is_some_and(alphanumeric)
+            && label.bytes().next_back().is_some_and(alphanumeric)
+    };
+    name.to_string().len() <= MOST_LEASED_NAME && label(&name.namespace) && name.name.split('.').all(label)
 }
 
 impl AppSpec {
@@ -176,7 +211,7 @@ impl AppSpec {
 
 impl CpuSpec {
     fn check(self, at: &str) -> Result<CpuConfig, ConfigError> {
-        let Self { limit, floor, grow, shrink, slack, window } = self;
+        let Self { limit, over, floor, grow, shrink, slack, window } = self;
         let path = |name: &str| format!("{at}.{name}");
         let limit = within(path("limit"), limit, LEAST, MOST)?;
         let floor = within(path("floor"), floor.unwrap_or(FLOOR.min(limit)), LEAST, limit)?;
@@ -192,7 +227,11 @@ impl CpuSpec {
             slack: within(path("slack"), slack.unwrap_or(usual.slack), LEAST, MOST_SLACK)?,
             window,
         };
-        Ok(CpuConfig { limit, floor, rule })
+        let over = match over {
+            OverSpec::Node => Over::Node,
+            OverSpec::Cluster => Over::Cluster,
+        };
+        Ok(CpuConfig { limit, over, floor, rule })
     }
 }
 

@@ -46,14 +46,17 @@ fn reads_all_values_and_their_defaults() {
     assert_eq!(names, ["shop/cart", "shop/checkout", "shop/store", "shop/web"]);
     let checkout = config.app_of(&pod("shop", &[("app", "checkout"), ("x", "y")])).unwrap().1;
     let rule = cpu::Rule { grow: 0.5, shrink: 1.0, slack: Cores::new(0.1), window: 10 };
-    assert_eq!(checkout.cpu, Some(CpuConfig { limit: Cores::new(4.0), floor: Cores::new(0.02), rule }));
+    assert_eq!(
+        checkout.cpu,
+        Some(CpuConfig { limit: Cores::new(4.0), over: Over::Node, floor: Cores::new(0.02), rule })
+    );
     let rule = memory::Rule { reserve: 0.5, margin: Bytes::mebi(20), step: Bytes::mebi(8) };
     assert_eq!(checkout.memory, Some(MemoryConfig { limit: Bytes::mebi(4_096), rule }));
     let named: Vec<bool> = ["app", "helper", "other", "istio-proxy"].map(|name| checkout.containers.has(name)).to_vec();
     assert_eq!(named, [true, true, false, false]);
     let cart = config.app_of(&pod("shop", &[("app", "cart"), ("tier", "web")])).unwrap().1;
     let limit = Cores::new(0.04);
-    let usual = CpuConfig { limit, floor: limit, rule: cpu::Rule::default() };
+    let usual = CpuConfig { limit, over: Over::Node, floor: limit, rule: cpu::Rule::default() };
     assert_eq!((&cart.cpu, &cart.memory), (&Some(usual), &None));
     assert_eq!(["app", "istio-proxy"].map(|name| cart.containers.has(name)), [true, false]);
     let store = config.app_of(&pod("shop", &[("app", "store")])).unwrap().1;
@@ -99,6 +102,11 @@ fn refuses_with_path_value_and_range() {
     for (from, to, error) in [
         ("limit: 4,", "limit: 5m,", "apps.shop/checkout.cpu.limit: 5m is not allowed; allowed: 10m to 1024000m"),
         ("limit: 4,", "limit: 2000,", "apps.shop/checkout.cpu.limit: 2000000m is not allowed"),
+        (
+            "limit: 4,",
+            "limit: 4, over: nodes,",
+            "apps.shop/checkout.cpu.over: unknown variant `nodes`, expected `node` or `cluster`",
+        ),
         ("floor: 20m", "floor: 9m", "apps.shop/checkout.cpu.floor: 9m is not allowed; allowed: 10m to 4000m"),
         ("floor: 20m", "floor: 4001m", "apps.shop/checkout.cpu.floor: 4001m is not allowed; allowed: 10m to 4000m"),
         ("grow: 0.5", "grow: 0.009", "apps.shop/checkout.cpu.grow: 0.009 is not allowed; allowed: 0.01 to 1"),
@@ -219,6 +227,44 @@ fn response_times_come_from_a_control_plane() {
     assert!(refused.starts_with("mode: "), "{refused}");
 }
 
+#[test]
+fn parts_of_a_limit_come_from_a_control_plane_too() {
+    let leased = "apps: {shop/a: {pods: {matchLabels: {app: a}}, cpu: {limit: 4, over: cluster}}}";
+    let config = Config::read(leased).unwrap();
+    let cpu = config.app_of(&pod("shop", &[("app", "a")])).unwrap().1.cpu.as_ref().unwrap();
+    assert_eq!((cpu.over, cpu.limit), (Over::Cluster, Cores::new(4.0)));
+    let error = Config::read_without_control_plane(leased).unwrap_err().to_string();
+    let expected = "apps.shop/a.cpu.over: cluster is not allowed; allowed: \
+        node; cluster only with --control-plane, which leases the limit's parts";
+    assert_eq!(error, expected);
+    let by_node = leased.replace("cluster", "node");
+    assert_eq!(Config::read_without_control_plane(&by_node), Config::read(&leased.replace(", over: cluster", "")));
+}
+
+#[test]
+fn a_limit_over_nodes_needs_a_name_that_an_object_of_kubernetes_may_have() {
+    let read = |name: &str, over: &str| {
+        Config::read(&format!(
+            "apps: {{{name}: {{pods: {{matchLabels: {{app: a}}}}, cpu: {{limit: 4, over: {over}}}}}}}"
+        ))
+    };
+    let longest = format!("shop/{}", "a".repeat(235));
+    for name in ["shop/a", "s-1/a.b-c.d", &longest] {
+        read(name, "cluster").unwrap();
+    }
+    let long = format!("{longest}a");
+    for name in
+        ["Shop/a", "shop/A", "shop/-a", "shop/a-", "shop/a..b", "shop/a.-b", "shop/.a", "sh.op/a", "-s/a", &long]
+    {
+        let error = read(name, "cluster").unwrap_err().to_string();
+        assert!(
+            error.starts_with(&format!("apps.{name}: {name} is not allowed; allowed: with `over: cluster`")),
+            "{error}"
+        );
+        read(name, "node").unwrap();
+    }
+}
+
 /// The ConfigMap of the manifests, as it is and with its example.
 #[test]
 fn the_shipped_configuration_observes_nothing_and_its_example_is_accepted() {
@@ -233,7 +279,8 @@ fn the_shipped_configuration_observes_nothing_and_its_example_is_accepted() {
     let cart = config.app_of(&pod("shop", &[("app", "cart")])).unwrap().1.qos.unwrap();
     assert_eq!(cart.rule, qos::Rule::new(Duration::from_millis(200)));
     let app = config.app_of(&pod("shop", &[("app", "checkout")])).unwrap().1;
-    let cpu = CpuConfig { limit: Cores::new(4.0), floor: Cores::new(0.05), rule: cpu::Rule::default() };
+    let (limit, floor) = (Cores::new(4.0), Cores::new(0.05));
+    let cpu = CpuConfig { limit, over: Over::Node, floor, rule: cpu::Rule::default() };
     let memory = MemoryConfig { limit: Bytes::mebi(4_096), rule: memory::Rule::default() };
     assert_eq!((&app.cpu, &app.memory), (&Some(cpu), &Some(memory)));
 }

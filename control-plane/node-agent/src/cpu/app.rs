@@ -116,6 +116,25 @@ impl<K: Ord + Clone> App<K> {
         self.limit - self.sum(|container| container.quota)
     }
 
+    /// What all keep at least.
+    pub fn least(&self) -> Cores {
+        self.sum(|container| container.least)
+    }
+
+    /// What all could use, and what they keep if others lack CPU: a throttled one more than it has,
+    /// the others their use and what is left to them of the slack.
+    pub fn wants(&self) -> Cores {
+        self.sum(|container| {
+            let wants = match container.last {
+                Some(last) if last.throttled > 0.0 => container.quota * (1.0 + container.throttled.mean()),
+                Some(_) => container.quota.min(Cores::new(container.used.mean()) + self.rule.slack * KEEP),
+                // Nobody knows.
+                None => container.quota,
+            };
+            wants.min(container.most).max(container.least)
+        })
+    }
+
     fn sum(&self, of: impl Fn(&Container) -> Cores) -> Cores {
         self.containers.values().map(of).sum()
     }

@@ -52,4 +52,5 @@ mod rule;
 mod window;
 
 pub use app::{App, Change, Interval, Refused, Start};
-pub use rule::{EVEN, KEEP, LEAST_CHANGE, Rule};
+pub use rule::{EVEN, KEEP, LEAST_CHANGE, Rule, WANTED};
+pub(crate) use window::Window;

@@ -26,6 +26,8 @@ impl Default for Rule {
 pub const EVEN: f64 = 0.1;
 /// The part of the slack that a container keeps while others lack CPU.
 pub const KEEP: f64 = 0.25;
+/// Steps over which what a node wants of a limit over nodes is a mean.
+pub const WANTED: usize = 5;
 /// The least change of a quota that is made, as a part of it: each one is a write to a file.
 pub const LEAST_CHANGE: f64 = 0.02;
 

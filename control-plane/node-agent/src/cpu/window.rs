@@ -4,19 +4,19 @@ use std::collections::VecDeque;
 
 /// The last values, at most so many.
 #[derive(Clone, Debug)]
-pub(super) struct Window {
+pub(crate) struct Window {
     values: VecDeque<f64>,
     length: usize,
 }
 
 impl Window {
     /// Of so many values, at least one.
-    pub(super) fn new(length: usize) -> Self {
+    pub(crate) fn new(length: usize) -> Self {
         Self { values: VecDeque::new(), length: length.max(1) }
     }
 
     /// Keeps another number of values; the oldest ones leave.
-    pub(super) fn set_length(&mut self, length: usize) {
+    pub(crate) fn set_length(&mut self, length: usize) {
         self.length = length.max(1);
         while self.values.len() > self.length {
             self.values.pop_front();
@@ -24,7 +24,7 @@ impl Window {
     }
 
     /// Adds a value; the oldest one leaves if there are more than the length.
-    pub(super) fn push(&mut self, value: f64) {
+    pub(crate) fn push(&mut self, value: f64) {
         self.values.push_back(value);
         if self.values.len() > self.length {
             self.values.pop_front();
@@ -32,7 +32,7 @@ impl Window {
     }
 
     /// The mean; 0 without values.
-    pub(super) fn mean(&self) -> f64 {
+    pub(crate) fn mean(&self) -> f64 {
         if self.values.is_empty() { 0.0 } else { self.values.iter().sum::<f64>() / self.values.len() as f64 }
     }
 }

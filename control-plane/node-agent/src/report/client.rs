@@ -3,11 +3,11 @@
 use super::answers::{Bases, Heard, Said, put};
 use super::changes::Known;
 use super::message::{Cpu, Message, PodName, about_apps, about_asks, about_pods};
+use crate::replicas::{Replicas, Target, body};
 use futures_util::future::join_all;
 use reqwest::{Response, StatusCode};
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
-use std::str::FromStr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::sync::watch;
@@ -22,33 +22,8 @@ const ASK: Duration = Duration::from_secs(1);
 /// How long an answer with response times may take: a replica that hangs must not delay the next
 /// question.
 const ASK_TIMEOUT: Duration = Duration::from_millis(800);
-/// The most bytes of an answer: more than 1,000 pods take.
-const MOST_BYTES: usize = 1 << 20;
-/// How often the name is resolved.
-const RESOLVE: Duration = Duration::from_secs(5);
 /// How long a replica that has failed is left alone.
 const PAUSE: Duration = Duration::from_secs(1);
-
-/// Where the control plane is.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Target {
-    /// `host:port`; a name may have several addresses.
-    authority: String,
-}
-
-impl FromStr for Target {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        let authority = text.strip_prefix("http://").map(|rest| rest.strip_suffix('/').unwrap_or(rest));
-        match authority.and_then(|authority| authority.rsplit_once(':')) {
-            Some((host, port)) if !host.is_empty() && !host.contains('/') && port.parse::<u16>().is_ok() => {
-                Ok(Self { authority: format!("{host}:{port}") })
-            }
-            _ => Err("expected http://HOST:PORT".to_owned()),
-        }
-    }
-}
 
 /// One replica.
 #[derive(Debug, Default)]
@@ -87,25 +62,20 @@ async fn tell_all(
     addresses: &watch::Sender<Vec<SocketAddr>>,
     failed: &impl Fn(String),
 ) {
-    let (began, target) = (to.began, to.target);
+    let mut found = Replicas::new(to.target.clone());
     let mut ticks = interval(EVERY);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut replicas: BTreeMap<SocketAddr, Replica> = BTreeMap::new();
-    let mut resolved: Option<Duration> = None;
     while told.has_changed().is_ok() {
         ticks.tick().await;
-        if resolved.is_none_or(|at| began.elapsed().saturating_sub(at) >= RESOLVE) {
-            // Those that are known may still be there.
-            match timeout(TIMEOUT, tokio::net::lookup_host(&target.authority)).await {
-                Ok(Ok(found)) => {
-                    let mut before = std::mem::take(&mut replicas);
-                    replicas = found.map(|address| (address, before.remove(&address).unwrap_or_default())).collect();
-                    addresses.send_replace(replicas.keys().copied().collect());
-                }
-                Ok(Err(error)) => failed(format!("{}: {error}", target.authority)),
-                Err(_) => failed(format!("{}: the name is not resolved in time", target.authority)),
+        match found.resolve().await {
+            Ok(true) => {
+                let known = |address: &SocketAddr| (*address, replicas.remove(address).unwrap_or_default());
+                replicas = found.addresses().iter().map(known).collect();
+                addresses.send_replace(found.addresses().to_vec());
             }
-            resolved = Some(began.elapsed());
+            Ok(false) => {}
+            Err(error) => failed(error),
         }
         let cpu = Arc::clone(&told.borrow_and_update());
         // One that hangs does not keep the others from hearing.
@@ -187,39 +157,17 @@ impl To<'_> {
 
     /// Sends a question. An older control plane has no answer.
     async fn hear(&self, address: SocketAddr, message: Message<'_>) -> Result<Option<Said>, String> {
-        let mut response = self.send(address, message).await?;
+        let response = self.send(address, message).await?;
         if response.status() != StatusCode::OK {
             return Ok(None);
         }
-        let mut body = Vec::new();
-        while let Some(part) = response.chunk().await.map_err(|error| format!("{address}: {error}"))? {
-            if body.len() + part.len() > MOST_BYTES {
-                return Err(format!("{address}: an answer of more than {MOST_BYTES} bytes"));
-            }
-            body.extend_from_slice(&part);
-        }
+        let body = body(address, response).await?;
         Said::read(&body).map(Some).map_err(|error| format!("{address}: {error}"))
     }
 
     async fn send(&self, address: SocketAddr, message: Message<'_>) -> Result<Response, String> {
-        let request = self.client.post(format!("http://{address}/v1/cpu")).header("host", &self.target.authority);
+        let request = self.client.post(format!("http://{address}/v1/cpu")).header("host", self.target.authority());
         let sent = request.json(&message).send().await.and_then(Response::error_for_status);
         sent.map_err(|error| format!("{address}: {error}"))
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_target_is_a_host_and_a_port() {
-        for text in ["http://bloc:8080", "http://bloc:8080/", "http://10.0.0.1:80", "http://[::1]:80"] {
-            let target: Target = text.parse().unwrap();
-            assert_eq!(target.authority, text.trim_start_matches("http://").trim_end_matches('/'));
-        }
-        for text in ["bloc:8080", "http://bloc", "http://:80", "http://bloc:x", "http://bloc/x:80", "https://bloc:80"] {
-            assert_eq!(text.parse::<Target>().unwrap_err(), "expected http://HOST:PORT", "{text}");
-        }
     }
 }

@@ -1,7 +1,8 @@
 //! The client at control planes that answer what they are told to.
 
-use super::{Cpu, Heard, PodName, Target, report};
+use super::{Cpu, Heard, PodName, report};
 use crate::qos::Answers;
+use crate::replicas::Target;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::net::SocketAddr;

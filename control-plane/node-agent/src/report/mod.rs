@@ -28,5 +28,5 @@ mod client_tests;
 mod message;
 
 pub use answers::Heard;
-pub use client::{Target, report};
+pub use client::report;
 pub use message::{App, Container, Cpu, Pod, PodName};

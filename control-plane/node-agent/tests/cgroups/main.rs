@@ -4,6 +4,7 @@
 
 mod memory;
 mod program;
+mod program_lease;
 mod program_memory;
 mod program_qos;
 mod program_report;

@@ -167,7 +167,7 @@ impl Stand {
     }
 
     /// The quotas of the containers and their pods, in microseconds.
-    fn quotas(&self) -> [u64; 4] {
+    pub fn quotas(&self) -> [u64; 4] {
         [&self.busy, &self.idle, &self.pods[0], &self.pods[1]].map(quota)
     }
 

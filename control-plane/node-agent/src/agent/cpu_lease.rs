@@ -1,0 +1,195 @@
+//! The CPU of an application whose limit is over the cluster: what this node holds of it.
+//!
+//! The limit in force is `min(part, max(goal, what the containers keep at least))` of the
+//! application's. A node that holds nothing leaves the containers alone: those that it managed get
+//! their own quotas back.
+//!
+//! After a restart, containers have quotas of an earlier agent until they come under the limit, a
+//! second later. These count as in use, so that nothing is given away that is in force.
+//!
+//! Containers that use more than a part that is new keep their own quotas for [`WAIT`] seconds:
+//! other nodes may give. Then they get what there is, since those on other nodes are under the
+//! limit, too.
+
+use super::cpu_app::{CpuApp, CpuMember};
+use super::member::{Id, Phase};
+use super::node::Node;
+use super::resource::Resource;
+use super::tally;
+use super::timing::WAIT;
+use crate::cgroup::Bandwidth;
+use crate::config::Over;
+use crate::cores::Cores;
+use crate::cpu::{Refused, Start};
+use crate::lease::Use;
+use crate::setting::Setting;
+use bloc_leases::{Lease, Part};
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+impl CpuApp {
+    /// Takes what this node holds, for this step. What is above it falls at once.
+    pub(super) fn hold(&mut self, node: &mut Node, now: Duration) {
+        let (before, was_short) = (self.lease.take(), self.short.take().is_some());
+        if node.enforcing && self.config.over == Over::Cluster {
+            let held = node.leases.as_ref().map(|leases| leases.lease(self.groups.app()));
+            self.lease = Some(held.unwrap_or_default());
+        }
+        let Some(lease) = self.lease else { return };
+        let holds = |lease: Lease| lease.part > Part::ZERO;
+        if holds(lease) != before.is_some_and(holds) {
+            self.waited = 0;
+        }
+        if !holds(lease) && self.groups.members.keys().any(|id| self.cpu.quota(id).is_some()) {
+            tracing::info!(
+                app = self.groups.app(),
+                "this node holds nothing of the limit; its containers get their own"
+            );
+            self.keep(node, now, &BTreeMap::new());
+            node.unplaced = true;
+        }
+        let limit = self.leased(lease);
+        if limit == self.cpu.limit() {
+            self.refused = self.refused.filter(|_| !was_short);
+            return;
+        }
+        match self.cpu.set_limit(limit) {
+            Ok(_) => self.refused = None,
+            Err(refused @ Refused::BelowFloors { floors, .. }) => {
+                // As near as the containers allow; a part never falls below what is in force.
+                if floors < self.cpu.limit() {
+                    let _ = self.cpu.set_limit(floors);
+                }
+                if self.refused.is_none() {
+                    self.refuse(node, refused);
+                }
+                self.short = Some(refused);
+            }
+            Err(refused) => self.refuse(node, refused),
+        }
+    }
+
+    /// Counts, once a second, that this node is not within the limit.
+    pub(super) fn count_lease(&mut self, node: &mut Node) {
+        if let Some(refused) = self.short {
+            self.refuse(node, refused);
+        }
+        if self.groups.members.is_empty() {
+            self.waited = 0;
+        }
+        if self.waited > WAIT && self.lease.is_some_and(|lease| lease.part == Part::ZERO) {
+            let app = self.groups.app();
+            node.tally.error(tally::LIMIT, &format!("{app}: this node holds nothing of the limit, nothing is free"));
+        }
+    }
+
+    /// What containers have that an earlier agent has changed, and that are not under the limit
+    /// yet. Those that this one has refused have their own, like all that are not under the limit.
+    fn taken_over(&self, node: &Node) -> Cores {
+        let of = |(id, member): (&Id, &CpuMember)| {
+            let comes = member.phase == Phase::Joining || !member.theirs && member.written.is_above(member.original);
+            let counts = member.known && comes && self.cpu.quota(id).is_none();
+            counts.then(|| member.written.cores().unwrap_or(node.capacity.cores))
+        };
+        self.groups.members.iter().filter_map(of).sum()
+    }
+
+    /// A container does not come under the limit now.
+    pub(super) fn leave_out(&mut self, node: &mut Node, now: Duration, id: &Id, is_refused: bool) {
+        let Some(member) = self.groups.members.get_mut(id) else { return };
+        member.more.readings.observed = Default::default();
+        if is_refused && member.known && self.lease.is_some() {
+            // What an earlier agent gave it would count as long as it is there.
+            self.lose(node, now, id);
+        } else {
+            // It may have a quota of an earlier agent, or of the time before a pause.
+            self.groups.raise(node, id);
+        }
+    }
+
+    /// The limit in force.
+    pub(super) fn leased(&self, lease: Lease) -> Cores {
+        let of = |part: Part| Cores::new(part.times(self.config.limit.get()));
+        of(lease.part).min(of(lease.goal).max(self.least_of_all()))
+    }
+
+    /// What all containers keep at least: those that are under the limit, or are to come.
+    fn least_of_all(&self) -> Cores {
+        self.counted().into_iter().map(|(_, member)| member.more.least).sum()
+    }
+
+    /// The containers that need a part: those under the limit, and those that come, as far as all
+    /// of the limit has room for what they keep.
+    fn counted(&self) -> Vec<(&Id, &CpuMember)> {
+        let is_in = |(id, _): &(&Id, &CpuMember)| self.cpu.quota(id).is_some();
+        let (mut counted, mut others): (Vec<_>, Vec<_>) = self.groups.members.iter().partition(is_in);
+        others.retain(|(_, member)| member.phase == Phase::Joining);
+        others.sort_by(|(_, a), (_, b)| a.more.least.get().total_cmp(&b.more.least.get()));
+        let mut sum: Cores = counted.iter().map(|(_, member)| member.more.least).sum();
+        for (id, member) in others {
+            sum += member.more.least;
+            if sum <= self.config.limit {
+                counted.push((id, member));
+            }
+        }
+        counted
+    }
+
+    /// Remembers what the containers could use after this step.
+    pub(super) fn want(&mut self, node: &Node) {
+        if self.lease.is_none() {
+            return;
+        }
+        let most = node.capacity.cores;
+        let counted = self.counted();
+        let coming = counted.iter().filter(|(id, _)| self.cpu.quota(id).is_none());
+        let wants = coming.map(|(_, member)| {
+            let used = member.more.readings.mean_after(1).map(|used| used + self.config.rule.slack);
+            used.unwrap_or_default().min(most).max(member.more.least)
+        });
+        let wants = self.cpu.wants() + wants.sum();
+        self.wanted.push(wants.get());
+    }
+
+    /// What this node uses of the limit; none: nothing, and it wants nothing.
+    pub(super) fn lease_use(&self, node: &Node) -> Option<Use> {
+        let under = self.lease?;
+        if self.groups.members.is_empty() {
+            return None;
+        }
+        let part = |cores: Cores| Part::of(cores.get(), self.config.limit.get());
+        let counted = self.counted();
+        let counts = |id: &Id| counted.iter().any(|(other, _)| *other == id);
+        let own = self.groups.own(Bandwidth::cores, counts).filter(|_| !node.override_limits);
+        let least = self.least_of_all();
+        let wants = if counted.is_empty() { Cores::ZERO } else { Cores::new(self.wanted.mean()).max(least) };
+        let held = part(self.cpu.limit().max(self.in_force() + self.taken_over(node)));
+        Some(Use { wants: part(wants), least: part(least), own: own.map(part), held, under })
+    }
+
+    /// Whether containers are not to come under the limit now, since this node holds nothing of it.
+    /// What an earlier agent gave them they lose after a while.
+    pub(super) fn holds_nothing(&mut self, node: &mut Node, now: Duration, ready: &[(Id, Start)]) -> bool {
+        if self.lease.is_none_or(|lease| lease.part > Part::ZERO) {
+            return false;
+        }
+        self.waited = self.waited.saturating_add(1);
+        for (id, _) in ready {
+            let Some(member) = self.groups.members.get_mut(id) else { continue };
+            member.more.readings.observed = Default::default();
+            if member.known && self.waited > WAIT {
+                self.lose(node, now, id);
+            } else {
+                self.groups.raise(node, id);
+            }
+        }
+        true
+    }
+
+    /// Whether containers that use more than the part of this node are to wait for more.
+    pub(super) fn waits(&mut self) -> bool {
+        let leased = self.lease.is_some();
+        self.waited = self.waited.saturating_add(leased.into());
+        leased
+    }
+}

@@ -1,0 +1,211 @@
+//! What this node holds, between the thread that steps and the task that asks.
+
+use super::file::Contents;
+use bloc_leases::{Ask, Holder, Lease, Part, Told};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use tokio::sync::Notify;
+use tokio::time::{sleep, timeout};
+
+/// How an application stands on this node after a step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Use {
+    /// What its containers could use, with some slack.
+    pub wants: Part,
+    /// What they keep at least.
+    pub least: Part,
+    /// The sum of their own limits; none: one has no limit, or that does not matter.
+    pub own: Option<Part>,
+    /// What is in force, and all that may be until the next step.
+    pub held: Part,
+    /// What the step acted under.
+    pub under: Lease,
+}
+
+#[derive(Debug)]
+struct State {
+    holder: Holder,
+    /// As of the last step.
+    uses: BTreeMap<String, Use>,
+    /// Those that hold nothing any more, which not all replicas know.
+    left: BTreeSet<String>,
+    /// Those of the configuration of which replicas were asked in this life, or will be.
+    met: BTreeSet<String>,
+    /// When a replica last said something of one, or since when it is there.
+    said: BTreeMap<String, Instant>,
+}
+
+impl State {
+    /// Gives back what nobody uses. Returns whether that is something.
+    fn leave(&mut self, is_in_use: impl Fn() -> bool) -> bool {
+        let unused = |name: &String| !self.uses.contains_key(name);
+        let names: Vec<String> = self.holder.parts().into_keys().filter(unused).collect();
+        if names.is_empty() || is_in_use() {
+            return false;
+        }
+        for name in &names {
+            self.holder.lower(name, Part::ZERO);
+        }
+        self.left.extend(names);
+        true
+    }
+
+    /// What a replica is to be told now of one that this node has left.
+    fn leaving(&self, name: &str) -> Ask {
+        self.holder.ask(name, Part::ZERO, Part::ZERO, None)
+    }
+}
+
+/// What this node holds.
+#[derive(Clone, Debug)]
+pub struct Leases {
+    state: Arc<Mutex<State>>,
+    /// Something fell.
+    fell: Arc<Notify>,
+}
+
+/// What is to be asked, and what has to be on the disk before.
+#[derive(Debug)]
+pub(crate) struct Due {
+    pub(crate) contents: Contents,
+    pub(crate) asks: Vec<Ask>,
+}
+
+impl Leases {
+    /// An agent that starts, with what was on the disk.
+    pub fn new(saved: &Contents) -> Self {
+        let clock = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_millis();
+        // The clock may have gone back.
+        let life = u64::try_from(clock).unwrap_or(0).max(saved.life.saturating_add(1));
+        let left = saved.parts.iter().filter(|(_, part)| **part == Part::ZERO).map(|(name, _)| name.clone()).collect();
+        let holder = Holder::new(life, saved.parts.clone());
+        let state = State { holder, uses: BTreeMap::new(), left, met: BTreeSet::new(), said: BTreeMap::new() };
+        Self { state: Arc::new(Mutex::new(state)), fell: Arc::default() }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What is held of an application. The thread may use it until it calls [`Self::settle`].
+    pub fn lease(&self, app: &str) -> Lease {
+        self.state().holder.lease(app)
+    }
+
+    /// The end of a step: how all applications stand that this node holds or wants a part of. Those
+    /// that are missing are left, and their containers have their own quotas already. If
+    /// `is_in_use`, quotas may be in force that no application counts: nothing falls then. It is
+    /// called only if something would.
+    pub fn settle(&self, uses: BTreeMap<String, Use>, is_in_use: impl Fn() -> bool) {
+        let now = Instant::now();
+        let mut state = self.state();
+        let mut fell = false;
+        for (name, of) in &uses {
+            // What was heard meanwhile counts from the next step on.
+            if of.held < of.under.part && state.holder.lease(name) == of.under && !is_in_use() {
+                state.holder.lower(name, of.held);
+                fell = true;
+            }
+            state.said.entry(name.clone()).or_insert(now);
+        }
+        state.left.retain(|name| !uses.contains_key(name));
+        state.said.retain(|name, _| uses.contains_key(name));
+        state.uses = uses;
+        fell |= state.leave(is_in_use);
+        if fell {
+            self.fell.notify_one();
+        }
+    }
+
+    /// Applications of the configuration without containers here. A record may still have a part
+    /// for this node: the disk was lost, or what was said before it left arrived after that. Each
+    /// is asked about once in a life, as one that was left.
+    pub fn meet<'a>(&self, names: impl Iterator<Item = &'a str>) {
+        let mut state = self.state();
+        for name in names {
+            if !state.met.contains(name) {
+                state.met.insert(name.to_owned());
+                state.left.insert(name.to_owned());
+            }
+        }
+    }
+
+    /// Since when no replica has said anything of an application.
+    pub fn age(&self, app: &str) -> Duration {
+        self.state().said.get(app).map_or(Duration::ZERO, Instant::elapsed)
+    }
+
+    /// Gives all back, at the end, when all containers have their own quotas. Waits until all
+    /// replicas know, for so long at most. Returns whether they do.
+    pub async fn give_back(&self, at_most: Duration) -> bool {
+        self.settle(BTreeMap::new(), || false);
+        let all_know = async {
+            while !self.state().left.is_empty() {
+                sleep(Duration::from_millis(20)).await;
+            }
+        };
+        timeout(at_most, all_know).await.is_ok()
+    }
+
+    /// Waits until something falls.
+    pub(crate) async fn fall(&self) {
+        self.fell.notified().await;
+    }
+
+    /// What is to be asked now.
+    pub(crate) fn due(&self) -> Due {
+        let state = self.state();
+        let mut parts = state.holder.parts();
+        parts.extend(state.left.iter().map(|name| (name.clone(), Part::ZERO)));
+        let of = |(name, of): (&String, &Use)| state.holder.ask(name, of.wants, of.least, of.own);
+        let mut asks: Vec<Ask> = state.uses.iter().map(of).collect();
+        asks.extend(state.left.iter().map(|name| state.leaving(name)));
+        Due { contents: Contents { life: state.holder.life(), parts }, asks }
+    }
+
+    /// Takes what the replicas have said; none: one has not answered.
+    pub(crate) fn hear(&self, answers: &[Option<Vec<Told>>]) {
+        let now = Instant::now();
+        let mut state = self.state();
+        let life = state.holder.life();
+        for told in agreed(answers) {
+            state.holder.hear(&told);
+            if let Some(said) = state.said.get_mut(&told.name) {
+                *said = now;
+            }
+        }
+        let known: Vec<String> = state.left.iter().filter(|name| all_know(&state, name, answers)).cloned().collect();
+        state.left.retain(|name| !known.contains(name));
+        if state.holder.life() != life {
+            state.met.clear();
+            self.fell.notify_one();
+        }
+    }
+}
+
+/// What a round of answers says of each application, life and number: the largest part, since parts
+/// only rise, and of those who know it the least goal. A replica that does not hear the node in
+/// need has nothing to say against that, wherever its address sorts.
+fn agreed(answers: &[Option<Vec<Told>>]) -> impl Iterator<Item = Told> {
+    let mut agreed: BTreeMap<(&str, u64, u64), Told> = BTreeMap::new();
+    for told in answers.iter().flatten().flatten() {
+        let best = agreed.entry((&told.name, told.life, told.number)).or_insert_with(|| told.clone());
+        if told.part > best.part {
+            best.clone_from(told);
+        } else if told.part == best.part {
+            best.goal = best.goal.min(told.goal);
+        }
+    }
+    agreed.into_values()
+}
+
+/// Whether all replicas know that nothing is held of an application any more. One whose copy of the
+/// record is old may not have known that something was.
+fn all_know(state: &State, name: &str, answers: &[Option<Vec<Told>>]) -> bool {
+    let (now, life) = (state.leaving(name), state.holder.life());
+    let knows =
+        |told: &Told| told.name == name && (told.life, told.number) == (life, now.number) && told.part == Part::ZERO;
+    let all = answers.iter().all(|answer| answer.iter().flatten().any(knows));
+    all && !answers.is_empty() && now.part == Part::ZERO
+}
