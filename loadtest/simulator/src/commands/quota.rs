@@ -1,9 +1,9 @@
 //! `bloc-sim quota`: the node agent's CPU quotas beside others.
 
-use anyhow::ensure;
+use anyhow::{bail, ensure};
 use bloc_node_agent::Cores;
 use bloc_node_agent::cpu::Rule;
-use bloc_sim::quota::{self, Allocator, Case, Outcome};
+use bloc_sim::quota::{self, Allocator, Case, Outcome, Over};
 use bloc_sim::service_time::ServiceTime;
 use comfy_table::Table;
 use std::time::Duration;
@@ -51,6 +51,9 @@ pub struct Quota {
     /// Steps of the means.
     #[arg(long, value_delimiter = ',', default_values_t = [Rule::default().window])]
     window: Vec<usize>,
+    /// Numbers of nodes, with an agent each: the limit in equal parts, and leased.
+    #[arg(long, value_delimiter = ',')]
+    nodes: Vec<usize>,
     /// One row for each of eleven regimes, with the first rule, instead.
     #[arg(long)]
     regimes: bool,
@@ -80,6 +83,9 @@ impl Quota {
     pub fn run(self) -> anyhow::Result<()> {
         ensure!(self.seeds > 0, "--seeds: 0 is not allowed; allowed: 1 and more");
         ensure!(self.containers > 0, "--containers: 0 is not allowed; allowed: 1 and more");
+        if let Some(nodes) = self.nodes.iter().find(|nodes| !(1..=self.containers).contains(*nodes)) {
+            bail!("--nodes: {nodes} is not allowed; allowed: 1 to --containers, {}", self.containers);
+        }
         ensure!(self.threads > 0, "--threads: 0 is not allowed; allowed: 1 and more");
         ensure!(self.peak > Cores::ZERO, "--peak: 0 is not allowed; allowed: more");
         ensure!(self.peak >= self.base, "--base: {} is more than --peak: {}", self.base, self.peak);
@@ -142,6 +148,12 @@ impl Quota {
             let name = format!("agent, grow {grow}, shrink {shrink}, slack {slack}, window {window}");
             rows.push((format!("{name}, limit as static"), self.same_sum(&case, &fixed, rule)));
             rows.push((name, self.runs(&case, Allocator::Agent(rule))));
+            for &nodes in &self.nodes {
+                for (over, how) in [(Over::Equal, "an equal part each"), (Over::Leases, "leases")] {
+                    let allocator = Allocator::Nodes { nodes, over, rule };
+                    rows.push((format!("{nodes} nodes with agents, {how}"), self.runs(&case, allocator)));
+                }
+            }
         }
         rows.insert(0, ("static, 1.5 peaks".to_owned(), fixed.clone()));
         let mut table = Table::new();

@@ -1,9 +1,11 @@
 //! Who sets the quotas: the node agent, and what it is compared with.
 
+use super::case::FLOOR;
 use super::cgroup::{Counters, PERIOD};
+use super::nodes::{Nodes, Over, interval};
 use bloc_node_agent::Cores;
-use bloc_node_agent::cpu::{App, Interval, Rule, Start};
-use std::collections::{BTreeMap, VecDeque};
+use bloc_node_agent::cpu::{App, Rule, Start};
+use std::collections::VecDeque;
 
 /// A way to set quotas.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -27,6 +29,15 @@ pub enum Allocator {
     },
     /// The node agent.
     Agent(Rule),
+    /// The node agents of several nodes.
+    Nodes {
+        /// How many.
+        nodes: usize,
+        /// Who divides the limit between them.
+        over: Over,
+        /// Each agent's rule.
+        rule: Rule,
+    },
 }
 
 /// What an [`Allocator`] remembers.
@@ -46,14 +57,14 @@ pub enum State {
     },
     /// The agent's.
     Agent(App<usize>),
+    /// The agents'.
+    Nodes(Nodes),
 }
 
 /// The steps of 100 ms in which the autoscaler looks back, and those between two of its decisions.
 const BACK: usize = 100;
 const EACH: usize = 10;
 const MARGIN: f64 = 1.2;
-/// What a container keeps at least.
-pub const FLOOR: Cores = Cores::new(0.02);
 /// Koordinator's factors, the most, and the shares of the node's use.
 const UP: f64 = 1.2;
 const DOWN: f64 = 0.8;
@@ -82,6 +93,11 @@ impl Allocator {
                 }
                 let quotas = (0..peaks.len()).map(|key| app.quota(&key).unwrap_or(FLOOR)).collect();
                 (State::Agent(app), quotas)
+            }
+            Self::Nodes { nodes, over, rule } => {
+                let nodes = Nodes::new(nodes, peaks.len(), limit, rule, over);
+                let quotas = (0..peaks.len()).map(|key| nodes.quota(key).unwrap_or(FLOOR)).collect();
+                (State::Nodes(nodes), quotas)
             }
         }
     }
@@ -143,19 +159,12 @@ impl State {
                 *used = 0.0;
             }
             Self::Agent(app) => {
-                let intervals: BTreeMap<usize, Interval> = counted
-                    .iter()
-                    .zip(uses)
-                    .map(|(counted, used)| {
-                        let throttled = counted.throttled as f64 / counted.periods.max(1) as f64;
-                        Interval { used: Cores::new(used), throttled }
-                    })
-                    .enumerate()
-                    .collect();
+                let intervals = counted.iter().map(|counted| interval(*counted)).enumerate().collect();
                 for change in app.step(&intervals) {
                     set(change.key, change.to);
                 }
             }
+            Self::Nodes(nodes) => nodes.step(at, counted, limit, set),
         }
     }
 }

@@ -1,6 +1,7 @@
 //! What each way to set quotas does, by exact values.
 
-use super::allocator::{Allocator, FLOOR, State};
+use super::allocator::{Allocator, State};
+use super::case::FLOOR;
 use super::cgroup::Counters;
 use bloc_node_agent::Cores;
 use bloc_node_agent::cpu::Rule;

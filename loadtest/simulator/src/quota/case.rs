@@ -6,6 +6,8 @@ use std::time::Duration;
 
 /// One container in so many has a burst.
 pub const GROUPS: usize = 4;
+/// What a container keeps at least.
+pub const FLOOR: Cores = Cores::new(0.02);
 
 /// A case.
 #[derive(Clone, Debug, PartialEq)]

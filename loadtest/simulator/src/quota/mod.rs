@@ -23,10 +23,12 @@ mod allocator_tests;
 mod case;
 mod cgroup;
 mod load;
+mod nodes;
 mod run;
 #[cfg(test)]
 mod tests;
 
-pub use allocator::{Allocator, FLOOR};
-pub use case::Case;
+pub use allocator::Allocator;
+pub use case::{Case, FLOOR};
+pub use nodes::Over;
 pub use run::{Outcome, peaks, run};

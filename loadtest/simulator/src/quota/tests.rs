@@ -14,6 +14,24 @@ fn small() -> Case {
     Case { duration: Duration::from_secs(80), ..Case::default() }
 }
 
+fn nodes(over: Over) -> Allocator {
+    Allocator::Nodes { nodes: 2, over, rule: Rule::default() }
+}
+
+#[test]
+fn leases_give_a_burst_what_the_other_node_does_not_need_within_the_limit() {
+    let [equal, leases] = [Over::Equal, Over::Leases].map(|over| run(&small(), nodes(over)));
+    assert!(equal.answered < equal.requests * 99 / 100, "{equal:?}");
+    assert!(leases.answered > leases.requests * 99 / 100, "{leases:?}");
+    assert!(leases.p50_ms < 0.5 * equal.p50_ms && leases.sum > 0.95, "{leases:?} {equal:?}");
+    assert!(leases.sum <= 1.0 + 1e-9 && equal.sum <= 1.0 + 1e-9, "{leases:?} {equal:?}");
+    let one = Allocator::Nodes { nodes: 1, over: Over::Leases, rule: Rule::default() };
+    assert!(
+        (0.99..1.01).contains(&(run(&small(), one).p50_ms / run(&small(), agent()).p50_ms)),
+        "one node needs no leases"
+    );
+}
+
 fn agent() -> Allocator {
     Allocator::Agent(Rule::default())
 }
