@@ -14,7 +14,7 @@ use crate::experiments::quota::agent::Processes;
 use crate::experiments::quota::allocator::{Allocator, State};
 use crate::experiments::quota::plan::{CONTAINERS, LIMIT, Plan};
 use crate::experiments::quota::stand::{Programs, Stand};
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use bloc_mesh::cgroups::Container;
 use bloc_mesh::load::Sample;
 use nix::sys::signal::{Signal, kill};
@@ -28,6 +28,8 @@ pub const CLAIM: Claim = Claim::NoHarm;
 /// The containers have their bursts one after the other; the fault is in the middle of the second.
 const PLAN: Plan = Plan { burst: Duration::from_secs(3), every: Duration::from_secs(6) };
 const STARTS: Duration = Duration::from_secs(10);
+/// A record of leases is new for 10 s.
+const LEASES_START: Duration = Duration::from_secs(20);
 /// What each container has without an agent.
 const OWN: f64 = LIMIT / CONTAINERS as f64;
 /// A quota that somebody else writes, and the container that gets it.
@@ -48,10 +50,18 @@ enum Fault {
     Both,
     CutOff,
     ForeignWrite,
+    NoControlPlane,
+}
+
+impl Fault {
+    /// Whom it breaks.
+    const fn allocator(self) -> Allocator {
+        if matches!(self, Self::NoControlPlane) { Allocator::NodesLeases } else { Allocator::Agent }
+    }
 }
 
 /// All rows.
-pub const BROKEN: [Broken; 4] = [
+pub const BROKEN: [Broken; 5] = [
     Broken { name: "node-agent", what: "the node agent is killed", fault: Fault::Agent },
     Broken {
         name: "node-agent-and-guardian",
@@ -68,6 +78,11 @@ pub const BROKEN: [Broken; 4] = [
         what: "somebody else writes the quota of a container",
         fault: Fault::ForeignWrite,
     },
+    Broken {
+        name: "node-agent-no-control-plane",
+        what: "the control plane is killed, of which the agents of two nodes lease parts of one limit",
+        fault: Fault::NoControlPlane,
+    },
 ];
 
 /// What a run has shown.
@@ -79,6 +94,8 @@ struct Seen {
     overwritten: Option<bool>,
     /// Containers that do not have their own quotas after a restore; somebody else's counts as own.
     not_restored: usize,
+    /// Looks at which all had more than the limit together, if agents hold it all the time.
+    above: Option<u64>,
 }
 
 /// Runs the selected rows. Each row goes to `tell` at once.
@@ -88,7 +105,7 @@ pub async fn run(chaos: &Chaos, ends: Instant, place: Place<'_>, tell: &mut impl
         return;
     }
     let runs = wanted.len() as u32 + 2;
-    if Instant::now() + runs * (PLAN.length() + STARTS) > ends {
+    if Instant::now() + runs * (PLAN.length() + STARTS) + LEASES_START > ends {
         for one in wanted {
             tell(Row::not_run(one.name, one.what.to_owned(), CLAIM, format!("no time left of {:?}", chaos.limit)));
         }
@@ -104,7 +121,7 @@ pub async fn run(chaos: &Chaos, ends: Instant, place: Place<'_>, tell: &mut impl
     for one in wanted {
         place.bar.set_message(one.name);
         let measured = match &without {
-            Ok(_) => measure(chaos, place, one.name, Allocator::Agent, Some(one.fault)).await,
+            Ok(_) => measure(chaos, place, one.name, one.fault.allocator(), Some(one.fault)).await,
             Err(error) => Err(anyhow::anyhow!("without a fault: {error:#}")),
         };
         tell(match (measured, &without) {
@@ -130,6 +147,8 @@ fn column(side: Side, seen: &Seen) -> Column {
         count("containers below their own quota when the agent has ended", seen.below),
         count("containers without their own quota after a restore", seen.not_restored),
     ];
+    let above = seen.above.map(|above| usize::try_from(above).unwrap_or(usize::MAX));
+    figures.extend(above.map(|above| count("looks at which all had more than the limit", above)));
     figures.extend(seen.overwritten.map(|overwritten| count("quotas of others that were changed", overwritten.into())));
     Column::new(side, figures, &seen.samples)
 }
@@ -144,40 +163,45 @@ async fn measure(
     let directory = place.directory.join(format!("node-agent-{name}"));
     std::fs::create_dir_all(&directory).with_context(|| directory.display().to_string())?;
     let lab = std::env::current_exe()?;
-    let agent = lab.with_file_name("bloc-node-agent");
-    let programs = Programs { lab: &lab, agent: &agent, rule: "" };
+    let [agent, control_plane] = ["bloc-node-agent", "bloc-control-plane"].map(|name| lab.with_file_name(name));
+    let programs = Programs { lab: &lab, agent: &agent, control_plane: &control_plane, rule: "" };
     // The same for all, and so for all columns.
     let seed = chaos.arrivals(0);
-    let mut stand = Stand::start(&lab, &directory, seed).await?;
+    let mut stand = Stand::start(&lab, &directory, seed, allocator.nodes()).await?;
     let quotas = [OWN; CONTAINERS];
     stand.allocate(allocator, &quotas, programs, &directory, true).await?;
     let (containers, processes) = (stand.containers().to_vec(), stand.processes());
+    let control_plane = stand.control_plane();
     let disturbed = async {
         sleep(PLAN.warm_up() + PLAN.every + PLAN.burst / 2).await;
-        match (fault, processes) {
-            (Some(fault), Some(processes)) => disturb(fault, processes, &containers, &directory),
+        match (fault, processes, control_plane) {
+            (Some(Fault::NoControlPlane), _, Some(id)) => {
+                kill(id, Signal::SIGKILL).context("the control plane has ended")
+            }
+            (Some(fault), Some(processes), _) => disturb(fault, processes, &containers, &directory),
             _ => Ok(()),
         }
     };
     let (loaded, disturbed) = tokio::join!(stand.load(PLAN, State::new(allocator, &quotas), seed), disturbed);
     disturbed?;
-    let (samples, _) = loaded?;
+    let (samples, seen) = loaded?;
+    let is_held = fault == Some(Fault::NoControlPlane);
     let (container, theirs) = THEIRS;
     let is_theirs = |quota: Option<f64>| quota.is_some_and(|quota| (quota - theirs).abs() < 1e-6);
     let overwritten = match fault {
         Some(Fault::ForeignWrite) => Some(!is_theirs(containers[container].quota()?)),
         _ => None,
     };
-    stand.end_agent().await;
+    stand.end_agents().await;
     let below = count(&containers, |quota| quota.is_some_and(|quota| quota < OWN - 1e-6))?;
-    if allocator == Allocator::Agent {
+    if allocator.has_agent() {
         stand.restore(programs.agent, &directory).await?;
     }
     let own = |quota: Option<f64>| quota.is_some_and(|quota| (quota - OWN).abs() < 1e-6);
     let not_restored =
         count(&containers, |quota| !(own(quota) || fault == Some(Fault::ForeignWrite) && is_theirs(quota)))?;
     stand.end().await;
-    Ok(Seen { samples, below, overwritten, not_restored })
+    Ok(Seen { samples, below, overwritten, not_restored, above: is_held.then_some(seen.above) })
 }
 
 fn count(containers: &[Container], matches: impl Fn(Option<f64>) -> bool) -> Result<usize> {
@@ -203,6 +227,7 @@ fn disturb(fault: Fault, processes: Processes, containers: &[Container], directo
             let files: [PathBuf; 2] = ["node-agent.yaml", "pods.yaml"].map(|name| directory.join(name));
             files.iter().try_for_each(std::fs::remove_file).context("the agent's files")
         }
+        Fault::NoControlPlane => bail!("there is no control plane"),
         Fault::ForeignWrite => {
             let (container, quota) = THEIRS;
             containers[container].set_quota_of_pod(quota)?;

@@ -96,7 +96,7 @@ impl Stand {
             hold: Some(false),
             ..ServiceSpec::default()
         };
-        let (control_plane, at) = control_plane(&tools.control_plane, directory, spec).await?;
+        let (control_plane, at) = control_plane(&tools.control_plane, directory, spec, None).await?;
         let sidecar = sidecar(tools, directory, "sidecar", &pod.uid, app, at).await?;
         let address = sidecar.listener("inbound")?;
         container.set_quota_of_pod(order.cores)?;
@@ -226,7 +226,8 @@ pub async fn sidecar(
     Ok(Envoy::start(&tools.envoy, directory, name, &bootstrap, 1).await?)
 }
 
-/// Starts a control plane that says this about the service, and returns where it listens.
+/// Starts a control plane that says this about the service, and returns where it listens. With a
+/// file it leases parts of CPU limits to nodes.
 ///
 /// # Errors
 /// It does not start.
@@ -234,6 +235,7 @@ pub async fn control_plane(
     program: &Path,
     directory: &Path,
     spec: ServiceSpec,
+    leases: Option<&Path>,
 ) -> anyhow::Result<(Process, SocketAddr)> {
     let services = ServicesSpec { services: BTreeMap::from([(SERVICE.to_owned(), spec)]) };
     let (source, written) = (directory.join("services.yaml"), directory.join("control-plane.address"));
@@ -242,6 +244,9 @@ pub async fn control_plane(
     // The CPU time of a request is computed from reports.
     arguments.extend(["--report-interval", "1s", "--listen", "127.0.0.1:0", "--address-file"].map(OsString::from));
     arguments.push(written.clone().into());
+    if let Some(leases) = leases {
+        arguments.extend(["--leases".into(), leases.into()]);
+    }
     let program = Program { name: "control-plane".to_owned(), executable: program.to_owned(), arguments };
     let mut process = Process::start(program, directory).await?;
     let address = process.written(&written, START, |text| text.parse().ok()).await?;

@@ -76,6 +76,7 @@ pub struct Files {
     configuration: String,
     pods: String,
     control_plane: Option<SocketAddr>,
+    node: Option<String>,
 }
 
 impl Files {
@@ -84,7 +85,7 @@ impl Files {
         let (limit, floor) = (milli(rule.limit), milli(rule.floor));
         let resource = format!("cpu: {{limit: {limit}, floor: {floor}{}}}", more(rule.more));
         let (configuration, pods) = (configuration(pods, &resource), listed(pods, &format!("requests: {floor}")));
-        Self { configuration, pods, control_plane: None }
+        Self { configuration, pods, control_plane: None, node: None }
     }
 
     /// With the same rule about memory.
@@ -94,6 +95,7 @@ impl Files {
             configuration: configuration(pods, &resource),
             pods: listed(pods, &format!("memory: {}", rule.requests)),
             control_plane: None,
+            node: None,
         }
     }
 
@@ -107,6 +109,7 @@ impl Files {
             configuration: configuration(pods, &resource),
             pods: listed(pods, &keeps(rule.requests)) + &others,
             control_plane: None,
+            node: None,
         }
     }
 
@@ -114,6 +117,12 @@ impl Files {
     #[must_use]
     pub fn telling(self, control_plane: Option<SocketAddr>) -> Self {
         Self { control_plane, ..self }
+    }
+
+    /// The agent is that of a node of this name, instead of that of the machine.
+    #[must_use]
+    pub fn on(self, node: &str) -> Self {
+        Self { node: Some(node.to_owned()), ..self }
     }
 
     /// Writes them, also for an agent that runs: it reads them again within some two seconds.
@@ -182,6 +191,9 @@ impl Agent {
         option("--state", file("state").into());
         if let Some(control_plane) = files.control_plane {
             option("--control-plane", format!("http://{control_plane}").into());
+        }
+        if let Some(node) = &files.node {
+            option("--node", node.into());
         }
         option("--listen", "127.0.0.1:0".into());
         option("--address-file", file("agent.address").into());

@@ -22,6 +22,10 @@ pub enum Allocator {
     Koordinator,
     /// The node agent.
     Agent,
+    /// The containers are on two nodes, and each node's agent has half of the limit.
+    NodesEqual,
+    /// The same, and the agents lease parts of the limit from a control plane.
+    NodesLeases,
 }
 
 const STATIC: f64 = 1.5;
@@ -56,8 +60,16 @@ pub struct State {
 
 impl Allocator {
     /// In the order of tables.
-    pub const ALL: [Self; 6] =
-        [Self::Static, Self::Equal, Self::Burst, Self::Autoscaler, Self::Koordinator, Self::Agent];
+    pub const ALL: [Self; 8] = [
+        Self::Static,
+        Self::Equal,
+        Self::Burst,
+        Self::Autoscaler,
+        Self::Koordinator,
+        Self::Agent,
+        Self::NodesEqual,
+        Self::NodesLeases,
+    ];
 
     /// Its name on the command line and in tables.
     pub const fn name(self) -> &'static str {
@@ -68,7 +80,19 @@ impl Allocator {
             Self::Autoscaler => "autoscaler",
             Self::Koordinator => "koordinator",
             Self::Agent => "agent",
+            Self::NodesEqual => "nodes-equal",
+            Self::NodesLeases => "nodes-leases",
         }
+    }
+
+    /// On how many nodes the containers are.
+    pub const fn nodes(self) -> usize {
+        if matches!(self, Self::NodesEqual | Self::NodesLeases) { 2 } else { 1 }
+    }
+
+    /// Whether agents set the quotas.
+    pub const fn has_agent(self) -> bool {
+        matches!(self, Self::Agent | Self::NodesEqual | Self::NodesLeases)
     }
 
     /// The first quotas. `peaks` is the most that each container has used in 100 ms, in cores.
@@ -114,7 +138,12 @@ impl State {
                 }
             }
             // The agent sets them itself.
-            Allocator::Static | Allocator::Equal | Allocator::Burst | Allocator::Agent => return None,
+            Allocator::Static
+            | Allocator::Equal
+            | Allocator::Burst
+            | Allocator::Agent
+            | Allocator::NodesEqual
+            | Allocator::NodesLeases => return None,
         }
         Some(&self.quotas)
     }
@@ -157,7 +186,7 @@ mod tests {
         assert_eq!(Allocator::Static.quotas(&peaks), [0.4 * 1.5, 3.0, FLOOR, 0.1 * 1.5]);
         assert!(Allocator::ALL[1..].iter().all(|one| one.quotas(&peaks) == [0.25; 4]));
         let bursts = Allocator::ALL.map(Allocator::burst);
-        assert_eq!(bursts, [None, None, Some(0.25), None, None, None]);
+        assert_eq!(bursts, [None, None, Some(0.25), None, None, None, None, None]);
     }
 
     #[test]
@@ -189,7 +218,9 @@ mod tests {
 
     #[test]
     fn others_set_nothing_later() {
-        for allocator in [Allocator::Static, Allocator::Equal, Allocator::Burst, Allocator::Agent] {
+        let others =
+            Allocator::ALL.into_iter().filter(|one| ![Allocator::Autoscaler, Allocator::Koordinator].contains(one));
+        for allocator in others {
             assert_eq!(after(&mut State::new(allocator, &[0.25; 4]), 20, &intervals([1.0; 4], 0)), None);
         }
     }

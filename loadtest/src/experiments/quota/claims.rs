@@ -26,6 +26,8 @@ pub enum Name {
 pub enum Kind {
     /// CPU quotas.
     Quotas,
+    /// CPU quotas on several nodes.
+    Nodes,
     /// Limits of memory.
     Memory,
     /// CPU shares.
@@ -35,13 +37,15 @@ pub enum Kind {
 impl Name {
     /// All, in the order of tables.
     pub fn all() -> impl Iterator<Item = Self> {
-        let quotas = Allocator::ALL.into_iter().map(Self::Of).chain([Self::Cost]);
+        let (one, nodes): (Vec<_>, Vec<_>) = Allocator::ALL.into_iter().partition(|allocator| allocator.nodes() == 1);
+        let quotas = one.into_iter().map(Self::Of).chain([Self::Cost]).chain(nodes.into_iter().map(Self::Of));
         quotas.chain(MemoryAllocator::ALL.map(Self::Memory)).chain(QosCase::ALL.map(Self::Qos))
     }
 
     /// What it is about.
     pub const fn kind(self) -> Kind {
         match self {
+            Self::Of(Allocator::NodesEqual | Allocator::NodesLeases) => Kind::Nodes,
             Self::Of(_) | Self::Cost => Kind::Quotas,
             Self::Memory(_) => Kind::Memory,
             Self::Qos(_) => Kind::Shares,
@@ -85,6 +89,7 @@ pub struct Claim {
 const AGENT: Name = Name::Of(Allocator::Agent);
 const MEMORY_AGENT: Name = Name::Memory(MemoryAllocator::Agent);
 const MEMORY_EQUAL: Name = Name::Memory(MemoryAllocator::Equal);
+const NODES_LEASES: Name = Name::Of(Allocator::NodesLeases);
 const QOS_AGENT: Name = Name::Qos(QosCase::Agent);
 const QOS_SHARES: Name = Name::Qos(QosCase::Shares);
 
@@ -92,9 +97,9 @@ const QOS_SHARES: Name = Name::Qos(QosCase::Shares);
 const LATE_ENOUGH: f64 = 100.0;
 
 /// All claims.
-pub const CLAIMS: [Claim; 14] = {
+pub const CLAIMS: [Claim; 17] = {
     use Bound::{AtLeast, AtMost};
-    use Figure::{AgentCpu, Answered, Kills, Late, MemorySlackP50, P999, RaisedP90, RaisedP99, SlackP50};
+    use Figure::{AgentCpu, Answered, InTime, Kills, Late, MemorySlackP50, P999, RaisedP90, RaisedP99, SlackP50};
     const fn claim(id: &'static str, figure: Figure, over: Option<Name>, bound: Bound) -> Claim {
         Claim { id, figure, of: AGENT, over, bound, aim: false }
     }
@@ -111,6 +116,13 @@ pub const CLAIMS: [Claim; 14] = {
         // What the agent does not kill has to be what others do.
         Claim { of: MEMORY_EQUAL, ..claim("memory-kills-equal", Kills, None, AtLeast(1.0)) },
         Claim { of: MEMORY_AGENT, ..claim("memory-slack", MemorySlackP50, fixed_memory, AtMost(0.45)) },
+        Claim {
+            of: NODES_LEASES,
+            ..claim("nodes-in-time", InTime, Some(Name::Of(Allocator::NodesEqual)), AtLeast(1.2))
+        },
+        Claim { of: NODES_LEASES, ..claim("nodes-sum", Figure::SumAbove, None, Bound::None) },
+        // The agents of two nodes.
+        Claim { of: NODES_LEASES, ..claim("nodes-cost", AgentCpu, None, AtMost(0.02)) },
         Claim { of: QOS_AGENT, ..claim("qos-late", Late, Some(QOS_SHARES), AtMost(0.7)) },
         // Too few would say nothing.
         Claim { of: QOS_SHARES, ..claim("qos-late-shares", Late, None, AtLeast(LATE_ENOUGH)) },
@@ -205,7 +217,7 @@ mod tests {
     /// The agent beside all others, in one round for each of its values.
     fn measured(agent: &[f64], others: f64) -> Vec<Measured> {
         let figures = CLAIMS.map(|claim| claim.figure);
-        let agents = [AGENT, Name::Cost, MEMORY_AGENT, QOS_AGENT];
+        let agents = [AGENT, Name::Cost, MEMORY_AGENT, NODES_LEASES, QOS_AGENT];
         let turn = |value: f64| Turn::from(figures.map(|figure| (figure, value)));
         let of = |name| {
             let values = agent.iter().map(|value| if agents.contains(&name) { *value } else { others });
@@ -221,20 +233,26 @@ mod tests {
     #[test]
     fn the_median_of_the_rounds_is_held_to_each_bound() {
         use Outcome::{Kept, Missed};
-        let all = |outcomes: [Outcome; 14]| CLAIMS.map(|claim| claim.id).into_iter().zip(outcomes).collect::<Vec<_>>();
+        let all = |outcomes: [Outcome; 17]| CLAIMS.map(|claim| claim.id).into_iter().zip(outcomes).collect::<Vec<_>>();
         assert_eq!(
             outcomes(&measured(&[0.01], 0.04)),
-            all([Kept, Missed, Kept, Kept, Kept, Kept, Missed, Missed, Kept, Kept, Missed, Missed, Missed, Kept])
+            all([
+                Kept, Missed, Kept, Kept, Kept, Kept, Missed, Missed, Kept, Missed, Missed, Kept, Kept, Missed, Missed,
+                Missed, Kept
+            ])
         );
         assert_eq!(
             outcomes(&measured(&[200.0], 160.0)),
-            all([Missed, Kept, Kept, Missed, Missed, Kept, Missed, Kept, Missed, Missed, Kept, Missed, Missed, Missed])
+            all([
+                Missed, Kept, Kept, Missed, Missed, Kept, Missed, Kept, Missed, Kept, Missed, Missed, Missed, Kept,
+                Missed, Missed, Missed
+            ])
         );
         assert_eq!(
             outcomes(&measured(&[0.02, 201.0, 250.0], 201.0)),
             all([
-                Missed, Missed, Missed, Missed, Kept, Missed, Missed, Kept, Missed, Missed, Kept, Missed, Missed,
-                Missed
+                Missed, Missed, Missed, Missed, Kept, Missed, Missed, Kept, Missed, Missed, Missed, Missed, Missed,
+                Kept, Missed, Missed, Missed
             ])
         );
         let verdicts = judge(&measured(&[3.0, 1.0, 2.0], 4.0));
@@ -282,7 +300,7 @@ mod tests {
         };
         assert_eq!((slack(45.0), slack(46.0)), (Some(Outcome::Kept), Some(Outcome::Missed)));
         let kinds = Name::all().map(Name::kind).collect::<Vec<_>>();
-        assert_eq!(kinds, [&[Kind::Quotas; 7][..], &[Kind::Memory; 3], &[Kind::Shares; 2]].concat());
+        assert_eq!(kinds, [&[Kind::Quotas; 7][..], &[Kind::Nodes; 2], &[Kind::Memory; 3], &[Kind::Shares; 2]].concat());
     }
 
     #[test]

@@ -88,6 +88,7 @@ impl QuotaCommand {
             seed: self.seed,
             names: wanted(&self.only),
             agent: self.agent.unwrap_or_else(|| lab.with_file_name("bloc-node-agent")),
+            control_plane: lab.with_file_name("bloc-control-plane"),
             lab,
             rule: self.rule,
             memory_rule: self.memory_rule,
@@ -158,7 +159,8 @@ mod tests {
         };
         assert_eq!(names(&["cost", "static"]), ["static", "cost"]);
         let cpu = ["static", "equal", "burst", "autoscaler", "koordinator", "agent", "cost"];
+        let nodes = ["nodes-equal", "nodes-leases"];
         let memory = ["memory-static", "memory-equal", "memory-agent"];
-        assert_eq!(names(&[]), [&cpu[..], &memory, &["qos-shares", "qos-agent"]].concat());
+        assert_eq!(names(&[]), [&cpu[..], &nodes, &memory, &["qos-shares", "qos-agent"]].concat());
     }
 }

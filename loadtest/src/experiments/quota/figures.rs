@@ -63,7 +63,7 @@ pub enum Figure {
     LateOthers,
     /// The most shares that a container had, in parts of its own.
     MostShares,
-    /// Samples of the files in which all had more shares together than their own.
+    /// Samples of the files in which all had more together than they may.
     SumAbove,
     /// Containers and pods without their own shares after the agent has ended.
     NotOwn,
@@ -134,7 +134,7 @@ impl Figure {
             Self::Late => "late or not answered",
             Self::LateOthers => "the same while not hot",
             Self::MostShares => "most shares, parts of the own",
-            Self::SumAbove => "samples with too large a sum of shares",
+            Self::SumAbove => "samples with too large a sum",
             Self::NotOwn => "shares that are not back at the end",
             Self::NeighbourCpu => "neighbour's CPU, cores",
             Self::AgentCpu => "agent's CPU, cores",
@@ -171,7 +171,11 @@ fn response_times<'a>(samples: impl IntoIterator<Item = &'a Sample>) -> Turn {
 
 /// What the agent has besides.
 pub fn of_agent(seen: &Seen, cpu: f64) -> Turn {
-    let mut figures = Turn::from([(Figure::InVain, seen.in_vain as f64), (Figure::AgentCpu, cpu)]);
+    let mut figures = Turn::from([
+        (Figure::InVain, seen.in_vain as f64),
+        (Figure::SumAbove, seen.above as f64),
+        (Figure::AgentCpu, cpu),
+    ]);
     figures.extend(waits(&seen.raised, [Figure::RaisedP50, Figure::RaisedP90, Figure::RaisedP99]));
     figures
 }
@@ -272,9 +276,10 @@ mod tests {
     #[test]
     fn the_agent_has_waits_only_if_there_were_any() {
         let raised = (1..=20).rev().map(Duration::from_millis).collect();
-        let seen = Seen { raised, in_vain: 4, ..Seen::default() };
+        let seen = Seen { raised, in_vain: 4, above: 3, ..Seen::default() };
         let of = [Figure::RaisedP50, Figure::RaisedP90, Figure::RaisedP99, Figure::InVain, Figure::AgentCpu];
         assert_eq!(of.map(|figure| of_agent(&seen, 0.5)[&figure]), [10.0, 18.0, 20.0, 4.0, 0.5]);
+        assert_eq!(of_agent(&seen, 0.5)[&Figure::SumAbove], 3.0);
         assert_eq!(of_agent(&Seen::default(), 0.5).get(&Figure::RaisedP50), None);
     }
 

@@ -13,7 +13,7 @@ use maud::{Markup, html};
 /// What charts show of each kind: the unit, and where they are cut off.
 const fn chart(kind: Kind) -> (&'static str, f64) {
     match kind {
-        Kind::Quotas => ("cores", 2.0),
+        Kind::Quotas | Kind::Nodes => ("cores", 2.0),
         Kind::Memory => ("MiB", 512.0),
         Kind::Shares => ("shares", 1_024.0),
     }
@@ -41,10 +41,14 @@ fn cells(measured: &[Measured]) -> (Vec<&'static str>, Vec<Vec<String>>) {
     (names, Figure::SHOWN.into_iter().filter_map(row).collect())
 }
 
-/// What is about quotas, memory and shares, as far as there is any.
+/// What is about quotas, nodes, memory and shares, as far as there is any.
 pub fn parts(measured: &[Measured]) -> Vec<Vec<Measured>> {
     let of = |kind| measured.iter().filter(|one| one.name.kind() == kind).cloned().collect::<Vec<_>>();
-    [Kind::Quotas, Kind::Memory, Kind::Shares].map(of).into_iter().filter(|part| !part.is_empty()).collect()
+    [Kind::Quotas, Kind::Nodes, Kind::Memory, Kind::Shares]
+        .map(of)
+        .into_iter()
+        .filter(|part| !part.is_empty())
+        .collect()
 }
 
 /// The figures: medians of the rounds, with the range in brackets.
@@ -100,6 +104,10 @@ pub fn page(results: &Results, verdicts: &[Verdict], command: &str) -> Markup {
                 "Shown are medians of " (results.rounds) " rounds, with the range in brackets. A request that was "
                 "not answered counts in the percentiles as the time after which its client gave up. "
                 "The control groups are " (results.cgroups) "."
+            }
+            p {
+                "For nodes, two of the containers are on each of two nodes. Their agents have half of the limit each, "
+                "or lease parts of it."
             }
             p {
                 "For memory, four processes take and give it back, with a limit of 768 MiB together. The kernel kills "

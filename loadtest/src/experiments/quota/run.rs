@@ -34,6 +34,8 @@ pub struct Order {
     pub lab: PathBuf,
     /// `bloc-node-agent`.
     pub agent: PathBuf,
+    /// `bloc-control-plane`.
+    pub control_plane: PathBuf,
     /// Parameters of its rule about CPU, as in YAML.
     pub rule: String,
     /// Parameters of its rule about memory.
@@ -75,16 +77,15 @@ impl Order {
     pub async fn run(&self, bar: &ProgressBar) -> anyhow::Result<Results> {
         let cgroups = Containers::new()?.version();
         let needs = |name: &Name| {
-            let agents = [
-                Name::Of(Allocator::Agent),
-                Name::Cost,
-                Name::Memory(MemoryAllocator::Agent),
-                Name::Qos(QosCase::Agent),
-            ];
-            agents.contains(name)
+            let agents = [Name::Cost, Name::Memory(MemoryAllocator::Agent), Name::Qos(QosCase::Agent)];
+            agents.contains(name) || matches!(name, Name::Of(allocator) if allocator.has_agent())
         };
         if self.names.iter().any(needs) && !self.agent.is_file() {
             let path = self.agent.display().to_string();
+            return Err(ToolsMissing::Unbuilt { path, command: "make release" }.into());
+        }
+        if self.names.contains(&Name::Of(Allocator::NodesLeases)) && !self.control_plane.is_file() {
+            let path = self.control_plane.display().to_string();
             return Err(ToolsMissing::Unbuilt { path, command: "make release" }.into());
         }
         if self.names.iter().any(|name| name.kind() == Kind::Shares) {
@@ -169,7 +170,7 @@ impl Order {
     }
 
     fn programs(&self) -> Programs<'_> {
-        Programs { lab: &self.lab, agent: &self.agent, rule: &self.rule }
+        Programs { lab: &self.lab, agent: &self.agent, control_plane: &self.control_plane, rule: &self.rule }
     }
 
     fn tools(&self) -> Result<Tools, ToolsMissing> {

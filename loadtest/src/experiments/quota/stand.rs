@@ -7,18 +7,23 @@ use super::figures::{self, Turn};
 use super::plan::{CONTAINERS, LIMIT, Plan, QUEUE, THREADS, TIMEOUT, WORK};
 use super::watch::{self, Seen};
 use crate::case::HEAD_START;
+use crate::experiments::follow::stand::control_plane;
 use anyhow::{Context, ensure};
 use bloc_mesh::cgroups::{Container, Containers};
 use bloc_mesh::load::{Client, Sample, Tally, at_arrivals};
 use bloc_mesh::process::Process;
 use bloc_mesh::seeds;
-use std::path::Path;
+use bloc_policy::config::ServiceSpec;
+use nix::unistd::Pid;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::{Instant, sleep};
 
 const APP: &str = "burners";
-const START: Duration = Duration::from_secs(10);
+/// A record of leases is new for 10 s.
+const START: Duration = Duration::from_secs(30);
 const POLL: Duration = Duration::from_millis(20);
 /// Requests that wait at once; all queues together hold less.
 const OUTSTANDING: usize = 4_000;
@@ -30,6 +35,8 @@ pub struct Programs<'a> {
     pub lab: &'a Path,
     /// `bloc-node-agent`.
     pub agent: &'a Path,
+    /// `bloc-control-plane`.
+    pub control_plane: &'a Path,
     /// Parameters of its rule, as in YAML.
     pub rule: &'a str,
 }
@@ -37,24 +44,27 @@ pub struct Programs<'a> {
 /// The containers. What is declared first is dropped first: processes before their groups.
 #[derive(Debug)]
 pub struct Stand {
-    agent: Option<Agent>,
+    agents: Vec<Agent>,
+    control_plane: Option<Process>,
     backends: Vec<Process>,
     clients: Vec<Arc<Client>>,
     containers: Vec<Container>,
-    groups: Containers,
+    /// Those of each node.
+    groups: Vec<Containers>,
 }
 
 impl Stand {
-    /// Starts a backend in each container, without quotas. The service times have this seed.
+    /// Starts a backend in each container, without quotas, on one node after the other. The service
+    /// times have this seed.
     ///
     /// # Errors
     /// No groups can be made here; a backend does not start.
-    pub async fn start(lab: &Path, directory: &Path, seed: u64) -> anyhow::Result<Self> {
-        let groups = Containers::new()?;
-        let (backends, clients, containers) = (Vec::new(), Vec::new(), Vec::new());
-        let mut stand = Self { agent: None, backends, clients, containers, groups };
+    pub async fn start(lab: &Path, directory: &Path, seed: u64, nodes: usize) -> anyhow::Result<Self> {
+        let groups = (0..nodes).map(|_| Containers::new()).collect::<Result<Vec<_>, _>>()?;
+        let (agents, backends, clients, containers) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+        let mut stand = Self { agents, control_plane: None, backends, clients, containers, groups };
         for (n, pod) in pods().iter().enumerate() {
-            let container = stand.groups.container(&pod.uid, &pod.id)?;
+            let container = stand.groups[n % nodes].container(&pod.uid, &pod.id)?;
             let burner = Burner {
                 name: format!("backend-{n}"),
                 work: WORK,
@@ -76,14 +86,25 @@ impl Stand {
         &self.containers
     }
 
-    /// The processes of the agent, if there is one that a shell starts again.
-    pub fn processes(&self) -> Option<Processes> {
-        self.agent.as_ref().map(Agent::processes)
+    /// The process of the control plane, if there is one.
+    pub fn control_plane(&self) -> Option<Pid> {
+        let id = self.control_plane.as_ref()?.id()?;
+        Some(Pid::from_raw(id.cast_signed()))
     }
 
-    /// Ends the agent, if there is one, and waits until it has released.
-    pub async fn end_agent(&mut self) {
-        if let Some(agent) = self.agent.take() {
+    /// The clients of the backends.
+    pub fn clients(&self) -> &[Arc<Client>] {
+        &self.clients
+    }
+
+    /// The processes of the agent, if there is one that a shell starts again.
+    pub fn processes(&self) -> Option<Processes> {
+        self.agents.first().map(Agent::processes)
+    }
+
+    /// Ends the agents, if there are any, and waits until they have released.
+    pub async fn end_agents(&mut self) {
+        for agent in self.agents.drain(..) {
             agent.stop().await;
         }
     }
@@ -93,21 +114,29 @@ impl Stand {
     /// # Errors
     /// The program fails.
     pub async fn restore(&self, agent: &Path, directory: &Path) -> anyhow::Result<()> {
-        let mut program = tokio::process::Command::new(agent);
-        program.arg("restore").arg("--cgroups").arg(self.groups.cpu()).arg("--state").arg(directory.join("state"));
-        if let Some(cpuacct) = self.groups.cpuacct() {
-            program.arg("--cpuacct").arg(cpuacct);
+        for (node, groups) in self.groups.iter().enumerate() {
+            let mut program = tokio::process::Command::new(agent);
+            let state = self.of_node(directory, node).join("state");
+            program.arg("restore").arg("--cgroups").arg(groups.cpu()).arg("--state").arg(state);
+            if let Some(cpuacct) = groups.cpuacct() {
+                program.arg("--cpuacct").arg(cpuacct);
+            }
+            let output = program.output().await.context("bloc-node-agent restore")?;
+            ensure!(output.status.success(), "bloc-node-agent restore: {}", String::from_utf8_lossy(&output.stderr));
         }
-        let output = program.output().await.context("bloc-node-agent restore")?;
-        ensure!(output.status.success(), "bloc-node-agent restore: {}", String::from_utf8_lossy(&output.stderr));
         Ok(())
     }
 
-    /// Sets the first quotas, and starts the agent if it is that. With `restarts` it is started
-    /// again when it ends.
+    /// Where the files of a node's agent are.
+    fn of_node(&self, directory: &Path, node: usize) -> PathBuf {
+        if self.groups.len() == 1 { directory.to_owned() } else { directory.join(node_name(node)) }
+    }
+
+    /// Sets the first quotas, and starts the agents if they do. With `restarts` they are started
+    /// again when they end.
     ///
     /// # Errors
-    /// A quota cannot be set; the agent does not start.
+    /// A quota cannot be set; an agent or the control plane does not start.
     pub async fn allocate(
         &mut self,
         allocator: Allocator,
@@ -121,19 +150,37 @@ impl Stand {
             if let Some(burst) = allocator.burst() {
                 container.set_burst(burst)?;
             }
-            if allocator == Allocator::Agent {
+            if allocator.has_agent() {
                 // As the kubelet does. Others may raise their containers without it, which favours
                 // them.
                 container.set_quota_of_pod(*quota)?;
             }
         }
-        if allocator == Allocator::Agent {
-            let rule = Rule { limit: LIMIT, floor: FLOOR, more: programs.rule };
-            let files = Files::cpu(&pods(), rule);
-            self.agent = Some(Agent::start(programs.agent, directory, &self.groups, None, &files, restarts).await?);
-            self.await_other_quotas(quotas).await.with_context(|| directory.display().to_string())?;
+        if !allocator.has_agent() {
+            return Ok(());
         }
-        Ok(())
+        let leases = allocator == Allocator::NodesLeases;
+        let told = if leases { Some(self.start_control_plane(programs.control_plane, directory).await?) } else { None };
+        let limit = if leases { LIMIT } else { LIMIT / self.groups.len() as f64 };
+        let more = [programs.rule, if leases { "over: cluster" } else { "" }];
+        let more = more.into_iter().filter(|more| !more.is_empty()).collect::<Vec<_>>().join(", ");
+        let rule = Rule { limit, floor: FLOOR, more: &more };
+        for (node, groups) in self.groups.iter().enumerate() {
+            let place = self.of_node(directory, node);
+            std::fs::create_dir_all(&place).with_context(|| place.display().to_string())?;
+            let pods: Vec<Pod> = pods().into_iter().skip(node).step_by(self.groups.len()).collect();
+            let files = Files::cpu(&pods, rule).telling(told).on(&node_name(node));
+            self.agents.push(Agent::start(programs.agent, &place, groups, None, &files, restarts).await?);
+        }
+        self.await_other_quotas(quotas).await.with_context(|| directory.display().to_string())
+    }
+
+    /// Starts a control plane that leases parts of the limit, and returns where it listens.
+    async fn start_control_plane(&mut self, program: &Path, directory: &Path) -> anyhow::Result<SocketAddr> {
+        let leases = directory.join("leases.json");
+        let (process, address) = control_plane(program, directory, ServiceSpec::default(), Some(&leases)).await?;
+        self.control_plane = Some(process);
+        Ok(address)
     }
 
     /// Containers are idle when the agent finds them.
@@ -167,15 +214,22 @@ impl Stand {
 
     /// Ends all of it, the agent first.
     pub async fn end(self) {
-        let Self { agent, backends, groups, .. } = self;
-        if let Some(agent) = agent {
+        let Self { agents, control_plane, backends, groups, .. } = self;
+        for agent in agents {
             agent.end().await;
+        }
+        if let Some(control_plane) = control_plane {
+            control_plane.end().await;
         }
         for backend in backends {
             backend.kill().await;
         }
         drop(groups);
     }
+}
+
+fn node_name(node: usize) -> String {
+    format!("node-{node}")
 }
 
 fn pods() -> Vec<Pod> {
@@ -187,7 +241,7 @@ fn pods() -> Vec<Pod> {
 /// # Errors
 /// As [`Stand::start`] and [`Stand::load`].
 pub async fn peaks(programs: Programs<'_>, directory: &Path, plan: Plan, seed: u64) -> anyhow::Result<Vec<f64>> {
-    let mut stand = Stand::start(programs.lab, directory, seed).await?;
+    let mut stand = Stand::start(programs.lab, directory, seed, 1).await?;
     // It sets nothing.
     let state = State::new(Allocator::Static, &[0.0; CONTAINERS]);
     let (_, seen) = stand.load(plan, state, seed).await?;
@@ -207,16 +261,16 @@ pub async fn turn(
     allocator: Allocator,
     peaks: &[f64],
 ) -> anyhow::Result<(Turn, Seen)> {
-    let mut stand = Stand::start(programs.lab, directory, seed).await?;
+    let mut stand = Stand::start(programs.lab, directory, seed, allocator.nodes()).await?;
     let quotas = allocator.quotas(peaks);
     stand.allocate(allocator, &quotas, programs, directory, false).await?;
-    let cpu = |stand: &mut Stand| stand.agent.as_mut().map(Agent::cpu).transpose();
+    let cpu = |stand: &mut Stand| stand.agents.iter_mut().map(Agent::cpu).sum::<anyhow::Result<Duration>>();
     let (before, began) = (cpu(&mut stand)?, Instant::now());
     let (samples, seen) = stand.load(plan, State::new(allocator, &quotas), seed).await?;
     let (after, lasted) = (cpu(&mut stand)?, began.elapsed());
     stand.end().await;
     let mut turn = figures::turn(&samples, &seen);
-    if let Some((before, after)) = before.zip(after) {
+    if allocator.has_agent() {
         turn.extend(figures::of_agent(&seen, (after - before).as_secs_f64() / lasted.as_secs_f64()));
     }
     Ok((turn, seen))

@@ -6,13 +6,15 @@
 use super::allocator::{Interval, State};
 use super::background::Background;
 use super::delay::{Delays, Sample};
-use super::plan::Plan;
+use super::plan::{LIMIT, Plan};
 use crate::timeline::Point;
 use bloc_mesh::cgroups::{Container, CpuCounters, GroupError};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 const EACH: Duration = Duration::from_millis(10);
+/// Quotas are whole microseconds of a period.
+const ROUNDED: f64 = 1e-4;
 /// A step of 100 ms ends with the first sample after this.
 const STEP: Duration = Duration::from_millis(95);
 
@@ -31,6 +33,8 @@ pub struct Seen {
     pub raised: Vec<Duration>,
     /// Throttled containers that got none.
     pub in_vain: u64,
+    /// Samples in which the quotas together were above the limit.
+    pub above: u64,
     /// The quota of each container over time.
     pub quotas: Vec<Vec<Point>>,
 }
@@ -97,7 +101,7 @@ fn watch(
     for (container, known) in containers.iter().zip(&mut known) {
         known.counters = container.counters()?;
     }
-    let (mut next, mut began) = (Duration::ZERO, Duration::ZERO);
+    let (mut next, mut began, mut now) = (Duration::ZERO, Duration::ZERO, Vec::new());
     loop {
         // A sample that is missed is not made up for.
         next = (next + EACH).max(start.elapsed());
@@ -107,12 +111,14 @@ fn watch(
         }
         let counts = next > plan.warm_up() && next <= plan.length();
         let ends_step = next - began >= STEP;
+        let before = std::mem::replace(&mut now, vec![0.0; count]);
         let mut intervals = Vec::with_capacity(count);
         for (number, (container, known)) in containers.iter().zip(&mut known).enumerate() {
             let (counters, at) = (container.counters()?, start.elapsed());
             // Without a quota, nobody asks for it.
             let quota = container.quota()?.unwrap_or(0.0);
             known.quotas += quota;
+            now[number] = quota;
             known.samples += 1;
             if counts {
                 known.delays.add(Sample { at, throttled: counters.throttled, quota });
@@ -125,6 +131,7 @@ fn watch(
                 }
             }
         }
+        seen.above += u64::from(is_above(&before, &now));
         if !ends_step {
             continue;
         }
@@ -142,9 +149,22 @@ fn watch(
     Ok(seen)
 }
 
+/// Whether two samples show the same quotas, and too large a sum: what is written while they are
+/// read is no state of the files.
+fn is_above(before: &[f64], now: &[f64]) -> bool {
+    before == now && now.iter().sum::<f64>() > LIMIT + ROUNDED * now.len() as f64
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_sum_is_too_large_if_two_samples_show_it() {
+        let of = |before: &[f64], now: &[f64]| is_above(before, now);
+        assert!(of(&[0.5, 0.501], &[0.5, 0.501]) && !of(&[0.5, 0.5], &[0.5, 0.5]));
+        assert!(!of(&[0.4, 0.501], &[0.5, 0.501]) && !of(&[], &[2.0]), "it changes");
+    }
 
     #[test]
     fn a_step_has_its_mean_quota_and_what_was_counted_in_it() {

@@ -68,7 +68,7 @@ impl<'a> Stand<'a> {
         groups.prefer()?;
         let core = last_core().context("no core that this process may use")?;
         let spec = ServiceSpec { hold: Some(false), ..ServiceSpec::default() };
-        let (control_plane, told) = control_plane(&tools.control_plane, directory, spec).await?;
+        let (control_plane, told) = control_plane(&tools.control_plane, directory, spec, None).await?;
         let place = async |process: &Process, pod: &Pod, requests| {
             let container = groups.container(&pod.uid, &pod.id)?;
             container.set_shares(shares(requests))?;
