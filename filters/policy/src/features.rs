@@ -32,6 +32,8 @@ pub enum Feature {
     BouncePrice,
     /// A server's capacity follows its CPU.
     Cpu,
+    /// A proxy may ask the node agent itself for the CPU of its pod.
+    NodeAgent,
 }
 
 impl Feature {
@@ -42,6 +44,7 @@ impl Feature {
         Self::Latency,
         Self::BouncePrice,
         Self::Cpu,
+        Self::NodeAgent,
     ];
 
     /// Its name in [`FEATURES_HEADER`].
@@ -51,6 +54,7 @@ impl Feature {
             Self::Latency => "latency",
             Self::BouncePrice => "bounce-price",
             Self::Cpu => "cpu",
+            Self::NodeAgent => "node-agent",
         }
     }
 

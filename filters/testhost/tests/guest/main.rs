@@ -21,6 +21,7 @@ mod lies;
 mod lifecycle;
 mod listeners;
 mod memory;
+mod node_agent;
 mod play;
 mod proxy;
 mod reports;
