@@ -105,7 +105,7 @@ fn of_the_node_agent() -> BTreeSet<String> {
     let app = AppCpu { limit: Cores::ZERO, free: Cores::ZERO, lease: Some(lease), containers: Vec::new() };
     let cpu = BTreeMap::from([("shop/checkout".to_owned(), app)]);
     let status = Status { errors: BTreeMap::from([("read", 1)]), cpu, memory, ..Status::default() };
-    names(&bloc_node_agent::metrics::encode(&status, true).unwrap())
+    names(&bloc_node_agent::metrics::encode(&status, true, &Default::default()).unwrap())
 }
 
 /// The names in a text for Prometheus.

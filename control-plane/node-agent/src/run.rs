@@ -6,7 +6,8 @@ use crate::config::Config;
 use crate::guardian;
 use crate::metrics;
 use crate::pods::Pod;
-use crate::report::{App, Cpu, Heard};
+use crate::report::{self, App, Cpu, Heard};
+use crate::socket;
 use crate::source::Watched;
 use anyhow::{Context, Result, anyhow, bail};
 use axum::Router;
@@ -60,10 +61,12 @@ pub struct Shared {
     stop: Arc<AtomicBool>,
     /// Errors of a source, by kind, that the thread has not counted yet.
     errors: Arc<Mutex<Vec<(&'static str, String)>>>,
-    /// What the control plane is told, if there is one.
+    /// What the control plane and sidecars are told, if there is who tells them.
     told: Option<watch::Sender<Arc<Cpu>>>,
     /// What the control plane has said that pods answered, which the thread has not counted yet.
     heard: Heard,
+    /// What is counted of the sockets.
+    sockets: Arc<socket::Counts>,
 }
 
 impl Default for Shared {
@@ -75,16 +78,20 @@ impl Default for Shared {
             errors: Arc::default(),
             told: None,
             heard: Heard::default(),
+            sockets: Arc::default(),
         }
     }
 }
 
 impl Shared {
-    /// What the control plane is to be told from now on.
+    /// What the control plane and sidecars are to be told from now on.
     pub fn tell(&mut self) -> watch::Receiver<Arc<Cpu>> {
-        let (sender, told) = watch::channel(Arc::default());
-        self.told = Some(sender);
-        told
+        self.told.get_or_insert_with(watch::Sender::default).subscribe()
+    }
+
+    /// Where the sockets are counted.
+    pub fn sockets(&self) -> Arc<socket::Counts> {
+        Arc::clone(&self.sockets)
     }
 
     /// Where answers of pods are to be added.
@@ -177,7 +184,8 @@ fn steps(
     let began = Instant::now();
     let (mut next, mut config_ok) = (began, true);
     let mut configured = false;
-    let (mut apps, mut asks) = (Arc::default(), Arc::default());
+    // What is told of the last second.
+    let mut last = Cpu::default();
     while !shared.stop.load(Ordering::Acquire) {
         let now = began.elapsed();
         if agent.is_due() {
@@ -216,13 +224,17 @@ fn steps(
         if agent.is_due() {
             let status = agent.status();
             if shared.told.is_some() {
-                (apps, asks) = (Arc::new(App::all(&status)), Arc::new(agent.asks()));
+                last.apps = Arc::new(App::all(&status));
+                last.asks = Arc::new(agent.asks());
+                last.used = Arc::new(report::used(&status));
             }
             let mut shown = shared.shown.lock().unwrap_or_else(PoisonError::into_inner);
             *shown = Shown { status, config_ok, stepped: Instant::now() };
         }
         if let Some(told) = &shared.told {
-            told.send_replace(Arc::new(Cpu::new(agent.pods(), Arc::clone(&apps), Arc::clone(&asks))));
+            let pods: Vec<_> = agent.pods().collect();
+            let (joining, hosts) = (report::joining(&pods), agent.hosts());
+            told.send_replace(Arc::new(Cpu { pods: report::limited(pods), joining, hosts, ..last.clone() }));
         }
         next += STEP;
         let now = Instant::now();
@@ -276,7 +288,7 @@ async fn show_metrics(State(shared): State<Shared>) -> Response {
         let shown = shared.shown.lock().unwrap_or_else(PoisonError::into_inner);
         (shown.status.clone(), shown.config_ok)
     };
-    match metrics::encode(&status, config_ok) {
+    match metrics::encode(&status, config_ok, &shared.sockets) {
         Ok(text) => ([(header::CONTENT_TYPE, metrics::CONTENT_TYPE)], text).into_response(),
         Err(error) => (StatusCode::INTERNAL_SERVER_ERROR, error.to_string()).into_response(),
     }

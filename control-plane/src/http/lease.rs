@@ -1,7 +1,7 @@
 //! `POST /v1/lease` of node agents, with [`Asks`] as body. Answers:
 //!
-//! - 200 with `Tolds`. An application that is not among them: its record could not be written, or
-//!   the ask was late.
+//! - 200 with `Tolds`. An application that is not among them: its record could not be written. An
+//!   ask that was late is answered with the record's life and number of that node.
 //! - 400 for a body that is no such message, with path and value; 401 and 403 for a caller who is
 //!   not the agent of that node, 408 for a body that does not arrive, 413 for a body above 96 KiB.
 //! - 404 if no store is configured.

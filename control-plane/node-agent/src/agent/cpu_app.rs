@@ -41,7 +41,7 @@ pub(super) struct CpuApp {
     pub(super) refused: Option<Refused>,
     /// What this node holds of a limit over nodes, in this step; none: it has a limit of its own.
     pub(super) lease: Option<Lease>,
-    /// What the containers could use, in the last second.
+    /// What the containers could use, in the last half second.
     pub(super) wanted: Window,
     /// Why the limit is not as low as what this node holds, in this step.
     pub(super) short: Option<Refused>,

@@ -1,6 +1,7 @@
 //! The CPU of an application, as the metrics and the control plane see it.
 
 use super::cpu_app::CpuApp;
+use super::member::Phase;
 use super::node::Node;
 use super::status::{AppCpu, AppLease, ContainerCpu, PodCpu, Which};
 use crate::cores::Cores;
@@ -9,7 +10,7 @@ use std::time::Duration;
 
 impl CpuApp {
     /// The CPU of its pods now.
-    pub(super) fn pods(&self) -> impl Iterator<Item = PodCpu> {
+    pub(super) fn pods(&self, node: &Node) -> impl Iterator<Item = PodCpu> + use<> {
         let namespace = self.groups.app().split('/').next().unwrap_or_default();
         let mut pods: BTreeMap<&str, PodCpu> = BTreeMap::new();
         for (id, member) in &self.groups.members {
@@ -18,9 +19,16 @@ impl CpuApp {
                 name: member.pod.clone(),
                 quota: Some(Cores::ZERO),
                 used: Duration::ZERO,
+                managed: Some(false),
             });
             pod.quota = pod.quota.zip(member.written.cores()).map(|(quota, more)| quota + more);
             pod.used += member.more.readings.used();
+            pod.managed = match (member.phase, pod.managed) {
+                _ if !node.enforcing => Some(false),
+                (Phase::Managed, _) | (_, Some(true)) => Some(true),
+                (Phase::Joining, _) => None,
+                (Phase::Paused { .. }, before) => before,
+            };
         }
         pods.into_values().collect::<Vec<_>>().into_iter()
     }

@@ -86,9 +86,7 @@ impl Asker {
         asks.retain(|ask| self.saved.part(&ask.name) <= ask.part);
         if self.saved.life == contents.life { asks } else { Vec::new() }
     }
-}
 
-impl Asker {
     /// Makes last what is held. What nobody asks for changes nothing by itself.
     async fn save(&mut self, contents: &Contents, idle: bool) -> Result<(), String> {
         let same = if idle { self.saved.parts == contents.parts } else { self.saved == *contents };

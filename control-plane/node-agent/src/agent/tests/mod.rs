@@ -6,6 +6,7 @@ mod leases;
 mod memory;
 mod memory_stand;
 mod others;
+mod pods;
 mod qos;
 mod qos_stand;
 mod quotas;
