@@ -75,7 +75,7 @@ test-istio: wasm envoy ## The manifests as shipped, on a real istiod and API ser
 .PHONY: demo-istio
 demo-istio: wasm envoy ## Least request, BLOC and bids in an Istio mesh on this machine (root; Go for the first build; 3 minutes after that)
 	istio-manifests/e2e/build.sh
-	cargo build --locked -p bloc-control-plane -p bloc-lab -p bloc-e2e
+	cargo build --locked -p bloc-control-plane -p bloc-lab -p bloc-node-agent -p bloc-e2e
 	target/debug/bloc-e2e demo
 
 .PHONY: chaos
@@ -84,11 +84,11 @@ chaos: release envoy ## Inject one fault after the other under load, into stock 
 	$(LAB) chaos $(if $(ROWS),--only $(ROWS))
 
 .PHONY: quota
-quota: release envoy ## Compare who sets CPU quotas, limits of memory and CPU shares, 5 rounds: the node agent, fixed ones, a burst, an autoscaler; fails if the agent misses a bound (root and cgroups; about two hours)
+quota: release envoy ## Compare who sets CPU quotas, limits of memory and CPU shares, and whether sidecars follow, 5 rounds: the node agent, fixed ones, a burst, an autoscaler; fails if the agent misses a bound (root and cgroups; two and a half hours)
 	$(LAB) quota
 
 .PHONY: follow
-follow: release envoy ## Halve the CPU quota of a server under overload, 5 rounds: sidecars that follow it beside ones that do not; fails if a bound is missed (root and cgroups; 15 minutes)
+follow: release envoy ## The part of quota about sidecars that follow, alone: halve the CPU quota of a server under overload, 5 rounds (root and cgroups; 25 minutes)
 	$(LAB) follow
 
 .PHONY: soak-envoy

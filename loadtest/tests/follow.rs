@@ -2,6 +2,7 @@
 //! the control plane and the node agent, in real control groups. It needs root, and cgroups v1 or
 //! v2.
 
+use bloc_lab::experiments::follow::case::Way;
 use bloc_lab::experiments::follow::stand::{Order, Programs, Stand};
 use bloc_mesh::Tools;
 use bloc_mesh::load::{Client, Outcome};
@@ -20,13 +21,13 @@ const UNKNOWN: u64 = 1_000;
 /// Enough to keep both threads of the backend busy, and less than any capacity.
 const CLIENTS: usize = 4;
 
-async fn start(follows: bool, directory: &Path) -> Stand {
+async fn start(way: Way, directory: &Path) -> Stand {
     let tools = Tools::beside(Path::new(LAB)).unwrap();
     tools.need(Policy::Bloc, true).unwrap();
     let agent = Path::new(LAB).with_file_name("bloc-node-agent");
     assert!(agent.is_file(), "{} is missing: run cargo build -p bloc-node-agent", agent.display());
     let capacity = CapacitySpec::PerCore { per_core: PER_CORE, limit: Some(UNKNOWN.try_into().unwrap()) };
-    let order = Order { capacity, follows, cores: CORES, seed: 1 };
+    let order = Order { capacity, way, cores: CORES, seed: 1 };
     Stand::start(Programs { tools: &tools, agent: &agent }, directory, &order).await.unwrap()
 }
 
@@ -50,20 +51,22 @@ fn is(cores: f64, of: f64) -> bool {
     (0.85 * cores..=1.01 * cores).contains(&of)
 }
 
+/// Waits until the quota is that of so many cores, and the capacity too.
+async fn follows(stand: &Stand, cores: f64) {
+    stand.quota(|quota| is(cores, quota)).await.unwrap();
+    stand.capacity_is(|capacity| is(cores * PER_CORE, capacity as f64)).await.unwrap();
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn the_capacity_is_halved_with_the_quota_and_the_cpu_forgotten_after_the_agent() {
     let directory = tempfile::tempdir().unwrap();
-    let mut stand = start(true, directory.path()).await;
+    let mut stand = start(Way::Told, directory.path()).await;
     let mut clients = busy(&stand);
-    let capacity_for = async |stand: &Stand, cores| {
-        stand.quota(|quota| is(cores, quota)).await.unwrap();
-        stand.capacity_is(|capacity| is(cores * PER_CORE, capacity as f64)).await.unwrap();
-    };
-    capacity_for(&stand, CORES).await;
+    follows(&stand, CORES).await;
     stand.limit(CORES / 2.0).unwrap();
-    capacity_for(&stand, CORES / 2.0).await;
+    follows(&stand, CORES / 2.0).await;
     stand.limit(CORES).unwrap();
-    capacity_for(&stand, CORES).await;
+    follows(&stand, CORES).await;
 
     // The quotas of an agent that has ended are not news any more.
     stand.end_agent().await;
@@ -78,7 +81,7 @@ async fn the_capacity_is_halved_with_the_quota_and_the_cpu_forgotten_after_the_a
 #[tokio::test(flavor = "multi_thread")]
 async fn without_news_of_the_cpu_the_capacity_stays() {
     let directory = tempfile::tempdir().unwrap();
-    let stand = start(false, directory.path()).await;
+    let stand = start(Way::Unaided, directory.path()).await;
     let mut clients = busy(&stand);
     stand.quota(|quota| is(CORES, quota)).await.unwrap();
     stand.capacity_is(|capacity| capacity == UNKNOWN).await.unwrap();
@@ -86,6 +89,36 @@ async fn without_news_of_the_cpu_the_capacity_stays() {
     stand.quota(|quota| is(CORES / 2.0, quota)).await.unwrap();
     tokio::time::sleep(Duration::from_secs(1)).await;
     assert_eq!(stand.capacity().await.unwrap(), UNKNOWN);
+    assert!(clients.try_join_next().is_none(), "a request was not answered");
+    clients.shutdown().await;
+    stand.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_an_agent_says_at_its_socket_counts_until_it_has_been_gone_for_20_seconds() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut stand = start(Way::Socket, directory.path()).await;
+    let mut clients = busy(&stand);
+    follows(&stand, CORES).await;
+    stand.limit(CORES / 2.0).unwrap();
+    follows(&stand, CORES / 2.0).await;
+
+    stand.kill_agent();
+    stand.quota(|quota| is(CORES, quota)).await.unwrap();
+    // Less than 20 s.
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    let held = stand.capacity().await.unwrap();
+    assert!(is(CORES / 2.0 * PER_CORE, held as f64), "{held}");
+    stand.capacity_is(|capacity| capacity == UNKNOWN).await.unwrap();
+    assert!(clients.try_join_next().is_none(), "a request was not answered");
+    clients.shutdown().await;
+
+    stand.start_agent(CORES).await.unwrap();
+    let mut clients = busy(&stand);
+    follows(&stand, CORES).await;
+    stand.limit(CORES / 2.0).unwrap();
+    follows(&stand, CORES / 2.0).await;
+    stand.check().unwrap();
     assert!(clients.try_join_next().is_none(), "a request was not answered");
     clients.shutdown().await;
     stand.end().await;

@@ -1,8 +1,10 @@
-//! Two allocators and an agent for a few seconds, of CPU and of memory, in real control groups. It
-//! needs root, and cgroups v1 or v2.
+//! Two allocators and an agent for a few seconds, of CPU and of memory, and a sidecar that follows,
+//! in real control groups. It needs root, cgroups v1 or v2, and Envoy.
 
+use bloc_mesh::Tools;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
+use std::collections::BTreeSet;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -134,6 +136,28 @@ fn an_agent_is_a_process_that_finds_its_containers_below_a_directory() {
     for one in &measured {
         assert!(one["turns"][0]["agent_cpu"].as_f64().unwrap() > 0.0, "{one}");
     }
+}
+
+#[test]
+fn the_rounds_have_sidecars_that_follow_with_their_delays_and_claims() {
+    let target = tempfile::tempdir().unwrap();
+    let tools = Tools::beside(Path::new(LAB)).unwrap();
+    let mut command = quota("equal,follow-delay-socket", "500ms", target.path());
+    let command = command.env("ENVOY", tools.envoy).env("BLOC_WASM", tools.module);
+    let child = command.args(["--changes", "2"]).spawn().unwrap();
+    let id = child.id();
+    let (code, errors) = ended(child);
+    // The claim about a delay is an aim.
+    assert_eq!(code, Some(0), "{errors}");
+    assert_eq!(groups(id), Vec::<PathBuf>::new());
+    let measured = figures(target.path());
+    let names: Vec<&str> = measured.iter().filter_map(|one| one["name"].as_str()).collect();
+    assert_eq!(names, ["equal", "follow-delay-socket"]);
+    let figures: Vec<&str> = measured[1]["turns"][0].as_object().unwrap().keys().map(String::as_str).collect();
+    let all = ["doubled_most", "doubled_p50", "doubled_p90", "halved_most", "halved_p50", "halved_p90"];
+    assert_eq!(figures.into_iter().collect::<BTreeSet<_>>(), BTreeSet::from(all));
+    let page = fs::read_to_string(target.path().join("out/report.html")).unwrap();
+    assert!(page.contains("follow-delay-socket") && page.matches("<svg").count() == 1);
 }
 
 #[test]

@@ -57,10 +57,11 @@ pub enum Command {
     Soak(soak::command::SoakCommand),
     /// Make a table and a page from the files of other commands
     Report(report::Report),
-    /// Compare who sets CPU quotas and limits of memory: the node agent, fixed ones and others
+    /// Compare who sets CPU quotas and limits of memory: the node agent, fixed ones and others;
+    /// with the turns of `follow`
     Quota(quota::command::QuotaCommand),
-    /// Halve the CPU quota of a server under overload, with a sidecar that follows and one that
-    /// does not
+    /// Halve the CPU quota of a server under overload, with sidecars that follow and ones that do
+    /// not: that part of `quota` alone
     Follow(follow::command::Follow),
     /// Serve as an application with a known service time
     Backend(backend::Serve),

@@ -3,7 +3,6 @@
 use bloc_mesh::load::poisson_arrivals;
 use bloc_mesh::seeds;
 use bloc_policy::config::CapacitySpec;
-use serde::{Serialize, Serializer};
 use std::time::Duration;
 
 /// The application's limit in cores, and so the quota of its only container. Half of it is left
@@ -42,15 +41,6 @@ pub enum Estimator {
     PerCore,
 }
 
-/// What one turn is about.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Variant {
-    /// Where the capacity comes from.
-    pub estimator: Estimator,
-    /// Whether the agent tells the control plane.
-    pub follows: bool,
-}
-
 impl Estimator {
     /// As in the configuration.
     pub fn capacity(self) -> CapacitySpec {
@@ -59,32 +49,6 @@ impl Estimator {
             Self::Slo => CapacitySpec::Slo { slo: format!("{}ms", AIM.as_millis()) },
             Self::PerCore => CapacitySpec::PerCore { per_core, limit: Some((per_core * CORES) as i64) },
         }
-    }
-}
-
-impl Variant {
-    /// In the order of tables.
-    pub const ALL: [Self; 4] = [
-        Self { estimator: Estimator::Slo, follows: false },
-        Self { estimator: Estimator::Slo, follows: true },
-        Self { estimator: Estimator::PerCore, follows: false },
-        Self { estimator: Estimator::PerCore, follows: true },
-    ];
-
-    /// Its name in tables.
-    pub const fn name(self) -> &'static str {
-        match (self.estimator, self.follows) {
-            (Estimator::Slo, false) => "slo",
-            (Estimator::Slo, true) => "slo, follows",
-            (Estimator::PerCore, false) => "per core",
-            (Estimator::PerCore, true) => "per core, follows",
-        }
-    }
-}
-
-impl Serialize for Variant {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_str(self.name())
     }
 }
 
@@ -110,7 +74,7 @@ mod tests {
 
     #[test]
     fn a_capacity_is_for_half_of_the_slo() {
-        let [slo, _, per_core, _] = Variant::ALL.map(|variant| variant.estimator.capacity());
+        let [slo, per_core] = [Estimator::Slo, Estimator::PerCore].map(Estimator::capacity);
         assert_eq!(slo, CapacitySpec::Slo { slo: "250ms".to_owned() });
         assert_eq!(per_core, CapacitySpec::PerCore { per_core: 25.0, limit: Some(20) });
     }

@@ -1,14 +1,15 @@
 //! The parts of a turn: a backend in a container, its sidecar, a control plane and a node agent.
 
+use super::case::Way;
 use super::plan::{CORES, QUEUE, THREADS, WORK};
 use crate::experiments::quota::agent::{Agent, Files, Pod, Rule};
 use crate::experiments::quota::burner::Burner;
 use anyhow::{Context, ensure};
 use bloc_mesh::cgroups::{Container, Containers};
-use bloc_mesh::envoy::{CONTROL_PLANE_CLUSTER, Envoy, Plugin, SERVICE, sidecar_inbound};
+use bloc_mesh::envoy::{CONTROL_PLANE_CLUSTER, Envoy, Plugin, SERVICE, pipe_cluster, sidecar_inbound};
 use bloc_mesh::process::{Process, Program};
 use bloc_mesh::{Tools, seeds};
-use bloc_policy::config::{CapacitySpec, ControlPlaneSpec, PluginSpec, ServiceSpec, ServicesSpec};
+use bloc_policy::config::{CapacitySpec, ControlPlaneSpec, NodeAgentSpec, PluginSpec, ServiceSpec, ServicesSpec};
 use serde_json::json;
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -16,11 +17,13 @@ use std::fs;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
+use tempfile::TempDir;
 use tokio::time::{Instant, sleep};
 
 const APP: &str = "checkout";
 /// What the container keeps at least, in cores.
 const FLOOR: f64 = 0.02;
+const NODE_AGENT_CLUSTER: &str = "bloc-node-agent";
 const START: Duration = Duration::from_secs(10);
 /// How often files and gauges are read.
 const POLL: Duration = Duration::from_millis(5);
@@ -41,8 +44,8 @@ pub struct Programs<'a> {
 pub struct Order {
     /// Where the capacity comes from.
     pub capacity: CapacitySpec,
-    /// Whether the agent tells the control plane.
-    pub follows: bool,
+    /// How the sidecar comes to know the CPU of its pod.
+    pub way: Way,
     /// The limit at first, and the container's own quota.
     pub cores: f64,
     /// Of the service times.
@@ -51,8 +54,8 @@ pub struct Order {
 
 impl Order {
     /// With the limit of the plan.
-    pub fn new(capacity: CapacitySpec, follows: bool, seed: u64) -> Self {
-        Self { capacity, follows, cores: CORES, seed }
+    pub fn new(capacity: CapacitySpec, way: Way, seed: u64) -> Self {
+        Self { capacity, way, cores: CORES, seed }
     }
 }
 
@@ -64,8 +67,10 @@ pub struct Stand {
     address: SocketAddr,
     control_plane: Process,
     told: Option<SocketAddr>,
+    sockets: Option<TempDir>,
     backend: Process,
     container: Container,
+    program: PathBuf,
     directory: PathBuf,
     groups: Containers,
 }
@@ -79,6 +84,8 @@ impl Stand {
         fs::create_dir_all(directory).with_context(|| directory.display().to_string())?;
         let Programs { tools, agent } = programs;
         let groups = Containers::new()?;
+        // On a busy machine the backend would not use its quota, and the agent would lower that.
+        groups.prefer()?;
         let pod = Pod::new(APP, 0);
         let container = groups.container(&pod.uid, &pod.id)?;
         let burner = Burner {
@@ -97,19 +104,45 @@ impl Stand {
             ..ServiceSpec::default()
         };
         let (control_plane, at) = control_plane(&tools.control_plane, directory, spec, None).await?;
-        let sidecar = sidecar(tools, directory, "sidecar", &pod.uid, app, at).await?;
+        // Envoy allows 107 bytes for the path of a socket.
+        let sockets = order.way.asks().then(|| tempfile::Builder::new().prefix("bloc-").tempdir());
+        let sockets = sockets.transpose().context("a directory for sockets")?;
+        let socket = sockets.as_ref().map(|sockets| pod.socket(sockets.path()));
+        let sidecar = sidecar(tools, directory, "sidecar", &pod.uid, app, at, socket.as_deref()).await?;
         let address = sidecar.listener("inbound")?;
         container.set_quota_of_pod(order.cores)?;
         container.set_quota(Some(order.cores))?;
-        let (told, directory) = (order.follows.then_some(at), directory.to_owned());
-        let mut stand =
-            Self { agent: None, sidecar, address, control_plane, told, backend, container, directory, groups };
-        let files = stand.files(order.cores);
-        stand.agent = Some(Agent::start(agent, &stand.directory, &stand.groups, None, &files, false).await?);
+        let told = order.way.tells().then_some(at);
+        let (program, directory) = (agent.to_owned(), directory.to_owned());
+        let mut stand = Self {
+            agent: None,
+            sidecar,
+            address,
+            control_plane,
+            told,
+            sockets,
+            backend,
+            container,
+            program,
+            directory,
+            groups,
+        };
+        stand.start_agent(order.cores).await?;
+        Ok(stand)
+    }
+
+    /// Starts the agent, with such a limit. It has the container under its limit after that. The
+    /// application has to be idle.
+    ///
+    /// # Errors
+    /// It does not start, or changes nothing.
+    pub async fn start_agent(&mut self, cores: f64) -> anyhow::Result<()> {
+        let files = self.files(cores);
+        self.agent = Some(Agent::start(&self.program, &self.directory, &self.groups, None, &files, false).await?);
         // It takes over a container only if that uses less than the limit: this one is idle yet,
         // and so loses some of its quota.
-        stand.quota(|quota| quota < order.cores * 0.9).await.context("the agent changes nothing")?;
-        Ok(stand)
+        self.quota(|quota| quota < cores * 0.9).await.context("the agent changes nothing")?;
+        Ok(())
     }
 
     /// Where the sidecar listens.
@@ -118,7 +151,8 @@ impl Stand {
     }
 
     fn files(&self, limit: f64) -> Files {
-        Files::cpu(&[Pod::new(APP, 0)], Rule { limit, floor: FLOOR, more: "" }).telling(self.told)
+        let files = Files::cpu(&[Pod::new(APP, 0)], Rule { limit, floor: FLOOR, more: "" });
+        files.telling(self.told).answering(self.sockets.as_ref().map(TempDir::path))
     }
 
     /// Changes the application's limit in the agent's configuration.
@@ -190,6 +224,11 @@ impl Stand {
         }
     }
 
+    /// Kills the agent. Its child, which notices that, gives the container its own quota back.
+    pub fn kill_agent(&mut self) {
+        drop(self.agent.take());
+    }
+
     /// Ends all of it, the agent first.
     pub async fn end(mut self) {
         self.end_agent().await;
@@ -201,7 +240,8 @@ impl Stand {
     }
 }
 
-/// Starts the sidecar of a pod in the namespace of the agent's files.
+/// Starts the sidecar of a pod in the namespace of the agent's files. With a socket it asks the
+/// node agent there.
 ///
 /// # Errors
 /// It does not start.
@@ -212,15 +252,20 @@ pub async fn sidecar(
     pod: &str,
     app: SocketAddr,
     control_plane: SocketAddr,
+    node_agent: Option<&Path>,
 ) -> anyhow::Result<Envoy> {
     let configuration = PluginSpec {
         service: Some(SERVICE.to_owned()),
         control_plane: Some(ControlPlaneSpec { cluster: CONTROL_PLANE_CLUSTER.to_owned(), wait: None }),
+        node_agent: node_agent.map(|_| NodeAgentSpec { cluster: NODE_AGENT_CLUSTER.to_owned() }),
         ..PluginSpec::default()
     };
     let configuration = json!(configuration).to_string();
     let plugin = Plugin { module: tools.module.clone(), configuration, control_plane: Some(control_plane) };
     let mut bootstrap = sidecar_inbound(app, Some(&plugin));
+    if let (Some(socket), Some(clusters)) = (node_agent, bootstrap["static_resources"]["clusters"].as_array_mut()) {
+        clusters.push(pipe_cluster(NODE_AGENT_CLUSTER, socket));
+    }
     // As Istio names them.
     bootstrap["node"] = json!({"id": format!("sidecar~127.0.0.1~{pod}.lab~lab.svc.cluster.local")});
     Ok(Envoy::start(&tools.envoy, directory, name, &bootstrap, 1).await?)

@@ -1,12 +1,12 @@
 //! What is measured.
 
-use super::plan::{AIM, CORES, Estimator, FIRST, HALVES, SLO, TIMEOUT, Variant, WARM_UP, WINDOW, WORK, arrivals};
+use super::case::FollowCase;
+use super::plan::{AIM, CORES, Estimator, FIRST, HALVES, SLO, TIMEOUT, WARM_UP, WINDOW, WORK, arrivals};
 use super::stand::{Order, Programs, Stand};
 use crate::case::HEAD_START;
-use crate::record::milliseconds;
+use crate::experiments::quota::figures::{Figure, Turn, quantiles};
 use anyhow::{bail, ensure};
-use bloc_mesh::load::{Client, Outcome, Sample, Tally, at_arrivals, quantile};
-use serde::Serialize;
+use bloc_mesh::load::{Client, Outcome, Sample, Tally, at_arrivals};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,43 +19,31 @@ const LONG: Duration = Duration::from_secs(3_600);
 /// Between two changes of the limit.
 const REST: Duration = Duration::from_secs(1);
 
-/// What was seen in the time after the quota was halved.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Turn {
-    /// Admitted requests that ended.
-    pub admitted: usize,
-    /// The share of them that were answered within the SLO; none: there were no requests.
-    pub in_time: Option<f64>,
-    /// The same of the first two seconds.
-    pub first_in_time: Option<f64>,
-    /// Median of the response times of answers, in milliseconds.
-    pub p50_ms: Option<f64>,
-    /// Their 99th percentile.
-    pub p99_ms: Option<f64>,
-    /// Requests that were rejected.
-    pub rejected: usize,
-    /// The capacity before the quota was halved, and at the end.
-    pub capacity: [u64; 2],
-}
-
-/// A change of the quota.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-pub struct Delay {
-    /// Whether the quota was halved, or doubled.
-    pub halved: bool,
-    /// From the quota in the file to the capacity in force, in milliseconds.
-    pub ms: f64,
-}
-
-/// The turn of a variant.
+/// The turn of a case. A delay is measured at so many changes.
 ///
 /// # Errors
-/// A part does not start or ends early, or the quota is not halved in time.
-pub async fn turn(programs: Programs<'_>, directory: &Path, variant: Variant, seed: u64) -> anyhow::Result<Turn> {
-    let order = Order::new(variant.estimator.capacity(), variant.follows, seed);
-    let mut stand = Stand::start(programs, directory, &order).await?;
+/// A part does not start or ends early, or the quota does not change in time.
+pub async fn turn(
+    programs: Programs<'_>,
+    directory: &Path,
+    case: FollowCase,
+    changes: usize,
+    seed: u64,
+) -> anyhow::Result<Turn> {
+    match case {
+        FollowCase::Answers(estimator, way) => {
+            answers(programs, directory, &Order::new(estimator.capacity(), way, seed)).await
+        }
+        FollowCase::Delay(way) => {
+            delays(programs, directory, changes, &Order::new(Estimator::PerCore.capacity(), way, seed)).await
+        }
+    }
+}
+
+async fn answers(programs: Programs<'_>, directory: &Path, order: &Order) -> anyhow::Result<Turn> {
+    let mut stand = Stand::start(programs, directory, order).await?;
     let start = Instant::now() + HEAD_START;
-    let load = load(&stand, WARM_UP + HALVES + WINDOW, start, seed);
+    let load = load(&stand, WARM_UP + HALVES + WINDOW, start, order.seed);
     let change = async {
         sleep_until(start + WARM_UP).await;
         let before = stand.capacity().await?;
@@ -83,24 +71,23 @@ fn between() -> f64 {
     CORES * 0.75
 }
 
-fn seen(samples: &[Sample], halved: Duration, capacity: [u64; 2]) -> Turn {
+fn seen(samples: &[Sample], halved: Duration, [before, after]: [u64; 2]) -> Turn {
     let within = |time: Duration| -> Vec<&Sample> {
         samples.iter().filter(|sample| sample.ended >= halved && sample.ended < halved + time).collect()
     };
     let window = within(WINDOW);
     let rejected = window.iter().filter(|sample| sample.outcome == Outcome::Shed).count();
-    let mut times: Vec<Duration> =
-        window.iter().filter(|sample| sample.outcome == Outcome::Ok).map(|sample| sample.latency).collect();
-    times.sort_unstable();
-    Turn {
-        admitted: window.len() - rejected,
-        in_time: in_time(&window),
-        first_in_time: in_time(&within(FIRST)),
-        p50_ms: quantile(&times, 0.5).map(milliseconds),
-        p99_ms: quantile(&times, 0.99).map(milliseconds),
-        rejected,
-        capacity,
-    }
+    let times = window.iter().filter(|sample| sample.outcome == Outcome::Ok).map(|sample| sample.latency);
+    let mut figures = Turn::from([
+        (Figure::Admitted, (window.len() - rejected) as f64),
+        (Figure::Rejected, rejected as f64),
+        (Figure::CapacityBefore, before as f64),
+        (Figure::CapacityAfter, after as f64),
+    ]);
+    figures.extend(quantiles(times, [(Figure::P50, 0.5), (Figure::P99, 0.99)]));
+    let shares = [(Figure::InTimeShare, in_time(&window)), (Figure::FirstInTime, in_time(&within(FIRST)))];
+    figures.extend(shares.into_iter().filter_map(|(figure, share)| Some((figure, share?))));
+    figures
 }
 
 /// A request that has failed counts as admitted, and as not in time.
@@ -110,16 +97,13 @@ fn in_time(samples: &[&Sample]) -> Option<f64> {
     (admitted > 0).then(|| samples.iter().filter(is_good).count() as f64 / admitted as f64)
 }
 
-/// Halves and doubles the limit in turn, so often.
-///
-/// # Errors
-/// A part does not start or ends early, or a change does not come.
-pub async fn delays(programs: Programs<'_>, directory: &Path, changes: usize, seed: u64) -> anyhow::Result<Vec<Delay>> {
-    let order = Order::new(Estimator::PerCore.capacity(), true, seed);
-    let mut stand = Stand::start(programs, directory, &order).await?;
+/// Halves and doubles the limit in turn, so often. A delay is from the quota in the file to the
+/// capacity in force.
+async fn delays(programs: Programs<'_>, directory: &Path, changes: usize, order: &Order) -> anyhow::Result<Turn> {
+    let mut stand = Stand::start(programs, directory, order).await?;
     let full = CORES * AIM.div_duration_f64(WORK);
     let measure = async {
-        let mut delays = Vec::new();
+        let (mut halvings, mut doublings) = (Vec::new(), Vec::new());
         stand.quota(|quota| quota > CORES * 0.95).await?;
         for number in 0..changes {
             sleep(REST).await;
@@ -129,17 +113,24 @@ pub async fn delays(programs: Programs<'_>, directory: &Path, changes: usize, se
             stand.limit(if halved { CORES / 2.0 } else { CORES })?;
             let written = stand.quota(|quota| is_past(quota / CORES)).await?;
             let in_force = stand.capacity_is(|capacity| is_past(capacity as f64 / full)).await?;
-            delays.push(Delay { halved, ms: milliseconds(in_force - written) });
+            let delays = if halved { &mut halvings } else { &mut doublings };
+            delays.push(in_force - written);
         }
-        anyhow::Ok(delays)
+        anyhow::Ok((halvings, doublings))
     };
-    let delays = tokio::select! {
+    let (halvings, doublings) = tokio::select! {
         delays = measure => delays?,
-        _ = load(&stand, LONG, Instant::now() + HEAD_START, seed) => bail!("the load has ended"),
+        _ = load(&stand, LONG, Instant::now() + HEAD_START, order.seed) => bail!("the load has ended"),
     };
     stand.check()?;
     stand.end().await;
-    Ok(delays)
+    let mut figures =
+        quantiles(halvings, [(Figure::HalvedP50, 0.5), (Figure::HalvedP90, 0.9), (Figure::HalvedMost, 1.0)]);
+    figures.extend(quantiles(
+        doublings,
+        [(Figure::DoubledP50, 0.5), (Figure::DoubledP90, 0.9), (Figure::DoubledMost, 1.0)],
+    ));
+    Ok(figures)
 }
 
 #[cfg(test)]
@@ -166,17 +157,19 @@ mod tests {
             sample(lost, 1, 2_999),
             sample(Outcome::Ok, 1, 3_000),
         ];
-        let expected = Turn {
-            admitted: 6,
-            in_time: Some(0.5),
-            first_in_time: Some(1.0 / 3.0),
-            p50_ms: Some(1.0),
-            p99_ms: Some(501.0),
-            rejected: 1,
-            capacity: [20, 10],
-        };
-        assert_eq!(seen(&samples, Duration::from_secs(1), [20, 10]), expected);
+        let expected = [
+            (Figure::P50, 1.0),
+            (Figure::P99, 501.0),
+            (Figure::Admitted, 6.0),
+            (Figure::Rejected, 1.0),
+            (Figure::InTimeShare, 0.5),
+            (Figure::FirstInTime, 1.0 / 3.0),
+            (Figure::CapacityBefore, 20.0),
+            (Figure::CapacityAfter, 10.0),
+        ];
+        assert_eq!(seen(&samples, Duration::from_secs(1), [20, 10]), Turn::from(expected));
         let nothing = seen(&[], Duration::ZERO, [0, 0]);
-        assert_eq!((nothing.in_time, nothing.p50_ms, nothing.admitted), (None, None, 0));
+        let absent = [Figure::InTimeShare, Figure::FirstInTime, Figure::P50];
+        assert!(absent.iter().all(|figure| !nothing.contains_key(figure)) && nothing[&Figure::Admitted] == 0.0);
     }
 }

@@ -9,7 +9,7 @@ use nix::unistd::Pid;
 use std::ffi::OsString;
 use std::fs;
 use std::net::SocketAddr;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 const START: Duration = Duration::from_secs(10);
@@ -34,6 +34,11 @@ impl Pod {
     pub fn new(app: &str, n: usize) -> Self {
         // As a container runtime writes them.
         Self { app: app.to_owned(), uid: format!("{app}-{n}"), id: format!("{:064x}", n + 1) }
+    }
+
+    /// The socket that an agent has for it below its directory for sockets.
+    pub fn socket(&self, sockets: &Path) -> PathBuf {
+        sockets.join(format!("{NAMESPACE}_{}", self.uid)).join("self.sock")
     }
 }
 
@@ -76,27 +81,27 @@ pub struct Files {
     configuration: String,
     pods: String,
     control_plane: Option<SocketAddr>,
+    sockets: Option<PathBuf>,
     node: Option<String>,
 }
 
 impl Files {
+    fn new(configuration: String, pods: String) -> Self {
+        Self { configuration, pods, control_plane: None, sockets: None, node: None }
+    }
+
     /// With the same rule about CPU for each application.
     pub fn cpu(pods: &[Pod], rule: Rule<'_>) -> Self {
         let (limit, floor) = (milli(rule.limit), milli(rule.floor));
         let resource = format!("cpu: {{limit: {limit}, floor: {floor}{}}}", more(rule.more));
         let (configuration, pods) = (configuration(pods, &resource), listed(pods, &format!("requests: {floor}")));
-        Self { configuration, pods, control_plane: None, node: None }
+        Self::new(configuration, pods)
     }
 
     /// With the same rule about memory.
     pub fn memory(pods: &[Pod], rule: MemoryRule<'_>) -> Self {
         let resource = format!("memory: {{limit: {}{}}}", rule.limit, more(rule.more));
-        Self {
-            configuration: configuration(pods, &resource),
-            pods: listed(pods, &format!("memory: {}", rule.requests)),
-            control_plane: None,
-            node: None,
-        }
+        Self::new(configuration(pods, &resource), listed(pods, &format!("memory: {}", rule.requests)))
     }
 
     /// With the same rule about response times. The neighbour is on the same node, with such a
@@ -105,18 +110,19 @@ impl Files {
         let resource = format!("qos: {{target: {}ms{}}}", rule.target.as_millis(), more(rule.more));
         let keeps = |cores| format!("requests: {}", milli(cores));
         let others = listed(std::slice::from_ref(neighbour), &keeps(requests));
-        Self {
-            configuration: configuration(pods, &resource),
-            pods: listed(pods, &keeps(rule.requests)) + &others,
-            control_plane: None,
-            node: None,
-        }
+        Self::new(configuration(pods, &resource), listed(pods, &keeps(rule.requests)) + &others)
     }
 
     /// The agent also tells this control plane what quotas pods have.
     #[must_use]
     pub fn telling(self, control_plane: Option<SocketAddr>) -> Self {
         Self { control_plane, ..self }
+    }
+
+    /// The agent also answers sidecars, at sockets below this directory.
+    #[must_use]
+    pub fn answering(self, sockets: Option<&Path>) -> Self {
+        Self { sockets: sockets.map(Path::to_owned), ..self }
     }
 
     /// The agent is that of a node of this name, instead of that of the machine.
@@ -191,6 +197,9 @@ impl Agent {
         option("--state", file("state").into());
         if let Some(control_plane) = files.control_plane {
             option("--control-plane", format!("http://{control_plane}").into());
+        }
+        if let Some(sockets) = &files.sockets {
+            option("--sockets", sockets.into());
         }
         if let Some(node) = &files.node {
             option("--node", node.into());
@@ -346,6 +355,11 @@ mod tests {
         let [one, other] = files.pods.lines().collect::<Vec<_>>()[..] else { panic!("{}", files.pods) };
         assert_eq!(format!("{one}\n"), expected);
         assert!(other.contains("name: mail-0,") && other.ends_with("requests: 200m}]}"), "{other}");
+    }
+
+    #[test]
+    fn a_pod_has_a_socket_in_a_directory_of_its_own() {
+        assert_eq!(Pod::new("shop", 1).socket(Path::new("/run")), Path::new("/run/lab_shop-1/self.sock"));
     }
 
     #[test]

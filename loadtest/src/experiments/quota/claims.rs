@@ -1,90 +1,15 @@
 //! The claims about the node agent, each with its bound.
 
 use super::allocator::Allocator;
+use super::claim::Claim;
 use super::figures::{Figure, Turn};
 use super::memory::allocator::MemoryAllocator;
+use super::name::Name;
 use super::qos::case::QosCase;
+use crate::experiments::follow::claims::CLAIMS as FOLLOW_CLAIMS;
 use crate::experiments::goals::{Bound, Outcome};
 use crate::rounds::{median, range};
-use serde::{Serialize, Serializer};
-
-/// What is measured in turns: an allocator, or what the agent costs on a full node.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Name {
-    /// An allocator.
-    Of(Allocator),
-    /// The cost on a full node.
-    Cost,
-    /// An allocator of memory.
-    Memory(MemoryAllocator),
-    /// Who sets CPU shares.
-    Qos(QosCase),
-}
-
-/// What is compared in a table of its own, in the order of tables.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
-    /// CPU quotas.
-    Quotas,
-    /// CPU quotas on several nodes.
-    Nodes,
-    /// Limits of memory.
-    Memory,
-    /// CPU shares.
-    Shares,
-}
-
-impl Name {
-    /// All, in the order of tables.
-    pub fn all() -> impl Iterator<Item = Self> {
-        let (one, nodes): (Vec<_>, Vec<_>) = Allocator::ALL.into_iter().partition(|allocator| allocator.nodes() == 1);
-        let quotas = one.into_iter().map(Self::Of).chain([Self::Cost]).chain(nodes.into_iter().map(Self::Of));
-        quotas.chain(MemoryAllocator::ALL.map(Self::Memory)).chain(QosCase::ALL.map(Self::Qos))
-    }
-
-    /// What it is about.
-    pub const fn kind(self) -> Kind {
-        match self {
-            Self::Of(Allocator::NodesEqual | Allocator::NodesLeases) => Kind::Nodes,
-            Self::Of(_) | Self::Cost => Kind::Quotas,
-            Self::Memory(_) => Kind::Memory,
-            Self::Qos(_) => Kind::Shares,
-        }
-    }
-
-    /// Its name on the command line and in tables.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Of(allocator) => allocator.name(),
-            Self::Cost => "cost",
-            Self::Memory(allocator) => allocator.name(),
-            Self::Qos(case) => case.name(),
-        }
-    }
-}
-
-impl Serialize for Name {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_str(self.name())
-    }
-}
-
-/// A claim.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Claim {
-    /// Its id.
-    pub id: &'static str,
-    /// What it is about.
-    pub figure: Figure,
-    /// Of whom.
-    pub of: Name,
-    /// It is the ratio to the figure of this one in the same round; none: its own value.
-    pub over: Option<Name>,
-    /// The bound on the median of the rounds.
-    pub bound: Bound,
-    /// An aim of the specification that is not reached: it is shown, and nothing fails.
-    pub aim: bool,
-}
+use serde::Serialize;
 
 const AGENT: Name = Name::Of(Allocator::Agent);
 const MEMORY_AGENT: Name = Name::Memory(MemoryAllocator::Agent);
@@ -96,7 +21,7 @@ const QOS_SHARES: Name = Name::Qos(QosCase::Shares);
 /// Late requests that are enough for a comparison.
 const LATE_ENOUGH: f64 = 100.0;
 
-/// All claims.
+/// All claims, except for those about sidecars that follow.
 pub const CLAIMS: [Claim; 17] = {
     use Bound::{AtLeast, AtMost};
     use Figure::{AgentCpu, Answered, InTime, Kills, Late, MemorySlackP50, P999, RaisedP90, RaisedP99, SlackP50};
@@ -121,8 +46,7 @@ pub const CLAIMS: [Claim; 17] = {
             ..claim("nodes-in-time", InTime, Some(Name::Of(Allocator::NodesEqual)), AtLeast(1.2))
         },
         Claim { of: NODES_LEASES, ..claim("nodes-sum", Figure::SumAbove, None, Bound::None) },
-        // The agents of two nodes.
-        Claim { of: NODES_LEASES, ..claim("nodes-cost", AgentCpu, None, AtMost(0.02)) },
+        Claim { of: NODES_LEASES, ..claim("nodes-cost", AgentCpu, None, AtMost(0.01)) },
         Claim { of: QOS_AGENT, ..claim("qos-late", Late, Some(QOS_SHARES), AtMost(0.7)) },
         // Too few would say nothing.
         Claim { of: QOS_SHARES, ..claim("qos-late-shares", Late, None, AtLeast(LATE_ENOUGH)) },
@@ -176,7 +100,7 @@ pub fn judge(measured: &[Measured]) -> Vec<Verdict> {
         let over = claim.over.map(|over| find(over).ok_or(())).transpose().ok()?;
         Some(verdict(claim, of, over))
     };
-    CLAIMS.iter().filter_map(verdict).collect()
+    CLAIMS.iter().chain(&FOLLOW_CLAIMS).filter_map(verdict).collect()
 }
 
 /// Whether each claim is kept, except for aims.
@@ -213,6 +137,7 @@ fn verdict(claim: &Claim, of: &[Turn], over: Option<&[Turn]>) -> Verdict {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::experiments::quota::name::Kind;
 
     /// The agent beside all others, in one round for each of its values.
     fn measured(agent: &[f64], others: f64) -> Vec<Measured> {
@@ -223,7 +148,7 @@ mod tests {
             let values = agent.iter().map(|value| if agents.contains(&name) { *value } else { others });
             Measured { name, turns: values.map(turn).collect() }
         };
-        Name::all().map(of).collect()
+        Name::all().filter(|name| !matches!(name, Name::Follow(_))).map(of).collect()
     }
 
     fn outcomes(measured: &[Measured]) -> Vec<(&'static str, Outcome)> {
@@ -299,8 +224,6 @@ mod tests {
             verdicts.into_iter().find(|one| one.id == "memory-slack").map(|one| one.outcome)
         };
         assert_eq!((slack(45.0), slack(46.0)), (Some(Outcome::Kept), Some(Outcome::Missed)));
-        let kinds = Name::all().map(Name::kind).collect::<Vec<_>>();
-        assert_eq!(kinds, [&[Kind::Quotas; 7][..], &[Kind::Nodes; 2], &[Kind::Memory; 3], &[Kind::Shares; 2]].concat());
     }
 
     #[test]
@@ -314,6 +237,18 @@ mod tests {
         assert_eq!((late(700.0, 1_000.0), late(701.0, 1_000.0)), (vec![Kept, Kept], vec![Missed, Kept]));
         assert_eq!(late(1_000.0, 1_000.0), [Missed, Kept], "shares that stay do not pass");
         assert_eq!((late(0.0, 99.0), late(0.0, 0.0)), (vec![Kept, Missed], vec![NotMeasured, Missed]));
+    }
+
+    #[test]
+    fn an_agent_uses_at_most_a_hundredth_of_a_core_on_each_kind_of_node() {
+        let costs = |cpu| {
+            let of = |name| Measured { name, turns: vec![Turn::from([(Figure::AgentCpu, cpu)])] };
+            let verdicts = judge(&[of(Name::Cost), of(NODES_LEASES), of(QOS_AGENT)]);
+            let costs = verdicts.into_iter().filter(|one| one.what.starts_with(Figure::AgentCpu.title()));
+            costs.map(|one| (one.id, one.outcome == Outcome::Kept)).collect::<Vec<_>>()
+        };
+        let all = |kept| ["cost", "nodes-cost", "qos-cost"].map(|id| (id, kept));
+        assert_eq!((costs(0.01), costs(0.0101)), (all(true).to_vec(), all(false).to_vec()));
     }
 
     #[test]

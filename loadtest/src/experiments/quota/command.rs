@@ -1,10 +1,12 @@
 //! `bloc-lab quota`.
 
-use super::claims::{self, Name, Verdict};
-use super::plan::{CONTAINERS, LIMIT, Plan, SLO, TIMEOUT};
+use super::claims::{self, Verdict};
+use super::name::Name;
+use super::plan::{LIMIT, Plan, SLO, TIMEOUT};
 use super::run::{Order, Results};
 use super::{memory, page, qos};
 use crate::console::{bar, run_directory, this_command};
+use crate::experiments::follow;
 use crate::record::Environment;
 use anyhow::{Context, bail, ensure};
 use bloc_mesh::quantity::{NotAllowed, duration, number};
@@ -16,29 +18,50 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 /// Compare who sets CPU quotas, limits of memory, and CPU shares: four containers that burn CPU or
-/// take memory, in turns (about two hours). Needs root and cgroups.
+/// take memory, and a sidecar that follows, in turns (two and a half hours). Needs root and
+/// cgroups.
 ///
 /// Fails if a claim about the node agent is missed or was not measured.
 #[derive(Debug, Args)]
 pub struct QuotaCommand {
-    /// Rounds, each with its own arrivals; medians count; 1 to 100
-    #[arg(long, default_value = "5", value_parser = |text: &str| number::<usize>(text, 1, 100))]
-    rounds: usize,
-    /// How long a burst lasts; 100ms to 10m
-    #[arg(long, default_value = "10s", value_parser = moments)]
-    burst: Duration,
-    /// From one burst to the next one, which another container has; 100ms to 10m
-    #[arg(long, default_value = "20s", value_parser = moments)]
-    every: Duration,
+    #[command(flatten)]
+    options: Options,
+    #[command(flatten)]
+    load: Load,
     /// Only these; claims about others are left out
     #[arg(long, value_name = "NAME", value_delimiter = ',', value_parser = PossibleValuesParser::new(Name::all().map(Name::name)))]
     only: Vec<String>,
+}
+
+/// What all turns have.
+#[derive(Debug, Args)]
+pub struct Options {
+    /// Rounds, each with its own arrivals; medians count; 1 to 100
+    #[arg(long, default_value = "5", value_parser = |text: &str| number::<usize>(text, 1, 100))]
+    rounds: usize,
+    /// Changes of the quota in each round whose delay is measured; 2 to 1000
+    #[arg(long, default_value = "20", value_parser = |text: &str| number::<usize>(text, 2, 1_000))]
+    changes: usize,
     /// Seed of arrivals and service times; the seeds of further rounds are derived from it
     #[arg(long, default_value = "1")]
     seed: u64,
     /// The node agent; default: bloc-node-agent beside this program
     #[arg(long, value_name = "FILE")]
     agent: Option<PathBuf>,
+    /// Where figures and report.html go; default: below target/, named after the command
+    #[arg(long, value_name = "DIRECTORY")]
+    out: Option<PathBuf>,
+}
+
+/// The load of the four containers, and the parameters of the agent's rules for them.
+#[derive(Debug, PartialEq, Eq, Args)]
+pub struct Load {
+    /// How long a burst lasts; 100ms to 10m
+    #[arg(long, default_value = "10s", value_parser = moments)]
+    burst: Duration,
+    /// From one burst to the next one, which another container has; 100ms to 10m
+    #[arg(long, default_value = "20s", value_parser = moments)]
+    every: Duration,
     /// Parameters of the agent's rule, as in its configuration, such as "slack: 100m, window: 5"
     #[arg(long, value_name = "YAML", default_value = "")]
     rule: String,
@@ -48,9 +71,13 @@ pub struct QuotaCommand {
     /// Per cent of the requests that the agent moves in a second in QoS mode; 10 to 50
     #[arg(long, default_value = "10", value_parser = |text: &str| number::<u32>(text, 10, 50))]
     qos_step: u32,
-    /// Where quota.json and report.html go; default target/quota
-    #[arg(long, value_name = "DIRECTORY")]
-    out: Option<PathBuf>,
+}
+
+impl Default for Load {
+    fn default() -> Self {
+        let [burst, every] = [10, 20].map(Duration::from_secs);
+        Self { burst, every, rule: String::new(), memory_rule: String::new(), qos_step: 10 }
+    }
 }
 
 /// The file.
@@ -70,6 +97,11 @@ struct Document<'a> {
     qos_target: Duration,
     qos_threshold: f64,
     qos_step: u32,
+    follow_cores: f64,
+    follow_overload: f64,
+    follow_slo: Duration,
+    follow_capacity_for: Duration,
+    follow_changes: usize,
     #[serde(flatten)]
     results: &'a Results,
     claims: &'a [Verdict],
@@ -78,29 +110,40 @@ struct Document<'a> {
 impl QuotaCommand {
     /// Measures, prints, writes, and fails after that if a claim is not kept.
     pub async fn run(self) -> anyhow::Result<()> {
-        ensure!(self.burst <= self.every, "--burst: allowed is only up to --every, so that no two overlap");
+        ensure!(self.load.burst <= self.load.every, "--burst: allowed is only up to --every, so that no two overlap");
+        self.options.measure("quota", self.load, wanted(&self.only)).await
+    }
+}
+
+impl Options {
+    /// Measures these for the command of this name.
+    ///
+    /// # Errors
+    /// A turn cannot be measured, or a claim is not kept.
+    pub async fn measure(self, command: &str, load: Load, names: Vec<Name>) -> anyhow::Result<()> {
         let lab = std::env::current_exe().context("where this program is")?;
-        let out = self.out.unwrap_or_else(|| target_directory().join("quota"));
+        let out = self.out.unwrap_or_else(|| target_directory().join(command));
         std::fs::create_dir_all(&out).with_context(|| format!("--out {}", out.display()))?;
         let order = Order {
-            plan: Plan { burst: self.burst, every: self.every },
+            plan: Plan { burst: load.burst, every: load.every },
             rounds: self.rounds,
             seed: self.seed,
-            names: wanted(&self.only),
+            names,
             agent: self.agent.unwrap_or_else(|| lab.with_file_name("bloc-node-agent")),
             control_plane: lab.with_file_name("bloc-control-plane"),
             lab,
-            rule: self.rule,
-            memory_rule: self.memory_rule,
-            qos_step: self.qos_step,
-            directory: run_directory("quota"),
+            rule: load.rule,
+            memory_rule: load.memory_rule,
+            qos_step: load.qos_step,
+            changes: self.changes,
+            directory: run_directory(command),
         };
-        let bar = bar("quota".into());
+        let bar = bar(command.to_owned());
         let results = order.run(&bar).await?;
         bar.finish_and_clear();
         let verdicts = claims::judge(&results.measured);
-        println!("medians of {} rounds, the least and the greatest in brackets", self.rounds);
-        println!("{CONTAINERS} containers, {LIMIT} cores, cgroups {}", results.cgroups);
+        let (rounds, cgroups) = (results.rounds, results.cgroups);
+        println!("medians of {rounds} rounds, the least and the greatest in brackets; cgroups {cgroups}");
         for part in page::parts(&results.measured) {
             println!("{}", page::figure_table(&part));
         }
@@ -122,11 +165,16 @@ impl QuotaCommand {
             qos_target: qos::plan::TARGET,
             qos_threshold: qos::plan::THRESHOLD,
             qos_step: order.qos_step,
+            follow_cores: follow::plan::CORES,
+            follow_overload: follow::plan::OVERLOAD,
+            follow_slo: follow::plan::SLO,
+            follow_capacity_for: follow::plan::AIM,
+            follow_changes: order.changes,
             results: &results,
             claims: &verdicts,
         };
-        std::fs::write(out.join("quota.json"), serde_json::to_string_pretty(&document)? + "\n")
-            .context("quota.json")?;
+        let file = format!("{command}.json");
+        std::fs::write(out.join(&file), serde_json::to_string_pretty(&document)? + "\n").context(file)?;
         let page = page::page(&results, &verdicts, &this_command()).into_string();
         std::fs::write(out.join("report.html"), page).context("report.html")?;
         println!("{}", out.join("report.html").display());
@@ -150,6 +198,8 @@ fn moments(text: &str) -> Result<Duration, NotAllowed> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::experiments::follow::case::FollowCase;
+    use clap::Parser;
 
     #[test]
     fn only_selects_and_keeps_the_order_of_tables() {
@@ -161,6 +211,18 @@ mod tests {
         let cpu = ["static", "equal", "burst", "autoscaler", "koordinator", "agent", "cost"];
         let nodes = ["nodes-equal", "nodes-leases"];
         let memory = ["memory-static", "memory-equal", "memory-agent"];
-        assert_eq!(names(&[]), [&cpu[..], &nodes, &memory, &["qos-shares", "qos-agent"]].concat());
+        let (shares, follow) = (["qos-shares", "qos-agent"], FollowCase::ALL.map(FollowCase::name));
+        assert_eq!(names(&[]), [&cpu[..], &nodes, &memory, &shares, &follow].concat());
+        assert_eq!(names(&["follow-delay-told", "follow-slo-told"]), ["follow-slo-told", "follow-delay-told"]);
+    }
+
+    #[test]
+    fn other_commands_have_the_load_of_this_one() {
+        #[derive(Debug, Parser)]
+        struct Arguments {
+            #[command(flatten)]
+            load: Load,
+        }
+        assert_eq!(Arguments::parse_from(["quota"]).load, Load::default());
     }
 }

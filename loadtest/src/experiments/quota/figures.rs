@@ -69,7 +69,32 @@ pub enum Figure {
     NotOwn,
     /// CPU of a neighbour that always wants more, in cores.
     NeighbourCpu,
-    /// CPU of the agent's processes, in cores.
+    /// Requests that a sidecar admitted.
+    Admitted,
+    /// Those that it rejected.
+    Rejected,
+    /// The share of the admitted ones that were answered within the SLO.
+    InTimeShare,
+    /// The same of the first two seconds.
+    FirstInTime,
+    /// The capacity of the sidecar before its application's quota was halved.
+    CapacityBefore,
+    /// The same at the end.
+    CapacityAfter,
+    /// From a halved quota in the file to the capacity in force, in milliseconds: the median.
+    HalvedP50,
+    /// Its 90th percentile.
+    HalvedP90,
+    /// The longest of them.
+    HalvedMost,
+    /// The same for a doubled quota: the median.
+    DoubledP50,
+    /// Its 90th percentile.
+    DoubledP90,
+    /// The longest of them.
+    DoubledMost,
+    /// CPU of the agent's processes, in cores. Of several agents, it is that of the one that used
+    /// the most.
     AgentCpu,
 }
 
@@ -78,7 +103,7 @@ pub type Turn = BTreeMap<Figure, f64>;
 
 impl Figure {
     /// In the order of tables, with the digits that are shown.
-    pub const SHOWN: [(Self, usize); 27] = [
+    pub const SHOWN: [(Self, usize); 39] = [
         (Self::Requests, 0),
         (Self::Answered, 0),
         (Self::InTime, 0),
@@ -105,6 +130,18 @@ impl Figure {
         (Self::SumAbove, 0),
         (Self::NotOwn, 0),
         (Self::NeighbourCpu, 3),
+        (Self::Admitted, 0),
+        (Self::Rejected, 0),
+        (Self::InTimeShare, 3),
+        (Self::FirstInTime, 3),
+        (Self::CapacityBefore, 0),
+        (Self::CapacityAfter, 0),
+        (Self::HalvedP50, 0),
+        (Self::HalvedP90, 0),
+        (Self::HalvedMost, 0),
+        (Self::DoubledP50, 0),
+        (Self::DoubledP90, 0),
+        (Self::DoubledMost, 0),
         (Self::AgentCpu, 4),
     ];
 
@@ -137,6 +174,18 @@ impl Figure {
             Self::SumAbove => "samples with too large a sum",
             Self::NotOwn => "shares that are not back at the end",
             Self::NeighbourCpu => "neighbour's CPU, cores",
+            Self::Admitted => "admitted",
+            Self::Rejected => "rejected",
+            Self::InTimeShare => "within the SLO, share",
+            Self::FirstInTime => "the same in the first 2 s",
+            Self::CapacityBefore => "capacity before",
+            Self::CapacityAfter => "capacity at the end",
+            Self::HalvedP50 => "quota halved to in force p50 ms",
+            Self::HalvedP90 => "quota halved to in force p90 ms",
+            Self::HalvedMost => "quota halved to in force at most ms",
+            Self::DoubledP50 => "quota doubled to in force p50 ms",
+            Self::DoubledP90 => "quota doubled to in force p90 ms",
+            Self::DoubledMost => "quota doubled to in force at most ms",
             Self::AgentCpu => "agent's CPU, cores",
         }
     }
@@ -163,10 +212,8 @@ pub fn turn(samples: &[Sample], seen: &Seen) -> Turn {
 
 fn response_times<'a>(samples: impl IntoIterator<Item = &'a Sample>) -> Turn {
     let latency = |sample: &Sample| if sample.outcome == Outcome::Ok { sample.latency } else { TIMEOUT };
-    let mut latencies: Vec<Duration> = samples.into_iter().map(latency).collect();
-    latencies.sort_unstable();
-    let of = |(figure, share)| Some((figure, milliseconds(quantile(&latencies, share)?)));
-    [(Figure::P50, 0.5), (Figure::P99, 0.99), (Figure::P999, 0.999)].into_iter().filter_map(of).collect()
+    let latencies = samples.into_iter().map(latency);
+    quantiles(latencies, [(Figure::P50, 0.5), (Figure::P99, 0.99), (Figure::P999, 0.999)])
 }
 
 /// What the agent has besides.
@@ -181,11 +228,16 @@ pub fn of_agent(seen: &Seen, cpu: f64) -> Turn {
 }
 
 /// Median, 90th and 99th percentile, if there are any.
-fn waits(waits: &[Duration], figures: [Figure; 3]) -> Turn {
-    let mut waits = waits.to_vec();
-    waits.sort_unstable();
-    let of = |(figure, share)| Some((figure, milliseconds(quantile(&waits, share)?)));
-    figures.into_iter().zip([0.5, 0.9, 0.99]).filter_map(of).collect()
+fn waits(waits: &[Duration], [p50, p90, p99]: [Figure; 3]) -> Turn {
+    quantiles(waits.iter().copied(), [(p50, 0.5), (p90, 0.9), (p99, 0.99)])
+}
+
+/// These quantiles in milliseconds, if there are any times.
+pub fn quantiles(times: impl IntoIterator<Item = Duration>, figures: impl IntoIterator<Item = (Figure, f64)>) -> Turn {
+    let mut times: Vec<Duration> = times.into_iter().collect();
+    times.sort_unstable();
+    let of = |(figure, share)| Some((figure, milliseconds(quantile(&times, share)?)));
+    figures.into_iter().filter_map(of).collect()
 }
 
 /// The figures that each allocator of memory has.

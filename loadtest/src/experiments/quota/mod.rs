@@ -13,6 +13,7 @@
 //! much as the rule says.
 //!
 //! A second stand measures the CPU of the agent on a node with 70 containers, most of them idle.
+//! The rounds also have the turns of [sidecars that follow](super::follow).
 //!
 //! | module | what it is for |
 //! |---|---|
@@ -28,6 +29,8 @@
 //! | [`memory`] | the same for limits of memory |
 //! | [`qos`] | the same for CPU shares, with sidecars |
 //! | [`figures`] | what is measured of a turn |
+//! | [`name`] | what is measured in turns |
+//! | [`claim`] | what a claim is |
 //! | [`claims`] | the bounds |
 //! | [`run`] | all turns of all rounds |
 //! | [`page`] | tables and page |
@@ -36,11 +39,13 @@ pub mod agent;
 pub mod allocator;
 pub mod background;
 pub mod burner;
+pub mod claim;
 pub mod claims;
 pub mod command;
 pub mod delay;
 pub mod figures;
 pub mod memory;
+pub mod name;
 pub mod node;
 pub mod page;
 pub mod plan;

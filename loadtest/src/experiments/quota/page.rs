@@ -1,7 +1,8 @@
 //! The tables and the page about quotas and limits of memory.
 
-use super::claims::{Kind, Measured, Verdict};
+use super::claims::{Measured, Verdict};
 use super::figures::{Figure, spread};
+use super::name::Kind;
 use super::plan::CONTAINERS;
 use super::run::Results;
 use crate::experiments::goals::{Bound, Outcome};
@@ -13,7 +14,8 @@ use maud::{Markup, html};
 /// What charts show of each kind: the unit, and where they are cut off.
 const fn chart(kind: Kind) -> (&'static str, f64) {
     match kind {
-        Kind::Quotas | Kind::Nodes => ("cores", 2.0),
+        // Sidecars that follow have no charts.
+        Kind::Quotas | Kind::Nodes | Kind::Follow | Kind::Delays => ("cores", 2.0),
         Kind::Memory => ("MiB", 512.0),
         Kind::Shares => ("shares", 1_024.0),
     }
@@ -41,14 +43,10 @@ fn cells(measured: &[Measured]) -> (Vec<&'static str>, Vec<Vec<String>>) {
     (names, Figure::SHOWN.into_iter().filter_map(row).collect())
 }
 
-/// What is about quotas, nodes, memory and shares, as far as there is any.
+/// What is about each kind, as far as there is any.
 pub fn parts(measured: &[Measured]) -> Vec<Vec<Measured>> {
     let of = |kind| measured.iter().filter(|one| one.name.kind() == kind).cloned().collect::<Vec<_>>();
-    [Kind::Quotas, Kind::Nodes, Kind::Memory, Kind::Shares]
-        .map(of)
-        .into_iter()
-        .filter(|part| !part.is_empty())
-        .collect()
+    Kind::ALL.map(of).into_iter().filter(|part| !part.is_empty()).collect()
 }
 
 /// The figures: medians of the rounds, with the range in brackets.
@@ -117,6 +115,10 @@ pub fn page(results: &Results, verdicts: &[Verdict], command: &str) -> Markup {
                 "For shares, four backends with sidecars and a neighbour that always wants CPU have one core. One "
                 "backend after the other is hot. Late is what was answered after 1.2 times the target, or not at all."
             }
+            p {
+                "For sidecars that follow, a backend behind a sidecar gets 1.5 times the requests that its quota is "
+                "enough for. Then the quota is halved. What counts are the 10 s after that."
+            }
             @for (names, rows) in parts.iter().map(|part| cells(part)) {
                 div.card.table { table {
                     thead { tr { th { "" } @for name in names { th { (name) } } } }
@@ -152,10 +154,12 @@ fn lines(containers: &[Vec<Point>], (unit, most): (&str, f64)) -> Markup {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::experiments::follow::case::FollowCase;
     use crate::experiments::quota::allocator::Allocator;
-    use crate::experiments::quota::claims::{Name, judge};
+    use crate::experiments::quota::claims::judge;
     use crate::experiments::quota::figures::Turn;
     use crate::experiments::quota::memory::allocator::MemoryAllocator;
+    use crate::experiments::quota::name::Name;
     use crate::experiments::quota::qos::case::QosCase;
 
     fn results() -> Results {
@@ -215,5 +219,8 @@ mod tests {
         results.measured.remove(0);
         let names = parts(&results.measured).into_iter().map(|part| part.len()).collect::<Vec<_>>();
         assert_eq!((names, parts(&results.measured[2..]).len()), (vec![2, 1], 1));
+        let follow = FollowCase::ALL.map(|case| Measured { name: Name::Follow(case), turns: vec![] });
+        let answers = follow.iter().filter(|one| one.name.kind() == Kind::Follow).count();
+        assert_eq!(parts(&follow).iter().map(Vec::len).collect::<Vec<_>>(), [answers, follow.len() - answers]);
     }
 }

@@ -1,15 +1,16 @@
 //! All turns of all rounds.
 
 use super::allocator::Allocator;
-use super::claims::{Kind, Measured, Name};
+use super::claims::Measured;
 use super::figures::{Figure, Turn};
 use super::memory::allocator::MemoryAllocator;
 use super::memory::stand as memory;
+use super::name::Name;
 use super::node;
 use super::plan::Plan;
 use super::qos;
-use super::qos::case::QosCase;
 use super::stand::{self, Programs};
+use crate::experiments::follow;
 use crate::timeline::Point;
 use anyhow::{Context, ensure};
 use bloc_mesh::cgroups::Containers;
@@ -17,7 +18,7 @@ use bloc_mesh::policy::Policy;
 use bloc_mesh::{Tools, ToolsMissing, seeds};
 use indicatif::ProgressBar;
 use serde::Serialize;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// What to measure.
 #[derive(Clone, Debug)]
@@ -42,6 +43,8 @@ pub struct Order {
     pub memory_rule: String,
     /// Shares that it moves in a second.
     pub qos_step: u32,
+    /// Changes of the quota in a turn about delays.
+    pub changes: usize,
     /// Where files and logs go.
     pub directory: PathBuf,
 }
@@ -76,19 +79,14 @@ impl Order {
     /// No groups can be made here, a program is missing, or the peaks cannot be measured.
     pub async fn run(&self, bar: &ProgressBar) -> anyhow::Result<Results> {
         let cgroups = Containers::new()?.version();
-        let needs = |name: &Name| {
-            let agents = [Name::Cost, Name::Memory(MemoryAllocator::Agent), Name::Qos(QosCase::Agent)];
-            agents.contains(name) || matches!(name, Name::Of(allocator) if allocator.has_agent())
-        };
-        if self.names.iter().any(needs) && !self.agent.is_file() {
-            let path = self.agent.display().to_string();
-            return Err(ToolsMissing::Unbuilt { path, command: "make release" }.into());
+        let missing = |path: &Path| ToolsMissing::Unbuilt { path: path.display().to_string(), command: "make release" };
+        if self.names.iter().any(|name| name.has_agent()) && !self.agent.is_file() {
+            return Err(missing(&self.agent).into());
         }
         if self.names.contains(&Name::Of(Allocator::NodesLeases)) && !self.control_plane.is_file() {
-            let path = self.control_plane.display().to_string();
-            return Err(ToolsMissing::Unbuilt { path, command: "make release" }.into());
+            return Err(missing(&self.control_plane).into());
         }
-        if self.names.iter().any(|name| name.kind() == Kind::Shares) {
+        if self.names.iter().any(|name| name.kind().has_sidecars()) {
             self.tools()?.need(Policy::Bloc, true)?;
         }
         ensure!(self.rounds > 0 && !self.names.is_empty(), "there is nothing to measure");
@@ -140,11 +138,16 @@ impl Order {
 
     async fn turn(&self, name: Name, round: usize, results: &mut Results) -> anyhow::Result<Turn> {
         let directory = self.place(name.name(), round)?;
+        let seed = seeds::round(self.seed, round);
         let (turn, limits) = match name {
+            Name::Follow(case) => {
+                let tools = self.tools()?;
+                let programs = follow::stand::Programs { tools: &tools, agent: &self.agent };
+                return follow::turn::turn(programs, &directory, case, self.changes, seed).await;
+            }
             Name::Cost => return node::cost(self.programs(), &directory, self.plan.every).await,
             Name::Of(allocator) => {
-                let (programs, seed) = (self.programs(), seeds::round(self.seed, round));
-                let turn = stand::turn(programs, &directory, self.plan, seed, allocator, &results.peaks);
+                let turn = stand::turn(self.programs(), &directory, self.plan, seed, allocator, &results.peaks);
                 turn.await.map(|(turn, seen)| (turn, seen.quotas))?
             }
             Name::Memory(allocator) => {
@@ -155,7 +158,7 @@ impl Order {
             Name::Qos(case) => {
                 let (tools, plan) = (self.tools()?, qos::plan::plan(self.plan));
                 let programs = qos::stand::Programs { tools: &tools, agent: &self.agent, step: self.qos_step };
-                let turn = qos::turn::turn(programs, &directory, plan, seeds::round(self.seed, round), case);
+                let turn = qos::turn::turn(programs, &directory, plan, seed, case);
                 let (turn, charts) = turn.await?;
                 if round == 0 {
                     results.late.push((name, charts.late));

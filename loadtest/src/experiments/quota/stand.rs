@@ -264,14 +264,31 @@ pub async fn turn(
     let mut stand = Stand::start(programs.lab, directory, seed, allocator.nodes()).await?;
     let quotas = allocator.quotas(peaks);
     stand.allocate(allocator, &quotas, programs, directory, false).await?;
-    let cpu = |stand: &mut Stand| stand.agents.iter_mut().map(Agent::cpu).sum::<anyhow::Result<Duration>>();
+    let cpu = |stand: &mut Stand| stand.agents.iter_mut().map(Agent::cpu).collect::<anyhow::Result<Vec<_>>>();
     let (before, began) = (cpu(&mut stand)?, Instant::now());
     let (samples, seen) = stand.load(plan, State::new(allocator, &quotas), seed).await?;
     let (after, lasted) = (cpu(&mut stand)?, began.elapsed());
     stand.end().await;
     let mut turn = figures::turn(&samples, &seen);
     if allocator.has_agent() {
-        turn.extend(figures::of_agent(&seen, (after - before).as_secs_f64() / lasted.as_secs_f64()));
+        turn.extend(figures::of_agent(&seen, most(&before, &after).div_duration_f64(lasted)));
     }
     Ok((turn, seen))
+}
+
+/// The CPU time of the agent that used the most: a bound is about one node.
+fn most(before: &[Duration], after: &[Duration]) -> Duration {
+    after.iter().zip(before).map(|(after, before)| after.saturating_sub(*before)).max().unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_cost_is_that_of_the_agent_that_used_the_most() {
+        let [before, after] = [[10, 20], [15, 23]].map(|both| both.map(Duration::from_millis));
+        assert_eq!(most(&before, &after), Duration::from_millis(5));
+        assert_eq!(most(&[], &[]), Duration::ZERO);
+    }
 }

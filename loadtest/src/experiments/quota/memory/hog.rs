@@ -39,6 +39,10 @@ pub struct Hog {
     since: Duration,
 }
 
+/// What is written at once: `Vec::resize` goes byte by byte in a debug build, which is slower than
+/// a burst has to rise.
+static PIECE: [u8; 64 << 10] = [1; 64 << 10];
+
 /// Memory that is in use.
 #[derive(Debug, Default)]
 struct Taken(Vec<u8>);
@@ -56,7 +60,10 @@ impl Taken {
         if bytes > self.0.len() {
             let more = usize::try_from(most).unwrap_or(usize::MAX) - self.0.len();
             self.0.reserve_exact(more);
-            self.0.resize(bytes, 1);
+            while self.0.len() < bytes {
+                let piece = PIECE.len().min(bytes - self.0.len());
+                self.0.extend_from_slice(&PIECE[..piece]);
+            }
         }
         std::hint::black_box(&self.0);
     }
@@ -149,5 +156,8 @@ mod tests {
         assert_eq!((taken.0.len(), taken.0.capacity()), (40, 100));
         taken.set(0, 100, 100);
         assert_eq!(taken.0.capacity(), 0);
+        let bytes = 2 * PIECE.len() as u64 + 1;
+        taken.set(bytes, bytes, bytes);
+        assert_eq!((taken.0.len() as u64, taken.0.capacity() as u64), (bytes, bytes), "several pieces");
     }
 }

@@ -89,7 +89,7 @@ impl<'a> Stand<'a> {
             let (backend, app) = burner.start(&tools.lab, directory).await?;
             containers.push(place(&backend, pod, REQUESTS).await?);
             backends.push(backend);
-            let sidecar = sidecar(tools, directory, &format!("sidecar-{n}"), &pod.uid, app, told).await?;
+            let sidecar = sidecar(tools, directory, &format!("sidecar-{n}"), &pod.uid, app, told, None).await?;
             clients.push(Arc::new(Client::new(sidecar.listener("inbound")?, "/", true, TIMEOUT)));
             sidecars.push(sidecar);
         }
