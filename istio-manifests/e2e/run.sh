@@ -30,7 +30,7 @@ fi
 
 istio-manifests/e2e/build.sh
 # Cargo's options, several words.
-read -ra selection <<<"${BLOC_SELECTION:--p bloc-control-plane -p bloc-lab -p bloc-e2e}"
+read -ra selection <<<"${BLOC_SELECTION:--p bloc-control-plane -p bloc-lab -p bloc-node-agent -p bloc-e2e}"
 cargo build --locked "${selection[@]}"
 # First what takes seconds: the EnvoyFilters alone, on an istiod without an API server.
 [ $# -gt 0 ] || "${CARGO_TARGET_DIR:-target}/debug/bloc-e2e" files

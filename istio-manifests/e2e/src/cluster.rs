@@ -92,7 +92,7 @@ impl Cluster {
             Ok(api.kubectl(["get", "--raw", "/readyz"]).await.ok())
         })
         .await?;
-        let controllers = "deployment-controller,replicaset-controller,endpointslice-controller,namespace-controller,serviceaccount-controller,\
+        let controllers = "deployment-controller,daemonset-controller,replicaset-controller,endpointslice-controller,namespace-controller,serviceaccount-controller,\
                            root-ca-certificate-publisher-controller,garbage-collector-controller,disruption-controller";
         let manager = [
             kube("kube-controller-manager"),

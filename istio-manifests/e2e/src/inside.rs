@@ -12,6 +12,8 @@ use std::process::{Command, ExitCode, ExitStatus};
 const INSIDE: &str = "BLOC_E2E_INSIDE";
 /// Where the program inside keeps its files: a file system in memory that ends with it.
 pub const SCRATCH: &str = "/run/bloc-e2e";
+/// The folders that are replaced; `/var/run` is a link to `/run`.
+pub const REPLACED: [&str; 4] = ["/etc", "/run", "/var/lib", "/var/run"];
 
 /// Whether this is the program inside.
 pub fn is_inside() -> bool {

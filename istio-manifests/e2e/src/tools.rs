@@ -16,7 +16,7 @@ pub struct Tools {
     pub envoy: PathBuf,
     /// The module.
     pub module: PathBuf,
-    /// The folder of bloc-control-plane and bloc-lab.
+    /// The folder of bloc-control-plane, bloc-lab and bloc-node-agent.
     pub own: PathBuf,
     /// istio-manifests/.
     pub manifests: PathBuf,
@@ -50,8 +50,8 @@ impl Tools {
             check(&tools.istio.join(name), "istio-manifests/e2e/build.sh")?;
         }
         check(&tools.module, "make wasm")?;
-        for name in ["bloc-control-plane", "bloc-lab"] {
-            check(&tools.own.join(name), "cargo build -p bloc-control-plane -p bloc-lab")?;
+        for name in ["bloc-control-plane", "bloc-lab", "bloc-node-agent"] {
+            check(&tools.own.join(name), "cargo build -p bloc-control-plane -p bloc-lab -p bloc-node-agent")?;
         }
         Ok(tools)
     }

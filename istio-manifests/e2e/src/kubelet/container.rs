@@ -2,12 +2,13 @@
 
 use super::environment::{expand, variables};
 use super::text::text;
+use super::volumes::{array, moved};
 use crate::inside::SCRATCH;
 use crate::tools::Tools;
 use anyhow::{Result, bail};
 use bloc_mesh::http;
 use bloc_mesh::process::Process;
-use serde_json::Value;
+use serde_json::{Value, json};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
 use tokio::time::{Instant, sleep};
@@ -53,13 +54,20 @@ impl Container<'_> {
             "istio-init" | "istio-proxy" => vec![format!("{SCRATCH}/bin/pilot-agent")],
             "discovery" => vec![tools.istio.join("pilot-discovery").display().to_string()],
             "control-plane" => vec![own("bloc-control-plane")],
+            "node-agent" => vec![own("bloc-node-agent")],
             "frontend" => vec![std::env::current_exe()?.display().to_string(), "frontend".to_owned()],
             "backend" => vec![own("bloc-lab"), "backend".to_owned(), "--listen".to_owned(), "0.0.0.0:8080".to_owned()],
             other => bail!("no program stands for the container {other}"),
         };
         let variables = variables(pod, self.spec);
-        let arguments =
-            self.spec["args"].as_array().into_iter().flatten().map(|argument| expand(&text(argument), &variables));
+        let arguments = array(&self.spec["args"]).map(|argument| {
+            let argument = expand(&text(argument), &variables);
+            let mounts = array(&self.spec["volumeMounts"]).map(|mount| text(&mount["mountPath"]));
+            mounts.fold(argument, |argument, path| {
+                let (all, moved) = (format!("={path}"), moved(&path));
+                if argument.ends_with(&all) { argument.replace(&path, &moved) } else { argument }
+            })
+        });
         let context =
             |name: &str| self.spec["securityContext"][name].as_u64().or(pod["spec"]["securityContext"][name].as_u64());
         let mut command = vec!["env".to_owned(), "--ignore-environment".to_owned(), "--chdir=/".to_owned()];
@@ -75,6 +83,11 @@ impl Container<'_> {
                 "--".into(),
             ];
             command.extend(user);
+        } else if self.spec["securityContext"]["capabilities"]["drop"] == json!(["ALL"]) {
+            let added = array(&self.spec["securityContext"]["capabilities"]["add"]);
+            let added: String = added.map(|name| format!(",+{}", text(name).to_lowercase())).collect();
+            let only = ["inh-caps", "bounding-set"].map(|set| format!("--{set}=-all{added}"));
+            command.extend(["setpriv".to_owned()].into_iter().chain(only).chain(["--".to_owned()]));
         }
         command.extend(program);
         if self.name == "backend" {

@@ -5,15 +5,17 @@
 //! The network and the programs of the node are not here but in `node`.
 //!
 //! It does not isolate like containers: a pod sees the files of this machine, and resources are not
-//! limited.
+//! limited. Control groups are [files](groups).
 
 mod container;
 mod environment;
+mod groups;
 mod sandbox;
 mod text;
 mod volumes;
 
 pub use sandbox::Sandbox;
+pub use volumes::HOST;
 
 use crate::api::Api;
 use crate::cluster::NODE;
@@ -72,8 +74,12 @@ impl Kubelet {
     /// # Errors
     /// The API server refuses the node.
     pub async fn start(api: Api, tools: Tools, logs: PathBuf) -> Result<Self> {
-        let node = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": NAME}});
+        groups::make_tree()?;
+        let labels = json!({"kubernetes.io/os": "linux"});
+        let node = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": NAME, "labels": labels}});
         api.send(reqwest::Method::POST, "/api/v1/nodes", "application/json", &node).await?;
+        // The API server taints a new node until that is ready.
+        api.merge(&format!("/api/v1/nodes/{NAME}"), &json!({"spec": {"taints": null}})).await?;
         let kubelet = Self { api, tools, logs, pods: Arc::default(), extras: Arc::default() };
         tokio::spawn(kubelet.clone().run());
         Ok(kubelet)
@@ -170,6 +176,7 @@ impl Kubelet {
         spec["status"]["podIP"] = json!(pod.address);
         spec["status"]["hostIP"] = json!(NODE);
         self.report(&path, &spec, &pod, false).await?;
+        groups::make(&spec)?;
         volumes::mount(&self.api, &spec, &pod.sandbox, &self.logs.join(&pod.name)).await.context(pod.name.clone())?;
         let mut running: Vec<Process> = Vec::new();
         for container in container::all(&spec) {
@@ -218,8 +225,10 @@ impl Kubelet {
         let state = if ready { "True" } else { "False" };
         let conditions = ["PodScheduled", "Initialized", "ContainersReady", "Ready"];
         let status = |kind: &str| if kind.contains("Ready") { state } else { "True" };
-        let containers = spec["spec"]["containers"].as_array().into_iter().flatten().map(|container| {
+        let containers = volumes::array(&spec["spec"]["containers"]).enumerate().map(|(nth, container)| {
+            let id = format!("containerd://{}", groups::id(spec, nth));
             json!({"name": container["name"], "image": container["image"], "imageID": "", "restartCount": 0, "ready": ready,
+                   "containerID": id,
                    "state": {"running": {"startedAt": "2026-01-01T00:00:00Z"}}})
         });
         let status = json!({"status": {
@@ -234,23 +243,37 @@ impl Kubelet {
     }
 
     /// Writes the names into `/etc/hosts`: those of services with the service's address, which the
-    /// sidecars capture; that of istiod, which the sidecars call themselves, with its pod's.
+    /// sidecars capture; that of istiod, which the sidecars call themselves, with its pod's; those
+    /// of services without an address with those of all their pods that are ready.
     async fn name_services(&self) -> Result<()> {
         let mut hosts = "127.0.0.1 localhost\n".to_owned();
         for service in self.api.list("/api/v1/services").await? {
             let (name, namespace) = (text(&service["metadata"]["name"]), text(&service["metadata"]["namespace"]));
             let istiod = self.pods(&namespace, "app", "istiod").first().map(|pod| pod.address.to_string());
-            let address = match istiod {
-                Some(address) if name == "istiod" => address,
-                _ => text(&service["spec"]["clusterIP"]),
+            let addresses = match istiod {
+                Some(address) if name == "istiod" => vec![address],
+                _ if service["spec"]["clusterIP"] == "None" => self.behind(&namespace, &service["spec"]["selector"]),
+                _ => vec![text(&service["spec"]["clusterIP"])],
             };
-            hosts +=
-                &format!("{address} {name}.{namespace}.svc.cluster.local {name}.{namespace}.svc {name}.{namespace}\n");
+            let names = format!("{name}.{namespace}.svc.cluster.local {name}.{namespace}.svc {name}.{namespace}");
+            hosts.extend(addresses.iter().map(|address| format!("{address} {names}\n")));
         }
         if std::fs::read_to_string("/etc/hosts").is_ok_and(|now| now == hosts) {
             return Ok(());
         }
         Ok(std::fs::write("/etc/hosts", hosts)?)
+    }
+
+    /// The addresses of the ready pods with these labels.
+    fn behind(&self, namespace: &str, selector: &Value) -> Vec<String> {
+        let pods = self.pods.lock().unwrap_or_else(PoisonError::into_inner);
+        let labels: Vec<(&String, String)> =
+            selector.as_object().into_iter().flatten().map(|(name, value)| (name, text(value))).collect();
+        let is_behind = |pod: &&Pod| {
+            let has = |(name, value): &(&String, String)| pod.labels.get(*name) == Some(value);
+            pod.ready && pod.namespace == namespace && !labels.is_empty() && labels.iter().all(has)
+        };
+        pods.values().filter(is_behind).map(|pod| pod.address.to_string()).collect()
     }
 }
 

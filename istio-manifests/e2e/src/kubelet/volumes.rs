@@ -1,16 +1,26 @@
-//! Volumes: `configMap`, `projected`, `downwardAPI`, `secret` (only missing ones) and `emptyDir`,
-//! as folders that are mounted at the containers' paths.
+//! Volumes: `configMap`, `projected`, `downwardAPI`, `secret` (only missing ones), `emptyDir` and
+//! `hostPath`, as folders that are mounted at the containers' paths.
+//!
+//! Folders of the host are below [`HOST`]. A path in a folder of the machine's that is not replaced
+//! here, such as `/kubepods`, is below [`MOVED`], also in the container's arguments.
 
 use super::Sandbox;
-use super::environment::field;
+use super::environment::{expand, field, variables};
 use super::text::text;
 use crate::api::Api;
-use anyhow::{Context, Result, bail};
+use crate::inside::{REPLACED, SCRATCH};
+use anyhow::{Context, Result, bail, ensure};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+
+/// Where the host's folders are.
+pub const HOST: &str = "/run/bloc-e2e/host";
+/// Where the folders of containers are that would have to be made on the machine.
+const MOVED: &str = "moved";
 
 type Files = BTreeMap<String, Vec<u8>>;
 
@@ -21,6 +31,10 @@ type Files = BTreeMap<String, Vec<u8>>;
 pub async fn mount(api: &Api, pod: &Value, sandbox: &Sandbox, folder: &Path) -> Result<()> {
     for volume in array(&pod["spec"]["volumes"]) {
         let place = folder.join(text(&volume["name"]));
+        if volume["hostPath"].is_object() {
+            of_the_host(&volume["hostPath"], &place)?;
+            continue;
+        }
         std::fs::create_dir_all(&place)?;
         for (name, content) in files(api, pod, volume).await? {
             let file = place.join(name);
@@ -28,19 +42,50 @@ pub async fn mount(api: &Api, pod: &Value, sandbox: &Sandbox, folder: &Path) -> 
             std::fs::write(file, content)?;
         }
     }
-    // Istio's agent and Envoy run as their own user and write into their volumes.
+    // Istio's agent and Envoy run as their own user and write into their volumes. Links, which lead
+    // to the host, stay as they are.
     let mut steps = format!("chmod -R a+rwX '{}'\n", folder.display());
-    let containers = array(&pod["spec"]["initContainers"]).chain(array(&pod["spec"]["containers"]));
-    let mut mounts: BTreeMap<String, String> = BTreeMap::new();
-    for mount in containers.flat_map(|container| array(&container["volumeMounts"])) {
-        mounts.insert(text(&mount["mountPath"]), text(&mount["name"]));
+    let mut mounts: BTreeMap<String, (PathBuf, bool)> = BTreeMap::new();
+    for container in array(&pod["spec"]["initContainers"]).chain(array(&pod["spec"]["containers"])) {
+        for mount in array(&container["volumeMounts"]) {
+            let mut source = folder.join(text(&mount["name"]));
+            if let Some(below) = mount["subPathExpr"].as_str() {
+                source.push(expand(below, &variables(pod, container)));
+                // As the kubelet does, and before whoever else might.
+                std::fs::create_dir_all(&source)?;
+            }
+            let read_only = mount["readOnly"] == true;
+            mounts.insert(moved(&text(&mount["mountPath"])), (source.canonicalize()?, read_only));
+        }
     }
     // In the order of their paths, so that parents are mounted before their children.
-    for (path, name) in mounts {
-        let source = folder.join(name);
+    for (path, (source, read_only)) in mounts {
         steps += &format!("mkdir -p '{path}'\nmount --bind '{}' '{path}'\n", source.display());
+        if read_only {
+            steps += &format!("mount -o remount,bind,ro '{path}'\n");
+        }
     }
     sandbox.script(&steps)
+}
+
+/// Links to a folder of the host.
+fn of_the_host(source: &Value, place: &Path) -> Result<()> {
+    let path = format!("{HOST}{}", text(&source["path"]));
+    if source["type"] == "DirectoryOrCreate" {
+        std::fs::create_dir_all(&path)?;
+    }
+    ensure!(Path::new(&path).is_dir(), "hostPath: there is no {path}");
+    std::fs::create_dir_all(place.parent().context("a folder")?)?;
+    Ok(symlink(path, place)?)
+}
+
+/// Where a path of a container is.
+pub fn moved(path: &str) -> String {
+    if REPLACED.iter().any(|folder| Path::new(path).starts_with(folder)) {
+        path.to_owned()
+    } else {
+        format!("{SCRATCH}/{MOVED}{path}")
+    }
 }
 
 async fn files(api: &Api, pod: &Value, volume: &Value) -> Result<Files> {
@@ -107,13 +152,17 @@ async fn token(api: &Api, pod: &Value, wanted: &Value) -> Result<String> {
     let namespace = text(&pod["metadata"]["namespace"]);
     let account = pod["spec"]["serviceAccountName"].as_str().unwrap_or("default");
     let audiences = wanted["audience"].as_str().map(|audience| vec![audience]);
-    let request =
-        json!({"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {"audiences": audiences}});
+    // As the kubelet asks: so the token names the pod and its node.
+    let metadata = &pod["metadata"];
+    let bound = json!({"apiVersion": "v1", "kind": "Pod", "name": metadata["name"], "uid": metadata["uid"]});
+    let spec = json!({"audiences": audiences, "boundObjectRef": bound});
+    let request = json!({"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": spec});
     let path = format!("/api/v1/namespaces/{namespace}/serviceaccounts/{account}/token");
     let answer = api.send(reqwest::Method::POST, &path, "application/json", &request).await?;
     Ok(text(&answer["status"]["token"]))
 }
 
-fn array(value: &Value) -> impl Iterator<Item = &Value> {
+/// The values of a list, if there is one.
+pub fn array(value: &Value) -> impl Iterator<Item = &Value> {
     value.as_array().into_iter().flatten()
 }

@@ -2,8 +2,8 @@
 
 use super::chapter::{Chapter, Start, scenario};
 use super::{
-    attach, change, configuration, failure, gateway, http2, leave, metrics, overload, remote, routes, shipped,
-    unlabelled,
+    attach, change, configuration, failure, gateway, http2, leave, metrics, node_agent, overload, remote, routes,
+    shipped, unlabelled,
 };
 
 /// All chapters.
@@ -89,6 +89,19 @@ pub const CHAPTERS: &[Chapter] = &[
             scenario!(metrics::rejections_and_exhausted_retries_fire_their_alerts),
             scenario!(metrics::an_overload_fires_its_alert_and_autoscalers_get_their_numbers),
             scenario!(metrics::a_refused_or_stale_configuration_or_lost_replicas_fire_alerts),
+        ],
+    },
+    Chapter {
+        name: "node-agent",
+        start: Start::Attached,
+        all_accept: true,
+        scenarios: &[
+            scenario!(node_agent::the_overlay_runs_an_agent_that_observes),
+            scenario!(node_agent::sidecars_follow_the_quotas_of_which_the_agent_tells_the_control_plane),
+            scenario!(node_agent::a_limit_over_nodes_is_leased_to_the_node_of_the_token),
+            scenario!(node_agent::response_times_come_to_an_agent_in_qos_mode),
+            scenario!(node_agent::a_sidecar_with_the_socket_follows_without_the_control_plane),
+            scenario!(node_agent::a_sidecar_whose_agent_is_gone_uses_what_is_configured),
         ],
     },
     Chapter {

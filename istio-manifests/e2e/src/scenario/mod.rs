@@ -17,6 +17,7 @@ mod gateway;
 mod http2;
 mod leave;
 mod metrics;
+mod node_agent;
 mod overload;
 mod remote;
 mod routes;

@@ -1,0 +1,158 @@
+//! The node agent of the shipped overlay: sidecars follow the quotas of their pods, by the control
+//! plane and over the socket.
+
+use super::chapter::AT_FIRST;
+use crate::kubelet::HOST;
+use crate::mesh::{Answer, Mesh};
+use anyhow::{Context, Result, ensure};
+use std::os::unix::fs::MetadataExt;
+
+const PER_CORE: &str = "capacity: {estimator: static, perCore: 50, limit: 40}";
+/// While the cores are not known.
+const LIMIT: i64 = 40;
+/// What each container keeps at least; idle, it gets no more. So these are capacities: 20, 25, 30.
+const FLOORS: [&str; 3] = ["400m", "500m", "600m"];
+
+/// The overlay as it is shipped, with a sidecar and without capabilities.
+pub async fn the_overlay_runs_an_agent_that_observes(mesh: &Mesh) -> Result<()> {
+    mesh.set_parameters("shop", PER_CORE).await?;
+    mesh.apply_folder("overlays/node-agent-sockets").await?;
+    mesh.until("the agent", async || {
+        let metrics = metrics(mesh).await?;
+        Ok(is(&metrics, "bloc_node_config_ok", 1.0) && is(&metrics, "bloc_node_enforcing", 0.0))
+    })
+    .await?;
+    // The application is named, but nothing is enforced.
+    configure(mesh, "observe", &quotas(FLOORS[0]))?;
+    mesh.until("an application that is observed", async || {
+        Ok(metrics(mesh).await?.contains(r#"bloc_node_cpu_quota_cores{app="shop/backend""#))
+    })
+    .await?;
+    mesh.capacity_in_force(LIMIT).await
+}
+
+/// Agent, its sidecar, the control plane's, and the polls of the pods' sidecars.
+pub async fn sidecars_follow_the_quotas_of_which_the_agent_tells_the_control_plane(mesh: &Mesh) -> Result<()> {
+    configure(mesh, "enforce", &quotas(FLOORS[0]))?;
+    mesh.capacity_in_force(20).await?;
+    for pod in mesh.kubelet.pods("bloc-system", "app", "bloc-control-plane") {
+        let answer = Answer::get(&format!("http://{}:7081/metrics", pod.address), &[]).await?;
+        ensure!(is(&answer.body, "bloc_node_agents", 1.0), "{} hears of no agent: {answer:?}", pod.name);
+    }
+    let metrics = metrics(mesh).await?;
+    ensure!(is(&metrics, "bloc_node_socket_answers_total", 0.0), "somebody has asked at a socket: {metrics}");
+    Ok(())
+}
+
+/// The node's part comes with a token that names the node, by Lease objects of the control plane.
+pub async fn a_limit_over_nodes_is_leased_to_the_node_of_the_token(mesh: &Mesh) -> Result<()> {
+    configure(mesh, "enforce", &format!("cpu: {{limit: 5, over: cluster, floor: {}}}", FLOORS[1]))?;
+    mesh.until("a part of the limit", async || {
+        let held = metrics(mesh).await?.lines().find_map(|line| {
+            line.strip_prefix(r#"bloc_node_lease_held_ratio{app="shop/backend"} "#)?.parse::<f64>().ok()
+        });
+        Ok(held.is_some_and(|held| held > 0.0))
+    })
+    .await?;
+    // Five containers with their floors: 25 for each of them.
+    mesh.capacity_in_force(25).await?;
+    let leases = mesh.api.kubectl(["-n", "bloc-system", "get", "leases", "-o", "name"]).await?;
+    ensure!(leases.contains("/cpu.shop.backend"), "no record: {leases}");
+    configure(mesh, "enforce", &quotas(FLOORS[0]))?;
+    mesh.until("nothing that is held", async || {
+        Ok(!metrics(mesh).await?.contains(r#"bloc_node_lease_held_ratio{app="shop/backend"}"#))
+    })
+    .await
+}
+
+/// Sidecars report them, and the control plane answers the agent's message with them.
+pub async fn response_times_come_to_an_agent_in_qos_mode(mesh: &Mesh) -> Result<()> {
+    configure(mesh, "enforce", "qos: {target: 10s}")?;
+    mesh.until("response times of all backends", async || {
+        for _ in 0..20 {
+            ensure!(mesh.ask("/").await?.status == 200, "no answer");
+        }
+        let metrics = metrics(mesh).await?;
+        let measured = metrics.lines().filter_map(|line| {
+            let (which, seconds) = line.split_once(' ')?;
+            which.starts_with("bloc_node_qos_response_seconds{").then(|| seconds.parse::<f64>().ok())?
+        });
+        // A request takes 20 ms.
+        Ok(measured.filter(|seconds| (0.01..1.0).contains(seconds)).count() == mesh.backends().len())
+    })
+    .await?;
+    configure(mesh, "enforce", &quotas(FLOORS[0]))?;
+    mesh.capacity_in_force(20).await
+}
+
+/// The control plane is gone, so that only the socket can say it. Envoy runs as a user of its own,
+/// and sees its own socket only.
+pub async fn a_sidecar_with_the_socket_follows_without_the_control_plane(mesh: &Mesh) -> Result<()> {
+    mesh.apply_folder("overlays/sockets").await?;
+    mesh.apply_folder("samples/shop-bloc/socket").await?;
+    mesh.ready("shop", "backend", 5).await?;
+    mesh.ready("shop", "frontend", 3).await?;
+    mesh.capacity_in_force(20).await?;
+    for pod in mesh.backends() {
+        let folder = mesh.exec(&pod, &["ls", "/run/bloc-node-agent"]).await?;
+        ensure!(folder.trim() == "self.sock", "{} sees {folder}", pod.name);
+        let inode = mesh.exec(&pod, &["stat", "--format=%i", "/run/bloc-node-agent/self.sock"]).await?;
+        let own = std::fs::metadata(format!("{HOST}/run/bloc-node-agent/shop_{}/self.sock", pod.name))?.ino();
+        ensure!(inode.trim() == own.to_string(), "{} has another pod's socket", pod.name);
+    }
+    let scale = |replicas: &'static str| {
+        mesh.api.kubectl(["-n", "bloc-system", "scale", "deployment", "bloc-control-plane", replicas])
+    };
+    scale("--replicas=0").await?;
+    mesh.ready("bloc-system", "bloc-control-plane", 0).await?;
+    for (floor, capacity) in [(FLOORS[1], 25), (FLOORS[2], 30)] {
+        configure(mesh, "enforce", &quotas(floor))?;
+        mesh.capacity_in_force(capacity).await?;
+    }
+    scale("--replicas=2").await?;
+    mesh.ready("bloc-system", "bloc-control-plane", 2).await
+}
+
+/// Uninstalled, with the shop as before.
+pub async fn a_sidecar_whose_agent_is_gone_uses_what_is_configured(mesh: &Mesh) -> Result<()> {
+    mesh.delete_folder("overlays/node-agent-sockets").await?;
+    mesh.capacity_in_force(LIMIT).await?;
+    mesh.apply_folder("overlays/everything").await?;
+    mesh.api.kubectl(["-n", "istio-system", "delete", "envoyfilter", "bloc-node-agent"]).await?;
+    mesh.apply_folder("samples/shop-bloc").await?;
+    mesh.ready("shop", "backend", 5).await?;
+    mesh.ready("shop", "frontend", 3).await?;
+    mesh.set_parameters("shop", AT_FIRST).await?;
+    mesh.capacity_in_force(9).await
+}
+
+/// The agent's metrics, past its sidecar.
+async fn metrics(mesh: &Mesh) -> Result<String> {
+    let [pod] = &mesh.kubelet.pods("bloc-node", "app", "bloc-node-agent")[..] else {
+        anyhow::bail!("not one pod of the agent");
+    };
+    let answer = Answer::get(&format!("http://{}:7082/metrics", pod.address), &[]).await?;
+    ensure!(answer.status == 200, "{answer:?}");
+    Ok(answer.body)
+}
+
+/// Whether a metric without labels has this value.
+fn is(metrics: &str, name: &str, value: f64) -> bool {
+    let line = metrics.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+    line.and_then(|number| number.parse().ok()) == Some(value)
+}
+
+/// A limit that is enough for all.
+fn quotas(floor: &str) -> String {
+    format!("cpu: {{limit: 100, floor: {floor}}}")
+}
+
+/// Changes the agent's file, as the kubelet does some time after the ConfigMap has changed.
+fn configure(mesh: &Mesh, mode: &str, rule: &str) -> Result<()> {
+    let pods = mesh.kubelet.pods("bloc-node", "app", "bloc-node-agent");
+    let folder = mesh.logs.join(&pods.first().context("no agent")?.name).join("config");
+    let app = format!("{{pods: {{matchLabels: {{app: backend}}}}, {rule}}}");
+    let draft = folder.join("draft");
+    std::fs::write(&draft, format!("mode: {mode}\napps:\n  shop/backend: {app}\n"))?;
+    Ok(std::fs::rename(draft, folder.join("node-agent.yaml"))?)
+}
