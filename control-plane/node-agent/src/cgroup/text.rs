@@ -91,6 +91,11 @@ pub struct Counters {
 }
 
 impl Counters {
+    /// Whether the text of `cpuacct.usage` says the same use.
+    pub(super) fn is_usage(self, text: &str) -> bool {
+        text.trim().parse().is_ok_and(|nanos: u64| Duration::from_nanos(nanos) == self.used)
+    }
+
     /// From `cpu.stat`; version 1 has no use there, so `usage` is the text of `cpuacct.usage`.
     pub fn from_stat(stat: &str, usage: Option<&str>) -> Option<Self> {
         let field = |name| field(stat, name);
