@@ -22,13 +22,13 @@ const NAMESPACE: &str = "bloc-node";
 
 /// Applies the manifests as shipped, and returns a client with the agent's rights only.
 async fn install(cluster: &Cluster) -> Client {
-    apply(cluster).await;
+    apply(cluster, "node-agent").await;
     token(cluster, NAMESPACE, "bloc-node-agent").await
 }
 
-async fn apply(cluster: &Cluster) {
-    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../istio-manifests/node-agent");
-    cluster.kubectl(&["apply", "--server-side", "--validate=strict", "-k", folder]).await;
+async fn apply(cluster: &Cluster, folder: &str) {
+    let folder = format!("{}/../istio-manifests/{folder}", env!("CARGO_MANIFEST_DIR"));
+    cluster.kubectl(&["apply", "--server-side", "--validate=strict", "-k", &folder]).await;
 }
 
 /// A client with the token of a ServiceAccount, as the kubelet mounts it.
@@ -119,40 +119,65 @@ async fn the_agent_may_list_pods_and_get_its_daemon_set_and_nothing_else() {
 
 #[tokio::test]
 #[ignore = "needs kube-apiserver and etcd: make test-kube"]
-async fn the_agents_pod_asks_for_two_folders_of_the_host_and_root_and_nothing_else() {
+async fn the_agents_pod_asks_for_folders_of_the_host_and_root_and_nothing_else() {
     let cluster = Cluster::start().await;
-    install(&cluster).await;
-    let daemon_set = Api::<DaemonSet>::namespaced(cluster.client.clone(), NAMESPACE).get(DAEMON_SET).await.unwrap();
-    let template = daemon_set.spec.template;
-    let spec = template.spec.as_ref().unwrap();
-    let folders = spec.volumes.iter().flatten().filter_map(|volume| volume.host_path.as_ref());
-    let folders: Vec<_> = folders.map(|folder| folder.path.as_str()).collect();
-    assert_eq!(folders, ["/sys/fs/cgroup/kubepods.slice", "/var/lib/bloc-node-agent"]);
-    let context = spec.containers[0].security_context.as_ref();
-    assert_eq!(context.and_then(|context| context.read_only_root_filesystem), Some(true));
-    let mut pod = ApiPod { metadata: template.metadata.unwrap(), spec: template.spec, ..ApiPod::default() };
-    pod.metadata.name = Some("agent".into());
-    let dry = PostParams { dry_run: true, ..PostParams::default() };
-    Api::namespaced(cluster.client.clone(), NAMESPACE).create(&dry, &pod).await.unwrap();
-
-    let levels = [
-        ("baseline", "hostPath volumes (volumes \"kubepods\", \"state\")"),
-        (
-            "restricted",
-            "restricted volume types (volumes \"kubepods\", \"state\" use restricted volume type \"hostPath\"), \
-             runAsNonRoot != true (pod or container \"node-agent\" must set securityContext.runAsNonRoot=true), \
-             runAsUser=0 (pod must not set runAsUser=0)",
-        ),
-    ];
-    for (level, objections) in levels {
+    let levels = ["baseline", "restricted"];
+    for level in levels {
         let labels = json!({"pod-security.kubernetes.io/enforce": level});
         let namespace = serde_json::from_value(json!({"metadata": {"name": level, "labels": labels}})).unwrap();
         Api::<Namespace>::all(cluster.client.clone()).create(&PostParams::default(), &namespace).await.unwrap();
-        let refused = Api::namespaced(cluster.client.clone(), level).create(&dry, &pod).await.unwrap_err().to_string();
-        let (_, said) = refused.split_once(&format!("violates PodSecurity \"{level}:latest\": ")).expect(&refused);
-        assert!(said.starts_with(objections), "{said}");
-        assert!(!said[objections.len()..].starts_with(','), "{said}");
     }
+    let own = [("kubepods", "/sys/fs/cgroup/kubepods.slice"), ("state", "/var/lib/bloc-node-agent")];
+    let sockets = ("sockets", "/run/bloc-node-agent");
+    // The second one is a change of the first, and the last a change back.
+    for (folder, expected) in [
+        ("node-agent", own.to_vec()),
+        ("overlays/node-agent", own.to_vec()),
+        ("overlays/node-agent-sockets", [&own[..], &[sockets]].concat()),
+        ("overlays/node-agent", own.to_vec()),
+    ] {
+        apply(&cluster, folder).await;
+        let pod = agents_pod(&cluster).await;
+        let volumes = pod.spec.iter().flat_map(|spec| spec.volumes.iter().flatten());
+        let folders =
+            volumes.filter_map(|volume| Some((volume.name.as_str(), volume.host_path.as_ref()?.path.as_str())));
+        assert_eq!(folders.collect::<Vec<_>>(), expected, "{folder}");
+        let container = &pod.spec.as_ref().unwrap().containers[0];
+        let mounts = container.volume_mounts.iter().flatten();
+        let mounted: BTreeSet<_> = mounts.map(|mount| mount.name.as_str()).collect();
+        assert!(expected.iter().all(|(name, _)| mounted.contains(name)), "{folder}: {mounted:?}");
+        let context = container.security_context.as_ref();
+        assert_eq!(context.and_then(|context| context.read_only_root_filesystem), Some(true), "{folder}");
+        let dry = PostParams { dry_run: true, ..PostParams::default() };
+        Api::namespaced(cluster.client.clone(), NAMESPACE).create(&dry, &pod).await.unwrap();
+
+        let names: Vec<_> = expected.iter().map(|(name, _)| format!("\"{name}\"")).collect();
+        let names = names.join(", ");
+        let objections = [
+            format!("hostPath volumes (volumes {names})"),
+            format!(
+                "restricted volume types (volumes {names} use restricted volume type \"hostPath\"), \
+                 runAsNonRoot != true (pod or container \"node-agent\" must set securityContext.runAsNonRoot=true), \
+                 runAsUser=0 (pod must not set runAsUser=0)"
+            ),
+        ];
+        for (level, objections) in levels.into_iter().zip(objections) {
+            let refused = Api::namespaced(cluster.client.clone(), level).create(&dry, &pod).await;
+            let refused = refused.unwrap_err().to_string();
+            let (_, said) = refused.split_once(&format!("violates PodSecurity \"{level}:latest\": ")).expect(&refused);
+            let more = said.strip_prefix(&objections).unwrap_or_else(|| panic!("{folder}: {said}"));
+            assert!(!more.starts_with(','), "{folder}: {said}");
+        }
+    }
+}
+
+/// A pod as the DaemonSet makes it.
+async fn agents_pod(cluster: &Cluster) -> ApiPod {
+    let daemon_set = Api::<DaemonSet>::namespaced(cluster.client.clone(), NAMESPACE).get(DAEMON_SET).await.unwrap();
+    let template = daemon_set.spec.template;
+    let mut pod = ApiPod { metadata: template.metadata.unwrap(), spec: template.spec, ..ApiPod::default() };
+    pod.metadata.name = Some("agent".into());
+    pod
 }
 
 #[tokio::test]
@@ -231,7 +256,7 @@ async fn the_source_follows_the_pods_of_its_node_only() {
     let before = failures.load(Ordering::Relaxed);
     until("two more failures", async || failures.load(Ordering::Relaxed) >= before + 2).await;
     assert!(sees(&[("c", "checkout")]), "the last list stays");
-    apply(&cluster).await;
+    apply(&cluster, "node-agent").await;
     until("the new state", async || sees(&[("d", "checkout")])).await;
     drop(receiver);
     tokio::time::timeout(LIMIT, source).await.unwrap().unwrap();
@@ -254,7 +279,7 @@ async fn the_agent_leaves_with_its_daemon_set_or_its_rights_only() {
     let background = DeleteParams::background();
     sets.delete(DAEMON_SET, &background).await.unwrap();
     assert!(leaves().await, "404");
-    apply(&cluster).await;
+    apply(&cluster, "node-agent").await;
     assert!(!leaves().await);
     // It stays until its pods are gone, which nobody removes here.
     sets.delete(DAEMON_SET, &DeleteParams::foreground()).await.unwrap();
@@ -262,13 +287,13 @@ async fn the_agent_leaves_with_its_daemon_set_or_its_rights_only() {
     assert!(leaves().await, "going");
     let without = Patch::Merge(json!({"metadata": {"finalizers": null}}));
     sets.patch(DAEMON_SET, &PatchParams::default(), &without).await.unwrap();
-    apply(&cluster).await;
+    apply(&cluster, "node-agent").await;
     until("the next one", async || !leaves().await).await;
 
     let roles = Api::<RoleBinding>::namespaced(cluster.client.clone(), NAMESPACE);
     roles.delete("bloc-node-agent", &background).await.unwrap();
     until("403", async || leaves().await).await;
-    apply(&cluster).await;
+    apply(&cluster, "node-agent").await;
     until("the rights", async || !leaves().await).await;
     let accounts = Api::<ServiceAccount>::namespaced(cluster.client.clone(), NAMESPACE);
     accounts.delete("bloc-node-agent", &background).await.unwrap();

@@ -1,8 +1,9 @@
 //! Volumes: `configMap`, `projected`, `downwardAPI`, `secret` (only missing ones), `emptyDir` and
 //! `hostPath`, as folders that are mounted at the containers' paths.
 //!
-//! Folders of the host are below [`HOST`]. A path in a folder of the machine's that is not replaced
-//! here, such as `/kubepods`, is below [`MOVED`], also in the container's arguments.
+//! Folders of the host are below [`HOST`]. Containers share the machine's file system, and only the
+//! folders of [`REPLACED`] are a container's own. A volume at any other path, such as `/kubepods`,
+//! is mounted below [`MOVED`] instead, and that path in the container's arguments is changed to it.
 
 use super::Sandbox;
 use super::environment::{expand, field, variables};
@@ -19,7 +20,7 @@ use std::path::{Path, PathBuf};
 
 /// Where the host's folders are.
 pub const HOST: &str = "/run/bloc-e2e/host";
-/// Where the folders of containers are that would have to be made on the machine.
+/// Below [`SCRATCH`]: the place of volumes whose own path is the machine's.
 const MOVED: &str = "moved";
 
 type Files = BTreeMap<String, Vec<u8>>;

@@ -102,6 +102,8 @@ pub const CHAPTERS: &[Chapter] = &[
             scenario!(node_agent::response_times_come_to_an_agent_in_qos_mode),
             scenario!(node_agent::a_sidecar_with_the_socket_follows_without_the_control_plane),
             scenario!(node_agent::a_sidecar_whose_agent_is_gone_uses_what_is_configured),
+            scenario!(node_agent::without_the_socket_sidecars_follow_by_the_control_plane_again),
+            scenario!(node_agent::uninstalled_a_sidecar_uses_what_is_configured),
         ],
     },
     Chapter {

@@ -8,6 +8,7 @@ use anyhow::{Context, Result, ensure};
 use std::os::unix::fs::MetadataExt;
 
 const PER_CORE: &str = "capacity: {estimator: static, perCore: 50, limit: 40}";
+const DAEMON_SET: &str = "/apis/apps/v1/namespaces/bloc-node/daemonsets/bloc-node-agent";
 /// While the cores are not known.
 const LIMIT: i64 = 40;
 /// What each container keeps at least; idle, it gets no more. So these are capacities: 20, 25, 30.
@@ -16,7 +17,7 @@ const FLOORS: [&str; 3] = ["400m", "500m", "600m"];
 /// The overlay as it is shipped, with a sidecar and without capabilities.
 pub async fn the_overlay_runs_an_agent_that_observes(mesh: &Mesh) -> Result<()> {
     mesh.set_parameters("shop", PER_CORE).await?;
-    mesh.apply_folder("overlays/node-agent-sockets").await?;
+    roll_out(mesh, "overlays/node-agent").await?;
     mesh.until("the agent", async || {
         let metrics = metrics(mesh).await?;
         Ok(is(&metrics, "bloc_node_config_ok", 1.0) && is(&metrics, "bloc_node_enforcing", 0.0))
@@ -35,12 +36,15 @@ pub async fn the_overlay_runs_an_agent_that_observes(mesh: &Mesh) -> Result<()> 
 pub async fn sidecars_follow_the_quotas_of_which_the_agent_tells_the_control_plane(mesh: &Mesh) -> Result<()> {
     configure(mesh, "enforce", &quotas(FLOORS[0]))?;
     mesh.capacity_in_force(20).await?;
+    heard(mesh).await
+}
+
+/// Whether each replica of the control plane hears of the agent.
+async fn heard(mesh: &Mesh) -> Result<()> {
     for pod in mesh.kubelet.pods("bloc-system", "app", "bloc-control-plane") {
         let answer = Answer::get(&format!("http://{}:7081/metrics", pod.address), &[]).await?;
         ensure!(is(&answer.body, "bloc_node_agents", 1.0), "{} hears of no agent: {answer:?}", pod.name);
     }
-    let metrics = metrics(mesh).await?;
-    ensure!(is(&metrics, "bloc_node_socket_answers_total", 0.0), "somebody has asked at a socket: {metrics}");
     Ok(())
 }
 
@@ -85,13 +89,13 @@ pub async fn response_times_come_to_an_agent_in_qos_mode(mesh: &Mesh) -> Result<
     mesh.capacity_in_force(20).await
 }
 
-/// The control plane is gone, so that only the socket can say it. Envoy runs as a user of its own,
-/// and sees its own socket only.
+/// Switched on as the guide says. Then the control plane is gone, so that only the socket can say
+/// it. Envoy runs as a user of its own, and sees its own socket only.
 pub async fn a_sidecar_with_the_socket_follows_without_the_control_plane(mesh: &Mesh) -> Result<()> {
+    roll_out(mesh, "overlays/node-agent-sockets").await?;
+    configure(mesh, "enforce", &quotas(FLOORS[0]))?;
     mesh.apply_folder("overlays/sockets").await?;
-    mesh.apply_folder("samples/shop-bloc/socket").await?;
-    mesh.ready("shop", "backend", 5).await?;
-    mesh.ready("shop", "frontend", 3).await?;
+    roll_out_shop(mesh, "samples/shop-bloc/socket").await?;
     mesh.capacity_in_force(20).await?;
     for pod in mesh.backends() {
         let folder = mesh.exec(&pod, &["ls", "/run/bloc-node-agent"]).await?;
@@ -110,20 +114,74 @@ pub async fn a_sidecar_with_the_socket_follows_without_the_control_plane(mesh: &
         mesh.capacity_in_force(capacity).await?;
     }
     scale("--replicas=2").await?;
-    mesh.ready("bloc-system", "bloc-control-plane", 2).await
+    mesh.ready("bloc-system", "bloc-control-plane", 2).await?;
+    // Otherwise sidecars would keep the last word of the earlier replicas for 90 s.
+    mesh.until("replicas that hear of the agent", async || heard(mesh).await.map(|()| true)).await
 }
 
-/// Uninstalled, with the shop as before.
+/// And the next agent finds the pods' directories, and they its sockets.
 pub async fn a_sidecar_whose_agent_is_gone_uses_what_is_configured(mesh: &Mesh) -> Result<()> {
-    mesh.delete_folder("overlays/node-agent-sockets").await?;
+    mesh.api.kubectl(["-n", "bloc-node", "delete", "daemonset", "bloc-node-agent"]).await?;
     mesh.capacity_in_force(LIMIT).await?;
+    roll_out(mesh, "overlays/node-agent-sockets").await?;
+    configure(mesh, "enforce", &quotas(FLOORS[0]))?;
+    mesh.capacity_in_force(20).await?;
+    mesh.until("answers at sockets", async || {
+        let metrics = metrics(mesh).await?;
+        let backends = mesh.backends().len() as f64;
+        Ok(is(&metrics, "bloc_node_sockets", backends) && !is(&metrics, "bloc_node_socket_answers_total", 0.0))
+    })
+    .await
+}
+
+/// Switched off in the order of the guide; the agent stays.
+pub async fn without_the_socket_sidecars_follow_by_the_control_plane_again(mesh: &Mesh) -> Result<()> {
+    roll_out_shop(mesh, "samples/shop-bloc").await?;
+    mesh.set_parameters("shop", PER_CORE).await?;
+    mesh.capacity_in_force(20).await?;
     mesh.apply_folder("overlays/everything").await?;
     mesh.api.kubectl(["-n", "istio-system", "delete", "envoyfilter", "bloc-node-agent"]).await?;
-    mesh.apply_folder("samples/shop-bloc").await?;
-    mesh.ready("shop", "backend", 5).await?;
-    mesh.ready("shop", "frontend", 3).await?;
+    roll_out(mesh, "overlays/node-agent").await?;
+    configure(mesh, "enforce", &quotas(FLOORS[1]))?;
+    mesh.capacity_in_force(25).await?;
+    let metrics = metrics(mesh).await?;
+    ensure!(is(&metrics, "bloc_node_sockets", 0.0), "there are sockets: {metrics}");
+    let set = mesh.api.get(DAEMON_SET).await?.context("no DaemonSet")?;
+    ensure!(!set["spec"].to_string().contains("/run/bloc-node-agent"), "the folder is still asked for: {set}");
+    for pod in mesh.backends() {
+        let path = format!("/api/v1/namespaces/shop/pods/{}", pod.name);
+        let pod = mesh.api.get(&path).await?.context("no such pod")?;
+        ensure!(!pod["spec"].to_string().contains("hostPath"), "a folder of the host is left: {pod}");
+    }
+    Ok(())
+}
+
+/// With the shop as before.
+pub async fn uninstalled_a_sidecar_uses_what_is_configured(mesh: &Mesh) -> Result<()> {
+    mesh.delete_folder("overlays/node-agent").await?;
+    mesh.capacity_in_force(LIMIT).await?;
     mesh.set_parameters("shop", AT_FIRST).await?;
     mesh.capacity_in_force(9).await
+}
+
+/// Applies an overlay with the agent, and waits until its pod is the only one.
+async fn roll_out(mesh: &Mesh, overlay: &str) -> Result<()> {
+    mesh.apply_folder(overlay).await?;
+    mesh.until(&format!("the agent of {overlay}"), async || {
+        let set = mesh.api.get(DAEMON_SET).await?.context("no DaemonSet")?;
+        let one = |name: &str| set["status"][name] == 1;
+        let seen = set["status"]["observedGeneration"] == set["metadata"]["generation"];
+        metrics(mesh).await?;
+        Ok(seen && one("updatedNumberScheduled") && one("numberAvailable"))
+    })
+    .await
+}
+
+/// Applies a version of the shop, and waits for its rollout.
+async fn roll_out_shop(mesh: &Mesh, sample: &str) -> Result<()> {
+    mesh.apply_folder(sample).await?;
+    mesh.ready("shop", "backend", 5).await?;
+    mesh.ready("shop", "frontend", 3).await
 }
 
 /// The agent's metrics, past its sidecar.
