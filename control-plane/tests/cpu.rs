@@ -63,7 +63,7 @@ async fn a_held_poll_gets_the_cores_of_its_pod_and_operators_see_them() {
     let container =
         json!({"pod": "checkout-0", "container": "app", "quota": 0.5, "used": 0.25, "slack": 0.25, "throttled": 0.5});
     let app = json!({
-        "name": "shop/checkout", "node": "n1", "limit": 4.0, "free": 1.2, "quota": 0.5, "used": 0.25, "slack": 0.25,
+        "name": "shop/checkout", "node": "n1", "observed": false, "limit": 4.0, "free": 1.2, "quota": 0.5, "used": 0.25, "slack": 0.25,
         "containerCount": 1, "containers": [container],
     });
     assert_eq!((&status["apps"], &status["appCount"]), (&json!([app]), &json!(1)));

@@ -21,6 +21,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::str::FromStr;
 use std::sync::Arc;
+use std::time::Duration;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
@@ -269,12 +270,15 @@ fn log(arguments: &Run) {
     }
 }
 
+/// How long `restore` goes on.
+const PATIENCE: Duration = Duration::from_secs(10);
+
 fn restore(place: &Place) -> Result<()> {
     tracing_subscriber::fmt().with_writer(std::io::stderr).with_ansi(false).init();
     let tree = tree(place)?;
     let _locks = (guardian::lock(&place.state, "guardian.lock")?, guardian::lock(&place.state, "agent.lock")?);
     let mut state = State::open(&place.state)?;
-    let errors = state.restore_all(&tree);
+    let errors = state.restore_all(&tree, PATIENCE);
     state.save()?;
     let errors = errors.iter().map(ToString::to_string);
     let lines: Vec<String> = state.problems().cloned().chain(errors).collect();

@@ -197,7 +197,9 @@ fn steps(
                 }
                 Some(Err(error)) => {
                     config_ok = false;
-                    agent.count_error("config", &error);
+                    // Each: a text comes here once.
+                    tracing::warn!(kind = "config", %error, "the configuration is refused");
+                    agent.count("config");
                     if !configured {
                         // What an earlier agent has left must not depend on this one.
                         drop(agent.release());

@@ -113,18 +113,16 @@ fn save<S: Setting>(originals: &mut Originals<S>) -> Result<(), StateError> {
     if originals.is_changed() { originals.save() } else { Ok(()) }
 }
 
-/// How long [`State::restore_all`] goes on.
-const PATIENCE: Duration = Duration::from_secs(5);
-
 impl State {
-    /// Restores all, and goes on as long as the kernel takes page cache for it, for 5 s at most.
-    pub fn restore_all(&mut self, tree: &Tree) -> Vec<GroupError> {
+    /// Restores all, and goes on as long as the kernel takes page cache for it, for so long at
+    /// most.
+    pub fn restore_all(&mut self, tree: &Tree, patience: Duration) -> Vec<GroupError> {
         let began = Instant::now();
         let in_use = |errors: &[GroupError]| errors.iter().filter_map(GroupError::in_use).sum::<Bytes>();
         let mut errors = self.restore(tree, &KeptGroups::default());
         loop {
             let before = in_use(&errors);
-            if before == Bytes::ZERO || began.elapsed() >= PATIENCE {
+            if before == Bytes::ZERO || began.elapsed() >= patience {
                 return errors;
             }
             errors = self.restore(tree, &KeptGroups::default());

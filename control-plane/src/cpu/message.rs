@@ -87,6 +87,9 @@ impl PodCpu {
 pub struct AppCpu {
     /// `namespace/name`.
     pub name: String,
+    /// Whether the agent only says what it would do.
+    #[serde(default)]
+    pub observed: bool,
     /// Its limit.
     pub limit: f64,
     /// What no container has of it.

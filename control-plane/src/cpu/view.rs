@@ -14,6 +14,8 @@ pub struct AppView {
     pub name: String,
     /// The node.
     pub node: String,
+    /// Whether quotas, limit and what is free are what the agent would set.
+    pub observed: bool,
     /// Its limit.
     pub limit: f64,
     /// What no container has of it.
@@ -55,6 +57,7 @@ impl AppView {
         Self {
             name: app.name.clone(),
             node: node.to_owned(),
+            observed: app.observed,
             limit: app.limit,
             free: app.free,
             quota,
@@ -85,9 +88,9 @@ mod tests {
     #[test]
     fn adds_up_the_containers_and_shows_the_first() {
         let of = |quota, used| ContainerCpu { quota, used, throttled: 0.5, ..ContainerCpu::default() };
-        let app = |containers| AppCpu { name: "a/b".into(), limit: 4.0, free: 1.0, containers };
+        let app = |containers| AppCpu { name: "a/b".into(), observed: true, limit: 4.0, free: 1.0, containers };
         let view = AppView::of("n1", &app(vec![of(Some(1.0), 0.25), of(Some(2.0), 2.5)]));
-        assert_eq!((&*view.name, &*view.node, view.limit, view.free), ("a/b", "n1", 4.0, 1.0));
+        assert_eq!((&*view.name, &*view.node, view.limit, view.free, view.observed), ("a/b", "n1", 4.0, 1.0, true));
         assert_eq!((view.quota, view.used, view.slack, view.container_count), (Some(3.0), 2.75, Some(0.25), 2));
         let slacks: Vec<_> = view.containers.iter().map(|of| (of.slack, of.throttled)).collect();
         assert_eq!(slacks, [(Some(0.75), 0.5), (Some(0.0), 0.5)]);

@@ -21,11 +21,15 @@ impl CpuApp {
                 used: Duration::ZERO,
                 managed: Some(false),
             });
-            pod.quota = pod.quota.zip(member.written.cores()).map(|(quota, more)| quota + more);
+            // What is in the files of an observer is nothing that an agent gives.
+            let written = member.written.cores().filter(|_| node.enforcing);
+            pod.quota = pod.quota.zip(written).map(|(quota, more)| quota + more);
             pod.used += member.more.readings.used();
             pod.managed = match (member.phase, pod.managed) {
                 _ if !node.enforcing => Some(false),
                 (Phase::Managed, _) | (_, Some(true)) => Some(true),
+                // It comes anew, with another floor, and keeps the agent's quota until then.
+                (Phase::Joining, _) if member.attached && !member.theirs => Some(true),
                 (Phase::Joining, _) => None,
                 (Phase::Paused { .. }, before) => before,
             };

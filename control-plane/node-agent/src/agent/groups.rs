@@ -48,6 +48,16 @@ impl<S: Kept, M: More<S>> Groups<S, M> {
         self.members.keys().filter(|id| !wanted.contains_key(id)).cloned().collect()
     }
 
+    /// Takes what is in the files now as written.
+    pub(super) fn refresh(&mut self) {
+        let members = self.members.values_mut().map(|member| (&member.group, &mut member.written));
+        let pods = self.pods.values_mut().map(|pod| (&pod.group, &mut pod.written));
+        for (group, written) in members.chain(pods) {
+            // The next look says what is wrong.
+            *written = S::read(group).unwrap_or(*written);
+        }
+    }
+
     /// Takes a container that is new.
     pub(super) fn find(
         &mut self,
@@ -279,7 +289,8 @@ impl<S: Kept, M: More<S>> Groups<S, M> {
         written
     }
 
-    /// Forgets a container, and gives it its original if it still exists.
+    /// Forgets a container, and gives it its original if it still exists. An observer gives nothing
+    /// back here, so what could not be given back before stays in the file.
     pub(super) fn remove(&mut self, node: &mut Node, now: Duration, id: &Id) {
         // A change of the last second is somebody else's original.
         let _ = self.is_ours(node, now, id);
@@ -292,7 +303,7 @@ impl<S: Kept, M: More<S>> Groups<S, M> {
                 node.tally.error(tally::of_write(&error), &error);
                 false
             }
-            _ => true,
+            _ => node.enforcing,
         };
         let originals = S::of_mut(&mut node.state);
         // What could not be put back stays in the file, for the next one who can.

@@ -21,6 +21,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+/// How long a step goes on to restore: less than the silence for which the guardian kills. What is
+/// left is tried again each second.
+const IN_A_STEP: Duration = Duration::from_secs(2);
+/// The same at the end, for which the guardian waits longer.
+const AT_THE_END: Duration = Duration::from_secs(5);
+
 /// The agent of a node.
 #[derive(Debug)]
 pub struct Agent {
@@ -87,7 +93,7 @@ impl Agent {
         let enforcing = config.mode == Mode::Enforce;
         if enforcing != self.node.enforcing {
             if self.node.enforcing {
-                self.restore();
+                self.put_back(IN_A_STEP);
             }
             // What an observer has computed is not in force.
             self.cpu.clear();
@@ -216,6 +222,12 @@ impl Agent {
         if self.node.state.has_others(&kept) {
             let errors = self.node.state.restore(&self.node.tree, &kept);
             self.ended(&errors);
+            if !self.node.enforcing {
+                // It has put them back itself.
+                resource::refresh(&mut self.cpu);
+                resource::refresh(&mut self.memory);
+                resource::refresh(&mut self.qos);
+            }
         }
     }
 
@@ -237,10 +249,14 @@ impl Agent {
     ///
     /// Returns what went wrong.
     pub fn restore(&mut self) -> Vec<GroupError> {
+        self.put_back(AT_THE_END)
+    }
+
+    fn put_back(&mut self, patience: Duration) -> Vec<GroupError> {
         self.end();
         let mut errors = Vec::new();
         if !self.node.state.is_empty() {
-            errors = self.node.state.restore_all(&self.node.tree);
+            errors = self.node.state.restore_all(&self.node.tree, patience);
             self.ended(&errors);
         }
         errors
@@ -329,7 +345,12 @@ impl Agent {
         self.node.tree.is_there()
     }
 
-    /// Counts an error outside of a step: the configuration or the pods cannot be read.
+    /// Counts an error outside of a step that somebody else logs.
+    pub fn count(&mut self, kind: &'static str) {
+        self.node.tally.count(kind);
+    }
+
+    /// Counts an error outside of a step, such as pods that cannot be read.
     pub fn count_error(&mut self, kind: &'static str, error: &dyn std::fmt::Display) {
         self.node.tally.error(kind, error);
     }

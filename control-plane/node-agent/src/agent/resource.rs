@@ -133,6 +133,11 @@ pub(super) fn add<R: Resource>(
     }
 }
 
+/// Takes what is in the files now as written.
+pub(super) fn refresh<R: Resource>(apps: &mut Apps<R>) {
+    apps.values_mut().for_each(|running| running.groups_mut().refresh());
+}
+
 /// Forgets all containers, after a last look at who else has written.
 pub(super) fn end<R: Resource>(apps: &mut Apps<R>, node: &mut Node, now: Duration) {
     for mut running in std::mem::take(apps).into_values() {

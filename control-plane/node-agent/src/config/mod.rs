@@ -1,7 +1,7 @@
 //! What the operator writes: applications, their pods and their limits.
 //!
 //! ```yaml
-//! mode: observe            # or enforce; observe changes nothing and shows what enforce would do
+//! mode: observe            # or enforce; observe changes nothing and shows its decisions
 //! overrideLimits: false    # true: an application's limit may exceed the sum of its containers' own
 //! apps:
 //!   shop/checkout:

@@ -1,8 +1,7 @@
-//! The rule, step by step, and what always holds.
+//! The rule, step by step.
 
 use super::{App, Change, Interval, Refused, Rule, Start};
 use crate::cores::Cores;
-use proptest::prelude::*;
 use std::collections::BTreeMap;
 
 const RULE: Rule = Rule { grow: 0.5, shrink: 0.75, slack: Cores::new(0.125), window: 2 };
@@ -327,65 +326,4 @@ fn a_new_limit_takes_what_is_not_used_first() {
     assert_eq!(quotas(&app), [0.0625, 0.0625]);
     app.set_limit(cores(2.0)).unwrap();
     assert_eq!((quotas(&app), app.free()), (vec![0.0625, 0.0625], cores(1.875)));
-}
-
-proptest! {
-    /// Whatever the kernel counts, and whoever comes and goes.
-    #[test]
-    fn the_sum_is_never_above_the_limit_nor_a_quota_outside_its_bounds(
-        steps in prop::collection::vec(prop::collection::vec((0u32..1_500, 0u32..=4), 6), 1..40),
-        limits in prop::collection::vec(300u32..2_000, 1..5),
-        slack in 10u32..400, grow in 1u32..=100, shrink in 1u32..=100, window in 1usize..8,
-    ) {
-        let rule = Rule {
-            grow: f64::from(grow) / 100.0,
-            shrink: f64::from(shrink) / 100.0,
-            slack: Cores::milli(slack),
-            window,
-        };
-        let mut app = App::new(rule, Cores::milli(limits[0]));
-        let mut written: BTreeMap<char, Cores> = BTreeMap::new();
-        for (at, counted) in steps.iter().enumerate() {
-            let mut changes = Vec::new();
-            if at % 7 == 3 {
-                changes.extend(app.set_limit(Cores::milli(limits[at % limits.len()])).unwrap());
-            }
-            if at < 6 {
-                let key = char::from(b'a' + at as u8);
-                let used = Cores::milli(counted[0].0);
-                let newcomer = Start { used, least: Cores::milli(50), most: Cores::new(1.2) };
-                changes.extend(app.attach(&[(key, newcomer)]).unwrap_or_default());
-            }
-            let intervals = ('a'..).zip(counted).filter(|(_, counted)| counted.1 < 4).map(|(key, (used, throttled))| {
-                (key, Interval { used: Cores::milli(*used), throttled: f64::from(*throttled) / 3.0 })
-            });
-            changes.extend(app.step(&intervals.collect()));
-            for change in changes {
-                prop_assert_eq!(change.from, written.insert(change.key, change.to));
-            }
-            let sum: Cores = written.values().copied().sum();
-            prop_assert!(sum.get() <= app.limit().get() + 1e-9, "{} of {}", sum, app.limit());
-            for (key, quota) in &written {
-                prop_assert_eq!(Some(*quota), app.quota(key));
-                prop_assert!(quota.get() >= 0.05 - 1e-9 && quota.get() <= 1.2 + 1e-9, "{}", quota);
-            }
-        }
-    }
-
-    /// The sum of what is in force never exceeds the limit, while one quota is written after the
-    /// other.
-    #[test]
-    fn what_falls_is_written_first(used in prop::collection::vec((0u32..400, 0u32..=3), 4), before in prop::collection::vec(0u32..125, 4)) {
-        let mut app = App::new(Rule { window: 1, ..RULE }, cores(1.0));
-        let newcomers: Vec<_> = ('a'..).zip(&before).map(|(key, used)| (key, start(f64::from(*used) / 1_000.0))).collect();
-        app.attach(&newcomers).unwrap();
-        let mut in_force: BTreeMap<char, Cores> = ('a'..='d').map(|key| (key, app.quota(&key).unwrap())).collect();
-        let intervals = ('a'..).zip(&used).map(|(key, (used, throttled))| {
-            (key, Interval { used: Cores::milli(*used), throttled: f64::from(*throttled) / 3.0 })
-        });
-        for change in app.step(&intervals.collect()) {
-            in_force.insert(change.key, change.to);
-            prop_assert!(in_force.values().copied().sum::<Cores>().get() <= 1.0 + 1e-9);
-        }
-    }
 }

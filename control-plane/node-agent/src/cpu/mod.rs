@@ -16,8 +16,10 @@
 //! 4. **Grow**, by falling `mean(h_i)`: if `h_i > 0` and `q_i` is not above the level:
 //!    `q_i += mean(h_i) * free * grow`, up to the level. `free` is computed anew after each grant.
 //!
-//! Never is `q_i` below `f_i` or above what its node has, nor `sum(q)` above `L`. Changes by less
-//! than [`LEAST_CHANGE`] of a quota are not made. A container without figures keeps its quota.
+//! Never is `q_i` below `f_i` or above what its node has, nor `sum(q)` above `L`. A container
+//! without figures keeps its quota. Steps 1, 2 and 4 make no change of less than [`LEAST_CHANGE`]
+//! of a quota. Step 3 does nothing if what all have above the level is less than that part of the
+//! level; otherwise it may change a quota by less. So may a new limit, and containers that come.
 //!
 //! | parameter | default | meaning |
 //! |---|---|---|
@@ -40,6 +42,10 @@
 //!    what it got first, though another one that is throttled too has the floor.
 //! 7. A start from use plus slack instead of `L / n`, which throttles the busiest.
 //! 8. Floors, the node's cores, and the least change.
+//! 9. Planned was to refuse an application whose use plus margin exceeds `L`. [`App::attach`]
+//!    starts it with less slack, and refuses it only if the use alone exceeds `L`.
+//!    [`App::take_over`] does not refuse it even then.
+//! 10. Planned were `grow` 0.2 and `window` 5.
 //!
 //! **The kernel gives more than the quota.** Each write fills the quota of the running period up
 //! (`tg_set_cfs_bandwidth`), so a container that is written each 100 ms may use up to twice as
@@ -48,6 +54,8 @@
 mod app;
 #[cfg(test)]
 mod app_tests;
+#[cfg(test)]
+mod properties;
 mod rule;
 mod window;
 

@@ -28,7 +28,8 @@ pub const EVEN: f64 = 0.1;
 pub const KEEP: f64 = 0.25;
 /// Steps over which what a node wants of a limit over nodes is a mean.
 pub const WANTED: usize = 5;
-/// The least change of a quota that is made, as a part of it: each one is a write to a file.
+/// The least change of a quota that growing and shrinking make, as a part of it: each one is a
+/// write to a file.
 pub const LEAST_CHANGE: f64 = 0.02;
 
 #[cfg(test)]

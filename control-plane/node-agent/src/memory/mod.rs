@@ -26,6 +26,8 @@
 //! 2. A grant is a step, not all that is asked for: the kernel says that a container is near its
 //!    limit, not how much it needs.
 //! 3. Reclaim before a grant takes from those with most to spare first, and as little as is needed.
+//! 4. Planned was no maximum below `u_i + margin`. The maximum is `l_i + step`, and may be less, as
+//!    grants stop at `u_i + step` (`adr/0003-memory.md`, decision 4).
 
 mod app;
 #[cfg(test)]

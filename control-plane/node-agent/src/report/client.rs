@@ -5,14 +5,17 @@ use super::changes::Known;
 use super::message::{Cpu, Message, PodName, about_apps, about_asks, about_pods};
 use crate::replicas::{Replicas, Target, body};
 use futures_util::future::join_all;
+use futures_util::stream::{FuturesUnordered, StreamExt};
 use reqwest::{Response, StatusCode};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::sync::watch;
 use tokio::time::{MissedTickBehavior, interval, timeout};
 
+/// How often it is looked whether the name of the control plane is to be resolved.
+const FIND: Duration = Duration::from_secs(1);
 /// How often changes are sent at most.
 const EVERY: Duration = Duration::from_millis(200);
 /// How long an answer may take.
@@ -42,45 +45,72 @@ pub async fn report(
     heard: Heard,
     failed: impl Fn(String),
 ) {
-    let client = match reqwest::Client::builder().timeout(TIMEOUT).no_proxy().build() {
+    let client = match client() {
         Ok(client) => client,
         Err(error) => return failed(error.to_string()),
     };
     let to = To { client: &client, target: &target, node: &node, began: Instant::now() };
     let addresses = watch::Sender::new(Vec::new());
-    // Whoever hangs with one does not delay the other.
+    // Whoever hangs with one does not delay the others.
     tokio::select! {
-        () = tell_all(&to, told.clone(), &addresses, &failed) => {}
+        () = find_all(&target, &addresses, &failed) => {}
+        () = tell_all(&to, told.clone(), addresses.subscribe(), &failed) => {}
         () = ask_all(&to, told, addresses.subscribe(), &heard, &failed) => {}
     }
 }
 
-/// Tells the replicas what changes, and resolves their addresses.
-async fn tell_all(
-    to: &To<'_>,
-    mut told: watch::Receiver<Arc<Cpu>>,
-    addresses: &watch::Sender<Vec<SocketAddr>>,
-    failed: &impl Fn(String),
-) {
-    let mut found = Replicas::new(to.target.clone());
-    let mut ticks = interval(EVERY);
+pub(super) fn client() -> reqwest::Result<reqwest::Client> {
+    reqwest::Client::builder().timeout(TIMEOUT).no_proxy().build()
+}
+
+/// Resolves the addresses of the replicas.
+async fn find_all(target: &Target, addresses: &watch::Sender<Vec<SocketAddr>>, failed: &impl Fn(String)) {
+    let mut found = Replicas::new(target.clone());
+    let mut ticks = interval(FIND);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    let mut replicas: BTreeMap<SocketAddr, Replica> = BTreeMap::new();
-    while told.has_changed().is_ok() {
+    loop {
         ticks.tick().await;
         match found.resolve().await {
-            Ok(true) => {
-                let known = |address: &SocketAddr| (*address, replicas.remove(address).unwrap_or_default());
-                replicas = found.addresses().iter().map(known).collect();
-                addresses.send_replace(found.addresses().to_vec());
-            }
+            Ok(true) => drop(addresses.send_replace(found.addresses().to_vec())),
             Ok(false) => {}
             Err(error) => failed(error),
         }
-        let cpu = Arc::clone(&told.borrow_and_update());
-        // One that hangs does not keep the others from hearing.
-        let sent = replicas.iter_mut().map(|(address, replica)| to.tell(*address, replica, &cpu));
-        join_all(sent).await.into_iter().flatten().for_each(failed);
+    }
+}
+
+/// Tells the replicas what changes. One that hangs does not keep the others from hearing.
+pub(super) async fn tell_all(
+    to: &To<'_>,
+    mut told: watch::Receiver<Arc<Cpu>>,
+    addresses: watch::Receiver<Vec<SocketAddr>>,
+    failed: &impl Fn(String),
+) {
+    let mut ticks = interval(EVERY);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let mut replicas: BTreeMap<SocketAddr, Replica> = BTreeMap::new();
+    let (mut telling, mut busy) = (FuturesUnordered::new(), BTreeSet::new());
+    while told.has_changed().is_ok() {
+        tokio::select! {
+            _ = ticks.tick() => {
+                let cpu = Arc::clone(&told.borrow_and_update());
+                let all = addresses.borrow().clone();
+                replicas.retain(|address, _| all.contains(address));
+                for address in all {
+                    if busy.insert(address) {
+                        let (mut replica, cpu) = (replicas.remove(&address).unwrap_or_default(), Arc::clone(&cpu));
+                        telling.push(async move {
+                            let error = to.tell(address, &mut replica, &cpu).await;
+                            (address, replica, error)
+                        });
+                    }
+                }
+            }
+            Some((address, replica, error)) = telling.next() => {
+                busy.remove(&address);
+                replicas.insert(address, replica);
+                error.into_iter().for_each(failed);
+            }
+        }
     }
 }
 
@@ -111,11 +141,11 @@ async fn ask_all(
 }
 
 /// How to send.
-struct To<'a> {
-    client: &'a reqwest::Client,
-    target: &'a Target,
-    node: &'a str,
-    began: Instant,
+pub(super) struct To<'a> {
+    pub(super) client: &'a reqwest::Client,
+    pub(super) target: &'a Target,
+    pub(super) node: &'a str,
+    pub(super) began: Instant,
 }
 
 impl To<'_> {

@@ -1,5 +1,7 @@
 //! The client at control planes that answer what they are told to.
 
+use super::client::{To, client, tell_all};
+use super::message::Pod;
 use super::{Cpu, Heard, PodName, report};
 use crate::qos::Answers;
 use crate::replicas::Target;
@@ -7,7 +9,7 @@ use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
@@ -172,4 +174,54 @@ async fn who_hangs_is_asked_again() {
     let (heard, failures) = ask(&replica, &["a"], 3).await;
     assert_eq!(heard, [(pod("a"), Answers { count: 2, time: Duration::from_secs(1) })]);
     assert_eq!(failures, [format!("{}: no answer in time", replica.address)]);
+}
+
+/// Quotas that change all the time, until `told` is dropped by an abort.
+async fn keep_changing(told: watch::Sender<Arc<Cpu>>) {
+    for cores in 1.. {
+        let pod_cpu = Pod { cores: Some(f64::from(cores)), used_seconds: 0.0, managed: Some(true) };
+        told.send_replace(Arc::new(Cpu { pods: [(pod("a"), pod_cpu)].into(), ..Cpu::default() }));
+        sleep(Duration::from_millis(10)).await;
+    }
+}
+
+#[tokio::test]
+async fn a_replica_that_hangs_does_not_delay_what_another_hears() {
+    // The kernel takes its connections, and nobody answers.
+    let hangs = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let hears = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let replicas = [&hangs, &hears].map(|listener| listener.local_addr().unwrap());
+    let heard: Arc<Mutex<u32>> = Arc::default();
+    let kept = Arc::clone(&heard);
+    let hearing = tokio::spawn(async move {
+        while let Ok((mut stream, _)) = hears.accept().await {
+            if read(&mut stream).await.is_some() {
+                *kept.lock().unwrap() += 1;
+                let _ = stream.write_all(with("204 No Content", "").as_bytes()).await;
+            }
+        }
+    });
+    let told = watch::Sender::new(Arc::<Cpu>::default());
+    let (receiver, changing) = (told.subscribe(), tokio::spawn(keep_changing(told)));
+    let addresses = watch::Sender::new(replicas.to_vec());
+    let (client, target) = (client().unwrap(), "http://127.0.0.1:1".parse().unwrap());
+    let to = To { client: &client, target: &target, node: "n1", began: Instant::now() };
+    let at_failure = Mutex::new(None);
+    let failed = |error: String| {
+        assert!(error.starts_with(&replicas[0].to_string()), "{error}");
+        at_failure.lock().unwrap().get_or_insert(*heard.lock().unwrap());
+    };
+    let failure = async {
+        while at_failure.lock().unwrap().is_none() {
+            sleep(Duration::from_millis(10)).await;
+        }
+    };
+    tokio::select! {
+        () = tell_all(&to, receiver, addresses.subscribe(), &failed) => panic!("it has ended"),
+        () = failure => {}
+    }
+    changing.abort();
+    hearing.abort();
+    let before = at_failure.lock().unwrap().unwrap();
+    assert!(before >= 2, "the other one has heard {before} messages before the first one has failed");
 }

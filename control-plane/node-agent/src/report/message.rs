@@ -62,6 +62,9 @@ pub struct Container {
 pub struct App {
     /// `namespace/name`.
     pub name: String,
+    /// Whether the agent only observes: quotas, limit and what is free are what it would set.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub observed: bool,
     /// The limit in force, in cores.
     pub limit: f64,
     /// What no container has of it.
@@ -130,6 +133,7 @@ impl App {
         };
         let app = |(name, cpu): (&String, &AppCpu)| Self {
             name: name.clone(),
+            observed: !status.enforcing,
             limit: cpu.limit.get(),
             free: cpu.free.get(),
             containers: cpu.containers.iter().take(MOST_CONTAINERS).map(container).collect(),
@@ -206,10 +210,13 @@ mod tests {
             used: 0.5,
             throttled: 0.25,
         };
-        let app = App { name: "shop/checkout".to_owned(), limit: 1.0, free: 0.25, containers: vec![container] };
+        let containers = vec![container];
+        let app = App { name: "shop/checkout".to_owned(), observed: false, limit: 1.0, free: 0.25, containers };
         let expected = serde_json::json!({"node": "n1", "apps": [{"name": "shop/checkout", "limit": 1.0, "free": 0.25,
             "containers": [{"pod": "checkout-0", "container": "app", "used": 0.5, "throttled": 0.25}]}]});
-        assert_eq!(texts(&mut about_apps("n1", &[app])), [expected]);
+        assert_eq!(texts(&mut about_apps("n1", std::slice::from_ref(&app))), [expected]);
+        let observed = texts(&mut about_apps("n1", &[App { observed: true, ..app }]));
+        assert_eq!(observed[0]["apps"][0]["observed"], true);
         assert_eq!(texts(&mut about_asks("n1", &[name])), [asks]);
         assert_eq!(texts(&mut about_asks("n1", &[])), [] as [serde_json::Value; 0]);
     }

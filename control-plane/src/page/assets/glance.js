@@ -75,12 +75,12 @@ const cpuRows = new Map();
 
 /** The lines of an application on a node: itself, then its containers. */
 function cpuLines(app) {
-  const { name, node } = app;
+  const { name, node, observed } = app;
   const key = `${name} ${node}`;
   const inner = app.containers.map((of) => ({ ...of, key: `${key} ${of.pod} ${of.container}`, title: `${of.pod}/${of.container}`, inner: true }));
   const rest = app.containerCount - inner.length;
   if (rest > 0) inner.push({ key: `${key} and`, title: `and ${whole.format(rest)} more`, inner: true });
-  return [{ ...app, key, title: name }, ...inner];
+  return [{ ...app, key, title: observed ? `${name} (observed: not in force)` : name }, ...inner];
 }
 
 /** A line of the table of CPU. */

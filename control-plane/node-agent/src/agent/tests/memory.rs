@@ -182,6 +182,40 @@ fn a_resize_after_a_restore_that_had_to_wait_is_kept() {
     assert!(!stand.originals().contains("pod"));
 }
 
+/// The node's page cache, or a label, may change before the container uses less.
+#[test]
+fn an_observer_keeps_the_original_of_what_could_not_be_restored() {
+    let mut stand = Stand::new(&[("a", 500, 100), ("b", 500, 500)]);
+    stand.seconds(7);
+    stand.uses("b", 549, 0);
+    stand.asks("b");
+    stand.configure(&CONFIG.replace("enforce", "observe"));
+    stand.seconds(2);
+    assert_eq!(stand.limits("b"), [0, 582]);
+    stand.pods[1].labels.clear();
+    stand.tell();
+    stand.seconds(2);
+    assert!(stand.originals().contains("podb"), "{}", stand.originals());
+    stand.uses("b", 480, 0);
+    stand.seconds(2);
+    assert_eq!(stand.limits("b"), [0, 500]);
+    assert!(!stand.originals().contains("podb"), "{}", stand.originals());
+}
+
+#[test]
+fn what_an_observer_restores_late_is_nobody_elses_write() {
+    let mut stand = Stand::new(&[("a", 500, 100), ("b", 500, 500)]);
+    stand.seconds(7);
+    stand.uses("b", 549, 0);
+    stand.asks("b");
+    stand.configure(&CONFIG.replace("enforce", "observe"));
+    stand.seconds(2);
+    assert_eq!(stand.limits("b"), [0, 582]);
+    stand.uses("b", 480, 0);
+    stand.seconds(3);
+    assert_eq!((stand.limits("b"), stand.container("b").which.foreign), ([0, 500], 0));
+}
+
 #[test]
 fn a_pod_has_as_much_more_as_its_containers_that_are_not_restored_yet() {
     let mut stand = Stand::new(&[("a", 500, 100), ("b", 500, 500)]);

@@ -2,7 +2,7 @@
 
 use super::stand::{CONFIG, Stand, max};
 use crate::agent::JOIN_STEPS;
-use crate::report::{PodName, joining, used};
+use crate::report::{PodName, joining, limited, used};
 use std::fs;
 
 /// Whether the quotas of both pods are the agent's.
@@ -32,6 +32,30 @@ fn a_quota_is_the_agents_once_the_container_is_under_the_limit_and_until_somebod
     assert_eq!(managed(&stand), [Some(false), Some(false)]);
     stand.join();
     assert_eq!(managed(&stand), [Some(false), Some(false)], "an observer sets nothing");
+}
+
+#[test]
+fn an_observer_tells_no_quotas() {
+    let mut stand = Stand::new(&[("a", 0.5), ("b", 0.5)]);
+    let told = |stand: &Stand| limited(stand.agent.pods().collect()).len();
+    stand.join();
+    assert_eq!(told(&stand), 2);
+    stand.configure(&CONFIG.replace("enforce", "observe"));
+    stand.join();
+    assert_eq!((told(&stand), stand.agent.pods().count()), (0, 2));
+}
+
+#[test]
+fn a_quota_stays_the_agents_while_the_container_comes_anew_with_another_floor() {
+    let mut stand = Stand::new(&[("a", 0.5), ("b", 0.5)]);
+    stand.join();
+    stand.configure(&CONFIG.replace("floor: 50m", "floor: 200m"));
+    for _ in 0..=JOIN_STEPS {
+        stand.steps(1);
+        assert_eq!(managed(&stand), [Some(true), Some(true)]);
+    }
+    stand.join();
+    assert_eq!((managed(&stand), stand.quotas("a")[0]), ([Some(true), Some(true)], 200));
 }
 
 #[test]

@@ -1,0 +1,114 @@
+//! What always holds.
+
+use super::{App, Interval, Rule, Start};
+use crate::cores::Cores;
+use proptest::prelude::*;
+use std::collections::BTreeMap;
+
+const LEAST: Cores = Cores::new(0.0625);
+
+fn idle() -> Start {
+    Start { used: Cores::ZERO, least: LEAST, most: Cores::new(2.0) }
+}
+
+proptest! {
+    /// Whatever the kernel counts, and whoever comes and goes.
+    #[test]
+    fn the_sum_is_never_above_the_limit_nor_a_quota_outside_its_bounds(
+        steps in prop::collection::vec(prop::collection::vec((0u32..1_500, 0u32..=4), 6), 1..40),
+        limits in prop::collection::vec(300u32..2_000, 1..5),
+        slack in 10u32..400, grow in 1u32..=100, shrink in 1u32..=100, window in 1usize..8,
+    ) {
+        let rule = Rule {
+            grow: f64::from(grow) / 100.0,
+            shrink: f64::from(shrink) / 100.0,
+            slack: Cores::milli(slack),
+            window,
+        };
+        let mut app = App::new(rule, Cores::milli(limits[0]));
+        let mut written: BTreeMap<char, Cores> = BTreeMap::new();
+        for (at, counted) in steps.iter().enumerate() {
+            let mut changes = Vec::new();
+            if at % 7 == 3 {
+                changes.extend(app.set_limit(Cores::milli(limits[at % limits.len()])).unwrap());
+            }
+            if at < 6 {
+                let key = char::from(b'a' + at as u8);
+                let used = Cores::milli(counted[0].0);
+                let newcomer = Start { used, least: Cores::milli(50), most: Cores::new(1.2) };
+                changes.extend(app.attach(&[(key, newcomer)]).unwrap_or_default());
+            }
+            let intervals = ('a'..).zip(counted).filter(|(_, counted)| counted.1 < 4).map(|(key, (used, throttled))| {
+                (key, Interval { used: Cores::milli(*used), throttled: f64::from(*throttled) / 3.0 })
+            });
+            changes.extend(app.step(&intervals.collect()));
+            for change in changes {
+                prop_assert_eq!(change.from, written.insert(change.key, change.to));
+            }
+            let sum: Cores = written.values().copied().sum();
+            prop_assert!(sum.get() <= app.limit().get() + 1e-9, "{} of {}", sum, app.limit());
+            for (key, quota) in &written {
+                prop_assert_eq!(Some(*quota), app.quota(key));
+                prop_assert!(quota.get() >= 0.05 - 1e-9 && quota.get() <= 1.2 + 1e-9, "{}", quota);
+            }
+        }
+    }
+
+    /// The sum of what is in force never exceeds the limit, while one quota is written after the
+    /// other.
+    #[test]
+    fn what_falls_is_written_first(used in prop::collection::vec((0u32..400, 0u32..=3), 4), before in prop::collection::vec(0u32..125, 4)) {
+        let rule = Rule { grow: 0.5, shrink: 0.75, slack: Cores::milli(125), window: 1 };
+        let mut app = App::new(rule, Cores::new(1.0));
+        let newcomers: Vec<_> =
+            ('a'..).zip(&before).map(|(key, used)| (key, Start { used: Cores::milli(*used), ..idle() })).collect();
+        app.attach(&newcomers).unwrap();
+        let mut in_force: BTreeMap<char, Cores> = ('a'..='d').map(|key| (key, app.quota(&key).unwrap())).collect();
+        let intervals = ('a'..).zip(&used).map(|(key, (used, throttled))| {
+            (key, Interval { used: Cores::milli(*used), throttled: f64::from(*throttled) / 3.0 })
+        });
+        for change in app.step(&intervals.collect()) {
+            in_force.insert(change.key, change.to);
+            prop_assert!(in_force.values().copied().sum::<Cores>().get() <= 1.0 + 1e-9);
+        }
+    }
+
+    /// Whoever is throttled all the time comes to have as much as the others that are, whatever it
+    /// had at first; those that are idle keep a slack.
+    #[test]
+    fn nobody_starves(
+        before in prop::collection::vec(0u32..150, 2..7), throttled in prop::collection::vec(any::<bool>(), 6),
+        slack in 10u32..200, grow in 20u32..=100, shrink in 20u32..=100, window in 1usize..8,
+    ) {
+        let rule = Rule {
+            grow: f64::from(grow) / 100.0,
+            shrink: f64::from(shrink) / 100.0,
+            slack: Cores::milli(slack),
+            window,
+        };
+        let mut app = App::new(rule, Cores::new(1.0));
+        let newcomers: Vec<_> =
+            ('a'..).zip(&before).map(|(key, used)| (key, Start { used: Cores::milli(*used), ..idle() })).collect();
+        app.attach(&newcomers).unwrap();
+        let is_throttled: BTreeMap<char, bool> = ('a'..).zip(throttled).take(before.len()).collect();
+        for _ in 0..300 {
+            let intervals = is_throttled.iter().map(|(key, throttled)| {
+                let used = if *throttled { app.quota(key).unwrap() } else { Cores::ZERO };
+                (*key, Interval { used, throttled: f64::from(u8::from(*throttled)) })
+            });
+            app.step(&intervals.collect());
+        }
+        let sum = |of: bool| -> f64 {
+            is_throttled.iter().filter(|(_, is)| **is == of).map(|(key, _)| app.quota(key).unwrap().get()).sum()
+        };
+        let hot = is_throttled.values().filter(|is| **is).count() as f64;
+        let cold = is_throttled.len() as f64 - hot;
+        // A slack, and a change of it that is too small to be made.
+        let most = cold * LEAST.get().max(f64::from(slack) / 1_000.0) * 1.1;
+        prop_assert!(hot == 0.0 || sum(false) <= most, "idle: {} of {}", sum(false), most);
+        for key in is_throttled.iter().filter(|(_, is)| **is).map(|(key, _)| key) {
+            let (has, part) = (app.quota(key).unwrap().get(), (1.0 - sum(false)) / hot);
+            prop_assert!(has >= 0.9 * part, "{} has {} of {}", key, has, part);
+        }
+    }
+}
