@@ -20,7 +20,8 @@ pub struct Demo {
     /// All times as a share of the paper's (250 ms, reset interval 1 s); 0.02 to 1
     #[arg(long, default_value = "0.2", value_parser = |text: &str| number(text, 0.02, 1.0))]
     scale: f64,
-    /// How long each case is measured; default 60 s times the scale; 1s to 1h
+    /// How long each case is measured; default 50 s times the scale, 55 s for servers of different
+    /// speeds; 1s to 1h
     #[arg(long, value_parser = |text: &str| duration(text, Duration::from_secs(1), Duration::from_secs(3600)))]
     duration: Option<Duration>,
     /// Rounds of all cases; shows each case's round with the median p99, and the range of p99; 1 to
