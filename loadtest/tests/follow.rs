@@ -21,13 +21,13 @@ const UNKNOWN: u64 = 1_000;
 /// Enough to keep both threads of the backend busy, and less than any capacity.
 const CLIENTS: usize = 4;
 
-async fn start(way: Way, directory: &Path) -> Stand {
+async fn start(way: Way, workers: usize, directory: &Path) -> Stand {
     let tools = Tools::beside(Path::new(LAB)).unwrap();
     tools.need(Policy::Bloc, true).unwrap();
     let agent = Path::new(LAB).with_file_name("bloc-node-agent");
     assert!(agent.is_file(), "{} is missing: run cargo build -p bloc-node-agent", agent.display());
     let capacity = CapacitySpec::PerCore { per_core: PER_CORE, limit: Some(UNKNOWN.try_into().unwrap()) };
-    let order = Order { capacity, way, cores: CORES, seed: 1 };
+    let order = Order { capacity, way, cores: CORES, seed: 1, workers };
     Stand::start(Programs { tools: &tools, agent: &agent }, directory, &order).await.unwrap()
 }
 
@@ -60,7 +60,7 @@ async fn follows(stand: &Stand, cores: f64) {
 #[tokio::test(flavor = "multi_thread")]
 async fn the_capacity_is_halved_with_the_quota_and_the_cpu_forgotten_after_the_agent() {
     let directory = tempfile::tempdir().unwrap();
-    let mut stand = start(Way::Told, directory.path()).await;
+    let mut stand = start(Way::Told, 1, directory.path()).await;
     let mut clients = busy(&stand);
     follows(&stand, CORES).await;
     stand.limit(CORES / 2.0).unwrap();
@@ -81,7 +81,7 @@ async fn the_capacity_is_halved_with_the_quota_and_the_cpu_forgotten_after_the_a
 #[tokio::test(flavor = "multi_thread")]
 async fn without_news_of_the_cpu_the_capacity_stays() {
     let directory = tempfile::tempdir().unwrap();
-    let stand = start(Way::Unaided, directory.path()).await;
+    let stand = start(Way::Unaided, 1, directory.path()).await;
     let mut clients = busy(&stand);
     stand.quota(|quota| is(CORES, quota)).await.unwrap();
     stand.capacity_is(|capacity| capacity == UNKNOWN).await.unwrap();
@@ -97,7 +97,7 @@ async fn without_news_of_the_cpu_the_capacity_stays() {
 #[tokio::test(flavor = "multi_thread")]
 async fn what_an_agent_says_at_its_socket_counts_until_it_has_been_gone_for_20_seconds() {
     let directory = tempfile::tempdir().unwrap();
-    let mut stand = start(Way::Socket, directory.path()).await;
+    let mut stand = start(Way::Socket, 2, directory.path()).await;
     let mut clients = busy(&stand);
     follows(&stand, CORES).await;
     stand.limit(CORES / 2.0).unwrap();
@@ -118,6 +118,25 @@ async fn what_an_agent_says_at_its_socket_counts_until_it_has_been_gone_for_20_s
     follows(&stand, CORES).await;
     stand.limit(CORES / 2.0).unwrap();
     follows(&stand, CORES / 2.0).await;
+    stand.check().unwrap();
+    assert!(clients.try_join_next().is_none(), "a request was not answered");
+    clients.shutdown().await;
+    stand.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_agent_that_hangs_is_gone_for_its_sidecar() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut stand = start(Way::Socket, 1, directory.path()).await;
+    let mut clients = busy(&stand);
+    follows(&stand, CORES).await;
+    stand.limit(CORES / 2.0).unwrap();
+    follows(&stand, CORES / 2.0).await;
+
+    stand.hang_agent().unwrap();
+    // Its guardian notices.
+    stand.quota(|quota| is(CORES, quota)).await.unwrap();
+    stand.capacity_is(|capacity| capacity == UNKNOWN).await.unwrap();
     stand.check().unwrap();
     assert!(clients.try_join_next().is_none(), "a request was not answered");
     clients.shutdown().await;

@@ -74,17 +74,26 @@ fn ended(child: Child) -> (Option<i32>, String) {
     (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())
 }
 
+/// Runs it to its end, after which none of its groups is left.
+fn run(command: &mut Command) -> (Option<i32>, String) {
+    let child = command.spawn().unwrap();
+    let id = child.id();
+    let (code, errors) = ended(child);
+    assert_eq!(groups(id), Vec::<PathBuf>::new(), "{errors}");
+    (code, errors)
+}
+
+fn names(measured: &[serde_json::Value]) -> Vec<&str> {
+    measured.iter().filter_map(|one| one["name"].as_str()).collect()
+}
+
 #[test]
 fn two_allocators_are_measured_and_nothing_is_left() {
     let target = tempfile::tempdir().unwrap();
-    let child = quota("equal,koordinator", "500ms", target.path()).spawn().unwrap();
-    let id = child.id();
-    let (code, errors) = ended(child);
+    let (code, errors) = run(&mut quota("equal,koordinator", "500ms", target.path()));
     assert_eq!(code, Some(0), "{errors}");
-    assert_eq!(groups(id), Vec::<PathBuf>::new());
     let measured = figures(target.path());
-    let names: Vec<&str> = measured.iter().filter_map(|one| one["name"].as_str()).collect();
-    assert_eq!(names, ["equal", "koordinator"]);
+    assert_eq!(names(&measured), ["equal", "koordinator"]);
     for one in &measured {
         let figure = |name: &str| one["turns"][0][name].as_f64().unwrap();
         assert!(figure("answered") > 0.0 && figure("requests") >= figure("answered"), "{one}");
@@ -107,14 +116,11 @@ fn agent(target: &Path) -> PathBuf {
 fn who_needs_more_memory_than_an_equal_part_is_killed_and_nothing_is_left() {
     let target = tempfile::tempdir().unwrap();
     let agent = agent(target.path());
-    let child = quota("memory-equal,memory-agent", "500ms", target.path()).arg("--agent").arg(agent).spawn().unwrap();
-    let id = child.id();
-    let (code, errors) = ended(child);
-    assert_eq!(groups(id), Vec::<PathBuf>::new());
+    let mut command = quota("memory-equal,memory-agent", "500ms", target.path());
+    let (code, errors) = run(command.arg("--agent").arg(agent));
     assert_eq!(code, Some(0), "{errors}");
     let measured = figures(target.path());
-    let names: Vec<&str> = measured.iter().filter_map(|one| one["name"].as_str()).collect();
-    assert_eq!(names, ["memory-equal", "memory-agent"]);
+    assert_eq!(names(&measured), ["memory-equal", "memory-agent"]);
     let figure = |one: usize, name: &str| measured[one]["turns"][0][name].as_f64().unwrap();
     assert!(figure(0, "kills") >= 1.0 && figure(1, "kills") == 0.0, "{measured:?}");
     assert!(figure(0, "memory_slack_p50") < figure(1, "memory_slack_p50"), "400 MiB are more: {measured:?}");
@@ -127,10 +133,7 @@ fn who_needs_more_memory_than_an_equal_part_is_killed_and_nothing_is_left() {
 fn an_agent_is_a_process_that_finds_its_containers_below_a_directory() {
     let target = tempfile::tempdir().unwrap();
     let agent = agent(target.path());
-    let child = quota("agent,cost", "500ms", target.path()).arg("--agent").arg(&agent).spawn().unwrap();
-    let id = child.id();
-    let (_, errors) = ended(child);
-    assert_eq!(groups(id), Vec::<PathBuf>::new());
+    let (_, errors) = run(quota("agent,cost", "500ms", target.path()).arg("--agent").arg(&agent));
     let measured = figures(target.path());
     assert_eq!(measured.len(), 2, "{errors}");
     for one in &measured {
@@ -144,15 +147,11 @@ fn the_rounds_have_sidecars_that_follow_with_their_delays_and_claims() {
     let tools = Tools::beside(Path::new(LAB)).unwrap();
     let mut command = quota("equal,follow-delay-socket", "500ms", target.path());
     let command = command.env("ENVOY", tools.envoy).env("BLOC_WASM", tools.module);
-    let child = command.args(["--changes", "2"]).spawn().unwrap();
-    let id = child.id();
-    let (code, errors) = ended(child);
+    let (code, errors) = run(command.args(["--changes", "2"]));
     // The claim about a delay is an aim.
     assert_eq!(code, Some(0), "{errors}");
-    assert_eq!(groups(id), Vec::<PathBuf>::new());
     let measured = figures(target.path());
-    let names: Vec<&str> = measured.iter().filter_map(|one| one["name"].as_str()).collect();
-    assert_eq!(names, ["equal", "follow-delay-socket"]);
+    assert_eq!(names(&measured), ["equal", "follow-delay-socket"]);
     let figures: Vec<&str> = measured[1]["turns"][0].as_object().unwrap().keys().map(String::as_str).collect();
     let all = ["doubled_most", "doubled_p50", "doubled_p90", "halved_most", "halved_p50", "halved_p90"];
     assert_eq!(figures.into_iter().collect::<BTreeSet<_>>(), BTreeSet::from(all));

@@ -30,6 +30,10 @@ const PLAN: Plan = Plan { burst: Duration::from_secs(3), every: Duration::from_s
 const STARTS: Duration = Duration::from_secs(10);
 /// A record of leases is new for 10 s.
 const LEASES_START: Duration = Duration::from_secs(20);
+/// How long it is watched what containers have while no agent runs, which starts again after 2 s.
+const WATCHED: Duration = Duration::from_millis(1_500);
+/// Until the kernel has ended what was killed.
+const ENDS: Duration = Duration::from_millis(10);
 /// What each container has without an agent.
 const OWN: f64 = LIMIT / CONTAINERS as f64;
 /// A quota that somebody else writes, and the container that gets it.
@@ -94,6 +98,8 @@ struct Seen {
     overwritten: Option<bool>,
     /// Containers that do not have their own quotas after a restore; somebody else's counts as own.
     not_restored: usize,
+    /// Containers that came to have less while no agent ran.
+    fallen: Option<usize>,
     /// Looks at which all had more than the limit together, if agents hold it all the time.
     above: Option<u64>,
 }
@@ -149,6 +155,7 @@ fn column(side: Side, seen: &Seen) -> Column {
     ];
     let above = seen.above.map(|above| usize::try_from(above).unwrap_or(usize::MAX));
     figures.extend(above.map(|above| count("looks at which all had more than the limit", above)));
+    figures.extend(seen.fallen.map(|fallen| count("containers that lost CPU while no agent ran", fallen)));
     figures.extend(seen.overwritten.map(|overwritten| count("quotas of others that were changed", overwritten.into())));
     Column::new(side, figures, &seen.samples)
 }
@@ -176,14 +183,18 @@ async fn measure(
         sleep(PLAN.warm_up() + PLAN.every + PLAN.burst / 2).await;
         match (fault, processes, control_plane) {
             (Some(Fault::NoControlPlane), _, Some(id)) => {
-                kill(id, Signal::SIGKILL).context("the control plane has ended")
+                kill(id, Signal::SIGKILL).context("the control plane has ended")?;
             }
-            (Some(fault), Some(processes), _) => disturb(fault, processes, &containers, &directory),
-            _ => Ok(()),
+            (Some(fault), Some(processes), _) => disturb(fault, processes, &containers, &directory)?,
+            _ => {}
+        }
+        match fault {
+            Some(Fault::Agent | Fault::Both) => fallen(&containers).await.map(Some),
+            _ => Ok(None),
         }
     };
     let (loaded, disturbed) = tokio::join!(stand.load(PLAN, State::new(allocator, &quotas), seed), disturbed);
-    disturbed?;
+    let fallen = disturbed?;
     let (samples, seen) = loaded?;
     let is_held = fault == Some(Fault::NoControlPlane);
     let (container, theirs) = THEIRS;
@@ -201,7 +212,23 @@ async fn measure(
     let not_restored =
         count(&containers, |quota| !(own(quota) || fault == Some(Fault::ForeignWrite) && is_theirs(quota)))?;
     stand.end().await;
-    Ok(Seen { samples, below, overwritten, not_restored, above: is_held.then_some(seen.above) })
+    Ok(Seen { samples, below, overwritten, not_restored, fallen, above: is_held.then_some(seen.above) })
+}
+
+/// How many of the containers come to have less than they have now.
+async fn fallen(containers: &[Container]) -> Result<usize> {
+    sleep(ENDS).await;
+    // Without a quota it may have as much as there is.
+    let quota = |container: &Container| Ok(container.quota()?.unwrap_or(f64::INFINITY));
+    let had = containers.iter().map(quota).collect::<Result<Vec<f64>>>()?;
+    let (mut fallen, ends) = (vec![false; had.len()], Instant::now() + WATCHED);
+    while Instant::now() < ends {
+        for ((container, had), fallen) in containers.iter().zip(&had).zip(&mut fallen) {
+            *fallen |= quota(container)? < had - 1e-6;
+        }
+        sleep(ENDS).await;
+    }
+    Ok(fallen.into_iter().filter(|fallen| *fallen).count())
 }
 
 fn count(containers: &[Container], matches: impl Fn(Option<f64>) -> bool) -> Result<usize> {

@@ -50,12 +50,14 @@ pub struct Order {
     pub cores: f64,
     /// Of the service times.
     pub seed: u64,
+    /// Threads of the sidecar.
+    pub workers: usize,
 }
 
 impl Order {
     /// With the limit of the plan.
     pub fn new(capacity: CapacitySpec, way: Way, seed: u64) -> Self {
-        Self { capacity, way, cores: CORES, seed }
+        Self { capacity, way, cores: CORES, seed, workers: 1 }
     }
 }
 
@@ -108,7 +110,9 @@ impl Stand {
         let sockets = order.way.asks().then(|| tempfile::Builder::new().prefix("bloc-").tempdir());
         let sockets = sockets.transpose().context("a directory for sockets")?;
         let socket = sockets.as_ref().map(|sockets| pod.socket(sockets.path()));
-        let sidecar = sidecar(tools, directory, "sidecar", &pod.uid, app, at, socket.as_deref()).await?;
+        let (socket, workers) = (socket.as_deref(), order.workers);
+        let sidecar = Sidecar { name: "sidecar", pod: &pod.uid, app, control_plane: at, socket, workers };
+        let sidecar = sidecar.start(tools, directory).await?;
         let address = sidecar.listener("inbound")?;
         container.set_quota_of_pod(order.cores)?;
         container.set_quota(Some(order.cores))?;
@@ -229,6 +233,14 @@ impl Stand {
         drop(self.agent.take());
     }
 
+    /// Stops the agent, but not its guardian.
+    ///
+    /// # Errors
+    /// There is none.
+    pub fn hang_agent(&self) -> anyhow::Result<()> {
+        self.agent.as_ref().context("no agent runs")?.hang()
+    }
+
     /// Ends all of it, the agent first.
     pub async fn end(mut self) {
         self.end_agent().await;
@@ -240,35 +252,46 @@ impl Stand {
     }
 }
 
-/// Starts the sidecar of a pod in the namespace of the agent's files. With a socket it asks the
-/// node agent there.
-///
-/// # Errors
-/// It does not start.
-pub async fn sidecar(
-    tools: &Tools,
-    directory: &Path,
-    name: &str,
-    pod: &str,
-    app: SocketAddr,
-    control_plane: SocketAddr,
-    node_agent: Option<&Path>,
-) -> anyhow::Result<Envoy> {
-    let configuration = PluginSpec {
-        service: Some(SERVICE.to_owned()),
-        control_plane: Some(ControlPlaneSpec { cluster: CONTROL_PLANE_CLUSTER.to_owned(), wait: None }),
-        node_agent: node_agent.map(|_| NodeAgentSpec { cluster: NODE_AGENT_CLUSTER.to_owned() }),
-        ..PluginSpec::default()
-    };
-    let configuration = json!(configuration).to_string();
-    let plugin = Plugin { module: tools.module.clone(), configuration, control_plane: Some(control_plane) };
-    let mut bootstrap = sidecar_inbound(app, Some(&plugin));
-    if let (Some(socket), Some(clusters)) = (node_agent, bootstrap["static_resources"]["clusters"].as_array_mut()) {
-        clusters.push(pipe_cluster(NODE_AGENT_CLUSTER, socket));
+/// The sidecar of a pod in the namespace of the agent's files.
+#[derive(Clone, Copy, Debug)]
+pub struct Sidecar<'a> {
+    /// Of its files.
+    pub name: &'a str,
+    /// Of the pod.
+    pub pod: &'a str,
+    /// Where the application listens.
+    pub app: SocketAddr,
+    /// Where the control plane listens.
+    pub control_plane: SocketAddr,
+    /// Where it asks the node agent, if it does.
+    pub socket: Option<&'a Path>,
+    /// Its threads.
+    pub workers: usize,
+}
+
+impl Sidecar<'_> {
+    /// Starts it.
+    ///
+    /// # Errors
+    /// It does not start.
+    pub async fn start(self, tools: &Tools, directory: &Path) -> anyhow::Result<Envoy> {
+        let configuration = PluginSpec {
+            service: Some(SERVICE.to_owned()),
+            control_plane: Some(ControlPlaneSpec { cluster: CONTROL_PLANE_CLUSTER.to_owned(), wait: None }),
+            node_agent: self.socket.map(|_| NodeAgentSpec { cluster: NODE_AGENT_CLUSTER.to_owned() }),
+            ..PluginSpec::default()
+        };
+        let configuration = json!(configuration).to_string();
+        let plugin = Plugin { module: tools.module.clone(), configuration, control_plane: Some(self.control_plane) };
+        let mut bootstrap = sidecar_inbound(self.app, Some(&plugin));
+        if let (Some(socket), Some(clusters)) = (self.socket, bootstrap["static_resources"]["clusters"].as_array_mut())
+        {
+            clusters.push(pipe_cluster(NODE_AGENT_CLUSTER, socket));
+        }
+        // As Istio names them.
+        bootstrap["node"] = json!({"id": format!("sidecar~127.0.0.1~{}.lab~lab.svc.cluster.local", self.pod)});
+        Ok(Envoy::start(&tools.envoy, directory, self.name, &bootstrap, self.workers).await?)
     }
-    // As Istio names them.
-    bootstrap["node"] = json!({"id": format!("sidecar~127.0.0.1~{pod}.lab~lab.svc.cluster.local")});
-    Ok(Envoy::start(&tools.envoy, directory, name, &bootstrap, 1).await?)
 }
 
 /// Starts a control plane that says this about the service, and returns where it listens. With a

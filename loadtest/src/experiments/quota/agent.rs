@@ -159,6 +159,10 @@ struct Group(u32);
 
 impl Drop for Group {
     fn drop(&mut self) {
+        // A child that was stopped would not notice the end of its guardian.
+        if let Some(child) = child(self.0) {
+            let _ = kill(Pid::from_raw(child.cast_signed()), Signal::SIGCONT);
+        }
         if let Ok(id) = i32::try_from(self.0) {
             let _ = killpg(Pid::from_raw(id), Signal::SIGKILL);
         }
@@ -241,6 +245,15 @@ impl Agent {
         Processes { shell: self.group.0 }
     }
 
+    /// Stops the guardian's child, which does the work. Not for one that a shell starts.
+    ///
+    /// # Errors
+    /// It has none.
+    pub fn hang(&self) -> anyhow::Result<()> {
+        let child = child(self.group.0).context("the guardian has no child")?;
+        Ok(kill(Pid::from_raw(child.cast_signed()), Signal::SIGSTOP)?)
+    }
+
     /// Lets it release its containers, also if a shell would start it again, and ends it.
     pub async fn stop(self) {
         if let Some((guardian, _)) = self.processes().guardian_and_agent() {
@@ -276,14 +289,16 @@ pub struct Processes {
 impl Processes {
     /// The guardian and its child, as they are now.
     pub fn guardian_and_agent(self) -> Option<(u32, u32)> {
-        let processes = || fs::read_dir("/proc").into_iter().flatten().flatten();
-        let child = |of| {
-            let ids = processes().filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
-            ids.into_iter().find(|process| parent(*process) == Some(of))
-        };
         let guardian = child(self.shell)?;
         Some((guardian, child(guardian)?))
     }
+}
+
+/// A child of a process.
+fn child(of: u32) -> Option<u32> {
+    let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
+    let mut ids = processes.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+    ids.find(|process| parent(*process) == Some(of))
 }
 
 /// The parent of a process.

@@ -8,7 +8,7 @@ use super::plan::{NEIGHBOUR, QUEUE, REQUESTS, TARGET, THRESHOLD, WORK, arrivals,
 use super::watch::{self, Seen, Weights, weights};
 use crate::case::HEAD_START;
 use crate::experiments::cost::accounting::pin;
-use crate::experiments::follow::stand::{control_plane, sidecar};
+use crate::experiments::follow::stand::{Sidecar, control_plane};
 use anyhow::Context;
 use bloc_mesh::cgroups::{Container, Containers, GroupError};
 use bloc_mesh::envoy::Envoy;
@@ -89,7 +89,9 @@ impl<'a> Stand<'a> {
             let (backend, app) = burner.start(&tools.lab, directory).await?;
             containers.push(place(&backend, pod, REQUESTS).await?);
             backends.push(backend);
-            let sidecar = sidecar(tools, directory, &format!("sidecar-{n}"), &pod.uid, app, told, None).await?;
+            let name = &format!("sidecar-{n}");
+            let sidecar = Sidecar { name, pod: &pod.uid, app, control_plane: told, socket: None, workers: 1 };
+            let sidecar = sidecar.start(tools, directory).await?;
             clients.push(Arc::new(Client::new(sidecar.listener("inbound")?, "/", true, TIMEOUT)));
             sidecars.push(sidecar);
         }
