@@ -336,6 +336,12 @@ fn a_configuration_that_is_refused_leaves_the_last_one_in_force() {
     assert!(quota(&stand.idle) < OWN);
     stand.configure(CONFIG);
     stand.until("it is accepted", |stand| stand.metric("bloc_node_config_ok") == Some(1.0));
+    // Each one is logged, however many were refused before.
+    for limit in ["6m", "7m", "8m", "9m"] {
+        stand.configure(&CONFIG.replace("400m", limit));
+        let refusal = format!("apps.shop/checkout.cpu.limit: {limit} is not allowed");
+        stand.until(&refusal, |stand| stand.log().contains(&refusal));
+    }
 }
 
 #[test]
