@@ -48,6 +48,11 @@ impl Filter {
         Self { name, process, root }
     }
 
+    /// What no number of streams may change: contexts, and pages of memory.
+    fn state(&self) -> (usize, u64) {
+        (self.root.vm().contexts(), self.root.vm().memory_pages())
+    }
+
     fn stream(&self) -> Stream {
         let stream = if self.name == "bloc.attempt" { self.root.attempt() } else { self.root.stream() };
         stream
@@ -70,6 +75,9 @@ fn response() -> Headers {
 /// The stages of a stream: its context is created with the request's headers, and deleted at
 /// `done`.
 const STAGES: [&str; 3] = ["request_headers", "response_headers", "done"];
+
+/// Streams before a filter is measured: every buffer has reached its size then.
+const WARM_UP: u64 = 2_500;
 
 /// The time that one stage takes in `streams` streams.
 fn stage(filter: &Filter, which: usize, streams: u64) -> Duration {
@@ -95,11 +103,14 @@ fn callbacks(c: &mut Criterion) {
     let (reference, bloc) = (load(&reference, Compile::Optimised), load(&bloc, Compile::Optimised));
     for name in FILTERS {
         let filter = Filter::new(if name.starts_with("bloc.") { &bloc } else { &reference }, name);
+        stage(&filter, 0, WARM_UP);
+        let before = filter.state();
         let mut group = c.benchmark_group(format!("guest/{name}"));
         for (which, stage_name) in STAGES.iter().enumerate() {
             group.bench_function(*stage_name, |b| b.iter_custom(|streams| stage(&filter, which, streams)));
         }
         group.finish();
+        assert_eq!(filter.state(), before, "{name}: contexts, pages of memory");
     }
 }
 
@@ -108,8 +119,10 @@ fn requests(c: &mut Criterion) {
     let mut group = c.benchmark_group("guest/request");
     for routing in ROUTINGS {
         let path = SteadyPath::new(&bloc, routing);
+        let before = path.state();
         // `request` asserts the answer itself.
         group.bench_function(routing, |b| b.iter(|| path.request()));
+        assert_eq!(path.state(), before, "{routing}");
     }
     group.finish();
 }
@@ -121,7 +134,7 @@ fn target() -> PathBuf {
 
 fn load(file: &Path, compile: Compile) -> Module {
     let module = Module::from_file(file, compile);
-    module.unwrap_or_else(|error| panic!("{error} (and make reference)"))
+    module.unwrap_or_else(|error| panic!("{error} (make wasm)"))
 }
 
 /// The other costs of a stream, over as many streams as the steady path has requests.

@@ -1,7 +1,7 @@
 //! The decisions, natively: what a sender and a server compute for each request. Inputs are made
 //! outside the measured loop; results are checked.
 
-use bloc_benches::fleet::{SEED, Work, report, server};
+use bloc_benches::fleet::{SEED, Work, report, serve, server};
 use bloc_policy::admission::Admission;
 use bloc_policy::config::RoutingKind;
 use bloc_policy::estimate::{Estimate, Fleet, Limit};
@@ -34,6 +34,7 @@ fn choice(c: &mut Criterion) {
                 group.bench_function(BenchmarkId::new(name, servers), |b| {
                     b.iter(|| assert!(places.contains(&measured(&mut work))));
                 });
+                assert_eq!(work.in_flight(), servers, "{what} by {name}: one for each server, however many there were");
             }
         }
         group.finish();
@@ -49,10 +50,9 @@ fn inbound(c: &mut Criterion) {
         // An empty server draws too, and always grants a chip.
         b.iter(|| assert!(admission.grants_chip(black_box(Concurrency::new(0)), &mut rng)));
     });
-    // For departures only: one that has seen no arrival takes their times as they are.
-    let (mut unaware, _) = server().expect("a server");
-    let (mut server, now) = server().expect("a server");
+    let ((mut answering, mut clock), (mut server, now)) = (server().expect("a server"), server().expect("a server"));
     let deadline = Some(Duration::from_secs(1));
+    let before = server.bare_report(Concurrency::new(3));
     group.bench_function("admit", |b| {
         b.iter(|| assert_eq!(server.arrive(black_box(Concurrency::new(7)), None, deadline, now), Ok(())));
     });
@@ -60,13 +60,11 @@ fn inbound(c: &mut Criterion) {
         let bid = Some(Bid { most: Duration::from_millis(150), fleet: Some(Duration::from_millis(90)) });
         b.iter(|| assert!(server.arrive(black_box(Concurrency::new(7)), bid, deadline, now).is_err()));
     });
-    group.bench_function("depart_and_report", |b| {
-        let flag = unaware.flag(Concurrency::new(5), false);
-        b.iter(|| {
-            unaware.depart(flag, Duration::from_millis(100), black_box(Concurrency::new(5)), now);
-            let report = unaware.report(Concurrency::new(2), &mut rng);
-            assert_eq!(report.capacity, Some(10));
-        });
+    assert_eq!(server.bare_report(Concurrency::new(3)), before, "requests that only arrive change no measurement");
+    // Whole requests, one at a time: whatever departs has arrived, and time passes in between, so
+    // that the server is the same after any number of them.
+    group.bench_function("request", |b| {
+        b.iter(|| assert_eq!(serve(&mut answering, &mut clock, &mut rng).capacity, Some(10)));
     });
     group.finish();
 }

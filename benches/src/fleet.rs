@@ -91,6 +91,11 @@ impl Work {
         length
     }
 
+    /// How many requests have not ended, as the sender counts them.
+    pub fn in_flight(&self) -> u32 {
+        self.sender.endpoints().iter().map(|(_, endpoint)| endpoint.pending()).sum()
+    }
+
     /// The bid of a request's first attempt.
     pub fn bid(&self) -> Option<Duration> {
         self.sender.bid(self.sender.turn(0))
@@ -120,22 +125,30 @@ pub fn report(queue: u32) -> LoadReport {
 /// Never, unless the ranges of the parameters change.
 pub fn server() -> anyhow::Result<(Server, Timestamp)> {
     let spec = ServiceSpec {
-        capacity: Some(CapacitySpec::Slo { slo: "250ms".into() }),
+        // Enough for 10.4 requests: rounding does not change the capacity.
+        capacity: Some(CapacitySpec::Slo { slo: "260ms".into() }),
         concurrency: Some(4),
         hold: Some(false),
         ..ServiceSpec::default()
     };
     let mut server = Server::new(&spec.validate()?);
-    let (others, took) = (Concurrency::new(3), Duration::from_millis(100));
-    let mut now = Timestamp::ZERO;
+    let (mut now, mut rng) = (Timestamp::ZERO, fastrand::Rng::with_seed(SEED));
     for _ in 0..1000 {
-        // What it decides does not matter here.
-        let _ = server.arrive(others, None, None, now);
-        let flag = server.flag(others, false);
-        now = now.after(took);
-        server.depart(flag, took, others, now);
+        serve(&mut server, &mut now, &mut rng);
     }
     Ok((server, now))
+}
+
+/// A request from its arrival, at `now`, to the report in its answer, 100 ms later; it meets 3
+/// others, and leaves as many.
+pub fn serve(server: &mut Server, now: &mut Timestamp, rng: &mut fastrand::Rng) -> LoadReport {
+    let (others, took) = (Concurrency::new(3), Duration::from_millis(100));
+    // What it decides does not matter here.
+    let _ = server.arrive(others, None, None, *now);
+    let flag = server.flag(others, false);
+    *now = now.after(took);
+    server.depart(flag, took, others, *now);
+    server.report(others, rng)
 }
 
 #[cfg(test)]

@@ -132,6 +132,11 @@ impl Caller {
         Self { policy, ..self }
     }
 
+    /// The VM of both filters.
+    pub fn vm(&self) -> &Vm {
+        self.outbound.vm()
+    }
+
     /// Changes the hosts of the cluster.
     pub fn edit_hosts(&self, work: impl FnOnce(&mut Vec<String>)) {
         work(&mut self.hosts.borrow_mut());

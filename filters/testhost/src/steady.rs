@@ -9,6 +9,7 @@ use crate::exchange::{Caller, Response};
 use crate::module::Module;
 use crate::options::VmOptions;
 use crate::process::Process;
+use crate::vm::Vm;
 use std::time::Duration;
 
 /// The application's response, with what Envoy's router adds.
@@ -43,6 +44,18 @@ impl Steady {
     pub fn parts(&self) -> [(&'static str, &Cost); 3] {
         [("outbound", &self.outbound), ("attempt", &self.attempt), ("inbound", &self.inbound)]
     }
+}
+
+/// What requests leave behind, which must be the same after any number of them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct State {
+    /// Contexts of the caller's and the server's guest.
+    pub contexts: [usize; 2],
+    /// Pages of their memory.
+    pub pages: [u64; 2],
+    /// Host calls of a request, rounded, since some come once in an interval: outbound, attempt,
+    /// inbound.
+    pub host_calls: [u64; 3],
 }
 
 /// A caller and its servers after the warm-up: every further request costs the same.
@@ -106,6 +119,16 @@ impl SteadyPath {
         }
         let [outbound, attempt] = self.caller.take_costs();
         Steady { outbound, attempt, inbound: self.server.root().take_cost() }
+    }
+
+    /// What the requests so far have left behind.
+    ///
+    /// # Panics
+    /// As [`Self::request`].
+    pub fn state(&self) -> State {
+        let guests = [self.caller.vm(), self.server.root().vm()];
+        let host_calls = self.measure().parts().map(|(_, cost)| (cost.calls() + REQUESTS / 2) / REQUESTS);
+        State { contexts: guests.map(Vm::contexts), pages: guests.map(Vm::memory_pages), host_calls }
     }
 
     /// The caller, to read the costs of its filters.
