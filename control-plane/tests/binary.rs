@@ -5,6 +5,8 @@ mod common;
 
 use bloc_policy::sync::SyncResponse;
 use common::LIMIT;
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 use std::path::Path;
 use std::process::{Output, Stdio};
 use std::time::Duration;
@@ -235,7 +237,7 @@ async fn held(client: &reqwest::Client, url: &str) {
 }
 
 async fn terminate(child: Child) -> Output {
-    let pid = child.id().unwrap().to_string();
-    assert!(Command::new("kill").args(["-TERM", &pid]).status().await.unwrap().success());
+    let pid = Pid::from_raw(child.id().unwrap().cast_signed());
+    kill(pid, Signal::SIGTERM).unwrap();
     timeout(LIMIT, child.wait_with_output()).await.unwrap().unwrap()
 }

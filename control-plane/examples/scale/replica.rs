@@ -1,6 +1,8 @@
 //! A control plane in a process of its own, so that its memory and CPU can be measured.
 
 use anyhow::{Context, Result, ensure};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 use std::path::Path;
 use std::process::Stdio;
 use std::time::Duration;
@@ -67,8 +69,8 @@ impl Replica {
 
     /// Terminates it as Kubernetes does.
     pub async fn terminate(mut self) -> Result<()> {
-        let pid = self.process.id().context("it has ended")?.to_string();
-        ensure!(Command::new("kill").args(["-TERM", &pid]).status().await?.success(), "it has ended");
+        let pid = Pid::from_raw(self.process.id().context("it has ended")?.cast_signed());
+        kill(pid, Signal::SIGTERM)?;
         self.process.wait().await?;
         Ok(())
     }

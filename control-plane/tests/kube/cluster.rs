@@ -8,6 +8,8 @@ use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding, Role, RoleBind
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::api::{ApiResource, DeleteParams, DynamicObject, ListParams, Patch, PatchParams};
 use kube::{Api, Client, Config};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use std::path::Path;
@@ -328,8 +330,8 @@ impl ControlPlane {
 
     /// Terminates it as Kubernetes does.
     pub async fn terminate(mut self) {
-        let pid = self.process.id().unwrap().to_string();
-        assert!(Command::new("kill").args(["-TERM", &pid]).status().await.unwrap().success());
+        let pid = Pid::from_raw(self.process.id().unwrap().cast_signed());
+        kill(pid, Signal::SIGTERM).unwrap();
         timeout(LIMIT, self.process.wait()).await.unwrap().unwrap();
     }
 

@@ -40,7 +40,7 @@ async fn a_pod_killed_under_load_costs_only_the_requests_inside_it() {
     crate::support::eventually("load", async || (done.load(Ordering::Relaxed) > CLIENTS * REQUESTS / 4).then_some(()))
         .await;
     let killed = pods.remove(0);
-    killed.app.crash();
+    killed.app.crash().await;
     killed.sidecar.kill().await;
     let survivors = |pods: &[Pod]| pods.iter().map(|pod| pod.app.seen("/slow").len()).sum::<usize>();
     let before = survivors(&pods);
@@ -65,7 +65,7 @@ async fn loses_no_request_when_one_sidecar_has_lost_its_application() {
     let names: Vec<String> = endpoints.iter().map(ToString::to_string).collect();
     let configuration = json!({"services": {SERVICE: {"endpoints": names, "resetInterval": "100ms"}}});
     let (envoy, to) = sender(&place, &outbound(&place, &endpoints, &configuration, None)).await;
-    gone.app.crash();
+    gone.app.crash().await;
     for n in 0..40 {
         let answer = send(to, request("/slow").method("POST"), "body").await.unwrap();
         assert_eq!(answer.status.as_u16(), 200, "request {n}");
@@ -88,7 +88,7 @@ async fn loses_no_request_when_one_sidecar_has_lost_its_application() {
     assert_eq!(plain.status.as_u16(), 503);
     assert_eq!(plain.ours(), Vec::<String>::new());
     // When no server is left, the sender's client gets this answer too.
-    well.app.crash();
+    well.app.crash().await;
     let answer = send(to, request("/slow"), "").await.unwrap();
     assert_eq!(answer.status.as_u16(), 503);
     assert_eq!(answer.ours(), Vec::<String>::new());

@@ -2,6 +2,8 @@
 
 use crate::sandbox::Sandbox;
 use bloc_node_agent::cgroup::{Bandwidth, Group, Version};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 use std::fs::{self, File};
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -131,9 +133,9 @@ impl Stand {
     /// Kills agent and guardian, so that neither sees the other one's end.
     pub fn kill_both(&mut self) {
         let agent = self.agent();
-        send(self.guardian(), "-STOP");
-        send(agent, "-KILL");
-        send(self.guardian(), "-KILL");
+        send(self.guardian(), Signal::SIGSTOP);
+        send(agent, Signal::SIGKILL);
+        send(self.guardian(), Signal::SIGKILL);
         self.ended();
     }
 
@@ -202,9 +204,8 @@ fn get(address: &Path, path: &str) -> String {
     text
 }
 
-pub fn send(process: i32, signal: &str) {
-    let status = Command::new("kill").args([signal, &process.to_string()]).status();
-    assert!(status.unwrap().success(), "{signal} {process}");
+pub fn send(process: i32, signal: Signal) {
+    kill(Pid::from_raw(process), signal).unwrap_or_else(|error| panic!("{signal} {process}: {error}"));
 }
 
 /// No container has less than its own quota, and the busy one has kept what it got.
@@ -228,11 +229,11 @@ fn a_busy_container_gets_what_the_idle_one_leaves_and_gives_it_back_at_the_end()
     });
     assert!(get(&stand.path("address"), "/healthz").ends_with("ok\n"));
     let grown = quota(&stand.busy);
-    send(stand.guardian(), "-TERM");
+    send(stand.guardian(), Signal::SIGTERM);
     assert!(stand.ended().success(), "{}", stand.log());
     released(&stand, grown);
     stand.start_and_grow();
-    send(stand.guardian(), "-INT");
+    send(stand.guardian(), Signal::SIGINT);
     assert!(stand.ended().success(), "{}", stand.log());
     assert!(stand.command("restore").status().unwrap().success());
     assert_eq!(stand.quotas(), [OWN; 4]);
@@ -257,7 +258,7 @@ fn if_the_agent_dies_its_guardian_releases() {
     let mut stand = Stand::new();
     stand.start_and_grow();
     let grown = quota(&stand.busy);
-    send(stand.agent(), "-KILL");
+    send(stand.agent(), Signal::SIGKILL);
     assert_eq!(stand.ended().code(), Some(1));
     released(&stand, grown);
 }
@@ -267,7 +268,7 @@ fn if_the_agent_hangs_its_guardian_releases() {
     let mut stand = Stand::new();
     stand.start_and_grow();
     let agent = stand.agent();
-    send(agent, "-STOP");
+    send(agent, Signal::SIGSTOP);
     let grown = quota(&stand.busy);
     assert_eq!(stand.ended().code(), Some(1));
     released(&stand, grown);
@@ -279,7 +280,7 @@ fn if_the_guardian_dies_the_agent_releases() {
     let mut stand = Stand::new();
     stand.start_and_grow();
     let (grown, agent) = (quota(&stand.busy), stand.agent());
-    send(stand.guardian(), "-KILL");
+    send(stand.guardian(), Signal::SIGKILL);
     assert!(!stand.ended().success());
     stand.until("the agent has ended", |_| !Path::new(&format!("/proc/{agent}")).exists());
     released(&stand, grown);
@@ -307,7 +308,7 @@ fn a_quota_that_somebody_else_writes_stays() {
     stand.until("it is noticed", |stand| stand.metric(&format!("bloc_node_foreign_writes_total{labels}")) == Some(1.0));
     assert_eq!(quota(&stand.idle), theirs);
     assert_eq!(stand.metric(&format!("bloc_node_cpu_managed{labels}")), Some(0.0));
-    send(stand.guardian(), "-TERM");
+    send(stand.guardian(), Signal::SIGTERM);
     assert!(stand.ended().success());
     assert_eq!(quota(&stand.idle), theirs);
 }

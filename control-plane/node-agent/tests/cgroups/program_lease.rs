@@ -2,6 +2,7 @@
 
 use crate::program::{BUSY, CONFIG, Stand, send};
 use bloc_leases::{Asks, Part, Told, Tolds};
+use nix::sys::signal::Signal;
 use std::fs;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -92,7 +93,7 @@ fn a_part_limits_the_quotas_stays_without_a_control_plane_and_is_given_back() {
     stand.until("the metrics show it", |stand| stand.metric(part) == Some(0.5));
     // It starts again without a control plane.
     *replica.part.lock().unwrap() = None;
-    send(stand.guardian(), "-TERM");
+    send(stand.guardian(), Signal::SIGTERM);
     assert!(stand.ended().success());
     assert!(fs::read_to_string(stand.path("state/leases.json")).unwrap().contains("500000"));
     stand.start();

@@ -4,6 +4,7 @@ use crate::program::{BUSY, Stand, send};
 use crate::taker::Taker;
 use bloc_node_agent::bytes::Bytes;
 use bloc_node_agent::cgroup::{Group, Limits};
+use nix::sys::signal::Signal;
 use std::process::Stdio;
 
 /// Both containers have this, and their pods, in MiB.
@@ -78,7 +79,7 @@ fn a_container_grows_by_what_another_one_does_not_use_and_restoring_kills_nobody
     stand.until("it says that it granted", |stand| {
         stand.metric(r#"bloc_node_memory_grants_total{app="shop/checkout"}"#).is_some_and(|grants| grants > 0.0)
     });
-    send(stand.guardian(), "-TERM");
+    send(stand.guardian(), Signal::SIGTERM);
     assert!(stand.ended().success(), "{}", stand.log());
     let released = |stand: &Stand| {
         assert_eq!([&stand.busy, &stand.idle].map(|group| group.memory().unwrap().high), [None, None], "held up");
@@ -119,7 +120,7 @@ fn if_the_agent_dies_its_guardian_leaves_what_a_container_had() {
     start(&mut stand);
     let mut taker = grow(&mut stand, 80);
     let grown = max(&stand.busy);
-    send(stand.agent(), "-KILL");
+    send(stand.agent(), Signal::SIGKILL);
     assert_eq!(stand.ended().code(), Some(1));
     assert!(max(&stand.busy) >= grown && stand.pods[0].memory().unwrap().max >= stand.busy.memory().unwrap().max);
     assert_eq!([&stand.busy, &stand.idle].map(|group| group.memory().unwrap().high), [None, None]);
@@ -156,7 +157,7 @@ fn a_limit_of_memory_that_somebody_else_writes_stays() {
     let name = MANAGED.replace("memory_managed", "memory_foreign_writes_total");
     stand.until("it is noticed", |stand| stand.metric(&name) == Some(1.0));
     assert_eq!(max(&stand.busy), 40);
-    send(stand.guardian(), "-TERM");
+    send(stand.guardian(), Signal::SIGTERM);
     assert!(stand.ended().success());
     assert_eq!(max(&stand.busy), 40);
 }

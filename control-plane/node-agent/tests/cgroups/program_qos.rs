@@ -3,6 +3,7 @@
 use crate::program::{Stand, send};
 use crate::shares::{self, CONFIG};
 use bloc_node_agent::cgroup::{Version, Weight};
+use nix::sys::signal::Signal;
 use std::fs;
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -94,11 +95,11 @@ fn whoever_dies_and_however_the_program_ends_all_have_their_own_shares() {
             && stand.metric(&format!("bloc_node_cpu_shares{labels}"))
                 > stand.metric(&format!("bloc_node_cpu_shares_requested{labels}"))
     });
-    send(stand.guardian(), "-TERM");
+    send(stand.guardian(), Signal::SIGTERM);
     assert!(stand.ended().success(), "{}", stand.log());
     assert_eq!(numbers(&stand), [OWN; 4]);
     start(&mut stand);
-    send(stand.agent(), "-KILL");
+    send(stand.agent(), Signal::SIGKILL);
     assert_eq!(stand.ended().code(), Some(1));
     assert_eq!(numbers(&stand), [OWN; 4], "the guardian");
     start(&mut stand);

@@ -1,6 +1,7 @@
 //! The program answers sidecars at sockets of their pods.
 
 use crate::program::{BUSY, CONFIG, Stand, send};
+use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 use std::fs;
 use std::io::{self, Read, Write};
@@ -117,7 +118,7 @@ fn a_held_question_is_answered_when_the_quota_moves_also_by_the_next_agent() {
     // An end: the files go.
     let mut sidecar = Sidecar::connect(&stand, 1).unwrap();
     sidecar.send("?wait=60s&cores=0.02");
-    send(stand.guardian(), "-TERM");
+    send(stand.guardian(), Signal::SIGTERM);
     assert!(stand.ended().success(), "{}", stand.log());
     while sidecar.answer().is_some() {}
     assert!(!socket(&stand, 0).exists() && !socket(&stand, 1).exists());

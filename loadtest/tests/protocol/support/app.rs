@@ -114,8 +114,9 @@ impl App {
     }
 
     /// Closes the listener and all connections, as a crash would.
-    pub fn crash(&self) {
+    pub async fn crash(&self) {
         self.stop.send_replace(true);
+        self.stop.closed().await;
     }
 }
 
@@ -123,7 +124,12 @@ async fn serve(listener: TcpListener, inner: Arc<Inner>, mut stopped: watch::Rec
     loop {
         let accepted = tokio::select! {
             accepted = listener.accept() => accepted,
-            _ = stopped.changed() => return,
+            _ = stopped.changed() => {
+                // Before `crash` returns, which waits for `stopped`: a connection that was accepted
+                // but not served would look like one that broke under a request.
+                drop(listener);
+                return;
+            }
         };
         let Ok((stream, _)) = accepted else { return };
         let (inner, mut stopped) = (Arc::clone(&inner), stopped.clone());

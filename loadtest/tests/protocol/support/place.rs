@@ -63,7 +63,7 @@ pub fn last_release(name: &str) -> PathBuf {
     let folder = bloc_mesh::envoy::target_directory().join("last-release");
     let built = std::fs::read_to_string(folder.join("COMMIT")).unwrap_or_default();
     let commit = include_str!("../../../../.ci/last-release").trim();
-    assert_eq!(built, commit, "{} is missing or of another release: run make last-release", folder.display());
+    assert_eq!(built, commit, "{} is missing or of another release: run .ci/release", folder.display());
     folder.join(name)
 }
 
