@@ -2,144 +2,151 @@
 SHELL := bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
+# First what is missing, then what takes long.
+.NOTPARALLEL:
 
 LAB := target/release/bloc-lab
 comma := ,
+# Where Debian has nft, iptables and ip; not on everybody's PATH.
+BLOC_SBIN ?= /usr/sbin:/sbin
+export PATH := $(PATH):$(BLOC_SBIN)
+
+# After `##`: group | time | tools | what it does. `.ci/needs` reads it, and says what is missing.
+.PHONY: needs
+needs:
+	@.ci/needs $(or $(MAKECMDGOALS),help)
 
 .PHONY: help
-help: ## List the targets
-	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+help:
+	@.ci/needs --help-text
+
+# --- use
 
 .PHONY: demo
-demo: release envoy ## Run the main job: a mesh of real Envoys under load, a table and a report (about 5 minutes)
+demo: needs release envoy ## use | 5 min | | The main job: a mesh of real Envoys under load, a table and a report
 	$(LAB) demo
 
+.PHONY: demo-istio
+demo-istio: needs wasm envoy ## use | 3 min | root go ip iptables openssl | Least request, BLOC and bids in an Istio mesh on this machine (the first build takes 15 min)
+	istio-manifests/e2e/build.sh
+	cargo build --locked -p bloc-control-plane -p bloc-lab -p bloc-node-agent -p bloc-e2e
+	target/debug/bloc-e2e demo
+
+.PHONY: wasm
+wasm: needs ## use | 1 min | rust cc wasm32 | target/bloc.wasm, and the modules that tests and benches compare with
+	filters/build-wasm.sh
+	BLOC_WASM_FEATURES=crash filters/build-wasm.sh target/crash.wasm
+	filters/build-wasm.sh target/reference.wasm bloc-reference-guests
+
+.PHONY: release
+release: needs wasm ## use | 4 min | rust cc | The module, the control plane, the node agent and the lab, into target/release
+	cargo build --locked --release -p bloc-control-plane -p bloc-node-agent -p bloc-lab
+
+.PHONY: envoy
+envoy: needs ## use | 10 s | envoy | Envoy, into target/envoy (ENVOY=/path overrides it)
+	@[ -n "$${ENVOY:-}" ] || loadtest/install-envoy.sh >/dev/null
+
+# --- test
+
 .PHONY: test
-test: wasm reference envoy last-release ## Unit and property tests, then the filters in real Envoys (about 10 minutes)
+test: needs wasm envoy ## test | 11 min | rust cc python3 nextest history? wrk? chromium? chromedriver? prometheus? promtool? cgroups? | Unit and property tests, then the filters in real Envoys
+	.ci/release
 	.ci/test
 
 .PHONY: check
-check: lint ## Formatting, clippy, unit and property tests, no Envoy (2 minutes at most)
+check: needs lint ## test | 3 min | rust cc python3 nextest | Formatting, clippy, unit and property tests; no Envoy
 	.ci/test --only 'not group(end-to-end) & not binary(guest) & not test(/(^|::)promtool_|::wrk_/)'
+	.ci/whole-runs check
 
-.PHONY: paper
-paper: release envoy ## The paper's experiment at full scale (250 ms, 5 minutes a case; about 35 minutes)
-	$(LAB) demo --scale 1 --duration 5m --out target/paper
+.PHONY: test-kube
+test-kube: needs wasm envoy ## test | 3 min | rust cc python3 nextest go-kube namespaces ip openssl | The control plane at a real API server and etcd (the first build takes 5 min)
+	control-plane/tests/kube/run.sh
 
-.PHONY: agree
-agree: release envoy ## Check that simulator and real mesh agree within 15%, in times and attempts (about 15 minutes)
-	$(LAB) agree
+.PHONY: test-istio
+test-istio: needs wasm envoy ## test | 9 min | root go ip iptables openssl prometheus promtool | The manifests as shipped, on a real istiod and API server (the first build takes 15 min)
+	istio-manifests/e2e/run.sh
 
-.PHONY: goals
-goals: release reference envoy ## Measure the performance claims of README.md and docs/measurements.md, 5 rounds each; fails if a median misses its bound (about 45 minutes)
-	$(LAB) goals
+.PHONY: test-cgroup2
+test-cgroup2: needs ## test | 3 min | rust cc python3 debian x86-64 | The node agent at control groups of version 2, in QEMU (fetches 45 MB once; TARGETS=a,b runs only these)
+	control-plane/node-agent/tests/cgroups/qemu.sh $(subst $(comma), ,$(TARGETS))
 
-.PHONY: ablation
-ablation: release envoy ## Chips alone, bids alone, both, neither, at four service times (about 9 minutes)
-	$(LAB) ablation
+.PHONY: flood
+flood: needs ## test | 2 min | rust cc python3 nextest go-kube namespaces ip openssl | A minute of hostile callers at the control plane
+	control-plane/tests/kube/run.sh flood
+
+.PHONY: fuzz
+fuzz: needs ## test | 6 min | rust cc c++ python3 | Fuzz all that is read from others, FUZZ_SECONDS (60) each
+	filters/fuzz/fuzz.sh
+
+.PHONY: soak
+soak: needs wasm ## test | 90 s | | 5 million requests and 10,000 servers that come and go, on wasmtime: flat memory
+	cargo run --locked --release -p bloc-testhost --example soak
+
+.PHONY: soak-envoy
+soak-envoy: needs release envoy ## test | 31 min | | 30 minutes of load, bursts and changes each second in real Envoys: flat memory, equal counts
+	$(LAB) soak --duration 30m
+
+.PHONY: chaos
+chaos: needs release envoy ## test | 50 min | root ip nft | One fault after the other under load, into stock Envoy, tuned stock Envoy and ours (ROWS=a,b runs only these)
+	cargo build --locked --release -p bloc-clock
+	$(LAB) chaos $(if $(ROWS),--only $(ROWS))
+
+# --- measure
 
 .PHONY: bench
-bench: wasm reference ## What a request pays: the decisions natively, the filters on wasmtime; holds the bounds (about 3 minutes after the build)
+bench: needs wasm ## measure | 3 min | | What a request pays: the decisions natively, the filters on wasmtime; holds the bounds
 	rm -rf target/bench/criterion
 	CRITERION_HOME=$(CURDIR)/target/bench/criterion cargo bench --locked -p bloc-benches --benches
 	cargo run --locked --release -p bloc-benches -- summary target/bench/criterion target/bench/summary.json
 
 .PHONY: bench-envoy
-bench-envoy: release reference envoy ## What a request pays in a real Envoy; holds the bounds (about 3 minutes)
+bench-envoy: needs release envoy ## measure | 3 min | wrk | What a request pays in a real Envoy; holds the bounds
 	$(LAB) cost
 
-.PHONY: bench-record
-bench-record: bench bench-envoy ## Both, added to benches/record
-	cargo run --locked --release -p bloc-benches -- record --summary target/bench/summary.json --envoy target/bench/envoy.json benches/record
-
-.PHONY: soak
-soak: wasm ## 5 million requests and 10,000 servers coming and going on wasmtime: the module's memory stays flat
-	cargo run --locked --release -p bloc-testhost --example soak
-
-.PHONY: test-kube
-test-kube: wasm envoy ## The control plane at a real kube-apiserver and etcd, which Go builds once (needs Go; 2 minutes after that)
-	control-plane/tests/kube/run.sh
-
-.PHONY: test-cgroup2
-test-cgroup2: ## The node agent's tests at control groups of version 2, on a kernel of Debian's in QEMU, fetched once (45 MB; no root; seconds after that; TARGETS=a,b runs only these)
-	control-plane/node-agent/tests/cgroups/qemu.sh $(subst $(comma), ,$(TARGETS))
-
-.PHONY: flood
-flood: ## A minute of hostile callers at the control plane: its memory, its lists, and the response times of others
-	control-plane/tests/kube/run.sh flood
-
-.PHONY: test-istio
-test-istio: wasm envoy ## The manifests as shipped, on a real istiod and API server (root, iptables, prometheus; Go for the first build; 5 minutes after that)
-	istio-manifests/e2e/run.sh
-
-.PHONY: demo-istio
-demo-istio: wasm envoy ## Least request, BLOC and bids in an Istio mesh on this machine (root; Go for the first build; 3 minutes after that)
-	istio-manifests/e2e/build.sh
-	cargo build --locked -p bloc-control-plane -p bloc-lab -p bloc-node-agent -p bloc-e2e
-	target/debug/bloc-e2e demo
-
-.PHONY: chaos
-chaos: release envoy ## Inject one fault after the other under load, into stock Envoy, tuned stock Envoy and Envoy with the filters; fails if the filters break a promise (50 minutes at most; root and nftables; ROWS=a,b runs only these faults)
-	cargo build --locked --release -p bloc-clock
-	$(LAB) chaos $(if $(ROWS),--only $(ROWS))
-
-.PHONY: quota
-quota: release envoy ## Compare who sets CPU quotas, limits of memory and CPU shares, and whether sidecars follow, 5 rounds: the node agent, fixed ones, a burst, an autoscaler; fails if the agent misses a bound (root and cgroups; two and a half hours)
-	$(LAB) quota
-
-.PHONY: follow
-follow: release envoy ## The part of quota about sidecars that follow, alone: halve the CPU quota of a server under overload, 5 rounds (root and cgroups; 25 minutes)
-	$(LAB) follow
-
-.PHONY: soak-envoy
-soak-envoy: release envoy ## 30 minutes of load, bursts and changes each second: flat memory, equal counts
-	$(LAB) soak --duration 30m
-
-.PHONY: fuzz
-fuzz: ## Fuzz all that is read from others, FUZZ_SECONDS (60) each (needs a C++ compiler)
-	filters/fuzz/fuzz.sh
-
-.PHONY: deny
-deny: ## Licences, duplicates, sources and known weaknesses of the dependencies
-	.ci/deny
-
 .PHONY: gates
-gates: wasm ## What a request costs in host calls and instructions, beside the record that make test holds it to
+gates: needs wasm ## measure | 10 s | | A request's host calls and instructions, beside the record that make test holds it to
 	cargo run --locked -p bloc-testhost --example gates
 
-.PHONY: page
-page: ## Write the picture of the control plane's page (needs Debian's chromium and chromium-driver)
-	cargo test --locked -p bloc-control-plane --test page writes_the_picture_of_the_readme -- --ignored
+.PHONY: goals
+goals: needs release envoy ## measure | 45 min | | The performance claims of README.md and docs/measurements.md, 5 rounds; fails if a median misses its bound
+	$(LAB) goals
 
-.PHONY: reference
-reference: ## Build target/reference.wasm, the filters that the benches compare with
-	filters/build-wasm.sh target/reference.wasm bloc-reference-guests
+.PHONY: paper
+paper: needs release envoy ## measure | 35 min | | The paper's experiment at full scale: 250 ms, 5 minutes a case
+	$(LAB) demo --scale 1 --duration 5m --out target/paper
 
-.PHONY: wasm
-wasm: ## Build target/bloc.wasm, and target/crash.wasm for the tests of crashes
-	filters/build-wasm.sh
-	BLOC_WASM_FEATURES=crash filters/build-wasm.sh target/crash.wasm
+.PHONY: agree
+agree: needs release envoy ## measure | 15 min | | Whether simulator and real mesh agree within 15%, in times and attempts
+	$(LAB) agree
 
-.PHONY: last-release
-last-release: ## Build the module and the control plane of the last release once, for the tests of two versions
-	.ci/release
+.PHONY: ablation
+ablation: needs release envoy ## measure | 9 min | | Chips alone, bids alone, both, neither, at four service times
+	$(LAB) ablation
 
-.PHONY: release
-release: wasm ## Build the lab, the control plane, the node agent and the module
-	cargo build --locked --release -p bloc-control-plane -p bloc-node-agent -p bloc-lab
+.PHONY: quota
+quota: needs release envoy ## measure | 150 min | root cgroups | Who sets CPU and memory: the node agent, fixed quotas, a burst, an autoscaler, 5 rounds (ONLY=a,b runs only these)
+	$(LAB) quota $(if $(ONLY),--only $(ONLY))
 
-.PHONY: envoy
-envoy: ## Put Envoy into target/ (ENVOY=/path overrides it)
-	@loadtest/install-envoy.sh >/dev/null
+# --- develop
 
 .PHONY: lint
-lint: ## Import cycles, line width of prose, formatting and clippy; warnings are errors
+lint: needs ## develop | 1 min | rust clippy cc python3 | Import cycles, line width, needs of the targets, formatting, clippy; warnings are errors
 	.ci/imports --self-test
 	.ci/imports
 	.ci/columns
+	.ci/needs_test.py
+	.ci/whole-runs --self-test
 	cargo fmt --all --check
 	cargo clippy --locked --workspace --all-targets -- -D warnings
 
+.PHONY: deny
+deny: needs ## develop | 10 s | rust python3 deny | Licences, duplicates, sources and known weaknesses of the dependencies
+	.ci/deny
+
+.PHONY: page
+page: needs ## develop | 20 s | rust cc chromium chromedriver | Write the picture of the control plane's page
+	cargo test --locked -p bloc-control-plane --test page writes_the_picture_of_the_readme -- --ignored
+
 .PHONY: clean
-clean: ## Remove all that was built
+clean: needs ## develop | 5 s | rust | Remove all that was built
 	cargo clean

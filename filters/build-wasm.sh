@@ -5,6 +5,7 @@
 # When none works it prints the exact line to type.
 #
 #   filters/build-wasm.sh [FILE [PACKAGE]]      such as: filters/build-wasm.sh target/reference.wasm bloc-reference-guests
+#   filters/build-wasm.sh --check               whether one of them is there, or can be tried; builds nothing
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -48,6 +49,11 @@ try_debian() {
   echo "wasm: installing $packages" >&2
   { apt-get update && DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends $packages; } >&2 || return 1
 }
+
+if [ "${1:-}" = --check ]; then
+  has_std rustc || has_debian || command -v rustup >/dev/null || { command -v apt-get >/dev/null && [ "$(id -u)" = 0 ]; }
+  exit
+fi
 
 if has_std rustc; then way=toolchain
 elif has_debian; then way=debian

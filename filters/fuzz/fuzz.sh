@@ -27,7 +27,7 @@ targets() { for file in {filters,control-plane}/fuzz/fuzz_targets/*.rs; do basen
 
 # With the example none, so that what the tests have compiled is used again; its source says why.
 build() {
-  command -v c++ >/dev/null || { echo "fuzz.sh: libFuzzer needs a C++ compiler: sudo apt-get install -y g++" >&2; exit 1; }
+  .ci/needs fuzz
   local bins=() target
   for target in $(targets); do bins+=(--bin "$target"); done
   RUSTC_WORKSPACE_WRAPPER=$PWD/filters/fuzz/sancov.sh cargo build --locked --features bloc-fuzz/libfuzzer,bloc-control-plane-fuzz/libfuzzer "${bins[@]}" --example none

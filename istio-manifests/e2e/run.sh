@@ -1,7 +1,6 @@
 #!/usr/bin/env bash
 # Runs the manifests on a real istiod and API server, which it builds first if they are missing. The
-# module and Envoy must be there (make wasm envoy). Where something is missing it says what to type,
-# and fails.
+# module and Envoy must be there (make wasm envoy).
 #
 #   run.sh [CHAPTER...]     all chapters unless some are named: `bloc-e2e test --help` lists them
 #
@@ -10,24 +9,9 @@
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 
+.ci/needs test-istio
 # Where Debian has iptables, which is not on everybody's PATH.
-PATH=$PATH:/usr/sbin:/sbin
-lacks=()
-[ "$(id -u)" = 0 ] || lacks+=("root: sudo -E env \"PATH=\$PATH\" make test-istio")
-packages=()
-for pair in unshare:util-linux nsenter:util-linux setpriv:util-linux ip:iproute2 iptables:iptables openssl:openssl sha256sum:coreutils prometheus:prometheus; do
-  command -v "${pair%:*}" >/dev/null || packages+=("${pair#*:}")
-done
-[ ${#packages[@]} -eq 0 ] ||
-  lacks+=("packages: sudo apt-get update && sudo apt-get install -y --no-install-recommends $(printf '%s\n' "${packages[@]}" | sort -u | xargs)")
-# Not when what Go would build is there already.
-command -v go >/dev/null || istio-manifests/e2e/build.sh --check ||
-  lacks+=("Go 1.26 or newer: curl -L https://go.dev/dl/go1.26.8.linux-amd64.tar.gz | sudo tar -C /usr/local -xz")
-if [ ${#lacks[@]} -gt 0 ]; then
-  printf 'make test-istio: nothing was run, for want of %s\n' "${lacks[@]}" >&2
-  exit 1
-fi
-
+PATH=$PATH:${BLOC_SBIN-/usr/sbin:/sbin}
 istio-manifests/e2e/build.sh
 # Cargo's options, several words.
 read -ra selection <<<"${BLOC_SELECTION:--p bloc-control-plane -p bloc-lab -p bloc-node-agent -p bloc-e2e}"

@@ -15,13 +15,8 @@ case $profile in
   *) echo "run.sh: $profile is not allowed; allowed: flood" >&2; exit 2 ;;
 esac
 
-PATH=$PATH:/usr/sbin:/sbin
-for pair in unshare:util-linux ip:iproute2 openssl:openssl; do
-  command -v "${pair%:*}" >/dev/null || {
-    echo "make test-kube: nothing was run, for want of ${pair%:*}: sudo apt-get update && sudo apt-get install -y ${pair#*:}" >&2
-    exit 1
-  }
-done
+if [ "$profile" = kube ]; then .ci/needs test-kube; else .ci/needs flood; fi
+PATH=$PATH:${BLOC_SBIN-/usr/sbin:/sbin}
 istio-manifests/e2e/build.sh kube
 nextest=$(.ci/tool cargo-nextest)
 # Cargo's options, several words.

@@ -67,7 +67,7 @@ impl Tools {
         let needs = [
             (true, &self.lab, "cargo build --release -p bloc-lab"),
             (policy.routing().is_some(), &self.module, "make wasm"),
-            (policy == Policy::NoopFilters, &self.reference, "make reference"),
+            (policy == Policy::NoopFilters, &self.reference, "make wasm"),
             (control_plane, &self.control_plane, "cargo build --release -p bloc-control-plane"),
         ];
         match needs.into_iter().find(|(needed, path, _)| *needed && !path.is_file()) {

@@ -75,7 +75,7 @@ impl CostCommand {
         let reference = self.reference.unwrap_or_else(|| target_directory().join("reference.wasm"));
         if !reference.is_file() {
             let path = reference.display().to_string();
-            return Err(ToolsMissing::Unbuilt { path, command: "make reference" }.into());
+            return Err(ToolsMissing::Unbuilt { path, command: "make wasm" }.into());
         }
         let absolute = |path: PathBuf| path.canonicalize().with_context(|| path.display().to_string());
         let modules =
