@@ -175,7 +175,7 @@ fn the_alerts_use_only_existing_metrics() {
         serde_saphyr::from_str(&std::fs::read_to_string(dashboards().join("alerts.yaml")).unwrap()).unwrap();
     let mut found = Vec::new();
     queries(&alerts, "expr", &mut found);
-    assert_eq!(found.len(), 14);
+    assert_eq!(found.len(), 15);
     let known = &(&of_sidecars() | &of_the_control_plane()) | &of_the_node_agent();
     let unknown: Vec<String> =
         found.iter().flat_map(|query| named(query)).filter(|name| !known.contains(name)).collect();

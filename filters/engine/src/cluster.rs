@@ -14,7 +14,7 @@ use std::rc::Rc;
 
 events! {
     /// What is counted of a cluster.
-    Sent: 14 {
+    Sent: 15 {
         /// Requests, with a server list or without.
         Requests = "requests",
         /// Attempts, retries included.
@@ -29,6 +29,9 @@ events! {
         Failures = "failures",
         /// Requests whose last attempt was rejected too.
         RetriesExhausted = "retries_exhausted",
+        /// Of these, requests that might have been retried once more: Envoy did not do it, usually
+        /// because `max_retries` of the cluster's circuit breaker were under way.
+        RetriesOverflowed = "retries_overflowed",
         /// Requests without a list, placed by Envoy's fallback policy.
         Fallbacks = "fallbacks",
         /// Requests refused because no server would have met the SLO.
@@ -54,7 +57,7 @@ pub struct Cluster<H: Host> {
     /// The decisions about it.
     pub sender: Sender,
     /// Events to be counted.
-    pub counters: Counters<H, Sent, 14>,
+    pub counters: Counters<H, Sent, 15>,
     /// How requests end, and how long they take.
     pub latencies: CallLatencies,
 }

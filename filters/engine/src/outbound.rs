@@ -130,7 +130,7 @@ impl<H: Host> Filter for OutboundRequest<H> {
         Flow::Continue
     }
 
-    fn response_headers(&mut self, _headers: usize, _ends: bool) {
+    fn response_headers(&mut self, _ends: bool) {
         crash::point(&self.vm.host, "outbound.response");
         let Some(cluster) = &self.cluster else {
             // The service has no configuration, but its response may carry a forged header.
@@ -144,7 +144,12 @@ impl<H: Host> Filter for OutboundRequest<H> {
         let exhausted = self.is_rejected(course);
         if exhausted {
             self.stream.remove_header(Map::Response, REJECT);
-            cluster.borrow_mut().counters.count(Sent::RetriesExhausted);
+            let counters = &mut cluster.borrow_mut().counters;
+            counters.count(Sent::RetriesExhausted);
+            // Our filter marks the last answer; this one was to be retried.
+            if course.is_some_and(|course| !course.marked) {
+                counters.count(Sent::RetriesOverflowed);
+            }
         }
         if let Some(course) = course.filter(|_| !self.responded) {
             // The response may be Envoy's own, or of a server that no longer belongs to the

@@ -55,6 +55,7 @@ fn with_every_server_full_the_caller_gets_a_plain_429_after_three_retries() {
     assert_eq!(outcome.response.headers.borrow().names("x-bloc"), Vec::<String>::new());
     sender.advance(Duration::from_secs(1));
     assert_eq!(metric(&sender, "outbound", "retries_exhausted"), Some(1));
+    assert_eq!(metric(&sender, "outbound", "retries_overflowed"), Some(0), "they were used up");
 }
 
 #[test]

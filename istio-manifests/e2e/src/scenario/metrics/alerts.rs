@@ -15,6 +15,7 @@ use tokio::time::{Instant, sleep};
 
 const REJECTING: &str = "BlocServiceRejecting";
 const EXHAUSTED: &str = "BlocRetriesExhausted";
+const OVERFLOW: &str = "BlocRetriesOverflow";
 const OVERLOADED: &str = "BlocServiceOverloaded";
 const REFUSED: &str = "BlocConfigurationRefused";
 const STALE: &str = "BlocConfigurationStale";
@@ -27,6 +28,16 @@ const MOST: Duration = Duration::from_secs(600);
 const PAUSE: Duration = Duration::from_millis(100);
 /// 400 ms each.
 const SLOW: &str = "/cost/20";
+
+/// One retry at a time, and many callers whose requests are rejected.
+const ONE_RETRY: &str = "apiVersion: networking.istio.io/v1
+kind: DestinationRule
+metadata: {name: backend, namespace: shop}
+spec:
+  host: backend.shop.svc.cluster.local
+  trafficPolicy:
+    connectionPool: {http: {maxRetries: 1}}
+";
 
 /// Makes the control plane look like a later version that is wrong about what filters know: its
 /// answers have another name, `TO`, for a member, `FROM`.
@@ -74,7 +85,26 @@ pub async fn rejections_and_exhausted_retries_fire_their_alerts(mesh: &Mesh) -> 
         fires(mesh, &prometheus, alert).await?;
         drop(clients);
     }
+    quiet(mesh, &prometheus).await?;
+    mesh.set_parameters("shop", "capacity: {estimator: static, limit: 2}, retries: 3, resetInterval: 100ms").await?;
+    mesh.api.apply(ONE_RETRY).await?;
+    allows_one_retry(mesh, true).await?;
+    let clients = clients(mesh, 40)?;
+    fires(mesh, &prometheus, OVERFLOW).await?;
+    drop(clients);
+    mesh.api.kubectl(["-n", "shop", "delete", "destinationrule", "backend"]).await?;
+    allows_one_retry(mesh, false).await?;
     as_at_first(mesh).await
+}
+
+/// Waits until the gateway's cluster of the backends allows one retry at a time, or not any more.
+async fn allows_one_retry(mesh: &Mesh, one: bool) -> Result<()> {
+    let gateway = mesh.gateway()?;
+    mesh.until("the circuit breaker", async || {
+        let clusters = mesh.admin(&gateway, "config_dump?resource=dynamic_active_clusters").await?;
+        Ok(clusters.contains("\"max_retries\": 1,") | clusters.contains("\"max_retries\": 1\n") == one)
+    })
+    .await
 }
 
 /// Five backends that finish 25 requests a second together get 40.
@@ -207,7 +237,7 @@ mod tests {
         // alerts fire.
         let is_of_agents = |alert: &&str| ["BlocNode", "BlocLease"].iter().any(|start| alert.starts_with(start));
         let mut shipped: Vec<&str> = alerts.filter(|alert| !is_of_agents(alert)).collect();
-        let mut tried = [REJECTING, EXHAUSTED, OVERLOADED, REFUSED, STALE, UNREAD, DOWN];
+        let mut tried = [REJECTING, EXHAUSTED, OVERFLOW, OVERLOADED, REFUSED, STALE, UNREAD, DOWN];
         shipped.sort_unstable();
         tried.sort_unstable();
         assert_eq!(shipped, tried);
