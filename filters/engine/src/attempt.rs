@@ -28,23 +28,25 @@ use crate::deadline::deadline;
 use crate::filter::{Filter, Flow};
 use crate::host::{Host, Map, RESOURCE_EXHAUSTED, Stream, TOO_MANY_REQUESTS, Text};
 use crate::requests::{End, Next, Then};
+use crate::status::Status;
 use crate::streams::Counted;
 use crate::vm::Vm;
 use crate::why::Rejected;
-use answer::{Rejection, Status, attempt_number, is_grpc_error, reply, reply_for_silence, said};
-use bloc_policy::endpoints::{Answer, Endpoint, EndpointId, Permit};
+pub use answer::answer_due;
+use answer::{Rejection, attempt_number, reply, reply_for_silence, said};
+use bloc_policy::endpoints::{Answer, Endpoint, Permit};
 use bloc_policy::sender::{self, Sender};
 use bloc_policy::units::Timestamp;
 use bloc_policy::wire::bid;
 use bloc_policy::wire::endpoints::{self, RequestKey};
-use bloc_policy::wire::headers::{BID, ENDPOINTS, ORCA, RATE_LIMITED, REJECT};
+use bloc_policy::wire::headers::{BID, ENDPOINTS, MARKS, ORCA, RATE_LIMITED, REJECT};
 use bloc_policy::wire::load_report::LoadReport;
 use bloc_policy::wire::orca;
 use bloc_policy::wire::reason::Reason;
 use std::cell::RefCell;
 use std::rc::Rc;
 use std::time::Duration;
-use under_way::{UnderWay, count};
+use under_way::{UnderWay, count, is_at};
 
 /// A timeout may come this early: Envoy's timers use a clock that stands still within a turn of the
 /// event loop.
@@ -195,7 +197,11 @@ impl<H: Host> Attempt<H> {
                     requests.ended_after_all(key, |retries| retries.has_route_retry() && self.may_repeat())
                 }
             }
-            _ => requests.ended(key, status.end(), now, |retries| retries.has_route_retry() && self.may_repeat()),
+            _ => {
+                requests.ended(key, if status.is_server_error() { End::Erred } else { End::Answered }, now, |retries| {
+                    retries.has_route_retry() && self.may_repeat()
+                })
+            }
         };
         let Then::Nothing { named } = then else { return };
         if (named || status.is_bad(&self.stream)) && self.stream.header(Map::Response, RATE_LIMITED).is_none() {
@@ -270,20 +276,6 @@ impl<H: Host> Attempt<H> {
     }
 }
 
-/// Answers the waiting attempts of requests with none under way.
-pub fn answer_due<H: Host>(vm: &Vm<H>) {
-    let due = vm.requests.borrow_mut().due();
-    for (stream, timed_out) in due {
-        stream.in_own_context(|| reply_for_silence(&stream, timed_out));
-    }
-}
-
-/// Whether this server has this address.
-fn is_at<H: Host>(cluster: &Shared<H>, server: EndpointId, address: &[u8]) -> bool {
-    let cluster = cluster.borrow();
-    cluster.sender.endpoints().get(server).is_some_and(|server| server.address().as_bytes() == address)
-}
-
 impl<H: Host> Drop for Attempt<H> {
     fn drop(&mut self) {
         let Some(key) = self.key else { return };
@@ -333,7 +325,7 @@ impl<H: Host> Filter for Attempt<H> {
         Flow::Continue
     }
 
-    fn response_headers(&mut self, _headers: usize, ends: bool) {
+    fn response_headers(&mut self, ends: bool) {
         let (vm, stream) = (&self.vm, &self.stream);
         crash::point(&vm.host, "attempt.response");
         if let (Some(key), Phase::Pending { .. }) = (self.key, self.phase) {
@@ -344,8 +336,8 @@ impl<H: Host> Filter for Attempt<H> {
         }
         let (report, rejection) = said(stream);
         // A rejection is a bad answer, whatever its status.
-        let status = if rejection.is_some() { Status::Bad } else { Status::read(stream, ends) };
-        if let Some(key) = self.key.filter(|_| status == Status::Good) {
+        let status = if rejection.is_some() { Status::REJECTION } else { Status::read(stream, ends) };
+        if let Some(key) = self.key.filter(|_| status.is_good() && !status.is_server_error()) {
             vm.requests.borrow_mut().satisfied(key);
         }
         let now = if self.under_way.is_some() { vm.host.now() } else { Timestamp::ZERO };
@@ -363,14 +355,20 @@ impl<H: Host> Filter for Attempt<H> {
         };
         let answer = match (refused, report) {
             (Some(refused), _) => refused,
-            (None, report) if status == Status::Error => Answer::Erred(report),
+            (None, report) if status.is_server_error() => Answer::Erred(report),
+            (None, report) if status.is_client_error() => Answer::ClientError(report),
             (None, Some(report)) => Answer::Served(report),
             (None, None) => stream
                 .header(Map::Response, ORCA)
                 .and_then(|value| orca::decode(value.as_ref()))
                 .map_or(Answer::Unreported, Answer::Orca),
         };
+        let looks = rejection.is_none()
+            && under_way.cluster.borrow().sender.looks_for_marks(&under_way.attempt, &mut *vm.rng.borrow_mut());
         under_way.answer(answer, rejection.flatten(), now);
+        if looks && MARKS.iter().any(|mark| stream.header(Map::Response, mark).is_some()) {
+            under_way.cluster.borrow_mut().sender.marked(&under_way.attempt, now);
+        }
         if !ends && under_way.answer.is_none() {
             let (cluster, endpoint) = (Rc::clone(&under_way.cluster), under_way.attempt.endpoint);
             under_way.answer = Some(vm.streams.begin(stream, Counted::Attempt { cluster, endpoint }));
@@ -387,13 +385,16 @@ impl<H: Host> Filter for Attempt<H> {
 
     fn response_trailers(&mut self) {
         let Some(under_way) = self.under_way.as_ref().filter(|under_way| !under_way.erred) else { return };
-        if is_grpc_error(&self.stream, Map::Trailers) {
-            let mut cluster = under_way.cluster.borrow_mut();
+        let status = Status::read_trailers(&self.stream);
+        let mut cluster = under_way.cluster.borrow_mut();
+        if status.is_server_error() {
             cluster.counters.count(Sent::Errors);
             if self.key.is_some() {
                 cluster.latencies.fail();
             }
             cluster.sender.erred(&under_way.attempt, self.vm.host.now());
+        } else if status.is_client_error() {
+            cluster.sender.client_erred(&under_way.attempt, self.vm.host.now());
         }
     }
 }

@@ -65,7 +65,7 @@ impl<S: Stream> Filter for Passing<S> {
         Flow::Continue
     }
 
-    fn response_headers(&mut self, _headers: usize, _ends: bool) {
+    fn response_headers(&mut self, _ends: bool) {
         self.strip(Map::Response);
     }
 }

@@ -17,8 +17,8 @@ pub enum Flow {
 pub trait Filter {
     /// The headers of the request have come. `ends`: no body follows.
     fn request_headers(&mut self, ends: bool) -> Flow;
-    /// The headers of the response have come; `headers`: how many. `ends`: no body follows.
-    fn response_headers(&mut self, headers: usize, ends: bool);
+    /// The headers of the response have come. `ends`: no body follows.
+    fn response_headers(&mut self, ends: bool);
     /// The trailers of the response have come.
     fn response_trailers(&mut self) {}
 }

@@ -21,8 +21,9 @@ use crate::filter::{Filter, Flow};
 use crate::host::{Host, Map, Number, RESOURCE_EXHAUSTED, Reply, Stream, TOO_MANY_REQUESTS};
 use crate::parameters::PluginId;
 use crate::queue::Waits;
-use crate::service::{Met, Served};
+use crate::service::{Answered, Met, Served};
 use crate::services::Shared;
+use crate::status::Status;
 use crate::streams::{AnswerId, Counted};
 use crate::vm::Vm;
 use crate::why;
@@ -37,7 +38,7 @@ use bloc_policy::wire::reason::Reason;
 use std::cell::Cell;
 use std::rc::Rc;
 use std::time::Duration;
-use unreachable::{LOCAL_GRPC_REPLY, LOCAL_REPLY, application_is_unreachable};
+use unreachable::application_is_unreachable;
 use unread::to_be_read;
 
 /// The tick period in case this thread's message to itself, to look at a body, is lost.
@@ -236,27 +237,24 @@ impl<H: Host> Request<H> {
         self.stream.reply(Reply { status, grpc_status, details, headers: &headers });
     }
 
-    /// The load report for a response with this many headers, from the application or Envoy. A
-    /// response of this filter has one already. Marks a response that amounts to a rejection.
-    fn answered(&self, headers: usize, ends: bool) -> Option<LoadReport> {
+    /// The load report for a response from the application or Envoy. A response of this filter has
+    /// one already. Marks a response that amounts to a rejection.
+    fn answered(&self, ends: bool) -> Option<LoadReport> {
         let answered = |place| {
             let counted = || Counted::Inbound { service: Rc::clone(&self.service), plugin: self.plugin, place };
             let answer = (!ends).then(|| self.vm.streams.begin(&self.stream, counted()));
             self.stage.set(Stage::Answered { place, answer });
         };
         let (admitted, reads) = match self.stage.get() {
-            Stage::Inside { met, place, .. }
-                if self.has_filters
-                    && headers <= if ends { LOCAL_GRPC_REPLY } else { LOCAL_REPLY }
-                    && application_is_unreachable(&self.stream) =>
-            {
-                answered(place);
-                self.stream.set_header(Map::Response, REJECT, Reason::Unreachable.as_str().as_bytes());
-                return self.service.borrow_mut().unreached(self.plugin, met.arrived);
-            }
             Stage::Inside { met, since, place } => {
+                let status = Status::read(&self.stream, ends);
+                let unsent = self.has_filters && status.is_unavailable() && application_is_unreachable(&self.stream);
                 answered(place);
-                (Some((met, since)), self.has_filters)
+                if unsent {
+                    self.stream.set_header(Map::Response, REJECT, Reason::Unreachable.as_str().as_bytes());
+                    return self.service.borrow_mut().unreached(self.plugin, met.arrived);
+                }
+                (Some(Answered { met, since, tells_speed: status.tells_speed() }), self.has_filters)
             }
             // Envoy answered first, for example after a timeout.
             Stage::Waiting { .. } => {
@@ -361,10 +359,10 @@ impl<H: Host> Filter for InboundRequest<H> {
         flow
     }
 
-    fn response_headers(&mut self, headers: usize, ends: bool) {
+    fn response_headers(&mut self, ends: bool) {
         crash::point(&self.vm.host, "inbound.response");
         let Some(request) = &self.request else { return };
-        let Some(report) = request.answered(headers, ends) else { return };
+        let Some(report) = request.answered(ends) else { return };
         let mut text = self.vm.text.borrow_mut();
         if request.has_filters {
             report.encode(&mut text);

@@ -31,7 +31,7 @@
 //! | [`crash_recovery`], [`crash`] | what a VM that panics does before it ends; panics on demand, for tests |
 //! | [`latency`] | how long requests take, until that is handed over |
 //! | [`metrics`], [`message`] | counters and gauges; what the threads' VMs tell each other |
-//! | [`body`], [`deadline`] | what headers say of a body, and of how long the caller waits |
+//! | [`body`], [`deadline`], [`status`] | what headers say of a body, of how long the caller waits, and of an answer |
 //! | [`host`], [`filter`], [`names`] | what the binding implements; what it calls; root ids and keys |
 
 #![cfg_attr(not(test), deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing))]
@@ -65,6 +65,7 @@ pub mod running;
 pub mod service;
 pub mod service_metrics;
 pub mod services;
+pub mod status;
 pub mod streams;
 pub mod views;
 pub mod vm;

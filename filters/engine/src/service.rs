@@ -37,6 +37,17 @@ pub struct Met {
     pub arrived: Timestamp,
 }
 
+/// A request that the application has answered.
+#[derive(Clone, Copy, Debug)]
+pub struct Answered {
+    /// What it met.
+    pub met: Met,
+    /// When it was handed to the application.
+    pub since: Timestamp,
+    /// Whether the time that it took says how fast the application is.
+    pub tells_speed: bool,
+}
+
 /// A service that this proxy stands in front of, as this thread sees it.
 pub struct Service<H: Host> {
     name: String,
@@ -260,24 +271,28 @@ impl<H: Host> Service<H> {
         self.servers.get(plugin).map(|server| server.bare_report(others))
     }
 
-    /// The application has answered a request that was let in at `since`: measures it. Returns the
-    /// load report, with or without a chip, for a caller that `reads` reports; for others the
-    /// report for ORCA, if that is on.
+    /// The application has answered a request that was let in: measures it. Returns the load
+    /// report, with or without a chip, for a caller that `reads` reports; for others the report for
+    /// ORCA, if that is on.
     pub fn answered(
         &mut self,
         plugin: PluginId,
-        admitted: Option<(Met, Timestamp)>,
+        admitted: Option<Answered>,
         reads: bool,
         rng: &mut impl Rng,
     ) -> Option<LoadReport> {
         let others = self.others();
         let server = self.servers.get_mut(plugin)?;
-        if let Some((met, since)) = admitted {
+        if let Some(Answered { met, since, tells_speed }) = admitted {
             let now = self.host.now();
             self.latencies.answer(met.arrived, since, now);
-            self.departed.add(1);
-            if server.depart(met.flag, now.since(since), others, now) {
-                self.confident.add(1);
+            if !tells_speed {
+                server.leave(others, met.arrived, now);
+            } else {
+                self.departed.add(1);
+                if server.depart(met.flag, now.since(since), others, now) {
+                    self.confident.add(1);
+                }
             }
             if server.passes_on(others) {
                 self.running.begin(now);

@@ -114,7 +114,7 @@ fn choose(sender: &mut Sender, now: Timestamp, rng: &mut fastrand::Rng) -> Vec<E
 }
 
 fn answer(bytes: &mut Unstructured<'_>) -> Result<Answer> {
-    let kind = bytes.int_in_range(0..=9u8)?;
+    let kind = bytes.int_in_range(0..=11u8)?;
     let header: &[u8] = bytes.arbitrary()?;
     let report = || LoadReport::decode(header).unwrap_or_default();
     Ok(match kind {
@@ -126,6 +126,8 @@ fn answer(bytes: &mut Unstructured<'_>) -> Result<Answer> {
         6 => Answer::Erred(Some(report())),
         7 => Answer::Erred(None),
         8 => Answer::GivenUp,
+        9 => Answer::ClientError(Some(report())),
+        10 => Answer::ClientError(None),
         4 => orca::decode(header).map_or(Answer::Unreported, Answer::Orca),
         _ => Answer::Unreported,
     })

@@ -24,9 +24,8 @@
 //!    smooths them for itself; the flags of the requests in one thread are reset when that thread
 //!    sees the empty queue;
 //! 4. an idle interval does not forget the execution time (line 19), which the first requests after
-//!    a pause need for their bids and deadlines. The execution time ages instead: a server that
-//!    took itself for slow, after one slow answer or a slow start, would be asked ever more rarely,
-//!    and would never learn better. Each thread sees only the pauses between its own requests.
+//!    a pause need. It ages instead: a server that took itself for slow would be asked ever more
+//!    rarely. Each thread sees only the pauses between its own requests.
 
 use crate::execution::Execution;
 use crate::units::{Concurrency, Ratio, Timestamp};
@@ -190,6 +189,11 @@ impl Departures {
     /// Whether a request took so many seconds that it says nothing about the execution time.
     pub fn is_outlier(&self, seconds: f64) -> bool {
         self.execution.is_outlier(seconds)
+    }
+
+    /// Whether the last request that was measured has shown that the execution time is another one.
+    pub fn has_changed(&self) -> bool {
+        self.execution.has_changed()
     }
 
     /// The squared coefficient of variation of the execution times; not a number where nothing is

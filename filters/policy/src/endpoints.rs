@@ -11,9 +11,10 @@
 //! | an attempt begins, with a chip | -1 | | |
 //! | an attempt begins without one: a probe, or forced because no server qualified | | now, or later if the server has not answered other attempts | |
 //! | answered with a chip / without | +1, at most `max_chips` / +0 | now | no / no after a probe |
-//! | rejected, or not in the cluster | 0 | now | yes |
+//! | rejected, not in the cluster, or its answers [ask to leave it alone](crate::wire::headers::MARKS) | 0 | now | yes |
 //! | bounced for its bid, or rejected for its deadline | +1 if one was spent | now | no after a probe |
 //! | a failure that [counts](crate::failures): no answer / an error | +0 / as answered, and -1 | now | yes |
+//! | an error of the client that [counts](crate::failures) / does not | +0 / as answered | now | yes / no after a probe |
 //! | a failure that does not count: no answer / an error | +1 if one was spent / as answered | now | no after a probe |
 //! | given up by its caller | +1 if one was spent | | |
 //! | given up, and the server hangs: nothing was heard from it since its pending attempts began, a reset interval ago or more | +0 | later, by what it has not answered | yes |
@@ -44,6 +45,7 @@ mod attempt;
 mod endpoint;
 mod list;
 mod row;
+mod shut;
 
 pub use attempt::{Answer, Permit};
 pub use endpoint::{Endpoint, EndpointId};
@@ -68,6 +70,13 @@ fn silence(unheard: u32, reset_interval: Duration) -> Duration {
     reset_interval * (unheard.clamp(1, MOST_UNHEARD) - 1)
 }
 
+/// What the servers are compared with.
+#[derive(Clone, Copy, Debug, Default)]
+struct Compared {
+    failures: Peers,
+    client_errors: Peers,
+}
+
 /// The servers of one cluster.
 #[derive(Clone, Debug)]
 pub struct Endpoints {
@@ -81,7 +90,7 @@ pub struct Endpoints {
     standings: Vec<Standing>,
     qualified: Vec<EndpointId>,
     waiting: BTreeSet<(Timestamp, EndpointId)>,
-    peers: Peers,
+    peers: Compared,
     /// The mean queue in requests; only kept for a routing that looks at all servers.
     mean_queue: f64,
     /// The place last checked for an old report, and the time of that check.
@@ -101,7 +110,7 @@ impl Endpoints {
             standings: Vec::new(),
             qualified: Vec::new(),
             waiting: BTreeSet::new(),
-            peers: Peers::default(),
+            peers: Compared::default(),
             mean_queue: 0.0,
             looked_at: 0,
             surveyed: Timestamp::ZERO,
@@ -169,34 +178,43 @@ impl Endpoints {
             | Answer::Bounced(report)
             | Answer::RejectedForDeadline(report)
             | Answer::Rejected(report) => Some(report),
-            Answer::Erred(report) => report,
+            Answer::Erred(report) | Answer::ClientError(report) => report,
             Answer::Unreported | Answer::Failed | Answer::GivenUp => None,
         };
         if let Some(report) = report {
             (endpoint.report, endpoint.reported) = (report, now);
             endpoint.estimate.hear(&report, endpoint.pending, limit, now);
         }
-        let counts = answer == Answer::Failed && endpoint.failures.failed(&mut self.peers);
-        let is_well = matches!(answer, Answer::Served(_) | Answer::Orca(_) | Answer::Unreported);
-        if is_well {
-            endpoint.failures.served(&mut self.peers);
-        }
+        let counts = match answer {
+            Answer::Failed => endpoint.failures.failed(&mut self.peers.failures),
+            Answer::ClientError(_) => {
+                endpoint.failures.served(&mut self.peers.failures);
+                endpoint.client_errors.mostly_failed(&mut self.peers.client_errors)
+            }
+            Answer::Served(_) | Answer::Orca(_) | Answer::Unreported => {
+                endpoint.failures.served(&mut self.peers.failures);
+                endpoint.client_errors.served(&mut self.peers.client_errors);
+                false
+            }
+            _ => false,
+        };
         let chip = report.is_none_or(|report| report.chip);
         let is_probed = endpoint.shut.is_some_and(|shut| shut.is_probed);
         let reopens = match answer {
             Answer::Served(_) | Answer::Orca(_) | Answer::Unreported => chip || is_probed,
             Answer::Bounced(_) | Answer::RejectedForDeadline(_) => is_probed,
-            Answer::Failed => is_probed && !counts,
+            Answer::Failed | Answer::ClientError(_) => is_probed && !counts,
             Answer::Erred(_) | Answer::Rejected(_) | Answer::GivenUp => false,
         };
         if reopens {
-            endpoint.shut = None;
-            endpoint.failures.compare(true, &mut self.peers);
+            self.reopen(id);
         }
+        let Some(endpoint) = self.table.get_mut(id) else { return };
         // A server that has been shut since gets no chip back.
         let returned = permit == Permit::Chip && endpoint.shut.is_none();
         let earned = match answer {
             Answer::Served(_) | Answer::Orca(_) | Answer::Unreported | Answer::Erred(_) => chip,
+            Answer::ClientError(_) => chip && !counts,
             Answer::Bounced(report) | Answer::RejectedForDeadline(report) => {
                 endpoint.promises.bounced();
                 endpoint.bounced_until = now.after(report.execution.unwrap_or_default().min(self.reset_interval));
@@ -213,52 +231,20 @@ impl Endpoints {
         if answer == Answer::Unreported {
             endpoint.estimate.served_without_report(now);
         }
-        if matches!(answer, Answer::Unreported | Answer::Erred(None)) {
+        if matches!(answer, Answer::Unreported | Answer::Erred(None) | Answer::ClientError(None)) {
             // A server that was rolled back takes a bid that says the fleet's time for none.
             endpoint.report.fleet = false;
         }
         endpoint.chips = (endpoint.chips + u32::from(earned)).min(self.max_chips);
         match answer {
             Answer::Rejected(_) => self.shut(id, now),
-            Answer::Failed if counts => self.shut(id, now),
+            Answer::Failed | Answer::ClientError(_) if counts => self.shut(id, now),
             Answer::Erred(_) => return self.erred(id, now),
             Answer::GivenUp if hangs => self.hangs(id, now),
             _ => {}
         }
         self.note(id);
         self.settle(id, now);
-    }
-
-    /// An attempt that this server has already answered turned out to be an error.
-    pub fn erred(&mut self, id: EndpointId, now: Timestamp) {
-        self.restart(id, now);
-        let Some(endpoint) = self.table.get_mut(id) else { return };
-        if endpoint.failures.failed(&mut self.peers) {
-            endpoint.chips = endpoint.chips.saturating_sub(1);
-            self.shut(id, now);
-        } else if endpoint.shut.is_some_and(|shut| shut.is_probed) {
-            endpoint.shut = None;
-            endpoint.failures.compare(true, &mut self.peers);
-        }
-        self.note(id);
-        self.settle(id, now);
-    }
-
-    /// Leaves a server that hangs alone like one that failed; the more attempts it has not
-    /// answered, the longer.
-    fn hangs(&mut self, id: EndpointId, now: Timestamp) {
-        let Some(endpoint) = self.table.get(id) else { return };
-        let asked = now.after(silence(endpoint.unheard, self.reset_interval));
-        self.restart(id, asked);
-        self.shut(id, asked);
-    }
-
-    fn shut(&mut self, id: EndpointId, now: Timestamp) {
-        let until = now.after(self.reset_interval);
-        if let Some(endpoint) = self.table.get_mut(id) {
-            endpoint.shut = Some(Shut { until, is_probed: false });
-            endpoint.failures.compare(false, &mut self.peers);
-        }
     }
 
     /// The application of this server answered an attempt. Where estimates matter, to be called
@@ -304,18 +290,6 @@ impl Endpoints {
             }
             self.note(id);
         }
-    }
-
-    /// The server was not in the cluster when an attempt should have gone to it: it is left alone
-    /// for a reset interval.
-    pub fn missing(&mut self, id: EndpointId, now: Timestamp) {
-        self.restart(id, now);
-        if let Some(endpoint) = self.table.get_mut(id) {
-            endpoint.chips = 0;
-        }
-        self.shut(id, now);
-        self.note(id);
-        self.settle(id, now);
     }
 
     /// Moves every server whose interval has passed by `now` to the qualified ones.

@@ -1,6 +1,8 @@
 //! [`Endpoints`] against a model that keeps every endpoint in a plain map, and looks at each one to
 //! find out which qualify.
 
+#[path = "endpoints_tests/client_errors.rs"]
+mod client_errors;
 #[path = "endpoints_tests/rules.rs"]
 mod rules;
 
@@ -23,7 +25,13 @@ fn is_any_shut(endpoints: &Endpoints) -> bool {
 }
 
 fn report(chip: bool) -> LoadReport {
-    LoadReport { chip, queue: Some(7), service: Some(if chip { 10.0 } else { 20.0 }), ..LoadReport::default() }
+    LoadReport {
+        chip,
+        queue: Some(7),
+        capacity: Some(99),
+        service: Some(if chip { 10.0 } else { 20.0 }),
+        ..LoadReport::default()
+    }
 }
 
 #[derive(Clone, Debug)]

@@ -44,6 +44,7 @@
 //! 5. the limits on reported values;
 //! 6. rates in steps of 3 to 6%.
 
+use crate::execution::aging;
 use crate::service_rate::ServiceRate;
 use crate::units::Timestamp;
 use crate::wire::load_report::LoadReport;
@@ -63,6 +64,8 @@ pub struct Estimate {
     waits: Timestamp,
     /// How long this sender waits from one answer to the next, smoothed, in seconds.
     gap: Option<f64>,
+    /// How many gaps the past counts for.
+    gaps: f64,
 }
 
 /// The longest queue that is believed, in requests.
@@ -123,7 +126,9 @@ impl Estimate {
     pub fn answered(&mut self, now: Timestamp) {
         let gap = now.since(self.waits).as_secs_f64();
         self.waits = now;
-        self.gap = Some(self.gap.map_or(gap, |mean| mean + GAP_WEIGHT * (gap - mean)));
+        self.gaps += 1.0;
+        let weight = (1.0 / self.gaps).max(GAP_WEIGHT);
+        self.gap = Some(self.gap.map_or(gap, |mean| mean + weight * (gap - mean)));
     }
 
     /// Forgets what the server reported, if that was more than [`HORIZON`] reset intervals ago.
@@ -140,6 +145,7 @@ impl Estimate {
     /// A request was sent there; `pending` of this sender are there now.
     pub fn sent(&mut self, pending: u32, now: Timestamp) {
         if pending <= 1 {
+            self.gaps = self.gaps.min(1.0 / GAP_WEIGHT) / aging(now.since(self.waits));
             self.waits = now;
         }
         if self.sent == 0 {

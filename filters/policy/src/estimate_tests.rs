@@ -157,11 +157,32 @@ fn the_pace_averages_gaps_only_while_a_request_is_pending() {
     estimate.answered(at(1_100));
     assert_eq!(estimate.gap, Some(0.1), "from the first of them on");
     estimate.answered(at(1_300));
-    assert!((estimate.gap.unwrap() - 0.13).abs() < 1e-12, "0.1 and 0.3 of what 0.2 exceeds it by");
-    // A pause is no gap.
-    estimate.sent(1, at(9_000));
-    estimate.answered(at(9_130));
-    assert!((estimate.gap.unwrap() - 0.13).abs() < 1e-12);
+    assert!((estimate.gap.unwrap() - 0.15).abs() < 1e-12, "the first two count equally");
+    (0..9).for_each(|n| estimate.answered(at(1_300 + 150 * (n + 1))));
+    estimate.answered(at(2_850));
+    assert!((estimate.gap.unwrap() - 0.165).abs() < 1e-12, "0.15 and 0.3 of what 0.2 exceeds it by");
+    // A pause is no gap, and a short one changes nothing.
+    estimate.sent(1, at(2_900));
+    estimate.answered(at(3_065));
+    assert!((estimate.gap.unwrap() - 0.165).abs() < 1e-6);
+}
+
+#[test]
+fn the_pace_before_a_pause_counts_for_little() {
+    let mut estimate = Estimate::default();
+    for now in (0..20_000).step_by(2_000) {
+        estimate.sent(1, at(now));
+        estimate.answered(at(now + 2_000));
+    }
+    assert!((estimate.gap.unwrap() - 2.0).abs() < 1e-9);
+    let after = |pause: u64| {
+        let mut estimate = estimate;
+        estimate.sent(1, at(20_000 + pause));
+        estimate.answered(at(20_050 + pause));
+        estimate.gap.unwrap()
+    };
+    assert!((after(0) - 1.415).abs() < 1e-9, "0.3 of what 50 ms are less");
+    assert!(after(2_000) < 1.3 && after(5_000) < 0.25 && after(10_000) < 0.07);
 }
 
 #[test]

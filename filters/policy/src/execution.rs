@@ -91,7 +91,7 @@ const LONGEST: f64 = 1e9;
 const SHORTEST: f64 = 1e-9;
 
 /// By what the past counts less after this idle time.
-fn aging(idle: Duration) -> f64 {
+pub(crate) fn aging(idle: Duration) -> f64 {
     1.0 + (idle.as_secs_f64() / HALF_LIFE).powi(4)
 }
 
@@ -151,6 +151,8 @@ pub struct Execution {
     /// The mean of the batches that look like a change, in seconds, and how far it is believed.
     recent: f64,
     belief: f64,
+    /// Whether the last request has made the mean start anew.
+    changed: bool,
 }
 
 impl Default for Execution {
@@ -169,6 +171,7 @@ impl Default for Execution {
             faster: Run::default(),
             recent: 0.0,
             belief: 0.0,
+            changed: false,
         }
     }
 }
@@ -183,6 +186,7 @@ impl Execution {
 
     /// A request took this many `seconds` of one of these `places`.
     pub fn hear(&mut self, seconds: f64, places: Concurrency) {
+        self.changed = false;
         let (seconds, places) = (seconds.min(LONGEST), f64::from(places.get()).min(MOST_PLACES));
         // Where it is not a number, the other bound holds.
         self.seen = (self.seen + 1.0).min((MEMORY * self.noise()).max(MEMORY_PER_PLACE * places));
@@ -223,6 +227,7 @@ impl Execution {
         if self.belief > 1.0 {
             self.noise_before = self.noise().min(MOST_NOISE_BEFORE);
             (self.mean, self.seen, self.belief) = (self.recent, run.requests, 0.0);
+            self.changed = true;
             self.variance = self.mean * self.mean;
             self.log += run.shift / run.requests;
             (self.slower, self.faster) = (Run::default(), Run::default());
@@ -246,6 +251,11 @@ impl Execution {
     /// Whether a time in seconds does not count for the mean.
     pub fn is_outlier(&self, seconds: f64) -> bool {
         self.seen > OUTLIER.1 && seconds > OUTLIER.0 * self.mean
+    }
+
+    /// Whether the last request has shown that times are others than before.
+    pub fn has_changed(&self) -> bool {
+        self.changed
     }
 
     /// The squared coefficient of variation. Not a number before the first request, and for times

@@ -12,6 +12,12 @@
 //! So an error that all servers give, because something that they all depend on is down, changes
 //! nothing, and the first failure among servers that do not fail counts at once.
 //!
+//! An answer with a client's error (4xx, or another status over gRPC) is counted apart, in the same
+//! way. A few of them say nothing: a client may ask for what is not there. They count while the
+//! excess is more than [`MOSTLY`]: then the server gives an answer that its peers do not give, for
+//! example after a bad deployment, or because it limits its rate itself. It gives them fast, and
+//! without this would look like the best server.
+//!
 //! Cold start: no server fails. Failures of a lone server, or of the only one that is not shut,
 //! never count. Cost: some multiplications and a root for a failure, one multiplication for a
 //! success. Not in the papers, which have no failures.
@@ -20,6 +26,10 @@
 const WEIGHT: f64 = 0.1;
 /// How many standard deviations are put down to chance.
 const CHANCE: f64 = 2.0;
+
+/// Errors of clients count above this excess. A server that gives nothing else reaches it with the
+/// fourth.
+const MOSTLY: f64 = 0.3;
 
 /// A server with a failing share above this has failed lately.
 const RECENT: f64 = 0.05;
@@ -94,6 +104,13 @@ impl Failures {
             self.rest = 0.0;
         }
         counts
+    }
+
+    /// An attempt has failed in a way that says something only where most do. Returns whether it
+    /// counts against the server.
+    pub fn mostly_failed(&mut self, peers: &mut Peers) -> bool {
+        self.set(self.share + WEIGHT * (1.0 - self.share), peers);
+        self.excess(peers) > MOSTLY
     }
 
     /// An attempt was served.

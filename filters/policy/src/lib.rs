@@ -17,6 +17,7 @@
 //! | [`capacity`] | how many requests a server admits: a number, an average, or from the SLO |
 //! | [`cpu`] | what the application has of CPU, and how the threads share that |
 //! | [`endpoints`] | what a sender knows of each server: chips, when it may be probed, pending requests |
+//! | [`doubt`] | which servers are too fast to be believed, and which are starved |
 //! | [`failures`] | how often a server fails, and which of its failures count against it |
 //! | [`routing`] | which servers a request tries, and in which order; a file for each, such as [`Mu`](routing::Mu) |
 //! | [`sender`] | what one worker decides about its requests to one cluster |
@@ -53,6 +54,7 @@ pub mod cpu;
 pub mod crashes;
 pub mod departures;
 pub mod discovery;
+pub mod doubt;
 pub mod endpoints;
 pub mod estimate;
 pub mod execution;

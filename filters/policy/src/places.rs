@@ -112,6 +112,11 @@ impl Places {
         }
     }
 
+    /// The execution time has changed: what was heard before says nothing of the same batch.
+    pub fn change(&mut self) {
+        self.batch.fill((0.0, 0.0));
+    }
+
     /// Ends a measuring interval. `noise`: the squared coefficient of variation of the execution
     /// times. Returns by what factor the execution time is another than it was taken to be before.
     #[inline(never)]

@@ -1,13 +1,16 @@
 //! A sender: all that one worker of a proxy decides about the requests that it sends to one
 //! cluster.
 //!
-//! Combines the parameters, the [`Endpoints`], a [`Router`] and, where no endpoints are configured,
-//! [`Discovery`].
+//! Combines the parameters, the [`Endpoints`], a [`Router`], [`Doubts`] and, where no endpoints are
+//! configured, [`Discovery`].
+
+mod further;
 
 use crate::bid::{self, BidPosition, Bids};
 use crate::company::Company;
 use crate::config::{RoutingKind, ServiceParameters};
 use crate::discovery::Discovery;
+use crate::doubt::Doubts;
 use crate::endpoints::{Answer, Endpoint, EndpointId, Endpoints, Permit};
 use crate::retries::Retries;
 use crate::retry_budget::RetryBudget;
@@ -47,6 +50,7 @@ pub struct Sender {
     heard: Timestamp,
     budget: RetryBudget,
     list: Vec<EndpointId>,
+    doubts: Doubts,
 }
 
 impl Sender {
@@ -61,6 +65,7 @@ impl Sender {
             heard: Timestamp::ZERO,
             budget: RetryBudget::new(parameters.retry_budget()),
             list: Vec::new(),
+            doubts: Doubts::default(),
             parameters,
         };
         sender.set_endpoints(now);
@@ -180,6 +185,8 @@ impl Sender {
         let reads_fleet = now.since(self.heard) < bid::STALE
             && self.endpoints.get(endpoint).is_some_and(|endpoint| endpoint.report().fleet);
         let fleet = self.bids.fleet().filter(|_| reads_fleet);
+        // One that explores accepts any time: it is to find out.
+        let turn = turn.filter(|_| !self.doubts.explores(endpoint));
         let by_all = turn.and_then(|turn| self.bid(turn));
         let bid = by_all.map(|by_all| Bid { most: by_all.min(self.price_of_the_other(endpoint, now)), fleet });
         Some(Attempt { endpoint, began: now, bid, permit })
@@ -210,7 +217,10 @@ impl Sender {
                 self.learn_speed(endpoint, now);
                 self.serve(attempt, took, true);
             }
-            Answer::Unreported => self.serve(attempt, took, true),
+            Answer::Unreported => {
+                self.serve(attempt, took, true);
+                self.endpoints.took(endpoint, took);
+            }
             Answer::Bounced(report) => {
                 self.hear(endpoint, report, now);
                 self.budget.rejection();
@@ -239,7 +249,7 @@ impl Sender {
                 }
             }
             // How fast a server fails says nothing about how fast it serves.
-            Answer::Erred(_) | Answer::Failed | Answer::GivenUp => {}
+            Answer::Erred(_) | Answer::ClientError(_) | Answer::Failed | Answer::GivenUp => {}
         }
         self.endpoints.answer(endpoint, permit, answer, now);
     }
@@ -248,11 +258,6 @@ impl Sender {
     /// reported as well. While many are full, attempts do not bid.
     pub fn met_full(&mut self) {
         self.bids.rejected();
-    }
-
-    /// An attempt that the server has answered was an error, as the trailers say.
-    pub fn erred(&mut self, attempt: &Attempt, now: Timestamp) {
-        self.endpoints.erred(attempt.endpoint, now);
     }
 
     /// The attempt is over, answered or not.
@@ -322,7 +327,11 @@ impl Sender {
                 further.sort_by_key(untrusted);
             }
         }
+        self.doubts.check_speed(&self.endpoints, &mut self.list, rng);
         self.go_round(length);
+        if matches!(self.parameters.routing(), RoutingKind::Mu | RoutingKind::Bid) {
+            self.doubts.explore(&mut self.endpoints, &mut self.list, rng);
+        }
         &self.list
     }
 
@@ -382,7 +391,7 @@ impl Sender {
             self.endpoints.remove(id);
             self.discovery.found();
         } else {
-            self.endpoints.missing(id, now);
+            self.endpoints.leave_alone(id, now);
         }
     }
 }

@@ -247,6 +247,9 @@ impl Server {
         }
         let work = work.filter(|_| counts);
         let confident = measured.departures.depart(flag, took, (work, places), queue, now);
+        if work.is_some() && measured.departures.has_changed() {
+            measured.places.change();
+        }
         // It ran all that time if the application has no queue, or had none.
         if work.is_some() && (inside.is_none() || flag.met == Concurrency::new(0)) {
             let mean = measured.departures.mean().unwrap_or_default();

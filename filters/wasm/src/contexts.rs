@@ -100,8 +100,8 @@ impl<F: Filter> HttpContext for Http<F> {
         }
     }
 
-    fn on_http_response_headers(&mut self, headers: usize, end_of_stream: bool) -> Action {
-        self.0.response_headers(headers, end_of_stream);
+    fn on_http_response_headers(&mut self, _headers: usize, end_of_stream: bool) -> Action {
+        self.0.response_headers(end_of_stream);
         Action::Continue
     }
 

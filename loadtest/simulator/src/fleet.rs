@@ -22,8 +22,12 @@ pub struct Server {
     pub speed: f64,
     /// The factor by which its present speed differs from its own.
     pub factor: f64,
+    /// How many of the next requests take longer, and the factor on its speed for them.
+    pub cold: (u32, f64),
     /// The share of the admitted requests that it fails.
     pub failing: f64,
+    /// The share that it answers with a client's error.
+    pub refusing: f64,
     /// Whether it rejects everything.
     pub rejecting: bool,
     /// Whether it is alive.
@@ -44,10 +48,26 @@ impl Server {
     /// An idle server.
     pub fn new(model: Box<dyn ServerModel>, speed: f64, member: bool, probed: bool) -> Self {
         let latencies = probed.then(Latencies::default);
-        let (factor, failing, rejecting, up) = (1.0, 0.0, false, true);
+        let (factor, cold, failing, refusing, rejecting, up) = (1.0, (0, 1.0), 0.0, 0.0, false, true);
         let (inside, busy, first, last) = (0, 0, NONE, NONE);
         let hand_overs = VecDeque::new();
-        Self { model, speed, factor, failing, rejecting, up, member, inside, hand_overs, busy, first, last, latencies }
+        Self {
+            model,
+            speed,
+            factor,
+            cold,
+            failing,
+            refusing,
+            rejecting,
+            up,
+            member,
+            inside,
+            hand_overs,
+            busy,
+            first,
+            last,
+            latencies,
+        }
     }
 
     /// Puts an admitted request into the queue. Call [`next`](Self::next) afterwards.
@@ -78,8 +98,12 @@ impl Server {
         self.busy += 1;
         (request.place, request.begun) = (Place::Service, now);
         self.model.begin(index, now);
-        let speed = self.speed * self.factor;
-        let time = if request.fails {
+        let mut speed = self.speed * self.factor;
+        if self.cold.0 > 0 {
+            self.cold.0 -= 1;
+            speed *= self.cold.1;
+        }
+        let time = if request.fails || request.is_refused {
             FAILS_WITHIN
         } else if speed == 1.0 {
             request.work

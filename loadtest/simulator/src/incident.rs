@@ -15,9 +15,11 @@ use std::time::Duration;
 /// | `join:3@10s` | joins at 10 s; then all senders know it |
 /// | `leave:3@10s` | all senders forget it at 10 s; it finishes its requests |
 /// | `slow:3@10s-20s=0.5` | works at half of its speed from 10 s to 20 s |
+/// | `cold:3@10s=0.025` | the next ten requests that it begins run at 0.025 of its speed |
 /// | `load@10s-20s=0.5` | an open load brings half as many requests |
 /// | `partition@10s-20s` | the first half of the senders cannot reach the first half of the servers: attempts fail after the connect timeout |
 /// | `failing:3@10s-20s=0.5` | fails half of the requests that it admits, within a millisecond |
+/// | `refusing:3@10s-20s=0.5` | answers half of the requests that it admits with a client's error, within a millisecond |
 /// | `rejecting:3@10s-20s` | rejects everything, and reports itself idle |
 /// | `lying:3` | admits everything, reports no queue, and grants chips, whatever is in it; slow it down to make it answer late |
 /// | `silent:3` | sends none of our headers, and admits everything |
@@ -37,7 +39,9 @@ enum Kind {
     Join,
     Leave,
     Slow(f64),
+    Cold(f64),
     Failing(f64),
+    Refusing(f64),
     Rejecting,
     Load(f64),
     Partition,
@@ -54,8 +58,12 @@ pub enum Change {
     Member(u32, bool),
     /// The factor on the server's own speed.
     Slow(u32, f64),
+    /// The factor on the speed of the next requests that the server begins.
+    Cold(u32, f64),
     /// The share of its admitted requests that the server fails.
     Failing(u32, f64),
+    /// The share of its admitted requests that the server answers with a client's error.
+    Refusing(u32, f64),
     /// Whether the server rejects everything.
     Rejecting(u32, bool),
     /// The factor on an open load.
@@ -67,7 +75,7 @@ pub enum Change {
 /// The text is not an incident.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "an incident is down:3@10s-20s, join:3@10s, leave:3@10s, slow:3@10s-20s=0.5 or load@10s-20s=0.5 (factor above 0, at most 100), failing:3@10s-20s=0.5 (share above 0, at most 1), rejecting:3@10s-20s, partition@10s-20s, lying:3 or silent:3, where 3 may be 3-7"
+    "an incident is down:3@10s-20s, join:3@10s, leave:3@10s, slow:3@10s-20s=0.5, cold:3@10s=0.5 or load@10s-20s=0.5 (factor above 0, at most 100), failing:3@10s-20s=0.5 or refusing:3@10s-20s=0.5 (share above 0, at most 1), rejecting:3@10s-20s, partition@10s-20s, lying:3 or silent:3, where 3 may be 3-7"
 )]
 pub struct NoIncident;
 
@@ -89,8 +97,14 @@ impl Incident {
             Kind::Slow(factor) => {
                 self.servers.clone().for_each(|s| both(Change::Slow(s, factor), Change::Slow(s, 1.0)))
             }
+            Kind::Cold(factor) => {
+                changes.extend(self.servers.clone().map(|s| (at(self.from), Change::Cold(s, factor))));
+            }
             Kind::Failing(share) => {
                 self.servers.clone().for_each(|s| both(Change::Failing(s, share), Change::Failing(s, 0.0)));
+            }
+            Kind::Refusing(share) => {
+                self.servers.clone().for_each(|s| both(Change::Refusing(s, share), Change::Refusing(s, 0.0)));
             }
             Kind::Rejecting => {
                 self.servers.clone().for_each(|s| both(Change::Rejecting(s, true), Change::Rejecting(s, false)));
@@ -139,13 +153,18 @@ impl FromStr for Incident {
             ("lying", None) => Kind::Lying,
             ("silent", None) => Kind::Silent,
             ("rejecting", None) => Kind::Rejecting,
-            ("failing", Some(share)) => {
+            ("failing" | "refusing", Some(share)) => {
                 let share = share.parse().ok().filter(|&share: &f64| share > 0.0 && share <= 1.0);
-                Kind::Failing(share.ok_or(NoIncident)?)
+                let share = share.ok_or(NoIncident)?;
+                if name == "failing" { Kind::Failing(share) } else { Kind::Refusing(share) }
             }
-            ("slow" | "load", Some(factor)) => {
+            ("slow" | "cold" | "load", Some(factor)) => {
                 let factor = factor.parse().ok().filter(|&f: &f64| f > 0.0 && f <= 100.0).ok_or(NoIncident)?;
-                if name == "slow" { Kind::Slow(factor) } else { Kind::Load(factor) }
+                match name {
+                    "slow" => Kind::Slow(factor),
+                    "cold" => Kind::Cold(factor),
+                    _ => Kind::Load(factor),
+                }
             }
             _ => return Err(NoIncident),
         };
@@ -164,6 +183,7 @@ impl FromStr for Incident {
             (_, Some(when)) => {
                 let time = |text: &str| humantime::parse_duration(text).map_err(|_| NoIncident);
                 match when.split_once('-') {
+                    Some(_) if matches!(kind, Kind::Cold(_)) => return Err(NoIncident),
                     Some((from, until)) => (time(from)?, Some(time(until)?)),
                     None => (time(when)?, None),
                 }
@@ -183,7 +203,9 @@ impl fmt::Display for Incident {
             Kind::Join => "join",
             Kind::Leave => "leave",
             Kind::Slow(_) => "slow",
+            Kind::Cold(_) => "cold",
             Kind::Failing(_) => "failing",
+            Kind::Refusing(_) => "refusing",
             Kind::Rejecting => "rejecting",
             Kind::Load(_) => "load",
             Kind::Partition => "partition",
@@ -204,7 +226,12 @@ impl fmt::Display for Incident {
                 write!(f, "-{}", shown(until))?;
             }
         }
-        if let Kind::Slow(factor) | Kind::Failing(factor) | Kind::Load(factor) = self.kind {
+        if let Kind::Slow(factor)
+        | Kind::Cold(factor)
+        | Kind::Failing(factor)
+        | Kind::Refusing(factor)
+        | Kind::Load(factor) = self.kind
+        {
             write!(f, "={factor}")?;
         }
         Ok(())
@@ -224,9 +251,11 @@ mod tests {
             "leave:4@5s",
             "slow:2@10s-20s=0.5",
             "slow:2@0s=0.25",
+            "cold:2@0s=0.025",
             "partition@10s-20s",
             "load@10s-20s=0.25",
             "failing:2@10s-20s=0.5",
+            "refusing:2@10s-20s=0.5",
             "rejecting:2@10s",
             "lying:3",
             "silent:0-4",
@@ -242,12 +271,16 @@ mod tests {
             "down@1s",
             "down:3@20s-10s",
             "slow:3@1s",
+            "cold:3@1s",
+            "cold:3@1s-2s=0.1",
             "slow:3@1s=0",
             "down:3@1s=2",
             "partition:1@1s",
             "load:1@1s=2",
             "load@1s",
             "failing:1@1s",
+            "refusing:1@1s",
+            "refusing:1@1s=1.5",
             "failing:1@1s=1.5",
             "rejecting:1@1s=0.5",
             "lying:3@1s",

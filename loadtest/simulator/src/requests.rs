@@ -93,6 +93,8 @@ pub struct Request {
     pub permit: Permit,
     /// Whether its server fails this attempt.
     pub fails: bool,
+    /// Whether its server answers it with a client's error.
+    pub is_refused: bool,
     /// How this attempt ended, once that is known.
     pub answer: Answer,
     /// The servers to be tried.
@@ -126,6 +128,7 @@ impl Request {
             bid: None,
             permit: Permit::Chip,
             fails: false,
+            is_refused: false,
             answer: Answer::Failed,
             plan: Plan::default(),
             sender,

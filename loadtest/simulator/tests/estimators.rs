@@ -57,7 +57,10 @@ fn slo_finds_the_best_static_capacity_and_follows_a_slowdown() {
     let (known, slo) = (phases(Source::Static, FIXED), phases(Source::Slo, FIXED));
     assert_eq!(capacities(&known), [f64::from(SLO); 4]);
     assert_eq!(capacities(&slo), [8.0, 8.0, 8.0, 4.0]);
-    assert_eq!(known[..3], slo[..3], "as good as the known optimum");
+    for (known, slo) in known.iter().zip(&slo).take(3) {
+        let off = [known.goodput - slo.goodput, known.in_time - slo.in_time];
+        assert!(off.iter().all(|off| off.abs() < 0.02), "as good as the known optimum: {known:?}, {slo:?}");
+    }
     assert!(known[3].in_time < 0.05 && slo[3].in_time > 0.75, "{:?} {:?}", known[3], slo[3]);
     assert!(slo[3].goodput > 0.98);
     let untold = phases(Source::SloUntold, FIXED);

@@ -6,7 +6,7 @@ use crate::crash;
 use crate::host::Host;
 use crate::streams::AnswerId;
 use crate::vm::Vm;
-use bloc_policy::endpoints::Answer;
+use bloc_policy::endpoints::{Answer, EndpointId};
 use bloc_policy::sender;
 use bloc_policy::units::Timestamp;
 use bloc_policy::wire::reason::Reason;
@@ -35,7 +35,7 @@ pub fn count<H: Host>(cluster: &mut Cluster<H>, answer: &Answer) {
         Answer::Failed => Sent::Failures,
         Answer::GivenUp => Sent::GivenUp,
         Answer::Erred(_) => Sent::Errors,
-        Answer::Served(_) | Answer::Orca(_) | Answer::Unreported => return,
+        Answer::Served(_) | Answer::Orca(_) | Answer::Unreported | Answer::ClientError(_) => return,
     };
     cluster.counters.count(counted);
 }
@@ -65,4 +65,10 @@ impl<H: Host> Drop for UnderWay<H> {
             self.cluster.borrow_mut().sender.end(&self.attempt);
         }
     }
+}
+
+/// Whether this server has this address.
+pub fn is_at<H: Host>(cluster: &Shared<H>, server: EndpointId, address: &[u8]) -> bool {
+    let cluster = cluster.borrow();
+    cluster.sender.endpoints().get(server).is_some_and(|server| server.address().as_bytes() == address)
 }

@@ -20,7 +20,7 @@ fn answered(root: &Root<FakeHost>, process: &Process, took: Duration) {
     let (stream, mut filter) = arrived(root);
     process.advance(took);
     stream.0.response.replace(Some(Headers::default()));
-    filter.response_headers(10, true);
+    filter.response_headers(true);
 }
 
 #[test]

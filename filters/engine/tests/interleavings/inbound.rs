@@ -80,7 +80,7 @@ impl Request {
 
     pub fn answered(&mut self, answer: &[(&str, &str)], ends: bool) {
         self.stream.0.response.replace(Some(headers(answer)));
-        self.filter.response_headers(answer.len(), ends);
+        self.filter.response_headers(ends);
     }
 
     fn said(&self, name: &str) -> Option<String> {
@@ -212,7 +212,9 @@ fn an_answer_of_envoys_own_without_a_connection_is_a_rejection() {
         request.answered(answer, ends);
         let reason = request.said("x-bloc-reject");
         let counts = ["rejected_unreachable", "departed"].map(|name| server.counted(name));
-        assert_eq!(counts, if reason.is_some() { [1, 0] } else { [0, 1] });
+        // Whoever answers with 503, that says nothing of the application's speed.
+        let measured = i64::from(answer[0].1 == "200" && !answer.iter().any(|(name, _)| *name == "grpc-status"));
+        assert_eq!(counts, if reason.is_some() { [1, 0] } else { [0, measured] });
         assert!(reason.is_none() || request.said("x-bloc-load").as_deref() == Some("chip=0, queue=0"));
         reason.is_some()
     };
@@ -222,6 +224,10 @@ fn an_answer_of_envoys_own_without_a_connection_is_a_rejection() {
         assert!(!rejected(&[SPEAKS], flags, &ANSWER, false), "{flags:#x}: an application's answer");
         assert!(!rejected(&[], flags, &own, false), "{flags:#x}: to a caller without our filters");
     }
+    // Users add headers to every answer, and Envoy to that of a circuit breaker.
+    let more: Vec<_> =
+        own.iter().chain(&[("x-envoy-overloaded", "true"), ("x-a", "1"), ("x-b", "2")]).copied().collect();
+    assert!(rejected(&[SPEAKS], 0x80, &more, false) && !rejected(&[SPEAKS], 0, &more, false));
     for flags in [0, 0x4, 0x8000, 0x2 | 0x4, 0x20 | 0x40, 0x80 | 0x1] {
         assert!(!rejected(&[SPEAKS], flags, &own, false), "{flags:#x}: the application may have seen it");
     }
@@ -243,6 +249,32 @@ fn requests_without_an_answer_take_no_part_in_the_execution_time_of_others() {
         served.answered(&ANSWER, true);
         let load = served.said("x-bloc-load").expect("a report");
         assert!(load.contains("exec=100"), "unreachable: {unreachable}: {load}");
+    }
+}
+
+#[test]
+fn an_answer_that_says_that_the_application_failed_or_is_overloaded_is_not_measured() {
+    let grpc = |status| [(":status", "200"), ("content-type", "application/grpc"), ("grpc-status", status)];
+    for (answer, ends, measured) in [
+        (&[(":status", "200")][..], false, 1),
+        (&[(":status", "204")], true, 1),
+        (&[(":status", "404")], false, 1),
+        (&[(":status", "429")], false, 0),
+        (&[(":status", "500")], false, 0),
+        (&[(":status", "503")], true, 0),
+        (&grpc("0"), true, 1),
+        (&grpc("5"), true, 1),
+        (&grpc("8"), true, 0),
+        (&grpc("13"), true, 0),
+        (&grpc("14"), true, 0),
+        (&grpc("14"), false, 1),
+    ] {
+        let server = Server::new("");
+        let mut request = server.comes(&[SPEAKS]);
+        request.answered(answer, ends);
+        let load = if measured > 0 { "chip=1, queue=0, exec=0" } else { "chip=1, queue=0" };
+        assert_eq!(request.said("x-bloc-load").as_deref(), Some(load), "{answer:?}");
+        assert_eq!(server.counted("departed"), measured, "{answer:?}");
     }
 }
 

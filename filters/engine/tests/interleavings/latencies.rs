@@ -86,13 +86,13 @@ impl Sidecar {
             self.process.advance(millis(*took));
             if let Some(answer) = answer {
                 attempt.0.response.replace(Some(headers(answer)));
-                sent.response_headers(answer.len(), true);
+                sent.response_headers(true);
                 stream.0.response.replace(attempt.0.response.borrow().clone());
             } else {
                 stream.0.response.replace(Some(headers(&[(":status", "504")])));
             }
         }
-        filter.response_headers(1, true);
+        filter.response_headers(true);
     }
 
     /// The last poll is answered, its report counted or not; returns the next one.
@@ -114,7 +114,7 @@ impl Sidecar {
 
 fn answer((stream, filter): &mut (FakeStream, Box<dyn Filter>)) {
     stream.0.response.replace(Some(headers(GOOD)));
-    filter.response_headers(GOOD.len(), true);
+    filter.response_headers(true);
 }
 
 #[test]
@@ -172,8 +172,8 @@ fn a_call_that_is_refused_for_the_slo_has_no_time() {
     for stream in [&attempt, &stream] {
         stream.0.response.replace(Some(headers(&busy)));
     }
-    sent.response_headers(2, true);
-    filter.response_headers(2, true);
+    sent.response_headers(true);
+    filter.response_headers(true);
     let (refused, _) = came(&outbound, seen());
     assert_eq!(refused.0.reply.borrow().as_ref().map(|reply| reply.status), Some(503));
     sidecar.ticks(1);
@@ -199,8 +199,8 @@ fn a_call_whose_trailers_say_so_has_failed() {
     for stream in [&attempt, &stream] {
         stream.0.response.replace(Some(headers(GOOD)));
     }
-    sent.response_headers(1, false);
-    filter.response_headers(1, false);
+    sent.response_headers(false);
+    filter.response_headers(false);
     sent.response_trailers();
     sidecar.ticks(1);
     let calls = Calls { requests: 1, failed: 1, ..Calls::default() };
@@ -221,8 +221,8 @@ fn a_call_to_an_unlisted_server_has_a_time_too() {
     for stream in [&attempt, &stream] {
         stream.0.response.replace(Some(headers(GOOD)));
     }
-    sent.response_headers(1, true);
-    filter.response_headers(1, true);
+    sent.response_headers(true);
+    filter.response_headers(true);
     sidecar.ticks(1);
     sidecar.report(true);
     let polls = sidecar.process.calls.borrow();

@@ -88,7 +88,7 @@ fn an_idle_attempt_is_not_pending() {
     let seen = || Seen { address: Some("10.0.0.1:80".to_owned()), ..Seen::default() };
     let (stream, mut filter) = came(&attempts, seen());
     stream.0.response.replace(Some(headers(&ANSWER)));
-    filter.response_headers(4, false);
+    filter.response_headers(false);
     let cluster = thread.engine.vm().cluster(None, "backend").expect("a cluster");
     let pending = || cluster.borrow().sender.endpoints().iter().map(|(_, server)| server.pending()).sum::<u32>();
     assert_eq!(pending(), 1);

@@ -31,6 +31,9 @@ pub enum Answer {
     RejectedForDeadline(LoadReport),
     /// The application answered with an error, with this report if the server sends BLOC reports.
     Erred(Option<LoadReport>),
+    /// The application answered with another error than those of a server (4xx, or another status
+    /// over gRPC), with this report if the server sends BLOC reports.
+    ClientError(Option<LoadReport>),
     /// There was no connection, the server reset it, or the answer took too long.
     Failed,
     /// The caller no longer wanted the answer.

@@ -8,6 +8,11 @@ use crate::units::Timestamp;
 use crate::wire::load_report::LoadReport;
 use slotmap::new_key_type;
 
+/// The weight of the newest answer without a report.
+pub(super) const TOOK_WEIGHT: f64 = 0.1;
+/// So many requests explore one server at a time.
+const MOST_EXPLORING: u32 = 4;
+
 new_key_type! {
     /// Identifies an endpoint of one [`Endpoints`] as long as it exists; never reused for another.
     pub struct EndpointId;
@@ -25,6 +30,10 @@ pub struct Endpoint {
     pub(super) unheard_since: Timestamp,
     /// `explored` at the last [`Endpoints::meet`].
     pub(super) met: u64,
+    /// The number of the last list in which it was the first.
+    pub(super) chosen: u64,
+    /// How long its answers without a report took, smoothed, in seconds.
+    pub(super) took: Option<f64>,
     pub(super) report: LoadReport,
     pub(super) reported: Timestamp,
     pub(super) estimate: Estimate,
@@ -33,6 +42,8 @@ pub struct Endpoint {
     /// Until when it counts as one that has just bounced.
     pub(super) bounced_until: Timestamp,
     pub(super) failures: Failures,
+    /// Errors of clients.
+    pub(super) client_errors: Failures,
     /// None: it is not shut.
     pub(super) shut: Option<Shut>,
     /// Its index in `Endpoints::all`.
@@ -88,6 +99,17 @@ impl Endpoint {
         let known = self.pending > 0 || now.since(self.last_event) < FORGOTTEN;
         let speed = self.speed().filter(|_| known)?;
         Some(self.backlog.cost(self.pending, speed, now))
+    }
+
+    /// How long it takes for a request, in seconds, by its report, or, without one, by its answers.
+    pub fn answers_after(&self) -> Option<f64> {
+        self.report.execution.map(|execution| execution.as_secs_f64()).or(self.took)
+    }
+
+    /// Whether it was not first in the last `long` of so many lists, although it is not shut, and
+    /// has few requests of this sender.
+    pub fn is_starved(&self, lists: u64, long: u64) -> bool {
+        self.shut.is_none() && self.pending < MOST_EXPLORING && lists.saturating_sub(self.chosen) > long
     }
 
     /// Whether it has room, or has to be asked anew.

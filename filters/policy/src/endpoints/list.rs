@@ -1,5 +1,6 @@
 //! Which servers there are, and when a sender forgets one or its report.
 
+use super::endpoint::TOOK_WEIGHT;
 use super::{Endpoint, EndpointId, Endpoints};
 use crate::backlog::Backlog;
 use crate::bid::Promises;
@@ -64,8 +65,6 @@ impl Endpoints {
         if let Some(id) = self.find(address) {
             return id;
         }
-        let mut failures = Failures::default();
-        failures.compare(true, &mut self.peers);
         let id = self.table.insert(Endpoint {
             address: address.into(),
             chips: 1,
@@ -75,16 +74,20 @@ impl Endpoints {
             unheard: 0,
             unheard_since: now,
             met: 0,
+            chosen: 0,
+            took: None,
             report: LoadReport::default(),
             estimate: Estimate::default(),
             backlog: Backlog::default(),
             promises: Promises::default(),
             bounced_until: Timestamp::ZERO,
-            failures,
+            failures: Failures::default(),
+            client_errors: Failures::default(),
             shut: None,
             place: self.all.len(),
             qualified: Some(self.qualified.len()),
         });
+        self.compare(id, true);
         self.all.push(id);
         self.standings.push(Standing::default());
         self.qualified.push(id);
@@ -95,9 +98,9 @@ impl Endpoints {
     /// Forgets a server; what its attempts under way report later is ignored.
     pub fn remove(&mut self, id: EndpointId) {
         self.disqualify(id);
-        let Some(mut endpoint) = self.table.remove(id) else { return };
+        self.compare(id, false);
+        let Some(endpoint) = self.table.remove(id) else { return };
         self.waiting.remove(&(endpoint.last_event, id));
-        endpoint.failures.compare(false, &mut self.peers);
         self.by_address.remove(&endpoint.address);
         self.all.swap_remove(endpoint.place);
         self.standings.swap_remove(endpoint.place);
@@ -110,6 +113,21 @@ impl Endpoints {
     pub fn meet(&mut self, id: EndpointId, explored: u64) {
         if let Some(endpoint) = self.table.get_mut(id) {
             endpoint.met = explored;
+        }
+    }
+
+    /// A server without reports has answered after this time.
+    pub fn took(&mut self, id: EndpointId, took: Duration) {
+        if let Some(endpoint) = self.table.get_mut(id) {
+            let took = took.as_secs_f64();
+            endpoint.took = Some(endpoint.took.map_or(took, |mean| mean + TOOK_WEIGHT * (took - mean)));
+        }
+    }
+
+    /// This server is the first in the list with this number.
+    pub fn chosen(&mut self, id: EndpointId, number: u64) {
+        if let Some(endpoint) = self.table.get_mut(id) {
+            endpoint.chosen = number;
         }
     }
 
@@ -148,14 +166,16 @@ impl Endpoints {
     fn look_at_next(&mut self, now: Timestamp) {
         self.looked_at = if self.looked_at + 1 < self.all.len() { self.looked_at + 1 } else { 0 };
         if self.looked_at == 0 {
-            self.peers.renew(self.table.values().map(|endpoint| &endpoint.failures));
+            self.peers.failures.renew(self.table.values().map(|endpoint| &endpoint.failures));
+            self.peers.client_errors.renew(self.table.values().map(|endpoint| &endpoint.client_errors));
         }
         let Some(id) = self.at(self.looked_at) else { return };
         let Some(endpoint) = self.table.get_mut(id) else { return };
         // A server with an attempt under way is not forgotten: as a newcomer it would be tried
         // again before that.
         if endpoint.pending == 0 && endpoint.estimate.forget(self.reset_interval, now) {
-            endpoint.failures.forget(&mut self.peers);
+            endpoint.failures.forget(&mut self.peers.failures);
+            endpoint.client_errors.forget(&mut self.peers.client_errors);
             self.note(id);
         }
     }

@@ -114,7 +114,7 @@ fn a_bounced_attempt_that_spent_no_chip_earns_none() {
 fn a_server_that_rejects_for_a_deadline_keeps_its_chips() {
     let mut endpoints = Endpoints::new(RESET, MAX_CHIPS);
     let id = endpoints.add("s", at(0));
-    endpoints.answer(id, Permit::Probe, Answer::Unreported, at(0));
+    endpoints.answer(id, Permit::Probe, Answer::Served(report(true)), at(0));
     let permit = endpoints.begin(id, at(1)).unwrap();
     endpoints.answer(id, permit, Answer::RejectedForDeadline(report(false)), at(1));
     assert_eq!(endpoints.get(id).map(Endpoint::chips), Some(2));
@@ -212,7 +212,7 @@ fn a_failure_counts_against_a_server_unless_all_servers_fail() {
             endpoints.end(id);
         }
     }
-    endpoints.answer(ids[0], Permit::Probe, Answer::Unreported, at(100_000));
+    endpoints.answer(ids[0], Permit::Probe, Answer::Served(report(true)), at(100_000));
     let permit = endpoints.begin(ids[0], at(100_001)).unwrap();
     endpoints.answer(ids[0], permit, Answer::Failed, at(100_001));
     assert_eq!(chips(&endpoints, ids[0]), Some(1), "all of them fail");
@@ -250,7 +250,7 @@ fn a_server_keeps_its_chip_without_a_report_and_loses_it_when_missing() {
     endpoints.begin(id, at(1));
     endpoints.answer(id, Permit::Chip, Answer::Unreported, at(1));
     assert_eq!(endpoints.get(id).map(Endpoint::chips), Some(1));
-    endpoints.missing(id, at(2));
+    endpoints.leave_alone(id, at(2));
     assert_eq!(endpoints.get(id).map(Endpoint::chips), Some(0));
     assert_eq!(endpoints.begin(id, at(3)), Some(Permit::Forced));
 }

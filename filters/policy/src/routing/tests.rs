@@ -196,8 +196,14 @@ fn a_sender_that_is_alone_lists_each_server_once_the_cheapest_first_chips_or_not
         let id = known.find(&format!("s{i}")).unwrap();
         let execution = Duration::from_millis(execution);
         let service = Some(4.0 / execution.as_secs_f64());
-        let report =
-            LoadReport { chip: true, queue: Some(0), service, execution: Some(execution), ..LoadReport::default() };
+        let report = LoadReport {
+            chip: true,
+            queue: Some(0),
+            capacity: Some(99),
+            service,
+            execution: Some(execution),
+            ..LoadReport::default()
+        };
         known.begin(id, now);
         known.answer(id, Permit::Chip, Answer::Served(report), now);
         known.end(id);

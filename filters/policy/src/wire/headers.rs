@@ -13,6 +13,10 @@ pub const ENDPOINTS: &str = "x-bloc-endpoints";
 /// Why a request was rejected before the application saw it.
 pub const REJECT: &str = "x-bloc-reject";
 
+/// What the answers of a server carry that wants no requests: Envoy's health checks take it for
+/// unhealthy or degraded. Those are Envoy's own health checks, whose results a filter cannot see.
+pub const MARKS: [&str; 2] = ["x-envoy-immediate-health-check-fail", "x-envoy-degraded"];
+
 /// How many bytes the body has.
 pub const CONTENT_LENGTH: &str = "content-length";
 /// What the body is.

@@ -34,7 +34,7 @@ fn a_server_with_flattering_reports_gets_under_a_fifth_of_requests() {
             );
             println!("{what}");
             assert!(tally.share() < 0.2, "{what}");
-            assert!(tally.most_at_liar <= 10, "{what}");
+            assert!(tally.most_at_liar <= 12, "{what}");
             assert!(tally.p99() as f64 <= MAX_REPORT_FACTOR * honest.p99() as f64, "{what}");
             assert_eq!(tally.lost, 0, "{what}");
         }

@@ -137,7 +137,7 @@ fn a_server_of_two_that_reports_nothing_gets_what_least_request_gives_it() {
             let (_, tally) = run(alone, load, [lie; 2]);
             let what = say(alone, load, lie, &tally, &least);
             assert!((tally.share() - least.share()).abs() < 0.1, "{what}");
-            assert!(tally.mean() <= 1.1 * least.mean() && tally.p99() as f64 <= 1.1 * least.p99() as f64, "{what}");
+            assert!(tally.mean() <= 1.1 * least.mean() && tally.p99() as f64 <= 1.15 * least.p99() as f64, "{what}");
         }
     }
 }

@@ -43,7 +43,7 @@ impl Simulation<'_> {
         request.attempts += 1;
         request.began = self.now;
         (request.server, request.bid, request.place) = (choice.server, choice.bid, Place::Network);
-        (request.permit, request.fails) = (choice.permit, false);
+        (request.permit, request.fails, request.is_refused) = (choice.permit, false, false);
         let (origin, started) = (request.sender, request.started);
         self.tally.attempt(started, choice.server, self.now);
         self.view.committed[choice.server as usize] += 1;
@@ -93,7 +93,8 @@ impl Simulation<'_> {
                 self.after(self.scenario.bounce.saturating_sub(self.scenario.one_way), Event::Return(index));
             }
             Verdict::Admitted => {
-                request.fails = server.failing > 0.0 && self.generators.servers.f64() < server.failing;
+                let mut happens = |share: f64| share > 0.0 && self.generators.servers.f64() < share;
+                (request.fails, request.is_refused) = (happens(server.failing), happens(server.refusing));
                 server.join(index, &mut self.requests);
                 self.inside += 1;
                 self.tally.admitted(server.inside, self.inside as f64 / f64::from(self.alive));
@@ -205,9 +206,16 @@ impl Simulation<'_> {
         let frees = self.scenario.application.is_zero() || self.holds(place).is_some();
         let request = &mut self.requests[index];
         let server = &mut self.servers[place];
-        let report = server.model.answer(index, self.now, &mut self.generators.servers);
+        let rng = &mut self.generators.servers;
+        let report = if request.fails {
+            server.model.fail(index, self.now, rng)
+        } else {
+            server.model.answer(index, self.now, rng)
+        };
         request.answer = if request.fails {
             Answer::Erred(report)
+        } else if request.is_refused {
+            Answer::ClientError(report)
         } else {
             self.tally.served(request.server, self.now);
             report.map_or(Answer::Unreported, Answer::Served)
@@ -236,7 +244,7 @@ impl Simulation<'_> {
             Answer::Rejected(_) | Answer::Bounced(_) | Answer::RejectedForDeadline(_) if may_retry => self.retry(index),
             Answer::Rejected(_) | Answer::Bounced(_) | Answer::RejectedForDeadline(_) => self.end(index, End::Shed),
             Answer::Failed | Answer::Erred(_) if may_retry && self.scenario.retry_failures => self.retry(index),
-            Answer::Failed | Answer::Erred(_) | Answer::GivenUp => self.end(index, End::Error),
+            Answer::Failed | Answer::Erred(_) | Answer::ClientError(_) | Answer::GivenUp => self.end(index, End::Error),
         }
     }
 

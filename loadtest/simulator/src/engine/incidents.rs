@@ -7,6 +7,9 @@ use crate::policies::UNAVAILABLE;
 use crate::requests::Place;
 use bloc_policy::endpoints::Answer;
 
+/// How many requests a cold server begins until it is warm.
+const COLD: u32 = 10;
+
 impl Simulation<'_> {
     pub(super) fn change(&mut self, index: u32) {
         match self.changes[index as usize].1 {
@@ -17,7 +20,9 @@ impl Simulation<'_> {
                 self.servers[server as usize].factor = factor;
                 self.view.rates[server as usize] = self.scenario.service_rate(server) * factor;
             }
+            Change::Cold(server, factor) => self.servers[server as usize].cold = (COLD, factor),
             Change::Failing(server, share) => self.servers[server as usize].failing = share,
+            Change::Refusing(server, share) => self.servers[server as usize].refusing = share,
             Change::Rejecting(server, rejects) => self.servers[server as usize].rejecting = rejects,
             Change::Load(factor) => self.load_factor = factor,
             Change::Parted(parted) => self.parted = parted,

@@ -126,6 +126,14 @@ impl ServerModel for Inbound {
         Some(self.server.report(others, rng))
     }
 
+    fn fail(&mut self, request: u32, now: Timestamp, rng: &mut fastrand::Rng) -> Option<LoadReport> {
+        let others = Concurrency::new(self.in_flight - 1);
+        let (_, since) = self.inside.remove(&request)?;
+        self.server.leave(others, since, now);
+        self.in_flight = others.get();
+        Some(self.server.report(others, rng))
+    }
+
     fn stream(&mut self, counts: bool) {
         let count = |of: u32| if counts { of + 1 } else { of.saturating_sub(1) };
         (self.in_flight, self.streams) = (count(self.in_flight), count(self.streams));

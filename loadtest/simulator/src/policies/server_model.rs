@@ -49,6 +49,11 @@ pub trait ServerModel {
     /// The application has finished a request, which leaves: the report in its answer, if any.
     fn answer(&mut self, request: u32, now: Timestamp, rng: &mut fastrand::Rng) -> Option<LoadReport>;
 
+    /// The application has failed a request. How fast says nothing of how fast it serves.
+    fn fail(&mut self, request: u32, now: Timestamp, rng: &mut fastrand::Rng) -> Option<LoadReport> {
+        self.answer(request, now, rng)
+    }
+
     /// An idle stream begins to count, or stops.
     fn stream(&mut self, _counts: bool) {}
 

@@ -13,3 +13,4 @@ mod held;
 mod mesh;
 mod passing;
 mod rejection;
+mod wrong;

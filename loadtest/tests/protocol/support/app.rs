@@ -4,8 +4,9 @@
 //! leave; not counted as executing), `/slow` after 100 ms, `/takes/7` after 7 ms, `/own-429` with a
 //! 429 of its own. `/orca` reports as many requests per second by ORCA as the application's name
 //! says, at a utilization of half, and takes as long as that implies. `/lie` answers with our
-//! headers, `/abort` with half a body and a reset, `/work` after a time and on as many at once as
-//! the test sets; everything else with the request's body.
+//! headers, `/abort` with half a body and a reset, `/missing` with 404, `/work` after a time and on
+//! as many at once as the test sets; everything else with the request's body. A test can make it
+//! answer everything at once with one status, and mark its answers with a header.
 
 use http_body_util::{BodyExt, StreamBody};
 use hyper::body::{Bytes, Frame, Incoming};
@@ -16,7 +17,7 @@ use hyper_util::rt::{TokioExecutor, TokioIo};
 use hyper_util::server::conn::auto;
 use std::io;
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU16, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::net::TcpListener;
@@ -45,6 +46,10 @@ struct Inner {
     /// What `/work` takes, in milliseconds, and how many requests at once.
     work: AtomicU64,
     places: Semaphore,
+    /// The status with which it answers everything at once; 0: as usual.
+    at_once_with: AtomicU16,
+    /// A header of all its answers.
+    mark: Mutex<Option<&'static str>>,
 }
 
 type Body = http_body_util::combinators::BoxBody<Bytes, io::Error>;
@@ -62,6 +67,8 @@ impl App {
             release: Semaphore::new(0),
             work: 0.into(),
             places: Semaphore::new(Semaphore::MAX_PERMITS),
+            at_once_with: 0.into(),
+            mark: Mutex::default(),
         });
         tokio::spawn(serve(listener, Arc::clone(&inner), stopped));
         Self { address, inner, stop }
@@ -113,6 +120,17 @@ impl App {
         self.inner.places.add_permits(requests);
     }
 
+    /// It answers everything at once from now on, with this status and an empty body; none: as
+    /// usual.
+    pub fn answers_at_once(&self, status: Option<StatusCode>) {
+        self.inner.at_once_with.store(status.map_or(0, |status| status.as_u16()), Ordering::Relaxed);
+    }
+
+    /// Its answers carry this header from now on, with the value `true`; none: no such header.
+    pub fn marks(&self, header: Option<&'static str>) {
+        *self.inner.mark.lock().unwrap() = header;
+    }
+
     /// Closes the listener and all connections, as a crash would.
     pub async fn crash(&self) {
         self.stop.send_replace(true);
@@ -153,10 +171,17 @@ async fn answer(inner: Arc<Inner>, request: Request<Incoming>) -> Result<Respons
     // An application notices late that a client has left, so its work on those requests says
     // nothing about the sidecar.
     let _working = (path != "/fleeting").then(|| Working::begin(&inner));
-    let response = Response::builder().header("x-app", &inner.name);
+    let mut response = Response::builder().header("x-app", &inner.name);
+    if let Some(mark) = *inner.mark.lock().unwrap() {
+        response = response.header(mark, "true");
+    }
     let whole = |bytes: Bytes| http_body_util::Full::new(bytes).map_err(|never| match never {}).boxed();
+    if let Ok(status) = StatusCode::from_u16(inner.at_once_with.load(Ordering::Relaxed)) {
+        return Ok(response.status(status).body(whole(Bytes::new())).unwrap());
+    }
     let response = match path.as_str() {
         "/own-429" => response.status(StatusCode::TOO_MANY_REQUESTS),
+        "/missing" => response.status(StatusCode::NOT_FOUND),
         "/orca" => {
             let rate: f64 = inner.name.parse().unwrap();
             tokio::time::sleep(Duration::from_secs_f64(0.5 / rate)).await;

@@ -18,7 +18,7 @@ pub(super) fn held(request: &mut Request, comes: bool) -> Step {
     all.extend(reply.headers.iter().map(|(name, value)| (name.as_str(), value.as_str())));
     let response = headers(&all);
     *stream.0.response.borrow_mut() = Some(Rc::clone(&response));
-    filter.response_headers(count(&response), true);
+    filter.response_headers(true);
     Step::Return(Some(response))
 }
 
@@ -28,6 +28,6 @@ pub(super) fn work(request: &mut Request, status: &str) -> Step {
     let all = [(":status", status), ("content-type", "text/plain"), ("date", "today"), ("server", "envoy")];
     let response = headers(&all);
     *stream.0.response.borrow_mut() = Some(Rc::clone(&response));
-    filter.response_headers(count(&response), true);
+    filter.response_headers(true);
     Step::Return(Some(response))
 }
