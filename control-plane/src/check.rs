@@ -1,6 +1,8 @@
 //! Checks a file offline as the control plane would: a services file, or the ConfigMaps among
 //! manifests.
 
+mod priorities;
+
 use crate::snapshot::Snapshot;
 use crate::source::kubernetes::{ALL, KEY, LABEL, PolicySpec, Scope};
 use bloc_policy::config::{CapacitySpec, ConfigError, RoutingKind, ServiceSpec, ServicesSpec};
@@ -52,6 +54,7 @@ pub fn check(text: &str, namespace: &str) -> Result<Verdict, Vec<ConfigError>> {
 
 fn manifests(documents: Vec<Value>, namespace: &str) -> Result<Verdict, Vec<ConfigError>> {
     let (mut errors, mut checked) = (Vec::new(), 0);
+    let mut warnings: Vec<String> = documents.iter().filter_map(priorities::warning).collect();
     let mut good = Vec::new();
     let mut in_force: BTreeMap<String, (Option<i64>, String)> = BTreeMap::new();
     for document in documents {
@@ -114,7 +117,6 @@ fn manifests(documents: Vec<Value>, namespace: &str) -> Result<Verdict, Vec<Conf
         return Err(errors);
     }
     let cluster = good.iter().find(|(own, ..)| own == namespace).map(|(.., spec)| spec);
-    let mut warnings = Vec::new();
     for (own, title, policy) in &good {
         for name in policy.services.keys() {
             let above = cluster.filter(|_| own != namespace).map(|cluster| {
@@ -210,6 +212,17 @@ mod tests {
             map("bloc-system", "{a.shop.svc.cluster.local: {}}")
         );
         assert_eq!(good(&manifests), Good::ConfigMaps(2));
+    }
+
+    #[test]
+    fn warns_of_priorities_that_the_filters_ignore() {
+        let service = "kind: Service\nmetadata: {name: a, namespace: shop}\nspec: {trafficDistribution: PreferClose}\n";
+        let found = warnings(&format!("{service}---\n{}", map("shop", "{a: {}}")));
+        assert_eq!(found.len(), 1, "{found:?}");
+        assert!(
+            found[0].starts_with("Service shop/a.spec.trafficDistribution gives endpoints priorities"),
+            "{found:?}"
+        );
     }
 
     #[test]
