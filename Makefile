@@ -87,7 +87,7 @@ soak-envoy: needs release envoy ## test | 31 min | | 30 minutes of load, bursts 
 	$(LAB) soak --duration 30m
 
 .PHONY: chaos
-chaos: needs release envoy ## test | 50 min | root ip nft | One fault after the other under load, into stock Envoy, tuned stock Envoy and ours (ROWS=a,b runs only these)
+chaos: needs release envoy ## test | 60 min | root ip nft | One fault after the other under load, into Envoy, stock and tuned, with ours and without (ROWS=a,b runs only these)
 	cargo build --locked --release -p bloc-clock
 	$(LAB) chaos $(if $(ROWS),--only $(ROWS))
 

@@ -15,10 +15,10 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 /// Inject one fault after the other under load: into stock Envoy, stock Envoy with circuit breakers
-/// and outlier detection, and ours.
+/// and outlier detection, ours, and ours with the same settings.
 ///
-/// Fails if ours breaks a promise or does harm, if stock Envoy keeps the promise too, or if a row
-/// was not run.
+/// Fails if ours breaks a promise or does harm, if ours with the settings is worse than stock Envoy
+/// with them, if stock Envoy keeps the promise too, or if a row was not run.
 #[derive(Debug, Args)]
 pub struct ChaosCommand {
     /// What balances the load in our column: bloc, bid or mu
@@ -30,12 +30,13 @@ pub struct ChaosCommand {
     /// How long a flood lasts; 5s to 10m
     #[arg(long, default_value = "20s", value_parser = |text: &str| duration(text, Duration::from_secs(5), Duration::from_secs(600)))]
     flood: Duration,
-    /// Tune stock Envoy in this way in the second column of each row, instead of the best way for
-    /// the row: requests in flight of a sender, and how long an attempt may take, such as 10:1500ms
+    /// Tune Envoy in this way in the second and fourth column of each row, instead of the best way
+    /// for the row: requests in flight of a sender, and how long an attempt may take, such as
+    /// 10:1500ms
     #[arg(long, value_name = "REQUESTS:ATTEMPT")]
     guard: Option<Guard>,
     /// Nothing starts that would end later than this; 1m to 1h
-    #[arg(long, default_value = "49m", value_parser = |text: &str| duration(text, Duration::from_secs(60), Duration::from_secs(3600)))]
+    #[arg(long, default_value = "59m", value_parser = |text: &str| duration(text, Duration::from_secs(60), Duration::from_secs(3600)))]
     limit: Duration,
     /// Seed of the order, the victims, the arrivals and the service times
     #[arg(long, default_value = "1")]
@@ -74,6 +75,7 @@ impl ChaosCommand {
         println!("seed {seed}; promises of ours that no other column keeps: {promises}");
         let wrong = [
             ("broken", of(|row| matches!(row.verdict(), Verdict::Broken(_)))),
+            ("worse than tuned Envoy", of(|row| matches!(row.verdict(), Verdict::Worse(_)))),
             ("promises that stock Envoy keeps too", of(|row| matches!(row.verdict(), Verdict::Shared(_)))),
             ("not run, which is no pass", of(|row| row.verdict() == Verdict::NotRun)),
         ];

@@ -80,6 +80,18 @@ impl Bound {
         }
     }
 
+    /// Whether `value` is no worse than that of `other`, except by chance: within this bound, with
+    /// `other` in the place of stock Envoy; where the bound is absolute, within it or within a
+    /// tenth of `other`.
+    pub fn is_no_worse(self, value: Option<f64>, other: Option<f64>) -> bool {
+        let as_good = value.zip(other).is_some_and(|(value, other)| match self {
+            Self::AtMost(_) => value <= 1.1 * other,
+            Self::AtLeast(_) => value >= 0.9 * other,
+            _ => false,
+        });
+        as_good || self.holds(value, other)
+    }
+
     /// The bound as a reader sees it.
     pub fn shown(self) -> String {
         match self {
@@ -123,6 +135,17 @@ mod tests {
         assert!(Bound::Chance.holds(Some(3.0), Some(0.0)) && !Bound::Chance.holds(Some(4.0), Some(0.0)));
         assert!(worse.holds(None, None), "it never came in stock Envoy either");
         assert!(!Bound::AtMost(5.0).holds(None, None));
+    }
+
+    #[test]
+    fn an_absolute_bound_that_another_misses_too_is_no_worse() {
+        let (most, least) = (Bound::AtMost(5.0), Bound::AtLeast(5.0));
+        for (bound, good, other, bad) in [(most, 7.7, 7.0, 7.8), (least, 2.7, 3.0, 2.6), (most, 5.0, 1.0, 5.1)] {
+            assert!(bound.is_no_worse(Some(good), Some(other)), "{bound:?}");
+            assert!(!bound.is_no_worse(Some(bad), Some(other)), "{bound:?}");
+        }
+        assert!(Bound::Chance.is_no_worse(Some(3.0), Some(0.0)) && !Bound::Chance.is_no_worse(Some(4.0), Some(0.0)));
+        assert!(!Bound::AtMost(5.0).is_no_worse(None, Some(9.0)));
     }
 
     #[test]

@@ -80,7 +80,7 @@ pub async fn flood(chaos: &Chaos, ends: Instant, place: Place<'_>) -> Result<Row
     let seconds = chaos.flood.as_secs();
     let what = format!("{SHARE} times what the servers can do, from {FEW} senders, for {seconds} s");
     let claim = FLOOD_CLAIM;
-    if Instant::now() + 3 * chaos.flood + STARTS > ends {
+    if Instant::now() + 4 * chaos.flood + STARTS > ends {
         return Ok(Row::not_run(FLOOD, what, claim, format!("no time left of {:?}", chaos.limit)));
     }
     let stand = Stand::start(&mesh(chaos, FEW), chaos.guard(GUARD), place, FLOOD).await?;
@@ -109,7 +109,7 @@ pub async fn senders(chaos: &Chaos, ends: Instant, place: Place<'_>) -> Result<R
     let what =
         format!("{SHARE} times what the servers can do, from {MANY} senders for {seconds} s, then from one of them");
     let claim = SENDERS_CLAIM;
-    if Instant::now() + 6 * chaos.flood + 2 * STARTS > ends {
+    if Instant::now() + 8 * chaos.flood + 2 * STARTS > ends {
         return Ok(Row::not_run(SENDERS, what, claim, format!("no time left of {:?}", chaos.limit)));
     }
     let stand = Stand::start(&mesh(chaos, MANY), chaos.guard(GUARD_OF_MANY), place, SENDERS).await?;

@@ -1,5 +1,5 @@
-//! Faults under load, in three columns: stock Envoy, stock Envoy as a good operator tunes it
-//! ([`Guard`](bloc_mesh::envoy::Guard)), and ours.
+//! Faults under load, in four columns: stock Envoy, stock Envoy as a good operator tunes it
+//! ([`Guard`](bloc_mesh::envoy::Guard)), ours, and ours tuned in the same way.
 //!
 //! There is a small mesh of real Envoys for each column, under half of the load that it can serve,
 //! or less where a single server is left.
@@ -17,7 +17,8 @@
 //!
 //! A row's claim ([`Claim`]) sets the bounds. A promise of ours must hold in our column and in no
 //! other. Where our filters make no difference, or our own parts break, our column must be no worse
-//! than stock Envoy. A row that was not run does not pass.
+//! than stock Envoy. In each row ours, tuned, must be no worse than stock Envoy, tuned. A row that
+//! was not run does not pass.
 
 pub mod command;
 mod false_control_plane;

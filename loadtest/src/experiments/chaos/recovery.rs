@@ -185,9 +185,10 @@ pub async fn run(chaos: &Chaos, ends: Instant, place: Place<'_>, tell: &mut impl
     let mut rows: Vec<(Recovery, Row)> =
         wanted.map(|one| (one, Row::new(one.name, one.what(), CLAIM, vec![]))).collect();
     let baselines = [Side::Stock, Side::Tuned].map(|side| (side, Policy::LeastRequest));
-    let ours = [Policy::Bloc, Policy::Bid, Policy::Mu].map(|policy| (Side::Ours, policy));
+    let policies = [Policy::Bloc, Policy::Bid, Policy::Mu];
+    let ours = [Side::Ours, Side::OursTuned].into_iter().flat_map(|side| policies.map(|policy| (side, policy)));
     for (side, policy) in baselines.into_iter().chain(ours) {
-        let concerns = |one: &Recovery| side != Side::Ours || one.policy == policy;
+        let concerns = |one: &Recovery| !side.is_ours() || one.policy == policy;
         if !rows.iter().any(|(one, _)| concerns(one)) {
             continue;
         }

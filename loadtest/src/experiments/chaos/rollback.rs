@@ -13,7 +13,6 @@ use super::figure::{Bound, Claim, Figure};
 use super::judge::{self, Moments};
 use super::order::Chaos;
 use super::row::{Column, Row};
-use super::side::Side;
 use super::stand::{Place, Stand, plan};
 use crate::case::HEAD_START;
 use crate::timeline::recovery_s;
@@ -82,7 +81,7 @@ fn what() -> String {
 /// # Errors
 /// A mesh does not start, or a part of it does not do what it is told.
 pub async fn run(chaos: &Chaos, ends: Instant, place: Place<'_>) -> Result<Row, MeshError> {
-    if Instant::now() + 3 * (window() + DRAINED) + STARTS > ends {
+    if Instant::now() + 4 * (window() + DRAINED) + STARTS > ends {
         let why = format!("no time left of {:?}", chaos.limit);
         return Ok(Row::not_run(ROLLED_BACK, what(), CLAIM, why));
     }
@@ -108,7 +107,7 @@ pub async fn run(chaos: &Chaos, ends: Instant, place: Place<'_>) -> Result<Row, 
         let plan = LoadPlan { timeout: CLIENT_TIMEOUT, ..plan };
         let start = Instant::now() + HEAD_START;
         let (measured, disturbed) =
-            tokio::join!(load::run(&plan, start, Arc::<Tally>::default()), disturb(mesh, start, *side == Side::Ours));
+            tokio::join!(load::run(&plan, start, Arc::<Tally>::default()), disturb(mesh, start, side.is_ours()));
         let (at, in_force_s) = disturbed?;
         let samples = measured.samples;
         // Stock Envoy's limit; its column is the first.
@@ -116,7 +115,7 @@ pub async fn run(chaos: &Chaos, ends: Instant, place: Place<'_>) -> Result<Row, 
         let busy = judge::restless(&samples, at, limit_ms).map(|why| format!("{}: {why}", side.title()));
         row.not_run = row.not_run.or(busy);
         let mut figures = figures(&samples, at, limit_ms);
-        if *side == Side::Ours {
+        if side.is_ours() {
             let most = Bound::AtMost(IN_FORCE.as_secs_f64());
             let names = ["the change in every sidecar", "its rollback", "the control plane's word"];
             let took = names.into_iter().zip(in_force_s);

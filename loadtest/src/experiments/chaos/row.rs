@@ -1,4 +1,4 @@
-//! A row: one fault, three columns, and the verdict.
+//! A row: one fault, its columns, and the verdict.
 
 use super::figure::{Claim, Figure};
 use super::judge::{self, Moments};
@@ -63,6 +63,8 @@ pub enum Verdict {
     Holds,
     /// These figures of our column are out of bounds.
     Broken(Vec<&'static str>),
+    /// These figures of our filters on tuned Envoy are worse than those of tuned Envoy.
+    Worse(Vec<&'static str>),
     /// These sides pass without our filters, so it is no promise of ours.
     Shared(Vec<Side>),
     /// It was not measured, so it does not pass.
@@ -104,6 +106,10 @@ impl Row {
         if !broken.is_empty() || ours.figures.is_empty() {
             return Verdict::Broken(broken);
         }
+        let worse = self.worse();
+        if !worse.is_empty() {
+            return Verdict::Worse(worse);
+        }
         let beaten: &[Side] = match self.claim {
             Claim::Ours => &[Side::Stock, Side::Tuned],
             Claim::Untuned => &[Side::Stock],
@@ -117,6 +123,25 @@ impl Row {
             (true, _) => Verdict::Holds,
             (false, _) => Verdict::Shared(shared),
         }
+    }
+
+    /// Whether a figure of our filters on tuned Envoy is no worse than that of tuned Envoy. One
+    /// that tuned Envoy lacks has only its own bound.
+    pub fn is_no_worse(&self, figure: &Figure) -> bool {
+        let tuned = self.column(Side::Tuned).and_then(|tuned| tuned.figure(figure.what));
+        match tuned {
+            Some(tuned) => figure.bound.is_no_worse(figure.value, tuned.value),
+            None => self.holds(figure),
+        }
+    }
+
+    /// The figures in which our filters on tuned Envoy are worse than tuned Envoy.
+    fn worse(&self) -> Vec<&'static str> {
+        let Some(ours) = self.column(Side::OursTuned) else { return vec![] };
+        let worse = ours.figures.iter().filter(|one| !self.is_no_worse(one));
+        let tuned = self.column(Side::Tuned).map(|tuned| tuned.figures.as_slice()).unwrap_or_default();
+        let lacking = tuned.iter().filter(|one| ours.figure(one.what).is_none());
+        worse.chain(lacking).map(|one| one.what).collect()
     }
 
     /// Whether a baseline is within all bounds that do not depend on stock Envoy.
@@ -134,6 +159,10 @@ mod tests {
 
     /// Each side has this figure.
     fn row(claim: Claim, bound: Bound, values: [f64; 3]) -> Row {
+        with_tuned(claim, bound, [values[0], values[1], values[2], values[1]])
+    }
+
+    fn with_tuned(claim: Claim, bound: Bound, values: [f64; 4]) -> Row {
         let column = |(side, value): (Side, f64)| {
             let figure = Figure { what: "f", value: Some(value), shown: String::new(), bound };
             Column::new(side, vec![figure], &[])
@@ -164,6 +193,20 @@ mod tests {
         let no_harm = |values| row(Claim::NoHarm, bound, values).verdict();
         assert_eq!(no_harm([5.0, 0.0, 7.0]), Verdict::Holds);
         assert_eq!(no_harm([5.0, 9.0, 8.0]), Verdict::Broken(vec!["f"]));
+    }
+
+    #[test]
+    fn with_the_settings_of_tuned_envoy_ours_is_no_worse_than_it() {
+        let bound = Bound::NoWorse { times: 1.0, plus: 2.0 };
+        let verdict = |values| with_tuned(Claim::NoHarm, bound, values).verdict();
+        assert_eq!(verdict([50.0, 5.0, 50.0, 7.0]), Verdict::Holds);
+        assert_eq!(verdict([50.0, 5.0, 50.0, 8.0]), Verdict::Worse(vec!["f"]), "though stock Envoy is worse still");
+        let promise = |values| with_tuned(Claim::Ours, Bound::AtMost(5.0), values).verdict();
+        assert_eq!(promise([9.0, 9.0, 5.0, 9.0]), Verdict::Holds);
+        assert_eq!(promise([9.0, 9.0, 5.0, 9.91]), Verdict::Worse(vec!["f"]));
+        let mut lacking = with_tuned(Claim::NoHarm, bound, [5.0; 4]);
+        lacking.columns[3].figures.clear();
+        assert_eq!(lacking.verdict(), Verdict::Worse(vec!["f"]), "tuned Envoy has a figure that ours lacks");
     }
 
     #[test]

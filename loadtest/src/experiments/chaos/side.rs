@@ -1,4 +1,4 @@
-//! The three columns of each row.
+//! The columns of each row.
 
 use bloc_mesh::MeshSpec;
 use bloc_mesh::envoy::Guard;
@@ -15,10 +15,12 @@ pub enum Side {
     Tuned,
     /// Our filters, on top of [`Self::Stock`].
     Ours,
+    /// Our filters, on top of [`Self::Tuned`]: what an operator gets who adds them to what he has.
+    OursTuned,
 }
 
 /// All sides, in the order of the columns and of the runs.
-pub const SIDES: [Side; 3] = [Side::Stock, Side::Tuned, Side::Ours];
+pub const SIDES: [Side; 4] = [Side::Stock, Side::Tuned, Side::Ours, Side::OursTuned];
 
 impl Side {
     /// Its name in tables and folders.
@@ -27,7 +29,13 @@ impl Side {
             Self::Stock => "stock",
             Self::Tuned => "tuned",
             Self::Ours => "ours",
+            Self::OursTuned => "ours-tuned",
         }
+    }
+
+    /// Whether our filters run.
+    pub fn is_ours(self) -> bool {
+        matches!(self, Self::Ours | Self::OursTuned)
     }
 
     /// The heading of the column.
@@ -36,6 +44,7 @@ impl Side {
             Self::Stock => "stock Envoy",
             Self::Tuned => "stock Envoy, breakers and outlier detection",
             Self::Ours => "ours",
+            Self::OursTuned => "ours, with the same breakers and outlier detection",
         }
     }
 
@@ -46,6 +55,7 @@ impl Side {
             Self::Stock => stock,
             Self::Tuned => MeshSpec { guard: Some(guard), ..stock },
             Self::Ours => ours.clone(),
+            Self::OursTuned => MeshSpec { guard: Some(guard), ..ours.clone() },
         }
     }
 }

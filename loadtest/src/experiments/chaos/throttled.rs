@@ -51,7 +51,7 @@ pub async fn run(chaos: &Chaos, ends: Instant, place: Place<'_>) -> Result<Row, 
         return not_run(error.to_string());
     }
     let window = BEFORE + LASTS + AFTER;
-    if Instant::now() + 3 * window + STARTS > ends {
+    if Instant::now() + 4 * window + STARTS > ends {
         return not_run(format!("no time left of {:?}", chaos.limit));
     }
     let spec = MeshSpec {

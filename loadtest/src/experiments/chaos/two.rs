@@ -49,6 +49,8 @@ fn mesh(chaos: &Chaos) -> MeshSpec {
         backends: 2,
         concurrency: 4,
         capacity: Some(CapacitySpec::Static { limit: 40 }),
+        // The default of the product.
+        reset_interval: Duration::from_secs(1),
         seed: chaos.seed,
         ..MeshSpec::fleet(chaos.policy, 4, ServiceTime::Fixed(Duration::from_millis(50)))
     }

@@ -7,7 +7,6 @@ use super::figure::{Bound, Claim, Figure};
 use super::judge;
 use super::order::Chaos;
 use super::row::{Column, Row};
-use super::side::Side;
 use super::stand::{Place, Stand, plan};
 use crate::case::HEAD_START;
 use bloc_mesh::backend::ServiceTime;
@@ -52,7 +51,7 @@ fn what() -> String {
 /// # Errors
 /// A mesh does not start, or a part of it does not do what it is told.
 pub async fn run(chaos: &Chaos, ends: Instant, place: Place<'_>) -> Result<Row, MeshError> {
-    if Instant::now() + 3 * (WINDOW + LAG) + STARTS > ends {
+    if Instant::now() + 4 * (WINDOW + LAG) + STARTS > ends {
         let why = format!("no time left of {:?}", chaos.limit);
         return Ok(Row::not_run(UPLOADS, what(), CLAIM, why));
     }
@@ -79,7 +78,7 @@ pub async fn run(chaos: &Chaos, ends: Instant, place: Place<'_>) -> Result<Row, 
             judge::without_an_answer("small requests without an answer", &small.samples, no_more),
             judge::without_an_answer("large requests without an answer", &large.samples, no_more),
         ];
-        if *side == Side::Ours {
+        if side.is_ours() {
             sleep(LAG).await;
             let name = format!("wasmcustom.bloc.outbound.{SERVICE}.bounces");
             let bounces = mesh.frontends_sum(&name).await?;
